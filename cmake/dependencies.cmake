@@ -1,0 +1,38 @@
+# Every third-party library, in one place. Why each one: docs/decisions/0002-dependencies.md.
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CURL REQUIRED)
+find_package(OpenMP REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(sentencepiece REQUIRED IMPORTED_TARGET sentencepiece)
+pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+find_package(ICU REQUIRED COMPONENTS uc i18n)
+if(NOT TARGET yaml-cpp::yaml-cpp)
+  add_library(yaml-cpp::yaml-cpp ALIAS yaml-cpp)
+endif()
+
+# libtorch: the C++ half of the PyPI wheel. On a machine without CUDA only torch_cpu and c10 are linked.
+if(NOT SNUG_LIBTORCH_DIR)
+  message(FATAL_ERROR "SNUG_LIBTORCH_DIR is not set; run scripts/build, which fetches libtorch and sets it")
+endif()
+set(torch_root ${SNUG_LIBTORCH_DIR}/torch)
+set(torch_rpath ${torch_root}/lib ${SNUG_LIBTORCH_DIR}/nvidia/cu13/lib)
+add_library(torch_cpu SHARED IMPORTED)
+set_target_properties(torch_cpu PROPERTIES IMPORTED_LOCATION ${torch_root}/lib/libtorch_cpu.so)
+target_include_directories(torch_cpu SYSTEM INTERFACE ${torch_root}/include
+                                                      ${torch_root}/include/torch/csrc/api/include)
+add_library(torch_c10 SHARED IMPORTED)
+set_target_properties(torch_c10 PROPERTIES IMPORTED_LOCATION ${torch_root}/lib/libc10.so)
+add_library(snug_torch INTERFACE)
+# The wheel's own libgomp, so that libtorch and our kernels share one OpenMP thread pool.
+target_link_libraries(snug_torch INTERFACE torch_cpu torch_c10)
+target_link_options(snug_torch INTERFACE
+  -Wl,-rpath-link,${torch_root}/lib -Wl,-rpath-link,${SNUG_LIBTORCH_DIR}/nvidia/cu13/lib)
+set(CMAKE_BUILD_RPATH ${torch_rpath})
+set(CMAKE_INSTALL_RPATH ${torch_rpath})
+
+if(SNUG_TESTS)
+  find_package(GTest REQUIRED)
+endif()

@@ -1,0 +1,23 @@
+# What a person may choose when configuring. `auto` means: on where the machine has it.
+option(SNUG_TESTS "Build the tests" ON)
+option(SNUG_WERROR "Warnings are errors" OFF)
+set(SNUG_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined or thread")
+set(SNUG_CUDA auto CACHE STRING "CUDA support: auto, on, off")
+set(SNUG_LIBTORCH_DIR "" CACHE PATH "Folder that holds torch/ (and nvidia/) as unpacked from the wheels")
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_FLAGS_RELEASE "-O2")
+
+find_program(SNUG_CCACHE ccache)
+if(SNUG_CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${SNUG_CCACHE})
+  # Precompiled headers need these two, or ccache never hits.
+  set(ENV{CCACHE_SLOPPINESS} pch_defines,time_macros,include_file_mtime,include_file_ctime)
+endif()

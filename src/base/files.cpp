@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "base/error.h"
+
+namespace snug {
+namespace {
+
+// Closes a descriptor at the end of its scope.
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+std::string system_reason() { return std::strerror(errno); }
+
+void write_all(int fd, std::string_view content, const std::filesystem::path& path) {
+  while (!content.empty()) {
+    const ssize_t written = ::write(fd, content.data(), content.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) throw UserError("cannot write {}: {}", path.string(), system_reason());
+    content.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) throw UserError("cannot open {}: {}", path.string(), system_reason());
+  struct stat info {};
+  if (::fstat(file.get(), &info) == 0 && S_ISDIR(info.st_mode))
+    throw UserError("cannot read {}: it is a folder, a file is wanted", path.string());
+  std::string content;
+  content.reserve(info.st_size > 0 ? std::min<size_t>(info.st_size, max_bytes) : 0);
+  char buffer[1 << 16];
+  while (true) {
+    const ssize_t got = ::read(file.get(), buffer, sizeof(buffer));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw UserError("cannot read {}: {}", path.string(), system_reason());
+    if (got == 0) return content;
+    content.append(buffer, static_cast<size_t>(got));
+    if (content.size() > max_bytes)
+      throw UserError("{} is larger than {} bytes, which no file of its kind should be",
+                      path.string(), max_bytes);
+  }
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
+  std::filesystem::path temporary = path;
+  temporary += fmt::format(".tmp-{}", ::getpid());
+  try {
+    const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    if (file.get() < 0) throw UserError("cannot create {}: {}", path.string(), system_reason());
+    write_all(file.get(), content, path);
+    if (::fsync(file.get()) != 0)
+      throw UserError("cannot write {}: {}", path.string(), system_reason());
+  } catch (...) {
+    ::unlink(temporary.c_str());
+    throw;
+  }
+  if (::rename(temporary.c_str(), path.c_str()) != 0) {
+    const std::string reason = system_reason();
+    ::unlink(temporary.c_str());
+    throw UserError("cannot write {}: {}", path.string(), reason);
+  }
+  const std::filesystem::path folder = path.parent_path();
+  sync_path(folder.empty() ? "." : folder);
+}
+
+void sync_path(const std::filesystem::path& path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0 || ::fsync(file.get()) != 0)
+    throw UserError("cannot sync {} to disk: {}", path.string(), system_reason());
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
+  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (file.get() < 0) throw UserError("cannot open {}: {}", path.string(), system_reason());
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0)
+    throw UserError("cannot read {}: {}", path.string(), system_reason());
+  if (!S_ISREG(info.st_mode)) throw UserError("cannot read {}: it is not a file", path.string());
+  size_ = static_cast<size_t>(info.st_size);
+  if (size_ == 0) return;
+  void* mapped = ::mmap(nullptr, size_, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  if (mapped == MAP_FAILED) throw UserError("cannot map {}: {}", path.string(), system_reason());
+  data_ = static_cast<const std::byte*>(mapped);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
+}
+
+void MappedFile::release(size_t offset, size_t length) const {
+  if (data_ == nullptr || offset >= size_) return;
+  const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+  // Only whole pages inside the stretch: its first and last page may belong to a neighbour.
+  const size_t begin = (offset + page - 1) / page * page;
+  const size_t end = std::min(offset + length, size_) / page * page;
+  if (begin < end)
+    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
+}  // namespace snug

@@ -1,0 +1,45 @@
+// Files that are either whole or absent, and read-only maps of large ones.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace snug {
+
+// The whole file as text. Throws UserError naming the path (missing, a folder, unreadable, over max_bytes).
+std::string read_file(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 32);
+
+// Writes to a temporary name beside `path`, fsyncs, renames, fsyncs the folder. On failure (full disk,
+// no permission) removes the temporary file and throws UserError; `path` is never half-written.
+void write_file_atomically(const std::filesystem::path& path, std::string_view content);
+
+// fsync of a file or folder by path; throws UserError on failure.
+void sync_path(const std::filesystem::path& path);
+
+// A read-only memory map. Pages are shared with the page cache and cost no private memory.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  explicit MappedFile(const std::filesystem::path& path);  // throws UserError
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::filesystem::path& path() const { return path_; }
+  // Tells the kernel that this stretch will not be read again, so that it leaves our resident set.
+  void release(size_t offset, size_t length) const;
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+  std::filesystem::path path_;
+};
+
+}  // namespace snug

@@ -1,0 +1,24 @@
+// Small things about text that more than one folder needs.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace snug {
+
+// Levenshtein distance, for "did you mean".
+size_t edit_distance(std::string_view a, std::string_view b);
+
+// The candidate nearest to `name`; empty when none is near enough to be what was meant.
+std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
+
+// 1234567 -> "1,234,567"
+std::string with_commas(long long value);
+
+// Byte offset of the first invalid UTF-8 sequence, or npos.
+size_t find_invalid_utf8(std::string_view text);
+
+}  // namespace snug

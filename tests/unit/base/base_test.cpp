@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+
+namespace snug {
+namespace {
+
+TEST(Bytes, ParsesWhatPeopleWrite) {
+  EXPECT_EQ(parse_bytes("2GiB", "x"), 2 * kGiB);
+  EXPECT_EQ(parse_bytes("512 MiB", "x"), 512 * kMiB);
+  EXPECT_EQ(parse_bytes("1.5GB", "x"), 1500000000);
+  EXPECT_EQ(parse_bytes("1000", "x"), 1000);
+  for (const char* bad : {"", "GiB", "-1GiB", "2 parsecs", "nan", "1e300"})
+    EXPECT_THROW(parse_bytes(bad, "--memory_budget"), UserError) << bad;
+}
+
+TEST(Bytes, FormatsInBinaryUnits) {
+  EXPECT_EQ(format_bytes(1023), "1023 B");
+  EXPECT_EQ(format_bytes(1536), "1.50 KiB");
+  EXPECT_EQ(format_bytes(3 * kGiB / 2), "1.50 GiB");
+}
+
+TEST(Text, FindsNearNamesOnly) {
+  EXPECT_EQ(nearest_name("micro_batch_sise", {"micro_batch_size", "epochs"}), "micro_batch_size");
+  EXPECT_EQ(nearest_name("completely_else", {"epochs", "seed"}), "");
+}
+
+TEST(Text, RefusesInvalidUtf8) {
+  EXPECT_EQ(find_invalid_utf8("grüße 🎉"), std::string_view::npos);
+  EXPECT_EQ(find_invalid_utf8("ab\xff"), 2U);
+  EXPECT_EQ(find_invalid_utf8("\xc0\xaf"), 0U);      // overlong
+  EXPECT_EQ(find_invalid_utf8("\xed\xa0\x80"), 0U);  // surrogate
+  EXPECT_EQ(find_invalid_utf8("a\xe2\x82"), 1U);     // cut short
+}
+
+TEST(Files, AtomicWriteReplacesWholeOrNotAtAll) {
+  const auto folder = std::filesystem::temp_directory_path() / fmt::format("snug-base-{}", getpid());
+  std::filesystem::create_directories(folder);
+  write_file_atomically(folder / "a", "one");
+  write_file_atomically(folder / "a", "two");
+  EXPECT_EQ(read_file(folder / "a"), "two");
+  EXPECT_THROW(write_file_atomically(folder / "missing" / "a", "x"), UserError);
+  EXPECT_THROW(read_file(folder), UserError);
+  EXPECT_THROW(read_file(folder / "none"), UserError);
+  int files = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++files;
+  EXPECT_EQ(files, 1);
+  const MappedFile mapped(folder / "a");
+  EXPECT_EQ(mapped.bytes().size(), 3U);
+  std::filesystem::remove_all(folder);
+}
+
+
+}  // namespace
+}  // namespace snug
