@@ -1,0 +1,20 @@
+// What a recipe may not say, whole: values that do not go together and techniques that this version
+// does not have yet. Called before a byte of a model is read; reports all faults in one UserError.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/commands.h"
+#include "config/recipe.h"
+
+namespace snug::config {
+
+// Every fault of the recipe, each one sentence: key, value found, what works. Empty = none.
+std::vector<std::string> recipe_faults(Command command, const Recipe& recipe);
+
+// Throws one UserError that lists recipe_faults; `file` is named in front when not empty.
+void check_recipe(Command command, const Recipe& recipe, const std::string& file = "");
+
+}  // namespace snug::config

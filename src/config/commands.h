@@ -1,0 +1,85 @@
+// What each command other than finetune takes. Same rule as recipe.h: plain structs, one table row
+// a member, in rows_commands.cpp. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/recipe.h"
+
+namespace snug::config {
+
+enum class Command {
+  FinetuneFull,
+  FinetuneLora,  // also plain `finetune`
+  Generate,
+  Chat,
+  Evaluate,
+  Convert,
+  Download,
+  Completion,
+  Version,
+  Help,
+};
+
+// generate and chat. An optional that is empty means that this filter is off.
+struct GenerateOptions {
+  std::string checkpoint_dir;
+  std::string prompt = "What food do llamas eat?";
+  std::string system_prompt;  // prompt_style chat only; empty = the template's own
+  std::string prompt_style = "chat";
+  int64_t max_new_tokens = 50;
+  int64_t num_samples = 1;
+  double temperature = 0.8;  // 0 = always the likeliest token
+  std::optional<int64_t> top_k = 50;
+  double top_p = 1.0;
+  uint64_t seed = 1234;
+  std::string precision = "bf16-true";
+  bool stream = true;
+  bool json = false;
+  std::string memory_budget;
+  int64_t num_threads = 0;
+  bool verbose = false;
+};
+
+struct EvaluateOptions {
+  std::string checkpoint_dir;
+  DataOptions data;
+  std::string split = "all";  // all | train | val: which part of the file, split as in training
+  std::string precision = "bf16-true";
+  int64_t micro_batch_size = 4;
+  std::optional<int64_t> max_seq_length;
+  std::optional<int64_t> max_iters;
+  std::string memory_budget;
+  int64_t num_threads = 0;
+  bool json = false;
+  bool verbose = false;
+};
+
+struct ConvertOptions {
+  std::string source;
+  std::string destination;
+  std::string to = "hf";  // hf | gguf | litgpt
+  std::string dtype;      // empty = as in the source
+  bool verbose = false;
+};
+
+struct DownloadOptions {
+  std::string repo_id;
+  std::string access_token;  // empty = HF_TOKEN of the environment
+  std::string checkpoint_dir = "checkpoints";
+  std::string revision = "main";
+  std::string endpoint;  // empty = HF_ENDPOINT of the environment, else https://huggingface.co
+  bool verbose = false;
+};
+
+struct CompletionOptions {
+  std::string shell;  // bash | zsh | fish
+};
+
+struct HelpOptions {
+  std::string command;
+};
+
+}  // namespace snug::config

@@ -1,0 +1,41 @@
+// From words to options: the command line, a recipe file, and both together. Order of precedence,
+// lowest first: defaults of the command, the file given by --config, the options from left to
+// right. A wrong word, key or value is a UserError that names where it stands; all faults that
+// checking the whole finds are reported at once. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <variant>
+
+#include "config/commands.h"
+#include "config/recipe.h"
+
+namespace snug::config {
+
+struct ParsedCommand {
+  Command command = Command::Help;
+  std::string name;           // as typed: "finetune"
+  bool help = false;          // --help: print help_text(name) and stop
+  bool print_config = false;  // --print_config: print print_recipe_yaml(recipe) and stop
+  // The one that belongs to `command` is filled.
+  Recipe recipe;
+  GenerateOptions generate;  // also chat
+  EvaluateOptions evaluate;
+  ConvertOptions convert;
+  DownloadOptions download;
+  CompletionOptions completion;
+  HelpOptions help_options;
+};
+
+// argv[1..]. Throws UserError. Does not call check_recipe (check.h): --print_config must work
+// first.
+ParsedCommand parse_command_line(std::span<const std::string> words);
+
+// The recipe of `command` (a finetune one): defaults, then the file, then "--key value" words.
+Recipe load_recipe(Command command, const std::optional<std::filesystem::path>& file,
+                   std::span<const std::string> overrides);
+
+}  // namespace snug::config

@@ -1,0 +1,131 @@
+// The recipe of a fine-tuning run: plain structs whose members carry LitGPT's names, so that a key
+// in a YAML file, a dotted option and a member are the same word. How each one is read, printed,
+// checked and explained is said once, in rows_recipe.cpp. Nothing here knows tensors or devices.
+// "Resolved" means that no value is left to be guessed later: what was null in the file holds the
+// default, and `given_keys` tells which values somebody chose.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+
+namespace snug::config {
+
+struct DataOptions {
+  std::string class_path = "JSON";  // last word of litgpt.data.X: JSON, Alpaca2k, Alpaca, Dolly, …
+  std::string json_path;            // a file or folder of Alpaca-style JSON or JSONL
+  std::string path;                 // folder of image and Hugging Face data sets
+  bool mask_prompt = false;
+  double val_split_fraction = 0.05;
+  std::optional<std::string> val_path;  // a file of its own for validation instead of a split
+  std::string prompt_style = "alpaca";  // alpaca | chat | plain
+  int64_t ignore_index = -100;
+  uint64_t seed = 42;
+  int64_t num_workers = 4;
+  bool packing = true;
+  std::string download_dir;  // empty = the per-user cache
+
+  bool operator==(const DataOptions&) const = default;
+};
+
+struct TrainOptions {
+  std::optional<int64_t> save_interval = 1000;  // optimizer steps
+  int64_t log_interval = 1;                     // optimizer steps
+  int64_t global_batch_size = 16;               // samples per optimizer step over all ranks
+  int64_t micro_batch_size = 1;                 // samples per forward on one rank
+  int64_t lr_warmup_steps = 100;
+  std::optional<double> lr_warmup_fraction;  // of all steps; instead of lr_warmup_steps
+  std::optional<int64_t> epochs = 5;
+  std::optional<int64_t> max_tokens;
+  std::optional<int64_t> max_steps;
+  std::optional<int64_t> max_seq_length;
+  std::optional<bool> tie_embeddings;
+  std::optional<double> max_norm;
+  double min_lr = 6e-5;
+  std::string loss_normalization = "global";  // global | micro (LitGPT's mean per micro-batch)
+  std::string on_oom = "stop";                // stop | split
+
+  bool operator==(const TrainOptions&) const = default;
+};
+
+struct EvalOptions {
+  int64_t interval = 600;  // optimizer steps
+  std::optional<int64_t> max_new_tokens = 100;
+  int64_t max_iters = 100;  // validation batches at most
+  bool initial_validation = false;
+  bool final_validation = true;
+  std::string evaluate_example = "first";  // first | random | an index of the validation set
+
+  bool operator==(const EvalOptions&) const = default;
+};
+
+struct OptimizerOptions {
+  std::string name = "adamw";  // adamw | sgd | adamw_8bit | paged_adamw | adafactor | lion
+  double lr = 1e-3;
+  double weight_decay = 0.01;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double momentum = 0;
+  bool nesterov = false;
+
+  bool operator==(const OptimizerOptions&) const = default;
+};
+
+struct LoraOptions {
+  bool enabled = false;  // set by the command, not by a key
+  int64_t r = 8;
+  int64_t alpha = 16;
+  double dropout = 0.05;
+  bool query = true;
+  bool key = false;
+  bool value = true;
+  bool projection = false;
+  bool mlp = false;
+  bool head = false;
+
+  bool operator==(const LoraOptions&) const = default;
+};
+
+struct ModelOptions {
+  std::string config;  // a config.json: start from random weights of that shape
+
+  bool operator==(const ModelOptions&) const = default;
+};
+
+struct Recipe {
+  std::string checkpoint_dir;  // a directory or a GGUF file
+  std::string out_dir = "out/finetune/full";
+  std::string precision = "bf16-mixed";  // 32-true | bf16-true | 16-true | bf16-mixed | 16-mixed
+  std::string quantize;                  // empty = none
+  std::string devices = "1";             // a number or "auto"
+  int64_t num_nodes = 1;
+  std::string resume = "false";  // false | true | auto | a checkpoint directory
+  std::string logger_name = "csv";
+  uint64_t seed = 1337;
+  std::string memory_budget;  // "2GiB"; empty = all there is
+  std::string activation_checkpointing = "none";
+  std::string strategy = "auto";
+  int64_t num_threads = 0;  // 0 = as many as there are cores
+  bool full = false;        // `snug finetune --full`
+  bool verbose = false;
+  std::string access_token;  // never printed
+  DataOptions data;
+  TrainOptions train;
+  EvalOptions eval;
+  OptimizerOptions optimizer;
+  LoraOptions lora;
+  ModelOptions model;
+
+  // Dotted keys that a file or an option set, as against defaults: "train.max_steps".
+  std::set<std::string> given_keys;
+
+  // Whether somebody chose this key.
+  bool given(const std::string& key) const { return given_keys.contains(key); }
+  // Same values; who chose them does not matter.
+  bool same_values(const Recipe& other) const;
+};
+
+}  // namespace snug::config
