@@ -1,0 +1,44 @@
+// snug download: the files of a repository on a Hugging Face hub (or a mirror that behaves as one).
+// A file under its final name is whole and checked: bytes arrive in NAME.part, which a later run
+// goes on with as long as the server still has the same version, and is renamed once size and hash
+// agree. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace snug::hub {
+
+struct DownloadOptions {
+  std::string repo_id;              // ORG/NAME
+  std::string repo_type = "model";  // or "dataset"
+  std::string revision = "main";    // branch, tag or commit
+  std::filesystem::path directory;  // where the files go; made when missing
+  std::string endpoint;             // empty: HF_ENDPOINT, else https://huggingface.co
+  std::string token;  // empty: HF_TOKEN, HUGGING_FACE_HUB_TOKEN, the token file of the hub's CLI
+  std::vector<std::string>
+      patterns;               // globs on the path in the repository; empty: default_patterns()
+  double stall_seconds = 30;  // a connection that brings nothing for so long is dropped and retried
+  int max_retries = 5;        // in a row without a byte gained
+  double backoff_seconds = 1;  // before the first retry; doubles up to a minute
+};
+
+struct Progress {
+  std::string file;
+  int64_t file_bytes = 0;
+  int64_t file_total = 0;
+  int64_t all_bytes = 0;
+  int64_t all_total = 0;
+  double bytes_per_second = 0;
+};
+
+// Fetches what is missing and returns the paths of all files chosen, in the order of their names. A
+// second run fetches nothing. Throws UserError (no such repository, gated, no network, disk full,
+// wrong hash). `progress` may be empty; it is called from this thread.
+std::vector<std::filesystem::path> download(const DownloadOptions& options,
+                                            const std::function<void(const Progress&)>& progress);
+
+}  // namespace snug::hub

@@ -1,0 +1,84 @@
+// The line a person watches while a run goes on. In a terminal one line is rewritten in place;
+// elsewhere (a file, a pipe, CI) plain lines in LitGPT's form follow each other. The cursor is
+// never hidden and no terminal mode outlives a write, so a run killed at any moment leaves the
+// terminal as it was. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace snug::report {
+
+struct LiveStatus {
+  int64_t epoch = 1;
+  int64_t iter = 0;  // micro-batches so far
+  int64_t step = 0;  // optimizer steps so far
+  int64_t total_steps = 0;
+  bool is_step = true;  // this iteration ended an optimizer step
+  double loss = 0;
+  std::optional<double> val_loss;
+  double iter_seconds = 0;
+  double tokens_per_second = 0;
+  double share_of_peak = 0;            // of the device's FLOP/s, 0..1; 0 when the peak is not known
+  int64_t memory_bytes = 0;            // peak allocated
+  int64_t budget_bytes = 0;            // 0: no budget
+  std::optional<double> seconds_left;  // worked out from the steps so far when absent
+};
+
+struct LiveLineOptions {
+  std::function<double()> clock;        // seconds, monotonic; replaced in tests
+  std::function<int()> terminal_width;  // columns; replaced in tests
+  std::optional<bool> colours;          // default: on in a terminal unless NO_COLOR is set
+};
+
+class LiveLine {
+ public:
+  LiveLine(std::FILE* out, bool is_tty, LiveLineOptions options = {});
+  LiveLine(const LiveLine&) = delete;
+  LiveLine& operator=(const LiveLine&) = delete;
+  ~LiveLine();
+
+  // Redraws at most ten times a second in a terminal. Elsewhere prints each call's line while they
+  // are few (the first 20, or all of a run of at most 200 steps), then one every ten seconds.
+  void update(const LiveStatus& status);
+
+  // Text above the line; a missing newline is added.
+  void print(std::string_view text);
+
+  // Leaves the last state on screen (in plain output: prints it unless it was) and ends the line.
+  // Called by the destructor too.
+  void finish();
+
+ private:
+  void update_plain(const LiveStatus& status, double now);
+  void draw();
+  void write(std::string_view text);
+
+  std::FILE* out_;
+  bool is_tty_;
+  LiveLineOptions options_;
+  std::mutex mutex_;
+  std::optional<LiveStatus> status_;
+  bool drawn_ = false;  // status_ is what the screen shows
+  bool open_ = false;   // the cursor stands in an unfinished live line
+  double last_write_ = -1e9;
+  int64_t lines_ = 0;
+  double first_time_ = 0;
+  int64_t first_step_ = 0;
+};
+
+// LitGPT's line: "Epoch 1 | iter 8 step 1 | loss train: 2.310, val: n/a | iter time: 81.20 ms
+// (step)".
+std::string litgpt_line(const LiveStatus& status);
+
+enum class Colours { Off, On };
+
+// The live line at most `width` columns wide; what matters least is left out first.
+std::string render_live_line(const LiveStatus& status, int width, Colours colours);
+
+}  // namespace snug::report
