@@ -1,0 +1,88 @@
+// Text to token ids and back, equal to Hugging Face's `tokenizers` id by id, from a tokenizer.json, a
+// sentencepiece tokenizer.model or the vocabulary inside a GGUF file; and the chat template that belongs
+// to the vocabulary. All const methods may be called from many threads at once.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace snug::tokenizer {
+
+// Ids are -1 where the vocabulary has no such token. add_* say what encode(…, true) puts around a text.
+struct SpecialTokens {
+  int32_t bos = -1, eos = -1, pad = -1, unk = -1;
+  bool add_bos = false, add_eos = false;
+};
+
+struct Message {
+  std::string role, content;
+};
+
+// The keys tokenizer.ggml.* of a GGUF file, as they stand there.
+struct GgufVocabulary {
+  std::string model;  // "gpt2" (byte-level BPE) or "llama" (sentencepiece by scores)
+  std::string pre;    // tokenizer.ggml.pre: "smollm", "llama-bpe", "qwen2", …
+  std::vector<std::string> tokens;
+  std::vector<float> scores;
+  std::vector<int32_t> token_types;
+  std::vector<std::string> merges;  // "left right", best first
+  SpecialTokens special;
+  bool add_space_prefix = true;
+  std::string chat_template;
+};
+
+class Tokenizer {
+ public:
+  // tokenizer.json where there is one, else tokenizer.model; the small JSON files beside them and
+  // chat_template.jinja are read where present. Throws UserError naming the file.
+  static std::unique_ptr<Tokenizer> from_directory(const std::filesystem::path& directory);
+  static std::unique_ptr<Tokenizer> from_gguf(GgufVocabulary vocabulary);
+  ~Tokenizer();
+
+  // Special tokens written out in the text are recognised. Invalid UTF-8 becomes U+FFFD.
+  std::vector<int32_t> encode(std::string_view text, bool add_special_tokens) const;
+  // Ids outside the vocabulary are left out.
+  std::string decode(std::span<const int32_t> ids, bool skip_special_tokens = true) const;
+
+  // One more than the largest id.
+  int64_t vocabulary_size() const;
+  const SpecialTokens& special() const;
+  std::optional<int32_t> token_to_id(std::string_view token) const;
+  std::string id_to_token(int32_t id) const;  // "" for an id without a token
+
+  bool has_chat_template() const;
+  // The conversation as the model saw it in training. Throws UserError where the template refuses it.
+  std::string apply_chat_template(std::span<const Message> messages,
+                                  bool add_generation_prompt) const;
+
+  // A directory that transformers' AutoTokenizer loads and that encodes identically.
+  void write_directory(const std::filesystem::path& directory) const;
+
+ private:
+  struct State;
+  explicit Tokenizer(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// Decodes ids one at a time, holding back text until it is whole UTF-8. The tokenizer must outlive it.
+class StreamingDecoder {
+ public:
+  explicit StreamingDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+  std::string push(int32_t id);
+  std::string flush();
+
+ private:
+  const Tokenizer& tokenizer_;
+  std::vector<int32_t> window_;  // ids whose text may still change, after the ids that give its context
+  size_t num_context_ = 0;
+  std::string emitted_;  // decode(window_[0, num_context_))
+};
+
+}  // namespace snug::tokenizer
