@@ -1,0 +1,34 @@
+// Bulk conversion between number types. Each runs at several GB/s a core: AVX2 and F16C are used
+// where the machine has them, with the same bits as the plain C++ path. Inputs need no alignment.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "formats/dtype.h"
+
+namespace snug::formats {
+
+// Round to nearest even; NaN stays NaN, overflow becomes infinity.
+void f32_to_bf16(const void* in, void* out, int64_t count);
+void f32_to_f16(const void* in, void* out, int64_t count);
+void bf16_to_f32(const void* in, void* out, int64_t count);
+void f16_to_f32(const void* in, void* out, int64_t count);
+
+// Any type to float32. `count` is a whole number of blocks for a quantized type.
+void to_f32(DType from, const void* in, float* out, int64_t count);
+
+// Whole blocks of a quantized type; the same bits as ggml's reference arithmetic.
+void dequantize(DType type, const void* in, float* out, int64_t count);
+
+// True where convert() knows the way: to F32, F16, BF16 from anything, or from == to.
+bool can_convert(DType from, DType to);
+// F64 and integers pass through float32 on the way to a 16-bit type, as in PyTorch.
+void convert(DType from, const void* in, DType to, void* out, int64_t count);
+
+// 32 numbers a block: scale = max|x| / 127 as float16, then rounded int8. `count` % 32 == 0.
+void quantize_q8_0(const float* in, void* out, int64_t count);
+
+}  // namespace snug::formats

@@ -1,0 +1,117 @@
+// GGUF versions 2 and 3: typed metadata, then tensors, often quantized. Shapes are turned round
+// here (GGUF counts dimensions from the innermost), so that they read as in PyTorch.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/output_file.h"
+#include "formats/tensor_source.h"
+
+namespace snug::formats {
+
+// The numbers are those of the file format.
+enum class GgufType : uint32_t {
+  U8 = 0,
+  I8 = 1,
+  U16 = 2,
+  I16 = 3,
+  U32 = 4,
+  I32 = 5,
+  F32 = 6,
+  Bool = 7,
+  Text = 8,
+  Array = 9,
+  U64 = 10,
+  I64 = 11,
+  F64 = 12,
+};
+
+// A metadata value: its bytes in the file, decoded when asked for. Text arrays (vocabularies) are
+// decoded once, on opening.
+struct GgufValue {
+  GgufType type = GgufType::U8;
+  GgufType element = GgufType::U8;  // of an array
+  uint64_t count = 1;               // of an array
+  std::span<const std::byte>
+      bytes;                       // payload, without type and count; valid while the file is open
+  std::vector<std::string> texts;  // of an array of texts
+};
+
+class GgufFile : public TensorSource {
+ public:
+  static std::unique_ptr<GgufFile> open(const std::filesystem::path& path);
+
+  // A missing key without default, or one of another kind, throws UserError naming file and key.
+  bool has(std::string_view key) const;
+  int64_t integer(std::string_view key, std::optional<int64_t> otherwise = {}) const;
+  double number(std::string_view key, std::optional<double> otherwise = {}) const;
+  std::string text(std::string_view key, std::optional<std::string> otherwise = {}) const;
+  bool boolean(std::string_view key, std::optional<bool> otherwise = {}) const;
+  bool is_array(std::string_view key) const;  // some keys are a number or one number a layer
+  const std::vector<std::string>& texts(std::string_view key) const;
+  std::vector<float> numbers(std::string_view key) const;
+  std::vector<int32_t> integers(std::string_view key) const;
+
+  using Metadata = std::map<std::string, GgufValue, std::less<>>;
+  const Metadata& metadata() const { return metadata_; }
+  // For listings: `"llama"`, `2048`, `["<unk>", "<s>", …] (32000)`.
+  static std::string show(const GgufValue& value);
+
+ private:
+  friend class GgufParser;
+  using TensorSource::TensorSource;
+  const GgufValue* find_value(std::string_view key) const;
+  const GgufValue& array(std::string_view key) const;
+
+  Metadata metadata_;
+};
+
+// Version 3, little endian, alignment 32. Metadata first, then declare(), then every tensor.
+class GgufWriter {
+ public:
+  explicit GgufWriter(const std::filesystem::path& path) : file_(path) {}
+
+  void set_u32(std::string_view key, uint32_t value);
+  void set_i32(std::string_view key, int32_t value);
+  void set_u64(std::string_view key, uint64_t value);
+  void set_f32(std::string_view key, float value);
+  void set_bool(std::string_view key, bool value);
+  void set_text(std::string_view key, std::string_view value);
+  void set_texts(std::string_view key, const std::vector<std::string>& values);
+  void set_f32s(std::string_view key, std::span<const float> values);
+  void set_i32s(std::string_view key, std::span<const int32_t> values);
+  void copy(std::string_view key, const GgufValue& value);  // from another file, type and all
+
+  // Any type that GGUF knows; see quantize_q8_0 in convert.h for making Q8_0.
+  void declare(const std::vector<TensorInfo>& tensors);
+  void write(std::string_view name, std::span<const std::byte> bytes);  // in pieces if wanted
+  void finish();
+
+ private:
+  struct Slot {
+    uint64_t offset;
+    uint64_t size;
+    uint64_t written = 0;
+  };
+  void begin_entry(std::string_view key, GgufType type);
+  void append_text(std::string_view text);
+
+  OutputFile file_;
+  std::string header_;  // metadata entries so far
+  uint64_t num_entries_ = 0;
+  std::map<std::string, bool, std::less<>> keys_;
+  std::map<std::string, Slot, std::less<>> slots_;
+};
+
+}  // namespace snug::formats
