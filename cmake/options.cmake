@@ -12,7 +12,8 @@ set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
-set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+# One flag for programs and libraries alike, or they could not share the precompiled header.
+add_compile_options(-fPIC)
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 
 find_program(SNUG_CCACHE ccache)

@@ -1,0 +1,53 @@
+// Guard objects that say what allocations in their scope are for. They nest; each restores what was.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "memory/ledger.h"
+
+namespace snug::memory {
+
+// What the current thread is doing.
+struct Tag {
+  Category category = Category::Workspace;
+  Phase phase = Phase::Setup;
+  int32_t unit = 0;
+};
+
+inline thread_local Tag current_tag;
+
+class CategoryGuard {
+ public:
+  explicit CategoryGuard(Category category) : saved_(current_tag.category) {
+    current_tag.category = category;
+  }
+  ~CategoryGuard() { current_tag.category = saved_; }
+  CategoryGuard(const CategoryGuard&) = delete;
+  CategoryGuard& operator=(const CategoryGuard&) = delete;
+
+ private:
+  Category saved_;
+};
+
+class PhaseGuard {
+ public:
+  explicit PhaseGuard(Phase phase) : saved_(current_tag.phase) { current_tag.phase = phase; }
+  ~PhaseGuard() { current_tag.phase = saved_; }
+  PhaseGuard(const PhaseGuard&) = delete;
+  PhaseGuard& operator=(const PhaseGuard&) = delete;
+
+ private:
+  Phase saved_;
+};
+
+class UnitGuard {
+ public:
+  explicit UnitGuard(int32_t unit) : saved_(current_tag.unit) { current_tag.unit = unit; }
+  ~UnitGuard() { current_tag.unit = saved_; }
+  UnitGuard(const UnitGuard&) = delete;
+  UnitGuard& operator=(const UnitGuard&) = delete;
+
+ private:
+  int32_t saved_;
+};
+
+}  // namespace snug::memory

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/ledger.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "memory/allocators.h"
+#include "memory/guards.h"
+
+namespace snug::memory {
+namespace {
+
+size_t index(Category category) { return static_cast<size_t>(category); }
+
+std::string list_categories(const ByCategory& bytes) {
+  std::string text;
+  for (size_t c = 0; c < kNumCategories; ++c)
+    if (bytes[c] > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", name(static_cast<Category>(c)),
+                          format_bytes(bytes[c]));
+  return text.empty() ? "nothing" : text;
+}
+
+// The three units with most bytes, "blocks.3 12 MiB, …".
+std::string list_units(const std::vector<ByCategory>& by_unit,
+                       const std::vector<std::string>& names) {
+  std::vector<std::pair<int64_t, size_t>> totals;
+  for (size_t u = 0; u < by_unit.size(); ++u)
+    totals.emplace_back(std::accumulate(by_unit[u].begin(), by_unit[u].end(), int64_t{0}), u);
+  std::sort(totals.rbegin(), totals.rend());
+  std::string text;
+  for (size_t i = 0; i < totals.size() && i < 3 && totals[i].first > 0; ++i)
+    text += fmt::format("{}{} {}", i ? ", " : "", names[totals[i].second],
+                        format_bytes(totals[i].first));
+  return text;
+}
+
+}  // namespace
+
+const char* name(Category category) {
+  static constexpr const char* kNames[] = {"parameters", "gradients",     "optimizer", "activations",
+                                           "workspace",  "communication", "data"};
+  return kNames[index(category)];
+}
+
+const char* name(Phase phase) {
+  static constexpr const char* kNames[] = {"setup", "forward", "backward", "step", "evaluate"};
+  return kNames[static_cast<size_t>(phase)];
+}
+
+void Ledger::admit(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  if (refuse_in_ > 0 && --refuse_in_ == 0) refuse(bytes);
+  if (budget_ > 0 && allocated_ + bytes > budget_) refuse(bytes);
+}
+
+void Ledger::refuse(int64_t bytes) {
+  const std::string unit = unit_names_[static_cast<size_t>(current_tag.unit)];
+  const int64_t limit = budget_ > 0 ? budget_ : allocated_;
+  throw OutOfMemory(fmt::format(
+      "out of memory on {}: {} more for {} ({}, {}) do not fit into the budget of {}; {} missing. "
+      "Live: {} ({}). Largest: {}.",
+      device_, format_bytes(bytes), name(current_tag.category), unit, name(current_tag.phase),
+      format_bytes(limit), format_bytes(std::max<int64_t>(0, allocated_ + bytes - limit)),
+      format_bytes(allocated_), list_categories(live_), list_units(by_unit_, unit_names_)));
+}
+
+Allocation* Ledger::add(void* data, int64_t bytes) {
+  auto* allocation = new Allocation{.ledger = this,
+                                    .data = data,
+                                    .bytes = bytes,
+                                    .category = current_tag.category,
+                                    .phase = current_tag.phase,
+                                    .unit = current_tag.unit};
+  const std::lock_guard lock(mutex_);
+  allocation->serial = next_serial_++;
+  allocation->previous = newest_;
+  if (newest_ != nullptr) newest_->next = allocation;
+  newest_ = allocation;
+  allocated_ += bytes;
+  live_[index(allocation->category)] += bytes;
+  by_unit_[static_cast<size_t>(allocation->unit)][index(allocation->category)] += bytes;
+  note_peaks();
+  return allocation;
+}
+
+void Ledger::remove(Allocation* allocation) {
+  {
+    const std::lock_guard lock(mutex_);
+    (allocation->next != nullptr ? allocation->next->previous : newest_) = allocation->previous;
+    if (allocation->previous != nullptr) allocation->previous->next = allocation->next;
+    allocated_ -= allocation->bytes;
+    live_[index(allocation->category)] -= allocation->bytes;
+    by_unit_[static_cast<size_t>(allocation->unit)][index(allocation->category)] -=
+        allocation->bytes;
+  }
+  delete allocation;
+}
+
+void Ledger::note_peaks() {
+  for (size_t c = 0; c < kNumCategories; ++c)
+    category_peaks_[c] = std::max(category_peaks_[c], live_[c]);
+  if (allocated_ > peak_.allocated) peak_ = snapshot_locked();
+}
+
+Snapshot Ledger::snapshot_locked() const {
+  return {allocated_, live_, by_unit_, current_tag.unit, current_tag.phase};
+}
+
+void Ledger::move_between(Allocation* allocation, Category category) {
+  ByCategory& unit = by_unit_[static_cast<size_t>(allocation->unit)];
+  live_[index(allocation->category)] -= allocation->bytes;
+  unit[index(allocation->category)] -= allocation->bytes;
+  allocation->category = category;
+  live_[index(category)] += allocation->bytes;
+  unit[index(category)] += allocation->bytes;
+}
+
+void Ledger::retag(Allocation* allocation, Category category) {
+  const std::lock_guard lock(mutex_);
+  move_between(allocation, category);
+  note_peaks();
+}
+
+void Ledger::retag_since(uint64_t serial, Category category) {
+  const std::lock_guard lock(mutex_);
+  for (Allocation* a = newest_; a != nullptr && a->serial >= serial; a = a->previous)
+    if (a->category == Category::Workspace) move_between(a, category);
+  note_peaks();
+}
+
+uint64_t Ledger::serial() const {
+  const std::lock_guard lock(mutex_);
+  return next_serial_;
+}
+
+int64_t Ledger::allocated() const {
+  const std::lock_guard lock(mutex_);
+  return allocated_;
+}
+
+ByCategory Ledger::by_category() const {
+  const std::lock_guard lock(mutex_);
+  return live_;
+}
+
+Snapshot Ledger::now() const {
+  const std::lock_guard lock(mutex_);
+  return snapshot_locked();
+}
+
+Snapshot Ledger::at_peak() const {
+  const std::lock_guard lock(mutex_);
+  return peak_;
+}
+
+ByCategory Ledger::category_peaks() const {
+  const std::lock_guard lock(mutex_);
+  return category_peaks_;
+}
+
+void Ledger::reset_peak() {
+  const std::lock_guard lock(mutex_);
+  peak_ = snapshot_locked();
+  category_peaks_ = live_;
+}
+
+void Ledger::set_budget(int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  budget_ = bytes;
+}
+
+int64_t Ledger::budget() const {
+  const std::lock_guard lock(mutex_);
+  return budget_;
+}
+
+void Ledger::refuse_allocation(int64_t n) {
+  const std::lock_guard lock(mutex_);
+  refuse_in_ = n;
+}
+
+int32_t Ledger::unit_id(const std::string& unit_name) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::find(unit_names_.begin(), unit_names_.end(), unit_name);
+  if (found != unit_names_.end()) return static_cast<int32_t>(found - unit_names_.begin());
+  unit_names_.push_back(unit_name);
+  by_unit_.emplace_back();
+  return static_cast<int32_t>(unit_names_.size() - 1);
+}
+
+std::string Ledger::unit_name(int32_t id) const {
+  const std::lock_guard lock(mutex_);
+  return unit_names_.at(static_cast<size_t>(id));
+}
+
+Allocation* find_allocation(const at::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.has_storage()) return nullptr;
+  return allocation_behind(tensor.storage().data_ptr());
+}
+
+void retag(const at::Tensor& tensor, Category category) {
+  Allocation* allocation = find_allocation(tensor);
+  if (allocation != nullptr) allocation->ledger->retag(allocation, category);
+}
+
+}  // namespace snug::memory

@@ -1,0 +1,136 @@
+// The ledger knows, for one device, every byte that is allocated at this moment: its category, the unit
+// and phase that asked for it, and the peaks. The allocators below it report each allocation and its
+// end, so the sum over categories is the allocator's own count: there is no residual category.
+//
+// What a new allocation is for is read from the guards in scope (guards.h). What becomes of it may be
+// known only later (a forward's output turns out to be kept for backward): then it is moved by retag().
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace at {
+class Tensor;
+}
+
+namespace snug::memory {
+
+enum class Category : uint8_t {
+  Parameters,
+  Gradients,
+  Optimizer,
+  Activations,    // kept between a unit's forward and its backward
+  Workspace,      // transient: gone by the end of the operation or unit that made it
+  Communication,  // buffers of collectives
+  Data,           // batches
+};
+inline constexpr size_t kNumCategories = 7;
+const char* name(Category);
+
+enum class Phase : uint8_t { Setup, Forward, Backward, Step, Evaluate };
+const char* name(Phase);
+
+using ByCategory = std::array<int64_t, kNumCategories>;
+
+class Ledger;
+
+// One live allocation. Linked into its ledger's list in order of birth.
+struct Allocation {
+  Ledger* ledger = nullptr;
+  void* data = nullptr;
+  int64_t bytes = 0;
+  uint64_t serial = 0;
+  Category category = Category::Workspace;
+  Phase phase = Phase::Setup;
+  int32_t unit = 0;
+  Allocation* previous = nullptr;
+  Allocation* next = nullptr;
+};
+
+// What was live at one moment.
+struct Snapshot {
+  int64_t allocated = 0;
+  ByCategory by_category{};
+  std::vector<ByCategory> by_unit;  // index: unit id, 0 is "outside any unit"
+  int32_t unit = 0;                 // who was running
+  Phase phase = Phase::Setup;
+};
+
+class Ledger {
+ public:
+  explicit Ledger(std::string device) : device_(std::move(device)) {}
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
+
+  // Called by allocators. admit() throws OutOfMemory when the budget would be passed; then nothing is
+  // recorded. `overhead` is what the allocator holds beyond its live allocations.
+  void admit(int64_t bytes);
+  Allocation* add(void* data, int64_t bytes);
+  void remove(Allocation* allocation);
+
+  // Moves one allocation, or all that were made since `serial` and are still Workspace, to a category.
+  void retag(Allocation* allocation, Category category);
+  void retag_since(uint64_t serial, Category category);
+  uint64_t serial() const;
+
+  int64_t allocated() const;
+  ByCategory by_category() const;
+  Snapshot now() const;
+  Snapshot at_peak() const;       // since reset_peak()
+  ByCategory category_peaks() const;  // each category's own highest, not necessarily at one moment
+  void reset_peak();
+
+  void set_budget(int64_t bytes);  // 0: none
+  int64_t budget() const;
+
+  // Test hook: the n-th allocation from now is refused as if memory had run out; 0 turns it off.
+  void refuse_allocation(int64_t n);
+
+  int32_t unit_id(const std::string& unit_name);
+  std::string unit_name(int32_t id) const;
+  const std::string& device() const { return device_; }
+
+ private:
+  void move_between(Allocation* allocation, Category category);
+  void note_peaks();
+  Snapshot snapshot_locked() const;
+  [[noreturn]] void refuse(int64_t bytes);
+
+  mutable std::mutex mutex_;
+  std::string device_;
+  Allocation* newest_ = nullptr;
+  uint64_t next_serial_ = 1;
+  int64_t allocated_ = 0;
+  int64_t budget_ = 0;
+  int64_t refuse_in_ = 0;
+  ByCategory live_{};
+  ByCategory category_peaks_{};
+  std::vector<ByCategory> by_unit_{1};
+  std::vector<std::string> unit_names_{"outside any unit"};
+  Snapshot peak_;
+};
+
+Ledger& cpu_ledger();
+Ledger& meta_ledger();
+
+// The allocation behind a tensor's storage, or null when it did not come from our allocators
+// (views of mapped files, other devices).
+Allocation* find_allocation(const at::Tensor& tensor);
+
+// Moves the tensor's storage to `category`, when a ledger knows it.
+void retag(const at::Tensor& tensor, Category category);
+
+// Puts our allocators under libtorch's cpu and meta devices. Call once, before the first tensor.
+void install_allocators();
+
+// Bytes that the CPU allocator holds from the system: live ones and those cached for reuse.
+int64_t cpu_reserved();
+// Gives cached blocks back to the system.
+void release_cached_memory();
+
+}  // namespace snug::memory

@@ -1,0 +1,38 @@
+// Allocations on libtorch's meta device have a null address, but a live context: so their sizes and
+// lifetimes reach the ledger although no memory is taken. This is what the planner stands on.
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/allocators.h"
+
+namespace snug::memory {
+namespace {
+
+class MetaAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    const c10::Device device(c10::kMeta);
+    if (bytes == 0) return {nullptr, nullptr, &delete_meta_allocation, device};
+    meta_ledger().admit(static_cast<int64_t>(bytes));
+    Allocation* record = meta_ledger().add(nullptr, static_cast<int64_t>(bytes));
+    return {nullptr, record, &delete_meta_allocation, device};
+  }
+  void copy_data(void* /*to*/, const void* /*from*/, size_t /*bytes*/) const override {}
+};
+
+}  // namespace
+
+void delete_meta_allocation(void* context) {
+  auto* record = static_cast<Allocation*>(context);
+  if (record != nullptr) record->ledger->remove(record);
+}
+
+Ledger& meta_ledger() {
+  static Ledger* ledger = new Ledger("meta");  // never destroyed: tensors may outlive statics
+  return *ledger;
+}
+
+void install_meta_allocator() {
+  static auto* allocator = new MetaAllocator;
+  c10::SetAllocator(c10::kMeta, allocator, 255);
+}
+
+}  // namespace snug::memory

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/ledger.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "memory/guards.h"
+
+namespace snug::memory {
+namespace {
+
+class LedgerTest : public ::testing::TestWithParam<at::DeviceType> {
+ protected:
+  static void SetUpTestSuite() { install_allocators(); }
+  Ledger& ledger() { return GetParam() == at::kCPU ? cpu_ledger() : meta_ledger(); }
+  at::Tensor make(int64_t elements) {
+    return at::empty({elements}, at::TensorOptions().device(GetParam()).dtype(at::kFloat));
+  }
+};
+
+TEST_P(LedgerTest, EveryByteHasOneCategoryAndGoesAway) {
+  const int64_t before = ledger().allocated();
+  {
+    const CategoryGuard category(Category::Parameters);
+    const at::Tensor a = make(1000);
+    const at::Tensor b = make(1 << 20);
+    EXPECT_EQ(ledger().allocated() - before, 4000 + (4 << 20));
+    const ByCategory live = ledger().by_category();
+    EXPECT_EQ(std::accumulate(live.begin(), live.end(), int64_t{0}), ledger().allocated());
+    EXPECT_EQ(live[static_cast<size_t>(Category::Parameters)], 4000 + (4 << 20));
+  }
+  EXPECT_EQ(ledger().allocated(), before);
+}
+
+TEST_P(LedgerTest, WhatAForwardLeavesBehindBecomesActivations) {
+  const uint64_t start = ledger().serial();
+  const at::Tensor kept = make(100);
+  { const at::Tensor transient = make(200); }
+  ledger().retag_since(start, Category::Activations);
+  EXPECT_EQ(ledger().by_category()[static_cast<size_t>(Category::Activations)], 400);
+  EXPECT_EQ(ledger().by_category()[static_cast<size_t>(Category::Workspace)], 0);
+  retag(kept, Category::Gradients);
+  EXPECT_EQ(ledger().by_category()[static_cast<size_t>(Category::Gradients)], 400);
+}
+
+TEST_P(LedgerTest, PeakRemembersWhoWasLive) {
+  ledger().reset_peak();
+  const int64_t before = ledger().allocated();
+  {
+    const UnitGuard unit(ledger().unit_id("block"));
+    const PhaseGuard phase(Phase::Backward);
+    const at::Tensor big = make(5000);
+  }
+  const Snapshot peak = ledger().at_peak();
+  EXPECT_EQ(peak.allocated, before + 20000);
+  EXPECT_EQ(ledger().unit_name(peak.unit), "block");
+  EXPECT_EQ(peak.phase, Phase::Backward);
+}
+
+TEST_P(LedgerTest, BudgetRefusesAndLeavesEverythingAsItWas) {
+  const int64_t before = ledger().allocated();
+  ledger().set_budget(before + 1 * kMiB);
+  const at::Tensor fits = make(1000);
+  try {
+    const at::Tensor too_much = make(1 << 20);
+    FAIL() << "the budget was passed";
+  } catch (const OutOfMemory& error) {
+    EXPECT_NE(std::string(error.what()).find("missing"), std::string::npos) << error.what();
+  }
+  ledger().set_budget(0);
+  EXPECT_EQ(ledger().allocated(), before + 4000);
+  EXPECT_NO_THROW(make(1 << 20));
+}
+
+TEST_P(LedgerTest, ViewsShareTheirStorage) {
+  const int64_t before = ledger().allocated();
+  const at::Tensor whole = make(1000);
+  const at::Tensor part = whole.slice(0, 10, 20);
+  EXPECT_EQ(ledger().allocated() - before, 4000);
+  EXPECT_EQ(find_allocation(part), find_allocation(whole));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, LedgerTest, ::testing::Values(at::kCPU, at::kMeta));
+
+TEST(CpuAllocator, ReusesLargeBlocks) {
+  install_allocators();
+  const void* first = nullptr;
+  {
+    const at::Tensor a = at::empty({1 << 20}, at::kFloat);
+    first = a.const_data_ptr();
+  }
+  const at::Tensor b = at::empty({1 << 20}, at::kFloat);
+  EXPECT_EQ(first, b.const_data_ptr());
+  EXPECT_GE(cpu_reserved(), cpu_ledger().allocated());
+}
+
+}  // namespace
+}  // namespace snug::memory
