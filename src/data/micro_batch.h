@@ -1,0 +1,38 @@
+// What one forward pass reads: N tokens of S documents, one after another, with attention inside each.
+// The padded form is the same thing with every document as long as the longest; the padding stands
+// behind the real tokens, so that a causal mask hides it, and its targets are ignored. Both forms hold
+// the same (token, target) pairs, hence the same loss.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "data/sample_store.h"
+
+namespace snug::data {
+
+struct MicroBatch {
+  // (N). targets[i] is the label of the NEXT token of the same document; ignore_index at a document's
+  // end, on padding and inside a masked prompt. positions count from 0 in each document.
+  std::vector<int32_t> input_ids, targets, positions;
+  std::vector<int32_t> cu_seqlens;  // (S + 1), from 0 to N
+  int64_t max_seqlen = 0;
+  int64_t loss_tokens = 0;    // targets that are not ignore_index
+  int64_t real_tokens = 0;    // without padding
+  int64_t padded_tokens = 0;  // S × longest, in both forms: what LitGPT counts
+  int64_t raw_tokens = 0;     // without the prompt's template
+};
+
+struct MicroBatchOptions {
+  bool packing = true;
+  int32_t ignore_index = -100;
+  int32_t pad_id = 0;
+};
+
+MicroBatch make_micro_batch(std::span<const Sample> samples, const MicroBatchOptions& options = {});
+MicroBatch make_micro_batch(const SampleStore& store, std::span<const int64_t> indices,
+                            const MicroBatchOptions& options = {});
+
+}  // namespace snug::data
