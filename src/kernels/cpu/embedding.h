@@ -1,0 +1,39 @@
+// Rows of a table by id, and the sum of gradients back into that table.
+// Backward sorts the tokens by id, so that each table row is summed by one thread, in token order:
+// the same bits for every thread count, and one rounding per table row however often an id occurs.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/scalar.h"
+
+namespace snug::kernels::cpu {
+
+struct EmbeddingForward {
+  Scalar type = Scalar::F32;
+  int64_t tokens = 0;            // N
+  int64_t vocabulary = 0;        // V
+  int64_t dim = 0;               // D
+  const int32_t* ids = nullptr;  // (N), each in [0, V)
+  const void* weight = nullptr;  // (V, D)
+  void* out = nullptr;           // (N, D)
+  int num_threads = 0;
+};
+void embedding_forward(const EmbeddingForward& args);
+
+struct EmbeddingBackward {
+  Scalar type = Scalar::F32;       // of dy
+  Scalar grad_type = Scalar::F32;  // of grad
+  int64_t tokens = 0;
+  int64_t vocabulary = 0;
+  int64_t dim = 0;
+  const int32_t* ids = nullptr;  // (N)
+  int32_t padding_index = -1;    // rows of this id get no gradient
+  const void* dy = nullptr;      // (N, D)
+  void* grad = nullptr;          // (V, D), added to
+  int num_threads = 0;
+};
+void embedding_backward(const EmbeddingBackward& args);
+
+}  // namespace snug::kernels::cpu
