@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash disable=SC2034
+# Debian packages: which ones, and how to get those that are missing. Needs common.sh.
+
+# The compiler and what drives it; pip fetches libtorch.
+SNUG_BUILD_PACKAGES=(
+  ca-certificates g++ cmake ninja-build ccache pkg-config python3 python3-pip
+  nlohmann-json3-dev libcli11-dev libfmt-dev libyaml-cpp-dev
+  libsentencepiece-dev libpcre2-dev libicu-dev
+  libcurl4-openssl-dev libssl-dev zlib1g-dev
+  libgtest-dev
+)
+# What scripts/check runs; the version of clang-format decides about every line of the tree.
+SNUG_CHECK_PACKAGES=(clang-format-14 shellcheck)
+SNUG_TIDY_PACKAGES=(clang-tidy-14)
+
+missing_packages() {
+  local package
+  for package in "$@"; do
+    [ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || echo "$package"
+  done
+}
+
+# ensure_packages NAME...: nothing to do where all are there, otherwise apt-get as root or by sudo.
+ensure_packages() {
+  local missing
+  [ -z "${SNUG_SKIP_PACKAGES:-}" ] || return 0
+  if ! command -v dpkg-query >/dev/null; then
+    warn "this is no Debian or Ubuntu: not looking for packages; docs/install.md lists what is needed"
+    return 0
+  fi
+  mapfile -t missing < <(missing_packages "$@")
+  [ ${#missing[@]} -gt 0 ] || return 0
+  say "installing ${#missing[@]} Debian packages: ${missing[*]}"
+  install_packages "${missing[@]}"
+}
+
+install_packages() {
+  local as_root
+  if [ "$(id -u)" -eq 0 ]; then
+    as_root=()
+  elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+    as_root=(sudo)
+  else
+    die "these Debian packages are missing, and there is no root here to install them" \
+      "ask for:  apt-get install --no-install-recommends $*" \
+      "or, if the same libraries come from elsewhere (modules, conda), set SNUG_SKIP_PACKAGES=1"
+  fi
+  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300)
+  local log="$SNUG_CACHE/logs/apt-$$.log"
+  run_quietly "$log" "${as_root[@]}" "${apt[@]}" update ||
+    warn "apt-get update failed (above); trying with the package lists that are here"
+  run_quietly "$log" "${as_root[@]}" "${apt[@]}" install -y --no-install-recommends "$@" ||
+    die "apt-get could not install: $*" "its own words are above"
+  rm -f "$log"
+}
