@@ -55,7 +55,7 @@ class LiveLine {
   void finish();
 
  private:
-  void update_plain(const LiveStatus& status, double now);
+  void draw_plain();
   void draw();
   void write(std::string_view text);
 

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/live_line.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/text.h"
+#include "report/text_width.h"
+
+namespace snug::report {
+namespace {
+
+constexpr double kRedrawSeconds = 0.1;
+constexpr double kPlainSeconds = 10;
+constexpr int64_t kFewSteps = 200;
+constexpr int64_t kFirstLines = 20;
+constexpr int kMaxBarColumns = 28;
+constexpr int kMinBarColumns = 6;
+
+// With autowrap off a line that turns out too long, because the window has just shrunk, is cut at
+// the edge instead of leaving a second line behind. On again within the same write.
+constexpr std::string_view kBeginLine = "\r\x1b[?7l";
+constexpr std::string_view kEndLine = "\x1b[K\x1b[?7h";
+
+double monotonic_seconds() {
+  using std::chrono::steady_clock;
+  return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count();
+}
+
+// Asked anew for each draw, which is cheaper than it sounds and needs no signal handler.
+int columns_of(std::FILE* out) {
+  winsize size{};
+  const bool known = ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : 80;
+}
+
+// 151 -> "2:31", 3751 -> "1:02:31", from a day on "2d 03:04".
+std::string clock_text(double seconds) {
+  const auto s = static_cast<int64_t>(std::clamp(seconds, 0.0, 1e9));
+  if (s >= 86400) return fmt::format("{}d {:02}:{:02}", s / 86400, s / 3600 % 24, s / 60 % 60);
+  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+  return fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
+std::string rate_text(double tokens_per_second) {
+  if (!std::isfinite(tokens_per_second) || tokens_per_second < 0) return "- tok/s";
+  if (tokens_per_second < 10) return fmt::format("{:.1f} tok/s", tokens_per_second);
+  return with_commas(std::llround(std::min(tokens_per_second, 1e15))) + " tok/s";
+}
+
+std::string memory_text(const LiveStatus& status) {
+  if (status.budget_bytes <= 0) return format_bytes(status.memory_bytes);
+  return fmt::format("{:.2f}/{:.2f} GiB", static_cast<double>(status.memory_bytes) / kGiB,
+                     static_cast<double>(status.budget_bytes) / kGiB);
+}
+
+constexpr std::string_view kPlain = "", kBold = "1", kGreen = "32", kYellow = "33", kRed = "31",
+                           kDim = "2";
+
+std::string paint(std::string_view text, std::string_view style, Colours colours) {
+  if (colours == Colours::Off || style.empty()) return std::string(text);
+  return fmt::format("\x1b[{}m{}\x1b[0m", style, text);
+}
+
+std::string_view memory_style(const LiveStatus& status) {
+  if (status.budget_bytes <= 0) return kPlain;
+  const double share = static_cast<double>(status.memory_bytes) / status.budget_bytes;
+  return share > 0.95 ? kRed : share > 0.85 ? kYellow : kPlain;
+}
+
+double done_share(const LiveStatus& status) {
+  if (status.total_steps <= 0) return 0;
+  return std::clamp(static_cast<double>(status.step) / status.total_steps, 0.0, 1.0);
+}
+
+std::string bar(double share, int columns, Colours colours) {
+  const int full = static_cast<int>(share * columns);
+  std::string done, rest;
+  for (int i = 0; i < full; ++i) done += "━";
+  for (int i = full; i < columns; ++i) rest += colours == Colours::On ? "━" : "─";
+  return paint(done, kGreen, colours) + paint(rest, kDim, colours);
+}
+
+struct Part {
+  std::string text;
+  std::string_view style;
+  int rank;  // 0 stays longest
+  bool shown = false;
+};
+
+std::vector<Part> parts_of(const LiveStatus& status) {
+  std::vector<Part> parts;
+  parts.push_back({status.total_steps > 0
+                       ? fmt::format("step {}/{}", status.step, status.total_steps)
+                       : fmt::format("step {}", status.step),
+                   kPlain, 0});
+  parts.push_back({fmt::format("loss {:.3f}", status.loss), kBold, 1});
+  if (status.val_loss) parts.push_back({fmt::format("val {:.3f}", *status.val_loss), kPlain, 6});
+  parts.push_back({rate_text(status.tokens_per_second), kPlain, 3});
+  if (status.share_of_peak > 0)
+    parts.push_back({fmt::format("{:.0f}% of peak", 100 * status.share_of_peak), kPlain, 5});
+  if (status.memory_bytes > 0) parts.push_back({memory_text(status), memory_style(status), 4});
+  if (status.seconds_left) parts.push_back({clock_text(*status.seconds_left) + " left", kPlain, 2});
+  return parts;
+}
+
+constexpr int kGap = 2;
+
+// Marks what fits, the important first; returns the columns used.
+int choose(std::vector<Part>& parts, int width) {
+  int used = 0;
+  for (int rank = 0; rank <= 6; ++rank) {
+    for (Part& part : parts) {
+      if (part.rank != rank) continue;
+      const int columns = static_cast<int>(display_width(part.text)) + (used > 0 ? kGap : 0);
+      if (used + columns > width) return used;
+      part.shown = true;
+      used += columns;
+    }
+  }
+  return used;
+}
+
+}  // namespace
+
+std::string litgpt_line(const LiveStatus& status) {
+  const std::string val = status.val_loss ? fmt::format("{:.3f}", *status.val_loss) : "n/a";
+  return fmt::format(
+      "Epoch {} | iter {} step {} | loss train: {:.3f}, val: {} | iter time: {:.2f} ms{}",
+      status.epoch, status.iter, status.step, status.loss, val, 1000 * status.iter_seconds,
+      status.is_step ? " (step)" : "");
+}
+
+std::string render_live_line(const LiveStatus& status, int width, Colours colours) {
+  std::vector<Part> parts = parts_of(status);
+  const int used = choose(parts, width);
+  if (used == 0) return fit_columns(parts[0].text, static_cast<size_t>(std::max(width, 0)));
+  const std::string percent = fmt::format(" {:3.0f}%", std::floor(100 * done_share(status)));
+  const int bar_columns =
+      std::min(width - used - kGap - static_cast<int>(percent.size()), kMaxBarColumns);
+  std::string line;
+  for (const Part& part : parts) {
+    if (!part.shown) continue;
+    if (!line.empty()) line += "  ";
+    line += paint(part.text, part.style, colours);
+    if (part.rank == 0 && status.total_steps > 0 && bar_columns >= kMinBarColumns)
+      line += "  " + bar(done_share(status), bar_columns, colours) + percent;
+  }
+  return line;
+}
+
+LiveLine::LiveLine(std::FILE* out, bool is_tty, LiveLineOptions options)
+    : out_(out), is_tty_(is_tty), options_(std::move(options)) {
+  if (!options_.clock) options_.clock = monotonic_seconds;
+  if (!options_.terminal_width) options_.terminal_width = [out] { return columns_of(out); };
+  const char* no_color = std::getenv("NO_COLOR");
+  const bool refused = no_color != nullptr && *no_color != '\0';
+  if (!options_.colours) options_.colours = is_tty && !refused;
+}
+
+LiveLine::~LiveLine() { finish(); }
+
+void LiveLine::update(const LiveStatus& status) {
+  const std::lock_guard lock(mutex_);
+  const double now = options_.clock();
+  if (!status_) {
+    first_time_ = now;
+    first_step_ = status.step;
+  }
+  status_ = status;
+  drawn_ = false;
+  const int64_t steps = status.step - first_step_;
+  if (!status_->seconds_left && steps > 0 && status.total_steps >= status.step)
+    status_->seconds_left = (now - first_time_) / steps * (status.total_steps - status.step);
+  if (is_tty_) {
+    if (now - last_write_ < kRedrawSeconds) return;
+    draw();
+  } else {
+    const bool few = status.total_steps > 0 && status.total_steps <= kFewSteps;
+    if (!few && lines_ >= kFirstLines && now - last_write_ < kPlainSeconds) return;
+    draw_plain();
+  }
+  last_write_ = now;
+}
+
+void LiveLine::print(std::string_view text) {
+  const std::lock_guard lock(mutex_);
+  std::string out = open_ ? "\r\x1b[K" : "";
+  out += text;
+  if (!text.ends_with('\n')) out += '\n';
+  open_ = false;
+  write(out);
+  if (is_tty_ && status_) draw();
+}
+
+void LiveLine::finish() {
+  const std::lock_guard lock(mutex_);
+  if (status_ && !drawn_) is_tty_ ? draw() : draw_plain();
+  if (open_) write("\n");
+  open_ = false;
+  status_.reset();
+}
+
+void LiveLine::draw() {
+  // One column stays free: in the last one some terminals wrap at once.
+  const int width = std::max(options_.terminal_width() - 1, 1);
+  const Colours colours = *options_.colours ? Colours::On : Colours::Off;
+  write(fmt::format("{}{}{}", kBeginLine, render_live_line(*status_, width, colours), kEndLine));
+  open_ = drawn_ = true;
+}
+
+void LiveLine::draw_plain() {
+  std::string line =
+      fmt::format("{} | {}", litgpt_line(*status_), rate_text(status_->tokens_per_second));
+  if (status_->memory_bytes > 0) line += " | " + memory_text(*status_);
+  if (status_->seconds_left) line += " | " + clock_text(*status_->seconds_left) + " left";
+  write(line + "\n");
+  drawn_ = true;
+  ++lines_;
+}
+
+// One call, one flush: the terminal never shows a half-drawn line.
+void LiveLine::write(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), out_);
+  std::fflush(out_);
+}
+
+}  // namespace snug::report

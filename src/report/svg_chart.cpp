@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/svg_chart.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/bytes.h"
+#include "base/text.h"
+#include "report/text_width.h"
+
+namespace snug::report {
+namespace {
+
+constexpr double kWidth = 760, kLeft = 64, kRight = 20;
+constexpr double kTop = 46, kPlotHeight = 220, kBottom = 34;
+constexpr size_t kMaxPoints = 1000;  // more than pixels across
+constexpr double kLargest = 1e30;    // beyond it a value is shown as missing, like an infinity
+
+constexpr std::string_view kStyle =
+    "<style>.chart{font:12px system-ui,sans-serif;--fg:#1f2328;--mu:#6b7280;--gr:#e5e7eb}"
+    ".chart text{fill:var(--fg)}.chart .mu{fill:var(--mu)}.chart .t{font-weight:600;font-size:14px}"
+    ".chart .grid{stroke:var(--gr)}.chart path{fill:none;stroke-width:2;stroke-linejoin:round}"
+    ".chart path.faint{stroke-width:1;opacity:.35}.chart .mark{stroke:var(--fg);stroke-width:2}"
+    ".chart .limit{stroke:#dc2626;stroke-dasharray:5 4;stroke-width:1.5}"
+    ".c0{--c:#2563eb}.c1{--c:#ea8a0c}.c2{--c:#8b5cf6}.c3{--c:#16a34a}"
+    ".c4{--c:#0891b2}.c5{--c:#db2777}.c6{--c:#a16207}.c7{--c:#64748b}"
+    ".chart path{stroke:var(--c)}.chart rect,.chart circle{fill:var(--c)}"
+    "@media(prefers-color-scheme:dark){.chart{--fg:#e6e8eb;--mu:#9aa3af;--gr:#2c333d}"
+    ".c0{--c:#60a5fa}.c1{--c:#fbbf24}.c2{--c:#a78bfa}.c3{--c:#4ade80}"
+    ".c4{--c:#22d3ee}.c5{--c:#f472b6}.c6{--c:#d6a545}.c7{--c:#94a3b8}.chart .limit{stroke:#f87171}}"
+    "</style>";
+
+bool drawable(double value) { return std::isfinite(value) && std::abs(value) < kLargest; }
+
+struct Axis {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+  double from = 0, to = 1;  // pixels
+
+  void include(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  // Room on both sides of a constant, so that the scale is never 0.
+  void widen() {
+    if (high - low > 1e-9 * std::abs(high)) return;
+    const double room = high == 0 ? 1 : std::abs(high) * 0.1;
+    low -= room;
+    high += room;
+  }
+  double pixel(double value) const { return from + (value - low) / (high - low) * (to - from); }
+};
+
+// Round steps (1, 2 or 5 times a power of ten) that give about `count` ticks.
+std::vector<double> ticks(const Axis& axis, int count) {
+  const double raw = (axis.high - axis.low) / count;
+  const double power = std::pow(10, std::floor(std::log10(raw)));
+  const double ratio = raw / power;
+  const double step = power * (ratio < 1.5 ? 1 : ratio < 3.5 ? 2 : ratio < 7.5 ? 5 : 10);
+  std::vector<double> out;
+  const double first = std::ceil(axis.low / step - 1e-9);
+  for (double k = first; k * step <= axis.high + 1e-9 * step && out.size() < 50; ++k)
+    out.push_back(k * step == 0 ? 0 : k * step);
+  return out;
+}
+
+std::string number(double value) {
+  if (std::abs(value) >= 10000 && std::abs(value) < 1e15) return with_commas(std::llround(value));
+  return fmt::format("{:.4g}", value);
+}
+
+// The smallest and the largest point of each bucket: peaks survive, the page stays small.
+std::vector<std::pair<double, double>> thinned(
+    const std::vector<std::pair<double, double>>& points) {
+  if (points.size() <= kMaxPoints) return points;
+  std::vector<std::pair<double, double>> out;
+  const size_t buckets = kMaxPoints / 2;
+  for (size_t b = 0; b < buckets; ++b) {
+    const auto begin = points.begin() + static_cast<long>(points.size() * b / buckets);
+    const auto end = points.begin() + static_cast<long>(points.size() * (b + 1) / buckets);
+    auto [low, high] = std::minmax_element(
+        begin, end, [](const auto& a, const auto& c) { return a.second < c.second; });
+    if (high < low) std::swap(low, high);
+    out.push_back(*low);
+    if (high != low) out.push_back(*high);
+  }
+  return out;
+}
+
+std::string open_svg(double height, const std::string& title) {
+  return fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" viewBox=\"0 0 {0} "
+      "{1}\" "
+      "width=\"{0}\" height=\"{1}\"><title>{2}</title>{3}"
+      "<text class=\"t\" x=\"0\" y=\"16\">{2}</text>",
+      kWidth, height, xml_escape(title), kStyle);
+}
+
+struct LegendEntry {
+  std::string name, colour_class;
+};
+
+// Right-aligned on the title's line.
+std::string legend(const std::vector<LegendEntry>& entries) {
+  std::string out;
+  double x = kWidth - kRight;
+  for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
+    x -= 7.0 * static_cast<double>(display_width(it->name));
+    out += fmt::format("<text x=\"{:.0f}\" y=\"16\">{}</text>", x, xml_escape(it->name));
+    x -= 15;
+    out +=
+        fmt::format("<rect class=\"{}\" x=\"{:.0f}\" y=\"7\" width=\"10\" height=\"10\" rx=\"2\"/>",
+                    it->colour_class, x);
+    x -= 12;
+  }
+  return out;
+}
+
+std::string line_at(std::string_view style, double x1, double y1, double x2, double y2) {
+  return fmt::format("<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
+                     style, x1, y1, x2, y2);
+}
+
+std::string grid(const Axis& x, const Axis& y) {
+  std::string out;
+  for (const double tick : ticks(y, 5)) {
+    out += line_at("grid", kLeft, y.pixel(tick), kWidth - kRight, y.pixel(tick));
+    out += fmt::format("<text class=\"mu\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
+                       kLeft - 8, y.pixel(tick) + 4, number(tick));
+  }
+  for (const double tick : ticks(x, 8)) {
+    if (tick != std::floor(tick)) continue;  // there is no step and a half
+    out += fmt::format("<text class=\"mu\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                       x.pixel(tick), kTop + kPlotHeight + 18, number(tick));
+  }
+  return out;
+}
+
+std::string draw_series(const Series& series, const Axis& x, const Axis& y) {
+  std::string path, dots;
+  bool pen_down = false;
+  const auto points = thinned(series.points);
+  for (const auto& [step, value] : points) {
+    if (!drawable(value) || !drawable(step)) {
+      pen_down = false;
+      continue;
+    }
+    path += fmt::format("{}{:.1f} {:.1f}", pen_down ? "L" : "M", x.pixel(step), y.pixel(value));
+    if (series.look == Series::Look::Dots || points.size() == 1)
+      dots += fmt::format(
+          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"><title>step {}: {}</title></circle>",
+          x.pixel(step), y.pixel(value), number(step), number(value));
+    pen_down = true;
+  }
+  if (path.empty()) return "";
+  return fmt::format("<g class=\"{}\"><path{} d=\"{}\"/>{}</g>", series.colour_class,
+                     series.look == Series::Look::Faint ? " class=\"faint\"" : "", path, dots);
+}
+
+// U+FFFE and U+FFFF, as UTF-8, are valid text but no XML.
+bool is_noncharacter(std::string_view rest) {
+  return rest.starts_with("\xef\xbf\xbe") || rest.starts_with("\xef\xbf\xbf");
+}
+
+}  // namespace
+
+std::string xml_escape(std::string_view text) {
+  std::string out;
+  for (size_t start = 0; start <= text.size();) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    const std::string line = printable(text.substr(start, end - start));
+    for (size_t i = 0; i < line.size(); ++i) {
+      const char c = line[i];
+      if (is_noncharacter(std::string_view(line).substr(i))) {
+        out += "\xef\xbf\xbd";
+        i += 2;
+      } else if (c == '&' || c == '<' || c == '>' || c == '"' || c == '\'') {
+        out += fmt::format("&#{};", static_cast<int>(c));
+      } else {
+        out += c;
+      }
+    }
+    if (end < text.size()) out += '\n';
+    start = end + 1;
+  }
+  return out;
+}
+
+std::string line_chart(const LineChart& chart) {
+  Axis x, y;
+  for (const Series& series : chart.series)
+    for (const auto& [step, value] : series.points)
+      if (drawable(step) && drawable(value)) {
+        x.include(step);
+        y.include(value);
+      }
+  if (!std::isfinite(x.low)) return "";
+  if (chart.from_zero) y.include(0);
+  x.widen();
+  y.widen();
+  y.high += 0.04 * (y.high - y.low);
+  x.from = kLeft;
+  x.to = kWidth - kRight;
+  y.from = kTop + kPlotHeight;
+  y.to = kTop;
+  std::string out = open_svg(kTop + kPlotHeight + kBottom, chart.title);
+  std::vector<LegendEntry> entries;
+  for (const Series& series : chart.series)
+    if (!series.name.empty()) entries.push_back({series.name, series.colour_class});
+  out += legend(entries) + grid(x, y);
+  out += fmt::format("<text class=\"mu\" x=\"0\" y=\"34\">{}</text>", xml_escape(chart.unit));
+  out += fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">step</text>",
+                     kWidth - kRight, kTop + kPlotHeight + 32);
+  for (const Series& series : chart.series) out += draw_series(series, x, y);
+  return out + "</svg>";
+}
+
+std::string stacked_chart(const StackedChart& chart) {
+  if (chart.bars.empty()) return "";
+  constexpr double kBarLeft = 168, kRow = 24, kBar = 16, kTopRow = 40;
+  Axis x;
+  x.include(0);
+  x.include(static_cast<double>(std::max<int64_t>(chart.limit, 1)));
+  for (const StackedBar& bar : chart.bars) {
+    double sum = 0;
+    for (const int64_t bytes : bar.segments)
+      sum += static_cast<double>(std::max<int64_t>(bytes, 0));
+    x.include(std::max(sum, static_cast<double>(bar.marker)));
+  }
+  x.from = kBarLeft;
+  x.to = kWidth - 110;  // the figure stands behind the bar
+  const double bottom = kTopRow + kRow * static_cast<double>(chart.bars.size());
+  std::string out = open_svg(bottom + 12, chart.title);
+  std::vector<LegendEntry> entries;
+  for (size_t c = 0; c < chart.categories.size(); ++c)
+    entries.push_back({chart.categories[c], fmt::format("c{}", c % 8)});
+  out += legend(entries);
+  std::string last_group;
+  for (size_t row = 0; row < chart.bars.size(); ++row) {
+    const StackedBar& bar = chart.bars[row];
+    const double y = kTopRow + kRow * static_cast<double>(row);
+    if (row == 0 || bar.group != last_group)
+      out += fmt::format("<text x=\"0\" y=\"{}\">{}</text>", y + 12, xml_escape(bar.group));
+    last_group = bar.group;
+    out += fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+                       kBarLeft - 10, y + 12, xml_escape(bar.label));
+    int64_t sum = 0;
+    for (size_t c = 0; c < bar.segments.size(); ++c) {
+      if (bar.segments[c] <= 0) continue;
+      const double from = x.pixel(static_cast<double>(sum));
+      sum += bar.segments[c];
+      out += fmt::format(
+          "<rect class=\"c{}\" x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\"><title>{}: "
+          "{}</title></rect>",
+          c % 8, from, y, x.pixel(static_cast<double>(sum)) - from, kBar,
+          xml_escape(c < chart.categories.size() ? chart.categories[c] : ""),
+          format_bytes(bar.segments[c]));
+    }
+    const double peak = x.pixel(static_cast<double>(bar.marker));
+    if (bar.marker > 0) out += line_at("mark", peak, y - 2, peak, y + kBar + 2);
+    out += fmt::format("<text class=\"mu\" x=\"{:.1f}\" y=\"{}\">{}</text>",
+                       std::max(peak, x.pixel(static_cast<double>(sum))) + 8, y + 12,
+                       format_bytes(sum));
+  }
+  if (chart.limit > 0) {
+    const double at = x.pixel(static_cast<double>(chart.limit));
+    out += line_at("limit", at, kTopRow - 8, at, bottom);
+  }
+  return out + "</svg>";
+}
+
+}  // namespace snug::report

@@ -1,0 +1,53 @@
+// Two kinds of chart as SVG text: lines over steps, and stacked horizontal bars. Colours are CSS
+// classes with a light and a dark value, so that a chart looks right alone and inside report.html.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace snug::report {
+
+// Text for XML and HTML, quotes included. Characters that XML forbids become spaces, bad bytes
+// U+FFFD.
+std::string xml_escape(std::string_view text);
+
+struct Series {
+  enum class Look { Line, Faint, Dots };  // Dots: points joined by a line
+  std::string name;                       // empty: not in the legend
+  std::string colour_class;               // c0 .. c7
+  Look look = Look::Line;
+  std::vector<std::pair<double, double>> points;  // (step, value); NaN and infinities leave a gap
+};
+
+struct LineChart {
+  std::string title;
+  std::string unit;  // of the values, shown above the axis
+  std::vector<Series> series;
+  bool from_zero = false;
+};
+
+// Empty when no series has a finite point.
+std::string line_chart(const LineChart& chart);
+
+struct StackedBar {
+  std::string group;  // shown once for bars that follow each other in one group
+  std::string label;
+  std::vector<int64_t> segments;  // bytes, one a category
+  int64_t marker = 0;             // a tick on the bar (the peak); 0: none
+};
+
+struct StackedChart {
+  std::string title;
+  std::vector<std::string> categories;
+  std::vector<StackedBar> bars;
+  int64_t limit = 0;  // a line through all bars (the budget); 0: none
+};
+
+// Empty when there is no bar.
+std::string stacked_chart(const StackedChart& chart);
+
+}  // namespace snug::report

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/tensorboard.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace snug::report {
+namespace {
+
+constexpr std::array<uint32_t, 256> make_crc_table() {
+  constexpr uint32_t kReversedPolynomial = 0x82f63b78;
+  std::array<uint32_t, 256> table{};
+  for (uint32_t byte = 0; byte < 256; ++byte) {
+    uint32_t value = byte;
+    for (int bit = 0; bit < 8; ++bit)
+      value = (value & 1) ? (value >> 1) ^ kReversedPolynomial : value >> 1;
+    table[byte] = value;
+  }
+  return table;
+}
+constexpr auto kCrcTable = make_crc_table();
+
+uint32_t masked_crc(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + 0xa282ead8; }
+
+void append_little_endian(std::string& out, uint64_t value, int bytes) {
+  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i));
+}
+
+// --- protobuf: a field is its number and wire type, then the value ---
+enum class Wire { Varint = 0, Fixed64 = 1, Bytes = 2, Fixed32 = 5 };
+
+void append_varint(std::string& out, uint64_t value) {
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  out += static_cast<char>(value);
+}
+
+void append_key(std::string& out, int field, Wire wire) {
+  append_varint(out, static_cast<uint64_t>(field) << 3 | static_cast<uint64_t>(wire));
+}
+
+void append_bytes(std::string& out, int field, std::string_view value) {
+  append_key(out, field, Wire::Bytes);
+  append_varint(out, value.size());
+  out += value;
+}
+
+void append_integer(std::string& out, int field, int64_t value) {
+  append_key(out, field, Wire::Varint);
+  append_varint(out, static_cast<uint64_t>(value));
+}
+
+// Event: 1 wall_time, 2 step, then one of 3 file_version, 5 summary, 7 session_log.
+std::string event(double wall_time, int64_t step, int field, std::string_view body) {
+  std::string out;
+  append_key(out, 1, Wire::Fixed64);
+  append_little_endian(out, std::bit_cast<uint64_t>(wall_time), 8);
+  if (step != 0) append_integer(out, 2, step);
+  append_bytes(out, field, body);
+  return out;
+}
+
+// Summary.value (1) = { 1 tag, 2 simple_value }
+std::string scalar_summary(std::string_view tag, float value) {
+  std::string point;
+  append_bytes(point, 1, tag);
+  append_key(point, 2, Wire::Fixed32);
+  append_little_endian(point, std::bit_cast<uint32_t>(value), 4);
+  std::string summary;
+  append_bytes(summary, 1, point);
+  return summary;
+}
+
+// SessionLog.status (1) = START (1): TensorBoard then drops points at this event's step and later.
+std::string session_start() {
+  std::string log;
+  append_integer(log, 1, 1);
+  return log;
+}
+
+double wall_clock() {
+  using std::chrono::system_clock;
+  return std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
+}
+
+// TensorBoard orders the files of a folder by name, so the time comes first; O_EXCL and the counter
+// keep two writers of one second apart.
+std::pair<std::filesystem::path, std::FILE*> create_events_file(const std::filesystem::path& dir,
+                                                                double now) {
+  char host[256] = "localhost";
+  ::gethostname(host, sizeof(host) - 1);
+  for (int number = 0;; ++number) {
+    const auto path = dir / fmt::format("events.out.tfevents.{:010}.{}.{}.{}",
+                                        static_cast<int64_t>(now), host, ::getpid(), number);
+    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0) return {path, ::fdopen(fd, "wb")};
+    if (errno != EEXIST)
+      throw UserError("cannot write TensorBoard events to {}: {}", dir.string(),
+                      std::strerror(errno));
+  }
+}
+
+}  // namespace
+
+uint32_t crc32c(std::string_view bytes) {
+  uint32_t crc = 0xffffffff;
+  for (const char c : bytes) crc = kCrcTable[(crc ^ static_cast<uint8_t>(c)) & 0xff] ^ (crc >> 8);
+  return ~crc;
+}
+
+TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& dir, TensorBoardOptions options)
+    : clock_(options.clock ? std::move(options.clock) : wall_clock) {
+  std::error_code ignored;  // shows when the file is opened
+  std::filesystem::create_directories(dir, ignored);
+  const double now = clock_();
+  auto [path, file] = create_events_file(dir, now);
+  path_ = std::move(path);
+  file_.reset(file);
+  write_record(event(now, 0, 3, "brain.Event:2"));
+  if (options.resumed_step) write_record(event(now, *options.resumed_step + 1, 7, session_start()));
+}
+
+void TensorBoardWriter::scalar(std::string_view tag, double value, int64_t step) {
+  write_record(event(clock_(), step, 5, scalar_summary(tag, static_cast<float>(value))));
+}
+
+void TensorBoardWriter::write_record(std::string_view payload) {
+  std::string record;
+  append_little_endian(record, payload.size(), 8);
+  append_little_endian(record, masked_crc(record), 4);
+  record += payload;
+  append_little_endian(record, masked_crc(payload), 4);
+  const bool written = std::fwrite(record.data(), 1, record.size(), file_.get()) == record.size();
+  if (!written || std::fflush(file_.get()) != 0)
+    throw UserError("cannot write {}: {}", path_.string(), std::strerror(errno));
+}
+
+}  // namespace snug::report
