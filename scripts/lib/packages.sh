@@ -36,21 +36,26 @@ ensure_packages() {
 }
 
 install_packages() {
-  local as_root
-  if [ "$(id -u)" -eq 0 ]; then
-    as_root=()
-  elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
-    as_root=(sudo)
-  else
+  can_be_root ||
     die "these Debian packages are missing, and there is no root here to install them" \
       "ask for:  apt-get install --no-install-recommends $*" \
       "or, if the same libraries come from elsewhere (modules, conda), set SNUG_SKIP_PACKAGES=1"
-  fi
-  local apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300)
-  local log="$SNUG_CACHE/logs/apt-$$.log"
-  run_quietly "$log" "${as_root[@]}" "${apt[@]}" update ||
-    warn "apt-get update failed (above); trying with the package lists that are here"
-  run_quietly "$log" "${as_root[@]}" "${apt[@]}" install -y --no-install-recommends "$@" ||
+  refresh_package_index
+  apt_get install -y --no-install-recommends "$@" ||
     die "apt-get could not install: $*" "its own words are above"
-  rm -f "$log"
+}
+
+refresh_package_index() {
+  apt_get update || warn "apt-get update failed (above); going on with the package lists that are here"
+}
+
+# sudo may ask for a password only where somebody can type it.
+can_be_root() {
+  [ "$(id -u)" -eq 0 ] || { command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; }
+}
+
+apt_get() {
+  local command=(env DEBIAN_FRONTEND=noninteractive apt-get -o Acquire::Retries=3 -o DPkg::Lock::Timeout=300)
+  [ "$(id -u)" -eq 0 ] || command=(sudo "${command[@]}")
+  run_quietly "$SNUG_CACHE/logs/apt-get.log" "${command[@]}" "$@"
 }
