@@ -1,6 +1,6 @@
-// From `--data …` to tokenized training and validation samples. The named sets of LitGPT are fetched once
-// through a function handed in and then read from the cache folder; this folder knows no network.
-// SPDX-License-Identifier: Apache-2.0
+// From `--data …` to tokenized training and validation samples. The named sets of LitGPT are
+// fetched once through a function handed in and then read from the cache folder; this folder knows
+// no network. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 namespace snug::data {
 
 struct DatasetOptions {
-  std::string name = "JSON";  // JSON, or a named set: Alpaca2k, Alpaca, …
+  std::string name = "JSON";        // JSON, or a named set: Alpaca2k, Alpaca, …
   std::filesystem::path json_path;  // for JSON: a file, or a folder with train and val files
   std::optional<double> val_split_fraction;  // unset: the set's own; JSON files: nothing held out
   std::string prompt_style;                  // empty: the set's own, "alpaca" for JSON
@@ -25,11 +25,12 @@ struct DatasetOptions {
   int32_t ignore_index = -100;
   uint64_t seed = 42;
   int num_workers = 4;
-  int64_t max_seq_length = 0;           // 0: no limit
+  int64_t max_seq_length = 0;          // 0: no limit
   std::filesystem::path cache_folder;  // empty: default_cache_folder()
 };
 
-// Files of one hub data set, wanted in `folder`. Patterns are shell globs on paths in the repository.
+// Files of one hub data set, wanted in `folder`. Patterns are shell globs on paths in the
+// repository.
 struct DownloadRequest {
   std::string repo_id;
   std::vector<std::string> patterns;

@@ -1,8 +1,8 @@
-// What one forward pass reads: N tokens of S documents, one after another, with attention inside each.
-// The padded form is the same thing with every document as long as the longest; the padding stands
-// behind the real tokens, so that a causal mask hides it, and its targets are ignored. Both forms hold
-// the same (token, target) pairs, hence the same loss.
-// SPDX-License-Identifier: Apache-2.0
+// What one forward pass reads: N tokens of S documents, one after another, with attention inside
+// each. The padded form is the same thing with every document as long as the longest; the padding
+// stands behind the real tokens, so that a causal mask hides it, and its targets are ignored. Both
+// forms hold the same (token, target) pairs, hence the same loss. SPDX-License-Identifier:
+// Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@
 namespace snug::data {
 
 struct MicroBatch {
-  // (N). targets[i] is the label of the NEXT token of the same document; ignore_index at a document's
-  // end, on padding and inside a masked prompt. positions count from 0 in each document.
+  // (N). targets[i] is the label of the NEXT token of the same document; ignore_index at a
+  // document's end, on padding and inside a masked prompt. positions count from 0 in each document.
   std::vector<int32_t> input_ids, targets, positions;
   std::vector<int32_t> cu_seqlens;  // (S + 1), from 0 to N
   int64_t max_seqlen = 0;

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -14,15 +15,15 @@ namespace snug::data {
 
 class PromptStyle {
  public:
-  // "alpaca", "flan", "longform": LitGPT's texts of these names. "chat": the model's own chat template.
-  // "plain" (also "default", "none"): the instruction, and the input below it. Throws UserError for an
-  // unknown name and for "chat" without a template.
+  // "alpaca", "flan", "longform": LitGPT's texts of these names. "chat": the model's own chat
+  // template. "plain" (also "default", "none"): the instruction, and the input below it. Throws
+  // UserError for an unknown name and for "chat" without a template.
   static PromptStyle make(std::string_view name, const TextEncoder& encoder);
   static std::vector<std::string> names();
 
   std::string prompt(const Row& row) const;
   // Turns as text, by the chat template; only for a style that is_chat().
-  std::string render(std::span<const Turn> turns, bool add_generation_prompt) const;
+  std::string render(std::span<const Message> turns, bool add_generation_prompt) const;
   bool is_chat() const { return kind_ == Kind::Chat; }
   const std::string& name() const { return name_; }
 
@@ -30,7 +31,7 @@ class PromptStyle {
   enum class Kind { Alpaca, Flan, Longform, Chat, Plain };
   Kind kind_ = Kind::Plain;
   std::string name_;
-  std::function<std::string(std::span<const Turn>, bool)> chat_;
+  std::function<std::string(std::span<const Message>, bool)> chat_;
 };
 
 }  // namespace snug::data

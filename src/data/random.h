@@ -19,7 +19,8 @@ class SplitMix {
   uint64_t state_;
 };
 
-// A generator for one purpose (an epoch, a split) of one seed, unrelated to those of its neighbours.
+// A generator for one purpose (an epoch, a split) of one seed, unrelated to those of its
+// neighbours.
 SplitMix derive(uint64_t seed, uint64_t purpose);
 
 // 0 … count-1 in random order.

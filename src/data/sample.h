@@ -23,8 +23,8 @@ struct Sample {
   bool truncated = false;
 };
 
-// encode(prompt) + encode(response) + end of sequence, cut to max_seq_length. A chat of several turns
-// under the chat style learns every assistant turn; everything else in it counts as prompt.
+// encode(prompt) + encode(response) + end of sequence, cut to max_seq_length. A chat of several
+// turns under the chat style learns every assistant turn; everything else in it counts as prompt.
 Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& encoder,
                    const SampleOptions& options);
 

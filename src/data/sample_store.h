@@ -1,6 +1,6 @@
-// All samples of a data set as token ids in one pool: 4 bytes a token, nothing per sample but an offset
-// and a count. An id whose label is ignored is stored as its complement, so labels cost no memory.
-// SPDX-License-Identifier: Apache-2.0
+// All samples of a data set as token ids in one pool: 4 bytes a token, nothing per sample but an
+// offset and a count. An id whose label is ignored is stored as its complement, so labels cost no
+// memory. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ class SampleStore {
  public:
   SampleStore() = default;
 
-  // Tokenizes with `num_workers` threads (0 counts as 1); the result does not depend on their number.
-  // An error in a row is thrown with the row's number.
+  // Tokenizes with `num_workers` threads (0 counts as 1); the result does not depend on their
+  // number. An error in a row is thrown with the row's number.
   static SampleStore tokenize(std::span<const Row> rows, const PromptStyle& style,
                               const TextEncoder& encoder, const SampleOptions& options,
                               int num_workers);
@@ -28,15 +28,17 @@ class SampleStore {
   int64_t length(int64_t index) const { return offsets_[index + 1] - offsets_[index]; }
   int64_t raw_tokens(int64_t index) const { return raw_tokens_[index]; }
   Sample sample(int64_t index) const;
-  // Ids as stored: value >= 0 is an id that is its own label, value < 0 the complement of an ignored id.
+  // Ids as stored: value >= 0 is an id that is its own label, value < 0 the complement of an
+  // ignored id.
   std::span<const int32_t> stored_ids(int64_t index) const;
 
-  int64_t longest() const;       // tokens of the longest sample
+  int64_t longest() const;  // tokens of the longest sample
   int64_t total_tokens() const { return offsets_.back(); }
   int64_t num_truncated() const { return num_truncated_; }
   int64_t num_without_loss() const { return num_without_loss_; }  // nothing left to learn from
   int32_t ignore_index() const { return ignore_index_; }
-  // The `count` longest samples, longest first: together they make the largest micro-batch there can be.
+  // The `count` longest samples, longest first: together they make the largest micro-batch there
+  // can be.
   std::vector<int64_t> longest_samples(int64_t count) const;
   // Tells whether a resumed run reads the same samples as the one before.
   uint64_t fingerprint() const;

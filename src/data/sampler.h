@@ -1,6 +1,6 @@
 // Which samples each optimizer step reads: a fresh seeded shuffle every epoch, cut into steps of
-// global_batch_size samples. A step may run over an epoch's end into the next epoch, so every step is
-// full but possibly the very last one; no sample is dropped and none is read twice in an epoch.
+// global_batch_size samples. A step may run over an epoch's end into the next epoch, so every step
+// is full but possibly the very last one; no sample is dropped and none is read twice in an epoch.
 // All ranks hold the same sampler and take their share of the same step, without talking.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -33,23 +33,26 @@ class Sampler {
  public:
   explicit Sampler(SamplerOptions options);  // throws UserError for sizes that make no step
 
-  int64_t num_steps() const;  // of the whole run
+  int64_t num_steps() const;        // of the whole run
   int64_t steps_per_epoch() const;  // rounded up
-  bool done() const;
+  bool done() const { return samples_left() == 0; }
   // Fraction of epochs read so far, for the terminal line.
   double epochs_done() const;
 
-  // One optimizer step's sample indices for one rank, as micro-batches, and moves on to the next step.
-  // Ranks' shares differ by one sample at most and every rank gets the same number of micro-batches, as
-  // collectives need; in a last, smaller step a rank's micro-batch may be empty. Within a share the
-  // micro-batches are as even as can be, none over micro_batch_size.
+  // One optimizer step's sample indices for one rank, as micro-batches, and moves on to the next
+  // step. Ranks' shares differ by one sample at most and every rank gets the same number of
+  // micro-batches, as collectives need; in a last, smaller step a rank's micro-batch may be empty.
+  // Within a share the micro-batches are as even as can be, none over micro_batch_size.
   std::vector<std::vector<int64_t>> next_step(int64_t rank = 0, int64_t world_size = 1);
 
   DataPosition position() const { return position_; }
   void restore(DataPosition position);  // throws UserError when it cannot be one of this data set
 
  private:
+  int64_t samples_read() const;
+  int64_t samples_left() const;
   void enter_epoch(int64_t epoch);
+  std::vector<int64_t> next_samples();
 
   SamplerOptions options_;
   DataPosition position_;

@@ -9,19 +9,16 @@
 #include <string_view>
 #include <vector>
 
-#include "data/rows.h"
-
-namespace snug::tokenizer {
-class Tokenizer;
-}
+#include "tokenizer/tokenizer.h"
 
 namespace snug::data {
 
 struct TextEncoder {
   // Text to ids, adding no special tokens. Called from several threads at once.
   std::function<std::vector<int32_t>(std::string_view)> encode;
-  // Turns to text by the model's chat template, optionally opening the assistant's turn. Empty: no template.
-  std::function<std::string(std::span<const Turn>, bool add_generation_prompt)> chat;
+  // Turns to text by the model's chat template, optionally opening the assistant's turn. Empty: no
+  // template.
+  std::function<std::string(std::span<const tokenizer::Message>, bool add_generation_prompt)> chat;
   int32_t bos = -1, eos = -1;  // -1: the tokenizer has none
   bool add_bos = false;
 

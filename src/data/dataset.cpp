@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/dataset.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+#include <utility>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "data/named_sets.h"
+#include "data/split.h"
+
+namespace snug::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Written last into a set's folder: the names of the files that make it whole, one a line.
+constexpr const char* kListName = "files.list";
+constexpr size_t kShownRows = 16;
+
+// The files that an earlier run fetched, or none if anything is missing.
+std::vector<fs::path> cached_files(const fs::path& folder) {
+  std::vector<fs::path> files;
+  if (!fs::is_regular_file(folder / kListName)) return files;
+  const std::string list = read_file(folder / kListName, size_t{1} << 20);
+  for (size_t at = 0; at < list.size();) {
+    const size_t end = std::min(list.find('\n', at), list.size());
+    if (end > at) files.push_back(folder / list.substr(at, end - at));
+    at = end + 1;
+  }
+  const bool whole = std::all_of(files.begin(), files.end(),
+                                 [](const fs::path& path) { return fs::is_regular_file(path); });
+  return whole ? files : std::vector<fs::path>();
+}
+
+std::vector<fs::path> fetch(const NamedSet& set, const std::vector<std::string>& patterns,
+                            const fs::path& folder, const DownloadFunction& download) {
+  std::vector<fs::path> files = cached_files(folder);
+  if (!files.empty()) return files;
+  if (!download)
+    throw UserError("data {} is not in {} and nothing can fetch it here", set.name,
+                    folder.string());
+  std::error_code failure;
+  fs::create_directories(folder, failure);
+  if (failure) throw UserError("cannot make the folder {}: {}", folder.string(), failure.message());
+  files = download({set.repo_id, patterns, folder});
+  if (files.empty())
+    throw UserError("the hub's data set {} has no file that matches {}", set.repo_id,
+                    fmt::join(patterns, ", "));
+  std::string list;
+  for (const fs::path& file : files) list += file.lexically_proximate(folder).string() + "\n";
+  write_file_atomically(folder / kListName, list);
+  return files;
+}
+
+std::vector<Row> read_all(const std::vector<fs::path>& files, const Columns& columns) {
+  std::vector<Row> rows;
+  for (const fs::path& file : files) {
+    std::vector<Row> more = read_rows(file, columns);
+    rows.insert(rows.end(), std::make_move_iterator(more.begin()),
+                std::make_move_iterator(more.end()));
+  }
+  return rows;
+}
+
+Split read_json_data(const DatasetOptions& options) {
+  const fs::path& path = options.json_path;
+  if (path.empty())
+    throw UserError(
+        "--data JSON needs --data.json_path: a .json, .jsonl or .parquet file, or a folder "
+        "with train and val files");
+  if (!fs::exists(path)) throw UserError("data.json_path: {} does not exist", path.string());
+  if (!fs::is_directory(path)) {
+    Split split;
+    split.train = read_rows(path);
+    return split;
+  }
+  if (options.val_split_fraction)
+    throw UserError(
+        "data.val_split_fraction = {} is set, but {} is a folder with a val file of its own; leave "
+        "one out",
+        *options.val_split_fraction, path.string());
+  return read_split_folder(path);
+}
+
+Split read_named_data(const DatasetOptions& options, const NamedSet& set,
+                      const DownloadFunction& download) {
+  const fs::path cache =
+      options.cache_folder.empty() ? default_cache_folder() : options.cache_folder;
+  const fs::path folder = cache / set.name;
+  Split split;
+  split.train = read_all(fetch(set, set.train_patterns, folder / "train", download), set.columns);
+  if (set.validation_patterns.empty()) return split;
+  if (options.val_split_fraction)
+    throw UserError(
+        "data.val_split_fraction = {} is set, but {} has a validation part of its own; "
+        "leave it out",
+        *options.val_split_fraction, set.name);
+  split.validation =
+      read_all(fetch(set, set.validation_patterns, folder / "validation", download), set.columns);
+  return split;
+}
+
+// Recipes write litgpt.data.Alpaca2k or Alpaca2k. Null: JSON.
+const NamedSet* find_set(const std::string& given) {
+  const std::string name = given.substr(given.rfind('.') + 1);
+  if (name == "JSON") return nullptr;
+  for (const NamedSet& set : named_sets())
+    if (set.name == name) return &set;
+  const std::string near = nearest_name(name, dataset_names());
+  throw UserError("--data {} is not known{}; there are {}", given,
+                  near.empty() ? "" : "; did you mean " + near + "?",
+                  fmt::join(dataset_names(), ", "));
+}
+
+void report(const SampleStore& store, const char* part, const DatasetOptions& options) {
+  if (store.num_truncated() > 0)
+    detail("{} data: {} of {} samples are longer than train.max_seq_length = {} and were cut", part,
+           with_commas(store.num_truncated()), with_commas(store.count()), options.max_seq_length);
+  if (store.num_without_loss() > 0)
+    warn(
+        "{} data: {} of {} samples have no token to learn from, since the prompt fills "
+        "train.max_seq_length = {}; raise it or shorten the prompts",
+        part, with_commas(store.num_without_loss()), with_commas(store.count()),
+        options.max_seq_length);
+}
+
+Split read_split(const DatasetOptions& options, const NamedSet* set,
+                 const DownloadFunction& download) {
+  Split split = set ? read_named_data(options, *set, download) : read_json_data(options);
+  if (options.include_multiturn_conversations) {
+    split.train = split_conversations(split.train);
+    split.validation = split_conversations(split.validation);
+  }
+  if (!split.validation.empty()) return split;
+  const double fraction = options.val_split_fraction.value_or(set ? set->val_split_fraction : 0);
+  return split_rows(std::move(split.train), fraction, options.seed,
+                    set ? set->rounding : SplitRounding::Down);
+}
+
+}  // namespace
+
+Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
+                     const DownloadFunction& download) {
+  const NamedSet* set = find_set(options.name);
+  const std::string style_name = !options.prompt_style.empty() ? options.prompt_style
+                                 : set                         ? set->prompt_style
+                                                               : "alpaca";
+  const PromptStyle style = PromptStyle::make(style_name, encoder);
+  if (encoder.eos < 0)
+    warn(
+        "the tokenizer has no end-of-sequence token, so the model will not learn where answers "
+        "end");
+  Split split = read_split(options, set, download);
+  const SampleOptions sample_options = {.mask_prompt = options.mask_prompt,
+                                        .ignore_index = options.ignore_index,
+                                        .max_seq_length = options.max_seq_length};
+  Dataset dataset;
+  dataset.prompt_style = style.name();
+  dataset.train =
+      SampleStore::tokenize(split.train, style, encoder, sample_options, options.num_workers);
+  dataset.validation =
+      SampleStore::tokenize(split.validation, style, encoder, sample_options, options.num_workers);
+  report(dataset.train, "training", options);
+  report(dataset.validation, "validation", options);
+  split.validation.resize(std::min(kShownRows, split.validation.size()));
+  dataset.validation_rows = std::move(split.validation);
+  return dataset;
+}
+
+std::vector<std::string> dataset_names() {
+  std::vector<std::string> names = {"JSON"};
+  for (const NamedSet& set : named_sets()) names.push_back(set.name);
+  return names;
+}
+
+std::filesystem::path default_cache_folder() {
+  const auto variable = [](const char* name) -> std::string {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+  };
+  if (const std::string cache = variable("SNUG_CACHE"); !cache.empty())
+    return fs::path(cache) / "data";
+  if (const std::string cache = variable("XDG_CACHE_HOME"); !cache.empty())
+    return fs::path(cache) / "snug" / "data";
+  const std::string home = variable("HOME");
+  if (home.empty())
+    throw UserError("no folder for fetched data: set SNUG_CACHE, since HOME is not set either");
+  return fs::path(home) / ".cache" / "snug" / "data";
+}
+
+}  // namespace snug::data

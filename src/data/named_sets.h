@@ -1,0 +1,26 @@
+// LitGPT's named data sets: where a hub keeps them and how their columns are called.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/split.h"
+
+namespace snug::data {
+
+struct NamedSet {
+  std::string name;
+  std::string repo_id;
+  std::vector<std::string> train_patterns;
+  std::vector<std::string> validation_patterns;  // empty: val_split_fraction is held out of train
+  double val_split_fraction = 0;                 // LitGPT's default
+  SplitRounding rounding = SplitRounding::Down;
+  Columns columns;
+  std::string prompt_style = "alpaca";
+};
+
+std::span<const NamedSet> named_sets();
+
+}  // namespace snug::data

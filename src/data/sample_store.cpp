@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sample_store.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <limits>
+#include <numeric>
+#include <thread>
+
+#include "base/error.h"
+
+namespace snug::data {
+namespace {
+
+// Calls work(0 … count-1) from several threads; the failure of the lowest index is the one thrown.
+template <class Work>
+void for_each_index(size_t count, int num_threads, const Work& work) {
+  std::atomic<size_t> next{0};
+  struct Failure {
+    size_t index = std::numeric_limits<size_t>::max();
+    std::exception_ptr error;
+  };
+  std::vector<Failure> failures(static_cast<size_t>(std::max(num_threads, 1)));
+  const auto run = [&](Failure& failure) {
+    size_t i = 0;
+    try {
+      while ((i = next.fetch_add(1)) < count) work(i);
+    } catch (...) {
+      failure = {i, std::current_exception()};
+      next = count;
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (size_t t = 1; t < failures.size(); ++t)
+    threads.emplace_back([&run, &failure = failures[t]] { run(failure); });
+  run(failures[0]);
+  threads.clear();
+  const auto first = std::min_element(failures.begin(), failures.end(),
+                                      [](auto& a, auto& b) { return a.index < b.index; });
+  if (first->error) std::rethrow_exception(first->error);
+}
+
+}  // namespace
+
+SampleStore SampleStore::tokenize(std::span<const Row> rows, const PromptStyle& style,
+                                  const TextEncoder& encoder, const SampleOptions& options,
+                                  int num_workers) {
+  // Blocks bound what is held twice, and keep threads busy over rows of very different lengths.
+  constexpr size_t kBlock = 1024;
+  SampleStore store;
+  store.ignore_index_ = options.ignore_index;
+  std::vector<Sample> block;
+  for (size_t begin = 0; begin < rows.size(); begin += kBlock) {
+    block.assign(std::min(kBlock, rows.size() - begin), Sample());
+    for_each_index(block.size(), num_workers, [&](size_t i) {
+      try {
+        block[i] = make_sample(rows[begin + i], style, encoder, options);
+      } catch (const UserError& error) {
+        throw UserError("data row {}: {}", begin + i + 1, error.what());
+      }
+    });
+    for (const Sample& sample : block) store.append(sample);
+  }
+  store.pool_.shrink_to_fit();
+  return store;
+}
+
+void SampleStore::append(const Sample& sample) {
+  SNUG_CHECK(sample.ids.size() == sample.labels.size(), "{} ids, {} labels", sample.ids.size(),
+             sample.labels.size());
+  for (size_t i = 0; i < sample.ids.size(); ++i) {
+    SNUG_CHECK(sample.ids[i] >= 0, "token id {}", sample.ids[i]);
+    pool_.push_back(sample.labels[i] == ignore_index_ ? ~sample.ids[i] : sample.ids[i]);
+  }
+  offsets_.push_back(static_cast<int64_t>(pool_.size()));
+  raw_tokens_.push_back(static_cast<int32_t>(sample.raw_tokens));
+  if (sample.truncated) ++num_truncated_;
+  // The first token is never a target, so a label there teaches nothing.
+  const bool learns =
+      std::any_of(sample.labels.begin() + std::min<size_t>(1, sample.labels.size()),
+                  sample.labels.end(), [this](int32_t label) { return label != ignore_index_; });
+  if (!learns) ++num_without_loss_;
+}
+
+std::span<const int32_t> SampleStore::stored_ids(int64_t index) const {
+  return {pool_.data() + offsets_[index], static_cast<size_t>(length(index))};
+}
+
+Sample SampleStore::sample(int64_t index) const {
+  Sample sample;
+  for (const int32_t stored : stored_ids(index)) {
+    sample.ids.push_back(stored < 0 ? ~stored : stored);
+    sample.labels.push_back(stored < 0 ? ignore_index_ : stored);
+  }
+  sample.raw_tokens = raw_tokens_[index];
+  return sample;
+}
+
+int64_t SampleStore::longest() const {
+  int64_t longest = 0;
+  for (int64_t i = 0; i < count(); ++i) longest = std::max(longest, length(i));
+  return longest;
+}
+
+std::vector<int64_t> SampleStore::longest_samples(int64_t wanted) const {
+  std::vector<int64_t> indices(raw_tokens_.size());
+  std::iota(indices.begin(), indices.end(), int64_t{0});
+  const int64_t kept = std::clamp<int64_t>(wanted, 0, count());
+  std::partial_sort(indices.begin(), indices.begin() + kept, indices.end(),
+                    [this](int64_t a, int64_t b) {
+                      return length(a) != length(b) ? length(a) > length(b) : a < b;
+                    });
+  indices.resize(static_cast<size_t>(kept));
+  return indices;
+}
+
+uint64_t SampleStore::fingerprint() const {
+  uint64_t hash = 0xCBF29CE484222325ULL;  // FNV-1a, a word at a time
+  const auto mix = [&hash](uint64_t word) { hash = (hash ^ word) * 0x100000001B3ULL; };
+  for (const int64_t offset : offsets_) mix(static_cast<uint64_t>(offset));
+  for (const int32_t id : pool_) mix(static_cast<uint32_t>(id));
+  return hash;
+}
+
+}  // namespace snug::data

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sampler.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+#include "data/random.h"
+
+namespace snug::data {
+namespace {
+
+int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+
+// Part `index` of `count` items cut into `parts` stretches whose sizes differ by one at most.
+struct Stretch {
+  int64_t begin, end;
+};
+Stretch cut(int64_t count, int64_t parts, int64_t index) {
+  const int64_t small = count / parts, larger = count % parts;
+  const int64_t begin = index * small + std::min(index, larger);
+  return {begin, begin + small + (index < larger ? 1 : 0)};
+}
+
+void check(const SamplerOptions& options) {
+  if (options.num_samples <= 0) throw UserError("the data set has no training samples");
+  if (options.global_batch_size <= 0 || options.micro_batch_size <= 0)
+    throw UserError(
+        "train.global_batch_size = {} and train.micro_batch_size = {} must be at least 1",
+        options.global_batch_size, options.micro_batch_size);
+  if (options.epochs < 0 || options.max_steps < 0)
+    throw UserError("train.epochs = {} and train.max_steps = {} must not be negative",
+                    options.epochs, options.max_steps);
+  if (options.epochs == 0 && options.max_steps == 0)
+    throw UserError("nothing says when training ends; set train.epochs or train.max_steps");
+  if (options.epochs > std::numeric_limits<int64_t>::max() / options.num_samples ||
+      options.max_steps > std::numeric_limits<int64_t>::max() / options.global_batch_size)
+    throw UserError("train.epochs = {} or train.max_steps = {} is too large", options.epochs,
+                    options.max_steps);
+  for (const int64_t index : options.first)
+    SNUG_CHECK(index >= 0 && index < options.num_samples, "sample {} of {}", index,
+               options.num_samples);
+}
+
+}  // namespace
+
+Sampler::Sampler(SamplerOptions options) : options_(std::move(options)) { check(options_); }
+
+int64_t Sampler::num_steps() const {
+  if (options_.epochs == 0) return options_.max_steps;
+  const int64_t steps =
+      divide_up(options_.epochs * options_.num_samples, options_.global_batch_size);
+  return options_.max_steps == 0 ? steps : std::min(steps, options_.max_steps);
+}
+
+int64_t Sampler::steps_per_epoch() const {
+  return divide_up(options_.num_samples, options_.global_batch_size);
+}
+
+int64_t Sampler::samples_read() const {
+  return position_.epoch * options_.num_samples + position_.next_index;
+}
+
+int64_t Sampler::samples_left() const {
+  int64_t total = std::numeric_limits<int64_t>::max();
+  if (options_.epochs > 0) total = options_.epochs * options_.num_samples;
+  if (options_.max_steps > 0)
+    total = std::min(total, options_.max_steps * options_.global_batch_size);
+  return std::max<int64_t>(0, total - samples_read());
+}
+
+double Sampler::epochs_done() const {
+  return static_cast<double>(samples_read()) / static_cast<double>(options_.num_samples);
+}
+
+void Sampler::enter_epoch(int64_t epoch) {
+  if (order_epoch_ == epoch) return;
+  order_epoch_ = epoch;
+  order_.resize(static_cast<size_t>(options_.num_samples));
+  if (options_.shuffle)
+    order_ = permutation(options_.num_samples, derive(options_.seed, static_cast<uint64_t>(epoch)));
+  else
+    std::iota(order_.begin(), order_.end(), int64_t{0});
+  if (epoch > 0) return;
+  for (size_t i = 0; i < options_.first.size(); ++i) {
+    const auto at = std::find(order_.begin(), order_.end(), options_.first[i]);
+    std::iter_swap(order_.begin() + static_cast<std::ptrdiff_t>(i), at);
+  }
+}
+
+std::vector<int64_t> Sampler::next_samples() {
+  std::vector<int64_t> samples;
+  const int64_t wanted = std::min(options_.global_batch_size, samples_left());
+  while (static_cast<int64_t>(samples.size()) < wanted) {
+    enter_epoch(position_.epoch);
+    const int64_t end = std::min(
+        options_.num_samples, position_.next_index + wanted - static_cast<int64_t>(samples.size()));
+    samples.insert(samples.end(), order_.begin() + position_.next_index, order_.begin() + end);
+    position_.next_index = end;
+    if (end == options_.num_samples) position_ = {position_.epoch + 1, 0};
+  }
+  return samples;
+}
+
+std::vector<std::vector<int64_t>> Sampler::next_step(int64_t rank, int64_t world_size) {
+  SNUG_CHECK(rank >= 0 && rank < world_size, "rank {} of {}", rank, world_size);
+  const std::vector<int64_t> samples = next_samples();
+  const auto count = static_cast<int64_t>(samples.size());
+  const Stretch share = cut(count, world_size, rank);
+  // From the largest share, so that all ranks agree.
+  const int64_t num_micro_batches =
+      divide_up(divide_up(count, world_size), options_.micro_batch_size);
+  std::vector<std::vector<int64_t>> micro_batches;
+  for (int64_t i = 0; i < num_micro_batches; ++i) {
+    const Stretch part = cut(share.end - share.begin, num_micro_batches, i);
+    micro_batches.emplace_back(samples.begin() + share.begin + part.begin,
+                               samples.begin() + share.begin + part.end);
+  }
+  return micro_batches;
+}
+
+void Sampler::restore(DataPosition position) {
+  if (position.epoch < 0 || position.next_index < 0 ||
+      position.next_index >= options_.num_samples ||
+      position.epoch > std::numeric_limits<int64_t>::max() / options_.num_samples - 1)
+    throw UserError(
+        "the checkpoint stands at sample {} of epoch {}, which the {} training samples of this "
+        "data "
+        "set do not have; resume with the data it was made from",
+        position.next_index, position.epoch, options_.num_samples);
+  position_ = position;
+}
+
+}  // namespace snug::data

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/text_encoder.h"
+
+namespace snug::data {
+
+std::vector<int32_t> TextEncoder::encode_prompt(std::string_view text) const {
+  std::vector<int32_t> ids = encode(text);
+  // A chat template may have written the token out already.
+  if (add_bos && bos >= 0 && (ids.empty() || ids.front() != bos)) ids.insert(ids.begin(), bos);
+  return ids;
+}
+
+std::vector<int32_t> TextEncoder::encode_response(std::string_view text) const {
+  std::vector<int32_t> ids = encode(text);
+  if (eos >= 0 && (ids.empty() || ids.back() != eos)) ids.push_back(eos);
+  return ids;
+}
+
+}  // namespace snug::data

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/text_encoder.h"
+
+namespace snug::data {
+
+TextEncoder make_encoder(const tokenizer::Tokenizer& tokenizer) {
+  const tokenizer::SpecialTokens& special = tokenizer.special();
+  TextEncoder encoder;
+  encoder.bos = special.bos;
+  encoder.eos = special.eos;
+  encoder.add_bos = special.add_bos;
+  encoder.encode = [&tokenizer](std::string_view text) { return tokenizer.encode(text, false); };
+  if (tokenizer.has_chat_template())
+    encoder.chat = [&tokenizer](std::span<const tokenizer::Message> turns, bool open) {
+      return tokenizer.apply_chat_template(turns, open);
+    };
+  return encoder;
+}
+
+}  // namespace snug::data
