@@ -14,10 +14,11 @@ struct NamedSet {
   std::string name;
   std::string repo_id;
   std::vector<std::string> train_patterns;
-  std::vector<std::string> validation_patterns;  // empty: val_split_fraction is held out of train
-  double val_split_fraction = 0;                 // LitGPT's default
+  std::vector<std::string> validation_patterns =
+      {};                         // empty: val_split_fraction is held out of train
+  double val_split_fraction = 0;  // LitGPT's default
   SplitRounding rounding = SplitRounding::Down;
-  Columns columns;
+  Columns columns = {};
   std::string prompt_style = "alpaca";
 };
 
