@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -72,7 +73,7 @@ class GgufFile : public TensorSource {
   friend class GgufParser;
   using TensorSource::TensorSource;
   const GgufValue* find_value(std::string_view key) const;
-  const GgufValue& array(std::string_view key) const;
+  const GgufValue& required(std::string_view key) const;
 
   Metadata metadata_;
 };
@@ -99,19 +100,12 @@ class GgufWriter {
   void finish();
 
  private:
-  struct Slot {
-    uint64_t offset;
-    uint64_t size;
-    uint64_t written = 0;
-  };
   void begin_entry(std::string_view key, GgufType type);
-  void append_text(std::string_view text);
 
   OutputFile file_;
-  std::string header_;  // metadata entries so far
-  uint64_t num_entries_ = 0;
-  std::map<std::string, bool, std::less<>> keys_;
-  std::map<std::string, Slot, std::less<>> slots_;
+  TensorSlots slots_;
+  std::string entries_;  // metadata so far, as it will stand in the file
+  std::set<std::string, std::less<>> keys_;
 };
 
 }  // namespace snug::formats

@@ -5,8 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <span>
+#include <string>
 #include <string_view>
+
+#include "formats/dtype.h"
 
 namespace snug::formats {
 
@@ -18,11 +23,10 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();  // removes the temporary file unless finish() was called
 
-  // Asks for the space now, so that a full disk shows before the work and not after it.
+  // Gives the file its final size now, so that a full disk shows before the work and not after it.
   void reserve(uint64_t size);
   void append(std::span<const std::byte> bytes);
   void append(std::string_view text) { append(std::as_bytes(std::span(text))); }
-  void append_zeros(uint64_t count);
   void write_at(uint64_t offset, std::span<const std::byte> bytes);
   uint64_t size() const { return size_; }  // where append() goes on
   void finish();                           // fsync, rename, fsync of the folder
@@ -36,6 +40,24 @@ class OutputFile {
   std::filesystem::path temporary_;
   int descriptor_ = -1;
   uint64_t size_ = 0;
+};
+
+// Where each declared tensor goes in a file being written, and how much of it has come.
+class TensorSlots {
+ public:
+  void declare(const TensorInfo& tensor, uint64_t offset);  // from the start of the data
+  void begin_at(uint64_t data_begin) { data_begin_ = data_begin; }
+  void write(OutputFile& file, std::string_view name, std::span<const std::byte> bytes);
+  void check_complete() const;
+
+ private:
+  struct Slot {
+    uint64_t offset;
+    uint64_t size;
+    uint64_t written = 0;
+  };
+  std::map<std::string, Slot, std::less<>> slots_;
+  uint64_t data_begin_ = 0;
 };
 
 }  // namespace snug::formats

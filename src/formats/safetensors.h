@@ -11,7 +11,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "formats/output_file.h"
@@ -37,13 +36,8 @@ class SafetensorsWriter {
   void finish();  // throws InternalError naming a tensor that is not complete
 
  private:
-  struct Slot {
-    uint64_t offset;
-    uint64_t size;
-    uint64_t written = 0;
-  };
   OutputFile file_;
-  std::map<std::string, Slot, std::less<>> slots_;
+  TensorSlots slots_;
 };
 
 // The whole bytes of a tensor, valid until the next call.

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "formats/convert.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "formats/half.h"
+
+namespace snug::formats {
+namespace {
+
+template <class T>
+[[gnu::always_inline]] inline T load(const void* in, int64_t index) {
+  T value;
+  std::memcpy(&value, static_cast<const std::byte*>(in) + index * static_cast<int64_t>(sizeof(T)),
+              sizeof(T));
+  return value;
+}
+
+template <class T>
+[[gnu::always_inline]] inline void store(void* out, int64_t index, T value) {
+  std::memcpy(static_cast<std::byte*>(out) + index * static_cast<int64_t>(sizeof(T)), &value,
+              sizeof(T));
+}
+
+template <class T>
+void cast_to_f32(const void* in, float* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) store(out, i, static_cast<float>(load<T>(in, i)));
+}
+
+void bool_to_f32(const void* in, float* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) store(out, i, load<uint8_t>(in, i) != 0 ? 1.0f : 0.0f);
+}
+
+const bool kHasF16C = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+
+// Both return how many elements they did: all whole groups of eight.
+[[gnu::target("avx2,f16c")]] int64_t f16_to_f32_by_eight(const void* in, void* out, int64_t count) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const auto* from = static_cast<const uint8_t*>(in) + i * 2;
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from));
+    _mm256_storeu_ps(static_cast<float*>(out) + i, _mm256_cvtph_ps(halves));
+  }
+  return i;
+}
+
+[[gnu::target("avx2,f16c")]] int64_t f32_to_f16_by_eight(const void* in, void* out, int64_t count) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    __m256i bits = _mm256_loadu_si256(
+        reinterpret_cast<const __m256i_u*>(static_cast<const uint8_t*>(in) + i * 4));
+    const __m128i halves = _mm256_cvtps_ph(_mm256_castsi256_ps(bits), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(static_cast<uint8_t*>(out) + i * 2), halves);
+  }
+  return i;
+}
+
+void from_f32(const void* in, DType to, void* out, int64_t count) {
+  switch (to) {
+    case DType::F32:
+      std::memcpy(out, in, static_cast<size_t>(count) * 4);
+      return;
+    case DType::BF16:
+      return f32_to_bf16(in, out, count);
+    case DType::F16:
+      return f32_to_f16(in, out, count);
+    default:
+      throw InternalError(fmt::format("no conversion from F32 to {}", name(to)));
+  }
+}
+
+}  // namespace
+
+void f32_to_bf16(const void* in, void* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) store(out, i, float_to_bfloat(load<float>(in, i)));
+}
+
+void bf16_to_f32(const void* in, void* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) store(out, i, bfloat_to_float(load<uint16_t>(in, i)));
+}
+
+void f16_to_f32(const void* in, void* out, int64_t count) {
+  int64_t i = kHasF16C ? f16_to_f32_by_eight(in, out, count) : 0;
+  for (; i < count; ++i) store(out, i, half_to_float(load<uint16_t>(in, i)));
+}
+
+void f32_to_f16(const void* in, void* out, int64_t count) {
+  int64_t i = kHasF16C ? f32_to_f16_by_eight(in, out, count) : 0;
+  for (; i < count; ++i) store(out, i, float_to_half(load<float>(in, i)));
+}
+
+void to_f32(DType from, const void* in, float* out, int64_t count) {
+  switch (from) {
+    case DType::F32:
+      std::memcpy(out, in, static_cast<size_t>(count) * 4);
+      return;
+    case DType::F64:
+      return cast_to_f32<double>(in, out, count);
+    case DType::F16:
+      return f16_to_f32(in, out, count);
+    case DType::BF16:
+      return bf16_to_f32(in, out, count);
+    case DType::I64:
+      return cast_to_f32<int64_t>(in, out, count);
+    case DType::I32:
+      return cast_to_f32<int32_t>(in, out, count);
+    case DType::I16:
+      return cast_to_f32<int16_t>(in, out, count);
+    case DType::I8:
+      return cast_to_f32<int8_t>(in, out, count);
+    case DType::U8:
+      return cast_to_f32<uint8_t>(in, out, count);
+    case DType::Bool:
+      return bool_to_f32(in, out, count);
+    default:
+      return dequantize(from, in, out, count);
+  }
+}
+
+bool can_convert(DType from, DType to) {
+  return from == to || to == DType::F32 || to == DType::F16 || to == DType::BF16;
+}
+
+void convert(DType from, const void* in, DType to, void* out, int64_t count) {
+  SNUG_CHECK(can_convert(from, to), "no conversion from {} to {}", name(from), name(to));
+  if (from == to) {
+    if (count > 0) std::memcpy(out, in, static_cast<size_t>(bytes_for(from, count)));
+    return;
+  }
+  if (to == DType::F32) return to_f32(from, in, static_cast<float*>(out), count);
+  if (from == DType::F32) return from_f32(in, to, out, count);
+  // A stretch that stays in the first-level cache, and a multiple of every block size.
+  constexpr int64_t kStretch = 4096;
+  alignas(64) std::array<float, kStretch> buffer;
+  for (int64_t done = 0; done < count; done += kStretch) {
+    const int64_t part = std::min(kStretch, count - done);
+    const auto* source = static_cast<const std::byte*>(in) + bytes_for(from, done);
+    to_f32(from, source, buffer.data(), part);
+    from_f32(buffer.data(), to, static_cast<std::byte*>(out) + bytes_for(to, done), part);
+  }
+}
+
+void quantize_q8_0(const float* in, void* out, int64_t count) {
+  constexpr int64_t kBlock = 32;
+  SNUG_CHECK(count % kBlock == 0, "{} elements are no whole number of Q8_0 blocks", count);
+  auto* bytes = static_cast<uint8_t*>(out);
+  for (int64_t begin = 0; begin < count; begin += kBlock, bytes += 2 + kBlock) {
+    float largest = 0;
+    for (int64_t i = 0; i < kBlock; ++i) largest = std::max(largest, std::abs(in[begin + i]));
+    const float scale = largest / 127.0f;
+    const float inverse = scale != 0 ? 1.0f / scale : 0.0f;
+    store(bytes, 0, float_to_half(scale));
+    for (int64_t i = 0; i < kBlock; ++i)
+      bytes[2 + i] = static_cast<uint8_t>(static_cast<int8_t>(std::round(in[begin + i] * inverse)));
+  }
+}
+
+}  // namespace snug::formats

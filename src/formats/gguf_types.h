@@ -1,0 +1,22 @@
+// The numbers by which GGUF files name types.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "formats/dtype.h"
+#include "formats/gguf.h"
+
+namespace snug::formats {
+
+inline constexpr uint64_t kGgufAlignment = 32;
+
+// Bytes of one value; 0 for texts and arrays, which have no fixed size.
+uint64_t scalar_bytes(GgufType type);
+
+// Throws UserError for a type that is unknown, or known and not read here.
+DType dtype_of_ggml(uint32_t number);
+// Throws InternalError for a type that GGUF lacks.
+uint32_t ggml_number(DType type);
+
+}  // namespace snug::formats
