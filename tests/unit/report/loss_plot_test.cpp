@@ -1,0 +1,133 @@
+// Well-formedness is judged by Python's expat, not by a parser of ours.
+// SPDX-License-Identifier: Apache-2.0
+#include "report/loss_plot.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <fstream>
+#include <limits>
+
+#include "base/bytes.h"
+#include "base/files.h"
+#include "report/svg_chart.h"
+#include "support/temp_folder.h"
+
+namespace snug::report {
+namespace {
+
+// Empty when `xml` is well-formed, else what expat says.
+std::string xml_fault(const std::string& xml) {
+  const test::TempFolder folder;
+  std::ofstream(folder / "page.xml", std::ios::binary) << xml;
+  const std::string command =
+      "python3 -c 'import sys, xml.parsers.expat as x; "
+      "x.ParserCreate().ParseFile(open(sys.argv[1], \"rb\"))' '" +
+      (folder / "page.xml").string() + "' 2>'" + (folder / "fault").string() + "'";
+  if (std::system(command.c_str()) == 0) return "";
+  return read_file(folder / "fault");
+}
+
+RunRecord example(int64_t steps) {
+  RunRecord record;
+  record.model = {"HuggingFaceTB/SmolLM2-135M", 134515008, 134515008};
+  record.device = {"cpu", 3 * kGiB};
+  for (int64_t s = 1; s <= steps; ++s)
+    record.steps.push_back({s, 3 + std::exp(-s / 50.0), 0.5 + 0.1 * (s % 3), 512, 600, 1e-4, 1});
+  for (int64_t s = 0; s <= steps; s += 25) record.validation.push_back({s, 3.2 - s / 1000.0, 64});
+  for (int64_t s : {0, 1, 50, 100, 150, 200, 250})
+    for (const char* name : {"before_fwd", "after_fwd", "after_bwd", "after_opt_step"})
+      record.memory.phases.push_back({s, name, kGiB / 4, kGiB / 4, kGiB / 2, 0, kGiB / 3, kMiB, 0,
+                                      kMiB, kGiB, 2 * kGiB, 2 * kGiB});
+  return record;
+}
+
+TEST(ReportPage, IsWellFormedAtAnySize) {
+  for (const int64_t steps : {0, 1, 39, 40, 5000})
+    EXPECT_EQ(xml_fault(report_html(example(steps))), "") << steps;
+  EXPECT_EQ(xml_fault(report_html({})), "");
+}
+
+TEST(ReportPage, EachChartStandsAlone) {
+  const RunRecord record = example(60);
+  for (const auto& svg : {loss_svg(record), throughput_svg(record), memory_svg(record)})
+    EXPECT_EQ(xml_fault(svg), "");
+  EXPECT_EQ(loss_svg({}) + throughput_svg({}) + memory_svg({}), "");
+}
+
+TEST(ReportPage, TheCheckItselfCanFail) { EXPECT_NE(xml_fault("<a>\x01&</b>"), ""); }
+
+TEST(ReportPage, HostileStringsStayText) {
+  const std::string evil =
+      "</title><script>alert(1)</script>\"'&\x01\x1b\xff\xef\xbf\xbf\n]]>\u009b<!--";
+  RunRecord record = example(10);
+  record.model.id = record.device.name = record.command = record.reason = record.outcome = evil;
+  record.recipe = {{evil, evil}};
+  for (PhaseRecord& phase : record.memory.phases) phase.phase = evil;
+  const std::string page = report_html(record);
+  EXPECT_EQ(xml_fault(page), "");
+  EXPECT_EQ(page.find("<script"), std::string::npos);
+  EXPECT_EQ(page.find("<!--"), std::string::npos);
+}
+
+TEST(ReportPage, FetchesNothing) {
+  const std::string page = report_html(example(100));
+  for (const char* needle : {"src=", "@import", "url(", "<link", "<script"})
+    EXPECT_EQ(page.find(needle), std::string::npos) << needle;
+  EXPECT_NE(page.find("prefers-color-scheme:dark"), std::string::npos);
+}
+
+TEST(ReportPage, AbsurdFiguresDrawNothingAbsurd) {
+  RunRecord record = example(60);
+  record.steps[3].loss = NAN;
+  record.steps[4].loss = INFINITY;
+  record.steps[5].loss = 1e300;
+  record.steps[6].seconds = 0;
+  record.validation[0].loss = -INFINITY;
+  record.speed.tokens_per_second = 1e300;
+  const std::string page = report_html(record);
+  EXPECT_EQ(xml_fault(page), "");
+  const std::string charts = loss_svg(record) + throughput_svg(record);
+  EXPECT_EQ(charts.find("nan"), std::string::npos);
+  EXPECT_EQ(charts.find("inf"), std::string::npos);
+  for (StepRecord& step : record.steps) step.loss = NAN;
+  record.validation.clear();
+  EXPECT_EQ(loss_svg(record), "");
+}
+
+TEST(ReportPage, AConstantLossHasAScale) {
+  RunRecord record = example(5);
+  record.validation.clear();
+  for (StepRecord& step : record.steps) step.loss = 0;
+  EXPECT_EQ(loss_svg(record).find("nan"), std::string::npos);
+  EXPECT_NE(loss_svg(record).find("<path"), std::string::npos);
+}
+
+TEST(ReportPage, ALongRunStaysSmall) { EXPECT_LT(report_html(example(100000)).size(), 300000U); }
+
+TEST(ReportPage, ThinningKeepsPeaks) {
+  Series series{"a", "c0", Series::Look::Line, {}};
+  for (int i = 0; i < 100000; ++i) series.points.emplace_back(i, i == 54321 ? 100.0 : 1.0);
+  const std::string chart = line_chart({"t", "u", {series}, false});
+  EXPECT_NE(chart.find(">100<"), std::string::npos);
+  // The peak's pixel: 4 % below the top of the plot, which starts at 46 and is 220 high.
+  EXPECT_NE(chart.find(" 54.5"), std::string::npos) << chart.substr(0, 4000);
+}
+
+TEST(ReportPage, MemoryShowsTheFirstStepsAndTheLast) {
+  const std::string svg = memory_svg(example(10));
+  for (const char* shown : {">step 0<", ">step 1<", ">step 50<", ">step 100<", ">step 250<"})
+    EXPECT_NE(svg.find(shown), std::string::npos) << shown;
+  EXPECT_EQ(svg.find(">step 200<"), std::string::npos);
+  EXPECT_NE(svg.find("class=\"limit\""), std::string::npos);
+}
+
+TEST(ReportPage, IsWrittenWhole) {
+  const test::TempFolder folder;
+  write_report_html(example(3), folder / "report.html");
+  EXPECT_EQ(read_file(folder / "report.html"), report_html(example(3)));
+}
+
+}  // namespace
+}  // namespace snug::report

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/metrics_csv.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "support/temp_folder.h"
+
+namespace snug::report {
+namespace {
+
+constexpr const char* kHeader =
+    "step,loss,tokens,padded_tokens,tokens_per_second,lr,grad_norm,seconds,peak_allocated,"
+    "peak_reserved,val_loss\n";
+
+MetricsRow row(int64_t step) { return {step, 2.5, 512, 600, 640.25, 2e-05, 0.5, 0.8, 1000, 2000}; }
+
+TEST(MetricsCsv, WritesARowAtOnce) {
+  const test::TempFolder folder;
+  const auto path = folder / "new" / "metrics.csv";
+  MetricsCsv csv(path);
+  EXPECT_EQ(read_file(path), kHeader);
+  csv.write(row(1));
+  EXPECT_EQ(read_file(path),
+            std::string(kHeader) + "1,2.5,512,600,640.25,2e-05,0.5,0.8,1000,2000,\n");
+  csv.write_validation(1, 2.75);
+  EXPECT_EQ(read_file(path), std::string(kHeader) +
+                                 "1,2.5,512,600,640.25,2e-05,0.5,0.8,1000,2000,\n"
+                                 "1,,,,,,,,,,2.75\n");
+}
+
+TEST(MetricsCsv, LeavesTheCellOfANumberThatIsNoneEmpty) {
+  const test::TempFolder folder;
+  MetricsCsv csv(folder / "metrics.csv");
+  MetricsRow bad = row(3);
+  bad.loss = std::nan("");
+  bad.grad_norm = INFINITY;
+  csv.write(bad);
+  EXPECT_EQ(read_file(folder / "metrics.csv"),
+            std::string(kHeader) + "3,,512,600,640.25,2e-05,,0.8,1000,2000,\n");
+}
+
+TEST(MetricsCsv, ANewRunReplacesAnOldOne) {
+  const test::TempFolder folder;
+  MetricsCsv(folder / "metrics.csv").write(row(1));
+  MetricsCsv second(folder / "metrics.csv");
+  EXPECT_EQ(read_file(folder / "metrics.csv"), kHeader);
+}
+
+TEST(MetricsCsv, AResumedRunGoesOnAfterItsStep) {
+  const test::TempFolder folder;
+  const auto path = folder / "metrics.csv";
+  {
+    MetricsCsv csv(path);
+    for (int64_t step : {1, 2, 10, 11}) csv.write(row(step));
+    csv.write_validation(10, 2.0);
+    csv.write_validation(11, 1.5);
+  }
+  std::ofstream(path, std::ios::app) << "12,2.5,51";  // killed in the middle of a row
+  MetricsCsv csv(path, 10);
+  csv.write(row(11));
+  const std::string rest = ",2.5,512,600,640.25,2e-05,0.5,0.8,1000,2000,\n";
+  EXPECT_EQ(read_file(path), std::string(kHeader) + "1" + rest + "2" + rest + "10" + rest +
+                                 "10,,,,,,,,,,2\n" + "11" + rest);
+}
+
+TEST(MetricsCsv, ResumesWithoutAFileAndBesideAForeignOne) {
+  const test::TempFolder folder;
+  MetricsCsv fresh(folder / "a.csv", 5);
+  EXPECT_EQ(read_file(folder / "a.csv"), kHeader);
+  std::ofstream(folder / "b.csv") << "other,columns\n1,2\n";
+  MetricsCsv foreign(folder / "b.csv", 5);
+  EXPECT_EQ(read_file(folder / "b.csv"), kHeader);
+  EXPECT_EQ(read_file(folder / "b.csv.old"), "other,columns\n1,2\n");
+}
+
+TEST(MetricsCsv, SaysWhereItCannotWrite) {
+  const test::TempFolder folder;
+  std::ofstream(folder / "file") << "x";
+  try {
+    MetricsCsv csv(folder / "file" / "metrics.csv");
+    FAIL() << "a file was taken for a folder";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("file/metrics.csv"), std::string::npos)
+        << error.what();
+  }
+}
+
+// A limit on the size of files stands in for a full disk.
+TEST(MetricsCsv, SaysThatNoMoreCanBeWritten) {
+  const test::TempFolder folder;
+  MetricsCsv csv(folder / "metrics.csv");
+  rlimit old{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
+  const rlimit small{200, old.rlim_max};
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  EXPECT_THROW(
+      {
+        for (int64_t step = 0; step < 10; ++step) csv.write(row(step));
+      },
+      UserError);
+  ::setrlimit(RLIMIT_FSIZE, &old);
+  std::signal(SIGXFSZ, handler);
+}
+
+}  // namespace
+}  // namespace snug::report

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/run_record.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <limits>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "support/temp_folder.h"
+
+namespace snug::report {
+namespace {
+
+using Json = nlohmann::json;
+
+RunRecord example() {
+  RunRecord record;
+  record.command = "snug finetune_full m";
+  record.recipe = {{"train", {{"micro_batch_size", 8}}}, {"precision", "bf16-true"}};
+  record.model = {"tiny", 134515008, 134515008};
+  record.device = {"cpu", 2147483648};
+  record.steps = {{1, 2.31, 0.8, 512, 600, 2e-5, 1.0}, {2, 2.25, 0.7, 500, 600, 2e-5, 0.9}};
+  record.speed = {640.5, 1e12, 0.41};
+  record.memory.predicted = MemoryPeaks{100, 200, 0, {{"parameters", 60}}};
+  record.memory.measured = {101, 201, 301, {{"parameters", 60}, {"activations", 41}}};
+  record.memory.phases = {{0, "before_fwd", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
+  record.validation = {{0, 2.5, 64}};
+  record.seconds_total = 12.5;
+  return record;
+}
+
+TEST(RunJson, HoldsEveryFigureUnderItsName) {
+  const Json json = Json::parse(run_json(example()));
+  EXPECT_EQ(json, Json::parse(R"({
+    "schema": 1, "outcome": "ok", "reason": "", "command": "snug finetune_full m",
+    "recipe": {"train": {"micro_batch_size": 8}, "precision": "bf16-true"},
+    "model": {"id": "tiny", "parameters": 134515008, "trainable": 134515008},
+    "device": {"name": "cpu", "budget_bytes": 2147483648}, "world_size": 1,
+    "steps": [
+      {"step": 1, "loss": 2.31, "seconds": 0.8, "tokens": 512, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 1.0},
+      {"step": 2, "loss": 2.25, "seconds": 0.7, "tokens": 500, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 0.9}],
+    "speed": {"tokens_per_second": 640.5, "model_flops_per_second": 1e12, "share_of_peak": 0.41},
+    "memory": {
+      "predicted": {"peak_allocated": 100, "peak_reserved": 200, "by_category": {"parameters": 60}},
+      "measured": {"peak_allocated": 101, "peak_reserved": 201, "peak_host": 301,
+                   "by_category": {"parameters": 60, "activations": 41}},
+      "phases": [{"step": 0, "phase": "before_fwd", "parameters": 1, "gradients": 2, "optimizer_device": 3,
+                  "optimizer_host": 4, "activations": 5, "workspace": 6, "communication": 7, "data": 8,
+                  "allocated": 9, "peak": 10, "reserved": 11}]},
+    "validation": [{"step": 0, "loss": 2.5, "tokens": 64}], "seconds_total": 12.5})"));
+}
+
+TEST(RunJson, KeepsTheOrderOfTheContractAndOneLineAStep) {
+  const std::string text = run_json(example());
+  EXPECT_LT(text.find("\"schema\""), text.find("\"outcome\""));
+  EXPECT_LT(text.find("\"outcome\""), text.find("\"model\""));
+  EXPECT_NE(text.find("\n    {\"step\":2,\"loss\":2.25,"), std::string::npos) << text;
+  EXPECT_EQ(text.back(), '\n');
+}
+
+TEST(RunJson, AnEmptyRunIsStillWhole) {
+  const Json json = Json::parse(run_json({}));
+  EXPECT_TRUE(json.at("steps").is_array());
+  EXPECT_TRUE(json.at("recipe").is_object());
+  EXPECT_TRUE(json.at("memory").at("measured").at("by_category").is_object());
+  EXPECT_TRUE(json.at("memory").at("predicted").is_null());
+}
+
+TEST(RunJson, NumbersThatAreNoneBecomeNull) {
+  RunRecord record = example();
+  record.steps[0].loss = std::numeric_limits<double>::quiet_NaN();
+  record.steps[1].grad_norm = std::numeric_limits<double>::infinity();
+  record.recipe["lr"] = -std::numeric_limits<double>::infinity();
+  const Json json = Json::parse(run_json(record));
+  EXPECT_TRUE(json["steps"][0]["loss"].is_null());
+  EXPECT_TRUE(json["steps"][1]["grad_norm"].is_null());
+  EXPECT_TRUE(json["recipe"]["lr"].is_null());
+}
+
+TEST(RunJson, HostileStringsStayReadable) {
+  RunRecord record = example();
+  record.command = "a\"b\\\n\x01 \xff\xfe grüße";
+  record.recipe["\xf0\x28"] = "\xc0\xaf";
+  record.memory.measured.by_category["\xed\xa0\x80"] = 1;
+  const Json json = Json::parse(run_json(record));
+  EXPECT_EQ(json["command"], "a\"b\\\n\x01 \xef\xbf\xbd\xef\xbf\xbd grüße");
+}
+
+TEST(RunJson, IsWholeOrAbsent) {
+  const test::TempFolder folder;
+  const auto path = folder / "run.json";
+  write_run_json(example(), path);
+  EXPECT_EQ(read_file(path), run_json(example()));
+  RunRecord later = example();
+  later.outcome = "oom";
+  write_run_json(later, path);
+  EXPECT_EQ(Json::parse(read_file(path))["outcome"], "oom");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+  EXPECT_THROW(write_run_json(later, folder / "absent" / "run.json"), UserError);
+}
+
+}  // namespace
+}  // namespace snug::report

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/tables.h"
+
+#include <gtest/gtest.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "report/text_width.h"
+
+namespace snug::report {
+namespace {
+
+TEST(Table, AlignsByColumns) {
+  Table table({{"name", Align::Left}, {"n"}});
+  table.add_row({"grüße", "1"});
+  table.add_row({"日本", "1000"});
+  table.add_row({"short"});
+  EXPECT_EQ(table.render(),
+            "name      n\n"
+            "─────  ────\n"
+            "grüße     1\n"
+            "日本   1000\n"
+            "short\n");
+  EXPECT_THROW(table.add_row({"1", "2", "3"}), InternalError);
+}
+
+TEST(Table, CellsCannotCommandTheTerminal) {
+  Table table({{"name", Align::Left}});
+  table.add_row({"a\x1b[2J\nb"});
+  EXPECT_EQ(table.render(), "name\n───────\na [2J b\n");
+}
+
+PhaseRecord phase(int64_t step, const char* name) {
+  PhaseRecord p;
+  p.step = step;
+  p.phase = name;
+  p.parameters = 256 * kMiB;
+  p.activations = kGiB;
+  p.allocated = kGiB + 256 * kMiB;
+  p.peak = 2 * kGiB;
+  p.reserved = 3 * kGiB;
+  return p;
+}
+
+TEST(MemoryTable, ShowsTheFourPhases) {
+  const std::vector<PhaseRecord> phases{phase(0, "before_fwd"), phase(0, "after_fwd"),
+                                        phase(50, "before_fwd")};
+  EXPECT_EQ(memory_table(phases),
+            "Step  Phase (GiB)  Params  Grads  Optim  Acts  Work  Allocated  Peak  Reserved\n"
+            "────  ───────────  ──────  ─────  ─────  ────  ────  ─────────  ────  ────────\n"
+            "   0  before_fwd     0.25   0.00   0.00  1.00  0.00       1.25  2.00      3.00\n"
+            "      after_fwd      0.25   0.00   0.00  1.00  0.00       1.25  2.00      3.00\n"
+            "  50  before_fwd     0.25   0.00   0.00  1.00  0.00       1.25  2.00      3.00\n");
+}
+
+TEST(MemoryTable, RareColumnsOnlyWhereUsed) {
+  std::vector<PhaseRecord> phases{phase(0, "before_fwd")};
+  phases[0].optimizer_host = kGiB;
+  EXPECT_NE(memory_table(phases).find("Optim host"), std::string::npos);
+  EXPECT_EQ(memory_table(phases).find("Comm"), std::string::npos);
+  EXPECT_EQ(memory_table({}).substr(0, 17), "Step  Phase (KiB)");
+}
+
+TEST(MemoryTable, SmallRunsCountInMiB) {
+  PhaseRecord p;
+  p.parameters = p.allocated = p.peak = p.reserved = 3 * kMiB / 2;
+  EXPECT_NE(memory_table(std::span(&p, 1)).find("Phase (MiB)"), std::string::npos);
+  EXPECT_NE(memory_table(std::span(&p, 1)).find("1.50"), std::string::npos);
+}
+
+TEST(MemoryBars, LargestFirstAndOneWidth) {
+  const std::string bars = memory_bars(
+      {{"parameters", kGiB}, {"activations", 3 * kGiB}, {"gradients", 0}}, {.width = 60});
+  EXPECT_EQ(bars,
+            "activations ███████████████████████████    3.00 GiB   75.0%\n"
+            "parameters  █████████                      1.00 GiB   25.0%\n");
+  EXPECT_EQ(memory_bars({{"gradients", 0}}), "");
+}
+
+TEST(MemoryBars, TheBudgetIsTheFullWidth) {
+  const std::string bars = memory_bars({{"a", kGiB}}, {.budget_bytes = 2 * kGiB, .width = 43});
+  EXPECT_EQ(bars, "a ██████████              1.00 GiB  100.0%\n");
+  const std::string over = memory_bars({{"a", 4 * kGiB}}, {.budget_bytes = 2 * kGiB, .width = 43});
+  EXPECT_EQ(display_width(over.substr(0, over.size() - 1)), 42U);
+}
+
+TEST(Summary, HasLitGptsLinesAndOurs) {
+  RunSummary summary;
+  summary.input_tokens = 1000;
+  summary.tokens_with_prompt = 1200;
+  summary.padded_tokens = 1500000;
+  summary.training_seconds = 100.126;
+  summary.tokens_per_second = 12.5;
+  summary.memory_bytes = 2 * kGiB;
+  EXPECT_EQ(summary_block(summary),
+            "| -------------------------------------------------------\n"
+            "| Token Counts:\n"
+            "| - Input Tokens              : 1,000\n"
+            "| - Tokens w/ Prompt          : 1,200\n"
+            "| - Total Tokens (w/ Padding) : 1,500,000\n"
+            "| -------------------------------------------------------\n"
+            "| Performance:\n"
+            "| - Training Time             : 100.13 s\n"
+            "| - Tok/sec                   : 14981.12 tok/s\n"
+            "| - Tok/sec w/o Padding       : 12.50 tok/s\n"
+            "| -------------------------------------------------------\n"
+            "| Memory Usage:\n"
+            "| - Memory Used               : 2.15 GB (2.00 GiB)\n"
+            "| -------------------------------------------------------\n");
+  summary.predicted_bytes = 2 * kGiB + kGiB / 50;
+  summary.budget_bytes = 4 * kGiB;
+  summary.share_of_peak = 0.5;
+  summary.val_loss_before = 2.5;
+  summary.val_loss_after = 2.25;
+  const std::string block = summary_block(summary);
+  for (const char* line :
+       {"Planned                   : 2.02 GiB (+1.00 % off)",
+        "Budget                    : 4.00 GiB (50.0 % used)", "Share of peak FLOP/s      : 50.0 %",
+        "Before                    : 2.5000", "After                     : 2.2500"})
+    EXPECT_NE(block.find(line), std::string::npos) << line << "\n" << block;
+}
+
+}  // namespace
+}  // namespace snug::report

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/text_width.h"
+
+#include <gtest/gtest.h>
+
+namespace snug::report {
+namespace {
+
+TEST(TextWidth, CountsColumnsNotBytes) {
+  EXPECT_EQ(display_width(""), 0U);
+  EXPECT_EQ(display_width("loss"), 4U);
+  EXPECT_EQ(display_width("grüße"), 5U);
+  EXPECT_EQ(display_width("日本語"), 6U);
+  EXPECT_EQ(display_width("한국"), 4U);
+  EXPECT_EQ(display_width("🎉"), 2U);
+  EXPECT_EQ(display_width("━━"), 2U);
+  EXPECT_EQ(display_width("e\u0301"), 1U);            // combining accent
+  EXPECT_EQ(display_width("\x1b[32mgo\x1b[0m"), 2U);  // colours
+  EXPECT_EQ(display_width("a\xff\xe2\x82z"), 5U);     // bytes that are no character
+}
+
+TEST(TextWidth, CutsBetweenCharacters) {
+  EXPECT_EQ(fit_columns("grüße", 3), "grü");
+  EXPECT_EQ(fit_columns("日本語", 5), "日本");
+  EXPECT_EQ(fit_columns("ab", 9), "ab");
+  EXPECT_EQ(fit_columns("e\u0301x", 1), "e\u0301");
+  EXPECT_EQ(fit_columns("abc", 0), "");
+}
+
+TEST(TextWidth, PrintableTakesControlAway) {
+  EXPECT_EQ(printable("a\x1b[2Jb\r\n\tc\x7f"), "a [2Jb   c ");
+  EXPECT_EQ(printable("x\u009b2Jy"), "x 2Jy");  // the one-character form of ESC [
+  EXPECT_EQ(printable("ü\xff"), "ü\xef\xbf\xbd");
+  EXPECT_EQ(printable("\xe2\x82"), "\xef\xbf\xbd\xef\xbf\xbd");  // cut short
+  EXPECT_EQ(printable("\xed\xa0\x80z").back(), 'z');             // a surrogate
+}
+
+}  // namespace
+}  // namespace snug::report
