@@ -14,8 +14,23 @@ if(NOT TARGET yaml-cpp::yaml-cpp)
 endif()
 
 # libtorch: the C++ half of the PyPI wheel. On a machine without CUDA only torch_cpu and c10 are linked.
+# Without SNUG_LIBTORCH_DIR it is looked for where scripts/setup puts it.
+set(torch_version 2.11.0)
 if(NOT SNUG_LIBTORCH_DIR)
-  message(FATAL_ERROR "SNUG_LIBTORCH_DIR is not set; run scripts/build, which fetches libtorch and sets it")
+  cmake_path(SET cache_dir "$ENV{HOME}/.cache/snug")
+  if(DEFINED ENV{SNUG_CACHE})
+    set(cache_dir "$ENV{SNUG_CACHE}")
+  elseif(DEFINED ENV{XDG_CACHE_HOME})
+    set(cache_dir "$ENV{XDG_CACHE_HOME}/snug")
+  endif()
+  set(cuda_suffix "")
+  if(SNUG_CUDA STREQUAL "on")
+    set(cuda_suffix -cuda)
+  endif()
+  set(SNUG_LIBTORCH_DIR ${cache_dir}/torch-${torch_version}${cuda_suffix})
+endif()
+if(NOT EXISTS ${SNUG_LIBTORCH_DIR}/torch/lib/libtorch_cpu.so)
+  message(FATAL_ERROR "no libtorch in ${SNUG_LIBTORCH_DIR}; run scripts/setup, which fetches it")
 endif()
 set(torch_root ${SNUG_LIBTORCH_DIR}/torch)
 set(torch_rpath ${torch_root}/lib ${SNUG_LIBTORCH_DIR}/nvidia/cu13/lib)
@@ -30,6 +45,16 @@ add_library(snug_torch INTERFACE)
 target_link_libraries(snug_torch INTERFACE torch_cpu torch_c10)
 target_link_options(snug_torch INTERFACE
   -Wl,-rpath-link,${torch_root}/lib -Wl,-rpath-link,${SNUG_LIBTORCH_DIR}/nvidia/cu13/lib)
+
+# CUDA, where this libtorch brings the libraries for it (scripts/setup has fetched them, or not).
+set(SNUG_WITH_CUDA OFF)
+if(SNUG_CUDA STREQUAL "on" OR (SNUG_CUDA STREQUAL "auto" AND
+                               EXISTS ${SNUG_LIBTORCH_DIR}/nvidia/cu13/lib/libcublas.so.13))
+  set(SNUG_WITH_CUDA ON)
+  include(cuda)
+endif()
+message(STATUS "snug: libtorch ${SNUG_LIBTORCH_DIR}, CUDA ${SNUG_WITH_CUDA}")
+
 set(CMAKE_BUILD_RPATH ${torch_rpath})
 set(CMAKE_INSTALL_RPATH ${torch_rpath})
 

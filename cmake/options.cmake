@@ -13,12 +13,12 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 # One flag for programs and libraries alike, or they could not share the precompiled header.
-add_compile_options(-fPIC)
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fPIC>)
 set(CMAKE_CXX_FLAGS_RELEASE "-O2")
 
 find_program(SNUG_CCACHE ccache)
 if(SNUG_CCACHE)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${SNUG_CCACHE})
-  # Precompiled headers need these two, or ccache never hits.
-  set(ENV{CCACHE_SLOPPINESS} pch_defines,time_macros,include_file_mtime,include_file_ctime)
+  # With a precompiled header ccache hits only under CCACHE_SLOPPINESS=pch_defines,time_macros, which
+  # has to be set while building: scripts/build and the presets do so.
 endif()

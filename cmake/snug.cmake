@@ -36,9 +36,12 @@ function(snug_add_test name)
 endfunction()
 
 function(snug_set_warnings target)
-  target_compile_options(${target} PRIVATE -Wall -Wextra $<$<BOOL:${SNUG_WERROR}>:-Werror>)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wextra> $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${SNUG_WERROR}>>:-Werror>)
   if(SNUG_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${SNUG_SANITIZE} -fno-omit-frame-pointer)
+    target_compile_options(${target} PRIVATE
+      $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${SNUG_SANITIZE}>
+      $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
     target_link_options(${target} PUBLIC -fsanitize=${SNUG_SANITIZE})
   endif()
 endfunction()
