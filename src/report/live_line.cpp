@@ -24,6 +24,7 @@ constexpr int64_t kFewSteps = 200;
 constexpr int64_t kFirstLines = 20;
 constexpr int kMaxBarColumns = 28;
 constexpr int kMinBarColumns = 6;
+constexpr int kMinBarWithPercent = 18;
 
 // With autowrap off a line that turns out too long, because the window has just shrunk, is cut at
 // the edge instead of leaving a second line behind. On again within the same write.
@@ -106,7 +107,7 @@ std::vector<Part> parts_of(const LiveStatus& status) {
   if (status.val_loss) parts.push_back({fmt::format("val {:.3f}", *status.val_loss), kPlain, 6});
   parts.push_back({rate_text(status.tokens_per_second), kPlain, 3});
   if (status.share_of_peak > 0)
-    parts.push_back({fmt::format("{:.0f}% of peak", 100 * status.share_of_peak), kPlain, 5});
+    parts.push_back({fmt::format("{:.0f}% peak", 100 * status.share_of_peak), kPlain, 5});
   if (status.memory_bytes > 0) parts.push_back({memory_text(status), memory_style(status), 4});
   if (status.seconds_left) parts.push_back({clock_text(*status.seconds_left) + " left", kPlain, 2});
   return parts;
@@ -143,9 +144,10 @@ std::string render_live_line(const LiveStatus& status, int width, Colours colour
   std::vector<Part> parts = parts_of(status);
   const int used = choose(parts, width);
   if (used == 0) return fit_columns(parts[0].text, static_cast<size_t>(std::max(width, 0)));
-  const std::string percent = fmt::format(" {:3.0f}%", std::floor(100 * done_share(status)));
-  const int bar_columns =
-      std::min(width - used - kGap - static_cast<int>(percent.size()), kMaxBarColumns);
+  const int room = std::min(width - used - kGap, kMaxBarColumns);
+  std::string percent = fmt::format(" {:.0f}%", std::floor(100 * done_share(status)));
+  if (room < kMinBarWithPercent) percent.clear();
+  const int bar_columns = room - static_cast<int>(percent.size());
   std::string line;
   for (const Part& part : parts) {
     if (!part.shown) continue;

@@ -16,14 +16,14 @@ namespace snug::report {
 namespace {
 
 constexpr size_t kSmoothFrom = 40;     // fewer steps are readable as they are
-constexpr size_t kMaxMemorySteps = 5;  // the first ones and the last
+constexpr size_t kMaxMemorySteps = 4;  // the first ones and the last
 
 constexpr std::string_view kPageStyle = R"(<style>
 :root{color-scheme:light dark;--bg:#fff;--fg:#1f2328;--mu:#6b7280;--card:#f6f7f9;--ok:#15803d;--bad:#b91c1c}
 @media(prefers-color-scheme:dark){:root{--bg:#14171c;--fg:#e6e8eb;--mu:#9aa3af;--card:#1e232b;--ok:#4ade80;--bad:#f87171}}
 body{background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif;max-width:800px;margin:2rem auto;padding:0 20px}
 h1{font-size:1.4rem;margin:0;overflow-wrap:anywhere}.mu{color:var(--mu)}.ok{color:var(--ok)}.bad{color:var(--bad)}
-.cards{display:flex;flex-wrap:wrap;gap:10px;margin:1.2rem 0}.card{background:var(--card);border-radius:8px;padding:10px 14px;flex:1 1 130px}
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(135px,1fr));gap:10px;margin:1.2rem 0}.card{background:var(--card);border-radius:8px;padding:10px 14px}
 .card b{display:block;font-size:1.15rem;white-space:nowrap}.card span{color:var(--mu);font-size:.85rem}
 svg{max-width:100%;height:auto;margin:1rem 0}pre{background:var(--card);padding:12px;border-radius:8px;overflow-x:auto;font-size:12px}
 code{overflow-wrap:anywhere}
@@ -96,7 +96,7 @@ std::string cards(const RunRecord& record) {
     out += card(fmt::format("{:.3f}", last.loss), fmt::format("training loss, step {}", last.step));
   }
   if (!record.validation.empty())
-    out += card(fmt::format("{:.3f} → {:.3f}", record.validation.front().loss,
+    out += card(fmt::format("{:.2f} → {:.2f}", record.validation.front().loss,
                             record.validation.back().loss),
                 "validation loss");
   const SpeedRecord& speed = record.speed;

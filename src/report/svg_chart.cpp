@@ -103,18 +103,16 @@ struct LegendEntry {
   std::string name, colour_class;
 };
 
-// Right-aligned on the title's line.
-std::string legend(const std::vector<LegendEntry>& entries) {
+// From the left, under the title; 7 px is a generous column of the page's 12 px font.
+std::string legend(const std::vector<LegendEntry>& entries, double x, double y) {
   std::string out;
-  double x = kWidth - kRight;
-  for (auto it = entries.rbegin(); it != entries.rend(); ++it) {
-    x -= 7.0 * static_cast<double>(display_width(it->name));
-    out += fmt::format("<text x=\"{:.0f}\" y=\"16\">{}</text>", x, xml_escape(it->name));
-    x -= 15;
+  for (const LegendEntry& entry : entries) {
+    out += fmt::format(
+        "<rect class=\"{}\" x=\"{:.0f}\" y=\"{:.0f}\" width=\"10\" height=\"10\" rx=\"2\"/>",
+        entry.colour_class, x, y - 9);
     out +=
-        fmt::format("<rect class=\"{}\" x=\"{:.0f}\" y=\"7\" width=\"10\" height=\"10\" rx=\"2\"/>",
-                    it->colour_class, x);
-    x -= 12;
+        fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", x + 15, y, xml_escape(entry.name));
+    x += 30 + 7.0 * static_cast<double>(display_width(entry.name));
   }
   return out;
 }
@@ -158,6 +156,55 @@ std::string draw_series(const Series& series, const Axis& x, const Axis& y) {
   if (path.empty()) return "";
   return fmt::format("<g class=\"{}\"><path{} d=\"{}\"/>{}</g>", series.colour_class,
                      series.look == Series::Look::Faint ? " class=\"faint\"" : "", path, dots);
+}
+
+constexpr double kBarLeft = 168, kRow = 24, kBar = 16, kFirstRow = 58;
+
+std::string colour_class(size_t category) { return fmt::format("c{}", category % 8); }
+
+Axis bytes_axis(const StackedChart& chart) {
+  Axis x;
+  x.include(0);
+  x.include(static_cast<double>(std::max<int64_t>(chart.limit, 1)));
+  for (const StackedBar& bar : chart.bars) {
+    double sum = 0;
+    for (const int64_t bytes : bar.segments)
+      sum += static_cast<double>(std::max<int64_t>(bytes, 0));
+    x.include(std::max(sum, static_cast<double>(bar.marker)));
+  }
+  x.from = kBarLeft;
+  x.to = kWidth - 90;  // the figures have their own column
+  return x;
+}
+
+// Label, segments, peak tick and figure of one bar.
+std::string draw_bar(const StackedChart& chart, const StackedBar& bar, const Axis& x, double y) {
+  std::string out =
+      fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+                  kBarLeft - 10, y + 12, xml_escape(bar.label));
+  int64_t sum = 0;
+  for (size_t c = 0; c < std::min(bar.segments.size(), chart.categories.size()); ++c) {
+    if (bar.segments[c] <= 0) continue;
+    const double from = x.pixel(static_cast<double>(sum));
+    sum += bar.segments[c];
+    out += fmt::format(
+        "<rect class=\"{}\" x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\"><title>{}: "
+        "{}</title></rect>",
+        colour_class(c), from, y, x.pixel(static_cast<double>(sum)) - from, kBar,
+        xml_escape(chart.categories[c]), format_bytes(bar.segments[c]));
+  }
+  const double peak = x.pixel(static_cast<double>(bar.marker));
+  if (bar.marker > 0) out += line_at("mark", peak, y - 2, peak, y + kBar + 2);
+  return out + fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+                           kWidth, y + 12, format_bytes(sum));
+}
+
+// A category too small to see needs no colour in the legend.
+bool is_visible(const StackedChart& chart, size_t category, const Axis& x) {
+  return std::any_of(chart.bars.begin(), chart.bars.end(), [&](const StackedBar& bar) {
+    return category < bar.segments.size() &&
+           x.pixel(static_cast<double>(bar.segments[category])) - x.from > 0.5;
+  });
 }
 
 // U+FFFE and U+FFFF, as UTF-8, are valid text but no XML.
@@ -210,7 +257,7 @@ std::string line_chart(const LineChart& chart) {
   std::vector<LegendEntry> entries;
   for (const Series& series : chart.series)
     if (!series.name.empty()) entries.push_back({series.name, series.colour_class});
-  out += legend(entries) + grid(x, y);
+  out += legend(entries, kLeft + 90, 16) + grid(x, y);
   out += fmt::format("<text class=\"mu\" x=\"0\" y=\"34\">{}</text>", xml_escape(chart.unit));
   out += fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">step</text>",
                      kWidth - kRight, kTop + kPlotHeight + 32);
@@ -220,54 +267,23 @@ std::string line_chart(const LineChart& chart) {
 
 std::string stacked_chart(const StackedChart& chart) {
   if (chart.bars.empty()) return "";
-  constexpr double kBarLeft = 168, kRow = 24, kBar = 16, kTopRow = 40;
-  Axis x;
-  x.include(0);
-  x.include(static_cast<double>(std::max<int64_t>(chart.limit, 1)));
-  for (const StackedBar& bar : chart.bars) {
-    double sum = 0;
-    for (const int64_t bytes : bar.segments)
-      sum += static_cast<double>(std::max<int64_t>(bytes, 0));
-    x.include(std::max(sum, static_cast<double>(bar.marker)));
-  }
-  x.from = kBarLeft;
-  x.to = kWidth - 110;  // the figure stands behind the bar
-  const double bottom = kTopRow + kRow * static_cast<double>(chart.bars.size());
+  const Axis x = bytes_axis(chart);
+  const double bottom = kFirstRow + kRow * static_cast<double>(chart.bars.size());
   std::string out = open_svg(bottom + 12, chart.title);
   std::vector<LegendEntry> entries;
   for (size_t c = 0; c < chart.categories.size(); ++c)
-    entries.push_back({chart.categories[c], fmt::format("c{}", c % 8)});
-  out += legend(entries);
-  std::string last_group;
+    if (is_visible(chart, c, x)) entries.push_back({chart.categories[c], colour_class(c)});
+  out += legend(entries, 0, 38);
   for (size_t row = 0; row < chart.bars.size(); ++row) {
     const StackedBar& bar = chart.bars[row];
-    const double y = kTopRow + kRow * static_cast<double>(row);
-    if (row == 0 || bar.group != last_group)
+    const double y = kFirstRow + kRow * static_cast<double>(row);
+    if (row == 0 || bar.group != chart.bars[row - 1].group)
       out += fmt::format("<text x=\"0\" y=\"{}\">{}</text>", y + 12, xml_escape(bar.group));
-    last_group = bar.group;
-    out += fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                       kBarLeft - 10, y + 12, xml_escape(bar.label));
-    int64_t sum = 0;
-    for (size_t c = 0; c < bar.segments.size(); ++c) {
-      if (bar.segments[c] <= 0) continue;
-      const double from = x.pixel(static_cast<double>(sum));
-      sum += bar.segments[c];
-      out += fmt::format(
-          "<rect class=\"c{}\" x=\"{:.1f}\" y=\"{}\" width=\"{:.1f}\" height=\"{}\"><title>{}: "
-          "{}</title></rect>",
-          c % 8, from, y, x.pixel(static_cast<double>(sum)) - from, kBar,
-          xml_escape(c < chart.categories.size() ? chart.categories[c] : ""),
-          format_bytes(bar.segments[c]));
-    }
-    const double peak = x.pixel(static_cast<double>(bar.marker));
-    if (bar.marker > 0) out += line_at("mark", peak, y - 2, peak, y + kBar + 2);
-    out += fmt::format("<text class=\"mu\" x=\"{:.1f}\" y=\"{}\">{}</text>",
-                       std::max(peak, x.pixel(static_cast<double>(sum))) + 8, y + 12,
-                       format_bytes(sum));
+    out += draw_bar(chart, bar, x, y);
   }
   if (chart.limit > 0) {
     const double at = x.pixel(static_cast<double>(chart.limit));
-    out += line_at("limit", at, kTopRow - 8, at, bottom);
+    out += line_at("limit", at, kFirstRow - 8, at, bottom);
   }
   return out + "</svg>";
 }

@@ -64,10 +64,14 @@ constexpr MemoryColumn kMemoryColumns[] = {
     {"Reserved", &PhaseRecord::reserved, true},
 };
 
-std::vector<MemoryColumn> columns_with_figures(std::span<const PhaseRecord> phases) {
+// The rare columns appear only where a figure would show as more than 0.00.
+std::vector<MemoryColumn> columns_with_figures(std::span<const PhaseRecord> phases,
+                                               const Unit& unit) {
   std::vector<MemoryColumn> columns;
   for (const MemoryColumn& column : kMemoryColumns) {
-    const auto filled = [&](const PhaseRecord& p) { return p.*column.bytes != 0; };
+    const auto filled = [&](const PhaseRecord& p) {
+      return static_cast<double>(p.*column.bytes) >= 0.005 * unit.bytes;
+    };
     if (column.always || std::any_of(phases.begin(), phases.end(), filled))
       columns.push_back(column);
   }
@@ -131,11 +135,12 @@ std::string Table::render() const {
 }
 
 std::string memory_table(std::span<const PhaseRecord> phases) {
-  const std::vector<MemoryColumn> columns = columns_with_figures(phases);
   int64_t largest = 0;
   for (const PhaseRecord& phase : phases)
-    for (const MemoryColumn& column : columns) largest = std::max(largest, phase.*column.bytes);
+    for (const MemoryColumn& column : kMemoryColumns)
+      largest = std::max(largest, phase.*column.bytes);
   const Unit unit = unit_for(largest);
+  const std::vector<MemoryColumn> columns = columns_with_figures(phases, unit);
   std::vector<Table::Column> titles{{"Step"}, {fmt::format("Phase ({})", unit.name), Align::Left}};
   for (const MemoryColumn& column : columns) titles.push_back({column.title});
   Table table(std::move(titles));

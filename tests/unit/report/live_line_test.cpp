@@ -83,7 +83,7 @@ TEST(LiveLine, LitGptLine) {
 TEST(LiveLine, TellsEverythingWhereThereIsRoom) {
   const std::string line = render_live_line(at(250), 120, Colours::Off);
   EXPECT_EQ(line,
-            "step 250/500  ━━━━━━━━━━━━━━──────────────  50%  loss 1.234  1,312 tok/s  41% of peak"
+            "step 250/500  ━━━━━━━━━━━━──────────── 50%  loss 1.234  1,312 tok/s  41% peak"
             "  1.90/2.00 GiB  2:31 left");
 }
 
@@ -122,7 +122,7 @@ TEST(LiveLine, NoTotalNoBar) {
   LiveStatus status = at(7, 0);
   status.seconds_left.reset();
   EXPECT_EQ(render_live_line(status, 120, Colours::Off),
-            "step 7  loss 1.234  1,312 tok/s  41% of peak  1.90/2.00 GiB");
+            "step 7  loss 1.234  1,312 tok/s  41% peak  1.90/2.00 GiB");
 }
 
 TEST(LiveLine, RewritesOneLineInATerminal) {
@@ -139,7 +139,7 @@ TEST(LiveLine, RewritesOneLineInATerminal) {
     line.update(at(2));
     EXPECT_EQ(out.take(), "") << "redrawn within a tenth of a second";
     fixture.now += 0.06;
-    fixture.width = 20;  // the window was made narrower
+    fixture.width = 18;  // the window was made narrower
     line.update(at(3));
     EXPECT_EQ(out.take(), "\r\x1b[?7lstep 3/500\x1b[K\x1b[?7h");
     line.print("answer");
