@@ -1,0 +1,42 @@
+// Matrix product C = alpha·A·B (+ C) (+ bias) on the CPU, for float32, bfloat16 and float16
+// storage. Products and sums are float32 whatever the storage: the operands are converted while
+// they are packed into cache-sized panels (which a fast product does anyhow), and each result is
+// rounded once. So a bfloat16 product costs what a float32 one does, also on processors without
+// bfloat16 arithmetic. Results are bit-equal from run to run and for any number of threads: k is
+// never split over threads. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/scalar.h"
+
+namespace snug::kernels::cpu {
+
+// Element (i, j) lies at data[i * row_stride + j * col_stride], in elements; one of the strides is
+// 1, so a transposed operand is the same memory with its strides exchanged.
+struct MatrixView {
+  const void* data = nullptr;
+  Scalar type = Scalar::F32;
+  int64_t row_stride = 0, col_stride = 1;
+};
+
+struct GemmArgs {
+  int64_t m = 0, n = 0, k = 0;
+  MatrixView a = {};  // (m, k)
+  MatrixView b = {};  // (k, n)
+  void* c = nullptr;  // (m, n), column stride 1; must not overlap a or b
+  Scalar c_type = Scalar::F32;
+  int64_t c_row_stride = 0;
+  float alpha = 1.f;
+  bool accumulate = false;     // C += instead of C =
+  const void* bias = nullptr;  // (n), of c_type; added to every row
+  int num_threads = 0;         // 0: as many as OpenMP gives
+};
+
+// Bytes of scratch for the packed panels: a few MiB, the same for all large m, n, k.
+int64_t gemm_workspace_bytes(const GemmArgs& args);
+
+// `workspace`: 64-byte aligned, at least gemm_workspace_bytes(args).
+void gemm(const GemmArgs& args, void* workspace);
+
+}  // namespace snug::kernels::cpu

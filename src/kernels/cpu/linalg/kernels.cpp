@@ -1,0 +1,30 @@
+// Which table of building blocks runs.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/linalg/kernels.h"
+
+#include "kernels/cpu/linalg/cpu_features.h"
+
+namespace snug::kernels::cpu {
+namespace {
+const Kernels*& active() {
+  static const Kernels* kernels = &kernels_for(best_isa());
+  return kernels;
+}
+}  // namespace
+
+const Kernels& kernels_for(Isa isa) {
+#ifdef __x86_64__
+  if (isa == Isa::Avx512) return avx512_kernels();
+  if (isa == Isa::Avx2) return avx2_kernels();
+#else
+  (void)isa;
+#endif
+  return portable_kernels();
+}
+
+const Kernels& active_kernels() { return *active(); }
+
+ScopedKernels::ScopedKernels(const Kernels& kernels) : previous_(active()) { active() = &kernels; }
+ScopedKernels::~ScopedKernels() { active() = previous_; }
+
+}  // namespace snug::kernels::cpu

@@ -1,0 +1,110 @@
+// The table of vectorised building blocks that gemm, gemv and attention are made of. One source
+// (kernels_impl.h) is compiled once per instruction set into such a table; the rest of this folder
+// is ordinary C++ that picks a table at run time and never contains vector code itself.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/linalg/gemm.h"
+
+namespace snug::kernels::cpu {
+
+enum class Isa;  // cpu_features.h
+
+inline constexpr int kMaxTileFloats = 8 * 48;
+// Packing may write this many floats beyond the last panel (whole vectors are stored).
+inline constexpr int64_t kPackSlack = 16;
+
+// Lines (rows of A, columns of B) to be packed: element p of line i at data[i*line_stride +
+// p*depth_stride].
+struct PackArgs {
+  const void* data = nullptr;
+  Scalar type = Scalar::F32;
+  int64_t line_stride = 0, depth_stride = 0;
+  int64_t lines = 0;  // to pack; the last panel is filled up with zeros
+  int64_t lines_readable =
+      0;  // >= lines: how many exist in memory, so that whole vectors may be read
+  int64_t depth = 0;
+  float* out = nullptr;  // panels of `width` lines: out[panel*depth*width + p*width + i]
+};
+
+// C = alpha*source (+ C) (+ bias) for a block, rounding to C's type.
+struct StoreArgs {
+  const float* source = nullptr;
+  int64_t source_stride = 0;
+  int64_t rows = 0, cols = 0;
+  void* c = nullptr;
+  Scalar type = Scalar::F32;
+  int64_t c_stride = 0;
+  float alpha = 1.f;
+  bool accumulate = false;
+  const void* bias = nullptr;  // already moved to the block's first column
+};
+
+// Rows of A times B without packing B, for m <= kMaxSkinnyRows: B is read once, in its own order.
+struct SkinnyArgs {
+  int64_t m = 0, cols = 0, k = 0;
+  const float* a = nullptr;  // (m, k) float32, row stride a_stride
+  int64_t a_stride = 0;
+  const void* b = nullptr;
+  Scalar type = Scalar::F32;
+  int64_t b_stride = 0;   // along columns (dot) or along k (axpy); the other one is 1
+  float* sums = nullptr;  // (m, cols), row stride sums_stride
+  int64_t sums_stride = 0;
+};
+inline constexpr int64_t kMaxSkinnyRows = 8;
+
+struct Kernels {
+  int mr = 0, nr = 0;  // the register tile
+
+  // C tile (mr, nr) = alpha * A panel * B panel (+ C). Panels as pack_a and pack_b leave them.
+  void (*multiply_tile)(int64_t k, const float* a, const float* b, float* c, int64_t c_stride,
+                        float alpha, bool accumulate) = nullptr;
+  void (*pack_a)(const PackArgs&) = nullptr;
+  void (*pack_b)(const PackArgs&) = nullptr;
+  void (*store)(const StoreArgs&) = nullptr;
+
+  // count elements, `stride` apart, as float32.
+  void (*unpack)(const void* data, Scalar type, int64_t stride, int64_t count,
+                 float* out) = nullptr;
+  void (*skinny_dot)(const SkinnyArgs&) = nullptr;   // b element (p, j) at b[j*b_stride + p]
+  void (*skinny_axpy)(const SkinnyArgs&) = nullptr;  // b element (p, j) at b[p*b_stride + j]
+
+  // Largest of x[0..n); x = exp(x*scale - shift) in place, returning the sum; x *= factor;
+  // sum of x*y for two rows of any type.
+  float (*row_max)(const float* x, int64_t n) = nullptr;
+  float (*row_exp)(float* x, int64_t n, float scale, float shift) = nullptr;
+  void (*row_scale)(float* x, int64_t n, float factor) = nullptr;
+  // ds = p * (dp - delta) * scale, into dp.
+  void (*row_softmax_backward)(const float* p, float* dp, int64_t n, float delta,
+                               float scale) = nullptr;
+  float (*row_dot)(const void* x, const void* y, Scalar type, int64_t n) = nullptr;
+
+  // Flops per call of a loop of independent multiply-adds in registers, for the peak estimate.
+  double (*fma_loop)(int64_t rounds) = nullptr;
+};
+
+const Kernels& portable_kernels();
+#ifdef __x86_64__
+const Kernels& avx2_kernels();
+const Kernels& avx512_kernels();
+#endif
+const Kernels& kernels_for(Isa isa);
+
+// Those of best_isa(), or the table that a ScopedKernels has put in place.
+const Kernels& active_kernels();
+
+// For tests and benchmarks: runs everything on another table while it lives. Not thread-safe.
+class ScopedKernels {
+ public:
+  explicit ScopedKernels(const Kernels& kernels);
+  ~ScopedKernels();
+  ScopedKernels(const ScopedKernels&) = delete;
+  ScopedKernels& operator=(const ScopedKernels&) = delete;
+
+ private:
+  const Kernels* previous_;
+};
+
+}  // namespace snug::kernels::cpu

@@ -1,0 +1,10 @@
+// The building blocks for AVX-512: 24 of the 32 registers hold sums.
+// SPDX-License-Identifier: Apache-2.0
+#define SNUG_SIMD_WIDTH 16
+#define SNUG_TILE_ROWS 8
+#define SNUG_TILE_VECTORS 3
+#include "kernels/cpu/linalg/kernels_impl.h"
+
+namespace snug::kernels::cpu {
+const Kernels& avx512_kernels() { return kTable; }
+}  // namespace snug::kernels::cpu

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/linalg/skinny.h"
+
+#include "kernels/cpu/linalg/kernels.h"
+#include "kernels/cpu/linalg/parallel.h"
+
+namespace snug::kernels::cpu {
+namespace {
+
+constexpr int64_t kChunkCols = 512;  // sums of one chunk stay in the first-level cache
+constexpr int64_t kAxpyRows = 4;     // beyond, the sums' loads and stores cost more than packing B
+
+bool is_dot(const GemmArgs& args) { return args.b.row_stride == 1; }
+
+struct Workspace {
+  float* a = nullptr;     // (m, k)
+  float* sums = nullptr;  // (m, kChunkCols) per thread
+};
+
+Workspace carve(Carver& carver, const GemmArgs& args, int threads) {
+  Workspace work;
+  work.a = carver.take<float>(args.m * args.k);
+  work.sums = carver.take<float>(threads * args.m * kChunkCols);
+  return work;
+}
+
+// A as float32 rows, whatever its type and order.
+void unpack_a(const GemmArgs& args, const Kernels& kernels, float* out) {
+  const int64_t bytes = scalar_bytes(args.a.type);
+  const char* data = static_cast<const char*>(args.a.data);
+  if (args.a.col_stride == 1) {
+    for (int64_t i = 0; i < args.m; ++i) {
+      kernels.unpack(data + i * args.a.row_stride * bytes, args.a.type, 1, args.k,
+                     out + i * args.k);
+    }
+    return;
+  }
+  for (int64_t i = 0; i < args.m; ++i) {
+    kernels.unpack(data + i * bytes, args.a.type, args.a.col_stride, args.k, out + i * args.k);
+  }
+}
+
+void multiply_columns(const GemmArgs& args, const Kernels& kernels, const float* a, float* sums,
+                      Range columns) {
+  const int64_t bytes = scalar_bytes(args.b.type);
+  const int64_t c_bytes = scalar_bytes(args.c_type);
+  for (int64_t j = columns.begin; j < columns.end; j += kChunkCols) {
+    const int64_t cols = std::min(kChunkCols, columns.end - j);
+    const SkinnyArgs block{
+        .m = args.m,
+        .cols = cols,
+        .k = args.k,
+        .a = a,
+        .a_stride = args.k,
+        .b = static_cast<const char*>(args.b.data) + j * args.b.col_stride * bytes,
+        .type = args.b.type,
+        .b_stride = is_dot(args) ? args.b.col_stride : args.b.row_stride,
+        .sums = sums,
+        .sums_stride = cols};
+    (is_dot(args) ? kernels.skinny_dot : kernels.skinny_axpy)(block);
+    kernels.store(
+        {.source = sums,
+         .source_stride = cols,
+         .rows = args.m,
+         .cols = cols,
+         .c = static_cast<char*>(args.c) + j * c_bytes,
+         .type = args.c_type,
+         .c_stride = args.c_row_stride,
+         .alpha = args.alpha,
+         .accumulate = args.accumulate,
+         .bias = args.bias ? static_cast<const char*>(args.bias) + j * c_bytes : nullptr});
+  }
+}
+
+}  // namespace
+
+bool is_skinny(const GemmArgs& args) {
+  return args.k <= 0 || args.m <= (is_dot(args) ? kMaxSkinnyRows : kAxpyRows);
+}
+
+int64_t skinny_workspace_bytes(const GemmArgs& args) {
+  Carver carver(nullptr);
+  carve(carver, args, resolve_threads(args.num_threads));
+  return carver.used();
+}
+
+void skinny_gemm(const GemmArgs& args, void* workspace) {
+  const Kernels& kernels = active_kernels();
+  const int threads = resolve_threads(args.num_threads);
+  Carver carver(workspace);
+  const Workspace work = carve(carver, args, threads);
+  unpack_a(args, kernels, work.a);
+#pragma omp parallel num_threads(threads)
+  {
+    const int thread = omp_get_thread_num();
+    multiply_columns(args, kernels, work.a, work.sums + thread * args.m * kChunkCols,
+                     share_of(args.n, 16, thread, omp_get_num_threads()));
+  }
+}
+
+}  // namespace snug::kernels::cpu

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/linalg/cpu_features.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include "testing.h"
+
+namespace snug::kernels::cpu {
+namespace {
+
+TEST(CpuFeatures, SummaryNamesThreadsAndInstructionSet) {
+  const std::string text = cpu_summary();
+  EXPECT_NE(text.find(std::to_string(omp_get_max_threads()) + " thread"), std::string::npos)
+      << text;
+  EXPECT_TRUE(text.ends_with(isa_name(best_isa()))) << text;
+}
+
+TEST(CpuFeatures, PeakIsPlausible) {
+  const double per_thread = cpu_peak_flops_estimate() / omp_get_max_threads();
+  EXPECT_GT(per_thread, 1e8);
+  EXPECT_LT(per_thread, 1e12);
+}
+
+TEST(CpuFeatures, FastBfloatNeedsAvx512) {
+  if (best_isa() != Isa::Avx512 && std::getenv("SNUG_CPU_ISA") == nullptr) {
+    EXPECT_FALSE(has_fast_bf16_products());
+  }
+  EXPECT_EQ(&active_kernels(), &kernels_for(best_isa()));
+}
+
+}  // namespace
+}  // namespace snug::kernels::cpu

@@ -1,0 +1,11 @@
+// The AVX-512 table (16 lanes, 8 x 48 tile) compiled for the plain processor, so that its
+// arithmetic and its borders are tested where no AVX-512 exists. SPDX-License-Identifier:
+// Apache-2.0
+#define SNUG_SIMD_WIDTH 16
+#define SNUG_TILE_ROWS 8
+#define SNUG_TILE_VECTORS 3
+#include "kernels/cpu/linalg/kernels_impl.h"
+
+namespace snug::kernels::cpu {
+const Kernels& emulated_avx512_kernels() { return kTable; }
+}  // namespace snug::kernels::cpu
