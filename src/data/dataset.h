@@ -16,17 +16,18 @@
 namespace snug::data {
 
 struct DatasetOptions {
-  std::string name = "JSON";        // JSON, or a named set: Alpaca2k, Alpaca, …
-  std::filesystem::path json_path;  // for JSON: a file, or a folder with train and val files
-  std::optional<double> val_split_fraction;  // unset: the set's own; JSON files: nothing held out
-  std::string prompt_style;                  // empty: the set's own, "alpaca" for JSON
+  std::string name = "JSON";             // JSON, or a named set: Alpaca2k, Alpaca, …
+  std::filesystem::path json_path = {};  // for JSON: a file, or a folder with train and val files
+  std::optional<double> val_split_fraction =
+      {};                         // unset: the set's own; JSON files: nothing held out
+  std::string prompt_style = "";  // empty: the set's own, "alpaca" for JSON
   bool mask_prompt = false;
   bool include_multiturn_conversations = false;
   int32_t ignore_index = -100;
   uint64_t seed = 42;
   int num_workers = 4;
-  int64_t max_seq_length = 0;          // 0: no limit
-  std::filesystem::path cache_folder;  // empty: default_cache_folder()
+  int64_t max_seq_length = 0;               // 0: no limit
+  std::filesystem::path cache_folder = {};  // empty: default_cache_folder()
 };
 
 // Files of one hub data set, wanted in `folder`. Patterns are shell globs on paths in the

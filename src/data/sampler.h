@@ -26,7 +26,7 @@ struct SamplerOptions {
   bool shuffle = true;
   // These samples open the first epoch, e.g. the longest ones, so that a run that starts also ends.
   // They stand where rank 0 reads them as its first micro-batch.
-  std::vector<int64_t> first;
+  std::vector<int64_t> first = {};
 };
 
 class Sampler {

@@ -1,0 +1,31 @@
+# Writes small Parquet files to tests/data/data/ with pyarrow: the rows of sft.json in each codec, chats,
+# and files that must be refused. Run after data.py. Needs pyarrow: python tests/oracles/data_parquet.py
+# SPDX-License-Identifier: Apache-2.0
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+FOLDER = Path(__file__).resolve().parents[1] / "data" / "data"
+ROWS = json.loads((FOLDER / "sft.json").read_text())["rows"]
+
+
+def write_parquet():
+    plain = pa.table({key: [row[key] for row in ROWS] for key in ROWS[0]} | {"score": list(range(len(ROWS)))})
+    turn = lambda role, content: {"role": role, "content": content}
+    chats = [
+        [turn("system", "Be brief."), turn("user", "Hi"), turn("assistant", "Hello")],
+        [turn("user", "1?"), turn("assistant", "one"), turn("user", "2?"), turn("assistant", "two")],
+    ]
+    for codec in ("snappy", "zstd", "gzip", "none"):
+        pq.write_table(plain, FOLDER / f"rows-{codec}.parquet", compression=codec, row_group_size=4)
+    pq.write_table(pa.table({"messages": chats}), FOLDER / "chats.parquet")
+    pq.write_table(pa.table({"conversations": [["q1", "a1"], ["q2", "a2"]]}), FOLDER / "turns.parquet")
+    nothing = {"instruction": ["x", "y"], "output": ["1", None]}
+    pq.write_table(pa.table(nothing), FOLDER / "missing-output.parquet")
+    pq.write_table(pa.table({"instruction": [1, 2], "output": ["a", "b"]}), FOLDER / "numbers.parquet")
+
+
+if __name__ == "__main__":
+    write_parquet()

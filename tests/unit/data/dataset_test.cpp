@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/dataset.h"
+
+#include <map>
+
+#include "data/parquet.h"
+#include "data_fixtures.h"
+
+namespace snug::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string lines(int count, const std::string& row) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += row + "\n";
+  return text;
+}
+
+// A hub that holds the files of one test; counts how often it is asked.
+struct FakeHub {
+  std::map<std::string, std::string> files;  // pattern -> content
+  int calls = 0;
+  std::vector<DownloadRequest> requests = {};
+
+  DownloadFunction function() {
+    return [this](const DownloadRequest& request) {
+      ++calls;
+      requests.push_back(request);
+      std::vector<fs::path> written;
+      for (const std::string& pattern : request.patterns) {
+        if (!files.contains(pattern)) continue;
+        std::string name = pattern;
+        for (char& c : name)
+          if (c == '*') c = '0';
+        fs::create_directories((request.folder / name).parent_path());
+        write_file_atomically(request.folder / name, files[pattern]);
+        written.push_back(request.folder / name);
+      }
+      return written;
+    };
+  }
+};
+
+TEST(Dataset, ReadsAJsonFileAndSplitsIt) {
+  const Folder folder;
+  DatasetOptions options;
+  options.json_path = folder.write("a.jsonl", lines(20, R"({"instruction":"q","output":"a"})"));
+  options.val_split_fraction = 0.25;
+  const Dataset dataset = load_dataset(options, byte_encoder(true), nullptr);
+  EXPECT_EQ(dataset.train.count(), 15);
+  EXPECT_EQ(dataset.validation.count(), 5);
+  EXPECT_EQ(dataset.validation_rows.size(), 5U);
+  EXPECT_EQ(dataset.prompt_style, "alpaca");
+  options.val_split_fraction.reset();
+  EXPECT_EQ(load_dataset(options, byte_encoder(true), nullptr).validation.count(), 0);
+}
+
+TEST(Dataset, ReadsAFolderAndRefusesAFractionBesideIt) {
+  const Folder folder;
+  folder.write("train.json", R"([{"instruction":"t","output":"a"}])");
+  folder.write("val.json", R"([{"instruction":"v","output":"a"}])");
+  DatasetOptions options;
+  options.json_path = folder.path();
+  EXPECT_EQ(load_dataset(options, byte_encoder(true), nullptr).validation.count(), 1);
+  options.val_split_fraction = 0.5;
+  EXPECT_CONTAINS(message_of([&] { load_dataset(options, byte_encoder(true), nullptr); }),
+                  "leave one out");
+}
+
+TEST(Dataset, FetchesANamedSetOnce) {
+  const Folder folder;
+  FakeHub hub{
+      .files = {{"databricks-dolly-15k.jsonl",
+                 lines(10, R"({"instruction":"q","context":"c","response":"a","category":"x"})")}}};
+  DatasetOptions options;
+  options.name = "litgpt.data.Dolly";
+  options.prompt_style = "plain";
+  options.cache_folder = folder.path();
+  const Dataset dataset = load_dataset(options, byte_encoder(false), hub.function());
+  EXPECT_EQ(hub.requests[0].repo_id, "databricks/databricks-dolly-15k");
+  EXPECT_EQ(dataset.train.count(), 9);
+  EXPECT_EQ(dataset.validation.count(), 1);
+  EXPECT_EQ(dataset.train.length(0), 5);  // q \n c a and the end
+  load_dataset(options, byte_encoder(false), nullptr);
+  EXPECT_EQ(hub.calls, 1);
+  fs::remove(folder.path() / "Dolly/train/databricks-dolly-15k.jsonl");
+  load_dataset(options, byte_encoder(false), hub.function());
+  EXPECT_EQ(hub.calls, 2);
+}
+
+TEST(Dataset, TakesBothPartsOfSetsThatHaveThem) {
+  const Folder folder;
+  FakeHub hub{
+      .files = {{"train/*_10templates_train.jsonl", lines(3, R"({"inputs":"q","targets":"a"})")},
+                {"test/*_10templates_test.jsonl", lines(2, R"({"inputs":"q","targets":"a"})")}}};
+  DatasetOptions options;
+  options.name = "FLAN";
+  options.cache_folder = folder.path();
+  const Dataset dataset = load_dataset(options, byte_encoder(false), hub.function());
+  EXPECT_EQ(dataset.prompt_style, "flan");
+  EXPECT_EQ(dataset.train.count(), 3);
+  EXPECT_EQ(dataset.validation.count(), 2);
+  EXPECT_EQ(hub.calls, 2);
+  options.val_split_fraction = 0.1;
+  EXPECT_CONTAINS(message_of([&] { load_dataset(options, byte_encoder(false), hub.function()); }),
+                  "leave it out");
+}
+
+TEST(Dataset, SplitsConversationsOnRequest) {
+  const Folder folder;
+  FakeHub hub{.files = {{"train.jsonl", lines(10, R"({"conversations":["q1","a1","q2","a2"]})")}}};
+  DatasetOptions options;
+  options.name = "LIMA";
+  options.cache_folder = folder.path();
+  EXPECT_EQ(load_dataset(options, byte_encoder(false), hub.function()).train.count(), 9);
+  options.include_multiturn_conversations = true;
+  EXPECT_EQ(load_dataset(options, byte_encoder(false), hub.function()).train.count(), 18);
+}
+
+TEST(Dataset, ReadsTheParquetOfAlpaca2k) {
+  if (!parquet_available()) GTEST_SKIP() << "this build has no Arrow";
+  const Folder folder;
+  FakeHub hub{.files = {{"*.parquet", read_file(data_file("rows-snappy.parquet"))}}};
+  DatasetOptions options;
+  options.name = "Alpaca2k";
+  options.val_split_fraction = 0.5;
+  options.cache_folder = folder.path();
+  const Dataset dataset = load_dataset(options, byte_encoder(false), hub.function());
+  EXPECT_EQ(dataset.train.count(), 3);
+  EXPECT_EQ(dataset.validation.count(), 3);
+}
+
+TEST(Dataset, SaysWhatIsMissing) {
+  const Folder folder;
+  DatasetOptions options;
+  const auto refusal = [&](const DownloadFunction& download = nullptr) {
+    return message_of([&] { load_dataset(options, byte_encoder(false), download); });
+  };
+  EXPECT_CONTAINS(refusal(), "--data.json_path");
+  options.json_path = folder.path() / "no.json";
+  EXPECT_CONTAINS(refusal(), "does not exist");
+  options.name = "Alpaka2k";
+  EXPECT_CONTAINS(refusal(), "did you mean Alpaca2k?");
+  options.name = "Alpaca";
+  options.cache_folder = folder.path();
+  EXPECT_CONTAINS(refusal(), "nothing can fetch it");
+  FakeHub empty;
+  EXPECT_CONTAINS(refusal(empty.function()), "no file that matches alpaca_data_cleaned.json");
+  options.cache_folder = folder.write("file", "x") / "below";
+  EXPECT_CONTAINS(refusal(empty.function()), "cannot make the folder");
+}
+
+TEST(Dataset, CacheFolderFollowsTheEnvironment) {
+  const char* before = std::getenv("SNUG_CACHE");
+  const std::string kept = before ? before : "";
+  ::setenv("SNUG_CACHE", "/some/where", 1);
+  EXPECT_EQ(default_cache_folder(), fs::path("/some/where/data"));
+  before ? ::setenv("SNUG_CACHE", kept.c_str(), 1) : ::unsetenv("SNUG_CACHE");
+}
+
+}  // namespace
+}  // namespace snug::data

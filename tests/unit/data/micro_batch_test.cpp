@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/micro_batch.h"
+
+#include <algorithm>
+#include <map>
+
+#include "data/random.h"
+#include "data_fixtures.h"
+
+namespace snug::data {
+namespace {
+
+Sample sample_of(std::vector<int32_t> ids, size_t num_masked, int64_t raw = 0) {
+  Sample sample{ids, ids, raw, false};
+  std::fill_n(sample.labels.begin(), num_masked, -100);
+  return sample;
+}
+
+std::vector<Sample> random_samples(uint64_t seed) {
+  SplitMix random(seed);
+  std::vector<Sample> samples(1 + random.below(8));
+  for (Sample& sample : samples) {
+    std::vector<int32_t> ids(1 + random.below(30));
+    for (int32_t& id : ids) id = static_cast<int32_t>(random.below(50));
+    sample = sample_of(ids, random.below(ids.size() + 1), static_cast<int64_t>(random.below(9)));
+  }
+  return samples;
+}
+
+TEST(MicroBatch, PacksDocumentsOneAfterAnother) {
+  const std::vector<Sample> samples = {sample_of({5, 6, 7}, 2, 4), sample_of({8}, 0, 1),
+                                       sample_of({9, 10}, 0, 2)};
+  const MicroBatch batch = make_micro_batch(samples, {});
+  using Ints = std::vector<int32_t>;
+  EXPECT_EQ(batch.input_ids, (Ints{5, 6, 7, 8, 9, 10}));
+  EXPECT_EQ(batch.targets, (Ints{-100, 7, -100, -100, 10, -100}));
+  EXPECT_EQ(batch.positions, (Ints{0, 1, 2, 0, 0, 1}));
+  EXPECT_EQ(batch.cu_seqlens, (Ints{0, 3, 4, 6}));
+  EXPECT_EQ(batch.max_seqlen, 3);
+  EXPECT_EQ(batch.loss_tokens, 2);
+  EXPECT_EQ(batch.real_tokens, 6);
+  EXPECT_EQ(batch.padded_tokens, 9);
+  EXPECT_EQ(batch.raw_tokens, 7);
+}
+
+TEST(MicroBatch, PadsEachDocumentToTheLongest) {
+  const std::vector<Sample> samples = {sample_of({5, 6, 7}, 0), sample_of({8}, 0)};
+  const MicroBatch batch =
+      make_micro_batch(samples, {.packing = false, .ignore_index = -1, .pad_id = 99});
+  using Ints = std::vector<int32_t>;
+  EXPECT_EQ(batch.input_ids, (Ints{5, 6, 7, 8, 99, 99}));
+  EXPECT_EQ(batch.targets, (Ints{6, 7, -1, -1, -1, -1}));
+  EXPECT_EQ(batch.positions, (Ints{0, 1, 2, 0, 1, 2}));
+  EXPECT_EQ(batch.cu_seqlens, (Ints{0, 3, 6}));
+  EXPECT_EQ(batch.real_tokens, 4);
+  EXPECT_EQ(batch.padded_tokens, 6);
+}
+
+TEST(MicroBatch, EmptyIsEmpty) {
+  const MicroBatch batch = make_micro_batch(std::span<const Sample>(), {});
+  EXPECT_TRUE(batch.input_ids.empty());
+  EXPECT_EQ(batch.cu_seqlens, std::vector<int32_t>{0});
+  EXPECT_EQ(batch.padded_tokens, 0);
+}
+
+// (document, position, token, target) of every place that has a loss.
+using Learnt = std::multimap<std::tuple<size_t, int32_t>, std::pair<int32_t, int32_t>>;
+Learnt learnt(const MicroBatch& batch) {
+  Learnt result;
+  for (size_t document = 0; document + 1 < batch.cu_seqlens.size(); ++document)
+    for (int32_t i = batch.cu_seqlens[document]; i < batch.cu_seqlens[document + 1]; ++i)
+      if (batch.targets[i] != -100)
+        result.emplace(std::tuple{document, batch.positions[i]},
+                       std::pair{batch.input_ids[i], batch.targets[i]});
+  return result;
+}
+
+TEST(MicroBatch, PackedAndPaddedCarryTheSameTargets) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const std::vector<Sample> samples = random_samples(seed);
+    const MicroBatch packed = make_micro_batch(samples, {});
+    const MicroBatch padded = make_micro_batch(samples, {.packing = false});
+    EXPECT_EQ(learnt(packed), learnt(padded)) << "seed " << seed;
+    EXPECT_EQ(packed.loss_tokens, static_cast<int64_t>(learnt(packed).size()));
+    EXPECT_EQ(packed.loss_tokens, padded.loss_tokens);
+    EXPECT_EQ(packed.real_tokens, padded.real_tokens);
+    EXPECT_EQ(packed.padded_tokens, padded.padded_tokens);
+    EXPECT_EQ(packed.raw_tokens, padded.raw_tokens);
+    EXPECT_EQ(packed.max_seqlen, padded.max_seqlen);
+    EXPECT_EQ(static_cast<int64_t>(packed.input_ids.size()), packed.real_tokens);
+    EXPECT_EQ(static_cast<int64_t>(padded.input_ids.size()), padded.padded_tokens);
+  }
+}
+
+TEST(SampleStore, GivesBackWhatWentIn) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    const std::vector<Sample> samples = random_samples(seed);
+    SampleStore store;
+    for (const Sample& sample : samples) store.append(sample);
+    std::vector<int64_t> indices;
+    for (size_t i = 0; i < samples.size(); ++i) {
+      const Sample sample = store.sample(static_cast<int64_t>(i));
+      EXPECT_EQ(sample.ids, samples[i].ids);
+      EXPECT_EQ(sample.labels, samples[i].labels);
+      indices.push_back(static_cast<int64_t>(i));
+    }
+    const MicroBatch direct = make_micro_batch(samples, {});
+    const MicroBatch stored = make_micro_batch(store, indices, {});
+    EXPECT_EQ(direct.input_ids, stored.input_ids);
+    EXPECT_EQ(direct.targets, stored.targets);
+    EXPECT_EQ(direct.raw_tokens, stored.raw_tokens);
+    EXPECT_EQ(store.total_tokens(), direct.real_tokens);
+  }
+}
+
+TEST(SampleStore, KnowsItsLongestSamples) {
+  SampleStore store;
+  for (const size_t length : {3, 9, 1, 9, 5})
+    store.append(sample_of(std::vector<int32_t>(length, 7), 0));
+  EXPECT_EQ(store.longest(), 9);
+  EXPECT_EQ(store.longest_samples(3), (std::vector<int64_t>{1, 3, 4}));
+  EXPECT_EQ(store.longest_samples(99).size(), 5U);
+}
+
+TEST(SampleStore, CountsSamplesThatTeachNothing) {
+  SampleStore store;
+  store.append(sample_of({1, 2, 3}, 3));
+  store.append(sample_of({1, 2, 3}, 2));
+  store.append(sample_of({1}, 0));  // its only token is never a target
+  EXPECT_EQ(store.num_without_loss(), 2);
+}
+
+TEST(SampleStore, FingerprintSeesTokensMasksAndBorders) {
+  const auto fingerprint = [](const std::vector<Sample>& samples) {
+    SampleStore store;
+    for (const Sample& sample : samples) store.append(sample);
+    return store.fingerprint();
+  };
+  const uint64_t base = fingerprint({sample_of({1, 2}, 0), sample_of({3}, 0)});
+  EXPECT_EQ(base, fingerprint({sample_of({1, 2}, 0), sample_of({3}, 0)}));
+  EXPECT_NE(base, fingerprint({sample_of({1}, 0), sample_of({2, 3}, 0)}));
+  EXPECT_NE(base, fingerprint({sample_of({1, 2}, 1), sample_of({3}, 0)}));
+  EXPECT_NE(base, fingerprint({sample_of({1, 4}, 0), sample_of({3}, 0)}));
+}
+
+std::vector<Row> many_rows(size_t count) {
+  std::vector<Row> rows;
+  for (size_t i = 0; i < count; ++i)
+    rows.push_back({"question " + std::to_string(i), "", std::string(i % 17, 'x'), {}});
+  return rows;
+}
+
+TEST(SampleStore, ThreadsDoNotChangeTheResult) {
+  const TextEncoder encoder = byte_encoder(true);
+  const PromptStyle style = PromptStyle::make("alpaca", encoder);
+  const std::vector<Row> rows = many_rows(2500);
+  const SampleOptions options = {.mask_prompt = true, .max_seq_length = 150};
+  const SampleStore one = SampleStore::tokenize(rows, style, encoder, options, 0);
+  const SampleStore four = SampleStore::tokenize(rows, style, encoder, options, 4);
+  EXPECT_EQ(one.count(), 2500);
+  EXPECT_GT(one.num_truncated(), 0);
+  EXPECT_EQ(one.fingerprint(), four.fingerprint());
+  EXPECT_EQ(one.sample(2000).labels, make_sample(rows[2000], style, encoder, options).labels);
+}
+
+TEST(SampleStore, NamesTheFirstRowThatFails) {
+  TextEncoder encoder = byte_encoder(true);
+  const auto bytes = encoder.encode;
+  encoder.encode = [bytes](std::string_view text) {
+    if (text.find("question 7") != std::string_view::npos) throw UserError("this text is cursed");
+    return bytes(text);
+  };
+  const PromptStyle style = PromptStyle::make("plain", encoder);
+  EXPECT_EQ(message_of([&] { SampleStore::tokenize(many_rows(100), style, encoder, {}, 3); }),
+            "data row 8: this text is cursed");
+}
+
+}  // namespace
+}  // namespace snug::data

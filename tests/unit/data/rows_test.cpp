@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/rows.h"
+
+#include "data/parquet.h"
+#include "data_fixtures.h"
+
+namespace snug::data {
+namespace {
+
+using std::string_literals::operator""s;
+
+std::vector<Row> rows_of(const std::string& name, std::string_view content) {
+  const Folder folder;
+  return read_rows(folder.write(name, content));
+}
+
+std::string refusal(const std::string& name, std::string_view content) {
+  return message_of([&] { rows_of(name, content); });
+}
+
+TEST(Rows, ReadsArraysWrappedArraysAndLines) {
+  const char* row = R"({"instruction":"q","input":"i","output":"a","score":[1,{"x":2}]})";
+  for (const auto& [name, content] :
+       {std::pair{"a.json", "[" + std::string(row) + "]"},
+        std::pair{"b.json", R"({"version":{"data":[1]},"data":[)"s + row + "]}"},
+        std::pair{"c.jsonl", row + "\n"s}, std::pair{"d.jsonl", ""s + row}}) {
+    const std::vector<Row> rows = rows_of(name, content);
+    ASSERT_EQ(rows.size(), 1U) << name;
+    EXPECT_EQ(rows[0].instruction, "q");
+    EXPECT_EQ(rows[0].input, "i");
+    EXPECT_EQ(rows[0].output, "a");
+    EXPECT_TRUE(rows[0].messages.empty());
+  }
+}
+
+TEST(Rows, TakesByteOrderMarkWindowsLinesAndBlankLines) {
+  const std::vector<Row> rows = rows_of("a.jsonl",
+                                        "\xEF\xBB\xBF\r\n{\"instruction\":\"1\",\"output\":\"a\"}"
+                                        "\r\n\r\n  \t\n{\"instruction\":\"2\",\"output\":\"b\"}");
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[1].instruction, "2");
+  EXPECT_EQ(rows_of("b.json", "\xEF\xBB\xBF [{\"instruction\":\"1\",\"output\":\"a\"}]\r\n").size(),
+            1U);
+}
+
+TEST(Rows, KeepsNulEmptyAnswersAndNullInputs) {
+  const std::vector<Row> rows =
+      rows_of("a.json", R"([{"instruction":"a\u0000b","input":null,"output":""}])");
+  EXPECT_EQ(rows[0].instruction, "a\0b"s);
+  EXPECT_EQ(rows[0].input, "");
+  EXPECT_EQ(rows[0].output, "");
+}
+
+TEST(Rows, RenamesColumns) {
+  const Folder folder;
+  const auto path = folder.write("d.jsonl", R"({"context":"c","instruction":"q","response":"a"})");
+  const std::vector<Row> rows = read_rows(path, {"instruction", "context", "response"});
+  EXPECT_EQ(rows[0].input, "c");
+  EXPECT_EQ(rows[0].output, "a");
+  EXPECT_EQ(read_rows(path, {"instruction", "", "response"})[0].input, "");
+}
+
+TEST(Rows, ReadsChatsInTheirThreeShapes) {
+  for (const char* row :
+       {R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})",
+        R"({"conversations":[{"from":"human","value":"q"},{"from":"gpt","value":"a"}]})",
+        R"({"conversations":["q","a"],"source":"x"})"}) {
+    const std::vector<Row> rows = rows_of("a.jsonl", row);
+    ASSERT_EQ(rows[0].messages.size(), 2U) << row;
+    EXPECT_EQ(rows[0].messages[0].role, "user");
+    EXPECT_EQ(rows[0].messages[1].role, "assistant");
+    EXPECT_EQ(rows[0].instruction, "q");
+    EXPECT_EQ(rows[0].output, "a");
+  }
+}
+
+TEST(Rows, SystemTextStandsBeforeTheFirstQuestion) {
+  const std::vector<Row> rows = rows_of(
+      "a.jsonl",
+      R"({"messages":[{"role":"system","content":"s"},{"role":"user","content":"q"},{"role":"assistant","content":"a"}]})");
+  EXPECT_EQ(rows[0].instruction, "s\n\nq");
+}
+
+TEST(Rows, SplitsConversationsIntoPairs) {
+  const std::vector<Row> pairs =
+      split_conversations(rows_of("a.jsonl",
+                                  "{\"conversations\":[\"q1\",\"a1\",\"q2\",\"a2\",\"q3\"]}\n"
+                                  "{\"instruction\":\"q\",\"output\":\"a\"}"));
+  ASSERT_EQ(pairs.size(), 3U);
+  EXPECT_EQ(pairs[1].instruction, "q2");
+  EXPECT_EQ(pairs[1].output, "a2");
+  EXPECT_EQ(pairs[2].output, "a");
+}
+
+TEST(Rows, NamesWhatARowLacks) {
+  const std::string text =
+      refusal("a.json", R"([{"instruction":"q","output":"a"},{"prompt":"p","answer":"x"}])");
+  EXPECT_CONTAINS(text, "a.json: row 2: no \"output\"");
+  EXPECT_CONTAINS(text, "answer, prompt");
+  EXPECT_CONTAINS(refusal("a.jsonl", "\n\n{\"instruction\":\"q\",\"output\":null}"),
+                  "a.jsonl:3: no \"output\"");
+  EXPECT_CONTAINS(refusal("a.jsonl", R"({"output":"q"})"), "no \"instruction\"");
+}
+
+TEST(Rows, RefusesWrongTypes) {
+  EXPECT_CONTAINS(refusal("a.json", R"([{"instruction":5,"output":"a"}])"),
+                  "row 1: \"instruction\" is a number");
+  EXPECT_CONTAINS(refusal("a.json", R"([{"instruction":"q","output":["a"]}])"),
+                  "\"output\" is an array");
+  EXPECT_CONTAINS(refusal("a.json", R"([{"instruction":"q","output":"a"},3])"),
+                  "row 2: a row must be an object {…}, but this is number");
+  EXPECT_CONTAINS(refusal("a.json", R"([[{"instruction":"q","output":"a"}]])"),
+                  "but this is an array");
+  EXPECT_CONTAINS(refusal("a.json", R"({"rows":[],"meta":1})"),
+                  "an object with the keys meta, rows");
+  EXPECT_CONTAINS(refusal("a.json", R"({"data":{"a":[]}})"), "an object with the keys data");
+  EXPECT_CONTAINS(refusal("a.json", "17"), "an array of rows is wanted");
+  EXPECT_CONTAINS(refusal("a.jsonl", "17"), "a.jsonl:1: a row must be an object");
+  EXPECT_CONTAINS(refusal("a.jsonl", "[]"), "a.jsonl:1: a row must be an object");
+  EXPECT_CONTAINS(refusal("a.jsonl", R"({"messages":"hi"})"), "must be an array of turns");
+  EXPECT_CONTAINS(refusal("a.jsonl", R"({"messages":[{"role":"user"}]})"), "turn 1: a turn needs");
+  EXPECT_CONTAINS(refusal("a.jsonl", R"({"messages":[{"role":"user","content":"q"}]})"),
+                  "answered by");
+}
+
+TEST(Rows, RefusesBrokenJsonWithItsLine) {
+  EXPECT_CONTAINS(refusal("a.json", "[\n{\"instruction\":\"q\",\n\"output\" \"a\"}]"),
+                  "a.json:3: not valid JSON");
+  EXPECT_CONTAINS(refusal("a.jsonl", "{\"instruction\":\"q\",\"output\":\"a\"}\n{\"instr"),
+                  "a.jsonl:2: not valid JSON");
+  EXPECT_CONTAINS(refusal("a.json", "[{\"instruction\":\"q\",\"output\":\"a\"}"), "not valid JSON");
+  EXPECT_CONTAINS(refusal("a.json", "{\"instruction\":\"q\"}\n{\"instruction\":\"q\"}"), ".jsonl");
+}
+
+TEST(Rows, EveryTruncationIsRefusedOrShorter) {
+  const std::string whole =
+      R"([{"instruction":"q\u00e9","input":"é","output":"a","extra":[1.5e3,true,null]},{"instruction":"x","output":"y"}])";
+  for (size_t length = 0; length < whole.size(); ++length)
+    EXPECT_THROW(rows_of("a.json", whole.substr(0, length)), UserError) << length;
+}
+
+TEST(Rows, RefusesDuplicateKeysInARow) {
+  EXPECT_CONTAINS(refusal("a.json", R"([{"instruction":"q","output":"a","output":"b"}])"),
+                  "row 1: the key \"output\" stands there twice");
+  EXPECT_CONTAINS(refusal("a.json", R"({"data":[],"data":[]})"), "\"data\" stands there twice");
+}
+
+TEST(Rows, RefusesDeepNestingAndHugeNumbers) {
+  const std::string deep(1 << 20, '[');
+  EXPECT_CONTAINS(refusal("a.json", "[{\"x\":" + deep), "nest deeper");
+  EXPECT_CONTAINS(refusal("a.jsonl", "{\"x\":" + deep), "a.jsonl:1: brackets nest deeper");
+  std::string objects;
+  for (int i = 0; i < 100000; ++i) objects += "{\"a\":";
+  EXPECT_CONTAINS(refusal("a.json", objects), "nest deeper");
+  EXPECT_CONTAINS(refusal("a.json", R"([{"instruction":"q","output":"a","x":1e99999}])"),
+                  "number overflow");
+  EXPECT_EQ(rows_of("a.json", R"([{"instruction":"q","output":"a","x":)" +
+                                  std::string(5000, '9').substr(0, 200) + "}]")
+                .size(),
+            1U);
+}
+
+TEST(Rows, RefusesInvalidUtf8WithItsPlace) {
+  EXPECT_CONTAINS(refusal("a.json", "[\n{\"instruction\":\"\xFF\"}]"),
+                  "a.json:2: byte 18 (0xff) is not valid UTF-8");
+  // A lone half of a surrogate pair cannot be written as UTF-8.
+  EXPECT_CONTAINS(refusal("a.json", R"([{"instruction":"\ud800","output":"a"}])"),
+                  "not valid JSON");
+}
+
+TEST(Rows, RefusesEmptyFilesFoldersAndUnknownEndings) {
+  EXPECT_CONTAINS(refusal("a.json", ""), "is empty");
+  EXPECT_CONTAINS(refusal("a.jsonl", " \r\n\n"), "is empty");
+  EXPECT_CONTAINS(refusal("a.json", "[]"), "holds no rows");
+  EXPECT_CONTAINS(refusal("a.json", R"({"data":[]})"), "holds no rows");
+  EXPECT_CONTAINS(refusal("a.csv", "x"), "must end in .json");
+  const Folder folder;
+  EXPECT_CONTAINS(message_of([&] { read_rows(folder.path()); }), "is a folder");
+  EXPECT_CONTAINS(message_of([&] { read_rows(folder.path() / "no.json"); }), "no.json");
+}
+
+TEST(Rows, ErrorsStayShort) {
+  const std::string text = refusal("a.json", "[{\"" + std::string(1 << 16, 'x') + "é\" 1}]");
+  EXPECT_LT(text.size(), 600U);
+}
+
+}  // namespace
+}  // namespace snug::data

@@ -1,0 +1,178 @@
+// Prompts and samples against LitGPT's own (tests/oracles/data.py).
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sample.h"
+
+#include <nlohmann/json.hpp>
+
+#include "data/micro_batch.h"
+#include "data_fixtures.h"
+
+namespace snug::data {
+namespace {
+
+using nlohmann::json;
+
+struct Oracle {
+  json file = json::parse(read_file(data_file("sft.json")));
+  std::vector<Row> rows;
+  Oracle() {
+    for (const json& row : file["rows"])
+      rows.push_back({row["instruction"], row["input"], row["output"], {}});
+  }
+};
+
+std::string text_of(const std::vector<int32_t>& ids) {
+  std::string text;
+  for (const int32_t id : ids)
+    text += id == kEos        ? "$"
+            : id < kFirstByte ? "#"
+                              : std::string(1, static_cast<char>(id - kFirstByte));
+  return text;
+}
+
+// The learnt stretches of a sample, others as dots.
+std::string labels_of(const Sample& sample) {
+  std::string text;
+  for (const int32_t label : sample.labels) text += label < 0 ? "." : text_of({label});
+  return text;
+}
+
+TEST(PromptStyle, EqualsLitGptToTheLetter) {
+  const Oracle oracle;
+  for (const auto& [style, prompts] : oracle.file["prompts"].items()) {
+    const PromptStyle ours = PromptStyle::make(style, byte_encoder(true));
+    for (size_t i = 0; i < oracle.rows.size(); ++i)
+      EXPECT_EQ(ours.prompt(oracle.rows[i]), prompts[i].get<std::string>())
+          << style << " row " << i;
+  }
+}
+
+TEST(PromptStyle, PlainAndChatJoinTheInput) {
+  const Row row = {"do", "this", "done", {}};
+  for (const char* name : {"plain", "default", "none"})
+    EXPECT_EQ(PromptStyle::make(name, byte_encoder(true)).prompt(row), "do\nthis");
+  EXPECT_EQ(PromptStyle::make("chat", chat_encoder()).prompt(row),
+            "<user>do\n\nthis/user><assistant>");
+}
+
+TEST(PromptStyle, NamesTheNearestStyle) {
+  EXPECT_CONTAINS(message_of([] { PromptStyle::make("alpacca", byte_encoder(true)); }),
+                  "did you mean alpaca?");
+  EXPECT_CONTAINS(message_of([] { PromptStyle::make("chat", byte_encoder(true)); }),
+                  "no chat template");
+}
+
+TEST(Sample, EqualsLitGptTokenForToken) {
+  const Oracle oracle;
+  for (const json& wanted : oracle.file["cases"]) {
+    const TextEncoder encoder = byte_encoder(wanted["use_bos"]);
+    const PromptStyle style = PromptStyle::make(wanted["style"].get<std::string>(), encoder);
+    const SampleOptions options = {.mask_prompt = wanted["mask_prompt"],
+                                   .max_seq_length = wanted["max_seq_length"]};
+    for (size_t i = 0; i < oracle.rows.size(); ++i) {
+      const Sample sample = make_sample(oracle.rows[i], style, encoder, options);
+      EXPECT_EQ(sample.ids, wanted["ids"][i].get<std::vector<int32_t>>()) << i;
+      EXPECT_EQ(sample.labels, wanted["labels"][i].get<std::vector<int32_t>>()) << i;
+      EXPECT_EQ(sample.raw_tokens, wanted["raw"][i].get<int64_t>()) << i;
+    }
+  }
+}
+
+TEST(Sample, PaddedBatchEqualsLitGptsCollation) {
+  const Oracle oracle;
+  for (const json& wanted : oracle.file["cases"]) {
+    const TextEncoder encoder = byte_encoder(wanted["use_bos"]);
+    const PromptStyle style = PromptStyle::make(wanted["style"].get<std::string>(), encoder);
+    std::vector<Sample> samples;
+    for (const Row& row : oracle.rows)
+      samples.push_back(make_sample(
+          row, style, encoder,
+          {.mask_prompt = wanted["mask_prompt"], .max_seq_length = wanted["max_seq_length"]}));
+    const MicroBatch batch = make_micro_batch(samples, {.packing = false});
+    const auto ids = wanted["batch_ids"].get<std::vector<std::vector<int32_t>>>();
+    const auto labels = wanted["batch_labels"].get<std::vector<std::vector<int32_t>>>();
+    const size_t length = ids[0].size();
+    ASSERT_EQ(batch.input_ids.size(), ids.size() * length);
+    EXPECT_EQ(batch.padded_tokens, static_cast<int64_t>(ids.size() * length));
+    for (size_t s = 0; s < ids.size(); ++s)
+      for (size_t t = 0; t < length; ++t) {
+        EXPECT_EQ(batch.input_ids[s * length + t], ids[s][t]);
+        EXPECT_EQ(batch.targets[s * length + t], t + 1 < length ? labels[s][t + 1] : -100);
+      }
+  }
+}
+
+TEST(Sample, CutsAtTheLimitAndSaysSo) {
+  const TextEncoder encoder = byte_encoder(true);
+  const PromptStyle style = PromptStyle::make("plain", encoder);
+  const Row row = {"abc", "", "de", {}};
+  EXPECT_EQ(text_of(make_sample(row, style, encoder, {}).ids), "#abcde$");
+  EXPECT_FALSE(make_sample(row, style, encoder, {.max_seq_length = 7}).truncated);
+  const Sample cut = make_sample(row, style, encoder, {.mask_prompt = true, .max_seq_length = 5});
+  EXPECT_TRUE(cut.truncated);
+  EXPECT_EQ(text_of(cut.ids), "#abcd");
+  EXPECT_EQ(labels_of(cut), "....d");
+}
+
+TEST(Sample, HasOneBeginAndOneEndHoweverTheTokenizerBehaves) {
+  TextEncoder encoder = byte_encoder(true);
+  const auto bytes = encoder.encode;
+  encoder.encode = [bytes](std::string_view text) {
+    std::vector<int32_t> ids = bytes(text);
+    ids.insert(ids.begin(), kBos);
+    ids.push_back(kEos);
+    return ids;
+  };
+  EXPECT_EQ(text_of(encoder.encode_prompt("a")), "#a$");
+  EXPECT_EQ(text_of(encoder.encode_response("a")), "#a$");
+  encoder.eos = -1;
+  encoder.encode = bytes;
+  EXPECT_EQ(text_of(encoder.encode_response("a")), "a");
+}
+
+Row conversation() {
+  return {"q1",
+          "",
+          "a1",
+          {{"system", "s"},
+           {"user", "q1"},
+           {"assistant", "a1"},
+           {"user", "q2"},
+           {"assistant", "a2"},
+           {"user", "q3"}}};
+}
+
+TEST(Sample, ChatLearnsEveryAnswerAndNothingElse) {
+  const TextEncoder encoder = chat_encoder();
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  const Sample sample = make_sample(conversation(), style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(text_of(sample.ids),
+            "<system>s/system><user>q1/user><assistant>a1/assistant><user>q2/user><assistant>a2$");
+  EXPECT_EQ(labels_of(sample),
+            std::string(42, '.') + "a1/assistant>" + std::string(25, '.') + "a2$");
+  const Sample whole = make_sample(conversation(), style, encoder, {});
+  EXPECT_EQ(whole.ids, whole.labels);
+  EXPECT_EQ(whole.ids, sample.ids);
+}
+
+TEST(Sample, ChatWhoseTemplateRewritesEarlierTurnsLearnsTheLastAnswer) {
+  TextEncoder encoder = chat_encoder();
+  const auto inner = encoder.chat;
+  encoder.chat = [inner](std::span<const Message> turns, bool open) {
+    return std::to_string(turns.size()) + inner(turns, open);
+  };
+  const PromptStyle style = PromptStyle::make("chat", encoder);
+  const Sample sample = make_sample(conversation(), style, encoder, {.mask_prompt = true});
+  EXPECT_EQ(text_of(sample.ids).substr(0, 9), "4<system>");
+  EXPECT_EQ(labels_of(sample), std::string(sample.ids.size() - 3, '.') + "a2$");
+}
+
+TEST(Sample, OtherStylesTakeTheFirstExchangeOfAChat) {
+  const TextEncoder encoder = byte_encoder(false);
+  const Sample sample =
+      make_sample(conversation(), PromptStyle::make("plain", encoder), encoder, {});
+  EXPECT_EQ(text_of(sample.ids), "q1a1$");
+}
+
+}  // namespace
+}  // namespace snug::data

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "data/random.h"
+#include "data/split.h"
+#include "data_fixtures.h"
+
+namespace snug::data {
+namespace {
+
+using Step = std::vector<std::vector<int64_t>>;
+
+std::vector<int64_t> flat(const Step& step) {
+  std::vector<int64_t> samples;
+  for (const auto& micro_batch : step)
+    samples.insert(samples.end(), micro_batch.begin(), micro_batch.end());
+  return samples;
+}
+
+std::vector<Step> all_steps(Sampler sampler) {
+  std::vector<Step> steps;
+  while (!sampler.done()) steps.push_back(sampler.next_step());
+  return steps;
+}
+
+TEST(Random, IsSplitMix64) {
+  // First outputs for seed 1234567 as published with the reference implementation.
+  SplitMix random(1234567);
+  EXPECT_EQ(random.next(), 6457827717110365317ULL);
+  EXPECT_EQ(random.next(), 3203168211198807973ULL);
+}
+
+TEST(Random, PermutationIsPinned) {
+  EXPECT_EQ(permutation(8, derive(42, 0)), (std::vector<int64_t>{7, 5, 3, 1, 2, 4, 0, 6}));
+  EXPECT_NE(permutation(8, derive(42, 0)), permutation(8, derive(42, 1)));
+  EXPECT_NE(permutation(8, derive(42, 0)), permutation(8, derive(43, 0)));
+}
+
+TEST(Random, BoundsAreEvenlyHit) {
+  SplitMix random(7);
+  std::vector<int> hits(10);
+  for (int i = 0; i < 100000; ++i) ++hits[random.below(10)];
+  for (const int count : hits) EXPECT_NEAR(count, 10000, 500);
+}
+
+TEST(Sampler, ReadsEverySampleOnceAnEpoch) {
+  const Sampler sampler(
+      {.num_samples = 103, .global_batch_size = 16, .micro_batch_size = 4, .epochs = 3});
+  EXPECT_EQ(sampler.num_steps(), 20);  // 309 samples
+  EXPECT_EQ(sampler.steps_per_epoch(), 7);
+  const std::vector<Step> steps = all_steps(sampler);
+  ASSERT_EQ(steps.size(), 20U);
+  std::vector<int64_t> read;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    const std::vector<int64_t> samples = flat(steps[i]);
+    EXPECT_EQ(samples.size(), i + 1 < steps.size() ? 16U : 5U);
+    for (const auto& micro_batch : steps[i]) EXPECT_LE(micro_batch.size(), 4U);
+    read.insert(read.end(), samples.begin(), samples.end());
+  }
+  for (size_t epoch = 0; epoch < 3; ++epoch) {
+    const std::set<int64_t> seen(read.begin() + epoch * 103, read.begin() + (epoch + 1) * 103);
+    EXPECT_EQ(seen.size(), 103U);
+  }
+  EXPECT_FALSE(std::equal(read.begin(), read.begin() + 103, read.begin() + 103));
+}
+
+TEST(Sampler, CutsMicroBatchesEvenly) {
+  Sampler sampler({.num_samples = 10, .global_batch_size = 10, .micro_batch_size = 4});
+  const Step step = sampler.next_step();
+  ASSERT_EQ(step.size(), 3U);
+  EXPECT_EQ(step[0].size(), 4U);
+  EXPECT_EQ(step[1].size(), 3U);
+  EXPECT_EQ(step[2].size(), 3U);
+  EXPECT_TRUE(sampler.done());
+  EXPECT_TRUE(sampler.next_step().empty());
+}
+
+TEST(Sampler, StopsAtTheSmallerOfEpochsAndMaxSteps) {
+  const SamplerOptions base = {.num_samples = 10, .global_batch_size = 4, .micro_batch_size = 2};
+  for (const auto& [epochs, max_steps, wanted] :
+       {std::tuple{2, 0, 5}, {2, 3, 3}, {2, 99, 5}, {0, 7, 7}}) {
+    SamplerOptions options = base;
+    options.epochs = epochs;
+    options.max_steps = max_steps;
+    EXPECT_EQ(Sampler(options).num_steps(), wanted);
+    EXPECT_EQ(all_steps(Sampler(options)).size(), static_cast<size_t>(wanted));
+  }
+}
+
+TEST(Sampler, ABatchLargerThanTheDataIsOneStep) {
+  const std::vector<Step> steps = all_steps(
+      Sampler({.num_samples = 3, .global_batch_size = 16, .micro_batch_size = 2, .epochs = 2}));
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_EQ(flat(steps[0]).size(), 6U);
+}
+
+TEST(Sampler, ResumesAnywhereAsIfNeverStopped) {
+  const SamplerOptions options = {.num_samples = 23,
+                                  .global_batch_size = 6,
+                                  .micro_batch_size = 4,
+                                  .epochs = 4,
+                                  .seed = 5,
+                                  .first = {20, 3}};
+  const std::vector<Step> whole = all_steps(Sampler(options));
+  Sampler running(options);
+  for (size_t stop = 0; stop < whole.size(); ++stop) {
+    Sampler resumed(options);
+    resumed.restore(running.position());
+    for (size_t i = stop; i < whole.size(); ++i) EXPECT_EQ(resumed.next_step(), whole[i]) << stop;
+    EXPECT_TRUE(resumed.done());
+    running.next_step();
+  }
+}
+
+TEST(Sampler, SameSeedSameOrderOtherSeedOther) {
+  const auto order = [](uint64_t seed) {
+    return all_steps(Sampler({.num_samples = 50, .global_batch_size = 5, .seed = seed}));
+  };
+  EXPECT_EQ(order(1), order(1));
+  EXPECT_NE(order(1), order(2));
+}
+
+TEST(Sampler, RanksPartitionEachStep) {
+  for (const int64_t world_size : {1, 2, 3, 4, 7}) {
+    const SamplerOptions options = {
+        .num_samples = 45, .global_batch_size = 12, .micro_batch_size = 2, .epochs = 2};
+    Sampler whole(options);
+    std::vector<Sampler> ranks(static_cast<size_t>(world_size), Sampler(options));
+    while (!whole.done()) {
+      const std::vector<int64_t> wanted = flat(whole.next_step());
+      std::vector<int64_t> joined;
+      std::set<size_t> num_micro_batches;
+      size_t smallest = wanted.size(), largest = 0;
+      for (int64_t rank = 0; rank < world_size; ++rank) {
+        const Step step = ranks[static_cast<size_t>(rank)].next_step(rank, world_size);
+        const std::vector<int64_t> share = flat(step);
+        for (const auto& micro_batch : step) EXPECT_LE(micro_batch.size(), 2U);
+        joined.insert(joined.end(), share.begin(), share.end());
+        num_micro_batches.insert(step.size());
+        smallest = std::min(smallest, share.size());
+        largest = std::max(largest, share.size());
+      }
+      EXPECT_EQ(joined, wanted) << world_size;
+      EXPECT_EQ(num_micro_batches.size(), 1U);
+      EXPECT_LE(largest - smallest, 1U);
+    }
+    for (const Sampler& rank : ranks) EXPECT_EQ(rank.position(), whole.position());
+  }
+}
+
+TEST(Sampler, OpensWithTheSamplesAskedFor) {
+  const SamplerOptions options = {.num_samples = 40,
+                                  .global_batch_size = 16,
+                                  .micro_batch_size = 4,
+                                  .epochs = 2,
+                                  .first = {7, 0, 33, 2}};
+  Sampler sampler(options);
+  EXPECT_EQ(sampler.next_step(0, 2)[0], options.first);
+  const std::vector<Step> steps = all_steps(Sampler(options));
+  std::set<int64_t> epoch;
+  for (size_t i = 0; i < 2; ++i)
+    for (const int64_t sample : flat(steps[i])) epoch.insert(sample);
+  EXPECT_EQ(epoch.size(), 32U);
+}
+
+TEST(Sampler, KeepsTheOrderWhenNotShuffling) {
+  Sampler sampler(
+      {.num_samples = 5, .global_batch_size = 3, .micro_batch_size = 3, .shuffle = false});
+  EXPECT_EQ(flat(sampler.next_step()), (std::vector<int64_t>{0, 1, 2}));
+  EXPECT_DOUBLE_EQ(sampler.epochs_done(), 0.6);
+  EXPECT_EQ(flat(sampler.next_step()), (std::vector<int64_t>{3, 4}));
+}
+
+TEST(Sampler, RefusesWhatMakesNoStep) {
+  EXPECT_CONTAINS(message_of([] { Sampler({.num_samples = 0}); }), "no training samples");
+  EXPECT_CONTAINS(message_of([] { Sampler({.num_samples = 1, .global_batch_size = 0}); }),
+                  "train.global_batch_size = 0");
+  EXPECT_CONTAINS(message_of([] { Sampler({.num_samples = 1, .epochs = 0}); }),
+                  "train.epochs or train.max_steps");
+  EXPECT_CONTAINS(message_of([] { Sampler({.num_samples = 9, .epochs = int64_t{1} << 61}); }),
+                  "too large");
+  Sampler sampler({.num_samples = 5});
+  for (const DataPosition& bad : {DataPosition{0, 5}, DataPosition{-1, 0}, DataPosition{0, -1},
+                                  DataPosition{int64_t{1} << 62, 0}})
+    EXPECT_CONTAINS(message_of([&] { sampler.restore(bad); }), "resume with the data");
+}
+
+std::vector<Row> numbered_rows(int count) {
+  std::vector<Row> rows;
+  for (int i = 0; i < count; ++i) rows.push_back({std::to_string(i), "", "x", {}});
+  return rows;
+}
+
+TEST(Split, HoldsOutTheShareOfLitGpt) {
+  EXPECT_EQ(validation_rows(2000, 0.5, SplitRounding::Up), 1000);
+  EXPECT_EQ(validation_rows(2000, 0.05, SplitRounding::Up), 100);
+  EXPECT_EQ(validation_rows(2000, 0.03847, SplitRounding::Up), 77);
+  EXPECT_EQ(validation_rows(51760, 0.03865, SplitRounding::Down), 2000);
+  EXPECT_EQ(validation_rows(52002, 0.03847, SplitRounding::Down), 2000);
+  EXPECT_EQ(validation_rows(100, 0.29, SplitRounding::Down), 29);
+  EXPECT_EQ(validation_rows(3, 0.01, SplitRounding::Down), 1);
+  EXPECT_EQ(validation_rows(3, 0, SplitRounding::Up), 0);
+}
+
+TEST(Split, PartsAreDisjointWholeAndRepeatable) {
+  const Split split = split_rows(numbered_rows(50), 0.3, 42);
+  ASSERT_EQ(split.validation.size(), 15U);
+  ASSERT_EQ(split.train.size(), 35U);
+  std::set<std::string> names;
+  for (const auto* part : {&split.train, &split.validation})
+    for (const Row& row : *part) names.insert(row.instruction);
+  EXPECT_EQ(names.size(), 50U);
+  const auto first = [](uint64_t seed) {
+    std::string all;
+    for (const Row& row : split_rows(numbered_rows(50), 0.3, seed).validation)
+      all += row.instruction + " ";
+    return all;
+  };
+  EXPECT_EQ(first(42), first(42));
+  EXPECT_NE(first(42), first(43));
+}
+
+TEST(Split, RefusesSharesThatLeaveNothing) {
+  for (const double bad : {1.0, -0.1, 1.5, std::nan("")})
+    EXPECT_CONTAINS(message_of([&] { split_rows(numbered_rows(4), bad, 1); }),
+                    "val_split_fraction");
+  EXPECT_CONTAINS(message_of([] { split_rows(numbered_rows(1), 0.5, 1); }),
+                  "leaves none to train on");
+}
+
+TEST(Split, ReadsAFolderOfTwoFiles) {
+  const Folder folder;
+  folder.write("train.json", R"([{"instruction":"t","output":"a"}])");
+  EXPECT_CONTAINS(message_of([&] { read_split_folder(folder.path()); }), "no val.json");
+  folder.write("val.jsonl", R"({"instruction":"v","output":"a"})");
+  const Split split = read_split_folder(folder.path());
+  EXPECT_EQ(split.train[0].instruction, "t");
+  EXPECT_EQ(split.validation[0].instruction, "v");
+}
+
+}  // namespace
+}  // namespace snug::data
