@@ -1,0 +1,54 @@
+// A pickle stream read as plain data. Nothing is executed: a callable is one of a short list of
+// names that stand for tensors and ordered dictionaries, and every other name is refused.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/byte_reader.h"
+#include "formats/dtype.h"
+
+namespace snug::formats {
+
+// Values live in one vector and name each other by index: shared and cyclic structures cost
+// nothing, and nothing is ever walked or freed recursively.
+using PickleId = uint32_t;
+
+struct PickleValue {
+  enum class Kind : uint8_t {
+    None,
+    Bool,
+    Integer,
+    Float,
+    Text,
+    Bytes,  // also integers beyond 64 bits, as they are stored
+    Tuple,
+    List,
+    Dict,     // items: key, value, key, value, …
+    Global,   // integer: index into the list of known names
+    Storage,  // text: key; integer: elements; dtype
+    Tensor,   // items: storage, sizes, strides; integer: offset in elements
+    Opaque,   // something known that does not matter here, such as a device
+  };
+  Kind kind = Kind::None;
+  DType dtype = DType::F32;
+  int64_t integer = 0;
+  std::string_view text;  // into the file
+  std::vector<PickleId> items;
+};
+
+struct Pickle {
+  std::vector<PickleValue> values;
+  PickleId root = 0;
+
+  const PickleValue& operator[](PickleId id) const { return values[id]; }
+};
+
+// Reads up to and including the STOP of one pickle; the reader then stands behind it.
+Pickle read_pickle(ByteReader& reader);
+
+}  // namespace snug::formats

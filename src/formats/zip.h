@@ -1,0 +1,54 @@
+// The part of the zip format that torch.save uses: stored entries, never compressed, 64-bit sizes.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/output_file.h"
+
+namespace snug::formats {
+
+struct ZipEntry {
+  size_t offset = 0;  // of the content, from the start of the file
+  size_t size = 0;
+  uint32_t crc = 0;
+};
+using ZipDirectory = std::map<std::string, ZipEntry, std::less<>>;
+
+bool looks_like_zip(std::span<const std::byte> file);
+
+// Every entry's content lies inside the file when this returns. Throws UserError beginning with
+// `label` for anything damaged, compressed, encrypted or contradictory.
+ZipDirectory read_zip_directory(std::span<const std::byte> file, const std::string& label);
+
+// Entries one after another, their content aligned to 64 bytes as torch does.
+class ZipWriter {
+ public:
+  explicit ZipWriter(const std::filesystem::path& path) : file_(path) {}
+  void add(std::string_view name, std::span<const std::byte> content);
+  void add(std::string_view name, std::string_view content) {
+    add(name, std::as_bytes(std::span(content)));
+  }
+  void finish();
+
+ private:
+  struct Written {
+    std::string name;
+    uint64_t header_offset;
+    uint64_t size;
+    uint32_t crc;
+  };
+  void append_directory_entry(std::string& out, const Written& entry) const;
+
+  OutputFile file_;
+  std::vector<Written> entries_;
+};
+
+}  // namespace snug::formats
