@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,9 @@ namespace snug::config {
 
 // Every fault of the recipe, each one sentence: key, value found, what works. Empty = none.
 std::vector<std::string> recipe_faults(Command command, const Recipe& recipe);
+
+// The part of it that is about data; `given` are the keys that somebody chose.
+std::vector<std::string> data_faults(const DataOptions& data, const std::set<std::string>& given);
 
 // Throws one UserError that lists recipe_faults; `file` is named in front when not empty.
 void check_recipe(Command command, const Recipe& recipe, const std::string& file = "");

@@ -27,7 +27,7 @@ enum class Command {
 struct GenerateOptions {
   std::string checkpoint_dir;
   std::string prompt = "What food do llamas eat?";
-  std::string system_prompt;  // prompt_style chat only; empty = the template's own
+  std::string sys_prompt;  // prompt_style chat only; empty = the template's own
   std::string prompt_style = "chat";
   int64_t max_new_tokens = 50;
   int64_t num_samples = 1;

@@ -20,7 +20,8 @@ struct DataOptions {
   bool mask_prompt = false;
   double val_split_fraction = 0.05;
   std::optional<std::string> val_path;  // a file of its own for validation instead of a split
-  std::string prompt_style = "alpaca";  // alpaca | chat | plain
+  std::string prompt_style = "alpaca";  // alpaca | chat | plain | flan | longform
+  bool include_multiturn_conversations = false;
   int64_t ignore_index = -100;
   uint64_t seed = 42;
   int64_t num_workers = 4;
@@ -36,7 +37,7 @@ struct TrainOptions {
   int64_t global_batch_size = 16;               // samples per optimizer step over all ranks
   int64_t micro_batch_size = 1;                 // samples per forward on one rank
   int64_t lr_warmup_steps = 100;
-  std::optional<double> lr_warmup_fraction;  // of all steps; instead of lr_warmup_steps
+  std::optional<double> lr_warmup_fraction;  // of one epoch; instead of lr_warmup_steps
   std::optional<int64_t> epochs = 5;
   std::optional<int64_t> max_tokens;
   std::optional<int64_t> max_steps;

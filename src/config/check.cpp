@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "config/faults.h"
+#include "config/names.h"
+#include "config/numbers.h"
+#include "config/rows.h"
+
+namespace snug::config {
+namespace {
+
+using Faults = std::vector<std::string>;
+
+// A technique that recipes may name before the program has it: read, printed, and refused here.
+struct NotYet {
+  std::string_view key;
+  bool (*is_asked)(const Recipe&);
+  std::string_view instead;
+};
+
+constexpr NotYet kNotYet[] = {
+    {"LoRA", [](const Recipe& r) { return r.lora.enabled; },
+     "add --full, or use snug finetune_full, to train all weights"},
+    {"quantize", [](const Recipe& r) { return !r.quantize.empty(); },
+     "leave it out and load the weights in 16 bits (--precision bf16-true)"},
+    {"devices", [](const Recipe& r) { return r.devices != "1"; }, "use --devices 1"},
+    {"num_nodes", [](const Recipe& r) { return r.num_nodes != 1; }, "use --num_nodes 1"},
+    {"strategy", [](const Recipe& r) { return r.strategy != "auto"; }, "use --strategy auto"},
+    {"activation_checkpointing",
+     [](const Recipe& r) {
+       const std::string& name = r.activation_checkpointing;
+       return name == "selective" || name.starts_with("every:");
+     },
+     "use all or none"},
+    {"optimizer.class_path",
+     [](const Recipe& r) { return r.optimizer.name != "adamw" && r.optimizer.name != "sgd"; },
+     "use adamw or sgd"},
+    {"logger_name",
+     [](const Recipe& r) { return r.logger_name == "wandb" || r.logger_name == "mlflow"; },
+     "use csv or tensorboard"},
+};
+
+void check_not_yet(Recipe recipe, Faults& faults) {
+  const std::vector<Row> rows = recipe_rows(recipe);
+  for (const NotYet& technique : kNotYet) {
+    if (!technique.is_asked(recipe)) continue;
+    const Row* row = find_row(rows, technique.key);
+    const std::string asked =
+        row ? fmt::format("{} = {}", technique.key, plain_text(*row)) : std::string(technique.key);
+    faults.push_back(fmt::format("{}: not in this version yet; {}", asked, technique.instead));
+  }
+}
+
+void check_model(Command command, const Recipe& r, Faults& faults) {
+  if (r.checkpoint_dir.empty() && r.model.config.empty())
+    faults.push_back(
+        "checkpoint_dir is not set: name a model directory or a GGUF file, or give "
+        "model.config to start from random weights");
+  if (command == Command::FinetuneFull && !r.full)
+    faults.push_back("full = false: finetune_full always trains all weights; leave the key out");
+  const std::string& checkpointing = r.activation_checkpointing;
+  static constexpr std::string_view kEvery = "every:";
+  const bool known =
+      checkpointing == "none" || checkpointing == "all" || checkpointing == "selective";
+  const bool every =
+      checkpointing.starts_with(kEvery) &&
+      parse_int(std::string_view(checkpointing).substr(kEvery.size())).value_or(0) > 0;
+  if (!known && !every)
+    faults.push_back(
+        fmt::format("activation_checkpointing = {}: is not one of none, all, selective, "
+                    "every:K with a whole K from 1",
+                    checkpointing));
+}
+
+// The divisors of `whole` next to `wanted` on both sides, as words.
+std::string near_divisors(int64_t whole, int64_t wanted) {
+  constexpr int64_t kSearchLimit = 1 << 20;
+  if (whole > kSearchLimit) return "a divisor of it";
+  int64_t below = std::min(wanted, whole), above = wanted;
+  while (below > 1 && whole % below != 0) --below;
+  while (above <= whole && whole % above != 0) ++above;
+  return above > whole ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
+}
+
+void check_batches(const Recipe& r, Faults& faults) {
+  const std::optional<int64_t> devices = parse_int(r.devices);
+  if (!devices && r.devices != "auto") {
+    faults.push_back(
+        fmt::format("devices = {}: is neither a whole number from 1 nor auto", r.devices));
+    return;
+  }
+  const int64_t global = r.train.global_batch_size, micro = r.train.micro_batch_size;
+  // Bounded, so that a huge number of devices cannot overflow the product.
+  const int64_t per_node = devices.value_or(1);
+  if (per_node < 1 || per_node > (1 << 20) || r.num_nodes > (1 << 20)) {
+    faults.push_back(
+        fmt::format("devices = {}, num_nodes = {}: out of range", r.devices, r.num_nodes));
+    return;
+  }
+  const int64_t ranks = per_node * r.num_nodes;
+  if (global % ranks != 0) {
+    faults.push_back(
+        fmt::format("train.global_batch_size = {} does not divide among {} devices; use {}", global,
+                    ranks, (global / ranks + 1) * ranks));
+    return;
+  }
+  const int64_t samples = global / ranks;
+  if (samples % micro != 0)
+    faults.push_back(fmt::format(
+        "train.micro_batch_size = {} does not divide the {} samples each device gets per "
+        "step (train.global_batch_size {}); use {}",
+        micro, samples, global, near_divisors(samples, micro)));
+}
+
+void check_length(const Recipe& r, Faults& faults) {
+  const TrainOptions& t = r.train;
+  if (!t.epochs && !t.max_steps && !t.max_tokens)
+    faults.push_back(
+        "nothing says when to stop: set train.epochs, train.max_steps or train.max_tokens");
+  if (t.lr_warmup_fraction && t.lr_warmup_steps > 0)
+    faults.push_back(
+        fmt::format("train.lr_warmup_steps = {} and train.lr_warmup_fraction = {} are both "
+                    "set; keep one and set the other to null",
+                    t.lr_warmup_steps, *t.lr_warmup_fraction));
+  if (t.tie_embeddings)
+    faults.push_back(
+        "train.tie_embeddings: has no meaning in fine-tuning, the model's config.json "
+        "says it; set it to null");
+  if (t.max_steps && t.lr_warmup_steps >= *t.max_steps)
+    warn(
+        "train.lr_warmup_steps = {} is not below train.max_steps = {}: the learning rate only "
+        "rises",
+        t.lr_warmup_steps, *t.max_steps);
+}
+
+void check_optimizer(const Recipe& r, Faults& faults) {
+  const OptimizerOptions& o = r.optimizer;
+  for (const std::string& key : r.given_keys) {
+    static constexpr std::string_view kGroup = "optimizer.";
+    if (!key.starts_with(kGroup) || key == "optimizer.class_path") continue;
+    if (!optimizer_takes(o.name, std::string_view(key).substr(kGroup.size())))
+      faults.push_back(fmt::format("{}: {} has no such argument; leave it out", key, o.name));
+  }
+  if (o.nesterov && o.momentum == 0)
+    faults.push_back("optimizer.nesterov = true wants optimizer.momentum above 0, for example 0.9");
+  if (optimizer_takes(o.name, "betas") && (o.beta1 >= 1 || o.beta2 >= 1))
+    faults.push_back(fmt::format("optimizer.betas = [{}, {}]: both must be below 1",
+                                 float_text(o.beta1), float_text(o.beta2)));
+}
+
+void check_evaluation(const Recipe& r, Faults& faults) {
+  const std::string& example = r.eval.evaluate_example;
+  if (example != "first" && example != "random" && parse_int(example).value_or(-1) < 0)
+    faults.push_back(fmt::format(
+        "eval.evaluate_example = {}: is neither first, random nor an index from 0", example));
+}
+
+}  // namespace
+
+std::vector<std::string> data_faults(const DataOptions& data, const std::set<std::string>& given) {
+  Faults faults;
+  const bool columns = data.class_path == "ImageFolder" || data.class_path == "HFDataset";
+  if (columns)
+    faults.push_back(fmt::format(
+        "data = {}: not in this version yet; use JSON or a named set of text", data.class_path));
+  if (data.class_path == "JSON" && data.json_path.empty())
+    faults.push_back(
+        "data.json_path is not set: name a JSON or JSONL file, or a named set such as "
+        "--data Alpaca2k");
+  if (data.class_path != "JSON" && !data.json_path.empty())
+    faults.push_back(fmt::format("data.json_path = {}: belongs to --data JSON, not to {}",
+                                 data.json_path, data.class_path));
+  if (!columns && !data.path.empty())
+    faults.push_back(
+        fmt::format("data.path = {}: belongs to ImageFolder and HFDataset; for JSON use "
+                    "data.json_path",
+                    data.path));
+  if (data.val_path && data.val_split_fraction > 0)
+    faults.push_back(
+        fmt::format("data.val_path and data.val_split_fraction = {} are both set; keep one",
+                    data.val_split_fraction));
+  if (data.val_split_fraction >= 1 && given.contains("data.val_split_fraction"))
+    faults.push_back("data.val_split_fraction = 1 leaves nothing to train on; use less than 1");
+  return faults;
+}
+
+std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
+  Faults faults = data_faults(recipe.data, recipe.given_keys);
+  check_model(command, recipe, faults);
+  check_batches(recipe, faults);
+  check_length(recipe, faults);
+  check_optimizer(recipe, faults);
+  check_evaluation(recipe, faults);
+  check_not_yet(recipe, faults);
+  return faults;
+}
+
+void check_recipe(Command command, const Recipe& recipe, const std::string& file) {
+  throw_faults(recipe_faults(command, recipe), file);
+}
+
+}  // namespace snug::config

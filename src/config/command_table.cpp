@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/command_table.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/error.h"
+#include "config/rows.h"
+
+namespace snug::config {
+
+const std::vector<CommandInfo>& command_table() {
+  static const std::vector<CommandInfo> kTable = {
+      {Command::FinetuneFull,
+       {"finetune_full"},
+       "train all weights of a model on your data",
+       "Reads a recipe (LitGPT's YAML keys), then the options, which override it from left to "
+       "right. "
+       "Any key of the recipe is an option of the same name.",
+       {"snug finetune_full MODEL --data JSON --data.json_path data.json --train.max_steps 100",
+        "snug finetune_full --config recipes/tiny-llama/full.yaml --train.micro_batch_size 8",
+        "snug finetune_full --config recipes/tiny-llama/full.yaml --print_config"}},
+      {Command::FinetuneLora,
+       {"finetune", "finetune_lora"},
+       "LoRA fine-tuning (not in this version yet; --full trains all weights)",
+       "Adapters (LoRA) and 4-bit base weights (QLoRA) are not in this version yet: their recipes "
+       "are "
+       "read and checked, and running one says so. With --full this is finetune_full.",
+       {"snug finetune --full MODEL --data JSON --data.json_path data.json",
+        "snug finetune --config recipes/tiny-llama/lora.yaml --print_config"}},
+      {Command::Generate,
+       {"generate"},
+       "let a model answer one prompt",
+       "Writes the answer to standard output.",
+       {"snug generate MODEL --prompt \"What is a llama?\"",
+        "snug generate MODEL --prompt_style alpaca --temperature 0 --prompt \"Name three "
+        "fruits.\""}},
+      {Command::Chat,
+       {"chat"},
+       "talk to a model in the terminal",
+       "An empty line or Ctrl-D ends the conversation.",
+       {"snug chat MODEL"}},
+      {Command::Evaluate,
+       {"evaluate"},
+       "loss and perplexity of a model on a file",
+       "Counts the loss as training does: same prompts, same masking, mean over loss tokens.",
+       {"snug evaluate MODEL --data.json_path data.json",
+        "snug evaluate MODEL --data.json_path data.json --split val --json"}},
+      {Command::Convert,
+       {"convert"},
+       "rewrite a model in another format",
+       "Reads Hugging Face and LitGPT directories and GGUF files; writes one of the three.",
+       {"snug convert model.gguf model-hf --to hf", "snug convert model-hf model.gguf --to gguf"}},
+      {Command::Download,
+       {"download"},
+       "fetch a model from the Hugging Face hub",
+       "Goes on with what an earlier try left, and checks sizes and hashes.",
+       {"snug download HuggingFaceTB/SmolLM2-135M-Instruct"}},
+      {Command::Completion,
+       {"completion"},
+       "write a completion script for your shell",
+       "Load it in the current shell, or save it where the shell looks for completions.",
+       {"source <(snug completion bash)", "source <(snug completion zsh)",
+        "snug completion fish | source"}},
+      {Command::Version, {"version"}, "print version and what was built in", "", {"snug version"}},
+      {Command::Help, {"help"}, "explain a command", "", {"snug help finetune_full"}},
+  };
+  return kTable;
+}
+
+const CommandInfo* find_command(std::string_view name) {
+  std::string word(name);
+  std::replace(word.begin(), word.end(), '-', '_');
+  for (const CommandInfo& info : command_table())
+    if (std::count(info.names.begin(), info.names.end(), word) > 0) return &info;
+  return nullptr;
+}
+
+std::vector<std::string> command_names() {
+  std::vector<std::string> names;
+  for (const CommandInfo& info : command_table())
+    names.insert(names.end(), info.names.begin(), info.names.end());
+  return names;
+}
+
+bool is_finetune(Command command) {
+  return command == Command::FinetuneFull || command == Command::FinetuneLora;
+}
+
+std::vector<Row> rows_of(ParsedCommand& parsed) {
+  switch (parsed.command) {
+    case Command::FinetuneFull: {
+      std::vector<Row> rows = recipe_rows(parsed.recipe);
+      std::erase_if(rows, [](const Row& row) { return row.lora_only; });
+      return rows;
+    }
+    case Command::FinetuneLora:
+      return recipe_rows(parsed.recipe);
+    case Command::Generate:
+      return generate_rows(parsed.generate);
+    case Command::Chat:
+      return chat_rows(parsed.generate);
+    case Command::Evaluate:
+      return evaluate_rows(parsed.evaluate);
+    case Command::Convert:
+      return convert_rows(parsed.convert);
+    case Command::Download:
+      return download_rows(parsed.download);
+    case Command::Completion:
+      return completion_rows(parsed.completion);
+    case Command::Help:
+      return help_rows(parsed.help_options);
+    case Command::Version:
+      return {};
+  }
+  throw InternalError("a command without rows");
+}
+
+Recipe default_recipe(Command command, bool full) {
+  Recipe recipe;
+  recipe.full = full || command == Command::FinetuneFull;
+  recipe.lora.enabled = !recipe.full;
+  if (recipe.lora.enabled) {
+    recipe.out_dir = "out/finetune/lora";
+    recipe.eval.interval = 100;
+  }
+  return recipe;
+}
+
+}  // namespace snug::config

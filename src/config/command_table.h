@@ -1,0 +1,34 @@
+// The commands: names, what each one is for, examples, and its rows.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/apply.h"
+#include "config/parse.h"
+
+namespace snug::config {
+
+struct CommandInfo {
+  Command command;
+  std::vector<std::string_view> names;  // the first one is shown
+  std::string_view summary;             // one line of `snug --help`
+  std::string_view about;               // a paragraph of the command's own help
+  std::vector<std::string_view> examples;
+};
+
+const std::vector<CommandInfo>& command_table();
+// Hyphens count as underscores. nullptr for an unknown name.
+const CommandInfo* find_command(std::string_view name);
+std::vector<std::string> command_names();  // with their other spellings
+bool is_finetune(Command command);
+
+// The rows of parsed.command, bound to `parsed`.
+std::vector<Row> rows_of(ParsedCommand& parsed);
+
+// The recipe that `command` starts from, before any file or option; `full` as in finetune --full.
+Recipe default_recipe(Command command, bool full);
+
+}  // namespace snug::config

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/names.h"
+
+#include <algorithm>
+#include <cctype>
+#include <span>
+
+#include "config/numbers.h"
+
+namespace snug::config {
+namespace {
+
+struct OptimizerClass {
+  std::string_view name;
+  std::vector<std::string_view> spellings;  // last words of class paths, in lower case
+  std::vector<std::string_view> arguments;
+  OptimizerOptions defaults;
+};
+
+const std::vector<OptimizerClass>& optimizer_classes() {
+  static const std::vector<std::string_view> kAdam = {"lr", "weight_decay", "betas", "eps"};
+  static const std::vector<OptimizerClass> kClasses = {
+      {"adamw", {"adamw"}, kAdam, {.name = "adamw"}},
+      {"sgd",
+       {"sgd"},
+       {"lr", "weight_decay", "momentum", "nesterov"},
+       {.name = "sgd", .weight_decay = 0}},
+      {"adamw_8bit", {"adamw8bit", "adamw_8bit"}, kAdam, {.name = "adamw_8bit"}},
+      {"paged_adamw", {"pagedadamw", "paged_adamw"}, kAdam, {.name = "paged_adamw"}},
+      {"adafactor",
+       {"adafactor"},
+       {"lr", "weight_decay"},
+       {.name = "adafactor", .lr = 1e-2, .weight_decay = 0}},
+      {"lion",
+       {"lion"},
+       {"lr", "weight_decay", "betas"},
+       {.name = "lion", .lr = 1e-4, .weight_decay = 0, .beta2 = 0.99}},
+  };
+  return kClasses;
+}
+
+struct DataClass {
+  std::string_view name;
+  double val_split_fraction;
+  std::string_view prompt_style = "alpaca";
+};
+
+// LitGPT's classes with their defaults, then the two that it does not have.
+constexpr DataClass kDataClasses[] = {
+    {"JSON", 0.05},
+    {"Alpaca2k", 0.05},
+    {"Alpaca", 0.03865},
+    {"AlpacaGPT4", 0.03847},
+    {"Dolly", 0.1},
+    {"LIMA", 0.1},
+    {"Deita", 0.05},
+    {"FLAN", 0.05, "flan"},
+    {"LongForm", 0.05, "longform"},
+    {"ImageFolder", 0.05, "plain"},
+    {"HFDataset", 0.05},
+};
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+// "a.b.C" -> "C".
+std::string_view last_word(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
+const OptimizerClass* find_optimizer(std::string_view name) {
+  const std::string word = lower(last_word(name));
+  for (const OptimizerClass& known : optimizer_classes())
+    if (std::count(known.spellings.begin(), known.spellings.end(), word) > 0) return &known;
+  return nullptr;
+}
+
+const DataClass* find_data(std::string_view name) {
+  const std::string word = lower(last_word(name));
+  for (const DataClass& known : kDataClasses)
+    if (lower(known.name) == word) return &known;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string normalise_optimizer(std::string_view name) {
+  const OptimizerClass* known = find_optimizer(name);
+  return std::string(known ? known->name : name);
+}
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerClass& known : optimizer_classes()) names.emplace_back(known.name);
+  return names;
+}
+
+OptimizerOptions optimizer_defaults(std::string_view name) {
+  const OptimizerClass* known = find_optimizer(name);
+  return known ? known->defaults : OptimizerOptions{};
+}
+
+bool optimizer_takes(std::string_view name, std::string_view argument) {
+  const OptimizerClass* known = find_optimizer(name);
+  return known && std::count(known->arguments.begin(), known->arguments.end(), argument) > 0;
+}
+
+std::string normalise_data(std::string_view name) {
+  const DataClass* known = find_data(name);
+  return std::string(known ? known->name : name);
+}
+
+std::vector<std::string> data_names() {
+  std::vector<std::string> names;
+  for (const DataClass& known : kDataClasses) names.emplace_back(known.name);
+  return names;
+}
+
+double data_val_split_fraction(std::string_view name) {
+  const DataClass* known = find_data(name);
+  return known ? known->val_split_fraction : DataOptions{}.val_split_fraction;
+}
+
+std::string data_prompt_style(std::string_view name) {
+  const DataClass* known = find_data(name);
+  return known ? std::string(known->prompt_style) : DataOptions{}.prompt_style;
+}
+
+std::string normalise_precision(std::string_view name) {
+  if (name == "32" || name == "fp32" || name == "fp32-true") return "32-true";
+  if (name == "bf16") return "bf16-mixed";
+  if (name == "16" || name == "fp16-mixed") return "16-mixed";
+  if (name == "fp16-true") return "16-true";
+  return std::string(name);
+}
+
+std::string normalise_resume(std::string_view name) {
+  const std::optional<bool> flag = parse_bool(name);
+  if (flag) return *flag ? "true" : "false";
+  return std::string(name);
+}
+
+}  // namespace snug::config

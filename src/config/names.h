@@ -1,0 +1,35 @@
+// Names that come in many spellings, made one: LitGPT writes a class path (torch.optim.AdamW,
+// litgpt.data.Alpaca2k), the command line a short word. Each optimizer also brings the defaults
+// that its class has in torch or bitsandbytes, because choosing a class drops the values of
+// another. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/recipe.h"
+
+namespace snug::config {
+
+// "torch.optim.AdamW", "AdamW", "adamw" -> "adamw". An unknown name comes back as it is.
+std::string normalise_optimizer(std::string_view name);
+std::vector<std::string> optimizer_names();
+// That class's defaults; plain AdamW's for an unknown name.
+OptimizerOptions optimizer_defaults(std::string_view name);
+// Whether optimizer.<argument> (lr, betas, momentum, …) means something to this optimizer.
+bool optimizer_takes(std::string_view name, std::string_view argument);
+
+// "litgpt.data.Alpaca2k", "alpaca2k" -> "Alpaca2k".
+std::string normalise_data(std::string_view name);
+std::vector<std::string> data_names();
+// What this data set's class takes when nothing is said.
+double data_val_split_fraction(std::string_view name);
+std::string data_prompt_style(std::string_view name);
+
+// "bf16" -> "bf16-mixed", "32" -> "32-true", "fp16-true" -> "16-true": Lightning's other spellings.
+std::string normalise_precision(std::string_view name);
+// "True" -> "true"; paths stay.
+std::string normalise_resume(std::string_view name);
+
+}  // namespace snug::config

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/parse.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "config/apply.h"
+#include "config/check.h"
+#include "config/command_table.h"
+#include "config/faults.h"
+#include "config/names.h"
+#include "config/numbers.h"
+#include "config/rows.h"
+#include "config/settings.h"
+
+namespace snug::config {
+namespace {
+
+constexpr size_t kMaxRecipeBytes = size_t{1} << 20;
+
+// Commands that LitGPT users will try, with what to do instead.
+constexpr std::array<std::array<std::string_view, 2>, 9> kElsewhere = {{
+    {"convert_to_litgpt", "snug reads Hugging Face directories as they are; see snug convert"},
+    {"convert_from_litgpt", "use snug convert --to hf"},
+    {"convert_pretrained_checkpoint", "use snug convert --to litgpt"},
+    {"merge_lora", "LoRA is not in this version yet"},
+    {"finetune_adapter", "adapters are not in this version yet"},
+    {"finetune_adapter_v2", "adapters are not in this version yet"},
+    {"pretrain", "only fine-tuning is in this version; --model.config starts from random weights"},
+    {"serve", "not in this version yet; snug generate and snug chat run a model here"},
+    {"plan", "not in this version yet; --memory_budget tries a recipe on a smaller device"},
+}};
+
+[[noreturn]] void refuse_command(const std::string& name) {
+  for (const auto& [known, instead] : kElsewhere)
+    if (name == known) throw UserError("snug has no command {}: {}", name, instead);
+  const std::string near = nearest_name(name, command_names());
+  throw UserError(
+      "unknown command {}{}", name,
+      near.empty() ? "; snug --help lists all commands" : fmt::format("; did you mean {}?", near));
+}
+
+// Bare words go to the rows that take them, in order.
+void place_positionals(Words& words, const std::vector<Row>& rows, const std::string& command,
+                       std::vector<std::string>& faults) {
+  std::vector<const Row*> takers;
+  for (const Row& row : rows)
+    if (row.positional) takers.push_back(&row);
+  for (size_t i = 0; i < words.positionals.size(); ++i) {
+    Setting& setting = words.positionals[i];
+    if (i >= takers.size()) {
+      faults.push_back(
+          fmt::format("{}: one word too many; snug {} takes {}", setting.where, command,
+                      takers.empty() ? "options only"
+                                     : fmt::format("{} without an option's name", takers.size())));
+      continue;
+    }
+    setting.key = takers[i]->key;
+    setting.where = setting.key;
+    words.settings.push_back(std::move(setting));
+  }
+}
+
+void check_required(const std::vector<Row>& rows, const std::string& command,
+                    std::vector<std::string>& faults) {
+  for (const Row& row : rows)
+    if (row.required && !holds_value(row))
+      faults.push_back(fmt::format("snug {} wants {}: {}", command, row.key, row.help));
+}
+
+// Whether --full, or full: true in the file, asks for the defaults of full fine-tuning.
+bool wants_full(const std::vector<Setting>& file, const std::vector<Setting>& options) {
+  bool full = false;
+  for (const auto* source : {&file, &options})
+    for (const Setting& setting : *source)
+      if (setting.key == "full") full = parse_bool(setting.value.text).value_or(false);
+  return full;
+}
+
+void resolve_data(DataOptions& data, const std::set<std::string>& given) {
+  if (!given.contains("data.val_split_fraction"))
+    data.val_split_fraction = data.val_path ? 0 : data_val_split_fraction(data.class_path);
+  if (!given.contains("data.prompt_style")) data.prompt_style = data_prompt_style(data.class_path);
+}
+
+// Leaves no value that depends on another to be worked out later.
+void resolve_recipe(Recipe& recipe) {
+  resolve_data(recipe.data, recipe.given_keys);
+  TrainOptions& train = recipe.train;
+  if (train.lr_warmup_fraction && !recipe.given("train.lr_warmup_steps")) train.lr_warmup_steps = 0;
+  if (train.min_lr > recipe.optimizer.lr) {
+    if (recipe.given("train.min_lr"))
+      warn(
+          "train.min_lr = {} is above optimizer.lr = {}: the learning rate stays at {} after the "
+          "warm-up; --train.min_lr 0 lets it fall",
+          train.min_lr, recipe.optimizer.lr, recipe.optimizer.lr);
+    train.min_lr = recipe.given("train.min_lr") ? recipe.optimizer.lr : recipe.optimizer.lr / 10;
+  }
+  recipe.lora.enabled = !recipe.full;
+}
+
+OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {
+  OptionTable table{
+      .rows = rows_of(parsed), .defaults = rows_of(defaults), .foreign = {}, .foreign_home = {}};
+  if (parsed.command == Command::FinetuneFull) {
+    table.foreign = recipe_rows(parsed.recipe);
+    std::erase_if(table.foreign, [](const Row& row) { return !row.lora_only; });
+    table.foreign_home = "finetune_lora";
+  }
+  return table;
+}
+
+void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
+          std::vector<std::string> faults) {
+  const bool full = wants_full(file, words.settings);
+  parsed.recipe = default_recipe(parsed.command, full);
+  ParsedCommand defaults = parsed;
+  const OptionTable table = table_of(parsed, defaults);
+  Outcome outcome{.given = {}, .faults = std::move(faults)};
+  apply_settings(file, table, true, outcome);
+  apply_settings(std::move(words.settings), table, false, outcome);
+  const bool finetune = is_finetune(parsed.command);
+  if (!finetune) check_required(table.rows, parsed.name, outcome.faults);
+  if (parsed.command == Command::Evaluate) {
+    resolve_data(parsed.evaluate.data, outcome.given);
+    for (std::string& fault : data_faults(parsed.evaluate.data, outcome.given))
+      outcome.faults.push_back(std::move(fault));
+  }
+  throw_faults(outcome.faults, "");
+  if (!finetune) return;
+  parsed.recipe.given_keys = std::move(outcome.given);
+  resolve_recipe(parsed.recipe);
+}
+
+std::vector<Setting> read_recipe_file(const std::filesystem::path& file) {
+  return settings_of_file(read_file(file, kMaxRecipeBytes), file.string());
+}
+
+ParsedCommand parse_words(Command command, const std::string& name,
+                          const std::vector<std::string>& options) {
+  ParsedCommand parsed;
+  parsed.command = command;
+  parsed.name = name;
+  const std::vector<Row> rows = rows_of(parsed);
+  Words words = read_words(options, rows);
+  parsed.help = words.help;
+  parsed.print_config = words.print_config;
+  if (parsed.help) return parsed;
+  if (!is_finetune(command) && (words.print_config || !words.config.empty()))
+    throw UserError("snug {} takes no recipe; --config and --print_config belong to finetune",
+                    name);
+  std::vector<std::string> faults;
+  place_positionals(words, rows, name, faults);
+  std::vector<Setting> file;
+  if (!words.config.empty()) file = read_recipe_file(words.config);
+  fill(parsed, std::move(words), file, std::move(faults));
+  return parsed;
+}
+
+}  // namespace
+
+ParsedCommand parse_command_line(std::span<const std::string> words) {
+  ParsedCommand parsed;
+  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
+    parsed.help = true;
+    return parsed;
+  }
+  const std::string name = words[0] == "--version" ? "version" : words[0];
+  const CommandInfo* info = find_command(name);
+  if (!info) refuse_command(name);
+  return parse_words(info->command, name, {words.begin() + 1, words.end()});
+}
+
+Recipe load_recipe(Command command, const std::optional<std::filesystem::path>& file,
+                   std::span<const std::string> overrides) {
+  SNUG_CHECK(is_finetune(command), "only finetune commands have recipes");
+  std::vector<std::string> words(overrides.begin(), overrides.end());
+  if (file) words.insert(words.begin(), {"--config", file->string()});
+  const std::string name(command == Command::FinetuneFull ? "finetune_full" : "finetune_lora");
+  return parse_words(command, name, words).recipe;
+}
+
+}  // namespace snug::config

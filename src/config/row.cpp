@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/row.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <type_traits>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "config/numbers.h"
+
+namespace snug::config {
+namespace {
+
+template <class T>
+struct Unwrap {
+  using type = T;
+  static constexpr bool kOptional = false;
+};
+template <class T>
+struct Unwrap<std::optional<T>> {
+  using type = T;
+  static constexpr bool kOptional = true;
+};
+// The plain type behind a slot: int64_t for both int64_t* and std::optional<int64_t>*.
+template <class Pointer>
+using Plain = typename Unwrap<std::remove_pointer_t<Pointer>>::type;
+template <class Pointer>
+constexpr bool kIsOptional = Unwrap<std::remove_pointer_t<Pointer>>::kOptional;
+
+bool has_min(const Row& row) { return row.min > -1e300; }
+bool has_max(const Row& row) { return row.max < 1e300; }
+
+std::string range_words(const Row& row) {
+  if (has_min(row) && has_max(row)) return fmt::format(" from {} to {}", row.min, row.max);
+  if (has_min(row)) return fmt::format(" from {}", row.min);
+  if (has_max(row)) return fmt::format(" up to {}", row.max);
+  return "";
+}
+
+std::string quoted(std::string_view text) {
+  return text.size() > 80 ? fmt::format("\"{}…\"", text.substr(0, 80))
+                          : fmt::format("\"{}\"", text);
+}
+
+template <class T>
+std::string store_number(const Row& row, std::string_view text, std::optional<T> value, T& out) {
+  const std::string_view wanted =
+      std::is_floating_point_v<T> ? "a finite number" : "a whole number";
+  if (!value) return fmt::format("{} is not {}{}", quoted(text), wanted, range_words(row));
+  const auto real = static_cast<double>(*value);
+  if (real < row.min || real > row.max)
+    return fmt::format("{} is out of range; give {}{}", text, wanted, range_words(row));
+  out = *value;
+  return {};
+}
+
+std::string store_choice(const Row& row, std::string_view text) {
+  if (row.choices.empty() || row.open) return {};
+  if (std::find(row.choices.begin(), row.choices.end(), text) != row.choices.end()) return {};
+  const std::string near = nearest_name(text, row.choices);
+  return fmt::format("{} is not one of {}{}", quoted(text), fmt::join(row.choices, ", "),
+                     near.empty() ? "" : fmt::format("; did you mean {}?", near));
+}
+
+std::string store_word(const Row& row, std::string_view text, std::string& out) {
+  std::string word = row.normalise ? row.normalise(text) : std::string(text);
+  if (std::string fault = store_choice(row, word); !fault.empty()) return fault;
+  if (row.kind == TextKind::Bytes) {
+    try {
+      parse_bytes(word, row.key);
+    } catch (const UserError&) {
+      return fmt::format("{} is not a size; write it as 2GiB, 512MiB or a number of bytes",
+                         quoted(text));
+    }
+  }
+  out = std::move(word);
+  return {};
+}
+
+// One scalar into one plain type.
+template <class T>
+std::string store_scalar(const Row& row, std::string_view text, T& out) {
+  if constexpr (std::is_same_v<T, bool>) {
+    const std::optional<bool> value = parse_bool(text);
+    if (!value) return fmt::format("{} is neither true nor false", quoted(text));
+    out = *value;
+    return {};
+  } else if constexpr (std::is_same_v<T, int64_t>) {
+    return store_number(row, text, parse_int(text), out);
+  } else if constexpr (std::is_same_v<T, uint64_t>) {
+    return store_number(row, text, parse_uint(text), out);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return store_number(row, text, parse_float(text), out);
+  } else {
+    return store_word(row, text, out);
+  }
+}
+
+std::string store_pair(const Row& row, const Value& value, const PairSlot& slot) {
+  if (value.kind != Value::Kind::List || value.items.size() != 2)
+    return fmt::format("wants a list of two numbers, as in [{}, {}]", float_text(*slot.first),
+                       float_text(*slot.second));
+  double first = 0, second = 0;
+  if (std::string fault = store_scalar(row, value.items[0], first); !fault.empty()) return fault;
+  if (std::string fault = store_scalar(row, value.items[1], second); !fault.empty()) return fault;
+  *slot.first = first;
+  *slot.second = second;
+  return {};
+}
+
+std::string store_null(const Row& row, const Row& fallback) {
+  if (!row.null_means.empty())
+    return store(row, {.kind = Value::Kind::Text, .text = std::string(row.null_means)}, fallback);
+  std::visit(
+      [&](auto slot) {
+        using Pointer = decltype(slot);
+        if constexpr (std::is_same_v<Pointer, PairSlot>) {
+          const auto from = std::get<PairSlot>(fallback.slot);
+          *slot.first = *from.first;
+          *slot.second = *from.second;
+        } else if constexpr (kIsOptional<Pointer>) {
+          slot->reset();
+        } else {
+          *slot = *std::get<Pointer>(fallback.slot);
+        }
+      },
+      row.slot);
+  return {};
+}
+
+// Letters that need no quotes in YAML wherever they stand.
+bool is_plain_word(std::string_view text) {
+  if (text.empty() || parse_float(text) || parse_bool(text) || is_null_word(text)) return false;
+  if (!std::isalpha(static_cast<unsigned char>(text[0])) && text[0] != '/' && text[0] != '.')
+    return false;
+  return std::all_of(text.begin(), text.end(), [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) ||
+           std::string_view("_-./+").find(c) != std::string_view::npos;
+  });
+}
+
+std::string yaml_string(std::string_view text) {
+  if (is_plain_word(text)) return std::string(text);
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) {
+      out += fmt::format("\\x{:02x}", static_cast<unsigned>(c));
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+template <class T>
+std::string scalar_text(const T& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    return yaml_string(value);
+  } else if constexpr (std::is_same_v<T, double>) {
+    return float_text(value);
+  } else {
+    return fmt::format("{}", value);
+  }
+}
+
+}  // namespace
+
+std::string store(const Row& row, const Value& value, const Row& fallback) {
+  const bool verbatim = row.kind == TextKind::Verbatim && value.kind == Value::Kind::Text;
+  const bool null = value.kind == Value::Kind::Null ||
+                    (value.kind == Value::Kind::Text && !value.quoted && is_null_word(value.text));
+  if (null && !verbatim) return store_null(row, fallback);
+  return std::visit(
+      [&](auto slot) -> std::string {
+        using Pointer = decltype(slot);
+        if constexpr (std::is_same_v<Pointer, PairSlot>) {
+          return store_pair(row, value, slot);
+        } else {
+          if (value.kind == Value::Kind::List) return "is a list; give one value";
+          Plain<Pointer> plain{};
+          if (std::string fault = store_scalar(row, value.text, plain); !fault.empty())
+            return fault;
+          *slot = std::move(plain);
+          return {};
+        }
+      },
+      row.slot);
+}
+
+std::string yaml_text(const Row& row) {
+  if (!holds_value(row)) return "null";
+  return std::visit(
+      [](auto slot) -> std::string {
+        using Pointer = decltype(slot);
+        if constexpr (std::is_same_v<Pointer, PairSlot>) {
+          return fmt::format("[{}, {}]", float_text(*slot.first), float_text(*slot.second));
+        } else if constexpr (kIsOptional<Pointer>) {
+          return scalar_text(**slot);
+        } else {
+          return scalar_text(*slot);
+        }
+      },
+      row.slot);
+}
+
+std::string plain_text(const Row& row) {
+  if (!holds_value(row)) return "none";
+  if (const auto* text = std::get_if<std::string*>(&row.slot)) return **text;
+  return yaml_text(row);
+}
+
+bool holds_value(const Row& row) {
+  return std::visit(
+      [](auto slot) {
+        using Pointer = decltype(slot);
+        if constexpr (std::is_same_v<Pointer, PairSlot>) {
+          return true;
+        } else if constexpr (kIsOptional<Pointer>) {
+          return slot->has_value();
+        } else if constexpr (std::is_same_v<Pointer, std::string*>) {
+          return !slot->empty();
+        } else {
+          return true;
+        }
+      },
+      row.slot);
+}
+
+std::string_view value_name(const Row& row) {
+  if (std::holds_alternative<PairSlot>(row.slot)) return "[FLOAT,FLOAT]";
+  if (std::holds_alternative<bool*>(row.slot) ||
+      std::holds_alternative<std::optional<bool>*>(row.slot))
+    return "true|false";
+  if (std::holds_alternative<double*>(row.slot) ||
+      std::holds_alternative<std::optional<double>*>(row.slot))
+    return "FLOAT";
+  const bool text = std::holds_alternative<std::string*>(row.slot) ||
+                    std::holds_alternative<std::optional<std::string>*>(row.slot);
+  if (!text) return "INT";
+  switch (row.kind) {
+    case TextKind::File:
+      return "FILE";
+    case TextKind::Directory:
+      return "DIR";
+    case TextKind::Bytes:
+      return "SIZE";
+    case TextKind::Verbatim:
+      return "TEXT";
+    case TextKind::Word:
+      break;
+  }
+  return "NAME";
+}
+
+bool is_flag(const Row& row) { return std::holds_alternative<bool*>(row.slot); }
+
+bool is_optional(const Row& row) {
+  return std::visit(
+      [](auto slot) {
+        if constexpr (std::is_same_v<decltype(slot), PairSlot>)
+          return false;
+        else
+          return kIsOptional<decltype(slot)>;
+      },
+      row.slot);
+}
+
+std::string option_name(const Row& row) { return row.shown.empty() ? row.key : row.shown; }
+
+const Row* find_row(const std::vector<Row>& rows, std::string_view key) {
+  for (const Row& row : rows) {
+    if (row.key == key) return &row;
+    for (const std::string& alias : row.aliases)
+      if (alias == key) return &row;
+  }
+  return nullptr;
+}
+
+}  // namespace snug::config

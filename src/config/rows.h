@@ -1,0 +1,37 @@
+// The option tables: which rows each command has. A table is bound to one struct and must not
+// outlive it. Two tables of the same command have the same rows in the same order, so that a
+// default struct's table gives the defaults. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/commands.h"
+#include "config/recipe.h"
+#include "config/row.h"
+
+namespace snug::config {
+
+std::vector<Row> recipe_rows(Recipe& recipe);
+std::vector<Row> generate_rows(GenerateOptions& options);
+std::vector<Row> chat_rows(GenerateOptions& options);
+std::vector<Row> evaluate_rows(EvaluateOptions& options);
+std::vector<Row> convert_rows(ConvertOptions& options);
+std::vector<Row> download_rows(DownloadOptions& options);
+std::vector<Row> completion_rows(CompletionOptions& options);
+std::vector<Row> help_rows(HelpOptions& options);
+
+// Shared stretches.
+std::vector<Row> data_rows(DataOptions& data);
+std::vector<Row> machine_rows(std::string& memory_budget, int64_t& num_threads, bool& verbose);
+std::vector<std::string> precision_names();
+
+// Keys that LitGPT writes into its own files and that change nothing here. They are taken when
+// unset and otherwise named in a warning with `why`, so that a recipe saved by LitGPT can be read.
+struct IgnoredKey {
+  std::string_view key;
+  std::string_view why;
+};
+const IgnoredKey* find_ignored_key(std::string_view key);
+
+}  // namespace snug::config

@@ -1,0 +1,237 @@
+// The rows of every command that does not train.
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <iterator>
+
+#include "config/command_table.h"
+#include "config/names.h"
+#include "config/rows.h"
+
+namespace snug::config {
+namespace {
+
+constexpr std::string_view kModel = "Model";
+constexpr std::string_view kText = "Text";
+constexpr std::string_view kSampling = "Sampling";
+constexpr std::string_view kEvaluation = "Evaluation";
+constexpr std::string_view kFiles = "Files";
+constexpr std::string_view kProgram = "Program";
+
+std::vector<Row> join(std::vector<Row> first, std::vector<Row> second) {
+  first.insert(first.end(), std::make_move_iterator(second.begin()),
+               std::make_move_iterator(second.end()));
+  return first;
+}
+
+Row checkpoint_row(std::string& slot) {
+  return {.theme = kModel,
+          .key = "checkpoint_dir",
+          .slot = &slot,
+          .help = "the model: a Hugging Face or LitGPT directory, or a GGUF file",
+          .kind = TextKind::File,
+          .required = true,
+          .positional = true};
+}
+
+Row precision_row(std::string& slot) {
+  return {.theme = kModel,
+          .key = "precision",
+          .slot = &slot,
+          .help = "type of weights and arithmetic",
+          .choices = precision_names(),
+          .normalise = normalise_precision};
+}
+
+std::vector<Row> sampling_rows(GenerateOptions& o) {
+  return {
+      {.theme = kSampling,
+       .key = "max_new_tokens",
+       .slot = &o.max_new_tokens,
+       .help = "tokens to write at most",
+       .min = 1},
+      {.theme = kSampling,
+       .key = "temperature",
+       .slot = &o.temperature,
+       .help = "below 1 more likely words, above 1 more surprising ones; 0: always the likeliest",
+       .min = 0,
+       .max = 100},
+      {.theme = kSampling,
+       .key = "top_k",
+       .slot = &o.top_k,
+       .help = "choose among the k likeliest tokens; none: among all",
+       .min = 1},
+      {.theme = kSampling,
+       .key = "top_p",
+       .slot = &o.top_p,
+       .help = "choose among the likeliest tokens that together have this probability",
+       .min = 0,
+       .max = 1},
+      {.theme = kSampling, .key = "seed", .slot = &o.seed, .help = "seed of the choices"},
+  };
+}
+
+}  // namespace
+
+std::vector<Row> generate_rows(GenerateOptions& o) {
+  std::vector<Row> rows = {
+      checkpoint_row(o.checkpoint_dir),
+      precision_row(o.precision),
+      {.theme = kText,
+       .key = "prompt",
+       .slot = &o.prompt,
+       .help = "what the model is asked",
+       .kind = TextKind::Verbatim},
+      {.theme = kText,
+       .key = "sys_prompt",
+       .slot = &o.sys_prompt,
+       .help = "the system's turn of a chat template; none: the template's own",
+       .kind = TextKind::Verbatim},
+      {.theme = kText,
+       .key = "prompt_style",
+       .slot = &o.prompt_style,
+       .help = "how the prompt is dressed; use the style that the model was fine-tuned with",
+       .choices = {"chat", "alpaca", "plain", "flan", "longform"}},
+      {.theme = kText,
+       .key = "num_samples",
+       .slot = &o.num_samples,
+       .help = "answers to write",
+       .min = 1},
+      {.theme = kText, .key = "stream", .slot = &o.stream, .help = "show each token as it comes"},
+      {.theme = kText,
+       .key = "json",
+       .slot = &o.json,
+       .help = "print one JSON object with answers, tokens and times instead of text"},
+  };
+  rows = join(std::move(rows), sampling_rows(o));
+  return join(std::move(rows), machine_rows(o.memory_budget, o.num_threads, o.verbose));
+}
+
+std::vector<Row> chat_rows(GenerateOptions& o) {
+  std::vector<Row> rows = generate_rows(o);
+  std::erase_if(rows, [](const Row& row) {
+    return row.key == "prompt" || row.key == "num_samples" || row.key == "stream" ||
+           row.key == "json";
+  });
+  return rows;
+}
+
+std::vector<Row> evaluate_rows(EvaluateOptions& o) {
+  std::vector<Row> rows = {
+      checkpoint_row(o.checkpoint_dir),
+      precision_row(o.precision),
+      {.theme = kEvaluation,
+       .key = "split",
+       .slot = &o.split,
+       .help = "which rows: all, or one side of the split that training makes",
+       .choices = {"all", "train", "val"}},
+      {.theme = kEvaluation,
+       .key = "micro_batch_size",
+       .slot = &o.micro_batch_size,
+       .help = "samples per forward pass",
+       .min = 1},
+      {.theme = kEvaluation,
+       .key = "max_seq_length",
+       .slot = &o.max_seq_length,
+       .help = "cut samples to this many tokens; none: as long as the model allows",
+       .min = 2},
+      {.theme = kEvaluation,
+       .key = "max_iters",
+       .slot = &o.max_iters,
+       .help = "batches at most; none: all",
+       .min = 1},
+      {.theme = kEvaluation,
+       .key = "json",
+       .slot = &o.json,
+       .help = "print one JSON object instead of text"},
+  };
+  rows = join(std::move(rows), data_rows(o.data));
+  return join(std::move(rows), machine_rows(o.memory_budget, o.num_threads, o.verbose));
+}
+
+std::vector<Row> convert_rows(ConvertOptions& o) {
+  return {
+      {.theme = kFiles,
+       .key = "source",
+       .slot = &o.source,
+       .help = "the model to read: a Hugging Face or LitGPT directory, or a GGUF file",
+       .kind = TextKind::File,
+       .required = true,
+       .positional = true},
+      {.theme = kFiles,
+       .key = "destination",
+       .slot = &o.destination,
+       .help = "the directory or GGUF file to write",
+       .kind = TextKind::File,
+       .required = true,
+       .positional = true},
+      {.theme = kFiles,
+       .key = "to",
+       .slot = &o.to,
+       .help = "format to write",
+       .choices = {"hf", "gguf", "litgpt"}},
+      {.theme = kFiles,
+       .key = "dtype",
+       .slot = &o.dtype,
+       .help = "type of the weights written; none: as in the source (quantized ones: bfloat16)",
+       .choices = {"float32", "float16", "bfloat16"}},
+      {.theme = kProgram,
+       .key = "verbose",
+       .slot = &o.verbose,
+       .help = "say more about what is done and why"},
+  };
+}
+
+std::vector<Row> download_rows(DownloadOptions& o) {
+  return {
+      {.theme = kFiles,
+       .key = "repo_id",
+       .slot = &o.repo_id,
+       .help = "the repository on the hub: ORG/NAME",
+       .required = true,
+       .positional = true},
+      {.theme = kFiles,
+       .key = "checkpoint_dir",
+       .slot = &o.checkpoint_dir,
+       .help = "the files go to checkpoint_dir/ORG/NAME",
+       .kind = TextKind::Directory},
+      {.theme = kFiles,
+       .key = "revision",
+       .slot = &o.revision,
+       .help = "branch, tag or commit of the repository"},
+      {.theme = kFiles,
+       .key = "access_token",
+       .slot = &o.access_token,
+       .help = "for gated repositories; none: HF_TOKEN of the environment",
+       .secret = true},
+      {.theme = kFiles,
+       .key = "endpoint",
+       .slot = &o.endpoint,
+       .help = "address of the hub or a mirror; none: HF_ENDPOINT of the environment, else "
+               "https://huggingface.co"},
+      {.theme = kProgram,
+       .key = "verbose",
+       .slot = &o.verbose,
+       .help = "say more about what is done and why"},
+  };
+}
+
+std::vector<Row> completion_rows(CompletionOptions& o) {
+  return {{.theme = kProgram,
+           .key = "shell",
+           .slot = &o.shell,
+           .help = "the shell to write the script for",
+           .choices = {"bash", "zsh", "fish"},
+           .required = true,
+           .positional = true}};
+}
+
+std::vector<Row> help_rows(HelpOptions& o) {
+  return {{.theme = kProgram,
+           .key = "command",
+           .slot = &o.command,
+           .help = "the command to explain; none: all of them",
+           .choices = command_names(),
+           .positional = true}};
+}
+
+}  // namespace snug::config

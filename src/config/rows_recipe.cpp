@@ -1,0 +1,307 @@
+// The rows of finetune_full and finetune_lora, theme by theme, in the order of --help.
+// SPDX-License-Identifier: Apache-2.0
+#include <iterator>
+
+#include "config/names.h"
+#include "config/rows.h"
+
+namespace snug::config {
+namespace {
+
+constexpr std::string_view kModel = "Model and results";
+constexpr std::string_view kTraining = "Training";
+constexpr std::string_view kEvaluation = "Evaluation";
+constexpr std::string_view kOptimizer = "Optimizer";
+constexpr std::string_view kMemory = "Memory and devices";
+constexpr std::string_view kLora = "LoRA";
+
+std::vector<Row> model_rows(Recipe& r) {
+  return {
+      {.theme = kModel,
+       .key = "checkpoint_dir",
+       .slot = &r.checkpoint_dir,
+       .help = "the model to start from: a Hugging Face or LitGPT directory, or a GGUF file",
+       .kind = TextKind::File,
+       .positional = true},
+      {.theme = kModel,
+       .key = "out_dir",
+       .slot = &r.out_dir,
+       .help = "where the run writes its model, checkpoints, metrics and run.json",
+       .kind = TextKind::Directory},
+      {.theme = kModel,
+       .key = "model.config",
+       .slot = &r.model.config,
+       .help = "a config.json: start from random weights of that shape instead of a checkpoint",
+       .kind = TextKind::File},
+      {.theme = kModel,
+       .key = "precision",
+       .slot = &r.precision,
+       .help =
+           "-true: weights and arithmetic in that type; -mixed: float32 weights, products in that "
+           "type",
+       .choices = precision_names(),
+       .normalise = normalise_precision},
+      {.theme = kModel,
+       .key = "resume",
+       .slot = &r.resume,
+       .help =
+           "go on from the latest checkpoint in out_dir (true), the same if there is one (auto), "
+           "or from a checkpoint directory",
+       .choices = {"false", "true", "auto", "DIR"},
+       .open = true,
+       .kind = TextKind::Directory,
+       .may_stand_alone = true,
+       .normalise = normalise_resume},
+      {.theme = kModel,
+       .key = "logger_name",
+       .slot = &r.logger_name,
+       .help = "metrics besides run.json: csv writes metrics.csv, tensorboard event files",
+       .choices = {"csv", "tensorboard", "wandb", "mlflow"}},
+      {.theme = kModel,
+       .key = "seed",
+       .slot = &r.seed,
+       .help = "seed of random weights, dropout and the order of samples"},
+      {.theme = kModel,
+       .key = "access_token",
+       .slot = &r.access_token,
+       .help = "hub token for data sets that need one (else HF_TOKEN of the environment)",
+       .secret = true},
+      {.theme = kModel,
+       .key = "full",
+       .slot = &r.full,
+       .help = "train all weights; always so for finetune_full"},
+  };
+}
+
+std::vector<Row> train_rows(TrainOptions& t) {
+  return {
+      {.theme = kTraining,
+       .key = "train.epochs",
+       .slot = &t.epochs,
+       .help = "passes over the training data",
+       .min = 1},
+      {.theme = kTraining,
+       .key = "train.max_steps",
+       .slot = &t.max_steps,
+       .help = "stop after this many optimizer steps",
+       .min = 1},
+      {.theme = kTraining,
+       .key = "train.max_tokens",
+       .slot = &t.max_tokens,
+       .help = "stop after this many tokens",
+       .min = 1},
+      {.theme = kTraining,
+       .key = "train.global_batch_size",
+       .slot = &t.global_batch_size,
+       .help = "samples per optimizer step over all devices",
+       .min = 1},
+      {.theme = kTraining,
+       .key = "train.micro_batch_size",
+       .slot = &t.micro_batch_size,
+       .help =
+           "samples per forward pass on one device; divides the samples each device gets a step",
+       .min = 1},
+      {.theme = kTraining,
+       .key = "train.max_seq_length",
+       .slot = &t.max_seq_length,
+       .help = "cut samples to this many tokens; none: as long as the model allows",
+       .min = 2},
+      {.theme = kTraining,
+       .key = "train.lr_warmup_steps",
+       .slot = &t.lr_warmup_steps,
+       .help = "optimizer steps over which the learning rate rises from 0",
+       .min = 0,
+       .null_means = "0"},
+      {.theme = kTraining,
+       .key = "train.lr_warmup_fraction",
+       .slot = &t.lr_warmup_fraction,
+       .help = "warm-up as a share of one epoch, instead of lr_warmup_steps",
+       .min = 0,
+       .max = 1},
+      {.theme = kTraining,
+       .key = "train.min_lr",
+       .slot = &t.min_lr,
+       .help = "where the cosine after the warm-up ends; a tenth of optimizer.lr where the default "
+               "would be above that rate",
+       .min = 0},
+      {.theme = kTraining,
+       .key = "train.max_norm",
+       .slot = &t.max_norm,
+       .help = "clip gradients to this global norm; none: no clipping",
+       .min = 0},
+      {.theme = kTraining,
+       .key = "train.loss_normalization",
+       .slot = &t.loss_normalization,
+       .help =
+           "global: mean over the loss tokens of the global batch, so that accumulation equals the "
+           "large batch; micro: LitGPT's mean of micro-batch means",
+       .choices = {"global", "micro"}},
+      {.theme = kTraining,
+       .key = "train.save_interval",
+       .slot = &t.save_interval,
+       .help = "optimizer steps between resumable checkpoints; none: no checkpoints",
+       .min = 1},
+      {.theme = kTraining,
+       .key = "train.log_interval",
+       .slot = &t.log_interval,
+       .help = "optimizer steps between lines of the log",
+       .min = 1},
+      {.theme = kTraining,
+       .key = "train.tie_embeddings",
+       .slot = &t.tie_embeddings,
+       .help = "for pretraining only; a fine-tuned model keeps what its config.json says"},
+  };
+}
+
+std::vector<Row> eval_rows(EvalOptions& e) {
+  return {
+      {.theme = kEvaluation,
+       .key = "eval.interval",
+       .slot = &e.interval,
+       .help = "optimizer steps between validations",
+       .min = 1},
+      {.theme = kEvaluation,
+       .key = "eval.max_iters",
+       .slot = &e.max_iters,
+       .help = "validation batches at most",
+       .min = 1},
+      {.theme = kEvaluation,
+       .key = "eval.max_new_tokens",
+       .slot = &e.max_new_tokens,
+       .help = "length of the sample answer after a validation; none: no sample",
+       .min = 1},
+      {.theme = kEvaluation,
+       .key = "eval.initial_validation",
+       .slot = &e.initial_validation,
+       .help = "validate before the first step"},
+      {.theme = kEvaluation,
+       .key = "eval.final_validation",
+       .slot = &e.final_validation,
+       .help = "validate after the last step"},
+      {.theme = kEvaluation,
+       .key = "eval.evaluate_example",
+       .slot = &e.evaluate_example,
+       .help = "which validation sample is answered: first, random or its index",
+       .choices = {"first", "random", "INDEX"},
+       .open = true},
+  };
+}
+
+std::vector<Row> optimizer_rows(Recipe& r) {
+  OptimizerOptions& o = r.optimizer;
+  return {
+      {.theme = kOptimizer,
+       .key = "optimizer.class_path",
+       .slot = &o.name,
+       .help = "a short name or a class path (torch.optim.AdamW); choosing one loads its class's "
+               "defaults for the keys below",
+       .choices = optimizer_names(),
+       .shown = "optimizer",
+       .aliases = {"optimizer", "optimizer.name"},
+       .normalise = normalise_optimizer,
+       .selected = [&o] { o = optimizer_defaults(o.name); }},
+      {.theme = kOptimizer,
+       .key = "optimizer.lr",
+       .slot = &o.lr,
+       .help = "highest learning rate",
+       .min = 0},
+      {.theme = kOptimizer,
+       .key = "optimizer.weight_decay",
+       .slot = &o.weight_decay,
+       .help = "decoupled for AdamW, added to the gradient for SGD",
+       .min = 0},
+      {.theme = kOptimizer,
+       .key = "optimizer.betas",
+       .slot = PairSlot{&o.beta1, &o.beta2},
+       .help = "decay of the two moments (not sgd)",
+       .min = 0,
+       .max = 1},
+      {.theme = kOptimizer,
+       .key = "optimizer.eps",
+       .slot = &o.eps,
+       .help = "added to the root of the second moment (not sgd)",
+       .min = 0},
+      {.theme = kOptimizer,
+       .key = "optimizer.momentum",
+       .slot = &o.momentum,
+       .help = "sgd only",
+       .min = 0,
+       .max = 1},
+      {.theme = kOptimizer,
+       .key = "optimizer.nesterov",
+       .slot = &o.nesterov,
+       .help = "sgd only; wants momentum"},
+  };
+}
+
+std::vector<Row> memory_rows(Recipe& r) {
+  return {
+      {.theme = kMemory,
+       .key = "activation_checkpointing",
+       .slot = &r.activation_checkpointing,
+       .help = "all: keep only each block's input and run its forward again on the way back",
+       .choices = {"none", "all", "selective", "every:K"},
+       .open = true},
+      {.theme = kMemory,
+       .key = "train.on_oom",
+       .slot = &r.train.on_oom,
+       .help =
+           "when a micro-batch does not fit: stop and say what would fit, or split it and go on",
+       .choices = {"stop", "split"}},
+      {.theme = kMemory, .key = "devices", .slot = &r.devices, .help = "devices per machine"},
+      {.theme = kMemory, .key = "num_nodes", .slot = &r.num_nodes, .help = "machines", .min = 1},
+      {.theme = kMemory,
+       .key = "strategy",
+       .slot = &r.strategy,
+       .help = "how several devices share the work",
+       .choices = {"auto", "ddp", "zero1", "zero2", "fsdp"}},
+  };
+}
+
+std::vector<Row> lora_rows(Recipe& r) {
+  LoraOptions& l = r.lora;
+  std::vector<Row> rows = {
+      {.key = "lora_r", .slot = &l.r, .help = "rank of the adapters", .min = 1},
+      {.key = "lora_alpha", .slot = &l.alpha, .help = "scale: alpha / rank", .min = 1},
+      {.key = "lora_dropout",
+       .slot = &l.dropout,
+       .help = "dropout on the adapters' input",
+       .min = 0,
+       .max = 1},
+      {.key = "lora_query", .slot = &l.query, .help = "adapters on the query projection"},
+      {.key = "lora_key", .slot = &l.key, .help = "adapters on the key projection"},
+      {.key = "lora_value", .slot = &l.value, .help = "adapters on the value projection"},
+      {.key = "lora_projection", .slot = &l.projection, .help = "adapters on attention's output"},
+      {.key = "lora_mlp", .slot = &l.mlp, .help = "adapters on the MLP's matrices"},
+      {.key = "lora_head", .slot = &l.head, .help = "adapters on the output head"},
+      {.key = "quantize",
+       .slot = &r.quantize,
+       .help = "store the frozen weights in 4 or 8 bits (QLoRA)",
+       .choices = {"bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq", "bnb.int8-training"}},
+  };
+  for (Row& row : rows) {
+    row.theme = kLora;
+    row.lora_only = true;
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<Row> recipe_rows(Recipe& r) {
+  std::vector<Row> rows = model_rows(r);
+  const auto append = [&rows](std::vector<Row> more) {
+    rows.insert(rows.end(), std::make_move_iterator(more.begin()),
+                std::make_move_iterator(more.end()));
+  };
+  append(data_rows(r.data));
+  append(train_rows(r.train));
+  append(optimizer_rows(r));
+  append(eval_rows(r.eval));
+  append(memory_rows(r));
+  append(lora_rows(r));
+  append(machine_rows(r.memory_budget, r.num_threads, r.verbose));
+  return rows;
+}
+
+}  // namespace snug::config

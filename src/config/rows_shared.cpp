@@ -1,0 +1,140 @@
+// Rows that several commands have: data, the machine. And LitGPT's keys without an effect.
+// SPDX-License-Identifier: Apache-2.0
+#include "config/names.h"
+#include "config/rows.h"
+
+namespace snug::config {
+
+namespace {
+constexpr std::string_view kData = "Data";
+constexpr std::string_view kMachine = "This machine";
+}  // namespace
+
+std::vector<Row> data_rows(DataOptions& d) {
+  return {
+      {.theme = kData,
+       .key = "data.class_path",
+       .slot = &d.class_path,
+       .help = "JSON for a file of your own, or a named data set, which is fetched once",
+       .choices = data_names(),
+       .shown = "data",
+       .aliases = {"data", "data.name"},
+       .normalise = normalise_data},
+      {.theme = kData,
+       .key = "data.json_path",
+       .slot = &d.json_path,
+       .help = "JSON or JSONL with instruction, input, output; or a folder with train.json and "
+               "val.json",
+       .kind = TextKind::File},
+      {.theme = kData,
+       .key = "data.path",
+       .slot = &d.path,
+       .help = "folder of an ImageFolder or HFDataset",
+       .kind = TextKind::Directory},
+      {.theme = kData,
+       .key = "data.val_split_fraction",
+       .slot = &d.val_split_fraction,
+       .help =
+           "share of the rows held out for validation (Alpaca 0.03865, AlpacaGPT4 0.03847, Dolly "
+           "and LIMA 0.1)",
+       .min = 0,
+       .max = 1},
+      {.theme = kData,
+       .key = "data.val_path",
+       .slot = &d.val_path,
+       .help = "a validation file of its own, instead of a share",
+       .kind = TextKind::File},
+      {.theme = kData,
+       .key = "data.prompt_style",
+       .slot = &d.prompt_style,
+       .help =
+           "how a row becomes text; chat: the model's own template (FLAN and LongForm have their "
+           "own defaults)",
+       .choices = {"alpaca", "chat", "plain", "flan", "longform"},
+       .normalise =
+           [](std::string_view name) { return std::string(name == "default" ? "plain" : name); }},
+      {.theme = kData,
+       .key = "data.mask_prompt",
+       .slot = &d.mask_prompt,
+       .help = "no loss on the prompt's tokens"},
+      {.theme = kData,
+       .key = "data.ignore_index",
+       .slot = &d.ignore_index,
+       .help = "label of tokens without loss",
+       .min = -2147483648.0,
+       .max = -1},
+      {.theme = kData,
+       .key = "data.packing",
+       .slot = &d.packing,
+       .help = "put samples end to end with attention inside each; false: pad to the longest"},
+      {.theme = kData,
+       .key = "data.include_multiturn_conversations",
+       .slot = &d.include_multiturn_conversations,
+       .help = "every question of a conversation as a sample (LIMA, Deita)"},
+      {.theme = kData,
+       .key = "data.seed",
+       .slot = &d.seed,
+       .help = "seed of the split and of the shuffling"},
+      {.theme = kData,
+       .key = "data.num_workers",
+       .slot = &d.num_workers,
+       .help = "threads that tokenize",
+       .min = 0,
+       .max = 1024},
+      {.theme = kData,
+       .key = "data.download_dir",
+       .slot = &d.download_dir,
+       .help = "where fetched data sets are kept; none: the per-user cache",
+       .kind = TextKind::Directory},
+  };
+}
+
+std::vector<Row> machine_rows(std::string& memory_budget, int64_t& num_threads, bool& verbose) {
+  return {
+      {.theme = kMachine,
+       .key = "memory_budget",
+       .slot = &memory_budget,
+       .help = "treat the device as one of this size; beyond it the run is out of memory",
+       .kind = TextKind::Bytes},
+      {.theme = kMachine,
+       .key = "num_threads",
+       .slot = &num_threads,
+       .help = "CPU threads; 0: one per core",
+       .min = 0,
+       .max = 4096},
+      {.theme = kMachine,
+       .key = "verbose",
+       .slot = &verbose,
+       .help = "say more about what is done and why"},
+  };
+}
+
+std::vector<std::string> precision_names() {
+  return {"32-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed"};
+}
+
+const IgnoredKey* find_ignored_key(std::string_view key) {
+  static constexpr std::string_view kNoOnlineLogger = "no online logger is written";
+  static constexpr std::string_view kKnownSet = "a named data set knows where it comes from";
+  static constexpr std::string_view kOneWay = "the optimizer has one implementation";
+  static constexpr IgnoredKey kKeys[] = {
+      {"log.project", kNoOnlineLogger},
+      {"log.run", kNoOnlineLogger},
+      {"log.group", kNoOnlineLogger},
+      {"data.repo_id", kKnownSet},
+      {"data.file_url", kKnownSet},
+      {"data.url", kKnownSet},
+      {"data.file_name", kKnownSet},
+      {"data.access_token", "give --access_token"},
+      {"data.subsets", "all subsets are used"},
+      {"optimizer.fused", kOneWay},
+      {"optimizer.foreach", kOneWay},
+      {"optimizer.capturable", kOneWay},
+      {"optimizer.differentiable", kOneWay},
+  };
+  for (const IgnoredKey& known : kKeys)
+    if (known.key == key) return &known;
+  return nullptr;
+}
+
+}  // namespace snug::config
