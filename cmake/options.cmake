@@ -5,6 +5,10 @@ set(SNUG_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,und
 set(SNUG_CUDA auto CACHE STRING "CUDA support: auto, on, off")
 set(SNUG_LIBTORCH_DIR "" CACHE PATH "Folder that holds torch/ (and nvidia/) as unpacked from the wheels")
 
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "g++ ${CMAKE_CXX_COMPILER_VERSION} is too old for the C++20 used here; "
+                      "install g++ 12 or newer and choose it: CXX=g++-12 scripts/build")
+endif()
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
 endif()
