@@ -1,0 +1,59 @@
+// Work cut into blocks whose borders do not depend on the number of threads: what a block computes,
+// and the order in which block results are added, is the same on one thread and on many.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace snug::kernels::cpu {
+
+// Elements a block: small enough to share out evenly, large enough to pay for the hand-over.
+inline constexpr int64_t kBlockElements = int64_t{1} << 15;
+
+// body(block) for each block; neighbouring blocks go to the same thread.
+template <class Body>
+void parallel_blocks(int64_t num_blocks, int num_threads, const Body& body) {
+  const int wanted = num_threads > 0 ? num_threads : omp_get_max_threads();
+  const int threads = static_cast<int>(std::min<int64_t>(wanted, num_blocks));
+  if (threads <= 1) {
+    for (int64_t block = 0; block < num_blocks; ++block) body(block);
+    return;
+  }
+#pragma omp parallel for schedule(static) num_threads(threads)
+  for (int64_t block = 0; block < num_blocks; ++block) body(block);
+}
+
+// body(begin, end) over stretches of [0, count), each of `elements_per_item` times its length.
+template <class Body>
+void parallel_ranges(int64_t count, int64_t elements_per_item, int num_threads, const Body& body) {
+  const int64_t step =
+      std::max<int64_t>(1, kBlockElements / std::max<int64_t>(1, elements_per_item));
+  parallel_blocks((count + step - 1) / step, num_threads,
+                  [&](int64_t block) { body(block * step, std::min(count, (block + 1) * step)); });
+}
+
+// A stretch of one tensor of a list.
+struct TensorBlock {
+  int64_t tensor = 0;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// All tensors of a list (anything with a .count), cut into stretches.
+template <class Tensors>
+std::vector<TensorBlock> tensor_blocks(const Tensors& tensors) {
+  std::vector<TensorBlock> blocks;
+  for (size_t t = 0; t < tensors.size(); ++t) {
+    for (int64_t begin = 0; begin < tensors[t].count; begin += kBlockElements) {
+      const int64_t end = std::min<int64_t>(tensors[t].count, begin + kBlockElements);
+      blocks.push_back({static_cast<int64_t>(t), begin, end});
+    }
+  }
+  return blocks;
+}
+
+}  // namespace snug::kernels::cpu

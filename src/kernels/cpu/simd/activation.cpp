@@ -1,0 +1,116 @@
+// SiLU and GELU with their derivatives; see kernels/cpu/activation.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/simd/kernels.h"
+#include "kernels/cpu/simd/math.h"
+
+namespace snug::kernels::cpu {
+namespace {
+
+struct ValueAndSlope {
+  F value, slope;
+};
+
+// x * logistic(x)
+struct Silu {
+  SNUG_INLINE F value(F x) { return x / (1.f + exp_any(-x)); }
+  SNUG_INLINE ValueAndSlope both(F x) {
+    const F s = logistic(x);
+    return {x * s, s * (1.f + x * (1.f - s))};
+  }
+};
+
+// x * (1 + tanh(u)) / 2 = x * logistic(2u), u = sqrt(2/pi) * (x + 0.044715 x^3).
+// Beyond 30 the logistic is 0 or 1, and bounding x there keeps its cube finite.
+struct GeluTanh {
+  static constexpr float kTwice = 1.5957691216f;  // 2 * sqrt(2/pi)
+  SNUG_INLINE F share(F x) { return logistic(kTwice * (x + 0.044715f * x * x * x)); }
+  SNUG_INLINE F value(F x) { return x * share(at_most(at_least(x, -30.f), 30.f)); }
+  SNUG_INLINE ValueAndSlope both(F x) {
+    const F bounded = at_most(at_least(x, -30.f), 30.f);
+    const F s = share(bounded);
+    const F inner = kTwice * (1.f + 0.134145f * bounded * bounded);
+    return {x * s, s + bounded * inner * s * (1.f - s)};
+  }
+};
+
+// x times the normal distribution function.
+struct GeluErf {
+  SNUG_INLINE F value(F x) { return x * normal_cdf(x, bell(x)); }
+  SNUG_INLINE ValueAndSlope both(F x) {
+    const F density = bell(x);
+    const F share = normal_cdf(x, density);
+    return {x * share, share + x * density * 0.39894228f};
+  }
+};
+
+template <class Body>
+SNUG_INLINE void with_activation(Activation activation, const Body& body) {
+  switch (activation) {
+    case Activation::Silu:
+      return body(Silu{});
+    case Activation::GeluTanh:
+      return body(GeluTanh{});
+    case Activation::GeluErf:
+      return body(GeluErf{});
+  }
+}
+
+// body(type, activation) with the tags of both.
+template <class Body>
+SNUG_INLINE void with_both(Scalar type, Activation activation, const Body& body) {
+  with_type(type, [&](auto t) { with_activation(activation, [&](auto a) { body(t, a); }); });
+}
+
+}  // namespace
+
+namespace SNUG_ISA {
+
+void activation_forward_range(const ActivationForward& args, int64_t begin, int64_t end) {
+  with_both(args.type, args.activation, [&](auto type, auto act) {
+    using T = decltype(type);
+    sweep(begin, end, [&](int64_t i, auto lanes) {
+      write<T>(args.y, i, act.value(read<T>(args.x, i, lanes)), lanes);
+    });
+  });
+}
+
+void activation_backward_range(const ActivationBackward& args, int64_t begin, int64_t end) {
+  with_both(args.type, args.activation, [&](auto type, auto act) {
+    using T = decltype(type);
+    sweep(begin, end, [&](int64_t i, auto lanes) {
+      const F slope = act.both(read<T>(args.x, i, lanes)).slope;
+      write<T>(args.dx, i, read<T>(args.dy, i, lanes) * slope, lanes);
+    });
+  });
+}
+
+void gated_forward_rows(const GatedForward& args, int64_t begin, int64_t end) {
+  with_both(args.type, args.activation, [&](auto type, auto act) {
+    using T = decltype(type);
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t in = row * args.input_stride, out = row * args.output_stride;
+      sweep(0, args.features, [&](int64_t i, auto lanes) {
+        const F gate = read<T>(args.gate, in + i, lanes), up = read<T>(args.up, in + i, lanes);
+        write<T>(args.y, out + i, act.value(gate) * up, lanes);
+      });
+    }
+  });
+}
+
+void gated_backward_rows(const GatedBackward& args, int64_t begin, int64_t end) {
+  with_both(args.type, args.activation, [&](auto type, auto act) {
+    using T = decltype(type);
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t in = row * args.input_stride, out = row * args.output_stride;
+      sweep(0, args.features, [&](int64_t i, auto lanes) {
+        const F dy = read<T>(args.dy, out + i, lanes), up = read<T>(args.up, in + i, lanes);
+        const ValueAndSlope gate = act.both(read<T>(args.gate, in + i, lanes));
+        write<T>(args.dgate, in + i, dy * up * gate.slope, lanes);
+        write<T>(args.dup, in + i, dy * gate.value, lanes);
+      });
+    }
+  });
+}
+
+}  // namespace SNUG_ISA
+}  // namespace snug::kernels::cpu

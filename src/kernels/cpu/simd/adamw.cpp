@@ -1,0 +1,63 @@
+// AdamW on a stretch of one tensor; see kernels/cpu/adamw.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/simd/kernels.h"
+#include "kernels/cpu/simd/math.h"
+#include "kernels/cpu/simd/random_rounding.h"
+
+namespace snug::kernels::cpu {
+namespace {
+
+template <class P, class G, class S, bool kStochastic>
+void update(const AdamWTensor& t, const AdamWFactors& f, int64_t begin, int64_t end) {
+  sweep(begin, end, [&](int64_t i, auto lanes) {
+    const F g = read<G>(t.grad, i, lanes) * f.grad_scale;
+    F m = read<S>(t.exp_avg, i, lanes);
+    F v = read<S>(t.exp_avg_sq, i, lanes);
+    F p = t.master != nullptr ? read<F32>(t.master, i, lanes) : read<P>(t.param, i, lanes);
+    m += (g - m) * f.one_minus_beta1;
+    v = v * f.beta2 + g * g * f.one_minus_beta2;
+    p *= f.decay;
+    p -= f.step_size * m / (square_root(v) * f.rsqrt_correction + f.eps);
+    U random = {}, more = {};
+    if constexpr (kStochastic) {
+      random = random_bits(f.random_key, i);
+      more = mix_bits(random);
+    }
+    write_rounded<S>(t.exp_avg, i, m, lanes, kStochastic, random >> 16);
+    write_rounded<S>(t.exp_avg_sq, i, v, lanes, kStochastic, more);
+    if (t.master != nullptr) {
+      write<F32>(t.master, i, p, lanes);
+      write<P>(t.param, i, p, lanes);
+    } else {
+      write_rounded<P>(t.param, i, p, lanes, kStochastic, random);
+    }
+  });
+}
+
+template <class P, class G, class S>
+void update_either(const AdamWTensor& t, const AdamWFactors& f, int64_t begin, int64_t end) {
+  if (f.stochastic) return update<P, G, S, true>(t, f, begin, end);
+  update<P, G, S, false>(t, f, begin, end);
+}
+
+}  // namespace
+
+namespace SNUG_ISA {
+
+void adamw_range(const AdamWTensor& tensor, const AdamWFactors& factors, int64_t begin,
+                 int64_t end) {
+  with_type(tensor.param_type, [&](auto p) {
+    with_type(tensor.grad_type, [&](auto g) {
+      using P = decltype(p);
+      using G = decltype(g);
+      if (tensor.state_type == Scalar::F32) {
+        update_either<P, G, F32>(tensor, factors, begin, end);
+      } else {
+        update_either<P, G, BF16>(tensor, factors, begin, end);
+      }
+    });
+  });
+}
+
+}  // namespace SNUG_ISA
+}  // namespace snug::kernels::cpu

@@ -1,0 +1,94 @@
+// The vectorised inner parts of the operators. Each is compiled once per instruction set, into the
+// namespaces portable, avx2 and avx512; SNUG_FOR_ISA picks one. They neither allocate nor throw nor
+// start threads: the operator's own file does the checking and the sharing out.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cpu/activation.h"
+#include "kernels/cpu/adamw.h"
+#include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/elementwise.h"
+#include "kernels/cpu/embedding.h"
+#include "kernels/cpu/global_norm.h"
+#include "kernels/cpu/rms_norm.h"
+#include "kernels/cpu/rope.h"
+#include "kernels/cpu/sgd.h"
+
+#define SNUG_PER_ISA(...) \
+  namespace portable {    \
+  __VA_ARGS__;            \
+  }                       \
+  namespace avx2 {        \
+  __VA_ARGS__;            \
+  }                       \
+  namespace avx512 {      \
+  __VA_ARGS__;            \
+  }
+
+namespace snug::kernels::cpu {
+
+// `weight` is float32, with Gemma's 1 already added. `dweight` (D) is added to, or null.
+SNUG_PER_ISA(void rms_norm_forward_rows(const RmsNormForward& args, const float* weight,
+                                        int64_t begin, int64_t end))
+SNUG_PER_ISA(void rms_norm_backward_rows(const RmsNormBackward& args, const float* weight,
+                                         float* dweight, int64_t begin, int64_t end))
+
+SNUG_PER_ISA(void rope_apply_tokens(const RopeApply& args, int64_t begin, int64_t end))
+
+SNUG_PER_ISA(void activation_forward_range(const ActivationForward& args, int64_t begin,
+                                           int64_t end))
+SNUG_PER_ISA(void activation_backward_range(const ActivationBackward& args, int64_t begin,
+                                            int64_t end))
+SNUG_PER_ISA(void gated_forward_rows(const GatedForward& args, int64_t begin, int64_t end))
+SNUG_PER_ISA(void gated_backward_rows(const GatedBackward& args, int64_t begin, int64_t end))
+
+// The row's loss; its gradient where args ask for it. A row whose target is ignored: 0.
+SNUG_PER_ISA(double cross_entropy_row(const CrossEntropy& args, int64_t row))
+
+// grad[id] += the sum of dy over `tokens`, all of which have that id.
+SNUG_PER_ISA(void embedding_backward_row(const EmbeddingBackward& args, int64_t id,
+                                         const int32_t* tokens, int64_t num_tokens))
+
+// Sum of squares of elements [begin, end).
+SNUG_PER_ISA(double sum_of_squares_range(const TensorView& tensor, int64_t begin, int64_t end))
+
+// What a step is the same for all elements of a tensor.
+struct AdamWFactors {
+  float decay = 1;  // 1 - lr * weight_decay
+  float one_minus_beta1 = 0;
+  float beta2 = 0;
+  float one_minus_beta2 = 0;
+  float step_size = 0;         // lr / (1 - beta1^t)
+  float rsqrt_correction = 1;  // 1 / sqrt(1 - beta2^t)
+  float eps = 0;
+  float grad_scale = 1;
+  bool stochastic = false;
+  uint64_t random_key = 0;
+};
+SNUG_PER_ISA(void adamw_range(const AdamWTensor& tensor, const AdamWFactors& factors, int64_t begin,
+                              int64_t end))
+
+struct SgdFactors {
+  float lr = 0;
+  float momentum = 0;
+  float new_share = 1;  // 1 - dampening, or 1 in the first step
+  float weight_decay = 0;
+  float grad_scale = 1;
+  bool nesterov = false;
+  bool first_step = false;
+  bool stochastic = false;
+  uint64_t random_key = 0;
+};
+SNUG_PER_ISA(void sgd_range(const SgdTensor& tensor, const SgdFactors& factors, int64_t begin,
+                            int64_t end))
+
+SNUG_PER_ISA(void cast_range(const void* from, Scalar from_type, void* to, Scalar to_type,
+                             int64_t begin, int64_t end))
+SNUG_PER_ISA(void add_range(const void* a, const void* b, void* c, Scalar type, int64_t begin,
+                            int64_t end))
+SNUG_PER_ISA(void accumulate_range(void* y, Scalar y_type, const void* x, Scalar x_type,
+                                   float alpha, int64_t begin, int64_t end))
+SNUG_PER_ISA(void scale_range(void* x, Scalar type, float factor, int64_t begin, int64_t end))
+SNUG_PER_ISA(void fill_range(void* x, Scalar type, float value, int64_t begin, int64_t end))
+
+}  // namespace snug::kernels::cpu

@@ -1,0 +1,55 @@
+// SGD on a stretch of one tensor; see kernels/cpu/sgd.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/simd/kernels.h"
+#include "kernels/cpu/simd/random_rounding.h"
+
+namespace snug::kernels::cpu {
+namespace {
+
+// The gradient after momentum; the buffer is updated.
+template <class S, class Lanes>
+SNUG_INLINE F with_momentum(const SgdTensor& t, const SgdFactors& f, F g, int64_t i, Lanes lanes,
+                            U random) {
+  F buffer = g * f.new_share;
+  if (!f.first_step) buffer += read<S>(t.momentum_buffer, i, lanes) * f.momentum;
+  write_rounded<S>(t.momentum_buffer, i, buffer, lanes, f.stochastic, random);
+  return f.nesterov ? g + buffer * f.momentum : buffer;
+}
+
+template <class P, class G, class S>
+void update(const SgdTensor& t, const SgdFactors& f, int64_t begin, int64_t end) {
+  sweep(begin, end, [&](int64_t i, auto lanes) {
+    F p = t.master != nullptr ? read<F32>(t.master, i, lanes) : read<P>(t.param, i, lanes);
+    F g = read<G>(t.grad, i, lanes) * f.grad_scale + p * f.weight_decay;
+    const U random = f.stochastic ? random_bits(f.random_key, i) : U{};
+    if (f.momentum != 0) g = with_momentum<S>(t, f, g, i, lanes, random >> 16);
+    p -= g * f.lr;
+    if (t.master != nullptr) {
+      write<F32>(t.master, i, p, lanes);
+      write<P>(t.param, i, p, lanes);
+    } else {
+      write_rounded<P>(t.param, i, p, lanes, f.stochastic, random);
+    }
+  });
+}
+
+}  // namespace
+
+namespace SNUG_ISA {
+
+void sgd_range(const SgdTensor& tensor, const SgdFactors& factors, int64_t begin, int64_t end) {
+  with_type(tensor.param_type, [&](auto p) {
+    with_type(tensor.grad_type, [&](auto g) {
+      using P = decltype(p);
+      using G = decltype(g);
+      if (tensor.state_type == Scalar::F32) {
+        update<P, G, F32>(tensor, factors, begin, end);
+      } else {
+        update<P, G, BF16>(tensor, factors, begin, end);
+      }
+    });
+  });
+}
+
+}  // namespace SNUG_ISA
+}  // namespace snug::kernels::cpu
