@@ -55,6 +55,20 @@ struct SkinnyArgs {
 };
 inline constexpr int64_t kMaxSkinnyRows = 8;
 
+// One panel of attention scores, (rows, nr) without gaps, in the backward pass. Where column j is
+// visible to row i, that is begin + i <= j < min(columns, end + i):
+//   probability = exp(score * scale - lse[i]),  d_score = probability * (d_probability - delta[i])
+//   * scale
+// and zero elsewhere. Both in place.
+struct ScoreGradientArgs {
+  float* scores = nullptr;           // becomes probabilities
+  float* d_probabilities = nullptr;  // becomes d_scores
+  int64_t rows = 0, columns = 0, begin = 0, end = 0;
+  const float* lse = nullptr;
+  const float* delta = nullptr;
+  float scale = 1.f;
+};
+
 struct Kernels {
   int mr = 0, nr = 0;  // the register tile
 
@@ -76,9 +90,7 @@ struct Kernels {
   float (*row_max)(const float* x, int64_t n) = nullptr;
   float (*row_exp)(float* x, int64_t n, float scale, float shift) = nullptr;
   void (*row_scale)(float* x, int64_t n, float factor) = nullptr;
-  // ds = p * (dp - delta) * scale, into dp.
-  void (*row_softmax_backward)(const float* p, float* dp, int64_t n, float delta,
-                               float scale) = nullptr;
+  void (*score_gradients)(const ScoreGradientArgs&) = nullptr;
   float (*row_dot)(const void* x, const void* y, Scalar type, int64_t n) = nullptr;
 
   // Flops per call of a loop of independent multiply-adds in registers, for the peak estimate.

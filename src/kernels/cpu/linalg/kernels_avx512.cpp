@@ -1,8 +1,8 @@
 // The building blocks for AVX-512: 24 of the 32 registers hold sums.
 // SPDX-License-Identifier: Apache-2.0
 #define SNUG_SIMD_WIDTH 16
-#define SNUG_TILE_ROWS 8
-#define SNUG_TILE_VECTORS 3
+#define SNUG_TILE_ROWS 12
+#define SNUG_TILE_VECTORS 2
 #include "kernels/cpu/linalg/kernels_impl.h"
 
 namespace snug::kernels::cpu {

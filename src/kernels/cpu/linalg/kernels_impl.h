@@ -105,11 +105,11 @@ SNUG_INLINE void transpose(F8 (&r)[8]) {
   }
 }
 
-// Up to eight lines whose elements follow each other (depth_stride 1), transposed into columns
-// [0, 8) of a panel. Panels narrower than eight are overwritten by the following store, so depth
-// must ascend; the last store spills into the slack.
+// Up to eight lines whose elements follow each other (depth_stride 1), transposed into `group`
+// columns of a panel. Eight are stored even where the group is narrower: what spills over is
+// overwritten by the next step along depth, by the caller's next group, or lies in the slack.
 template <class T, int Width>
-void pack_along_depth(const typename T::storage* data, int64_t line_stride, int lines,
+void pack_along_depth(const typename T::storage* data, int64_t line_stride, int lines, int group,
                       int64_t depth, float* out) {
   int64_t p = 0;
   for (; p + 8 <= depth; p += 8) {
@@ -127,7 +127,7 @@ void pack_along_depth(const typename T::storage* data, int64_t line_stride, int 
     for (int q = 0; q < 8; ++q) store<8>(F32{}, out + (p + q) * Width, r[q]);
   }
   for (; p < depth; ++p) {
-    for (int i = 0; i < (Width < 8 ? Width : 8); ++i) {
+    for (int i = 0; i < group; ++i) {
       out[p * Width + i] = i < lines ? load_one(T{}, data + i * line_stride + p) : 0.f;
     }
   }
@@ -137,7 +137,8 @@ void pack_along_depth(const typename T::storage* data, int64_t line_stride, int 
 template <class T, int Width>
 void pack_along_lines(const typename T::storage* data, int64_t depth_stride, int64_t lines,
                       int64_t readable, int64_t depth, float* out) {
-  constexpr int kRounded = (Width + 7) / 8 * 8;
+  constexpr int kRounded =
+      (Width + 7) / 8 * 8;  // stored too, ascending, so that the spill is overwritten
   if (lines >= Width && readable >= kRounded) {
     for (int64_t p = 0; p < depth; ++p) {
 #pragma GCC unroll 8
@@ -165,11 +166,12 @@ void pack_typed(const PackArgs& args) {
                                  args.depth, out);
       continue;
     }
-    for (int i = 0; i < Width; i += 8) {
-      constexpr int kGroup = Width < 8 ? Width : 8;
+    // The last group first: where it is narrower than eight, it spills into what the others write.
+    for (int i = (Width - 1) / 8 * 8; i >= 0; i -= 8) {
+      const int64_t group = Width - i < 8 ? Width - i : 8;
       const int64_t left = lines - i < 0 ? 0 : lines - i;
       pack_along_depth<T, Width>(data + i * args.line_stride, args.line_stride,
-                                 int(left < kGroup ? left : kGroup), args.depth, out + i);
+                                 int(left < group ? left : group), int(group), args.depth, out + i);
     }
   }
 }
@@ -350,12 +352,28 @@ void row_scale(float* x, int64_t n, float factor) {
   for (; j < n; ++j) x[j] *= factor;
 }
 
-void row_softmax_backward(const float* p, float* dp, int64_t n, float delta, float scale) {
-  int64_t j = 0;
-  for (; j + kLanes <= n; j += kLanes) {
-    store_f(dp + j, load_f(p + j) * (load_f(dp + j) - delta) * scale);
+void score_gradients(const ScoreGradientArgs& args) {
+  using I = VectorOf<kLanes>::I;
+  I lane = {};
+  for (int i = 0; i < kLanes; ++i) lane[i] = i;
+  for (int64_t i = 0; i < args.rows; ++i) {
+    const int64_t last = args.end + i < args.columns ? args.end + i : args.columns;
+    const int32_t end = int32_t(last < 0 ? 0 : last);
+    const int64_t first = args.begin + i;
+    const int32_t begin = int32_t(first < 0 ? 0 : first > kTileCols ? kTileCols : first);
+    for (int v = 0; v < kTileVectors; ++v) {
+      float* scores = args.scores + i * kTileCols + v * kLanes;
+      float* gradients = args.d_probabilities + i * kTileCols + v * kLanes;
+      const I column = lane + v * kLanes;
+      const F raw = exponential(load_f(scores) * args.scale - args.lse[i]);
+      const F p = ((column >= begin) & (column < end)) ? raw : F{};
+      const F change = load_f(gradients) - args.delta[i];
+      // A masked gradient may be anything, so it is selected away rather than multiplied by zero.
+      const F d = ((column >= begin) & (column < end)) ? p * change * args.scale : F{};
+      store_f(scores, p);
+      store_f(gradients, d);
+    }
   }
-  for (; j < n; ++j) dp[j] = p[j] * (dp[j] - delta) * scale;
 }
 
 float row_dot(const void* x, const void* y, Scalar type, int64_t n) {
@@ -386,7 +404,7 @@ constexpr Kernels kTable = {
     .row_max = row_max,
     .row_exp = row_exp,
     .row_scale = row_scale,
-    .row_softmax_backward = row_softmax_backward,
+    .score_gradients = score_gradients,
     .row_dot = row_dot,
     .fma_loop = fma_loop,
 };

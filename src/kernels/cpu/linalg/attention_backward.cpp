@@ -1,0 +1,381 @@
+// A task is one block of keys of one document and key/value head. It walks the tiles of queries
+// that see the block, in ascending order, recomputes their probabilities from the log-sum-exp, and
+// sums dK and dV by itself. dQ collects contributions of several tasks: each tile of queries has a
+// ticket that says which block of keys is next, so the sum always runs in the same order and needs
+// neither a second pass nor atomic additions. A task waits only for the block before it, which was
+// handed out earlier.
+//
+//   P = exp(S*scale - lse)   dV += P^T dO   dP = dO V^T   dS = P*(dP - delta)*scale
+//   dK += dS^T Q             dQ += dS K     delta = rowsum(dO * O)
+//
+// Scores are kept in the layout of packed B panels, so that P and dS are operands as they stand and
+// the transposed dK^T = Q^T dS, dV^T = dO^T P need no repacking of them. SPDX-License-Identifier:
+// Apache-2.0
+#include <atomic>
+#include <cstring>
+#include <thread>
+
+#include "base/error.h"
+#include "kernels/cpu/linalg/attention_common.h"
+
+namespace snug::kernels::cpu {
+namespace {
+
+struct Shape {
+  Shape(const AttentionArgs& args, const Kernels& kernels)
+      : group(args.num_heads / args.num_kv_heads),
+        tile(round_up(64, kernels.mr)),
+        keys(round_up(args.head_dim <= 128 ? 128 : 64, kernels.nr)),
+        dim_rows(round_up(args.head_dim, kernels.mr)),
+        dim_cols(round_up(args.head_dim, kernels.nr)) {}
+  int64_t group, tile, keys;
+  int64_t dim_rows, dim_cols;  // head dimension padded to whole register tiles
+};
+
+// One thread's scratch. Names ending in _a and _b are panels packed as left and right operand; the
+// comment gives the matrix they hold.
+struct Workspace {
+  float *k_by_dim_b, *v_by_dim_b;  // K^T, V^T: (D, keys)
+  float* k_b;                      // K: (keys, D)
+  float *q_a, *d_out_a;            // Q, dO: (tile, D)
+  float *q_t_a, *d_out_t_a;        // Q^T, dO^T: (D, tile)
+  float *scores_b, *d_scores_b;    // (tile, keys)
+  float* d_scores_a;               // (tile, keys)
+  float *dk_t, *dv_t;              // sums, (D, keys) row-major
+  float* staging;                  // (keys, nr)
+
+  Workspace(Carver& carver, const AttentionArgs& args, const Kernels& kernels, const Shape& shape) {
+    auto take = [&](int64_t rows, int64_t cols) {
+      return carver.take<float>(rows * cols + kPackSlack);
+    };
+    k_by_dim_b = take(shape.keys, args.head_dim), v_by_dim_b = take(shape.keys, args.head_dim);
+    k_b = take(shape.keys, shape.dim_cols);
+    q_a = take(shape.tile, args.head_dim), d_out_a = take(shape.tile, args.head_dim);
+    q_t_a = take(shape.dim_rows, shape.tile), d_out_t_a = take(shape.dim_rows, shape.tile);
+    scores_b = take(shape.tile, shape.keys), d_scores_b = take(shape.tile, shape.keys);
+    d_scores_a = take(shape.tile, shape.keys);
+    dk_t = take(shape.dim_rows, shape.keys), dv_t = take(shape.dim_rows, shape.keys);
+    staging = take(shape.keys, kernels.nr);
+  }
+};
+
+// What all threads share.
+struct Shared {
+  float* delta;      // (H, N)
+  float* dq;         // (N, H, D) float32 sums: dq itself, or scratch where it has two bytes
+  int32_t* tickets;  // per segment and tile of queries: blocks of keys already added to dq
+  int64_t num_tickets;
+
+  Shared(Carver& carver, const AttentionArgs& args, const Shape& shape)
+      : delta(carver.take<float>(args.num_heads * args.num_tokens)),
+        dq(args.type == Scalar::F32
+               ? nullptr
+               : carver.take<float>(args.num_tokens * args.num_heads * args.head_dim)),
+        // At most one partial tile a document beside the whole ones.
+        num_tickets((args.num_tokens / shape.tile + args.num_documents) * args.num_kv_heads) {
+    tickets = carver.take<int32_t>(num_tickets);
+  }
+};
+
+struct Task {
+  Segment segment;
+  Range keys;
+  int64_t first_ticket;  // of the segment's tile 0
+};
+
+class KeyBlock {
+ public:
+  KeyBlock(const AttentionBackwardArgs& args, const Kernels& kernels, const Shape& shape,
+           const Shared& shared, const Workspace& work, const Task& task)
+      : args_(args),
+        forward_(args.forward),
+        kernels_(kernels),
+        shape_(shape),
+        shared_(shared),
+        work_(work),
+        task_(task),
+        length_(task.segment.length),
+        count_(task.keys.end - task.keys.begin) {}
+
+  void run() const {
+    pack_keys();
+    std::fill_n(work_.dk_t, shape_.dim_rows * shape_.keys, 0.f);
+    std::fill_n(work_.dv_t, shape_.dim_rows * shape_.keys, 0.f);
+    const Range seeing = seeing_queries(forward_, length_, task_.keys.begin, task_.keys.end);
+    for (int64_t tile = seeing.begin / shape_.tile; tile * shape_.tile < seeing.end; ++tile) {
+      const Range queries{tile * shape_.tile, std::min(length_, (tile + 1) * shape_.tile)};
+      for (int64_t head = 0; head < shape_.group; ++head) {
+        pack_queries(queries, query_head(head));
+        compute_scores(queries, query_head(head));
+        add_key_gradients(queries);
+        if (head == 0) await_turn(tile, queries);
+        add_query_gradients(queries, query_head(head));
+      }
+      std::atomic_ref(shared_.tickets[task_.first_ticket + tile])
+          .fetch_add(1, std::memory_order_release);
+    }
+    store_key_gradients(work_.dk_t, args_.dk);
+    store_key_gradients(work_.dv_t, args_.dv);
+  }
+
+ private:
+  int64_t query_head(int64_t head) const { return task_.segment.kv_head * shape_.group + head; }
+
+  void pack_keys() const {
+    const int64_t token = task_.segment.first_token + task_.keys.begin, dim = forward_.head_dim;
+    const HeadRows k(forward_.k, forward_.type, forward_.k_stride, token, task_.segment.kv_head,
+                     dim);
+    const HeadRows v(forward_.v, forward_.type, forward_.v_stride, token, task_.segment.kv_head,
+                     dim);
+    kernels_.pack_b(k.tokens_as_lines(count_, count_, dim, work_.k_by_dim_b));
+    kernels_.pack_b(v.tokens_as_lines(count_, count_, dim, work_.v_by_dim_b));
+    kernels_.pack_b(k.dims_as_lines(count_, dim, work_.k_b));
+  }
+
+  void pack_queries(Range queries, int64_t head) const {
+    const int64_t token = task_.segment.first_token + queries.begin, dim = forward_.head_dim;
+    const int64_t rows = queries.end - queries.begin;
+    const HeadRows q(forward_.q, forward_.type, forward_.q_stride, token, head, dim);
+    const HeadRows d_out(args_.d_out, forward_.type, forward_.num_heads * dim, token, head, dim);
+    kernels_.pack_a(q.tokens_as_lines(rows, rows, dim, work_.q_a));
+    kernels_.pack_a(q.dims_as_lines(rows, dim, work_.q_t_a));
+    kernels_.pack_a(d_out.tokens_as_lines(rows, rows, dim, work_.d_out_a));
+    kernels_.pack_a(d_out.dims_as_lines(rows, dim, work_.d_out_t_a));
+  }
+
+  // Rows of the tile that see the panel of keys at `key`, cut at whole register tiles.
+  Range rows_seeing(Range queries, int64_t key) const {
+    const int64_t first = task_.keys.begin + key;
+    const Range seen =
+        seeing_queries(forward_, length_, first, std::min(task_.keys.end, first + kernels_.nr));
+    const int64_t rows = queries.end - queries.begin;
+    const int64_t begin = std::clamp<int64_t>(seen.begin - queries.begin, 0, rows);
+    const int64_t end = std::clamp<int64_t>(seen.end - queries.begin, begin, rows);
+    if (begin == end) return {};
+    return {begin / kernels_.mr * kernels_.mr, std::min(rows, round_up(end, kernels_.mr))};
+  }
+
+  // Keys of the block that the panel of rows at `row` sees, cut at whole register tiles.
+  Range keys_seen(Range queries, int64_t row) const {
+    const int64_t first = queries.begin + row;
+    const Range seen =
+        visible_keys(forward_, length_, first, std::min(queries.end, first + kernels_.mr));
+    const int64_t begin = std::clamp<int64_t>(seen.begin - task_.keys.begin, 0, count_);
+    const int64_t end = std::clamp<int64_t>(seen.end - task_.keys.begin, begin, count_);
+    if (begin == end) return {};
+    return {begin / kernels_.nr * kernels_.nr, std::min(count_, round_up(end, kernels_.nr))};
+  }
+
+  // Probabilities and score gradients of one head's tile, panel by panel of keys.
+  void compute_scores(Range queries, int64_t head) const {
+    const int64_t dim = forward_.head_dim;
+    for (int64_t key = 0; key < count_; key += kernels_.nr) {
+      const Range rows = rows_seeing(queries, key);
+      float* scores = work_.scores_b + key * shape_.tile;
+      float* gradients = work_.d_scores_b + key * shape_.tile;
+      for (int64_t row = rows.begin; row < rows.end; row += kernels_.mr) {
+        kernels_.multiply_tile(dim, work_.q_a + row * dim, work_.k_by_dim_b + key * dim,
+                               scores + row * kernels_.nr, kernels_.nr, 1.f, false);
+        kernels_.multiply_tile(dim, work_.d_out_a + row * dim, work_.v_by_dim_b + key * dim,
+                               gradients + row * kernels_.nr, kernels_.nr, 1.f, false);
+      }
+      if (rows.begin < rows.end) finish_scores(queries.begin + rows.begin, rows, key, head);
+    }
+  }
+
+  void finish_scores(int64_t query, Range rows, int64_t key, int64_t head) const {
+    const int64_t place = head * forward_.num_tokens + task_.segment.first_token + query,
+                  unlimited = int64_t{1} << 30;
+    const int64_t distance = query - (task_.keys.begin + key);
+    const int64_t window = forward_.sliding_window > 0 ? forward_.sliding_window : unlimited;
+    const int64_t offset = key * shape_.tile + rows.begin * kernels_.nr;
+    kernels_.score_gradients({.scores = work_.scores_b + offset,
+                              .d_probabilities = work_.d_scores_b + offset,
+                              .rows = rows.end - rows.begin,
+                              .columns = std::min<int64_t>(kernels_.nr, count_ - key),
+                              .begin = distance - window + 1,
+                              .end = distance + (forward_.causal ? 1 : window),
+                              .lse = forward_.lse + place,
+                              .delta = shared_.delta + place,
+                              .scale = forward_.scale});
+  }
+
+  void add_key_gradients(Range queries) const {
+    const int64_t depth = queries.end - queries.begin;
+    for (int64_t key = 0; key < count_; key += kernels_.nr) {
+      const Range rows = rows_seeing(queries, key);
+      if (rows.begin == rows.end) continue;
+      const int64_t offset = key * shape_.tile + rows.begin * kernels_.nr;
+      for (int64_t d = 0; d < shape_.dim_rows; d += kernels_.mr) {
+        const int64_t left = d * depth + rows.begin * kernels_.mr, sums = d * shape_.keys + key;
+        kernels_.multiply_tile(rows.end - rows.begin, work_.d_out_t_a + left,
+                               work_.scores_b + offset, work_.dv_t + sums, shape_.keys, 1.f, true);
+        kernels_.multiply_tile(rows.end - rows.begin, work_.q_t_a + left, work_.d_scores_b + offset,
+                               work_.dk_t + sums, shape_.keys, 1.f, true);
+      }
+    }
+  }
+
+  // Until the blocks of keys before this one have been added; the first one starts from zero.
+  void await_turn(int64_t tile, Range queries) const {
+    const int64_t first = visible_keys(forward_, length_, queries.begin, queries.end).begin;
+    const int64_t turn = task_.keys.begin / shape_.keys - first / shape_.keys;
+    const std::atomic_ref ticket(shared_.tickets[task_.first_ticket + tile]);
+    while (ticket.load(std::memory_order_acquire) != turn) std::this_thread::yield();
+    if (turn > 0) return;
+    for (int64_t token = queries.begin; token < queries.end; ++token) {
+      std::fill_n(dq_at(token, query_head(0)), shape_.group * forward_.head_dim, 0.f);
+    }
+  }
+
+  float* dq_at(int64_t query, int64_t head) const {
+    const int64_t token = task_.segment.first_token + query;
+    return shared_.dq + (token * forward_.num_heads + head) * forward_.head_dim;
+  }
+
+  void add_query_gradients(Range queries, int64_t head) const {
+    for (int64_t row = 0; row < queries.end - queries.begin; row += kernels_.mr) {
+      const Range keys = keys_seen(queries, row);
+      if (keys.begin == keys.end) continue;
+      const int64_t rows = std::min<int64_t>(kernels_.mr, queries.end - queries.begin - row);
+      for (int64_t key = keys.begin; key < keys.end; key += kernels_.nr) {
+        const float* panel = work_.d_scores_b + key * shape_.tile + row * kernels_.nr;
+        kernels_.pack_a({panel, Scalar::F32, kernels_.nr, 1, rows, rows,
+                         std::min<int64_t>(kernels_.nr, keys.end - key),
+                         work_.d_scores_a + (key - keys.begin) * kernels_.mr});
+      }
+      add_query_rows(dq_at(queries.begin + row, head), rows, keys);
+    }
+  }
+
+  void add_query_rows(float* dq, int64_t rows, Range keys) const {
+    const int64_t stride = forward_.num_heads * forward_.head_dim;
+    for (int64_t d = 0; d < forward_.head_dim; d += kernels_.nr) {
+      const int64_t cols = std::min<int64_t>(kernels_.nr, forward_.head_dim - d);
+      const float* k = work_.k_b + d * count_ + keys.begin * kernels_.nr;
+      const int64_t depth = keys.end - keys.begin;
+      if (rows == kernels_.mr && cols == kernels_.nr) {
+        kernels_.multiply_tile(depth, work_.d_scores_a, k, dq + d, stride, 1.f, true);
+        continue;
+      }
+      alignas(64) float sums[kMaxTileFloats];
+      kernels_.multiply_tile(depth, work_.d_scores_a, k, sums, kernels_.nr, 1.f, false);
+      kernels_.store({.source = sums,
+                      .source_stride = kernels_.nr,
+                      .rows = rows,
+                      .cols = cols,
+                      .c = dq + d,
+                      .c_stride = stride,
+                      .accumulate = true});
+    }
+  }
+
+  // (D, keys) sums to (keys, D) rows of the result.
+  void store_key_gradients(const float* sums, void* result) const {
+    const int64_t dim = forward_.head_dim, stride = forward_.num_kv_heads * dim;
+    const int64_t token = task_.segment.first_token + task_.keys.begin;
+    const int64_t place = token * stride + task_.segment.kv_head * dim;
+    for (int64_t d = 0; d < dim; d += kernels_.nr) {
+      const int64_t cols = std::min<int64_t>(kernels_.nr, dim - d);
+      kernels_.pack_b(
+          {sums + d * shape_.keys, Scalar::F32, shape_.keys, 1, cols, cols, count_, work_.staging});
+      kernels_.store({.source = work_.staging,
+                      .source_stride = kernels_.nr,
+                      .rows = count_,
+                      .cols = cols,
+                      .c = static_cast<char*>(result) + (place + d) * scalar_bytes(forward_.type),
+                      .type = forward_.type,
+                      .c_stride = stride});
+    }
+  }
+
+  const AttentionBackwardArgs& args_;
+  const AttentionArgs& forward_;
+  const Kernels& kernels_;
+  const Shape& shape_;
+  const Shared& shared_;
+  const Workspace& work_;
+  const Task& task_;
+  const int64_t length_, count_;
+};
+
+std::vector<Task> tasks_of(const AttentionArgs& args, const Shape& shape) {
+  std::vector<Segment> segments = segments_of(args);
+  std::stable_sort(segments.begin(), segments.end(),
+                   [](const Segment& a, const Segment& b) { return a.length > b.length; });
+  std::vector<Task> tasks;
+  int64_t ticket = 0;
+  for (const Segment& segment : segments) {
+    for (int64_t begin = 0; begin < segment.length; begin += shape.keys) {
+      tasks.push_back({segment, {begin, std::min(segment.length, begin + shape.keys)}, ticket});
+    }
+    ticket += ceil_div(segment.length, shape.tile);
+  }
+  return tasks;
+}
+
+void compute_delta(const AttentionBackwardArgs& args, const Kernels& kernels, float* delta) {
+  const AttentionArgs& f = args.forward;
+  const int64_t bytes = f.head_dim * scalar_bytes(f.type);
+#pragma omp for schedule(static)
+  for (int64_t token = 0; token < f.num_tokens; ++token) {
+    for (int64_t head = 0; head < f.num_heads; ++head) {
+      const int64_t place = (token * f.num_heads + head) * bytes;
+      delta[head * f.num_tokens + token] =
+          kernels.row_dot(static_cast<const char*>(f.out) + place,
+                          static_cast<const char*>(args.d_out) + place, f.type, f.head_dim);
+    }
+  }
+}
+
+void round_query_gradients(const AttentionBackwardArgs& args, const Kernels& kernels,
+                           const float* sums) {
+  const AttentionArgs& f = args.forward;
+  const int64_t width = f.num_heads * f.head_dim;
+#pragma omp for schedule(static)
+  for (int64_t token = 0; token < f.num_tokens; ++token) {
+    kernels.store({.source = sums + token * width,
+                   .rows = 1,
+                   .cols = width,
+                   .c = static_cast<char*>(args.dq) + token * width * scalar_bytes(f.type),
+                   .type = f.type});
+  }
+}
+
+}  // namespace
+
+int64_t attention_backward_workspace_bytes(const AttentionArgs& args) {
+  const Kernels& kernels = active_kernels();
+  const Shape shape(args, kernels);
+  Carver shared(nullptr), own(nullptr);
+  Shared(shared, args, shape);
+  Workspace(own, args, kernels, shape);
+  return shared.used() + own.used() * resolve_threads(args.num_threads);
+}
+
+void attention_backward(const AttentionBackwardArgs& args, void* workspace) {
+  const AttentionArgs& forward = args.forward;
+  check_attention(forward);
+  const Kernels& kernels = active_kernels();
+  const Shape shape(forward, kernels);
+  Carver carver(workspace);
+  Shared shared(carver, forward, shape);
+  if (forward.type == Scalar::F32) shared.dq = static_cast<float*>(args.dq);
+  std::fill_n(shared.tickets, shared.num_tickets, 0);
+  const std::vector<Task> tasks = tasks_of(forward, shape);
+  std::vector<Workspace> work;
+  const int threads = resolve_threads(forward.num_threads);
+  for (int t = 0; t < threads; ++t) work.emplace_back(carver, forward, kernels, shape);
+  std::atomic<size_t> next = 0;  // handed out in order, which the tickets rely on
+#pragma omp parallel num_threads(threads)
+  {
+    compute_delta(args, kernels, shared.delta);
+    for (size_t t = next.fetch_add(1); t < tasks.size(); t = next.fetch_add(1)) {
+      KeyBlock(args, kernels, shape, shared, work[size_t(omp_get_thread_num())], tasks[t]).run();
+    }
+#pragma omp barrier
+    if (forward.type != Scalar::F32) round_query_gradients(args, kernels, shared.dq);
+  }
+}
+
+}  // namespace snug::kernels::cpu

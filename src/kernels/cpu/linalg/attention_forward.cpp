@@ -1,0 +1,216 @@
+// A task is a tile of queries of one document with all heads that share a key/value head, so that
+// each packed block of keys and values serves about two hundred rows. Per block of keys and panel
+// of rows (as many as the register tile has): scores, running maximum and sum, probabilities packed
+// again, and their product with the values, all in the first-level cache. SPDX-License-Identifier:
+// Apache-2.0
+#include <cmath>
+
+#include "base/error.h"
+#include "kernels/cpu/linalg/attention_common.h"
+
+namespace snug::kernels::cpu {
+namespace {
+
+constexpr int64_t kTileRows = 192;  // queries x heads of a group
+constexpr int64_t kKeyBlock = 64;
+
+struct Shape {
+  Shape(const AttentionArgs& args, const Kernels& kernels)
+      : group(args.num_heads / args.num_kv_heads),
+        tile(round_up(std::max<int64_t>(kTileRows / group, 24), kernels.mr)),
+        keys(round_up(kKeyBlock, kernels.nr)),
+        dim(round_up(args.head_dim, kernels.nr)) {}
+  int64_t group, tile, keys, dim;  // dim: padded to whole register tiles
+};
+
+struct Workspace {
+  float *q, *k, *v, *scores, *probabilities, *out, *row_max, *row_sum;
+
+  Workspace(Carver& carver, const AttentionArgs& args, const Kernels& kernels, const Shape& shape)
+      : q(carver.take<float>(shape.group * shape.tile * args.head_dim + kPackSlack)),
+        k(carver.take<float>(shape.keys * args.head_dim + kPackSlack)),
+        v(carver.take<float>(shape.keys * shape.dim + kPackSlack)),
+        scores(carver.take<float>(kernels.mr * shape.keys)),
+        probabilities(carver.take<float>(kernels.mr * shape.keys + kPackSlack)),
+        out(carver.take<float>(shape.group * shape.tile * shape.dim)),
+        row_max(carver.take<float>(shape.group * shape.tile)),
+        row_sum(carver.take<float>(shape.group * shape.tile)) {}
+};
+
+class ForwardTile {
+ public:
+  ForwardTile(const AttentionArgs& args, const Kernels& kernels, const Shape& shape,
+              const Workspace& work, const Segment& segment, int64_t begin)
+      : args_(args),
+        kernels_(kernels),
+        shape_(shape),
+        work_(work),
+        segment_(segment),
+        queries_{begin, std::min(segment.length, begin + shape.tile)} {}
+
+  void run() const {
+    pack_queries();
+    const int64_t rows = shape_.group * shape_.tile;
+    std::fill_n(work_.row_max, rows, -std::numeric_limits<float>::infinity());
+    std::fill_n(work_.row_sum, rows, 0.f);
+    std::fill_n(work_.out, rows * shape_.dim, 0.f);
+    const Range keys = visible_keys(args_, segment_.length, queries_.begin, queries_.end);
+    for (int64_t key = keys.begin / shape_.keys * shape_.keys; key < keys.end; key += shape_.keys) {
+      const Range block{key, std::min(segment_.length, key + shape_.keys)};
+      pack_keys(block);
+      for (int64_t head = 0; head < shape_.group; ++head) {
+        for (int64_t row = 0; row < queries_.end - queries_.begin; row += kernels_.mr) {
+          add_block(block, head, row);
+        }
+      }
+    }
+    for (int64_t head = 0; head < shape_.group; ++head) store_head(head);
+  }
+
+ private:
+  int64_t query_head(int64_t head) const { return segment_.kv_head * shape_.group + head; }
+
+  void pack_queries() const {
+    const int64_t token = segment_.first_token + queries_.begin;
+    for (int64_t head = 0; head < shape_.group; ++head) {
+      const HeadRows q(args_.q, args_.type, args_.q_stride, token, query_head(head),
+                       args_.head_dim);
+      const int64_t count = queries_.end - queries_.begin;
+      kernels_.pack_a(q.tokens_as_lines(count, count, args_.head_dim,
+                                        work_.q + head * shape_.tile * args_.head_dim));
+    }
+  }
+
+  void pack_keys(Range block) const {
+    const int64_t token = segment_.first_token + block.begin, count = block.end - block.begin;
+    const HeadRows k(args_.k, args_.type, args_.k_stride, token, segment_.kv_head, args_.head_dim);
+    const HeadRows v(args_.v, args_.type, args_.v_stride, token, segment_.kv_head, args_.head_dim);
+    kernels_.pack_b(k.tokens_as_lines(count, count, args_.head_dim, work_.k));
+    kernels_.pack_b(v.dims_as_lines(count, args_.head_dim, work_.v));
+  }
+
+  // One panel of rows against one block of keys.
+  void add_block(Range block, int64_t head, int64_t row) const {
+    const int64_t token = queries_.begin + row;
+    const int64_t rows = std::min<int64_t>(kernels_.mr, queries_.end - token);
+    const Range seen = visible_keys(args_, segment_.length, token, token + rows);
+    const int64_t depth = std::min(block.end, seen.end) - block.begin;
+    if (depth <= 0 || seen.begin >= block.end) return;
+
+    const int64_t panel = head * shape_.tile + row;
+    for (int64_t j = 0; j < depth; j += kernels_.nr) {
+      kernels_.multiply_tile(args_.head_dim, work_.q + panel * args_.head_dim,
+                             work_.k + j * args_.head_dim, work_.scores + j, shape_.keys, 1.f,
+                             false);
+    }
+    for (int64_t i = 0; i < rows; ++i) update_row(block, panel, token, i, depth);
+    kernels_.pack_a(
+        {work_.scores, Scalar::F32, shape_.keys, 1, rows, rows, depth, work_.probabilities});
+    for (int64_t d = 0; d < shape_.dim; d += kernels_.nr) {
+      kernels_.multiply_tile(depth, work_.probabilities, work_.v + d * (block.end - block.begin),
+                             work_.out + panel * shape_.dim + d, shape_.dim, 1.f, true);
+    }
+  }
+
+  // Scores of row i become exp(score - maximum so far); what was summed before is scaled to it.
+  void update_row(Range block, int64_t panel, int64_t token, int64_t i, int64_t depth) const {
+    const Range seen = visible_keys(args_, segment_.length, token + i, token + i + 1);
+    float* scores = work_.scores + i * shape_.keys;
+    const int64_t begin = std::clamp<int64_t>(seen.begin - block.begin, 0, depth);
+    const int64_t end = std::clamp<int64_t>(seen.end - block.begin, begin, depth);
+    std::fill(scores, scores + begin, 0.f);
+    std::fill(scores + end, scores + depth, 0.f);
+    if (begin == end) return;
+
+    float& largest = work_.row_max[panel + i];
+    float& sum = work_.row_sum[panel + i];
+    const float before = largest;
+    largest = std::max(before, kernels_.row_max(scores + begin, end - begin) * args_.scale);
+    const float added = kernels_.row_exp(scores + begin, end - begin, args_.scale, largest);
+    if (before == largest) {
+      sum += added;
+      return;
+    }
+    const float factor = std::exp(before - largest);
+    sum = sum * factor + added;
+    kernels_.row_scale(work_.out + (panel + i) * shape_.dim, shape_.dim, factor);
+  }
+
+  void store_head(int64_t head) const {
+    const int64_t stride = args_.num_heads * args_.head_dim;
+    const int64_t first = segment_.first_token + queries_.begin;
+    for (int64_t i = 0; i < queries_.end - queries_.begin; ++i) {
+      const int64_t row = head * shape_.tile + i;
+      const int64_t place = (first + i) * stride + query_head(head) * args_.head_dim;
+      kernels_.store({.source = work_.out + row * shape_.dim,
+                      .source_stride = shape_.dim,
+                      .rows = 1,
+                      .cols = args_.head_dim,
+                      .c = static_cast<char*>(args_.out) + place * scalar_bytes(args_.type),
+                      .type = args_.type,
+                      .c_stride = stride,
+                      .alpha = 1.f / work_.row_sum[row]});
+      args_.lse[query_head(head) * args_.num_tokens + first + i] =
+          work_.row_max[row] + std::log(work_.row_sum[row]);
+    }
+  }
+
+  const AttentionArgs& args_;
+  const Kernels& kernels_;
+  const Shape& shape_;
+  const Workspace& work_;
+  const Segment& segment_;
+  const Range queries_;
+};
+
+struct Task {
+  const Segment* segment;
+  int64_t begin;
+  int64_t keys;  // what it costs
+};
+
+std::vector<Task> tasks_of(const AttentionArgs& args, const Shape& shape,
+                           const std::vector<Segment>& segments) {
+  std::vector<Task> tasks;
+  for (const Segment& segment : segments) {
+    for (int64_t begin = 0; begin < segment.length; begin += shape.tile) {
+      const int64_t end = std::min(segment.length, begin + shape.tile);
+      const Range keys = visible_keys(args, segment.length, begin, end);
+      tasks.push_back({&segment, begin, (keys.end - keys.begin) * (end - begin)});
+    }
+  }
+  // The longest first, so that the threads finish together.
+  std::stable_sort(tasks.begin(), tasks.end(),
+                   [](const Task& a, const Task& b) { return a.keys > b.keys; });
+  return tasks;
+}
+
+}  // namespace
+
+int64_t attention_forward_workspace_bytes(const AttentionArgs& args) {
+  const Kernels& kernels = active_kernels();
+  Carver carver(nullptr);
+  Workspace(carver, args, kernels, Shape(args, kernels));
+  return carver.used() * resolve_threads(args.num_threads);
+}
+
+void attention_forward(const AttentionArgs& args, void* workspace) {
+  check_attention(args);
+  const Kernels& kernels = active_kernels();
+  const Shape shape(args, kernels);
+  const std::vector<Segment> segments = segments_of(args);
+  const std::vector<Task> tasks = tasks_of(args, shape, segments);
+  const int threads = resolve_threads(args.num_threads);
+  const int64_t piece = attention_forward_workspace_bytes(args) / threads;
+#pragma omp parallel num_threads(threads)
+  {
+    Carver carver(static_cast<char*>(workspace) + piece * omp_get_thread_num());
+    const Workspace work(carver, args, kernels, shape);
+#pragma omp for schedule(dynamic, 1)
+    for (size_t t = 0; t < tasks.size(); ++t) {
+      ForwardTile(args, kernels, shape, work, *tasks[t].segment, tasks[t].begin).run();
+    }
+  }
+}
+
+}  // namespace snug::kernels::cpu

@@ -1,0 +1,401 @@
+// Attention, its gradients and decoding against plain loops in double: every (query, key) pair is
+// visited and kept or dropped by the definition of who sees whom, so a mistake in skipping blocks
+// shows. SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/linalg/attention.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.h"
+#include "testing.h"
+
+namespace snug::kernels::cpu {
+namespace {
+
+struct Case {
+  std::vector<int32_t> lengths;
+  int64_t heads, kv_heads, dim;
+  Scalar type;
+  int64_t window;
+  bool causal;
+  int64_t pad;  // between tokens, as where q, k and v are slices of one projection
+  int threads;
+
+  int64_t tokens() const { return std::accumulate(lengths.begin(), lengths.end(), int64_t{0}); }
+  std::string text() const {
+    return fmt::format("lengths={} heads={}/{} dim={} {} window={} causal={} pad={} threads={}",
+                       fmt::join(lengths, ","), heads, kv_heads, dim, scalar_name(type), window,
+                       causal, pad, threads);
+  }
+};
+
+// (rows, heads, dim) numbers of a type, with `pad` elements after each row.
+struct Tensor {
+  Tensor(int64_t rows, int64_t heads, int64_t dim, Scalar t, int64_t pad = 0)
+      : type(t),
+        rows(rows),
+        heads(heads),
+        dim(dim),
+        stride(heads * dim + pad),
+        buffer(std::max<int64_t>(
+            0, (rows ? (rows - 1) * stride + heads * dim : 0) * scalar_bytes(t))) {}
+  int64_t count() const { return rows ? (rows - 1) * stride + heads * dim : 0; }
+  double at(int64_t row, int64_t head, int64_t d) const {
+    return read_number(buffer.data(), type, row * stride + head * dim + d);
+  }
+  std::string bits() const { return {buffer.data(), size_t(count() * scalar_bytes(type))}; }
+
+  Scalar type;
+  int64_t rows, heads, dim, stride;
+  GuardedBuffer buffer;
+};
+
+struct Problem {
+  Problem(const Case& c, unsigned seed)
+      : which(c),
+        q(c.tokens(), c.heads, c.dim, c.type, c.pad),
+        k(c.tokens(), c.kv_heads, c.dim, c.type, c.pad),
+        v(c.tokens(), c.kv_heads, c.dim, c.type, c.pad),
+        out(c.tokens(), c.heads, c.dim, c.type),
+        d_out(c.tokens(), c.heads, c.dim, c.type),
+        dq(c.tokens(), c.heads, c.dim, c.type),
+        dk(c.tokens(), c.kv_heads, c.dim, c.type),
+        dv(c.tokens(), c.kv_heads, c.dim, c.type),
+        lse(c.heads, 1, c.tokens(), Scalar::F32) {
+    std::mt19937 random(seed);
+    for (Tensor* t : {&q, &k, &v, &d_out}) fill(t->buffer.data(), c.type, t->count(), random);
+    starts = {0};
+    for (int32_t length : c.lengths) starts.push_back(starts.back() + length);
+    args = {.num_tokens = c.tokens(),
+            .num_heads = c.heads,
+            .num_kv_heads = c.kv_heads,
+            .head_dim = c.dim};
+    args.num_documents = int64_t(c.lengths.size());
+    args.cu_seqlens = starts.data();
+    args.type = c.type;
+    args.q = q.buffer.data(), args.k = k.buffer.data(), args.v = v.buffer.data();
+    args.q_stride = q.stride, args.k_stride = k.stride, args.v_stride = v.stride;
+    args.scale = 1.f / std::sqrt(float(c.dim));
+    args.sliding_window = c.window, args.causal = c.causal;
+    args.out = out.buffer.data();
+    args.lse = reinterpret_cast<float*>(lse.buffer.data());
+    args.num_threads = c.threads;
+  }
+
+  void run_forward() {
+    GuardedBuffer workspace(attention_workspace_bytes(args, false), 64);
+    attention_forward(args, workspace.data());
+  }
+  void run_backward() {
+    GuardedBuffer workspace(attention_workspace_bytes(args, true), 64);
+    std::memset(workspace.data(), 0xff, size_t(attention_workspace_bytes(args, true)));
+    attention_backward(
+        {args, d_out.buffer.data(), dq.buffer.data(), dk.buffer.data(), dv.buffer.data()},
+        workspace.data());
+  }
+
+  bool sees(int64_t query, int64_t key) const {
+    if (which.causal && key > query) return false;
+    return which.window == 0 || std::abs(query - key) < which.window;
+  }
+
+  Case which;
+  Tensor q, k, v, out, d_out, dq, dk, dv, lse;
+  std::vector<int32_t> starts;
+  AttentionArgs args;
+};
+
+struct Expected {
+  std::vector<double> out, lse, dq, dk, dv;
+
+  explicit Expected(const Problem& p) {
+    const Case& c = p.which;
+    const int64_t n = c.tokens();
+    out.resize(size_t(n * c.heads * c.dim)), dq.resize(out.size());
+    lse.resize(size_t(n * c.heads));
+    dk.resize(size_t(n * c.kv_heads * c.dim)), dv.resize(dk.size());
+    for (size_t doc = 0; doc < c.lengths.size(); ++doc) {
+      for (int64_t head = 0; head < c.heads; ++head) {
+        for (int64_t query = p.starts[doc]; query < p.starts[doc + 1]; ++query) {
+          add_row(p, p.starts[doc], p.starts[doc + 1], head, query);
+        }
+      }
+    }
+  }
+
+  void add_row(const Problem& p, int64_t begin, int64_t end, int64_t head, int64_t query) {
+    const Case& c = p.which;
+    const int64_t kv = head / (c.heads / c.kv_heads);
+    std::vector<double> score(size_t(end - begin), -INFINITY), d_probability(score.size());
+    double largest = -INFINITY, sum = 0, delta = 0;
+    for (int64_t key = begin; key < end; ++key) {
+      if (!p.sees(query, key)) continue;
+      double dot = 0, d_dot = 0;
+      for (int64_t d = 0; d < c.dim; ++d) {
+        dot += p.q.at(query, head, d) * p.k.at(key, kv, d);
+        d_dot += p.d_out.at(query, head, d) * p.v.at(key, kv, d);
+      }
+      score[size_t(key - begin)] = dot * p.args.scale;
+      d_probability[size_t(key - begin)] = d_dot;
+      largest = std::max(largest, dot * p.args.scale);
+    }
+    for (double s : score) sum += std::exp(s - largest);
+    lse[size_t(head * c.tokens() + query)] = largest + std::log(sum);
+    for (size_t j = 0; j < score.size(); ++j) {
+      score[j] = std::exp(score[j] - largest) / sum;
+      delta += score[j] * d_probability[j];
+    }
+    for (int64_t key = begin; key < end; ++key) {
+      const double probability = score[size_t(key - begin)];
+      if (probability == 0) continue;
+      const double d_score =
+          probability * (d_probability[size_t(key - begin)] - delta) * p.args.scale;
+      for (int64_t d = 0; d < c.dim; ++d) {
+        const size_t row = size_t((query * c.heads + head) * c.dim + d);
+        const size_t column = size_t((key * c.kv_heads + kv) * c.dim + d);
+        out[row] += probability * p.v.at(key, kv, d);
+        dv[column] += probability * p.d_out.at(query, head, d);
+        dq[row] += d_score * p.k.at(key, kv, d);
+        dk[column] += d_score * p.q.at(query, head, d);
+      }
+    }
+  }
+};
+
+// Every stored operand is rounded to the type (`out` too, from which delta is taken), everything
+// else is float32; errors are relative to the largest element, since sums cancel.
+void expect_near(const Tensor& got, const std::vector<double>& want, double tolerance,
+                 const std::string& what) {
+  double scale = 0.5;
+  for (double w : want) scale = std::max(scale, std::abs(w));
+  double worst = -1;
+  size_t place = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    const double error = std::abs(read_number(got.buffer.data(), got.type, int64_t(i)) - want[i]);
+    if (!(error <= worst)) worst = error, place = i;
+  }
+  if (want.empty()) return;
+  EXPECT_LE(worst / scale, tolerance)
+      << what << " element " << place << ": "
+      << read_number(got.buffer.data(), got.type, int64_t(place)) << " instead of " << want[place];
+}
+
+void run_and_compare(const Case& c, unsigned seed) {
+  SCOPED_TRACE(c.text());
+  Problem p(c, seed);
+  p.run_forward();
+  const Expected expected(p);
+  const double rounding = unit_roundoff(c.type);
+  expect_near(p.out, expected.out, 2 * rounding + 40 * 0x1p-24, "out");
+  expect_near(p.lse, expected.lse, 40 * 0x1p-24, "lse");
+  p.run_backward();
+  expect_near(p.dq, expected.dq, 4 * rounding + 200 * 0x1p-24, "dq");
+  expect_near(p.dk, expected.dk, 4 * rounding + 200 * 0x1p-24, "dk");
+  expect_near(p.dv, expected.dv, 2 * rounding + 200 * 0x1p-24, "dv");
+}
+
+Case random_case(std::mt19937& random) {
+  auto pick = [&](auto... options) {
+    const int64_t list[] = {int64_t(options)...};
+    return list[random() % std::size(list)];
+  };
+  Case c{};
+  for (int64_t documents = pick(1, 1, 2, 4); documents > 0; --documents) {
+    c.lengths.push_back(
+        int32_t(pick(1, random() % 10, random() % 80, random() % 150, 60 + random() % 200)));
+  }
+  c.kv_heads = pick(1, 2, 3);
+  c.heads = c.kv_heads * pick(1, 1, 2, 3, 8);
+  c.dim = pick(64, 64, 16, 8, 80, 88, 100, 128, 5, 33, 256);
+  c.type = Scalar(random() % 3);
+  c.window = pick(0, 0, 1, 7, 40, 100);
+  c.causal = random() % 4 != 0;
+  c.pad = pick(0, 0, 3, 192);
+  c.threads = int(pick(1, 2, 5));
+  return c;
+}
+
+class AttentionOn : public testing::TestWithParam<NamedKernels> {};
+
+TEST_P(AttentionOn, RandomShapesMatchDouble) {
+  ScopedKernels scope(*GetParam().kernels);
+  std::mt19937 random(77);
+  for (int i = 0; i < 60 && !HasFailure(); ++i) run_and_compare(random_case(random), unsigned(i));
+}
+
+TEST_P(AttentionOn, ManyKeyBlocksAndTiles) {
+  ScopedKernels scope(*GetParam().kernels);
+  run_and_compare({{700}, 3, 1, 32, Scalar::F32, 0, true, 0, 3}, 1);
+  run_and_compare({{700}, 1, 1, 32, Scalar::F32, 130, true, 0, 3}, 2);
+  run_and_compare({{300, 1, 300}, 1, 1, 32, Scalar::BF16, 130, false, 0, 2}, 3);
+}
+
+TEST_P(AttentionOn, SameBitsForAnyNumberOfThreads) {
+  ScopedKernels scope(*GetParam().kernels);
+  std::vector<std::string> first;
+  for (int threads : {1, 2, 2, 7}) {
+    Problem p({{513, 40}, 6, 2, 64, Scalar::F32, 0, true, 0, threads}, 5);
+    p.run_forward();
+    p.run_backward();
+    std::vector<std::string> bits;
+    for (const Tensor* t : {&p.out, &p.lse, &p.dq, &p.dk, &p.dv}) bits.push_back(t->bits());
+    if (first.empty()) first = bits;
+    EXPECT_TRUE(bits == first) << threads << " threads";
+  }
+}
+
+// A document's results have the same bits whatever its neighbours hold, even if that is not a
+// number.
+TEST_P(AttentionOn, DocumentsAreIsolated) {
+  ScopedKernels scope(*GetParam().kernels);
+  const Case c{{50, 70, 90}, 2, 1, 64, Scalar::F32, 0, true, 0, 1};
+  Problem plain(c, 9), poisoned(c, 9);
+  for (Tensor* t : {&poisoned.q, &poisoned.k, &poisoned.v, &poisoned.d_out}) {
+    auto* data = reinterpret_cast<float*>(t->buffer.data());
+    std::fill_n(data, 50 * t->stride, NAN);
+    std::fill_n(data + 120 * t->stride, 90 * t->stride, NAN);
+  }
+  for (Problem* p : {&plain, &poisoned}) p->run_forward(), p->run_backward();
+  const auto middle = [](const Tensor& t) {
+    return t.bits().substr(size_t(50 * t.stride * 4), size_t(70 * t.stride * 4));
+  };
+  EXPECT_TRUE(middle(plain.out) == middle(poisoned.out));
+  EXPECT_TRUE(middle(plain.dq) == middle(poisoned.dq));
+  EXPECT_TRUE(middle(plain.dk) == middle(poisoned.dk));
+  EXPECT_TRUE(middle(plain.dv) == middle(poisoned.dv));
+  EXPECT_TRUE(std::isnan(poisoned.out.at(10, 0, 0)));
+}
+
+// Scores of a few thousands, where exp overflows unless the maximum is taken off first.
+TEST_P(AttentionOn, LargeScoresStayFinite) {
+  ScopedKernels scope(*GetParam().kernels);
+  Problem p({{200}, 1, 1, 64, Scalar::F32, 0, true, 0, 1}, 4);
+  p.args.scale = 100.f;
+  p.run_forward();
+  p.run_backward();
+  for (const Tensor* t : {&p.out, &p.dq, &p.dk, &p.dv}) {
+    for (int64_t i = 0; i < t->count(); ++i) {
+      ASSERT_TRUE(std::isfinite(read_number(t->buffer.data(), t->type, i)));
+    }
+  }
+}
+
+// dL/dx of L = sum(d_out * out), by central differences of the forward pass.
+TEST_P(AttentionOn, GradientsMatchFiniteDifferences) {
+  ScopedKernels scope(*GetParam().kernels);
+  Problem p({{37, 20}, 4, 2, 16, Scalar::F32, 0, true, 0, 1}, 6);
+  p.run_forward();
+  p.run_backward();
+  auto loss = [&] {
+    p.run_forward();
+    double sum = 0;
+    for (int64_t i = 0; i < p.out.count(); ++i) {
+      sum += read_number(p.out.buffer.data(), Scalar::F32, i) *
+             read_number(p.d_out.buffer.data(), Scalar::F32, i);
+    }
+    return sum;
+  };
+  const std::pair<Tensor*, Tensor*> pairs[] = {{&p.q, &p.dq}, {&p.k, &p.dk}, {&p.v, &p.dv}};
+  for (const auto& [x, dx] : pairs) {
+    for (int64_t i = 3; i < x->count(); i += 101) {
+      auto& value = reinterpret_cast<float*>(x->buffer.data())[i];
+      const float original = value, step = 1.f / 64;
+      value = original + step;
+      const double above = loss();
+      value = original - step;
+      const double below = loss();
+      value = original;
+      EXPECT_NEAR((above - below) / (2 * step), read_number(dx->buffer.data(), Scalar::F32, i),
+                  2e-2);
+    }
+  }
+}
+
+TEST_P(AttentionOn, DecodingEqualsTheLastRow) {
+  ScopedKernels scope(*GetParam().kernels);
+  for (Scalar type : {Scalar::F32, Scalar::BF16}) {
+    for (int64_t window : {0, 9}) {
+      for (int64_t length : {1, 17, 512, 1300}) {
+        Problem p({{int32_t(length)}, 6, 2, 80, type, window, true, 0, 2}, unsigned(length));
+        p.run_forward();
+        const auto last = int32_t(length);
+        Tensor out(1, 6, 80, type);
+        DecodeAttentionArgs decode{
+            .num_sequences = 1, .num_heads = 6, .num_kv_heads = 2, .head_dim = 80};
+        decode.type = type;
+        decode.q = p.q.buffer.data() + (length - 1) * p.q.stride * scalar_bytes(type);
+        decode.k_cache = p.k.buffer.data(), decode.v_cache = p.v.buffer.data();
+        decode.token_stride = p.k.stride;
+        decode.lengths = &last;
+        decode.scale = p.args.scale, decode.sliding_window = window;
+        decode.out = out.buffer.data();
+        decode.num_threads = 2;
+        GuardedBuffer workspace(decode_attention_workspace_bytes(decode), 64);
+        decode_attention(decode, workspace.data());
+        for (int64_t head = 0; head < 6; ++head) {
+          for (int64_t d = 0; d < 80; ++d) {
+            ASSERT_NEAR(out.at(0, head, d), p.out.at(length - 1, head, d),
+                        2 * unit_roundoff(type) * 2 + 1e-6)
+                << length << " " << window;
+          }
+        }
+      }
+    }
+  }
+}
+
+// Two sequences of different length in one cache with room to grow.
+TEST_P(AttentionOn, DecodingKeepsSequencesApart) {
+  ScopedKernels scope(*GetParam().kernels);
+  Problem p({{600, 600}, 2, 1, 64, Scalar::F32, 0, true, 0, 1}, 8);
+  p.run_forward();
+  const int32_t lengths[] = {600, 31};
+  Tensor q(2, 2, 64, Scalar::F32), out(2, 2, 64, Scalar::F32);
+  const int64_t row = p.q.stride * 4;
+  std::memcpy(q.buffer.data(), p.q.buffer.data() + 599 * row, size_t(row));
+  std::memcpy(q.buffer.data() + row, p.q.buffer.data() + 630 * row, size_t(row));
+  DecodeAttentionArgs decode{.num_sequences = 2, .num_heads = 2, .num_kv_heads = 1, .head_dim = 64};
+  decode.q = q.buffer.data();
+  decode.k_cache = p.k.buffer.data(), decode.v_cache = p.v.buffer.data();
+  decode.sequence_stride = 600 * p.k.stride, decode.token_stride = p.k.stride;
+  decode.lengths = lengths;
+  decode.scale = p.args.scale;
+  decode.out = out.buffer.data();
+  GuardedBuffer workspace(decode_attention_workspace_bytes(decode), 64);
+  decode_attention(decode, workspace.data());
+  for (int64_t d = 0; d < 64; ++d) {
+    EXPECT_NEAR(out.at(0, 1, d), p.out.at(599, 1, d), 1e-6);
+    EXPECT_NEAR(out.at(1, 1, d), p.out.at(630, 1, d), 1e-6);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, AttentionOn, testing::ValuesIn(runnable_kernels()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Attention, WorkspaceIsLinearInTokens) {
+  std::vector<int32_t> starts = {0, 1 << 14};
+  AttentionArgs args{.num_tokens = 1 << 14, .num_heads = 8, .num_kv_heads = 2, .head_dim = 64};
+  args.num_documents = 1;
+  args.cu_seqlens = starts.data();
+  args.num_threads = 2;
+  EXPECT_LT(attention_workspace_bytes(args, false), 2 << 20);
+  const int64_t bytes = attention_workspace_bytes(args, true);
+  starts[1] *= 2, args.num_tokens *= 2;
+  EXPECT_LE(attention_workspace_bytes(args, true), 2 * bytes);
+}
+
+TEST(Attention, RefusesWhatItCannotDo) {
+  Problem p({{4}, 3, 1, 16, Scalar::F32, 0, true, 0, 1}, 1);
+  p.args.num_kv_heads = 2;
+  EXPECT_THROW(attention_forward(p.args, nullptr), InternalError);
+  p.args.num_kv_heads = 1, p.args.head_dim = 257;
+  EXPECT_THROW(attention_forward(p.args, nullptr), InternalError);
+  p.args.head_dim = 16, p.starts.back() = 3;
+  EXPECT_THROW(attention_forward(p.args, nullptr), InternalError);
+}
+
+}  // namespace
+}  // namespace snug::kernels::cpu
