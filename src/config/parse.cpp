@@ -2,6 +2,7 @@
 #include "config/parse.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -50,19 +51,18 @@ constexpr std::array<std::array<std::string_view, 2>, 9> kElsewhere = {{
 // Bare words go to the rows that take them, in order.
 void place_positionals(Words& words, const std::vector<Row>& rows, const std::string& command,
                        std::vector<std::string>& faults) {
-  std::vector<const Row*> takers;
+  std::vector<std::string> takers;
   for (const Row& row : rows)
-    if (row.positional) takers.push_back(&row);
+    if (row.positional) takers.push_back(row.key);
   for (size_t i = 0; i < words.positionals.size(); ++i) {
     Setting& setting = words.positionals[i];
     if (i >= takers.size()) {
-      faults.push_back(
-          fmt::format("{}: one word too many; snug {} takes {}", setting.where, command,
-                      takers.empty() ? "options only"
-                                     : fmt::format("{} without an option's name", takers.size())));
+      faults.push_back(fmt::format(
+          "unexpected word {}; snug {} takes no word without an option's name{}{}", setting.where,
+          command, takers.empty() ? "" : " but ", fmt::join(takers, " and ")));
       continue;
     }
-    setting.key = takers[i]->key;
+    setting.key = takers[i];
     setting.where = setting.key;
     words.settings.push_back(std::move(setting));
   }

@@ -150,14 +150,19 @@ void check_characters(std::string_view text, const std::string& name) {
 YamlNode read_yaml(std::string_view text, const std::string& name) {
   check_characters(text, name);
   TreeBuilder builder(name);
-  std::istringstream stream{std::string(text)};
+  // yaml-cpp lets an open quote run to the end and swallow every key on the way; an end of document
+  // inside a quote it does refuse.
+  std::istringstream stream(fmt::format("{}\n...\n", text));
   try {
     YAML::Parser parser(stream);
     if (!parser.HandleNextDocument(builder)) return {};
     TreeBuilder rest(name);
     if (parser.HandleNextDocument(rest))
-      throw UserError("{}: holds more than one YAML document (a line ---); keep one", name);
+      throw UserError("{}:{}: a second document begins here; a recipe is one mapping of keys", name,
+                      std::max(1, rest.take().line));
   } catch (const YAML::Exception& error) {
+    if (error.msg == YAML::ErrorMsg::DOC_IN_SCALAR)
+      throw UserError("{}: not valid YAML: a quote is opened and never closed", name);
     throw UserError("{}:{}: not valid YAML: {}", name, error.mark.line + 1, error.msg);
   }
   return builder.take();

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/check.h"
+
+#include "support.h"
+
+namespace snug::config {
+namespace {
+
+// Faults of a full fine-tuning with these options, joined.
+std::string faults_of(const std::string& options, const std::string& command = "finetune_full") {
+  const ParsedCommand parsed = parse(command + " model.gguf --data.json_path d.json " + options);
+  std::string all;
+  for (const std::string& fault : recipe_faults(parsed.command, parsed.recipe)) all += fault + "\n";
+  return all;
+}
+
+TEST(Check, AGoodRecipeHasNoFault) {
+  EXPECT_EQ(faults_of(""), "");
+  EXPECT_EQ(
+      faults_of(
+          "--train.max_steps 25 --optimizer SGD --optimizer.momentum 0.9 --optimizer.nesterov"),
+      "");
+  EXPECT_EQ(
+      faults_of("--activation_checkpointing all --logger_name tensorboard --train.on_oom split"),
+      "");
+}
+
+TEST(Check, BatchesNameTheNearestThatWork) {
+  EXPECT_CONTAINS(
+      faults_of("--train.global_batch_size 64 --train.micro_batch_size 24"),
+      "train.micro_batch_size = 24 does not divide the 64 samples each device gets per step "
+      "(train.global_batch_size 64); use 16 or 32");
+  EXPECT_CONTAINS(faults_of("--train.global_batch_size 8 --train.micro_batch_size 16"),
+                  "; use 8\n");
+  EXPECT_CONTAINS(faults_of("--devices 3"), "does not divide among 3 devices; use 18");
+  EXPECT_CONTAINS(faults_of("--devices many"), "devices = many: is neither");
+  EXPECT_CONTAINS(faults_of("--devices 9000000000000000000"), "out of range");
+  EXPECT_CONTAINS(
+      faults_of(
+          "--train.global_batch_size 9223372036854775807 --train.micro_batch_size 9000000000000"),
+      "use a divisor of it");
+}
+
+TEST(Check, SomethingMustEndTheRun) {
+  EXPECT_CONTAINS(faults_of("--train.epochs null"), "nothing says when to stop");
+  EXPECT_EQ(faults_of("--train.epochs null --train.max_tokens 1000"), "");
+}
+
+TEST(Check, ValuesThatContradict) {
+  EXPECT_CONTAINS(faults_of("--train.lr_warmup_fraction 0.1 --train.lr_warmup_steps 5"),
+                  "are both set");
+  EXPECT_EQ(faults_of("--train.lr_warmup_fraction 0.1"), "");
+  EXPECT_CONTAINS(faults_of("--train.tie_embeddings true"), "has no meaning in fine-tuning");
+  EXPECT_CONTAINS(faults_of("--optimizer SGD --optimizer.betas 0.9,0.9"),
+                  "sgd has no such argument");
+  EXPECT_CONTAINS(faults_of("--optimizer.momentum 0.9"), "adamw has no such argument");
+  EXPECT_CONTAINS(faults_of("--optimizer SGD --optimizer.nesterov"), "wants optimizer.momentum");
+  EXPECT_CONTAINS(faults_of("--optimizer.betas 0.9,1"), "must be below 1");
+  EXPECT_CONTAINS(faults_of("--eval.evaluate_example last"), "eval.evaluate_example = last");
+  EXPECT_CONTAINS(faults_of("--activation_checkpointing every:0"), "is not one of none, all");
+  EXPECT_CONTAINS(faults_of("--full false"), "always trains all weights");
+  EXPECT_CONTAINS(faults_of("--data LIMA"), "belongs to --data JSON");
+  EXPECT_CONTAINS(faults_of("--data.path x"), "data.path = x");
+  EXPECT_CONTAINS(faults_of("--data.val_path v --data.val_split_fraction 0.1"), "are both set");
+  EXPECT_CONTAINS(faults_of("--data.val_split_fraction 1"), "leaves nothing to train on");
+}
+
+TEST(Check, WhatIsNotThereYetSaysSo) {
+  const std::string lora = faults_of("--quantize bnb.nf4", "finetune");
+  EXPECT_CONTAINS(lora, "LoRA: not in this version yet; add --full");
+  EXPECT_CONTAINS(lora, "quantize = bnb.nf4: not in this version yet");
+  for (const char* options :
+       {"--devices 4", "--devices auto", "--num_nodes 2", "--strategy fsdp",
+        "--activation_checkpointing every:2", "--activation_checkpointing selective",
+        "--optimizer lion", "--logger_name wandb", "--data ImageFolder"})
+    EXPECT_CONTAINS(faults_of(options), "not in this version yet");
+}
+
+TEST(Check, AllFaultsInOneError) {
+  const Recipe recipe =
+      parse("finetune_full --train.micro_batch_size 3 --train.epochs null").recipe;
+  const std::string message =
+      error_of([&] { check_recipe(Command::FinetuneFull, recipe, "r.yaml"); });
+  EXPECT_CONTAINS(message, "r.yaml: 4 faults:");
+  for (const char* part :
+       {"data.json_path is not set", "checkpoint_dir is not set", "micro_batch_size = 3", "stop"})
+    EXPECT_CONTAINS(message, part);
+}
+
+}  // namespace
+}  // namespace snug::config

@@ -1,0 +1,136 @@
+// What people read: complete, current, within the width, and with examples that work.
+// SPDX-License-Identifier: Apache-2.0
+#include "config/help.h"
+
+#include <cstdlib>
+#include <map>
+
+#include "base/files.h"
+#include "config/command_table.h"
+#include "support.h"
+
+namespace snug::config {
+namespace {
+
+namespace fs = std::filesystem;
+
+size_t widest_line(const std::string& text) {
+  size_t widest = 0;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) widest = std::max(widest, line.size());
+  return widest;
+}
+
+TEST(Help, ListsEveryCommandWithExamples) {
+  const std::string text = help_text("");
+  for (const CommandInfo& info : command_table())
+    EXPECT_CONTAINS(text, "  " + std::string(info.names[0]) + " ");
+  EXPECT_CONTAINS(text, "Exit codes");
+  EXPECT_LE(widest_line(text), 80u);
+}
+
+TEST(Help, NamesEveryOptionWithItsDefault) {
+  for (const CommandInfo& info : command_table()) {
+    const std::string text = help_text(info.names[0]);
+    ParsedCommand parsed;
+    parsed.command = info.command;
+    for (const Row& row : rows_of(parsed)) {
+      EXPECT_CONTAINS(text, "--" + option_name(row) + " ");
+      EXPECT_FALSE(row.help.empty()) << row.key;
+      EXPECT_FALSE(row.theme.empty()) << row.key;
+    }
+  }
+  EXPECT_CONTAINS(help_text("finetune_full"), "[default: out/finetune/full]");
+  EXPECT_CONTAINS(help_text("finetune"), "[default: out/finetune/lora]");
+  EXPECT_CONTAINS(help_text("finetune_full", 80, true), "\x1b[1mTraining\x1b[0m");
+}
+
+TEST(Help, ExplanationsStayWithinTheWidth) {
+  const std::string text = help_text("finetune_full", 60);
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) {
+    const bool explains = line.starts_with("      ");
+    EXPECT_LE(explains ? line.size() : 0, 60u) << line;
+  }
+}
+
+// What stands under "Examples" is a command line that parses. Recipes are read as from the root.
+TEST(Help, ExamplesParse) {
+  for (const CommandInfo& info : command_table()) {
+    for (const std::string_view example : info.examples) {
+      SCOPED_TRACE(example);
+      if (!example.starts_with("snug ") || example.find('|') != std::string::npos) continue;
+      std::vector<std::string> words =
+          split(std::string(example.substr(5, example.find(" --prompt \"") - 5)));
+      for (std::string& word : words)
+        if (word.starts_with("recipes/")) word = std::string(SNUG_SOURCE_DIR) + "/" + word;
+      EXPECT_EQ(parse_command_line(words).command, info.command);
+    }
+  }
+}
+
+TEST(Help, KeysAreUniqueInACommand) {
+  for (const CommandInfo& info : command_table()) {
+    ParsedCommand parsed;
+    parsed.command = info.command;
+    std::map<std::string, int> seen;
+    for (const Row& row : rows_of(parsed)) {
+      ++seen[row.key];
+      for (const std::string& alias : row.aliases) ++seen[alias];
+    }
+    for (const auto& [key, count] : seen) EXPECT_EQ(count, 1) << info.names[0] << " " << key;
+  }
+}
+
+TEST(Help, ReferencePageIsCurrent) {
+  const fs::path page = fs::path(SNUG_SOURCE_DIR) / "docs" / "reference" / "options.md";
+  if (std::getenv("SNUG_WRITE_REFERENCE")) write_file_atomically(page, reference_page());
+  EXPECT_EQ(read_file(page), reference_page())
+      << "the options changed: renew the page with SNUG_WRITE_REFERENCE=1 config_test";
+}
+
+// Output of a shell command; empty when the shell is missing.
+std::string shell_output(const std::string& command) {
+  std::string out;
+  FILE* pipe = popen(command.c_str(), "r");
+  if (!pipe) return out;
+  for (int c = fgetc(pipe); c != EOF; c = fgetc(pipe)) out += static_cast<char>(c);
+  pclose(pipe);
+  return out;
+}
+
+// What bash offers for `line`, as one line of words.
+std::string bash_offers(const std::string& line) {
+  const std::vector<std::string> words = split(line);
+  std::string array;
+  for (const std::string& word : words) array += "'" + word + "' ";
+  if (line.ends_with(' ')) array += "''";
+  const TemporaryFile script(
+      completion_script("bash") + "COMP_WORDS=(" + array +
+      ")\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_snug\necho \"${COMPREPLY[@]}\"\n");
+  return shell_output("bash " + script.string() + " 2>&1");
+}
+
+TEST(Completion, BashOffersCommandsOptionsAndChoices) {
+  if (shell_output("bash -c 'echo yes'") != "yes\n") GTEST_SKIP() << "bash is missing";
+  EXPECT_EQ(bash_offers("snug finetune_f"), "finetune_full\n");
+  EXPECT_EQ(bash_offers("snug finetune_full --train.max_s"),
+            "--train.max_steps --train.max_seq_length\n");
+  EXPECT_EQ(bash_offers("snug finetune_full --precision bf16"), "bf16-true bf16-mixed\n");
+  EXPECT_EQ(bash_offers("snug completion "), "bash zsh fish\n");
+  EXPECT_EQ(bash_offers("snug convert a b --to g"), "gguf\n");
+}
+
+TEST(Completion, ScriptsAreValidForTheirShells) {
+  for (const std::string shell : {"bash", "zsh", "fish"}) {
+    const TemporaryFile script(completion_script(shell));
+    EXPECT_CONTAINS(completion_script(shell), "train.micro_batch_size");
+    if (shell_output(shell + " -c 'echo yes' 2>/dev/null") != "yes\n")
+      continue;  // not installed here
+    EXPECT_EQ(shell_output(shell + " -n " + script.string() + " 2>&1"), "");
+  }
+  error_of([] { completion_script("tcsh"); });
+}
+
+}  // namespace
+}  // namespace snug::config

@@ -1,0 +1,240 @@
+// Words and files become options: forms, precedence, defaults of classes, and errors that help.
+// SPDX-License-Identifier: Apache-2.0
+#include "config/parse.h"
+
+#include "support.h"
+
+namespace snug::config {
+namespace {
+
+std::string parse_error(const std::string& line) {
+  return error_of([&] { parse(line); });
+}
+
+TEST(Parse, FormsOfAnOption) {
+  const Recipe r =
+      parse(
+          "finetune_full ckpt --train.max_steps 5 --train.micro-batch-size=2 --verbose "
+          "--data.packing false --data.ignore_index -1 --resume")
+          .recipe;
+  EXPECT_EQ(r.checkpoint_dir, "ckpt");
+  EXPECT_EQ(r.train.max_steps, 5);
+  EXPECT_EQ(r.train.micro_batch_size, 2);
+  EXPECT_TRUE(r.verbose);
+  EXPECT_FALSE(r.data.packing);
+  EXPECT_EQ(r.data.ignore_index, -1);
+  EXPECT_EQ(r.resume, "true");
+  EXPECT_TRUE(r.given("train.max_steps"));
+  EXPECT_FALSE(r.given("train.epochs"));
+}
+
+TEST(Parse, AFlagLeavesTheNextWordAlone) {
+  const ParsedCommand parsed = parse("generate --json ckpt --stream false");
+  EXPECT_TRUE(parsed.generate.json);
+  EXPECT_FALSE(parsed.generate.stream);
+  EXPECT_EQ(parsed.generate.checkpoint_dir, "ckpt");
+}
+
+TEST(Parse, NullUnsets) {
+  const Recipe r = parse(
+                       "finetune_full x --train.epochs null --train.save_interval= --out_dir null "
+                       "--train.lr_warmup_steps null --data.val_split_fraction null --data Alpaca")
+                       .recipe;
+  EXPECT_FALSE(r.train.epochs);
+  EXPECT_FALSE(r.train.save_interval);
+  EXPECT_TRUE(r.given("train.epochs"));
+  EXPECT_EQ(r.out_dir, "out/finetune/full");
+  EXPECT_EQ(r.train.lr_warmup_steps, 0);
+  EXPECT_EQ(r.data.val_split_fraction, 0.03865);
+}
+
+TEST(Parse, OptionsOverrideTheFileWhereverTheyStand) {
+  const TemporaryFile file("checkpoint_dir: a\ntrain:\n  max_steps: 1\n  epochs: 3\n");
+  const Recipe r =
+      parse("finetune_full --train.max_steps 2 --config " + file.string() + " b").recipe;
+  EXPECT_EQ(r.train.max_steps, 2);
+  EXPECT_EQ(r.train.epochs, 3);
+  EXPECT_EQ(r.checkpoint_dir, "b");
+  EXPECT_EQ(parse("finetune_full x --seed 1 --seed 2").recipe.seed, 2u);
+}
+
+TEST(Parse, LitgptsClassForms) {
+  const Recipe r = recipe_from(
+      "optimizer:\n  init_args:\n    lr: 2e-4\n    betas: [0.9, 0.95]\n  class_path: "
+      "torch.optim.AdamW\n"
+      "data:\n  class_path: litgpt.data.Alpaca2k\n  init_args:\n    val_split_fraction: .5\n");
+  EXPECT_EQ(r.optimizer.name, "adamw");
+  EXPECT_EQ(r.optimizer.lr, 2e-4) << "arguments in front of the class path must not be lost";
+  EXPECT_EQ(r.optimizer.beta2, 0.95);
+  EXPECT_EQ(r.optimizer.weight_decay, 0.01);
+  EXPECT_EQ(r.data.class_path, "Alpaca2k");
+  EXPECT_EQ(r.data.val_split_fraction, 0.5);
+  EXPECT_CONTAINS(parse_error("finetune_full x --optimizer {class_path:SGD,init_args:{lr:0.5}"),
+                  "--optimizer:1: ");
+}
+
+TEST(Parse, AMappingAsAnOptionsValue) {
+  const std::vector<std::string> words = {"finetune_full", "x", "--optimizer",
+                                          "{class_path: SGD, init_args: {lr: 0.5, momentum: 0.9}}"};
+  const Recipe r = parse_command_line(words).recipe;
+  EXPECT_EQ(r.optimizer.name, "sgd");
+  EXPECT_EQ(r.optimizer.lr, 0.5);
+  EXPECT_EQ(r.optimizer.momentum, 0.9);
+}
+
+TEST(Parse, AScalarReplacesTheOptimizersMapping) {
+  const std::string yaml =
+      "optimizer:\n  class_path: torch.optim.AdamW\n  init_args: {lr: 0.0002, weight_decay: 0.0, "
+      "betas: [0.9, "
+      "0.95]}\n";
+  const Recipe sgd = recipe_from(yaml, {"--optimizer", "SGD"});
+  EXPECT_EQ(sgd.optimizer.name, "sgd");
+  EXPECT_EQ(sgd.optimizer.lr, 1e-3) << "torch's default of SGD";
+  EXPECT_EQ(sgd.optimizer.weight_decay, 0);
+  EXPECT_FALSE(sgd.given("optimizer.lr"));
+  const Recipe with_lr =
+      recipe_from(yaml, {"--optimizer.lr", "0.1", "--optimizer", "torch.optim.SGD"});
+  EXPECT_EQ(with_lr.optimizer.lr, 0.1);
+  const Recipe adamw = recipe_from(yaml, {"--optimizer", "AdamW"});
+  EXPECT_EQ(adamw.optimizer.beta2, 0.999);
+  EXPECT_EQ(adamw.optimizer.weight_decay, 0.01);
+  EXPECT_EQ(recipe_from("optimizer: SGD\n").optimizer.name, "sgd");
+  EXPECT_EQ(recipe_from(yaml, {"--optimizer.init_args.lr", "0.3"}).optimizer.lr, 0.3);
+  EXPECT_EQ(recipe_from(yaml, {"--optimizer", "bitsandbytes.optim.AdamW8bit"}).optimizer.name,
+            "adamw_8bit");
+  EXPECT_EQ(recipe_from(yaml, {"--optimizer.betas", "0.8,0.9"}).optimizer.beta1, 0.8);
+}
+
+TEST(Parse, DefaultsOfTheCommand) {
+  const Recipe full = parse("finetune_full x").recipe;
+  EXPECT_TRUE(full.full);
+  EXPECT_FALSE(full.lora.enabled);
+  EXPECT_EQ(full.out_dir, "out/finetune/full");
+  EXPECT_EQ(full.eval.interval, 600);
+  const Recipe lora = parse("finetune x").recipe;
+  EXPECT_TRUE(lora.lora.enabled);
+  EXPECT_EQ(lora.out_dir, "out/finetune/lora");
+  EXPECT_EQ(lora.eval.interval, 100);
+  EXPECT_TRUE(parse("finetune --full x").recipe.same_values(full));
+}
+
+TEST(Parse, ValuesThatDependOnOthersAreResolved) {
+  EXPECT_EQ(parse("finetune_full x --data FLAN").recipe.data.prompt_style, "flan");
+  EXPECT_EQ(parse("finetune_full x --data LIMA --data.prompt_style chat").recipe.data.prompt_style,
+            "chat");
+  EXPECT_EQ(parse("finetune_full x --data.val_path v.json").recipe.data.val_split_fraction, 0);
+  EXPECT_EQ(parse("finetune_full x --train.lr_warmup_fraction 0.1").recipe.train.lr_warmup_steps,
+            0);
+  EXPECT_DOUBLE_EQ(parse("finetune_full x --optimizer.lr 2e-5").recipe.train.min_lr, 2e-6);
+  EXPECT_EQ(parse("finetune_full x --optimizer.lr 2e-5 --train.min_lr 3e-5").recipe.train.min_lr,
+            2e-5);
+  EXPECT_EQ(parse("finetune_full x --precision 32").recipe.precision, "32-true");
+  EXPECT_EQ(parse("evaluate x --data LIMA").evaluate.data.val_split_fraction, 0.1);
+}
+
+TEST(Parse, UnknownKeysNameTheNearest) {
+  EXPECT_EQ(error_of([] { recipe_from("train:\n  micro_batchsize: 3\n"); }).substr(0, 5), "/tmp/");
+  const std::string message =
+      error_of([] { recipe_from("seed: 1\ntrain:\n  micro_batchsize: 3\n"); });
+  EXPECT_CONTAINS(
+      message,
+      "recipe.yaml:3: train.micro_batchsize: unknown key; did you mean train.micro_batch_size?");
+  EXPECT_CONTAINS(parse_error("finetune_full x --max_steps 3"), "did you mean train.max_steps?");
+  EXPECT_CONTAINS(parse_error("finetune_full x --max_step 3"), "did you mean train.max_steps?");
+  EXPECT_CONTAINS(parse_error("finetune_full x --learning_rate_of_llamas 3"),
+                  "--help lists all keys");
+  EXPECT_CONTAINS(parse_error("finetune_full x --lora_r 3"), "is a key of finetune_lora");
+  EXPECT_CONTAINS(parse_error("finetune_full x --train 3"), "is a group of keys");
+  EXPECT_CONTAINS(parse_error("convert a b --log.run 3"), "unknown key");
+}
+
+TEST(Parse, WrongValuesSayWhatIsWanted) {
+  EXPECT_CONTAINS(parse_error("finetune_full x --train.epochs five"),
+                  "--train.epochs: \"five\" is not a whole number from 1");
+  EXPECT_CONTAINS(parse_error("finetune_full x --train.epochs 0"),
+                  "0 is out of range; give a whole number from 1");
+  EXPECT_CONTAINS(parse_error("finetune_full x --optimizer.lr nan"),
+                  "\"nan\" is not a finite number from 0");
+  EXPECT_CONTAINS(parse_error("finetune_full x --data.val_split_fraction 1.5"), "from 0 to 1");
+  EXPECT_CONTAINS(parse_error("finetune_full x --seed -1"), "is not a whole number");
+  EXPECT_CONTAINS(parse_error("finetune_full x --seed 18446744073709551616"),
+                  "is not a whole number");
+  EXPECT_CONTAINS(parse_error("finetune_full x --data.mask_prompt maybe"),
+                  "unexpected word maybe; snug finetune_full takes no word");
+  EXPECT_CONTAINS(parse_error("finetune_full x --data.mask_prompt=maybe"),
+                  "neither true nor false");
+  EXPECT_CONTAINS(parse_error("finetune_full x --precision bf16-tru"), "did you mean bf16-true?");
+  EXPECT_CONTAINS(parse_error("finetune_full x --optimizer adam"), "did you mean adamw?");
+  EXPECT_CONTAINS(parse_error("finetune_full x --memory_budget lots"), "write it as 2GiB");
+  EXPECT_CONTAINS(parse_error("finetune_full x --optimizer.betas 0.9"), "a list of two numbers");
+  EXPECT_CONTAINS(parse_error("finetune_full x --train.epochs"),
+                  "--train.epochs wants a value: --train.epochs INT");
+  EXPECT_CONTAINS(error_of([] { recipe_from("train:\n  epochs: [1, 2]\n"); }),
+                  "recipe.yaml:2: train.epochs: is a list");
+  EXPECT_CONTAINS(error_of([] { recipe_from("train:\n  epochs:\n    x: 1\n"); }),
+                  "train.epochs.x: unknown key");
+  EXPECT_CONTAINS(
+      error_of([] { recipe_from("data:\n  json_path: a\n  init_args:\n    json_path: b\n"); }),
+      "says again what stands at");
+  EXPECT_CONTAINS(error_of([] { recipe_from("- a\n- b\n"); }), "recipe.yaml:1: holds no keys");
+}
+
+TEST(Parse, AllFaultsAtOnce) {
+  const std::string message =
+      parse_error("finetune_full x --train.epochs 0 --sed 3 --precision 8 extra");
+  EXPECT_CONTAINS(message, "4 faults:");
+  for (const char* part :
+       {"train.epochs", "--sed: unknown key; did you mean seed?", "\"8\" is not one of", "extra"})
+    EXPECT_CONTAINS(message, part);
+}
+
+TEST(Parse, FilesThatCannotBeRead) {
+  EXPECT_CONTAINS(parse_error("finetune_full --config /nonexistent/r.yaml"), "/nonexistent/r.yaml");
+  EXPECT_CONTAINS(parse_error("finetune_full --config /"), "/");
+  EXPECT_CONTAINS(parse_error("finetune_full --config"), "--config wants a value");
+  EXPECT_TRUE(recipe_from("").same_values(recipe_from("# nothing\n")));
+  error_of([] { recipe_from("a: " + std::string(2 << 20, 'x')); });
+}
+
+TEST(Parse, KeysThatLitgptWritesAreReadOver) {
+  const Recipe r = recipe_from(
+      "log:\n  project: null\n  run: null\naccess_token: null\n"
+      "data:\n  class_path: litgpt.data.LIMA\n  init_args:\n    repo_id: GAIR/lima\n"
+      "train:\neval:\n");
+  EXPECT_EQ(r.data.class_path, "LIMA");
+  EXPECT_EQ(r.train.epochs, 5);
+}
+
+TEST(Parse, OtherCommands) {
+  const ParsedCommand g = parse_command_line(std::vector<std::string>{
+      "generate", "m.gguf", "--prompt", "null", "--top_k", "null", "--temperature", "0"});
+  EXPECT_EQ(g.generate.prompt, "null") << "a prompt is taken word by word";
+  EXPECT_FALSE(g.generate.top_k);
+  EXPECT_EQ(g.generate.temperature, 0);
+  const ParsedCommand c = parse("convert a b.gguf --to gguf --dtype float16");
+  EXPECT_EQ(c.convert.source, "a");
+  EXPECT_EQ(c.convert.destination, "b.gguf");
+  EXPECT_EQ(c.convert.to, "gguf");
+  EXPECT_EQ(parse("download openlm-research/open_llama_3b").download.repo_id,
+            "openlm-research/open_llama_3b");
+  EXPECT_EQ(parse("completion bash").completion.shell, "bash");
+  EXPECT_EQ(parse("evaluate m --data.json_path d.json --split val").evaluate.split, "val");
+  EXPECT_EQ(parse("chat m").command, Command::Chat);
+  EXPECT_EQ(parse("--version").command, Command::Version);
+  EXPECT_TRUE(parse("").help);
+  EXPECT_TRUE(parse("finetune-full --help").help);
+  EXPECT_TRUE(parse("finetune x --print_config").print_config);
+  EXPECT_CONTAINS(parse_error("chat m --prompt x"), "unknown key");
+  EXPECT_CONTAINS(parse_error("convert a"), "snug convert wants destination");
+  EXPECT_CONTAINS(parse_error("evaluate m"), "data.json_path is not set");
+  EXPECT_CONTAINS(parse_error("completion tcsh"), "is not one of bash, zsh, fish");
+  EXPECT_CONTAINS(parse_error("generate"), "snug generate wants checkpoint_dir");
+  EXPECT_CONTAINS(parse_error("generate m --config r.yaml"), "takes no recipe");
+  EXPECT_CONTAINS(parse_error("finetun_full"), "did you mean finetune_full?");
+  EXPECT_CONTAINS(parse_error("convert_to_litgpt x"), "snug convert");
+  EXPECT_CONTAINS(parse_error("generate m -x"), "unknown option -x");
+  error_of([] { parse_command_line(std::vector<std::string>{"generate", "m\xff"}); });
+}
+
+}  // namespace
+}  // namespace snug::config

@@ -1,0 +1,71 @@
+// Short ways to say what the tests of config say often.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "config/parse.h"
+
+namespace snug::config {
+
+inline std::vector<std::string> split(const std::string& line) {
+  std::istringstream stream(line);
+  std::vector<std::string> words;
+  for (std::string word; stream >> word;) words.push_back(word);
+  return words;
+}
+
+inline ParsedCommand parse(const std::string& line) { return parse_command_line(split(line)); }
+
+// The message of the UserError that `call` throws; fails when it throws none.
+template <class Call>
+std::string error_of(Call&& call) {
+  try {
+    call();
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  ADD_FAILURE() << "no error was thrown";
+  return {};
+}
+
+inline bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+#define EXPECT_CONTAINS(text, part) \
+  EXPECT_TRUE(contains(text, part)) << "looked for: " << (part) << "\nin: " << (text)
+
+// A file that is gone when the test ends.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& content, const std::string& name = "recipe.yaml") {
+    std::string folder = (std::filesystem::temp_directory_path() / "snug-config-XXXXXX").string();
+    if (!mkdtemp(folder.data())) throw std::runtime_error("no temporary folder");
+    path_ = std::filesystem::path(folder) / name;
+    std::ofstream(path_, std::ios::binary) << content;
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() { std::filesystem::remove_all(path_.parent_path()); }
+
+  const std::filesystem::path& path() const { return path_; }
+  std::string string() const { return path_.string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+inline Recipe recipe_from(const std::string& yaml, const std::vector<std::string>& options = {},
+                          Command command = Command::FinetuneFull) {
+  const TemporaryFile file(yaml);
+  return load_recipe(command, file.path(), options);
+}
+
+}  // namespace snug::config
