@@ -1,0 +1,95 @@
+// Parquet files as pyarrow writes them (tests/oracles/data_parquet.py), whole and damaged.
+// SPDX-License-Identifier: Apache-2.0
+#include "data/parquet.h"
+
+#include <nlohmann/json.hpp>
+
+#include "data/random.h"
+#include "data_fixtures.h"
+
+namespace snug::data {
+namespace {
+
+class Parquet : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!parquet_available()) GTEST_SKIP() << "this build has no Arrow";
+  }
+};
+
+TEST(ParquetStub, SaysHowToMendIt) {
+  if (parquet_available()) GTEST_SKIP() << "this build has Arrow";
+  EXPECT_CONTAINS(message_of([] { read_rows(data_file("chats.parquet")); }), "SNUG_ARROW_DIR");
+}
+
+TEST_F(Parquet, ReadsEveryCodec) {
+  const auto wanted = nlohmann::json::parse(read_file(data_file("sft.json")))["rows"];
+  for (const char* codec : {"snappy", "zstd", "gzip", "none"}) {
+    const std::vector<Row> rows = read_rows(data_file(std::string("rows-") + codec + ".parquet"));
+    ASSERT_EQ(rows.size(), wanted.size()) << codec;
+    for (size_t i = 0; i < rows.size(); ++i) {
+      EXPECT_EQ(rows[i].instruction, wanted[i]["instruction"].get<std::string>());
+      EXPECT_EQ(rows[i].input, wanted[i]["input"].get<std::string>());
+      EXPECT_EQ(rows[i].output, wanted[i]["output"].get<std::string>());
+    }
+  }
+}
+
+TEST_F(Parquet, ReadsChats) {
+  const std::vector<Row> chats = read_rows(data_file("chats.parquet"));
+  ASSERT_EQ(chats.size(), 2U);
+  EXPECT_EQ(chats[0].instruction, "Be brief.\n\nHi");
+  ASSERT_EQ(chats[1].messages.size(), 4U);
+  EXPECT_EQ(chats[1].messages[3].content, "two");
+  const std::vector<Row> turns = read_rows(data_file("turns.parquet"));
+  ASSERT_EQ(turns.size(), 2U);
+  EXPECT_EQ(turns[1].instruction, "q2");
+  EXPECT_EQ(turns[1].output, "a2");
+}
+
+TEST_F(Parquet, RefusesRowsWithoutAnAnswerAndWrongTypes) {
+  EXPECT_CONTAINS(message_of([] { read_rows(data_file("missing-output.parquet")); }),
+                  "row 2: no \"output\"");
+  EXPECT_CONTAINS(message_of([] { read_rows(data_file("numbers.parquet")); }),
+                  "row 1: \"instruction\" is a number");
+  EXPECT_CONTAINS(
+      message_of([] {
+        read_rows(data_file("chats.parquet").parent_path() / "rows-none.parquet", {"a", "b", "c"});
+      }),
+      "columns found: instruction, input, output, score");
+}
+
+TEST_F(Parquet, RefusesFilesCutAnywhere) {
+  const Folder folder;
+  for (const char* name : {"rows-snappy.parquet", "chats.parquet"}) {
+    const std::string whole = read_file(data_file(name));
+    for (size_t length = 0; length < whole.size(); length += 13)
+      EXPECT_THROW(read_rows(folder.write("cut.parquet", whole.substr(0, length))), UserError)
+          << length;
+  }
+}
+
+// A flipped bit may still leave a readable file; it must never do worse than a refusal.
+TEST_F(Parquet, SurvivesDamage) {
+  const Folder folder;
+  int refused = 0;
+  for (const char* name :
+       {"rows-none.parquet", "rows-zstd.parquet", "chats.parquet", "turns.parquet"}) {
+    const std::string whole = read_file(data_file(name));
+    SplitMix random(11);
+    for (int round = 0; round < 150; ++round) {
+      std::string damaged = whole;
+      for (uint64_t flips = 1 + random.below(3); flips > 0; --flips)
+        damaged[random.below(damaged.size())] ^= static_cast<char>(1U << random.below(8));
+      try {
+        read_rows(folder.write("damaged.parquet", damaged));
+      } catch (const UserError&) {
+        ++refused;
+      }
+    }
+  }
+  EXPECT_GT(refused, 100);
+}
+
+}  // namespace
+}  // namespace snug::data
