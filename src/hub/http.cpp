@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hub/http.h"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <exception>
+
+#include "base/error.h"
+
+namespace snug::hub {
+namespace {
+
+constexpr size_t kMaxErrorBody = 2048;
+constexpr long kMaxRedirects = 8;
+
+double now_seconds() {
+  using std::chrono::steady_clock;
+  return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count();
+}
+
+// What the callbacks of one transfer share.
+struct Transfer {
+  const Request* request;
+  CURL* curl;
+  Response response;
+  bool started = false;
+  bool stalled = false;
+  double last_byte = now_seconds();
+  std::exception_ptr thrown;
+};
+
+std::string trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == text.npos) return "";
+  return std::string(text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1));
+}
+
+size_t on_header(char* data, size_t, size_t size, void* user) {
+  auto& transfer = *static_cast<Transfer*>(user);
+  const std::string_view line(data, size);
+  transfer.last_byte = now_seconds();
+  if (line.starts_with("HTTP/"))
+    transfer.response.headers.clear();  // the next answer of a redirect
+  const size_t colon = line.find(':');
+  if (colon == line.npos || transfer.response.headers.size() > 200) return size;
+  std::string name(line.substr(0, colon));
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  transfer.response.headers[name] = trimmed(line.substr(colon + 1));
+  return size;
+}
+
+size_t on_body(char* data, size_t, size_t size, void* user) {
+  auto& transfer = *static_cast<Transfer*>(user);
+  Response& response = transfer.response;
+  transfer.last_byte = now_seconds();
+  curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &response.status);
+  if (!response.ok()) {
+    response.error_body.append(data, std::min(size, kMaxErrorBody - response.error_body.size()));
+    return size;
+  }
+  try {
+    if (!transfer.started && transfer.request->on_start) transfer.request->on_start(response);
+    transfer.started = true;
+    transfer.request->on_data({data, size});
+    return size;
+  } catch (...) {
+    transfer.thrown = std::current_exception();
+    return 0;
+  }
+}
+
+// libcurl calls this at least once a second, also while nothing arrives.
+int on_tick(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
+  auto& transfer = *static_cast<Transfer*>(user);
+  transfer.stalled = now_seconds() - transfer.last_byte > transfer.request->stall_seconds;
+  return transfer.stalled ? 1 : 0;
+}
+
+Failure failure_of(CURLcode code) {
+  switch (code) {
+    case CURLE_OK:
+      return Failure::None;
+    case CURLE_COULDNT_RESOLVE_HOST:
+    case CURLE_COULDNT_RESOLVE_PROXY:
+    case CURLE_COULDNT_CONNECT:
+      return Failure::Unreachable;
+    case CURLE_URL_MALFORMAT:
+    case CURLE_UNSUPPORTED_PROTOCOL:
+    case CURLE_TOO_MANY_REDIRECTS:
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+      return Failure::Fatal;
+    default:
+      return Failure::Broken;
+  }
+}
+
+using HeaderList = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
+
+HeaderList headers_of(const Request& request) {
+  curl_slist* list = nullptr;
+  if (!request.token.empty())
+    list = curl_slist_append(list, ("Authorization: Bearer " + request.token).c_str());
+  if (request.offset > 0)
+    list = curl_slist_append(list, fmt::format("Range: bytes={}-", request.offset).c_str());
+  return {list, curl_slist_free_all};
+}
+
+void set_options(CURL* curl, const Request& request, const HeaderList& headers, Transfer& transfer,
+                 char* error) {
+  // An https address must not be led to plain http, where the answer could be forged.
+  const char* redirect_to = request.url.starts_with("https:") ? "https" : "http,https";
+  const long connect_ms = static_cast<long>(std::clamp(request.stall_seconds, 0.1, 60.0) * 1000);
+  curl_easy_reset(curl);
+  curl_easy_setopt(curl, CURLOPT_URL, request.url.c_str());
+  curl_easy_setopt(curl, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(curl, CURLOPT_REDIR_PROTOCOLS_STR, redirect_to);
+  curl_easy_setopt(curl, CURLOPT_FOLLOWLOCATION, 1L);
+  curl_easy_setopt(curl, CURLOPT_MAXREDIRS, kMaxRedirects);
+  curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, connect_ms);
+  curl_easy_setopt(curl, CURLOPT_USERAGENT, "snug/0.1");
+  curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
+  curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
+  curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
+  curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
+  curl_easy_setopt(curl, CURLOPT_WRITEFUNCTION, on_body);
+  curl_easy_setopt(curl, CURLOPT_WRITEDATA, &transfer);
+  curl_easy_setopt(curl, CURLOPT_BUFFERSIZE, 512L * 1024);
+  curl_easy_setopt(curl, CURLOPT_NOPROGRESS, 0L);
+  curl_easy_setopt(curl, CURLOPT_XFERINFOFUNCTION, on_tick);
+  curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &transfer);
+}
+
+}  // namespace
+
+std::string Response::header(const std::string& name) const {
+  const auto it = headers.find(name);
+  return it == headers.end() ? "" : it->second;
+}
+
+void Http::Close::operator()(void* handle) const { curl_easy_cleanup(handle); }
+
+Http::Http() {
+  static const CURLcode ready = curl_global_init(CURL_GLOBAL_DEFAULT);
+  handle_.reset(ready == CURLE_OK ? curl_easy_init() : nullptr);
+  SNUG_CHECK(handle_ != nullptr, "libcurl does not start");
+}
+
+Response Http::get(const Request& request) {
+  CURL* curl = handle_.get();
+  char error[CURL_ERROR_SIZE] = "";
+  Transfer transfer{.request = &request, .curl = curl, .response = {}, .thrown = {}};
+  const HeaderList headers = headers_of(request);
+  set_options(curl, request, headers, transfer, error);
+  const CURLcode code = curl_easy_perform(curl);
+  if (transfer.thrown) std::rethrow_exception(transfer.thrown);
+
+  Response& response = transfer.response;
+  curl_easy_getinfo(curl, CURLINFO_RESPONSE_CODE, &response.status);
+  const char* url = nullptr;
+  curl_easy_getinfo(curl, CURLINFO_EFFECTIVE_URL, &url);
+  response.url = url != nullptr ? url : request.url;
+  response.failure = failure_of(code);
+  if (code == CURLE_OPERATION_TIMEDOUT && response.status == 0)
+    response.failure = Failure::Unreachable;  // the connection itself took too long
+  if (transfer.stalled)
+    response.failure_text = fmt::format("nothing arrived for {} seconds", request.stall_seconds);
+  else if (code != CURLE_OK)
+    response.failure_text = *error != '\0' ? error : curl_easy_strerror(code);
+  // A file of no bytes has no body to announce it.
+  if (response.ok() && !transfer.started && request.on_start) request.on_start(response);
+  return std::move(transfer.response);
+}
+
+std::string Http::escape(std::string_view text) const {
+  const std::unique_ptr<char, decltype(&curl_free)> escaped(
+      curl_easy_escape(handle_.get(), text.data(), static_cast<int>(text.size())), curl_free);
+  SNUG_CHECK(escaped != nullptr, "libcurl cannot encode a name");
+  return escaped.get();
+}
+
+}  // namespace snug::hub

@@ -1,0 +1,59 @@
+// One GET at a time over libcurl. Redirects are followed; the token goes to the first host only
+// (libcurl drops it when host, port or protocol change). What went wrong is returned, not thrown:
+// the caller knows whether trying again makes sense. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace snug::hub {
+
+enum class Failure {
+  None,
+  Unreachable,  // no connection came about: name, proxy, network
+  Broken,       // a connection was lost or stood still
+  Fatal,        // trying again can't help: certificate, malformed address, redirect loop
+};
+
+struct Response {
+  Failure failure = Failure::None;
+  std::string failure_text;
+  long status = 0;                             // of the last answer
+  std::map<std::string, std::string> headers;  // its headers, names in lower case
+  std::string error_body;                      // the start of the body when it is no 200 or 206
+  std::string url;                             // after redirects
+
+  bool ok() const { return failure == Failure::None && (status == 200 || status == 206); }
+  std::string header(const std::string& name) const;
+};
+
+struct Request {
+  std::string url;
+  std::string token;   // empty: none
+  int64_t offset = 0;  // Range: bytes=offset-
+  double stall_seconds = 30;
+  // Before the first byte of a 200 or 206, and then for each piece. What they throw comes out of
+  // get().
+  std::function<void(const Response&)> on_start;
+  std::function<void(std::string_view)> on_data;
+};
+
+class Http {
+ public:
+  Http();
+  Response get(const Request& request);
+  // Percent-encodes one path component or query value.
+  std::string escape(std::string_view text) const;
+
+ private:
+  struct Close {
+    void operator()(void* handle) const;
+  };
+  std::unique_ptr<void, Close> handle_;
+};
+
+}  // namespace snug::hub
