@@ -31,7 +31,6 @@ ensure_packages() {
   fi
   mapfile -t missing < <(missing_packages "$@")
   [ ${#missing[@]} -gt 0 ] || return 0
-  say "installing ${#missing[@]} Debian packages: ${missing[*]}"
   install_packages "${missing[@]}"
 }
 
@@ -40,6 +39,7 @@ install_packages() {
     die "these Debian packages are missing, and there is no root here to install them" \
       "ask for:  apt-get install --no-install-recommends $*" \
       "or, if the same libraries come from elsewhere (modules, conda), set SNUG_SKIP_PACKAGES=1"
+  say "installing Debian packages: $*"
   refresh_package_index
   apt_get install -y --no-install-recommends "$@" ||
     die "apt-get could not install: $*" "its own words are above"
