@@ -12,7 +12,7 @@ ENV SNUG_CACHE=/opt/snug
 COPY . /src
 RUN /src/scripts/build -DSNUG_TESTS=OFF
 # What only compiling needs is left behind; which packages the program needs, the program tells.
-RUN rm -rf /opt/snug/logs /opt/snug/torch-*/torch/include /opt/snug/torch-*/torch/share \
+RUN rm -rf /opt/snug/logs /opt/snug/torch-*/torch/include /opt/snug/torch-*/torch/share /opt/snug/pyarrow-*/pyarrow/include \
       /opt/snug/torch-*/nvidia/cu13/include /opt/snug/torch-*/nvidia/cu13/bin /opt/snug/torch-*/nvidia/cu13/nvvm \
  && ldd /src/build/snug | awk '$3 ~ "^/(usr/)?lib" {print $3}' | xargs -n 1 realpath | xargs dpkg -S \
       | cut -d: -f1 | sort -u > /opt/snug/runtime-packages
