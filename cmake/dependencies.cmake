@@ -41,8 +41,14 @@ target_include_directories(torch_cpu SYSTEM INTERFACE ${torch_root}/include
 add_library(torch_c10 SHARED IMPORTED)
 set_target_properties(torch_c10 PROPERTIES IMPORTED_LOCATION ${torch_root}/lib/libc10.so)
 add_library(snug_torch INTERFACE)
+# The wheel carries fmt's headers of another version without its library. A folder in front of the wheel's
+# that holds nothing but a link to the system's fmt keeps one version in the whole program.
+find_path(fmt_include_dir fmt/format.h NO_CMAKE_PATH REQUIRED)
+file(MAKE_DIRECTORY ${CMAKE_BINARY_DIR}/system_fmt)
+file(CREATE_LINK ${fmt_include_dir}/fmt ${CMAKE_BINARY_DIR}/system_fmt/fmt SYMBOLIC)
+target_include_directories(snug_torch SYSTEM INTERFACE ${CMAKE_BINARY_DIR}/system_fmt)
 # The wheel's own libgomp, so that libtorch and our kernels share one OpenMP thread pool.
-target_link_libraries(snug_torch INTERFACE torch_cpu torch_c10)
+target_link_libraries(snug_torch INTERFACE torch_cpu torch_c10 OpenMP::OpenMP_CXX)
 target_link_options(snug_torch INTERFACE
   -Wl,-rpath-link,${torch_root}/lib -Wl,-rpath-link,${SNUG_LIBTORCH_DIR}/nvidia/cu13/lib)
 

@@ -36,7 +36,9 @@ function(snug_add_test name)
 endfunction()
 
 function(snug_set_warnings target)
+  # A designated initializer says what it sets; the rest is default by intent.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall>
+    $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>
     $<$<COMPILE_LANGUAGE:CXX>:-Wextra> $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${SNUG_WERROR}>>:-Werror>)
   if(SNUG_SANITIZE)
     target_compile_options(${target} PRIVATE

@@ -18,12 +18,8 @@ constexpr int kMinWidth = 40;
 // Paints for a terminal, or leaves the text alone.
 struct Paint {
   bool on;
-  std::string bold(std::string_view text) const { return wrap("1", text); }
-  std::string faint(std::string_view text) const { return wrap("2", text); }
-
- private:
-  std::string wrap(std::string_view code, std::string_view text) const {
-    return on ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+  std::string bold(std::string_view text) const {
+    return on ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text);
   }
 };
 
@@ -63,15 +59,15 @@ std::string usage(const CommandInfo& info, const std::vector<Row>& rows) {
   return options ? line + " [--OPTION VALUE]..." : line;
 }
 
-std::string row_text(const Row& row, const Row& fallback, int width, const Paint& paint) {
+std::string row_text(const Row& row, int width, const Paint& paint) {
   const std::string head = fmt::format("--{}", option_name(row));
   const std::string_view value = row.choices.empty() ? value_name(row) : std::string_view();
   std::string out =
       fmt::format("  {} {}\n", paint.bold(head),
                   value.empty() ? fmt::format("{}", fmt::join(row.choices, "|")) : value);
-  out += wrapped(row.help, kIndent, width);
-  if (!row.required && !row.secret)
-    out += paint.faint(wrapped(fmt::format("[default: {}]", plain_text(fallback)), kIndent, width));
+  std::string meaning(row.help);
+  if (!row.required && !row.secret) meaning += fmt::format(" [default: {}]", plain_text(row));
+  out += wrapped(meaning, kIndent, width);
   return out;
 }
 
@@ -99,7 +95,7 @@ std::string command_help(const CommandInfo& info, int width, const Paint& paint)
   for (const std::string_view theme : themes) {
     out += paint.bold(theme) + "\n";
     for (const Row& row : rows)
-      if (row.theme == theme) out += row_text(row, row, width, paint);
+      if (row.theme == theme) out += row_text(row, width, paint);
     out += "\n";
   }
   out += paint.bold("Examples") + "\n";

@@ -54,6 +54,7 @@ struct TrainOptions {
 struct EvalOptions {
   int64_t interval = 600;  // optimizer steps
   std::optional<int64_t> max_new_tokens = 100;
+  int64_t num_samples = 1;  // held-out questions answered before and after training
   int64_t max_iters = 100;  // validation batches at most
   bool initial_validation = false;
   bool final_validation = true;

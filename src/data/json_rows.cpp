@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "data/row_from_json.h"
@@ -37,14 +38,14 @@ class RowCollector {
 
   // The parser's callback: false drops the value.
   bool on_event(int depth, Event event, json& value) {
-    if (depth == 0 && (event == Event::array_start || event == Event::object_start))
-      open_top(event == Event::array_start);
-    if ((event == Event::array_start || event == Event::object_start) && depth >= kMaxDepth)
+    const bool opens = event == Event::array_start || event == Event::object_start;
+    if (opens && depth == 0) open_top(event == Event::array_start);
+    if (opens && depth >= kMaxDepth)
       throw UserError("{}: brackets nest deeper than {} levels", where(), kMaxDepth);
     if (event == Event::key) on_key(depth, value);
     if (!inside_rows_) {
       if (depth == 1 && event == Event::array_start && top_key_ == "data") open_data();
-      return event == Event::key || event == Event::array_start || event == Event::object_start;
+      return opens || event == Event::key;
     }
     if (row_depth_ == 2 && depth == 1 && event == Event::array_end) inside_rows_ = false;
     if (depth != row_depth_ || event == Event::key) return true;
@@ -65,7 +66,7 @@ class RowCollector {
   void on_key(int depth, const json& key) {
     const auto& text = key.get_ref<const std::string&>();
     if (inside_rows_ && depth == row_depth_ + 1 && !row_keys_.insert(text).second)
-      throw UserError("{}: the key \"{}\" stands there twice", where(), text.substr(0, 60));
+      throw UserError("{}: the key \"{}\" stands there twice", where(), shortened(text, 60));
     if (inside_rows_ || depth != 1) return;
     top_key_ = text;
     if (!top_keys_.insert(text).second && text == "data")
@@ -94,12 +95,7 @@ std::string reason_of(const json::exception& error) {
   if (const size_t at = text.find(": ");
       text.starts_with("parse error at") && at != std::string::npos)
     text.erase(0, at + 2);
-  for (char& c : text)
-    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
-  if (text.size() <= 200) return text;
-  size_t end = 200;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  return text.substr(0, end) + "…";
+  return shortened(std::move(text), 200);
 }
 
 size_t line_of(std::string_view text, size_t offset) {
@@ -138,7 +134,9 @@ std::vector<Row> rows_from_json(std::string_view text, const Columns& columns,
         name,
         collector.top_keys().empty()
             ? "none"
-            : fmt::format("an object with the keys {}", fmt::join(collector.top_keys(), ", ")));
+            : fmt::format(
+                  "an object with the keys {}",
+                  shortened(fmt::format("{}", fmt::join(collector.top_keys(), ", ")), 400)));
   return rows;
 }
 

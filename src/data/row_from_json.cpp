@@ -30,7 +30,7 @@ std::string columns_of(const json& object) {
   std::vector<std::string> names;
   for (const auto& item : object.items()) {
     if (names.size() == 20) return fmt::format("{}, …", fmt::join(names, ", "));
-    names.push_back(item.key().substr(0, 60));
+    names.push_back(shortened(item.key(), 60));
   }
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }
@@ -104,6 +104,14 @@ Row row_from_json(const json& object, const Columns& columns, const std::string&
   if (const json* input = find(object, columns.input))
     row.input = text_of(*input, columns.input, where);
   return row;
+}
+
+std::string shortened(std::string text, size_t max_bytes) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  if (text.size() <= max_bytes) return text;
+  while (max_bytes > 0 && (static_cast<unsigned char>(text[max_bytes]) & 0xC0) == 0x80) --max_bytes;
+  return text.substr(0, max_bytes) + "…";
 }
 
 }  // namespace snug::data

@@ -47,16 +47,17 @@ int64_t bytes_for(DType type, int64_t elements) {
 
 int64_t count_elements(std::span<const int64_t> shape) {
   int64_t count = 1;
-  bool empty = false;
+  bool overflow = false, empty = false;
   for (const int64_t size : shape) {
     if (size < 0) throw UserError("shape {} has a negative size", show_shape(shape));
-    // An empty tensor may have sizes whose product would not fit; it has no elements all the same.
-    if (size == 0)
-      empty = true;
-    else if (__builtin_mul_overflow(count, size, &count))
-      throw UserError("shape {} has more elements than 63 bits can count", show_shape(shape));
+    empty = empty || size == 0;
+    overflow = overflow || __builtin_mul_overflow(count, size, &count);
   }
-  return empty ? 0 : count;
+  // An empty tensor may have sizes whose product would not fit; it has no elements all the same.
+  if (empty) return 0;
+  if (overflow)
+    throw UserError("shape {} has more elements than 63 bits can count", show_shape(shape));
+  return count;
 }
 
 TensorInfo make_tensor_info(std::string name, DType dtype, std::vector<int64_t> shape) {

@@ -13,19 +13,19 @@ enum class RopeType : uint8_t { None, Linear, Dynamic, Llama3, Yarn, LongRope };
 // Field names follow `rope_scaling` in config.json; only those that the type names are read.
 struct RopeScaling {
   RopeType type = RopeType::None;
-  double base = 10000.0;              // rope_theta
-  double factor = 1.0;                // all but None
-  double low_freq_factor = 1.0;       // Llama3
-  double high_freq_factor = 4.0;      // Llama3
-  int64_t original_max_position = 0;  // original_max_position_embeddings; all but None, Linear
-  double beta_fast = 32.0;            // Yarn
-  double beta_slow = 1.0;             // Yarn
-  bool truncate = true;               // Yarn: round the correction range to whole dimensions
-  double mscale = 0.0;                // Yarn, 0: unset
-  double mscale_all_dim = 0.0;        // Yarn, 0: unset
-  double attention_factor = 0.0;      // Yarn, LongRope; 0: derived from factor
-  std::vector<double> short_factor;   // LongRope, R/2 values
-  std::vector<double> long_factor;    // LongRope, R/2 values
+  double base = 10000.0;                  // rope_theta
+  double factor = 1.0;                    // all but None
+  double low_freq_factor = 1.0;           // Llama3
+  double high_freq_factor = 4.0;          // Llama3
+  int64_t original_max_position = 0;      // original_max_position_embeddings; all but None, Linear
+  double beta_fast = 32.0;                // Yarn
+  double beta_slow = 1.0;                 // Yarn
+  bool truncate = true;                   // Yarn: round the correction range to whole dimensions
+  double mscale = 0.0;                    // Yarn, 0: unset
+  double mscale_all_dim = 0.0;            // Yarn, 0: unset
+  double attention_factor = 0.0;          // Yarn, LongRope; 0: derived from factor
+  std::vector<double> short_factor = {};  // LongRope, R/2 values
+  std::vector<double> long_factor = {};   // LongRope, R/2 values
 };
 
 struct RopeTables {

@@ -1,0 +1,46 @@
+// Resumable training checkpoints: out_dir/step-000100/ with model.safetensors, optimizer.safetensors
+// and state.json. Written under a temporary name, synced, renamed: a folder of that name is whole.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "optim/optimizer.h"
+
+namespace snug::checkpoint {
+
+// Everything beside tensors that the next step depends on.
+struct TrainingState {
+  int64_t step = 0;             // optimizer steps taken
+  int64_t epoch = 0;            // data position
+  int64_t next_index = 0;       // data position
+  int64_t micro_batches = 0;    // run so far
+  int64_t tokens = 0;           // real tokens trained on
+  int64_t micro_batch_size = 0; // smaller than the recipe's after a split
+  double loss_scale = 1;
+  int64_t good_steps = 0;       // of the loss scaler
+  uint64_t data_fingerprint = 0;
+};
+
+struct TrainingTensors {
+  std::vector<optim::NamedTensor> parameters;
+  std::vector<optim::NamedTensor> optimizer_states;
+};
+
+// Returns the folder. Throws UserError (full disk, no permission) with nothing half-written.
+std::filesystem::path save(const std::filesystem::path& out_dir, const TrainingState& state,
+                           const TrainingTensors& tensors);
+
+// The newest whole checkpoint under out_dir.
+std::optional<std::filesystem::path> find_latest(const std::filesystem::path& out_dir);
+
+TrainingState load_state(const std::filesystem::path& folder);
+
+// Fills the tensors. Throws UserError when one is missing, of another shape or of another type,
+// which means that the recipe changed.
+void load_tensors(const std::filesystem::path& folder, const TrainingTensors& tensors);
+
+}  // namespace snug::checkpoint

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/executor.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <functional>
+
+#include "base/error.h"
+#include "memory/guards.h"
+
+namespace snug::exec {
+namespace {
+
+// Cuts the state from the graph it came from; floating tensors will collect this unit's gradient.
+nn::State detach(const nn::State& state) {
+  nn::State result;
+  for (const auto& [name, tensor] : state.entries()) {
+    at::Tensor cut = tensor.detach();
+    if (cut.is_floating_point()) cut.set_requires_grad(true);
+    result.set(name, std::move(cut));
+  }
+  return result;
+}
+
+nn::State take_gradients(nn::State& input) {
+  nn::State gradients;
+  for (auto& [name, tensor] : input.entries()) {
+    if (!tensor.grad().defined()) continue;
+    gradients.set(name, tensor.grad());
+    tensor.mutable_grad().reset();
+  }
+  return gradients;
+}
+
+double read_loss(const nn::State& state) {
+  const at::Tensor& loss = state.at("loss");
+  return loss.is_meta() ? 0.0 : static_cast<double>(*loss.const_data_ptr<float>());
+}
+
+}  // namespace
+
+Executor::Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
+                   memory::Ledger& ledger)
+    : units_(std::move(units)), policies_(std::move(policies)), ledger_(ledger) {
+  for (const nn::Unit* unit : units_) ledger_ids_.push_back(ledger_.unit_id(unit->name()));
+}
+
+std::vector<nn::Parameter*> Executor::parameters() const {
+  std::vector<nn::Parameter*> all;
+  for (nn::Unit* unit : units_)
+    for (nn::Parameter* parameter : unit->parameters()) all.push_back(parameter);
+  return all;
+}
+
+double Executor::forward_backward(const nn::Batch& batch, const nn::Pass& pass) {
+  std::vector<UnitRun> runs(units_.size());
+  nn::State state;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    runs[i].unit = units_[i];
+    runs[i].index = static_cast<int64_t>(i);
+    runs[i].num_units = static_cast<int64_t>(units_.size());
+    runs[i].input = detach(state);
+    state = run_forward(runs[i], batch, pass);
+  }
+  const double loss = read_loss(state);
+  nn::State gradients;
+  gradients.set("loss", at::ones_like(state.at("loss")));
+  state = {};
+  if (forward_done_) forward_done_();
+  while (!runs.empty()) {
+    gradients = run_backward(runs.back(), std::move(gradients), batch, pass);
+    runs.pop_back();
+  }
+  return loss;
+}
+
+nn::State Executor::run_forward(UnitRun& run, const nn::Batch& batch, const nn::Pass& pass) {
+  const memory::UnitGuard unit(ledger_ids_[static_cast<size_t>(run.index)]);
+  const memory::PhaseGuard phase(memory::Phase::Forward);
+  for (const auto& policy : policies_) policy->before_forward(run);
+  const uint64_t start = ledger_.serial();
+  {
+    const at::AutoGradMode mode(run.record);
+    run.output = run.unit->forward(run.input, batch, pass);
+  }
+  // Whatever outlives the unit's forward is kept for its backward.
+  ledger_.retag_since(start, memory::Category::Activations);
+  for (const auto& policy : policies_) policy->after_forward(run);
+  nn::State result = run.output;
+  if (!run.record) run.output = {};
+  return result;
+}
+
+nn::State Executor::run_backward(UnitRun& run, nn::State gradients, const nn::Batch& batch,
+                                 const nn::Pass& pass) {
+  const memory::UnitGuard unit(ledger_ids_[static_cast<size_t>(run.index)]);
+  const memory::PhaseGuard phase(memory::Phase::Backward);
+  for (const auto& policy : policies_) policy->before_backward(run);
+  if (!run.record) {
+    const at::AutoGradMode mode(true);
+    run.output = run.unit->forward(run.input, batch, pass);
+  }
+  std::vector<at::Tensor> outputs;
+  std::vector<at::Tensor> output_gradients;
+  for (auto& [name, gradient] : gradients.entries()) {
+    outputs.push_back(run.output.at(name));
+    output_gradients.push_back(std::move(gradient));
+  }
+  run.output = {};
+  torch::autograd::backward(outputs, output_gradients);
+  outputs.clear();
+  output_gradients.clear();
+  for (const nn::Parameter* parameter : run.unit->parameters())
+    memory::retag(parameter->value.grad(), memory::Category::Gradients);
+  nn::State input_gradients = take_gradients(run.input);
+  run.input = {};
+  for (const auto& policy : policies_) policy->after_backward(run);
+  return input_gradients;
+}
+
+nn::State Executor::infer(const nn::Batch& batch, const nn::Pass& pass) {
+  const at::NoGradGuard no_gradients;
+  const memory::PhaseGuard phase(memory::Phase::Evaluate);
+  nn::State state;
+  for (size_t i = 0; i < units_.size(); ++i) {
+    const memory::UnitGuard unit(ledger_ids_[i]);
+    UnitRun run{.unit = units_[i],
+                .index = static_cast<int64_t>(i),
+                .num_units = static_cast<int64_t>(units_.size()),
+                .input = std::move(state),
+                .output = {},
+                .record = false};
+    for (const auto& policy : policies_) policy->before_forward(run);
+    state = run.unit->forward(run.input, batch, pass);
+    for (const auto& policy : policies_) policy->after_forward(run);
+  }
+  return state;
+}
+
+double Executor::loss(const nn::Batch& batch, const nn::Pass& pass) {
+  return read_loss(infer(batch, pass));
+}
+
+at::Tensor Executor::last_logits(const nn::Batch& batch, at::ScalarType compute) {
+  nn::State state = infer(batch, {.output = nn::Output::LastLogits, .compute = compute});
+  if (batch.cache != nullptr) batch.cache->advance(batch.input_ids.size(0));
+  return state.at("logits");
+}
+
+}  // namespace snug::exec

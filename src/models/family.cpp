@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/family.h"
+
+#include <ATen/ops/empty.h>
+
+#include <numeric>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "models/llama/units.h"
+
+namespace snug::models {
+namespace {
+
+namespace fs = std::filesystem;
+
+nlohmann::json read_json(const fs::path& path) {
+  const std::string text = read_file(path, size_t{1} << 24);
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) throw UserError("{} is not valid JSON", path.string());
+  return json;
+}
+
+std::unique_ptr<Model> make_llama(llama::Config config) {
+  return std::make_unique<llama::LlamaModel>(std::move(config));
+}
+
+Checkpoint open_gguf(const fs::path& path) {
+  Checkpoint checkpoint{.layout = Layout::Gguf, .path = path};
+  auto file = formats::GgufFile::open(path);
+  checkpoint.gguf = file.get();
+  checkpoint.model = make_llama(llama::from_gguf(*file));
+  checkpoint.tensors = std::move(file);
+  return checkpoint;
+}
+
+formats::DType dtype_of(const at::Tensor& tensor) {
+  if (tensor.scalar_type() == at::kFloat) return formats::DType::F32;
+  return tensor.scalar_type() == at::kBFloat16 ? formats::DType::BF16 : formats::DType::F16;
+}
+
+// From GGUF's order of rows within a head (pairs) to ours (halves): ours[j] = theirs[2j],
+// ours[d/2 + j] = theirs[2j + 1]. In place over a contiguous (heads * d, columns).
+void split_pairs(const at::Tensor& value, int64_t heads) {
+  const at::Tensor flat = value.detach();
+  const int64_t d = flat.size(0) / heads;
+  const int64_t columns = flat.numel() / flat.size(0);
+  flat.copy_(flat.view({heads, d / 2, 2, columns}).transpose(1, 2).contiguous().view_as(flat));
+}
+
+void check_shape(const formats::TensorInfo& found, const nn::Parameter& parameter,
+                 const Placement& place, const Checkpoint& checkpoint) {
+  const int64_t columns = std::accumulate(parameter.shape.begin() + 1, parameter.shape.end(),
+                                          int64_t{1}, std::multiplies<>());
+  const int64_t found_columns =
+      found.shape.empty() ? 1
+                          : std::accumulate(found.shape.begin() + 1, found.shape.end(), int64_t{1},
+                                            std::multiplies<>());
+  const bool whole = place.row_begin == 0 && found.shape == parameter.shape;
+  const bool slice = !found.shape.empty() && found.shape.size() == parameter.shape.size() &&
+                     found_columns == columns &&
+                     place.row_begin + parameter.shape[0] <= found.shape[0] &&
+                     checkpoint.layout == Layout::LitGpt && place.tensor.find("qkv") != std::string::npos;
+  if (!whole && !slice)
+    throw UserError("{}: tensor {} has shape {}, the config asks for {}",
+                    checkpoint.path.string(), place.tensor, formats::show_shape(found.shape),
+                    formats::show_shape(parameter.shape));
+}
+
+void load_into(const at::Tensor& value, const Checkpoint& checkpoint,
+               const nn::Parameter& parameter) {
+  const Placement place = checkpoint.model->placement(checkpoint.layout, parameter);
+  const formats::TensorInfo* found = checkpoint.tensors->find(place.tensor);
+  if (found == nullptr)
+    throw UserError("{}: tensor {} is missing from {}", checkpoint.path.string(), place.tensor,
+                    checkpoint.tensors->describe());
+  check_shape(*found, parameter, place, checkpoint);
+  const int64_t count = parameter.num_elements();
+  const int64_t columns = count / parameter.shape[0];
+  checkpoint.tensors->read(*found, dtype_of(value), value.mutable_data_ptr(),
+                           place.row_begin * columns, count);
+  checkpoint.tensors->release(*found);
+  if (place.paired_heads > 0) split_pairs(value, place.paired_heads);
+}
+
+}  // namespace
+
+double Model::flops_per_token(double seqlen) const {
+  const Dimensions d = dimensions();
+  // 2 per multiply-add; each weight takes part in forward, and twice in backward. The embedding is
+  // a lookup; a tied one still multiplies as the head.
+  int64_t weights = d.vocabulary * d.hidden_size;
+  for (nn::Unit* unit : const_cast<Model*>(this)->units())
+    for (const nn::Parameter* parameter : unit->parameters())
+      if (parameter->shape.size() == 2 && parameter->shape[0] != d.vocabulary)
+        weights += parameter->num_elements();
+  const double attention = static_cast<double>(d.num_layers * d.num_heads * d.head_dim) * seqlen;
+  return 6.0 * static_cast<double>(weights) + 6.0 * attention;
+}
+
+std::vector<nn::Parameter*> Model::parameters() {
+  std::vector<nn::Parameter*> all;
+  for (nn::Unit* unit : units())
+    for (nn::Parameter* parameter : unit->parameters()) all.push_back(parameter);
+  return all;
+}
+
+int64_t Model::num_parameters() {
+  int64_t total = 0;
+  for (const nn::Parameter* parameter : parameters()) total += parameter->num_elements();
+  return total;
+}
+
+std::unique_ptr<Model> model_from_config(const fs::path& config_json) {
+  return make_llama(llama::from_hugging_face(read_json(config_json), config_json.string()));
+}
+
+Checkpoint open_checkpoint(const fs::path& path) {
+  if (!fs::exists(path))
+    throw UserError(
+        "checkpoint {} does not exist; give a Hugging Face or LitGPT directory or a GGUF file, or "
+        "fetch one with: snug download ORG/NAME",
+        path.string());
+  if (!fs::is_directory(path)) return open_gguf(path);
+  Checkpoint checkpoint{.path = path};
+  const bool has_litgpt = fs::exists(path / "lit_model.pth");
+  if (has_litgpt && fs::exists(path / "model_config.yaml")) {
+    checkpoint.layout = Layout::LitGpt;
+    checkpoint.model = make_llama(llama::from_litgpt(path / "model_config.yaml"));
+  } else if (fs::exists(path / "config.json")) {
+    checkpoint.model = model_from_config(path / "config.json");
+  } else {
+    for (const auto& entry : fs::directory_iterator(path))
+      if (entry.path().extension() == ".gguf") return open_gguf(entry.path());
+    throw UserError(
+        "{} holds no model: neither config.json (Hugging Face) nor model_config.yaml with "
+        "lit_model.pth (LitGPT) nor a .gguf file is in it",
+        path.string());
+  }
+  checkpoint.tensors = formats::open_model_directory(path);
+  return checkpoint;
+}
+
+void load_weights(Checkpoint& checkpoint) {
+  for (const nn::Parameter* parameter : checkpoint.model->parameters())
+    if (!parameter->value.is_meta()) load_into(parameter->value, checkpoint, *parameter);
+}
+
+at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,
+                          at::ScalarType type) {
+  at::Tensor value = at::empty(parameter.shape, at::TensorOptions().dtype(type));
+  load_into(value, checkpoint, parameter);
+  return value;
+}
+
+std::unique_ptr<Model> model_like(const Model& model) {
+  return make_llama(llama::from_hugging_face(model.hugging_face_config(), "the model's config"));
+}
+
+}  // namespace snug::models

@@ -1,0 +1,41 @@
+// From files to models: finds which family a checkpoint belongs to and builds its units.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "formats/gguf.h"
+#include "formats/tensor_source.h"
+#include "models/model.h"
+
+namespace snug::models {
+
+// A checkpoint opened for reading: its model (parameters not yet allocated) and its tensors.
+struct Checkpoint {
+  Layout layout = Layout::HuggingFace;
+  std::filesystem::path path;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<formats::TensorSource> tensors;
+  // The same object as `tensors` when the layout is Gguf: its metadata holds the vocabulary.
+  const formats::GgufFile* gguf = nullptr;
+};
+
+// `path`: a Hugging Face or LitGPT directory, or a GGUF file. Throws UserError.
+Checkpoint open_checkpoint(const std::filesystem::path& path);
+
+// A model from a config.json alone, for random initial weights.
+std::unique_ptr<Model> model_from_config(const std::filesystem::path& config_json);
+
+// A second model of the same shape, without weights.
+std::unique_ptr<Model> model_like(const Model& model);
+
+// The parameter's value from the checkpoint in `type`, in memory of its own.
+at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,
+                          at::ScalarType type);
+
+// Fills every allocated parameter from the checkpoint, one tensor at a time, converting to the
+// parameter's type. Throws UserError naming a tensor that is missing or of another shape.
+void load_weights(Checkpoint& checkpoint);
+
+}  // namespace snug::models

@@ -1,0 +1,240 @@
+// config.json, read and written.
+// SPDX-License-Identifier: Apache-2.0
+#include "models/llama/config.h"
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace snug::models::llama {
+namespace {
+
+using nlohmann::json;
+
+// Fields of one JSON object, with errors that name it.
+class Fields {
+ public:
+  Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {}
+
+  bool has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
+
+  int64_t integer(const char* key, std::optional<int64_t> fallback = {}) const {
+    if (!has(key)) return absent(key, fallback);
+    if (!object_[key].is_number_integer()) wrong(key, "a whole number");
+    return object_[key].get<int64_t>();
+  }
+  double number(const char* key, std::optional<double> fallback = {}) const {
+    if (!has(key)) return absent(key, fallback);
+    if (!object_[key].is_number()) wrong(key, "a number");
+    return object_[key].get<double>();
+  }
+  bool boolean(const char* key, bool fallback) const {
+    if (!has(key)) return fallback;
+    if (!object_[key].is_boolean()) wrong(key, "true or false");
+    return object_[key].get<bool>();
+  }
+  std::string text(const char* key, std::optional<std::string> fallback = {}) const {
+    if (!has(key)) return absent(key, fallback);
+    if (!object_[key].is_string()) wrong(key, "a text");
+    return object_[key].get<std::string>();
+  }
+  std::vector<double> numbers(const char* key) const {
+    std::vector<double> values;
+    if (!has(key)) return values;
+    if (!object_[key].is_array()) wrong(key, "a list of numbers");
+    for (const json& value : object_[key]) {
+      if (!value.is_number()) wrong(key, "a list of numbers");
+      values.push_back(value.get<double>());
+    }
+    return values;
+  }
+  // A number or a list of numbers.
+  std::vector<int64_t> ids(const char* key) const {
+    std::vector<int64_t> values;
+    if (!has(key)) return values;
+    const json list = object_[key].is_array() ? object_[key] : json::array({object_[key]});
+    for (const json& value : list) {
+      if (!value.is_number_integer()) wrong(key, "token ids");
+      values.push_back(value.get<int64_t>());
+    }
+    return values;
+  }
+
+ private:
+  template <class T>
+  T absent(const char* key, const std::optional<T>& fallback) const {
+    if (fallback) return *fallback;
+    throw UserError("{}: \"{}\" is missing", where_, key);
+  }
+  [[noreturn]] void wrong(const char* key, const char* wanted) const {
+    throw UserError("{}: \"{}\" is {}, {} is wanted", where_, key, object_[key].dump().substr(0, 80),
+                    wanted);
+  }
+
+  const json& object_;
+  std::string where_;
+};
+
+kernels::cpu::RopeType rope_type(const std::string& type, const std::string& where) {
+  using kernels::cpu::RopeType;
+  if (type == "default" || type == "none") return RopeType::None;
+  if (type == "linear") return RopeType::Linear;
+  if (type == "dynamic") return RopeType::Dynamic;
+  if (type == "llama3") return RopeType::Llama3;
+  if (type == "yarn") return RopeType::Yarn;
+  if (type == "longrope" || type == "su") return RopeType::LongRope;
+  throw UserError(
+      "{}: rope scaling of type \"{}\" is unknown; known are linear, dynamic, llama3, yarn and "
+      "longrope",
+      where, type);
+}
+
+void read_rope(Config& config, const json& root, const std::string& where) {
+  const Fields top(root, where);
+  config.rope.base = top.number("rope_theta", 10000.0);
+  // transformers 5 writes rope_parameters, with the base inside; earlier ones rope_scaling.
+  const char* key = top.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
+  if (!top.has(key)) return;
+  if (!root[key].is_object()) throw UserError("{}: \"{}\" is not an object", where, key);
+  const Fields rope(root[key], where + ": " + key);
+  const std::string type = rope.text("rope_type", rope.text("type", "default"));
+  config.rope.base = rope.number("rope_theta", config.rope.base);
+  config.rope.type = rope_type(type, where);
+  if (config.rope.type == kernels::cpu::RopeType::None) return;
+  config.rope_scaling_json = root[key];
+  config.rope_scaling_json.erase("rope_theta");
+  config.rope.factor = rope.number("factor", 1.0);
+  config.rope.low_freq_factor = rope.number("low_freq_factor", 1.0);
+  config.rope.high_freq_factor = rope.number("high_freq_factor", 4.0);
+  config.rope.original_max_position =
+      rope.integer("original_max_position_embeddings", config.max_position_embeddings);
+  config.rope.beta_fast = rope.number("beta_fast", 32.0);
+  config.rope.beta_slow = rope.number("beta_slow", 1.0);
+  config.rope.truncate = rope.boolean("truncate", true);
+  config.rope.mscale = rope.number("mscale", 0.0);
+  config.rope.mscale_all_dim = rope.number("mscale_all_dim", 0.0);
+  config.rope.attention_factor = rope.number("attention_factor", 0.0);
+  config.rope.short_factor = rope.numbers("short_factor");
+  config.rope.long_factor = rope.numbers("long_factor");
+}
+
+// Which projections have biases follows from the family, or is said by the config.
+void read_biases(Config& config, const Fields& fields) {
+  const bool attention = fields.boolean("attention_bias", false);
+  config.qkv_bias = config.model_type == "qwen2" || attention;
+  config.output_bias = config.model_type == "llama" && attention;
+  config.mlp_bias = fields.boolean("mlp_bias", false);
+}
+
+void read_sliding_window(Config& config, const Fields& fields) {
+  const bool used = config.model_type == "mistral" ||
+                    (config.model_type == "qwen2" && fields.boolean("use_sliding_window", false));
+  if (used) config.sliding_window = fields.integer("sliding_window", 0);
+}
+
+json ids_or_number(const std::vector<int64_t>& ids) {
+  if (ids.empty()) return nullptr;
+  return ids.size() == 1 ? json(ids.front()) : json(ids);
+}
+
+const char* architecture(const std::string& model_type) {
+  if (model_type == "mistral") return "MistralForCausalLM";
+  if (model_type == "qwen2") return "Qwen2ForCausalLM";
+  return "LlamaForCausalLM";
+}
+
+}  // namespace
+
+Config from_hugging_face(const json& root, const std::string& where) {
+  if (!root.is_object()) throw UserError("{} is not a JSON object", where);
+  const Fields fields(root, where);
+  Config config;
+  config.model_type = fields.text("model_type");
+  if (config.model_type != "llama" && config.model_type != "mistral" &&
+      config.model_type != "qwen2")
+    throw UserError("{}: model_type \"{}\" is not supported; supported are llama, mistral and qwen2",
+                    where, config.model_type);
+  const std::string activation = fields.text("hidden_act", "silu");
+  if (activation != "silu")
+    throw UserError("{}: hidden_act \"{}\" is not supported, only silu is", where, activation);
+  config.vocab_size = fields.integer("vocab_size");
+  config.hidden_size = fields.integer("hidden_size");
+  config.intermediate_size = fields.integer("intermediate_size");
+  config.num_hidden_layers = fields.integer("num_hidden_layers");
+  config.num_attention_heads = fields.integer("num_attention_heads");
+  config.num_key_value_heads = fields.integer("num_key_value_heads", config.num_attention_heads);
+  if (config.num_attention_heads <= 0)
+    throw UserError("{}: num_attention_heads = {} must be positive", where,
+                    config.num_attention_heads);
+  config.head_dim = fields.integer("head_dim", config.hidden_size / config.num_attention_heads);
+  config.max_position_embeddings = fields.integer("max_position_embeddings", 2048);
+  config.rms_norm_eps = fields.number("rms_norm_eps", 1e-6);
+  config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
+  config.initializer_range = fields.number("initializer_range", 0.02);
+  config.bos_token_ids = fields.ids("bos_token_id");
+  config.eos_token_ids = fields.ids("eos_token_id");
+  config.pad_token_id = fields.integer("pad_token_id", -1);
+  read_biases(config, fields);
+  read_sliding_window(config, fields);
+  read_rope(config, root, where);
+  check(config, where);
+  return config;
+}
+
+json to_hugging_face(const Config& config) {
+  json out{{"architectures", {architecture(config.model_type)}},
+           {"model_type", config.model_type},
+           {"vocab_size", config.vocab_size},
+           {"hidden_size", config.hidden_size},
+           {"intermediate_size", config.intermediate_size},
+           {"num_hidden_layers", config.num_hidden_layers},
+           {"num_attention_heads", config.num_attention_heads},
+           {"num_key_value_heads", config.num_key_value_heads},
+           {"head_dim", config.head_dim},
+           {"hidden_act", "silu"},
+           {"max_position_embeddings", config.max_position_embeddings},
+           {"rms_norm_eps", config.rms_norm_eps},
+           {"tie_word_embeddings", config.tie_word_embeddings},
+           {"initializer_range", config.initializer_range},
+           {"rope_theta", config.rope.base},
+           {"rope_scaling", config.rope_scaling_json},
+           {"attention_dropout", 0.0},
+           {"use_cache", true},
+           {"bos_token_id", ids_or_number(config.bos_token_ids)},
+           {"eos_token_id", ids_or_number(config.eos_token_ids)}};
+  if (config.pad_token_id >= 0) out["pad_token_id"] = config.pad_token_id;
+  if (config.model_type == "llama") {
+    out["attention_bias"] = config.qkv_bias;
+    out["mlp_bias"] = config.mlp_bias;
+  }
+  if (config.model_type != "llama")
+    out["sliding_window"] = config.sliding_window > 0 ? json(config.sliding_window) : json();
+  if (config.model_type == "qwen2") out["use_sliding_window"] = config.sliding_window > 0;
+  return out;
+}
+
+void check(const Config& c, const std::string& where) {
+  const auto positive = [&](int64_t value, int64_t most, const char* key) {
+    if (value <= 0 || value > most)
+      throw UserError("{}: {} = {} is out of range (1 to {})", where, key, value, most);
+  };
+  positive(c.vocab_size, int64_t{1} << 24, "vocab_size");
+  positive(c.hidden_size, int64_t{1} << 20, "hidden_size");
+  positive(c.intermediate_size, int64_t{1} << 22, "intermediate_size");
+  positive(c.num_hidden_layers, 4096, "num_hidden_layers");
+  positive(c.num_attention_heads, 4096, "num_attention_heads");
+  positive(c.num_key_value_heads, c.num_attention_heads, "num_key_value_heads");
+  positive(c.head_dim, 256, "head_dim");
+  positive(c.max_position_embeddings, int64_t{1} << 26, "max_position_embeddings");
+  if (c.head_dim % 2 != 0)
+    throw UserError("{}: head_dim = {} is odd; rotary positions want pairs", where, c.head_dim);
+  if (c.num_attention_heads % c.num_key_value_heads != 0)
+    throw UserError("{}: {} attention heads cannot share {} key-value heads evenly", where,
+                    c.num_attention_heads, c.num_key_value_heads);
+  if (!(c.rms_norm_eps > 0) || !(c.rms_norm_eps < 1))
+    throw UserError("{}: rms_norm_eps = {} is out of range (0 to 1)", where, c.rms_norm_eps);
+  if (!std::isfinite(c.rope.base) || c.rope.base <= 0)
+    throw UserError("{}: rope_theta = {} must be positive", where, c.rope.base);
+}
+
+}  // namespace snug::models::llama

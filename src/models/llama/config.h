@@ -1,0 +1,49 @@
+// The architecture shared by Llama 1-3, TinyLlama, OpenLLaMA, SmolLM2, Mistral and Qwen2: what
+// differs between them is in these fields. Names as in config.json.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "formats/gguf.h"
+#include "kernels/cpu/rope_tables.h"
+
+namespace snug::models::llama {
+
+struct Config {
+  std::string model_type = "llama";  // llama | mistral | qwen2
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_hidden_layers = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_key_value_heads = 0;
+  int64_t head_dim = 0;
+  int64_t max_position_embeddings = 2048;
+  double rms_norm_eps = 1e-6;
+  bool tie_word_embeddings = false;
+  bool qkv_bias = false;
+  bool output_bias = false;  // of the attention's output projection
+  bool mlp_bias = false;
+  int64_t sliding_window = 0;  // 0: none
+  double initializer_range = 0.02;
+  kernels::cpu::RopeScaling rope;
+  nlohmann::json rope_scaling_json;  // as found, to be written back; null if none
+  std::vector<int64_t> bos_token_ids, eos_token_ids;
+  int64_t pad_token_id = -1;
+};
+
+// Each throws UserError naming the source and the field that is missing or out of range.
+Config from_hugging_face(const nlohmann::json& json, const std::string& where);
+Config from_gguf(const formats::GgufFile& file);
+Config from_litgpt(const std::filesystem::path& model_config_yaml);
+nlohmann::json to_hugging_face(const Config& config);
+std::string to_litgpt(const Config& config);
+
+// Refuses sizes that cannot be a model: zero, not divisible, absurdly large.
+void check(const Config& config, const std::string& where);
+
+}  // namespace snug::models::llama

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/llama/units.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/index_select.h>
+
+#include <cmath>
+
+#include "memory/guards.h"
+#include "ops/cross_entropy.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/matmul.h"
+#include "ops/norm.h"
+
+namespace snug::models::llama {
+namespace {
+
+nn::Bias bias_if(bool present) { return present ? nn::Bias::Present : nn::Bias::None; }
+
+nn::Parameter norm_weight(const std::string& name, int64_t size) {
+  return {.name = name, .shape = {size}, .init = nn::Init::Ones, .value = {}};
+}
+
+std::string layer_name(int64_t layer) { return "model.layers." + std::to_string(layer) + "."; }
+
+// The last row of each document: (S, D).
+at::Tensor last_rows(const at::Tensor& hidden, const nn::Batch& batch) {
+  const at::Tensor ends = batch.cu_seqlens.slice(0, 1) - 1;
+  return hidden.index_select(0, ends);
+}
+
+}  // namespace
+
+Embedding::Embedding(const Config& config)
+    : Unit("embedding"),
+      weight_{.name = "model.embed_tokens.weight",
+              .shape = {config.vocab_size, config.hidden_size},
+              .value = {}} {}
+
+nn::State Embedding::forward(const nn::State& /*input*/, const nn::Batch& batch,
+                             const nn::Pass& pass) {
+  nn::State state;
+  state.set("hidden", ops::embedding(batch.input_ids, weight_.value, pass.compute));
+  return state;
+}
+
+Block::Block(const Config& c, int64_t layer, const ops::RopeTables& rope)
+    : Unit("block " + std::to_string(layer)),
+      config_(c),
+      layer_(layer),
+      rope_(rope),
+      input_norm_(norm_weight(layer_name(layer) + "input_layernorm.weight", c.hidden_size)),
+      output_norm_(
+          norm_weight(layer_name(layer) + "post_attention_layernorm.weight", c.hidden_size)),
+      q_(layer_name(layer) + "self_attn.q_proj", c.hidden_size, c.num_attention_heads * c.head_dim,
+         bias_if(c.qkv_bias)),
+      k_(layer_name(layer) + "self_attn.k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim,
+         bias_if(c.qkv_bias)),
+      v_(layer_name(layer) + "self_attn.v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim,
+         bias_if(c.qkv_bias)),
+      o_(layer_name(layer) + "self_attn.o_proj", c.num_attention_heads * c.head_dim, c.hidden_size,
+         bias_if(c.output_bias)),
+      gate_(layer_name(layer) + "mlp.gate_proj", c.hidden_size, c.intermediate_size,
+            bias_if(c.mlp_bias)),
+      up_(layer_name(layer) + "mlp.up_proj", c.hidden_size, c.intermediate_size,
+          bias_if(c.mlp_bias)),
+      down_(layer_name(layer) + "mlp.down_proj", c.intermediate_size, c.hidden_size,
+            bias_if(c.mlp_bias)) {}
+
+std::vector<nn::Parameter*> Block::parameters() {
+  std::vector<nn::Parameter*> all{&input_norm_};
+  for (nn::Linear* linear : {&q_, &k_, &v_, &o_}) linear->list(all);
+  all.push_back(&output_norm_);
+  for (nn::Linear* linear : {&gate_, &up_, &down_}) linear->list(all);
+  return all;
+}
+
+at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch) const {
+  const int64_t n = x.size(0);
+  const int64_t d = config_.head_dim;
+  const at::Tensor q = q_.forward(x).view({n, config_.num_attention_heads, d});
+  const at::Tensor k = k_.forward(x).view({n, config_.num_key_value_heads, d});
+  const at::Tensor v = v_.forward(x).view({n, config_.num_key_value_heads, d});
+  const ops::AttentionContext context{.cu_seqlens = batch.cu_seqlens,
+                                      .positions = batch.positions,
+                                      .rope = rope_,
+                                      .scale = 1.0 / std::sqrt(static_cast<double>(d)),
+                                      .sliding_window = config_.sliding_window};
+  nn::KvCache* cache = batch.cache;
+  if (cache != nullptr && cache->length() > 0) {
+    ops::rotate_in_place(q, batch.positions, rope_, kernels::cpu::RopeDirection::Forward);
+    ops::rotate_in_place(k, batch.positions, rope_, kernels::cpu::RopeDirection::Forward);
+    cache->append(layer_, k, v);
+    return o_.forward(ops::decode_attention(q, cache->keys(layer_), cache->values(layer_),
+                                            cache->length() + 1, context));
+  }
+  const at::Tensor mixed = ops::attention(q, k, v, context);  // rotates k in place
+  if (cache != nullptr) cache->append(layer_, k, v);
+  return o_.forward(mixed);
+}
+
+nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& /*pass*/) {
+  const at::Tensor& hidden = input.at("hidden");  // (N, D)
+  const at::Tensor attended =
+      attend(ops::rms_norm(hidden, input_norm_.value, config_.rms_norm_eps), batch);
+  const auto [sum, x] =
+      ops::add_rms_norm(hidden, attended, output_norm_.value, config_.rms_norm_eps);
+  nn::State state;
+  state.set("hidden", at::add(sum, down_.forward_swiglu(gate_.forward(x), up_.forward(x))));
+  return state;
+}
+
+Head::Head(const Config& config, const nn::Parameter* tied)
+    : Unit("head"),
+      config_(config),
+      tied_(tied),
+      norm_(norm_weight("model.norm.weight", config.hidden_size)),
+      weight_{.name = "lm_head.weight",
+              .shape = {config.vocab_size, config.hidden_size},
+              .value = {}} {}
+
+std::vector<nn::Parameter*> Head::parameters() {
+  if (tied_ != nullptr) return {&norm_};
+  return {&norm_, &weight_};
+}
+
+nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
+  const at::Tensor& weight = tied_ != nullptr ? tied_->value : weight_.value;
+  const at::Tensor& hidden = input.at("hidden");
+  nn::State state;
+  if (pass.output == nn::Output::LastLogits) {
+    const at::Tensor x =
+        ops::rms_norm(last_rows(hidden, batch), norm_.value, config_.rms_norm_eps);
+    const at::Tensor compute_weight = ops::weight_in(x.scalar_type(), weight);
+    state.set("logits", ops::matmul(x, compute_weight.t(), at::kFloat));
+    return state;
+  }
+  const at::Tensor x = ops::rms_norm(hidden, norm_.value, config_.rms_norm_eps);
+  state.set("loss", ops::linear_cross_entropy(
+                        x, weight, batch.targets,
+                        {.ignore_index = pass.ignore_index, .scale = pass.gradient_scale}));
+  return state;
+}
+
+LlamaModel::LlamaModel(Config config)
+    : config_(std::move(config)), embedding_(std::make_unique<Embedding>(config_)) {
+  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer)
+    blocks_.push_back(std::make_unique<Block>(config_, layer, rope_));
+  head_ = std::make_unique<Head>(
+      config_, config_.tie_word_embeddings ? &embedding_->weight() : nullptr);
+}
+
+std::vector<nn::Unit*> LlamaModel::units() {
+  std::vector<nn::Unit*> all{embedding_.get()};
+  for (const auto& block : blocks_) all.push_back(block.get());
+  all.push_back(head_.get());
+  return all;
+}
+
+Dimensions LlamaModel::dimensions() const {
+  return {.vocabulary = config_.vocab_size,
+          .max_positions = config_.max_position_embeddings,
+          .num_layers = config_.num_hidden_layers,
+          .hidden_size = config_.hidden_size,
+          .num_heads = config_.num_attention_heads,
+          .num_kv_heads = config_.num_key_value_heads,
+          .head_dim = config_.head_dim};
+}
+
+void LlamaModel::prepare(at::Device device, int64_t max_seqlen) {
+  const memory::CategoryGuard category(memory::Category::Data);
+  rope_ = ops::make_rope_tables(config_.rope, config_.head_dim, max_seqlen, device);
+}
+
+}  // namespace snug::models::llama

@@ -1,0 +1,82 @@
+// The Llama family as units: token embedding, blocks, and norm + head + loss.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/llama/config.h"
+#include "models/model.h"
+#include "nn/linear.h"
+#include "nn/precision.h"
+#include "ops/attention.h"
+
+namespace snug::models::llama {
+
+// Shapes: N tokens, D hidden_size, H heads, K key-value heads, d head_dim, F intermediate_size,
+// V vocab_size.
+
+class Embedding final : public nn::Unit {
+ public:
+  explicit Embedding(const Config& config);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override { return {&weight_}; }
+  const nn::Parameter& weight() const { return weight_; }
+
+ private:
+  nn::Parameter weight_;  // (V, D)
+};
+
+class Block final : public nn::Unit {
+ public:
+  Block(const Config& config, int64_t layer, const ops::RopeTables& rope);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override;
+
+ private:
+  at::Tensor attend(const at::Tensor& x, const nn::Batch& batch) const;  // (N, D) -> (N, D)
+
+  const Config& config_;
+  int64_t layer_;
+  const ops::RopeTables& rope_;  // filled by Model::prepare
+  nn::Parameter input_norm_;     // (D)
+  nn::Parameter output_norm_;    // (D), before the MLP
+  nn::Linear q_, k_, v_, o_;
+  nn::Linear gate_, up_, down_;
+};
+
+class Head final : public nn::Unit {
+ public:
+  // `tied`: the embedding's weight is the head's too; null: the head owns one.
+  Head(const Config& config, const nn::Parameter* tied);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override;
+
+ private:
+  const Config& config_;
+  const nn::Parameter* tied_;
+  nn::Parameter norm_;    // (D)
+  nn::Parameter weight_;  // (V, D), unused when tied
+};
+
+class LlamaModel final : public Model {
+ public:
+  explicit LlamaModel(Config config);
+  std::vector<nn::Unit*> units() override;
+  Dimensions dimensions() const override;
+  Placement placement(Layout layout, const nn::Parameter& parameter) const override;
+  nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
+  std::string litgpt_config() const override { return to_litgpt(config_); }
+  double initializer_range() const override { return config_.initializer_range; }
+  void prepare(at::Device device, int64_t max_seqlen) override;
+  const Config& config() const { return config_; }
+
+ private:
+  Config config_;
+  ops::RopeTables rope_;
+  std::unique_ptr<Embedding> embedding_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::unique_ptr<Head> head_;
+};
+
+}  // namespace snug::models::llama

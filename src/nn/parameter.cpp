@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/parameter.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/core/ScalarType.h>
+
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "memory/guards.h"
+
+namespace snug::nn {
+namespace {
+
+// SplitMix64 (Steele et al. 2014): a counter in, 64 even bits out, the same on every machine.
+uint64_t mix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
+  return x ^ (x >> 31);
+}
+
+uint64_t hash_name(const std::string& name) {
+  uint64_t hash = 14695981039346656037ULL;  // FNV-1a
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211ULL;
+  return hash;
+}
+
+// Box-Muller from two uniform draws of the counter.
+float normal_at(uint64_t stream, uint64_t index) {
+  constexpr double kScale = 1.0 / 9007199254740992.0;  // 2^-53
+  const double u = (static_cast<double>(mix(stream + 2 * index) >> 11) + 0.5) * kScale;
+  const double v = static_cast<double>(mix(stream + 2 * index + 1) >> 11) * kScale;
+  return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
+}
+
+template <class T>
+void fill_normal(T* out, int64_t count, uint64_t stream, double deviation) {
+  for (int64_t i = 0; i < count; ++i)
+    out[i] = static_cast<T>(normal_at(stream, static_cast<uint64_t>(i)) *
+                            static_cast<float>(deviation));
+}
+
+}  // namespace
+
+int64_t Parameter::num_elements() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+void Parameter::allocate(at::Device device, at::ScalarType type) {
+  const memory::CategoryGuard category(memory::Category::Parameters);
+  value = at::empty(shape, at::TensorOptions().device(device).dtype(type));
+  value.set_requires_grad(trained);
+}
+
+void Parameter::initialize(uint64_t seed, double deviation) {
+  if (value.is_meta()) return;
+  if (init != Init::Normal) {
+    value.detach().fill_(init == Init::Ones ? 1 : 0);
+    return;
+  }
+  const uint64_t stream = mix(seed) ^ hash_name(name);
+  const int64_t count = num_elements();
+  if (value.scalar_type() == at::kFloat)
+    fill_normal(value.mutable_data_ptr<float>(), count, stream, deviation);
+  else if (value.scalar_type() == at::kBFloat16)
+    fill_normal(value.mutable_data_ptr<at::BFloat16>(), count, stream, deviation);
+  else
+    fill_normal(value.mutable_data_ptr<at::Half>(), count, stream, deviation);
+}
+
+}  // namespace snug::nn

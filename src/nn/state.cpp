@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.h"
+#include "nn/unit.h"
+
+namespace snug::nn {
+
+const at::Tensor& State::at(const std::string& name) const {
+  for (const auto& [key, tensor] : entries_)
+    if (key == name) return tensor;
+  throw InternalError(fmt::format("no \"{}\" flows here", name));
+}
+
+void State::set(std::string name, at::Tensor tensor) {
+  for (auto& [key, value] : entries_)
+    if (key == name) {
+      value = std::move(tensor);
+      return;
+    }
+  entries_.emplace_back(std::move(name), std::move(tensor));
+}
+
+}  // namespace snug::nn

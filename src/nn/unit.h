@@ -1,0 +1,73 @@
+// The building block of every model: a stretch that is run, checkpointed, sharded, offloaded and
+// placed as a whole. A model is a list of units; the executor runs them in order and then in
+// reverse. A unit knows nothing of training, devices or ranks; techniques know nothing of its inside.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "nn/kv_cache.h"
+#include "nn/parameter.h"
+
+namespace snug::nn {
+
+// One micro-batch on the device: S documents packed one after another, N tokens in all.
+struct Batch {
+  at::Tensor input_ids;   // (N) int32
+  at::Tensor targets;     // (N) int32: the token that should follow, or ignore_index
+  at::Tensor positions;   // (N) int32, from 0 in each document
+  at::Tensor cu_seqlens;  // (S+1) int32
+  int64_t max_seqlen = 0;
+  int64_t loss_tokens = 0;     // targets that count
+  KvCache* cache = nullptr;    // generation: append to it and attend to what it holds
+};
+
+// What the last unit is to return.
+enum class Output { Loss, LastLogits };
+
+// What one pass needs besides tensors.
+struct Pass {
+  Output output = Output::Loss;
+  at::ScalarType compute = at::kFloat;  // of activations and products
+  double gradient_scale = 1.0;  // the gradient of (scale * summed loss) is what backward computes
+  int64_t ignore_index = -100;
+};
+
+// What flows from unit to unit: a few named tensors. Decoders need "hidden" only; the last unit
+// returns "loss" (1) or "logits" (S, V). Encoder-decoders add more names.
+class State {
+ public:
+  const at::Tensor& at(const std::string& name) const;
+  void set(std::string name, at::Tensor tensor);
+  std::vector<std::pair<std::string, at::Tensor>>& entries() { return entries_; }
+  const std::vector<std::pair<std::string, at::Tensor>>& entries() const { return entries_; }
+
+ private:
+  std::vector<std::pair<std::string, at::Tensor>> entries_;
+};
+
+class Unit {
+ public:
+  explicit Unit(std::string name) : name_(std::move(name)) {}
+  virtual ~Unit() = default;
+  Unit(const Unit&) = delete;
+  Unit& operator=(const Unit&) = delete;
+
+  // Pure in its inputs: running it twice gives the same. The input state is the previous unit's
+  // output; empty for the first.
+  virtual State forward(const State& input, const Batch& batch, const Pass& pass) = 0;
+
+  // The parameters this unit owns. A tied weight is owned once and borrowed elsewhere.
+  virtual std::vector<Parameter*> parameters() = 0;
+
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+};
+
+}  // namespace snug::nn

@@ -1,0 +1,31 @@
+// Pointwise operations without autograd of their own: building blocks of the functions beside them.
+// Each works on cpu and, shapes only, on meta.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+namespace snug::ops {
+
+// silu(gate) * up, all (N, F).
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+
+// The gradients of swiglu, written over gate and up.
+void swiglu_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate,
+                              const at::Tensor& up);
+
+// A copy in another type, rounded to nearest even.
+at::Tensor cast(const at::Tensor& x, at::ScalarType type);
+
+// to += alpha * from, types may differ.
+void accumulate(const at::Tensor& to, const at::Tensor& from, float alpha = 1.0F);
+
+void fill(const at::Tensor& x, float value);
+void scale_in_place(const at::Tensor& x, float factor);
+
+// Sum of squares over all tensors, in double: infinite or NaN when an element is.
+double sum_of_squares(const std::vector<at::Tensor>& tensors);
+
+}  // namespace snug::ops

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/embedding.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/cpu/embedding.h"
+#include "ops/device.h"
+#include "ops/elementwise.h"
+
+namespace snug::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+void add_row_gradients(const at::Tensor& weight, const at::Tensor& ids, const at::Tensor& d_out) {
+  const GradientBuffer gradient = gradient_buffer(weight);
+  if (gradient.fresh) fill(gradient.tensor, 0);
+  if (d_out.is_meta()) return;
+  kernels::cpu::embedding_backward({.type = to_scalar(d_out.scalar_type()),
+                                    .grad_type = to_scalar(gradient.tensor.scalar_type()),
+                                    .tokens = ids.size(0),
+                                    .vocabulary = weight.size(0),
+                                    .dim = weight.size(1),
+                                    .ids = ids.const_data_ptr<int32_t>(),
+                                    .dy = d_out.const_data_ptr(),
+                                    .grad = gradient.tensor.mutable_data_ptr()});
+}
+
+struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& ids, const at::Tensor& weight) {
+    ctx->saved_data["ids"] = ids;
+    ctx->saved_data["weight"] = weight;
+    at::Tensor out = at::empty({ids.size(0), weight.size(1)},
+                               weight.options().requires_grad(false));
+    if (!weight.is_meta())
+      kernels::cpu::embedding_forward({.type = to_scalar(weight.scalar_type()),
+                                       .tokens = ids.size(0),
+                                       .vocabulary = weight.size(0),
+                                       .dim = weight.size(1),
+                                       .ids = ids.const_data_ptr<int32_t>(),
+                                       .weight = weight.const_data_ptr(),
+                                       .out = out.mutable_data_ptr()});
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    add_row_gradients(ctx->saved_data["weight"].toTensor(), ctx->saved_data["ids"].toTensor(),
+                      grads[0].contiguous());
+    return {{}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight, at::ScalarType type) {
+  const at::Tensor rows = EmbeddingFunction::apply(ids, weight);
+  return rows.scalar_type() == type ? rows : rows.to(type);
+}
+
+}  // namespace snug::ops

@@ -1,0 +1,26 @@
+// y = x·Wᵀ + b, with the weight's gradient added straight into its buffer: no second array of the
+// weight's size exists, and accumulation over micro-batches costs nothing extra.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace snug::ops {
+
+// x (N, in), weight (out, in), bias (out) or undefined -> (N, out) of x's type. The product runs in
+// x's type; a weight of another type is cast for the length of the product (mixed precision).
+// Saves x if the weight is trained; nothing otherwise.
+at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+// down(silu(gate) * up): as swiglu followed by linear, but saves gate and up only and recomputes
+// their product in the backward pass, which spares a third of the MLP's activations.
+// gate, up (N, F), weight (D, F) -> (N, D)
+at::Tensor swiglu_linear(const at::Tensor& gate, const at::Tensor& up, const at::Tensor& weight,
+                         const at::Tensor& bias);
+
+// The same weight (cast) and gradient handling, for operators that contain a product.
+at::Tensor weight_in(at::ScalarType type, const at::Tensor& weight);
+void add_weight_gradient(const at::Tensor& weight, const at::Tensor& d_out, const at::Tensor& x);
+void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out);
+
+}  // namespace snug::ops

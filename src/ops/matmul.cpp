@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/matmul.h"
+
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+
+#include "base/error.h"
+#include "kernels/cpu/linalg/cpu_features.h"
+#include "kernels/cpu/linalg/gemm.h"
+#include "ops/device.h"
+
+namespace snug::ops {
+namespace {
+
+kernels::cpu::MatrixView view(const at::Tensor& t) {
+  SNUG_CHECK(t.dim() == 2 && (t.stride(0) == 1 || t.stride(1) == 1 || t.numel() == 0),
+             "operand of {} dimensions has no unit stride", t.dim());
+  return {t.is_meta() ? nullptr : t.const_data_ptr(), to_scalar(t.scalar_type()), t.stride(0),
+          t.stride(1)};
+}
+
+// Asked once: this must not change between a run and its resumption.
+bool library_multiplies_bf16() {
+  static const bool fast = kernels::cpu::has_fast_bf16_products();
+  return fast;
+}
+
+bool library_is_faster(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
+  return library_multiplies_bf16() && a.scalar_type() == at::kBFloat16 && b.scalar_type() == at::kBFloat16 &&
+         out.scalar_type() == at::kBFloat16 && a.size(0) > 4;
+}
+
+void library_product(at::Tensor out, const at::Tensor& a, const at::Tensor& b, Into into,
+                     float alpha) {
+  if (into == Into::Accumulate || alpha != 1.0F)
+    at::addmm_out(out, out, a, b, into == Into::Accumulate ? 1 : 0, alpha);
+  else
+    at::mm_out(out, a, b);
+}
+
+}  // namespace
+
+void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, Into into,
+                 float alpha) {
+  SNUG_CHECK(a.size(1) == b.size(0) && out.size(0) == a.size(0) && out.size(1) == b.size(1),
+             "product of {}x{} and {}x{} into {}x{}", a.size(0), a.size(1), b.size(0), b.size(1),
+             out.size(0), out.size(1));
+  if (out.is_cuda() || library_is_faster(out, a, b)) {
+    if (!out.is_meta()) library_product(out, a, b, into, alpha);
+    return;
+  }
+  kernels::cpu::GemmArgs args{.m = out.size(0),
+                              .n = out.size(1),
+                              .k = a.size(1),
+                              .a = view(a),
+                              .b = view(b),
+                              .c = out.is_meta() ? nullptr : out.mutable_data_ptr(),
+                              .c_type = to_scalar(out.scalar_type()),
+                              .c_row_stride = out.stride(0),
+                              .alpha = alpha,
+                              .accumulate = into == Into::Accumulate};
+  with_workspace(out, kernels::cpu::gemm_workspace_bytes(args),
+                 [&](void* scratch) { kernels::cpu::gemm(args, scratch); });
+}
+
+at::ScalarType product_type(at::ScalarType type) {
+  return type == at::kBFloat16 && library_multiplies_bf16() ? at::kBFloat16 : at::kFloat;
+}
+
+at::Tensor matmul(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {
+  at::Tensor out = at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
+  matmul_into(out, a, b, Into::Overwrite);
+  return out;
+}
+
+}  // namespace snug::ops

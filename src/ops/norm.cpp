@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/norm.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/cpu/rms_norm.h"
+#include "ops/device.h"
+
+namespace snug::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor row_buffer(const at::Tensor& x) {
+  return at::empty({x.size(0)}, x.options().dtype(at::kFloat));
+}
+
+kernels::cpu::RmsNormForward forward_args(const at::Tensor& x, const at::Tensor& weight, double eps,
+                                          const at::Tensor& y, const at::Tensor& rstd) {
+  return {.type = to_scalar(x.scalar_type()),
+          .weight_type = to_scalar(weight.scalar_type()),
+          .rows = x.size(0),
+          .dim = x.size(1),
+          .x = x.const_data_ptr(),
+          .weight = weight.const_data_ptr(),
+          .eps = static_cast<float>(eps),
+          .y = y.mutable_data_ptr(),
+          .rstd = rstd.mutable_data_ptr<float>()};
+}
+
+// dx, with d_residual (may be undefined) added; the weight's gradient goes into its buffer.
+at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
+                         const at::Tensor& rstd, const at::Tensor& d_residual) {
+  at::Tensor dx = at::empty_like(x);
+  const bool trained = weight.requires_grad();
+  at::Tensor d_weight;
+  if (trained) d_weight = at::empty({x.size(1)}, x.options().dtype(at::kFloat));
+  if (!x.is_meta())
+    kernels::cpu::rms_norm_backward(
+        {.type = to_scalar(x.scalar_type()),
+         .weight_type = to_scalar(weight.scalar_type()),
+         .rows = x.size(0),
+         .dim = x.size(1),
+         .dy = dy.const_data_ptr(),
+         .x = x.const_data_ptr(),
+         .weight = weight.const_data_ptr(),
+         .rstd = rstd.const_data_ptr<float>(),
+         .d_residual = d_residual.defined() ? d_residual.const_data_ptr() : nullptr,
+         .dx = dx.mutable_data_ptr(),
+         .dweight = trained ? d_weight.mutable_data_ptr<float>() : nullptr});
+  if (trained) add_to_gradient(weight, d_weight);
+  return dx;
+}
+
+struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            double eps) {
+    at::Tensor y = at::empty_like(x);
+    const at::Tensor rstd = row_buffer(x);
+    if (!x.is_meta()) kernels::cpu::rms_norm_forward(forward_args(x, weight, eps, y, rstd));
+    ctx->save_for_backward({x, rstd});
+    ctx->saved_data["weight"] = weight;
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    return {norm_backward(grads[0].contiguous(), saved[0], ctx->saved_data["weight"].toTensor(),
+                          saved[1], {}),
+            {},
+            {}};
+  }
+};
+
+struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
+                               const at::Tensor& residual, const at::Tensor& weight, double eps) {
+    at::Tensor sum = at::empty_like(x);
+    at::Tensor y = at::empty_like(x);
+    const at::Tensor rstd = row_buffer(x);
+    if (!x.is_meta()) {
+      kernels::cpu::RmsNormForward args = forward_args(x, weight, eps, y, rstd);
+      args.residual = residual.const_data_ptr();
+      args.sum = sum.mutable_data_ptr();
+      kernels::cpu::rms_norm_forward(args);
+    }
+    ctx->save_for_backward({sum, rstd});
+    ctx->saved_data["weight"] = weight;
+    return {sum, y};
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor dx =
+        norm_backward(grads[1].contiguous(), saved[0], ctx->saved_data["weight"].toTensor(),
+                      saved[1], grads[0].contiguous());
+    return {dx, dx, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
+  return RmsNormFunction::apply(x, weight, eps);
+}
+
+std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
+                                               const at::Tensor& weight, double eps) {
+  const variable_list outputs = AddRmsNormFunction::apply(x, residual, weight, eps);
+  return {outputs[0], outputs[1]};
+}
+
+}  // namespace snug::ops

@@ -1,0 +1,18 @@
+// RMSNorm (Zhang & Sennrich 2019): y = weight * x / sqrt(mean(x²) + eps), per row.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <utility>
+
+namespace snug::ops {
+
+// x (N, D), weight (D) -> y (N, D) of x's type. Saves x and one float per row.
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+
+// sum = x + residual and its norm in one pass; saves the sum only. -> (sum, y), both (N, D)
+std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
+                                               const at::Tensor& weight, double eps);
+
+}  // namespace snug::ops

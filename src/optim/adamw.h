@@ -1,0 +1,25 @@
+// AdamW (Loshchilov & Hutter 2019), all tensors in one fused sweep.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace snug::optim {
+
+// States have the parameters' type, as torch.optim.AdamW's do; float32 where parameters are float16,
+// whose range is too small for squared gradients.
+class AdamW final : public Optimizer {
+ public:
+  AdamW(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters);
+  std::vector<NamedTensor> states() override;
+
+ protected:
+  void update(const StepOptions& options) override;
+
+ private:
+  config::OptimizerOptions options_;
+  std::vector<at::Tensor> exp_avg_;
+  std::vector<at::Tensor> exp_avg_sq_;
+};
+
+}  // namespace snug::optim

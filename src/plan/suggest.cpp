@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/suggest.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/error.h"
+#include "data/micro_batch.h"
+#include "plan/predict.h"
+
+namespace snug::plan {
+namespace {
+
+// One change to a recipe; returns false where it changes nothing.
+struct Change {
+  std::string_view options;
+  std::string_view cost;
+  bool (*apply)(config::Recipe&);
+};
+
+bool checkpoint_activations(config::Recipe& r) {
+  const bool changes = r.activation_checkpointing == "none";
+  r.activation_checkpointing = "all";
+  return changes;
+}
+bool use_bf16(config::Recipe& r) {
+  const bool changes = r.precision != "bf16-true" && r.precision != "16-true";
+  r.precision = "bf16-true";
+  return changes;
+}
+bool use_sgd(config::Recipe& r) {
+  const bool changes = r.optimizer.name != "sgd" || r.optimizer.momentum != 0;
+  r.optimizer.name = "sgd";
+  r.optimizer.momentum = 0;
+  return changes;
+}
+
+constexpr Change kChanges[] = {
+    {"--activation_checkpointing all", "every block runs forward twice: about 30 % slower",
+           checkpoint_activations},
+    {"--precision bf16-true", "weights and states in two bytes: less exact updates",
+           use_bf16},
+    {"--optimizer SGD", "no optimizer states: needs another learning rate, learns slower",
+           use_sgd},
+};
+
+class Search {
+ public:
+  Search(const models::Model& model, const data::SampleStore& samples, int64_t max_seqlen,
+         int64_t budget)
+      : model_(model), samples_(samples), max_seqlen_(max_seqlen), budget_(budget) {}
+
+  // Adds the candidate when it fits.
+  bool consider(const config::Recipe& recipe, const std::string& options, const std::string& cost) {
+    const data::MicroBatch batch =
+        largest_micro_batch(samples_, recipe, recipe.train.micro_batch_size);
+    const int64_t peak = predict(model_, recipe, batch, max_seqlen_).peak_allocated;
+    if (peak > budget_) return false;
+    found_.push_back({options, cost, peak});
+    return true;
+  }
+  std::vector<Suggestion> found() { return std::move(found_); }
+
+ private:
+  const models::Model& model_;
+  const data::SampleStore& samples_;
+  int64_t max_seqlen_;
+  int64_t budget_;
+  std::vector<Suggestion> found_;
+};
+
+// The largest smaller micro-batch that fits; the global batch stays, so training does not change.
+void consider_smaller_micro_batches(Search& search, config::Recipe recipe,
+                                    const std::string& options, const std::string& cost) {
+  for (int64_t size = recipe.train.micro_batch_size / 2; size >= 1; size /= 2) {
+    recipe.train.micro_batch_size = size;
+    if (search.consider(recipe, fmt::format("{}--train.micro_batch_size {}", options, size), cost))
+      return;
+  }
+}
+
+}  // namespace
+
+data::MicroBatch largest_micro_batch(const data::SampleStore& samples,
+                                     const config::Recipe& recipe, int64_t micro_batch_size) {
+  const auto indices = samples.longest_samples(std::min(micro_batch_size, samples.count()));
+  return data::make_micro_batch(samples, indices,
+                                {.packing = recipe.data.packing,
+                                 .ignore_index = static_cast<int32_t>(recipe.data.ignore_index)});
+}
+
+std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
+                                const data::SampleStore& samples, int64_t max_seqlen,
+                                int64_t budget_bytes) {
+  Search search(model, samples, max_seqlen, budget_bytes);
+  consider_smaller_micro_batches(search, recipe, "",
+                                 "same training, more and smaller products: a little slower");
+  config::Recipe together = recipe;
+  std::string options;
+  for (const Change& change : kChanges) {
+    config::Recipe alone = recipe;
+    if (!change.apply(alone)) continue;
+    search.consider(alone, std::string(change.options), std::string(change.cost));
+    change.apply(together);
+    const bool first = options.empty();
+    options += std::string(change.options) + " ";
+    if (first) continue;
+    consider_smaller_micro_batches(search, together, options, "all of these costs together");
+  }
+  return search.found();
+}
+
+}  // namespace snug::plan

@@ -1,0 +1,15 @@
+// The tokenizer that belongs to a checkpoint, wherever it lies.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "models/family.h"
+#include "tokenizer/tokenizer.h"
+
+namespace snug::setup {
+
+// From the checkpoint's folder, or from the vocabulary inside a GGUF file. Throws UserError.
+std::unique_ptr<tokenizer::Tokenizer> open_tokenizer(const models::Checkpoint& checkpoint);
+
+}  // namespace snug::setup

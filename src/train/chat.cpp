@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <unistd.h>
+
+#include <cstdio>
+#include <iostream>
+
+#include "base/error.h"
+#include "data/text_encoder.h"
+#include "setup/language_model.h"
+#include "train/generate.h"
+#include "train/host.h"
+#include "train/text_generator.h"
+
+namespace snug::train {
+namespace {
+
+void print_piece(const std::string& piece) {
+  std::fwrite(piece.data(), 1, piece.size(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+void chat(const config::GenerateOptions& options) {
+  prepare_host(options.memory_budget, options.num_threads);
+  const setup::LanguageModel lm =
+      setup::open_language_model(options.checkpoint_dir, options.precision, 0);
+  if (!lm.tokenizer->has_chat_template())
+    throw UserError("{} has no chat template; use snug generate", options.checkpoint_dir);
+  TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
+  std::vector<tokenizer::Message> turns;
+  if (!options.sys_prompt.empty()) turns.push_back({"system", options.sys_prompt});
+  const bool interactive = ::isatty(STDIN_FILENO) == 1;
+  if (interactive) print_piece("Write a line and press Enter; an empty line ends the chat.\n");
+  std::string line;
+  for (uint64_t turn = 0; interactive ? (print_piece("> "), true) : true; ++turn) {
+    if (!std::getline(std::cin, line) || line.empty()) break;
+    turns.push_back({"user", line});
+    const Generation answer = generator.generate(
+        {.prompt = lm.tokenizer->encode(
+             lm.tokenizer->apply_chat_template(turns, /*add_generation_prompt=*/true), false),
+         .max_new_tokens = options.max_new_tokens,
+         .sampling = {.temperature = options.temperature,
+                      .top_k = options.top_k,
+                      .top_p = options.top_p,
+                      .seed = options.seed + turn},
+         .on_text = print_piece});
+    print_piece("\n");
+    turns.push_back({"assistant", answer.text});
+  }
+}
+
+}  // namespace snug::train

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/convert.h"
+
+#include <cstdio>
+
+#include "base/error.h"
+#include "checkpoint/export.h"
+#include "memory/ledger.h"
+#include "models/family.h"
+#include "setup/vocabulary.h"
+
+namespace snug::train {
+namespace {
+
+// The type of most weights in the source; quantized ones become bfloat16.
+at::ScalarType source_type(const models::Checkpoint& checkpoint) {
+  int64_t bytes_f32 = 0;
+  int64_t bytes_f16 = 0;
+  for (const formats::TensorInfo& tensor : checkpoint.tensors->tensors()) {
+    if (tensor.shape.size() < 2) continue;
+    if (tensor.dtype == formats::DType::F32) bytes_f32 += tensor.nbytes;
+    if (tensor.dtype == formats::DType::F16) bytes_f16 += tensor.nbytes;
+  }
+  const int64_t half = checkpoint.tensors->total_bytes() / 2;
+  return bytes_f32 > half ? at::kFloat : bytes_f16 > half ? at::kHalf : at::kBFloat16;
+}
+
+at::ScalarType wanted_type(const std::string& name, const models::Checkpoint& checkpoint) {
+  if (name.empty()) return source_type(checkpoint);
+  if (name == "float32" || name == "f32") return at::kFloat;
+  if (name == "bfloat16" || name == "bf16") return at::kBFloat16;
+  if (name == "float16" || name == "f16") return at::kHalf;
+  throw UserError("--dtype {} is unknown; choose float32, bfloat16 or float16", name);
+}
+
+}  // namespace
+
+void convert(const config::ConvertOptions& options) {
+  memory::install_allocators();
+  models::Checkpoint checkpoint = models::open_checkpoint(options.source);
+  const auto tokenizer = setup::open_tokenizer(checkpoint);
+  const at::ScalarType type = wanted_type(options.dtype, checkpoint);
+  const auto read = [&](const nn::Parameter& parameter) {
+    return models::read_parameter(checkpoint, parameter, type);
+  };
+  const checkpoint::ExportOptions export_options{.dtype = type};
+  if (options.to == "hf")
+    checkpoint::export_hugging_face(options.destination, *checkpoint.model, *tokenizer, read,
+                                    export_options);
+  else if (options.to == "litgpt")
+    checkpoint::export_litgpt(options.destination, *checkpoint.model, *tokenizer, read,
+                              export_options);
+  else
+    throw UserError("--to {} is not in this version yet; choose hf or litgpt", options.to);
+  std::printf("%s\n", options.destination.c_str());
+}
+
+}  // namespace snug::train

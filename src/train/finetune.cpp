@@ -1,0 +1,487 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/finetune.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "checkpoint/export.h"
+#include "checkpoint/training_checkpoint.h"
+#include "data/dataset.h"
+#include "data/sampler.h"
+#include "hub/download.h"
+#include "kernels/cpu/linalg/cpu_features.h"
+#include "models/family.h"
+#include "optim/schedule.h"
+#include "plan/predict.h"
+#include "plan/suggest.h"
+#include "report/tables.h"
+#include "setup/vocabulary.h"
+#include "train/host.h"
+#include "train/interrupt.h"
+#include "train/run_log.h"
+#include "train/sample_answers.h"
+#include "train/stepper.h"
+#include "train/validation.h"
+
+namespace snug::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+data::Dataset load_data(const config::Recipe& recipe, const tokenizer::Tokenizer& tokenizer) {
+  const config::DataOptions& d = recipe.data;
+  const data::DatasetOptions options{
+      .name = d.class_path,
+      .json_path = d.json_path,
+      .val_split_fraction = d.val_split_fraction,
+      .prompt_style = d.prompt_style,
+      .mask_prompt = d.mask_prompt,
+      .ignore_index = static_cast<int32_t>(d.ignore_index),
+      .seed = d.seed,
+      .num_workers = static_cast<int>(d.num_workers),
+      .max_seq_length = recipe.train.max_seq_length.value_or(0),
+      .cache_folder = d.download_dir};
+  return data::load_dataset(
+      options, data::make_encoder(tokenizer), [&](const data::DownloadRequest& request) {
+        return hub::download({.repo_id = request.repo_id,
+                              .repo_type = "dataset",
+                              .directory = request.folder,
+                              .token = recipe.access_token,
+                              .patterns = request.patterns},
+                             {});
+      });
+}
+
+// One fine-tuning run. Members are in the order in which they come to be; run() is the main path.
+class Finetune {
+ public:
+  Finetune(const config::Recipe& recipe, const std::string& command)
+      : recipe_(recipe), command_(command) {}
+
+  void run();
+
+ private:
+  void open_model();
+  void open_data();
+  void plan();
+  void load_weights();
+  void resume();
+  void train();
+  void finish();
+
+  bool train_step();
+  SampleIndices next_micro_batches();
+  StepResult step_with_splits(SampleIndices micro_batches, double lr);
+  void log_step(const StepResult& result, double lr, double seconds);
+  void run_validation();
+  void save_checkpoint();
+  int64_t count_steps() const;
+  SampleAnswerOptions sample_options() const;
+  bool stop_wanted() const;
+  [[noreturn]] void explain(const OutOfMemory& error);
+  void fill_record();
+
+  config::Recipe recipe_;
+  std::string command_;
+  Clock::time_point start_ = Clock::now();
+  int64_t budget_ = 0;
+
+  models::Checkpoint checkpoint_;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
+  data::Dataset dataset_;
+  int64_t max_seqlen_ = 0;
+  std::unique_ptr<RunLog> log_;
+  setup::Engine engine_;
+  std::unique_ptr<PhaseRecorder> phases_;
+  std::unique_ptr<Stepper> stepper_;
+  std::unique_ptr<data::Sampler> sampler_;
+  optim::Schedule schedule_;
+  checkpoint::TrainingState state_;
+  std::optional<std::filesystem::path> resume_from_;
+
+  std::vector<SampleAnswer> answers_before_;
+  report::RunSummary summary_;
+  double flops_ = 0;
+  double peak_flops_per_second_ = 0;
+  double step_seconds_ = 0;
+};
+
+void Finetune::run() {
+  budget_ = prepare_host(recipe_.memory_budget, recipe_.num_threads);
+  resume();
+  log_ = std::make_unique<RunLog>(
+      recipe_, command_,
+      resume_from_ ? std::optional<int64_t>(state_.step) : std::optional<int64_t>());
+  report::RunRecord& record = log_->record();
+  try {
+    open_model();
+    open_data();
+    plan();
+    load_weights();
+    train();
+    finish();
+    record.outcome = "ok";
+  } catch (const OutOfMemory& error) {
+    log_->end_line();
+    record.outcome = "oom";
+    record.reason = error.what();
+    fill_record();
+    log_->write();
+    explain(error);
+  } catch (const std::exception& error) {
+    log_->end_line();
+    record.outcome = "error";
+    record.reason = error.what();
+    fill_record();
+    log_->write();
+    throw;
+  }
+  fill_record();
+  log_->write();
+}
+
+void Finetune::resume() {
+  if (recipe_.resume == "false") return;
+  if (recipe_.resume == "true" || recipe_.resume == "auto") {
+    resume_from_ = checkpoint::find_latest(recipe_.out_dir);
+    if (!resume_from_ && recipe_.resume == "true")
+      throw UserError("--resume true: there is no checkpoint in {}; use --resume auto to start afresh",
+                      recipe_.out_dir);
+  } else {
+    resume_from_ = recipe_.resume;
+  }
+  if (resume_from_) state_ = checkpoint::load_state(*resume_from_);
+}
+
+void Finetune::open_model() {
+  checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
+  if (!recipe_.model.config.empty())
+    checkpoint_.model = models::model_from_config(recipe_.model.config);
+  tokenizer_ = setup::open_tokenizer(checkpoint_);
+  const int64_t rows = checkpoint_.model->dimensions().vocabulary;
+  if (tokenizer_->vocabulary_size() > rows)
+    throw UserError("{}: the tokenizer has {} tokens, the model's embedding {} rows",
+                    recipe_.checkpoint_dir, tokenizer_->vocabulary_size(), rows);
+  log_->record().model = {.id = recipe_.checkpoint_dir,
+                          .parameters = checkpoint_.model->num_parameters(),
+                          .trainable = checkpoint_.model->num_parameters()};
+  log_->record().device = {.name = kernels::cpu::cpu_summary(), .budget_bytes = budget_};
+  log_->print(fmt::format("Model    {}: {} parameters, all trained, {}", recipe_.checkpoint_dir,
+                          with_commas(checkpoint_.model->num_parameters()), recipe_.precision));
+}
+
+void Finetune::open_data() {
+  const int64_t positions = checkpoint_.model->dimensions().max_positions;
+  recipe_.train.max_seq_length =
+      std::min(recipe_.train.max_seq_length.value_or(positions), positions);
+  dataset_ = load_data(recipe_, *tokenizer_);
+  const data::SampleStore& train = dataset_.train;
+  max_seqlen_ = std::max(train.longest(), dataset_.validation.longest());
+  log_->print(fmt::format(
+      "Data     {} training and {} validation samples, {} tokens, longest {}{}, prompt style {}",
+      with_commas(train.count()), with_commas(dataset_.validation.count()),
+      with_commas(train.total_tokens()), max_seqlen_,
+      train.num_truncated() > 0 ? fmt::format(" ({} cut)", train.num_truncated()) : "",
+      dataset_.prompt_style));
+  if (train.num_without_loss() > 0)
+    warn("{} training samples have no token left to learn from: their prompt alone reaches "
+         "train.max_seq_length = {}",
+         train.num_without_loss(), *recipe_.train.max_seq_length);
+  if (resume_from_ && state_.data_fingerprint != train.fingerprint())
+    throw UserError(
+        "{} was written while training on other data; resume with the same data options, or start "
+        "afresh with --resume false",
+        resume_from_->string());
+}
+
+void Finetune::plan() {
+  const data::MicroBatch largest =
+      plan::largest_micro_batch(dataset_.train, recipe_, recipe_.train.micro_batch_size);
+  const plan::Prediction prediction =
+      plan::predict(*checkpoint_.model, recipe_, largest, max_seqlen_);
+  report::MemoryPeaks peaks{.peak_allocated = prediction.peak_allocated};
+  for (size_t c = 0; c < memory::kNumCategories; ++c)
+    peaks.by_category[memory::name(static_cast<memory::Category>(c))] = prediction.by_category[c];
+  log_->record().memory.predicted = peaks;
+  summary_.predicted_bytes = prediction.peak_allocated;
+  log_->print(fmt::format("Plan     peak {}{}", format_bytes(prediction.peak_allocated),
+                          budget_ == 0 ? ""
+                                       : fmt::format(" of a budget of {}: {}", format_bytes(budget_),
+                                                     prediction.peak_allocated <= budget_
+                                                         ? "fits"
+                                                         : "does not fit")));
+}
+
+void Finetune::load_weights() {
+  engine_ = setup::make_engine(*checkpoint_.model, recipe_, at::kCPU, max_seqlen_);
+  if (resume_from_) {
+    checkpoint::load_tensors(*resume_from_, {engine_.parameters, engine_.optimizer->states()});
+    engine_.optimizer->set_num_steps(state_.step);
+    log_->print(fmt::format("Resume   {} at step {}", resume_from_->string(), state_.step));
+  } else if (!recipe_.model.config.empty()) {
+    for (nn::Parameter* parameter : checkpoint_.model->parameters())
+      parameter->initialize(recipe_.seed, checkpoint_.model->initializer_range());
+  } else {
+    models::load_weights(checkpoint_);
+  }
+  checkpoint_.tensors.reset();  // the file's pages are no longer needed
+  phases_ = std::make_unique<PhaseRecorder>(engine_.ledger(), log_->record().memory.phases);
+  stepper_ = std::make_unique<Stepper>(engine_, recipe_, dataset_.train, *phases_);
+}
+
+int64_t Finetune::count_steps() const {
+  int64_t steps = sampler_->num_steps();
+  if (recipe_.train.max_tokens) {
+    const double per_sample = static_cast<double>(dataset_.train.total_tokens()) /
+                              static_cast<double>(dataset_.train.count());
+    const double per_step = per_sample * static_cast<double>(recipe_.train.global_batch_size);
+    const auto enough =
+        static_cast<int64_t>(std::ceil(static_cast<double>(*recipe_.train.max_tokens) / per_step));
+    steps = std::min(steps, std::max<int64_t>(1, enough));
+  }
+  return steps;
+}
+
+SampleAnswerOptions Finetune::sample_options() const {
+  return {.count = recipe_.eval.num_samples,
+          .max_new_tokens = recipe_.eval.max_new_tokens.value_or(100),
+          .first = recipe_.eval.evaluate_example,
+          .seed = recipe_.seed};
+}
+
+void Finetune::train() {
+  const config::TrainOptions& t = recipe_.train;
+  const bool bounded = t.max_steps.has_value() || t.max_tokens.has_value();
+  const int64_t token_steps = t.max_tokens ? *t.max_tokens : 0;  // a step has at least one token
+  sampler_ = std::make_unique<data::Sampler>(data::SamplerOptions{
+      .num_samples = dataset_.train.count(),
+      .global_batch_size = t.global_batch_size,
+      .micro_batch_size = t.micro_batch_size,
+      .epochs = t.epochs.value_or(bounded ? 0 : 1),
+      .max_steps = t.max_steps.value_or(t.epochs ? 0 : token_steps),
+      .seed = recipe_.data.seed,
+      // The run's largest micro-batch comes first: a run that starts also ends.
+      .first = dataset_.train.longest_samples(
+          std::min(t.micro_batch_size, dataset_.train.count()))});
+  const int64_t total = count_steps();
+  const int64_t warmup = t.lr_warmup_fraction
+                             ? static_cast<int64_t>(*t.lr_warmup_fraction * static_cast<double>(total))
+                             : t.lr_warmup_steps;
+  schedule_ = {recipe_.optimizer.lr, t.min_lr, warmup, total};
+  if (warmup >= total)
+    warn("train.lr_warmup_steps = {} is not shorter than the run's {} steps: the learning rate "
+         "never reaches {}",
+         warmup, total, recipe_.optimizer.lr);
+  if (resume_from_) {
+    sampler_->restore({state_.epoch, state_.next_index});
+    stepper_->scaler().restore(state_.loss_scale, state_.good_steps);
+  }
+  state_.data_fingerprint = dataset_.train.fingerprint();
+  flops_ = checkpoint_.model->flops_per_token(
+      static_cast<double>(dataset_.train.total_tokens()) /
+      static_cast<double>(std::max<int64_t>(1, dataset_.train.count())));
+  peak_flops_per_second_ = kernels::cpu::cpu_peak_flops_estimate();
+  const bool fresh = !resume_from_;
+  if (fresh && recipe_.eval.initial_validation) run_validation();
+  if (fresh && recipe_.eval.num_samples > 0)
+    answers_before_ = answer_samples(
+        engine_, *checkpoint_.model, *tokenizer_, dataset_,
+        sample_options());
+  engine_.ledger().reset_peak();
+  const InterruptGuard interrupt;
+  while (state_.step < total && !sampler_->done() && !stop_wanted() && train_step()) {
+  }
+}
+
+bool Finetune::stop_wanted() const {
+  return recipe_.train.max_tokens && state_.tokens >= *recipe_.train.max_tokens;
+}
+
+// False when the person asked to stop.
+bool Finetune::train_step() {
+  const auto start = Clock::now();
+  phases_->begin_step(state_.step);
+  const double lr = schedule_.lr_at(state_.step);
+  const StepResult result = step_with_splits(next_micro_batches(), lr);
+  if (!std::isfinite(result.loss) && result.updated)
+    throw UserError(
+        "the loss is {} at step {}: the learning rate {} is too high for this model, or the data is "
+        "broken; lower --optimizer.lr or set --train.max_norm 1.0",
+        result.loss, state_.step + 1, recipe_.optimizer.lr);
+  ++state_.step;
+  state_.micro_batches += result.micro_batches;
+  state_.tokens += result.tokens;
+  const data::DataPosition position = sampler_->position();
+  state_.epoch = position.epoch;
+  state_.next_index = position.next_index;
+  state_.loss_scale = stepper_->scaler().scale();
+  state_.good_steps = stepper_->scaler().good_steps();
+  log_step(result, lr, seconds_since(start));
+  if (state_.step % recipe_.eval.interval == 0) run_validation();
+  const auto save_interval = recipe_.train.save_interval.value_or(0);
+  const bool stop = InterruptGuard::requested();
+  if (stop || (save_interval > 0 && state_.step % save_interval == 0)) save_checkpoint();
+  if (stop)
+    throw UserError("stopped on request after step {}; go on with --resume auto", state_.step);
+  return true;
+}
+
+SampleIndices Finetune::next_micro_batches() {
+  SampleIndices micro_batches = sampler_->next_step();
+  // A split once found necessary holds for the rest of the run.
+  for (int64_t size = recipe_.train.micro_batch_size;
+       state_.micro_batch_size > 0 && size > state_.micro_batch_size; size = (size + 1) / 2)
+    micro_batches = split_micro_batches(micro_batches);
+  return micro_batches;
+}
+
+StepResult Finetune::step_with_splits(SampleIndices micro_batches, double lr) {
+  while (true) {
+    try {
+      return stepper_->step(micro_batches, lr);
+    } catch (const OutOfMemory& error) {
+      const int64_t size =
+          state_.micro_batch_size > 0 ? state_.micro_batch_size : recipe_.train.micro_batch_size;
+      if (recipe_.train.on_oom != "split" || size == 1) throw;
+      state_.micro_batch_size = (size + 1) / 2;
+      micro_batches = split_micro_batches(micro_batches);
+      log_->print(fmt::format("A micro-batch of {} does not fit; going on with {}. {}", size,
+                              state_.micro_batch_size, error.what()));
+    }
+  }
+}
+
+void Finetune::log_step(const StepResult& result, double lr, double seconds) {
+  step_seconds_ += seconds;
+  summary_.input_tokens += result.raw_tokens;
+  summary_.tokens_with_prompt += result.tokens;
+  summary_.padded_tokens += result.padded_tokens;
+  const double rate = static_cast<double>(result.tokens) / std::max(1e-9, seconds);
+  const auto& validation = log_->record().validation;
+  log_->step({.step = state_.step,
+              .loss = result.loss,
+              .seconds = seconds,
+              .tokens = result.tokens,
+              .padded_tokens = result.padded_tokens,
+              .lr = lr,
+              .grad_norm = result.grad_norm},
+             {.epoch = static_cast<int64_t>(sampler_->epochs_done()) + 1,
+              .iter = state_.micro_batches,
+              .step = state_.step,
+              .total_steps = schedule_.total_steps,
+              .loss = result.loss,
+              .val_loss = validation.empty() ? std::optional<double>() : validation.back().loss,
+              .iter_seconds = seconds / static_cast<double>(std::max<int64_t>(1, result.micro_batches)),
+              .tokens_per_second = rate,
+              .share_of_peak = peak_flops_per_second_ > 0 ? rate * flops_ / peak_flops_per_second_ : 0,
+              .memory_bytes = engine_.ledger().at_peak().allocated,
+              .budget_bytes = budget_});
+}
+
+void Finetune::run_validation() {
+  if (dataset_.validation.empty()) return;
+  const ValidationResult result =
+      validate(*engine_.executor, dataset_.validation,
+               {.micro_batch_size = recipe_.train.micro_batch_size,
+                .max_batches = recipe_.eval.max_iters,
+                .compute = engine_.precision.compute,
+                .packing = recipe_.data.packing,
+                .ignore_index = recipe_.data.ignore_index});
+  log_->validation(state_.step, result.loss, result.tokens);
+  log_->print(fmt::format("Validation at step {}: loss {:.4f}, perplexity {:.2f} ({} tokens)",
+                          state_.step, result.loss, std::exp(result.loss),
+                          with_commas(result.tokens)));
+  if (state_.step == 0) summary_.val_loss_before = result.loss;
+  summary_.val_loss_after = result.loss;
+}
+
+void Finetune::save_checkpoint() {
+  const auto folder = checkpoint::save(recipe_.out_dir, state_,
+                                       {engine_.parameters, engine_.optimizer->states()});
+  log_->print(fmt::format("Checkpoint {}", folder.string()));
+}
+
+void Finetune::finish() {
+  const auto& validation = log_->record().validation;
+  const bool validated = !validation.empty() && validation.back().step == state_.step;
+  if (recipe_.eval.final_validation && !validated) run_validation();
+  log_->end_line();
+  const std::filesystem::path final_folder = std::filesystem::path(recipe_.out_dir) / "final";
+  std::vector<SampleAnswer> answers_after;
+  if (!answers_before_.empty())
+    answers_after = answer_samples(
+        engine_, *checkpoint_.model, *tokenizer_, dataset_,
+        sample_options());
+  checkpoint::export_hugging_face(final_folder, *checkpoint_.model, *tokenizer_,
+                                  checkpoint::resident_value,
+                                  {.dtype = engine_.precision.parameters});
+  fill_record();
+  if (!answers_before_.empty())
+    log_->print("\nHeld-out questions, answered before and after\n\n" +
+                show_answers(answers_before_, answers_after));
+  log_->print("Memory by phase\n\n" + report::memory_table(log_->record().memory.phases));
+  log_->print("At the peak\n\n" + report::memory_bars(log_->record().memory.measured.by_category,
+                                                      {.budget_bytes = budget_}));
+  log_->print(report::summary_block(summary_));
+  log_->print(fmt::format("The model is in {}, the figures in {}/run.json, a page to look at in {}/report.html",
+                          final_folder.string(), recipe_.out_dir, recipe_.out_dir));
+}
+
+void Finetune::fill_record() {
+  report::RunRecord& record = log_->record();
+  record.seconds_total = seconds_since(start_);
+  if (!engine_.executor) return;
+  const memory::Snapshot peak = engine_.ledger().at_peak();
+  record.memory.measured.peak_allocated = peak.allocated;
+  record.memory.measured.peak_reserved = std::max(peak.allocated, memory::cpu_reserved());
+  record.memory.measured.peak_host = peak_resident_bytes();
+  for (size_t c = 0; c < memory::kNumCategories; ++c)
+    record.memory.measured.by_category[memory::name(static_cast<memory::Category>(c))] =
+        peak.by_category[c];
+  const double rate =
+      step_seconds_ > 0 ? static_cast<double>(summary_.tokens_with_prompt) / step_seconds_ : 0;
+  record.speed = {.tokens_per_second = rate,
+                  .model_flops_per_second = rate * flops_,
+                  .share_of_peak =
+                      peak_flops_per_second_ > 0 ? rate * flops_ / peak_flops_per_second_ : 0};
+  summary_.training_seconds = step_seconds_;
+  summary_.tokens_per_second = rate;
+  summary_.share_of_peak = record.speed.share_of_peak;
+  summary_.memory_bytes = peak.allocated;
+  summary_.budget_bytes = budget_;
+}
+
+// The same error, with what would fit.
+void Finetune::explain(const OutOfMemory& error) {
+  std::string text = error.what();
+  memory::cpu_ledger().set_budget(0);  // planning takes a little memory of its own
+  if (budget_ > 0 && dataset_.train.count() > 0) {
+    const auto suggestions =
+        plan::suggest(*checkpoint_.model, recipe_, dataset_.train, max_seqlen_, budget_);
+    text += suggestions.empty() ? "\nNothing this version can change makes it fit."
+                                : "\nWhat would fit, as planned:";
+    for (const plan::Suggestion& s : suggestions)
+      text += fmt::format("\n  {:<60} peak {:>10}  ({})", s.options, format_bytes(s.peak_allocated),
+                          s.cost);
+  }
+  log_->record().reason = text;
+  log_->write();
+  throw OutOfMemory(text);
+}
+
+}  // namespace
+
+void finetune(const config::Recipe& recipe, const std::string& command) {
+  Finetune(recipe, command).run();
+}
+
+}  // namespace snug::train

@@ -1,0 +1,16 @@
+// Full fine-tuning, from a recipe to a trained model on disk.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+
+#include "config/recipe.h"
+
+namespace snug::train {
+
+// Runs the recipe. Writes into recipe.out_dir: run.json, metrics.csv, report.html, checkpoints, and
+// final/, a Hugging Face directory. run.json is written whatever happens. Throws UserError,
+// OutOfMemory (with what to change) or InternalError.
+void finetune(const config::Recipe& recipe, const std::string& command);
+
+}  // namespace snug::train

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/generate.h"
+
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "data/prompt_style.h"
+#include "data/text_encoder.h"
+#include "setup/language_model.h"
+#include "train/host.h"
+#include "train/text_generator.h"
+
+namespace snug::train {
+namespace {
+
+void print_piece(const std::string& piece) {
+  std::fwrite(piece.data(), 1, piece.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::string prompt_text(const config::GenerateOptions& options, const data::TextEncoder& encoder) {
+  const auto style = data::PromptStyle::make(options.prompt_style, encoder);
+  if (!style.is_chat() || options.sys_prompt.empty())
+    return style.prompt({.instruction = options.prompt, .input = "", .output = "", .messages = {}});
+  const std::vector<tokenizer::Message> turns{{"system", options.sys_prompt},
+                                              {"user", options.prompt}};
+  return style.render(turns, /*add_generation_prompt=*/true);
+}
+
+}  // namespace
+
+void generate(const config::GenerateOptions& options) {
+  prepare_host(options.memory_budget, options.num_threads);
+  const setup::LanguageModel lm =
+      setup::open_language_model(options.checkpoint_dir, options.precision, 0);
+  const data::TextEncoder encoder = data::make_encoder(*lm.tokenizer);
+  const std::vector<int32_t> prompt = encoder.encode_prompt(prompt_text(options, encoder));
+  TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
+  const bool stream = options.stream && !options.json;
+  for (int64_t sample = 0; sample < options.num_samples; ++sample) {
+    GenerationRequest request{.prompt = prompt,
+                              .max_new_tokens = options.max_new_tokens,
+                              .sampling = {.temperature = options.temperature,
+                                           .top_k = options.top_k,
+                                           .top_p = options.top_p,
+                                           .seed = options.seed + static_cast<uint64_t>(sample)}};
+    if (stream) request.on_text = print_piece;
+    const auto start = std::chrono::steady_clock::now();
+    const Generation result = generator.generate(request);
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const auto tokens = static_cast<double>(result.ids.size());
+    if (options.json) {
+      print_piece(nlohmann::json{{"prompt", options.prompt},
+                                 {"text", result.text},
+                                 {"tokens", result.ids.size()},
+                                 {"ended", result.ended},
+                                 {"seconds", seconds}}
+                      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+                  "\n");
+      continue;
+    }
+    print_piece(stream ? "\n" : result.text + "\n");
+    std::fprintf(stderr, "(%zu tokens, %.1f tokens/s)\n", result.ids.size(),
+                 seconds > 0 ? tokens / seconds : 0.0);
+  }
+}
+
+}  // namespace snug::train

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/sample_answers.h"
+
+#include <algorithm>
+#include <charconv>
+
+#include "base/error.h"
+
+#include "data/prompt_style.h"
+#include "data/random.h"
+#include "data/text_encoder.h"
+#include "train/text_generator.h"
+
+namespace snug::train {
+namespace {
+
+// One line, and not longer than a terminal's.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  constexpr size_t kMost = 200;
+  if (text.size() <= kMost) return text;
+  size_t cut = kMost;
+  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0U) == 0x80U) --cut;
+  return text.substr(0, cut) + "…";
+}
+
+size_t first_index(const SampleAnswerOptions& options, size_t count) {
+  if (options.first == "first") return 0;
+  if (options.first == "random") return data::derive(options.seed, 0).below(count);
+  size_t index = 0;
+  const char* end = options.first.data() + options.first.size();
+  const auto parsed = std::from_chars(options.first.data(), end, index);
+  if (parsed.ec != std::errc() || parsed.ptr != end || index >= count)
+    throw UserError(
+        "eval.evaluate_example = \"{}\" is neither first nor random nor one of the {} held-out "
+        "questions kept as text (0 to {})",
+        options.first, count, count - 1);
+  return index;
+}
+
+}  // namespace
+
+std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, const models::Model& model,
+                                         const tokenizer::Tokenizer& tokenizer,
+                                         const data::Dataset& dataset,
+                                         const SampleAnswerOptions& options) {
+  const data::TextEncoder encoder = data::make_encoder(tokenizer);
+  const auto style = data::PromptStyle::make(dataset.prompt_style, encoder);
+  TextGenerator generator(*engine.executor, model, tokenizer, engine.precision.compute);
+  std::vector<SampleAnswer> answers;
+  const std::vector<data::Row>& rows = dataset.validation_rows;
+  if (rows.empty()) return answers;
+  const size_t first = first_index(options, rows.size());
+  const size_t count = std::min(rows.size(), static_cast<size_t>(options.count));
+  for (size_t i = 0; i < count; ++i) {
+    const data::Row& row = rows[(first + i) % rows.size()];
+    const Generation generation =
+        generator.generate({.prompt = encoder.encode_prompt(style.prompt(row)),
+                            .max_new_tokens = options.max_new_tokens,
+                            .sampling = {.temperature = 0}});
+    const std::string question = row.input.empty() ? row.instruction
+                                                   : row.instruction + " " + row.input;
+    answers.push_back({one_line(question), one_line(row.output), one_line(generation.text)});
+  }
+  return answers;
+}
+
+std::string show_answers(const std::vector<SampleAnswer>& before,
+                         const std::vector<SampleAnswer>& after) {
+  std::string text;
+  for (size_t i = 0; i < before.size(); ++i) {
+    text += "  question  " + before[i].question + "\n";
+    text += "  expected  " + before[i].expected + "\n";
+    text += "  before    " + before[i].answer + "\n";
+    if (i < after.size()) text += "  after     " + after[i].answer + "\n";
+    text += "\n";
+  }
+  return text;
+}
+
+}  // namespace snug::train

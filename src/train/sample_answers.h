@@ -1,0 +1,35 @@
+// Answers to a few held-out questions, greedy, so that before and after can be read side by side.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "models/model.h"
+#include "setup/engine.h"
+#include "tokenizer/tokenizer.h"
+
+namespace snug::train {
+
+struct SampleAnswer {
+  std::string question, expected, answer;
+};
+
+struct SampleAnswerOptions {
+  int64_t count = 3;
+  int64_t max_new_tokens = 50;
+  std::string first = "first";  // first, random (by seed) or an index
+  uint64_t seed = 0;
+};
+
+std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, const models::Model& model,
+                                         const tokenizer::Tokenizer& tokenizer,
+                                         const data::Dataset& dataset,
+                                         const SampleAnswerOptions& options);
+
+// "Q: …\n  expected: …\n  before: …\n  after: …" for each; `after` may be empty.
+std::string show_answers(const std::vector<SampleAnswer>& before,
+                         const std::vector<SampleAnswer>& after);
+
+}  // namespace snug::train

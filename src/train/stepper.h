@@ -1,0 +1,57 @@
+// One optimizer step: the micro-batches of a global batch forward and backward, then clip, then
+// update. Losses are means over the loss tokens of the whole global batch, so that k micro-batches
+// of b samples train exactly as one of k·b.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "config/recipe.h"
+#include "data/micro_batch.h"
+#include "data/sample_store.h"
+#include "optim/loss_scaler.h"
+#include "setup/engine.h"
+#include "train/phases.h"
+
+namespace snug::train {
+
+struct StepResult {
+  double loss = 0;       // mean over loss tokens
+  double grad_norm = 0;  // before clipping
+  bool updated = true;   // false: gradients overflowed (float16 loss scaling), the step was skipped
+  int64_t micro_batches = 0;
+  int64_t tokens = 0;  // real ones
+  int64_t padded_tokens = 0;
+  int64_t raw_tokens = 0;
+  int64_t loss_tokens = 0;
+};
+
+using SampleIndices = std::vector<std::vector<int64_t>>;  // [micro-batch][sample]
+
+class Stepper {
+ public:
+  Stepper(setup::Engine& engine, const config::Recipe& recipe, const data::SampleStore& samples,
+          PhaseRecorder& phases);
+
+  // Takes one step at learning rate `lr`. On OutOfMemory the gradients are dropped, parameters and
+  // states are as before, and the step may be tried again.
+  StepResult step(const SampleIndices& micro_batches, double lr);
+
+  optim::LossScaler& scaler() { return scaler_; }
+
+ private:
+  std::vector<data::MicroBatch> make_batches(const SampleIndices& micro_batches) const;
+  void accumulate(const std::vector<data::MicroBatch>& batches, StepResult& result);
+  void update(double lr, StepResult& result);
+
+  setup::Engine& engine_;
+  const config::Recipe& recipe_;
+  const data::SampleStore& samples_;
+  PhaseRecorder& phases_;
+  optim::LossScaler scaler_;
+};
+
+// Halves every micro-batch that has more than one sample.
+SampleIndices split_micro_batches(const SampleIndices& micro_batches);
+
+}  // namespace snug::train
