@@ -79,6 +79,7 @@ Split read_json_data(const DatasetOptions& options) {
   if (!fs::is_directory(path)) {
     Split split;
     split.train = read_rows(path);
+    if (!options.val_path.empty()) split.validation = read_rows(options.val_path);
     return split;
   }
   if (options.val_split_fraction)

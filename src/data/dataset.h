@@ -18,6 +18,7 @@ namespace snug::data {
 struct DatasetOptions {
   std::string name = "JSON";             // JSON, or a named set: Alpaca2k, Alpaca, …
   std::filesystem::path json_path = {};  // for JSON: a file, or a folder with train and val files
+  std::filesystem::path val_path = {};   // for JSON: a file of its own for validation
   std::optional<double> val_split_fraction =
       {};                         // unset: the set's own; JSON files: nothing held out
   std::string prompt_style = "";  // empty: the set's own, "alpaca" for JSON

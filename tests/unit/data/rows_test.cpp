@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rows.h"
 
-#include "data/parquet.h"
+#include "base/text.h"
 #include "data_fixtures.h"
 
 namespace snug::data {
@@ -179,9 +179,17 @@ TEST(Rows, RefusesEmptyFilesFoldersAndUnknownEndings) {
   EXPECT_CONTAINS(message_of([&] { read_rows(folder.path() / "no.json"); }), "no.json");
 }
 
-TEST(Rows, ErrorsStayShort) {
-  const std::string text = refusal("a.json", "[{\"" + std::string(1 << 16, 'x') + "é\" 1}]");
-  EXPECT_LT(text.size(), 600U);
+TEST(Rows, ErrorsStayShortAndValidText) {
+  std::string key;
+  while (key.size() < (1 << 16)) key += "aé你\\n";
+  for (const std::string& content :
+       {"[{\"" + key + "\" 1}]", "[{\"" + key + "\":1}]", "{\"" + key + "\":1}",
+        "[{\"" + key + "\":1,\"" + key + "\":1}]"}) {
+    const std::string text = refusal("a.json", content);
+    EXPECT_LT(text.size(), 700U);
+    EXPECT_EQ(find_invalid_utf8(text), std::string::npos) << text;
+    EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  }
 }
 
 }  // namespace
