@@ -74,6 +74,7 @@ class Bench:
     def litgpt_case(self):
         case, args = "litgpt", self.args
         options = ["--train.max_steps", str(args.steps), "--data.init_args.json_path", args.rows]
+        options += ["--precision", args.precision[0]]
         config = os.path.join(HERE, "litgpt.yaml")
         for _ in range(args.rounds):
             self.snug(case, config, [*options, "--warmup", "0"])
@@ -142,7 +143,7 @@ def machine():
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.split("\n\n")[0])
     parser.add_argument("--cases", default="step,litgpt", help="of step,litgpt,length (%(default)s)")
-    parser.add_argument("--precision", default="bf16-true,32-true", help="%(default)s")
+    parser.add_argument("--precision", default="bf16-true,32-true", help="litgpt: the first (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each program (%(default)s)")
     parser.add_argument("--steps", type=int, default=5, help="steps counted in a run (%(default)s)")
     parser.add_argument("--batch", type=int, default=4)
