@@ -3,11 +3,11 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones_like.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <functional>
 
 #include "base/error.h"
+#include "exec/backward.h"
 #include "memory/guards.h"
 
 namespace snug::exec {
@@ -109,9 +109,8 @@ nn::State Executor::run_backward(UnitRun& run, nn::State gradients, const nn::Ba
     output_gradients.push_back(std::move(gradient));
   }
   run.output = {};
-  torch::autograd::backward(outputs, output_gradients);
+  backward(outputs, std::move(output_gradients));
   outputs.clear();
-  output_gradients.clear();
   for (const nn::Parameter* parameter : run.unit->parameters())
     memory::retag(parameter->value.grad(), memory::Category::Gradients);
   nn::State input_gradients = take_gradients(run.input);

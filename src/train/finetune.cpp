@@ -37,13 +37,25 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// What the recipe holds out: unless somebody said so, sets and folders with a validation part of
+// their own keep it whole.
+std::optional<double> held_out_fraction(const config::Recipe& recipe) {
+  const config::DataOptions& d = recipe.data;
+  const bool one_file = d.class_path == "JSON" && !d.val_path &&
+                        !std::filesystem::is_directory(d.json_path);
+  if (one_file || recipe.given("data.val_split_fraction")) return d.val_split_fraction;
+  return std::nullopt;
+}
+
 data::Dataset load_data(const config::Recipe& recipe, const tokenizer::Tokenizer& tokenizer) {
   const config::DataOptions& d = recipe.data;
+  const bool own_style = d.class_path != "JSON" && !recipe.given("data.prompt_style");
   const data::DatasetOptions options{
       .name = d.class_path,
       .json_path = d.json_path,
-      .val_split_fraction = d.val_split_fraction,
-      .prompt_style = d.prompt_style,
+      .val_path = d.val_path.value_or(""),
+      .val_split_fraction = held_out_fraction(recipe),
+      .prompt_style = own_style ? "" : d.prompt_style,
       .mask_prompt = d.mask_prompt,
       .ignore_index = static_cast<int32_t>(d.ignore_index),
       .seed = d.seed,
@@ -84,6 +96,7 @@ class Finetune {
   void log_step(const StepResult& result, double lr, double seconds);
   void run_validation();
   void save_checkpoint();
+  std::vector<int64_t> longest_samples_first() const;
   int64_t count_steps() const;
   SampleAnswerOptions sample_options() const;
   bool stop_wanted() const;
@@ -251,6 +264,18 @@ int64_t Finetune::count_steps() const {
   return steps;
 }
 
+// The run's largest micro-batch comes in its first step, so that a run that starts also ends. Where
+// gradients are accumulated it comes second, since it then meets the first one's gradients.
+std::vector<int64_t> Finetune::longest_samples_first() const {
+  const config::TrainOptions& t = recipe_.train;
+  const int64_t together = std::min(2 * t.micro_batch_size, t.global_batch_size);
+  std::vector<int64_t> longest =
+      dataset_.train.longest_samples(std::min(together, dataset_.train.count()));
+  if (static_cast<int64_t>(longest.size()) == 2 * t.micro_batch_size)
+    std::rotate(longest.begin(), longest.begin() + t.micro_batch_size, longest.end());
+  return longest;
+}
+
 SampleAnswerOptions Finetune::sample_options() const {
   return {.count = recipe_.eval.num_samples,
           .max_new_tokens = recipe_.eval.max_new_tokens.value_or(100),
@@ -269,9 +294,7 @@ void Finetune::train() {
       .epochs = t.epochs.value_or(bounded ? 0 : 1),
       .max_steps = t.max_steps.value_or(t.epochs ? 0 : token_steps),
       .seed = recipe_.data.seed,
-      // The run's largest micro-batch comes first: a run that starts also ends.
-      .first = dataset_.train.longest_samples(
-          std::min(t.micro_batch_size, dataset_.train.count()))});
+      .first = longest_samples_first()});
   const int64_t total = count_steps();
   const int64_t warmup = t.lr_warmup_fraction
                              ? static_cast<int64_t>(*t.lr_warmup_fraction * static_cast<double>(total))
@@ -429,7 +452,7 @@ void Finetune::finish() {
     log_->print("\nHeld-out questions, answered before and after\n\n" +
                 show_answers(answers_before_, answers_after));
   log_->print("Memory by phase\n\n" + report::memory_table(log_->record().memory.phases));
-  log_->print("At the peak\n\n" + report::memory_bars(log_->record().memory.measured.by_category,
+  log_->print("\nAt the peak\n\n" + report::memory_bars(log_->record().memory.measured.by_category,
                                                       {.budget_bytes = budget_}));
   log_->print(report::summary_block(summary_));
   log_->print(fmt::format("The model is in {}, the figures in {}/run.json, a page to look at in {}/report.html",

@@ -1,0 +1,146 @@
+// What must hold for memory: the plan is the measurement, to the byte; the budget is never passed; a
+// refusal at any allocation leaves a usable process; and nothing stays behind.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <random>
+
+#include "base/error.h"
+#include "plan/predict.h"
+#include "plan/suggest.h"
+#include "support/tiny_training.h"
+
+namespace snug {
+namespace {
+
+using tests::eight_in;
+using tests::random_samples;
+using tests::tiny_model;
+using tests::tiny_recipe;
+using tests::TinyRun;
+
+class Memory : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { memory::install_allocators(); }
+};
+
+config::Recipe random_recipe(std::mt19937& random) {
+  const auto pick = [&](std::initializer_list<const char*> choices) {
+    return *(choices.begin() + random() % choices.size());
+  };
+  config::Recipe recipe = tiny_recipe();
+  recipe.precision = pick({"32-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed"});
+  recipe.optimizer.name = pick({"adamw", "sgd"});
+  recipe.optimizer.momentum = random() % 2 ? 0.9 : 0.0;
+  recipe.activation_checkpointing = pick({"none", "all"});
+  recipe.data.packing = random() % 2 == 0;
+  recipe.train.micro_batch_size = int64_t{1} << (random() % 4);
+  return recipe;
+}
+
+TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
+  constexpr const char* kShapes[] = {"llama", "llama3-rope", "llama-bias", "mistral", "qwen2"};
+  std::mt19937 random(11);
+  for (int trial = 0; trial < 60; ++trial) {
+    const config::Recipe recipe = random_recipe(random);
+    const std::string shape = kShapes[random() % 5];
+    const data::SampleStore samples = random_samples(16, 60, random());
+    const int64_t size = recipe.train.micro_batch_size;
+    const auto largest = plan::largest_micro_batch(samples, recipe, size);
+    const int64_t predicted =
+        plan::predict(*tiny_model(shape), recipe, largest, 128).peak_allocated;
+    const int64_t before = memory::cpu_ledger().allocated();
+    memory::cpu_ledger().reset_peak();
+    {
+      TinyRun run(recipe, samples, shape);
+      const std::vector<int64_t> longest = samples.longest_samples(size);
+      // As many as the plan assumes: the second one meets the gradients of the first.
+      const bool accumulates = recipe.train.global_batch_size > size;
+      run.stepper->step(accumulates ? train::SampleIndices{longest, longest}
+                                    : train::SampleIndices{longest},
+                        1e-2);
+    }
+    EXPECT_EQ(predicted, memory::cpu_ledger().at_peak().allocated - before)
+        << "trial " << trial << ": " << shape << ", " << recipe.precision << ", "
+        << recipe.optimizer.name << ", checkpointing " << recipe.activation_checkpointing
+        << ", micro-batch " << size << (recipe.data.packing ? ", packed" : ", padded");
+    EXPECT_EQ(memory::cpu_ledger().allocated(), before) << "trial " << trial << " left bytes behind";
+  }
+}
+
+TEST_F(Memory, MoreSamplesNeverTakeLess) {
+  const data::SampleStore samples = random_samples(16, 60, 3);
+  int64_t last = 0;
+  for (int64_t size = 1; size <= 16; ++size) {
+    config::Recipe recipe = tiny_recipe();
+    recipe.train.micro_batch_size = size;
+    recipe.train.global_batch_size = size;
+    const int64_t peak = plan::predict(*tiny_model(), recipe,
+                                       plan::largest_micro_batch(samples, recipe, size), 128)
+                             .peak_allocated;
+    EXPECT_GE(peak, last) << "micro-batch " << size;
+    last = peak;
+  }
+}
+
+TEST_F(Memory, PhasesHoldWhatTheirNamesSay) {
+  const data::SampleStore samples = random_samples(8, 40, 5);
+  TinyRun run(tiny_recipe(), samples);
+  run.phases->begin_step(0);
+  run.stepper->step(eight_in(4), 1e-2);
+  ASSERT_EQ(run.records.size(), 4U);
+  EXPECT_EQ(run.records[0].phase, "before_fwd");
+  EXPECT_EQ(run.records[0].gradients, 0);
+  EXPECT_GT(run.records[1].activations, 0);
+  EXPECT_EQ(run.records[2].gradients, run.records[2].parameters);
+  EXPECT_EQ(run.records[2].activations, 0);
+  EXPECT_EQ(run.records[3].gradients, 0);
+  EXPECT_EQ(run.records[3].optimizer_device, 2 * run.records[3].parameters);
+  for (const report::PhaseRecord& r : run.records)
+    EXPECT_EQ(r.allocated, r.parameters + r.gradients + r.optimizer_device + r.activations +
+                               r.workspace + r.communication + r.data)
+        << r.phase;
+}
+
+// Every allocation of a step, refused once: the step fails cleanly, weights are as before, and the
+// same step then succeeds with the loss of a run that was never disturbed.
+TEST_F(Memory, RefusalAtAnyAllocationLeavesAUsableProcess) {
+  const data::SampleStore samples = random_samples(8, 24, 5);
+  TinyRun undisturbed(tiny_recipe(), samples);
+  const double expected = undisturbed.stepper->step(eight_in(4), 1e-2).loss;
+  TinyRun run(tiny_recipe(), samples);
+  const int64_t before = memory::cpu_ledger().allocated();
+  bool refused = true;
+  int64_t n = 1;
+  for (; refused && n < 5000; ++n) {
+    memory::cpu_ledger().refuse_allocation(n);
+    refused = false;
+    try {
+      const double loss = run.stepper->step(eight_in(4), 1e-2).loss;
+      EXPECT_DOUBLE_EQ(loss, expected);
+    } catch (const OutOfMemory&) {
+      refused = true;
+      EXPECT_EQ(memory::cpu_ledger().allocated(), before) << "after refusing allocation " << n;
+    }
+  }
+  memory::cpu_ledger().refuse_allocation(0);
+  EXPECT_GT(n, 100) << "the step should have made more allocations than that";
+  EXPECT_LT(n, 5000);
+}
+
+TEST_F(Memory, SuggestionsFitTheBudgetTheyWereMadeFor) {
+  const data::SampleStore samples = random_samples(16, 60, 3);
+  config::Recipe recipe = tiny_recipe();
+  const auto model = tiny_model();
+  const auto largest = plan::largest_micro_batch(samples, recipe, recipe.train.micro_batch_size);
+  const int64_t needed = plan::predict(*model, recipe, largest, 128).peak_allocated;
+  const int64_t budget = needed * 3 / 4;
+  const auto suggestions = plan::suggest(*model, recipe, samples, 128, budget);
+  ASSERT_FALSE(suggestions.empty());
+  for (const plan::Suggestion& s : suggestions) EXPECT_LE(s.peak_allocated, budget) << s.options;
+}
+
+}  // namespace
+}  // namespace snug

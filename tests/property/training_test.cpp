@@ -1,0 +1,164 @@
+// What must hold for any training: how a global batch is cut, packed or padded changes nothing.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "memory/ledger.h"
+#include "support/tiny_training.h"
+
+namespace snug {
+namespace {
+
+using tests::eight_in;
+using tests::random_samples;
+using tests::tiny_recipe;
+using tests::TinyRun;
+
+class Training : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { memory::install_allocators(); }
+  const data::SampleStore samples_ = random_samples(8, 40, 5);
+};
+
+// Losses of `steps` steps over the same eight samples.
+std::vector<double> train(TinyRun& run, const train::SampleIndices& micro_batches, int steps) {
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i) losses.push_back(run.stepper->step(micro_batches, 1e-2).loss);
+  return losses;
+}
+
+void expect_same_weights(const TinyRun& a, const TinyRun& b, double tolerance) {
+  for (size_t i = 0; i < a.engine.parameters.size(); ++i) {
+    const at::Tensor difference =
+        (a.engine.parameters[i].tensor - b.engine.parameters[i].tensor).abs();
+    EXPECT_LE(difference.max().item<double>(), tolerance) << a.engine.parameters[i].name;
+  }
+}
+
+void expect_same_losses(const std::vector<double>& a, const std::vector<double>& b,
+                        double tolerance) {
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance * a[i]) << "step " << i;
+}
+
+TEST_F(Training, AnyCutOfTheGlobalBatchTrainsTheSame) {
+  TinyRun whole(tiny_recipe(), samples_);
+  const std::vector<double> expected = train(whole, eight_in(8), 5);
+  EXPECT_LT(expected.back(), expected.front());
+  for (const int64_t size : {1, 2, 4}) {
+    TinyRun cut(tiny_recipe(), samples_);
+    expect_same_losses(expected, train(cut, eight_in(size), 5), 1e-5);
+    expect_same_weights(whole, cut, 1e-4);
+  }
+}
+
+TEST_F(Training, UnevenMicroBatchesCountByTokens) {
+  TinyRun whole(tiny_recipe(), samples_);
+  TinyRun uneven(tiny_recipe(), samples_);
+  expect_same_losses(train(whole, eight_in(8), 3), train(uneven, {{0}, {1, 2, 3, 4, 5}, {6, 7}}, 3),
+                     1e-5);
+}
+
+// LitGPT's mean of means differs from the mean over all tokens when lengths differ.
+TEST_F(Training, MicroNormalizationIsTheMeanOfMeans) {
+  config::Recipe recipe = tiny_recipe();
+  recipe.train.loss_normalization = "micro";
+  TinyRun micro(recipe, samples_);
+  double mean_of_means = 0;
+  for (int64_t i = 0; i < 8; ++i) {
+    TinyRun one(tiny_recipe(), samples_);
+    mean_of_means += one.stepper->step({{i}}, 0).loss / 8;
+  }
+  const double loss = micro.stepper->step(eight_in(1), 0).loss;
+  EXPECT_NEAR(loss, mean_of_means, 1e-5 * loss);
+  TinyRun global(tiny_recipe(), samples_);
+  EXPECT_GT(std::abs(global.stepper->step(eight_in(1), 0).loss - loss), 1e-4);
+}
+
+TEST_F(Training, PackedEqualsPadded) {
+  TinyRun packed(tiny_recipe(), samples_);
+  config::Recipe recipe = tiny_recipe();
+  recipe.data.packing = false;
+  TinyRun padded(recipe, samples_);
+  expect_same_losses(train(packed, eight_in(4), 5), train(padded, eight_in(4), 5), 1e-5);
+  expect_same_weights(packed, padded, 1e-4);
+}
+
+TEST_F(Training, RepeatsToTheBit) {
+  TinyRun a(tiny_recipe(), samples_);
+  TinyRun b(tiny_recipe(), samples_);
+  train(a, eight_in(4), 4);
+  train(b, eight_in(4), 4);
+  expect_same_weights(a, b, 0);
+}
+
+TEST_F(Training, CheckpointedActivationsTrainToTheSameBits) {
+  TinyRun plain(tiny_recipe(), samples_);
+  config::Recipe recipe = tiny_recipe();
+  recipe.activation_checkpointing = "all";
+  TinyRun recomputed(recipe, samples_);
+  EXPECT_EQ(train(plain, eight_in(4), 4), train(recomputed, eight_in(4), 4));
+  expect_same_weights(plain, recomputed, 0);
+}
+
+TEST_F(Training, ClippingScalesToTheNorm) {
+  config::Recipe recipe = tiny_recipe();
+  recipe.optimizer = {.name = "sgd", .lr = 1.0, .weight_decay = 0.0};
+  recipe.train.max_norm = 0.5;
+  TinyRun run(recipe, samples_);
+  std::vector<at::Tensor> before;
+  for (const auto& parameter : run.engine.parameters) before.push_back(parameter.tensor.clone());
+  const double norm = run.stepper->step(eight_in(8), 1.0).grad_norm;
+  ASSERT_GT(norm, 0.5);
+  double moved = 0;
+  for (size_t i = 0; i < before.size(); ++i)
+    moved += (run.engine.parameters[i].tensor - before[i]).square().sum().item<double>();
+  EXPECT_NEAR(std::sqrt(moved), 0.5, 1e-3);
+}
+
+struct PrecisionCase {
+  const char* name;
+  double epsilon;  // of the type that products read
+};
+
+class Precision : public Training, public ::testing::WithParamInterface<PrecisionCase> {};
+
+// A loss near ln(96) = 4.6 from roundings of relative size epsilon, through two blocks.
+TEST_P(Precision, FirstLossIsThatOfFloat32) {
+  TinyRun exact(tiny_recipe(), samples_);
+  config::Recipe recipe = tiny_recipe();
+  recipe.precision = GetParam().name;
+  TinyRun rounded(recipe, samples_);
+  const double expected = exact.stepper->step(eight_in(8), 1e-2).loss;
+  EXPECT_NEAR(rounded.stepper->step(eight_in(8), 1e-2).loss, expected,
+              4 * GetParam().epsilon * expected);
+}
+
+TEST_P(Precision, Learns) {
+  config::Recipe recipe = tiny_recipe();
+  recipe.precision = GetParam().name;
+  TinyRun run(recipe, samples_);
+  const std::vector<double> losses = train(run, eight_in(4), 30);
+  EXPECT_LT(losses.back(), 0.7 * losses.front());
+}
+
+INSTANTIATE_TEST_SUITE_P(Modes, Precision,
+                         ::testing::Values(PrecisionCase{"bf16-true", 1.0 / 256},
+                                           PrecisionCase{"16-true", 1.0 / 2048},
+                                           PrecisionCase{"bf16-mixed", 1.0 / 256},
+                                           PrecisionCase{"16-mixed", 1.0 / 2048}));
+
+TEST_F(Training, OverflowedStepIsSkippedAndTheScaleHalved) {
+  config::Recipe recipe = tiny_recipe();
+  recipe.precision = "16-mixed";
+  TinyRun run(recipe, samples_);
+  run.stepper->scaler().restore(1e30, 0);
+  const at::Tensor before = run.engine.parameters[0].tensor.clone();
+  EXPECT_FALSE(run.stepper->step(eight_in(8), 1e-2).updated);
+  EXPECT_TRUE(at::equal(run.engine.parameters[0].tensor, before));
+  EXPECT_EQ(run.stepper->scaler().scale(), 5e29);
+}
+
+}  // namespace
+}  // namespace snug

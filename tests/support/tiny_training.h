@@ -1,0 +1,75 @@
+// A model of two small blocks and random samples, for tests that train.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <string>
+
+#include "config/recipe.h"
+#include "data/sample_store.h"
+#include "models/family.h"
+#include "setup/engine.h"
+#include "train/stepper.h"
+
+namespace snug::tests {
+
+inline std::unique_ptr<models::Model> tiny_model(const std::string& shape = "llama") {
+  return models::model_from_config(std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/parity" /
+                                   shape / "config.json");
+}
+
+inline data::SampleStore random_samples(int count, int longest, uint32_t seed) {
+  std::mt19937 random(seed);
+  data::SampleStore store;
+  for (int i = 0; i < count; ++i) {
+    data::Sample sample;
+    const int length = 2 + static_cast<int>(random() % static_cast<uint32_t>(longest - 1));
+    for (int t = 0; t < length; ++t) {
+      sample.ids.push_back(static_cast<int32_t>(random() % 96));
+      sample.labels.push_back(t < length / 3 ? -100 : sample.ids.back());
+    }
+    store.append(sample);
+  }
+  return store;
+}
+
+inline config::Recipe tiny_recipe() {
+  config::Recipe recipe;
+  recipe.precision = "32-true";
+  recipe.train.global_batch_size = 8;
+  recipe.train.micro_batch_size = 8;
+  recipe.optimizer = {.name = "adamw", .lr = 1e-2, .weight_decay = 0.01};
+  return recipe;
+}
+
+// A model with random weights, an engine and a stepper over `samples`.
+struct TinyRun {
+  explicit TinyRun(config::Recipe r, const data::SampleStore& s, const std::string& shape = "llama")
+      : recipe(std::move(r)), model(tiny_model(shape)) {
+    engine = setup::make_engine(*model, recipe, at::kCPU, 128);
+    for (nn::Parameter* parameter : model->parameters()) parameter->initialize(7, 0.2);
+    phases = std::make_unique<train::PhaseRecorder>(engine.ledger(), records);
+    stepper = std::make_unique<train::Stepper>(engine, recipe, s, *phases);
+  }
+
+  config::Recipe recipe;
+  std::unique_ptr<models::Model> model;
+  setup::Engine engine;
+  std::vector<report::PhaseRecord> records;
+  std::unique_ptr<train::PhaseRecorder> phases;
+  std::unique_ptr<train::Stepper> stepper;
+};
+
+// Samples 0 .. 7 in micro-batches of `size`.
+inline train::SampleIndices eight_in(int64_t size) {
+  train::SampleIndices micro_batches;
+  for (int64_t begin = 0; begin < 8; begin += size) {
+    micro_batches.emplace_back();
+    for (int64_t i = begin; i < begin + size; ++i) micro_batches.back().push_back(i);
+  }
+  return micro_batches;
+}
+
+}  // namespace snug::tests
