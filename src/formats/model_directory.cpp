@@ -66,7 +66,8 @@ void check_shard_names(const std::set<std::string>& names, const fs::path& index
         name.find('\0') != std::string::npos || name == index.filename())
       throw UserError("{}: \"{}\" is not a plain name of a file in the same folder", index.string(),
                       printable(name));
-    if (!fs::is_regular_file(fs::status(index.parent_path() / name))) missing.push_back(name);
+    std::error_code ignored;  // a link that leads nowhere, or in a circle, is a missing file
+    if (!fs::is_regular_file(index.parent_path() / name, ignored)) missing.push_back(name);
   }
   if (missing.empty()) return;
   const size_t count = missing.size();
@@ -82,17 +83,20 @@ void add_shard(TensorSource::Parts& all, TensorSource::Parts shard, const std::s
                WeightMap& left, const fs::path& index) {
   const size_t first_file = all.files.size();
   for (MappedFile& file : shard.files) all.files.push_back(std::move(file));
+  size_t num_passed_over = 0;
   for (PlacedTensor& tensor : shard.tensors) {
     const auto found = left.find(tensor.info.name);
     if (found == left.end() || found->second != name) {
-      warn("{}: {} has a tensor \"{}\" that the index does not give to it; it is passed over",
-           index.string(), name, printable(tensor.info.name));
+      ++num_passed_over;
       continue;
     }
     left.erase(found);
     tensor.file += first_file;
     all.tensors.push_back(std::move(tensor));
   }
+  if (num_passed_over > 0)
+    warn("{}: {} tensors in {} are passed over, since the index does not give them to it",
+         index.string(), num_passed_over, printable(name));
 }
 
 std::unique_ptr<TensorSource> open_sharded(const fs::path& index, OpenOne open) {
