@@ -10,12 +10,23 @@ struct ValueAndSlope {
   F value, slope;
 };
 
+// s = 1 / (1 + exp(-x)), and 1 - s without the cancellation of that difference. Where s is 0 the
+// rest does not matter, as slopes hold their product.
+struct Logistic {
+  F share, rest;
+};
+SNUG_INLINE Logistic logistic(F x) {
+  const F e = exp_any(-x);
+  const F share = 1.f / (1.f + e);
+  return {share, at_most(e, 1e38f) * share};
+}
+
 // x * logistic(x)
 struct Silu {
   SNUG_INLINE F value(F x) { return x / (1.f + exp_any(-x)); }
   SNUG_INLINE ValueAndSlope both(F x) {
-    const F s = logistic(x);
-    return {x * s, s * (1.f + x * (1.f - s))};
+    const Logistic s = logistic(x);
+    return {x * s.share, s.share * (1.f + x * s.rest)};
   }
 };
 
@@ -23,13 +34,14 @@ struct Silu {
 // Beyond 30 the logistic is 0 or 1, and bounding x there keeps its cube finite.
 struct GeluTanh {
   static constexpr float kTwice = 1.5957691216f;  // 2 * sqrt(2/pi)
-  SNUG_INLINE F share(F x) { return logistic(kTwice * (x + 0.044715f * x * x * x)); }
-  SNUG_INLINE F value(F x) { return x * share(at_most(at_least(x, -30.f), 30.f)); }
+  SNUG_INLINE F bounded(F x) { return at_most(at_least(x, -30.f), 30.f); }
+  SNUG_INLINE F twice_u(F x) { return kTwice * (x + 0.044715f * x * x * x); }
+  SNUG_INLINE F value(F x) { return x / (1.f + exp_any(-twice_u(bounded(x)))); }
   SNUG_INLINE ValueAndSlope both(F x) {
-    const F bounded = at_most(at_least(x, -30.f), 30.f);
-    const F s = share(bounded);
-    const F inner = kTwice * (1.f + 0.134145f * bounded * bounded);
-    return {x * s, s + bounded * inner * s * (1.f - s)};
+    const F b = bounded(x);
+    const Logistic s = logistic(twice_u(b));
+    const F inner = kTwice * (1.f + 0.134145f * b * b);
+    return {x * s.share, s.share * (1.f + b * inner * s.rest)};
   }
 };
 

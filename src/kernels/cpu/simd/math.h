@@ -1,4 +1,4 @@
-// exp, the logistic function and the normal distribution, a vector at a time, for every input:
+// exp, square root and the normal distribution, a vector at a time, for every input:
 // NaN stays NaN, overflow is infinity, underflow passes through the subnormal numbers to 0.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -47,8 +47,6 @@ SNUG_INLINE F exp_any(F x) {
   const I half = whole >> 1;
   return p * power_of_two(half) * power_of_two(whole - half);
 }
-
-SNUG_INLINE F logistic(F x) { return 1.f / (1.f + exp_any(-x)); }
 
 // exp(-x^2 / 2), which both the normal distribution and its density need.
 SNUG_INLINE F bell(F x) { return exp_any(x * x * -0.5f); }
