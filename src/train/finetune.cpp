@@ -176,9 +176,13 @@ void Finetune::resume() {
 }
 
 void Finetune::open_model() {
-  checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
-  if (!recipe_.model.config.empty())
-    checkpoint_.model = models::model_from_config(recipe_.model.config);
+  const bool from_scratch = !recipe_.model.config.empty();
+  // From random weights, a folder needs to hold no more than a tokenizer.
+  if (from_scratch && std::filesystem::is_directory(recipe_.checkpoint_dir))
+    checkpoint_.path = recipe_.checkpoint_dir;
+  else
+    checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
+  if (from_scratch) checkpoint_.model = models::model_from_config(recipe_.model.config);
   tokenizer_ = setup::open_tokenizer(checkpoint_);
   const int64_t rows = checkpoint_.model->dimensions().vocabulary;
   if (tokenizer_->vocabulary_size() > rows)

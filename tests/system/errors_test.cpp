@@ -1,0 +1,124 @@
+// Wrong input: one clear message, the exit code that belongs to it, nothing half-written.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "system/program.h"
+
+namespace snug::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+
+// The message names `wanted`, no crash, exit code 2.
+void expect_user_error(const Words& words, const std::string& wanted) {
+  const Result result = run(words);
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find(wanted), std::string::npos) << wanted << " in\n" << result.output;
+  EXPECT_EQ(result.output.find("internal error"), std::string::npos) << result.output;
+}
+
+class Errors : public ::testing::Test {
+ protected:
+  fs::path rows_with(const std::string& text) const {
+    std::ofstream(folder_ / "bad.jsonl") << text;
+    return folder_ / "bad.jsonl";
+  }
+  Words finetune(const Words& more) const {
+    return finetune_words(folder_ / "rows.jsonl", folder_ / "out", more);
+  }
+  const Folder folder_;
+  const fs::path rows_ = write_rows(folder_ / "rows.jsonl", 40);
+};
+
+TEST_F(Errors, UnknownOptionNamesTheNearest) {
+  expect_user_error(finetune({"--train.micro_batch_sise", "4"}), "micro_batch_size");
+}
+
+TEST_F(Errors, UnknownCommand) { expect_user_error({"finetun"}, "finetune"); }
+
+TEST_F(Errors, MissingCheckpoint) {
+  expect_user_error({"generate", folder_ / "nothing"}, "does not exist");
+}
+
+TEST_F(Errors, FolderWithoutModel) {
+  fs::create_directory(folder_ / "empty");
+  expect_user_error({"generate", folder_ / "empty"}, "holds no model");
+}
+
+TEST_F(Errors, GgufThatIsNone) {
+  std::ofstream(folder_ / "model.gguf") << "this is not a model";
+  expect_user_error({"generate", folder_ / "model.gguf"}, "model.gguf");
+}
+
+TEST_F(Errors, TruncatedWeights) {
+  ASSERT_EQ(run(finetune({"--train.max_steps", "1"})).exit_code, 0);
+  const fs::path weights = folder_ / "out/final/model.safetensors";
+  fs::resize_file(weights, fs::file_size(weights) / 2);
+  expect_user_error({"generate", folder_ / "out/final"}, "model.safetensors");
+}
+
+TEST_F(Errors, MissingTensorIsNamed) {
+  ASSERT_EQ(run(finetune({"--train.max_steps", "1"})).exit_code, 0);
+  const fs::path config = folder_ / "out/final/config.json";
+  nlohmann::json json = nlohmann::json::parse(read_file(config));
+  json["num_hidden_layers"] = 3;
+  std::ofstream(config) << json.dump();
+  expect_user_error({"generate", folder_ / "out/final"}, "model.layers.2.");
+}
+
+TEST_F(Errors, DataWithoutRows) {
+  expect_user_error(finetune_words(rows_with(""), folder_ / "out"), "bad.jsonl");
+}
+
+TEST_F(Errors, DataWithABrokenLine) {
+  expect_user_error(
+      finetune_words(rows_with("{\"instruction\":\"a\",\"output\":\"b\"}\n{\"instruc"),
+                     folder_ / "out"),
+      "bad.jsonl:2");
+}
+
+TEST_F(Errors, DataThatIsNotUtf8) {
+  expect_user_error(
+      finetune_words(rows_with("{\"instruction\":\"\xff\xfe\",\"output\":\"b\"}\n"),
+                     folder_ / "out"),
+      "bad.jsonl");
+}
+
+TEST_F(Errors, OutDirThatCannotBeMade) {
+  expect_user_error(finetune_words(rows_, rows_ / "out"), "out_dir");
+}
+
+TEST_F(Errors, FullDiskLeavesNoHalfWrittenModel) {
+  if (::geteuid() != 0 || run({"version"}).exit_code != 0) GTEST_SKIP() << "needs root to mount";
+  const fs::path disk = folder_ / "disk";
+  fs::create_directory(disk);
+  const std::string mount = "mount -t tmpfs -o size=600k tmpfs " + disk.string() + " 2>/dev/null";
+  if (std::system(mount.c_str()) != 0) GTEST_SKIP() << "tmpfs cannot be mounted here";
+  const Result result =
+      run(finetune_words(rows_, disk / "out", {"--train.save_interval", "2"}));
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find("No space left"), std::string::npos) << result.output;
+  EXPECT_FALSE(fs::exists(disk / "out/final"));
+  for (const auto& entry : fs::directory_iterator(disk / "out"))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".tmp")) << entry.path();
+  EXPECT_EQ(std::system(("umount " + disk.string()).c_str()), 0);
+}
+
+TEST_F(Errors, ResumingWithOtherDataIsRefused) {
+  ASSERT_EQ(run(finetune({"--train.save_interval", "2", "--train.max_steps", "2"})).exit_code, 0);
+  const fs::path other = write_rows(folder_ / "other.jsonl", 50);
+  expect_user_error(finetune_words(other, folder_ / "out", {"--resume", "auto"}), "other data");
+}
+
+TEST_F(Errors, ResumeWithoutCheckpoint) {
+  expect_user_error(finetune({"--resume", "true"}), "no checkpoint");
+}
+
+TEST_F(Errors, DamagedCheckpointState) {
+  ASSERT_EQ(run(finetune({"--train.save_interval", "2", "--train.max_steps", "2"})).exit_code, 0);
+  std::ofstream(folder_ / "out/step-000002/state.json") << "{\"step\": 2";
+  expect_user_error(finetune({"--resume", "auto"}), "state.json");
+}
+
+}  // namespace
+}  // namespace snug::tests

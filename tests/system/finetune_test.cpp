@@ -1,0 +1,159 @@
+// Whole runs: what they learn, what they leave behind, and that being killed costs nothing.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "system/program.h"
+
+namespace snug::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+
+std::vector<double> losses(const nlohmann::json& run) {
+  std::vector<double> values;
+  for (const auto& step : run["steps"]) values.push_back(step["loss"]);
+  return values;
+}
+
+TEST(Finetune, LearnsAndLeavesEverythingBehind) {
+  const Folder folder;
+  const Result result =
+      run(finetune_words(write_rows(folder / "rows.jsonl", 240), folder / "out",
+                         {"--logger_name", "tensorboard", "--eval.initial_validation", "true"}));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const nlohmann::json record = read_run(folder / "out");
+  EXPECT_EQ(record["outcome"], "ok");
+  const std::vector<double> l = losses(record);
+  ASSERT_GE(l.size(), 25U);
+  EXPECT_LT(l.back(), 0.8 * l.front());
+  EXPECT_LT(record["validation"].back()["loss"], record["validation"].front()["loss"]);
+  for (const char* file : {"metrics.csv", "report.html", "tensorboard", "final/model.safetensors",
+                           "final/config.json", "final/generation_config.json",
+                           "final/tokenizer.json"})
+    EXPECT_TRUE(fs::exists(folder / "out" / file)) << file;
+  EXPECT_GT(record["memory"]["measured"]["peak_allocated"], 0);
+  EXPECT_EQ(record["memory"]["phases"].size(), 8U);  // four each at steps 0 and 1
+}
+
+TEST(Finetune, ThePlanIsAnUpperBoundThatIsReached) {
+  const Folder folder;
+  run(finetune_words(write_rows(folder / "rows.jsonl", 240), folder / "out"));
+  const nlohmann::json memory = read_run(folder / "out")["memory"];
+  const double planned = memory["predicted"]["peak_allocated"];
+  const double measured = memory["measured"]["peak_allocated"];
+  EXPECT_LE(measured, planned);
+  EXPECT_GE(measured, 0.97 * planned);
+}
+
+TEST(Finetune, FinalModelGoesOnWhereTrainingEnded) {
+  const Folder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 160);
+  ASSERT_EQ(run(finetune_words(rows, folder / "out")).exit_code, 0);
+  const std::string trained = folder / "out/final";
+  const Result generated = run({"generate", trained, "--prompt", "say 3", "--prompt_style", "plain",
+                                "--precision", "32-true", "--max_new_tokens", "8", "--json", "true"});
+  EXPECT_EQ(generated.exit_code, 0) << generated.output;
+  const Result evaluated = run({"evaluate", trained, "--data", "JSON", "--data.json_path",
+                                rows.string(), "--data.prompt_style", "plain", "--precision",
+                                "32-true", "--json", "true"});
+  ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
+  const double loss = nlohmann::json::parse(evaluated.output)["loss"];
+  EXPECT_LT(loss, losses(read_run(folder / "out")).front());
+}
+
+// Killed at random moments and resumed, again and again, a run has the losses of one never killed.
+TEST(Finetune, KilledAndResumedEqualsNeverKilled) {
+  const Folder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 320);
+  const Words more{"--train.save_interval", "3", "--resume", "auto", "--train.epochs", "2"};
+  const Result whole = run(finetune_words(rows, folder / "whole", more));
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const std::vector<double> expected = losses(read_run(folder / "whole"));
+  int kills = 0;
+  int code = 137;
+  for (int attempt = 0; code != 0 && attempt < 40; ++attempt) {
+    const pid_t child = start(finetune_words(rows, folder / "killed", more), folder / "log");
+    std::this_thread::sleep_for(std::chrono::milliseconds(150 + 90 * attempt));
+    ::kill(child, SIGKILL);
+    code = finish(child);
+    kills += code == 137 ? 1 : 0;
+  }
+  ASSERT_EQ(code, 0) << read_file(folder / "log");
+  EXPECT_GT(kills, 0);
+  const nlohmann::json resumed = read_run(folder / "killed");
+  for (const auto& step : resumed["steps"])
+    EXPECT_EQ(step["loss"].get<double>(), expected.at(step["step"].get<size_t>() - 1))
+        << "step " << step["step"];
+  EXPECT_EQ(resumed["steps"].back()["step"], expected.size());
+  EXPECT_EQ(read_file(folder / "killed/final/model.safetensors"),
+            read_file(folder / "whole/final/model.safetensors"));
+}
+
+TEST(Finetune, CtrlCSavesAndCanGoOn) {
+  const Folder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 320);
+  const Words more{"--train.epochs", "200", "--resume", "auto"};
+  const pid_t child = start(finetune_words(rows, folder / "out", more), folder / "log");
+  while (!fs::exists(folder / "out/metrics.csv") ||
+         read_file(folder / "out/metrics.csv").size() < 400)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ::kill(child, SIGINT);
+  EXPECT_EQ(finish(child), 2);
+  EXPECT_NE(read_file(folder / "log").find("--resume auto"), std::string::npos);
+  const int64_t stopped_at = read_run(folder / "out")["steps"].back()["step"];
+  const Words to_the_end{"--train.max_steps", std::to_string(stopped_at + 2), "--resume", "auto",
+                         "--train.epochs", "200"};
+  const Result resumed = run(finetune_words(rows, folder / "out", to_the_end));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(read_run(folder / "out")["steps"].front()["step"], stopped_at + 1);
+}
+
+TEST(Finetune, OutOfMemoryIsAResult) {
+  const Folder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 64);
+  const Result result =
+      run(finetune_words(rows, folder / "out", {"--memory_budget", "1200KiB"}));
+  EXPECT_EQ(result.exit_code, 3) << result.output;
+  for (const char* part : {"missing", "Live:", "parameters", "What would fit"})
+    EXPECT_NE(result.output.find(part), std::string::npos) << part << " in\n" << result.output;
+  EXPECT_EQ(read_run(folder / "out")["outcome"], "oom");
+  EXPECT_FALSE(fs::exists(folder / "out/final"));
+}
+
+TEST(Finetune, SplittingGoesOnWithSmallerMicroBatches) {
+  const Folder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 64);
+  ASSERT_EQ(run(finetune_words(rows, folder / "roomy")).exit_code, 0);
+  const int64_t peak = read_run(folder / "roomy")["memory"]["measured"]["peak_allocated"];
+  const std::string budget = std::to_string(peak - 2000);
+  const Result result = run(finetune_words(
+      rows, folder / "tight", {"--memory_budget", budget, "--train.on_oom", "split"}));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("does not fit; going on with 2"), std::string::npos)
+      << result.output;
+  const std::vector<double> expected = losses(read_run(folder / "roomy"));
+  const std::vector<double> split = losses(read_run(folder / "tight"));
+  ASSERT_EQ(expected.size(), split.size());
+  for (size_t i = 0; i < split.size(); ++i) EXPECT_NEAR(split[i], expected[i], 1e-4 * expected[i]);
+}
+
+TEST(Convert, ThereAndBackIsTheSame) {
+  const Folder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 64);
+  ASSERT_EQ(run(finetune_words(rows, folder / "out", {"--train.max_steps", "2"})).exit_code, 0);
+  const std::string original = folder / "out/final";
+  ASSERT_EQ(run({"convert", original, folder / "litgpt", "--to", "litgpt"}).exit_code, 0);
+  EXPECT_TRUE(fs::exists(folder / "litgpt/lit_model.pth"));
+  const Result back = run({"convert", folder / "litgpt", folder / "hf", "--to", "hf"});
+  ASSERT_EQ(back.exit_code, 0) << back.output;
+  const Words tail{"--data", "JSON", "--data.json_path", rows.string(), "--data.prompt_style",
+                   "plain", "--precision", "32-true", "--json", "true"};
+  Words a{"evaluate", original};
+  Words b{"evaluate", folder / "hf"};
+  a.insert(a.end(), tail.begin(), tail.end());
+  b.insert(b.end(), tail.begin(), tail.end());
+  EXPECT_EQ(run(a).output, run(b).output);
+}
+
+}  // namespace
+}  // namespace snug::tests

@@ -1,0 +1,106 @@
+// Runs the program as a user does, and reads what it leaves behind.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/files.h"
+
+namespace snug::tests {
+
+namespace fs = std::filesystem;
+
+// A folder of this test's own, removed at its end.
+class Folder {
+ public:
+  Folder() {
+    std::string name = (fs::temp_directory_path() / "snug-system-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~Folder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+  fs::path operator/(const std::string& name) const { return path_ / name; }
+
+ private:
+  fs::path path_;
+};
+
+struct Result {
+  int exit_code = 0;  // 128 + signal when killed
+  std::string output; // standard output and error
+};
+
+// Starts `snug words…`; output goes to `log`.
+inline pid_t start(const std::vector<std::string>& words, const fs::path& log) {
+  const pid_t child = ::fork();
+  if (child != 0) return child;
+  if (std::freopen(log.c_str(), "w", stdout) == nullptr || ::dup2(1, 2) < 0) ::_exit(126);
+  if (std::freopen("/dev/null", "r", stdin) == nullptr) ::_exit(126);
+  std::vector<char*> argv{const_cast<char*>(SNUG_BINARY)};
+  for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  ::execv(SNUG_BINARY, argv.data());
+  ::_exit(127);
+}
+
+inline int finish(pid_t child) {
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+inline Result run(const std::vector<std::string>& words) {
+  const Folder folder;
+  const fs::path log = folder / "log";
+  Result result;
+  result.exit_code = finish(start(words, log));
+  result.output = read_file(log);
+  return result;
+}
+
+inline nlohmann::json read_run(const fs::path& out_dir) {
+  return nlohmann::json::parse(read_file(out_dir / "run.json"));
+}
+
+inline std::string tiny_checkpoint() {
+  return std::string(SNUG_SOURCE_DIR) + "/tests/data/system/tiny";
+}
+
+// Rows of a pattern that a small model can learn.
+inline fs::path write_rows(const fs::path& path, int count) {
+  std::ofstream out(path);
+  for (int i = 0; i < count; ++i)
+    out << nlohmann::json{{"instruction", "say " + std::to_string(i % 7)},
+                          {"input", ""},
+                          {"output", std::string(static_cast<size_t>(1 + i % 7), 'a' + i % 3)}}
+               .dump()
+        << "\n";
+  return path;
+}
+
+// A fine-tuning run of a tiny model from random weights.
+inline std::vector<std::string> finetune_words(const fs::path& rows, const fs::path& out_dir,
+                                               const std::vector<std::string>& more = {}) {
+  std::vector<std::string> words{
+      "finetune_full", tiny_checkpoint(), "--model.config", tiny_checkpoint() + "/config.json",
+      "--data", "JSON", "--data.json_path", rows.string(), "--data.prompt_style", "plain",
+      "--out_dir", out_dir.string(), "--precision", "32-true", "--train.global_batch_size", "8",
+      "--train.micro_batch_size", "4", "--train.epochs", "1", "--train.lr_warmup_steps", "2",
+      "--eval.num_samples", "0", "--optimizer.lr", "0.003"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+}  // namespace snug::tests
