@@ -1,6 +1,6 @@
-// Text to token ids and back, equal to Hugging Face's `tokenizers` id by id, from a tokenizer.json, a
-// sentencepiece tokenizer.model or the vocabulary inside a GGUF file; and the chat template that belongs
-// to the vocabulary. All const methods may be called from many threads at once.
+// Text to token ids and back, equal to Hugging Face's `tokenizers` id by id, from a tokenizer.json,
+// a sentencepiece tokenizer.model or the vocabulary inside a GGUF file; and the chat template that
+// belongs to the vocabulary. All const methods may be called from many threads at once.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +15,8 @@
 
 namespace snug::tokenizer {
 
-// Ids are -1 where the vocabulary has no such token. add_* say what encode(…, true) puts around a text.
+// Ids are -1 where the vocabulary has no such token. add_* say what encode(…, true) puts around a
+// text.
 struct SpecialTokens {
   int32_t bos = -1, eos = -1, pad = -1, unk = -1;
   bool add_bos = false, add_eos = false;
@@ -58,7 +59,8 @@ class Tokenizer {
   std::string id_to_token(int32_t id) const;  // "" for an id without a token
 
   bool has_chat_template() const;
-  // The conversation as the model saw it in training. Throws UserError where the template refuses it.
+  // The conversation as the model saw it in training. Throws UserError where the template refuses
+  // it.
   std::string apply_chat_template(std::span<const Message> messages,
                                   bool add_generation_prompt) const;
 
@@ -71,7 +73,8 @@ class Tokenizer {
   std::unique_ptr<State> state_;
 };
 
-// Decodes ids one at a time, holding back text until it is whole UTF-8. The tokenizer must outlive it.
+// Decodes ids one at a time, holding back text until it is whole UTF-8. The tokenizer must outlive
+// it.
 class StreamingDecoder {
  public:
   explicit StreamingDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -80,7 +83,8 @@ class StreamingDecoder {
 
  private:
   const Tokenizer& tokenizer_;
-  std::vector<int32_t> window_;  // ids whose text may still change, after the ids that give its context
+  std::vector<int32_t>
+      window_;  // ids whose text may still change, after the ids that give its context
   size_t num_context_ = 0;
   std::string emitted_;  // decode(window_[0, num_context_))
 };

@@ -1,0 +1,64 @@
+// Tokens that are found in a text before anything else is done to it: special ones (<|im_end|>) and
+// words added after training. Leftmost match first, longest of those; lstrip and rstrip swallow
+// white space around a match, single_word asks for a word's borders. SPDX-License-Identifier:
+// Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "tokenizer/json_node.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/piece_trie.h"
+#include "tokenizer/vocabulary.h"
+
+namespace snug::tokenizer {
+
+struct AddedToken {
+  std::string content;
+  int32_t id = -1;
+  std::string text;  // what it decodes to: the content, in its normalized form if it is sought so
+  bool single_word = false, lstrip = false, rstrip = false, normalized = false, special = false;
+};
+
+// A stretch of a text: an added token (id >= 0), or what lies between them (id -1).
+struct Stretch {
+  size_t begin, end;
+  int32_t id;
+};
+
+class AddedTokens {
+ public:
+  // `token.id` must be free in both vocabularies or belong to the same text. `where` opens errors.
+  void add(AddedToken token, const Vocabulary& model, const std::string& where);
+  // Call once after the last add: normalized tokens are sought in their normalized form.
+  void index(const Normalizer* normalizer);
+
+  std::vector<Stretch> find_raw(std::string_view text) const { return find(text, raw_); }
+  std::vector<Stretch> find_normalized(std::string_view text) const {
+    return find(text, normalized_);
+  }
+
+  bool is_special(int32_t id) const;
+  const AddedToken* by_id(int32_t id) const;
+  const AddedToken* by_content(std::string_view content) const;
+  int32_t end_id() const { return end_id_; }  // largest id + 1
+
+ private:
+  std::vector<Stretch> find(std::string_view text, const PieceTrie& trie) const;
+
+  std::vector<AddedToken> tokens_;
+  std::unordered_map<int32_t, size_t> index_of_id_;
+  std::unordered_map<std::string, size_t> index_of_content_;
+  PieceTrie raw_, normalized_;  // values are indices into tokens_
+  int32_t end_id_ = 0;
+};
+
+// One entry of "added_tokens" in a tokenizer.json, or of "added_tokens_decoder" with its id from
+// outside.
+AddedToken read_added_token(const Node& node, int32_t id);
+
+}  // namespace snug::tokenizer

@@ -1,0 +1,26 @@
+// The small files beside a vocabulary: tokenizer_config.json, special_tokens_map.json,
+// added_tokens.json, generation_config.json and the chat template. All optional; each refines how
+// the vocabulary is used. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "tokenizer/engine.h"
+
+namespace snug::tokenizer {
+
+struct Sidecars {
+  EngineOptions options;
+  std::map<std::string, std::string> named_tokens;  // "bos_token" -> "<s>", …
+  int32_t generation_eos = -1;                      // the first of generation_config.json's
+  std::string chat_template, chat_template_where;
+};
+
+Sidecars read_sidecars(const std::filesystem::path& directory);
+
+// Copies the vocabulary and the files above; does nothing when both directories are the same.
+void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
+
+}  // namespace snug::tokenizer

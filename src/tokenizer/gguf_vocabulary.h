@@ -1,0 +1,17 @@
+// The vocabulary of a GGUF file rewritten as the tokenizer.json that Hugging Face would have for
+// it, so that one pipeline serves both and the result can be written out as it is.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include "tokenizer/tokenizer.h"
+
+namespace snug::tokenizer {
+
+// Throws UserError for lists whose lengths disagree, repeated tokens and vocabularies of other
+// kinds.
+nlohmann::json gguf_tokenizer_json(const GgufVocabulary& vocabulary);
+nlohmann::json gguf_tokenizer_config(const GgufVocabulary& vocabulary);
+
+}  // namespace snug::tokenizer

@@ -1,0 +1,29 @@
+// What filters and methods both do to texts.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tokenizer/jinja_runtime.h"
+
+namespace snug::tokenizer::jinja {
+
+// Takes `characters`, or white space where none are given, off the ends.
+std::string strip_text(std::string_view text, std::optional<std::string_view> characters, bool left,
+                       bool right);
+std::string upper_text(std::string_view text);
+std::string title_text(std::string_view text);
+std::string capitalize_text(std::string_view text);
+// At most `count` times, or everywhere where count is negative.
+Value replace_text(Runtime& runtime, std::string_view text, std::string_view what,
+                   std::string_view by, int64_t count);
+Value join_texts(Runtime& runtime, const List& items, std::string_view separator);
+
+bool is_letter(char32_t c);
+bool is_letter_or_number(char32_t c);
+bool is_not_lower(char32_t c);
+bool is_not_upper(char32_t c);
+
+}  // namespace snug::tokenizer::jinja

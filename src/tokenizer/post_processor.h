@@ -1,0 +1,11 @@
+// What the "post_processor" of a tokenizer.json puts around a single text.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tokenizer/engine.h"
+
+namespace snug::tokenizer {
+
+Frame read_post_processor(const Node& node, int depth = 0);
+
+}  // namespace snug::tokenizer
