@@ -40,8 +40,8 @@ TEST(Help, NamesEveryOptionWithItsDefault) {
       EXPECT_FALSE(row.theme.empty()) << row.key;
     }
   }
-  EXPECT_CONTAINS(help_text("finetune_full"), "[default: out/finetune/full]");
-  EXPECT_CONTAINS(help_text("finetune"), "[default: out/finetune/lora]");
+  EXPECT_CONTAINS(help_text("finetune_full", 200), "[default: out/finetune/full]");
+  EXPECT_CONTAINS(help_text("finetune", 200), "[default: out/finetune/lora]");
   EXPECT_CONTAINS(help_text("finetune_full", 80, true), "\x1b[1mTraining\x1b[0m");
 }
 
