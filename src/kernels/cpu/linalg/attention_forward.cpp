@@ -12,7 +12,7 @@ namespace snug::kernels::cpu {
 namespace {
 
 constexpr int64_t kTileRows = 192;  // queries x heads of a group
-constexpr int64_t kKeyBlock = 64;
+constexpr int64_t kKeyBlock = 128;
 
 struct Shape {
   Shape(const AttentionArgs& args, const Kernels& kernels)

@@ -133,39 +133,55 @@ void pack_along_depth(const typename T::storage* data, int64_t line_stride, int 
   }
 }
 
-// One panel whose lines follow each other (line_stride 1): each depth is a short contiguous row.
+// Depths [p, end) of one panel whose lines follow each other (line_stride 1). Whole vectors are
+// stored in ascending order, so that their spill is overwritten, except at the panel's last depth.
 template <class T, int Width>
-void pack_along_lines(const typename T::storage* data, int64_t depth_stride, int64_t lines,
-                      int64_t readable, int64_t depth, float* out) {
-  constexpr int kRounded =
-      (Width + 7) / 8 * 8;  // stored too, ascending, so that the spill is overwritten
-  if (lines >= Width && readable >= kRounded) {
-    for (int64_t p = 0; p < depth; ++p) {
+SNUG_INLINE void pack_panel_strip(const typename T::storage* data, int64_t depth_stride, int64_t p,
+                                  int64_t end, float* out) {
+  for (; p < end; ++p) {
 #pragma GCC unroll 8
-      for (int i = 0; i < Width; i += 8) {
-        store<8>(F32{}, out + p * Width + i, load<8>(T{}, data + p * depth_stride + i));
-      }
+    for (int i = 0; i < Width; i += 8) {
+      store<8>(F32{}, out + p * Width + i, load<8>(T{}, data + p * depth_stride + i));
     }
-    return;
   }
-  for (int64_t p = 0; p < depth; ++p) {
+}
+
+template <class T, int Width>
+SNUG_INLINE void pack_panel_slowly(const typename T::storage* data, int64_t depth_stride,
+                                   int64_t lines, int64_t p, int64_t end, float* out) {
+  for (; p < end; ++p) {
     for (int64_t i = 0; i < Width; ++i) {
       out[p * Width + i] = i < lines ? load_one(T{}, data + p * depth_stride + i) : 0.f;
     }
   }
 }
 
+// All panels advance together, a few depths at a time: one panel's depths are a large stride apart,
+// and with a stride of a power of two would push each other out of the cache before the next panel
+// reads the rest of their lines.
+template <class T, int Width>
+void pack_along_lines(const PackArgs& args) {
+  constexpr int kStored = (Width + 7) / 8 * 8, kStrip = 8;
+  for (int64_t p = 0; p < args.depth; p += kStrip) {
+    const int64_t end = args.depth - p < kStrip ? args.depth : p + kStrip;
+    for (int64_t line = 0; line < args.lines; line += Width) {
+      const auto* data = at<T>(args.data, line);
+      float* out = args.out + line * args.depth;
+      const bool whole = args.lines - line >= Width && args.lines_readable - line >= kStored;
+      const int64_t fast = !whole ? p : end == args.depth && kStored > Width ? end - 1 : end;
+      pack_panel_strip<T, Width>(data, args.depth_stride, p, fast, out);
+      pack_panel_slowly<T, Width>(data, args.depth_stride, args.lines - line, fast, end, out);
+    }
+  }
+}
+
 template <class T, int Width>
 void pack_typed(const PackArgs& args) {
+  if (args.line_stride == 1) return pack_along_lines<T, Width>(args);
   float* out = args.out;
   for (int64_t line = 0; line < args.lines; line += Width, out += Width * args.depth) {
     const int64_t lines = args.lines - line < Width ? args.lines - line : Width;
     const auto* data = at<T>(args.data, line * args.line_stride);
-    if (args.line_stride == 1) {
-      pack_along_lines<T, Width>(data, args.depth_stride, lines, args.lines_readable - line,
-                                 args.depth, out);
-      continue;
-    }
     // The last group first: where it is narrower than eight, it spills into what the others write.
     for (int i = (Width - 1) / 8 * 8; i >= 0; i -= 8) {
       const int64_t group = Width - i < 8 ? Width - i : 8;
