@@ -1,0 +1,20 @@
+// Expressions of a template, by recursive descent with Jinja's precedences, loosest first:
+// conditional, or, and, not, comparison, + -, ~, * / // %, **, unary, then . [] () and the filters
+// and tests. SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "tokenizer/jinja_ast.h"
+#include "tokenizer/jinja_token_stream.h"
+
+namespace snug::tokenizer::jinja {
+
+// a, b, c: a list; a alone: just that.
+ExpressionPtr parse_tuple(TokenStream& stream);
+ExpressionPtr parse_expression(TokenStream& stream);
+// Without "… if … else …", which a for loop reads itself.
+ExpressionPtr parse_or(TokenStream& stream);
+// What stands behind a '|', applied to `value`; and all the filters that follow a value.
+ExpressionPtr parse_filter(TokenStream& stream, ExpressionPtr value);
+ExpressionPtr parse_filters(TokenStream& stream, ExpressionPtr value);
+
+}  // namespace snug::tokenizer::jinja
