@@ -1,5 +1,6 @@
 // The three kinds of failure, one base. Libraries throw; only cli catches, prints and exits.
-// A message says what (value found, value wanted), where (file and key, tensor, unit) and how to mend.
+// A message says what (value found, value wanted), where (file and key, tensor, unit) and how to
+// mend.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -47,8 +48,8 @@ class InternalError : public Error {
 
 // Checks inner states that must hold whatever the user does; always on.
 // SNUG_CHECK(rows > 0, "unit {} got {} rows", name, rows);
-#define SNUG_CHECK(condition, ...)                                                      \
-  do {                                                                                  \
-    if (!(condition)) [[unlikely]]                                                      \
+#define SNUG_CHECK(condition, ...)                                                     \
+  do {                                                                                 \
+    if (!(condition)) [[unlikely]]                                                     \
       ::snug::fail_check(__FILE__, __LINE__, #condition, fmt::format("" __VA_ARGS__)); \
   } while (false)

@@ -68,7 +68,8 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   std::filesystem::path temporary = path;
   temporary += fmt::format(".tmp-{}", ::getpid());
   try {
-    const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    const Descriptor file(
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
     if (file.get() < 0) throw UserError("cannot create {}: {}", path.string(), system_reason());
     write_all(file.get(), content, path);
     if (::fsync(file.get()) != 0)
@@ -125,8 +126,7 @@ void MappedFile::release(size_t offset, size_t length) const {
   // Only whole pages inside the stretch: its first and last page may belong to a neighbour.
   const size_t begin = (offset + page - 1) / page * page;
   const size_t end = std::min(offset + length, size_) / page * page;
-  if (begin < end)
-    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
 }
 
 }  // namespace snug

@@ -10,11 +10,13 @@
 
 namespace snug {
 
-// The whole file as text. Throws UserError naming the path (missing, a folder, unreadable, over max_bytes).
+// The whole file as text. Throws UserError naming the path (missing, a folder, unreadable, over
+// max_bytes).
 std::string read_file(const std::filesystem::path& path, size_t max_bytes = size_t{1} << 32);
 
-// Writes to a temporary name beside `path`, fsyncs, renames, fsyncs the folder. On failure (full disk,
-// no permission) removes the temporary file and throws UserError; `path` is never half-written.
+// Writes to a temporary name beside `path`, fsyncs, renames, fsyncs the folder. On failure (full
+// disk, no permission) removes the temporary file and throws UserError; `path` is never
+// half-written.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 // fsync of a file or folder by path; throws UserError on failure.

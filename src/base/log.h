@@ -1,4 +1,5 @@
-// Messages beside the program's own output: warnings always, details with --verbose. Standard error.
+// Messages beside the program's own output: warnings always, details with --verbose. Standard
+// error.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "checkpoint/export.h"
+#include "checkpoint/tensor_bytes.h"
 #include "formats/safetensors.h"
 
 namespace snug::checkpoint {

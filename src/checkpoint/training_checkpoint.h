@@ -1,5 +1,6 @@
-// Resumable training checkpoints: out_dir/step-000100/ with model.safetensors, optimizer.safetensors
-// and state.json. Written under a temporary name, synced, renamed: a folder of that name is whole.
+// Resumable training checkpoints: out_dir/step-000100/ with model.safetensors,
+// optimizer.safetensors and state.json. Written under a temporary name, synced, renamed: a folder
+// of that name is whole.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,14 +15,14 @@ namespace snug::checkpoint {
 
 // Everything beside tensors that the next step depends on.
 struct TrainingState {
-  int64_t step = 0;             // optimizer steps taken
-  int64_t epoch = 0;            // data position
-  int64_t next_index = 0;       // data position
-  int64_t micro_batches = 0;    // run so far
-  int64_t tokens = 0;           // real tokens trained on
-  int64_t micro_batch_size = 0; // smaller than the recipe's after a split
+  int64_t step = 0;              // optimizer steps taken
+  int64_t epoch = 0;             // data position
+  int64_t next_index = 0;        // data position
+  int64_t micro_batches = 0;     // run so far
+  int64_t tokens = 0;            // real tokens trained on
+  int64_t micro_batch_size = 0;  // smaller than the recipe's after a split
   double loss_scale = 1;
-  int64_t good_steps = 0;       // of the loss scaler
+  int64_t good_steps = 0;  // of the loss scaler
   uint64_t data_fingerprint = 0;
 };
 

@@ -1,5 +1,6 @@
 // What each command other than finetune takes. Same rule as recipe.h: plain structs, one table row
-// a member, in rows_commands.cpp. SPDX-License-Identifier: Apache-2.0
+// a member, in rows_commands.cpp.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Completion scripts for bash, zsh and fish, from the option tables: commands, options, the choices
-// of an option, and files or directories where a path is meant. SPDX-License-Identifier: Apache-2.0
+// of an option, and files or directories where a path is meant.
+// SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -74,9 +75,9 @@ std::vector<Completed> completed_commands() {
 }
 
 std::string join_names(const std::vector<Completed>& commands) {
-  std::vector<std::string> names;
-  for (const Completed& command : commands) names.push_back(command.name);
-  return fmt::format("{}", fmt::join(names, " "));
+  std::string names;
+  for (const Completed& command : commands) names += (names.empty() ? "" : " ") + command.name;
+  return names;
 }
 
 std::string bash_values(const Option& option) {

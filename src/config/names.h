@@ -1,7 +1,8 @@
 // Names that come in many spellings, made one: LitGPT writes a class path (torch.optim.AdamW,
 // litgpt.data.Alpaca2k), the command line a short word. Each optimizer also brings the defaults
 // that its class has in torch or bitsandbytes, because choosing a class drops the values of
-// another. SPDX-License-Identifier: Apache-2.0
+// another.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

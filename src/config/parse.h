@@ -1,7 +1,8 @@
 // From words to options: the command line, a recipe file, and both together. Order of precedence,
 // lowest first: defaults of the command, the file given by --config, the options from left to
 // right. A wrong word, key or value is a UserError that names where it stands; all faults that
-// checking the whole finds are reported at once. SPDX-License-Identifier: Apache-2.0
+// checking the whole finds are reported at once.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

@@ -214,6 +214,7 @@ std::string yaml_text(const Row& row) {
 std::string plain_text(const Row& row) {
   if (!holds_value(row)) return "none";
   if (const auto* text = std::get_if<std::string*>(&row.slot)) return **text;
+  if (const auto* text = std::get_if<std::optional<std::string>*>(&row.slot)) return ***text;
   return yaml_text(row);
 }
 
@@ -221,9 +222,7 @@ bool holds_value(const Row& row) {
   return std::visit(
       [](auto slot) {
         using Pointer = decltype(slot);
-        if constexpr (std::is_same_v<Pointer, PairSlot>) {
-          return true;
-        } else if constexpr (kIsOptional<Pointer>) {
+        if constexpr (kIsOptional<Pointer>) {
           return slot->has_value();
         } else if constexpr (std::is_same_v<Pointer, std::string*>) {
           return !slot->empty();

@@ -1,6 +1,7 @@
 // The option tables: which rows each command has. A table is bound to one struct and must not
 // outlive it. Two tables of the same command have the same rows in the same order, so that a
-// default struct's table gives the defaults. SPDX-License-Identifier: Apache-2.0
+// default struct's table gives the defaults.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

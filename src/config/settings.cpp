@@ -43,7 +43,7 @@ void flatten(const YamlNode& node, const std::string& typed, const std::string& 
       break;
     case YamlNode::Kind::Map:
       for (const auto& [word, child] : node.entries)
-        flatten(child, typed.empty() ? word : typed + "." + word, name, out);
+        flatten(child, typed.empty() ? word : fmt::format("{}.{}", typed, word), name, out);
       break;
   }
 }

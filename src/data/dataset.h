@@ -1,6 +1,7 @@
 // From `--data …` to tokenized training and validation samples. The named sets of LitGPT are
 // fetched once through a function handed in and then read from the cache folder; this folder knows
-// no network. SPDX-License-Identifier: Apache-2.0
+// no network.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

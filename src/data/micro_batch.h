@@ -1,8 +1,8 @@
 // What one forward pass reads: N tokens of S documents, one after another, with attention inside
 // each. The padded form is the same thing with every document as long as the longest; the padding
 // stands behind the real tokens, so that a causal mask hides it, and its targets are ignored. Both
-// forms hold the same (token, target) pairs, hence the same loss. SPDX-License-Identifier:
-// Apache-2.0
+// forms hold the same (token, target) pairs, hence the same loss.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

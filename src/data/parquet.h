@@ -1,5 +1,6 @@
 // Rows out of a Parquet file. The build picks parquet_arrow.cpp where Arrow's C++ libraries are at
-// hand, else parquet_stub.cpp, which refuses. SPDX-License-Identifier: Apache-2.0
+// hand, else parquet_stub.cpp, which refuses.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 // Parquet through Arrow's C++ libraries. Each row becomes the JSON object it would be in a .jsonl
-// file and goes the same way from there. SPDX-License-Identifier: Apache-2.0
+// file and goes the same way from there.
+// SPDX-License-Identifier: Apache-2.0
 #include <arrow/array.h>
 #include <arrow/io/file.h>
 #include <arrow/record_batch.h>

@@ -2,7 +2,8 @@
 // columns (instruction, optional input, output) and chats ({"messages": [{"role", "content"}, …]},
 // ShareGPT's "conversations" with from/value, or a plain list of turns that alternate user and
 // assistant). The input is foreign: whatever is wrong with it ends in one UserError that names file
-// and row. SPDX-License-Identifier: Apache-2.0
+// and row.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

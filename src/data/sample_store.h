@@ -1,6 +1,7 @@
 // All samples of a data set as token ids in one pool: 4 bytes a token, nothing per sample but an
 // offset and a count. An id whose label is ignored is stored as its complement, so labels cost no
-// memory. SPDX-License-Identifier: Apache-2.0
+// memory.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

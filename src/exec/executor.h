@@ -1,6 +1,6 @@
-// The one driver of every model: runs the units in order and then in reverse, with autograd confined
-// to one unit at a time. Training, evaluation, generation and planning all go through it; what a
-// memory technique does, it does in the policies' hooks around each unit.
+// The one driver of every model: runs the units in order and then in reverse, with autograd
+// confined to one unit at a time. Training, evaluation, generation and planning all go through it;
+// what a memory technique does, it does in the policies' hooks around each unit.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,7 +23,8 @@ class Executor {
   void on_forward_done(std::function<void()> callback) { forward_done_ = std::move(callback); }
 
   // Adds the gradients of (pass.gradient_scale * summed loss) to the parameters' gradient buffers.
-  // Returns the summed loss, unscaled. Throws OutOfMemory with the executor ready for the next call.
+  // Returns the summed loss, unscaled. Throws OutOfMemory with the executor ready for the next
+  // call.
   double forward_backward(const nn::Batch& batch, const nn::Pass& pass);
 
   // The summed loss alone, no gradients.

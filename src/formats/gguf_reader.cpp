@@ -4,8 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
+#include <cstring>
 #include <utility>
 
 #include "base/error.h"
@@ -227,7 +227,15 @@ class GgufParser {
 };
 
 std::unique_ptr<GgufFile> GgufFile::open(const std::filesystem::path& path) {
-  return GgufParser(path).parse();
+  auto file = GgufParser(path).parse();
+  const int64_t parts = file->integer("split.count", 1);
+  if (parts > 1)
+    throw UserError(
+        "{}: this is part {} of {} of a split GGUF file; join the parts with llama-gguf-split "
+        "--merge "
+        "and open the result",
+        path.string(), static_cast<uint64_t>(file->integer("split.no", 0)) + 1, parts);
+  return file;
 }
 
 }  // namespace snug::formats

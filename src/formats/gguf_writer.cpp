@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "base/error.h"
 #include "formats/gguf.h"
 #include "formats/gguf_types.h"

@@ -1,5 +1,6 @@
 // From a pickle's values to placed tensors: finds the state dict and checks every tensor against
-// the storage it claims to lie in. SPDX-License-Identifier: Apache-2.0
+// the storage it claims to lie in.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

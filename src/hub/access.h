@@ -1,5 +1,6 @@
 // Where the hub is and who asks: what the options leave open comes from the environment, under the
-// names that the hub's own tools use. SPDX-License-Identifier: Apache-2.0
+// names that the hub's own tools use.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -1,7 +1,8 @@
 // snug download: the files of a repository on a Hugging Face hub (or a mirror that behaves as one).
 // A file under its final name is whole and checked: bytes arrive in NAME.part, which a later run
 // goes on with as long as the server still has the same version, and is renamed once size and hash
-// agree. SPDX-License-Identifier: Apache-2.0
+// agree.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

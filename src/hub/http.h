@@ -1,6 +1,7 @@
 // One GET at a time over libcurl. Redirects are followed; the token goes to the first host only
 // (libcurl drops it when host, port or protocol change). What went wrong is returned, not thrown:
-// the caller knows whether trying again makes sense. SPDX-License-Identifier: Apache-2.0
+// the caller knows whether trying again makes sense.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

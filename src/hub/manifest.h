@@ -1,6 +1,7 @@
 // What an earlier download left in a folder, so that a second run neither fetches nor hashes again,
 // and a machine without network goes on with what it has. A file changed since by hand no longer
-// counts. SPDX-License-Identifier: Apache-2.0
+// counts.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

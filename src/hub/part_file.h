@@ -1,6 +1,6 @@
 // The file that a download grows in: bytes are appended and hashed in one pass, what an earlier run
-// left is hashed when it is opened, and one process at a time may write. SPDX-License-Identifier:
-// Apache-2.0
+// left is hashed when it is opened, and one process at a time may write.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Host memory for tensors: 64-byte aligned, counted by the ledger, with freed large blocks kept for the
-// next step. A step frees and asks for the same sizes again and again; giving each back to the system
-// would cost a page fault per 4 KiB, which on two cores is a tenth of the step.
+// Host memory for tensors: 64-byte aligned, counted by the ledger, with freed large blocks kept for
+// the next step. A step frees and asks for the same sizes again and again; giving each back to the
+// system would cost a page fault per 4 KiB, which on two cores is a tenth of the step.
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/mman.h>
 
@@ -21,7 +21,8 @@ constexpr size_t kAlignment = 64;
 constexpr size_t kLargeBytes = size_t{256} << 10;  // below, malloc's own reuse is as good
 constexpr size_t kHugeBytes = size_t{4} << 20;     // from here on 2 MiB pages pay
 
-// Large blocks in use or cached, straight from mmap. A block may serve a request up to an eighth smaller.
+// Large blocks in use or cached, straight from mmap. A block may serve a request up to an eighth
+// smaller.
 class BlockCache {
  public:
   void* take(size_t bytes) {
@@ -47,7 +48,8 @@ class BlockCache {
     in_use_.erase(found);
     free_.emplace(bytes, data);
     cached_ += bytes;
-    // What is cached may not exceed an eighth of what is mapped: the resident set is what people see.
+    // What is cached may not exceed an eighth of what is mapped: the resident set is what people
+    // see.
     while (cached_ > std::max(mapped_ / 8, kFloorBytes)) unmap(std::prev(free_.end()));
   }
 
@@ -76,8 +78,8 @@ class BlockCache {
       data = try_map(bytes);
     }
     if (data == MAP_FAILED)
-      throw OutOfMemory(fmt::format("the system refuses {} of host memory", format_bytes(
-                                        static_cast<int64_t>(bytes))));
+      throw OutOfMemory(fmt::format("the system refuses {} of host memory",
+                                    format_bytes(static_cast<int64_t>(bytes))));
     if (bytes >= kHugeBytes) ::madvise(data, bytes, MADV_HUGEPAGE);
     const std::lock_guard lock(mutex_);
     in_use_[data] = bytes;

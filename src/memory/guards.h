@@ -1,4 +1,5 @@
-// Guard objects that say what allocations in their scope are for. They nest; each restores what was.
+// Guard objects that say what allocations in their scope are for. They nest; each restores what
+// was.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -42,8 +42,8 @@ std::string list_units(const std::vector<ByCategory>& by_unit,
 }  // namespace
 
 const char* name(Category category) {
-  static constexpr const char* kNames[] = {"parameters", "gradients",     "optimizer", "activations",
-                                           "workspace",  "communication", "data"};
+  static constexpr const char* kNames[] = {
+      "parameters", "gradients", "optimizer", "activations", "workspace", "communication", "data"};
   return kNames[index(category)];
 }
 

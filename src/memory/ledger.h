@@ -1,9 +1,11 @@
-// The ledger knows, for one device, every byte that is allocated at this moment: its category, the unit
-// and phase that asked for it, and the peaks. The allocators below it report each allocation and its
-// end, so the sum over categories is the allocator's own count: there is no residual category.
+// The ledger knows, for one device, every byte that is allocated at this moment: its category, the
+// unit and phase that asked for it, and the peaks. The allocators below it report each allocation
+// and its end, so the sum over categories is the allocator's own count: there is no residual
+// category.
 //
-// What a new allocation is for is read from the guards in scope (guards.h). What becomes of it may be
-// known only later (a forward's output turns out to be kept for backward): then it is moved by retag().
+// What a new allocation is for is read from the guards in scope (guards.h). What becomes of it may
+// be known only later (a forward's output turns out to be kept for backward): then it is moved by
+// retag().
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -67,13 +69,14 @@ class Ledger {
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
-  // Called by allocators. admit() throws OutOfMemory when the budget would be passed; then nothing is
-  // recorded. `overhead` is what the allocator holds beyond its live allocations.
+  // Called by allocators. admit() throws OutOfMemory when the budget would be passed; then nothing
+  // is recorded. `overhead` is what the allocator holds beyond its live allocations.
   void admit(int64_t bytes);
   Allocation* add(void* data, int64_t bytes);
   void remove(Allocation* allocation);
 
-  // Moves one allocation, or all that were made since `serial` and are still Workspace, to a category.
+  // Moves one allocation, or all that were made since `serial` and are still Workspace, to a
+  // category.
   void retag(Allocation* allocation, Category category);
   void retag_since(uint64_t serial, Category category);
   uint64_t serial() const;
@@ -81,7 +84,7 @@ class Ledger {
   int64_t allocated() const;
   ByCategory by_category() const;
   Snapshot now() const;
-  Snapshot at_peak() const;       // since reset_peak()
+  Snapshot at_peak() const;           // since reset_peak()
   ByCategory category_peaks() const;  // each category's own highest, not necessarily at one moment
   void reset_peak();
 

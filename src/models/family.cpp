@@ -52,18 +52,18 @@ void check_shape(const formats::TensorInfo& found, const nn::Parameter& paramete
                  const Placement& place, const Checkpoint& checkpoint) {
   const int64_t columns = std::accumulate(parameter.shape.begin() + 1, parameter.shape.end(),
                                           int64_t{1}, std::multiplies<>());
-  const int64_t found_columns =
-      found.shape.empty() ? 1
-                          : std::accumulate(found.shape.begin() + 1, found.shape.end(), int64_t{1},
-                                            std::multiplies<>());
+  const int64_t found_columns = found.shape.empty()
+                                    ? 1
+                                    : std::accumulate(found.shape.begin() + 1, found.shape.end(),
+                                                      int64_t{1}, std::multiplies<>());
   const bool whole = place.row_begin == 0 && found.shape == parameter.shape;
-  const bool slice = !found.shape.empty() && found.shape.size() == parameter.shape.size() &&
-                     found_columns == columns &&
-                     place.row_begin + parameter.shape[0] <= found.shape[0] &&
-                     checkpoint.layout == Layout::LitGpt && place.tensor.find("qkv") != std::string::npos;
+  const bool slice =
+      !found.shape.empty() && found.shape.size() == parameter.shape.size() &&
+      found_columns == columns && place.row_begin + parameter.shape[0] <= found.shape[0] &&
+      checkpoint.layout == Layout::LitGpt && place.tensor.find("qkv") != std::string::npos;
   if (!whole && !slice)
-    throw UserError("{}: tensor {} has shape {}, the config asks for {}",
-                    checkpoint.path.string(), place.tensor, formats::show_shape(found.shape),
+    throw UserError("{}: tensor {} has shape {}, the config asks for {}", checkpoint.path.string(),
+                    place.tensor, formats::show_shape(found.shape),
                     formats::show_shape(parameter.shape));
 }
 

@@ -27,9 +27,9 @@ struct Dimensions {
 // How a checkpoint lies on disk.
 enum class Layout { HuggingFace, LitGpt, Gguf };
 
-// Where a parameter lies in a file of some layout: rows [row_begin, row_begin + its rows) of `tensor`.
-// GGUF keeps rotary rows pairwise, (0, 1), (2, 3), …, where we and Hugging Face split heads in halves:
-// paired_heads > 0 is the number of heads whose rows must be reordered.
+// Where a parameter lies in a file of some layout: rows [row_begin, row_begin + its rows) of
+// `tensor`. GGUF keeps rotary rows pairwise, (0, 1), (2, 3), …, where we and Hugging Face split
+// heads in halves: paired_heads > 0 is the number of heads whose rows must be reordered.
 struct Placement {
   std::string tensor;
   int64_t row_begin = 0;

@@ -38,8 +38,8 @@ float normal_at(uint64_t stream, uint64_t index) {
 template <class T>
 void fill_normal(T* out, int64_t count, uint64_t stream, double deviation) {
   for (int64_t i = 0; i < count; ++i)
-    out[i] = static_cast<T>(normal_at(stream, static_cast<uint64_t>(i)) *
-                            static_cast<float>(deviation));
+    out[i] =
+        static_cast<T>(normal_at(stream, static_cast<uint64_t>(i)) * static_cast<float>(deviation));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The building block of every model: a stretch that is run, checkpointed, sharded, offloaded and
 // placed as a whole. A model is a list of units; the executor runs them in order and then in
-// reverse. A unit knows nothing of training, devices or ranks; techniques know nothing of its inside.
+// reverse. A unit knows nothing of training, devices or ranks; techniques know nothing of its
+// inside.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,8 +23,8 @@ struct Batch {
   at::Tensor positions;   // (N) int32, from 0 in each document
   at::Tensor cu_seqlens;  // (S+1) int32
   int64_t max_seqlen = 0;
-  int64_t loss_tokens = 0;     // targets that count
-  KvCache* cache = nullptr;    // generation: append to it and attend to what it holds
+  int64_t loss_tokens = 0;   // targets that count
+  KvCache* cache = nullptr;  // generation: append to it and attend to what it holds
 };
 
 // What the last unit is to return.

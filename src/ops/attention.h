@@ -1,4 +1,5 @@
-// Rotary causal attention over packed documents, flash-style (Dao et al. 2022): no T×T array exists.
+// Rotary causal attention over packed documents, flash-style (Dao et al. 2022): no T×T array
+// exists.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -98,8 +98,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& targets, const CrossEntropyOptions& options) {
   SNUG_CHECK(x.size(0) == targets.size(0), "{} rows and {} targets", x.size(0), targets.size(0));
-  return LinearCrossEntropyFunction::apply(x, weight, targets, options,
-                                           at::GradMode::is_enabled());
+  return LinearCrossEntropyFunction::apply(x, weight, targets, options, at::GradMode::is_enabled());
 }
 
 }  // namespace snug::ops

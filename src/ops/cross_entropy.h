@@ -1,6 +1,6 @@
-// The output head and its loss as one operator, a chunk of rows at a time, so that logits never exist
-// whole: neither forward nor backward. The gradients are computed in the forward pass, while each
-// chunk's logits are at hand; the backward pass only hands them on.
+// The output head and its loss as one operator, a chunk of rows at a time, so that logits never
+// exist whole: neither forward nor backward. The gradients are computed in the forward pass, while
+// each chunk's logits are at hand; the backward pass only hands them on.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,9 +13,9 @@ struct CrossEntropyOptions {
   double scale = 1.0;  // of the gradient; the loss itself is returned as a plain sum
 };
 
-// x (N, D), weight (V, D), targets (N) int32 -> sum over counted rows of -log softmax(x·Wᵀ)[target],
-// float32 (1). With gradients enabled, d(scale * loss) goes into weight's buffer and into x's
-// gradient whatever gradient arrives from above: call backward with ones.
+// x (N, D), weight (V, D), targets (N) int32 -> sum over counted rows of -log
+// softmax(x·Wᵀ)[target], float32 (1). With gradients enabled, d(scale * loss) goes into weight's
+// buffer and into x's gradient whatever gradient arrives from above: call backward with ones.
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& targets, const CrossEntropyOptions& options);
 

@@ -12,7 +12,8 @@ namespace snug::ops {
 
 kernels::cpu::Scalar to_scalar(at::ScalarType type);
 
-// Scratch for a CPU kernel, counted by the ledger. `run` gets its address; on meta it is not called.
+// Scratch for a CPU kernel, counted by the ledger. `run` gets its address; on meta it is not
+// called.
 template <class Run>
 void with_workspace(const at::Tensor& like, int64_t bytes, Run run) {
   const at::Tensor scratch = at::empty({bytes}, like.options().dtype(at::kByte));

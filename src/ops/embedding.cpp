@@ -32,8 +32,8 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& ids, const at::Tensor& weight) {
     ctx->saved_data["ids"] = ids;
     ctx->saved_data["weight"] = weight;
-    at::Tensor out = at::empty({ids.size(0), weight.size(1)},
-                               weight.options().requires_grad(false));
+    at::Tensor out =
+        at::empty({ids.size(0), weight.size(1)}, weight.options().requires_grad(false));
     if (!weight.is_meta())
       kernels::cpu::embedding_forward({.type = to_scalar(weight.scalar_type()),
                                        .tokens = ids.size(0),

@@ -2,8 +2,8 @@
 #include "ops/linear.h"
 
 #include <ATen/ops/empty_like.h>
-#include <optional>
 #include <torch/csrc/autograd/custom_function.h>
+#include <optional>
 
 #include "ops/device.h"
 #include "ops/elementwise.h"
@@ -60,11 +60,11 @@ struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor weight = ctx->saved_data["weight"].toTensor();
     const at::Tensor bias = ctx->saved_data["bias"].toTensor();
-    if (weight.requires_grad())
-      add_weight_gradient(weight, d_out, swiglu(saved[0], saved[1]));
+    if (weight.requires_grad()) add_weight_gradient(weight, d_out, swiglu(saved[0], saved[1]));
     if (bias.defined() && bias.requires_grad()) add_bias_gradient(bias, d_out);
     const at::Tensor d_product = input_gradient(d_out, weight);
-    // gate and up are outputs of products, which nothing else needs: their memory takes the gradients.
+    // gate and up are outputs of products, which nothing else needs: their memory takes the
+    // gradients.
     swiglu_backward_in_place(d_product, saved[0], saved[1]);
     return {saved[0], saved[1], {}, {}};
   }

@@ -27,8 +27,8 @@ bool library_multiplies_bf16() {
 }
 
 bool library_is_faster(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
-  return library_multiplies_bf16() && a.scalar_type() == at::kBFloat16 && b.scalar_type() == at::kBFloat16 &&
-         out.scalar_type() == at::kBFloat16 && a.size(0) > 4;
+  return library_multiplies_bf16() && a.scalar_type() == at::kBFloat16 &&
+         b.scalar_type() == at::kBFloat16 && out.scalar_type() == at::kBFloat16 && a.size(0) > 4;
 }
 
 void library_product(at::Tensor out, const at::Tensor& a, const at::Tensor& b, Into into,

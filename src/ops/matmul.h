@@ -1,5 +1,6 @@
 // Matrix products on the device of the operands. On CPUs without bfloat16 arithmetic our own kernel
-// converts while it packs; where the processor multiplies bfloat16 itself, libtorch's oneDNN does it.
+// converts while it packs; where the processor multiplies bfloat16 itself, libtorch's oneDNN does
+// it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -13,8 +13,8 @@ AdamW::AdamW(const config::OptimizerOptions& options, std::vector<NamedTensor> p
     : Optimizer(std::move(parameters)), options_(options) {
   const memory::CategoryGuard category(memory::Category::Optimizer);
   for (const NamedTensor& parameter : parameters_) {
-    const at::ScalarType type = parameter.tensor.scalar_type() == at::kBFloat16 ? at::kBFloat16
-                                                                                 : at::kFloat;
+    const at::ScalarType type =
+        parameter.tensor.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
     const auto state_options = parameter.tensor.options().dtype(type).requires_grad(false);
     exp_avg_.push_back(at::zeros(parameter.tensor.sizes(), state_options));
     exp_avg_sq_.push_back(at::zeros(parameter.tensor.sizes(), state_options));

@@ -14,8 +14,8 @@ Sgd::Sgd(const config::OptimizerOptions& options, std::vector<NamedTensor> param
   if (options_.momentum == 0) return;
   const memory::CategoryGuard category(memory::Category::Optimizer);
   for (const NamedTensor& parameter : parameters_) {
-    const at::ScalarType type = parameter.tensor.scalar_type() == at::kBFloat16 ? at::kBFloat16
-                                                                                 : at::kFloat;
+    const at::ScalarType type =
+        parameter.tensor.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
     momentum_.push_back(at::zeros(parameter.tensor.sizes(),
                                   parameter.tensor.options().dtype(type).requires_grad(false)));
   }

@@ -18,10 +18,10 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     const setup::Engine engine = setup::make_engine(*twin, recipe, at::kMeta, max_seqlen);
     const nn::Batch batch = setup::to_device(largest, at::kMeta);
     const nn::Pass pass{.compute = engine.precision.compute};
-    // Twice where gradients are accumulated: the second micro-batch meets the first one's gradients.
+    // Twice where gradients are accumulated: the second micro-batch meets the first one's
+    // gradients.
     const bool accumulates = recipe.train.global_batch_size > recipe.train.micro_batch_size;
-    for (int i = 0; i < (accumulates ? 2 : 1); ++i)
-      engine.executor->forward_backward(batch, pass);
+    for (int i = 0; i < (accumulates ? 2 : 1); ++i) engine.executor->forward_backward(batch, pass);
     const memory::PhaseGuard phase(memory::Phase::Step);
     engine.optimizer->step({});
     engine.drop_gradients();

@@ -37,11 +37,9 @@ bool use_sgd(config::Recipe& r) {
 
 constexpr Change kChanges[] = {
     {"--activation_checkpointing all", "every block runs forward twice: about 30 % slower",
-           checkpoint_activations},
-    {"--precision bf16-true", "weights and states in two bytes: less exact updates",
-           use_bf16},
-    {"--optimizer SGD", "no optimizer states: needs another learning rate, learns slower",
-           use_sgd},
+     checkpoint_activations},
+    {"--precision bf16-true", "weights and states in two bytes: less exact updates", use_bf16},
+    {"--optimizer SGD", "no optimizer states: needs another learning rate, learns slower", use_sgd},
 };
 
 class Search {
@@ -81,8 +79,8 @@ void consider_smaller_micro_batches(Search& search, config::Recipe recipe,
 
 }  // namespace
 
-data::MicroBatch largest_micro_batch(const data::SampleStore& samples,
-                                     const config::Recipe& recipe, int64_t micro_batch_size) {
+data::MicroBatch largest_micro_batch(const data::SampleStore& samples, const config::Recipe& recipe,
+                                     int64_t micro_batch_size) {
   const auto indices = samples.longest_samples(std::min(micro_batch_size, samples.count()));
   return data::make_micro_batch(samples, indices,
                                 {.packing = recipe.data.packing,

@@ -19,8 +19,8 @@ struct Suggestion {
 };
 
 // The micro-batch with most tokens that this recipe can meet: its longest samples together.
-data::MicroBatch largest_micro_batch(const data::SampleStore& samples,
-                                     const config::Recipe& recipe, int64_t micro_batch_size);
+data::MicroBatch largest_micro_batch(const data::SampleStore& samples, const config::Recipe& recipe,
+                                     int64_t micro_batch_size);
 
 // Changes, alone and then together, after which the run fits into `budget_bytes`.
 std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,

@@ -1,7 +1,8 @@
 // The line a person watches while a run goes on. In a terminal one line is rewritten in place;
 // elsewhere (a file, a pipe, CI) plain lines in LitGPT's form follow each other. The cursor is
 // never hidden and no terminal mode outlives a write, so a run killed at any moment leaves the
-// terminal as it was. SPDX-License-Identifier: Apache-2.0
+// terminal as it was.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // report.html: one self-contained page a run, for people who would rather look than read. Loss,
 // throughput and memory by category and phase as inline SVG; no script, nothing fetched, light and
-// dark. SPDX-License-Identifier: Apache-2.0
+// dark.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

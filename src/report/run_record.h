@@ -1,7 +1,8 @@
 // One run in figures: what run.json says, and what tables and the report page are drawn from.
 // The layout of the file is a contract that tests and benchmarks read; adding a key is fine,
 // changing one raises `schema`. Bytes are bytes, seconds wall seconds, losses means over the loss
-// tokens of the global batch. SPDX-License-Identifier: Apache-2.0
+// tokens of the global batch.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

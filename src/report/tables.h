@@ -1,6 +1,6 @@
 // What a run prints for people: aligned tables, the four-phase memory table, bars by category and
-// the closing summary. Everything returns text; nothing here prints. SPDX-License-Identifier:
-// Apache-2.0
+// the closing summary. Everything returns text; nothing here prints.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // TensorBoard event files, written without protobuf: an Event has four fields that matter here, so
 // its bytes are put together by hand. Framing is that of TFRecord: length, its CRC, payload, its
-// CRC, with CRC-32C masked as TensorFlow does. SPDX-License-Identifier: Apache-2.0
+// CRC, with CRC-32C masked as TensorFlow does.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // How many terminal columns a text takes. Written out here because wcwidth() follows the locale,
-// and a program under LANG=C still prints UTF-8. SPDX-License-Identifier: Apache-2.0
+// and a program under LANG=C still prints UTF-8.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,7 @@
 // Tokens that are found in a text before anything else is done to it: special ones (<|im_end|>) and
 // words added after training. Leftmost match first, longest of those; lstrip and rstrip swallow
-// white space around a match, single_word asks for a word's borders. SPDX-License-Identifier:
-// Apache-2.0
+// white space around a match, single_word asks for a word's borders.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // Byte-pair encoding. A word becomes a linked list of symbols; a heap of the adjacent pairs that
 // have a merge gives the best one next, so that a word of n symbols costs n log n however long it
-// is. Frequent words are answered from a cache. SPDX-License-Identifier: Apache-2.0
+// is. Frequent words are answered from a cache.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
 #include <string>

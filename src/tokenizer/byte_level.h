@@ -1,5 +1,6 @@
 // GPT-2's alphabet: each of the 256 bytes has a printable letter, so that any text is a string of
-// letters a vocabulary can hold. SPDX-License-Identifier: Apache-2.0
+// letters a vocabulary can hold.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // Tokens back to text: the "decoder" of a tokenizer.json. Each step maps a list of tokens to a list
-// of tokens; what is left at the end is joined. SPDX-License-Identifier: Apache-2.0
+// of tokens; what is left at the end is joined.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
 // The small files beside a vocabulary: tokenizer_config.json, special_tokens_map.json,
 // added_tokens.json, generation_config.json and the chat template. All optional; each refines how
-// the vocabulary is used. SPDX-License-Identifier: Apache-2.0
+// the vocabulary is used.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>

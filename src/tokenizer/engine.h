@@ -1,6 +1,6 @@
 // What every kind of vocabulary can do; Tokenizer adds chat templates and files around it. Two
-// kinds: the pipeline of a tokenizer.json and a sentencepiece model. SPDX-License-Identifier:
-// Apache-2.0
+// kinds: the pipeline of a tokenizer.json and a sentencepiece model.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // A small, safe Jinja: what chat templates use, run under a budget of work and depth, without
 // access to anything but the values handed in. Spaces and newlines come out as transformers sets
-// Jinja up (trim_blocks, lstrip_blocks). SPDX-License-Identifier: Apache-2.0
+// Jinja up (trim_blocks, lstrip_blocks).
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

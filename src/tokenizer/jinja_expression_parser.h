@@ -1,6 +1,7 @@
 // Expressions of a template, by recursive descent with Jinja's precedences, loosest first:
 // conditional, or, and, not, comparison, + -, ~, * / // %, **, unary, then . [] () and the filters
-// and tests. SPDX-License-Identifier: Apache-2.0
+// and tests.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "tokenizer/jinja_ast.h"

@@ -1,5 +1,6 @@
 // A table of filters by name. Those of texts and numbers and those of lists are two tables in two
-// files. SPDX-License-Identifier: Apache-2.0
+// files.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <span>

@@ -1,5 +1,6 @@
 // Runs a parsed template once. Statements print into one output; names live in scopes, of which for
-// loops, macros and captured blocks open new ones. SPDX-License-Identifier: Apache-2.0
+// loops, macros and captured blocks open new ones.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

@@ -1,6 +1,7 @@
 // A Jinja source as tokens: stretches of text, and the words and signs inside {{ }} and {% %}.
 // White space is settled here, with trim_blocks and lstrip_blocks on, as chat templates are written
-// for. SPDX-License-Identifier: Apache-2.0
+// for.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -37,7 +37,7 @@ class Runtime {
   }
 
  private:
-  static constexpr uint64_t kMaxWork = 50'000'000;
+  static constexpr uint64_t kMaxWork = 10'000'000;
   const std::string& where_;
   int line_ = 1;
   uint64_t work_ = 0;

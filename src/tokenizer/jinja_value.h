@@ -1,6 +1,7 @@
 // The values of a Jinja template: Python's None, bool, int, float, str, list, dict and callables,
 // plus Undefined, which prints as nothing. Lists and dicts are shared, as in Python; strings are
-// copied. SPDX-License-Identifier: Apache-2.0
+// copied.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Reading the JSON of a tokenizer with errors that name the file and the key: a Node is a value
-// together with the path by which it was reached. SPDX-License-Identifier: Apache-2.0
+// together with the path by which it was reached.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // The merges of a byte-pair encoding: (left id, right id) to rank and merged id. Open addressing,
-// since this lookup is where BPE spends its time. SPDX-License-Identifier: Apache-2.0
+// since this lookup is where BPE spends its time.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <bit>

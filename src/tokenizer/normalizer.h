@@ -1,6 +1,7 @@
 // What is done to a text before it is cut: Unicode forms, replacements, prefixes. One class a kind,
 // named as in tokenizer.json; an unknown kind is refused, since ignoring it would change ids
-// silently. SPDX-License-Identifier: Apache-2.0
+// silently.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>

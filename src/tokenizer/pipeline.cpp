@@ -1,6 +1,7 @@
 // The pipeline of a tokenizer.json: added tokens are cut out of the raw text; what lies between is
 // normalized, searched for normalized added tokens, cut into words, and each word encoded by the
-// model. SPDX-License-Identifier: Apache-2.0
+// model.
+// SPDX-License-Identifier: Apache-2.0
 #include <mutex>
 #include <utility>
 

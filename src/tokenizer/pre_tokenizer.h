@@ -1,6 +1,6 @@
 // Cutting a text into the words that the model encodes one by one. Words are handed on as they are
-// found, step to step, so that nothing proportional to the text is kept. SPDX-License-Identifier:
-// Apache-2.0
+// found, step to step, so that nothing proportional to the text is kept.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>

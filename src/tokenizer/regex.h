@@ -1,7 +1,8 @@
 // Regular expressions of tokenizer files, run by PCRE2's JIT. The files are written for Oniguruma,
 // so a pattern is first brought to PCRE2's dialect; what cannot be is refused rather than matched
 // differently. Match limits bound the work, so that a hostile pattern ends in an error and not in a
-// hang. SPDX-License-Identifier: Apache-2.0
+// hang.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>

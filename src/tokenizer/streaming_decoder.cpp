@@ -1,6 +1,7 @@
 // Text of a token may depend on the tokens before it (a space that is stripped at the start) and
 // may end inside a character. So a few emitted ids are kept as context, and text that ends in
-// U+FFFD waits. SPDX-License-Identifier: Apache-2.0
+// U+FFFD waits.
+// SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
 #include "tokenizer/tokenizer.h"

@@ -1,5 +1,6 @@
 // Tokens and their ids: one string arena and one hash table, so that a vocabulary of 256k tokens
-// loads in milliseconds and looks up without allocating. SPDX-License-Identifier: Apache-2.0
+// loads in milliseconds and looks up without allocating.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // The ids of words seen before. Direct-mapped and of fixed size: a lookup is one hash and one
 // compare, nothing is allocated after the start, and a word that collides simply replaces the older
-// one. SPDX-License-Identifier: Apache-2.0
+// one.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <algorithm>

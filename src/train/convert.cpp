@@ -4,9 +4,9 @@
 #include <cstdio>
 
 #include "base/error.h"
-#include "checkpoint/export.h"
 #include "memory/ledger.h"
 #include "models/family.h"
+#include "setup/export.h"
 #include "setup/vocabulary.h"
 
 namespace snug::train {
@@ -43,13 +43,12 @@ void convert(const config::ConvertOptions& options) {
   const auto read = [&](const nn::Parameter& parameter) {
     return models::read_parameter(checkpoint, parameter, type);
   };
-  const checkpoint::ExportOptions export_options{.dtype = type};
+  const setup::ExportOptions export_options{.dtype = type};
   if (options.to == "hf")
-    checkpoint::export_hugging_face(options.destination, *checkpoint.model, *tokenizer, read,
-                                    export_options);
+    setup::export_hugging_face(options.destination, *checkpoint.model, *tokenizer, read,
+                               export_options);
   else if (options.to == "litgpt")
-    checkpoint::export_litgpt(options.destination, *checkpoint.model, *tokenizer, read,
-                              export_options);
+    setup::export_litgpt(options.destination, *checkpoint.model, *tokenizer, read, export_options);
   else
     throw UserError("--to {} is not in this version yet; choose hf or litgpt", options.to);
   std::printf("%s\n", options.destination.c_str());

@@ -33,9 +33,10 @@ void evaluate(const config::EvaluateOptions& options) {
   const data::Dataset dataset = data::load_dataset(
       data_options, data::make_encoder(*lm.tokenizer),
       [](const data::DownloadRequest& request) -> std::vector<std::filesystem::path> {
-        throw UserError("data set {} is not in the cache; train on it once, or give a file with "
-                        "--data JSON --data.json_path FILE",
-                        request.repo_id);
+        throw UserError(
+            "data set {} is not in the cache; train on it once, or give a file with "
+            "--data JSON --data.json_path FILE",
+            request.repo_id);
       });
   const data::SampleStore& samples = options.split == "val" ? dataset.validation : dataset.train;
   if (samples.empty()) throw UserError("the {} part of the data is empty", options.split);

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "checkpoint/export.h"
 #include "checkpoint/training_checkpoint.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
@@ -21,6 +20,7 @@
 #include "plan/predict.h"
 #include "plan/suggest.h"
 #include "report/tables.h"
+#include "setup/export.h"
 #include "setup/vocabulary.h"
 #include "train/host.h"
 #include "train/interrupt.h"
@@ -41,8 +41,8 @@ double seconds_since(Clock::time_point start) {
 // their own keep it whole.
 std::optional<double> held_out_fraction(const config::Recipe& recipe) {
   const config::DataOptions& d = recipe.data;
-  const bool one_file = d.class_path == "JSON" && !d.val_path &&
-                        !std::filesystem::is_directory(d.json_path);
+  const bool one_file =
+      d.class_path == "JSON" && !d.val_path && !std::filesystem::is_directory(d.json_path);
   if (one_file || recipe.given("data.val_split_fraction")) return d.val_split_fraction;
   return std::nullopt;
 }
@@ -50,27 +50,26 @@ std::optional<double> held_out_fraction(const config::Recipe& recipe) {
 data::Dataset load_data(const config::Recipe& recipe, const tokenizer::Tokenizer& tokenizer) {
   const config::DataOptions& d = recipe.data;
   const bool own_style = d.class_path != "JSON" && !recipe.given("data.prompt_style");
-  const data::DatasetOptions options{
-      .name = d.class_path,
-      .json_path = d.json_path,
-      .val_path = d.val_path.value_or(""),
-      .val_split_fraction = held_out_fraction(recipe),
-      .prompt_style = own_style ? "" : d.prompt_style,
-      .mask_prompt = d.mask_prompt,
-      .ignore_index = static_cast<int32_t>(d.ignore_index),
-      .seed = d.seed,
-      .num_workers = static_cast<int>(d.num_workers),
-      .max_seq_length = recipe.train.max_seq_length.value_or(0),
-      .cache_folder = d.download_dir};
-  return data::load_dataset(
-      options, data::make_encoder(tokenizer), [&](const data::DownloadRequest& request) {
-        return hub::download({.repo_id = request.repo_id,
-                              .repo_type = "dataset",
-                              .directory = request.folder,
-                              .token = recipe.access_token,
-                              .patterns = request.patterns},
-                             {});
-      });
+  const data::DatasetOptions options{.name = d.class_path,
+                                     .json_path = d.json_path,
+                                     .val_path = d.val_path.value_or(""),
+                                     .val_split_fraction = held_out_fraction(recipe),
+                                     .prompt_style = own_style ? "" : d.prompt_style,
+                                     .mask_prompt = d.mask_prompt,
+                                     .ignore_index = static_cast<int32_t>(d.ignore_index),
+                                     .seed = d.seed,
+                                     .num_workers = static_cast<int>(d.num_workers),
+                                     .max_seq_length = recipe.train.max_seq_length.value_or(0),
+                                     .cache_folder = d.download_dir};
+  return data::load_dataset(options, data::make_encoder(tokenizer),
+                            [&](const data::DownloadRequest& request) {
+                              return hub::download({.repo_id = request.repo_id,
+                                                    .repo_type = "dataset",
+                                                    .directory = request.folder,
+                                                    .token = recipe.access_token,
+                                                    .patterns = request.patterns},
+                                                   {});
+                            });
 }
 
 // One fine-tuning run. Members are in the order in which they come to be; run() is the main path.
@@ -167,8 +166,9 @@ void Finetune::resume() {
   if (recipe_.resume == "true" || recipe_.resume == "auto") {
     resume_from_ = checkpoint::find_latest(recipe_.out_dir);
     if (!resume_from_ && recipe_.resume == "true")
-      throw UserError("--resume true: there is no checkpoint in {}; use --resume auto to start afresh",
-                      recipe_.out_dir);
+      throw UserError(
+          "--resume true: there is no checkpoint in {}; use --resume auto to start afresh",
+          recipe_.out_dir);
   } else {
     resume_from_ = recipe_.resume;
   }
@@ -210,9 +210,10 @@ void Finetune::open_data() {
       train.num_truncated() > 0 ? fmt::format(" ({} cut)", train.num_truncated()) : "",
       dataset_.prompt_style));
   if (train.num_without_loss() > 0)
-    warn("{} training samples have no token left to learn from: their prompt alone reaches "
-         "train.max_seq_length = {}",
-         train.num_without_loss(), *recipe_.train.max_seq_length);
+    warn(
+        "{} training samples have no token left to learn from: their prompt alone reaches "
+        "train.max_seq_length = {}",
+        train.num_without_loss(), *recipe_.train.max_seq_length);
   if (resume_from_ && state_.data_fingerprint != train.fingerprint())
     throw UserError(
         "{} was written while training on other data; resume with the same data options, or start "
@@ -230,12 +231,11 @@ void Finetune::plan() {
     peaks.by_category[memory::name(static_cast<memory::Category>(c))] = prediction.by_category[c];
   log_->record().memory.predicted = peaks;
   summary_.predicted_bytes = prediction.peak_allocated;
-  log_->print(fmt::format("Plan     peak {}{}", format_bytes(prediction.peak_allocated),
-                          budget_ == 0 ? ""
-                                       : fmt::format(" of a budget of {}: {}", format_bytes(budget_),
-                                                     prediction.peak_allocated <= budget_
-                                                         ? "fits"
-                                                         : "does not fit")));
+  log_->print(fmt::format(
+      "Plan     peak {}{}", format_bytes(prediction.peak_allocated),
+      budget_ == 0 ? ""
+                   : fmt::format(" of a budget of {}: {}", format_bytes(budget_),
+                                 prediction.peak_allocated <= budget_ ? "fits" : "does not fit")));
 }
 
 void Finetune::load_weights() {
@@ -291,23 +291,25 @@ void Finetune::train() {
   const config::TrainOptions& t = recipe_.train;
   const bool bounded = t.max_steps.has_value() || t.max_tokens.has_value();
   const int64_t token_steps = t.max_tokens ? *t.max_tokens : 0;  // a step has at least one token
-  sampler_ = std::make_unique<data::Sampler>(data::SamplerOptions{
-      .num_samples = dataset_.train.count(),
-      .global_batch_size = t.global_batch_size,
-      .micro_batch_size = t.micro_batch_size,
-      .epochs = t.epochs.value_or(bounded ? 0 : 1),
-      .max_steps = t.max_steps.value_or(t.epochs ? 0 : token_steps),
-      .seed = recipe_.data.seed,
-      .first = longest_samples_first()});
+  sampler_ = std::make_unique<data::Sampler>(
+      data::SamplerOptions{.num_samples = dataset_.train.count(),
+                           .global_batch_size = t.global_batch_size,
+                           .micro_batch_size = t.micro_batch_size,
+                           .epochs = t.epochs.value_or(bounded ? 0 : 1),
+                           .max_steps = t.max_steps.value_or(t.epochs ? 0 : token_steps),
+                           .seed = recipe_.data.seed,
+                           .first = longest_samples_first()});
   const int64_t total = count_steps();
-  const int64_t warmup = t.lr_warmup_fraction
-                             ? static_cast<int64_t>(*t.lr_warmup_fraction * static_cast<double>(total))
-                             : t.lr_warmup_steps;
+  const int64_t warmup =
+      t.lr_warmup_fraction
+          ? static_cast<int64_t>(*t.lr_warmup_fraction * static_cast<double>(total))
+          : t.lr_warmup_steps;
   schedule_ = {recipe_.optimizer.lr, t.min_lr, warmup, total};
   if (warmup >= total)
-    warn("train.lr_warmup_steps = {} is not shorter than the run's {} steps: the learning rate "
-         "never reaches {}",
-         warmup, total, recipe_.optimizer.lr);
+    warn(
+        "train.lr_warmup_steps = {} is not shorter than the run's {} steps: the learning rate "
+        "never reaches {}",
+        warmup, total, recipe_.optimizer.lr);
   if (resume_from_) {
     sampler_->restore({state_.epoch, state_.next_index});
     stepper_->scaler().restore(state_.loss_scale, state_.good_steps);
@@ -320,9 +322,8 @@ void Finetune::train() {
   const bool fresh = !resume_from_;
   if (fresh && recipe_.eval.initial_validation) run_validation();
   if (fresh && recipe_.eval.num_samples > 0)
-    answers_before_ = answer_samples(
-        engine_, *checkpoint_.model, *tokenizer_, dataset_,
-        sample_options());
+    answers_before_ =
+        answer_samples(engine_, *checkpoint_.model, *tokenizer_, dataset_, sample_options());
   engine_.ledger().reset_peak();
   const InterruptGuard interrupt;
   while (state_.step < total && !sampler_->done() && !stop_wanted() && train_step()) {
@@ -341,7 +342,8 @@ bool Finetune::train_step() {
   const StepResult result = step_with_splits(next_micro_batches(), lr);
   if (!std::isfinite(result.loss) && result.updated)
     throw UserError(
-        "the loss is {} at step {}: the learning rate {} is too high for this model, or the data is "
+        "the loss is {} at step {}: the learning rate {} is too high for this model, or the data "
+        "is "
         "broken; lower --optimizer.lr or set --train.max_norm 1.0",
         result.loss, state_.step + 1, recipe_.optimizer.lr);
   ++state_.step;
@@ -394,35 +396,35 @@ void Finetune::log_step(const StepResult& result, double lr, double seconds) {
   summary_.padded_tokens += result.padded_tokens;
   const double rate = static_cast<double>(result.tokens) / std::max(1e-9, seconds);
   const auto& validation = log_->record().validation;
-  log_->step({.step = state_.step,
-              .loss = result.loss,
-              .seconds = seconds,
-              .tokens = result.tokens,
-              .padded_tokens = result.padded_tokens,
-              .lr = lr,
-              .grad_norm = result.grad_norm},
-             {.epoch = static_cast<int64_t>(sampler_->epochs_done()) + 1,
-              .iter = state_.micro_batches,
-              .step = state_.step,
-              .total_steps = schedule_.total_steps,
-              .loss = result.loss,
-              .val_loss = validation.empty() ? std::optional<double>() : validation.back().loss,
-              .iter_seconds = seconds / static_cast<double>(std::max<int64_t>(1, result.micro_batches)),
-              .tokens_per_second = rate,
-              .share_of_peak = peak_flops_per_second_ > 0 ? rate * flops_ / peak_flops_per_second_ : 0,
-              .memory_bytes = engine_.ledger().at_peak().allocated,
-              .budget_bytes = budget_});
+  log_->step(
+      {.step = state_.step,
+       .loss = result.loss,
+       .seconds = seconds,
+       .tokens = result.tokens,
+       .padded_tokens = result.padded_tokens,
+       .lr = lr,
+       .grad_norm = result.grad_norm},
+      {.epoch = static_cast<int64_t>(sampler_->epochs_done()) + 1,
+       .iter = state_.micro_batches,
+       .step = state_.step,
+       .total_steps = schedule_.total_steps,
+       .loss = result.loss,
+       .val_loss = validation.empty() ? std::optional<double>() : validation.back().loss,
+       .iter_seconds = seconds / static_cast<double>(std::max<int64_t>(1, result.micro_batches)),
+       .tokens_per_second = rate,
+       .share_of_peak = peak_flops_per_second_ > 0 ? rate * flops_ / peak_flops_per_second_ : 0,
+       .memory_bytes = engine_.ledger().at_peak().allocated,
+       .budget_bytes = budget_});
 }
 
 void Finetune::run_validation() {
   if (dataset_.validation.empty()) return;
-  const ValidationResult result =
-      validate(*engine_.executor, dataset_.validation,
-               {.micro_batch_size = recipe_.train.micro_batch_size,
-                .max_batches = recipe_.eval.max_iters,
-                .compute = engine_.precision.compute,
-                .packing = recipe_.data.packing,
-                .ignore_index = recipe_.data.ignore_index});
+  const ValidationResult result = validate(*engine_.executor, dataset_.validation,
+                                           {.micro_batch_size = recipe_.train.micro_batch_size,
+                                            .max_batches = recipe_.eval.max_iters,
+                                            .compute = engine_.precision.compute,
+                                            .packing = recipe_.data.packing,
+                                            .ignore_index = recipe_.data.ignore_index});
   log_->validation(state_.step, result.loss, result.tokens);
   log_->print(fmt::format("Validation at step {}: loss {:.4f}, perplexity {:.2f} ({} tokens)",
                           state_.step, result.loss, std::exp(result.loss),
@@ -432,8 +434,8 @@ void Finetune::run_validation() {
 }
 
 void Finetune::save_checkpoint() {
-  const auto folder = checkpoint::save(recipe_.out_dir, state_,
-                                       {engine_.parameters, engine_.optimizer->states()});
+  const auto folder =
+      checkpoint::save(recipe_.out_dir, state_, {engine_.parameters, engine_.optimizer->states()});
   log_->print(fmt::format("Checkpoint {}", folder.string()));
 }
 
@@ -445,22 +447,21 @@ void Finetune::finish() {
   const std::filesystem::path final_folder = std::filesystem::path(recipe_.out_dir) / "final";
   std::vector<SampleAnswer> answers_after;
   if (!answers_before_.empty())
-    answers_after = answer_samples(
-        engine_, *checkpoint_.model, *tokenizer_, dataset_,
-        sample_options());
-  checkpoint::export_hugging_face(final_folder, *checkpoint_.model, *tokenizer_,
-                                  checkpoint::resident_value,
-                                  {.dtype = engine_.precision.parameters});
+    answers_after =
+        answer_samples(engine_, *checkpoint_.model, *tokenizer_, dataset_, sample_options());
+  setup::export_hugging_face(final_folder, *checkpoint_.model, *tokenizer_, setup::resident_value,
+                             {.dtype = engine_.precision.parameters});
   fill_record();
   if (!answers_before_.empty())
     log_->print("\nHeld-out questions, answered before and after\n\n" +
                 show_answers(answers_before_, answers_after));
   log_->print("Memory by phase\n\n" + report::memory_table(log_->record().memory.phases));
   log_->print("\nAt the peak\n\n" + report::memory_bars(log_->record().memory.measured.by_category,
-                                                      {.budget_bytes = budget_}));
+                                                        {.budget_bytes = budget_}));
   log_->print(report::summary_block(summary_));
-  log_->print(fmt::format("The model is in {}, the figures in {}/run.json, a page to look at in {}/report.html",
-                          final_folder.string(), recipe_.out_dir, recipe_.out_dir));
+  log_->print(fmt::format(
+      "The model is in {}, the figures in {}/run.json, a page to look at in {}/report.html",
+      final_folder.string(), recipe_.out_dir, recipe_.out_dir));
 }
 
 void Finetune::fill_record() {
@@ -476,10 +477,10 @@ void Finetune::fill_record() {
         peak.by_category[c];
   const double rate =
       step_seconds_ > 0 ? static_cast<double>(summary_.tokens_with_prompt) / step_seconds_ : 0;
-  record.speed = {.tokens_per_second = rate,
-                  .model_flops_per_second = rate * flops_,
-                  .share_of_peak =
-                      peak_flops_per_second_ > 0 ? rate * flops_ / peak_flops_per_second_ : 0};
+  record.speed = {
+      .tokens_per_second = rate,
+      .model_flops_per_second = rate * flops_,
+      .share_of_peak = peak_flops_per_second_ > 0 ? rate * flops_ / peak_flops_per_second_ : 0};
   summary_.training_seconds = step_seconds_;
   summary_.tokens_per_second = rate;
   summary_.share_of_peak = record.speed.share_of_peak;

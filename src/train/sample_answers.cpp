@@ -58,8 +58,8 @@ std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, const mode
         generator.generate({.prompt = encoder.encode_prompt(style.prompt(row)),
                             .max_new_tokens = options.max_new_tokens,
                             .sampling = {.temperature = 0}});
-    const std::string question = row.input.empty() ? row.instruction
-                                                   : row.instruction + " " + row.input;
+    const std::string question =
+        row.input.empty() ? row.instruction : row.instruction + " " + row.input;
     answers.push_back({one_line(question), one_line(row.output), one_line(generation.text)});
   }
   return answers;

@@ -39,10 +39,10 @@ std::vector<data::MicroBatch> Stepper::make_batches(const SampleIndices& micro_b
   std::vector<data::MicroBatch> batches;
   for (const std::vector<int64_t>& indices : micro_batches) {
     if (indices.empty()) continue;
-    batches.push_back(data::make_micro_batch(
-        samples_, indices,
-        {.packing = recipe_.data.packing,
-         .ignore_index = static_cast<int32_t>(recipe_.data.ignore_index)}));
+    batches.push_back(
+        data::make_micro_batch(samples_, indices,
+                               {.packing = recipe_.data.packing,
+                                .ignore_index = static_cast<int32_t>(recipe_.data.ignore_index)}));
   }
   return batches;
 }
@@ -53,9 +53,9 @@ void Stepper::accumulate(const std::vector<data::MicroBatch>& batches, StepResul
   const auto count = static_cast<double>(batches.size());
   phases_.record("before_fwd");
   for (const data::MicroBatch& batch : batches) {
-    const auto divisor = std::max(
-        1.0, per_micro_batch ? static_cast<double>(batch.loss_tokens) * count
-                             : static_cast<double>(result.loss_tokens));
+    const auto divisor =
+        std::max(1.0, per_micro_batch ? static_cast<double>(batch.loss_tokens) * count
+                                      : static_cast<double>(result.loss_tokens));
     const nn::Pass pass{.compute = engine_.precision.compute,
                         .gradient_scale = scaler_.scale() / divisor,
                         .ignore_index = recipe_.data.ignore_index};

@@ -18,9 +18,9 @@ TextGenerator::TextGenerator(exec::Executor& executor, const models::Model& mode
   if (tokenizer.special().eos >= 0) end_ids_.push_back(tokenizer.special().eos);
   // Chat models end a turn with a token of their own, which their config names beside eos.
   const nlohmann::json config = model.hugging_face_config();
-  for (const nlohmann::json& id :
-       config["eos_token_id"].is_array() ? config["eos_token_id"]
-                                         : nlohmann::json::array({config["eos_token_id"]}))
+  for (const nlohmann::json& id : config["eos_token_id"].is_array()
+                                      ? config["eos_token_id"]
+                                      : nlohmann::json::array({config["eos_token_id"]}))
     if (id.is_number_integer()) end_ids_.push_back(id.get<int32_t>());
 }
 
@@ -61,8 +61,8 @@ Generation TextGenerator::generate(const GenerationRequest& request) {
   };
   at::Tensor logits = forward(request.prompt, cache);
   while (static_cast<int64_t>(result.ids.size()) < wanted) {
-    const int32_t id = sampler.next(
-        {logits.const_data_ptr<float>(), static_cast<size_t>(dimensions_.vocabulary)});
+    const int32_t id =
+        sampler.next({logits.const_data_ptr<float>(), static_cast<size_t>(dimensions_.vocabulary)});
     if (ends(id)) {
       result.ended = true;
       break;

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 """What LitGPT itself makes of our recipes and of its command lines: `--print_config`, as JSON.
 
 Run from the repository root with a Python that has litgpt:

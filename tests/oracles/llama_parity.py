@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Expected values for tests/parity from transformers: small random Llama-type models, each with its
 logits, loss, every gradient and twenty AdamW steps, all in float32.
 

@@ -1,4 +1,5 @@
 #!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
 """Writes tests/data/system/tiny: a byte-level tokenizer of 300 entries with a chat template and the
 config of a two-block Llama, for tests of the whole program. Run: tiny_checkpoint.py TARGET"""
 import json

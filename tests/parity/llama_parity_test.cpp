@@ -6,10 +6,10 @@
 
 #include <filesystem>
 
-#include "data/micro_batch.h"
 #include "formats/safetensors.h"
 #include "memory/ledger.h"
 #include "models/family.h"
+#include "parity/parity_support.h"
 #include "setup/batch.h"
 #include "setup/engine.h"
 
@@ -18,44 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using tests::expect_close;
+using tests::read;
+using tests::rows_as_batch;
+
 constexpr int64_t kRowsPerBatch = 2;
 
 // float32 sums of a few hundred terms in another order, through two blocks.
 constexpr double kTolerance = 2e-5;
-
-at::Tensor read(const formats::TensorSource& source, const std::string& name) {
-  const formats::TensorInfo* info = source.find(name);
-  if (info == nullptr) throw std::runtime_error("no " + name);
-  const bool integers = info->dtype == formats::DType::I32;
-  at::Tensor out = at::empty(info->shape, integers ? at::kInt : at::kFloat);
-  source.read(*info, info->dtype, out.mutable_data_ptr());
-  return out;
-}
-
-// |a - b| relative to the largest expected magnitude; names the worst element.
-void expect_close(const std::string& what, const at::Tensor& actual, const at::Tensor& expected,
-                  double tolerance) {
-  ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
-  const at::Tensor difference = (actual.to(at::kFloat) - expected).abs().flatten();
-  const auto worst = difference.argmax().item<int64_t>();
-  const double scale = std::max(1e-3, expected.abs().max().item<double>());
-  EXPECT_LE(difference[worst].item<double>(), tolerance * scale)
-      << what << " differs most at flat index " << worst << ": "
-      << actual.flatten()[worst].item<double>() << " for "
-      << expected.flatten()[worst].item<double>();
-}
-
-data::MicroBatch rows_as_batch(const at::Tensor& ids, const at::Tensor& labels, int64_t begin) {
-  std::vector<data::Sample> samples;
-  for (int64_t row = begin; row < begin + kRowsPerBatch; ++row) {
-    const at::Tensor i = ids[row].contiguous();
-    const at::Tensor l = labels[row].contiguous();
-    const auto* id = i.const_data_ptr<int32_t>();
-    const auto* label = l.const_data_ptr<int32_t>();
-    samples.push_back({.ids = {id, id + i.numel()}, .labels = {label, label + l.numel()}});
-  }
-  return data::make_micro_batch(samples);
-}
 
 config::Recipe recipe() {
   config::Recipe r;
@@ -81,7 +51,7 @@ class LlamaParity : public ::testing::TestWithParam<const char*> {
   }
 
   double forward_backward(int64_t begin) {
-    const data::MicroBatch batch = rows_as_batch(ids_, labels_, begin);
+    const data::MicroBatch batch = rows_as_batch(ids_, labels_, begin, kRowsPerBatch);
     const auto tokens = static_cast<double>(batch.loss_tokens);
     return engine_.executor->forward_backward(setup::to_device(batch, at::kCPU),
                                               {.gradient_scale = 1.0 / tokens}) /
@@ -95,7 +65,7 @@ class LlamaParity : public ::testing::TestWithParam<const char*> {
 };
 
 TEST_P(LlamaParity, LastLogits) {
-  const data::MicroBatch batch = rows_as_batch(ids_, labels_, 0);
+  const data::MicroBatch batch = rows_as_batch(ids_, labels_, 0, kRowsPerBatch);
   const at::Tensor logits =
       engine_.executor->last_logits(setup::to_device(batch, at::kCPU), at::kFloat);
   expect_close("logits", logits, read(*expected_, "logits").select(1, ids_.size(1) - 1),

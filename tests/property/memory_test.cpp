@@ -1,5 +1,5 @@
-// What must hold for memory: the plan is the measurement, to the byte; the budget is never passed; a
-// refusal at any allocation leaves a usable process; and nothing stays behind.
+// What must hold for memory: the plan is the measurement, to the byte; the budget is never passed;
+// a refusal at any allocation leaves a usable process; and nothing stays behind.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -58,15 +58,16 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
       const std::vector<int64_t> longest = samples.longest_samples(size);
       // As many as the plan assumes: the second one meets the gradients of the first.
       const bool accumulates = recipe.train.global_batch_size > size;
-      run.stepper->step(accumulates ? train::SampleIndices{longest, longest}
-                                    : train::SampleIndices{longest},
-                        1e-2);
+      run.stepper->step(
+          accumulates ? train::SampleIndices{longest, longest} : train::SampleIndices{longest},
+          1e-2);
     }
     EXPECT_EQ(predicted, memory::cpu_ledger().at_peak().allocated - before)
         << "trial " << trial << ": " << shape << ", " << recipe.precision << ", "
         << recipe.optimizer.name << ", checkpointing " << recipe.activation_checkpointing
         << ", micro-batch " << size << (recipe.data.packing ? ", packed" : ", padded");
-    EXPECT_EQ(memory::cpu_ledger().allocated(), before) << "trial " << trial << " left bytes behind";
+    EXPECT_EQ(memory::cpu_ledger().allocated(), before)
+        << "trial " << trial << " left bytes behind";
   }
 }
 
@@ -77,9 +78,9 @@ TEST_F(Memory, MoreSamplesNeverTakeLess) {
     config::Recipe recipe = tiny_recipe();
     recipe.train.micro_batch_size = size;
     recipe.train.global_batch_size = size;
-    const int64_t peak = plan::predict(*tiny_model(), recipe,
-                                       plan::largest_micro_batch(samples, recipe, size), 128)
-                             .peak_allocated;
+    const int64_t peak =
+        plan::predict(*tiny_model(), recipe, plan::largest_micro_batch(samples, recipe, size), 128)
+            .peak_allocated;
     EXPECT_GE(peak, last) << "micro-batch " << size;
     last = peak;
   }

@@ -1,5 +1,6 @@
 // Starts tests/support/fake_hub.py and stops it with the test; the child ends too if the test is
-// killed, since its standard input then does. SPDX-License-Identifier: Apache-2.0
+// killed, since its standard input then does.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

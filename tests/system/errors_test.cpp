@@ -78,10 +78,9 @@ TEST_F(Errors, DataWithABrokenLine) {
 }
 
 TEST_F(Errors, DataThatIsNotUtf8) {
-  expect_user_error(
-      finetune_words(rows_with("{\"instruction\":\"\xff\xfe\",\"output\":\"b\"}\n"),
-                     folder_ / "out"),
-      "bad.jsonl");
+  expect_user_error(finetune_words(rows_with("{\"instruction\":\"\xff\xfe\",\"output\":\"b\"}\n"),
+                                   folder_ / "out"),
+                    "bad.jsonl");
 }
 
 TEST_F(Errors, OutDirThatCannotBeMade) {
@@ -94,8 +93,7 @@ TEST_F(Errors, FullDiskLeavesNoHalfWrittenModel) {
   fs::create_directory(disk);
   const std::string mount = "mount -t tmpfs -o size=600k tmpfs " + disk.string() + " 2>/dev/null";
   if (std::system(mount.c_str()) != 0) GTEST_SKIP() << "tmpfs cannot be mounted here";
-  const Result result =
-      run(finetune_words(rows_, disk / "out", {"--train.save_interval", "2"}));
+  const Result result = run(finetune_words(rows_, disk / "out", {"--train.save_interval", "2"}));
   EXPECT_EQ(result.exit_code, 2) << result.output;
   EXPECT_NE(result.output.find("No space left"), std::string::npos) << result.output;
   EXPECT_FALSE(fs::exists(disk / "out/final"));

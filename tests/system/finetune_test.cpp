@@ -27,9 +27,9 @@ TEST(Finetune, LearnsAndLeavesEverythingBehind) {
   ASSERT_GE(l.size(), 25U);
   EXPECT_LT(l.back(), 0.8 * l.front());
   EXPECT_LT(record["validation"].back()["loss"], record["validation"].front()["loss"]);
-  for (const char* file : {"metrics.csv", "report.html", "tensorboard", "final/model.safetensors",
-                           "final/config.json", "final/generation_config.json",
-                           "final/tokenizer.json"})
+  for (const char* file :
+       {"metrics.csv", "report.html", "tensorboard", "final/model.safetensors", "final/config.json",
+        "final/generation_config.json", "final/tokenizer.json"})
     EXPECT_TRUE(fs::exists(folder / "out" / file)) << file;
   EXPECT_GT(record["memory"]["measured"]["peak_allocated"], 0);
   EXPECT_EQ(record["memory"]["phases"].size(), 8U);  // four each at steps 0 and 1
@@ -50,12 +50,13 @@ TEST(Finetune, FinalModelGoesOnWhereTrainingEnded) {
   const fs::path rows = write_rows(folder / "rows.jsonl", 160);
   ASSERT_EQ(run(finetune_words(rows, folder / "out")).exit_code, 0);
   const std::string trained = folder / "out/final";
-  const Result generated = run({"generate", trained, "--prompt", "say 3", "--prompt_style", "plain",
-                                "--precision", "32-true", "--max_new_tokens", "8", "--json", "true"});
+  const Result generated =
+      run({"generate", trained, "--prompt", "say 3", "--prompt_style", "plain", "--precision",
+           "32-true", "--max_new_tokens", "8", "--json", "true"});
   EXPECT_EQ(generated.exit_code, 0) << generated.output;
-  const Result evaluated = run({"evaluate", trained, "--data", "JSON", "--data.json_path",
-                                rows.string(), "--data.prompt_style", "plain", "--precision",
-                                "32-true", "--json", "true"});
+  const Result evaluated =
+      run({"evaluate", trained, "--data", "JSON", "--data.json_path", rows.string(),
+           "--data.prompt_style", "plain", "--precision", "32-true", "--json", "true"});
   ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
   const double loss = nlohmann::json::parse(evaluated.output)["loss"];
   EXPECT_LT(loss, losses(read_run(folder / "out")).front());
@@ -101,8 +102,9 @@ TEST(Finetune, CtrlCSavesAndCanGoOn) {
   EXPECT_EQ(finish(child), 2);
   EXPECT_NE(read_file(folder / "log").find("--resume auto"), std::string::npos);
   const int64_t stopped_at = read_run(folder / "out")["steps"].back()["step"];
-  const Words to_the_end{"--train.max_steps", std::to_string(stopped_at + 2), "--resume", "auto",
-                         "--train.epochs", "200"};
+  const Words to_the_end{"--train.max_steps", std::to_string(stopped_at + 2),
+                         "--resume",          "auto",
+                         "--train.epochs",    "200"};
   const Result resumed = run(finetune_words(rows, folder / "out", to_the_end));
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_EQ(read_run(folder / "out")["steps"].front()["step"], stopped_at + 1);
@@ -111,8 +113,7 @@ TEST(Finetune, CtrlCSavesAndCanGoOn) {
 TEST(Finetune, OutOfMemoryIsAResult) {
   const Folder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);
-  const Result result =
-      run(finetune_words(rows, folder / "out", {"--memory_budget", "1200KiB"}));
+  const Result result = run(finetune_words(rows, folder / "out", {"--memory_budget", "1200KiB"}));
   EXPECT_EQ(result.exit_code, 3) << result.output;
   for (const char* part : {"missing", "Live:", "parameters", "What would fit"})
     EXPECT_NE(result.output.find(part), std::string::npos) << part << " in\n" << result.output;
@@ -126,8 +127,8 @@ TEST(Finetune, SplittingGoesOnWithSmallerMicroBatches) {
   ASSERT_EQ(run(finetune_words(rows, folder / "roomy")).exit_code, 0);
   const int64_t peak = read_run(folder / "roomy")["memory"]["measured"]["peak_allocated"];
   const std::string budget = std::to_string(peak - 2000);
-  const Result result = run(finetune_words(
-      rows, folder / "tight", {"--memory_budget", budget, "--train.on_oom", "split"}));
+  const Result result = run(finetune_words(rows, folder / "tight",
+                                           {"--memory_budget", budget, "--train.on_oom", "split"}));
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_NE(result.output.find("does not fit; going on with 2"), std::string::npos)
       << result.output;
@@ -146,8 +147,9 @@ TEST(Convert, ThereAndBackIsTheSame) {
   EXPECT_TRUE(fs::exists(folder / "litgpt/lit_model.pth"));
   const Result back = run({"convert", folder / "litgpt", folder / "hf", "--to", "hf"});
   ASSERT_EQ(back.exit_code, 0) << back.output;
-  const Words tail{"--data", "JSON", "--data.json_path", rows.string(), "--data.prompt_style",
-                   "plain", "--precision", "32-true", "--json", "true"};
+  const Words tail{
+      "--data", "JSON",        "--data.json_path", rows.string(), "--data.prompt_style",
+      "plain",  "--precision", "32-true",          "--json",      "true"};
   Words a{"evaluate", original};
   Words b{"evaluate", folder / "hf"};
   a.insert(a.end(), tail.begin(), tail.end());

@@ -38,8 +38,8 @@ class Folder {
 };
 
 struct Result {
-  int exit_code = 0;  // 128 + signal when killed
-  std::string output; // standard output and error
+  int exit_code = 0;   // 128 + signal when killed
+  std::string output;  // standard output and error
 };
 
 // Starts `snug words…`; output goes to `log`.
@@ -93,12 +93,32 @@ inline fs::path write_rows(const fs::path& path, int count) {
 // A fine-tuning run of a tiny model from random weights.
 inline std::vector<std::string> finetune_words(const fs::path& rows, const fs::path& out_dir,
                                                const std::vector<std::string>& more = {}) {
-  std::vector<std::string> words{
-      "finetune_full", tiny_checkpoint(), "--model.config", tiny_checkpoint() + "/config.json",
-      "--data", "JSON", "--data.json_path", rows.string(), "--data.prompt_style", "plain",
-      "--out_dir", out_dir.string(), "--precision", "32-true", "--train.global_batch_size", "8",
-      "--train.micro_batch_size", "4", "--train.epochs", "1", "--train.lr_warmup_steps", "2",
-      "--eval.num_samples", "0", "--optimizer.lr", "0.003"};
+  std::vector<std::string> words{"finetune_full",
+                                 tiny_checkpoint(),
+                                 "--model.config",
+                                 tiny_checkpoint() + "/config.json",
+                                 "--data",
+                                 "JSON",
+                                 "--data.json_path",
+                                 rows.string(),
+                                 "--data.prompt_style",
+                                 "plain",
+                                 "--out_dir",
+                                 out_dir.string(),
+                                 "--precision",
+                                 "32-true",
+                                 "--train.global_batch_size",
+                                 "8",
+                                 "--train.micro_batch_size",
+                                 "4",
+                                 "--train.epochs",
+                                 "1",
+                                 "--train.lr_warmup_steps",
+                                 "2",
+                                 "--eval.num_samples",
+                                 "0",
+                                 "--optimizer.lr",
+                                 "0.003"};
   words.insert(words.end(), more.begin(), more.end());
   return words;
 }

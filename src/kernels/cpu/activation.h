@@ -1,7 +1,8 @@
 // SiLU and GELU, plain and gated: y = act(x) and y = act(gate) * up (SwiGLU, GeGLU).
 // float32 inside, one rounding at the end. Forward reads its inputs and writes y; backward
 // recomputes act from the inputs, so that only those need to be kept. Every output may be one of
-// the inputs. SPDX-License-Identifier: Apache-2.0
+// the inputs.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // Checks, weight conversion and the fixed-block sum of the weight's gradient; rows in
-// simd/rms_norm.cpp. SPDX-License-Identifier: Apache-2.0
+// simd/rms_norm.cpp.
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/rms_norm.h"
 
 #include <algorithm>

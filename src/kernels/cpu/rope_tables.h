@@ -1,6 +1,7 @@
 // cos and sin of the rotary embedding for every position, with the usual ways of stretching the
 // context. Angles are rounded to float32 where Hugging Face's code rounds them, so that both agree
-// closely. SPDX-License-Identifier: Apache-2.0
+// closely.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

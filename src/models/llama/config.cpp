@@ -67,8 +67,8 @@ class Fields {
     throw UserError("{}: \"{}\" is missing", where_, key);
   }
   [[noreturn]] void wrong(const char* key, const char* wanted) const {
-    throw UserError("{}: \"{}\" is {}, {} is wanted", where_, key, object_[key].dump().substr(0, 80),
-                    wanted);
+    throw UserError("{}: \"{}\" is {}, {} is wanted", where_, key,
+                    object_[key].dump().substr(0, 80), wanted);
   }
 
   const json& object_;
@@ -152,8 +152,9 @@ Config from_hugging_face(const json& root, const std::string& where) {
   config.model_type = fields.text("model_type");
   if (config.model_type != "llama" && config.model_type != "mistral" &&
       config.model_type != "qwen2")
-    throw UserError("{}: model_type \"{}\" is not supported; supported are llama, mistral and qwen2",
-                    where, config.model_type);
+    throw UserError(
+        "{}: model_type \"{}\" is not supported; supported are llama, mistral and qwen2", where,
+        config.model_type);
   const std::string activation = fields.text("hidden_act", "silu");
   if (activation != "silu")
     throw UserError("{}: hidden_act \"{}\" is not supported, only silu is", where, activation);

@@ -38,8 +38,8 @@ Config from_gguf(const formats::GgufFile& file) {
   const std::string where = file.describe();
   const std::string architecture = file.text("general.architecture");
   if (architecture != "llama" && architecture != "qwen2")
-    throw UserError("{}: architecture \"{}\" is not supported; supported are llama and qwen2", where,
-                    architecture);
+    throw UserError("{}: architecture \"{}\" is not supported; supported are llama and qwen2",
+                    where, architecture);
   const auto key = [&](const char* name) { return architecture + "." + name; };
   Config config;
   config.model_type = architecture;
@@ -50,8 +50,7 @@ Config from_gguf(const formats::GgufFile& file) {
   config.num_attention_heads = file.integer(key("attention.head_count"));
   config.num_key_value_heads =
       file.integer(key("attention.head_count_kv"), config.num_attention_heads);
-  if (config.num_attention_heads <= 0)
-    throw UserError("{}: no attention heads", where);
+  if (config.num_attention_heads <= 0) throw UserError("{}: no attention heads", where);
   config.head_dim =
       file.integer(key("attention.key_length"), config.hidden_size / config.num_attention_heads);
   config.max_position_embeddings = file.integer(key("context_length"), 2048);
@@ -122,8 +121,7 @@ Config from_litgpt(const std::filesystem::path& path) {
     config.rope.factor = yaml_field<double>(adjust, "factor", where);
     config.rope.low_freq_factor = yaml_field<double>(adjust, "low_freq_factor", where);
     config.rope.high_freq_factor = yaml_field<double>(adjust, "high_freq_factor", where);
-    config.rope.original_max_position =
-        yaml_field<int64_t>(adjust, "original_max_seq_len", where);
+    config.rope.original_max_position = yaml_field<int64_t>(adjust, "original_max_seq_len", where);
     config.rope_scaling_json = {
         {"rope_type", "llama3"},
         {"factor", config.rope.factor},

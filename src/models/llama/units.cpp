@@ -116,9 +116,9 @@ Head::Head(const Config& config, const nn::Parameter* tied)
       config_(config),
       tied_(tied),
       norm_(norm_weight("model.norm.weight", config.hidden_size)),
-      weight_{.name = "lm_head.weight",
-              .shape = {config.vocab_size, config.hidden_size},
-              .value = {}} {}
+      weight_{
+          .name = "lm_head.weight", .shape = {config.vocab_size, config.hidden_size}, .value = {}} {
+}
 
 std::vector<nn::Parameter*> Head::parameters() {
   if (tied_ != nullptr) return {&norm_};
@@ -130,8 +130,7 @@ nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn
   const at::Tensor& hidden = input.at("hidden");
   nn::State state;
   if (pass.output == nn::Output::LastLogits) {
-    const at::Tensor x =
-        ops::rms_norm(last_rows(hidden, batch), norm_.value, config_.rms_norm_eps);
+    const at::Tensor x = ops::rms_norm(last_rows(hidden, batch), norm_.value, config_.rms_norm_eps);
     const at::Tensor compute_weight = ops::weight_in(x.scalar_type(), weight);
     state.set("logits", ops::matmul(x, compute_weight.t(), at::kFloat));
     return state;
@@ -147,8 +146,8 @@ LlamaModel::LlamaModel(Config config)
     : config_(std::move(config)), embedding_(std::make_unique<Embedding>(config_)) {
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer)
     blocks_.push_back(std::make_unique<Block>(config_, layer, rope_));
-  head_ = std::make_unique<Head>(
-      config_, config_.tie_word_embeddings ? &embedding_->weight() : nullptr);
+  head_ = std::make_unique<Head>(config_,
+                                 config_.tie_word_embeddings ? &embedding_->weight() : nullptr);
 }
 
 std::vector<nn::Unit*> LlamaModel::units() {

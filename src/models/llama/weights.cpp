@@ -55,7 +55,8 @@ Placement LlamaModel::placement(Layout layout, const nn::Parameter& parameter) c
   const size_t dot = name.find('.', kLayerPrefix.size());
   const std::string layer = name.substr(kLayerPrefix.size(), dot - kLayerPrefix.size());
   const std::string rest = name.substr(dot + 1);
-  Placement place{.tensor = (gguf ? "blk." : "transformer.h.") + layer + "." + translate(rest, gguf)};
+  Placement place{.tensor =
+                      (gguf ? "blk." : "transformer.h.") + layer + "." + translate(rest, gguf)};
   const bool is_q = rest.starts_with("self_attn.q_proj");
   const bool is_k = rest.starts_with("self_attn.k_proj");
   // Only GGUF's "llama" architecture pairs rotary rows; "qwen2" keeps Hugging Face's order.

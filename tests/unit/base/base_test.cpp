@@ -42,7 +42,8 @@ TEST(Text, RefusesInvalidUtf8) {
 }
 
 TEST(Files, AtomicWriteReplacesWholeOrNotAtAll) {
-  const auto folder = std::filesystem::temp_directory_path() / fmt::format("snug-base-{}", getpid());
+  const auto folder =
+      std::filesystem::temp_directory_path() / fmt::format("snug-base-{}", getpid());
   std::filesystem::create_directories(folder);
   write_file_atomically(folder / "a", "one");
   write_file_atomically(folder / "a", "two");
@@ -57,7 +58,6 @@ TEST(Files, AtomicWriteReplacesWholeOrNotAtAll) {
   EXPECT_EQ(mapped.bytes().size(), 3U);
   std::filesystem::remove_all(folder);
 }
-
 
 }  // namespace
 }  // namespace snug

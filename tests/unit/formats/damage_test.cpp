@@ -242,6 +242,10 @@ TEST(DamagedGguf, Metadata) {
   expect_gguf_refused(Gguf().entry("k", GgufType::U32, one).entry("k", GgufType::U32, one),
                       {"\"k\"", "twice"});
   expect_gguf_refused(Gguf().entry("k", static_cast<GgufType>(13), one), {"\"k\"", "type 13"});
+  expect_gguf_refused(Gguf()
+                          .entry("split.no", GgufType::U16, as_bytes(uint16_t{1}))
+                          .entry("split.count", GgufType::U16, as_bytes(uint16_t{3})),
+                      {"part 2 of 3", "--merge"});
   expect_gguf_refused(Gguf().entry("\xff", GgufType::U32, one), {"UTF-8", "\\xff"});
   for (const uint32_t alignment : {0u, 3u, 48u})
     expect_gguf_refused(Gguf().entry("general.alignment", GgufType::U32, as_bytes(alignment)),
@@ -305,6 +309,24 @@ TEST_F(DamagedZip, TheSoundOneHasEntriesAtAlignedPlaces) {
   ASSERT_EQ(directory.size(), 2u);
   EXPECT_EQ(bytes_.substr(directory.at("a/data/0").offset, 8), "12345678");
   EXPECT_EQ(directory.at("a/data/0").offset % 64, 0u);
+}
+
+// As written for entries beyond 4 GiB: the numbers stand in the directory's extra field.
+TEST_F(DamagedZip, NumbersInTheZip64Field) {
+  const size_t second = bytes_.find("PK\1\2", directory_ + 4);
+  const std::string field = as_bytes(uint16_t{1}) + as_bytes(uint16_t{24}) + as_bytes(uint64_t{2}) +
+                            as_bytes(uint64_t{2}) + as_bytes(uint64_t{0});
+  bytes_.insert(second, field);
+  put<uint32_t>(directory_ + 20, 0xFFFFFFFF);
+  put<uint32_t>(directory_ + 24, 0xFFFFFFFF);
+  put<uint16_t>(directory_ + 30, 28);
+  put<uint32_t>(directory_ + 42, 0xFFFFFFFF);
+  put<uint32_t>(end_ + 28 + 12, static_cast<uint32_t>(end_ + 28 - directory_));
+  const auto directory = read_zip_directory(std::as_bytes(std::span(bytes_)), "good.zip");
+  EXPECT_EQ(bytes_.substr(directory.at("a/data.pkl").offset, 2), "}.");
+  put<uint64_t>(second + 4, uint64_t{1} << 62);  // the size, now a lie
+  put<uint64_t>(second + 12, uint64_t{1} << 62);
+  expect_refused_zip({"disagree"});
 }
 
 TEST_F(DamagedZip, CompressedEntry) {

@@ -1,5 +1,6 @@
 // Hostile pickles. Nothing in the reader can run code; these tests see that each trick is refused
-// by name and that none costs unbounded memory, time or stack. SPDX-License-Identifier: Apache-2.0
+// by name and that none costs unbounded memory, time or stack.
+// SPDX-License-Identifier: Apache-2.0
 #include "formats/pickle.h"
 
 #include "formats/pth.h"

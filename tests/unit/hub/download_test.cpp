@@ -1,5 +1,6 @@
 // Downloads from a local server that behaves, and misbehaves, as a hub does
-// (tests/support/fake_hub.py). SPDX-License-Identifier: Apache-2.0
+// (tests/support/fake_hub.py).
+// SPDX-License-Identifier: Apache-2.0
 #include "hub/download.h"
 
 #include <fcntl.h>

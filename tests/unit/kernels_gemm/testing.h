@@ -1,5 +1,6 @@
 // What the tests of this folder share: buffers that end at a forbidden page, numbers in every
-// storage type, and the tables of kernels that can run here. SPDX-License-Identifier: Apache-2.0
+// storage type, and the tables of kernels that can run here.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <sys/mman.h>

@@ -1,5 +1,6 @@
 // Damaged and hostile files and texts: one clear error that names the file, never a crash or a
-// hang. SPDX-License-Identifier: Apache-2.0
+// hang.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include <chrono>

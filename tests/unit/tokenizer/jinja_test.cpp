@@ -1,6 +1,6 @@
 // Templates and snippets against Jinja itself, set up as transformers does
-// (tests/oracles/tokenizer_jinja.py); and templates that mean harm. SPDX-License-Identifier:
-// Apache-2.0
+// (tests/oracles/tokenizer_jinja.py); and templates that mean harm.
+// SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
 #include "base/error.h"

@@ -1,5 +1,6 @@
 // The mixed text of tests/oracles/tokenizer_text.py, drawn step by step as there from the same
-// seed; and the hashes by which its encodings are compared. SPDX-License-Identifier: Apache-2.0
+// seed; and the hashes by which its encodings are compared.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

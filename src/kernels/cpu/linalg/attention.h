@@ -2,7 +2,8 @@
 // optional sliding window. Flash-style: scores exist one cache-sized block at a time, so memory is
 // linear in tokens; the backward pass recomputes them from the row's log-sum-exp. A token sees only
 // its own document. Scores, softmax and sums are float32 for every storage type. Results are
-// bit-equal from run to run and for any number of threads. SPDX-License-Identifier: Apache-2.0
+// bit-equal from run to run and for any number of threads.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

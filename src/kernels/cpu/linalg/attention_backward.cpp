@@ -9,8 +9,8 @@
 //   dK += dS^T Q             dQ += dS K     delta = rowsum(dO * O)
 //
 // Scores are kept in the layout of packed B panels, so that P and dS are operands as they stand and
-// the transposed dK^T = Q^T dS, dV^T = dO^T P need no repacking of them. SPDX-License-Identifier:
-// Apache-2.0
+// the transposed dK^T = Q^T dS, dV^T = dO^T P need no repacking of them.
+// SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <cstring>
 #include <thread>

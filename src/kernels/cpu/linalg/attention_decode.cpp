@@ -1,6 +1,7 @@
 // One query a sequence against its cache. The cache is cut into chunks of a fixed number of tokens;
 // each gives a maximum, a sum and a weighted sum of values, so that one long sequence keeps all
-// threads busy. The chunks are then joined in ascending order. SPDX-License-Identifier: Apache-2.0
+// threads busy. The chunks are then joined in ascending order.
+// SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
 #include "kernels/cpu/linalg/attention_common.h"

@@ -1,8 +1,8 @@
 // A task is a tile of queries of one document with all heads that share a key/value head, so that
 // each packed block of keys and values serves about two hundred rows. Per block of keys and panel
 // of rows (as many as the register tile has): scores, running maximum and sum, probabilities packed
-// again, and their product with the values, all in the first-level cache. SPDX-License-Identifier:
-// Apache-2.0
+// again, and their product with the values, all in the first-level cache.
+// SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
 #include "base/error.h"

@@ -1,5 +1,6 @@
 // What this processor can do, asked once: which kernels to run, and the bound to measure speed
-// against. SPDX-License-Identifier: Apache-2.0
+// against.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>

@@ -33,7 +33,7 @@ struct Workspace {
 };
 
 Plan make_plan(const GemmArgs& args, const Kernels& kernels) {
-  constexpr int64_t kDepth = 384, kBlockFloats = 192 * 384, kCols = 1152;
+  constexpr int64_t kDepth = 288, kBlockFloats = 256 * 288, kCols = 1152;
   constexpr int64_t kSuperRows = 1536, kFewestRows = 48;
   Plan plan;
   plan.threads = resolve_threads(args.num_threads);

@@ -3,7 +3,8 @@
 // they are packed into cache-sized panels (which a fast product does anyhow), and each result is
 // rounded once. So a bfloat16 product costs what a float32 one does, also on processors without
 // bfloat16 arithmetic. Results are bit-equal from run to run and for any number of threads: k is
-// never split over threads. SPDX-License-Identifier: Apache-2.0
+// never split over threads.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>

@@ -251,7 +251,10 @@ void dot_block(const SkinnyArgs& args, int64_t row, int64_t col) {
   for (; p + kLanes <= args.k; p += kLanes) {
     F y[Cols];
 #pragma GCC unroll 8
-    for (int j = 0; j < Cols; ++j) y[j] = load<kLanes>(T{}, b + j * args.b_stride + p);
+    for (int j = 0; j < Cols; ++j) {
+      y[j] = load<kLanes>(T{}, b + j * args.b_stride + p);
+      __builtin_prefetch(b + (Cols + j) * args.b_stride + p);  // the block after this one
+    }
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) {
       const F x = load_f(a + i * args.a_stride + p);
@@ -259,7 +262,9 @@ void dot_block(const SkinnyArgs& args, int64_t row, int64_t col) {
       for (int j = 0; j < Cols; ++j) sums[i][j] += x * y[j];
     }
   }
+#pragma GCC unroll 8
   for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 8
     for (int j = 0; j < Cols; ++j) {
       float sum = sum_of_lanes(sums[i][j]);
       for (int64_t q = p; q < args.k; ++q) {
@@ -300,7 +305,10 @@ SNUG_INLINE void axpy_rows(const SkinnyArgs& args, int64_t p, int64_t i) {
   for (; j + kLanes <= args.cols; j += kLanes) {
     F sum = load_f(sums + j);
 #pragma GCC unroll 8
-    for (int d = 0; d < Depth; ++d) sum += load<kLanes>(T{}, b + d * args.b_stride + j) * a[d];
+    for (int d = 0; d < Depth; ++d) {
+      sum += load<kLanes>(T{}, b + d * args.b_stride + j) * a[d];
+      if (i == 0) __builtin_prefetch(b + (Depth + d) * args.b_stride + j);  // the rows after these
+    }
     store_f(sums + j, sum);
   }
   for (; j < args.cols; ++j) {

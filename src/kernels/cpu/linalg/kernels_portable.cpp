@@ -1,5 +1,6 @@
 // The building blocks in plain C++ for any processor: the reference that the others are tested
-// against. SPDX-License-Identifier: Apache-2.0
+// against.
+// SPDX-License-Identifier: Apache-2.0
 #define SNUG_SIMD_WIDTH 4
 #define SNUG_TILE_ROWS 4
 #define SNUG_TILE_VECTORS 2

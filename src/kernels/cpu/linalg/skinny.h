@@ -1,6 +1,6 @@
 // Products with few rows (generation: one token a sequence). They are bound by reading B once, so B
-// is not packed: its elements go from memory straight into multiply-adds. SPDX-License-Identifier:
-// Apache-2.0
+// is not packed: its elements go from memory straight into multiply-adds.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "kernels/cpu/linalg/gemm.h"

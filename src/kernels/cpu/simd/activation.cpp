@@ -77,18 +77,20 @@ SNUG_INLINE void with_both(Scalar type, Activation activation, const Body& body)
 
 namespace SNUG_ISA {
 
-void activation_forward_range(const ActivationForward& args, int64_t begin, int64_t end) {
-  with_both(args.type, args.activation, [&](auto type, auto act) {
+void activation_forward_range(const ActivationForward& shared, int64_t begin, int64_t end) {
+  with_both(shared.type, shared.activation, [&](auto type, auto act) {
     using T = decltype(type);
+    const auto args = shared;
     sweep(begin, end, [&](int64_t i, auto lanes) {
       write<T>(args.y, i, act.value(read<T>(args.x, i, lanes)), lanes);
     });
   });
 }
 
-void activation_backward_range(const ActivationBackward& args, int64_t begin, int64_t end) {
-  with_both(args.type, args.activation, [&](auto type, auto act) {
+void activation_backward_range(const ActivationBackward& shared, int64_t begin, int64_t end) {
+  with_both(shared.type, shared.activation, [&](auto type, auto act) {
     using T = decltype(type);
+    const auto args = shared;
     sweep(begin, end, [&](int64_t i, auto lanes) {
       const F slope = act.both(read<T>(args.x, i, lanes)).slope;
       write<T>(args.dx, i, read<T>(args.dy, i, lanes) * slope, lanes);
@@ -96,9 +98,10 @@ void activation_backward_range(const ActivationBackward& args, int64_t begin, in
   });
 }
 
-void gated_forward_rows(const GatedForward& args, int64_t begin, int64_t end) {
-  with_both(args.type, args.activation, [&](auto type, auto act) {
+void gated_forward_rows(const GatedForward& shared, int64_t begin, int64_t end) {
+  with_both(shared.type, shared.activation, [&](auto type, auto act) {
     using T = decltype(type);
+    const auto args = shared;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t in = row * args.input_stride, out = row * args.output_stride;
       sweep(0, args.features, [&](int64_t i, auto lanes) {
@@ -109,9 +112,10 @@ void gated_forward_rows(const GatedForward& args, int64_t begin, int64_t end) {
   });
 }
 
-void gated_backward_rows(const GatedBackward& args, int64_t begin, int64_t end) {
-  with_both(args.type, args.activation, [&](auto type, auto act) {
+void gated_backward_rows(const GatedBackward& shared, int64_t begin, int64_t end) {
+  with_both(shared.type, shared.activation, [&](auto type, auto act) {
     using T = decltype(type);
+    const auto args = shared;
     for (int64_t row = begin; row < end; ++row) {
       const int64_t in = row * args.input_stride, out = row * args.output_stride;
       sweep(0, args.features, [&](int64_t i, auto lanes) {

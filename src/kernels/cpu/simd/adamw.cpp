@@ -8,7 +8,9 @@ namespace snug::kernels::cpu {
 namespace {
 
 template <class P, class G, class S, bool kStochastic>
-void update(const AdamWTensor& t, const AdamWFactors& f, int64_t begin, int64_t end) {
+void update(const AdamWTensor& tensor, const AdamWFactors& factors, int64_t begin, int64_t end) {
+  const auto t = tensor;
+  const auto f = factors;
   sweep(begin, end, [&](int64_t i, auto lanes) {
     const F g = read<G>(t.grad, i, lanes) * f.grad_scale;
     F m = read<S>(t.exp_avg, i, lanes);
@@ -21,7 +23,7 @@ void update(const AdamWTensor& t, const AdamWFactors& f, int64_t begin, int64_t 
     U random = {}, more = {};
     if constexpr (kStochastic) {
       random = random_bits(f.random_key, i);
-      more = mix_bits(random);
+      more = more_bits(random);
     }
     write_rounded<S>(t.exp_avg, i, m, lanes, kStochastic, random >> 16);
     write_rounded<S>(t.exp_avg_sq, i, v, lanes, kStochastic, more);

@@ -6,12 +6,13 @@
 namespace snug::kernels::cpu {
 namespace SNUG_ISA {
 
-void embedding_backward_row(const EmbeddingBackward& args, int64_t id, const int32_t* tokens,
+void embedding_backward_row(const EmbeddingBackward& shared, int64_t id, const int32_t* tokens,
                             int64_t num_tokens) {
-  with_type(args.type, [&](auto type) {
-    with_type(args.grad_type, [&](auto grad_type) {
+  with_type(shared.type, [&](auto type) {
+    with_type(shared.grad_type, [&](auto grad_type) {
       using T = decltype(type);
       using G = decltype(grad_type);
+      const auto args = shared;
       sweep(0, args.dim, [&](int64_t i, auto lanes) {
         F sum = {};
         for (int64_t k = 0; k < num_tokens; ++k) {

@@ -1,6 +1,8 @@
 // The vectorised inner parts of the operators. Each is compiled once per instruction set, into the
 // namespaces portable, avx2 and avx512; SNUG_FOR_ISA picks one. They neither allocate nor throw nor
-// start threads: the operator's own file does the checking and the sharing out.
+// start threads: the operator's own file does the checking and the sharing out. Each copies its
+// arguments before its loop: a vector store may alias whatever a reference names, and every pointer
+// and factor would be loaded again at each step.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,5 @@
 // exp, square root and the normal distribution, a vector at a time, for every input:
-// NaN stays NaN, overflow is infinity, underflow passes through the subnormal numbers to 0.
+// NaN stays NaN, overflow is infinity, underflow is 0.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -26,14 +26,12 @@ SNUG_INLINE typename VectorOf<W>::F square_root(typename VectorOf<W>::F x) {
   return root;
 }
 
-SNUG_INLINE F power_of_two(I n) { return (F)((n + 127) << 23); }
-
-// Within 1 ulp for normal results. x = n ln 2 + r; exp(r) = 1 + r + r^2 P(r), with P a Chebyshev
-// fit on |r| <= ln 2 / 2 (relative error 8e-9); 2^n in two factors, since it alone may leave the
-// range.
+// Within 1 ulp; 0 where the result would be below 2^-125. x = n ln 2 + r; exp(r) = 1 + r + r^2
+// P(r), with P a Chebyshev fit on |r| <= ln 2 / 2 (relative error 8e-9). The factor is 2^(n-1),
+// doubled in the end, since 2^n itself may be beyond the range where the result is not.
 SNUG_INLINE F exp_any(F x) {
-  const F bounded = at_most(at_least(x, -110.f), 90.f);
-  const F magic = broadcast(0x1.8p23f);  // adding it rounds to an integer in the low mantissa bits
+  const F bounded = at_most(x, 89.f);
+  const F magic = broadcast(0x1.8p23f);  // adding it leaves the rounded integer in the low bits
   const F shifted = bounded * 0x1.715476p0f + magic;
   const F n = shifted - magic;
   const F r = (bounded - n * 0x1.62e400p-1f) - n * 0x1.7f7d1cp-20f;
@@ -43,9 +41,9 @@ SNUG_INLINE F exp_any(F x) {
   p = p * r + 1.6666576266e-1f;
   p = p * r + 0.5f;
   p = (p * r) * r + r + 1.f;
-  const I whole = (I)shifted - (I)magic;
-  const I half = whole >> 1;
-  return p * power_of_two(half) * power_of_two(whole - half);
+  const F power = (F)(((I)shifted << 23) + (126 << 23));
+  const F half = p * power;
+  return x < -86.64f ? F{} : half + half;
 }
 
 // exp(-x^2 / 2), which both the normal distribution and its density need.

@@ -1,6 +1,7 @@
 // Stochastic rounding to bfloat16: the discarded half of the bits is the probability of rounding
 // away from zero. The random bits are a hash of (key, element index), so that they depend neither
-// on threads nor on the instruction set. SPDX-License-Identifier: Apache-2.0
+// on threads nor on the instruction set.
+// SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include "kernels/cpu/simd/loops.h"
@@ -8,20 +9,23 @@
 namespace snug::kernels::cpu {
 namespace {
 
-SNUG_INLINE U mix_bits(U x) {
+// 32 random bits for each of the elements i, i+1, … Two multiplications mix the index; the key
+// enters before each. The index's upper half moves the key.
+SNUG_INLINE U random_bits(uint64_t key, int64_t i) {
+  const auto high = static_cast<uint32_t>(static_cast<uint64_t>(i) >> 32);
+  U x = (U)lane_numbers() + static_cast<uint32_t>(i);
+  x ^= static_cast<uint32_t>(key) + high * 0x9e3779b9u;
   x ^= x >> 16;
   x *= 0x7feb352du;
-  x ^= x >> 15;
+  x ^= (x >> 15) ^ static_cast<uint32_t>(key >> 32);
   x *= 0x846ca68bu;
   return x ^ (x >> 16);
 }
 
-// 32 random bits for each of the elements i, i+1, … The index's upper half moves the key.
-SNUG_INLINE U random_bits(uint64_t key, int64_t i) {
-  const uint64_t high = static_cast<uint64_t>(i) >> 32;
-  const uint32_t offset = static_cast<uint32_t>(key) + static_cast<uint32_t>(high) * 0x9e3779b9u;
-  const U index = (U)lane_numbers() + static_cast<uint32_t>(i);
-  return mix_bits(mix_bits(index ^ offset) ^ static_cast<uint32_t>(key >> 32));
+// Further bits for the same elements.
+SNUG_INLINE U more_bits(U random) {
+  const U x = random * 0x9e3779b1u;
+  return x ^ (x >> 15);
 }
 
 // The value rounded up or down to what a bfloat16 can hold. NaN stays NaN, infinity stays infinity.

@@ -1,5 +1,6 @@
 // RMSNorm of rows; see kernels/cpu/rms_norm.h. A row stays in the first-level cache between the
-// sweep that sums it and the one that scales it. SPDX-License-Identifier: Apache-2.0
+// sweep that sums it and the one that scales it.
+// SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/loops.h"
 
@@ -34,7 +35,7 @@ SNUG_INLINE F normalized(F x, float rstd, NormForm form) {
 }
 
 template <class T>
-void forward_row(const RmsNormForward& args, const float* weight, int64_t row) {
+SNUG_INLINE void forward_row(const RmsNormForward& args, const float* weight, int64_t row) {
   const int64_t begin = row * args.dim, end = begin + args.dim;
   const void* source = args.residual != nullptr ? args.sum : args.x;
   const float squares = args.residual != nullptr ? add_and_sum_squares<T>(args, begin, end)
@@ -49,7 +50,8 @@ void forward_row(const RmsNormForward& args, const float* weight, int64_t row) {
 
 // dx = rstd * (dy * w - n * mean(dy * w * n)) + d_residual with n = x * rstd.
 template <class T>
-void backward_row(const RmsNormBackward& args, const float* weight, float* dweight, int64_t row) {
+SNUG_INLINE void backward_row(const RmsNormBackward& args, const float* weight, float* dweight,
+                              int64_t row) {
   const int64_t begin = row * args.dim;
   const float rstd = args.rstd[row];
   Sums sums;
@@ -74,16 +76,18 @@ void backward_row(const RmsNormBackward& args, const float* weight, float* dweig
 
 namespace SNUG_ISA {
 
-void rms_norm_forward_rows(const RmsNormForward& args, const float* weight, int64_t begin,
+void rms_norm_forward_rows(const RmsNormForward& shared, const float* weight, int64_t begin,
                            int64_t end) {
-  with_type(args.type, [&](auto type) {
+  with_type(shared.type, [&](auto type) {
+    const auto args = shared;
     for (int64_t row = begin; row < end; ++row) forward_row<decltype(type)>(args, weight, row);
   });
 }
 
-void rms_norm_backward_rows(const RmsNormBackward& args, const float* weight, float* dweight,
+void rms_norm_backward_rows(const RmsNormBackward& shared, const float* weight, float* dweight,
                             int64_t begin, int64_t end) {
-  with_type(args.type, [&](auto type) {
+  with_type(shared.type, [&](auto type) {
+    const auto args = shared;
     for (int64_t row = begin; row < end; ++row) {
       backward_row<decltype(type)>(args, weight, dweight, row);
     }

@@ -22,10 +22,11 @@ SNUG_INLINE void turn_head(const RopeApply& args, int64_t start, const float* co
 
 namespace SNUG_ISA {
 
-void rope_apply_tokens(const RopeApply& args, int64_t begin, int64_t end) {
-  const int64_t half = args.rotary_dim / 2;
-  const float direction = args.direction == RopeDirection::Forward ? 1.f : -1.f;
-  with_type(args.type, [&](auto type) {
+void rope_apply_tokens(const RopeApply& shared, int64_t begin, int64_t end) {
+  const int64_t half = shared.rotary_dim / 2;
+  const float direction = shared.direction == RopeDirection::Forward ? 1.f : -1.f;
+  with_type(shared.type, [&](auto type) {
+    const auto args = shared;
     for (int64_t token = begin; token < end; ++token) {
       const int64_t row = args.positions[token] * half;
       for (int64_t head = 0; head < args.heads; ++head) {

@@ -17,7 +17,9 @@ SNUG_INLINE F with_momentum(const SgdTensor& t, const SgdFactors& f, F g, int64_
 }
 
 template <class P, class G, class S>
-void update(const SgdTensor& t, const SgdFactors& f, int64_t begin, int64_t end) {
+void update(const SgdTensor& tensor, const SgdFactors& factors, int64_t begin, int64_t end) {
+  const auto t = tensor;
+  const auto f = factors;
   sweep(begin, end, [&](int64_t i, auto lanes) {
     F p = t.master != nullptr ? read<F32>(t.master, i, lanes) : read<P>(t.param, i, lanes);
     F g = read<G>(t.grad, i, lanes) * f.grad_scale + p * f.weight_decay;

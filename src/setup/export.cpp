@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/export.h"
+#include "setup/export.h"
 
 #include <ATen/ops/cat.h>
 
@@ -7,28 +7,18 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "checkpoint/tensor_bytes.h"
 #include "formats/pth.h"
 #include "formats/safetensors.h"
 #include "models/family.h"
 
-namespace snug::checkpoint {
+namespace snug::setup {
 namespace {
 
 namespace fs = std::filesystem;
+using checkpoint::bytes_of;
+using checkpoint::dtype_of;
 using nlohmann::json;
-
-formats::DType dtype_of(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return formats::DType::F32;
-    case at::kBFloat16:
-      return formats::DType::BF16;
-    case at::kHalf:
-      return formats::DType::F16;
-    default:
-      throw InternalError(fmt::format("tensors of type {} are not written", c10::toString(type)));
-  }
-}
 
 const char* torch_name(at::ScalarType type) {
   return type == at::kFloat ? "float32" : type == at::kBFloat16 ? "bfloat16" : "float16";
@@ -71,7 +61,8 @@ formats::TensorBytes byte_source(const FileTensors& tensors, const ParameterRead
 }
 
 // Fills `directory` through `fill` under a temporary name, then puts it in place whole.
-void replace_directory(const fs::path& directory, const std::function<void(const fs::path&)>& fill) {
+void replace_directory(const fs::path& directory,
+                       const std::function<void(const fs::path&)>& fill) {
   fs::path temporary = directory;
   temporary += ".tmp";
   try {
@@ -103,13 +94,6 @@ json generation_config(const json& config) {
 }
 
 }  // namespace
-
-formats::DType dtype_of(const at::Tensor& tensor) { return dtype_of(tensor.scalar_type()); }
-
-std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
-  SNUG_CHECK(tensor.is_contiguous(), "bytes of a strided tensor");
-  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
-}
 
 at::Tensor resident_value(const nn::Parameter& parameter) { return parameter.value; }
 
@@ -149,4 +133,4 @@ void export_litgpt(const fs::path& directory, models::Model& model,
   });
 }
 
-}  // namespace snug::checkpoint
+}  // namespace snug::setup

@@ -6,16 +6,11 @@
 
 #include <filesystem>
 #include <functional>
-#include <span>
 
-#include "formats/dtype.h"
 #include "models/model.h"
 #include "tokenizer/tokenizer.h"
 
-namespace snug::checkpoint {
-
-formats::DType dtype_of(const at::Tensor& tensor);
-std::span<const std::byte> bytes_of(const at::Tensor& contiguous);
+namespace snug::setup {
 
 // Gives a parameter's value, of one type throughout; asked for one parameter at a time, so that a
 // conversion holds no more than one.
@@ -40,4 +35,4 @@ void export_litgpt(const std::filesystem::path& directory, models::Model& model,
                    const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
                    const ExportOptions& options);
 
-}  // namespace snug::checkpoint
+}  // namespace snug::setup

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/tensor_bytes.h"
+
+#include "base/error.h"
+
+namespace snug::checkpoint {
+
+formats::DType dtype_of(at::ScalarType type) {
+  switch (type) {
+    case at::kFloat:
+      return formats::DType::F32;
+    case at::kBFloat16:
+      return formats::DType::BF16;
+    case at::kHalf:
+      return formats::DType::F16;
+    default:
+      throw InternalError(fmt::format("tensors of type {} are not written", c10::toString(type)));
+  }
+}
+
+std::span<const std::byte> bytes_of(const at::Tensor& tensor) {
+  SNUG_CHECK(tensor.is_contiguous(), "bytes of a strided tensor");
+  return {static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()};
+}
+
+}  // namespace snug::checkpoint

@@ -1,0 +1,20 @@
+// A tensor as what file formats know: a type and bytes.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+
+#include "formats/dtype.h"
+
+namespace snug::checkpoint {
+
+// Throws InternalError for a type that is never written.
+formats::DType dtype_of(at::ScalarType type);
+inline formats::DType dtype_of(const at::Tensor& tensor) { return dtype_of(tensor.scalar_type()); }
+
+// Valid while the tensor lives.
+std::span<const std::byte> bytes_of(const at::Tensor& contiguous);
+
+}  // namespace snug::checkpoint
