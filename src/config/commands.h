@@ -61,7 +61,7 @@ struct EvaluateOptions {
 struct ConvertOptions {
   std::string source;
   std::string destination;
-  std::string to = "hf";  // hf | gguf | litgpt
+  std::string to = "hf";  // hf | litgpt
   std::string dtype;      // empty = as in the source
   bool verbose = false;
 };

@@ -118,7 +118,7 @@ TEST(Completion, BashOffersCommandsOptionsAndChoices) {
             "--train.max_steps --train.max_seq_length\n");
   EXPECT_EQ(bash_offers("snug finetune_full --precision bf16"), "bf16-true bf16-mixed\n");
   EXPECT_EQ(bash_offers("snug completion "), "bash zsh fish\n");
-  EXPECT_EQ(bash_offers("snug convert a b --to g"), "gguf\n");
+  EXPECT_EQ(bash_offers("snug convert a b --to l"), "litgpt\n");
 }
 
 TEST(Completion, ScriptsAreValidForTheirShells) {

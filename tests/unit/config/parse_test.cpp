@@ -211,10 +211,10 @@ TEST(Parse, OtherCommands) {
   EXPECT_EQ(g.generate.prompt, "null") << "a prompt is taken word by word";
   EXPECT_FALSE(g.generate.top_k);
   EXPECT_EQ(g.generate.temperature, 0);
-  const ParsedCommand c = parse("convert a b.gguf --to gguf --dtype float16");
+  const ParsedCommand c = parse("convert a b.pth --to litgpt --dtype float16");
   EXPECT_EQ(c.convert.source, "a");
-  EXPECT_EQ(c.convert.destination, "b.gguf");
-  EXPECT_EQ(c.convert.to, "gguf");
+  EXPECT_EQ(c.convert.destination, "b.pth");
+  EXPECT_EQ(c.convert.to, "litgpt");
   EXPECT_EQ(parse("download openlm-research/open_llama_3b").download.repo_id,
             "openlm-research/open_llama_3b");
   EXPECT_EQ(parse("completion bash").completion.shell, "bash");
