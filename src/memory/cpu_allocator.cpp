@@ -22,7 +22,8 @@ constexpr size_t kLargeBytes = size_t{256} << 10;  // below, malloc's own reuse 
 constexpr size_t kHugeBytes = size_t{4} << 20;     // from here on 2 MiB pages pay
 
 // Large blocks in use or cached, straight from mmap. A block may serve a request up to an eighth
-// smaller.
+// smaller. What is mapped may pass the highest need so far by an eighth at most: the resident set
+// is what people see.
 class BlockCache {
  public:
   void* take(size_t bytes) {
@@ -35,6 +36,7 @@ class BlockCache {
         in_use_[data] = found->first;
         cached_ -= found->first;
         free_.erase(found);
+        note_peak();
         return data;
       }
     }
@@ -71,7 +73,18 @@ class BlockCache {
     return (bytes + unit - 1) / unit * unit;
   }
 
+  void note_peak() { peak_ = std::max(peak_, mapped_ - cached_); }
+
+  // Gives the largest cached blocks back until `bytes` more may be mapped.
+  void make_room(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const size_t need = std::max(peak_, mapped_ - cached_ + bytes);
+    while (!free_.empty() && mapped_ + bytes > need + need / 8 + kFloorBytes)
+      unmap(std::prev(free_.end()));
+  }
+
   void* map_new(size_t bytes) {
+    make_room(bytes);
     void* data = try_map(bytes);
     if (data == MAP_FAILED) {
       release();
@@ -84,6 +97,7 @@ class BlockCache {
     const std::lock_guard lock(mutex_);
     in_use_[data] = bytes;
     mapped_ += bytes;
+    note_peak();
     return data;
   }
 
@@ -103,6 +117,7 @@ class BlockCache {
   std::map<void*, size_t> in_use_;
   size_t cached_ = 0;
   size_t mapped_ = 0;
+  size_t peak_ = 0;  // most that was in use at one time
 };
 
 BlockCache& blocks() {
