@@ -50,9 +50,6 @@ class BlockCache {
     in_use_.erase(found);
     free_.emplace(bytes, data);
     cached_ += bytes;
-    // What is cached may not exceed an eighth of what is mapped: the resident set is what people
-    // see.
-    while (cached_ > std::max(mapped_ / 8, kFloorBytes)) unmap(std::prev(free_.end()));
   }
 
   void release() {
