@@ -8,15 +8,20 @@
 
 namespace snug::memory {
 
-// The context of every DataPtr from our allocators is its Allocation; the deleter tells them apart
-// from foreign ones.
-void delete_cpu_allocation(void* context);
+// On meta, where addresses are null, a DataPtr's context is its Allocation. On the CPU it is the
+// data itself: libtorch's raw_allocate(), which oneDNN's scratch memory comes from, insists on
+// that.
+void delete_cpu_allocation(void* data);
 void delete_meta_allocation(void* context);
 
+// The Allocation of CPU memory that our allocator handed out, or null.
+Allocation* cpu_allocation_at(const void* data);
+
+// Tells our allocators' memory from foreign memory by the deleter.
 inline Allocation* allocation_behind(const c10::DataPtr& pointer) {
   const c10::DeleterFnPtr deleter = pointer.get_deleter();
-  const bool ours = deleter == &delete_cpu_allocation || deleter == &delete_meta_allocation;
-  return ours ? static_cast<Allocation*>(pointer.get_context()) : nullptr;
+  if (deleter == &delete_meta_allocation) return static_cast<Allocation*>(pointer.get_context());
+  return deleter == &delete_cpu_allocation ? cpu_allocation_at(pointer.get_context()) : nullptr;
 }
 
 void install_cpu_allocator();

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -138,6 +139,36 @@ void give_back(void* data, int64_t bytes) {
     std::free(data);
 }
 
+// Which Allocation is behind an address.
+class LiveAllocations {
+ public:
+  void add(Allocation* allocation) {
+    const std::lock_guard lock(mutex_);
+    by_address_[allocation->data] = allocation;
+  }
+  Allocation* find(const void* data) const {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_address_.find(data);
+    return found == by_address_.end() ? nullptr : found->second;
+  }
+  Allocation* take(const void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto found = by_address_.find(data);
+    Allocation* allocation = found->second;
+    by_address_.erase(found);
+    return allocation;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::unordered_map<const void*, Allocation*> by_address_;
+};
+
+LiveAllocations& live() {
+  static auto* allocations = new LiveAllocations;
+  return *allocations;
+}
+
 class CpuAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
@@ -145,9 +176,10 @@ class CpuAllocator final : public c10::Allocator {
     if (bytes == 0) return {nullptr, nullptr, &delete_cpu_allocation, device};
     cpu_ledger().admit(static_cast<int64_t>(bytes));
     void* data = take(bytes);
-    return {data, cpu_ledger().add(data, static_cast<int64_t>(bytes)), &delete_cpu_allocation,
-            device};
+    live().add(cpu_ledger().add(data, static_cast<int64_t>(bytes)));
+    return {data, data, &delete_cpu_allocation, device};
   }
+  c10::DeleterFnPtr raw_deleter() const override { return &delete_cpu_allocation; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     std::memcpy(to, from, bytes);
   }
@@ -155,14 +187,15 @@ class CpuAllocator final : public c10::Allocator {
 
 }  // namespace
 
-void delete_cpu_allocation(void* context) {
-  auto* record = static_cast<Allocation*>(context);
-  if (record == nullptr) return;
-  void* data = record->data;
+void delete_cpu_allocation(void* data) {
+  if (data == nullptr) return;
+  Allocation* record = live().take(data);
   const int64_t bytes = record->bytes;
   record->ledger->remove(record);
   give_back(data, bytes);
 }
+
+Allocation* cpu_allocation_at(const void* data) { return live().find(data); }
 
 Ledger& cpu_ledger() {
   static Ledger* ledger = new Ledger("cpu");  // never destroyed: tensors may outlive statics

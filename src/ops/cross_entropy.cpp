@@ -46,17 +46,11 @@ double chunk_loss(const at::Tensor& logits, const Chunk& chunk, const CrossEntro
       .loss_sum;
 }
 
-at::Tensor chunk_logits(const at::Tensor& x, const at::Tensor& weight) {
-  const at::ScalarType product = product_type(x.scalar_type());
-  const at::Tensor logits = matmul(x, weight.t(), product);
-  return product == at::kFloat ? logits : cast(logits, at::kFloat);
-}
-
 // Adds the chunk's share to the weight's gradient and writes x's gradient into d_x.
 void chunk_backward(const at::Tensor& d_logits, const Chunk& chunk, const at::Tensor& weight,
                     const at::Tensor& compute_weight, const at::Tensor& d_x) {
-  const at::ScalarType product = product_type(chunk.x.scalar_type());
-  const at::Tensor d = product == at::kFloat ? d_logits : cast(d_logits, product);
+  const at::ScalarType type = scratch_type(chunk.x.scalar_type());
+  const at::Tensor d = type == at::kFloat ? d_logits : cast(d_logits, type);
   if (d_x.defined()) matmul_into(d_x, d, compute_weight, Into::Overwrite);
   if (weight.requires_grad()) add_weight_gradient(weight, d, chunk.x);
 }
@@ -74,7 +68,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     for (int64_t begin = 0; begin < x.size(0); begin += step) {
       const int64_t end = std::min(begin + step, x.size(0));
       const Chunk chunk{x.slice(0, begin, end), targets.slice(0, begin, end)};
-      const at::Tensor logits = chunk_logits(chunk.x, compute_weight);
+      const at::Tensor logits = matmul(chunk.x, compute_weight.t(), at::kFloat);
       loss += chunk_loss(logits, chunk, options, training);
       if (training)
         chunk_backward(logits, chunk, weight, compute_weight,

@@ -6,7 +6,6 @@
 #include <ATen/ops/mm.h>
 
 #include "base/error.h"
-#include "kernels/cpu/linalg/cpu_features.h"
 #include "kernels/cpu/linalg/gemm.h"
 #include "ops/device.h"
 
@@ -18,17 +17,6 @@ kernels::cpu::MatrixView view(const at::Tensor& t) {
              "operand of {} dimensions has no unit stride", t.dim());
   return {t.is_meta() ? nullptr : t.const_data_ptr(), to_scalar(t.scalar_type()), t.stride(0),
           t.stride(1)};
-}
-
-// Asked once: this must not change between a run and its resumption.
-bool library_multiplies_bf16() {
-  static const bool fast = kernels::cpu::has_fast_bf16_products();
-  return fast;
-}
-
-bool library_is_faster(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b) {
-  return library_multiplies_bf16() && a.scalar_type() == at::kBFloat16 &&
-         b.scalar_type() == at::kBFloat16 && out.scalar_type() == at::kBFloat16 && a.size(0) > 4;
 }
 
 void library_product(at::Tensor out, const at::Tensor& a, const at::Tensor& b, Into into,
@@ -46,10 +34,7 @@ void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b
   SNUG_CHECK(a.size(1) == b.size(0) && out.size(0) == a.size(0) && out.size(1) == b.size(1),
              "product of {}x{} and {}x{} into {}x{}", a.size(0), a.size(1), b.size(0), b.size(1),
              out.size(0), out.size(1));
-  if (out.is_cuda() || library_is_faster(out, a, b)) {
-    if (!out.is_meta()) library_product(out, a, b, into, alpha);
-    return;
-  }
+  if (out.is_cuda()) return library_product(out, a, b, into, alpha);
   kernels::cpu::GemmArgs args{.m = out.size(0),
                               .n = out.size(1),
                               .k = a.size(1),
@@ -64,8 +49,8 @@ void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b
                  [&](void* scratch) { kernels::cpu::gemm(args, scratch); });
 }
 
-at::ScalarType product_type(at::ScalarType type) {
-  return type == at::kBFloat16 && library_multiplies_bf16() ? at::kBFloat16 : at::kFloat;
+at::ScalarType scratch_type(at::ScalarType type) {
+  return type == at::kBFloat16 && kernels::cpu::multiplies_bf16() ? type : at::kFloat;
 }
 
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {

@@ -1,6 +1,4 @@
-// Matrix products on the device of the operands. On CPUs without bfloat16 arithmetic our own kernel
-// converts while it packs; where the processor multiplies bfloat16 itself, libtorch's oneDNN does
-// it.
+// Matrix products on the device of the operands.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,8 +16,8 @@ void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b
 // A new (m, n) tensor of `type`.
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
 
-// The type in which a product of two `type` operands is best left when its result is only scratch:
-// float32, unless the library multiplies `type` itself and writes the same.
-at::ScalarType product_type(at::ScalarType type);
+// What float32 scratch is best cast to before it is multiplied with operands of `type`: that type
+// where the processor multiplies it faster than float32, else float32.
+at::ScalarType scratch_type(at::ScalarType type);
 
 }  // namespace snug::ops

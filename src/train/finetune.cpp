@@ -16,6 +16,7 @@
 #include "hub/download.h"
 #include "kernels/cpu/linalg/cpu_features.h"
 #include "models/family.h"
+#include "ops/device.h"
 #include "optim/schedule.h"
 #include "plan/predict.h"
 #include "plan/suggest.h"
@@ -318,7 +319,8 @@ void Finetune::train() {
   flops_ = checkpoint_.model->flops_per_token(
       static_cast<double>(dataset_.train.total_tokens()) /
       static_cast<double>(std::max<int64_t>(1, dataset_.train.count())));
-  peak_flops_per_second_ = kernels::cpu::cpu_peak_flops_estimate();
+  peak_flops_per_second_ =
+      kernels::cpu::cpu_peak_flops_estimate(ops::to_scalar(engine_.precision.compute));
   const bool fresh = !resume_from_;
   if (fresh && recipe_.eval.initial_validation) run_validation();
   if (fresh && recipe_.eval.num_samples > 0)

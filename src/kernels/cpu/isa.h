@@ -26,7 +26,7 @@ class ScopedIsa {
 template <class Function>
 Function* pick_for_isa(Function* portable, Function* avx2, Function* avx512) {
   const Isa isa = active_isa();
-  return isa == Isa::Avx512 ? avx512 : isa == Isa::Avx2 ? avx2 : portable;
+  return isa >= Isa::Avx512 ? avx512 : isa == Isa::Avx2 ? avx2 : portable;
 }
 
 }  // namespace snug::kernels::cpu

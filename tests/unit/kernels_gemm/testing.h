@@ -32,7 +32,7 @@ struct NamedKernels {
 inline std::vector<NamedKernels> runnable_kernels() {
   std::vector<NamedKernels> list = {{"portable", &portable_kernels()},
                                     {"emulated_avx512", &emulated_avx512_kernels()}};
-  for (Isa isa : {Isa::Avx2, Isa::Avx512}) {
+  for (Isa isa : {Isa::Avx2, Isa::Avx512, Isa::Avx512Bf16, Isa::Amx}) {
     if (isa <= best_isa()) list.push_back({isa_name(isa), &kernels_for(isa)});
   }
   return list;

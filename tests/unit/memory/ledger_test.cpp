@@ -86,6 +86,18 @@ TEST_P(LedgerTest, ViewsShareTheirStorage) {
 
 INSTANTIATE_TEST_SUITE_P(Devices, LedgerTest, ::testing::Values(at::kCPU, at::kMeta));
 
+// What oneDNN's scratch memory comes from.
+TEST(CpuAllocator, GivesRawMemoryThatTheLedgerCounts) {
+  install_allocators();
+  c10::Allocator* allocator = c10::GetAllocator(c10::kCPU);
+  const int64_t before = cpu_ledger().allocated();
+  void* data = allocator->raw_allocate(size_t{1} << 20);
+  ASSERT_NE(data, nullptr);
+  EXPECT_EQ(cpu_ledger().allocated(), before + (int64_t{1} << 20));
+  allocator->raw_deallocate(data);
+  EXPECT_EQ(cpu_ledger().allocated(), before);
+}
+
 TEST(CpuAllocator, ReusesLargeBlocks) {
   install_allocators();
   const void* first = nullptr;

@@ -24,10 +24,10 @@ namespace {
 struct Shape {
   Shape(const AttentionArgs& args, const Kernels& kernels)
       : group(args.num_heads / args.num_kv_heads),
-        tile(round_up(64, kernels.mr)),
-        keys(round_up(args.head_dim <= 128 ? 128 : 64, kernels.nr)),
-        dim_rows(round_up(args.head_dim, kernels.mr)),
-        dim_cols(round_up(args.head_dim, kernels.nr)) {}
+        tile(round_up(64, kernels.tile.mr)),
+        keys(round_up(args.head_dim <= 128 ? 128 : 64, kernels.tile.nr)),
+        dim_rows(round_up(args.head_dim, kernels.tile.mr)),
+        dim_cols(round_up(args.head_dim, kernels.tile.nr)) {}
   int64_t group, tile, keys;
   int64_t dim_rows, dim_cols;  // head dimension padded to whole register tiles
 };
@@ -55,7 +55,7 @@ struct Workspace {
     scores_b = take(shape.tile, shape.keys), d_scores_b = take(shape.tile, shape.keys);
     d_scores_a = take(shape.tile, shape.keys);
     dk_t = take(shape.dim_rows, shape.keys), dv_t = take(shape.dim_rows, shape.keys);
-    staging = take(shape.keys, kernels.nr);
+    staging = take(shape.keys, kernels.tile.nr);
   }
 };
 
@@ -127,9 +127,9 @@ class KeyBlock {
                      dim);
     const HeadRows v(forward_.v, forward_.type, forward_.v_stride, token, task_.segment.kv_head,
                      dim);
-    kernels_.pack_b(k.tokens_as_lines(count_, count_, dim, work_.k_by_dim_b));
-    kernels_.pack_b(v.tokens_as_lines(count_, count_, dim, work_.v_by_dim_b));
-    kernels_.pack_b(k.dims_as_lines(count_, dim, work_.k_b));
+    kernels_.tile.pack_b(k.tokens_as_lines(count_, count_, dim, work_.k_by_dim_b));
+    kernels_.tile.pack_b(v.tokens_as_lines(count_, count_, dim, work_.v_by_dim_b));
+    kernels_.tile.pack_b(k.dims_as_lines(count_, dim, work_.k_b));
   }
 
   void pack_queries(Range queries, int64_t head) const {
@@ -137,47 +137,49 @@ class KeyBlock {
     const int64_t rows = queries.end - queries.begin;
     const HeadRows q(forward_.q, forward_.type, forward_.q_stride, token, head, dim);
     const HeadRows d_out(args_.d_out, forward_.type, forward_.num_heads * dim, token, head, dim);
-    kernels_.pack_a(q.tokens_as_lines(rows, rows, dim, work_.q_a));
-    kernels_.pack_a(q.dims_as_lines(rows, dim, work_.q_t_a));
-    kernels_.pack_a(d_out.tokens_as_lines(rows, rows, dim, work_.d_out_a));
-    kernels_.pack_a(d_out.dims_as_lines(rows, dim, work_.d_out_t_a));
+    kernels_.tile.pack_a(q.tokens_as_lines(rows, rows, dim, work_.q_a));
+    kernels_.tile.pack_a(q.dims_as_lines(rows, dim, work_.q_t_a));
+    kernels_.tile.pack_a(d_out.tokens_as_lines(rows, rows, dim, work_.d_out_a));
+    kernels_.tile.pack_a(d_out.dims_as_lines(rows, dim, work_.d_out_t_a));
   }
 
   // Rows of the tile that see the panel of keys at `key`, cut at whole register tiles.
   Range rows_seeing(Range queries, int64_t key) const {
     const int64_t first = task_.keys.begin + key;
-    const Range seen =
-        seeing_queries(forward_, length_, first, std::min(task_.keys.end, first + kernels_.nr));
+    const Range seen = seeing_queries(forward_, length_, first,
+                                      std::min(task_.keys.end, first + kernels_.tile.nr));
     const int64_t rows = queries.end - queries.begin;
     const int64_t begin = std::clamp<int64_t>(seen.begin - queries.begin, 0, rows);
     const int64_t end = std::clamp<int64_t>(seen.end - queries.begin, begin, rows);
     if (begin == end) return {};
-    return {begin / kernels_.mr * kernels_.mr, std::min(rows, round_up(end, kernels_.mr))};
+    return {begin / kernels_.tile.mr * kernels_.tile.mr,
+            std::min(rows, round_up(end, kernels_.tile.mr))};
   }
 
   // Keys of the block that the panel of rows at `row` sees, cut at whole register tiles.
   Range keys_seen(Range queries, int64_t row) const {
     const int64_t first = queries.begin + row;
     const Range seen =
-        visible_keys(forward_, length_, first, std::min(queries.end, first + kernels_.mr));
+        visible_keys(forward_, length_, first, std::min(queries.end, first + kernels_.tile.mr));
     const int64_t begin = std::clamp<int64_t>(seen.begin - task_.keys.begin, 0, count_);
     const int64_t end = std::clamp<int64_t>(seen.end - task_.keys.begin, begin, count_);
     if (begin == end) return {};
-    return {begin / kernels_.nr * kernels_.nr, std::min(count_, round_up(end, kernels_.nr))};
+    return {begin / kernels_.tile.nr * kernels_.tile.nr,
+            std::min(count_, round_up(end, kernels_.tile.nr))};
   }
 
   // Probabilities and score gradients of one head's tile, panel by panel of keys.
   void compute_scores(Range queries, int64_t head) const {
     const int64_t dim = forward_.head_dim;
-    for (int64_t key = 0; key < count_; key += kernels_.nr) {
+    for (int64_t key = 0; key < count_; key += kernels_.tile.nr) {
       const Range rows = rows_seeing(queries, key);
       float* scores = work_.scores_b + key * shape_.tile;
       float* gradients = work_.d_scores_b + key * shape_.tile;
-      for (int64_t row = rows.begin; row < rows.end; row += kernels_.mr) {
-        kernels_.multiply_tile(dim, work_.q_a + row * dim, work_.k_by_dim_b + key * dim,
-                               scores + row * kernels_.nr, kernels_.nr, 1.f, false);
-        kernels_.multiply_tile(dim, work_.d_out_a + row * dim, work_.v_by_dim_b + key * dim,
-                               gradients + row * kernels_.nr, kernels_.nr, 1.f, false);
+      for (int64_t row = rows.begin; row < rows.end; row += kernels_.tile.mr) {
+        kernels_.tile.multiply(dim, work_.q_a + row * dim, work_.k_by_dim_b + key * dim,
+                               scores + row * kernels_.tile.nr, kernels_.tile.nr, 1.f, false);
+        kernels_.tile.multiply(dim, work_.d_out_a + row * dim, work_.v_by_dim_b + key * dim,
+                               gradients + row * kernels_.tile.nr, kernels_.tile.nr, 1.f, false);
       }
       if (rows.begin < rows.end) finish_scores(queries.begin + rows.begin, rows, key, head);
     }
@@ -188,11 +190,11 @@ class KeyBlock {
                   unlimited = int64_t{1} << 30;
     const int64_t distance = query - (task_.keys.begin + key);
     const int64_t window = forward_.sliding_window > 0 ? forward_.sliding_window : unlimited;
-    const int64_t offset = key * shape_.tile + rows.begin * kernels_.nr;
+    const int64_t offset = key * shape_.tile + rows.begin * kernels_.tile.nr;
     kernels_.score_gradients({.scores = work_.scores_b + offset,
                               .d_probabilities = work_.d_scores_b + offset,
                               .rows = rows.end - rows.begin,
-                              .columns = std::min<int64_t>(kernels_.nr, count_ - key),
+                              .columns = std::min<int64_t>(kernels_.tile.nr, count_ - key),
                               .begin = distance - window + 1,
                               .end = distance + (forward_.causal ? 1 : window),
                               .lse = forward_.lse + place,
@@ -202,15 +204,16 @@ class KeyBlock {
 
   void add_key_gradients(Range queries) const {
     const int64_t depth = queries.end - queries.begin;
-    for (int64_t key = 0; key < count_; key += kernels_.nr) {
+    for (int64_t key = 0; key < count_; key += kernels_.tile.nr) {
       const Range rows = rows_seeing(queries, key);
       if (rows.begin == rows.end) continue;
-      const int64_t offset = key * shape_.tile + rows.begin * kernels_.nr;
-      for (int64_t d = 0; d < shape_.dim_rows; d += kernels_.mr) {
-        const int64_t left = d * depth + rows.begin * kernels_.mr, sums = d * shape_.keys + key;
-        kernels_.multiply_tile(rows.end - rows.begin, work_.d_out_t_a + left,
+      const int64_t offset = key * shape_.tile + rows.begin * kernels_.tile.nr;
+      for (int64_t d = 0; d < shape_.dim_rows; d += kernels_.tile.mr) {
+        const int64_t left = d * depth + rows.begin * kernels_.tile.mr,
+                      sums = d * shape_.keys + key;
+        kernels_.tile.multiply(rows.end - rows.begin, work_.d_out_t_a + left,
                                work_.scores_b + offset, work_.dv_t + sums, shape_.keys, 1.f, true);
-        kernels_.multiply_tile(rows.end - rows.begin, work_.q_t_a + left, work_.d_scores_b + offset,
+        kernels_.tile.multiply(rows.end - rows.begin, work_.q_t_a + left, work_.d_scores_b + offset,
                                work_.dk_t + sums, shape_.keys, 1.f, true);
       }
     }
@@ -234,15 +237,15 @@ class KeyBlock {
   }
 
   void add_query_gradients(Range queries, int64_t head) const {
-    for (int64_t row = 0; row < queries.end - queries.begin; row += kernels_.mr) {
+    for (int64_t row = 0; row < queries.end - queries.begin; row += kernels_.tile.mr) {
       const Range keys = keys_seen(queries, row);
       if (keys.begin == keys.end) continue;
-      const int64_t rows = std::min<int64_t>(kernels_.mr, queries.end - queries.begin - row);
-      for (int64_t key = keys.begin; key < keys.end; key += kernels_.nr) {
-        const float* panel = work_.d_scores_b + key * shape_.tile + row * kernels_.nr;
-        kernels_.pack_a({panel, Scalar::F32, kernels_.nr, 1, rows, rows,
-                         std::min<int64_t>(kernels_.nr, keys.end - key),
-                         work_.d_scores_a + (key - keys.begin) * kernels_.mr});
+      const int64_t rows = std::min<int64_t>(kernels_.tile.mr, queries.end - queries.begin - row);
+      for (int64_t key = keys.begin; key < keys.end; key += kernels_.tile.nr) {
+        const float* panel = work_.d_scores_b + key * shape_.tile + row * kernels_.tile.nr;
+        kernels_.tile.pack_a({panel, Scalar::F32, kernels_.tile.nr, 1, rows, rows,
+                              std::min<int64_t>(kernels_.tile.nr, keys.end - key),
+                              work_.d_scores_a + (key - keys.begin) * kernels_.tile.mr});
       }
       add_query_rows(dq_at(queries.begin + row, head), rows, keys);
     }
@@ -250,18 +253,18 @@ class KeyBlock {
 
   void add_query_rows(float* dq, int64_t rows, Range keys) const {
     const int64_t stride = forward_.num_heads * forward_.head_dim;
-    for (int64_t d = 0; d < forward_.head_dim; d += kernels_.nr) {
-      const int64_t cols = std::min<int64_t>(kernels_.nr, forward_.head_dim - d);
-      const float* k = work_.k_b + d * count_ + keys.begin * kernels_.nr;
+    for (int64_t d = 0; d < forward_.head_dim; d += kernels_.tile.nr) {
+      const int64_t cols = std::min<int64_t>(kernels_.tile.nr, forward_.head_dim - d);
+      const float* k = work_.k_b + d * count_ + keys.begin * kernels_.tile.nr;
       const int64_t depth = keys.end - keys.begin;
-      if (rows == kernels_.mr && cols == kernels_.nr) {
-        kernels_.multiply_tile(depth, work_.d_scores_a, k, dq + d, stride, 1.f, true);
+      if (rows == kernels_.tile.mr && cols == kernels_.tile.nr) {
+        kernels_.tile.multiply(depth, work_.d_scores_a, k, dq + d, stride, 1.f, true);
         continue;
       }
       alignas(64) float sums[kMaxTileFloats];
-      kernels_.multiply_tile(depth, work_.d_scores_a, k, sums, kernels_.nr, 1.f, false);
+      kernels_.tile.multiply(depth, work_.d_scores_a, k, sums, kernels_.tile.nr, 1.f, false);
       kernels_.store({.source = sums,
-                      .source_stride = kernels_.nr,
+                      .source_stride = kernels_.tile.nr,
                       .rows = rows,
                       .cols = cols,
                       .c = dq + d,
@@ -275,12 +278,12 @@ class KeyBlock {
     const int64_t dim = forward_.head_dim, stride = forward_.num_kv_heads * dim;
     const int64_t token = task_.segment.first_token + task_.keys.begin;
     const int64_t place = token * stride + task_.segment.kv_head * dim;
-    for (int64_t d = 0; d < dim; d += kernels_.nr) {
-      const int64_t cols = std::min<int64_t>(kernels_.nr, dim - d);
-      kernels_.pack_b(
+    for (int64_t d = 0; d < dim; d += kernels_.tile.nr) {
+      const int64_t cols = std::min<int64_t>(kernels_.tile.nr, dim - d);
+      kernels_.tile.pack_b(
           {sums + d * shape_.keys, Scalar::F32, shape_.keys, 1, cols, cols, count_, work_.staging});
       kernels_.store({.source = work_.staging,
-                      .source_stride = kernels_.nr,
+                      .source_stride = kernels_.tile.nr,
                       .rows = count_,
                       .cols = cols,
                       .c = static_cast<char*>(result) + (place + d) * scalar_bytes(forward_.type),

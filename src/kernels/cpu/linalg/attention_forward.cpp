@@ -17,9 +17,9 @@ constexpr int64_t kKeyBlock = 128;
 struct Shape {
   Shape(const AttentionArgs& args, const Kernels& kernels)
       : group(args.num_heads / args.num_kv_heads),
-        tile(round_up(std::max<int64_t>(kTileRows / group, 24), kernels.mr)),
-        keys(round_up(kKeyBlock, kernels.nr)),
-        dim(round_up(args.head_dim, kernels.nr)) {}
+        tile(round_up(std::max<int64_t>(kTileRows / group, 24), kernels.tile.mr)),
+        keys(round_up(kKeyBlock, kernels.tile.nr)),
+        dim(round_up(args.head_dim, kernels.tile.nr)) {}
   int64_t group, tile, keys, dim;  // dim: padded to whole register tiles
 };
 
@@ -30,8 +30,8 @@ struct Workspace {
       : q(carver.take<float>(shape.group * shape.tile * args.head_dim + kPackSlack)),
         k(carver.take<float>(shape.keys * args.head_dim + kPackSlack)),
         v(carver.take<float>(shape.keys * shape.dim + kPackSlack)),
-        scores(carver.take<float>(kernels.mr * shape.keys)),
-        probabilities(carver.take<float>(kernels.mr * shape.keys + kPackSlack)),
+        scores(carver.take<float>(kernels.tile.mr * shape.keys)),
+        probabilities(carver.take<float>(kernels.tile.mr * shape.keys + kPackSlack)),
         out(carver.take<float>(shape.group * shape.tile * shape.dim)),
         row_max(carver.take<float>(shape.group * shape.tile)),
         row_sum(carver.take<float>(shape.group * shape.tile)) {}
@@ -59,7 +59,7 @@ class ForwardTile {
       const Range block{key, std::min(segment_.length, key + shape_.keys)};
       pack_keys(block);
       for (int64_t head = 0; head < shape_.group; ++head) {
-        for (int64_t row = 0; row < queries_.end - queries_.begin; row += kernels_.mr) {
+        for (int64_t row = 0; row < queries_.end - queries_.begin; row += kernels_.tile.mr) {
           add_block(block, head, row);
         }
       }
@@ -76,8 +76,8 @@ class ForwardTile {
       const HeadRows q(args_.q, args_.type, args_.q_stride, token, query_head(head),
                        args_.head_dim);
       const int64_t count = queries_.end - queries_.begin;
-      kernels_.pack_a(q.tokens_as_lines(count, count, args_.head_dim,
-                                        work_.q + head * shape_.tile * args_.head_dim));
+      kernels_.tile.pack_a(q.tokens_as_lines(count, count, args_.head_dim,
+                                             work_.q + head * shape_.tile * args_.head_dim));
     }
   }
 
@@ -85,29 +85,29 @@ class ForwardTile {
     const int64_t token = segment_.first_token + block.begin, count = block.end - block.begin;
     const HeadRows k(args_.k, args_.type, args_.k_stride, token, segment_.kv_head, args_.head_dim);
     const HeadRows v(args_.v, args_.type, args_.v_stride, token, segment_.kv_head, args_.head_dim);
-    kernels_.pack_b(k.tokens_as_lines(count, count, args_.head_dim, work_.k));
-    kernels_.pack_b(v.dims_as_lines(count, args_.head_dim, work_.v));
+    kernels_.tile.pack_b(k.tokens_as_lines(count, count, args_.head_dim, work_.k));
+    kernels_.tile.pack_b(v.dims_as_lines(count, args_.head_dim, work_.v));
   }
 
   // One panel of rows against one block of keys.
   void add_block(Range block, int64_t head, int64_t row) const {
     const int64_t token = queries_.begin + row;
-    const int64_t rows = std::min<int64_t>(kernels_.mr, queries_.end - token);
+    const int64_t rows = std::min<int64_t>(kernels_.tile.mr, queries_.end - token);
     const Range seen = visible_keys(args_, segment_.length, token, token + rows);
     const int64_t depth = std::min(block.end, seen.end) - block.begin;
     if (depth <= 0 || seen.begin >= block.end) return;
 
     const int64_t panel = head * shape_.tile + row;
-    for (int64_t j = 0; j < depth; j += kernels_.nr) {
-      kernels_.multiply_tile(args_.head_dim, work_.q + panel * args_.head_dim,
+    for (int64_t j = 0; j < depth; j += kernels_.tile.nr) {
+      kernels_.tile.multiply(args_.head_dim, work_.q + panel * args_.head_dim,
                              work_.k + j * args_.head_dim, work_.scores + j, shape_.keys, 1.f,
                              false);
     }
     for (int64_t i = 0; i < rows; ++i) update_row(block, panel, token, i, depth);
-    kernels_.pack_a(
+    kernels_.tile.pack_a(
         {work_.scores, Scalar::F32, shape_.keys, 1, rows, rows, depth, work_.probabilities});
-    for (int64_t d = 0; d < shape_.dim; d += kernels_.nr) {
-      kernels_.multiply_tile(depth, work_.probabilities, work_.v + d * (block.end - block.begin),
+    for (int64_t d = 0; d < shape_.dim; d += kernels_.tile.nr) {
+      kernels_.tile.multiply(depth, work_.probabilities, work_.v + d * (block.end - block.begin),
                              work_.out + panel * shape_.dim + d, shape_.dim, 1.f, true);
     }
   }

@@ -21,6 +21,7 @@ namespace {
 struct Plan {
   int threads = 1;
   int64_t mc = 0, nc = 0, kc = 0, m_super = 0;
+  int64_t depth = 0;        // of a panel of kc, in floats
   int64_t col_parts = 1;    // few rows: a step's columns are shared out too
   bool in_scratch = false;  // sums of two-byte results between steps of k
 };
@@ -32,31 +33,38 @@ struct Workspace {
   float* scratch = nullptr;
 };
 
-Plan make_plan(const GemmArgs& args, const Kernels& kernels) {
-  constexpr int64_t kDepth = 288, kBlockFloats = 256 * 288, kCols = 1152;
+const Tile& tile_for(const GemmArgs& args, const Kernels& kernels) {
+  const bool both = args.a.type == Scalar::BF16 && args.b.type == Scalar::BF16;
+  return both && kernels.bf16 ? *kernels.bf16 : kernels.tile;
+}
+
+Plan make_plan(const GemmArgs& args, const Tile& tile) {
+  constexpr int64_t kDepthFloats = 288, kBlockFloats = 256 * 288, kCols = 1152;
+  const int64_t kDepth = kDepthFloats * tile.per_float;
   constexpr int64_t kSuperRows = 1536, kFewestRows = 48;
   Plan plan;
   plan.threads = resolve_threads(args.num_threads);
   // Equal steps rather than full ones and a rest: a short step pays for its stores with little
   // work.
-  plan.kc = round_up(ceil_div(args.k, ceil_div(args.k, kDepth)), 8);
-  plan.nc = round_up(ceil_div(args.n, ceil_div(args.n, kCols)), kernels.nr);
+  plan.kc = round_up(ceil_div(args.k, ceil_div(args.k, kDepth)), std::max(8, tile.depth_step));
+  plan.depth = tile.packed_depth(plan.kc);
+  plan.nc = round_up(ceil_div(args.n, ceil_div(args.n, kCols)), tile.nr);
   plan.in_scratch = args.c_type != Scalar::F32 && args.k > plan.kc;
   plan.m_super = plan.in_scratch ? std::min(args.m, kSuperRows) : args.m;
-  const int64_t largest = std::max<int64_t>(kernels.mr, kBlockFloats / plan.kc);
+  const int64_t largest = std::max<int64_t>(tile.mr, kBlockFloats / plan.depth);
   const int64_t blocks = round_up(ceil_div(plan.m_super, largest), plan.threads);
-  plan.mc = round_up(std::max(ceil_div(plan.m_super, blocks), kFewestRows), kernels.mr);
+  plan.mc = round_up(std::max(ceil_div(plan.m_super, blocks), kFewestRows), tile.mr);
   plan.col_parts = ceil_div(plan.threads, ceil_div(plan.m_super, plan.mc));
   return plan;
 }
 
-Workspace carve(Carver& carver, const Plan& plan, const Kernels& kernels) {
+Workspace carve(Carver& carver, const Plan& plan, const Tile& tile) {
   Workspace work;
-  for (float*& b : work.b) b = carver.take<float>(plan.kc * plan.nc + kPackSlack);
-  work.a_stride = round_up(plan.mc * plan.kc + kPackSlack, 16);
+  for (float*& b : work.b) b = carver.take<float>(plan.depth * plan.nc + kPackSlack);
+  work.a_stride = round_up(plan.mc * plan.depth + kPackSlack, 16);
   work.a = carver.take<float>(work.a_stride * plan.threads);
   if (plan.in_scratch) {
-    work.scratch = carver.take<float>(round_up(plan.m_super, kernels.mr) * plan.nc);
+    work.scratch = carver.take<float>(round_up(plan.m_super, tile.mr) * plan.nc);
   }
   return work;
 }
@@ -75,6 +83,7 @@ Void* offset(Void* data, Scalar type, int64_t elements) {
 // One step: the product of rows [i0, i0+mb) and columns [j0, j0+nb) over k in [p0, p0+kb).
 struct Step {
   int64_t super_row = 0, j0 = 0, nb = 0, p0 = 0, kb = 0;
+  int64_t depth = 0;  // of the packed panels, in floats
   bool first = false, last = false;
   const float* b = nullptr;
 };
@@ -82,19 +91,22 @@ struct Step {
 class Product {
  public:
   Product(const GemmArgs& args, const Kernels& kernels, const Plan& plan, const Workspace& work)
-      : args_(args), kernels_(kernels), plan_(plan), work_(work) {}
+      : args_(args), kernels_(kernels), tile_(tile_for(args, kernels)), plan_(plan), work_(work) {}
 
   // Called by every thread of the team with its own number.
   void run(int thread, int threads) {
+    if (tile_.begin_thread) tile_.begin_thread();
     int parity = 0;
     for (int64_t i = 0; i < args_.m; i += plan_.m_super) {
       for (int64_t j = 0; j < args_.n; j += plan_.nc) {
         for (int64_t p = 0; p < args_.k; p += plan_.kc, parity ^= 1) {
+          const int64_t kb = std::min(plan_.kc, args_.k - p);
           Step step{.super_row = i,
                     .j0 = j,
                     .nb = std::min(plan_.nc, args_.n - j),
                     .p0 = p,
-                    .kb = std::min(plan_.kc, args_.k - p),
+                    .kb = kb,
+                    .depth = tile_.packed_depth(kb),
                     .first = p == 0,
                     .last = p + plan_.kc >= args_.k,
                     .b = work_.b[parity]};
@@ -106,20 +118,21 @@ class Product {
         }
       }
     }
+    if (tile_.end_thread) tile_.end_thread();
   }
 
  private:
   void pack_b_share(const Step& step, float* out, int thread, int threads) const {
-    const Range mine = share_of(step.nb, kernels_.nr, thread, threads);
+    const Range mine = share_of(step.nb, tile_.nr, thread, threads);
     if (mine.begin == mine.end) return;
-    kernels_.pack_b({.data = element(args_.b, step.p0, step.j0 + mine.begin),
-                     .type = args_.b.type,
-                     .line_stride = args_.b.col_stride,
-                     .depth_stride = args_.b.row_stride,
-                     .lines = mine.end - mine.begin,
-                     .lines_readable = args_.n - step.j0 - mine.begin,
-                     .depth = step.kb,
-                     .out = out + mine.begin * step.kb});
+    tile_.pack_b({.data = element(args_.b, step.p0, step.j0 + mine.begin),
+                  .type = args_.b.type,
+                  .line_stride = args_.b.col_stride,
+                  .depth_stride = args_.b.row_stride,
+                  .lines = mine.end - mine.begin,
+                  .lines_readable = args_.n - step.j0 - mine.begin,
+                  .depth = step.kb,
+                  .out = out + mine.begin * step.depth});
   }
 
   void take_blocks(const Step& step, std::atomic<int64_t>& next, int thread) const {
@@ -131,80 +144,82 @@ class Product {
       if (begin >= rows) return;
       const int64_t count = std::min(plan_.mc, rows - begin);
       const Range columns =
-          share_of(step.nb, kernels_.nr, int(block % plan_.col_parts), int(plan_.col_parts));
+          share_of(step.nb, tile_.nr, int(block % plan_.col_parts), int(plan_.col_parts));
       const int64_t row = step.super_row + begin;
       if (columns.begin == columns.end) continue;
-      kernels_.pack_a({.data = element(args_.a, row, step.p0),
-                       .type = args_.a.type,
-                       .line_stride = args_.a.row_stride,
-                       .depth_stride = args_.a.col_stride,
-                       .lines = count,
-                       .lines_readable = args_.m - row,
-                       .depth = step.kb,
-                       .out = a});
+      tile_.pack_a({.data = element(args_.a, row, step.p0),
+                    .type = args_.a.type,
+                    .line_stride = args_.a.row_stride,
+                    .depth_stride = args_.a.col_stride,
+                    .lines = count,
+                    .lines_readable = args_.m - row,
+                    .depth = step.kb,
+                    .out = a});
       multiply_block(step, a, {row, row + count}, columns);
     }
   }
 
   void multiply_block(const Step& step, const float* a, Range rows, Range columns) const {
-    for (int64_t j = columns.begin; j < columns.end; j += kernels_.nr) {
-      for (int64_t i = rows.begin; i < rows.end; i += kernels_.mr) {
-        const Tile tile{.row = i,
-                        .col = step.j0 + j,
-                        .rows = std::min<int64_t>(kernels_.mr, rows.end - i),
-                        .cols = std::min<int64_t>(kernels_.nr, columns.end - j)};
-        multiply_one(step, tile, a + (i - rows.begin) * step.kb, step.b + j * step.kb);
+    for (int64_t j = columns.begin; j < columns.end; j += tile_.nr) {
+      for (int64_t i = rows.begin; i < rows.end; i += tile_.mr) {
+        const Patch patch{.row = i,
+                          .col = step.j0 + j,
+                          .rows = std::min<int64_t>(tile_.mr, rows.end - i),
+                          .cols = std::min<int64_t>(tile_.nr, columns.end - j)};
+        multiply_one(step, patch, a + (i - rows.begin) * step.depth, step.b + j * step.depth);
       }
     }
   }
 
-  struct Tile {
+  struct Patch {  // of C, a register tile or what the border leaves of it
     int64_t row, col, rows, cols;
   };
 
-  void multiply_one(const Step& step, const Tile& tile, const float* a, const float* b) const {
-    const bool whole = tile.rows == kernels_.mr && tile.cols == kernels_.nr;
+  void multiply_one(const Step& step, const Patch& patch, const float* a, const float* b) const {
+    const bool whole = patch.rows == tile_.mr && patch.cols == tile_.nr;
     if (args_.c_type == Scalar::F32) {
       const bool add = args_.accumulate || !step.first;
-      float* c = static_cast<float*>(args_.c) + tile.row * args_.c_row_stride + tile.col;
+      float* c = static_cast<float*>(args_.c) + patch.row * args_.c_row_stride + patch.col;
       if (whole && !(step.last && args_.bias)) {
-        kernels_.multiply_tile(step.kb, a, b, c, args_.c_row_stride, args_.alpha, add);
+        tile_.multiply(step.depth, a, b, c, args_.c_row_stride, args_.alpha, add);
       } else {
-        through_registers(step, tile, a, b, add);
+        through_registers(step, patch, a, b, add);
       }
     } else if (plan_.in_scratch) {
-      float* sums = work_.scratch + (tile.row - step.super_row) * plan_.nc + (tile.col - step.j0);
-      kernels_.multiply_tile(step.kb, a, b, sums, plan_.nc, 1.f, !step.first);
-      if (step.last) store(tile, sums, plan_.nc, args_.accumulate, true);
+      float* sums = work_.scratch + (patch.row - step.super_row) * plan_.nc + (patch.col - step.j0);
+      tile_.multiply(step.depth, a, b, sums, plan_.nc, 1.f, !step.first);
+      if (step.last) store(patch, sums, plan_.nc, args_.accumulate, true);
     } else {
-      through_registers(step, tile, a, b, args_.accumulate);
+      through_registers(step, patch, a, b, args_.accumulate);
     }
   }
 
-  // A tile at the border, with a bias, or in two bytes: summed aside, then stored as far as it
+  // A patch at the border, with a bias, or in two bytes: summed aside, then stored as far as it
   // exists.
-  void through_registers(const Step& step, const Tile& tile, const float* a, const float* b,
+  void through_registers(const Step& step, const Patch& patch, const float* a, const float* b,
                          bool add) const {
     alignas(64) float sums[kMaxTileFloats];
-    kernels_.multiply_tile(step.kb, a, b, sums, kernels_.nr, 1.f, false);
-    store(tile, sums, kernels_.nr, add, step.last);
+    tile_.multiply(step.depth, a, b, sums, tile_.nr, 1.f, false);
+    store(patch, sums, tile_.nr, add, step.last);
   }
 
-  void store(const Tile& tile, const float* sums, int64_t stride, bool add, bool with_bias) const {
+  void store(const Patch& patch, const float* sums, int64_t stride, bool add,
+             bool with_bias) const {
     kernels_.store({.source = sums,
                     .source_stride = stride,
-                    .rows = tile.rows,
-                    .cols = tile.cols,
-                    .c = offset(args_.c, args_.c_type, tile.row * args_.c_row_stride + tile.col),
+                    .rows = patch.rows,
+                    .cols = patch.cols,
+                    .c = offset(args_.c, args_.c_type, patch.row * args_.c_row_stride + patch.col),
                     .type = args_.c_type,
                     .c_stride = args_.c_row_stride,
                     .alpha = args_.alpha,
                     .accumulate = add,
-                    .bias = with_bias ? offset(args_.bias, args_.c_type, tile.col) : nullptr});
+                    .bias = with_bias ? offset(args_.bias, args_.c_type, patch.col) : nullptr});
   }
 
   const GemmArgs& args_;
   const Kernels& kernels_;
+  const Tile& tile_;
   const Plan& plan_;
   const Workspace& work_;
   std::atomic<int64_t> next_block_[2] = {0, 0};
@@ -214,12 +229,15 @@ bool is_empty(const GemmArgs& args) { return args.m <= 0 || args.n <= 0; }
 
 }  // namespace
 
+bool multiplies_bf16() { return active_kernels().bf16 != nullptr; }
+
 int64_t gemm_workspace_bytes(const GemmArgs& args) {
   if (is_empty(args)) return 0;
   if (is_skinny(args)) return skinny_workspace_bytes(args);
   const Kernels& kernels = active_kernels();
   Carver carver(nullptr);
-  carve(carver, make_plan(args, kernels), kernels);
+  const Tile& tile = tile_for(args, kernels);
+  carve(carver, make_plan(args, tile), tile);
   return carver.used();
 }
 
@@ -227,9 +245,10 @@ void gemm(const GemmArgs& args, void* workspace) {
   if (is_empty(args)) return;
   if (is_skinny(args)) return skinny_gemm(args, workspace);
   const Kernels& kernels = active_kernels();
-  const Plan plan = make_plan(args, kernels);
+  const Tile& tile = tile_for(args, kernels);
+  const Plan plan = make_plan(args, tile);
   Carver carver(workspace);
-  const Workspace work = carve(carver, plan, kernels);
+  const Workspace work = carve(carver, plan, tile);
   Product product(args, kernels, plan, work);
 #pragma omp parallel num_threads(plan.threads)
   product.run(omp_get_thread_num(), omp_get_num_threads());

@@ -10,10 +10,19 @@ const Kernels*& active() {
   static const Kernels* kernels = &kernels_for(best_isa());
   return kernels;
 }
+
+Kernels with_bf16(Kernels kernels, const Tile& tile) {
+  kernels.bf16 = &tile;
+  return kernels;
+}
 }  // namespace
 
 const Kernels& kernels_for(Isa isa) {
 #ifdef __x86_64__
+  static const Kernels avx512_bf16 = with_bf16(avx512_kernels(), avx512_bf16_tile());
+  static const Kernels amx = with_bf16(avx512_kernels(), amx_tile());
+  if (isa == Isa::Amx) return amx;
+  if (isa == Isa::Avx512Bf16) return avx512_bf16;
   if (isa == Isa::Avx512) return avx512_kernels();
   if (isa == Isa::Avx2) return avx2_kernels();
 #else

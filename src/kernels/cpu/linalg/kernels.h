@@ -12,7 +12,7 @@ namespace snug::kernels::cpu {
 
 enum class Isa;  // cpu_features.h
 
-inline constexpr int kMaxTileFloats = 8 * 48;
+inline constexpr int kMaxTileFloats = 32 * 32;
 // Packing may write this many floats beyond the last panel (whole vectors are stored).
 inline constexpr int64_t kPackSlack = 16;
 
@@ -69,14 +69,33 @@ struct ScoreGradientArgs {
   float scale = 1.f;
 };
 
-struct Kernels {
-  int mr = 0, nr = 0;  // the register tile
+// A register tile and the panels that it reads. Panels are measured in floats, whatever they hold:
+// along the depth, one float is per_float elements of k.
+struct Tile {
+  int mr = 0, nr = 0;
+  int depth_step = 1;  // packing fills k up with zeros to a multiple
+  int per_float = 1;
 
-  // C tile (mr, nr) = alpha * A panel * B panel (+ C). Panels as pack_a and pack_b leave them.
-  void (*multiply_tile)(int64_t k, const float* a, const float* b, float* c, int64_t c_stride,
-                        float alpha, bool accumulate) = nullptr;
+  // C tile (mr, nr) = alpha * A panel * B panel (+ C), panels as pack_a and pack_b leave them,
+  // `depth` floats deep.
+  void (*multiply)(int64_t depth, const float* a, const float* b, float* c, int64_t c_stride,
+                   float alpha, bool accumulate) = nullptr;
   void (*pack_a)(const PackArgs&) = nullptr;
   void (*pack_b)(const PackArgs&) = nullptr;
+
+  // Around all multiplications of a thread, where there is something to set up.
+  void (*begin_thread)() = nullptr;
+  void (*end_thread)() = nullptr;
+
+  int64_t packed_depth(int64_t k) const {
+    return (k + depth_step - 1) / depth_step * depth_step / per_float;
+  }
+};
+
+struct Kernels {
+  Tile tile;  // float32 panels, from operands of any type
+  const Tile* bf16 =
+      nullptr;  // where the processor multiplies bfloat16 itself: for two such operands
   void (*store)(const StoreArgs&) = nullptr;
 
   // count elements, `stride` apart, as float32.
@@ -101,6 +120,8 @@ const Kernels& portable_kernels();
 #ifdef __x86_64__
 const Kernels& avx2_kernels();
 const Kernels& avx512_kernels();
+const Tile& avx512_bf16_tile();
+const Tile& amx_tile();
 #endif
 const Kernels& kernels_for(Isa isa);
 

@@ -416,11 +416,11 @@ float row_dot(const void* x, const void* y, Scalar type, int64_t n) {
 }
 
 constexpr Kernels kTable = {
-    .mr = kTileRows,
-    .nr = kTileCols,
-    .multiply_tile = multiply_tile,
-    .pack_a = pack<kTileRows>,
-    .pack_b = pack<kTileCols>,
+    .tile = {.mr = kTileRows,
+             .nr = kTileCols,
+             .multiply = multiply_tile,
+             .pack_a = pack<kTileRows>,
+             .pack_b = pack<kTileCols>},
     .store = store_block,
     .unpack = unpack,
     .skinny_dot = skinny_dot,

@@ -7,11 +7,15 @@
 #pragma once
 
 #include "kernels/cpu/activation.h"
+#include "kernels/cpu/adafactor.h"
 #include "kernels/cpu/adamw.h"
+#include "kernels/cpu/adamw_8bit.h"
 #include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/dynamic_map.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
 #include "kernels/cpu/global_norm.h"
+#include "kernels/cpu/lion.h"
 #include "kernels/cpu/rms_norm.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/sgd.h"
@@ -69,6 +73,46 @@ struct AdamWFactors {
 };
 SNUG_PER_ISA(void adamw_range(const AdamWTensor& tensor, const AdamWFactors& factors, int64_t begin,
                               int64_t end))
+
+// `begin` is the start of a block of 256.
+SNUG_PER_ISA(void adamw_8bit_range(const AdamW8bitTensor& tensor, const AdamWFactors& factors,
+                                   const DynamicMap& first_map, const DynamicMap& second_map,
+                                   int64_t begin, int64_t end))
+
+struct LionFactors {
+  float lr = 0;
+  float decay = 1;  // 1 - lr * weight_decay
+  float beta1 = 0;
+  float beta2 = 0;
+  float grad_scale = 1;
+  bool stochastic = false;
+  uint64_t random_key = 0;
+};
+SNUG_PER_ISA(void lion_range(const LionTensor& tensor, const LionFactors& factors, int64_t begin,
+                             int64_t end))
+
+struct AdafactorFactors {
+  float new_share = 1;  // of the squared gradients in the second moment
+  float row_scale = 1;  // makes row_var * col_var the second moment
+  float smallest = 0;   // second moment at least
+  float decay = 1;      // 1 - lr * weight_decay
+  float step_size = 0;  // of the normalised gradient
+  float grad_scale = 1;
+  bool stochastic = false;
+  uint64_t random_key = 0;
+};
+// Adds the squared gradients of rows [begin, end) to col_sums (cols), moves row_var towards their
+// means, and returns the weights' sum of squares.
+SNUG_PER_ISA(double adafactor_moments_rows(const AdafactorTensor& tensor,
+                                           const AdafactorFactors& factors, float* col_sums,
+                                           int64_t begin, int64_t end))
+// Sum of squares of the normalised gradients.
+SNUG_PER_ISA(double adafactor_update_norm_rows(const AdafactorTensor& tensor,
+                                               const AdafactorFactors& factors, int64_t begin,
+                                               int64_t end))
+SNUG_PER_ISA(void adafactor_update_rows(const AdafactorTensor& tensor,
+                                        const AdafactorFactors& factors, int64_t begin,
+                                        int64_t end))
 
 struct SgdFactors {
   float lr = 0;

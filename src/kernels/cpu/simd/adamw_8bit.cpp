@@ -1,0 +1,201 @@
+// AdamW with 8-bit moments on blocks of one tensor; see kernels/cpu/adamw_8bit.h. A block's moments
+// wait in the stack's arrays until their largest magnitude is known.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cpu/simd/kernels.h"
+#include "kernels/cpu/simd/math.h"
+#include "kernels/cpu/simd/weights.h"
+
+namespace snug::kernels::cpu {
+namespace {
+
+template <int W = kLanes>
+SNUG_INLINE typename VectorOf<W>::I read_codes(const uint8_t* codes) {
+#ifdef __AVX512F__
+  if constexpr (W == 16) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes));
+    return (typename VectorOf<W>::I)_mm512_maskz_cvtepu8_epi32(0xffff, bytes);
+  }
+#endif
+#ifdef __AVX2__
+  if constexpr (W == 8) {
+    const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes));
+    return (typename VectorOf<W>::I)_mm256_cvtepu8_epi32(bytes);
+  }
+#endif
+  typename VectorOf<W>::I result;
+  for (int k = 0; k < W; ++k) result[k] = codes[k];
+  return result;
+}
+
+template <int W = kLanes>
+SNUG_INLINE void write_codes(uint8_t* codes, typename VectorOf<W>::I values) {
+#ifdef __AVX512F__
+  if constexpr (W == 16) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(codes),
+                     _mm512_maskz_cvtepi32_epi8(0xffff, (__m512i)values));
+    return;
+  }
+#endif
+#ifdef __AVX2__
+  if constexpr (W == 8) {
+    const __m256i wide = (__m256i)values;
+    const __m128i halves =
+        _mm_packus_epi32(_mm256_castsi256_si128(wide), _mm256_extracti128_si256(wide, 1));
+    _mm_storel_epi64(reinterpret_cast<__m128i*>(codes), _mm_packus_epi16(halves, halves));
+    return;
+  }
+#endif
+  for (int k = 0; k < W; ++k) codes[k] = static_cast<uint8_t>(values[k]);
+}
+
+template <int W = kLanes>
+SNUG_INLINE typename VectorOf<W>::F look_up(const float* table, typename VectorOf<W>::I index) {
+#ifdef __AVX512F__
+  if constexpr (W == 16) {
+    return (typename VectorOf<W>::F)_mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff,
+                                                             (__m512i)index, table, 4);
+  }
+#endif
+#ifdef __AVX2__
+  if constexpr (W == 8)
+    return (typename VectorOf<W>::F)_mm256_i32gather_ps(table, (__m256i)index, 4);
+#endif
+  typename VectorOf<W>::F result;
+  for (int k = 0; k < W; ++k) result[k] = table[index[k]];
+  return result;
+}
+
+// May read three bytes beyond the entry.
+template <int W = kLanes>
+SNUG_INLINE typename VectorOf<W>::I look_up(const uint8_t* table, typename VectorOf<W>::I index) {
+#ifdef __AVX512F__
+  if constexpr (W == 16) {
+    const __m512i words =
+        _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), 0xffff, (__m512i)index, table, 1);
+    return (typename VectorOf<W>::I)words & 0xff;
+  }
+#endif
+#ifdef __AVX2__
+  if constexpr (W == 8) {
+    const __m256i words =
+        _mm256_i32gather_epi32(reinterpret_cast<const int*>(table), (__m256i)index, 1);
+    return (typename VectorOf<W>::I)words & 0xff;
+  }
+#endif
+  typename VectorOf<W>::I result;
+  for (int k = 0; k < W; ++k) result[k] = table[index[k]];
+  return result;
+}
+
+// The nearest value's code for x in [-1, 1], the lower one of two as near. NaN gets some code.
+SNUG_INLINE I nearest_code(const DynamicMap& map, F x) {
+  const U bits = (U)x;
+  const I none = {}, last = none + (DynamicMap::kNumCells - 1);
+  I cell = (I)((bits & 0x7fffffffu) >> 16) - DynamicMap::kFirstCell;
+  cell = cell < none ? none : cell;
+  cell = cell > last ? last : cell;
+  cell += (I)(bits >> 31) * DynamicMap::kNumCells;
+  const I lower = look_up(map.cells, cell);
+  return lower - (I)(x > look_up(map.midpoints, lower));  // a true comparison is -1
+}
+
+SNUG_INLINE I codes_at(const uint8_t* codes, int64_t i, Whole) { return read_codes(codes + i); }
+SNUG_INLINE I codes_at(const uint8_t* codes, int64_t i, Part lanes) {
+  uint8_t copy[kLanes] = {};
+  for (int64_t k = 0; k < lanes.count; ++k) copy[k] = codes[i + k];
+  return read_codes(copy);
+}
+SNUG_INLINE void put_codes(uint8_t* codes, int64_t i, I values, Whole) {
+  write_codes(codes + i, values);
+}
+SNUG_INLINE void put_codes(uint8_t* codes, int64_t i, I values, Part lanes) {
+  uint8_t copy[kLanes];
+  write_codes(copy, values);
+  for (int64_t k = 0; k < lanes.count; ++k) codes[i + k] = copy[k];
+}
+
+// A NaN is passed over: the block's other elements keep their scale.
+SNUG_INLINE F larger_magnitude(F peak, F value) {
+  const F magnitude = (F)((U)value & 0x7fffffffu);
+  return magnitude > peak ? magnitude : peak;
+}
+
+SNUG_INLINE float largest_lane(F peaks) {
+  float largest = 0;
+  for (int k = 0; k < kLanes; ++k) largest = peaks[k] > largest ? peaks[k] : largest;
+  return largest;
+}
+
+// Writes the codes of `moments`, the block's elements from `begin`, and returns their scale.
+SNUG_INLINE float encode(const DynamicMap& map, const float* moments, F peaks, uint8_t* codes,
+                         int64_t begin, int64_t end) {
+  const float absmax = largest_lane(peaks);
+  const float inverse = 1.0f / (absmax > 1e-38f ? absmax : 1e-38f);
+  sweep(begin, end, [&](int64_t i, auto lanes) {
+    put_codes(codes, i, nearest_code(map, load_f(moments + (i - begin)) * inverse), lanes);
+  });
+  return absmax;
+}
+
+template <class P, class G, bool kStochastic>
+SNUG_INLINE void update_block(const AdamW8bitTensor& t, const AdamWFactors& f,
+                              const DynamicMap& first_map, const DynamicMap& second_map,
+                              int64_t begin, int64_t end) {
+  alignas(64) float first[kQuantizedBlock];
+  alignas(64) float second[kQuantizedBlock];
+  const int64_t block = begin / kQuantizedBlock;
+  const float first_scale = t.exp_avg_absmax[block], second_scale = t.exp_avg_sq_absmax[block];
+  F first_peaks = {}, second_peaks = {};
+  sweep(begin, end, [&](int64_t i, auto lanes) {
+    const F g = read<G>(t.grad, i, lanes) * f.grad_scale;
+    F m = look_up(first_map.values, codes_at(t.exp_avg, i, lanes)) * first_scale;
+    F v = look_up(second_map.values, codes_at(t.exp_avg_sq, i, lanes)) * second_scale;
+    F p = read_weight<P>(t, i, lanes);
+    m += (g - m) * f.one_minus_beta1;
+    v = v * f.beta2 + g * g * f.one_minus_beta2;
+    store_f(first + (i - begin), m);
+    store_f(second + (i - begin), v);
+    first_peaks = larger_magnitude(first_peaks, fill_beyond(m, F{}, lanes));
+    second_peaks = larger_magnitude(second_peaks, fill_beyond(v, F{}, lanes));
+    p *= f.decay;
+    p -= f.step_size * m / (square_root(v) * f.rsqrt_correction + f.eps);
+    const U random = kStochastic ? random_bits(f.random_key, i) : U{};
+    write_weight<P>(t, i, p, lanes, kStochastic, random);
+  });
+  t.exp_avg_absmax[block] = encode(first_map, first, first_peaks, t.exp_avg, begin, end);
+  t.exp_avg_sq_absmax[block] = encode(second_map, second, second_peaks, t.exp_avg_sq, begin, end);
+}
+
+template <class P, class G, bool kStochastic>
+void update(const AdamW8bitTensor& tensor, const AdamWFactors& factors, const DynamicMap& first_map,
+            const DynamicMap& second_map, int64_t begin, int64_t end) {
+  const auto t = tensor;
+  const auto f = factors;
+  for (int64_t i = begin; i < end; i += kQuantizedBlock) {
+    const int64_t block_end = i + kQuantizedBlock < end ? i + kQuantizedBlock : end;
+    update_block<P, G, kStochastic>(t, f, first_map, second_map, i, block_end);
+  }
+}
+
+}  // namespace
+
+namespace SNUG_ISA {
+
+void adamw_8bit_range(const AdamW8bitTensor& tensor, const AdamWFactors& factors,
+                      const DynamicMap& first_map, const DynamicMap& second_map, int64_t begin,
+                      int64_t end) {
+  with_type(tensor.param_type, [&](auto p) {
+    with_type(tensor.grad_type, [&](auto g) {
+      using P = decltype(p);
+      using G = decltype(g);
+      if (factors.stochastic) {
+        update<P, G, true>(tensor, factors, first_map, second_map, begin, end);
+      } else {
+        update<P, G, false>(tensor, factors, first_map, second_map, begin, end);
+      }
+    });
+  });
+}
+
+}  // namespace SNUG_ISA
+}  // namespace snug::kernels::cpu

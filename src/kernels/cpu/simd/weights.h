@@ -1,0 +1,28 @@
+// How optimizers read and write a weight: through its float32 master where there is one, and
+// rounded by chance where that is asked for.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cpu/simd/random_rounding.h"
+
+namespace snug::kernels::cpu {
+namespace {
+
+template <class P, class Tensor, class Lanes>
+SNUG_INLINE F read_weight(const Tensor& t, int64_t i, Lanes lanes) {
+  return t.master != nullptr ? read<F32>(t.master, i, lanes) : read<P>(t.param, i, lanes);
+}
+
+template <class P, class Tensor, class Lanes>
+SNUG_INLINE void write_weight(const Tensor& t, int64_t i, F value, Lanes lanes, bool stochastic,
+                              U random) {
+  if (t.master != nullptr) {
+    write<F32>(t.master, i, value, lanes);
+    write<P>(t.param, i, value, lanes);
+  } else {
+    write_rounded<P>(t.param, i, value, lanes, stochastic, random);
+  }
+}
+
+}  // namespace
+}  // namespace snug::kernels::cpu
