@@ -10,6 +10,19 @@
 
 namespace snug::optim {
 
+void Optimizer::update(Range range, const StepOptions& options) {
+  SNUG_CHECK(range.first <= range.last && range.last <= parameters_.size(),
+             "parameters {} to {} of {}", range.first, range.last, parameters_.size());
+  SNUG_CHECK(num_steps_ >= 1, "an update before begin_step()");
+  update_range(range, options);
+}
+
+std::vector<NamedTensor> Optimizer::states(Range range) const {
+  std::vector<NamedTensor> all;
+  for (size_t i = range.first; i < range.last; ++i) append_states(i, all);
+  return all;
+}
+
 std::unique_ptr<Optimizer> make_optimizer(const config::OptimizerOptions& options,
                                           std::vector<NamedTensor> parameters) {
   if (options.name == "adamw") return std::make_unique<AdamW>(options, std::move(parameters));

@@ -1,5 +1,7 @@
-// An optimizer steps a list of tensors whose gradients are in their .grad. Its states are named, so
-// that a checkpoint can hold them and the ledger can count them.
+// An optimizer steps a list of tensors whose gradients are in their .grad. It may do so in ranges
+// of that list, so that one unit's weights are updated, and its gradients freed, while the backward
+// of others is still to come. Its states are named, so that a checkpoint can hold them and the
+// ledger can count them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,27 +25,48 @@ struct StepOptions {
   double gradient_scale = 1;  // multiplies every gradient: clipping and loss unscaling
 };
 
+// Parameters [first, last) of an optimizer's list.
+struct Range {
+  size_t first = 0;
+  size_t last = 0;
+};
+
 class Optimizer {
  public:
-  explicit Optimizer(std::vector<NamedTensor> parameters) : parameters_(std::move(parameters)) {}
+  Optimizer(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters)
+      : options_(options), parameters_(std::move(parameters)) {}
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // One update of every parameter that has a gradient.
+  // A step is begin_step() and then one update of each parameter, in any number of ranges. A
+  // parameter without a gradient stays as it is. Gradients may be of another type than parameters.
+  void begin_step() { ++num_steps_; }
+  void update(Range range, const StepOptions& options);
   void step(const StepOptions& options) {
-    ++num_steps_;
-    update(options);
+    begin_step();
+    update(all(), options);
   }
-  // "model.norm.weight.exp_avg" …: everything a resumed run needs besides the step count.
-  virtual std::vector<NamedTensor> states() = 0;
 
+  // "model.norm.weight.exp_avg" …: everything a resumed run needs besides the step count.
+  std::vector<NamedTensor> states() const { return states(all()); }
+  std::vector<NamedTensor> states(Range range) const;
+
+  Range all() const { return {0, parameters_.size()}; }
   int64_t num_steps() const { return num_steps_; }
   void set_num_steps(int64_t steps) { num_steps_ = steps; }
 
  protected:
-  virtual void update(const StepOptions& options) = 0;
+  // Every parameter of a valid range, within a step that has begun.
+  virtual void update_range(Range range, const StepOptions& options) = 0;
+  virtual void append_states(size_t parameter, std::vector<NamedTensor>& all) const = 0;
 
+  // Fills what the kernels' descriptions of a tensor have in common. False where there is nothing
+  // to do: no gradient, or no memory behind the tensor.
+  template <class KernelTensor>
+  bool describe(size_t parameter, KernelTensor& description) const;
+
+  config::OptimizerOptions options_;
   std::vector<NamedTensor> parameters_;
   int64_t num_steps_ = 0;
 };

@@ -1,45 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/sgd.h"
 
-#include <ATen/ops/zeros.h>
-
 #include "kernels/cpu/sgd.h"
 #include "memory/guards.h"
-#include "ops/device.h"
+#include "optim/describe.h"
 
 namespace snug::optim {
 
 Sgd::Sgd(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters)
-    : Optimizer(std::move(parameters)), options_(options) {
+    : Optimizer(options, std::move(parameters)) {
   if (options_.momentum == 0) return;
   const memory::CategoryGuard category(memory::Category::Optimizer);
   for (const NamedTensor& parameter : parameters_) {
     const at::ScalarType type =
         parameter.tensor.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
-    momentum_.push_back(at::zeros(parameter.tensor.sizes(),
-                                  parameter.tensor.options().dtype(type).requires_grad(false)));
+    momentum_.push_back(zero_state(parameter.tensor, type));
   }
 }
 
-std::vector<NamedTensor> Sgd::states() {
-  std::vector<NamedTensor> all;
-  for (size_t i = 0; i < momentum_.size(); ++i)
-    all.push_back({parameters_[i].name + ".momentum_buffer", momentum_[i]});
-  return all;
+void Sgd::append_states(size_t parameter, std::vector<NamedTensor>& all) const {
+  if (!momentum_.empty())
+    all.push_back({parameters_[parameter].name + ".momentum_buffer", momentum_[parameter]});
 }
 
-void Sgd::update(const StepOptions& step) {
+void Sgd::update_range(Range range, const StepOptions& step) {
   std::vector<kernels::cpu::SgdTensor> list;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const at::Tensor& parameter = parameters_[i].tensor;
-    const at::Tensor& gradient = parameter.grad();
-    if (!gradient.defined() || parameter.is_meta()) continue;
-    kernels::cpu::SgdTensor entry{.count = parameter.numel(),
-                                  .param = parameter.mutable_data_ptr(),
-                                  .grad = gradient.const_data_ptr(),
-                                  .param_type = ops::to_scalar(parameter.scalar_type()),
-                                  .grad_type = ops::to_scalar(gradient.scalar_type()),
-                                  .tensor_id = i};
+  for (size_t i = range.first; i < range.last; ++i) {
+    kernels::cpu::SgdTensor entry;
+    if (!describe(i, entry)) continue;
     if (!momentum_.empty()) {
       entry.momentum_buffer = momentum_[i].mutable_data_ptr();
       entry.state_type = ops::to_scalar(momentum_[i].scalar_type());

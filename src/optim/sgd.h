@@ -10,13 +10,12 @@ namespace snug::optim {
 class Sgd final : public Optimizer {
  public:
   Sgd(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters);
-  std::vector<NamedTensor> states() override;
 
  protected:
-  void update(const StepOptions& options) override;
+  void update_range(Range range, const StepOptions& step) override;
+  void append_states(size_t parameter, std::vector<NamedTensor>& all) const override;
 
  private:
-  config::OptimizerOptions options_;
   std::vector<at::Tensor> momentum_;  // empty without momentum
 };
 

@@ -1,0 +1,31 @@
+// Optimizer::describe, for the files that hand tensors to kernels.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/ops/zeros.h>
+
+#include "ops/device.h"
+#include "optim/optimizer.h"
+
+namespace snug::optim {
+
+template <class KernelTensor>
+bool Optimizer::describe(size_t parameter, KernelTensor& description) const {
+  const at::Tensor& weight = parameters_[parameter].tensor;
+  const at::Tensor& gradient = weight.grad();
+  if (!gradient.defined() || weight.is_meta()) return false;
+  description.count = weight.numel();
+  description.param = weight.mutable_data_ptr();
+  description.grad = gradient.const_data_ptr();
+  description.param_type = ops::to_scalar(weight.scalar_type());
+  description.grad_type = ops::to_scalar(gradient.scalar_type());
+  description.tensor_id = parameter;
+  return true;
+}
+
+// A zeroed state of the parameter's shape.
+inline at::Tensor zero_state(const at::Tensor& parameter, at::ScalarType type) {
+  return at::zeros(parameter.sizes(), parameter.options().dtype(type).requires_grad(false));
+}
+
+}  // namespace snug::optim
