@@ -153,6 +153,25 @@ void check_optimizer(const Recipe& r, Faults& faults) {
                                  float_text(o.beta1), float_text(o.beta2)));
 }
 
+void check_rounding(const Recipe& r, Faults& faults) {
+  const OptimizerOptions& o = r.optimizer;
+  const bool half_weights = r.precision == "bf16-true" || r.precision == "16-true";
+  if (o.master_weights && !half_weights)
+    faults.push_back(
+        fmt::format("optimizer.master_weights = true: with precision = {} the weights are float32 "
+                    "already; leave it out, or use --precision bf16-true",
+                    r.precision));
+  if (o.stochastic_rounding && r.precision != "bf16-true")
+    faults.push_back(
+        fmt::format("optimizer.stochastic_rounding = true: rounds bfloat16 weights, and with "
+                    "precision = {} they are {}; leave it out, or use --precision bf16-true",
+                    r.precision, half_weights ? "float16" : "float32"));
+  if (o.stochastic_rounding && o.master_weights)
+    faults.push_back(
+        "optimizer.stochastic_rounding and optimizer.master_weights are both true: float32 masters "
+        "lose nothing that chance could keep; keep one");
+}
+
 void check_evaluation(const Recipe& r, Faults& faults) {
   const std::string& example = r.eval.evaluate_example;
   if (example != "first" && example != "random" && parse_int(example).value_or(-1) < 0)
@@ -195,6 +214,7 @@ std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
   check_batches(recipe, faults);
   check_length(recipe, faults);
   check_optimizer(recipe, faults);
+  check_rounding(recipe, faults);
   check_evaluation(recipe, faults);
   check_not_yet(recipe, faults);
   return faults;

@@ -18,22 +18,28 @@ struct OptimizerClass {
 };
 
 const std::vector<OptimizerClass>& optimizer_classes() {
-  static const std::vector<std::string_view> kAdam = {"lr", "weight_decay", "betas", "eps"};
+  static const std::vector<std::string_view> kAdam = {
+      "lr", "weight_decay", "betas", "eps", "master_weights", "stochastic_rounding"};
   static const std::vector<OptimizerClass> kClasses = {
-      {"adamw", {"adamw"}, kAdam, {.name = "adamw"}},
+      {"adamw",
+       {"adamw"},
+       {"lr", "weight_decay", "betas", "eps", "state_dtype", "master_weights",
+        "stochastic_rounding"},
+       {.name = "adamw"}},
       {"sgd",
        {"sgd"},
-       {"lr", "weight_decay", "momentum", "nesterov"},
+       {"lr", "weight_decay", "momentum", "nesterov", "state_dtype", "master_weights",
+        "stochastic_rounding"},
        {.name = "sgd", .weight_decay = 0}},
       {"adamw_8bit", {"adamw8bit", "adamw_8bit"}, kAdam, {.name = "adamw_8bit"}},
       {"paged_adamw", {"pagedadamw", "paged_adamw"}, kAdam, {.name = "paged_adamw"}},
       {"adafactor",
        {"adafactor"},
-       {"lr", "weight_decay"},
+       {"lr", "weight_decay", "master_weights", "stochastic_rounding"},
        {.name = "adafactor", .lr = 1e-2, .weight_decay = 0}},
       {"lion",
        {"lion"},
-       {"lr", "weight_decay", "betas"},
+       {"lr", "weight_decay", "betas", "state_dtype", "master_weights", "stochastic_rounding"},
        {.name = "lion", .lr = 1e-4, .weight_decay = 0, .beta2 = 0.99}},
   };
   return kClasses;

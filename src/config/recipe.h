@@ -72,6 +72,9 @@ struct OptimizerOptions {
   double eps = 1e-8;
   double momentum = 0;
   bool nesterov = false;
+  std::string state_dtype = "auto";  // auto | float32 | bfloat16
+  bool master_weights = false;       // float32 copies of 16-bit weights
+  bool stochastic_rounding = false;  // of bfloat16 weights
 
   bool operator==(const OptimizerOptions&) const = default;
 };

@@ -7,12 +7,12 @@
 
 namespace snug::optim {
 
-AdamW::AdamW(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters)
-    : Optimizer(options, std::move(parameters)) {
+AdamW::AdamW(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
+             uint64_t seed)
+    : Optimizer(options, std::move(parameters), seed) {
   const memory::CategoryGuard category(memory::Category::Optimizer);
   for (const NamedTensor& parameter : parameters_) {
-    const at::ScalarType type =
-        parameter.tensor.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
+    const at::ScalarType type = state_type(parameter.tensor);
     exp_avg_.push_back(zero_state(parameter.tensor, type));
     exp_avg_sq_.push_back(zero_state(parameter.tensor, type));
   }
@@ -39,7 +39,9 @@ void AdamW::update_range(Range range, const StepOptions& step) {
                                   .eps = options_.eps,
                                   .weight_decay = options_.weight_decay,
                                   .step = num_steps_,
-                                  .grad_scale = static_cast<float>(step.gradient_scale)});
+                                  .grad_scale = static_cast<float>(step.gradient_scale),
+                                  .stochastic_rounding = options_.stochastic_rounding,
+                                  .seed = seed_});
 }
 
 }  // namespace snug::optim

@@ -6,11 +6,10 @@
 
 namespace snug::optim {
 
-// States have the parameters' type, as torch.optim.AdamW's do; float32 where parameters are
-// float16, whose range is too small for squared gradients.
 class AdamW final : public Optimizer {
  public:
-  AdamW(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters);
+  AdamW(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
+        uint64_t seed);
 
  protected:
   void update_range(Range range, const StepOptions& step) override;

@@ -19,6 +19,8 @@ bool Optimizer::describe(size_t parameter, KernelTensor& description) const {
   description.grad = gradient.const_data_ptr();
   description.param_type = ops::to_scalar(weight.scalar_type());
   description.grad_type = ops::to_scalar(gradient.scalar_type());
+  if (masters_[parameter].defined())
+    description.master = masters_[parameter].mutable_data_ptr<float>();
   description.tensor_id = parameter;
   return true;
 }

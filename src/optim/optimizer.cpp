@@ -4,29 +4,71 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "memory/guards.h"
 #include "ops/elementwise.h"
 #include "optim/adamw.h"
+#include "optim/describe.h"
 #include "optim/sgd.h"
 
 namespace snug::optim {
+
+Optimizer::Optimizer(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
+                     uint64_t seed)
+    : options_(options),
+      parameters_(std::move(parameters)),
+      seed_(seed),
+      masters_(parameters_.size()),
+      master_is_set_(parameters_.size()) {
+  const memory::CategoryGuard category(memory::Category::Optimizer);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& weight = parameters_[i].tensor;
+    if (options_.master_weights && weight.scalar_type() != at::kFloat)
+      masters_[i] = zero_state(weight, at::kFloat);
+  }
+}
+
+void Optimizer::set_num_steps(int64_t steps) {
+  num_steps_ = steps;
+  master_is_set_.assign(parameters_.size(), steps > 0);
+}
+
+at::ScalarType Optimizer::state_type(const at::Tensor& parameter) const {
+  if (options_.state_dtype == "float32") return at::kFloat;
+  if (options_.state_dtype == "bfloat16") return at::kBFloat16;
+  return parameter.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
+}
+
+void Optimizer::copy_to_master(size_t parameter) const {
+  if (masters_[parameter].defined() && !master_is_set_[parameter])
+    masters_[parameter].copy_(parameters_[parameter].tensor);
+}
 
 void Optimizer::update(Range range, const StepOptions& options) {
   SNUG_CHECK(range.first <= range.last && range.last <= parameters_.size(),
              "parameters {} to {} of {}", range.first, range.last, parameters_.size());
   SNUG_CHECK(num_steps_ >= 1, "an update before begin_step()");
+  for (size_t i = range.first; i < range.last; ++i) {
+    copy_to_master(i);
+    master_is_set_[i] = true;
+  }
   update_range(range, options);
 }
 
 std::vector<NamedTensor> Optimizer::states(Range range) const {
   std::vector<NamedTensor> all;
-  for (size_t i = range.first; i < range.last; ++i) append_states(i, all);
+  for (size_t i = range.first; i < range.last; ++i) {
+    append_states(i, all);
+    if (!masters_[i].defined()) continue;
+    copy_to_master(i);
+    all.push_back({parameters_[i].name + ".master", masters_[i]});
+  }
   return all;
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const config::OptimizerOptions& options,
-                                          std::vector<NamedTensor> parameters) {
-  if (options.name == "adamw") return std::make_unique<AdamW>(options, std::move(parameters));
-  if (options.name == "sgd") return std::make_unique<Sgd>(options, std::move(parameters));
+                                          std::vector<NamedTensor> parameters, uint64_t seed) {
+  if (options.name == "adamw") return std::make_unique<AdamW>(options, std::move(parameters), seed);
+  if (options.name == "sgd") return std::make_unique<Sgd>(options, std::move(parameters), seed);
   throw UserError("optimizer \"{}\" is not in this version yet; use AdamW or SGD", options.name);
 }
 

@@ -33,8 +33,9 @@ struct Range {
 
 class Optimizer {
  public:
-  Optimizer(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters)
-      : options_(options), parameters_(std::move(parameters)) {}
+  // `seed` is for stochastic rounding.
+  Optimizer(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
+            uint64_t seed);
   virtual ~Optimizer() = default;
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
@@ -54,7 +55,8 @@ class Optimizer {
 
   Range all() const { return {0, parameters_.size()}; }
   int64_t num_steps() const { return num_steps_; }
-  void set_num_steps(int64_t steps) { num_steps_ = steps; }
+  // After a resumed run's states have been read.
+  void set_num_steps(int64_t steps);
 
  protected:
   // Every parameter of a valid range, within a step that has begun.
@@ -66,14 +68,29 @@ class Optimizer {
   template <class KernelTensor>
   bool describe(size_t parameter, KernelTensor& description) const;
 
+  // The type of a parameter-shaped state: what the options say, else the parameter's type, as in
+  // torch.optim; float32 where parameters are float16, whose range is too small for squared
+  // gradients.
+  at::ScalarType state_type(const at::Tensor& parameter) const;
+
   config::OptimizerOptions options_;
   std::vector<NamedTensor> parameters_;
+  uint64_t seed_ = 0;
   int64_t num_steps_ = 0;
+
+ private:
+  void copy_to_master(size_t parameter) const;
+
+  // float32 weights that are updated in place of 16-bit ones, which are their rounding. Undefined
+  // where there is none. They take over the weights at the first update, when a model has been
+  // read.
+  std::vector<at::Tensor> masters_;
+  std::vector<bool> master_is_set_;
 };
 
 // States are allocated here, zeroed and tagged as optimizer, so that a run that starts has them.
 std::unique_ptr<Optimizer> make_optimizer(const config::OptimizerOptions& options,
-                                          std::vector<NamedTensor> parameters);
+                                          std::vector<NamedTensor> parameters, uint64_t seed = 0);
 
 // Global norm of the gradients (unscaled by gradient_scale) in double; infinite or NaN when one
 // element is. Frees nothing.

@@ -7,15 +7,13 @@
 
 namespace snug::optim {
 
-Sgd::Sgd(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters)
-    : Optimizer(options, std::move(parameters)) {
+Sgd::Sgd(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
+         uint64_t seed)
+    : Optimizer(options, std::move(parameters), seed) {
   if (options_.momentum == 0) return;
   const memory::CategoryGuard category(memory::Category::Optimizer);
-  for (const NamedTensor& parameter : parameters_) {
-    const at::ScalarType type =
-        parameter.tensor.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
-    momentum_.push_back(zero_state(parameter.tensor, type));
-  }
+  for (const NamedTensor& parameter : parameters_)
+    momentum_.push_back(zero_state(parameter.tensor, state_type(parameter.tensor)));
 }
 
 void Sgd::append_states(size_t parameter, std::vector<NamedTensor>& all) const {
@@ -40,7 +38,9 @@ void Sgd::update_range(Range range, const StepOptions& step) {
                                 .nesterov = options_.nesterov,
                                 .first_step = num_steps_ == 1,
                                 .step = num_steps_,
-                                .grad_scale = static_cast<float>(step.gradient_scale)});
+                                .grad_scale = static_cast<float>(step.gradient_scale),
+                                .stochastic_rounding = options_.stochastic_rounding,
+                                .seed = seed_});
 }
 
 }  // namespace snug::optim

@@ -9,7 +9,7 @@ namespace snug::optim {
 // Without momentum there is no state at all.
 class Sgd final : public Optimizer {
  public:
-  Sgd(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters);
+  Sgd(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters, uint64_t seed);
 
  protected:
   void update_range(Range range, const StepOptions& step) override;

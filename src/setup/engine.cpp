@@ -34,7 +34,7 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
   model.prepare(device, max_seqlen);
   engine.executor =
       std::make_unique<exec::Executor>(model.units(), make_policies(recipe), engine.ledger());
-  engine.optimizer = optim::make_optimizer(recipe.optimizer, engine.parameters);
+  engine.optimizer = optim::make_optimizer(recipe.optimizer, engine.parameters, recipe.seed);
   return engine;
 }
 

@@ -65,6 +65,24 @@ TEST(Check, ValuesThatContradict) {
   EXPECT_CONTAINS(faults_of("--data.val_split_fraction 1"), "leaves nothing to train on");
 }
 
+TEST(Check, RoundingFitsTheWeights) {
+  EXPECT_EQ(faults_of("--precision bf16-true --optimizer.master_weights"), "");
+  EXPECT_EQ(faults_of("--precision 16-true --optimizer.master_weights true"), "");
+  EXPECT_EQ(faults_of("--precision bf16-true --optimizer.stochastic_rounding"), "");
+  EXPECT_EQ(faults_of("--precision 32-true --optimizer.state_dtype bfloat16"), "");
+  for (const char* precision : {"32-true", "bf16-mixed", "16-mixed"}) {
+    const std::string with = std::string("--precision ") + precision;
+    EXPECT_CONTAINS(faults_of(with + " --optimizer.master_weights"),
+                    "the weights are float32 already; leave it out");
+    EXPECT_CONTAINS(faults_of(with + " --optimizer.stochastic_rounding"), "they are float32");
+  }
+  EXPECT_CONTAINS(faults_of("--precision 16-true --optimizer.stochastic_rounding"),
+                  "with precision = 16-true they are float16");
+  EXPECT_CONTAINS(faults_of("--precision bf16-true --optimizer.stochastic_rounding "
+                            "--optimizer.master_weights"),
+                  "are both true");
+}
+
 TEST(Check, WhatIsNotThereYetSaysSo) {
   const std::string lora = faults_of("--quantize bnb.nf4", "finetune");
   EXPECT_CONTAINS(lora, "LoRA: not in this version yet; add --full");

@@ -28,6 +28,10 @@ class RandomRecipe {
     if (!optimizer_takes(o.name, "eps")) o.eps = defaults.eps;
     if (!optimizer_takes(o.name, "momentum"))
       o.momentum = defaults.momentum, o.nesterov = defaults.nesterov;
+    if (!optimizer_takes(o.name, "state_dtype")) o.state_dtype = defaults.state_dtype;
+    if (!optimizer_takes(o.name, "master_weights")) o.master_weights = defaults.master_weights;
+    if (!optimizer_takes(o.name, "stochastic_rounding"))
+      o.stochastic_rounding = defaults.stochastic_rounding;
     // Resolving lowers it to lr.
     recipe.train.min_lr = std::min(recipe.train.min_lr, o.lr);
     if (recipe.quantize.empty()) recipe.quantize = "bnb.fp4";

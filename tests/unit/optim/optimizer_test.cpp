@@ -14,12 +14,24 @@ config::OptimizerOptions sgd_with_momentum() {
   return options;
 }
 
+Case with(Case c, void (*change)(config::OptimizerOptions&)) {
+  change(c.options);
+  return c;
+}
+
+void add_masters(config::OptimizerOptions& options) { options.master_weights = true; }
+void round_by_chance(config::OptimizerOptions& options) { options.stochastic_rounding = true; }
+
 std::vector<Case> all_cases() {
   return {
       {"adamw", options_of("adamw")},
       {"adamw_bf16", options_of("adamw"), at::kBFloat16, at::kBFloat16},
       {"adamw_f16", options_of("adamw"), at::kHalf, at::kHalf},
       {"adamw_host_twin", options_of("adamw"), at::kFloat, at::kBFloat16},
+      with({"adamw_masters", options_of("adamw"), at::kBFloat16, at::kBFloat16}, add_masters),
+      with({"adamw_f16_masters", options_of("adamw"), at::kHalf, at::kHalf}, add_masters),
+      with({"adamw_stochastic", options_of("adamw"), at::kBFloat16, at::kBFloat16},
+           round_by_chance),
       {"sgd", options_of("sgd")},
       {"sgd_momentum_bf16", sgd_with_momentum(), at::kBFloat16, at::kBFloat16},
   };
@@ -113,6 +125,74 @@ TEST_P(EveryOptimizer, AnUpdateBelongsToAStepAndToTheList) {
   b.optimizer->begin_step();
   EXPECT_THROW(b.optimizer->update({0, 5}, {}), InternalError);
   EXPECT_THROW(b.optimizer->update({2, 1}, {}), InternalError);
+}
+
+TEST(States, TypeIsTheWeightsOrTheOneAskedFor) {
+  const auto type_of = [](const char* asked, at::ScalarType weights) {
+    config::OptimizerOptions options = options_of("adamw");
+    options.state_dtype = asked;
+    const Bench b({"", options, weights}, at::kCPU, {{4}});
+    return b.optimizer->states()[0].tensor.scalar_type();
+  };
+  EXPECT_EQ(type_of("auto", at::kFloat), at::kFloat);
+  EXPECT_EQ(type_of("auto", at::kBFloat16), at::kBFloat16);
+  EXPECT_EQ(type_of("auto", at::kHalf), at::kFloat);
+  EXPECT_EQ(type_of("float32", at::kBFloat16), at::kFloat);
+  EXPECT_EQ(type_of("bfloat16", at::kFloat), at::kBFloat16);
+}
+
+// bfloat16 weights with masters are a float32 run, rounded.
+TEST(Masters, AreAFloat32Run) {
+  config::OptimizerOptions options = options_of("adamw");
+  options.state_dtype = "float32";
+  Bench exact({"", options, at::kFloat}, at::kCPU, kShapes);
+  options.master_weights = true;
+  Bench masters({"", options, at::kBFloat16}, at::kCPU, kShapes);
+  for (size_t i = 0; i < kShapes.size(); ++i)
+    exact.parameters[i].tensor.copy_(masters.parameters[i].tensor);
+  for (uint64_t step = 0; step < 4; ++step) {
+    for (Bench* b : {&exact, &masters}) {
+      b->set_gradients(step, at::kBFloat16);
+      b->optimizer->step({.lr = 1e-4});
+    }
+  }
+  size_t found = 0;
+  for (const NamedTensor& state : masters.optimizer->states()) {
+    if (!state.name.ends_with(".master")) continue;
+    EXPECT_TRUE(at::equal(state.tensor, exact.parameters[found].tensor)) << state.name;
+    EXPECT_TRUE(at::equal(masters.parameters[found].tensor, state.tensor.to(at::kBFloat16)));
+    ++found;
+  }
+  EXPECT_EQ(found, kShapes.size());
+}
+
+// What a checkpoint holds before the first update, and that float32 weights have none.
+TEST(Masters, StartAsTheWeights) {
+  config::OptimizerOptions options = options_of("adamw");
+  options.master_weights = true;
+  const Bench b({"", options, at::kBFloat16}, at::kCPU, {{7}});
+  EXPECT_EQ(b.optimizer->states().back().name, "p0.master");
+  EXPECT_TRUE(
+      at::equal(b.optimizer->states().back().tensor, b.parameters[0].tensor.to(at::kFloat)));
+  EXPECT_EQ(Bench({"", options, at::kFloat}, at::kCPU, {{7}}).optimizer->states().size(), 2);
+}
+
+// Updates of a thousandth of a bfloat16's spacing are lost in rounding to nearest and kept on
+// average by chance, differently for another seed.
+TEST(StochasticRounding, KeepsSmallUpdates) {
+  const auto mean_after = [](bool by_chance, uint64_t seed) {
+    config::OptimizerOptions options = options_of("sgd");
+    options.stochastic_rounding = by_chance;
+    const at::Tensor weight = at::ones({20000}, at::kBFloat16);
+    const auto optimizer = make_optimizer(options, {{"w", weight}}, seed);
+    weight.mutable_grad() = at::ones({20000}, at::kBFloat16);
+    for (int step = 0; step < 100; ++step) optimizer->step({.lr = 1e-5});
+    return weight.to(at::kDouble).mean().item<double>();
+  };
+  EXPECT_EQ(mean_after(false, 1), 1.0);
+  EXPECT_NEAR(mean_after(true, 1), 1 - 100 * 1e-5, 1e-4);
+  EXPECT_EQ(mean_after(true, 1), mean_after(true, 1));
+  EXPECT_NE(mean_after(true, 1), mean_after(true, 2));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, EveryOptimizer, ::testing::ValuesIn(all_cases()),
