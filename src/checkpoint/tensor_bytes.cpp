@@ -13,6 +13,8 @@ formats::DType dtype_of(at::ScalarType type) {
       return formats::DType::BF16;
     case at::kHalf:
       return formats::DType::F16;
+    case at::kByte:
+      return formats::DType::U8;
     default:
       throw InternalError(fmt::format("tensors of type {} are not written", c10::toString(type)));
   }

@@ -38,8 +38,11 @@ constexpr NotYet kNotYet[] = {
      },
      "use all or none"},
     {"optimizer.class_path",
-     [](const Recipe& r) { return r.optimizer.name != "adamw" && r.optimizer.name != "sgd"; },
-     "use adamw or sgd"},
+     [](const Recipe& r) {
+       const std::string& name = r.optimizer.name;
+       return name != "adamw" && name != "adamw_8bit" && name != "sgd";
+     },
+     "use adamw, adamw_8bit or sgd"},
     {"logger_name",
      [](const Recipe& r) { return r.logger_name == "wandb" || r.logger_name == "mlflow"; },
      "use csv or tensorboard"},

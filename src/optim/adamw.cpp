@@ -1,11 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/adamw.h"
 
-#include "kernels/cpu/adamw.h"
 #include "memory/guards.h"
 #include "optim/describe.h"
 
 namespace snug::optim {
+
+kernels::cpu::AdamWOptions adamw_options(const config::OptimizerOptions& options,
+                                         const StepOptions& step, int64_t num_steps,
+                                         uint64_t seed) {
+  return {.lr = step.lr,
+          .beta1 = options.beta1,
+          .beta2 = options.beta2,
+          .eps = options.eps,
+          .weight_decay = options.weight_decay,
+          .step = num_steps,
+          .grad_scale = static_cast<float>(step.gradient_scale),
+          .stochastic_rounding = options.stochastic_rounding,
+          .seed = seed};
+}
 
 AdamW::AdamW(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
              uint64_t seed)
@@ -33,15 +46,7 @@ void AdamW::update_range(Range range, const StepOptions& step) {
     entry.state_type = ops::to_scalar(exp_avg_[i].scalar_type());
     list.push_back(entry);
   }
-  kernels::cpu::adamw_step(list, {.lr = step.lr,
-                                  .beta1 = options_.beta1,
-                                  .beta2 = options_.beta2,
-                                  .eps = options_.eps,
-                                  .weight_decay = options_.weight_decay,
-                                  .step = num_steps_,
-                                  .grad_scale = static_cast<float>(step.gradient_scale),
-                                  .stochastic_rounding = options_.stochastic_rounding,
-                                  .seed = seed_});
+  kernels::cpu::adamw_step(list, adamw_options(options_, step, num_steps_, seed_));
 }
 
 }  // namespace snug::optim

@@ -2,9 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/cpu/adamw.h"
 #include "optim/optimizer.h"
 
 namespace snug::optim {
+
+// What a recipe and a step say to the kernels.
+kernels::cpu::AdamWOptions adamw_options(const config::OptimizerOptions& options,
+                                         const StepOptions& step, int64_t num_steps, uint64_t seed);
 
 class AdamW final : public Optimizer {
  public:

@@ -7,6 +7,7 @@
 #include "memory/guards.h"
 #include "ops/elementwise.h"
 #include "optim/adamw.h"
+#include "optim/adamw_8bit.h"
 #include "optim/describe.h"
 #include "optim/sgd.h"
 
@@ -68,8 +69,12 @@ std::vector<NamedTensor> Optimizer::states(Range range) const {
 std::unique_ptr<Optimizer> make_optimizer(const config::OptimizerOptions& options,
                                           std::vector<NamedTensor> parameters, uint64_t seed) {
   if (options.name == "adamw") return std::make_unique<AdamW>(options, std::move(parameters), seed);
+  if (options.name == "adamw_8bit")
+    return std::make_unique<AdamW8bit>(options, std::move(parameters), seed);
   if (options.name == "sgd") return std::make_unique<Sgd>(options, std::move(parameters), seed);
-  throw UserError("optimizer \"{}\" is not in this version yet; use AdamW or SGD", options.name);
+  throw UserError(
+      "optimizer \"{}\" is not in this version yet; use adamw, adamw_8bit or sgd",
+      options.name);
 }
 
 double gradient_norm(const std::vector<NamedTensor>& parameters) {

@@ -32,6 +32,11 @@ std::vector<Case> all_cases() {
       with({"adamw_f16_masters", options_of("adamw"), at::kHalf, at::kHalf}, add_masters),
       with({"adamw_stochastic", options_of("adamw"), at::kBFloat16, at::kBFloat16},
            round_by_chance),
+      {"adamw_8bit", options_of("adamw_8bit")},
+      {"adamw_8bit_bf16", options_of("adamw_8bit"), at::kBFloat16, at::kBFloat16},
+      with({"adamw_8bit_masters", options_of("adamw_8bit"), at::kHalf, at::kHalf}, add_masters),
+      with({"adamw_8bit_stochastic", options_of("adamw_8bit"), at::kBFloat16, at::kBFloat16},
+           round_by_chance),
       {"sgd", options_of("sgd")},
       {"sgd_momentum_bf16", sgd_with_momentum(), at::kBFloat16, at::kBFloat16},
   };

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/adamw_8bit.h"
+
+#include "kernels/cpu/adamw_8bit.h"
+#include "memory/guards.h"
+#include "optim/adamw.h"
+#include "optim/describe.h"
+
+namespace snug::optim {
+namespace {
+
+constexpr int64_t kSmallestQuantized = 4096;
+
+}  // namespace
+
+AdamW8bit::AdamW8bit(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
+                     uint64_t seed)
+    : Optimizer(options, std::move(parameters), seed) {
+  const memory::CategoryGuard category(memory::Category::Optimizer);
+  for (const auto& [name, tensor] : parameters_) {
+    const auto make_moment = [&tensor = tensor] {
+      if (tensor.numel() < kSmallestQuantized) return Moment{zero_state(tensor, at::kFloat), {}};
+      constexpr int64_t kBlock = kernels::cpu::kQuantizedBlock;
+      // Scales of 0: what the codes say does not matter yet.
+      const auto options = tensor.options().dtype(at::kFloat).requires_grad(false);
+      return Moment{zero_state(tensor, at::kByte),
+                    at::zeros({(tensor.numel() + kBlock - 1) / kBlock}, options)};
+    };
+    exp_avg_.push_back(make_moment());
+    exp_avg_sq_.push_back(make_moment());
+  }
+}
+
+void AdamW8bit::append_states(size_t parameter, std::vector<NamedTensor>& all) const {
+  const auto append = [&](const char* name, const Moment& moment) {
+    const std::string full = parameters_[parameter].name + name;
+    all.push_back({full, moment.values});
+    if (is_quantized(parameter)) all.push_back({full + "_absmax", moment.absmax});
+  };
+  append(".exp_avg", exp_avg_[parameter]);
+  append(".exp_avg_sq", exp_avg_sq_[parameter]);
+}
+
+void AdamW8bit::update_range(Range range, const StepOptions& step) {
+  std::vector<kernels::cpu::AdamW8bitTensor> quantized;
+  std::vector<kernels::cpu::AdamWTensor> small;
+  for (size_t i = range.first; i < range.last; ++i) {
+    if (is_quantized(i)) {
+      kernels::cpu::AdamW8bitTensor entry;
+      if (!describe(i, entry)) continue;
+      entry.exp_avg = exp_avg_[i].values.mutable_data_ptr<uint8_t>();
+      entry.exp_avg_sq = exp_avg_sq_[i].values.mutable_data_ptr<uint8_t>();
+      entry.exp_avg_absmax = exp_avg_[i].absmax.mutable_data_ptr<float>();
+      entry.exp_avg_sq_absmax = exp_avg_sq_[i].absmax.mutable_data_ptr<float>();
+      quantized.push_back(entry);
+    } else {
+      kernels::cpu::AdamWTensor entry;
+      if (!describe(i, entry)) continue;
+      entry.exp_avg = exp_avg_[i].values.mutable_data_ptr();
+      entry.exp_avg_sq = exp_avg_sq_[i].values.mutable_data_ptr();
+      small.push_back(entry);
+    }
+  }
+  const kernels::cpu::AdamWOptions options = adamw_options(options_, step, num_steps_, seed_);
+  kernels::cpu::adamw_8bit_step(quantized, options);
+  kernels::cpu::adamw_step(small, options);
+}
+
+}  // namespace snug::optim
