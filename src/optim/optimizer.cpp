@@ -6,9 +6,11 @@
 #include "base/error.h"
 #include "memory/guards.h"
 #include "ops/elementwise.h"
+#include "optim/adafactor.h"
 #include "optim/adamw.h"
 #include "optim/adamw_8bit.h"
 #include "optim/describe.h"
+#include "optim/lion.h"
 #include "optim/sgd.h"
 
 namespace snug::optim {
@@ -71,9 +73,12 @@ std::unique_ptr<Optimizer> make_optimizer(const config::OptimizerOptions& option
   if (options.name == "adamw") return std::make_unique<AdamW>(options, std::move(parameters), seed);
   if (options.name == "adamw_8bit")
     return std::make_unique<AdamW8bit>(options, std::move(parameters), seed);
+  if (options.name == "adafactor")
+    return std::make_unique<Adafactor>(options, std::move(parameters), seed);
+  if (options.name == "lion") return std::make_unique<Lion>(options, std::move(parameters), seed);
   if (options.name == "sgd") return std::make_unique<Sgd>(options, std::move(parameters), seed);
   throw UserError(
-      "optimizer \"{}\" is not in this version yet; use adamw, adamw_8bit or sgd",
+      "optimizer \"{}\" is not in this version yet; use adamw, adamw_8bit, adafactor, lion or sgd",
       options.name);
 }
 

@@ -65,6 +65,14 @@ TEST(Check, ValuesThatContradict) {
   EXPECT_CONTAINS(faults_of("--data.val_split_fraction 1"), "leaves nothing to train on");
 }
 
+TEST(Check, EveryOptimizerButThePagedIsThere) {
+  for (const char* name : {"AdamW", "SGD", "bitsandbytes.optim.AdamW8bit", "torch.optim.Adafactor",
+                           "lion", "bitsandbytes.optim.Lion"})
+    EXPECT_EQ(faults_of(std::string("--optimizer ") + name), "") << name;
+  EXPECT_CONTAINS(faults_of("--optimizer PagedAdamW"),
+                  "optimizer.class_path = paged_adamw: not in this version yet; use adamw_8bit");
+}
+
 TEST(Check, RoundingFitsTheWeights) {
   EXPECT_EQ(faults_of("--precision bf16-true --optimizer.master_weights"), "");
   EXPECT_EQ(faults_of("--precision 16-true --optimizer.master_weights true"), "");
@@ -90,7 +98,7 @@ TEST(Check, WhatIsNotThereYetSaysSo) {
   for (const char* options :
        {"--devices 4", "--devices auto", "--num_nodes 2", "--strategy fsdp",
         "--activation_checkpointing every:2", "--activation_checkpointing selective",
-        "--optimizer lion", "--logger_name wandb", "--data ImageFolder"})
+        "--optimizer paged_adamw", "--logger_name wandb", "--data ImageFolder"})
     EXPECT_CONTAINS(faults_of(options), "not in this version yet");
 }
 

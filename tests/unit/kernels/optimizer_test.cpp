@@ -1,8 +1,9 @@
-// AdamW and SGD in every combination of types against double, stochastic rounding by its mean.
-// Comparison with torch's own optimizers: oracle_test.cpp.
+// AdamW, SGD and Lion in every combination of types against double, stochastic rounding by its
+// mean. Comparison with torch's own optimizers: oracle_test.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "kernels/cpu/adamw.h"
+#include "kernels/cpu/lion.h"
 #include "kernels/cpu/sgd.h"
 #include "unit/kernels/arrays.h"
 
@@ -68,6 +69,17 @@ SgdTensor sgd_tensor(Arrays& a) {
           .param = a.param.data(),
           .grad = a.grad.data(),
           .momentum_buffer = a.first.data(),
+          .master = a.types.master ? a.master.floats() : nullptr,
+          .param_type = a.types.param,
+          .grad_type = a.types.grad,
+          .state_type = a.types.state};
+}
+
+LionTensor lion_tensor(Arrays& a) {
+  return {.count = a.param.size(),
+          .param = a.param.data(),
+          .grad = a.grad.data(),
+          .exp_avg = a.first.data(),
           .master = a.types.master ? a.master.floats() : nullptr,
           .param_type = a.types.param,
           .grad_type = a.types.grad,
@@ -141,6 +153,32 @@ TEST(Sgd, EveryCombinationOfTypes) {
                     within(buffer, 1.01 * unit_roundoff(types.state), 1e-7), describe(types));
         EXPECT_TRUE(a.guards_intact()) << describe(types);
       }
+    }
+  });
+}
+
+TEST(Lion, EveryCombinationOfTypes) {
+  on_every_isa([] {
+    for (const Types& types : all_types()) {
+      Arrays a(types, 100);
+      const Arrays before = a;
+      const LionTensor tensor = lion_tensor(a);
+      lion_step({&tensor, 1},
+                {.lr = 0.1, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.2, .grad_scale = 2.0f});
+      std::vector<double> weights, buffer, got;
+      for (int64_t i = 0; i < 100; ++i) {
+        const double g = 2 * before.grad[i], m = before.first[i];
+        const double direction = 0.9 * m + 0.1 * g;
+        ASSERT_GT(std::abs(direction), 1e-7) << "the seed makes a sign depend on rounding";
+        weights.push_back(before.weight(i) * (1 - 0.1 * 0.2) - std::copysign(0.1, direction));
+        buffer.push_back(0.99 * m + 0.01 * g);
+        got.push_back(a.weight(i));
+      }
+      const double kept = types.master ? 0x1p-24 : unit_roundoff(types.param);
+      expect_near(got, weights, within(weights, 1.01 * kept, 2e-7), describe(types));
+      expect_near(a.first.values(), buffer, within(buffer, 1.01 * unit_roundoff(types.state), 1e-7),
+                  describe(types));
+      EXPECT_TRUE(a.guards_intact()) << describe(types);
     }
   });
 }
@@ -235,18 +273,20 @@ TEST(StochasticRounding, IsTheSameOnEveryInstructionSet) {
 TEST(Optimizers, NotANumberPasses) {
   on_every_isa([] {
     for (const Types& types : all_types()) {
-      Arrays a(types, 20), b(types, 20);
-      a.grad.set(3, NAN);
-      b.grad.set(3, NAN);
+      Arrays a(types, 20), b(types, 20), c(types, 20);
+      for (Arrays* arrays : {&a, &b, &c}) arrays->grad.set(3, NAN);
       const AdamWTensor adamw = adamw_tensor(a);
       const SgdTensor sgd = sgd_tensor(b);
+      const LionTensor lion = lion_tensor(c);
       AdamWOptions options = kAdamW;
       options.stochastic_rounding = true;
       adamw_step({&adamw, 1}, options);
       sgd_step({&sgd, 1}, {.stochastic_rounding = true});
+      lion_step({&lion, 1}, {.stochastic_rounding = true});
       for (int64_t i = 0; i < 20; ++i) {
         EXPECT_EQ(std::isnan(a.param[i]), i == 3) << describe(types);
         EXPECT_EQ(std::isnan(b.param[i]), i == 3) << describe(types);
+        EXPECT_EQ(std::isnan(c.param[i]), i == 3) << describe(types);
       }
     }
   });

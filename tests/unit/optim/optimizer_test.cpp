@@ -2,7 +2,10 @@
 // what has no gradient stays, states are all that a resumed run needs, and meta allocates what cpu
 // does.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include "base/error.h"
+#include "base/files.h"
 #include "unit/optim/optim_testing.h"
 
 namespace snug::optim {
@@ -37,6 +40,13 @@ std::vector<Case> all_cases() {
       with({"adamw_8bit_masters", options_of("adamw_8bit"), at::kHalf, at::kHalf}, add_masters),
       with({"adamw_8bit_stochastic", options_of("adamw_8bit"), at::kBFloat16, at::kBFloat16},
            round_by_chance),
+      {"adafactor", options_of("adafactor")},
+      {"adafactor_bf16", options_of("adafactor"), at::kBFloat16, at::kBFloat16},
+      with({"adafactor_masters", options_of("adafactor"), at::kBFloat16, at::kBFloat16},
+           add_masters),
+      {"lion", options_of("lion")},
+      {"lion_bf16", options_of("lion"), at::kBFloat16, at::kBFloat16},
+      with({"lion_stochastic", options_of("lion"), at::kBFloat16, at::kBFloat16}, round_by_chance),
       {"sgd", options_of("sgd")},
       {"sgd_momentum_bf16", sgd_with_momentum(), at::kBFloat16, at::kBFloat16},
   };
@@ -130,6 +140,46 @@ TEST_P(EveryOptimizer, AnUpdateBelongsToAStepAndToTheList) {
   b.optimizer->begin_step();
   EXPECT_THROW(b.optimizer->update({0, 5}, {}), InternalError);
   EXPECT_THROW(b.optimizer->update({2, 1}, {}), InternalError);
+}
+
+// Bytes of states a parameter, as docs/guide/optimizers.md writes them.
+std::string measured_bytes(const config::OptimizerOptions& options, at::ScalarType weights) {
+  if (options.master_weights && weights == at::kFloat) return "refused";
+  constexpr int64_t kSide = 512;
+  const Bench b({"", options, weights}, at::kMeta, {{kSide, kSide}});
+  const auto category = static_cast<size_t>(memory::Category::Optimizer);
+  const auto bytes = static_cast<double>(memory::meta_ledger().by_category()[category]);
+  return fmt::format("{:.2f}", bytes / (kSide * kSide));
+}
+
+TEST(States, TheGuidesTableIsMeasured) {
+  memory::install_allocators();
+  const std::string page = read_file(SNUG_SOURCE_DIR "/docs/guide/optimizers.md");
+  const auto changed = [](config::OptimizerOptions options, auto change) {
+    change(options);
+    return options;
+  };
+  const std::vector<std::pair<std::string, config::OptimizerOptions>> rows = {
+      {"--optimizer adamw", options_of("adamw")},
+      {"--optimizer adamw --optimizer.state_dtype float32",
+       changed(options_of("adamw"), [](auto& o) { o.state_dtype = "float32"; })},
+      {"--optimizer adamw --optimizer.state_dtype bfloat16",
+       changed(options_of("adamw"), [](auto& o) { o.state_dtype = "bfloat16"; })},
+      {"--optimizer adamw --optimizer.master_weights true",
+       changed(options_of("adamw"), add_masters)},
+      {"--optimizer adamw_8bit", options_of("adamw_8bit")},
+      {"--optimizer adamw_8bit --optimizer.master_weights true",
+       changed(options_of("adamw_8bit"), add_masters)},
+      {"--optimizer lion", options_of("lion")},
+      {"--optimizer adafactor", options_of("adafactor")},
+      {"--optimizer SGD --optimizer.momentum 0.9", sgd_with_momentum()},
+      {"--optimizer SGD", options_of("sgd")}};
+  for (const auto& [words, options] : rows) {
+    std::string row = fmt::format("| `{}` |", words);
+    for (const at::ScalarType type : {at::kFloat, at::kBFloat16, at::kHalf})
+      row += fmt::format(" {} |", measured_bytes(options, type));
+    EXPECT_NE(page.find(row), std::string::npos) << "not in the page: " << row;
+  }
 }
 
 TEST(States, TypeIsTheWeightsOrTheOneAskedFor) {

@@ -149,5 +149,37 @@ TEST(Oracle, AdamW8bitOfBfloat16Weights) {
   });
 }
 
+TEST(Oracle, Lion) {
+  on_every_isa([] {
+    OracleRun run(adam_like("lion"));
+    run.all_steps();
+    // Where the momentum cancels, a rounding decides its sign.
+    for (int i = 0; i < kTensors; ++i) {
+      const at::Tensor& got = run.parameters[static_cast<size_t>(i)].tensor;
+      const at::Tensor wanted = expected(key("lion.param", i));
+      EXPECT_LE(num_apart(got, wanted, 5e-7, 1e-8), got.numel() / 1000) << i;
+      EXPECT_EQ(num_apart(got, wanted, 5e-7, 2.001 * run.lr), 0) << i;
+    }
+    for (const NamedTensor& state : run.optimizer->states())
+      expect_near(state.tensor, key("lion" + state.name.substr(1), state.name[0] - '0'), 1e-6,
+                  2e-7);
+  });
+}
+
+TEST(Oracle, Adafactor) {
+  on_every_isa([] {
+    config::OptimizerOptions options = options_of("adafactor", 0.05);
+    options.weight_decay = 0.1;
+    OracleRun run(options);
+    run.all_steps();
+    for (int i = 0; i < kTensors; ++i)
+      expect_near(run.parameters[static_cast<size_t>(i)].tensor, key("adafactor.param", i), 2e-6,
+                  1e-6);
+    for (const NamedTensor& state : run.optimizer->states())
+      expect_near(state.tensor, key("adafactor" + state.name.substr(1), state.name[0] - '0'), 2e-6,
+                  0);
+  });
+}
+
 }  // namespace
 }  // namespace snug::optim

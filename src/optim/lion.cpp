@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "optim/lion.h"
+
+#include "kernels/cpu/lion.h"
+#include "memory/guards.h"
+#include "optim/describe.h"
+
+namespace snug::optim {
+
+Lion::Lion(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
+           uint64_t seed)
+    : Optimizer(options, std::move(parameters), seed) {
+  const memory::CategoryGuard category(memory::Category::Optimizer);
+  for (const NamedTensor& parameter : parameters_)
+    exp_avg_.push_back(zero_state(parameter.tensor, state_type(parameter.tensor)));
+}
+
+void Lion::append_states(size_t parameter, std::vector<NamedTensor>& all) const {
+  all.push_back({parameters_[parameter].name + ".exp_avg", exp_avg_[parameter]});
+}
+
+void Lion::update_range(Range range, const StepOptions& step) {
+  std::vector<kernels::cpu::LionTensor> list;
+  for (size_t i = range.first; i < range.last; ++i) {
+    kernels::cpu::LionTensor entry;
+    if (!describe(i, entry)) continue;
+    entry.exp_avg = exp_avg_[i].mutable_data_ptr();
+    entry.state_type = ops::to_scalar(exp_avg_[i].scalar_type());
+    list.push_back(entry);
+  }
+  kernels::cpu::lion_step(list, {.lr = step.lr,
+                                 .beta1 = options_.beta1,
+                                 .beta2 = options_.beta2,
+                                 .weight_decay = options_.weight_decay,
+                                 .step = num_steps_,
+                                 .grad_scale = static_cast<float>(step.gradient_scale),
+                                 .stochastic_rounding = options_.stochastic_rounding,
+                                 .seed = seed_});
+}
+
+}  // namespace snug::optim
