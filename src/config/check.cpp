@@ -10,6 +10,7 @@
 #include "config/names.h"
 #include "config/numbers.h"
 #include "config/rows.h"
+#include "config/unit_choice.h"
 
 namespace snug::config {
 namespace {
@@ -31,12 +32,6 @@ constexpr NotYet kNotYet[] = {
     {"devices", [](const Recipe& r) { return r.devices != "1"; }, "use --devices 1"},
     {"num_nodes", [](const Recipe& r) { return r.num_nodes != 1; }, "use --num_nodes 1"},
     {"strategy", [](const Recipe& r) { return r.strategy != "auto"; }, "use --strategy auto"},
-    {"activation_checkpointing",
-     [](const Recipe& r) {
-       const std::string& name = r.activation_checkpointing;
-       return name == "selective" || name.starts_with("every:");
-     },
-     "use all or none"},
     {"optimizer.class_path", [](const Recipe& r) { return r.optimizer.name == "paged_adamw"; },
      "use adamw_8bit, whose states take a quarter of the room"},
     {"logger_name",
@@ -62,18 +57,27 @@ void check_model(Command command, const Recipe& r, Faults& faults) {
         "model.config to start from random weights");
   if (command == Command::FinetuneFull && !r.full)
     faults.push_back("full = false: finetune_full always trains all weights; leave the key out");
+}
+
+void check_memory(const Recipe& r, Faults& faults) {
   const std::string& checkpointing = r.activation_checkpointing;
-  static constexpr std::string_view kEvery = "every:";
-  const bool known =
-      checkpointing == "none" || checkpointing == "all" || checkpointing == "selective";
-  const bool every =
-      checkpointing.starts_with(kEvery) &&
-      parse_int(std::string_view(checkpointing).substr(kEvery.size())).value_or(0) > 0;
-  if (!known && !every)
+  if (checkpointing != "selective" && !is_block_choice(checkpointing))
     faults.push_back(
-        fmt::format("activation_checkpointing = {}: is not one of none, all, selective, "
-                    "every:K with a whole K from 1",
+        fmt::format("activation_checkpointing = {}: is not one of none, all, selective, every:K "
+                    "with a whole K from 1, or a list of blocks such as 0,2,8-11",
                     checkpointing));
+  if (r.weight_streaming && r.optimizer_offload == "none")
+    faults.push_back(
+        "weight_streaming = true: weights that live in host memory are updated there; add "
+        "--optimizer_offload cpu");
+  if (r.optimizer_in_backward && r.precision == "16-mixed")
+    faults.push_back(
+        "optimizer_in_backward = true: with precision 16-mixed a step whose gradients overflow is "
+        "skipped, which can't be known before all of them are there; use bf16-mixed");
+  if (r.optimizer_in_backward && r.train.on_oom == "split")
+    faults.push_back(
+        "train.on_oom = split: a step that fails half-way can't be repeated once "
+        "optimizer_in_backward has updated some blocks; use train.on_oom stop");
 }
 
 // The divisors of `whole` next to `wanted` on both sides, as words.
@@ -210,6 +214,7 @@ std::vector<std::string> data_faults(const DataOptions& data, const std::set<std
 std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
   Faults faults = data_faults(recipe.data, recipe.given_keys);
   check_model(command, recipe, faults);
+  check_memory(recipe, faults);
   check_batches(recipe, faults);
   check_length(recipe, faults);
   check_optimizer(recipe, faults);

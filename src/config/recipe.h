@@ -111,7 +111,11 @@ struct Recipe {
   std::string logger_name = "csv";
   uint64_t seed = 1337;
   std::string memory_budget;  // "2GiB"; empty = all there is
-  std::string activation_checkpointing = "none";
+  std::string activation_checkpointing = "none";  // none | all | selective | blocks (unit_choice.h)
+  bool activation_offload = false;
+  bool optimizer_in_backward = false;
+  std::string optimizer_offload = "none";  // none | cpu
+  bool weight_streaming = false;
   std::string strategy = "auto";
   int64_t num_threads = 0;  // 0 = as many as there are cores
   bool full = false;        // `snug finetune --full`

@@ -259,9 +259,31 @@ std::vector<Row> memory_rows(Recipe& r) {
       {.theme = kMemory,
        .key = "activation_checkpointing",
        .slot = &r.activation_checkpointing,
-       .help = "all: keep only each block's input and run its forward again on the way back",
-       .choices = {"none", "all", "selective", "every:K"},
+       .help =
+           "all: keep only each block's input and run its forward again on the way back; every:K "
+           "or a list (0,2,8-11): these blocks only; selective: keep the results of products, "
+           "compute norms again",
+       .choices = {"none", "all", "selective", "every:K", "LIST"},
        .open = true},
+      {.theme = kMemory,
+       .key = "activation_offload",
+       .slot = &r.activation_offload,
+       .help = "what a block keeps for the way back waits in host memory"},
+      {.theme = kMemory,
+       .key = "optimizer_in_backward",
+       .slot = &r.optimizer_in_backward,
+       .help = "update a block as soon as its gradients are there, and free them"},
+      {.theme = kMemory,
+       .key = "optimizer_offload",
+       .slot = &r.optimizer_offload,
+       .help = "cpu: optimizer states and updates in host memory; gradients go there, weights come "
+               "back",
+       .choices = {"none", "cpu"}},
+      {.theme = kMemory,
+       .key = "weight_streaming",
+       .slot = &r.weight_streaming,
+       .help = "weights in host memory too, on the device one block at a time; wants "
+               "optimizer_offload"},
       {.theme = kMemory,
        .key = "train.on_oom",
        .slot = &r.train.on_oom,

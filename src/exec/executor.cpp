@@ -41,10 +41,25 @@ double read_loss(const nn::State& state) {
 
 }  // namespace
 
+// Runs a pass; when it throws, the policies let go of what they hold for it.
+template <class Run>
+auto Executor::guarded(const Run& run) {
+  try {
+    return run();
+  } catch (...) {
+    for (const auto& policy : policies_) policy->abandon();
+    throw;
+  }
+}
+
 Executor::Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
-                   memory::Ledger& ledger)
+                   memory::Ledger& ledger, memory::Ledger& host)
     : units_(std::move(units)), policies_(std::move(policies)), ledger_(ledger) {
-  for (const nn::Unit* unit : units_) ledger_ids_.push_back(ledger_.unit_id(unit->name()));
+  for (const nn::Unit* unit : units_) {
+    ledger_ids_.push_back(ledger_.unit_id(unit->name()));
+    SNUG_CHECK(host.unit_id(unit->name()) == ledger_ids_.back(), "unit {} has two ids",
+               unit->name());
+  }
 }
 
 std::vector<nn::Parameter*> Executor::parameters() const {
@@ -55,12 +70,14 @@ std::vector<nn::Parameter*> Executor::parameters() const {
 }
 
 double Executor::forward_backward(const nn::Batch& batch, const nn::Pass& pass) {
+  return guarded([&] { return run_micro_batch(batch, pass); });
+}
+
+double Executor::run_micro_batch(const nn::Batch& batch, const nn::Pass& pass) {
   std::vector<UnitRun> runs(units_.size());
   nn::State state;
   for (size_t i = 0; i < units_.size(); ++i) {
-    runs[i].unit = units_[i];
-    runs[i].index = static_cast<int64_t>(i);
-    runs[i].num_units = static_cast<int64_t>(units_.size());
+    runs[i] = new_run(i, pass);
     runs[i].input = detach(state);
     state = run_forward(runs[i], batch, pass);
   }
@@ -74,6 +91,15 @@ double Executor::forward_backward(const nn::Batch& batch, const nn::Pass& pass) 
     runs.pop_back();
   }
   return loss;
+}
+
+UnitRun Executor::new_run(size_t index, const nn::Pass& pass) const {
+  return {.unit = units_[index],
+          .index = static_cast<int64_t>(index),
+          .num_units = static_cast<int64_t>(units_.size()),
+          .pass = &pass,
+          .input = {},
+          .output = {}};
 }
 
 nn::State Executor::run_forward(UnitRun& run, const nn::Batch& batch, const nn::Pass& pass) {
@@ -97,7 +123,7 @@ nn::State Executor::run_backward(UnitRun& run, nn::State gradients, const nn::Ba
                                  const nn::Pass& pass) {
   const memory::UnitGuard unit(ledger_ids_[static_cast<size_t>(run.index)]);
   const memory::PhaseGuard phase(memory::Phase::Backward);
-  for (const auto& policy : policies_) policy->before_backward(run);
+  for (auto p = policies_.rbegin(); p != policies_.rend(); ++p) (*p)->before_backward(run);
   if (!run.record) {
     const at::AutoGradMode mode(true);
     run.output = run.unit->forward(run.input, batch, pass);
@@ -115,7 +141,7 @@ nn::State Executor::run_backward(UnitRun& run, nn::State gradients, const nn::Ba
     memory::retag(parameter->value.grad(), memory::Category::Gradients);
   nn::State input_gradients = take_gradients(run.input);
   run.input = {};
-  for (const auto& policy : policies_) policy->after_backward(run);
+  for (auto p = policies_.rbegin(); p != policies_.rend(); ++p) (*p)->after_backward(run);
   return input_gradients;
 }
 
@@ -125,12 +151,10 @@ nn::State Executor::infer(const nn::Batch& batch, const nn::Pass& pass) {
   nn::State state;
   for (size_t i = 0; i < units_.size(); ++i) {
     const memory::UnitGuard unit(ledger_ids_[i]);
-    UnitRun run{.unit = units_[i],
-                .index = static_cast<int64_t>(i),
-                .num_units = static_cast<int64_t>(units_.size()),
-                .input = std::move(state),
-                .output = {},
-                .record = false};
+    UnitRun run = new_run(i, pass);
+    run.input = std::move(state);
+    run.training = false;
+    run.record = false;
     for (const auto& policy : policies_) policy->before_forward(run);
     state = run.unit->forward(run.input, batch, pass);
     for (const auto& policy : policies_) policy->after_forward(run);
@@ -139,11 +163,12 @@ nn::State Executor::infer(const nn::Batch& batch, const nn::Pass& pass) {
 }
 
 double Executor::loss(const nn::Batch& batch, const nn::Pass& pass) {
-  return read_loss(infer(batch, pass));
+  return guarded([&] { return read_loss(infer(batch, pass)); });
 }
 
 at::Tensor Executor::last_logits(const nn::Batch& batch, at::ScalarType compute) {
-  nn::State state = infer(batch, {.output = nn::Output::LastLogits, .compute = compute});
+  const nn::Pass pass{.output = nn::Output::LastLogits, .compute = compute};
+  nn::State state = guarded([&] { return infer(batch, pass); });
   if (batch.cache != nullptr) batch.cache->advance(batch.input_ids.size(0));
   return state.at("logits");
 }

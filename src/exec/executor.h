@@ -15,9 +15,10 @@ namespace snug::exec {
 
 class Executor {
  public:
-  // `ledger` is the one of the device that the units live on. Units must outlive the executor.
+  // `ledger` is the one of the device that the units live on, `host` that of the host memory beside
+  // it. Units must outlive the executor.
   Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
-           memory::Ledger& ledger);
+           memory::Ledger& ledger, memory::Ledger& host);
 
   // Called between a micro-batch's forward and its backward, for the ledger's phase table.
   void on_forward_done(std::function<void()> callback) { forward_done_ = std::move(callback); }
@@ -37,6 +38,10 @@ class Executor {
   std::vector<nn::Parameter*> parameters() const;
 
  private:
+  template <class Run>
+  auto guarded(const Run& run);
+  double run_micro_batch(const nn::Batch& batch, const nn::Pass& pass);
+  UnitRun new_run(size_t index, const nn::Pass& pass) const;
   nn::State run_forward(UnitRun& run, const nn::Batch& batch, const nn::Pass& pass);
   nn::State run_backward(UnitRun& run, nn::State gradients, const nn::Batch& batch,
                          const nn::Pass& pass);

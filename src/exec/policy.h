@@ -11,11 +11,17 @@ struct UnitRun {
   nn::Unit* unit = nullptr;
   int64_t index = 0;      // position in the model
   int64_t num_units = 0;  // in the model
-  nn::State input;        // detached from the previous unit's graph
-  nn::State output;       // with the unit's graph, if recorded
-  bool record = true;     // false: forward keeps no graph, and backward runs it again
+  const nn::Pass* pass = nullptr;
+  nn::State input;       // detached from the previous unit's graph
+  nn::State output;      // with the unit's graph, if recorded
+  bool training = true;  // a backward follows
+  bool record = true;    // false: forward keeps no graph, and backward runs it again
+
+  bool is_last() const { return index + 1 == num_units; }
 };
 
+// Hooks around a forward run in the order of the list of policies, those around a backward in the
+// reverse order: what was put away last comes back first.
 class Policy {
  public:
   virtual ~Policy() = default;
@@ -23,6 +29,8 @@ class Policy {
   virtual void after_forward(UnitRun& /*run*/) {}
   virtual void before_backward(UnitRun& /*run*/) {}
   virtual void after_backward(UnitRun& /*run*/) {}
+  // The micro-batch has failed somewhere between these: let go of what was held for it.
+  virtual void abandon() {}
 };
 
 }  // namespace snug::exec

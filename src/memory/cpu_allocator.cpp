@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "memory/allocators.h"
+#include "memory/guards.h"
 
 namespace snug::memory {
 namespace {
@@ -174,9 +175,10 @@ class CpuAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     const c10::Device device(c10::kCPU);
     if (bytes == 0) return {nullptr, nullptr, &delete_cpu_allocation, device};
-    cpu_ledger().admit(static_cast<int64_t>(bytes));
+    Ledger& ledger = current_tag.on_host ? cpu_host_ledger() : cpu_ledger();
+    ledger.admit(static_cast<int64_t>(bytes));
     void* data = take(bytes);
-    live().add(cpu_ledger().add(data, static_cast<int64_t>(bytes)));
+    live().add(ledger.add(data, static_cast<int64_t>(bytes)));
     return {data, data, &delete_cpu_allocation, device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &delete_cpu_allocation; }
@@ -199,6 +201,11 @@ Allocation* cpu_allocation_at(const void* data) { return live().find(data); }
 
 Ledger& cpu_ledger() {
   static Ledger* ledger = new Ledger("cpu");  // never destroyed: tensors may outlive statics
+  return *ledger;
+}
+
+Ledger& cpu_host_ledger() {
+  static Ledger* ledger = new Ledger("host");
   return *ledger;
 }
 

@@ -12,6 +12,7 @@ struct Tag {
   Category category = Category::Workspace;
   Phase phase = Phase::Setup;
   int32_t unit = 0;
+  bool on_host = false;
 };
 
 inline thread_local Tag current_tag;
@@ -49,6 +50,21 @@ class UnitGuard {
 
  private:
   int32_t saved_;
+};
+
+// Allocations in its scope belong to the host memory beside the device, and to its ledger.
+class HostGuard {
+ public:
+  // With `on` false it changes nothing.
+  explicit HostGuard(bool on = true) : saved_(current_tag.on_host) {
+    current_tag.on_host = saved_ || on;
+  }
+  ~HostGuard() { current_tag.on_host = saved_; }
+  HostGuard(const HostGuard&) = delete;
+  HostGuard& operator=(const HostGuard&) = delete;
+
+ private:
+  bool saved_;
 };
 
 }  // namespace snug::memory

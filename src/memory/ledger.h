@@ -94,6 +94,8 @@ class Ledger {
   // Test hook: the n-th allocation from now is refused as if memory had run out; 0 turns it off.
   void refuse_allocation(int64_t n);
 
+  // Ids are given in order of first mention; a device and the host beside it are told of the same
+  // units in the same order.
   int32_t unit_id(const std::string& unit_name);
   std::string unit_name(int32_t id) const;
   const std::string& device() const { return device_; }
@@ -120,6 +122,9 @@ class Ledger {
 
 Ledger& cpu_ledger();
 Ledger& meta_ledger();
+// Of the host memory beside them (placement.h).
+Ledger& cpu_host_ledger();
+Ledger& meta_host_ledger();
 
 // The allocation behind a tensor's storage, or null when it did not come from our allocators
 // (views of mapped files, other devices).

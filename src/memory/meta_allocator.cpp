@@ -2,6 +2,7 @@
 // lifetimes reach the ledger although no memory is taken. This is what the planner stands on.
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/allocators.h"
+#include "memory/guards.h"
 
 namespace snug::memory {
 namespace {
@@ -11,8 +12,9 @@ class MetaAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     const c10::Device device(c10::kMeta);
     if (bytes == 0) return {nullptr, nullptr, &delete_meta_allocation, device};
-    meta_ledger().admit(static_cast<int64_t>(bytes));
-    Allocation* record = meta_ledger().add(nullptr, static_cast<int64_t>(bytes));
+    Ledger& ledger = current_tag.on_host ? meta_host_ledger() : meta_ledger();
+    ledger.admit(static_cast<int64_t>(bytes));
+    Allocation* record = ledger.add(nullptr, static_cast<int64_t>(bytes));
     return {nullptr, record, &delete_meta_allocation, device};
   }
   void copy_data(void* /*to*/, const void* /*from*/, size_t /*bytes*/) const override {}
@@ -27,6 +29,11 @@ void delete_meta_allocation(void* context) {
 
 Ledger& meta_ledger() {
   static Ledger* ledger = new Ledger("meta");  // never destroyed: tensors may outlive statics
+  return *ledger;
+}
+
+Ledger& meta_host_ledger() {
+  static Ledger* ledger = new Ledger("meta host");
   return *ledger;
 }
 

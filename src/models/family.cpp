@@ -143,7 +143,7 @@ Checkpoint open_checkpoint(const fs::path& path) {
 
 void load_weights(Checkpoint& checkpoint) {
   for (const nn::Parameter* parameter : checkpoint.model->parameters())
-    if (!parameter->value.is_meta()) load_into(parameter->value, checkpoint, *parameter);
+    if (!parameter->kept().is_meta()) load_into(parameter->kept(), checkpoint, *parameter);
 }
 
 at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,

@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "memory/guards.h"
+#include "memory/placement.h"
 
 namespace snug::nn {
 namespace {
@@ -54,20 +55,25 @@ void Parameter::allocate(at::Device device, at::ScalarType type) {
   value.set_requires_grad(trained);
 }
 
+void Parameter::allocate_home(at::ScalarType type) {
+  home = memory::empty_on_host(shape, type, value.device(), memory::Category::Parameters);
+}
+
 void Parameter::initialize(uint64_t seed, double deviation) {
-  if (value.is_meta()) return;
+  const at::Tensor& to = kept();
+  if (to.is_meta()) return;
   if (init != Init::Normal) {
-    value.detach().fill_(init == Init::Ones ? 1 : 0);
+    to.detach().fill_(init == Init::Ones ? 1 : 0);
     return;
   }
   const uint64_t stream = mix(seed) ^ hash_name(name);
   const int64_t count = num_elements();
-  if (value.scalar_type() == at::kFloat)
-    fill_normal(value.mutable_data_ptr<float>(), count, stream, deviation);
-  else if (value.scalar_type() == at::kBFloat16)
-    fill_normal(value.mutable_data_ptr<at::BFloat16>(), count, stream, deviation);
+  if (to.scalar_type() == at::kFloat)
+    fill_normal(to.mutable_data_ptr<float>(), count, stream, deviation);
+  else if (to.scalar_type() == at::kBFloat16)
+    fill_normal(to.mutable_data_ptr<at::BFloat16>(), count, stream, deviation);
   else
-    fill_normal(value.mutable_data_ptr<at::Half>(), count, stream, deviation);
+    fill_normal(to.mutable_data_ptr<at::Half>(), count, stream, deviation);
 }
 
 }  // namespace snug::nn

@@ -17,12 +17,19 @@ struct Parameter {
   std::vector<int64_t> shape;  // row-major
   Init init = Init::Normal;
   bool trained = true;
-  at::Tensor value;  // undefined until allocate()
+  at::Tensor value;  // on the device; undefined until allocate()
+  at::Tensor home;   // in host memory, where the weight is kept and updated; undefined: in `value`
+
+  // Where the weight is read from and written to between steps.
+  const at::Tensor& kept() const { return home.defined() ? home : value; }
 
   int64_t num_elements() const;
   // Memory of `type` on `device`, tagged as parameters; content undefined.
   void allocate(at::Device device, at::ScalarType type);
-  // Fills from Normal(0, deviation), ones or zeros; the same numbers for the same (seed, name).
+  // Gives it a home of `type` in the host memory beside its device. Content undefined.
+  void allocate_home(at::ScalarType type);
+  // Fills kept() from Normal(0, deviation), ones or zeros; the same numbers for the same (seed,
+  // name).
   void initialize(uint64_t seed, double deviation);
 };
 

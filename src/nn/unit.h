@@ -36,6 +36,7 @@ struct Pass {
   at::ScalarType compute = at::kFloat;  // of activations and products
   double gradient_scale = 1.0;  // the gradient of (scale * summed loss) is what backward computes
   int64_t ignore_index = -100;
+  bool last_micro_batch = true;  // of an optimizer step: gradients are whole after its backward
 };
 
 // What flows from unit to unit: a few named tensors. Decoders need "hidden" only; the last unit
@@ -64,6 +65,14 @@ class Unit {
 
   // The parameters this unit owns. A tied weight is owned once and borrowed elsewhere.
   virtual std::vector<Parameter*> parameters() = 0;
+  // Those it reads but another unit owns.
+  virtual std::vector<Parameter*> borrowed() { return {}; }
+  // All that its forward and backward read.
+  std::vector<Parameter*> uses() {
+    std::vector<Parameter*> all = parameters();
+    for (Parameter* parameter : borrowed()) all.push_back(parameter);
+    return all;
+  }
 
   const std::string& name() const { return name_; }
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "kernels/cpu/linalg/attention.h"
 #include "ops/device.h"
+#include "ops/kept.h"
 
 namespace snug::ops {
 namespace {
@@ -67,7 +68,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     const kernels::cpu::AttentionArgs args = arguments(q, k, v, out, lse, context);
     with_workspace(q, kernels::cpu::attention_workspace_bytes(args, /*backward=*/false),
                    [&](void* scratch) { kernels::cpu::attention_forward(args, scratch); });
-    ctx->save_for_backward({q, k, v, out, lse});
+    keep(ctx, {q, k, v, out, lse});
     ctx->saved_data["cu_seqlens"] = context.cu_seqlens;
     ctx->saved_data["positions"] = context.positions;
     ctx->saved_data["cos"] = context.rope.cos;

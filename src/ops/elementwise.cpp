@@ -3,6 +3,8 @@
 
 #include <ATen/ops/empty_like.h>
 
+#include <cstring>
+
 #include "base/error.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/elementwise.h"
@@ -42,6 +44,20 @@ at::Tensor cast(const at::Tensor& x, at::ScalarType type) {
     kernels::cpu::cast(x.const_data_ptr(), to_scalar(x.scalar_type()), out.mutable_data_ptr(),
                        to_scalar(type), x.numel());
   return out;
+}
+
+void copy(const at::Tensor& to, const at::Tensor& from) {
+  SNUG_CHECK(to.numel() == from.numel(), "{} elements into {}", from.numel(), to.numel());
+  if (!to.is_meta())
+    kernels::cpu::cast(from.const_data_ptr(), to_scalar(from.scalar_type()), to.mutable_data_ptr(),
+                       to_scalar(to.scalar_type()), to.numel());
+}
+
+void copy_storage(const at::Tensor& to, const at::Tensor& from) {
+  SNUG_CHECK(to.storage().nbytes() == from.storage().nbytes(), "{} bytes into {}",
+             from.storage().nbytes(), to.storage().nbytes());
+  if (!to.is_meta())
+    std::memcpy(to.storage().mutable_data(), from.storage().data(), from.storage().nbytes());
 }
 
 void accumulate(const at::Tensor& to, const at::Tensor& from, float alpha) {

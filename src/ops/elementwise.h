@@ -16,6 +16,11 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 void swiglu_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate,
                               const at::Tensor& up);
 
+// to = from, converted to to's type; same number of elements.
+void copy(const at::Tensor& to, const at::Tensor& from);
+// All bytes of from's storage, whatever part of it the tensor views, into to's.
+void copy_storage(const at::Tensor& to, const at::Tensor& from);
+
 // A copy in another type, rounded to nearest even.
 at::Tensor cast(const at::Tensor& x, at::ScalarType type);
 

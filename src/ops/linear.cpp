@@ -7,6 +7,7 @@
 
 #include "ops/device.h"
 #include "ops/elementwise.h"
+#include "ops/kept.h"
 #include "ops/matmul.h"
 
 namespace snug::ops {
@@ -30,7 +31,7 @@ struct LinearFunction : torch::autograd::Function<LinearFunction> {
                             const std::optional<at::Tensor>& bias) {
     ctx->saved_data["weight"] = weight;
     ctx->saved_data["bias"] = bias.value_or(at::Tensor());
-    if (weight.requires_grad()) ctx->save_for_backward({x});
+    if (weight.requires_grad()) keep(ctx, {x});
     return product(x, weight, bias.value_or(at::Tensor()));
   }
 
@@ -51,7 +52,7 @@ struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
     ctx->saved_data["weight"] = weight;
     ctx->saved_data["bias"] = bias.value_or(at::Tensor());
-    ctx->save_for_backward({gate, up});
+    keep(ctx, {gate, up});
     return product(swiglu(gate, up), weight, bias.value_or(at::Tensor()));
   }
 

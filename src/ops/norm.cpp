@@ -7,6 +7,7 @@
 
 #include "kernels/cpu/rms_norm.h"
 #include "ops/device.h"
+#include "ops/kept.h"
 
 namespace snug::ops {
 namespace {
@@ -29,6 +30,15 @@ kernels::cpu::RmsNormForward forward_args(const at::Tensor& x, const at::Tensor&
           .eps = static_cast<float>(eps),
           .y = y.mutable_data_ptr(),
           .rstd = rstd.mutable_data_ptr<float>()};
+}
+
+// The product that takes y keeps it; x is kept anyway.
+void recompute_on_request(const at::Tensor& y, const at::Tensor& x, const at::Tensor& weight,
+                          double eps) {
+  may_recompute(y.detach(), [y = y.detach(), x = x.detach(), weight = weight.detach(), eps] {
+    const at::Tensor rstd = row_buffer(x);
+    if (!x.is_meta()) kernels::cpu::rms_norm_forward(forward_args(x, weight, eps, y, rstd));
+  });
 }
 
 // dx, with d_residual (may be undefined) added; the weight's gradient goes into its buffer.
@@ -61,7 +71,8 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
     at::Tensor y = at::empty_like(x);
     const at::Tensor rstd = row_buffer(x);
     if (!x.is_meta()) kernels::cpu::rms_norm_forward(forward_args(x, weight, eps, y, rstd));
-    ctx->save_for_backward({x, rstd});
+    keep(ctx, {x, rstd});
+    recompute_on_request(y, x, weight, eps);
     ctx->saved_data["weight"] = weight;
     return y;
   }
@@ -87,7 +98,8 @@ struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
       args.sum = sum.mutable_data_ptr();
       kernels::cpu::rms_norm_forward(args);
     }
-    ctx->save_for_backward({sum, rstd});
+    keep(ctx, {sum, rstd});
+    recompute_on_request(y, sum, weight, eps);
     ctx->saved_data["weight"] = weight;
     return {sum, y};
   }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/predict.h"
 
-#include "memory/guards.h"
 #include "models/family.h"
 #include "setup/batch.h"
 #include "setup/engine.h"
@@ -11,23 +10,36 @@ namespace snug::plan {
 Prediction predict(const models::Model& model, const config::Recipe& recipe,
                    const data::MicroBatch& largest, int64_t max_seqlen) {
   memory::Ledger& ledger = memory::meta_ledger();
+  memory::Ledger& host = memory::meta_host_ledger();
   const int64_t before = ledger.allocated();
   ledger.reset_peak();
+  const int64_t host_before = host.allocated();
+  host.reset_peak();
   {
     const auto twin = models::model_like(model);
-    const setup::Engine engine = setup::make_engine(*twin, recipe, at::kMeta, max_seqlen);
+    setup::Engine engine = setup::make_engine(*twin, recipe, at::kMeta, max_seqlen);
     const nn::Batch batch = setup::to_device(largest, at::kMeta);
-    const nn::Pass pass{.compute = engine.precision.compute};
+    nn::Pass pass{.compute = engine.precision.compute};
     // Twice where gradients are accumulated: the second micro-batch meets the first one's
     // gradients.
     const bool accumulates = recipe.train.global_batch_size > recipe.train.micro_batch_size;
-    for (int i = 0; i < (accumulates ? 2 : 1); ++i) engine.executor->forward_backward(batch, pass);
-    const memory::PhaseGuard phase(memory::Phase::Step);
-    engine.optimizer->step({});
+    const auto run_micro_batches = [&] {
+      pass.last_micro_batch = !accumulates;
+      engine.executor->forward_backward(batch, pass);
+      if (pass.last_micro_batch) return;
+      pass.last_micro_batch = true;
+      engine.executor->forward_backward(batch, pass);
+    };
+    optim::LossScaler scaler(engine.precision.loss_scaling);
+    engine.step(run_micro_batches, {.max_norm = recipe.train.max_norm}, scaler);
     engine.drop_gradients();
   }
   const memory::Snapshot peak = ledger.at_peak();
-  return {peak.allocated - before, peak.by_category};
+  const memory::Snapshot host_peak = host.at_peak();
+  return {.peak_allocated = peak.allocated - before,
+          .by_category = peak.by_category,
+          .peak_host = host_peak.allocated - host_before,
+          .host_by_category = host_peak.by_category};
 }
 
 }  // namespace snug::plan

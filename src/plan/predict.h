@@ -13,6 +13,8 @@ namespace snug::plan {
 struct Prediction {
   int64_t peak_allocated = 0;
   memory::ByCategory by_category{};  // live at the moment of the peak
+  int64_t peak_host = 0;             // what offloading puts into host memory beside the device
+  memory::ByCategory host_by_category{};
 };
 
 // `largest` is the micro-batch with most tokens of the run; `max_seqlen` as given to the engine.

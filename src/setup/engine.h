@@ -3,26 +3,57 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <optional>
 
 #include "config/recipe.h"
 #include "exec/executor.h"
 #include "models/model.h"
 #include "nn/precision.h"
+#include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
 
+namespace snug::exec {
+class OptimizerInBackward;
+}
+
 namespace snug::setup {
+
+struct UpdateOptions {
+  double lr = 0;
+  std::optional<double> max_norm;  // clip to this global norm of the gradients
+};
+
+struct Update {
+  double grad_norm = 0;  // before clipping
+  bool happened = true;  // false: gradients overflowed (float16 loss scaling)
+};
 
 struct Engine {
   nn::Precision precision;
   at::Device device = at::kCPU;
+  std::vector<nn::Unit*> units;
   std::unique_ptr<exec::Executor> executor;
   std::unique_ptr<optim::Optimizer> optimizer;
-  std::vector<optim::NamedTensor> parameters;
+  std::vector<optim::NamedTensor> parameters;        // at their home: what the optimizer updates
+  exec::OptimizerInBackward* in_backward = nullptr;  // one of the executor's policies, if asked for
+  bool updates_on_host = false;                      // optimizer offload
+  bool publishes_weights = false;                    // the device holds copies of weights at home
 
   memory::Ledger& ledger() const;
+  memory::Ledger& host_ledger() const;
+
+  // To be called when something other than step() has written weights.
+  void weights_changed() const;
   // Frees all gradients: the next backward starts new ones.
   void drop_gradients() const;
+
+  // One optimizer step. `run_micro_batches` runs forward and backward of all its micro-batches
+  // (nn::Pass::last_micro_batch told for the last one); clipping with the optimizer in backward
+  // runs it twice.
+  Update step(const std::function<void()>& run_micro_batches, const UpdateOptions& options,
+              optim::LossScaler& scaler);
 };
 
 // Allocates parameters (content undefined) and optimizer states. `model` must outlive the engine.

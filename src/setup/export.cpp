@@ -95,7 +95,9 @@ json generation_config(const json& config) {
 
 }  // namespace
 
-at::Tensor resident_value(const nn::Parameter& parameter) { return parameter.value; }
+at::Tensor resident_value(const nn::Parameter& parameter) {
+  return parameter.kept().to(parameter.value.scalar_type());
+}
 
 void export_hugging_face(const fs::path& directory, models::Model& model,
                          const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,

@@ -21,7 +21,8 @@ LanguageModel open_language_model(const std::filesystem::path& path, const std::
       at::kCPU, max_seqlen > 0 ? max_seqlen : checkpoint.model->dimensions().max_positions);
   result.model = std::move(checkpoint.model);
   result.executor = std::make_unique<exec::Executor>(
-      result.model->units(), std::vector<std::unique_ptr<exec::Policy>>(), memory::cpu_ledger());
+      result.model->units(), std::vector<std::unique_ptr<exec::Policy>>(), memory::cpu_ledger(),
+      memory::cpu_host_ledger());
   return result;
 }
 

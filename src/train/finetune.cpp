@@ -252,7 +252,8 @@ void Finetune::load_weights() {
     models::load_weights(checkpoint_);
   }
   checkpoint_.tensors.reset();  // the file's pages are no longer needed
-  phases_ = std::make_unique<PhaseRecorder>(engine_.ledger(), log_->record().memory.phases);
+  engine_.weights_changed();
+  phases_ = std::make_unique<PhaseRecorder>(engine_, log_->record().memory.phases);
   stepper_ = std::make_unique<Stepper>(engine_, recipe_, dataset_.train, *phases_);
 }
 

@@ -17,18 +17,20 @@ void PhaseRecorder::record(const char* phase) {
   const auto bytes = [&](Category category) {
     return now.by_category[static_cast<size_t>(category)];
   };
-  phases_.push_back({.step = step_,
-                     .phase = phase,
-                     .parameters = bytes(Category::Parameters),
-                     .gradients = bytes(Category::Gradients),
-                     .optimizer_device = bytes(Category::Optimizer),
-                     .activations = bytes(Category::Activations),
-                     .workspace = bytes(Category::Workspace),
-                     .communication = bytes(Category::Communication),
-                     .data = bytes(Category::Data),
-                     .allocated = now.allocated,
-                     .peak = ledger_.at_peak().allocated,
-                     .reserved = memory::cpu_reserved()});
+  phases_.push_back(
+      {.step = step_,
+       .phase = phase,
+       .parameters = bytes(Category::Parameters),
+       .gradients = bytes(Category::Gradients),
+       .optimizer_device = bytes(Category::Optimizer),
+       .optimizer_host = host_.by_category()[static_cast<size_t>(Category::Optimizer)],
+       .activations = bytes(Category::Activations),
+       .workspace = bytes(Category::Workspace),
+       .communication = bytes(Category::Communication),
+       .data = bytes(Category::Data),
+       .allocated = now.allocated,
+       .peak = ledger_.at_peak().allocated,
+       .reserved = memory::cpu_reserved()});
 }
 
 }  // namespace snug::train

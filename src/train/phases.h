@@ -5,15 +5,15 @@
 
 #include <vector>
 
-#include "memory/ledger.h"
 #include "report/run_record.h"
+#include "setup/engine.h"
 
 namespace snug::train {
 
 class PhaseRecorder {
  public:
-  PhaseRecorder(const memory::Ledger& ledger, std::vector<report::PhaseRecord>& phases)
-      : ledger_(ledger), phases_(phases) {}
+  PhaseRecorder(const setup::Engine& engine, std::vector<report::PhaseRecord>& phases)
+      : ledger_(engine.ledger()), host_(engine.host_ledger()), phases_(phases) {}
 
   // Records of this step are taken until the next call. `step` counts from 0.
   void begin_step(int64_t step);
@@ -22,6 +22,7 @@ class PhaseRecorder {
 
  private:
   const memory::Ledger& ledger_;
+  const memory::Ledger& host_;
   std::vector<report::PhaseRecord>& phases_;
   int64_t step_ = 0;
   bool wanted_ = false;

@@ -2,10 +2,8 @@
 #include "train/stepper.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
-#include "memory/guards.h"
 #include "setup/batch.h"
 
 namespace snug::train {
@@ -21,17 +19,24 @@ Stepper::Stepper(setup::Engine& engine, const config::Recipe& recipe,
 }
 
 StepResult Stepper::step(const SampleIndices& micro_batches, double lr) {
+  const std::vector<data::MicroBatch> batches = make_batches(micro_batches);
   StepResult result;
+  setup::Update update;
   try {
-    accumulate(make_batches(micro_batches), result);
-    phases_.record("after_bwd");
-    update(lr, result);
+    update = engine_.step(
+        [&] {
+          result = run(batches);
+          phases_.record("after_bwd");
+        },
+        {.lr = lr, .max_norm = recipe_.train.max_norm}, scaler_);
   } catch (...) {
     engine_.drop_gradients();
     throw;
   }
   engine_.drop_gradients();
   phases_.record("after_opt_step");
+  result.grad_norm = update.grad_norm;
+  result.updated = update.happened;
   return result;
 }
 
@@ -47,7 +52,8 @@ std::vector<data::MicroBatch> Stepper::make_batches(const SampleIndices& micro_b
   return batches;
 }
 
-void Stepper::accumulate(const std::vector<data::MicroBatch>& batches, StepResult& result) {
+StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
+  StepResult result;
   for (const data::MicroBatch& batch : batches) result.loss_tokens += batch.loss_tokens;
   const bool per_micro_batch = recipe_.train.loss_normalization == "micro";
   const auto count = static_cast<double>(batches.size());
@@ -58,7 +64,8 @@ void Stepper::accumulate(const std::vector<data::MicroBatch>& batches, StepResul
                                       : static_cast<double>(result.loss_tokens));
     const nn::Pass pass{.compute = engine_.precision.compute,
                         .gradient_scale = scaler_.scale() / divisor,
-                        .ignore_index = recipe_.data.ignore_index};
+                        .ignore_index = recipe_.data.ignore_index,
+                        .last_micro_batch = &batch == &batches.back()};
     result.loss +=
         engine_.executor->forward_backward(setup::to_device(batch, engine_.device), pass) / divisor;
     ++result.micro_batches;
@@ -66,20 +73,7 @@ void Stepper::accumulate(const std::vector<data::MicroBatch>& batches, StepResul
     result.padded_tokens += batch.padded_tokens;
     result.raw_tokens += batch.raw_tokens;
   }
-}
-
-void Stepper::update(double lr, StepResult& result) {
-  const memory::PhaseGuard phase(memory::Phase::Step);
-  const double scaled_norm = optim::gradient_norm(engine_.parameters);
-  const double unscale = 1.0 / scaler_.scale();
-  result.grad_norm = scaled_norm * unscale;
-  result.updated = scaler_.update(scaled_norm);
-  if (!result.updated) return;
-  double gradient_scale = unscale;
-  // The formula of torch.nn.utils.clip_grad_norm_.
-  if (recipe_.train.max_norm && *recipe_.train.max_norm > 0)
-    gradient_scale *= std::min(1.0, *recipe_.train.max_norm / (result.grad_norm + 1e-6));
-  engine_.optimizer->step({.lr = lr, .gradient_scale = gradient_scale});
+  return result;
 }
 
 SampleIndices split_micro_batches(const SampleIndices& micro_batches) {

@@ -41,8 +41,8 @@ class Stepper {
 
  private:
   std::vector<data::MicroBatch> make_batches(const SampleIndices& micro_batches) const;
-  void accumulate(const std::vector<data::MicroBatch>& batches, StepResult& result);
-  void update(double lr, StepResult& result);
+  // Forward and backward of all of them.
+  StepResult run(const std::vector<data::MicroBatch>& batches);
 
   setup::Engine& engine_;
   const config::Recipe& recipe_;

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <numeric>
 #include <random>
 
@@ -32,27 +34,43 @@ config::Recipe random_recipe(std::mt19937& random) {
   };
   config::Recipe recipe = tiny_recipe();
   recipe.precision = pick({"32-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed"});
-  recipe.optimizer.name = pick({"adamw", "sgd"});
+  recipe.optimizer.name = pick({"adamw", "sgd", "adamw_8bit", "adafactor", "lion"});
   recipe.optimizer.momentum = random() % 2 ? 0.9 : 0.0;
-  recipe.activation_checkpointing = pick({"none", "all"});
+  recipe.optimizer.master_weights = recipe.precision.ends_with("16-true") && random() % 2;
+  recipe.activation_checkpointing = pick({"none", "none", "all", "selective", "every:2", "1"});
+  recipe.activation_offload = random() % 3 == 0;
+  recipe.optimizer_in_backward = recipe.precision != "16-mixed" && random() % 3 == 0;
+  recipe.optimizer_offload = pick({"none", "cpu"});
+  recipe.weight_streaming = recipe.optimizer_offload == "cpu" && random() % 2;
+  if (random() % 2) recipe.train.max_norm = 1.0;
   recipe.data.packing = random() % 2 == 0;
   recipe.train.micro_batch_size = int64_t{1} << (random() % 4);
   return recipe;
 }
 
+std::string describe(const config::Recipe& r, const std::string& shape) {
+  return fmt::format(
+      "{}, {}, {}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}", shape, r.precision,
+      r.optimizer.name, r.train.micro_batch_size, r.data.packing ? "packed" : "padded",
+      r.activation_checkpointing, r.activation_offload ? ", activations offloaded" : "",
+      r.optimizer_in_backward ? ", optimizer in backward" : "", r.optimizer_offload,
+      r.weight_streaming ? ", weights streamed" : "", r.train.max_norm ? ", clipped" : "");
+}
+
 TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
   constexpr const char* kShapes[] = {"llama", "llama3-rope", "llama-bias", "mistral", "qwen2"};
   std::mt19937 random(11);
-  for (int trial = 0; trial < 60; ++trial) {
+  for (int trial = 0; trial < 300; ++trial) {
     const config::Recipe recipe = random_recipe(random);
     const std::string shape = kShapes[random() % 5];
     const data::SampleStore samples = random_samples(16, 60, random());
     const int64_t size = recipe.train.micro_batch_size;
     const auto largest = plan::largest_micro_batch(samples, recipe, size);
-    const int64_t predicted =
-        plan::predict(*tiny_model(shape), recipe, largest, 128).peak_allocated;
+    const plan::Prediction predicted = plan::predict(*tiny_model(shape), recipe, largest, 128);
     const int64_t before = memory::cpu_ledger().allocated();
+    const int64_t host_before = memory::cpu_host_ledger().allocated();
     memory::cpu_ledger().reset_peak();
+    memory::cpu_host_ledger().reset_peak();
     {
       TinyRun run(recipe, samples, shape);
       const std::vector<int64_t> longest = samples.longest_samples(size);
@@ -62,12 +80,11 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
           accumulates ? train::SampleIndices{longest, longest} : train::SampleIndices{longest},
           1e-2);
     }
-    EXPECT_EQ(predicted, memory::cpu_ledger().at_peak().allocated - before)
-        << "trial " << trial << ": " << shape << ", " << recipe.precision << ", "
-        << recipe.optimizer.name << ", checkpointing " << recipe.activation_checkpointing
-        << ", micro-batch " << size << (recipe.data.packing ? ", packed" : ", padded");
-    EXPECT_EQ(memory::cpu_ledger().allocated(), before)
-        << "trial " << trial << " left bytes behind";
+    SCOPED_TRACE(fmt::format("trial {}: {}", trial, describe(recipe, shape)));
+    EXPECT_EQ(predicted.peak_allocated, memory::cpu_ledger().at_peak().allocated - before);
+    EXPECT_EQ(predicted.peak_host, memory::cpu_host_ledger().at_peak().allocated - host_before);
+    EXPECT_EQ(memory::cpu_ledger().allocated(), before) << "bytes left behind";
+    EXPECT_EQ(memory::cpu_host_ledger().allocated(), host_before) << "bytes left on the host";
   }
 }
 
@@ -107,12 +124,13 @@ TEST_F(Memory, PhasesHoldWhatTheirNamesSay) {
 
 // Every allocation of a step, refused once: the step fails cleanly, weights are as before, and the
 // same step then succeeds with the loss of a run that was never disturbed.
-TEST_F(Memory, RefusalAtAnyAllocationLeavesAUsableProcess) {
+void refuse_each_allocation(const config::Recipe& recipe) {
   const data::SampleStore samples = random_samples(8, 24, 5);
-  TinyRun undisturbed(tiny_recipe(), samples);
+  TinyRun undisturbed(recipe, samples);
   const double expected = undisturbed.stepper->step(eight_in(4), 1e-2).loss;
-  TinyRun run(tiny_recipe(), samples);
+  TinyRun run(recipe, samples);
   const int64_t before = memory::cpu_ledger().allocated();
+  const int64_t host_before = memory::cpu_host_ledger().allocated();
   bool refused = true;
   int64_t n = 1;
   for (; refused && n < 5000; ++n) {
@@ -124,11 +142,28 @@ TEST_F(Memory, RefusalAtAnyAllocationLeavesAUsableProcess) {
     } catch (const OutOfMemory&) {
       refused = true;
       EXPECT_EQ(memory::cpu_ledger().allocated(), before) << "after refusing allocation " << n;
+      EXPECT_EQ(memory::cpu_host_ledger().allocated(), host_before) << "refused allocation " << n;
     }
   }
   memory::cpu_ledger().refuse_allocation(0);
   EXPECT_GT(n, 100) << "the step should have made more allocations than that";
   EXPECT_LT(n, 5000);
+}
+
+TEST_F(Memory, RefusalAtAnyAllocationLeavesAUsableProcess) {
+  refuse_each_allocation(tiny_recipe());
+}
+
+TEST_F(Memory, RefusalAmidTechniquesLeavesAUsableProcess) {
+  config::Recipe recipe = tiny_recipe();
+  recipe.activation_checkpointing = "selective";
+  recipe.activation_offload = true;
+  recipe.optimizer_offload = "cpu";
+  recipe.weight_streaming = true;
+  refuse_each_allocation(recipe);
+  recipe.activation_checkpointing = "0";
+  recipe.weight_streaming = false;
+  refuse_each_allocation(recipe);
 }
 
 TEST_F(Memory, SuggestionsFitTheBudgetTheyWereMadeFor) {

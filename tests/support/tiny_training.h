@@ -50,7 +50,8 @@ struct TinyRun {
       : recipe(std::move(r)), model(tiny_model(shape)) {
     engine = setup::make_engine(*model, recipe, at::kCPU, 128);
     for (nn::Parameter* parameter : model->parameters()) parameter->initialize(7, 0.2);
-    phases = std::make_unique<train::PhaseRecorder>(engine.ledger(), records);
+    engine.weights_changed();
+    phases = std::make_unique<train::PhaseRecorder>(engine, records);
     stepper = std::make_unique<train::Stepper>(engine, recipe, s, *phases);
   }
 

@@ -5,7 +5,7 @@ namespace snug::exec {
 
 // The last unit's backward follows its forward at once: nothing would be saved by running it twice.
 void ActivationCheckpointing::before_forward(UnitRun& run) {
-  run.record = run.index + 1 == run.num_units;
+  run.record = run.record && (run.is_last() || !units_[static_cast<size_t>(run.index)]);
 }
 
 }  // namespace snug::exec

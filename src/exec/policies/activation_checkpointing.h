@@ -3,13 +3,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <vector>
+
 #include "exec/policy.h"
 
 namespace snug::exec {
 
 class ActivationCheckpointing final : public Policy {
  public:
+  // units[i]: whether unit i is run again.
+  explicit ActivationCheckpointing(std::vector<bool> units) : units_(std::move(units)) {}
   void before_forward(UnitRun& run) override;
+
+ private:
+  std::vector<bool> units_;
 };
 
 }  // namespace snug::exec

@@ -111,7 +111,7 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
   return state;
 }
 
-Head::Head(const Config& config, const nn::Parameter* tied)
+Head::Head(const Config& config, nn::Parameter* tied)
     : Unit("head"),
       config_(config),
       tied_(tied),
@@ -123,6 +123,11 @@ Head::Head(const Config& config, const nn::Parameter* tied)
 std::vector<nn::Parameter*> Head::parameters() {
   if (tied_ != nullptr) return {&norm_};
   return {&norm_, &weight_};
+}
+
+std::vector<nn::Parameter*> Head::borrowed() {
+  if (tied_ != nullptr) return {tied_};
+  return {};
 }
 
 nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {

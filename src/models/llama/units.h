@@ -21,7 +21,7 @@ class Embedding final : public nn::Unit {
   explicit Embedding(const Config& config);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override { return {&weight_}; }
-  const nn::Parameter& weight() const { return weight_; }
+  nn::Parameter& weight() { return weight_; }
 
  private:
   nn::Parameter weight_;  // (V, D)
@@ -48,13 +48,14 @@ class Block final : public nn::Unit {
 class Head final : public nn::Unit {
  public:
   // `tied`: the embedding's weight is the head's too; null: the head owns one.
-  Head(const Config& config, const nn::Parameter* tied);
+  Head(const Config& config, nn::Parameter* tied);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
+  std::vector<nn::Parameter*> borrowed() override;
 
  private:
   const Config& config_;
-  const nn::Parameter* tied_;
+  nn::Parameter* tied_;
   nn::Parameter norm_;    // (D)
   nn::Parameter weight_;  // (V, D), unused when tied
 };

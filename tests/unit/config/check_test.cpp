@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/check.h"
 
+#include "config/unit_choice.h"
 #include "support.h"
 
 namespace snug::config {
@@ -97,9 +98,27 @@ TEST(Check, WhatIsNotThereYetSaysSo) {
   EXPECT_CONTAINS(lora, "quantize = bnb.nf4: not in this version yet");
   for (const char* options :
        {"--devices 4", "--devices auto", "--num_nodes 2", "--strategy fsdp",
-        "--activation_checkpointing every:2", "--activation_checkpointing selective",
         "--optimizer paged_adamw", "--logger_name wandb", "--data ImageFolder"})
     EXPECT_CONTAINS(faults_of(options), "not in this version yet");
+}
+
+TEST(Check, BlocksAreChosenByWordPeriodOrList) {
+  for (const char* choice : {"none", "all", "selective", "every:2", "0", "0,2,8-11", "3-3"})
+    EXPECT_EQ(faults_of(std::string("--activation_checkpointing ") + choice), "") << choice;
+  for (const char* choice : {"every:0", "every:", "some", "1,", "3-1", "-1", "1-x"})
+    EXPECT_CONTAINS(faults_of(std::string("--activation_checkpointing=") + choice),
+                    "is not one of none, all, selective");
+  EXPECT_EQ(chosen_blocks("every:3", 7), (std::vector<bool>{1, 0, 0, 1, 0, 0, 1}));
+  EXPECT_EQ(chosen_blocks("0,2-3,9", 5), (std::vector<bool>{1, 0, 1, 1, 0}));
+  EXPECT_EQ(chosen_blocks("selective", 2), (std::vector<bool>{0, 0}));
+}
+
+TEST(Check, TechniquesThatMeanNothingTogether) {
+  EXPECT_CONTAINS(faults_of("--weight_streaming"), "add --optimizer_offload cpu");
+  EXPECT_EQ(faults_of("--weight_streaming --optimizer_offload cpu"), "");
+  EXPECT_CONTAINS(faults_of("--optimizer_in_backward --precision 16-mixed"), "use bf16-mixed");
+  EXPECT_CONTAINS(faults_of("--optimizer_in_backward --train.on_oom split"),
+                  "use train.on_oom stop");
 }
 
 TEST(Check, AllFaultsInOneError) {

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "exec/policies/optimizer_in_backward.h"
+
+#include <cmath>
+
+#include "memory/guards.h"
+#include "ops/elementwise.h"
+
+namespace snug::exec {
+
+OptimizerInBackward::OptimizerInBackward(optim::Optimizer& optimizer,
+                                         std::vector<optim::NamedTensor> parameters,
+                                         std::vector<optim::Range> ranges, bool on_host,
+                                         std::function<void(int64_t)> updated)
+    : optimizer_(optimizer),
+      parameters_(std::move(parameters)),
+      ranges_(std::move(ranges)),
+      on_host_(on_host),
+      updated_(std::move(updated)) {}
+
+void OptimizerInBackward::start_measuring() {
+  updating_ = false;
+  sum_of_squares_ = 0;
+}
+
+void OptimizerInBackward::start_updating(const optim::StepOptions& options) {
+  updating_ = true;
+  options_ = options;
+  sum_of_squares_ = 0;
+}
+
+double OptimizerInBackward::gradient_norm() const { return std::sqrt(sum_of_squares_); }
+
+void OptimizerInBackward::after_backward(UnitRun& run) {
+  if (!run.pass->last_micro_batch) return;
+  const memory::PhaseGuard phase(memory::Phase::Step);
+  const optim::Range range = ranges_[static_cast<size_t>(run.index)];
+  std::vector<at::Tensor> gradients;
+  for (size_t i = range.first; i < range.last; ++i)
+    if (parameters_[i].tensor.grad().defined()) gradients.push_back(parameters_[i].tensor.grad());
+  sum_of_squares_ += ops::sum_of_squares(gradients);
+  gradients.clear();
+  if (updating_) {
+    const memory::HostGuard host(on_host_);
+    optimizer_.update(range, options_);
+  }
+  for (size_t i = range.first; i < range.last; ++i) parameters_[i].tensor.mutable_grad().reset();
+  if (updating_ && updated_) updated_(run.index);
+}
+
+}  // namespace snug::exec

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "setup/policies.h"
+
+#include "base/error.h"
+#include "config/unit_choice.h"
+#include "exec/policies/activation_checkpointing.h"
+#include "exec/policies/activation_offload.h"
+#include "exec/policies/optimizer_in_backward.h"
+#include "exec/policies/optimizer_offload.h"
+#include "exec/policies/selective_checkpointing.h"
+#include "exec/policies/weight_streaming.h"
+#include "setup/engine.h"
+
+namespace snug::setup {
+namespace {
+
+// Between the embedding and the head lie the blocks, which is what a recipe counts.
+std::vector<bool> checkpointed_units(const std::string& choice, size_t num_units) {
+  if (num_units < 2) return std::vector<bool>(num_units, false);
+  const auto blocks = config::chosen_blocks(choice, static_cast<int64_t>(num_units) - 2);
+  std::vector<bool> units(num_units, choice == "all");
+  std::copy(blocks.begin(), blocks.end(), units.begin() + 1);
+  return units;
+}
+
+std::vector<optim::Range> parameter_ranges(const std::vector<nn::Unit*>& units) {
+  std::vector<optim::Range> ranges;
+  size_t next = 0;
+  for (nn::Unit* unit : units) {
+    const size_t count = unit->parameters().size();
+    ranges.push_back({next, next + count});
+    next += count;
+  }
+  return ranges;
+}
+
+std::unique_ptr<exec::OptimizerInBackward> optimizer_in_backward(Engine& engine) {
+  std::function<void(int64_t)> updated;
+  if (engine.publishes_weights)
+    updated = [units = engine.units](int64_t i) {
+      exec::copy_weights_from_home(*units[static_cast<size_t>(i)]);
+    };
+  return std::make_unique<exec::OptimizerInBackward>(*engine.optimizer, engine.parameters,
+                                                     parameter_ranges(engine.units),
+                                                     engine.updates_on_host, updated);
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<exec::Policy>> make_policies(const config::Recipe& recipe,
+                                                         Engine& engine) {
+  std::vector<std::unique_ptr<exec::Policy>> policies;
+  const std::string& checkpointing = recipe.activation_checkpointing;
+  if (checkpointing == "selective")
+    policies.push_back(std::make_unique<exec::SelectiveCheckpointing>());
+  else if (checkpointing != "none")
+    policies.push_back(std::make_unique<exec::ActivationCheckpointing>(
+        checkpointed_units(checkpointing, engine.units.size())));
+  if (recipe.activation_offload) policies.push_back(std::make_unique<exec::ActivationOffload>());
+  if (recipe.optimizer_in_backward) {
+    auto policy = optimizer_in_backward(engine);
+    engine.in_backward = policy.get();
+    policies.push_back(std::move(policy));
+  }
+  if (recipe.optimizer_offload != "none")
+    policies.push_back(std::make_unique<exec::OptimizerOffload>());
+  if (recipe.weight_streaming) policies.push_back(std::make_unique<exec::WeightStreaming>());
+  return policies;
+}
+
+}  // namespace snug::setup
