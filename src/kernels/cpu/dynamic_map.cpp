@@ -2,7 +2,6 @@
 #include "kernels/cpu/dynamic_map.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -47,22 +46,26 @@ DynamicMap make_map(bool with_sign) {
   const std::vector<float> values = ascending_values(with_sign);
   SNUG_CHECK(values.size() == 256, "{} values in an 8-bit map", values.size());
   std::copy(values.begin(), values.end(), map.values);
-  for (int i = 0; i < 255; ++i) map.midpoints[i] = (map.values[i] + map.values[i + 1]) / 2;
-  map.midpoints[255] = std::numeric_limits<float>::infinity();
-  const auto midpoints_below = [&](float x) {
-    return std::lower_bound(map.midpoints, map.midpoints + 256, x) - map.midpoints;
-  };
-  for (int32_t cell = 0; cell < DynamicMap::kNumCells; ++cell) {
-    const auto upper_bits = static_cast<uint32_t>(DynamicMap::kFirstCell + cell) << 16;
-    const float smallest = cell == 0 ? 0.0f : std::bit_cast<float>(upper_bits);
-    const float largest = std::bit_cast<float>(upper_bits | 0xffffu);
-    const auto low = midpoints_below(smallest), high = midpoints_below(largest);
-    const auto negative_low = midpoints_below(-largest), negative_high = midpoints_below(-smallest);
-    SNUG_CHECK(high - low <= 1 && negative_high - negative_low <= 1,
-               "cell {} of an 8-bit map has several midpoints", cell);
-    map.cells[cell] = static_cast<uint8_t>(low);
-    map.cells[DynamicMap::kNumCells + cell] = static_cast<uint8_t>(negative_low);
+  const float* positive = map.values + (with_sign ? 127 : 0);  // 0, then decade by decade
+  const int first = with_sign ? 1 : 2;                         // steps of the lowest decade
+  for (int n = 1, begin = 1; n <= kDecades + 1; ++n) {
+    const float border = (positive[begin - 1] + positive[begin]) / 2;
+    if (n > kDecades) {
+      map.top = border;
+      map.borders[n - 1] = std::numeric_limits<float>::infinity();
+      break;
+    }
+    map.borders[n - 1] = border;
+    const int lowest = lowest_decade(std::ilogb(border));
+    SNUG_CHECK(lowest == n - 1 && lowest_decade(std::ilogb(border) + 1) <= n,
+               "numbers about {} lie in decade {}, not {}", border, n, lowest);
+    const int steps = first << (n - 1);
+    map.encode_scale[n] = static_cast<float>(std::pow(10.0, kDecades - n) * steps / 0.9);
+    map.encode_offset[n] = static_cast<float>(steps * (1 - 0.1 / 0.9));
+    map.decode_scale[with_sign ? n - 1 : n] = static_cast<float>(std::pow(10.0, n - 1 - kDecades));
+    begin += steps;
   }
+  map.encode_offset[0] = with_sign ? 0.0f : 1.0f;
   return map;
 }
 

@@ -43,11 +43,11 @@ struct Arrays {
   std::vector<float> first_absmax, second_absmax;
 };
 
-// The distance of x to the nearest value, and to the one that was chosen.
+// As near as the nearest value, but for the rounding of the arithmetic that finds it.
 void expect_nearest(const DynamicMap& map, double x, uint8_t code) {
   double best = 2;
   for (const float value : map.values) best = std::min(best, std::abs(x - value));
-  EXPECT_LE(std::abs(x - map.values[code]), best + 1e-7 * std::abs(x)) << x;
+  EXPECT_LE(std::abs(x - map.values[code]), best + 1e-6 * std::abs(x)) << x;
 }
 
 // Without decay the moments are the gradient and its square, in all magnitudes down to 1e-9.

@@ -48,55 +48,57 @@ SNUG_INLINE void write_codes(uint8_t* codes, typename VectorOf<W>::I values) {
   for (int k = 0; k < W; ++k) codes[k] = static_cast<uint8_t>(values[k]);
 }
 
+// Entry index & 7 of a table of 16, whose upper half does not count.
 template <int W = kLanes>
-SNUG_INLINE typename VectorOf<W>::F look_up(const float* table, typename VectorOf<W>::I index) {
+SNUG_INLINE typename VectorOf<W>::F one_of_eight(const float* table,
+                                                 typename VectorOf<W>::I index) {
 #ifdef __AVX512F__
   if constexpr (W == 16) {
-    return (typename VectorOf<W>::F)_mm512_mask_i32gather_ps(_mm512_setzero_ps(), 0xffff,
-                                                             (__m512i)index, table, 4);
-  }
-#endif
-#ifdef __AVX2__
-  if constexpr (W == 8)
-    return (typename VectorOf<W>::F)_mm256_i32gather_ps(table, (__m256i)index, 4);
-#endif
-  typename VectorOf<W>::F result;
-  for (int k = 0; k < W; ++k) result[k] = table[index[k]];
-  return result;
-}
-
-// May read three bytes beyond the entry.
-template <int W = kLanes>
-SNUG_INLINE typename VectorOf<W>::I look_up(const uint8_t* table, typename VectorOf<W>::I index) {
-#ifdef __AVX512F__
-  if constexpr (W == 16) {
-    const __m512i words =
-        _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), 0xffff, (__m512i)index, table, 1);
-    return (typename VectorOf<W>::I)words & 0xff;
+    return (typename VectorOf<W>::F)_mm512_maskz_permutexvar_ps(0xffff, (__m512i)(index & 7),
+                                                                _mm512_loadu_ps(table));
   }
 #endif
 #ifdef __AVX2__
   if constexpr (W == 8) {
-    const __m256i words =
-        _mm256_i32gather_epi32(reinterpret_cast<const int*>(table), (__m256i)index, 1);
-    return (typename VectorOf<W>::I)words & 0xff;
+    return (typename VectorOf<W>::F)_mm256_permutevar8x32_ps(_mm256_loadu_ps(table),
+                                                             (__m256i)index);
   }
 #endif
-  typename VectorOf<W>::I result;
-  for (int k = 0; k < W; ++k) result[k] = table[index[k]];
+  typename VectorOf<W>::F result;
+  for (int k = 0; k < W; ++k) result[k] = table[index[k] & 7];
   return result;
 }
 
-// The nearest value's code for x in [-1, 1], the lower one of two as near. NaN gets some code.
-SNUG_INLINE I nearest_code(const DynamicMap& map, F x) {
-  const U bits = (U)x;
-  const I none = {}, last = none + (DynamicMap::kNumCells - 1);
-  I cell = (I)((bits & 0x7fffffffu) >> 16) - DynamicMap::kFirstCell;
-  cell = cell < none ? none : cell;
-  cell = cell > last ? last : cell;
-  cell += (I)(bits >> 31) * DynamicMap::kNumCells;
-  const I lower = look_up(map.cells, cell);
-  return lower - (I)(x > look_up(map.midpoints, lower));  // a true comparison is -1
+SNUG_INLINE F to_float(I x) { return __builtin_convertvector(x, F); }
+SNUG_INLINE I to_int(F x) { return __builtin_convertvector(x, I); }
+SNUG_INLINE F magnitude_of(F x) { return (F)((U)x & 0x7fffffffu); }
+
+// The value of each code, see kernels/cpu/dynamic_map.h.
+template <bool kSigned>
+SNUG_INLINE F decode(const DynamicMap& map, I codes) {
+  const I offset = kSigned ? codes - 127 : codes + 1;
+  const I k = offset < 0 ? -offset : offset;
+  const U bits = (U)(to_float(k) + 0.5f);
+  const F mantissa = (F)((bits & 0x7fffffu) | 0x3f800000u);
+  F value = one_of_eight(map.decode_scale, (I)(bits >> 23) - 127) * (9.f * mantissa - 8.f);
+  value = codes == 255 ? broadcast(1.f) : value;
+  return kSigned ? (F)((U)value | ((U)offset & 0x80000000u)) : value;
+}
+
+// The nearest value's code for x in [-1, 1]; that of 0 for NaN.
+template <bool kSigned>
+SNUG_INLINE I encode(const DynamicMap& map, F x) {
+  const F magnitude = x == x ? magnitude_of(x) : F{};
+  const I above = (I)((U)magnitude >> 23) - (127 + kLowestExponent);
+  I decade = (above < 0 ? I{} : above) * 11 >> 5;                // lowest_decade()
+  decade -= (I)(magnitude > one_of_eight(map.borders, decade));  // a true comparison is -1
+  const F position =
+      magnitude * one_of_eight(map.encode_scale, decade) + one_of_eight(map.encode_offset, decade);
+  const I one = I{} + 1, last = ((one * (kSigned ? 1 : 2)) << decade) - 1;
+  I k = to_int(position);
+  k = k > last ? last : k;
+  k -= (I)(x > map.top);
+  return kSigned ? 127 + (x < 0.f ? -k : k) : k - 1;
 }
 
 SNUG_INLINE I codes_at(const uint8_t* codes, int64_t i, Whole) { return read_codes(codes + i); }
@@ -116,23 +118,28 @@ SNUG_INLINE void put_codes(uint8_t* codes, int64_t i, I values, Part lanes) {
 
 // A NaN is passed over: the block's other elements keep their scale.
 SNUG_INLINE F larger_magnitude(F peak, F value) {
-  const F magnitude = (F)((U)value & 0x7fffffffu);
+  const F magnitude = magnitude_of(value);
   return magnitude > peak ? magnitude : peak;
 }
 
 SNUG_INLINE float largest_lane(F peaks) {
-  float largest = 0;
-  for (int k = 0; k < kLanes; ++k) largest = peaks[k] > largest ? peaks[k] : largest;
-  return largest;
+  float lanes[kLanes];
+  store_f(lanes, peaks);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int k = 0; k < half; ++k)
+      lanes[k] = lanes[k + half] > lanes[k] ? lanes[k + half] : lanes[k];
+  }
+  return lanes[0];
 }
 
 // Writes the codes of `moments`, the block's elements from `begin`, and returns their scale.
-SNUG_INLINE float encode(const DynamicMap& map, const float* moments, F peaks, uint8_t* codes,
-                         int64_t begin, int64_t end) {
+template <bool kSigned>
+SNUG_INLINE float encode_block(const DynamicMap& map, const float* moments, F peaks, uint8_t* codes,
+                               int64_t begin, int64_t end) {
   const float absmax = largest_lane(peaks);
   const float inverse = 1.0f / (absmax > 1e-38f ? absmax : 1e-38f);
   sweep(begin, end, [&](int64_t i, auto lanes) {
-    put_codes(codes, i, nearest_code(map, load_f(moments + (i - begin)) * inverse), lanes);
+    put_codes(codes, i, encode<kSigned>(map, load_f(moments + (i - begin)) * inverse), lanes);
   });
   return absmax;
 }
@@ -148,8 +155,8 @@ SNUG_INLINE void update_block(const AdamW8bitTensor& t, const AdamWFactors& f,
   F first_peaks = {}, second_peaks = {};
   sweep(begin, end, [&](int64_t i, auto lanes) {
     const F g = read<G>(t.grad, i, lanes) * f.grad_scale;
-    F m = look_up(first_map.values, codes_at(t.exp_avg, i, lanes)) * first_scale;
-    F v = look_up(second_map.values, codes_at(t.exp_avg_sq, i, lanes)) * second_scale;
+    F m = decode<true>(first_map, codes_at(t.exp_avg, i, lanes)) * first_scale;
+    F v = decode<false>(second_map, codes_at(t.exp_avg_sq, i, lanes)) * second_scale;
     F p = read_weight<P>(t, i, lanes);
     m += (g - m) * f.one_minus_beta1;
     v = v * f.beta2 + g * g * f.one_minus_beta2;
@@ -162,8 +169,10 @@ SNUG_INLINE void update_block(const AdamW8bitTensor& t, const AdamWFactors& f,
     const U random = kStochastic ? random_bits(f.random_key, i) : U{};
     write_weight<P>(t, i, p, lanes, kStochastic, random);
   });
-  t.exp_avg_absmax[block] = encode(first_map, first, first_peaks, t.exp_avg, begin, end);
-  t.exp_avg_sq_absmax[block] = encode(second_map, second, second_peaks, t.exp_avg_sq, begin, end);
+  t.exp_avg_absmax[block] =
+      encode_block<true>(first_map, first, first_peaks, t.exp_avg, begin, end);
+  t.exp_avg_sq_absmax[block] =
+      encode_block<false>(second_map, second, second_peaks, t.exp_avg_sq, begin, end);
 }
 
 template <class P, class G, bool kStochastic>
