@@ -1,0 +1,71 @@
+// What is saved is what goes on: every optimizer's states through a file, in every type they have.
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/training_checkpoint.h"
+
+#include "base/error.h"
+#include "support/temp_folder.h"
+#include "unit/optim/optim_testing.h"
+
+namespace snug::checkpoint {
+namespace {
+
+using optim::Bench;
+using optim::Case;
+using optim::options_of;
+
+const std::vector<std::vector<int64_t>> kShapes = {{40, 129}, {129}};
+
+std::vector<Case> all_cases() {
+  config::OptimizerOptions momentum = options_of("sgd"), masters = options_of("adamw_8bit");
+  momentum.momentum = 0.9;
+  masters.master_weights = true;
+  return {{"adamw", options_of("adamw")},
+          {"adamw_bf16", options_of("adamw"), at::kBFloat16, at::kBFloat16},
+          {"adamw_8bit", options_of("adamw_8bit")},
+          {"adamw_8bit_masters", masters, at::kBFloat16, at::kBFloat16},
+          {"adafactor", options_of("adafactor")},
+          {"lion", options_of("lion")},
+          {"sgd", options_of("sgd")},
+          {"sgd_momentum", momentum}};
+}
+
+void run(Bench& b, const Case& c, uint64_t first, uint64_t last) {
+  for (uint64_t step = first; step < last; ++step) {
+    b.set_gradients(step, c.gradients);
+    b.optimizer->step({.lr = b.lr});
+  }
+}
+
+TrainingTensors tensors_of(const Bench& b) { return {b.parameters, b.optimizer->states()}; }
+
+class Resume : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Resume, GoesOnAsIfNeverStopped) {
+  const Case& c = GetParam();
+  const test::TempFolder folder;
+  Bench straight(c, at::kCPU, kShapes), resumed(c, at::kCPU, kShapes);
+  run(straight, c, 0, 2);
+  const auto saved = save(folder.path(), {.step = 2}, tensors_of(straight));
+  run(straight, c, 2, 4);
+  load_tensors(saved, tensors_of(resumed));
+  resumed.optimizer->set_num_steps(load_state(saved).step);
+  run(resumed, c, 2, 4);
+  optim::expect_same(straight.parameters, resumed.parameters);
+  optim::expect_same(straight.optimizer->states(), resumed.optimizer->states());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::ValuesIn(all_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Checkpoint, OfAnotherOptimizerIsRefused) {
+  const test::TempFolder folder;
+  const Bench saved({"", options_of("adamw")}, at::kCPU, kShapes);
+  const auto path = save(folder.path(), {.step = 1}, tensors_of(saved));
+  for (const char* other : {"adamw_8bit", "adafactor"}) {
+    const Bench b({"", options_of(other)}, at::kCPU, kShapes);
+    EXPECT_THROW(load_tensors(path, tensors_of(b)), UserError) << other;
+  }
+}
+
+}  // namespace
+}  // namespace snug::checkpoint
