@@ -12,14 +12,17 @@ namespace snug::memory {
 // from foreign ones.
 void delete_cpu_allocation(void* context);
 void delete_meta_allocation(void* context);
+void delete_cuda_allocation(void* context);
 
 inline Allocation* allocation_behind(const c10::DataPtr& pointer) {
   const c10::DeleterFnPtr deleter = pointer.get_deleter();
-  const bool ours = deleter == &delete_cpu_allocation || deleter == &delete_meta_allocation;
+  const bool ours = deleter == &delete_cpu_allocation || deleter == &delete_meta_allocation ||
+                    deleter == &delete_cuda_allocation;
   return ours ? static_cast<Allocation*>(pointer.get_context()) : nullptr;
 }
 
 void install_cpu_allocator();
 void install_meta_allocator();
+void install_cuda_allocator();  // nothing to do in a build without CUDA
 
 }  // namespace snug::memory
