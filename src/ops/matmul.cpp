@@ -33,8 +33,17 @@ bool library_is_faster(const at::Tensor& out, const at::Tensor& a, const at::Ten
 
 void library_product(at::Tensor out, const at::Tensor& a, const at::Tensor& b, Into into,
                      float alpha) {
-  if (into == Into::Accumulate || alpha != 1.0F)
-    at::addmm_out(out, out, a, b, into == Into::Accumulate ? 1 : 0, alpha);
+  const int beta = into == Into::Accumulate ? 1 : 0;
+  const bool scaled_sum = into == Into::Accumulate || alpha != 1.0F;
+  const at::ScalarType type = out.scalar_type();
+  // float32 from halves is an operator of its own, which only cuda has.
+  const bool widens = type != a.scalar_type();
+  if (scaled_sum && widens)
+    at::addmm_out(out, out, a, b, type, beta, alpha);
+  else if (scaled_sum)
+    at::addmm_out(out, out, a, b, beta, alpha);
+  else if (widens)
+    at::mm_out(out, a, b, type);
   else
     at::mm_out(out, a, b);
 }
@@ -46,7 +55,7 @@ void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b
   SNUG_CHECK(a.size(1) == b.size(0) && out.size(0) == a.size(0) && out.size(1) == b.size(1),
              "product of {}x{} and {}x{} into {}x{}", a.size(0), a.size(1), b.size(0), b.size(1),
              out.size(0), out.size(1));
-  if (out.is_cuda() || library_is_faster(out, a, b)) {
+  if (kernel_device(out) == at::kCUDA || library_is_faster(out, a, b)) {
     if (!out.is_meta()) library_product(out, a, b, into, alpha);
     return;
   }
@@ -64,8 +73,13 @@ void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b
                  [&](void* scratch) { kernels::cpu::gemm(args, scratch); });
 }
 
-at::ScalarType product_type(at::ScalarType type) {
-  return type == at::kBFloat16 && library_multiplies_bf16() ? at::kBFloat16 : at::kFloat;
+at::ScalarType product_type(const at::Tensor& x) {
+  const bool library = kernel_device(x) == at::kCPU && library_multiplies_bf16();
+  return library && x.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
+}
+
+at::ScalarType operand_type(const at::Tensor& x) {
+  return kernel_device(x) == at::kCUDA ? x.scalar_type() : product_type(x);
 }
 
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/adamw.h"
 #include "memory/guards.h"
+#include "ops/cuda.h"
 #include "ops/device.h"
 
 namespace snug::optim {
@@ -46,13 +47,17 @@ void AdamW::update(const StepOptions& step) {
                     .state_type = ops::to_scalar(exp_avg_[i].scalar_type()),
                     .tensor_id = i});
   }
-  kernels::cpu::adamw_step(list, {.lr = step.lr,
-                                  .beta1 = options_.beta1,
-                                  .beta2 = options_.beta2,
-                                  .eps = options_.eps,
-                                  .weight_decay = options_.weight_decay,
-                                  .step = num_steps_,
-                                  .grad_scale = static_cast<float>(step.gradient_scale)});
+  if (list.empty()) return;
+  const kernels::cpu::AdamWOptions options{.lr = step.lr,
+                                           .beta1 = options_.beta1,
+                                           .beta2 = options_.beta2,
+                                           .eps = options_.eps,
+                                           .weight_decay = options_.weight_decay,
+                                           .step = num_steps_,
+                                           .grad_scale = static_cast<float>(step.gradient_scale)};
+  ops::run_on(
+      parameters_.front().tensor, [&] { kernels::cpu::adamw_step(list, options); },
+      [&] { ops::cuda::adamw_step(list, options); });
 }
 
 }  // namespace snug::optim

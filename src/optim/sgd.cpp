@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/sgd.h"
 #include "memory/guards.h"
+#include "ops/cuda.h"
 #include "ops/device.h"
 
 namespace snug::optim {
@@ -46,13 +47,17 @@ void Sgd::update(const StepOptions& step) {
     }
     list.push_back(entry);
   }
-  kernels::cpu::sgd_step(list, {.lr = step.lr,
-                                .momentum = options_.momentum,
-                                .weight_decay = options_.weight_decay,
-                                .nesterov = options_.nesterov,
-                                .first_step = num_steps_ == 1,
-                                .step = num_steps_,
-                                .grad_scale = static_cast<float>(step.gradient_scale)});
+  if (list.empty()) return;
+  const kernels::cpu::SgdOptions options{.lr = step.lr,
+                                         .momentum = options_.momentum,
+                                         .weight_decay = options_.weight_decay,
+                                         .nesterov = options_.nesterov,
+                                         .first_step = num_steps_ == 1,
+                                         .step = num_steps_,
+                                         .grad_scale = static_cast<float>(step.gradient_scale)};
+  ops::run_on(
+      parameters_.front().tensor, [&] { kernels::cpu::sgd_step(list, options); },
+      [&] { ops::cuda::sgd_step(list, options); });
 }
 
 }  // namespace snug::optim
