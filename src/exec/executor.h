@@ -35,6 +35,7 @@ class Executor {
 
   const std::vector<nn::Unit*>& units() const { return units_; }
   std::vector<nn::Parameter*> parameters() const;
+  at::Device device() const;  // where the units' parameters are, and batches have to be
 
  private:
   nn::State run_forward(UnitRun& run, const nn::Batch& batch, const nn::Pass& pass);

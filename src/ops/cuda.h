@@ -46,7 +46,8 @@ void adamw_step(std::span<const kernels::cpu::AdamWTensor> tensors,
 void sgd_step(std::span<const kernels::cpu::SgdTensor> tensors,
               const kernels::cpu::SgdOptions& options);
 
-// Whether libtorch's flash attention runs on the current device (Ampere or newer).
+// Whether libtorch's flash attention runs on the current device (Ampere or newer); true without
+// one.
 bool has_flash_attention();
 
 }  // namespace snug::ops::cuda

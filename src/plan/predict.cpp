@@ -3,13 +3,15 @@
 
 #include "memory/guards.h"
 #include "models/family.h"
+#include "ops/device.h"
 #include "setup/batch.h"
 #include "setup/engine.h"
 
 namespace snug::plan {
 
 Prediction predict(const models::Model& model, const config::Recipe& recipe,
-                   const data::MicroBatch& largest, int64_t max_seqlen) {
+                   const data::MicroBatch& largest, int64_t max_seqlen, at::DeviceType device) {
+  const ops::StandInGuard stand_in(device);
   memory::Ledger& ledger = memory::meta_ledger();
   const int64_t before = ledger.allocated();
   ledger.reset_peak();

@@ -16,9 +16,7 @@ std::vector<std::unique_ptr<exec::Policy>> make_policies(const config::Recipe& r
 
 }  // namespace
 
-memory::Ledger& Engine::ledger() const {
-  return device.is_meta() ? memory::meta_ledger() : memory::cpu_ledger();
-}
+memory::Ledger& Engine::ledger() const { return memory::ledger_of(device.type()); }
 
 void Engine::drop_gradients() const {
   for (const optim::NamedTensor& parameter : parameters) parameter.tensor.mutable_grad().reset();

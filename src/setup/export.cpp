@@ -95,7 +95,7 @@ json generation_config(const json& config) {
 
 }  // namespace
 
-at::Tensor resident_value(const nn::Parameter& parameter) { return parameter.value; }
+at::Tensor resident_value(const nn::Parameter& parameter) { return parameter.value.cpu(); }
 
 void export_hugging_face(const fs::path& directory, models::Model& model,
                          const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,

@@ -12,8 +12,8 @@ namespace snug::train {
 
 class PhaseRecorder {
  public:
-  PhaseRecorder(const memory::Ledger& ledger, std::vector<report::PhaseRecord>& phases)
-      : ledger_(ledger), phases_(phases) {}
+  PhaseRecorder(c10::DeviceType device, std::vector<report::PhaseRecord>& phases)
+      : device_(device), ledger_(memory::ledger_of(device)), phases_(phases) {}
 
   // Records of this step are taken until the next call. `step` counts from 0.
   void begin_step(int64_t step);
@@ -21,6 +21,7 @@ class PhaseRecorder {
   void record(const char* phase);
 
  private:
+  c10::DeviceType device_;
   const memory::Ledger& ledger_;
   std::vector<report::PhaseRecord>& phases_;
   int64_t step_ = 0;
