@@ -1,17 +1,25 @@
 # libtorch's CUDA half and the CUDA compiler. Included only where SNUG_WITH_CUDA is on; a folder adds
-# its .cu files or its stub by that variable. The compiler in the wheels is of the version libtorch
-# was made with, so it goes first; CUDACXX or -DCMAKE_CUDA_COMPILER choose another.
+# its .cu files or its stub by that variable. The toolkit inside the wheels is of the version libtorch
+# was made with, so it goes first; where only the torch wheel itself is unpacked, an installed toolkit
+# does for building (running wants the libraries of scripts/wheels/torch-cuda.txt). CUDACXX or
+# -DCMAKE_CUDA_COMPILER choose another compiler.
 set(wheel_cuda ${SNUG_LIBTORCH_DIR}/nvidia/cu13)
-if(NOT EXISTS ${torch_root}/lib/libtorch_cuda.so OR NOT EXISTS ${wheel_cuda}/lib/libcublas.so.13)
-  message(FATAL_ERROR "SNUG_CUDA is on, but ${SNUG_LIBTORCH_DIR} has no CUDA libraries; "
-                      "run scripts/build --cuda, which fetches them")
+if(NOT EXISTS ${torch_root}/lib/libtorch_cuda.so)
+  message(FATAL_ERROR "SNUG_CUDA is on, but ${torch_root}/lib has no libtorch_cuda.so; "
+                      "run scripts/build --cuda, which fetches it")
 endif()
-if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX} AND EXISTS ${wheel_cuda}/bin/nvcc)
-  set(CMAKE_CUDA_COMPILER ${wheel_cuda}/bin/nvcc)
+if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+  find_program(SNUG_NVCC nvcc HINTS ${wheel_cuda}/bin /usr/local/cuda/bin)
+  if(NOT SNUG_NVCC)
+    message(FATAL_ERROR "SNUG_CUDA is on, but there is no nvcc in ${wheel_cuda}/bin, on PATH or in "
+                        "/usr/local/cuda/bin; run scripts/build --cuda, which fetches it")
+  endif()
+  set(CMAKE_CUDA_COMPILER ${SNUG_NVCC})
 endif()
 if(NOT CMAKE_CUDA_ARCHITECTURES)
-  # Ampere to Blackwell, and for what comes later the last one's PTX.
-  set(CMAKE_CUDA_ARCHITECTURES 80-real 89-real 90-real 100-real 120)
+  # What libtorch's own kernels are made for, Turing to Blackwell, and for what comes later the last
+  # one's PTX. CUDA 13 has dropped Volta (70).
+  set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120)
 endif()
 enable_language(CUDA)
 if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
@@ -19,17 +27,29 @@ if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
   set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
   set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
 endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>)
+
+set(cuda_root ${wheel_cuda})
+if(NOT EXISTS ${wheel_cuda}/lib/libcudart.so.13)
+  cmake_path(GET CMAKE_CUDA_COMPILER PARENT_PATH nvcc_folder)
+  cmake_path(GET nvcc_folder PARENT_PATH cuda_root)
+  message(STATUS "snug: CUDA libraries of ${cuda_root}; the program runs where libtorch's are installed")
+endif()
+find_file(SNUG_CUDART libcudart.so.13 PATHS ${cuda_root}/lib ${cuda_root}/lib64 NO_DEFAULT_PATH REQUIRED)
 
 foreach(library torch_cuda c10_cuda)
   add_library(${library} SHARED IMPORTED)
   set_target_properties(${library} PROPERTIES IMPORTED_LOCATION ${torch_root}/lib/lib${library}.so)
 endforeach()
 add_library(cudart SHARED IMPORTED)
-set_target_properties(cudart PROPERTIES IMPORTED_LOCATION ${wheel_cuda}/lib/libcudart.so.13)
-target_include_directories(cudart SYSTEM INTERFACE ${wheel_cuda}/include)
-# torch_cuda registers its operators when it is loaded; no symbol of it is named by our code.
+set_target_properties(cudart PROPERTIES IMPORTED_LOCATION ${SNUG_CUDART})
+target_include_directories(cudart SYSTEM INTERFACE ${cuda_root}/include)
+# torch_cuda registers its operators when it is loaded; hardly a symbol of it is named by our code. What
+# it needs in turn (cuBLAS, cuDNN, NCCL …) is looked for when the program starts, not here.
 target_link_libraries(snug_torch INTERFACE -Wl,--no-as-needed torch_cuda c10_cuda -Wl,--as-needed cudart)
+target_link_options(snug_torch INTERFACE -Wl,--allow-shlib-undefined)
 
 file(GLOB wheel_libs ${SNUG_LIBTORCH_DIR}/nvidia/*/lib)
 list(APPEND torch_rpath ${wheel_libs})

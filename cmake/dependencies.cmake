@@ -14,7 +14,18 @@ if(NOT TARGET yaml-cpp::yaml-cpp)
 endif()
 
 # libtorch: the C++ half of the PyPI wheel. On a machine without CUDA only torch_cpu and c10 are linked.
-# Without SNUG_LIBTORCH_DIR it is looked for where scripts/setup puts it.
+# Without SNUG_LIBTORCH_DIR it is looked for where scripts/setup puts it. SNUG_CUDA=auto means: on where
+# this machine shows a GPU and libtorch's CUDA half has been fetched.
+find_program(SNUG_NVIDIA_SMI nvidia-smi)
+set(SNUG_SEES_GPU OFF)
+if(EXISTS /dev/nvidia0)
+  set(SNUG_SEES_GPU ON)
+elseif(SNUG_NVIDIA_SMI)
+  execute_process(COMMAND ${SNUG_NVIDIA_SMI} -L OUTPUT_VARIABLE gpus ERROR_QUIET)
+  if(gpus MATCHES "^GPU ")
+    set(SNUG_SEES_GPU ON)
+  endif()
+endif()
 set(torch_version 2.11.0)
 if(NOT SNUG_LIBTORCH_DIR)
   cmake_path(SET cache_dir "$ENV{HOME}/.cache/snug")
@@ -24,7 +35,8 @@ if(NOT SNUG_LIBTORCH_DIR)
     set(cache_dir "$ENV{XDG_CACHE_HOME}/snug")
   endif()
   set(cuda_suffix "")
-  if(SNUG_CUDA STREQUAL "on")
+  if(SNUG_CUDA STREQUAL "on" OR (SNUG_CUDA STREQUAL "auto" AND SNUG_SEES_GPU AND
+                                 EXISTS ${cache_dir}/torch-${torch_version}-cuda/.complete))
     set(cuda_suffix -cuda)
   endif()
   set(SNUG_LIBTORCH_DIR ${cache_dir}/torch-${torch_version}${cuda_suffix})
@@ -52,10 +64,9 @@ target_link_libraries(snug_torch INTERFACE torch_cpu torch_c10 OpenMP::OpenMP_CX
 target_link_options(snug_torch INTERFACE
   -Wl,-rpath-link,${torch_root}/lib -Wl,-rpath-link,${SNUG_LIBTORCH_DIR}/nvidia/cu13/lib)
 
-# CUDA, where this libtorch brings the libraries for it (scripts/setup has fetched them, or not).
 set(SNUG_WITH_CUDA OFF)
-if(SNUG_CUDA STREQUAL "on" OR (SNUG_CUDA STREQUAL "auto" AND
-                               EXISTS ${SNUG_LIBTORCH_DIR}/nvidia/cu13/lib/libcublas.so.13))
+if(SNUG_CUDA STREQUAL "on" OR (SNUG_CUDA STREQUAL "auto" AND SNUG_SEES_GPU AND
+                               EXISTS ${torch_root}/lib/libtorch_cuda.so))
   set(SNUG_WITH_CUDA ON)
   include(cuda)
 endif()

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/training_checkpoint.h"
 
+#include <ATen/ops/empty.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -23,7 +24,10 @@ void write_tensors(const fs::path& path, const std::vector<optim::NamedTensor>& 
   for (const auto& [name, tensor] : tensors)
     infos.push_back(formats::make_tensor_info(name, dtype_of(tensor), tensor.sizes().vec()));
   formats::SafetensorsWriter writer(path, infos);
-  for (const auto& [name, tensor] : tensors) writer.write(name, bytes_of(tensor));
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor host = tensor.cpu();  // the tensor itself where it is there already
+    writer.write(name, bytes_of(host));
+  }
   writer.finish();
 }
 
@@ -37,8 +41,12 @@ void read_tensors(const fs::path& path, const std::vector<optim::NamedTensor>& t
           "{}: {} is not what this recipe trains (missing, or of another shape or type); resume "
           "with the recipe of the first run, or start afresh with --resume false",
           path.string(), name);
-    source->read(*found, found->dtype, tensor.mutable_data_ptr());
+    const at::Tensor host =
+        tensor.is_cpu() ? tensor
+                        : at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.dtype()));
+    source->read(*found, found->dtype, host.mutable_data_ptr());
     source->release(*found);
+    if (!tensor.is_cpu()) tensor.detach().copy_(host);
   }
 }
 

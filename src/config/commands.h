@@ -39,6 +39,7 @@ struct GenerateOptions {
   std::string precision = "bf16-true";
   bool stream = true;
   bool json = false;
+  std::string accelerator = "auto";  // auto | cpu | cuda
   std::string memory_budget;
   int64_t num_threads = 0;
   bool verbose = false;
@@ -52,6 +53,7 @@ struct EvaluateOptions {
   int64_t micro_batch_size = 4;
   std::optional<int64_t> max_seq_length;
   std::optional<int64_t> max_iters;
+  std::string accelerator = "auto";  // auto | cpu | cuda
   std::string memory_budget;
   int64_t num_threads = 0;
   bool json = false;

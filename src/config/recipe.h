@@ -106,6 +106,7 @@ struct Recipe {
   std::string precision = "bf16-mixed";  // 32-true | bf16-true | 16-true | bf16-mixed | 16-mixed
   std::string quantize;                  // empty = none
   std::string devices = "1";             // a number or "auto"
+  std::string accelerator = "auto";      // auto | cpu | cuda
   int64_t num_nodes = 1;
   std::string resume = "false";  // false | true | auto | a checkpoint directory
   std::string logger_name = "csv";

@@ -24,7 +24,8 @@ std::vector<Row> help_rows(HelpOptions& options);
 
 // Shared stretches.
 std::vector<Row> data_rows(DataOptions& data);
-std::vector<Row> machine_rows(std::string& memory_budget, int64_t& num_threads, bool& verbose);
+std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budget,
+                              int64_t& num_threads, bool& verbose);
 std::vector<std::string> precision_names();
 
 // Keys that LitGPT writes into its own files and that change nothing here. They are taken when

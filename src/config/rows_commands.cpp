@@ -103,7 +103,8 @@ std::vector<Row> generate_rows(GenerateOptions& o) {
        .help = "print one JSON object with answers, tokens and times instead of text"},
   };
   rows = join(std::move(rows), sampling_rows(o));
-  return join(std::move(rows), machine_rows(o.memory_budget, o.num_threads, o.verbose));
+  return join(std::move(rows),
+              machine_rows(o.accelerator, o.memory_budget, o.num_threads, o.verbose));
 }
 
 std::vector<Row> chat_rows(GenerateOptions& o) {
@@ -145,7 +146,8 @@ std::vector<Row> evaluate_rows(EvaluateOptions& o) {
        .help = "print one JSON object instead of text"},
   };
   rows = join(std::move(rows), data_rows(o.data));
-  return join(std::move(rows), machine_rows(o.memory_budget, o.num_threads, o.verbose));
+  return join(std::move(rows),
+              machine_rows(o.accelerator, o.memory_budget, o.num_threads, o.verbose));
 }
 
 std::vector<Row> convert_rows(ConvertOptions& o) {

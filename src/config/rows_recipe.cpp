@@ -342,7 +342,7 @@ std::vector<Row> recipe_rows(Recipe& r) {
   append(eval_rows(r.eval));
   append(memory_rows(r));
   append(lora_rows(r));
-  append(machine_rows(r.memory_budget, r.num_threads, r.verbose));
+  append(machine_rows(r.accelerator, r.memory_budget, r.num_threads, r.verbose));
   return rows;
 }
 

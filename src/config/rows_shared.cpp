@@ -89,8 +89,14 @@ std::vector<Row> data_rows(DataOptions& d) {
   };
 }
 
-std::vector<Row> machine_rows(std::string& memory_budget, int64_t& num_threads, bool& verbose) {
+std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budget,
+                              int64_t& num_threads, bool& verbose) {
   return {
+      {.theme = kMachine,
+       .key = "accelerator",
+       .slot = &accelerator,
+       .help = "where to compute; auto: on the GPU where this build has CUDA and one is visible",
+       .choices = {"auto", "cpu", "cuda"}},
       {.theme = kMachine,
        .key = "memory_budget",
        .slot = &memory_budget,

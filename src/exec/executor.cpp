@@ -34,9 +34,9 @@ nn::State take_gradients(nn::State& input) {
   return gradients;
 }
 
-double read_loss(const nn::State& state) {
-  const at::Tensor& loss = state.at("loss");
-  return loss.is_meta() ? 0.0 : static_cast<double>(*loss.const_data_ptr<float>());
+// Waits for the device that computes it.
+double read_loss(const at::Tensor& loss) {
+  return loss.is_meta() ? 0.0 : static_cast<double>(loss.item<float>());
 }
 
 }  // namespace
@@ -69,6 +69,8 @@ std::vector<nn::Parameter*> Executor::parameters() const {
   return all;
 }
 
+at::Device Executor::device() const { return parameters().front()->value.device(); }
+
 double Executor::forward_backward(const nn::Batch& batch, const nn::Pass& pass) {
   return guarded([&] { return run_micro_batch(batch, pass); });
 }
@@ -81,16 +83,16 @@ double Executor::run_micro_batch(const nn::Batch& batch, const nn::Pass& pass) {
     runs[i].input = detach(state);
     state = run_forward(runs[i], batch, pass);
   }
-  const double loss = read_loss(state);
+  const at::Tensor loss = state.at("loss");
   nn::State gradients;
-  gradients.set("loss", at::ones_like(state.at("loss")));
+  gradients.set("loss", at::ones_like(loss));
   state = {};
   if (forward_done_) forward_done_();
   while (!runs.empty()) {
     gradients = run_backward(runs.back(), std::move(gradients), batch, pass);
     runs.pop_back();
   }
-  return loss;
+  return read_loss(loss);
 }
 
 UnitRun Executor::new_run(size_t index, const nn::Pass& pass) const {
@@ -163,7 +165,7 @@ nn::State Executor::infer(const nn::Batch& batch, const nn::Pass& pass) {
 }
 
 double Executor::loss(const nn::Batch& batch, const nn::Pass& pass) {
-  return guarded([&] { return read_loss(infer(batch, pass)); });
+  return guarded([&] { return read_loss(infer(batch, pass).at("loss")); });
 }
 
 at::Tensor Executor::last_logits(const nn::Batch& batch, at::ScalarType compute) {

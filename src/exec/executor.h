@@ -36,6 +36,7 @@ class Executor {
 
   const std::vector<nn::Unit*>& units() const { return units_; }
   std::vector<nn::Parameter*> parameters() const;
+  at::Device device() const;  // where the units' parameters are, and batches have to be
 
  private:
   template <class Run>

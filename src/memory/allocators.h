@@ -8,11 +8,13 @@
 
 namespace snug::memory {
 
-// On meta, where addresses are null, a DataPtr's context is its Allocation. On the CPU it is the
+// On cuda, and on meta, where addresses are null, a DataPtr's context is its Allocation. On the CPU
+// it is the
 // data itself: libtorch's raw_allocate(), which oneDNN's scratch memory comes from, insists on
 // that.
 void delete_cpu_allocation(void* data);
 void delete_meta_allocation(void* context);
+void delete_cuda_allocation(void* context);
 
 // The Allocation of CPU memory that our allocator handed out, or null.
 Allocation* cpu_allocation_at(const void* data);
@@ -20,11 +22,13 @@ Allocation* cpu_allocation_at(const void* data);
 // Tells our allocators' memory from foreign memory by the deleter.
 inline Allocation* allocation_behind(const c10::DataPtr& pointer) {
   const c10::DeleterFnPtr deleter = pointer.get_deleter();
-  if (deleter == &delete_meta_allocation) return static_cast<Allocation*>(pointer.get_context());
-  return deleter == &delete_cpu_allocation ? cpu_allocation_at(pointer.get_context()) : nullptr;
+  if (deleter == &delete_cpu_allocation) return cpu_allocation_at(pointer.get_context());
+  const bool ours = deleter == &delete_meta_allocation || deleter == &delete_cuda_allocation;
+  return ours ? static_cast<Allocation*>(pointer.get_context()) : nullptr;
 }
 
 void install_cpu_allocator();
 void install_meta_allocator();
+void install_cuda_allocator();  // nothing to do in a build without CUDA
 
 }  // namespace snug::memory

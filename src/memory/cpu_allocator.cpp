@@ -223,6 +223,7 @@ void install_cpu_allocator() {
 void install_allocators() {
   install_cpu_allocator();
   install_meta_allocator();
+  install_cuda_allocator();
 }
 
 }  // namespace snug::memory

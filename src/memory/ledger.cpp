@@ -59,14 +59,23 @@ void Ledger::admit(int64_t bytes) {
 }
 
 void Ledger::refuse(int64_t bytes) {
-  const std::string unit = unit_names_[static_cast<size_t>(current_tag.unit)];
   const int64_t limit = budget_ > 0 ? budget_ : allocated_;
-  throw OutOfMemory(fmt::format(
-      "out of memory on {}: {} more for {} ({}, {}) do not fit into the budget of {}; {} missing. "
-      "Live: {} ({}). Largest: {}.",
-      device_, format_bytes(bytes), name(current_tag.category), unit, name(current_tag.phase),
-      format_bytes(limit), format_bytes(std::max<int64_t>(0, allocated_ + bytes - limit)),
-      format_bytes(allocated_), list_categories(live_), list_units(by_unit_, unit_names_)));
+  throw OutOfMemory(describe_refusal(
+      bytes, fmt::format("do not fit into the budget of {}; {} missing", format_bytes(limit),
+                         format_bytes(std::max<int64_t>(0, allocated_ + bytes - limit)))));
+}
+
+void Ledger::refused_by_device(int64_t bytes, const std::string& why) const {
+  const std::lock_guard lock(mutex_);
+  throw OutOfMemory(describe_refusal(bytes, why));
+}
+
+std::string Ledger::describe_refusal(int64_t bytes, const std::string& why) const {
+  return fmt::format("out of memory on {}: {} more for {} ({}, {}) {}. Live: {} ({}). Largest: {}.",
+                     device_, format_bytes(bytes), name(current_tag.category),
+                     unit_names_[static_cast<size_t>(current_tag.unit)], name(current_tag.phase),
+                     why, format_bytes(allocated_), list_categories(live_),
+                     list_units(by_unit_, unit_names_));
 }
 
 Allocation* Ledger::add(void* data, int64_t bytes) {
@@ -196,6 +205,30 @@ int32_t Ledger::unit_id(const std::string& unit_name) {
 std::string Ledger::unit_name(int32_t id) const {
   const std::lock_guard lock(mutex_);
   return unit_names_.at(static_cast<size_t>(id));
+}
+
+Ledger& cuda_ledger() {
+  static Ledger* ledger = new Ledger("cuda");  // never destroyed: tensors may outlive statics
+  return *ledger;
+}
+
+Ledger& ledger_of(c10::DeviceType device) {
+  if (device == c10::kCUDA) return cuda_ledger();
+  return device == c10::kMeta ? meta_ledger() : cpu_ledger();
+}
+
+Ledger& host_ledger_of(c10::DeviceType device) {
+  return device == c10::kMeta ? meta_host_ledger() : cpu_host_ledger();
+}
+
+int64_t reserved_on(c10::DeviceType device) {
+  if (device == c10::kCUDA) return cuda_reserved();
+  return device == c10::kMeta ? meta_ledger().allocated() : cpu_reserved();
+}
+
+int64_t peak_reserved_on(c10::DeviceType device) {
+  if (device == c10::kCUDA) return cuda_peak_reserved();
+  return std::max(ledger_of(device).at_peak().allocated, reserved_on(device));
 }
 
 Allocation* find_allocation(const at::Tensor& tensor) {

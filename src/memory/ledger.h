@@ -9,6 +9,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <c10/core/DeviceType.h>
+
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -74,6 +76,8 @@ class Ledger {
   void admit(int64_t bytes);
   Allocation* add(void* data, int64_t bytes);
   void remove(Allocation* allocation);
+  // Throws OutOfMemory for `bytes` that the device itself refused; `why` says so in its terms.
+  [[noreturn]] void refused_by_device(int64_t bytes, const std::string& why) const;
 
   // Moves one allocation, or all that were made since `serial` and are still Workspace, to a
   // category.
@@ -105,6 +109,7 @@ class Ledger {
   void note_peaks();
   Snapshot snapshot_locked() const;
   [[noreturn]] void refuse(int64_t bytes);
+  std::string describe_refusal(int64_t bytes, const std::string& why) const;
 
   mutable std::mutex mutex_;
   std::string device_;
@@ -122,9 +127,12 @@ class Ledger {
 
 Ledger& cpu_ledger();
 Ledger& meta_ledger();
-// Of the host memory beside them (placement.h).
+Ledger& cuda_ledger();
+Ledger& ledger_of(c10::DeviceType device);
+// Of the host memory beside a device (placement.h): beside cuda it is the same as beside cpu.
 Ledger& cpu_host_ledger();
 Ledger& meta_host_ledger();
+Ledger& host_ledger_of(c10::DeviceType device);
 
 // The allocation behind a tensor's storage, or null when it did not come from our allocators
 // (views of mapped files, other devices).
@@ -133,11 +141,17 @@ Allocation* find_allocation(const at::Tensor& tensor);
 // Moves the tensor's storage to `category`, when a ledger knows it.
 void retag(const at::Tensor& tensor, Category category);
 
-// Puts our allocators under libtorch's cpu and meta devices. Call once, before the first tensor.
+// Puts our allocators under libtorch's cpu, meta and, in a build with CUDA, cuda devices. Call
+// once, before the first tensor.
 void install_allocators();
 
-// Bytes that the CPU allocator holds from the system: live ones and those cached for reuse.
+// Bytes that an allocator holds from the system or device: live ones and those cached for reuse.
 int64_t cpu_reserved();
+int64_t cuda_reserved();
+int64_t cuda_peak_reserved();
+int64_t reserved_on(c10::DeviceType device);
+// The highest so far that is known of the device.
+int64_t peak_reserved_on(c10::DeviceType device);
 // Gives cached blocks back to the system.
 void release_cached_memory();
 

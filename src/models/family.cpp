@@ -77,10 +77,14 @@ void load_into(const at::Tensor& value, const Checkpoint& checkpoint,
   check_shape(*found, parameter, place, checkpoint);
   const int64_t count = parameter.num_elements();
   const int64_t columns = count / parameter.shape[0];
-  checkpoint.tensors->read(*found, dtype_of(value), value.mutable_data_ptr(),
+  // For a value in a device's memory the file is read beside it, one tensor at a time.
+  const at::Tensor host =
+      value.is_cpu() ? value : at::empty(value.sizes(), at::TensorOptions().dtype(value.dtype()));
+  checkpoint.tensors->read(*found, dtype_of(value), host.mutable_data_ptr(),
                            place.row_begin * columns, count);
   checkpoint.tensors->release(*found);
-  if (place.paired_heads > 0) split_pairs(value, place.paired_heads);
+  if (place.paired_heads > 0) split_pairs(host, place.paired_heads);
+  if (!value.is_cpu()) value.detach().copy_(host);
 }
 
 }  // namespace

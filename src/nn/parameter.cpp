@@ -68,12 +68,16 @@ void Parameter::initialize(uint64_t seed, double deviation) {
   }
   const uint64_t stream = mix(seed) ^ hash_name(name);
   const int64_t count = num_elements();
-  if (to.scalar_type() == at::kFloat)
-    fill_normal(to.mutable_data_ptr<float>(), count, stream, deviation);
-  else if (to.scalar_type() == at::kBFloat16)
-    fill_normal(to.mutable_data_ptr<at::BFloat16>(), count, stream, deviation);
+  // The host draws the numbers, so that they are the same on every device.
+  const at::Tensor host =
+      to.is_cpu() ? to : at::empty(shape, at::TensorOptions().dtype(to.dtype()));
+  if (host.scalar_type() == at::kFloat)
+    fill_normal(host.mutable_data_ptr<float>(), count, stream, deviation);
+  else if (host.scalar_type() == at::kBFloat16)
+    fill_normal(host.mutable_data_ptr<at::BFloat16>(), count, stream, deviation);
   else
-    fill_normal(to.mutable_data_ptr<at::Half>(), count, stream, deviation);
+    fill_normal(host.mutable_data_ptr<at::Half>(), count, stream, deviation);
+  if (!to.is_cpu()) to.detach().copy_(host);
 }
 
 }  // namespace snug::nn

@@ -9,6 +9,7 @@
 #include "kernels/cpu/linalg/attention.h"
 #include "ops/device.h"
 #include "ops/kept.h"
+#include "ops/library_attention.h"
 
 namespace snug::ops {
 namespace {
@@ -16,9 +17,6 @@ namespace {
 using kernels::cpu::RopeDirection;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-const void* read_pointer(const at::Tensor& t) { return t.is_meta() ? nullptr : t.const_data_ptr(); }
-void* write_pointer(const at::Tensor& t) { return t.is_meta() ? nullptr : t.mutable_data_ptr(); }
 
 kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                       const at::Tensor& out, const at::Tensor& lse,
@@ -43,17 +41,37 @@ kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, 
           .lse = static_cast<float*>(write_pointer(lse))};
 }
 
-void attention_backward(const kernels::cpu::AttentionArgs& forward, const at::Tensor& d_out,
-                        const at::Tensor& dq, const at::Tensor& dk, const at::Tensor& dv) {
-  with_workspace(d_out, kernels::cpu::attention_workspace_bytes(forward, /*backward=*/true),
-                 [&](void* scratch) {
-                   kernels::cpu::attention_backward({.forward = forward,
-                                                     .d_out = d_out.const_data_ptr(),
-                                                     .dq = dq.mutable_data_ptr(),
-                                                     .dk = dk.mutable_data_ptr(),
-                                                     .dv = dv.mutable_data_ptr()},
-                                                    scratch);
-                 });
+AttentionOutput attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const AttentionContext& context) {
+  if (kernel_device(q) == at::kCUDA)
+    return library_attention_forward(choose_library_attention(q), q, k, v, context);
+  const AttentionOutput result{at::empty({q.size(0), q.size(1) * q.size(2)}, q.options()),
+                               at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat))};
+  const kernels::cpu::AttentionArgs args = arguments(q, k, v, result.out, result.lse, context);
+  with_workspace(q, kernels::cpu::attention_workspace_bytes(args, /*backward=*/false),
+                 [&](void* scratch) { kernels::cpu::attention_forward(args, scratch); });
+  return result;
+}
+
+AttentionGradients attend_backward(const at::Tensor& d_out, const at::Tensor& q,
+                                   const at::Tensor& k, const at::Tensor& v,
+                                   const AttentionOutput& forward,
+                                   const AttentionContext& context) {
+  if (kernel_device(q) == at::kCUDA)
+    return library_attention_backward(choose_library_attention(q), d_out, q, k, v, forward,
+                                      context);
+  const AttentionGradients gradients{at::empty(q.sizes(), q.options()),
+                                     at::empty(k.sizes(), k.options()),
+                                     at::empty(v.sizes(), v.options())};
+  const kernels::cpu::AttentionBackwardArgs args{
+      .forward = arguments(q, k, v, forward.out, forward.lse, context),
+      .d_out = read_pointer(d_out),
+      .dq = write_pointer(gradients.dq),
+      .dk = write_pointer(gradients.dk),
+      .dv = write_pointer(gradients.dv)};
+  with_workspace(d_out, kernels::cpu::attention_workspace_bytes(args.forward, /*backward=*/true),
+                 [&](void* scratch) { kernels::cpu::attention_backward(args, scratch); });
+  return gradients;
 }
 
 // The context's tensors ride along as inputs without gradients, so that they are kept and released
@@ -63,24 +81,22 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
                             const at::Tensor& v, const AttentionContext& context) {
     rotate_in_place(q, context.positions, context.rope, RopeDirection::Forward);
     rotate_in_place(k, context.positions, context.rope, RopeDirection::Forward);
-    at::Tensor out = at::empty({q.size(0), q.size(1) * q.size(2)}, q.options());
-    const at::Tensor lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat));
-    const kernels::cpu::AttentionArgs args = arguments(q, k, v, out, lse, context);
-    with_workspace(q, kernels::cpu::attention_workspace_bytes(args, /*backward=*/false),
-                   [&](void* scratch) { kernels::cpu::attention_forward(args, scratch); });
-    keep(ctx, {q, k, v, out, lse});
+    const AttentionOutput result = attend(q, k, v, context);
+    keep(ctx, {q, k, v, result.out, result.lse});
     ctx->saved_data["cu_seqlens"] = context.cu_seqlens;
+    ctx->saved_data["max_seqlen"] = context.max_seqlen;
     ctx->saved_data["positions"] = context.positions;
     ctx->saved_data["cos"] = context.rope.cos;
     ctx->saved_data["sin"] = context.rope.sin;
     ctx->saved_data["scale"] = context.scale;
     ctx->saved_data["window"] = context.sliding_window;
-    return out;
+    return result.out;
   }
 
   static AttentionContext restore(AutogradContext* ctx) {
     auto& data = ctx->saved_data;
     return {.cu_seqlens = data["cu_seqlens"].toTensor(),
+            .max_seqlen = data["max_seqlen"].toInt(),
             .positions = data["positions"].toTensor(),
             .rope = {.cos = data["cos"].toTensor(), .sin = data["sin"].toTensor()},
             .scale = data["scale"].toDouble(),
@@ -90,12 +106,9 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
     const AttentionContext context = restore(ctx);
-    const at::Tensor d_out = grads[0].contiguous();
-    at::Tensor dq = at::empty(saved[0].sizes(), saved[0].options());
-    at::Tensor dk = at::empty(saved[1].sizes(), saved[1].options());
-    at::Tensor dv = at::empty(saved[2].sizes(), saved[2].options());
-    attention_backward(arguments(saved[0], saved[1], saved[2], saved[3], saved[4], context), d_out,
-                       dq, dk, dv);
+    const at::Tensor d_out = grads[0].contiguous().view(saved[0].sizes());
+    auto [dq, dk, dv] = attend_backward(d_out, saved[0], saved[1], saved[2],
+                                        {.out = saved[3], .lse = saved[4]}, context);
     rotate_in_place(dq, context.positions, context.rope, RopeDirection::Inverse);
     rotate_in_place(dk, context.positions, context.rope, RopeDirection::Inverse);
     return {dq, dk, dv, {}};
@@ -114,6 +127,9 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
 at::Tensor decode_attention(const at::Tensor& q, const at::Tensor& k_cache,
                             const at::Tensor& v_cache, int64_t length,
                             const AttentionContext& context) {
+  if (kernel_device(q) == at::kCUDA)
+    return library_decode_attention(q, k_cache, v_cache, length, context)
+        .view({1, q.size(1) * q.size(2)});
   at::Tensor out = at::empty({1, q.size(1) * q.size(2)}, q.options());
   const auto cached = static_cast<int32_t>(length);
   const kernels::cpu::DecodeAttentionArgs args{.num_sequences = 1,

@@ -11,6 +11,7 @@ namespace snug::ops {
 
 struct AttentionContext {
   at::Tensor cu_seqlens;       // (S+1) int32: document s holds tokens cu[s] .. cu[s+1]
+  int64_t max_seqlen = 0;      // tokens of the longest document
   at::Tensor positions;        // (N) int32, counted from each document's start
   RopeTables rope;             // rotates q and k; undefined: none
   double scale = 1.0;          // on q·k

@@ -3,6 +3,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "kernels/cpu/cross_entropy.h"
+#include "ops/cuda.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
 #include "ops/linear.h"
@@ -32,27 +34,61 @@ struct Chunk {
   at::Tensor targets;  // (C)
 };
 
-// Loss of one chunk; its logits become their own gradient when `need_gradient`.
-double chunk_loss(const at::Tensor& logits, const Chunk& chunk, const CrossEntropyOptions& options,
-                  bool need_gradient) {
-  if (logits.is_meta()) return 0;
-  return kernels::cpu::cross_entropy({.rows = logits.size(0),
-                                      .vocabulary = logits.size(1),
-                                      .logits = logits.mutable_data_ptr<float>(),
-                                      .targets = chunk.targets.const_data_ptr<int32_t>(),
-                                      .ignore_index = static_cast<int32_t>(options.ignore_index),
-                                      .scale = static_cast<float>(options.scale),
-                                      .need_gradient = need_gradient})
-      .loss_sum;
+// Adds the chunks' losses up where they are computed: on the host, or in the device's memory,
+// so that nothing waits.
+class LossSum {
+ public:
+  explicit LossSum(const at::Tensor& x) {
+    if (kernel_device(x) == at::kCUDA)
+      on_device_ = at::zeros({cuda::kCrossEntropyTotals}, x.options().dtype(at::kDouble));
+  }
+
+  // The loss of a chunk's logits (C, V). Where `d_logits` is defined, the gradient goes into it;
+  // it may be the logits themselves.
+  void add(const at::Tensor& logits, const Chunk& chunk, const CrossEntropyOptions& options,
+           const at::Tensor& d_logits) {
+    const kernels::cpu::CrossEntropy args{
+        .rows = logits.size(0),
+        .vocabulary = logits.size(1),
+        .logits = write_pointer<float>(logits),
+        .targets = read_pointer<int32_t>(chunk.targets),
+        .ignore_index = static_cast<int32_t>(options.ignore_index),
+        .scale = static_cast<float>(options.scale),
+        .need_gradient = d_logits.defined(),
+        .gradient = d_logits.is_same(logits) ? nullptr : write_pointer(d_logits),
+        .gradient_type = to_scalar(d_logits.defined() ? d_logits.scalar_type() : at::kFloat)};
+    if (on_device_.defined())
+      with_workspace(logits, cuda::cross_entropy_workspace_bytes(args.rows), [&](void* scratch) {
+        cuda::cross_entropy(args, on_device_.mutable_data_ptr<double>(), scratch);
+      });
+    else if (!logits.is_meta())
+      on_host_ += kernels::cpu::cross_entropy(args).loss_sum;
+  }
+
+  // (1), float32.
+  at::Tensor total(const at::Tensor& x) const {
+    if (on_device_.defined()) return on_device_.slice(0, 0, 1).to(at::kFloat);
+    at::Tensor result = at::empty({1}, x.options().dtype(at::kFloat).requires_grad(false));
+    if (!result.is_meta()) *result.mutable_data_ptr<float>() = static_cast<float>(on_host_);
+    return result;
+  }
+
+ private:
+  double on_host_ = 0;
+  at::Tensor on_device_;
+};
+
+// Where the gradient of the logits goes: over them, unless products want another type.
+at::Tensor gradient_of(const at::Tensor& logits, const at::Tensor& x) {
+  const at::ScalarType type = operand_type(x);
+  return type == at::kFloat ? logits : at::empty(logits.sizes(), logits.options().dtype(type));
 }
 
 // Adds the chunk's share to the weight's gradient and writes x's gradient into d_x.
 void chunk_backward(const at::Tensor& d_logits, const Chunk& chunk, const at::Tensor& weight,
                     const at::Tensor& compute_weight, const at::Tensor& d_x) {
-  const at::ScalarType type = scratch_type(chunk.x.scalar_type());
-  const at::Tensor d = type == at::kFloat ? d_logits : cast(d_logits, type);
-  if (d_x.defined()) matmul_into(d_x, d, compute_weight, Into::Overwrite);
-  if (weight.requires_grad()) add_weight_gradient(weight, d, chunk.x);
+  if (d_x.defined()) matmul_into(d_x, d_logits, compute_weight, Into::Overwrite);
+  if (weight.requires_grad()) add_weight_gradient(weight, d_logits, chunk.x);
 }
 
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
@@ -63,21 +99,20 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
     const bool d_x_wanted = training && x.requires_grad();
     at::Tensor d_x;
     if (d_x_wanted) d_x = at::empty(x.sizes(), x.options().requires_grad(false));
-    double loss = 0;
+    LossSum loss(x);
     const int64_t step = rows_per_chunk(weight.size(0));
     for (int64_t begin = 0; begin < x.size(0); begin += step) {
       const int64_t end = std::min(begin + step, x.size(0));
       const Chunk chunk{x.slice(0, begin, end), targets.slice(0, begin, end)};
       const at::Tensor logits = matmul(chunk.x, compute_weight.t(), at::kFloat);
-      loss += chunk_loss(logits, chunk, options, training);
+      const at::Tensor d_logits = training ? gradient_of(logits, chunk.x) : at::Tensor();
+      loss.add(logits, chunk, options, d_logits);
       if (training)
-        chunk_backward(logits, chunk, weight, compute_weight,
+        chunk_backward(d_logits, chunk, weight, compute_weight,
                        d_x_wanted ? d_x.slice(0, begin, end) : at::Tensor());
     }
     ctx->saved_data["d_x"] = d_x;
-    at::Tensor result = at::empty({1}, x.options().dtype(at::kFloat).requires_grad(false));
-    if (!result.is_meta()) *result.mutable_data_ptr<float>() = static_cast<float>(loss);
-    return result;
+    return loss.total(x);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list /*ones*/) {

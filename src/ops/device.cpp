@@ -8,6 +8,18 @@
 #include "ops/elementwise.h"
 
 namespace snug::ops {
+namespace {
+
+thread_local at::DeviceType stand_in = at::kCPU;
+
+}  // namespace
+
+at::DeviceType kernel_device(const at::Tensor& tensor) {
+  return tensor.is_meta() ? stand_in : tensor.device().type();
+}
+
+StandInGuard::StandInGuard(at::DeviceType device) : saved_(stand_in) { stand_in = device; }
+StandInGuard::~StandInGuard() { stand_in = saved_; }
 
 kernels::cpu::Scalar to_scalar(at::ScalarType type) {
   using kernels::cpu::Scalar;

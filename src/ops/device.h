@@ -12,8 +12,41 @@ namespace snug::ops {
 
 kernels::cpu::Scalar to_scalar(at::ScalarType type);
 
-// Scratch for a CPU kernel, counted by the ledger. `run` gets its address; on meta it is not
-// called.
+// Whose kernels and whose memory needs an operator on this tensor has: cpu or cuda. A meta tensor
+// stands for one on the device that the guard in scope names, cpu without one.
+at::DeviceType kernel_device(const at::Tensor& tensor);
+
+class StandInGuard {
+ public:
+  explicit StandInGuard(at::DeviceType device);
+  ~StandInGuard();
+  StandInGuard(const StandInGuard&) = delete;
+  StandInGuard& operator=(const StandInGuard&) = delete;
+
+ private:
+  at::DeviceType saved_;
+};
+
+// Runs what computes on the tensor's device; on meta neither.
+template <class Cpu, class Cuda>
+void run_on(const at::Tensor& like, Cpu cpu, Cuda cuda) {
+  if (like.is_cuda())
+    cuda();
+  else if (!like.is_meta())
+    cpu();
+}
+
+// A tensor's address for a kernel's arguments; null on meta and for an undefined tensor.
+template <class T = void>
+const T* read_pointer(const at::Tensor& t) {
+  return !t.defined() || t.is_meta() ? nullptr : static_cast<const T*>(t.const_data_ptr());
+}
+template <class T = void>
+T* write_pointer(const at::Tensor& t) {
+  return !t.defined() || t.is_meta() ? nullptr : static_cast<T*>(t.mutable_data_ptr());
+}
+
+// Scratch for a kernel, counted by the ledger. `run` gets its address; on meta it is not called.
 template <class Run>
 void with_workspace(const at::Tensor& like, int64_t bytes, Run run) {
   const at::Tensor scratch = at::empty({bytes}, like.options().dtype(at::kByte));

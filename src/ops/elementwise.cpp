@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/elementwise.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
 #include <cstring>
@@ -9,46 +10,64 @@
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/global_norm.h"
+#include "ops/cuda.h"
 #include "ops/device.h"
 
 namespace snug::ops {
+namespace {
+
+// A tensor of bytes over the whole storage.
+at::Tensor storage_bytes(const at::Tensor& t) {
+  const auto bytes = static_cast<int64_t>(t.storage().nbytes());
+  return at::empty({0}, t.options().dtype(at::kByte)).set_(t.storage(), 0, {bytes}, {1});
+}
+
+}  // namespace
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   at::Tensor out = at::empty_like(gate);
-  if (!out.is_meta())
-    kernels::cpu::gated_forward({.type = to_scalar(gate.scalar_type()),
-                                 .rows = gate.size(0),
-                                 .features = gate.size(1),
-                                 .gate = gate.const_data_ptr(),
-                                 .up = up.const_data_ptr(),
-                                 .y = out.mutable_data_ptr()});
+  const kernels::cpu::GatedForward args{.type = to_scalar(gate.scalar_type()),
+                                        .rows = gate.size(0),
+                                        .features = gate.size(1),
+                                        .gate = read_pointer(gate),
+                                        .up = read_pointer(up),
+                                        .y = write_pointer(out)};
+  run_on(
+      gate, [&] { kernels::cpu::gated_forward(args); }, [&] { cuda::gated_forward(args); });
   return out;
 }
 
 void swiglu_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate,
                               const at::Tensor& up) {
-  if (d_out.is_meta()) return;
-  kernels::cpu::gated_backward({.type = to_scalar(gate.scalar_type()),
-                                .rows = gate.size(0),
-                                .features = gate.size(1),
-                                .dy = d_out.const_data_ptr(),
-                                .gate = gate.const_data_ptr(),
-                                .up = up.const_data_ptr(),
-                                .dgate = gate.mutable_data_ptr(),
-                                .dup = up.mutable_data_ptr()});
+  const kernels::cpu::GatedBackward args{.type = to_scalar(gate.scalar_type()),
+                                         .rows = gate.size(0),
+                                         .features = gate.size(1),
+                                         .dy = read_pointer(d_out),
+                                         .gate = read_pointer(gate),
+                                         .up = read_pointer(up),
+                                         .dgate = write_pointer(gate),
+                                         .dup = write_pointer(up)};
+  run_on(
+      gate, [&] { kernels::cpu::gated_backward(args); }, [&] { cuda::gated_backward(args); });
 }
 
 at::Tensor cast(const at::Tensor& x, at::ScalarType type) {
   at::Tensor out = at::empty_like(x, x.options().dtype(type).requires_grad(false));
-  if (!x.is_meta())
-    kernels::cpu::cast(x.const_data_ptr(), to_scalar(x.scalar_type()), out.mutable_data_ptr(),
-                       to_scalar(type), x.numel());
+  run_on(
+      x,
+      [&] {
+        kernels::cpu::cast(x.const_data_ptr(), to_scalar(x.scalar_type()), out.mutable_data_ptr(),
+                           to_scalar(type), x.numel());
+      },
+      [&] { out.copy_(x); });
   return out;
 }
 
 void copy(const at::Tensor& to, const at::Tensor& from) {
   SNUG_CHECK(to.numel() == from.numel(), "{} elements into {}", from.numel(), to.numel());
-  if (!to.is_meta())
+  if (to.is_cuda() || from.is_cuda())
+    to.detach().copy_(from.detach());
+  else if (!to.is_meta())
     kernels::cpu::cast(from.const_data_ptr(), to_scalar(from.scalar_type()), to.mutable_data_ptr(),
                        to_scalar(to.scalar_type()), to.numel());
 }
@@ -56,34 +75,55 @@ void copy(const at::Tensor& to, const at::Tensor& from) {
 void copy_storage(const at::Tensor& to, const at::Tensor& from) {
   SNUG_CHECK(to.storage().nbytes() == from.storage().nbytes(), "{} bytes into {}",
              from.storage().nbytes(), to.storage().nbytes());
-  if (!to.is_meta())
+  if (to.is_cuda() || from.is_cuda())
+    storage_bytes(to).copy_(storage_bytes(from));
+  else if (!to.is_meta())
     std::memcpy(to.storage().mutable_data(), from.storage().data(), from.storage().nbytes());
 }
 
 void accumulate(const at::Tensor& to, const at::Tensor& from, float alpha) {
   SNUG_CHECK(to.numel() == from.numel(), "{} elements into {}", from.numel(), to.numel());
-  if (to.is_meta()) return;
-  kernels::cpu::accumulate(to.mutable_data_ptr(), to_scalar(to.scalar_type()),
-                           from.const_data_ptr(), to_scalar(from.scalar_type()), to.numel(), alpha);
+  run_on(
+      to,
+      [&] {
+        kernels::cpu::accumulate(to.mutable_data_ptr(), to_scalar(to.scalar_type()),
+                                 from.const_data_ptr(), to_scalar(from.scalar_type()), to.numel(),
+                                 alpha);
+      },
+      [&] { to.add_(from.view_as(to), alpha); });
 }
 
 void fill(const at::Tensor& x, float value) {
-  if (!x.is_meta())
-    kernels::cpu::fill(x.mutable_data_ptr(), to_scalar(x.scalar_type()), value, x.numel());
+  run_on(
+      x,
+      [&] {
+        kernels::cpu::fill(x.mutable_data_ptr(), to_scalar(x.scalar_type()), value, x.numel());
+      },
+      [&] { x.fill_(value); });
 }
 
 void scale_in_place(const at::Tensor& x, float factor) {
-  if (!x.is_meta())
-    kernels::cpu::scale(x.mutable_data_ptr(), to_scalar(x.scalar_type()), factor, x.numel());
+  run_on(
+      x,
+      [&] {
+        kernels::cpu::scale(x.mutable_data_ptr(), to_scalar(x.scalar_type()), factor, x.numel());
+      },
+      [&] { x.mul_(factor); });
 }
 
 double sum_of_squares(const std::vector<at::Tensor>& tensors) {
+  if (tensors.empty()) return 0.0;
   std::vector<kernels::cpu::TensorView> views;
-  for (const at::Tensor& t : tensors) {
-    if (t.is_meta()) return 1.0;
-    views.push_back({t.numel(), t.const_data_ptr(), to_scalar(t.scalar_type())});
-  }
-  return kernels::cpu::sum_of_squares(views).value;
+  for (const at::Tensor& t : tensors)
+    views.push_back({t.numel(), read_pointer(t), to_scalar(t.scalar_type())});
+  const at::Tensor& like = tensors.front();
+  if (kernel_device(like) != at::kCUDA)
+    return like.is_meta() ? 1.0 : kernels::cpu::sum_of_squares(views).value;
+  const at::Tensor sum = at::empty({1}, like.options().dtype(at::kDouble));
+  with_workspace(like, cuda::sum_of_squares_workspace_bytes(views), [&](void* scratch) {
+    cuda::sum_of_squares(views, sum.mutable_data_ptr<double>(), scratch);
+  });
+  return like.is_meta() ? 1.0 : sum.item<double>();
 }
 
 }  // namespace snug::ops

@@ -1,5 +1,5 @@
 // Pointwise operations without autograd of their own: building blocks of the functions beside them.
-// Each works on cpu and, shapes only, on meta.
+// Each works on cpu, cuda and, shapes only, on meta.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,7 +30,8 @@ void accumulate(const at::Tensor& to, const at::Tensor& from, float alpha = 1.0F
 void fill(const at::Tensor& x, float value);
 void scale_in_place(const at::Tensor& x, float factor);
 
-// Sum of squares over all tensors, in double: infinite or NaN when an element is.
+// Sum of squares over all tensors, in double: infinite or NaN when an element is. On cuda the host
+// waits for it.
 double sum_of_squares(const std::vector<at::Tensor>& tensors);
 
 }  // namespace snug::ops

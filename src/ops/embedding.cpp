@@ -2,9 +2,11 @@
 #include "ops/embedding.h"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/cpu/embedding.h"
+#include "ops/cuda.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
 
@@ -17,15 +19,19 @@ using torch::autograd::variable_list;
 void add_row_gradients(const at::Tensor& weight, const at::Tensor& ids, const at::Tensor& d_out) {
   const GradientBuffer gradient = gradient_buffer(weight);
   if (gradient.fresh) fill(gradient.tensor, 0);
-  if (d_out.is_meta()) return;
-  kernels::cpu::embedding_backward({.type = to_scalar(d_out.scalar_type()),
-                                    .grad_type = to_scalar(gradient.tensor.scalar_type()),
-                                    .tokens = ids.size(0),
-                                    .vocabulary = weight.size(0),
-                                    .dim = weight.size(1),
-                                    .ids = ids.const_data_ptr<int32_t>(),
-                                    .dy = d_out.const_data_ptr(),
-                                    .grad = gradient.tensor.mutable_data_ptr()});
+  const kernels::cpu::EmbeddingBackward args{.type = to_scalar(d_out.scalar_type()),
+                                             .grad_type = to_scalar(gradient.tensor.scalar_type()),
+                                             .tokens = ids.size(0),
+                                             .vocabulary = weight.size(0),
+                                             .dim = weight.size(1),
+                                             .ids = read_pointer<int32_t>(ids),
+                                             .dy = read_pointer(d_out),
+                                             .grad = write_pointer(gradient.tensor)};
+  if (kernel_device(d_out) == at::kCUDA)
+    with_workspace(d_out, cuda::embedding_backward_workspace_bytes(args.tokens),
+                   [&](void* scratch) { cuda::embedding_backward(args, scratch); });
+  else if (!d_out.is_meta())
+    kernels::cpu::embedding_backward(args);
 }
 
 struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
@@ -34,14 +40,16 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
     ctx->saved_data["weight"] = weight;
     at::Tensor out =
         at::empty({ids.size(0), weight.size(1)}, weight.options().requires_grad(false));
-    if (!weight.is_meta())
-      kernels::cpu::embedding_forward({.type = to_scalar(weight.scalar_type()),
-                                       .tokens = ids.size(0),
-                                       .vocabulary = weight.size(0),
-                                       .dim = weight.size(1),
-                                       .ids = ids.const_data_ptr<int32_t>(),
-                                       .weight = weight.const_data_ptr(),
-                                       .out = out.mutable_data_ptr()});
+    const kernels::cpu::EmbeddingForward args{.type = to_scalar(weight.scalar_type()),
+                                              .tokens = ids.size(0),
+                                              .vocabulary = weight.size(0),
+                                              .dim = weight.size(1),
+                                              .ids = read_pointer<int32_t>(ids),
+                                              .weight = read_pointer(weight),
+                                              .out = write_pointer(out)};
+    run_on(
+        weight, [&] { kernels::cpu::embedding_forward(args); },
+        [&] { at::index_select_out(out, weight, 0, ids); });
     return out;
   }
 

@@ -21,8 +21,17 @@ kernels::cpu::MatrixView view(const at::Tensor& t) {
 
 void library_product(at::Tensor out, const at::Tensor& a, const at::Tensor& b, Into into,
                      float alpha) {
-  if (into == Into::Accumulate || alpha != 1.0F)
-    at::addmm_out(out, out, a, b, into == Into::Accumulate ? 1 : 0, alpha);
+  const int beta = into == Into::Accumulate ? 1 : 0;
+  const bool scaled_sum = into == Into::Accumulate || alpha != 1.0F;
+  const at::ScalarType type = out.scalar_type();
+  // float32 from halves is an operator of its own, which only cuda has.
+  const bool widens = type != a.scalar_type();
+  if (scaled_sum && widens)
+    at::addmm_out(out, out, a, b, type, beta, alpha);
+  else if (scaled_sum)
+    at::addmm_out(out, out, a, b, beta, alpha);
+  else if (widens)
+    at::mm_out(out, a, b, type);
   else
     at::mm_out(out, a, b);
 }
@@ -34,7 +43,10 @@ void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b
   SNUG_CHECK(a.size(1) == b.size(0) && out.size(0) == a.size(0) && out.size(1) == b.size(1),
              "product of {}x{} and {}x{} into {}x{}", a.size(0), a.size(1), b.size(0), b.size(1),
              out.size(0), out.size(1));
-  if (out.is_cuda()) return library_product(out, a, b, into, alpha);
+  if (kernel_device(out) == at::kCUDA) {
+    if (!out.is_meta()) library_product(out, a, b, into, alpha);
+    return;
+  }
   kernels::cpu::GemmArgs args{.m = out.size(0),
                               .n = out.size(1),
                               .k = a.size(1),
@@ -49,8 +61,10 @@ void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b
                  [&](void* scratch) { kernels::cpu::gemm(args, scratch); });
 }
 
-at::ScalarType scratch_type(at::ScalarType type) {
-  return type == at::kBFloat16 && kernels::cpu::multiplies_bf16() ? type : at::kFloat;
+at::ScalarType operand_type(const at::Tensor& x) {
+  if (kernel_device(x) == at::kCUDA) return x.scalar_type();
+  const bool fast = x.scalar_type() == at::kBFloat16 && kernels::cpu::multiplies_bf16();
+  return fast ? at::kBFloat16 : at::kFloat;
 }
 
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {

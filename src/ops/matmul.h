@@ -1,4 +1,4 @@
-// Matrix products on the device of the operands.
+// Matrix products on the device of the operands: on cuda cuBLAS, through libtorch.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,15 +9,16 @@ namespace snug::ops {
 enum class Into { Overwrite, Accumulate };
 
 // out (m, n) = or += a (m, k) · b (k, n). Operands may be transposed views; `out` has unit column
-// stride. The types of a, b and out may differ on the CPU; sums are float32, rounded once.
+// stride. Sums are float32, rounded once. The types of a, b and out may differ on the CPU; on cuda
+// a and b have one type, and out has it too or is float32.
 void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, Into into,
                  float alpha = 1.0F);
 
 // A new (m, n) tensor of `type`.
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
 
-// What float32 scratch is best cast to before it is multiplied with operands of `type`: that type
-// where the processor multiplies it faster than float32, else float32.
-at::ScalarType scratch_type(at::ScalarType type);
+// The type in which float32 scratch is multiplied with operands of x's type: that type where the
+// device multiplies it faster than float32, else float32.
+at::ScalarType operand_type(const at::Tensor& x);
 
 }  // namespace snug::ops

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/cpu/rms_norm.h"
+#include "ops/cuda.h"
 #include "ops/device.h"
 #include "ops/kept.h"
 
@@ -25,11 +26,16 @@ kernels::cpu::RmsNormForward forward_args(const at::Tensor& x, const at::Tensor&
           .weight_type = to_scalar(weight.scalar_type()),
           .rows = x.size(0),
           .dim = x.size(1),
-          .x = x.const_data_ptr(),
-          .weight = weight.const_data_ptr(),
+          .x = read_pointer(x),
+          .weight = read_pointer(weight),
           .eps = static_cast<float>(eps),
-          .y = y.mutable_data_ptr(),
-          .rstd = rstd.mutable_data_ptr<float>()};
+          .y = write_pointer(y),
+          .rstd = write_pointer<float>(rstd)};
+}
+
+void run_forward(const at::Tensor& x, const kernels::cpu::RmsNormForward& args) {
+  run_on(
+      x, [&] { kernels::cpu::rms_norm_forward(args); }, [&] { cuda::rms_norm_forward(args); });
 }
 
 // The product that takes y keeps it; x is kept anyway.
@@ -37,7 +43,7 @@ void recompute_on_request(const at::Tensor& y, const at::Tensor& x, const at::Te
                           double eps) {
   may_recompute(y.detach(), [y = y.detach(), x = x.detach(), weight = weight.detach(), eps] {
     const at::Tensor rstd = row_buffer(x);
-    if (!x.is_meta()) kernels::cpu::rms_norm_forward(forward_args(x, weight, eps, y, rstd));
+    run_forward(x, forward_args(x, weight, eps, y, rstd));
   });
 }
 
@@ -48,19 +54,22 @@ at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Te
   const bool trained = weight.requires_grad();
   at::Tensor d_weight;
   if (trained) d_weight = at::empty({x.size(1)}, x.options().dtype(at::kFloat));
-  if (!x.is_meta())
-    kernels::cpu::rms_norm_backward(
-        {.type = to_scalar(x.scalar_type()),
-         .weight_type = to_scalar(weight.scalar_type()),
-         .rows = x.size(0),
-         .dim = x.size(1),
-         .dy = dy.const_data_ptr(),
-         .x = x.const_data_ptr(),
-         .weight = weight.const_data_ptr(),
-         .rstd = rstd.const_data_ptr<float>(),
-         .d_residual = d_residual.defined() ? d_residual.const_data_ptr() : nullptr,
-         .dx = dx.mutable_data_ptr(),
-         .dweight = trained ? d_weight.mutable_data_ptr<float>() : nullptr});
+  const kernels::cpu::RmsNormBackward args{.type = to_scalar(x.scalar_type()),
+                                           .weight_type = to_scalar(weight.scalar_type()),
+                                           .rows = x.size(0),
+                                           .dim = x.size(1),
+                                           .dy = read_pointer(dy),
+                                           .x = read_pointer(x),
+                                           .weight = read_pointer(weight),
+                                           .rstd = read_pointer<float>(rstd),
+                                           .d_residual = read_pointer(d_residual),
+                                           .dx = write_pointer(dx),
+                                           .dweight = write_pointer<float>(d_weight)};
+  if (kernel_device(x) == at::kCUDA)
+    with_workspace(x, trained ? cuda::rms_norm_backward_workspace_bytes(args.dim) : 0,
+                   [&](void* scratch) { cuda::rms_norm_backward(args, scratch); });
+  else if (!x.is_meta())
+    kernels::cpu::rms_norm_backward(args);
   if (trained) add_to_gradient(weight, d_weight);
   return dx;
 }
@@ -70,7 +79,7 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
                             double eps) {
     at::Tensor y = at::empty_like(x);
     const at::Tensor rstd = row_buffer(x);
-    if (!x.is_meta()) kernels::cpu::rms_norm_forward(forward_args(x, weight, eps, y, rstd));
+    run_forward(x, forward_args(x, weight, eps, y, rstd));
     keep(ctx, {x, rstd});
     recompute_on_request(y, x, weight, eps);
     ctx->saved_data["weight"] = weight;
@@ -92,12 +101,10 @@ struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
     at::Tensor sum = at::empty_like(x);
     at::Tensor y = at::empty_like(x);
     const at::Tensor rstd = row_buffer(x);
-    if (!x.is_meta()) {
-      kernels::cpu::RmsNormForward args = forward_args(x, weight, eps, y, rstd);
-      args.residual = residual.const_data_ptr();
-      args.sum = sum.mutable_data_ptr();
-      kernels::cpu::rms_norm_forward(args);
-    }
+    kernels::cpu::RmsNormForward args = forward_args(x, weight, eps, y, rstd);
+    args.residual = read_pointer(residual);
+    args.sum = write_pointer(sum);
+    run_forward(x, args);
     keep(ctx, {sum, rstd});
     recompute_on_request(y, sum, weight, eps);
     ctx->saved_data["weight"] = weight;

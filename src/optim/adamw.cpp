@@ -2,6 +2,7 @@
 #include "optim/adamw.h"
 
 #include "memory/guards.h"
+#include "ops/cuda.h"
 #include "optim/describe.h"
 
 namespace snug::optim {
@@ -46,7 +47,11 @@ void AdamW::update_range(Range range, const StepOptions& step) {
     entry.state_type = ops::to_scalar(exp_avg_[i].scalar_type());
     list.push_back(entry);
   }
-  kernels::cpu::adamw_step(list, adamw_options(options_, step, num_steps_, seed_));
+  if (list.empty()) return;
+  const kernels::cpu::AdamWOptions options = adamw_options(options_, step, num_steps_, seed_);
+  ops::run_on(
+      parameters_.front().tensor, [&] { kernels::cpu::adamw_step(list, options); },
+      [&] { ops::cuda::adamw_step(list, options); });
 }
 
 }  // namespace snug::optim

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/sgd.h"
 #include "memory/guards.h"
+#include "ops/cuda.h"
 #include "optim/describe.h"
 
 namespace snug::optim {
@@ -32,15 +33,19 @@ void Sgd::update_range(Range range, const StepOptions& step) {
     }
     list.push_back(entry);
   }
-  kernels::cpu::sgd_step(list, {.lr = step.lr,
-                                .momentum = options_.momentum,
-                                .weight_decay = options_.weight_decay,
-                                .nesterov = options_.nesterov,
-                                .first_step = num_steps_ == 1,
-                                .step = num_steps_,
-                                .grad_scale = static_cast<float>(step.gradient_scale),
-                                .stochastic_rounding = options_.stochastic_rounding,
-                                .seed = seed_});
+  if (list.empty()) return;
+  const kernels::cpu::SgdOptions options{.lr = step.lr,
+                                         .momentum = options_.momentum,
+                                         .weight_decay = options_.weight_decay,
+                                         .nesterov = options_.nesterov,
+                                         .first_step = num_steps_ == 1,
+                                         .step = num_steps_,
+                                         .grad_scale = static_cast<float>(step.gradient_scale),
+                                         .stochastic_rounding = options_.stochastic_rounding,
+                                         .seed = seed_};
+  ops::run_on(
+      parameters_.front().tensor, [&] { kernels::cpu::sgd_step(list, options); },
+      [&] { ops::cuda::sgd_step(list, options); });
 }
 
 }  // namespace snug::optim

@@ -2,13 +2,15 @@
 #include "plan/predict.h"
 
 #include "models/family.h"
+#include "ops/device.h"
 #include "setup/batch.h"
 #include "setup/engine.h"
 
 namespace snug::plan {
 
 Prediction predict(const models::Model& model, const config::Recipe& recipe,
-                   const data::MicroBatch& largest, int64_t max_seqlen) {
+                   const data::MicroBatch& largest, int64_t max_seqlen, at::DeviceType device) {
+  const ops::StandInGuard stand_in(device);
   memory::Ledger& ledger = memory::meta_ledger();
   memory::Ledger& host = memory::meta_host_ledger();
   const int64_t before = ledger.allocated();

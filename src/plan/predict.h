@@ -18,7 +18,9 @@ struct Prediction {
 };
 
 // `largest` is the micro-batch with most tokens of the run; `max_seqlen` as given to the engine.
+// Of the run itself on `device`, beyond what that holds already.
 Prediction predict(const models::Model& model, const config::Recipe& recipe,
-                   const data::MicroBatch& largest, int64_t max_seqlen);
+                   const data::MicroBatch& largest, int64_t max_seqlen,
+                   at::DeviceType device = at::kCPU);
 
 }  // namespace snug::plan

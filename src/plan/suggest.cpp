@@ -45,14 +45,18 @@ constexpr Change kChanges[] = {
 class Search {
  public:
   Search(const models::Model& model, const data::SampleStore& samples, int64_t max_seqlen,
-         int64_t budget)
-      : model_(model), samples_(samples), max_seqlen_(max_seqlen), budget_(budget) {}
+         int64_t budget, at::DeviceType device)
+      : model_(model),
+        samples_(samples),
+        max_seqlen_(max_seqlen),
+        budget_(budget),
+        device_(device) {}
 
   // Adds the candidate when it fits.
   bool consider(const config::Recipe& recipe, const std::string& options, const std::string& cost) {
     const data::MicroBatch batch =
         largest_micro_batch(samples_, recipe, recipe.train.micro_batch_size);
-    const int64_t peak = predict(model_, recipe, batch, max_seqlen_).peak_allocated;
+    const int64_t peak = predict(model_, recipe, batch, max_seqlen_, device_).peak_allocated;
     if (peak > budget_) return false;
     found_.push_back({options, cost, peak});
     return true;
@@ -64,6 +68,7 @@ class Search {
   const data::SampleStore& samples_;
   int64_t max_seqlen_;
   int64_t budget_;
+  at::DeviceType device_;
   std::vector<Suggestion> found_;
 };
 
@@ -89,8 +94,8 @@ data::MicroBatch largest_micro_batch(const data::SampleStore& samples, const con
 
 std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
                                 const data::SampleStore& samples, int64_t max_seqlen,
-                                int64_t budget_bytes) {
-  Search search(model, samples, max_seqlen, budget_bytes);
+                                int64_t budget_bytes, at::DeviceType device) {
+  Search search(model, samples, max_seqlen, budget_bytes, device);
   consider_smaller_micro_batches(search, recipe, "",
                                  "same training, more and smaller products: a little slower");
   config::Recipe together = recipe;

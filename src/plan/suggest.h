@@ -25,6 +25,6 @@ data::MicroBatch largest_micro_batch(const data::SampleStore& samples, const con
 // Changes, alone and then together, after which the run fits into `budget_bytes`.
 std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
                                 const data::SampleStore& samples, int64_t max_seqlen,
-                                int64_t budget_bytes);
+                                int64_t budget_bytes, at::DeviceType device = at::kCPU);
 
 }  // namespace snug::plan

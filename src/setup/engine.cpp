@@ -32,13 +32,9 @@ void allocate_parameters(models::Model& model, const config::Recipe& recipe, Eng
 
 }  // namespace
 
-memory::Ledger& Engine::ledger() const {
-  return device.is_meta() ? memory::meta_ledger() : memory::cpu_ledger();
-}
+memory::Ledger& Engine::ledger() const { return memory::ledger_of(device.type()); }
 
-memory::Ledger& Engine::host_ledger() const {
-  return device.is_meta() ? memory::meta_host_ledger() : memory::cpu_host_ledger();
-}
+memory::Ledger& Engine::host_ledger() const { return memory::host_ledger_of(device.type()); }
 
 void Engine::weights_changed() const {
   if (!publishes_weights) return;

@@ -1,5 +1,6 @@
 // What trains: a model's units on a device, with their policies and optimizer, as a recipe says.
-// The same function builds it on cpu to run and on meta to plan, so that the two cannot differ.
+// The same function builds it on cpu or cuda to run and on meta to plan, so that they cannot
+// differ.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -96,7 +96,7 @@ json generation_config(const json& config) {
 }  // namespace
 
 at::Tensor resident_value(const nn::Parameter& parameter) {
-  return parameter.kept().to(parameter.value.scalar_type());
+  return parameter.kept().to(at::kCPU, parameter.value.scalar_type());
 }
 
 void export_hugging_face(const fs::path& directory, models::Model& model,

@@ -20,9 +20,9 @@ struct LanguageModel {
   nn::Precision precision;
 };
 
-// Loads the whole model on the cpu, for sequences of up to `max_seqlen` tokens; 0: as many as the
-// model was made for.
+// Loads the whole model onto `device`, for sequences of up to `max_seqlen` tokens; 0: as many as
+// the model was made for.
 LanguageModel open_language_model(const std::filesystem::path& path, const std::string& precision,
-                                  int64_t max_seqlen);
+                                  at::Device device, int64_t max_seqlen);
 
 }  // namespace snug::setup

@@ -22,9 +22,9 @@ void print_piece(const std::string& piece) {
 }  // namespace
 
 void chat(const config::GenerateOptions& options) {
-  prepare_host(options.memory_budget, options.num_threads);
+  const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   const setup::LanguageModel lm =
-      setup::open_language_model(options.checkpoint_dir, options.precision, 0);
+      setup::open_language_model(options.checkpoint_dir, options.precision, host.device, 0);
   if (!lm.tokenizer->has_chat_template())
     throw UserError("{} has no chat template; use snug generate", options.checkpoint_dir);
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);

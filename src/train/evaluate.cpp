@@ -14,9 +14,9 @@
 
 namespace snug::train {
 void evaluate(const config::EvaluateOptions& options) {
-  prepare_host(options.memory_budget, options.num_threads);
+  const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   const setup::LanguageModel lm =
-      setup::open_language_model(options.checkpoint_dir, options.precision, 0);
+      setup::open_language_model(options.checkpoint_dir, options.precision, host.device, 0);
   const int64_t positions = lm.model->dimensions().max_positions;
   data::DatasetOptions data_options{
       .name = options.data.class_path,

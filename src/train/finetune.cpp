@@ -14,13 +14,13 @@
 #include "data/dataset.h"
 #include "data/sampler.h"
 #include "hub/download.h"
-#include "kernels/cpu/linalg/cpu_features.h"
 #include "models/family.h"
 #include "ops/device.h"
 #include "optim/schedule.h"
 #include "plan/predict.h"
 #include "plan/suggest.h"
 #include "report/tables.h"
+#include "setup/accelerator.h"
 #include "setup/export.h"
 #include "setup/vocabulary.h"
 #include "train/host.h"
@@ -106,6 +106,7 @@ class Finetune {
   config::Recipe recipe_;
   std::string command_;
   Clock::time_point start_ = Clock::now();
+  Host host_;
   int64_t budget_ = 0;
 
   models::Checkpoint checkpoint_;
@@ -129,7 +130,8 @@ class Finetune {
 };
 
 void Finetune::run() {
-  budget_ = prepare_host(recipe_.memory_budget, recipe_.num_threads);
+  host_ = prepare_host(recipe_.memory_budget, recipe_.num_threads, recipe_.accelerator);
+  budget_ = host_.budget_bytes;
   resume();
   log_ = std::make_unique<RunLog>(
       recipe_, command_,
@@ -192,7 +194,7 @@ void Finetune::open_model() {
   log_->record().model = {.id = recipe_.checkpoint_dir,
                           .parameters = checkpoint_.model->num_parameters(),
                           .trainable = checkpoint_.model->num_parameters()};
-  log_->record().device = {.name = kernels::cpu::cpu_summary(), .budget_bytes = budget_};
+  log_->record().device = {.name = setup::device_name(host_.device), .budget_bytes = budget_};
   log_->print(fmt::format("Model    {}: {} parameters, all trained, {}", recipe_.checkpoint_dir,
                           with_commas(checkpoint_.model->num_parameters()), recipe_.precision));
 }
@@ -226,21 +228,23 @@ void Finetune::plan() {
   const data::MicroBatch largest =
       plan::largest_micro_batch(dataset_.train, recipe_, recipe_.train.micro_batch_size);
   const plan::Prediction prediction =
-      plan::predict(*checkpoint_.model, recipe_, largest, max_seqlen_);
-  report::MemoryPeaks peaks{.peak_allocated = prediction.peak_allocated};
+      plan::predict(*checkpoint_.model, recipe_, largest, max_seqlen_, host_.device.type());
+  const int64_t peak = prediction.peak_allocated + host_.library_bytes;
+  report::MemoryPeaks peaks{.peak_allocated = peak};
   for (size_t c = 0; c < memory::kNumCategories; ++c)
     peaks.by_category[memory::name(static_cast<memory::Category>(c))] = prediction.by_category[c];
+  peaks.by_category[memory::name(memory::Category::Workspace)] += host_.library_bytes;
   log_->record().memory.predicted = peaks;
-  summary_.predicted_bytes = prediction.peak_allocated;
-  log_->print(fmt::format(
-      "Plan     peak {}{}", format_bytes(prediction.peak_allocated),
-      budget_ == 0 ? ""
-                   : fmt::format(" of a budget of {}: {}", format_bytes(budget_),
-                                 prediction.peak_allocated <= budget_ ? "fits" : "does not fit")));
+  summary_.predicted_bytes = peak;
+  log_->print(fmt::format("Plan     peak {}{}", format_bytes(peak),
+                          budget_ == 0
+                              ? ""
+                              : fmt::format(" of a budget of {}: {}", format_bytes(budget_),
+                                            peak <= budget_ ? "fits" : "does not fit")));
 }
 
 void Finetune::load_weights() {
-  engine_ = setup::make_engine(*checkpoint_.model, recipe_, at::kCPU, max_seqlen_);
+  engine_ = setup::make_engine(*checkpoint_.model, recipe_, host_.device, max_seqlen_);
   if (resume_from_) {
     checkpoint::load_tensors(*resume_from_, {engine_.parameters, engine_.optimizer->states()});
     engine_.optimizer->set_num_steps(state_.step);
@@ -320,8 +324,7 @@ void Finetune::train() {
   flops_ = checkpoint_.model->flops_per_token(
       static_cast<double>(dataset_.train.total_tokens()) /
       static_cast<double>(std::max<int64_t>(1, dataset_.train.count())));
-  peak_flops_per_second_ =
-      kernels::cpu::cpu_peak_flops_estimate(ops::to_scalar(engine_.precision.compute));
+  peak_flops_per_second_ = setup::peak_flops_per_second(host_.device, engine_.precision.compute);
   const bool fresh = !resume_from_;
   if (fresh && recipe_.eval.initial_validation) run_validation();
   if (fresh && recipe_.eval.num_samples > 0)
@@ -473,7 +476,7 @@ void Finetune::fill_record() {
   if (!engine_.executor) return;
   const memory::Snapshot peak = engine_.ledger().at_peak();
   record.memory.measured.peak_allocated = peak.allocated;
-  record.memory.measured.peak_reserved = std::max(peak.allocated, memory::cpu_reserved());
+  record.memory.measured.peak_reserved = memory::peak_reserved_on(host_.device.type());
   record.memory.measured.peak_host = peak_resident_bytes();
   for (size_t c = 0; c < memory::kNumCategories; ++c)
     record.memory.measured.by_category[memory::name(static_cast<memory::Category>(c))] =
@@ -494,10 +497,11 @@ void Finetune::fill_record() {
 // The same error, with what would fit.
 void Finetune::explain(const OutOfMemory& error) {
   std::string text = error.what();
-  memory::cpu_ledger().set_budget(0);  // planning takes a little memory of its own
+  memory::ledger_of(host_.device.type())
+      .set_budget(0);  // planning takes a little memory of its own
   if (budget_ > 0 && dataset_.train.count() > 0) {
-    const auto suggestions =
-        plan::suggest(*checkpoint_.model, recipe_, dataset_.train, max_seqlen_, budget_);
+    const auto suggestions = plan::suggest(*checkpoint_.model, recipe_, dataset_.train, max_seqlen_,
+                                           budget_, host_.device.type());
     text += suggestions.empty() ? "\nNothing this version can change makes it fit."
                                 : "\nWhat would fit, as planned:";
     for (const plan::Suggestion& s : suggestions)

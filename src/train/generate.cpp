@@ -31,9 +31,9 @@ std::string prompt_text(const config::GenerateOptions& options, const data::Text
 }  // namespace
 
 void generate(const config::GenerateOptions& options) {
-  prepare_host(options.memory_budget, options.num_threads);
+  const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   const setup::LanguageModel lm =
-      setup::open_language_model(options.checkpoint_dir, options.precision, 0);
+      setup::open_language_model(options.checkpoint_dir, options.precision, host.device, 0);
   const data::TextEncoder encoder = data::make_encoder(*lm.tokenizer);
   const std::vector<int32_t> prompt = encoder.encode_prompt(prompt_text(options, encoder));
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);

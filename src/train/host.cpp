@@ -6,6 +6,7 @@
 
 #include "base/bytes.h"
 #include "memory/ledger.h"
+#include "setup/accelerator.h"
 
 namespace snug::train {
 
@@ -15,12 +16,15 @@ int64_t peak_resident_bytes() {
   return static_cast<int64_t>(usage.ru_maxrss) * kKiB;
 }
 
-int64_t prepare_host(const std::string& memory_budget, int64_t num_threads) {
+Host prepare_host(const std::string& memory_budget, int64_t num_threads,
+                  const std::string& accelerator) {
   memory::install_allocators();
   if (num_threads > 0) at::set_num_threads(static_cast<int>(num_threads));
   const int64_t budget = memory_budget.empty() ? 0 : parse_bytes(memory_budget, "memory_budget");
-  memory::cpu_ledger().set_budget(budget);
-  return budget;
+  const at::Device device = setup::open_device(accelerator);
+  memory::Ledger& ledger = memory::ledger_of(device.type());
+  ledger.set_budget(budget);
+  return {device, budget, device.is_cuda() ? ledger.allocated() : 0};
 }
 
 }  // namespace snug::train

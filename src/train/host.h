@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <cstdint>
 #include <string>
 
@@ -10,8 +12,15 @@ namespace snug::train {
 // Highest resident set of this process so far, in bytes.
 int64_t peak_resident_bytes();
 
-// Allocators, threads and budget, before the first tensor. `memory_budget` is "2GiB" or empty,
-// num_threads 0 means one per core. Returns the budget in bytes, 0 for none.
-int64_t prepare_host(const std::string& memory_budget, int64_t num_threads);
+struct Host {
+  at::Device device = at::kCPU;  // that the run computes on
+  int64_t budget_bytes = 0;      // of that device's memory; 0: none
+  int64_t library_bytes = 0;     // that cuBLAS keeps there for itself
+};
+
+// Allocators, threads, device and its budget, before the first tensor. `memory_budget` is "2GiB" or
+// empty, num_threads 0 means one per core, `accelerator` is auto, cpu or cuda.
+Host prepare_host(const std::string& memory_budget, int64_t num_threads,
+                  const std::string& accelerator);
 
 }  // namespace snug::train

@@ -30,7 +30,7 @@ void PhaseRecorder::record(const char* phase) {
        .data = bytes(Category::Data),
        .allocated = now.allocated,
        .peak = ledger_.at_peak().allocated,
-       .reserved = memory::cpu_reserved()});
+       .reserved = memory::reserved_on(device_)});
 }
 
 }  // namespace snug::train

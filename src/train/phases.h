@@ -13,7 +13,10 @@ namespace snug::train {
 class PhaseRecorder {
  public:
   PhaseRecorder(const setup::Engine& engine, std::vector<report::PhaseRecord>& phases)
-      : ledger_(engine.ledger()), host_(engine.host_ledger()), phases_(phases) {}
+      : device_(engine.device.type()),
+        ledger_(engine.ledger()),
+        host_(engine.host_ledger()),
+        phases_(phases) {}
 
   // Records of this step are taken until the next call. `step` counts from 0.
   void begin_step(int64_t step);
@@ -21,6 +24,7 @@ class PhaseRecorder {
   void record(const char* phase);
 
  private:
+  c10::DeviceType device_;
   const memory::Ledger& ledger_;
   const memory::Ledger& host_;
   std::vector<report::PhaseRecord>& phases_;

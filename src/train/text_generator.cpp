@@ -36,9 +36,9 @@ at::Tensor TextGenerator::forward(std::span<const int32_t> ids, nn::KvCache& cac
   std::iota(flat.positions.begin(), flat.positions.end(), static_cast<int32_t>(cache.length()));
   flat.cu_seqlens = {0, static_cast<int32_t>(ids.size())};
   flat.max_seqlen = static_cast<int64_t>(ids.size());
-  nn::Batch batch = setup::to_device(flat, at::kCPU);
+  nn::Batch batch = setup::to_device(flat, executor_.device());
   batch.cache = &cache;
-  return executor_.last_logits(batch, compute_);
+  return executor_.last_logits(batch, compute_).cpu();  // where the next token is chosen
 }
 
 Generation TextGenerator::generate(const GenerationRequest& request) {
@@ -51,7 +51,7 @@ Generation TextGenerator::generate(const GenerationRequest& request) {
   const int64_t wanted = std::min(request.max_new_tokens, room);
   nn::KvCache cache({dimensions_.num_layers, dimensions_.num_kv_heads, dimensions_.head_dim,
                      prompt_tokens + wanted},
-                    at::kCPU, compute_);
+                    executor_.device(), compute_);
   TokenSampler sampler(request.sampling);
   tokenizer::StreamingDecoder decoder(tokenizer_);
   Generation result;

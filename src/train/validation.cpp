@@ -22,7 +22,7 @@ ValidationResult validate(exec::Executor& executor, const data::SampleStore& sam
     const data::MicroBatch batch = data::make_micro_batch(
         samples, indices,
         {.packing = options.packing, .ignore_index = static_cast<int32_t>(options.ignore_index)});
-    sum += executor.loss(setup::to_device(batch, at::kCPU),
+    sum += executor.loss(setup::to_device(batch, executor.device()),
                          {.compute = options.compute, .ignore_index = options.ignore_index});
     result.tokens += batch.loss_tokens;
   }

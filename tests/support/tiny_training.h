@@ -11,6 +11,7 @@
 #include "data/sample_store.h"
 #include "models/family.h"
 #include "setup/engine.h"
+#include "support/test_device.h"
 #include "train/stepper.h"
 
 namespace snug::tests {
@@ -46,9 +47,10 @@ inline config::Recipe tiny_recipe() {
 
 // A model with random weights, an engine and a stepper over `samples`.
 struct TinyRun {
-  explicit TinyRun(config::Recipe r, const data::SampleStore& s, const std::string& shape = "llama")
+  explicit TinyRun(config::Recipe r, const data::SampleStore& s, const std::string& shape = "llama",
+                   at::Device device = test_device())
       : recipe(std::move(r)), model(tiny_model(shape)) {
-    engine = setup::make_engine(*model, recipe, at::kCPU, 128);
+    engine = setup::make_engine(*model, recipe, device, 128);
     for (nn::Parameter* parameter : model->parameters()) parameter->initialize(7, 0.2);
     engine.weights_changed();
     phases = std::make_unique<train::PhaseRecorder>(engine, records);

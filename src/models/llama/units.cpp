@@ -83,6 +83,7 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch) const {
   const at::Tensor k = k_.forward(x).view({n, config_.num_key_value_heads, d});
   const at::Tensor v = v_.forward(x).view({n, config_.num_key_value_heads, d});
   const ops::AttentionContext context{.cu_seqlens = batch.cu_seqlens,
+                                      .max_seqlen = batch.max_seqlen,
                                       .positions = batch.positions,
                                       .rope = rope_,
                                       .scale = 1.0 / std::sqrt(static_cast<double>(d)),

@@ -97,8 +97,8 @@ TEST(Check, WhatIsNotThereYetSaysSo) {
   EXPECT_CONTAINS(lora, "LoRA: not in this version yet; add --full");
   EXPECT_CONTAINS(lora, "quantize = bnb.nf4: not in this version yet");
   for (const char* options :
-       {"--devices 4", "--devices auto", "--num_nodes 2", "--strategy fsdp",
-        "--optimizer paged_adamw", "--logger_name wandb", "--data ImageFolder"})
+       {"--devices 4", "--num_nodes 2", "--strategy fsdp", "--optimizer paged_adamw",
+        "--logger_name wandb", "--data ImageFolder"})
     EXPECT_CONTAINS(faults_of(options), "not in this version yet");
 }
 

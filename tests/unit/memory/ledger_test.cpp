@@ -98,6 +98,26 @@ TEST(CpuAllocator, GivesRawMemoryThatTheLedgerCounts) {
   EXPECT_EQ(cpu_ledger().allocated(), before);
 }
 
+TEST(Ledger, EachDeviceHasItsOwn) {
+  EXPECT_EQ(&ledger_of(at::kCPU), &cpu_ledger());
+  EXPECT_EQ(&ledger_of(at::kMeta), &meta_ledger());
+  EXPECT_EQ(&ledger_of(at::kCUDA), &cuda_ledger());
+}
+
+TEST(Ledger, ADevicesOwnRefusalShowsTheSameTable) {
+  install_allocators();
+  const CategoryGuard category(Category::Gradients);
+  const at::Tensor live = at::empty({1 << 18}, at::kFloat);
+  try {
+    cpu_ledger().refused_by_device(5 * kMiB, "do not fit onto the device");
+    FAIL() << "nothing was thrown";
+  } catch (const OutOfMemory& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("5.00 MiB more for gradients"), std::string::npos) << text;
+    EXPECT_NE(text.find("do not fit onto the device. Live:"), std::string::npos) << text;
+  }
+}
+
 TEST(CpuAllocator, ReusesLargeBlocks) {
   install_allocators();
   const void* first = nullptr;

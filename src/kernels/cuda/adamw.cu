@@ -1,0 +1,160 @@
+// Each block updates 16384 elements of one tensor, four a thread at a time: 16-byte moves where the
+// arrays allow, element by element where they are not aligned. Factors are computed on the host.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/adamw.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "kernels/cpu/random_key.h"
+#include "kernels/cuda/random_rounding.cuh"
+#include "kernels/cuda/tensor_list.cuh"
+
+namespace snug::kernels::cuda {
+namespace {
+
+struct Tensor {
+  int64_t count;
+  void* param;
+  const void* grad;
+  void* exp_avg;
+  void* exp_avg_sq;
+  float* master;
+  uint64_t random_key;
+  Scalar param_type;
+  Scalar grad_type;
+  Scalar state_type;
+  bool aligned;
+};
+
+struct Factors {
+  float decay;
+  float one_minus_beta1;
+  float beta2;
+  float one_minus_beta2;
+  float step_size;
+  float rsqrt_correction;
+  float eps;
+  float grad_scale;
+  bool stochastic;
+};
+
+struct Element {
+  float p, m, v;
+};
+
+__device__ Element updated(Element e, float g, const Factors& f) {
+  e.m += (g - e.m) * f.one_minus_beta1;
+  e.v = e.v * f.beta2 + g * g * f.one_minus_beta2;
+  e.p *= f.decay;
+  e.p -= f.step_size * e.m / (sqrtf(e.v) * f.rsqrt_correction + f.eps);
+  return e;
+}
+
+// The four elements from i on, or those of them before `end`.
+template <class P, class G, class S>
+__device__ void update(const Tensor& t, const Factors& f, float scale, int64_t i, int64_t end) {
+  auto* param = static_cast<P*>(t.param);
+  auto* first = static_cast<S*>(t.exp_avg);
+  auto* second = static_cast<S*>(t.exp_avg_sq);
+  const Floats4 g = read4(static_cast<const G*>(t.grad), i, end);
+  Floats4 m = read4(first, i, end), v = read4(second, i, end);
+  Floats4 p = t.master != nullptr ? read4(t.master, i, end) : read4(param, i, end), kept;
+  for (int k = 0; k < 4; ++k) {
+    const Element e = updated({p.values[k], m.values[k], v.values[k]}, g.values[k] * scale, f);
+    const uint32_t random = f.stochastic ? random_bits(t.random_key, i + k) : 0;
+    const bool by_chance = f.stochastic && t.master == nullptr;
+    kept.values[k] = e.p;
+    p.values[k] = rounded<P>(e.p, by_chance, random);
+    m.values[k] = rounded<S>(e.m, f.stochastic, random >> 16);
+    v.values[k] = rounded<S>(e.v, f.stochastic, more_bits(random));
+  }
+  write4(param, i, end, p);
+  write4(first, i, end, m);
+  write4(second, i, end, v);
+  if (t.master != nullptr) write4(t.master, i, end, kept);
+}
+
+template <class P, class G, class S>
+__global__ void update_list(const __grid_constant__ TensorList<Tensor> list, Factors f,
+                            const float* grad_scale) {
+  const float scale = grad_scale != nullptr ? f.grad_scale * *grad_scale : f.grad_scale;
+  if (!isfinite(scale)) return;
+  const Stretch at = stretch_of_block(list, blockIdx.x);
+  const Tensor& tensor = list.tensors[at.tensor];
+  if (tensor.aligned) {
+    for (int64_t i = at.begin + 4 * threadIdx.x; i < at.end; i += 4 * kListThreads) {
+      update<P, G, S>(tensor, f, scale, i, at.end);
+    }
+  } else {
+    // An end just behind i makes read4 and write4 touch one element.
+    for (int64_t i = at.begin + threadIdx.x; i < at.end; i += kListThreads) {
+      update<P, G, S>(tensor, f, scale, i, i + 1);
+    }
+  }
+}
+
+Tensor described(const cpu::AdamWTensor& t, const cpu::AdamWOptions& options) {
+  SNUG_CHECK(t.state_type != Scalar::F16, "AdamW states are float32 or bfloat16");
+  const bool aligned =
+      aligned_to_four(t.param, t.param_type) && aligned_to_four(t.grad, t.grad_type) &&
+      aligned_to_four(t.exp_avg, t.state_type) && aligned_to_four(t.exp_avg_sq, t.state_type) &&
+      aligned_to_four(t.master, Scalar::F32);
+  return {t.count,
+          t.param,
+          t.grad,
+          t.exp_avg,
+          t.exp_avg_sq,
+          t.master,
+          cpu::random_key(options.seed, options.step, t.tensor_id),
+          t.param_type,
+          t.grad_type,
+          t.state_type,
+          aligned};
+}
+
+Factors factors_of(const cpu::AdamWOptions& options) {
+  const double correction1 = 1 - std::pow(options.beta1, static_cast<double>(options.step));
+  const double correction2 = 1 - std::pow(options.beta2, static_cast<double>(options.step));
+  return {static_cast<float>(1 - options.lr * options.weight_decay),
+          static_cast<float>(1 - options.beta1),
+          static_cast<float>(options.beta2),
+          static_cast<float>(1 - options.beta2),
+          static_cast<float>(options.lr / correction1),
+          static_cast<float>(1 / std::sqrt(correction2)),
+          static_cast<float>(options.eps),
+          options.grad_scale,
+          options.stochastic_rounding};
+}
+
+}  // namespace
+
+void adamw_step(std::span<const cpu::AdamWTensor> tensors, const cpu::AdamWOptions& options,
+                const float* grad_scale, cudaStream_t stream) {
+  SNUG_CHECK(options.step >= 1, "AdamW step {}; the first is 1", options.step);
+  std::vector<Tensor> described_tensors;
+  for (const cpu::AdamWTensor& t : tensors) described_tensors.push_back(described(t, options));
+  const Factors factors = factors_of(options);
+  const auto kind = [](const Tensor& t) {
+    return std::tuple(t.param_type, t.grad_type, t.state_type);
+  };
+  for_each_list(std::span<const Tensor>(described_tensors), kind,
+                [&](const auto& list, unsigned blocks) {
+                  with_type(list.tensors[0].param_type, [&](auto p) {
+                    with_type(list.tensors[0].grad_type, [&](auto g) {
+                      using P = decltype(p);
+                      using G = decltype(g);
+                      if (list.tensors[0].state_type == Scalar::F32) {
+                        update_list<P, G, float>
+                            <<<blocks, kListThreads, 0, stream>>>(list, factors, grad_scale);
+                      } else {
+                        update_list<P, G, BF16>
+                            <<<blocks, kListThreads, 0, stream>>>(list, factors, grad_scale);
+                      }
+                      check_launch("adamw_step");
+                    });
+                  });
+                });
+}
+
+}  // namespace snug::kernels::cuda

@@ -1,0 +1,90 @@
+// Tokens are sorted by id (a stable radix sort); then one block for each place in that order, of
+// which only those at which an id begins do work: they add that id's tokens in order and round
+// once. No atomics, so that a run repeats to the bit.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/embedding.h"
+
+#include <cub/device/device_radix_sort.cuh>
+
+#include "base/error.h"
+#include "kernels/cuda/elements.cuh"
+
+namespace snug::kernels::cuda {
+namespace {
+
+constexpr int64_t kAlignment = 256;
+
+int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+struct Workspace {
+  int32_t* tokens;  // 0, 1, …
+  int32_t* sorted_ids;
+  int32_t* sorted_tokens;
+  void* scratch;
+};
+
+Workspace split(void* workspace, int64_t tokens) {
+  auto* start = static_cast<char*>(workspace);
+  const int64_t part = aligned(tokens * 4);
+  const auto at = [&](int64_t k) { return reinterpret_cast<int32_t*>(start + k * part); };
+  return {at(0), at(1), at(2), start + 3 * part};
+}
+
+size_t sort_scratch_bytes(int64_t tokens) {
+  size_t bytes = 0;
+  const int32_t* in = nullptr;
+  int32_t* out = nullptr;
+  cub::DeviceRadixSort::SortPairs(nullptr, bytes, in, out, in, out, tokens);
+  return bytes;
+}
+
+__global__ void count_up(int32_t* tokens, int64_t count) {
+  const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
+  if (i < count) tokens[i] = static_cast<int32_t>(i);
+}
+
+template <class T, class G>
+__global__ void add_ids(const int32_t* ids, const int32_t* tokens, int64_t count, const T* dy,
+                        G* grad, int64_t dim, int32_t padding) {
+  const int64_t first = blockIdx.x;
+  const int32_t id = ids[first];
+  if (id == padding || (first > 0 && ids[first - 1] == id)) return;
+  int64_t last = first + 1;
+  while (last < count && ids[last] == id) ++last;
+  for (int64_t i = threadIdx.x; i < dim; i += blockDim.x) {
+    float sum = 0;
+    for (int64_t k = first; k < last; ++k) sum += to_float(dy[tokens[k] * dim + i]);
+    G* element = grad + id * dim + i;
+    *element = from_float<G>(to_float(*element) + sum);
+  }
+}
+
+}  // namespace
+
+int64_t embedding_backward_workspace_bytes(const cpu::EmbeddingBackward& args) {
+  return 3 * aligned(args.tokens * 4) + static_cast<int64_t>(sort_scratch_bytes(args.tokens));
+}
+
+void embedding_backward(const cpu::EmbeddingBackward& args, void* workspace, cudaStream_t stream) {
+  if (args.tokens == 0) return;
+  const Workspace w = split(workspace, args.tokens);
+  count_up<<<blocks_for(args.tokens, 256), 256, 0, stream>>>(w.tokens, args.tokens);
+  check_launch("embedding_backward");
+  size_t bytes = sort_scratch_bytes(args.tokens);
+  const cudaError_t sorted =
+      cub::DeviceRadixSort::SortPairs(w.scratch, bytes, args.ids, w.sorted_ids, w.tokens,
+                                      w.sorted_tokens, args.tokens, 0, 32, stream);
+  SNUG_CHECK(sorted == cudaSuccess, "sorting {} ids: {}", args.tokens, cudaGetErrorString(sorted));
+  with_type(args.type, [&](auto type) {
+    with_type(args.grad_type, [&](auto grad_type) {
+      using T = decltype(type);
+      using G = decltype(grad_type);
+      add_ids<T, G><<<static_cast<unsigned>(args.tokens), threads_for(args.dim, 4), 0, stream>>>(
+          w.sorted_ids, w.sorted_tokens, args.tokens, static_cast<const T*>(args.dy),
+          static_cast<G*>(args.grad), args.dim, args.padding_index);
+      check_launch("embedding_backward");
+    });
+  });
+}
+
+}  // namespace snug::kernels::cuda

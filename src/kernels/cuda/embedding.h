@@ -1,0 +1,15 @@
+// The embedding's gradient on the device; arguments in kernels/cpu/embedding.h. Ids lie in device
+// memory and are trusted to be inside the table. (Forward is libtorch's index_select.)
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cpu/embedding.h"
+#include "kernels/cuda/launch.h"
+
+namespace snug::kernels::cuda {
+
+// 256-byte aligned scratch for the sorted ids.
+int64_t embedding_backward_workspace_bytes(const cpu::EmbeddingBackward& args);
+void embedding_backward(const cpu::EmbeddingBackward& args, void* workspace, cudaStream_t stream);
+
+}  // namespace snug::kernels::cuda

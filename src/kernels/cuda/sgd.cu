@@ -1,0 +1,114 @@
+// One launch for a list of tensors, as in adamw.cu; one element a thread at a time.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/sgd.h"
+
+#include "base/error.h"
+#include "kernels/cpu/random_key.h"
+#include "kernels/cuda/random_rounding.cuh"
+#include "kernels/cuda/tensor_list.cuh"
+
+namespace snug::kernels::cuda {
+namespace {
+
+struct Tensor {
+  int64_t count;
+  void* param;
+  const void* grad;
+  void* buffer;
+  float* master;
+  uint64_t random_key;
+  Scalar param_type;
+  Scalar grad_type;
+  Scalar state_type;
+};
+
+struct Factors {
+  float lr;
+  float momentum;
+  float new_share;
+  float weight_decay;
+  float grad_scale;
+  bool nesterov;
+  bool first_step;
+  bool stochastic;
+};
+
+template <class P, class G, class S>
+__device__ void update(const Tensor& t, const Factors& f, float scale, int64_t i) {
+  auto* param = static_cast<P*>(t.param);
+  auto* buffer = static_cast<S*>(t.buffer);
+  float p = t.master != nullptr ? t.master[i] : to_float(param[i]);
+  float g = to_float(static_cast<const G*>(t.grad)[i]) * scale + p * f.weight_decay;
+  const uint32_t random = f.stochastic ? random_bits(t.random_key, i) : 0;
+  if (f.momentum != 0) {
+    float average = g * f.new_share;
+    if (!f.first_step) average += to_float(buffer[i]) * f.momentum;
+    buffer[i] = from_float<S>(rounded<S>(average, f.stochastic, random >> 16));
+    g = f.nesterov ? g + average * f.momentum : average;
+  }
+  p -= g * f.lr;
+  const bool by_chance = f.stochastic && t.master == nullptr;
+  param[i] = from_float<P>(rounded<P>(p, by_chance, random));
+  if (t.master != nullptr) t.master[i] = p;
+}
+
+template <class P, class G, class S>
+__global__ void update_list(const __grid_constant__ TensorList<Tensor> list, Factors f,
+                            const float* grad_scale) {
+  const float scale = grad_scale != nullptr ? f.grad_scale * *grad_scale : f.grad_scale;
+  if (!isfinite(scale)) return;
+  const Stretch at = stretch_of_block(list, blockIdx.x);
+  for (int64_t i = at.begin + threadIdx.x; i < at.end; i += kListThreads) {
+    update<P, G, S>(list.tensors[at.tensor], f, scale, i);
+  }
+}
+
+Tensor described(const cpu::SgdTensor& t, const cpu::SgdOptions& options) {
+  SNUG_CHECK(t.state_type != Scalar::F16, "SGD states are float32 or bfloat16");
+  SNUG_CHECK(options.momentum == 0 || t.momentum_buffer != nullptr,
+             "SGD with momentum {} needs a momentum buffer for each tensor", options.momentum);
+  return {t.count,           t.param,     t.grad,
+          t.momentum_buffer, t.master,    cpu::random_key(options.seed, options.step, t.tensor_id),
+          t.param_type,      t.grad_type, t.state_type};
+}
+
+}  // namespace
+
+void sgd_step(std::span<const cpu::SgdTensor> tensors, const cpu::SgdOptions& options,
+              const float* grad_scale, cudaStream_t stream) {
+  SNUG_CHECK(!options.nesterov || (options.momentum > 0 && options.dampening == 0),
+             "Nesterov needs momentum above 0 (is {}) and no dampening (is {})", options.momentum,
+             options.dampening);
+  std::vector<Tensor> described_tensors;
+  for (const cpu::SgdTensor& t : tensors) described_tensors.push_back(described(t, options));
+  const Factors factors = {static_cast<float>(options.lr),
+                           static_cast<float>(options.momentum),
+                           options.first_step ? 1.f : static_cast<float>(1 - options.dampening),
+                           static_cast<float>(options.weight_decay),
+                           options.grad_scale,
+                           options.nesterov,
+                           options.first_step,
+                           options.stochastic_rounding};
+  const auto kind = [](const Tensor& t) {
+    return std::tuple(t.param_type, t.grad_type, t.state_type);
+  };
+  for_each_list(std::span<const Tensor>(described_tensors), kind,
+                [&](const auto& list, unsigned blocks) {
+                  with_type(list.tensors[0].param_type, [&](auto p) {
+                    with_type(list.tensors[0].grad_type, [&](auto g) {
+                      using P = decltype(p);
+                      using G = decltype(g);
+                      if (list.tensors[0].state_type == Scalar::F32) {
+                        update_list<P, G, float>
+                            <<<blocks, kListThreads, 0, stream>>>(list, factors, grad_scale);
+                      } else {
+                        update_list<P, G, BF16>
+                            <<<blocks, kListThreads, 0, stream>>>(list, factors, grad_scale);
+                      }
+                      check_launch("sgd_step");
+                    });
+                  });
+                });
+}
+
+}  // namespace snug::kernels::cuda

@@ -1,0 +1,12 @@
+// A build without CUDA: there is no device to count on, and no tensor can come to be there.
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/allocators.h"
+
+namespace snug::memory {
+
+void delete_cuda_allocation(void* /*context*/) {}
+void install_cuda_allocator() {}
+int64_t cuda_reserved() { return 0; }
+int64_t cuda_peak_reserved() { return 0; }
+
+}  // namespace snug::memory

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cuda.h"
+
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include "kernels/cuda/activation.h"
+#include "kernels/cuda/adamw.h"
+#include "kernels/cuda/cross_entropy.h"
+#include "kernels/cuda/embedding.h"
+#include "kernels/cuda/global_norm.h"
+#include "kernels/cuda/rms_norm.h"
+#include "kernels/cuda/rope.h"
+#include "kernels/cuda/sgd.h"
+
+namespace snug::ops::cuda {
+namespace {
+
+namespace device = kernels::cuda;
+
+cudaStream_t stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
+
+// A plan may be made where there is no device; it is then for one of the newer kind.
+int compute_capability_major() {
+  int current = 0;
+  int major = 0;
+  const bool known =
+      cudaGetDevice(&current) == cudaSuccess &&
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, current) == cudaSuccess;
+  if (!known) cudaGetLastError();  // it would be taken for the next call's
+  return known ? major : 8;
+}
+
+}  // namespace
+
+void rms_norm_forward(const kernels::cpu::RmsNormForward& args) {
+  device::rms_norm_forward(args, stream());
+}
+
+int64_t rms_norm_backward_workspace_bytes(int64_t dim) {
+  float wanted = 0;  // only that there is an address counts
+  return device::rms_norm_backward_workspace_bytes({.dim = dim, .dweight = &wanted});
+}
+
+void rms_norm_backward(const kernels::cpu::RmsNormBackward& args, void* workspace) {
+  device::rms_norm_backward(args, workspace, stream());
+}
+
+void rope_apply(const kernels::cpu::RopeApply& args) { device::rope_apply(args, stream()); }
+
+void gated_forward(const kernels::cpu::GatedForward& args) {
+  device::gated_forward(args, stream());
+}
+
+void gated_backward(const kernels::cpu::GatedBackward& args) {
+  device::gated_backward(args, stream());
+}
+
+int64_t embedding_backward_workspace_bytes(int64_t tokens) {
+  return device::embedding_backward_workspace_bytes({.tokens = tokens});
+}
+
+void embedding_backward(const kernels::cpu::EmbeddingBackward& args, void* workspace) {
+  device::embedding_backward(args, workspace, stream());
+}
+
+int64_t cross_entropy_workspace_bytes(int64_t rows) {
+  return device::cross_entropy_workspace_bytes({.rows = rows});
+}
+
+void cross_entropy(const kernels::cpu::CrossEntropy& args, double* totals, void* workspace) {
+  static_assert(sizeof(device::CrossEntropyTotals) == kCrossEntropyTotals * sizeof(double));
+  device::cross_entropy(args, reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
+                        stream());
+}
+
+int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView> tensors) {
+  return device::sum_of_squares_workspace_bytes(tensors);
+}
+
+void sum_of_squares(std::span<const kernels::cpu::TensorView> tensors, double* sum,
+                    void* workspace) {
+  device::sum_of_squares(tensors, sum, workspace, stream());
+}
+
+void adamw_step(std::span<const kernels::cpu::AdamWTensor> tensors,
+                const kernels::cpu::AdamWOptions& options) {
+  device::adamw_step(tensors, options, /*grad_scale=*/nullptr, stream());
+}
+
+void sgd_step(std::span<const kernels::cpu::SgdTensor> tensors,
+              const kernels::cpu::SgdOptions& options) {
+  device::sgd_step(tensors, options, /*grad_scale=*/nullptr, stream());
+}
+
+bool has_flash_attention() {
+  static const bool ampere_or_newer = compute_capability_major() >= 8;
+  return ampere_or_newer;
+}
+
+}  // namespace snug::ops::cuda

@@ -1,0 +1,53 @@
+// The CUDA kernels as the operators call them: on the current stream of the current device, with
+// scratch in device memory handed over. Argument structs are the CPU kernels'. A build without CUDA
+// has the same calls, each of which throws: see cuda_stub.cpp.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/cpu/activation.h"
+#include "kernels/cpu/adamw.h"
+#include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/embedding.h"
+#include "kernels/cpu/global_norm.h"
+#include "kernels/cpu/rms_norm.h"
+#include "kernels/cpu/rope.h"
+#include "kernels/cpu/sgd.h"
+
+namespace snug::ops::cuda {
+
+void rms_norm_forward(const kernels::cpu::RmsNormForward& args);
+int64_t rms_norm_backward_workspace_bytes(int64_t dim);  // where the weight is trained
+void rms_norm_backward(const kernels::cpu::RmsNormBackward& args, void* workspace);
+
+void rope_apply(const kernels::cpu::RopeApply& args);
+
+void gated_forward(const kernels::cpu::GatedForward& args);
+void gated_backward(const kernels::cpu::GatedBackward& args);
+
+int64_t embedding_backward_workspace_bytes(int64_t tokens);
+void embedding_backward(const kernels::cpu::EmbeddingBackward& args, void* workspace);
+
+int64_t cross_entropy_workspace_bytes(int64_t rows);
+// totals: two doubles' bytes on the device, to which the summed loss (the first) and the count of
+// rows are added.
+inline constexpr int64_t kCrossEntropyTotals = 2;
+void cross_entropy(const kernels::cpu::CrossEntropy& args, double* totals, void* workspace);
+
+int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView> tensors);
+// sum: one double on the device.
+void sum_of_squares(std::span<const kernels::cpu::TensorView> tensors, double* sum,
+                    void* workspace);
+
+void adamw_step(std::span<const kernels::cpu::AdamWTensor> tensors,
+                const kernels::cpu::AdamWOptions& options);
+void sgd_step(std::span<const kernels::cpu::SgdTensor> tensors,
+              const kernels::cpu::SgdOptions& options);
+
+// Whether libtorch's flash attention runs on the current device (Ampere or newer); true without
+// one.
+bool has_flash_attention();
+
+}  // namespace snug::ops::cuda

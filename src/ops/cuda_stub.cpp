@@ -1,0 +1,52 @@
+// A build without CUDA: no tensor can be on such a device, so that these are reached only by a
+// mistake, or through a recipe that asks for a device this build has not.
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.h"
+#include "ops/cuda.h"
+
+namespace snug::ops::cuda {
+namespace {
+
+[[noreturn]] void absent() {
+  throw UserError(
+      "this build has no CUDA; on a machine with an NVIDIA GPU run scripts/build again (or "
+      "scripts/build --cuda anywhere), or choose --accelerator cpu");
+}
+
+}  // namespace
+
+void rms_norm_forward(const kernels::cpu::RmsNormForward& /*args*/) { absent(); }
+int64_t rms_norm_backward_workspace_bytes(int64_t /*dim*/) { absent(); }
+void rms_norm_backward(const kernels::cpu::RmsNormBackward& /*args*/, void* /*workspace*/) {
+  absent();
+}
+void rope_apply(const kernels::cpu::RopeApply& /*args*/) { absent(); }
+void gated_forward(const kernels::cpu::GatedForward& /*args*/) { absent(); }
+void gated_backward(const kernels::cpu::GatedBackward& /*args*/) { absent(); }
+int64_t embedding_backward_workspace_bytes(int64_t /*tokens*/) { absent(); }
+void embedding_backward(const kernels::cpu::EmbeddingBackward& /*args*/, void* /*workspace*/) {
+  absent();
+}
+int64_t cross_entropy_workspace_bytes(int64_t /*rows*/) { absent(); }
+void cross_entropy(const kernels::cpu::CrossEntropy& /*args*/, double* /*totals*/,
+                   void* /*workspace*/) {
+  absent();
+}
+int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView> /*tensors*/) {
+  absent();
+}
+void sum_of_squares(std::span<const kernels::cpu::TensorView> /*tensors*/, double* /*sum*/,
+                    void* /*workspace*/) {
+  absent();
+}
+void adamw_step(std::span<const kernels::cpu::AdamWTensor> /*tensors*/,
+                const kernels::cpu::AdamWOptions& /*options*/) {
+  absent();
+}
+void sgd_step(std::span<const kernels::cpu::SgdTensor> /*tensors*/,
+              const kernels::cpu::SgdOptions& /*options*/) {
+  absent();
+}
+bool has_flash_attention() { absent(); }
+
+}  // namespace snug::ops::cuda

@@ -1,0 +1,286 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/library_attention.h"
+
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include "base/log.h"
+#include "ops/cuda.h"
+#include "ops/device.h"
+
+namespace snug::ops {
+namespace {
+
+AttentionOutput empty_output(const at::Tensor& q) {
+  return {at::empty({q.size(0), q.size(1) * q.size(2)}, q.options()),
+          at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat))};
+}
+
+// ---- Flash
+
+// Keys to the left of a row's own; libtorch counts without the row itself.
+std::optional<int64_t> window_left(const AttentionContext& context) {
+  if (context.sliding_window == 0) return std::nullopt;
+  return context.sliding_window - 1;
+}
+
+// Causal means nothing to the right, but libtorch takes a window as both sides or neither.
+std::optional<int64_t> window_right(const AttentionContext& context) {
+  if (context.sliding_window == 0) return std::nullopt;
+  return 0;
+}
+
+AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const AttentionContext& context) {
+  if (q.is_meta()) return empty_output(q);
+  const auto result = at::_flash_attention_forward(
+      q, k, v, context.cu_seqlens, context.cu_seqlens, context.max_seqlen, context.max_seqlen,
+      /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, context.scale,
+      window_left(context), window_right(context));
+  return {std::get<0>(result).view({q.size(0), -1}), std::get<1>(result)};
+}
+
+// What libtorch 2.11's flash backward asks for, in its order: the gradients, a float per head and
+// row and the gradient of q summed in float32, both with 128 rows to spare for each document, and
+// where key heads are shared their gradients for every query head.
+AttentionGradients flash_backward_on_meta(const at::Tensor& q, const at::Tensor& k,
+                                          const at::Tensor& v, const AttentionContext& context) {
+  const AttentionGradients gradients{at::empty_like(q), at::empty_like(k), at::empty_like(v)};
+  const int64_t heads = q.size(1);
+  const int64_t rows = q.size(0) + 128 * (context.cu_seqlens.size(0) - 1);
+  const int64_t multiple = q.size(2) <= 128 ? 32 : 64;
+  const int64_t padded_dim = (q.size(2) + multiple - 1) / multiple * multiple;
+  const auto floats = q.options().dtype(at::kFloat);
+  const at::Tensor row_sums = at::empty({heads, rows}, floats);
+  const at::Tensor dq_sum = at::empty({rows, heads, padded_dim}, floats);
+  at::Tensor dk_of_heads;
+  at::Tensor dv_of_heads;
+  if (heads != k.size(1)) {
+    dk_of_heads = at::empty(q.sizes(), q.options());
+    dv_of_heads = at::empty(q.sizes(), q.options());
+  }
+  return gradients;
+}
+
+AttentionGradients flash_backward(const at::Tensor& d_out, const at::Tensor& q, const at::Tensor& k,
+                                  const at::Tensor& v, const AttentionOutput& forward,
+                                  const AttentionContext& context) {
+  if (q.is_meta()) return flash_backward_on_meta(q, k, v, context);
+  // The state of the dropout's generator, which no dropout reads.
+  const at::Tensor no_state = at::empty({0}, q.options().dtype(at::kUInt64));
+  const auto result = at::_flash_attention_backward(
+      d_out, q, k, v, forward.out.view(q.sizes()), forward.lse, context.cu_seqlens,
+      context.cu_seqlens, context.max_seqlen, context.max_seqlen, /*dropout_p=*/0.0,
+      /*is_causal=*/true, no_state, no_state, context.scale, window_left(context),
+      window_right(context));
+  return {std::get<0>(result), std::get<1>(result), std::get<2>(result)};
+}
+
+// ---- Products
+
+// Query rows whose scores exist at one time.
+constexpr int64_t kBlockRows = 256;
+
+// Rows of one document: some of its queries against the keys they may see. All float32; the G query
+// heads that share a key head stand below each other, so that one product serves them.
+struct Block {
+  int64_t begin = 0, end = 0;  // query rows
+  int64_t first_key = 0;       // keys first_key .. end
+  int64_t num_kv_heads = 0;    // Hkv
+  int64_t heads_per_kv = 0;    // G
+  int64_t rows() const { return end - begin; }
+  int64_t keys() const { return end - first_key; }
+};
+
+// (rows, H, D) of x, as (Hkv, G * rows, D) in float32: a copy, or where it can be a view of x.
+at::Tensor query_rows(const at::Tensor& x, const Block& b) {
+  return x.slice(0, b.begin, b.end)
+      .to(at::kFloat)
+      .view({b.rows(), b.num_kv_heads, b.heads_per_kv, x.size(2)})
+      .permute({1, 2, 0, 3})
+      .reshape({b.num_kv_heads, b.heads_per_kv * b.rows(), x.size(2)});
+}
+
+// (keys, Hkv, D) of x, as (Hkv, keys, D) in float32.
+at::Tensor key_rows(const at::Tensor& x, const Block& b) {
+  return x.slice(0, b.first_key, b.end).to(at::kFloat).transpose(0, 1).contiguous();
+}
+
+// The way back of query_rows: (Hkv, G * rows, D) into rows of `to` (N, H, D).
+void put_query_rows(const at::Tensor& to, const at::Tensor& rows, const Block& b) {
+  to.slice(0, b.begin, b.end)
+      .view({b.rows(), b.num_kv_heads, b.heads_per_kv, to.size(2)})
+      .copy_(
+          rows.view({b.num_kv_heads, b.heads_per_kv, b.rows(), to.size(2)}).permute({2, 0, 1, 3}));
+}
+
+// The block's part of lse (H, N), as (Hkv, G * rows, 1).
+at::Tensor lse_rows(const at::Tensor& lse, const Block& b) {
+  return lse.slice(1, b.begin, b.end).reshape({b.num_kv_heads, b.heads_per_kv * b.rows(), 1});
+}
+
+// 0 where row i may see key j, -infinity elsewhere: (rows, keys).
+at::Tensor mask_of(const Block& b, const AttentionContext& context, const at::Tensor& like) {
+  const auto options = like.options().dtype(at::kFloat);
+  const at::Tensor row = at::arange(b.begin, b.end, options).unsqueeze(1);
+  const at::Tensor key = at::arange(b.first_key, b.end, options).unsqueeze(0);
+  const at::Tensor ahead = key.sub(row);  // above 0: in the future
+  constexpr double kHuge = std::numeric_limits<float>::max();
+  at::Tensor forbidden = ahead.clamp(0, 1);
+  if (context.sliding_window > 0)
+    forbidden.add_(ahead.neg().sub_(static_cast<double>(context.sliding_window - 1)).clamp_(0, 1));
+  return forbidden.mul_(-kHuge);
+}
+
+// scale * q·kᵀ, masked: (Hkv, G * rows, keys).
+at::Tensor scores_of(const at::Tensor& q_rows, const at::Tensor& k_rows, const Block& b,
+                     const AttentionContext& context) {
+  at::Tensor scores = at::bmm(q_rows, k_rows.transpose(1, 2)).mul_(context.scale);
+  scores.view({b.num_kv_heads * b.heads_per_kv, b.rows(), b.keys()})
+      .add_(mask_of(b, context, q_rows));
+  return scores;
+}
+
+// Where documents start and end, on the host; on a device this waits for it. On meta one document,
+// the longest, stands for all: it is what needs most.
+std::vector<int64_t> borders(const AttentionContext& context) {
+  if (context.cu_seqlens.is_meta()) return {0, context.max_seqlen};
+  const at::Tensor host = context.cu_seqlens.cpu();
+  const auto* values = host.const_data_ptr<int32_t>();
+  return {values, values + host.numel()};
+}
+
+// run(block) over the blocks of all documents.
+template <class Run>
+void for_each_block(const at::Tensor& q, const at::Tensor& k, const AttentionContext& context,
+                    Run run) {
+  const std::vector<int64_t> border = borders(context);
+  for (size_t document = 0; document + 1 < border.size(); ++document)
+    for (int64_t begin = border[document]; begin < border[document + 1]; begin += kBlockRows) {
+      Block b{.begin = begin,
+              .end = std::min(begin + kBlockRows, border[document + 1]),
+              .first_key = border[document],
+              .num_kv_heads = k.size(1),
+              .heads_per_kv = q.size(1) / k.size(1)};
+      if (context.sliding_window > 0)
+        b.first_key = std::max(b.first_key, begin - context.sliding_window + 1);
+      run(b);
+    }
+}
+
+// Softmax of the scores times v; the scores become probabilities. -> out rows and their lse.
+std::pair<at::Tensor, at::Tensor> mix(at::Tensor& scores, const at::Tensor& v_rows) {
+  const at::Tensor highest = scores.amax(-1, /*keepdim=*/true);
+  scores.sub_(highest).exp_();
+  const at::Tensor sum = scores.sum(-1, /*keepdim=*/true);
+  scores.div_(sum);
+  return {at::bmm(scores, v_rows), sum.log().add_(highest)};
+}
+
+AttentionOutput products_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const AttentionContext& context) {
+  AttentionOutput result = empty_output(q);
+  for_each_block(q, k, context, [&](const Block& b) {
+    at::Tensor scores = scores_of(query_rows(q, b), key_rows(k, b), b, context);
+    const auto [rows, lse] = mix(scores, key_rows(v, b));
+    put_query_rows(result.out.view(q.sizes()), rows, b);
+    result.lse.slice(1, b.begin, b.end).copy_(lse.view({q.size(1), b.rows()}));
+  });
+  return result;
+}
+
+AttentionGradients products_backward(const at::Tensor& d_out, const at::Tensor& q,
+                                     const at::Tensor& k, const at::Tensor& v,
+                                     const AttentionOutput& forward,
+                                     const AttentionContext& context) {
+  const auto floats = q.options().dtype(at::kFloat);
+  at::Tensor dq = at::empty(q.sizes(), q.options());
+  // Sums over blocks: (Hkv, N, D)
+  const at::Tensor dk = at::zeros({k.size(1), k.size(0), k.size(2)}, floats);
+  const at::Tensor dv = at::zeros({k.size(1), k.size(0), k.size(2)}, floats);
+  for_each_block(q, k, context, [&](const Block& b) {
+    const at::Tensor q_rows = query_rows(q, b);
+    const at::Tensor k_rows = key_rows(k, b);
+    const at::Tensor d_rows = query_rows(d_out, b);
+    at::Tensor p = scores_of(q_rows, k_rows, b, context);
+    p.sub_(lse_rows(forward.lse, b)).exp_();
+    dv.slice(1, b.first_key, b.end).add_(at::bmm(p.transpose(1, 2), d_rows));
+    const at::Tensor delta =
+        query_rows(forward.out.view(q.sizes()), b).mul(d_rows).sum(-1, /*keepdim=*/true);
+    // The scores' gradient takes the place of the probabilities.
+    p.mul_(at::bmm(d_rows, key_rows(v, b).transpose(1, 2)).sub_(delta)).mul_(context.scale);
+    put_query_rows(dq, at::bmm(p, k_rows), b);
+    dk.slice(1, b.first_key, b.end).add_(at::bmm(p.transpose(1, 2), q_rows));
+  });
+  const auto narrow = [&](const at::Tensor& sum) {
+    return sum.transpose(0, 1).to(q.scalar_type()).contiguous();
+  };
+  return {dq, narrow(dk), narrow(dv)};
+}
+
+}  // namespace
+
+LibraryAttention choose_library_attention(const at::Tensor& q) {
+  const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
+  if (!half)
+    warn(
+        "attention in {} runs as plain matrix products, since flash attention is made for 16 bits: "
+        "slower; --precision bf16-true or bf16-mixed has it",
+        c10::toString(q.scalar_type()));
+  else if (q.size(2) % 8 != 0 || q.size(2) > 256)
+    warn(
+        "attention with heads of {} elements runs as plain matrix products, since flash attention "
+        "takes multiples of 8 up to 256: slower",
+        q.size(2));
+  else if (!cuda::has_flash_attention())
+    warn(
+        "attention runs as plain matrix products, since flash attention wants a GPU of compute "
+        "capability 8.0 (Ampere) or newer: slower");
+  else
+    return LibraryAttention::Flash;
+  return LibraryAttention::Products;
+}
+
+AttentionOutput library_attention_forward(LibraryAttention way, const at::Tensor& q,
+                                          const at::Tensor& k, const at::Tensor& v,
+                                          const AttentionContext& context) {
+  return way == LibraryAttention::Flash ? flash_forward(q, k, v, context)
+                                        : products_forward(q, k, v, context);
+}
+
+AttentionGradients library_attention_backward(LibraryAttention way, const at::Tensor& d_out,
+                                              const at::Tensor& q, const at::Tensor& k,
+                                              const at::Tensor& v, const AttentionOutput& forward,
+                                              const AttentionContext& context) {
+  return way == LibraryAttention::Flash ? flash_backward(d_out, q, k, v, forward, context)
+                                        : products_backward(d_out, q, k, v, forward, context);
+}
+
+at::Tensor library_decode_attention(const at::Tensor& q, const at::Tensor& k_cache,
+                                    const at::Tensor& v_cache, int64_t length,
+                                    const AttentionContext& context) {
+  const int64_t seen =
+      context.sliding_window > 0 ? std::min(context.sliding_window, length) : length;
+  const at::Tensor k = k_cache.slice(0, length - seen, length);
+  const at::Tensor v = v_cache.slice(0, length - seen, length);
+  const int64_t kv_heads = k.size(1);
+  const auto heads_first = [](const at::Tensor& x) {
+    return x.to(at::kFloat).transpose(0, 1).contiguous();
+  };
+  const at::Tensor q_rows = q.to(at::kFloat).view({kv_heads, q.size(1) / kv_heads, q.size(2)});
+  at::Tensor scores = at::bmm(q_rows, heads_first(k).transpose(1, 2)).mul_(context.scale);
+  const at::Tensor rows = mix(scores, heads_first(v)).first;  // (Hkv, G, D)
+  return rows.view(q.sizes()).to(q.scalar_type());
+}
+
+}  // namespace snug::ops

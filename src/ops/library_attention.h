@@ -1,0 +1,42 @@
+// Attention by libtorch's operators, which is what cuda tensors get. Two ways: Flash where it is
+// made for the type, head size and device, and Products, plain batched matrix products over blocks
+// of rows, which takes every type and needs room for one block's scores. Neither rotates; both
+// leave the same to be saved as the CPU kernel does: the output and one float per head and row.
+// Products works on tensors of any device, so that a test holds it to the CPU kernel.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/attention.h"
+
+namespace snug::ops {
+
+enum class LibraryAttention { Flash, Products };
+
+// The better way for tensors like q (N, H, D); says once, as a warning, why it is the slower one.
+LibraryAttention choose_library_attention(const at::Tensor& q);
+
+struct AttentionOutput {
+  at::Tensor out;  // (N, H*D)
+  at::Tensor lse;  // (H, N) float32: log of the sum of exp(score)
+};
+AttentionOutput library_attention_forward(LibraryAttention way, const at::Tensor& q,
+                                          const at::Tensor& k, const at::Tensor& v,
+                                          const AttentionContext& context);
+
+struct AttentionGradients {
+  at::Tensor dq, dk, dv;  // of q's, k's and v's shapes
+};
+// d_out (N, H, D), contiguous.
+AttentionGradients library_attention_backward(LibraryAttention way, const at::Tensor& d_out,
+                                              const at::Tensor& q, const at::Tensor& k,
+                                              const at::Tensor& v, const AttentionOutput& forward,
+                                              const AttentionContext& context);
+
+// One row q (1, H, D) over the first `length` rows of the caches (max, Hkv, D) -> (1, H, D).
+at::Tensor library_decode_attention(const at::Tensor& q, const at::Tensor& k_cache,
+                                    const at::Tensor& v_cache, int64_t length,
+                                    const AttentionContext& context);
+
+}  // namespace snug::ops

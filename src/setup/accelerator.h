@@ -1,0 +1,28 @@
+// Which device a run is on, and what is known of it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <string>
+#include <string_view>
+
+namespace snug::setup {
+
+// `accelerator` is auto, cpu or cuda; auto takes a GPU where this build has CUDA and one is
+// visible. Makes the device ready: after this it holds what its libraries keep for themselves.
+// Throws UserError for cuda where there is none. Call after memory::install_allocators().
+at::Device open_device(std::string_view accelerator);
+
+// "NVIDIA H100 80GB HBM3, 79.11 GiB" or "AMD EPYC, 2 threads, avx2".
+std::string device_name(at::Device device);
+
+// What products of `compute` could reach at best, in FLOP/s; 0 where it is not known.
+double peak_flops_per_second(at::Device device, at::ScalarType compute);
+
+// The data sheets' figures for 16-bit products with float32 sums, without sparsity, by a GPU's name
+// as CUDA gives it; 0 for one that is not in the table.
+double gpu_peak_flops_per_second(std::string_view name);
+
+}  // namespace snug::setup

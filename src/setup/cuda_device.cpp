@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "setup/cuda_device.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAException.h>
+#include <cuda_runtime_api.h>
+
+namespace snug::setup::cuda {
+namespace {
+
+cudaError_t count_devices(int& count) {
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    count = 0;
+    cudaGetLastError();  // it would be taken for the next call's
+  }
+  return error;
+}
+
+const cudaDeviceProp& properties() {
+  static const cudaDeviceProp first = [] {
+    cudaDeviceProp found{};
+    C10_CUDA_CHECK(cudaGetDeviceProperties(&found, 0));
+    return found;
+  }();
+  return first;
+}
+
+}  // namespace
+
+bool is_built() { return true; }
+
+int count() {
+  int found = 0;
+  count_devices(found);
+  return found;
+}
+
+std::string why_none() {
+  int found = 0;
+  return cudaGetErrorString(count_devices(found));
+}
+
+std::string name() { return properties().name; }
+int64_t total_bytes() { return static_cast<int64_t>(properties().totalGlobalMem); }
+
+void prepare() {
+  at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+  at::globalContext().setAllowFP16ReductionCuBLAS(/*allow_reduced_precision=*/false);
+  const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
+  const at::Tensor small = at::zeros({16, 16}, options);
+  at::mm(small, small);
+}
+
+}  // namespace snug::setup::cuda

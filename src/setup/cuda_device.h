@@ -1,0 +1,22 @@
+// The one GPU that a run may use. In a build without CUDA there is none: see cuda_device_stub.cpp.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace snug::setup::cuda {
+
+bool is_built();
+int count();             // visible GPUs
+std::string why_none();  // CUDA's own words where count() is 0
+
+// Of the first visible GPU.
+std::string name();
+int64_t total_bytes();
+
+// Takes it into use: sums of products stay float32, and what cuBLAS keeps for itself is allocated
+// now, so that it is not mistaken for some operator's.
+void prepare();
+
+}  // namespace snug::setup::cuda

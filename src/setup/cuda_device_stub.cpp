@@ -1,0 +1,14 @@
+// A build without CUDA: no GPU, whatever the machine has.
+// SPDX-License-Identifier: Apache-2.0
+#include "setup/cuda_device.h"
+
+namespace snug::setup::cuda {
+
+bool is_built() { return false; }
+int count() { return 0; }
+std::string why_none() { return "this build has no CUDA"; }
+std::string name() { return {}; }
+int64_t total_bytes() { return 0; }
+void prepare() {}
+
+}  // namespace snug::setup::cuda

@@ -1,0 +1,36 @@
+// The device that a test program's tensors are on: the cpu, or what SNUG_TEST_DEVICE names. ctest
+// runs the programs that include this a second time with cuda, labelled so.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "memory/ledger.h"
+#include "setup/accelerator.h"
+#include "setup/cuda_device.h"
+
+namespace snug::tests {
+
+inline at::Device test_device() {
+  const char* name = std::getenv("SNUG_TEST_DEVICE");
+  return name == nullptr ? at::Device(at::kCPU) : at::Device(name);
+}
+
+// Why the tests cannot run, or empty. ctest knows the words.
+inline std::string missing_device() {
+  if (test_device().is_cpu() || setup::cuda::count() > 0) return {};
+  return "no CUDA device: " + setup::cuda::why_none();
+}
+
+// Once, before the first tensor.
+inline void prepare_test_device() {
+  memory::install_allocators();
+  if (missing_device().empty()) setup::open_device(test_device().is_cpu() ? "cpu" : "cuda");
+}
+
+inline memory::Ledger& test_ledger() { return memory::ledger_of(test_device().type()); }
+
+}  // namespace snug::tests
