@@ -234,9 +234,8 @@ LibraryAttention choose_library_attention(const at::Tensor& q) {
   const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
   if (!half)
     warn(
-        "attention in {} runs as plain matrix products, since flash attention is made for 16 bits: "
-        "slower; --precision bf16-true or bf16-mixed has it",
-        c10::toString(q.scalar_type()));
+        "attention in float32 runs as plain matrix products, since flash attention is made for 16 "
+        "bits: slower; --precision bf16-true or bf16-mixed has it");
   else if (q.size(2) % 8 != 0 || q.size(2) > 256)
     warn(
         "attention with heads of {} elements runs as plain matrix products, since flash attention "
