@@ -35,6 +35,14 @@ function(snug_add_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 900)
 endfunction()
 
+# The same test program once more with its tensors on a GPU; skipped where there is none. For programs
+# that take their device from tests/support/test_device.h.
+function(snug_add_cuda_run name)
+  add_test(NAME ${name}_cuda COMMAND ${name}_test)
+  set_tests_properties(${name}_cuda PROPERTIES LABELS cuda TIMEOUT 900 ENVIRONMENT SNUG_TEST_DEVICE=cuda
+                       SKIP_REGULAR_EXPRESSION "no CUDA device")
+endfunction()
+
 function(snug_set_warnings target)
   # A designated initializer says what it sets; the rest is default by intent.
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall>

@@ -12,6 +12,7 @@
 #include "parity/parity_support.h"
 #include "setup/batch.h"
 #include "setup/engine.h"
+#include "support/test_device.h"
 
 namespace snug {
 namespace {
@@ -36,15 +37,16 @@ config::Recipe recipe() {
 
 class LlamaParity : public ::testing::TestWithParam<const char*> {
  protected:
-  static void SetUpTestSuite() { memory::install_allocators(); }
+  static void SetUpTestSuite() { tests::prepare_test_device(); }
 
   void SetUp() override {
+    if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
     const fs::path folder = fs::path(SNUG_SOURCE_DIR) / "tests/data/parity" / GetParam();
     checkpoint_.model = models::model_from_config(folder / "config.json");
     checkpoint_.path = folder;
     checkpoint_.tensors = formats::open_safetensors(folder / "model.safetensors");
     expected_ = formats::open_safetensors(folder / "expected.safetensors");
-    engine_ = setup::make_engine(*checkpoint_.model, recipe(), at::kCPU, 128);
+    engine_ = setup::make_engine(*checkpoint_.model, recipe(), tests::test_device(), 128);
     models::load_weights(checkpoint_);
     ids_ = read(*expected_, "input_ids");
     labels_ = read(*expected_, "labels");
@@ -53,7 +55,7 @@ class LlamaParity : public ::testing::TestWithParam<const char*> {
   double forward_backward(int64_t begin) {
     const data::MicroBatch batch = rows_as_batch(ids_, labels_, begin, kRowsPerBatch);
     const auto tokens = static_cast<double>(batch.loss_tokens);
-    return engine_.executor->forward_backward(setup::to_device(batch, at::kCPU),
+    return engine_.executor->forward_backward(setup::to_device(batch, tests::test_device()),
                                               {.gradient_scale = 1.0 / tokens}) /
            tokens;
   }
@@ -67,7 +69,7 @@ class LlamaParity : public ::testing::TestWithParam<const char*> {
 TEST_P(LlamaParity, LastLogits) {
   const data::MicroBatch batch = rows_as_batch(ids_, labels_, 0, kRowsPerBatch);
   const at::Tensor logits =
-      engine_.executor->last_logits(setup::to_device(batch, at::kCPU), at::kFloat);
+      engine_.executor->last_logits(setup::to_device(batch, tests::test_device()), at::kFloat);
   expect_close("logits", logits, read(*expected_, "logits").select(1, ids_.size(1) - 1),
                kTolerance);
 }
@@ -86,7 +88,7 @@ TEST_P(LlamaParity, RecomputingGivesTheSameGradients) {
   for (const auto& [name, tensor] : engine_.parameters) plain.push_back(tensor.grad().clone());
   config::Recipe r = recipe();
   r.activation_checkpointing = "all";
-  engine_ = setup::make_engine(*checkpoint_.model, r, at::kCPU, 128);
+  engine_ = setup::make_engine(*checkpoint_.model, r, tests::test_device(), 128);
   models::load_weights(checkpoint_);
   forward_backward(0);
   for (size_t i = 0; i < plain.size(); ++i)

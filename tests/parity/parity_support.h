@@ -27,7 +27,7 @@ inline at::Tensor read(const formats::TensorSource& source, const std::string& n
 inline void expect_close(const std::string& what, const at::Tensor& actual,
                          const at::Tensor& expected, double tolerance) {
   ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
-  const at::Tensor difference = (actual.to(at::kFloat) - expected).abs().flatten();
+  const at::Tensor difference = (actual.cpu().to(at::kFloat) - expected).abs().flatten();
   const auto worst = difference.argmax().item<int64_t>();
   const double scale = std::max(1e-3, expected.abs().max().item<double>());
   EXPECT_LE(difference[worst].item<double>(), tolerance * scale)

@@ -25,7 +25,10 @@ using tests::TinyRun;
 
 class Memory : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { memory::install_allocators(); }
+  static void SetUpTestSuite() { tests::prepare_test_device(); }
+  void SetUp() override {
+    if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
+  }
 };
 
 config::Recipe random_recipe(std::mt19937& random) {
@@ -66,10 +69,11 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
     const data::SampleStore samples = random_samples(16, 60, random());
     const int64_t size = recipe.train.micro_batch_size;
     const auto largest = plan::largest_micro_batch(samples, recipe, size);
-    const plan::Prediction predicted = plan::predict(*tiny_model(shape), recipe, largest, 128);
-    const int64_t before = memory::cpu_ledger().allocated();
+    const plan::Prediction predicted =
+        plan::predict(*tiny_model(shape), recipe, largest, 128, tests::test_device().type());
+    const int64_t before = tests::test_ledger().allocated();
     const int64_t host_before = memory::cpu_host_ledger().allocated();
-    memory::cpu_ledger().reset_peak();
+    tests::test_ledger().reset_peak();
     memory::cpu_host_ledger().reset_peak();
     {
       TinyRun run(recipe, samples, shape);
@@ -81,10 +85,29 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
           1e-2);
     }
     SCOPED_TRACE(fmt::format("trial {}: {}", trial, describe(recipe, shape)));
-    EXPECT_EQ(predicted.peak_allocated, memory::cpu_ledger().at_peak().allocated - before);
+    EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
     EXPECT_EQ(predicted.peak_host, memory::cpu_host_ledger().at_peak().allocated - host_before);
-    EXPECT_EQ(memory::cpu_ledger().allocated(), before) << "bytes left behind";
+    EXPECT_EQ(tests::test_ledger().allocated(), before) << "bytes left behind";
     EXPECT_EQ(memory::cpu_host_ledger().allocated(), host_before) << "bytes left on the host";
+  }
+}
+
+// All that the operators ask for on cuda, run through on meta; what a GPU measures is another
+// test's.
+TEST_F(Memory, APlanForCudaNeedsNoDevice) {
+  if (!setup::cuda::is_built()) GTEST_SKIP() << "this build has no CUDA";
+  const data::SampleStore samples = random_samples(16, 60, 3);
+  for (const char* precision : {"32-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed"}) {
+    config::Recipe recipe = tiny_recipe();
+    recipe.precision = precision;
+    const auto largest = plan::largest_micro_batch(samples, recipe, 8);
+    const auto peak_on = [&](at::DeviceType device) {
+      return plan::predict(*tiny_model(), recipe, largest, 128, device).peak_allocated;
+    };
+    const int64_t before = memory::meta_ledger().allocated();
+    EXPECT_GT(peak_on(at::kCUDA), peak_on(at::kCPU) / 2) << precision;
+    EXPECT_LT(peak_on(at::kCUDA), peak_on(at::kCPU) * 4) << precision;
+    EXPECT_EQ(memory::meta_ledger().allocated(), before) << precision << " left bytes behind";
   }
 }
 
@@ -129,23 +152,23 @@ void refuse_each_allocation(const config::Recipe& recipe) {
   TinyRun undisturbed(recipe, samples);
   const double expected = undisturbed.stepper->step(eight_in(4), 1e-2).loss;
   TinyRun run(recipe, samples);
-  const int64_t before = memory::cpu_ledger().allocated();
+  const int64_t before = tests::test_ledger().allocated();
   const int64_t host_before = memory::cpu_host_ledger().allocated();
   bool refused = true;
   int64_t n = 1;
   for (; refused && n < 5000; ++n) {
-    memory::cpu_ledger().refuse_allocation(n);
+    tests::test_ledger().refuse_allocation(n);
     refused = false;
     try {
       const double loss = run.stepper->step(eight_in(4), 1e-2).loss;
       EXPECT_DOUBLE_EQ(loss, expected);
     } catch (const OutOfMemory&) {
       refused = true;
-      EXPECT_EQ(memory::cpu_ledger().allocated(), before) << "after refusing allocation " << n;
+      EXPECT_EQ(tests::test_ledger().allocated(), before) << "after refusing allocation " << n;
       EXPECT_EQ(memory::cpu_host_ledger().allocated(), host_before) << "refused allocation " << n;
     }
   }
-  memory::cpu_ledger().refuse_allocation(0);
+  tests::test_ledger().refuse_allocation(0);
   EXPECT_GT(n, 100) << "the step should have made more allocations than that";
   EXPECT_LT(n, 5000);
 }

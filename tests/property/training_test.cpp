@@ -20,7 +20,10 @@ using tests::TinyRun;
 
 class Training : public ::testing::Test {
  protected:
-  static void SetUpTestSuite() { memory::install_allocators(); }
+  static void SetUpTestSuite() { tests::prepare_test_device(); }
+  void SetUp() override {
+    if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
+  }
   const data::SampleStore samples_ = random_samples(8, 40, 5);
 };
 

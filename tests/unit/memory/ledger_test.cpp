@@ -16,7 +16,10 @@ namespace {
 class LedgerTest : public ::testing::TestWithParam<at::DeviceType> {
  protected:
   static void SetUpTestSuite() { install_allocators(); }
-  Ledger& ledger() { return GetParam() == at::kCPU ? cpu_ledger() : meta_ledger(); }
+  void SetUp() override {
+    if (GetParam() == at::kCUDA && !at::hasCUDA()) GTEST_SKIP() << "no CUDA device";
+  }
+  Ledger& ledger() { return ledger_of(GetParam()); }
   at::Tensor make(int64_t elements) {
     return at::empty({elements}, at::TensorOptions().device(GetParam()).dtype(at::kFloat));
   }
@@ -84,7 +87,7 @@ TEST_P(LedgerTest, ViewsShareTheirStorage) {
   EXPECT_EQ(find_allocation(part), find_allocation(whole));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, LedgerTest, ::testing::Values(at::kCPU, at::kMeta));
+INSTANTIATE_TEST_SUITE_P(Devices, LedgerTest, ::testing::Values(at::kCPU, at::kMeta, at::kCUDA));
 
 // What oneDNN's scratch memory comes from.
 TEST(CpuAllocator, GivesRawMemoryThatTheLedgerCounts) {

@@ -1,0 +1,168 @@
+// Each operator on the test's device against the CPU: outputs and gradients, in float32 and
+// bfloat16. On the cpu it holds the operators to themselves; ctest runs it with cuda too.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ops/attention.h"
+#include "ops/cross_entropy.h"
+#include "ops/elementwise.h"
+#include "ops/embedding.h"
+#include "ops/linear.h"
+#include "ops/norm.h"
+#include "support/test_device.h"
+
+namespace snug::ops {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+
+// Where and in which type an operator runs; makes its inputs, the same numbers for every place.
+struct Place {
+  at::Device device;
+  at::ScalarType type;
+
+  at::Tensor make(uint64_t seed, at::IntArrayRef sizes) const {
+    at::manual_seed(seed);
+    return at::randn(sizes, at::kFloat).to(type).to(device);
+  }
+  at::Tensor leaf(uint64_t seed, at::IntArrayRef sizes) const {
+    return make(seed, sizes).set_requires_grad(true);
+  }
+  at::Tensor ints(const std::vector<int32_t>& values) const {
+    return at::tensor(values, at::kInt).to(device);
+  }
+  // Runs the backward pass from `out`; -> out and the gradients.
+  Tensors with_gradients(const at::Tensor& out, const Tensors& leaves) const {
+    out.backward(make(99, out.sizes()).to(out.scalar_type()));
+    Tensors all{out.detach()};
+    for (const at::Tensor& leaf : leaves) all.push_back(leaf.grad());
+    return all;
+  }
+};
+
+Tensors run_norm(const Place& p) {
+  const at::Tensor x = p.leaf(1, {37, 48});
+  const at::Tensor w = p.leaf(2, {48});
+  return p.with_gradients(rms_norm(x, w, 1e-5), {x, w});
+}
+
+Tensors run_add_norm(const Place& p) {
+  const at::Tensor x = p.leaf(1, {37, 48});
+  const at::Tensor r = p.leaf(2, {37, 48});
+  const at::Tensor w = p.leaf(3, {48});
+  const auto [sum, y] = add_rms_norm(x, r, w, 1e-5);
+  return p.with_gradients(at::add(sum, y), {x, r, w});
+}
+
+Tensors run_linear(const Place& p) {
+  const at::Tensor x = p.leaf(1, {37, 48});
+  const at::Tensor w = p.leaf(2, {24, 48});
+  const at::Tensor b = p.leaf(3, {24});
+  return p.with_gradients(ops::linear(x, w, b), {x, w, b});
+}
+
+// Mixed precision: a float32 weight, whose gradient is added to.
+Tensors run_mixed_linear(const Place& p) {
+  const at::Tensor x = p.leaf(1, {37, 48});
+  const at::Tensor w = Place{p.device, at::kFloat}.leaf(2, {24, 48});
+  p.with_gradients(ops::linear(x, w, at::Tensor()), {x, w});
+  return p.with_gradients(ops::linear(x, w, at::Tensor()), {x, w});
+}
+
+Tensors run_swiglu(const Place& p) {
+  // Its backward writes over gate and up, so that these may not be leaves.
+  const at::Tensor g = p.leaf(1, {37, 48});
+  const at::Tensor u = p.leaf(2, {37, 48});
+  const at::Tensor w = p.leaf(3, {24, 48});
+  return p.with_gradients(swiglu_linear(at::mul(g, 1), at::mul(u, 1), w, {}), {g, u, w});
+}
+
+Tensors run_embedding(const Place& p) {
+  const at::Tensor w = p.leaf(1, {20, 48});
+  return p.with_gradients(embedding(p.ints({3, 19, 3, 0, 7, 3}), w, p.type), {w});
+}
+
+Tensors run_cross_entropy(const Place& p) {
+  const at::Tensor x = p.leaf(1, {6, 16});
+  const at::Tensor w = p.leaf(2, {50, 16});
+  const at::Tensor loss =
+      linear_cross_entropy(x, w, p.ints({3, -100, 49, 0, 7, 3}), {.scale = 0.2});
+  loss.backward(at::ones_like(loss));
+  return {loss.detach(), x.grad(), w.grad()};
+}
+
+Tensors attend(const Place& p, int64_t heads, int64_t kv_heads, int64_t sliding_window) {
+  const at::Tensor q = p.leaf(1, {40, heads, 16});
+  const at::Tensor k = p.leaf(2, {40, kv_heads, 16});
+  const at::Tensor v = p.leaf(3, {40, kv_heads, 16});
+  std::vector<int32_t> positions;
+  for (int32_t i = 0; i < 40; ++i) positions.push_back(i < 30 ? i : i - 30);
+  const at::Tensor out = attention(q, k, v,
+                                   {.cu_seqlens = p.ints({0, 30, 40}),
+                                    .max_seqlen = 30,
+                                    .positions = p.ints(positions),
+                                    .rope = make_rope_tables({}, 16, 64, p.device),
+                                    .scale = 0.25,
+                                    .sliding_window = sliding_window});
+  return p.with_gradients(out, {q, k, v});
+}
+
+Tensors run_sum_of_squares(const Place& p) {
+  const double sum = sum_of_squares({p.make(1, {5000}), p.make(2, {37, 48})});
+  return {at::full({1}, sum, at::kDouble)};
+}
+
+struct Operator {
+  std::string name;
+  std::function<Tensors(const Place&)> run;
+};
+void PrintTo(const Operator& o, std::ostream* out) { *out << o.name; }
+
+const std::vector<Operator> kOperators = {
+    {"RmsNorm", run_norm},
+    {"AddRmsNorm", run_add_norm},
+    {"Linear", run_linear},
+    {"MixedLinear", run_mixed_linear},
+    {"SwigluLinear", run_swiglu},
+    {"Embedding", run_embedding},
+    {"LinearCrossEntropy", run_cross_entropy},
+    {"Attention", [](const Place& p) { return attend(p, 4, 4, 0); }},
+    {"SharedHeadsAttention", [](const Place& p) { return attend(p, 6, 2, 0); }},
+    {"WindowAttention", [](const Place& p) { return attend(p, 4, 2, 7); }},
+    {"SumOfSquares", run_sum_of_squares}};
+
+class DevicePairTest : public ::testing::TestWithParam<Operator> {
+ protected:
+  static void SetUpTestSuite() { tests::prepare_test_device(); }
+  void SetUp() override {
+    if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
+  }
+
+  // Sums of up to 5000 terms in another order; each value rounded once to the type.
+  static void expect_equal(at::ScalarType type, double tolerance) {
+    const Tensors expected = GetParam().run({at::kCPU, type});
+    const Tensors got = GetParam().run({tests::test_device(), type});
+    ASSERT_EQ(expected.size(), got.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(expected[i].sizes(), got[i].sizes()) << "tensor " << i;
+      const at::Tensor e = expected[i].to(at::kDouble);
+      const at::Tensor difference = (got[i].cpu().to(at::kDouble) - e).abs();
+      EXPECT_LE(difference.max().item<double>(), tolerance * e.abs().max().item<double>())
+          << "tensor " << i << " (0: the output, then the gradients)";
+    }
+  }
+};
+
+TEST_P(DevicePairTest, Float32) { expect_equal(at::kFloat, 1e-5); }
+TEST_P(DevicePairTest, BFloat16) { expect_equal(at::kBFloat16, 2.0 / 128); }
+
+INSTANTIATE_TEST_SUITE_P(Operators, DevicePairTest, ::testing::ValuesIn(kOperators),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace snug::ops
