@@ -21,6 +21,7 @@
 #include "train/evaluate.h"
 #include "train/finetune.h"
 #include "train/generate.h"
+#include "train/plan.h"
 
 namespace {
 
@@ -56,6 +57,16 @@ void finetune(const ParsedCommand& parsed, const std::vector<std::string>& words
   snug::train::finetune(parsed.recipe, joined(words));
 }
 
+void plan(const ParsedCommand& parsed) {
+  if (parsed.print_config) {
+    std::fputs(snug::config::print_recipe_yaml(parsed.recipe).c_str(), stdout);
+    return;
+  }
+  snug::set_verbose(parsed.recipe.verbose);
+  snug::config::check_recipe(parsed.command, parsed.recipe);
+  snug::train::plan(parsed.recipe, parsed.plan);
+}
+
 void download(const snug::config::DownloadOptions& options) {
   snug::set_verbose(options.verbose);
   const bool tty = ::isatty(STDERR_FILENO) == 1;
@@ -82,6 +93,8 @@ void run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
     case Command::FinetuneFull:
     case Command::FinetuneLora:
       return finetune(parsed, words);
+    case Command::Plan:
+      return plan(parsed);
     case Command::Generate:
       return snug::train::generate(parsed.generate);
     case Command::Chat:

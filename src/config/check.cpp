@@ -213,11 +213,15 @@ std::vector<std::string> data_faults(const DataOptions& data, const std::set<std
 }
 
 std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
-  Faults faults = data_faults(recipe.data, recipe.given_keys);
+  Faults faults;
+  // A plan needs no data, nor an end.
+  const bool trains = command != Command::Plan;
+  if (trains || !recipe.data.json_path.empty())
+    faults = data_faults(recipe.data, recipe.given_keys);
   check_model(command, recipe, faults);
   check_memory(recipe, faults);
   check_batches(recipe, faults);
-  check_length(recipe, faults);
+  if (trains) check_length(recipe, faults);
   check_optimizer(recipe, faults);
   check_rounding(recipe, faults);
   check_evaluation(recipe, faults);

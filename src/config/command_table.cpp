@@ -2,6 +2,7 @@
 #include "config/command_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <string>
 
 #include "base/error.h"
@@ -28,6 +29,16 @@ const std::vector<CommandInfo>& command_table() {
        "read and checked, and running one says so. With --full this is finetune_full.",
        {"snug finetune --full MODEL --data JSON --data.json_path data.json",
         "snug finetune --config recipes/tiny-llama/lora.yaml --print_config"}},
+      {Command::Plan,
+       {"plan"},
+       "say beforehand how much memory and time a recipe takes",
+       "Runs the recipe's true step on a device without data: nothing is allocated, no weights are "
+       "read. Samples count as long as train.max_seq_length, or as in the data where "
+       "data.json_path "
+       "is given.",
+       {"snug plan MODEL --device a100-80 --precision bf16-true",
+        "snug plan --model.config recipes/models/open-llama-7b.json --device rtx-4090 --fit",
+        "snug plan --config recipes/tiny-llama/full.yaml --device t4 --html plan.html"}},
       {Command::Generate,
        {"generate"},
        "let a model answer one prompt",
@@ -49,9 +60,10 @@ const std::vector<CommandInfo>& command_table() {
       {Command::Convert,
        {"convert"},
        "rewrite a model in another format",
-       "Reads Hugging Face and LitGPT directories and GGUF files; writes the first two.",
+       "Reads and writes Hugging Face and LitGPT directories and GGUF files.",
        {"snug convert model.gguf model-hf --to hf",
-        "snug convert model-hf model-litgpt --to litgpt"}},
+        "snug convert model-hf model-litgpt --to litgpt",
+        "snug convert model-hf model.gguf --to gguf --dtype float16"}},
       {Command::Download,
        {"download"},
        "fetch a model from the Hugging Face hub",
@@ -84,8 +96,9 @@ std::vector<std::string> command_names() {
   return names;
 }
 
-bool is_finetune(Command command) {
-  return command == Command::FinetuneFull || command == Command::FinetuneLora;
+bool takes_recipe(Command command) {
+  return command == Command::FinetuneFull || command == Command::FinetuneLora ||
+         command == Command::Plan;
 }
 
 std::vector<Row> rows_of(ParsedCommand& parsed) {
@@ -97,6 +110,14 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
     }
     case Command::FinetuneLora:
       return recipe_rows(parsed.recipe);
+    case Command::Plan: {
+      std::vector<Row> rows = recipe_rows(parsed.recipe);
+      std::erase_if(rows, [](const Row& row) { return row.lora_only; });
+      std::vector<Row> own = plan_rows(parsed.plan);
+      own.insert(own.end(), std::make_move_iterator(rows.begin()),
+                 std::make_move_iterator(rows.end()));
+      return own;
+    }
     case Command::Generate:
       return generate_rows(parsed.generate);
     case Command::Chat:
@@ -119,7 +140,7 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
 
 Recipe default_recipe(Command command, bool full) {
   Recipe recipe;
-  recipe.full = full || command == Command::FinetuneFull;
+  recipe.full = full || command == Command::FinetuneFull || command == Command::Plan;
   recipe.lora.enabled = !recipe.full;
   if (recipe.lora.enabled) {
     recipe.out_dir = "out/finetune/lora";

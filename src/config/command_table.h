@@ -23,7 +23,8 @@ const std::vector<CommandInfo>& command_table();
 // Hyphens count as underscores. nullptr for an unknown name.
 const CommandInfo* find_command(std::string_view name);
 std::vector<std::string> command_names();  // with their other spellings
-bool is_finetune(Command command);
+// Commands that read a recipe: the finetune ones and plan.
+bool takes_recipe(Command command);
 
 // The rows of parsed.command, bound to `parsed`.
 std::vector<Row> rows_of(ParsedCommand& parsed);

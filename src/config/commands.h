@@ -14,6 +14,7 @@ namespace snug::config {
 enum class Command {
   FinetuneFull,
   FinetuneLora,  // also plain `finetune`
+  Plan,
   Generate,
   Chat,
   Evaluate,
@@ -22,6 +23,13 @@ enum class Command {
   Completion,
   Version,
   Help,
+};
+
+// plan, beside its recipe.
+struct PlanOptions {
+  std::string device = "cpu";  // a profile's name or a YAML file; cpu: this machine
+  bool json = false;
+  std::string html;  // a file to write
 };
 
 // generate and chat. An optional that is empty means that this filter is off.
@@ -63,7 +71,7 @@ struct EvaluateOptions {
 struct ConvertOptions {
   std::string source;
   std::string destination;
-  std::string to = "hf";  // hf | litgpt
+  std::string to = "hf";  // hf | litgpt | gguf
   std::string dtype;      // empty = as in the source
   bool verbose = false;
 };

@@ -62,7 +62,7 @@ std::vector<Completed> completed_commands() {
         if (row.positional && !row.choices.empty()) command.words = row.choices;
         if (!row.positional) command.options.push_back(option_of(row));
       }
-      if (is_finetune(info.command)) {
+      if (takes_recipe(info.command)) {
         command.options.push_back({"config", "read a recipe", Argument::File, {}});
         command.options.push_back(
             {"print_config", "print the resolved recipe", Argument::Flag, {}});

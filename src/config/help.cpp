@@ -55,7 +55,7 @@ std::string usage(const CommandInfo& info, const std::vector<Row>& rows) {
   }
   const bool options =
       std::any_of(rows.begin(), rows.end(), [](const Row& row) { return !row.positional; });
-  if (is_finetune(info.command)) line += " [--config FILE]";
+  if (takes_recipe(info.command)) line += " [--config FILE]";
   return options ? line + " [--OPTION VALUE]..." : line;
 }
 
@@ -87,7 +87,7 @@ std::string command_help(const CommandInfo& info, int width, const Paint& paint)
       wrapped(fmt::format("snug {}: {}.", info.names.front(), info.summary), 0, width);
   if (!info.about.empty()) out += wrapped(info.about, 0, width);
   out += "\n" + paint.bold("Usage") + "\n" + wrapped(usage(info, rows), 2, width) + "\n";
-  if (is_finetune(info.command)) out += recipe_options(width, paint);
+  if (takes_recipe(info.command)) out += recipe_options(width, paint);
   std::vector<std::string_view> themes;
   for (const Row& row : rows)
     if (std::find(themes.begin(), themes.end(), row.theme) == themes.end())

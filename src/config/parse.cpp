@@ -27,7 +27,7 @@ namespace {
 constexpr size_t kMaxRecipeBytes = size_t{1} << 20;
 
 // Commands that LitGPT users will try, with what to do instead.
-constexpr std::array<std::array<std::string_view, 2>, 9> kElsewhere = {{
+constexpr std::array<std::array<std::string_view, 2>, 8> kElsewhere = {{
     {"convert_to_litgpt", "snug reads Hugging Face directories as they are; see snug convert"},
     {"convert_from_litgpt", "use snug convert --to hf"},
     {"convert_pretrained_checkpoint", "use snug convert --to litgpt"},
@@ -36,7 +36,6 @@ constexpr std::array<std::array<std::string_view, 2>, 9> kElsewhere = {{
     {"finetune_adapter_v2", "adapters are not in this version yet"},
     {"pretrain", "only fine-tuning is in this version; --model.config starts from random weights"},
     {"serve", "not in this version yet; snug generate and snug chat run a model here"},
-    {"plan", "not in this version yet; --memory_budget tries a recipe on a smaller device"},
 }};
 
 [[noreturn]] void refuse_command(const std::string& name) {
@@ -109,7 +108,7 @@ void resolve_recipe(Recipe& recipe) {
 OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {
   OptionTable table{
       .rows = rows_of(parsed), .defaults = rows_of(defaults), .foreign = {}, .foreign_home = {}};
-  if (parsed.command == Command::FinetuneFull) {
+  if (parsed.command == Command::FinetuneFull || parsed.command == Command::Plan) {
     table.foreign = recipe_rows(parsed.recipe);
     std::erase_if(table.foreign, [](const Row& row) { return !row.lora_only; });
     table.foreign_home = "finetune_lora";
@@ -126,15 +125,15 @@ void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
   Outcome outcome{.given = {}, .faults = std::move(faults)};
   apply_settings(file, table, true, outcome);
   apply_settings(std::move(words.settings), table, false, outcome);
-  const bool finetune = is_finetune(parsed.command);
-  if (!finetune) check_required(table.rows, parsed.name, outcome.faults);
+  const bool has_recipe = takes_recipe(parsed.command);
+  if (!has_recipe) check_required(table.rows, parsed.name, outcome.faults);
   if (parsed.command == Command::Evaluate) {
     resolve_data(parsed.evaluate.data, outcome.given);
     for (std::string& fault : data_faults(parsed.evaluate.data, outcome.given))
       outcome.faults.push_back(std::move(fault));
   }
   throw_faults(outcome.faults, "");
-  if (!finetune) return;
+  if (!has_recipe) return;
   parsed.recipe.given_keys = std::move(outcome.given);
   resolve_recipe(parsed.recipe);
 }
@@ -153,9 +152,9 @@ ParsedCommand parse_words(Command command, const std::string& name,
   parsed.help = words.help;
   parsed.print_config = words.print_config;
   if (parsed.help) return parsed;
-  if (!is_finetune(command) && (words.print_config || !words.config.empty()))
-    throw UserError("snug {} takes no recipe; --config and --print_config belong to finetune",
-                    name);
+  if (!takes_recipe(command) && (words.print_config || !words.config.empty()))
+    throw UserError(
+        "snug {} takes no recipe; --config and --print_config belong to finetune and plan", name);
   std::vector<std::string> faults;
   place_positionals(words, rows, name, faults);
   std::vector<Setting> file;
@@ -180,7 +179,7 @@ ParsedCommand parse_command_line(std::span<const std::string> words) {
 
 Recipe load_recipe(Command command, const std::optional<std::filesystem::path>& file,
                    std::span<const std::string> overrides) {
-  SNUG_CHECK(is_finetune(command), "only finetune commands have recipes");
+  SNUG_CHECK(takes_recipe(command), "this command has no recipe");
   std::vector<std::string> words(overrides.begin(), overrides.end());
   if (file) words.insert(words.begin(), {"--config", file->string()});
   const std::string name(command == Command::FinetuneFull ? "finetune_full" : "finetune_lora");

@@ -111,12 +111,14 @@ struct Recipe {
   std::string resume = "false";  // false | true | auto | a checkpoint directory
   std::string logger_name = "csv";
   uint64_t seed = 1337;
-  std::string memory_budget;  // "2GiB"; empty = all there is
+  std::string memory_budget;                      // "2GiB"; empty = all there is
   std::string activation_checkpointing = "none";  // none | all | selective | blocks (unit_choice.h)
   bool activation_offload = false;
   bool optimizer_in_backward = false;
   std::string optimizer_offload = "none";  // none | cpu
   bool weight_streaming = false;
+  bool fit = false;    // choose the techniques that are not given
+  bool force = false;  // train although the plan says that it does not fit
   std::string strategy = "auto";
   int64_t num_threads = 0;  // 0 = as many as there are cores
   bool full = false;        // `snug finetune --full`

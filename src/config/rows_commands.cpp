@@ -11,6 +11,7 @@ namespace snug::config {
 namespace {
 
 constexpr std::string_view kModel = "Model";
+constexpr std::string_view kPlan = "Plan";
 constexpr std::string_view kText = "Text";
 constexpr std::string_view kSampling = "Sampling";
 constexpr std::string_view kEvaluation = "Evaluation";
@@ -71,6 +72,26 @@ std::vector<Row> sampling_rows(GenerateOptions& o) {
 }
 
 }  // namespace
+
+std::vector<Row> plan_rows(PlanOptions& o) {
+  return {
+      {.theme = kPlan,
+       .key = "device",
+       .slot = &o.device,
+       .help = "the device to plan for: cpu is this machine; or a YAML file with a profile of your "
+               "own (memory: 24GiB, tflops_16bit: 165, gb_per_second: 1008, …)",
+       .choices = {"cpu", "v100-16", "v100-32", "a100-40", "a100-80", "h100-80", "h100-94",
+                   "h200-141", "rtx-4090", "rtx-5090", "l4", "t4", "FILE"},
+       .open = true,
+       .kind = TextKind::File},
+      {.theme = kPlan, .key = "json", .slot = &o.json, .help = "print the plan as JSON"},
+      {.theme = kPlan,
+       .key = "html",
+       .slot = &o.html,
+       .help = "write a page with memory over one step",
+       .kind = TextKind::File},
+  };
+}
 
 std::vector<Row> generate_rows(GenerateOptions& o) {
   std::vector<Row> rows = {
@@ -162,7 +183,7 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
       {.theme = kFiles,
        .key = "destination",
        .slot = &o.destination,
-       .help = "the directory to write",
+       .help = "the directory to write, or for gguf the file",
        .kind = TextKind::File,
        .required = true,
        .positional = true},
@@ -170,7 +191,7 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
        .key = "to",
        .slot = &o.to,
        .help = "format to write",
-       .choices = {"hf", "litgpt"}},
+       .choices = {"hf", "litgpt", "gguf"}},
       {.theme = kFiles,
        .key = "dtype",
        .slot = &o.dtype,

@@ -285,6 +285,16 @@ std::vector<Row> memory_rows(Recipe& r) {
        .help = "weights in host memory too, on the device one block at a time; wants "
                "optimizer_offload"},
       {.theme = kMemory,
+       .key = "fit",
+       .slot = &r.fit,
+       .help =
+           "choose micro-batch and memory techniques: the fastest that fit; what the recipe gives "
+           "stays as it is"},
+      {.theme = kMemory,
+       .key = "force",
+       .slot = &r.force,
+       .help = "train although the plan does not fit into memory_budget"},
+      {.theme = kMemory,
        .key = "train.on_oom",
        .slot = &r.train.on_oom,
        .help =

@@ -53,13 +53,9 @@ auto Executor::guarded(const Run& run) {
 }
 
 Executor::Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
-                   memory::Ledger& ledger, memory::Ledger& host)
+                   memory::Ledger& ledger)
     : units_(std::move(units)), policies_(std::move(policies)), ledger_(ledger) {
-  for (const nn::Unit* unit : units_) {
-    ledger_ids_.push_back(ledger_.unit_id(unit->name()));
-    SNUG_CHECK(host.unit_id(unit->name()) == ledger_ids_.back(), "unit {} has two ids",
-               unit->name());
-  }
+  for (const nn::Unit* unit : units_) ledger_ids_.push_back(memory::unit_id(unit->name()));
 }
 
 std::vector<nn::Parameter*> Executor::parameters() const {

@@ -15,10 +15,9 @@ namespace snug::exec {
 
 class Executor {
  public:
-  // `ledger` is the one of the device that the units live on, `host` that of the host memory beside
-  // it. Units must outlive the executor.
+  // `ledger` is the one of the device that the units live on. Units must outlive the executor.
   Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
-           memory::Ledger& ledger, memory::Ledger& host);
+           memory::Ledger& ledger);
 
   // Called between a micro-batch's forward and its backward, for the ledger's phase table.
   void on_forward_done(std::function<void()> callback) { forward_done_ = std::move(callback); }

@@ -26,20 +26,45 @@ std::string list_categories(const ByCategory& bytes) {
 }
 
 // The three units with most bytes, "blocks.3 12 MiB, …".
-std::string list_units(const std::vector<ByCategory>& by_unit,
-                       const std::vector<std::string>& names) {
+std::string list_units(const std::vector<ByCategory>& by_unit) {
   std::vector<std::pair<int64_t, size_t>> totals;
   for (size_t u = 0; u < by_unit.size(); ++u)
     totals.emplace_back(std::accumulate(by_unit[u].begin(), by_unit[u].end(), int64_t{0}), u);
   std::sort(totals.rbegin(), totals.rend());
   std::string text;
   for (size_t i = 0; i < totals.size() && i < 3 && totals[i].first > 0; ++i)
-    text += fmt::format("{}{} {}", i ? ", " : "", names[totals[i].second],
+    text += fmt::format("{}{} {}", i ? ", " : "", unit_name(static_cast<int32_t>(totals[i].second)),
                         format_bytes(totals[i].first));
   return text;
 }
 
+// Units are the same for all ledgers: a pass on one device takes scalars from another.
+struct UnitNames {
+  std::mutex mutex;
+  std::vector<std::string> names{"outside any unit"};
+};
+
+UnitNames& unit_names() {
+  static auto* names = new UnitNames;
+  return *names;
+}
+
 }  // namespace
+
+int32_t unit_id(const std::string& name) {
+  UnitNames& known = unit_names();
+  const std::lock_guard lock(known.mutex);
+  const auto found = std::find(known.names.begin(), known.names.end(), name);
+  const auto id = static_cast<int32_t>(found - known.names.begin());
+  if (found == known.names.end()) known.names.push_back(name);
+  return id;
+}
+
+std::string unit_name(int32_t id) {
+  UnitNames& known = unit_names();
+  const std::lock_guard lock(known.mutex);
+  return known.names.at(static_cast<size_t>(id));
+}
 
 const char* name(Category category) {
   static constexpr const char* kNames[] = {
@@ -73,9 +98,9 @@ void Ledger::refused_by_device(int64_t bytes, const std::string& why) const {
 std::string Ledger::describe_refusal(int64_t bytes, const std::string& why) const {
   return fmt::format("out of memory on {}: {} more for {} ({}, {}) {}. Live: {} ({}). Largest: {}.",
                      device_, format_bytes(bytes), name(current_tag.category),
-                     unit_names_[static_cast<size_t>(current_tag.unit)], name(current_tag.phase),
+                     unit_name(current_tag.unit), name(current_tag.phase),
                      why, format_bytes(allocated_), list_categories(live_),
-                     list_units(by_unit_, unit_names_));
+                     list_units(by_unit_));
 }
 
 Allocation* Ledger::add(void* data, int64_t bytes) {
@@ -86,6 +111,8 @@ Allocation* Ledger::add(void* data, int64_t bytes) {
                                     .phase = current_tag.phase,
                                     .unit = current_tag.unit};
   const std::lock_guard lock(mutex_);
+  const auto unit = static_cast<size_t>(allocation->unit);
+  if (unit >= by_unit_.size()) by_unit_.resize(unit + 1);
   allocation->serial = next_serial_++;
   allocation->previous = newest_;
   if (newest_ != nullptr) newest_->next = allocation;
@@ -94,7 +121,18 @@ Allocation* Ledger::add(void* data, int64_t bytes) {
   live_[index(allocation->category)] += bytes;
   by_unit_[static_cast<size_t>(allocation->unit)][index(allocation->category)] += bytes;
   note_peaks();
+  tell(allocation->serial, bytes);
   return allocation;
+}
+
+void Ledger::tell(uint64_t serial, int64_t bytes) const {
+  if (observer_)
+    observer_({serial, bytes, current_tag.phase, current_tag.unit, allocated_, &live_});
+}
+
+void Ledger::observe(std::function<void(const Change&)> observer) {
+  const std::lock_guard lock(mutex_);
+  observer_ = std::move(observer);
 }
 
 void Ledger::remove(Allocation* allocation) {
@@ -106,6 +144,7 @@ void Ledger::remove(Allocation* allocation) {
     live_[index(allocation->category)] -= allocation->bytes;
     by_unit_[static_cast<size_t>(allocation->unit)][index(allocation->category)] -=
         allocation->bytes;
+    tell(allocation->serial, -allocation->bytes);
   }
   delete allocation;
 }
@@ -133,6 +172,7 @@ void Ledger::retag(Allocation* allocation, Category category) {
   const std::lock_guard lock(mutex_);
   move_between(allocation, category);
   note_peaks();
+  tell(allocation->serial, 0);
 }
 
 void Ledger::retag_since(uint64_t serial, Category category) {
@@ -140,6 +180,7 @@ void Ledger::retag_since(uint64_t serial, Category category) {
   for (Allocation* a = newest_; a != nullptr && a->serial >= serial; a = a->previous)
     if (a->category == Category::Workspace) move_between(a, category);
   note_peaks();
+  tell(0, 0);
 }
 
 uint64_t Ledger::serial() const {
@@ -191,20 +232,6 @@ int64_t Ledger::budget() const {
 void Ledger::refuse_allocation(int64_t n) {
   const std::lock_guard lock(mutex_);
   refuse_in_ = n;
-}
-
-int32_t Ledger::unit_id(const std::string& unit_name) {
-  const std::lock_guard lock(mutex_);
-  const auto found = std::find(unit_names_.begin(), unit_names_.end(), unit_name);
-  if (found != unit_names_.end()) return static_cast<int32_t>(found - unit_names_.begin());
-  unit_names_.push_back(unit_name);
-  by_unit_.emplace_back();
-  return static_cast<int32_t>(unit_names_.size() - 1);
-}
-
-std::string Ledger::unit_name(int32_t id) const {
-  const std::lock_guard lock(mutex_);
-  return unit_names_.at(static_cast<size_t>(id));
 }
 
 Ledger& cuda_ledger() {

@@ -41,6 +41,10 @@ const char* name(Phase);
 
 using ByCategory = std::array<int64_t, kNumCategories>;
 
+// Units by number, in the order of their first mention; 0 is "outside any unit".
+int32_t unit_id(const std::string& name);
+std::string unit_name(int32_t id);
+
 class Ledger;
 
 // One live allocation. Linked into its ledger's list in order of birth.
@@ -54,6 +58,16 @@ struct Allocation {
   int32_t unit = 0;
   Allocation* previous = nullptr;
   Allocation* next = nullptr;
+};
+
+// One change of what is live, as an observer is told of it, in order.
+struct Change {
+  uint64_t serial = 0;         // of the allocation
+  int64_t bytes = 0;           // positive: allocated; negative: freed; 0: moved to another category
+  Phase phase = Phase::Setup;  // who is running
+  int32_t unit = 0;
+  int64_t allocated = 0;  // after it
+  const ByCategory* live = nullptr;
 };
 
 // What was live at one moment.
@@ -95,18 +109,18 @@ class Ledger {
   void set_budget(int64_t bytes);  // 0: none
   int64_t budget() const;
 
+  // Told of every change until it is taken away (an empty function). Must not allocate tensors.
+  void observe(std::function<void(const Change&)> observer);
+
   // Test hook: the n-th allocation from now is refused as if memory had run out; 0 turns it off.
   void refuse_allocation(int64_t n);
 
-  // Ids are given in order of first mention; a device and the host beside it are told of the same
-  // units in the same order.
-  int32_t unit_id(const std::string& unit_name);
-  std::string unit_name(int32_t id) const;
   const std::string& device() const { return device_; }
 
  private:
   void move_between(Allocation* allocation, Category category);
   void note_peaks();
+  void tell(uint64_t serial, int64_t bytes) const;
   Snapshot snapshot_locked() const;
   [[noreturn]] void refuse(int64_t bytes);
   std::string describe_refusal(int64_t bytes, const std::string& why) const;
@@ -118,10 +132,10 @@ class Ledger {
   int64_t allocated_ = 0;
   int64_t budget_ = 0;
   int64_t refuse_in_ = 0;
+  std::function<void(const Change&)> observer_;
   ByCategory live_{};
   ByCategory category_peaks_{};
   std::vector<ByCategory> by_unit_{1};
-  std::vector<std::string> unit_names_{"outside any unit"};
   Snapshot peak_;
 };
 

@@ -1,5 +1,7 @@
 // A build without CUDA: no tensor can be on such a device, so that these are reached only by a
-// mistake, or through a recipe that asks for a device this build has not.
+// mistake, or through a recipe that asks for a device this build has not. The sizes of scratch are
+// told all the same: a plan for a GPU can be made anywhere. They are those of kernels/cuda, but for
+// the sort inside embedding_backward, which only its library knows to the byte.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "ops/cuda.h"
@@ -16,24 +18,31 @@ namespace {
 }  // namespace
 
 void rms_norm_forward(const kernels::cpu::RmsNormForward& /*args*/) { absent(); }
-int64_t rms_norm_backward_workspace_bytes(int64_t /*dim*/) { absent(); }
+int64_t rms_norm_backward_workspace_bytes(int64_t dim) { return 256 * dim * 4; }
 void rms_norm_backward(const kernels::cpu::RmsNormBackward& /*args*/, void* /*workspace*/) {
   absent();
 }
 void rope_apply(const kernels::cpu::RopeApply& /*args*/) { absent(); }
 void gated_forward(const kernels::cpu::GatedForward& /*args*/) { absent(); }
 void gated_backward(const kernels::cpu::GatedBackward& /*args*/) { absent(); }
-int64_t embedding_backward_workspace_bytes(int64_t /*tokens*/) { absent(); }
+int64_t embedding_backward_workspace_bytes(int64_t tokens) {
+  constexpr int64_t kSortFixed = int64_t{64} << 10;
+  return (3 * 4 + 2 * 8) * tokens + kSortFixed;
+}
 void embedding_backward(const kernels::cpu::EmbeddingBackward& /*args*/, void* /*workspace*/) {
   absent();
 }
-int64_t cross_entropy_workspace_bytes(int64_t /*rows*/) { absent(); }
+int64_t cross_entropy_workspace_bytes(int64_t rows) { return rows * 8; }
 void cross_entropy(const kernels::cpu::CrossEntropy& /*args*/, double* /*totals*/,
                    void* /*workspace*/) {
   absent();
 }
-int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView> /*tensors*/) {
-  absent();
+int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView> tensors) {
+  constexpr int64_t kListBlock = 16384;
+  int64_t blocks = 0;
+  for (const kernels::cpu::TensorView& t : tensors)
+    blocks += (t.count + kListBlock - 1) / kListBlock;
+  return blocks * 8;
 }
 void sum_of_squares(std::span<const kernels::cpu::TensorView> /*tensors*/, double* /*sum*/,
                     void* /*workspace*/) {
@@ -47,6 +56,6 @@ void sgd_step(std::span<const kernels::cpu::SgdTensor> /*tensors*/,
               const kernels::cpu::SgdOptions& /*options*/) {
   absent();
 }
-bool has_flash_attention() { absent(); }
+bool has_flash_attention() { return true; }
 
 }  // namespace snug::ops::cuda

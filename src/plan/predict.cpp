@@ -1,25 +1,57 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/predict.h"
 
+#include <memory>
+
 #include "models/family.h"
 #include "ops/device.h"
+#include "plan/caching_allocator.h"
 #include "setup/batch.h"
 #include "setup/engine.h"
 
 namespace snug::plan {
+namespace {
+
+// What the caching allocator reserves on a device of any size, and whether `limit` is enough for it.
+void replay(const std::vector<TimelineRecorder::Event>& events, int64_t limit, Prediction& result) {
+  const auto run = [&](CachingAllocator& allocator) {
+    for (const TimelineRecorder::Event& event : events) {
+      if (event.bytes < 0)
+        allocator.free(event.serial);
+      else if (!allocator.allocate(event.serial, event.bytes))
+        return false;
+    }
+    return true;
+  };
+  CachingAllocator unlimited;
+  run(unlimited);
+  result.peak_reserved = unlimited.peak_reserved();
+  CachingAllocator limited(limit);
+  result.fits_reserved = limit == 0 || result.peak_reserved <= limit || run(limited);
+}
+
+}  // namespace
 
 Prediction predict(const models::Model& model, const config::Recipe& recipe,
-                   const data::MicroBatch& largest, int64_t max_seqlen, at::DeviceType device) {
-  const ops::StandInGuard stand_in(device);
+                   const data::MicroBatch& largest, int64_t max_seqlen,
+                   const PredictOptions& options) {
+  const ops::StandInGuard stand_in(options.device);
   memory::Ledger& ledger = memory::meta_ledger();
   memory::Ledger& host = memory::meta_host_ledger();
   const int64_t before = ledger.allocated();
   ledger.reset_peak();
   const int64_t host_before = host.allocated();
   host.reset_peak();
+  Prediction result;
+  std::unique_ptr<TimelineRecorder> recorder;
+  if (options.timeline) recorder = std::make_unique<TimelineRecorder>(ledger);
   {
     const auto twin = models::model_like(model);
     setup::Engine engine = setup::make_engine(*twin, recipe, at::kMeta, max_seqlen);
+    result.resident = ledger.by_category();
+    for (const nn::Parameter* parameter : twin->parameters())
+      result.weight_bytes += static_cast<double>(parameter->num_elements()) *
+                             static_cast<double>(parameter->value.element_size());
     const nn::Batch batch = setup::to_device(largest, at::kMeta);
     nn::Pass pass{.compute = engine.precision.compute};
     // Twice where gradients are accumulated: the second micro-batch meets the first one's
@@ -30,6 +62,7 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
       engine.executor->forward_backward(batch, pass);
       if (pass.last_micro_batch) return;
       pass.last_micro_batch = true;
+      result.micro_batches = 2;
       engine.executor->forward_backward(batch, pass);
     };
     optim::LossScaler scaler(engine.precision.loss_scaling);
@@ -38,10 +71,17 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
   }
   const memory::Snapshot peak = ledger.at_peak();
   const memory::Snapshot host_peak = host.at_peak();
-  return {.peak_allocated = peak.allocated - before,
-          .by_category = peak.by_category,
-          .peak_host = host_peak.allocated - host_before,
-          .host_by_category = host_peak.by_category};
+  result.peak_allocated = peak.allocated - before;
+  result.by_category = peak.by_category;
+  result.peak_host = host_peak.allocated - host_before;
+  result.host_by_category = host_peak.by_category;
+  result.peak_reserved = result.peak_allocated;
+  if (recorder != nullptr) {
+    result.timeline = recorder->moments();
+    result.bytes_written = recorder->bytes_written();
+    if (options.device == at::kCUDA) replay(recorder->events(), options.reserved_limit, result);
+  }
+  return result;
 }
 
 }  // namespace snug::plan

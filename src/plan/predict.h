@@ -7,6 +7,7 @@
 #include "data/micro_batch.h"
 #include "memory/ledger.h"
 #include "models/model.h"
+#include "plan/timeline.h"
 
 namespace snug::plan {
 
@@ -15,12 +16,25 @@ struct Prediction {
   memory::ByCategory by_category{};  // live at the moment of the peak
   int64_t peak_host = 0;             // what offloading puts into host memory beside the device
   memory::ByCategory host_by_category{};
+  memory::ByCategory resident{};  // on the device between steps: weights and states
+  double weight_bytes = 0;        // of all weights in their training type
+  int64_t peak_reserved = 0;      // by the device's allocator; on cpu as much as allocated
+  bool fits_reserved = true;      // into the limit given
+  int64_t bytes_written = 0;      // allocated over all forwards and backwards
+  int64_t micro_batches = 1;      // that were run through
+  std::vector<Moment> timeline;
+};
+
+struct PredictOptions {
+  at::DeviceType device = at::kCPU;
+  int64_t reserved_limit = 0;  // cuda: what the allocator may reserve; 0: no limit
+  bool timeline = false;       // fill timeline, peak_reserved and bytes_written too
 };
 
 // `largest` is the micro-batch with most tokens of the run; `max_seqlen` as given to the engine.
 // Of the run itself on `device`, beyond what that holds already.
 Prediction predict(const models::Model& model, const config::Recipe& recipe,
                    const data::MicroBatch& largest, int64_t max_seqlen,
-                   at::DeviceType device = at::kCPU);
+                   const PredictOptions& options = {});
 
 }  // namespace snug::plan

@@ -23,9 +23,36 @@ bool checkpoint_activations(config::Recipe& r) {
   r.activation_checkpointing = "all";
   return changes;
 }
+bool use_in_backward(config::Recipe& r) {
+  const bool changes = !r.optimizer_in_backward && r.precision != "16-mixed" &&
+                       r.train.max_norm.value_or(0) == 0 && r.train.on_oom != "split";
+  r.optimizer_in_backward = r.optimizer_in_backward || changes;
+  return changes;
+}
+bool offload_optimizer(config::Recipe& r) {
+  const bool changes = r.optimizer_offload == "none";
+  r.optimizer_offload = "cpu";
+  return changes;
+}
+bool stream_weights(config::Recipe& r) {
+  const bool changes = !r.weight_streaming;
+  r.optimizer_offload = "cpu";
+  r.weight_streaming = true;
+  return changes;
+}
+bool offload_activations(config::Recipe& r) {
+  const bool changes = !r.activation_offload;
+  r.activation_offload = true;
+  return changes;
+}
 bool use_bf16(config::Recipe& r) {
   const bool changes = r.precision != "bf16-true" && r.precision != "16-true";
   r.precision = "bf16-true";
+  return changes;
+}
+bool use_8bit(config::Recipe& r) {
+  const bool changes = r.optimizer.name == "adamw";
+  if (changes) r.optimizer.name = "adamw_8bit";
   return changes;
 }
 bool use_sgd(config::Recipe& r) {
@@ -36,9 +63,16 @@ bool use_sgd(config::Recipe& r) {
 }
 
 constexpr Change kChanges[] = {
+    {"--optimizer_in_backward", "the same training at about the same speed", use_in_backward},
     {"--activation_checkpointing all", "every block runs forward twice: about 30 % slower",
      checkpoint_activations},
+    {"--optimizer_offload cpu", "states and updates in host memory: gradients and weights travel",
+     offload_optimizer},
+    {"--activation_offload", "activations travel to host memory and back", offload_activations},
+    {"--optimizer_offload cpu --weight_streaming",
+     "weights in host memory too: they travel twice a micro-batch", stream_weights},
     {"--precision bf16-true", "weights and states in two bytes: less exact updates", use_bf16},
+    {"--optimizer adamw_8bit", "states in one byte each: rounded moments", use_8bit},
     {"--optimizer SGD", "no optimizer states: needs another learning rate, learns slower", use_sgd},
 };
 
@@ -56,7 +90,8 @@ class Search {
   bool consider(const config::Recipe& recipe, const std::string& options, const std::string& cost) {
     const data::MicroBatch batch =
         largest_micro_batch(samples_, recipe, recipe.train.micro_batch_size);
-    const int64_t peak = predict(model_, recipe, batch, max_seqlen_, device_).peak_allocated;
+    const int64_t peak =
+        predict(model_, recipe, batch, max_seqlen_, {.device = device_}).peak_allocated;
     if (peak > budget_) return false;
     found_.push_back({options, cost, peak});
     return true;

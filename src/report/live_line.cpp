@@ -171,6 +171,7 @@ LiveLine::LiveLine(std::FILE* out, bool is_tty, LiveLineOptions options)
 LiveLine::~LiveLine() { finish(); }
 
 void LiveLine::update(const LiveStatus& status) {
+  if (is_tty_ && !messages_) messages_.emplace([this](const std::string& text) { print(text); });
   const std::lock_guard lock(mutex_);
   const double now = options_.clock();
   if (!status_) {
@@ -204,6 +205,7 @@ void LiveLine::print(std::string_view text) {
 }
 
 void LiveLine::finish() {
+  messages_.reset();
   const std::lock_guard lock(mutex_);
   if (status_ && !drawn_) is_tty_ ? draw() : draw_plain();
   if (open_) write("\n");

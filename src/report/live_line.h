@@ -13,6 +13,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/log.h"
+
 namespace snug::report {
 
 struct LiveStatus {
@@ -44,6 +46,7 @@ class LiveLine {
   LiveLine& operator=(const LiveLine&) = delete;
   ~LiveLine();
 
+  // Until finish(), messages of base/log.h go above the line too, in a terminal.
   // Redraws at most ten times a second in a terminal. Elsewhere prints each call's line while they
   // are few (the first 20, or all of a run of at most 200 steps), then one every ten seconds.
   void update(const LiveStatus& status);
@@ -71,6 +74,8 @@ class LiveLine {
   int64_t lines_ = 0;
   double first_time_ = 0;
   int64_t first_step_ = 0;
+  // Set and dropped without mutex_: logging takes the log's own lock first, then mutex_.
+  std::optional<LogSinkGuard> messages_;
 };
 
 // LitGPT's line: "Epoch 1 | iter 8 step 1 | loss train: 2.310, val: n/a | iter time: 81.20 ms

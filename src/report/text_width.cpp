@@ -92,7 +92,9 @@ std::string fit_columns(std::string_view text, size_t columns) {
   return std::string(text.substr(0, bytes));
 }
 
-std::string printable(std::string_view text) {
+namespace {
+
+std::string without_controls(std::string_view text, std::string_view kept) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
@@ -101,7 +103,8 @@ std::string printable(std::string_view text) {
     const std::string_view one = text.substr(0, length);
     const bool valid = find_invalid_utf8(one) == one.npos;
     // C1 controls (U+0080..U+009F) are C2 80..C2 9F; some terminals obey those too.
-    const bool control = lead < 0x20 || lead == 0x7f ||
+    const bool ascii_control = lead < 0x20 || lead == 0x7f;
+    const bool control = (ascii_control && kept.find(text[0]) == kept.npos) ||
                          (valid && lead == 0xc2 && static_cast<uint8_t>(one[1]) < 0xa0);
     if (control)
       out += ' ';
@@ -113,5 +116,10 @@ std::string printable(std::string_view text) {
   }
   return out;
 }
+
+}  // namespace
+
+std::string printable(std::string_view text) { return without_controls(text, ""); }
+std::string printable_lines(std::string_view text) { return without_controls(text, "\n\t"); }
 
 }  // namespace snug::report

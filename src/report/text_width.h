@@ -20,4 +20,7 @@ std::string fit_columns(std::string_view text, size_t columns);
 // invalid bytes U+FFFD.
 std::string printable(std::string_view text);
 
+// The same for a text of several lines: line feeds and tabs stay.
+std::string printable_lines(std::string_view text);
+
 }  // namespace snug::report

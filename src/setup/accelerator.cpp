@@ -7,6 +7,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "kernels/cpu/linalg/cpu_features.h"
+#include "ops/device.h"
 #include "setup/cuda_device.h"
 
 namespace snug::setup {
@@ -68,7 +69,7 @@ std::string device_name(at::Device device) {
 }
 
 double peak_flops_per_second(at::Device device, at::ScalarType compute) {
-  if (!device.is_cuda()) return kernels::cpu::cpu_peak_flops_estimate();
+  if (!device.is_cuda()) return kernels::cpu::cpu_peak_flops_estimate(ops::to_scalar(compute));
   return compute == at::kFloat ? 0 : gpu_peak_flops_per_second(cuda::name());
 }
 

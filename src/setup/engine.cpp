@@ -88,7 +88,7 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
   }
   auto policies = make_policies(recipe, engine);
   engine.executor = std::make_unique<exec::Executor>(engine.units, std::move(policies),
-                                                     engine.ledger(), engine.host_ledger());
+                                                     engine.ledger());
   return engine;
 }
 

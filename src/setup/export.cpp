@@ -3,14 +3,18 @@
 
 #include <ATen/ops/cat.h>
 
+#include <algorithm>
 #include <map>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "checkpoint/tensor_bytes.h"
+#include "formats/gguf.h"
 #include "formats/pth.h"
 #include "formats/safetensors.h"
 #include "models/family.h"
+#include "setup/vocabulary.h"
+#include "tokenizer/gguf_pre.h"
 
 namespace snug::setup {
 namespace {
@@ -24,26 +28,34 @@ const char* torch_name(at::ScalarType type) {
   return type == at::kFloat ? "float32" : type == at::kBFloat16 ? "bfloat16" : "float16";
 }
 
+struct Part {
+  const nn::Parameter* parameter;
+  at::ScalarType type;
+  int64_t paired_heads;
+};
+
 // Tensors of the file with the parameters that make them up, in file order.
 struct FileTensors {
   std::vector<formats::TensorInfo> infos;
-  std::map<std::string, std::vector<const nn::Parameter*>> parts;
+  std::map<std::string, std::vector<Part>> parts;
 };
 
 FileTensors arrange(models::Model& model, models::Layout layout, at::ScalarType type) {
   FileTensors result;
   std::vector<std::string> order;
   for (const nn::Parameter* parameter : model.parameters()) {
-    const std::string name = model.placement(layout, *parameter).tensor;
-    auto& parts = result.parts[name];
-    if (parts.empty()) order.push_back(name);
-    parts.push_back(parameter);  // units list q, k, v in the order in which they are fused
+    const models::Placement place = model.placement(layout, *parameter);
+    const bool stays_float = layout == models::Layout::Gguf && parameter->shape.size() == 1;
+    auto& parts = result.parts[place.tensor];
+    if (parts.empty()) order.push_back(place.tensor);
+    // Units list q, k, v in the order in which they are fused.
+    parts.push_back({parameter, stays_float ? at::kFloat : type, place.paired_heads});
   }
   for (const std::string& name : order) {
     const auto& parts = result.parts[name];
-    std::vector<int64_t> shape = parts.front()->shape;
-    for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i]->shape[0];
-    result.infos.push_back(formats::make_tensor_info(name, dtype_of(type), shape));
+    std::vector<int64_t> shape = parts.front().parameter->shape;
+    for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i].parameter->shape[0];
+    result.infos.push_back(formats::make_tensor_info(name, dtype_of(parts.front().type), shape));
   }
   return result;
 }
@@ -53,9 +65,11 @@ formats::TensorBytes byte_source(const FileTensors& tensors, const ParameterRead
   return [&tensors, read, held = at::Tensor()](const formats::TensorInfo& info) mutable {
     held.reset();
     std::vector<at::Tensor> parts;
-    for (const nn::Parameter* parameter : tensors.parts.at(info.name))
-      parts.push_back(read(*parameter).detach());
-    held = parts.size() == 1 ? parts.front().contiguous() : at::cat(parts);
+    for (const Part& part : tensors.parts.at(info.name)) {
+      const at::Tensor value = read(*part.parameter).detach().to(part.type).contiguous();
+      parts.push_back(part.paired_heads > 0 ? models::join_pairs(value, part.paired_heads) : value);
+    }
+    held = parts.size() == 1 ? parts.front() : at::cat(parts);
     return bytes_of(held);
   };
 }
@@ -91,6 +105,40 @@ json generation_config(const json& config) {
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
     if (config.contains(key) && !config[key].is_null()) out[key] = config[key];
   return out;
+}
+
+// general.file_type: what most weights are.
+uint32_t gguf_file_type(at::ScalarType type) {
+  return type == at::kFloat ? 0 : type == at::kHalf ? 1 : 32;
+}
+
+// Special tokens that config.json knows and the tokenizer does not, and the token that ends a chat
+// model's turn where it is another than the one that ends a text.
+void add_ids_of_config(const json& config, tokenizer::GgufVocabulary& vocabulary,
+                       formats::GgufWriter& out) {
+  const auto ids = [&](const char* key) {
+    std::vector<int32_t> found;
+    const json value = config.value(key, json());
+    for (const json& id : value.is_array() ? value : json::array({value})) {
+      if (!id.is_number_integer()) continue;
+      const auto number = id.get<int64_t>();
+      const bool known = number >= 0 && number < std::ssize(vocabulary.token_types) &&
+                         vocabulary.token_types[number] != tokenizer::kNormal;
+      if (known) found.push_back(static_cast<int32_t>(number));
+    }
+    return found;
+  };
+  const auto fill = [](int32_t& id, const std::vector<int32_t>& known) {
+    if (id < 0 && !known.empty()) id = known.front();
+  };
+  const std::vector<int32_t> ends = ids("eos_token_id");
+  fill(vocabulary.special.bos, ids("bos_token_id"));
+  fill(vocabulary.special.eos, ends);
+  fill(vocabulary.special.pad, ids("pad_token_id"));
+  const auto other =
+      std::ranges::find_if(ends, [&](int32_t id) { return id != vocabulary.special.eos; });
+  if (other != ends.end())
+    out.set_u32("tokenizer.ggml.eot_token_id", static_cast<uint32_t>(*other));
 }
 
 }  // namespace
@@ -133,6 +181,36 @@ void export_litgpt(const fs::path& directory, models::Model& model,
     write_json(folder / "generation_config.json", generation_config(config));
     tokenizer.write_directory(folder);
   });
+}
+
+void export_gguf(const fs::path& file, models::Model& model, const tokenizer::Tokenizer& tokenizer,
+                 const ParameterReader& read, const ExportOptions& options) {
+  if (fs::is_directory(file))
+    throw UserError("{} is a folder; name the GGUF file to write, such as {}", file.string(),
+                    (file / "model.gguf").string());
+  FileTensors tensors = arrange(model, models::Layout::Gguf, options.dtype);
+  const auto constants = model.gguf_constants();
+  for (const auto& [name, values] : constants)
+    tensors.infos.push_back(
+        formats::make_tensor_info(name, formats::DType::F32, {std::ssize(values)}));
+  tokenizer::GgufVocabulary vocabulary = tokenizer.gguf_vocabulary(model.dimensions().vocabulary);
+  std::error_code ignored;  // a folder that cannot be made shows when the file is opened
+  if (file.has_parent_path()) fs::create_directories(file.parent_path(), ignored);
+  formats::GgufWriter out(file);
+  model.write_gguf_config(out);
+  out.set_text("general.type", "model");
+  out.set_text("general.name", file.stem().string());
+  out.set_u32("general.file_type", gguf_file_type(options.dtype));
+  add_ids_of_config(model.hugging_face_config(), vocabulary, out);
+  write_vocabulary(vocabulary, out);
+  out.declare(tensors.infos);
+  const formats::TensorBytes bytes = byte_source(tensors, read);
+  for (const formats::TensorInfo& info : tensors.infos) {
+    const auto constant = constants.find(info.name);
+    out.write(info.name, constant == constants.end() ? bytes(info)
+                                                     : std::as_bytes(std::span(constant->second)));
+  }
+  out.finish();
 }
 
 }  // namespace snug::setup

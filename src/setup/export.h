@@ -1,4 +1,5 @@
-// Trained or converted weights as a folder that others load: transformers, or LitGPT.
+// Trained or converted weights as what others load: a folder for transformers or LitGPT, or a GGUF
+// file for llama.cpp and its kin.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,15 +13,15 @@
 
 namespace snug::setup {
 
-// Gives a parameter's value, of one type throughout; asked for one parameter at a time, so that a
-// conversion holds no more than one.
+// Gives a parameter's value, of the type that is written; asked for one parameter at a time, so
+// that a conversion holds no more than one.
 using ParameterReader = std::function<at::Tensor(const nn::Parameter&)>;
 
 // The value that is in memory.
 at::Tensor resident_value(const nn::Parameter& parameter);
 
 struct ExportOptions {
-  at::ScalarType dtype = at::kBFloat16;  // what the reader returns
+  at::ScalarType dtype = at::kBFloat16;
   int64_t max_shard_bytes = 5'000'000'000;
 };
 
@@ -34,5 +35,11 @@ void export_hugging_face(const std::filesystem::path& directory, models::Model& 
 void export_litgpt(const std::filesystem::path& directory, models::Model& model,
                    const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
                    const ExportOptions& options);
+
+// One GGUF file with the vocabulary inside. Vectors (norms, biases) stay float32 whatever the
+// dtype, as its readers want them; a reader may return them so.
+void export_gguf(const std::filesystem::path& file, models::Model& model,
+                 const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
+                 const ExportOptions& options);
 
 }  // namespace snug::setup

@@ -22,7 +22,7 @@ LanguageModel open_language_model(const std::filesystem::path& path, const std::
   result.model = std::move(checkpoint.model);
   result.executor = std::make_unique<exec::Executor>(
       result.model->units(), std::vector<std::unique_ptr<exec::Policy>>(),
-      memory::ledger_of(device.type()), memory::host_ledger_of(device.type()));
+      memory::ledger_of(device.type()));
   return result;
 }
 

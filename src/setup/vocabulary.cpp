@@ -35,4 +35,24 @@ std::unique_ptr<tokenizer::Tokenizer> open_tokenizer(const models::Checkpoint& c
   return tokenizer::Tokenizer::from_directory(checkpoint.path);
 }
 
+void write_vocabulary(const tokenizer::GgufVocabulary& v, formats::GgufWriter& out) {
+  const auto id = [&](const char* key, int32_t value) {
+    if (value >= 0) out.set_u32(std::string("tokenizer.ggml.") + key, static_cast<uint32_t>(value));
+  };
+  out.set_text("tokenizer.ggml.model", v.model);
+  out.set_text("tokenizer.ggml.pre", v.pre);
+  out.set_texts("tokenizer.ggml.tokens", v.tokens);
+  if (!v.scores.empty()) out.set_f32s("tokenizer.ggml.scores", v.scores);
+  out.set_i32s("tokenizer.ggml.token_type", v.token_types);
+  if (!v.merges.empty()) out.set_texts("tokenizer.ggml.merges", v.merges);
+  id("bos_token_id", v.special.bos);
+  id("eos_token_id", v.special.eos);
+  id("padding_token_id", v.special.pad);
+  id("unknown_token_id", v.special.unk);
+  out.set_bool("tokenizer.ggml.add_bos_token", v.special.add_bos);
+  out.set_bool("tokenizer.ggml.add_eos_token", v.special.add_eos);
+  out.set_bool("tokenizer.ggml.add_space_prefix", v.add_space_prefix);
+  if (!v.chat_template.empty()) out.set_text("tokenizer.chat_template", v.chat_template);
+}
+
 }  // namespace snug::setup

@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "formats/gguf.h"
 #include "models/family.h"
 #include "tokenizer/tokenizer.h"
 
@@ -11,5 +12,8 @@ namespace snug::setup {
 
 // From the checkpoint's folder, or from the vocabulary inside a GGUF file. Throws UserError.
 std::unique_ptr<tokenizer::Tokenizer> open_tokenizer(const models::Checkpoint& checkpoint);
+
+// The keys tokenizer.* of a GGUF file being written.
+void write_vocabulary(const tokenizer::GgufVocabulary& vocabulary, formats::GgufWriter& out);
 
 }  // namespace snug::setup

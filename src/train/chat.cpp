@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
-#include <cstdio>
 #include <iostream>
 
 #include "base/error.h"
@@ -12,15 +11,6 @@
 #include "train/text_generator.h"
 
 namespace snug::train {
-namespace {
-
-void print_piece(const std::string& piece) {
-  std::fwrite(piece.data(), 1, piece.size(), stdout);
-  std::fflush(stdout);
-}
-
-}  // namespace
-
 void chat(const config::GenerateOptions& options) {
   const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   const setup::LanguageModel lm =

@@ -41,7 +41,8 @@ void convert(const config::ConvertOptions& options) {
   const auto tokenizer = setup::open_tokenizer(checkpoint);
   const at::ScalarType type = wanted_type(options.dtype, checkpoint);
   const auto read = [&](const nn::Parameter& parameter) {
-    return models::read_parameter(checkpoint, parameter, type);
+    const bool stays_float = options.to == "gguf" && parameter.shape.size() == 1;
+    return models::read_parameter(checkpoint, parameter, stays_float ? at::kFloat : type);
   };
   const setup::ExportOptions export_options{.dtype = type};
   if (options.to == "hf")
@@ -49,8 +50,10 @@ void convert(const config::ConvertOptions& options) {
                                export_options);
   else if (options.to == "litgpt")
     setup::export_litgpt(options.destination, *checkpoint.model, *tokenizer, read, export_options);
+  else if (options.to == "gguf")
+    setup::export_gguf(options.destination, *checkpoint.model, *tokenizer, read, export_options);
   else
-    throw UserError("--to {} is not in this version yet; choose hf or litgpt", options.to);
+    throw UserError("--to {} is unknown; choose hf, litgpt or gguf", options.to);
   std::printf("%s\n", options.destination.c_str());
 }
 

@@ -13,10 +13,10 @@
 #include "checkpoint/training_checkpoint.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
-#include "hub/download.h"
 #include "models/family.h"
 #include "ops/device.h"
 #include "optim/schedule.h"
+#include "plan/fit.h"
 #include "plan/predict.h"
 #include "plan/suggest.h"
 #include "report/tables.h"
@@ -25,6 +25,7 @@
 #include "setup/vocabulary.h"
 #include "train/host.h"
 #include "train/interrupt.h"
+#include "train/open_data.h"
 #include "train/run_log.h"
 #include "train/sample_answers.h"
 #include "train/stepper.h"
@@ -38,41 +39,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// What the recipe holds out: unless somebody said so, sets and folders with a validation part of
-// their own keep it whole.
-std::optional<double> held_out_fraction(const config::Recipe& recipe) {
-  const config::DataOptions& d = recipe.data;
-  const bool one_file =
-      d.class_path == "JSON" && !d.val_path && !std::filesystem::is_directory(d.json_path);
-  if (one_file || recipe.given("data.val_split_fraction")) return d.val_split_fraction;
-  return std::nullopt;
-}
-
-data::Dataset load_data(const config::Recipe& recipe, const tokenizer::Tokenizer& tokenizer) {
-  const config::DataOptions& d = recipe.data;
-  const bool own_style = d.class_path != "JSON" && !recipe.given("data.prompt_style");
-  const data::DatasetOptions options{.name = d.class_path,
-                                     .json_path = d.json_path,
-                                     .val_path = d.val_path.value_or(""),
-                                     .val_split_fraction = held_out_fraction(recipe),
-                                     .prompt_style = own_style ? "" : d.prompt_style,
-                                     .mask_prompt = d.mask_prompt,
-                                     .ignore_index = static_cast<int32_t>(d.ignore_index),
-                                     .seed = d.seed,
-                                     .num_workers = static_cast<int>(d.num_workers),
-                                     .max_seq_length = recipe.train.max_seq_length.value_or(0),
-                                     .cache_folder = d.download_dir};
-  return data::load_dataset(options, data::make_encoder(tokenizer),
-                            [&](const data::DownloadRequest& request) {
-                              return hub::download({.repo_id = request.repo_id,
-                                                    .repo_type = "dataset",
-                                                    .directory = request.folder,
-                                                    .token = recipe.access_token,
-                                                    .patterns = request.patterns},
-                                                   {});
-                            });
-}
-
 // One fine-tuning run. Members are in the order in which they come to be; run() is the main path.
 class Finetune {
  public:
@@ -84,6 +50,7 @@ class Finetune {
  private:
   void open_model();
   void open_data();
+  void choose_techniques();
   void plan();
   void load_weights();
   void resume();
@@ -140,6 +107,7 @@ void Finetune::run() {
   try {
     open_model();
     open_data();
+    choose_techniques();
     plan();
     load_weights();
     train();
@@ -203,7 +171,7 @@ void Finetune::open_data() {
   const int64_t positions = checkpoint_.model->dimensions().max_positions;
   recipe_.train.max_seq_length =
       std::min(recipe_.train.max_seq_length.value_or(positions), positions);
-  dataset_ = load_data(recipe_, *tokenizer_);
+  dataset_ = train::open_data(recipe_, *tokenizer_);
   const data::SampleStore& train = dataset_.train;
   max_seqlen_ = std::max(train.longest(), dataset_.validation.longest());
   log_->print(fmt::format(
@@ -227,8 +195,8 @@ void Finetune::open_data() {
 void Finetune::plan() {
   const data::MicroBatch largest =
       plan::largest_micro_batch(dataset_.train, recipe_, recipe_.train.micro_batch_size);
-  const plan::Prediction prediction =
-      plan::predict(*checkpoint_.model, recipe_, largest, max_seqlen_, host_.device.type());
+  const plan::Prediction prediction = plan::predict(*checkpoint_.model, recipe_, largest,
+                                                    max_seqlen_, {.device = host_.device.type()});
   const int64_t peak = prediction.peak_allocated + host_.library_bytes;
   report::MemoryPeaks peaks{.peak_allocated = peak};
   for (size_t c = 0; c < memory::kNumCategories; ++c)
@@ -241,6 +209,28 @@ void Finetune::plan() {
                               ? ""
                               : fmt::format(" of a budget of {}: {}", format_bytes(budget_),
                                             peak <= budget_ ? "fits" : "does not fit")));
+  if (prediction.peak_host > 0)
+    log_->print(fmt::format("Host     {} beside it", format_bytes(prediction.peak_host)));
+  const bool may_try = recipe_.force || recipe_.train.on_oom == "split";
+  if (budget_ > 0 && peak > budget_ && !may_try)
+    throw OutOfMemory(fmt::format(
+        "the plan does not fit: its peak of {} passes the budget of {} by {} (--force trains all "
+        "the same)",
+        format_bytes(peak), format_bytes(budget_), format_bytes(peak - budget_)));
+}
+
+// --fit: techniques and micro-batch for the memory there is.
+void Finetune::choose_techniques() {
+  if (!recipe_.fit) return;
+  const plan::DeviceProfile device = plan::find_profile("cpu", budget_);
+  const plan::Fit fit = plan::fit(*checkpoint_.model, recipe_, dataset_.train, max_seqlen_, device);
+  if (!fit.best)
+    throw OutOfMemory(fmt::format("--fit: none of {} combinations fits into {}", fit.tried,
+                                  format_bytes(device.usable_bytes())));
+  log_->print(fmt::format("Fit      {} combinations tried: {}", fit.tried,
+                          fit.best->options.empty() ? "the recipe as it is is the fastest that fits"
+                                                    : fit.best->options));
+  recipe_ = fit.best->recipe;
 }
 
 void Finetune::load_weights() {

@@ -14,11 +14,6 @@
 namespace snug::train {
 namespace {
 
-void print_piece(const std::string& piece) {
-  std::fwrite(piece.data(), 1, piece.size(), stdout);
-  std::fflush(stdout);
-}
-
 std::string prompt_text(const config::GenerateOptions& options, const data::TextEncoder& encoder) {
   const auto style = data::PromptStyle::make(options.prompt_style, encoder);
   if (!style.is_chat() || options.sys_prompt.empty())

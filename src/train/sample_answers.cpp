@@ -9,6 +9,7 @@
 #include "data/prompt_style.h"
 #include "data/random.h"
 #include "data/text_encoder.h"
+#include "report/text_width.h"
 #include "train/text_generator.h"
 
 namespace snug::train {
@@ -68,11 +69,14 @@ std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, const mode
 std::string show_answers(const std::vector<SampleAnswer>& before,
                          const std::vector<SampleAnswer>& after) {
   std::string text;
+  const auto line = [&](const char* label, const std::string& value) {
+    text += label + report::printable(value) + "\n";
+  };
   for (size_t i = 0; i < before.size(); ++i) {
-    text += "  question  " + before[i].question + "\n";
-    text += "  expected  " + before[i].expected + "\n";
-    text += "  before    " + before[i].answer + "\n";
-    if (i < after.size()) text += "  after     " + after[i].answer + "\n";
+    line("  question  ", before[i].question);
+    line("  expected  ", before[i].expected);
+    line("  before    ", before[i].answer);
+    if (i < after.size()) line("  after     ", after[i].answer);
     text += "\n";
   }
   return text;

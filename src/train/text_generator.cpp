@@ -1,13 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/text_generator.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <numeric>
 
 #include "base/error.h"
+#include "report/text_width.h"
 #include "setup/batch.h"
 
 namespace snug::train {
+
+void print_piece(const std::string& piece) {
+  static const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  const std::string text = terminal ? report::printable_lines(piece) : piece;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
 
 TextGenerator::TextGenerator(exec::Executor& executor, const models::Model& model,
                              const tokenizer::Tokenizer& tokenizer, at::ScalarType compute)

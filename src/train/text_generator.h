@@ -29,6 +29,10 @@ struct Generation {
   bool ended = false;        // the model ended it, rather than max_new_tokens
 };
 
+// Part of an answer to standard output, at once. In a terminal without the control characters that
+// it would obey; files and pipes get the text as it is.
+void print_piece(const std::string& piece);
+
 class TextGenerator {
  public:
   // Borrows all. `max_positions` bounds prompt and answer together.

@@ -69,8 +69,8 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
     const data::SampleStore samples = random_samples(16, 60, random());
     const int64_t size = recipe.train.micro_batch_size;
     const auto largest = plan::largest_micro_batch(samples, recipe, size);
-    const plan::Prediction predicted =
-        plan::predict(*tiny_model(shape), recipe, largest, 128, tests::test_device().type());
+    const plan::Prediction predicted = plan::predict(*tiny_model(shape), recipe, largest, 128,
+                                                     {.device = tests::test_device().type()});
     const int64_t before = tests::test_ledger().allocated();
     const int64_t host_before = memory::cpu_host_ledger().allocated();
     tests::test_ledger().reset_peak();
@@ -95,14 +95,13 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
 // All that the operators ask for on cuda, run through on meta; what a GPU measures is another
 // test's.
 TEST_F(Memory, APlanForCudaNeedsNoDevice) {
-  if (!setup::cuda::is_built()) GTEST_SKIP() << "this build has no CUDA";
   const data::SampleStore samples = random_samples(16, 60, 3);
   for (const char* precision : {"32-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed"}) {
     config::Recipe recipe = tiny_recipe();
     recipe.precision = precision;
     const auto largest = plan::largest_micro_batch(samples, recipe, 8);
     const auto peak_on = [&](at::DeviceType device) {
-      return plan::predict(*tiny_model(), recipe, largest, 128, device).peak_allocated;
+      return plan::predict(*tiny_model(), recipe, largest, 128, {.device = device}).peak_allocated;
     };
     const int64_t before = memory::meta_ledger().allocated();
     EXPECT_GT(peak_on(at::kCUDA), peak_on(at::kCPU) / 2) << precision;

@@ -113,12 +113,64 @@ TEST(Finetune, CtrlCSavesAndCanGoOn) {
 TEST(Finetune, OutOfMemoryIsAResult) {
   const Folder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);
-  const Result result = run(finetune_words(rows, folder / "out", {"--memory_budget", "1200KiB"}));
+  const Result result = run(finetune_words(rows, folder / "out", {"--memory_budget", "1200KiB", "--force"}));
   EXPECT_EQ(result.exit_code, 3) << result.output;
   for (const char* part : {"missing", "Live:", "parameters", "What would fit"})
     EXPECT_NE(result.output.find(part), std::string::npos) << part << " in\n" << result.output;
   EXPECT_EQ(read_run(folder / "out")["outcome"], "oom");
   EXPECT_FALSE(fs::exists(folder / "out/final"));
+}
+
+// Without --force the plan ends it before a weight is read.
+TEST(Finetune, WhatCannotFitIsNotStarted) {
+  const Folder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 64);
+  const Result result = run(finetune_words(rows, folder / "out", {"--memory_budget", "1200KiB"}));
+  EXPECT_EQ(result.exit_code, 3) << result.output;
+  for (const char* part : {"the plan does not fit", "--force", "What would fit"})
+    EXPECT_NE(result.output.find(part), std::string::npos) << part << " in\n" << result.output;
+  const nlohmann::json record = read_run(folder / "out");
+  EXPECT_EQ(record["outcome"], "oom");
+  EXPECT_TRUE(record["steps"].empty());
+}
+
+// --fit turns on what makes it fit, says so, and the run stays within the budget.
+TEST(Finetune, FitChoosesWhatMakesItFit) {
+  const Folder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 64);
+  ASSERT_EQ(run(finetune_words(rows, folder / "roomy")).exit_code, 0);
+  const int64_t peak = read_run(folder / "roomy")["memory"]["measured"]["peak_allocated"];
+  const Result result =
+      run(finetune_words(rows, folder / "tight",
+                         {"--memory_budget", std::to_string(peak * 6 / 10), "--fit"}));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("combinations tried: --"), std::string::npos) << result.output;
+  const nlohmann::json record = read_run(folder / "tight");
+  EXPECT_LE(record["memory"]["measured"]["peak_allocated"].get<int64_t>(), peak * 6 / 10);
+  EXPECT_LE(record["memory"]["measured"]["peak_allocated"].get<int64_t>(),
+            record["memory"]["predicted"]["peak_allocated"].get<int64_t>());
+}
+
+TEST(Plan, SaysWhatARunThenTakes) {
+  const Folder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 64);
+  ASSERT_EQ(run(finetune_words(rows, folder / "out")).exit_code, 0);
+  const double measured = read_run(folder / "out")["memory"]["measured"]["peak_allocated"];
+  Words words = finetune_words(rows, folder / "unused", {"--json", "--html", folder / "plan.html"});
+  words[0] = "plan";
+  const Result result = run(words);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const nlohmann::json plan = nlohmann::json::parse(result.output);
+  const double planned = plan["memory"]["peak_allocated"];
+  EXPECT_LE(measured, planned);
+  EXPECT_GE(measured, 0.97 * planned);
+  EXPECT_EQ(plan["fits"], true);
+  EXPECT_GT(plan["timeline"].size(), 5U);
+  EXPECT_FALSE(fs::exists(folder / "unused"));
+  const std::string page = read_file(folder / "plan.html");
+  for (const char* part : {"<svg", "block 0, forward", "</html>"})
+    EXPECT_NE(page.find(part), std::string::npos) << part;
+  EXPECT_EQ(page.find("http"), std::string::npos) << "the page needs no network";
 }
 
 TEST(Finetune, SplittingGoesOnWithSmallerMicroBatches) {

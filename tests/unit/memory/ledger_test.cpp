@@ -54,13 +54,13 @@ TEST_P(LedgerTest, PeakRemembersWhoWasLive) {
   ledger().reset_peak();
   const int64_t before = ledger().allocated();
   {
-    const UnitGuard unit(ledger().unit_id("block"));
+    const UnitGuard unit(unit_id("block"));
     const PhaseGuard phase(Phase::Backward);
     const at::Tensor big = make(5000);
   }
   const Snapshot peak = ledger().at_peak();
   EXPECT_EQ(peak.allocated, before + 20000);
-  EXPECT_EQ(ledger().unit_name(peak.unit), "block");
+  EXPECT_EQ(unit_name(peak.unit), "block");
   EXPECT_EQ(peak.phase, Phase::Backward);
 }
 

@@ -1,0 +1,39 @@
+// What a device has and can do, for planning without it: a table of common ones, a YAML file of
+// one's own, or this machine's CPU, measured.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <c10/core/DeviceType.h>
+#include <c10/core/ScalarType.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace snug::plan {
+
+struct DeviceProfile {
+  std::string name;
+  at::DeviceType kind = at::kCUDA;
+  int64_t memory_bytes = 0;   // all there is
+  int64_t context_bytes = 0;  // taken by driver and libraries before the first tensor
+  double flops_16bit = 0;     // per second, dense products with float32 sums
+  double flops_32bit = 0;
+  double bytes_per_second = 0;       // of the device's memory
+  double link_bytes_per_second = 0;  // between host and device, one direction
+  double host_bytes_per_second = 0;  // of the host's memory
+  double product_efficiency = 0.6;   // share of the peak that products reach
+
+  int64_t usable_bytes() const { return memory_bytes - context_bytes; }
+  double flops(at::ScalarType compute) const {
+    return compute == at::kFloat ? flops_32bit : flops_16bit;
+  }
+};
+
+// "a100-80", "rtx-4090", …: names as in profile_names(), case and separators do not matter; "cpu":
+// this machine with `budget_bytes` (0: its memory); or the path of a YAML file with the members'
+// names. Throws UserError that lists the choices.
+DeviceProfile find_profile(const std::string& name, int64_t budget_bytes);
+std::vector<std::string> profile_names();
+
+}  // namespace snug::plan

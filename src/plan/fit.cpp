@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "plan/suggest.h"
+
+namespace snug::plan {
+namespace {
+
+// Where states and weights live and when they are updated.
+struct Placement {
+  bool in_backward, offload, streaming;
+};
+constexpr std::array kPlacements = {
+    Placement{false, false, false}, Placement{true, false, false}, Placement{false, true, false},
+    Placement{true, true, false},   Placement{false, true, true},  Placement{true, true, true},
+};
+constexpr std::array kCheckpointing = {"none", "selective", "every:2", "all"};
+
+class Search {
+ public:
+  Search(const models::Model& model, const config::Recipe& recipe, const data::SampleStore& samples,
+         int64_t max_seqlen, const DeviceProfile& device)
+      : model_(model),
+        recipe_(recipe),
+        samples_(samples),
+        max_seqlen_(max_seqlen),
+        device_(device) {}
+
+  Fit run() {
+    for (const Placement& placement : kPlacements)
+      for (const char* checkpointing : kCheckpointing)
+        for (const bool offload : {false, true}) try_combination(placement, checkpointing, offload);
+    std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) {
+      return a.cost.seconds() < b.cost.seconds();
+    });
+    Fit result{.tried = tried_};
+    for (Candidate& candidate : found_) {
+      if (!result.front.empty() &&
+          candidate.prediction.peak_allocated >= result.front.back().prediction.peak_allocated)
+        continue;
+      result.front.push_back(std::move(candidate));
+    }
+    if (!result.front.empty()) result.best = result.front.front();
+    return result;
+  }
+
+ private:
+  // False where the recipe's owner has said otherwise.
+  template <class T>
+  bool set(const char* key, T& member, const T& value) const {
+    if (recipe_.given(key)) return member == value;
+    member = value;
+    return true;
+  }
+
+  void try_combination(const Placement& placement, const char* checkpointing, bool offload) {
+    config::Recipe r = recipe_;
+    const bool allowed =
+        set("activation_checkpointing", r.activation_checkpointing, std::string(checkpointing)) &&
+        set("activation_offload", r.activation_offload, offload) &&
+        set("optimizer_in_backward", r.optimizer_in_backward, placement.in_backward) &&
+        set("optimizer_offload", r.optimizer_offload,
+            std::string(placement.offload ? "cpu" : "none")) &&
+        set("weight_streaming", r.weight_streaming, placement.streaming);
+    if (!allowed || (r.optimizer_in_backward && r.precision == "16-mixed")) return;
+    if (r.optimizer_in_backward) r.train.on_oom = "stop";
+    for (const int64_t size : micro_batches()) {
+      r.train.micro_batch_size = size;
+      Candidate candidate = evaluate(model_, r, samples_, max_seqlen_, device_);
+      ++tried_;
+      if (!fits(candidate, device_)) continue;
+      candidate.options = changes(r);
+      candidate.prediction.timeline.clear();
+      found_.push_back(std::move(candidate));
+      return;
+    }
+  }
+
+  std::vector<int64_t> micro_batches() const {
+    if (recipe_.given("train.micro_batch_size")) return {recipe_.train.micro_batch_size};
+    std::vector<int64_t> sizes;
+    for (int64_t size = recipe_.train.global_batch_size; size >= 1; --size)
+      if (recipe_.train.global_batch_size % size == 0) sizes.push_back(size);
+    return sizes;
+  }
+
+  std::string changes(const config::Recipe& r) const {
+    std::string text;
+    const auto add = [&](bool changed, const std::string& option) {
+      if (changed) text += (text.empty() ? "" : " ") + option;
+    };
+    add(r.train.micro_batch_size != recipe_.train.micro_batch_size,
+        fmt::format("--train.micro_batch_size {}", r.train.micro_batch_size));
+    add(r.activation_checkpointing != recipe_.activation_checkpointing,
+        "--activation_checkpointing " + r.activation_checkpointing);
+    add(r.activation_offload != recipe_.activation_offload,
+        fmt::format("--activation_offload {}", r.activation_offload));
+    add(r.optimizer_in_backward != recipe_.optimizer_in_backward,
+        fmt::format("--optimizer_in_backward {}", r.optimizer_in_backward));
+    add(r.optimizer_offload != recipe_.optimizer_offload,
+        "--optimizer_offload " + r.optimizer_offload);
+    add(r.weight_streaming != recipe_.weight_streaming,
+        fmt::format("--weight_streaming {}", r.weight_streaming));
+    return text;
+  }
+
+  const models::Model& model_;
+  const config::Recipe& recipe_;
+  const data::SampleStore& samples_;
+  int64_t max_seqlen_;
+  const DeviceProfile& device_;
+  std::vector<Candidate> found_;
+  int64_t tried_ = 0;
+};
+
+}  // namespace
+
+Candidate evaluate(const models::Model& model, const config::Recipe& recipe,
+                   const data::SampleStore& samples, int64_t max_seqlen,
+                   const DeviceProfile& device) {
+  const data::MicroBatch largest =
+      largest_micro_batch(samples, recipe, recipe.train.micro_batch_size);
+  Candidate candidate{.recipe = recipe};
+  candidate.prediction =
+      predict(model, recipe, largest, max_seqlen,
+              {.device = device.kind, .reserved_limit = device.usable_bytes(), .timeline = true});
+  const double tokens =
+      static_cast<double>(samples.total_tokens()) / static_cast<double>(samples.count());
+  candidate.cost = step_cost(model, recipe, device, candidate.prediction,
+                             tokens * static_cast<double>(recipe.train.micro_batch_size), tokens);
+  return candidate;
+}
+
+bool fits(const Candidate& candidate, const DeviceProfile& device) {
+  return candidate.prediction.peak_allocated <= device.usable_bytes() &&
+         candidate.prediction.fits_reserved;
+}
+
+Fit fit(const models::Model& model, const config::Recipe& recipe, const data::SampleStore& samples,
+        int64_t max_seqlen, const DeviceProfile& device) {
+  return Search(model, recipe, samples, max_seqlen, device).run();
+}
+
+}  // namespace snug::plan

@@ -1,0 +1,44 @@
+// Which techniques to turn on: the fastest combination that fits into a device, among all that
+// change neither what is learnt nor what somebody has chosen.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/recipe.h"
+#include "data/sample_store.h"
+#include "models/model.h"
+#include "plan/cost_model.h"
+#include "plan/device_profile.h"
+#include "plan/predict.h"
+
+namespace snug::plan {
+
+struct Candidate {
+  config::Recipe recipe;
+  std::string options;  // what it changes, as typed on the command line; empty: nothing
+  Prediction prediction;
+  StepCost cost;
+};
+
+struct Fit {
+  std::optional<Candidate> best;  // none: nothing fits
+  std::vector<Candidate> front;   // no other one is both smaller and faster; fastest first
+  int64_t tried = 0;
+};
+
+// Tries activation checkpointing and offload, optimizer in backward and offload, weight streaming
+// and the micro-batch, each unless the recipe gives it. Optimizer, precision and global batch stay:
+// they would change the training.
+Fit fit(const models::Model& model, const config::Recipe& recipe, const data::SampleStore& samples,
+        int64_t max_seqlen, const DeviceProfile& device);
+
+// One recipe on a device, with its timeline.
+Candidate evaluate(const models::Model& model, const config::Recipe& recipe,
+                   const data::SampleStore& samples, int64_t max_seqlen,
+                   const DeviceProfile& device);
+bool fits(const Candidate& candidate, const DeviceProfile& device);
+
+}  // namespace snug::plan

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/plan.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "models/family.h"
+#include "plan/fit.h"
+#include "plan/suggest.h"
+#include "report/plan_page.h"
+#include "report/tables.h"
+#include "setup/vocabulary.h"
+#include "train/open_data.h"
+
+namespace snug::train {
+namespace {
+
+using nlohmann::json;
+
+std::map<std::string, int64_t> named(const memory::ByCategory& bytes) {
+  std::map<std::string, int64_t> result;
+  for (size_t c = 0; c < memory::kNumCategories; ++c)
+    result[memory::name(static_cast<memory::Category>(c))] = bytes[c];
+  return result;
+}
+
+// Enough samples of one length for a global batch.
+data::SampleStore full_length_samples(int64_t count, int64_t length) {
+  data::SampleStore samples;
+  const std::vector<int32_t> ids(static_cast<size_t>(length), 1);
+  for (int64_t i = 0; i < count; ++i) samples.append({.ids = ids, .labels = ids});
+  return samples;
+}
+
+class Plan {
+ public:
+  Plan(const config::Recipe& recipe, const config::PlanOptions& options)
+      : recipe_(recipe), options_(options) {}
+
+  void run() {
+    memory::install_allocators();
+    const int64_t budget =
+        recipe_.memory_budget.empty() ? 0 : parse_bytes(recipe_.memory_budget, "memory_budget");
+    device_ = plan::find_profile(options_.device, budget);
+    open_model();
+    open_samples();
+    wanted_ = plan::evaluate(*checkpoint_.model, recipe_, samples_, longest_, device_);
+    if (recipe_.fit) fit_ = plan::fit(*checkpoint_.model, recipe_, samples_, longest_, device_);
+    describe();
+    if (options_.json)
+      std::printf("%s\n", as_json().dump(2).c_str());
+    else
+      print();
+    if (!options_.html.empty()) {
+      write_file_atomically(options_.html, report::plan_html(page()));
+      if (!options_.json) std::printf("\nThe page is %s\n", options_.html.c_str());
+    }
+  }
+
+ private:
+  void open_model() {
+    const bool from_scratch = !recipe_.model.config.empty();
+    if (from_scratch)
+      checkpoint_.path = recipe_.checkpoint_dir;  // may hold a tokenizer
+    else
+      checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
+    if (from_scratch) checkpoint_.model = models::model_from_config(recipe_.model.config);
+  }
+
+  void open_samples() {
+    const int64_t positions = checkpoint_.model->dimensions().max_positions;
+    const int64_t length = std::min(recipe_.train.max_seq_length.value_or(positions), positions);
+    recipe_.train.max_seq_length = length;
+    const bool has_data = !recipe_.data.json_path.empty() && !recipe_.checkpoint_dir.empty();
+    if (has_data) {
+      samples_ = open_data(recipe_, *setup::open_tokenizer(checkpoint_)).train;
+      if (samples_.count() == 0) throw UserError("{} has no samples", recipe_.data.json_path);
+    } else {
+      samples_ = full_length_samples(recipe_.train.global_batch_size, length);
+    }
+    longest_ = samples_.longest();
+    from_data_ = has_data;
+  }
+
+  const plan::Prediction& prediction() const { return wanted_.prediction; }
+  bool wanted_fits() const { return plan::fits(wanted_, device_); }
+  int64_t need() const {
+    return device_.kind == at::kCUDA ? prediction().peak_reserved : prediction().peak_allocated;
+  }
+
+  // What terminal and page both say.
+  void describe() {
+    const config::TrainOptions& t = recipe_.train;
+    add("Model    {}: {} parameters, all trained, {}, {}",
+        recipe_.model.config.empty() ? recipe_.checkpoint_dir : recipe_.model.config,
+        with_commas(checkpoint_.model->num_parameters()), recipe_.precision,
+        recipe_.optimizer.name);
+    add("Batch    {} x {} tokens ({}), {} micro-batch{} a step", t.micro_batch_size, longest_,
+        from_data_ ? "the longest samples of the data" : "train.max_seq_length, no data read",
+        t.global_batch_size / t.micro_batch_size,
+        t.global_batch_size == t.micro_batch_size ? "" : "es");
+    add("Device   {}: {}{}", device_.name, format_bytes(device_.memory_bytes),
+        device_.context_bytes > 0 ? fmt::format(", of which driver and libraries take {}",
+                                                format_bytes(device_.context_bytes))
+                                  : "");
+    const int64_t margin = device_.usable_bytes() - need();
+    add("Plan     peak {}{}: {}", format_bytes(prediction().peak_allocated),
+        device_.kind == at::kCUDA
+            ? fmt::format(" allocated, {} reserved", format_bytes(prediction().peak_reserved))
+            : "",
+        wanted_fits()
+            ? fmt::format("fits, {} to spare", format_bytes(margin))
+            : fmt::format("does not fit, {} missing",
+                          format_bytes(std::max<int64_t>(
+                              -margin, prediction().peak_allocated - device_.usable_bytes()))));
+    if (prediction().peak_host > 0)
+      add("Host     {} beside it", format_bytes(prediction().peak_host));
+    const plan::StepCost& c = wanted_.cost;
+    add("Time     about {:.3g} s a step, {:.0f} tokens/s (products {:.0f} %, activations {:.0f} %, "
+        "optimizer {:.0f} %, transfers {:.0f} %)",
+        c.seconds(), c.tokens_per_second(), 100 * c.products_seconds / c.seconds(),
+        100 * c.memory_seconds / c.seconds(), 100 * c.optimizer_seconds / c.seconds(),
+        100 * c.transfer_seconds / c.seconds());
+  }
+
+  template <class... Args>
+  void add(fmt::format_string<Args...> format, Args&&... args) {
+    lines_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void print() const {
+    for (const std::string& line : lines_) std::printf("%s\n", line.c_str());
+    std::vector<int64_t> course;
+    for (const plan::Moment& moment : prediction().timeline) course.push_back(moment.allocated);
+    std::printf("\nMemory over one step\n  %s\n", report::sparkline(course, 76).c_str());
+    const auto peak = std::max_element(
+        prediction().timeline.begin(), prediction().timeline.end(),
+        [](const plan::Moment& a, const plan::Moment& b) { return a.allocated < b.allocated; });
+    std::printf("\nAt the peak (%s, %s)\n\n%s", peak->unit.c_str(), memory::name(peak->phase),
+                report::memory_bars(named(prediction().by_category)).c_str());
+    if (fit_) std::printf("\n%s", fit_text().c_str());
+    if (!wanted_fits() && !fit_) std::printf("\n%s", suggestions().c_str());
+  }
+
+  std::string suggestions() const {
+    const auto found = plan::suggest(*checkpoint_.model, recipe_, samples_, longest_,
+                                     device_.usable_bytes(), device_.kind);
+    std::string text = found.empty() ? "Nothing this version can change makes it fit.\n"
+                                     : "What would fit (--fit finds the fastest):\n";
+    for (const plan::Suggestion& s : found)
+      text += fmt::format("  {:<60} peak {:>10}  ({})\n", s.options, format_bytes(s.peak_allocated),
+                          s.cost);
+    return text;
+  }
+
+  std::string fit_text() const {
+    if (!fit_->best)
+      return fmt::format("Fit: none of {} combinations fits into {}.\n", fit_->tried,
+                         format_bytes(device_.usable_bytes()));
+    report::Table table(
+        {{"peak"}, {"host"}, {"s a step"}, {"tokens/s"}, {"options", report::Align::Left}});
+    for (const plan::Candidate& c : fit_->front)
+      table.add_row({format_bytes(c.prediction.peak_allocated),
+                     c.prediction.peak_host > 0 ? format_bytes(c.prediction.peak_host) : "-",
+                     fmt::format("{:.3g}", c.cost.seconds()),
+                     fmt::format("{:.0f}", c.cost.tokens_per_second()),
+                     c.options.empty() ? "(as the recipe is)" : c.options});
+    std::string text = fmt::format(
+        "Fit: the fastest first, each further row the fastest of those that take less "
+        "({} combinations tried)\n\n{}",
+        fit_->tried, table.render());
+    return text + "\nThe first row's options, as YAML:\n" + yaml();
+  }
+
+  std::string yaml() const {
+    const config::Recipe& r = fit_->best->recipe;
+    return fmt::format(
+        "train:\n  micro_batch_size: {}\nactivation_checkpointing: {}\nactivation_offload: {}\n"
+        "optimizer_in_backward: {}\noptimizer_offload: {}\nweight_streaming: {}\n",
+        r.train.micro_batch_size, r.activation_checkpointing, r.activation_offload,
+        r.optimizer_in_backward, r.optimizer_offload, r.weight_streaming);
+  }
+
+  static json cost_json(const plan::StepCost& c) {
+    return {{"step_seconds", c.seconds()},
+            {"tokens_per_second", c.tokens_per_second()},
+            {"products_seconds", c.products_seconds},
+            {"activations_seconds", c.memory_seconds},
+            {"optimizer_seconds", c.optimizer_seconds},
+            {"transfer_seconds", c.transfer_seconds}};
+  }
+
+  json candidate_json(const plan::Candidate& c) const {
+    return {{"options", c.options},
+            {"fits", plan::fits(c, device_)},
+            {"micro_batch_size", c.recipe.train.micro_batch_size},
+            {"peak_allocated", c.prediction.peak_allocated},
+            {"peak_reserved", c.prediction.peak_reserved},
+            {"peak_host", c.prediction.peak_host},
+            {"time", cost_json(c.cost)}};
+  }
+
+  json as_json() const {
+    json timeline = json::array();
+    for (const plan::Moment& moment : prediction().timeline)
+      timeline.push_back({{"unit", moment.unit},
+                          {"phase", memory::name(moment.phase)},
+                          {"allocated", moment.allocated},
+                          {"by_category", named(moment.by_category)}});
+    json out{{"schema", 1},
+             {"model", {{"parameters", checkpoint_.model->num_parameters()}}},
+             {"device",
+              {{"name", device_.name},
+               {"memory_bytes", device_.memory_bytes},
+               {"context_bytes", device_.context_bytes}}},
+             {"batch",
+              {{"micro_batch_size", recipe_.train.micro_batch_size},
+               {"tokens_per_sample", longest_},
+               {"global_batch_size", recipe_.train.global_batch_size}}},
+             {"fits", wanted_fits()},
+             {"margin_bytes", device_.usable_bytes() - need()},
+             {"memory",
+              {{"peak_allocated", prediction().peak_allocated},
+               {"peak_reserved", prediction().peak_reserved},
+               {"peak_host", prediction().peak_host},
+               {"by_category", named(prediction().by_category)},
+               {"host_by_category", named(prediction().host_by_category)}}},
+             {"time", cost_json(wanted_.cost)},
+             {"timeline", timeline}};
+    if (fit_) {
+      json front = json::array();
+      for (const plan::Candidate& c : fit_->front) front.push_back(candidate_json(c));
+      out["fit"] = {{"tried", fit_->tried}, {"front", front}};
+      if (fit_->best) out["fit"]["best"] = candidate_json(*fit_->best);
+    }
+    return out;
+  }
+
+  report::PlanPage page() const {
+    report::PlanPage page{.title = "Plan: " + (recipe_.model.config.empty() ? recipe_.checkpoint_dir
+                                                                            : recipe_.model.config),
+                          .lines = lines_,
+                          .categories = {},
+                          .moments = {},
+                          .limit_bytes = device_.usable_bytes(),
+                          .table = fit_ ? fit_text() : ""};
+    for (size_t c = 0; c < memory::kNumCategories; ++c)
+      page.categories.emplace_back(memory::name(static_cast<memory::Category>(c)));
+    for (const plan::Moment& moment : prediction().timeline)
+      page.moments.push_back({fmt::format("{}, {}", moment.unit, memory::name(moment.phase)),
+                              {moment.by_category.begin(), moment.by_category.end()}});
+    return page;
+  }
+
+  config::Recipe recipe_;
+  const config::PlanOptions& options_;
+  plan::DeviceProfile device_;
+  models::Checkpoint checkpoint_;
+  data::SampleStore samples_;
+  int64_t longest_ = 0;
+  bool from_data_ = false;
+  plan::Candidate wanted_;
+  std::optional<plan::Fit> fit_;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace
+
+void plan(const config::Recipe& recipe, const config::PlanOptions& options) {
+  Plan(recipe, options).run();
+}
+
+}  // namespace snug::train

@@ -1,0 +1,102 @@
+// Models that change their layout and come back, and answers that a terminal shows.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <pty.h>
+
+#include <cstdlib>
+
+#include "system/program.h"
+
+namespace snug::tests {
+namespace {
+
+// Where scripts/fetch-smollm2 puts it.
+fs::path smollm2() {
+  const char* cache = std::getenv("SNUG_CACHE");
+  const char* home = std::getenv("HOME");
+  const fs::path root = cache ? fs::path(cache) : fs::path(home ? home : "/") / ".cache/snug";
+  return root / "models/smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf";
+}
+
+// From `source` to a Hugging Face directory, to GGUF and back: not a byte differs.
+void expect_gguf_keeps_all(const fs::path& source, const Folder& folder) {
+  const auto convert = [&](const fs::path& from, const fs::path& to, const char* layout) {
+    const Result result = run({"convert", from, to, "--to", layout});
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  };
+  convert(source, folder / "hf", "hf");
+  convert(folder / "hf", folder / "model.gguf", "gguf");
+  convert(folder / "model.gguf", folder / "again", "hf");
+  EXPECT_TRUE(read_file(folder / "hf/model.safetensors") ==
+              read_file(folder / "again/model.safetensors"));
+  const auto parsed = [&](const std::string& name) {
+    return nlohmann::json::parse(read_file(folder / name));
+  };
+  EXPECT_EQ(parsed("hf/generation_config.json"), parsed("again/generation_config.json"));
+}
+
+TEST(Convert, GgufKeepsEveryBitOfSmolLm2) {
+  if (!fs::exists(smollm2())) GTEST_SKIP() << smollm2() << " is missing: scripts/fetch-smollm2";
+  const Folder folder;
+  expect_gguf_keeps_all(smollm2(), folder);
+  EXPECT_TRUE(read_file(folder / "hf/tokenizer.json") ==
+              read_file(folder / "again/tokenizer.json"));
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder / "hf/config.json")),
+            nlohmann::json::parse(read_file(folder / "again/config.json")));
+}
+
+class Trained : public testing::Test {
+ protected:
+  void SetUp() override {
+    const Result result = run(finetune_words(write_rows(folder_ / "rows.jsonl", 64),
+                                             folder_ / "out", {"--train.max_steps", "1"}));
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  }
+  fs::path model() const { return folder_ / "out/final"; }
+  const Folder folder_;
+};
+
+TEST_F(Trained, GgufKeepsEveryBit) { expect_gguf_keeps_all(model(), folder_); }
+
+TEST_F(Trained, GgufIsReadLikeAnyModel) {
+  ASSERT_EQ(run({"convert", model(), folder_ / "m.gguf", "--to", "gguf"}).exit_code, 0);
+  const auto answer = [&](const fs::path& path) {
+    const Result result = run(
+        {"generate", path, "--prompt", "say 3", "--precision", "32-true", "--temperature", "0"});
+    return result.output.substr(0, result.output.rfind('('));
+  };
+  EXPECT_EQ(answer(folder_ / "m.gguf"), answer(model()));
+  const Result refused = run({"convert", model(), folder_ / "out", "--to", "gguf"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.output.find("is a folder"), std::string::npos) << refused.output;
+}
+
+// Its answers are all but random bytes, every control character among them.
+TEST_F(Trained, AnswersLeaveATerminalAlone) {
+  const Result in_file = run({"generate", model(), "--prompt", "a", "--max_new_tokens", "200",
+                              "--temperature", "2", "--top_k", "304"});
+  ASSERT_EQ(in_file.exit_code, 0) << in_file.output;
+  EXPECT_NE(in_file.output.find_first_of("\x01\x02\x03\x04\x05\x06\x1b\x1c\x1d"),
+            std::string::npos);
+  int terminal = -1;
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  if (child == 0) {
+    ::execl(SNUG_BINARY, SNUG_BINARY, "generate", model().c_str(), "--prompt", "a",
+            "--max_new_tokens", "200", "--temperature", "2", "--top_k", "304", nullptr);
+    ::_exit(127);
+  }
+  ASSERT_GT(child, 0);
+  std::string seen;
+  char buffer[4096];
+  for (ssize_t got = 0; (got = ::read(terminal, buffer, sizeof(buffer))) > 0;)
+    seen.append(buffer, static_cast<size_t>(got));
+  ::close(terminal);
+  EXPECT_EQ(finish(child), 0);
+  EXPECT_GT(seen.size(), 100U);
+  for (const char c : seen)
+    EXPECT_TRUE(static_cast<unsigned char>(c) >= 0x20 || c == '\n' || c == '\r' || c == '\t')
+        << static_cast<int>(c);
+}
+
+}  // namespace
+}  // namespace snug::tests

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/device_profile.h"
+
+#include <gtest/gtest.h>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "support/temp_folder.h"
+
+namespace snug::plan {
+namespace {
+
+std::string error_of(const std::string& name) {
+  try {
+    find_profile(name, 0);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(DeviceProfile, NamesAreFoundHoweverTheyAreWritten) {
+  const DeviceProfile profile = find_profile("a100-80", 0);
+  EXPECT_EQ(profile.kind, at::kCUDA);
+  EXPECT_GT(profile.usable_bytes(), 78 * kGiB);
+  EXPECT_LT(profile.usable_bytes(), 80 * kGiB);
+  EXPECT_EQ(find_profile("A100_80", 0).name, profile.name);
+  EXPECT_EQ(find_profile("RTX 4090", 0).name, "rtx-4090");
+  for (const std::string& name : profile_names())
+    EXPECT_GT(find_profile(name, 0).flops(at::kBFloat16), 1e9) << name;
+}
+
+TEST(DeviceProfile, ABudgetMakesItSmaller) {
+  EXPECT_EQ(find_profile("a100-80", 10 * kGiB).usable_bytes(), 10 * kGiB);
+  EXPECT_EQ(find_profile("cpu", 3 * kGiB).usable_bytes(), 3 * kGiB);
+}
+
+TEST(DeviceProfile, OnesOwnComesFromAFile) {
+  const test::TempFolder folder;
+  const std::string path = (folder / "mine.yaml").string();
+  write_file_atomically(path, "name: mine\nmemory: 24GiB\ncontext: 1GiB\ntflops_16bit: 10\n");
+  const DeviceProfile profile = find_profile(path, 0);
+  EXPECT_EQ(profile.name, "mine");
+  EXPECT_EQ(profile.usable_bytes(), 23 * kGiB);
+  EXPECT_DOUBLE_EQ(profile.flops(at::kBFloat16), 10e12);
+}
+
+TEST(DeviceProfile, FaultsSayWhatAndWhere) {
+  EXPECT_NE(error_of("a100-90").find("a100-80"), std::string::npos);
+  const test::TempFolder folder;
+  const auto fault = [&](const std::string& text) {
+    const std::string path = (folder / "bad.yaml").string();
+    write_file_atomically(path, text);
+    return error_of(path);
+  };
+  EXPECT_NE(fault("tflops_16bit: 3\n").find("memory is missing"), std::string::npos);
+  EXPECT_NE(fault("memory: 24GiB\nflops: 3\n").find("flops is not a key"), std::string::npos);
+  EXPECT_NE(fault("memory: [1\n").find("bad.yaml"), std::string::npos);
+  EXPECT_NE(fault("memory: much\n").find("memory"), std::string::npos);
+  EXPECT_NE(fault("memory: 24GiB\ngb_per_second: 0\n").find("above 0"), std::string::npos);
+  EXPECT_NE(fault("memory: 100MiB\n").find("context"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace snug::plan

@@ -1,0 +1,120 @@
+// Full-size models on devices of the table, and the search for what fits.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/fit.h"
+
+#include <gtest/gtest.h>
+
+#include "base/bytes.h"
+#include "models/family.h"
+
+namespace snug::plan {
+namespace {
+
+class Fitting : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { memory::install_allocators(); }
+
+  static std::unique_ptr<models::Model> model(const std::string& name) {
+    return models::model_from_config(std::string(SNUG_SOURCE_DIR) + "/recipes/models/" + name +
+                                     ".json");
+  }
+  static data::SampleStore samples(int64_t count, int64_t length) {
+    data::SampleStore store;
+    const std::vector<int32_t> ids(static_cast<size_t>(length), 1);
+    for (int64_t i = 0; i < count; ++i) store.append({.ids = ids, .labels = ids});
+    return store;
+  }
+  static config::Recipe recipe(const std::string& precision, int64_t micro, int64_t global) {
+    config::Recipe r;
+    r.precision = precision;
+    r.train.micro_batch_size = micro;
+    r.train.global_batch_size = global;
+    return r;
+  }
+};
+
+// Weights, gradients and two states of a true precision: four times the weights, before activations.
+TEST_F(Fitting, ResidentBytesAreFourTimesTheWeights) {
+  const auto seven = model("open-llama-7b");
+  EXPECT_EQ(seven->num_parameters(), 6738415616);
+  const Candidate c = evaluate(*seven, recipe("bf16-true", 4, 16), samples(16, 512), 512,
+                               find_profile("a100-80", 0));
+  const double weights = 2 * 6738415616.0;
+  EXPECT_GT(static_cast<double>(c.prediction.peak_allocated), 4 * weights);
+  EXPECT_LT(static_cast<double>(c.prediction.peak_allocated), 5 * weights);
+  EXPECT_GE(c.prediction.peak_reserved, c.prediction.peak_allocated);
+  EXPECT_LT(static_cast<double>(c.prediction.peak_reserved),
+            1.1 * static_cast<double>(c.prediction.peak_allocated));
+  EXPECT_GT(c.cost.tokens_per_second(), 100);
+  EXPECT_FALSE(c.prediction.timeline.empty());
+}
+
+// The course's single-GPU rows of full fine-tuning on an A100 80 GB.
+TEST_F(Fitting, SameRowsFitAsPublished) {
+  struct Row {
+    const char* model;
+    const char* precision;
+    const char* optimizer;
+    int64_t micro, global;
+    bool fits;
+  };
+  constexpr Row kRows[] = {
+      {"tiny-llama", "32-true", "adamw", 8, 8, true},
+      {"tiny-llama", "32-true", "adamw", 8, 32, true},
+      {"tiny-llama", "bf16-true", "adamw", 8, 32, true},
+      {"tiny-llama", "bf16-mixed", "adamw", 8, 32, true},
+      {"open-llama-3b", "bf16-true", "adamw", 8, 32, true},
+      {"open-llama-7b", "bf16-true", "adamw", 4, 16, true},
+      {"open-llama-13b", "bf16-true", "adamw", 1, 1, false},
+      {"open-llama-13b", "bf16-true", "sgd", 1, 1, true},
+  };
+  const DeviceProfile a100 = find_profile("a100-80", 0);
+  for (const Row& row : kRows) {
+    config::Recipe r = recipe(row.precision, row.micro, row.global);
+    r.optimizer.name = row.optimizer;
+    const Candidate c =
+        evaluate(*model(row.model), r, samples(row.global, 512), 512, a100);
+    EXPECT_EQ(fits(c, a100), row.fits) << row.model << " " << row.precision << " " << row.optimizer
+                                       << ": " << format_bytes(c.prediction.peak_allocated);
+  }
+}
+
+TEST_F(Fitting, OffloadingFitsSevenIntoSixteenAndThirteenIntoTwentyFour) {
+  for (const auto& [name, device] : {std::pair{"open-llama-7b", "v100-16"},
+                                     std::pair{"open-llama-13b", "rtx-4090"},
+                                     std::pair{"open-llama-13b", "a100-80"}}) {
+    const DeviceProfile profile = find_profile(device, 0);
+    const Fit found = fit(*model(name), recipe("bf16-true", 1, 16), samples(16, 512), 512, profile);
+    ASSERT_TRUE(found.best) << name << " on " << device;
+    EXPECT_TRUE(fits(*found.best, profile));
+    EXPECT_LE(found.best->prediction.peak_reserved, profile.usable_bytes());
+  }
+}
+
+TEST_F(Fitting, TheFrontFallsInMemoryAndRisesInTime) {
+  const Fit found = fit(*model("smollm2-135m"), recipe("bf16-true", 4, 8), samples(8, 256), 256,
+                        find_profile("rtx-4090", 0));
+  ASSERT_GT(found.front.size(), 1U);
+  for (size_t i = 1; i < found.front.size(); ++i) {
+    EXPECT_LT(found.front[i].prediction.peak_allocated,
+              found.front[i - 1].prediction.peak_allocated);
+    EXPECT_GE(found.front[i].cost.seconds(), found.front[i - 1].cost.seconds());
+  }
+}
+
+TEST_F(Fitting, WhatTheRecipeGivesStays) {
+  config::Recipe r = recipe("bf16-true", 4, 8);
+  r.activation_checkpointing = "every:2";
+  r.given_keys = {"activation_checkpointing", "train.micro_batch_size", "optimizer_offload"};
+  const Fit found =
+      fit(*model("smollm2-135m"), r, samples(8, 256), 256, find_profile("rtx-4090", 0));
+  ASSERT_TRUE(found.best);
+  for (const Candidate& c : found.front) {
+    EXPECT_EQ(c.recipe.activation_checkpointing, "every:2");
+    EXPECT_EQ(c.recipe.train.micro_batch_size, 4);
+    EXPECT_EQ(c.recipe.optimizer_offload, "none");
+  }
+}
+
+}  // namespace
+}  // namespace snug::plan
