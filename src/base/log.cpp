@@ -5,25 +5,45 @@
 #include <cstdio>
 #include <mutex>
 #include <set>
+#include <utility>
 
 namespace snug {
 namespace {
 std::atomic<bool> verbose{false};
 std::mutex mutex;
 std::set<std::string> told;
+LogSink sink;  // empty: standard error
+
+// With the mutex held.
+void put(const std::string& message) {
+  if (sink)
+    sink(message);
+  else
+    std::fputs(message.c_str(), stderr);
+}
 }  // namespace
+
+LogSinkGuard::LogSinkGuard(LogSink wanted) {
+  const std::lock_guard lock(mutex);
+  before_ = std::exchange(sink, std::move(wanted));
+}
+
+LogSinkGuard::~LogSinkGuard() {
+  const std::lock_guard lock(mutex);
+  sink = std::move(before_);
+}
 
 void set_verbose(bool on) { verbose = on; }
 bool is_verbose() { return verbose; }
 
 void log_warning(const std::string& text) {
   const std::lock_guard lock(mutex);
-  if (told.insert(text).second) std::fprintf(stderr, "warning: %s\n", text.c_str());
+  if (told.insert(text).second) put("warning: " + text + "\n");
 }
 
 void log_detail(const std::string& text) {
   const std::lock_guard lock(mutex);
-  std::fprintf(stderr, "%s\n", text.c_str());
+  put(text + "\n");
 }
 
 }  // namespace snug

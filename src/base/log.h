@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,22 @@ namespace snug {
 
 void set_verbose(bool on);
 bool is_verbose();
+
+// Takes whole messages, newline included, in place of standard error.
+using LogSink = std::function<void(const std::string&)>;
+
+// Sends messages to `sink` while it lives, then again where they went before. One thread's message
+// at a time; a sink must not log itself.
+class LogSinkGuard {
+ public:
+  explicit LogSinkGuard(LogSink sink);
+  ~LogSinkGuard();
+  LogSinkGuard(const LogSinkGuard&) = delete;
+  LogSinkGuard& operator=(const LogSinkGuard&) = delete;
+
+ private:
+  LogSink before_;
+};
 
 // "warning: …" once per distinct text, so that a loop cannot flood the terminal.
 void log_warning(const std::string& text);

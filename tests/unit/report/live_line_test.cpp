@@ -8,6 +8,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -238,6 +239,40 @@ TEST(LiveLine, AsksTheTerminalForItsWidth) {
     seen.append(buffer, got);
   }
   EXPECT_EQ(seen, "\r\x1b[?7lstep 1/500  loss 1.234\x1b[K\x1b[?7h\r\n");
+  std::fclose(terminal);
+  ::close(parent);
+}
+
+TEST(LiveLine, WarningsStandAboveTheLine) {
+  int parent = -1, child = -1;
+  winsize size{};
+  size.ws_col = 30;
+  size.ws_row = 5;
+  ASSERT_EQ(::openpty(&parent, &child, nullptr, nullptr, &size), 0);
+  std::FILE* terminal = ::fdopen(child, "w");
+  ASSERT_NE(terminal, nullptr);
+  std::string before;
+  const LogSinkGuard outer([&](const std::string& text) { before += text; });
+  {
+    LiveLine line(terminal, true, {.clock = {}, .terminal_width = {}, .colours = false});
+    warn("early");
+    line.update(at(1));
+    warn("between {} and {}", 1, 2);
+    line.update(at(2));
+    line.finish();
+    warn("late");
+  }
+  EXPECT_EQ(before, "warning: early\nwarning: late\n");
+  std::string seen;
+  char buffer[512];
+  while (std::count(seen.begin(), seen.end(), '\n') < 2) {
+    const ssize_t got = ::read(parent, buffer, sizeof(buffer));
+    ASSERT_GT(got, 0);
+    seen.append(buffer, got);
+  }
+  const std::string first = "\r\x1b[?7lstep 1/500  loss 1.234\x1b[K\x1b[?7h";
+  const std::string second = "\r\x1b[?7lstep 2/500  loss 1.234\x1b[K\x1b[?7h";
+  EXPECT_EQ(seen, first + "\r\x1b[Kwarning: between 1 and 2\r\n" + first + second + "\r\n");
   std::fclose(terminal);
   ::close(parent);
 }

@@ -35,5 +35,11 @@ TEST(TextWidth, PrintableTakesControlAway) {
   EXPECT_EQ(printable("\xed\xa0\x80z").back(), 'z');             // a surrogate
 }
 
+TEST(TextWidth, PrintableLinesKeepsLinesAndTabs) {
+  EXPECT_EQ(printable_lines("an\n\tanswer\x1b]0;title\x07 with \x1b[31mred\r"),
+            "an\n\tanswer ]0;title  with  [31mred ");
+  EXPECT_EQ(printable_lines("x\u009b2Jy\n"), "x 2Jy\n");
+}
+
 }  // namespace
 }  // namespace snug::report
