@@ -89,6 +89,12 @@ void load_into(const at::Tensor& value, const Checkpoint& checkpoint,
 
 }  // namespace
 
+at::Tensor join_pairs(const at::Tensor& value, int64_t heads) {
+  const int64_t d = value.size(0) / heads;
+  const int64_t columns = value.numel() / value.size(0);
+  return value.view({heads, 2, d / 2, columns}).transpose(1, 2).contiguous().view_as(value);
+}
+
 double Model::flops_per_token(double seqlen) const {
   const Dimensions d = dimensions();
   // 2 per multiply-add; each weight takes part in forward, and twice in backward. The embedding is

@@ -34,6 +34,10 @@ std::unique_ptr<Model> model_like(const Model& model);
 at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,
                           at::ScalarType type);
 
+// From our order of rows within a head (halves) to GGUF's (pairs): theirs[2j] = ours[j],
+// theirs[2j + 1] = ours[d/2 + j]. For a contiguous (heads * d, …); see Placement::paired_heads.
+at::Tensor join_pairs(const at::Tensor& value, int64_t heads);
+
 // Fills every allocated parameter from the checkpoint, one tensor at a time, converting to the
 // parameter's type. Throws UserError naming a tensor that is missing or of another shape.
 void load_weights(Checkpoint& checkpoint);

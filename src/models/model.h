@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -10,6 +11,10 @@
 
 #include "nn/kv_cache.h"
 #include "nn/unit.h"
+
+namespace snug::formats {
+class GgufWriter;
+}
 
 namespace snug::models {
 
@@ -46,6 +51,9 @@ class Model {
   virtual nlohmann::json hugging_face_config() const = 0;
   // LitGPT's model_config.yaml of this model.
   virtual std::string litgpt_config() const = 0;
+  // What a GGUF file says of the model in its metadata, and its tensors that are no parameters.
+  virtual void write_gguf_config(formats::GgufWriter& out) const = 0;
+  virtual std::map<std::string, std::vector<float>> gguf_constants() const = 0;
   // Standard deviation of random initial weights.
   virtual double initializer_range() const = 0;
   // Makes what is computed from the config rather than loaded (rotary tables), on `device`, for

@@ -40,6 +40,7 @@ class Engine {
   virtual int32_t end_id() const = 0;                      // largest id + 1
   virtual int32_t find(std::string_view token) const = 0;  // -1 if absent
   virtual std::string token(int32_t id) const = 0;
+  virtual const AddedToken* added_token(int32_t id) const = 0;  // nullptr: not an added one
 
   const Frame& frame() const { return frame_; }
 
@@ -53,5 +54,9 @@ class Engine {
 std::unique_ptr<Engine> make_pipeline(const Node& tokenizer_json, const EngineOptions& options);
 std::unique_ptr<Engine> make_sentencepiece(const std::filesystem::path& model,
                                            const EngineOptions& options);
+
+// The same vocabulary's rules for a GGUF file whose tokens are set.
+struct GgufVocabulary;
+void set_gguf_rules(const std::filesystem::path& sentencepiece_model, GgufVocabulary& out);
 
 }  // namespace snug::tokenizer

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "base/text.h"
+#include "tokenizer/gguf_pre.h"
 #include "tokenizer/unicode.h"
 #include "tokenizer/vocabulary.h"
 
@@ -20,64 +20,6 @@ using nlohmann::json;
 constexpr std::string_view kWhere = "GGUF, tokenizer.ggml.tokens";
 
 constexpr size_t kMaxPieceBytes = 4096;  // trying every cut is quadratic in this
-
-// tokenizer.ggml.token_type
-enum TokenType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kByte = 6 };
-
-constexpr const char* kLlama3Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kQwen2Pattern =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kTekkenPattern =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kGpt4oPattern =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-
-// How each value of tokenizer.ggml.pre cuts words. No pattern: GPT-2's own, inside ByteLevel.
-struct PreKind {
-  std::string_view name;
-  const char* pattern;
-  bool single_digits, nfc, ignore_merges;
-};
-constexpr PreKind kPreKinds[] = {
-    {"default", nullptr, false, false, false},
-    {"gpt-2", nullptr, false, false, false},
-    {"gpt2", nullptr, false, false, false},
-    {"phi-2", nullptr, false, false, false},
-    {"olmo", nullptr, false, true, false},
-    {"mpt", nullptr, false, true, false},
-    {"smollm", nullptr, true, false, false},
-    {"starcoder", nullptr, true, false, false},
-    {"refact", nullptr, true, false, false},
-    {"codeshell", nullptr, true, false, false},
-    {"command-r", nullptr, true, true, false},
-    {"llama-bpe", kLlama3Pattern, false, false, true},
-    {"llama3", kLlama3Pattern, false, false, true},
-    {"llama-v3", kLlama3Pattern, false, false, true},
-    {"falcon3", kLlama3Pattern, false, false, true},
-    {"dbrx", kLlama3Pattern, false, false, false},
-    {"smaug-bpe", kLlama3Pattern, false, false, true},
-    {"qwen2", kQwen2Pattern, false, true, false},
-    {"stablelm2", kQwen2Pattern, false, false, false},
-    {"deepseek-r1-qwen", kQwen2Pattern, false, true, false},
-    {"tekken", kTekkenPattern, false, false, true},
-    {"gpt-4o", kGpt4oPattern, false, false, true},
-    {"llama4", kGpt4oPattern, false, false, true},
-};
-
-const PreKind& pre_kind(const std::string& name) {
-  for (const PreKind& kind : kPreKinds) {
-    if (kind.name == name) return kind;
-  }
-  if (!name.empty()) {
-    warn(
-        "GGUF: the pre-tokenizer '{}' is not known; words are cut as GPT-2 does, and ids may "
-        "differ "
-        "from those the model was trained on",
-        name);
-  }
-  return kPreKinds[0];
-}
 
 void check(const GgufVocabulary& v) {
   if (v.tokens.empty())
@@ -158,26 +100,6 @@ json frame_json(const GgufVocabulary& v) {
           {"special_tokens", specials}};
 }
 
-json byte_level(bool use_regex) {
-  return {{"type", "ByteLevel"},
-          {"add_prefix_space", false},
-          {"trim_offsets", true},
-          {"use_regex", use_regex}};
-}
-
-json pre_tokenizer_json(const PreKind& kind) {
-  json steps = json::array();
-  if (kind.single_digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
-  if (kind.pattern) {
-    steps.push_back({{"type", "Split"},
-                     {"pattern", {{"Regex", kind.pattern}}},
-                     {"behavior", "Isolated"},
-                     {"invert", false}});
-  }
-  steps.push_back(byte_level(kind.pattern == nullptr));
-  return {{"type", "Sequence"}, {"pretokenizers", steps}};
-}
-
 // sentencepiece merges whichever neighbours give the best-scored piece. Every way to make a piece
 // of two others is a merge, ranked by the piece's score; of equal ones the longer left half comes
 // first.
@@ -245,10 +167,10 @@ json model_json(const GgufVocabulary& v, bool by_score, bool ignore_merges) {
 }
 
 void add_byte_level_parts(const GgufVocabulary& v, json& out) {
-  const PreKind& kind = pre_kind(v.pre);
+  const GgufPre& kind = gguf_pre(v.pre);
   if (kind.nfc) out["normalizer"] = {{"type", "NFC"}};
-  out["pre_tokenizer"] = pre_tokenizer_json(kind);
-  out["decoder"] = byte_level(true);
+  out["pre_tokenizer"] = gguf_pre_tokenizer_json(kind);
+  out["decoder"] = byte_level_json(true);
   out["model"] = model_json(v, false, kind.ignore_merges);
 }
 

@@ -49,6 +49,7 @@ class Pipeline : public Engine {
   }
   int32_t find(std::string_view token) const override;
   std::string token(int32_t id) const override;
+  const AddedToken* added_token(int32_t id) const override { return added_.by_id(id); }
 
  private:
   void read_added_tokens(const Node& node, const EngineOptions& options);

@@ -11,6 +11,8 @@
 #include "base/files.h"
 #include "tokenizer/decoder.h"
 #include "tokenizer/engine.h"
+#include "tokenizer/gguf_pre.h"
+#include "tokenizer/tokenizer.h"
 
 namespace snug::tokenizer {
 namespace {
@@ -34,6 +36,20 @@ const nlohmann::json& decoder_json(bool strips_prefix) {
   return strips_prefix ? with : without;
 }
 
+void load(sentencepiece::SentencePieceProcessor& processor, std::string_view bytes,
+          const std::string& where) {
+  const auto status = processor.LoadFromSerializedProto({bytes.data(), bytes.size()});
+  if (!status.ok() || processor.GetPieceSize() <= 0) {
+    throw UserError("{}: not a sentencepiece model: {}; fetch the file again", where,
+                    status.ok() ? "it has no pieces" : status.ToString());
+  }
+}
+
+bool has_prefix(const sentencepiece::SentencePieceProcessor& processor) {
+  std::vector<std::string> probe;
+  return processor.Encode("a", &probe).ok() && !probe.empty() && probe.front().starts_with("▁");
+}
+
 class SentencePiece : public Engine {
  public:
   SentencePiece(const std::filesystem::path& path, const EngineOptions& options);
@@ -44,9 +60,9 @@ class SentencePiece : public Engine {
   }
   int32_t find(std::string_view token) const override;
   std::string token(int32_t id) const override;
+  const AddedToken* added_token(int32_t id) const override { return added_.by_id(id); }
 
  private:
-  void load(sentencepiece::SentencePieceProcessor& processor, std::string_view bytes) const;
   void read_pieces();
   void read_added_tokens(const EngineOptions& options);
 
@@ -62,28 +78,16 @@ class SentencePiece : public Engine {
 SentencePiece::SentencePiece(const std::filesystem::path& path, const EngineOptions& options)
     : where_(path.string()) {
   const std::string bytes = read_file(path, kMaxModelBytes);
-  load(processor_, bytes);
+  load(processor_, bytes, where_);
   if (!options.legacy) {
     continuing_ = std::make_unique<sentencepiece::SentencePieceProcessor>();
-    load(*continuing_, bytes + std::string(kNoDummyPrefix));
+    load(*continuing_, bytes + std::string(kNoDummyPrefix), where_);
   }
   read_pieces();
   read_added_tokens(options);
-  std::vector<std::string> probe;
-  const bool has_prefix =
-      processor_.Encode("a", &probe).ok() && !probe.empty() && probe.front().starts_with("▁");
-  decoder_ = make_decoder(Node(decoder_json(has_prefix), where_));
+  decoder_ = make_decoder(Node(decoder_json(has_prefix(processor_)), where_));
   if (processor_.bos_id() >= 0) frame_.before = {processor_.bos_id()};
   override_frame(options);
-}
-
-void SentencePiece::load(sentencepiece::SentencePieceProcessor& processor,
-                         std::string_view bytes) const {
-  const auto status = processor.LoadFromSerializedProto({bytes.data(), bytes.size()});
-  if (!status.ok() || processor.GetPieceSize() <= 0) {
-    throw UserError("{}: not a sentencepiece model: {}; fetch the file again", where_,
-                    status.ok() ? "it has no pieces" : status.ToString());
-  }
 }
 
 void SentencePiece::read_pieces() {
@@ -153,6 +157,21 @@ std::string SentencePiece::token(int32_t id) const {
 std::unique_ptr<Engine> make_sentencepiece(const std::filesystem::path& model,
                                            const EngineOptions& options) {
   return std::make_unique<SentencePiece>(model, options);
+}
+
+void set_gguf_rules(const std::filesystem::path& sentencepiece_model, GgufVocabulary& out) {
+  sentencepiece::SentencePieceProcessor processor;
+  load(processor, read_file(sentencepiece_model, kMaxModelBytes), sentencepiece_model.string());
+  out.model = "llama";
+  out.pre = "default";
+  out.add_space_prefix = has_prefix(processor);
+  out.scores.assign(out.tokens.size(), 0.0F);
+  for (int32_t id = 0; id < std::ssize(out.tokens) && id < processor.GetPieceSize(); ++id) {
+    out.scores[id] = processor.GetScore(id);
+    if (processor.IsByte(id)) out.token_types[id] = kByte;
+    if (processor.IsUnknown(id)) out.token_types[id] = kUnknown;
+    if (processor.IsUnused(id)) out.token_types[id] = kUnused;
+  }
 }
 
 }  // namespace snug::tokenizer

@@ -11,6 +11,8 @@
 #include "tokenizer/chat_template.h"
 #include "tokenizer/directory.h"
 #include "tokenizer/engine.h"
+#include "tokenizer/gguf_export.h"
+#include "tokenizer/gguf_pre.h"
 #include "tokenizer/gguf_vocabulary.h"
 #include "tokenizer/unicode.h"
 
@@ -41,6 +43,7 @@ struct Tokenizer::State {
   SpecialTokens special;
   std::map<std::string, std::string> named_tokens;  // "bos_token" -> "<s>", …
   std::unique_ptr<ChatTemplate> chat_template;
+  std::string chat_template_text;
   fs::path source;             // the directory it came from; empty for a GGUF
   std::string tokenizer_json;  // what a GGUF's vocabulary became
   nlohmann::json config;
@@ -64,6 +67,7 @@ void Tokenizer::State::set_special() {
 
 void Tokenizer::State::set_chat_template(std::string_view text, std::string where) {
   if (!text.empty()) chat_template = std::make_unique<ChatTemplate>(text, std::move(where));
+  chat_template_text = text;
 }
 
 Tokenizer::Tokenizer(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -167,6 +171,36 @@ void Tokenizer::write_directory(const fs::path& directory) const {
   if (!fs::exists(directory / "special_tokens_map.json")) {
     write_json(directory / "special_tokens_map.json", state_->named_tokens);
   }
+}
+
+GgufVocabulary Tokenizer::gguf_vocabulary(int64_t num_tokens) const {
+  GgufVocabulary out;
+  set_gguf_tokens(*state_->engine, num_tokens, out);
+  out.special = state_->special;
+  // A vocabulary may put a token around texts that no file names as bos or eos.
+  const Frame& frame = state_->engine->frame();
+  if (out.special.bos < 0 && frame.before.size() == 1) {
+    out.special.bos = frame.before.front();
+    out.special.add_bos = true;
+  }
+  if (out.special.eos < 0 && frame.after.size() == 1) {
+    out.special.eos = frame.after.front();
+    out.special.add_eos = true;
+  }
+  for (int32_t* id : {&out.special.bos, &out.special.eos, &out.special.pad, &out.special.unk})
+    if (*id >= num_tokens) *id = -1;
+  out.chat_template = state_->chat_template_text;
+  const fs::path json = state_->source / "tokenizer.json";
+  const std::string where = state_->source.empty() ? "GGUF" : state_->source.string();
+  if (state_->source.empty())
+    set_gguf_rules(nlohmann::json::parse(state_->tokenizer_json), where, out);
+  else if (fs::exists(json))
+    set_gguf_rules(read_json(json), where, out);
+  else
+    set_gguf_rules(state_->source / "tokenizer.model", out);
+  if (out.model == "llama" && out.special.unk >= 0) out.token_types[out.special.unk] = kUnknown;
+  check_gguf_ids(*this, out, where);
+  return out;
 }
 
 }  // namespace snug::tokenizer

@@ -42,6 +42,10 @@ Config from_gguf(const formats::GgufFile& file);
 Config from_litgpt(const std::filesystem::path& model_config_yaml);
 nlohmann::json to_hugging_face(const Config& config);
 std::string to_litgpt(const Config& config);
+// All that a GGUF file says about the model, and the values of its tensor rope_freqs.weight (empty:
+// there is none).
+void to_gguf(const Config& config, formats::GgufWriter& out);
+std::vector<float> gguf_rope_factors(const Config& config);
 
 // Refuses sizes that cannot be a model: zero, not divisible, absurdly large.
 void check(const Config& config, const std::string& where);

@@ -1,4 +1,4 @@
-// The same fields from GGUF metadata and from LitGPT's model_config.yaml.
+// The same fields from LitGPT's model_config.yaml, and written there.
 // SPDX-License-Identifier: Apache-2.0
 #include <yaml-cpp/yaml.h>
 
@@ -33,54 +33,6 @@ void refuse_other_architectures(const YAML::Node& root, const std::string& where
 }
 
 }  // namespace
-
-Config from_gguf(const formats::GgufFile& file) {
-  const std::string where = file.describe();
-  const std::string architecture = file.text("general.architecture");
-  if (architecture != "llama" && architecture != "qwen2")
-    throw UserError("{}: architecture \"{}\" is not supported; supported are llama and qwen2",
-                    where, architecture);
-  const auto key = [&](const char* name) { return architecture + "." + name; };
-  Config config;
-  config.model_type = architecture;
-  config.qkv_bias = architecture == "qwen2";
-  config.hidden_size = file.integer(key("embedding_length"));
-  config.intermediate_size = file.integer(key("feed_forward_length"));
-  config.num_hidden_layers = file.integer(key("block_count"));
-  config.num_attention_heads = file.integer(key("attention.head_count"));
-  config.num_key_value_heads =
-      file.integer(key("attention.head_count_kv"), config.num_attention_heads);
-  if (config.num_attention_heads <= 0) throw UserError("{}: no attention heads", where);
-  config.head_dim =
-      file.integer(key("attention.key_length"), config.hidden_size / config.num_attention_heads);
-  config.max_position_embeddings = file.integer(key("context_length"), 2048);
-  config.rms_norm_eps = file.number(key("attention.layer_norm_rms_epsilon"), 1e-6);
-  // Stored as float32: 9.99999974e-06 is what 1e-5 becomes there.
-  config.rms_norm_eps = std::stod(fmt::format("{:.6g}", config.rms_norm_eps));
-  config.rope.base = file.number(key("rope.freq_base"), 10000.0);
-  const std::string scaling = file.text(key("rope.scaling.type"), "none");
-  if (scaling == "linear") {
-    config.rope.type = kernels::cpu::RopeType::Linear;
-    config.rope.factor = file.number(key("rope.scaling.factor"), 1.0);
-    config.rope_scaling_json = {{"rope_type", "linear"}, {"factor", config.rope.factor}};
-  } else if (scaling != "none") {
-    throw UserError("{}: rope scaling \"{}\" in a GGUF file is not supported, only linear is",
-                    where, scaling);
-  }
-  const formats::TensorInfo* embedding = file.find("token_embd.weight");
-  if (embedding == nullptr || embedding->shape.size() != 2)
-    throw UserError("{}: tensor token_embd.weight is missing", where);
-  config.vocab_size = embedding->shape[0];
-  config.tie_word_embeddings = file.find("output.weight") == nullptr;
-  config.output_bias = file.find("blk.0.attn_output.bias") != nullptr;
-  if (file.has("tokenizer.ggml.bos_token_id"))
-    config.bos_token_ids = {file.integer("tokenizer.ggml.bos_token_id")};
-  if (file.has("tokenizer.ggml.eos_token_id"))
-    config.eos_token_ids = {file.integer("tokenizer.ggml.eos_token_id")};
-  config.pad_token_id = file.integer("tokenizer.ggml.padding_token_id", -1);
-  check(config, where);
-  return config;
-}
 
 Config from_litgpt(const std::filesystem::path& path) {
   const std::string where = path.string();

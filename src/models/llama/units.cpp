@@ -173,6 +173,12 @@ Dimensions LlamaModel::dimensions() const {
           .head_dim = config_.head_dim};
 }
 
+std::map<std::string, std::vector<float>> LlamaModel::gguf_constants() const {
+  std::vector<float> factors = gguf_rope_factors(config_);
+  if (factors.empty()) return {};
+  return {{"rope_freqs.weight", std::move(factors)}};
+}
+
 void LlamaModel::prepare(at::Device device, int64_t max_seqlen) {
   const memory::CategoryGuard category(memory::Category::Data);
   rope_ = ops::make_rope_tables(config_.rope, config_.head_dim, max_seqlen, device);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -68,6 +69,8 @@ class LlamaModel final : public Model {
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
   std::string litgpt_config() const override { return to_litgpt(config_); }
+  void write_gguf_config(formats::GgufWriter& out) const override { to_gguf(config_, out); }
+  std::map<std::string, std::vector<float>> gguf_constants() const override;
   double initializer_range() const override { return config_.initializer_range; }
   void prepare(at::Device device, int64_t max_seqlen) override;
   const Config& config() const { return config_; }

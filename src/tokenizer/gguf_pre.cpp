@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "tokenizer/gguf_pre.h"
+
+#include <optional>
+
+#include "base/log.h"
+
+namespace snug::tokenizer {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kLlama3Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kQwen2Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kTekkenPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr const char* kGpt4oPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// The first of several names for the same is the one that is written.
+constexpr GgufPre kPres[] = {
+    {"gpt-2", nullptr, false, false, false},
+    {"default", nullptr, false, false, false},
+    {"gpt2", nullptr, false, false, false},
+    {"phi-2", nullptr, false, false, false},
+    {"olmo", nullptr, false, true, false},
+    {"mpt", nullptr, false, true, false},
+    {"smollm", nullptr, true, false, false},
+    {"starcoder", nullptr, true, false, false},
+    {"refact", nullptr, true, false, false},
+    {"codeshell", nullptr, true, false, false},
+    {"command-r", nullptr, true, true, false},
+    {"llama-bpe", kLlama3Pattern, false, false, true},
+    {"llama3", kLlama3Pattern, false, false, true},
+    {"llama-v3", kLlama3Pattern, false, false, true},
+    {"falcon3", kLlama3Pattern, false, false, true},
+    {"dbrx", kLlama3Pattern, false, false, false},
+    {"smaug-bpe", kLlama3Pattern, false, false, true},
+    {"qwen2", kQwen2Pattern, false, true, false},
+    {"stablelm2", kQwen2Pattern, false, false, false},
+    {"deepseek-r1-qwen", kQwen2Pattern, false, true, false},
+    {"tekken", kTekkenPattern, false, false, true},
+    {"gpt-4o", kGpt4oPattern, false, false, true},
+    {"llama4", kGpt4oPattern, false, false, true},
+};
+
+// The steps of a pre-tokenizer, also where it is one alone or none.
+json steps_of(const json& pre_tokenizer) {
+  if (pre_tokenizer.is_null()) return json::array();
+  if (pre_tokenizer.value("type", "") != "Sequence") return json::array({pre_tokenizer});
+  return pre_tokenizer.value("pretokenizers", json::array());
+}
+
+// The steps that cut; ByteLevel's options that only matter for offsets are left out.
+std::optional<json> cutting_steps(const json& pre_tokenizer) {
+  json out = json::array();
+  for (const json& step : steps_of(pre_tokenizer)) {
+    const std::string type = step.value("type", "");
+    if (type == "ByteLevel" && step.value("add_prefix_space", true)) return std::nullopt;
+    if (type == "ByteLevel")
+      out.push_back({type, step.value("use_regex", true)});
+    else if (type == "Digits")
+      out.push_back({type, step.value("individual_digits", false)});
+    else if (type == "Split" && step.value("behavior", "") == "Isolated" &&
+             !step.value("invert", false))
+      out.push_back({type, step.value("pattern", json())});
+    else
+      return std::nullopt;
+  }
+  return out;
+}
+
+// Whether texts are brought to NFC; nothing for any other normalizer.
+std::optional<bool> only_nfc(const json& normalizer) {
+  if (normalizer.is_null()) return false;
+  if (normalizer.value("type", "") == "NFC") return true;
+  if (normalizer.value("type", "") != "Sequence") return std::nullopt;
+  const json steps = normalizer.value("normalizers", json::array());
+  if (steps.empty()) return false;
+  return steps.size() == 1 ? only_nfc(steps[0]) : std::nullopt;
+}
+
+}  // namespace
+
+const GgufPre& gguf_pre(const std::string& name) {
+  for (const GgufPre& pre : kPres) {
+    if (pre.name == name) return pre;
+  }
+  if (!name.empty()) {
+    warn(
+        "GGUF: the pre-tokenizer '{}' is not known; words are cut as GPT-2 does, and ids may "
+        "differ from those the model was trained on",
+        name);
+  }
+  return kPres[0];
+}
+
+const GgufPre* find_gguf_pre(const json& tokenizer_json) {
+  const std::optional<json> steps = cutting_steps(tokenizer_json.value("pre_tokenizer", json()));
+  const std::optional<bool> nfc = only_nfc(tokenizer_json.value("normalizer", json()));
+  const bool ignore_merges = tokenizer_json.at("model").value("ignore_merges", false);
+  if (!steps || !nfc) return nullptr;
+  for (const GgufPre& pre : kPres) {
+    if (pre.nfc == *nfc && pre.ignore_merges == ignore_merges &&
+        cutting_steps(gguf_pre_tokenizer_json(pre)) == steps)
+      return &pre;
+  }
+  return nullptr;
+}
+
+json byte_level_json(bool use_regex) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", false},
+          {"trim_offsets", true},
+          {"use_regex", use_regex}};
+}
+
+json gguf_pre_tokenizer_json(const GgufPre& pre) {
+  json steps = json::array();
+  if (pre.single_digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
+  if (pre.pattern) {
+    steps.push_back({{"type", "Split"},
+                     {"pattern", {{"Regex", pre.pattern}}},
+                     {"behavior", "Isolated"},
+                     {"invert", false}});
+  }
+  steps.push_back(byte_level_json(pre.pattern == nullptr));
+  return {{"type", "Sequence"}, {"pretokenizers", steps}};
+}
+
+}  // namespace snug::tokenizer
