@@ -136,7 +136,10 @@ Checkpoint open_checkpoint(const fs::path& path) {
   const bool has_litgpt = fs::exists(path / "lit_model.pth");
   if (has_litgpt && fs::exists(path / "model_config.yaml")) {
     checkpoint.layout = Layout::LitGpt;
-    checkpoint.model = make_llama(llama::from_litgpt(path / "model_config.yaml"));
+    checkpoint.tensors = formats::open_model_directory(path);
+    checkpoint.model =
+        make_llama(llama::from_litgpt(path / "model_config.yaml", *checkpoint.tensors));
+    return checkpoint;
   } else if (fs::exists(path / "config.json")) {
     checkpoint.model = model_from_config(path / "config.json");
   } else {

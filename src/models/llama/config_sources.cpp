@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <yaml-cpp/yaml.h>
 
+#include <cstring>
+
 #include "base/error.h"
 #include "base/files.h"
 #include "models/llama/config.h"
@@ -32,9 +34,26 @@ void refuse_other_architectures(const YAML::Node& root, const std::string& where
         where, norm, mlp);
 }
 
+// LitGPT stores the head as a tensor of its own and its config has no word for a tied one, so the
+// weights themselves say it. Different weights differ early, which makes the question cheap.
+bool is_tied(const formats::TensorSource& tensors) {
+  const formats::TensorInfo* embedding = tensors.find("transformer.wte.weight");
+  const formats::TensorInfo* head = tensors.find("lm_head.weight");
+  if (head == nullptr) return true;
+  if (embedding == nullptr || embedding->shape != head->shape || embedding->dtype != head->dtype)
+    return false;
+  const std::span<const std::byte> a = tensors.raw(*embedding);
+  const std::span<const std::byte> b = tensors.raw(*head);
+  const bool same =
+      !a.empty() && (a.data() == b.data() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+  tensors.release(*embedding);
+  tensors.release(*head);
+  return same;
+}
+
 }  // namespace
 
-Config from_litgpt(const std::filesystem::path& path) {
+Config from_litgpt(const std::filesystem::path& path, const formats::TensorSource& tensors) {
   const std::string where = path.string();
   YAML::Node root;
   try {
@@ -68,6 +87,7 @@ Config from_litgpt(const std::filesystem::path& path) {
   if (config.sliding_window > 0) config.model_type = "mistral";
   if (yaml_field<double>(root, "rotary_percentage", where, 0.25) != 1.0)
     throw UserError("{}: rotary_percentage other than 1.0 is not supported", where);
+  config.tie_word_embeddings = is_tied(tensors);
   if (const YAML::Node adjust = root["rope_adjustments"]; adjust && adjust.IsMap()) {
     config.rope.type = kernels::cpu::RopeType::Llama3;
     config.rope.factor = yaml_field<double>(adjust, "factor", where);

@@ -158,5 +158,23 @@ TEST_F(Exported, GgufIsAFileNotAFolder) {
                UserError);
 }
 
+TEST_F(Exported, ATiedModelStaysTiedThroughLitGpt) {
+  make("llama3-rope");
+  export_litgpt(folder_ / "litgpt", *model_, *tokenizer_, resident_value, options_);
+  const models::Checkpoint read = models::open_checkpoint(folder_ / "litgpt");
+  ASSERT_EQ(read.layout, models::Layout::LitGpt);
+  EXPECT_NE(read.tensors->find("lm_head.weight"), nullptr);
+  EXPECT_EQ(read.model->hugging_face_config()["tie_word_embeddings"], true);
+  expect_same_weights(read, *model_);
+}
+
+TEST_F(Exported, AHeadOfItsOwnStaysSoThroughLitGpt) {
+  make("llama");
+  export_litgpt(folder_ / "litgpt", *model_, *tokenizer_, resident_value, options_);
+  const models::Checkpoint read = models::open_checkpoint(folder_ / "litgpt");
+  EXPECT_EQ(read.model->hugging_face_config()["tie_word_embeddings"], false);
+  expect_same_weights(read, *model_);
+}
+
 }  // namespace
 }  // namespace snug::setup
