@@ -18,7 +18,8 @@ using nlohmann::json;
 constexpr const char* kProbes[] = {
     "Hello, world! It's 3.14159 or 1,234,567; we'LL see—don't\n\n  they?   \t end  ",
     "  two spaces, CamelCase snake_case #1 (a+b)*c == {x: [0x7F]} // http://a.b/c?d=e&f",
-    "naïve cafe\u0301 Ünïcödé Ελληνικά русский язык ไทย हिन्दी العربية 日本語の文章 한국어 🎉👩‍💻 "
+    "naïve cafe\u0301 Ünïcödé Ελληνικά русский язык ไทย हिन्दी العربية 日本語の文章 한국어 "
+    "🎉👩‍💻 "
     "½²",
     "x",
     " ",
