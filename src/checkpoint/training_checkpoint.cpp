@@ -123,6 +123,22 @@ std::optional<fs::path> find_latest(const fs::path& out_dir) {
   return best;
 }
 
+void set_aside(const fs::path& out_dir) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(out_dir, error))
+    if (step_of(entry.path()) >= 0) found.push_back(entry.path());
+  if (found.empty()) return;
+  const fs::path earlier = out_dir / "earlier";
+  try {
+    fs::remove_all(earlier);
+    fs::create_directories(earlier);
+    for (const fs::path& folder : found) fs::rename(folder, earlier / folder.filename());
+  } catch (const fs::filesystem_error& failure) {
+    throw UserError("cannot set the checkpoints of an earlier run aside: {}", failure.what());
+  }
+}
+
 TrainingState load_state(const fs::path& folder) {
   const fs::path path = folder / "state.json";
   const auto json = nlohmann::json::parse(read_file(path, 1 << 20), nullptr, false);

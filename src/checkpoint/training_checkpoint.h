@@ -38,6 +38,10 @@ std::filesystem::path save(const std::filesystem::path& out_dir, const TrainingS
 // The newest whole checkpoint under out_dir.
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& out_dir);
 
+// Moves checkpoints of an earlier run under out_dir to out_dir/earlier, so that a new run cannot be
+// taken for it when it is resumed. Those that an even earlier run left there are replaced.
+void set_aside(const std::filesystem::path& out_dir);
+
 TrainingState load_state(const std::filesystem::path& folder);
 
 // Fills the tensors. Throws UserError when one is missing, of another shape or of another type,

@@ -45,6 +45,8 @@ struct TrainOptions {
   std::optional<bool> tie_embeddings;
   std::optional<double> max_norm;
   double min_lr = 6e-5;
+  double label_smoothing = 0;                 // share given to all tokens alike
+  double z_loss = 0;                          // weight of the squared log-normalizer
   std::string loss_normalization = "global";  // global | micro (LitGPT's mean per micro-batch)
   std::string on_oom = "stop";                // stop | split
 

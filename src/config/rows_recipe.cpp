@@ -137,6 +137,20 @@ std::vector<Row> train_rows(TrainOptions& t) {
            "large batch; micro: LitGPT's mean of micro-batch means",
        .choices = {"global", "micro"}},
       {.theme = kTraining,
+       .key = "train.label_smoothing",
+       .slot = &t.label_smoothing,
+       .help =
+           "share of each target's probability that goes to all tokens alike; validation counts "
+           "without it",
+       .min = 0,
+       .max = 1},
+      {.theme = kTraining,
+       .key = "train.z_loss",
+       .slot = &t.z_loss,
+       .help = "weight of log(sum(exp(logits)))^2 in the loss, which keeps logits near 0 (1e-4 is "
+               "usual)",
+       .min = 0},
+      {.theme = kTraining,
        .key = "train.save_interval",
        .slot = &t.save_interval,
        .help = "optimizer steps between resumable checkpoints; none: no checkpoints",

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
 #include "config/numbers.h"
 
 namespace snug::config {
@@ -52,9 +53,12 @@ std::vector<bool> chosen_blocks(const std::string& choice, int64_t num_blocks) {
   std::vector<bool> chosen(static_cast<size_t>(num_blocks), choice == "all");
   if (const std::optional<int64_t> period = period_of(choice))
     for (int64_t i = 0; i < num_blocks; i += *period) chosen[static_cast<size_t>(i)] = true;
-  for (const auto& [first, last] : list_of(choice).value_or(std::vector<Span>{}))
-    for (int64_t i = first; i <= std::min(last, num_blocks - 1); ++i)
-      chosen[static_cast<size_t>(i)] = true;
+  for (const auto& [first, last] : list_of(choice).value_or(std::vector<Span>{})) {
+    if (last >= num_blocks)
+      throw UserError("activation_checkpointing = {}: the model has blocks 0 to {}", choice,
+                      num_blocks - 1);
+    for (int64_t i = first; i <= last; ++i) chosen[static_cast<size_t>(i)] = true;
+  }
   return chosen;
 }
 

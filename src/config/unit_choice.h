@@ -8,11 +8,11 @@
 
 namespace snug::config {
 
-// Whether `choice` can be read; blocks that a model does not have are no fault.
+// Whether `choice` can be read.
 bool is_block_choice(const std::string& choice);
 
 // chosen[i]: whether block i is meant. "every:K" means blocks 0, K, 2K, … Words that choose no
-// blocks by number (none, selective) choose none.
+// blocks by number (none, selective) choose none. Throws UserError for blocks that are not there.
 std::vector<bool> chosen_blocks(const std::string& choice, int64_t num_blocks);
 
 }  // namespace snug::config

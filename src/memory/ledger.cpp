@@ -98,9 +98,8 @@ void Ledger::refused_by_device(int64_t bytes, const std::string& why) const {
 std::string Ledger::describe_refusal(int64_t bytes, const std::string& why) const {
   return fmt::format("out of memory on {}: {} more for {} ({}, {}) {}. Live: {} ({}). Largest: {}.",
                      device_, format_bytes(bytes), name(current_tag.category),
-                     unit_name(current_tag.unit), name(current_tag.phase),
-                     why, format_bytes(allocated_), list_categories(live_),
-                     list_units(by_unit_));
+                     unit_name(current_tag.unit), name(current_tag.phase), why,
+                     format_bytes(allocated_), list_categories(live_), list_units(by_unit_));
 }
 
 Allocation* Ledger::add(void* data, int64_t bytes) {

@@ -36,6 +36,8 @@ struct Pass {
   at::ScalarType compute = at::kFloat;  // of activations and products
   double gradient_scale = 1.0;  // the gradient of (scale * summed loss) is what backward computes
   int64_t ignore_index = -100;
+  double label_smoothing = 0;    // share of the target's probability given to all tokens alike
+  double z_loss = 0;             // weight of log(sum(exp(logits)))^2, added to the loss
   bool last_micro_batch = true;  // of an optimizer step: gradients are whole after its backward
 };
 

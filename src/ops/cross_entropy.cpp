@@ -54,6 +54,8 @@ class LossSum {
         .targets = read_pointer<int32_t>(chunk.targets),
         .ignore_index = static_cast<int32_t>(options.ignore_index),
         .scale = static_cast<float>(options.scale),
+        .label_smoothing = static_cast<float>(options.label_smoothing),
+        .z_loss = static_cast<float>(options.z_loss),
         .need_gradient = d_logits.defined(),
         .gradient = d_logits.is_same(logits) ? nullptr : write_pointer(d_logits),
         .gradient_type = to_scalar(d_logits.defined() ? d_logits.scalar_type() : at::kFloat)};

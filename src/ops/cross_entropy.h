@@ -11,11 +11,14 @@ namespace snug::ops {
 struct CrossEntropyOptions {
   int64_t ignore_index = -100;
   double scale = 1.0;  // of the gradient; the loss itself is returned as a plain sum
+  double label_smoothing = 0;
+  double z_loss = 0;  // Chowdhery et al. 2022 (PaLM), section 5
 };
 
 // x (N, D), weight (V, D), targets (N) int32 -> sum over counted rows of -log
-// softmax(x·Wᵀ)[target], float32 (1). With gradients enabled, d(scale * loss) goes into weight's
-// buffer and into x's gradient whatever gradient arrives from above: call backward with ones.
+// softmax(x·Wᵀ)[target], smoothed and with the z-loss as the options say, float32 (1). With
+// gradients enabled, d(scale * loss) goes into weight's buffer and into x's gradient whatever
+// gradient arrives from above: call backward with ones.
 at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
                                 const at::Tensor& targets, const CrossEntropyOptions& options);
 

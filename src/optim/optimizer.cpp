@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "memory/guards.h"
+#include "ops/device.h"
 #include "ops/elementwise.h"
 #include "optim/adafactor.h"
 #include "optim/adamw.h"
@@ -74,7 +75,8 @@ void check_device(const config::OptimizerOptions& options,
                   const std::vector<NamedTensor>& parameters) {
   const bool has_kernel = options.name == "adamw" || options.name == "sgd";
   for (const NamedTensor& parameter : parameters) {
-    if (has_kernel || !parameter.tensor.is_cuda()) continue;
+    const bool on_host = memory::current_tag.on_host || parameter.tensor.is_cpu();
+    if (has_kernel || on_host || ops::kernel_device(parameter.tensor) != at::kCUDA) continue;
     throw UserError(
         "optimizer \"{}\": no CUDA kernel updates {} in this version; use adamw or sgd, or add "
         "--optimizer_offload cpu to update the weights in host memory",

@@ -83,6 +83,7 @@ DeviceProfile this_cpu(int64_t budget_bytes) {
   return {.name = cpu::cpu_summary(),
           .kind = at::kCPU,
           .memory_bytes = budget_bytes > 0 ? budget_bytes : all,
+          .host_bytes = all,
           .flops_16bit = cpu::cpu_peak_flops_estimate(cpu::Scalar::BF16),
           .flops_32bit = cpu::cpu_peak_flops_estimate(cpu::Scalar::F32),
           .bytes_per_second = rate,
@@ -107,6 +108,7 @@ DeviceProfile from_yaml(const std::string& path) {
                                            "tflops_16bit",
                                            "tflops_32bit",
                                            "gb_per_second",
+                                           "host_memory",
                                            "link_gb_per_second",
                                            "host_gb_per_second",
                                            "product_efficiency"};
@@ -116,12 +118,18 @@ DeviceProfile from_yaml(const std::string& path) {
                         fmt::join(kKeys, ", "));
     }
     if (file["name"]) profile.name = file["name"].as<std::string>();
-    if (file["kind"]) profile.kind = file["kind"].as<std::string>() == "cpu" ? at::kCPU : at::kCUDA;
+    const std::string kind = file["kind"] ? file["kind"].as<std::string>() : "cuda";
+    if (kind != "cpu" && kind != "cuda")
+      throw UserError("{}: kind = {}: is not one of cpu, cuda", path, kind);
+    profile.kind = kind == "cpu" ? at::kCPU : at::kCUDA;
     profile.memory_bytes = parse_bytes(file["memory"].as<std::string>(), path + ": memory");
     profile.context_bytes = file["context"]
                                 ? parse_bytes(file["context"].as<std::string>(), path + ": context")
                             : profile.kind == at::kCUDA ? kContextBytes
                                                         : 0;
+    if (file["host_memory"])
+      profile.host_bytes =
+          parse_bytes(file["host_memory"].as<std::string>(), path + ": host_memory");
     profile.flops_16bit = number("tflops_16bit", 100) * 1e12;
     profile.flops_32bit = number("tflops_32bit", 20) * 1e12;
     profile.bytes_per_second = number("gb_per_second", 1000) * 1e9;
@@ -136,6 +144,9 @@ DeviceProfile from_yaml(const std::string& path) {
                           profile.host_bytes_per_second, profile.product_efficiency};
   for (const double rate : rates)
     if (!(rate > 0)) throw UserError("{}: every rate must be above 0", path);
+  if (profile.product_efficiency > 1)
+    throw UserError("{}: product_efficiency = {}: is a share, at most 1", path,
+                    profile.product_efficiency);
   if (profile.usable_bytes() <= 0) throw UserError("{}: context leaves nothing of memory", path);
   return profile;
 }

@@ -17,6 +17,7 @@ struct DeviceProfile {
   at::DeviceType kind = at::kCUDA;
   int64_t memory_bytes = 0;   // all there is
   int64_t context_bytes = 0;  // taken by driver and libraries before the first tensor
+  int64_t host_bytes = 0;     // of memory beside it; 0: not known
   double flops_16bit = 0;     // per second, dense products with float32 sums
   double flops_32bit = 0;
   double bytes_per_second = 0;       // of the device's memory

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.h"
 #include "plan/suggest.h"
 
 namespace snug::plan {
@@ -68,11 +69,16 @@ class Search {
             std::string(placement.offload ? "cpu" : "none")) &&
         set("weight_streaming", r.weight_streaming, placement.streaming);
     if (!allowed || (r.optimizer_in_backward && r.precision == "16-mixed")) return;
-    if (r.optimizer_in_backward) r.train.on_oom = "stop";
+    if (r.optimizer_in_backward && r.train.on_oom == "split") return;
     for (const int64_t size : micro_batches()) {
       r.train.micro_batch_size = size;
-      Candidate candidate = evaluate(model_, r, samples_, max_seqlen_, device_);
       ++tried_;
+      Candidate candidate;
+      try {
+        candidate = evaluate(model_, r, samples_, max_seqlen_, device_);
+      } catch (const UserError&) {
+        return;  // the device has no way to run it
+      }
       if (!fits(candidate, device_)) continue;
       candidate.options = changes(r);
       candidate.prediction.timeline.clear();
@@ -137,8 +143,11 @@ Candidate evaluate(const models::Model& model, const config::Recipe& recipe,
 }
 
 bool fits(const Candidate& candidate, const DeviceProfile& device) {
-  return candidate.prediction.peak_allocated <= device.usable_bytes() &&
-         candidate.prediction.fits_reserved;
+  const Prediction& p = candidate.prediction;
+  // On a cpu, device and host share one memory.
+  const int64_t in_host = p.peak_host + (device.kind == at::kCPU ? p.peak_allocated : 0);
+  const bool host_fits = device.host_bytes == 0 || in_host <= device.host_bytes;
+  return p.peak_allocated <= device.usable_bytes() && p.fits_reserved && host_fits;
 }
 
 Fit fit(const models::Model& model, const config::Recipe& recipe, const data::SampleStore& samples,

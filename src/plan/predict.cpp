@@ -12,7 +12,8 @@
 namespace snug::plan {
 namespace {
 
-// What the caching allocator reserves on a device of any size, and whether `limit` is enough for it.
+// What the caching allocator reserves on a device of any size, and whether `limit` is enough for
+// it.
 void replay(const std::vector<TimelineRecorder::Event>& events, int64_t limit, Prediction& result) {
   const auto run = [&](CachingAllocator& allocator) {
     for (const TimelineRecorder::Event& event : events) {
@@ -27,7 +28,10 @@ void replay(const std::vector<TimelineRecorder::Event>& events, int64_t limit, P
   run(unlimited);
   result.peak_reserved = unlimited.peak_reserved();
   CachingAllocator limited(limit);
-  result.fits_reserved = limit == 0 || result.peak_reserved <= limit || run(limited);
+  if (limit == 0 || result.peak_reserved <= limit) return;
+  result.fits_reserved = run(limited);
+  // Tight, but it gives cached segments back and gets through.
+  if (result.fits_reserved) result.peak_reserved = limited.peak_reserved();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "plan/suggest.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"
@@ -90,15 +91,27 @@ class Search {
   bool consider(const config::Recipe& recipe, const std::string& options, const std::string& cost) {
     const data::MicroBatch batch =
         largest_micro_batch(samples_, recipe, recipe.train.micro_batch_size);
-    const int64_t peak =
-        predict(model_, recipe, batch, max_seqlen_, {.device = device_}).peak_allocated;
-    if (peak > budget_) return false;
-    found_.push_back({options, cost, peak});
+    const std::optional<int64_t> peak = peak_if_it_fits(recipe, batch);
+    if (!peak) return false;
+    found_.push_back({options, cost, *peak});
     return true;
   }
   std::vector<Suggestion> found() { return std::move(found_); }
 
  private:
+  // Nothing where the device has no way to run it.
+  std::optional<int64_t> peak_if_it_fits(const config::Recipe& recipe,
+                                         const data::MicroBatch& batch) const {
+    try {
+      const Prediction p =
+          predict(model_, recipe, batch, max_seqlen_,
+                  {.device = device_, .reserved_limit = budget_, .timeline = device_ == at::kCUDA});
+      if (p.peak_allocated <= budget_ && p.fits_reserved) return p.peak_allocated;
+    } catch (const UserError&) {
+    }
+    return std::nullopt;
+  }
+
   const models::Model& model_;
   const data::SampleStore& samples_;
   int64_t max_seqlen_;

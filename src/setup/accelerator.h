@@ -18,6 +18,9 @@ at::Device open_device(std::string_view accelerator);
 // "NVIDIA H100 80GB HBM3, 79.11 GiB" or "AMD EPYC, 2 threads, avx2".
 std::string device_name(at::Device device);
 
+// All memory of a GPU; 0 for a cpu.
+int64_t device_memory_bytes(at::Device device);
+
 // What products of `compute` could reach at best, in FLOP/s; 0 where it is not known.
 double peak_flops_per_second(at::Device device, at::ScalarType compute);
 

@@ -84,11 +84,11 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
   model.prepare(device, max_seqlen);
   {
     const memory::HostGuard host(engine.updates_on_host);
-    engine.optimizer = optim::make_optimizer(recipe.optimizer, engine.parameters);
+    engine.optimizer = optim::make_optimizer(recipe.optimizer, engine.parameters, recipe.seed);
   }
   auto policies = make_policies(recipe, engine);
-  engine.executor = std::make_unique<exec::Executor>(engine.units, std::move(policies),
-                                                     engine.ledger());
+  engine.executor =
+      std::make_unique<exec::Executor>(engine.units, std::move(policies), engine.ledger());
   return engine;
 }
 

@@ -74,17 +74,44 @@ formats::TensorBytes byte_source(const FileTensors& tensors, const ParameterRead
   };
 }
 
-// Fills `directory` through `fill` under a temporary name, then puts it in place whole.
-void replace_directory(const fs::path& directory,
-                       const std::function<void(const fs::path&)>& fill) {
-  fs::path temporary = directory;
+// What model directories hold. Anything else in a folder is somebody's, and is not deleted.
+bool is_model_file(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const std::string suffix = path.extension().string();
+  const bool known = suffix == ".json" || suffix == ".safetensors" || suffix == ".model" ||
+                     suffix == ".jinja" || name == "merges.txt" || name == "lit_model.pth" ||
+                     name == "model_config.yaml";
+  return known && fs::is_regular_file(path);
+}
+
+void refuse_foreign_files(const fs::path& directory) {
+  if (!fs::exists(directory)) return;
+  if (!fs::is_directory(directory))
+    throw UserError("{} is a file; name a new folder", directory.string());
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (!is_model_file(entry.path()))
+      throw UserError("{} holds {}, which is no part of a model; name a new or an empty folder",
+                      directory.string(), entry.path().filename().string());
+}
+
+// Fills `directory` through `fill` under a temporary name, then puts it in place whole. The old one
+// goes when the new one stands.
+void replace_directory(const fs::path& wanted, const std::function<void(const fs::path&)>& fill) {
+  // "model/" and "." by the name of the folder itself.
+  fs::path directory = fs::absolute(wanted).lexically_normal();
+  if (!directory.has_filename()) directory = directory.parent_path();
+  refuse_foreign_files(directory);
+  fs::path temporary = directory, old = directory;
   temporary += ".tmp";
+  old += ".old";
   try {
     fs::remove_all(temporary);
     fs::create_directories(temporary);
     fill(temporary);
-    fs::remove_all(directory);
+    fs::remove_all(old);
+    if (fs::exists(directory)) fs::rename(directory, old);
     fs::rename(temporary, directory);
+    fs::remove_all(old);
   } catch (const fs::filesystem_error& error) {
     std::error_code ignored;
     fs::remove_all(temporary, ignored);

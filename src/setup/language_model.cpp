@@ -20,9 +20,9 @@ LanguageModel open_language_model(const std::filesystem::path& path, const std::
   checkpoint.model->prepare(
       device, max_seqlen > 0 ? max_seqlen : checkpoint.model->dimensions().max_positions);
   result.model = std::move(checkpoint.model);
-  result.executor = std::make_unique<exec::Executor>(
-      result.model->units(), std::vector<std::unique_ptr<exec::Policy>>(),
-      memory::ledger_of(device.type()));
+  result.executor = std::make_unique<exec::Executor>(result.model->units(),
+                                                     std::vector<std::unique_ptr<exec::Policy>>(),
+                                                     memory::ledger_of(device.type()));
   return result;
 }
 

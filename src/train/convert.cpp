@@ -2,6 +2,7 @@
 #include "train/convert.h"
 
 #include <cstdio>
+#include <filesystem>
 
 #include "base/error.h"
 #include "memory/ledger.h"
@@ -33,10 +34,18 @@ at::ScalarType wanted_type(const std::string& name, const models::Checkpoint& ch
   throw UserError("--dtype {} is unknown; choose float32, bfloat16 or float16", name);
 }
 
+// A conversion makes something new; what is there may be what it reads.
+void refuse_to_overwrite(const std::filesystem::path& destination) {
+  if (std::filesystem::exists(destination) && !std::filesystem::is_empty(destination))
+    throw UserError("{} is there already; name a new or an empty folder (or file, for gguf)",
+                    destination.string());
+}
+
 }  // namespace
 
 void convert(const config::ConvertOptions& options) {
   memory::install_allocators();
+  refuse_to_overwrite(options.destination);
   models::Checkpoint checkpoint = models::open_checkpoint(options.source);
   const auto tokenizer = setup::open_tokenizer(checkpoint);
   const at::ScalarType type = wanted_type(options.dtype, checkpoint);

@@ -29,7 +29,13 @@ void evaluate(const config::EvaluateOptions& options) {
       .max_seq_length = std::min(options.max_seq_length.value_or(positions), positions),
       .cache_folder = options.data.download_dir};
   // "all": nothing is held out, so that the training part is the whole file.
-  data_options.val_split_fraction = options.split == "all" ? 0.0 : options.data.val_split_fraction;
+  // A folder, or a validation file, says by itself which part is which.
+  data_options.val_path = options.data.val_path.value_or("");
+  const bool one_file =
+      !options.data.val_path && !std::filesystem::is_directory(options.data.json_path);
+  if (one_file)
+    data_options.val_split_fraction =
+        options.split == "all" ? 0.0 : options.data.val_split_fraction;
   const data::Dataset dataset = data::load_dataset(
       data_options, data::make_encoder(*lm.tokenizer),
       [](const data::DownloadRequest& request) -> std::vector<std::filesystem::path> {

@@ -39,6 +39,19 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// The device of the run as the search for techniques wants it.
+plan::DeviceProfile profile_of(const Host& host) {
+  if (!host.device.is_cuda()) return plan::find_profile("cpu", host.budget_bytes);
+  plan::DeviceProfile profile = plan::find_profile("a100-80", 0);  // its rates, where none is known
+  profile.name = setup::device_name(host.device);
+  profile.memory_bytes =
+      host.budget_bytes > 0 ? host.budget_bytes : setup::device_memory_bytes(host.device);
+  profile.context_bytes = host.library_bytes;
+  const double flops = setup::peak_flops_per_second(host.device, at::kBFloat16);
+  if (flops > 0) profile.flops_16bit = flops;
+  return profile;
+}
+
 // One fine-tuning run. Members are in the order in which they come to be; run() is the main path.
 class Finetune {
  public:
@@ -222,7 +235,7 @@ void Finetune::plan() {
 // --fit: techniques and micro-batch for the memory there is.
 void Finetune::choose_techniques() {
   if (!recipe_.fit) return;
-  const plan::DeviceProfile device = plan::find_profile("cpu", budget_);
+  const plan::DeviceProfile device = profile_of(host_);
   const plan::Fit fit = plan::fit(*checkpoint_.model, recipe_, dataset_.train, max_seqlen_, device);
   if (!fit.best)
     throw OutOfMemory(fmt::format("--fit: none of {} combinations fits into {}", fit.tried,
@@ -246,6 +259,7 @@ void Finetune::load_weights() {
     models::load_weights(checkpoint_);
   }
   checkpoint_.tensors.reset();  // the file's pages are no longer needed
+  if (!resume_from_) checkpoint::set_aside(recipe_.out_dir);
   engine_.weights_changed();
   phases_ = std::make_unique<PhaseRecorder>(engine_, log_->record().memory.phases);
   stepper_ = std::make_unique<Stepper>(engine_, recipe_, dataset_.train, *phases_);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
@@ -44,6 +45,7 @@ class Plan {
 
   void run() {
     memory::install_allocators();
+    check_page_folder();
     const int64_t budget =
         recipe_.memory_budget.empty() ? 0 : parse_bytes(recipe_.memory_budget, "memory_budget");
     device_ = plan::find_profile(options_.device, budget);
@@ -60,9 +62,19 @@ class Plan {
       write_file_atomically(options_.html, report::plan_html(page()));
       if (!options_.json) std::printf("\nThe page is %s\n", options_.html.c_str());
     }
+    const bool found = fit_ && fit_->best;
+    if (!wanted_fits() && !found)
+      throw OutOfMemory(fmt::format("this recipe does not fit into {}", device_.name));
   }
 
  private:
+  // Before the work, not after it.
+  void check_page_folder() const {
+    const std::filesystem::path folder = std::filesystem::absolute(options_.html).parent_path();
+    if (!options_.html.empty() && !std::filesystem::is_directory(folder))
+      throw UserError("--html {}: there is no folder {}", options_.html, folder.string());
+  }
+
   void open_model() {
     const bool from_scratch = !recipe_.model.config.empty();
     if (from_scratch)
@@ -119,9 +131,10 @@ class Plan {
                           format_bytes(std::max<int64_t>(
                               -margin, prediction().peak_allocated - device_.usable_bytes()))));
     if (prediction().peak_host > 0)
-      add("Host     {} beside it", format_bytes(prediction().peak_host));
+      add("Host     {} beside it{}", format_bytes(prediction().peak_host),
+          device_.host_bytes == 0 ? "" : fmt::format(" of {}", format_bytes(device_.host_bytes)));
     const plan::StepCost& c = wanted_.cost;
-    add("Time     about {:.3g} s a step, {:.0f} tokens/s (products {:.0f} %, activations {:.0f} %, "
+    add("Time     about {:.2g} s a step, {:.0f} tokens/s (products {:.0f} %, activations {:.0f} %, "
         "optimizer {:.0f} %, transfers {:.0f} %)",
         c.seconds(), c.tokens_per_second(), 100 * c.products_seconds / c.seconds(),
         100 * c.memory_seconds / c.seconds(), 100 * c.optimizer_seconds / c.seconds(),
@@ -167,7 +180,7 @@ class Plan {
     for (const plan::Candidate& c : fit_->front)
       table.add_row({format_bytes(c.prediction.peak_allocated),
                      c.prediction.peak_host > 0 ? format_bytes(c.prediction.peak_host) : "-",
-                     fmt::format("{:.3g}", c.cost.seconds()),
+                     fmt::format("{:.2g}", c.cost.seconds()),
                      fmt::format("{:.0f}", c.cost.tokens_per_second()),
                      c.options.empty() ? "(as the recipe is)" : c.options});
     std::string text = fmt::format(

@@ -65,6 +65,8 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
     const nn::Pass pass{.compute = engine_.precision.compute,
                         .gradient_scale = scaler_.scale() / divisor,
                         .ignore_index = recipe_.data.ignore_index,
+                        .label_smoothing = recipe_.train.label_smoothing,
+                        .z_loss = recipe_.train.z_loss,
                         .last_micro_batch = &batch == &batches.back()};
     result.loss +=
         engine_.executor->forward_backward(setup::to_device(batch, engine_.device), pass) / divisor;

@@ -150,6 +150,18 @@ TEST_P(Techniques, EveryPairTrainsToTheSameBitsAsPlain) {
 INSTANTIATE_TEST_SUITE_P(Precisions, Techniques, ::testing::Values("32-true", "bf16-true"),
                          [](const auto& info) { return std::string(info.param).substr(0, 2); });
 
+TEST_F(Training, TheSeedReachesStochasticRounding) {
+  config::Recipe recipe = tiny_recipe();
+  recipe.precision = "bf16-true";
+  recipe.optimizer.stochastic_rounding = true;
+  TinyRun first(recipe, samples_), again(recipe, samples_);
+  recipe.seed += 1;
+  TinyRun other(recipe, samples_);
+  const std::vector<double> losses = train(first, eight_in(8), 4);
+  EXPECT_EQ(losses, train(again, eight_in(8), 4));
+  EXPECT_NE(losses, train(other, eight_in(8), 4));
+}
+
 // Gradients that leave the device after every micro-batch are added up on the host: one rounding
 // more.
 TEST_F(Training, TechniquesAccumulateLikePlain) {

@@ -58,6 +58,37 @@ class Trained : public testing::Test {
 
 TEST_F(Trained, GgufKeepsEveryBit) { expect_gguf_keeps_all(model(), folder_); }
 
+// What lies at the destination is somebody's: a folder with files, a file, the folder one stands
+// in.
+TEST_F(Trained, ConvertNeverTakesAnothersPlace) {
+  const fs::path precious = folder_ / "precious";
+  fs::create_directories(precious);
+  write_file_atomically(precious / "thesis.txt", "years of work");
+  write_file_atomically(folder_ / "notes", "a file");
+  for (const fs::path& destination :
+       {precious, fs::path(precious.string() + "/"), folder_ / "notes", model()}) {
+    const Result result = run({"convert", model(), destination, "--to", "hf"});
+    EXPECT_EQ(result.exit_code, 2) << destination << "\n" << result.output;
+    EXPECT_NE(result.output.find("is there already"), std::string::npos) << result.output;
+  }
+  EXPECT_EQ(read_file(precious / "thesis.txt"), "years of work");
+  EXPECT_EQ(read_file(folder_ / "notes"), "a file");
+  const fs::path empty = folder_ / "empty";
+  fs::create_directories(empty);
+  const Result result = run({"convert", model(), empty.string() + "/", "--to", "hf"});
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_TRUE(fs::exists(empty / "config.json"));
+}
+
+// Nor does a run's own final model.
+TEST_F(Trained, ATrainingRunKeepsForeignFiles) {
+  write_file_atomically(model() / "notes.md", "mine");
+  const Result result =
+      run(finetune_words(folder_ / "rows.jsonl", folder_ / "out", {"--train.max_steps", "1"}));
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_EQ(read_file(model() / "notes.md"), "mine");
+}
+
 TEST_F(Trained, GgufIsReadLikeAnyModel) {
   ASSERT_EQ(run({"convert", model(), folder_ / "m.gguf", "--to", "gguf"}).exit_code, 0);
   const auto answer = [&](const fs::path& path) {
@@ -68,7 +99,7 @@ TEST_F(Trained, GgufIsReadLikeAnyModel) {
   EXPECT_EQ(answer(folder_ / "m.gguf"), answer(model()));
   const Result refused = run({"convert", model(), folder_ / "out", "--to", "gguf"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.output.find("is a folder"), std::string::npos) << refused.output;
+  EXPECT_NE(refused.output.find("is there already"), std::string::npos) << refused.output;
 }
 
 // Its answers are all but random bytes, every control character among them.

@@ -90,6 +90,23 @@ TEST(Finetune, KilledAndResumedEqualsNeverKilled) {
             read_file(folder / "whole/final/model.safetensors"));
 }
 
+// A new run in an old one's folder is not taken for the old one when it is resumed.
+TEST(Finetune, ResumingNeverGoesOnWithAnEarlierRun) {
+  const Folder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 160);
+  const auto train = [&](const Words& more) {
+    const Result result = run(finetune_words(rows, folder / "out", more));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+  };
+  train({"--train.max_steps", "6", "--train.save_interval", "5"});
+  train({"--train.max_steps", "2", "--train.save_interval", "5", "--optimizer.lr", "0.001"});
+  const std::string output =
+      train({"--train.max_steps", "3", "--resume", "auto", "--optimizer.lr", "0.001"});
+  EXPECT_EQ(output.find("Resume "), std::string::npos) << output;
+  EXPECT_TRUE(fs::exists(folder / "out/earlier/step-000005/state.json"));
+}
+
 TEST(Finetune, CtrlCSavesAndCanGoOn) {
   const Folder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 320);
@@ -113,7 +130,8 @@ TEST(Finetune, CtrlCSavesAndCanGoOn) {
 TEST(Finetune, OutOfMemoryIsAResult) {
   const Folder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);
-  const Result result = run(finetune_words(rows, folder / "out", {"--memory_budget", "1200KiB", "--force"}));
+  const Result result =
+      run(finetune_words(rows, folder / "out", {"--memory_budget", "1200KiB", "--force"}));
   EXPECT_EQ(result.exit_code, 3) << result.output;
   for (const char* part : {"missing", "Live:", "parameters", "What would fit"})
     EXPECT_NE(result.output.find(part), std::string::npos) << part << " in\n" << result.output;
@@ -140,9 +158,8 @@ TEST(Finetune, FitChoosesWhatMakesItFit) {
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);
   ASSERT_EQ(run(finetune_words(rows, folder / "roomy")).exit_code, 0);
   const int64_t peak = read_run(folder / "roomy")["memory"]["measured"]["peak_allocated"];
-  const Result result =
-      run(finetune_words(rows, folder / "tight",
-                         {"--memory_budget", std::to_string(peak * 6 / 10), "--fit"}));
+  const Result result = run(finetune_words(
+      rows, folder / "tight", {"--memory_budget", std::to_string(peak * 6 / 10), "--fit"}));
   ASSERT_EQ(result.exit_code, 0) << result.output;
   EXPECT_NE(result.output.find("combinations tried: --"), std::string::npos) << result.output;
   const nlohmann::json record = read_run(folder / "tight");

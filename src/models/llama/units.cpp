@@ -142,9 +142,11 @@ nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn
     return state;
   }
   const at::Tensor x = ops::rms_norm(hidden, norm_.value, config_.rms_norm_eps);
-  state.set("loss", ops::linear_cross_entropy(
-                        x, weight, batch.targets,
-                        {.ignore_index = pass.ignore_index, .scale = pass.gradient_scale}));
+  state.set("loss", ops::linear_cross_entropy(x, weight, batch.targets,
+                                              {.ignore_index = pass.ignore_index,
+                                               .scale = pass.gradient_scale,
+                                               .label_smoothing = pass.label_smoothing,
+                                               .z_loss = pass.z_loss}));
   return state;
 }
 

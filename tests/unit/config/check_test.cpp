@@ -109,7 +109,8 @@ TEST(Check, BlocksAreChosenByWordPeriodOrList) {
     EXPECT_CONTAINS(faults_of(std::string("--activation_checkpointing=") + choice),
                     "is not one of none, all, selective");
   EXPECT_EQ(chosen_blocks("every:3", 7), (std::vector<bool>{1, 0, 0, 1, 0, 0, 1}));
-  EXPECT_EQ(chosen_blocks("0,2-3,9", 5), (std::vector<bool>{1, 0, 1, 1, 0}));
+  EXPECT_EQ(chosen_blocks("0,2-3", 5), (std::vector<bool>{1, 0, 1, 1, 0}));
+  EXPECT_THROW(chosen_blocks("0,5", 5), UserError);
   EXPECT_EQ(chosen_blocks("selective", 2), (std::vector<bool>{0, 0}));
 }
 

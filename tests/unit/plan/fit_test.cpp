@@ -33,7 +33,8 @@ class Fitting : public ::testing::Test {
   }
 };
 
-// Weights, gradients and two states of a true precision: four times the weights, before activations.
+// Weights, gradients and two states of a true precision: four times the weights, before
+// activations.
 TEST_F(Fitting, ResidentBytesAreFourTimesTheWeights) {
   const auto seven = model("open-llama-7b");
   EXPECT_EQ(seven->num_parameters(), 6738415616);
@@ -72,17 +73,16 @@ TEST_F(Fitting, SameRowsFitAsPublished) {
   for (const Row& row : kRows) {
     config::Recipe r = recipe(row.precision, row.micro, row.global);
     r.optimizer.name = row.optimizer;
-    const Candidate c =
-        evaluate(*model(row.model), r, samples(row.global, 512), 512, a100);
+    const Candidate c = evaluate(*model(row.model), r, samples(row.global, 512), 512, a100);
     EXPECT_EQ(fits(c, a100), row.fits) << row.model << " " << row.precision << " " << row.optimizer
                                        << ": " << format_bytes(c.prediction.peak_allocated);
   }
 }
 
 TEST_F(Fitting, OffloadingFitsSevenIntoSixteenAndThirteenIntoTwentyFour) {
-  for (const auto& [name, device] : {std::pair{"open-llama-7b", "v100-16"},
-                                     std::pair{"open-llama-13b", "rtx-4090"},
-                                     std::pair{"open-llama-13b", "a100-80"}}) {
+  for (const auto& [name, device] :
+       {std::pair{"open-llama-7b", "v100-16"}, std::pair{"open-llama-13b", "rtx-4090"},
+        std::pair{"open-llama-13b", "a100-80"}}) {
     const DeviceProfile profile = find_profile(device, 0);
     const Fit found = fit(*model(name), recipe("bf16-true", 1, 16), samples(16, 512), 512, profile);
     ASSERT_TRUE(found.best) << name << " on " << device;

@@ -1,0 +1,52 @@
+// The chunked head and loss against libtorch's whole logits, with smoothing and z-loss.
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/cross_entropy.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "exec/backward.h"
+#include "memory/ledger.h"
+
+namespace snug::ops {
+namespace {
+
+struct Case {
+  double smoothing, z_loss;
+};
+
+class LinearCrossEntropy : public ::testing::TestWithParam<Case> {};
+
+TEST_P(LinearCrossEntropy, EqualsWholeLogits) {
+  memory::install_allocators();
+  const auto [smoothing, z_loss] = GetParam();
+  at::manual_seed(3);
+  constexpr int64_t kRows = 40, kWidth = 24, kVocabulary = 300;
+  const at::Tensor x = at::randn({kRows, kWidth}).set_requires_grad(true);
+  const at::Tensor weight = at::randn({kVocabulary, kWidth}).set_requires_grad(true);
+  at::Tensor targets = at::randint(kVocabulary, {kRows}, at::kInt);
+  targets.slice(0, 5, 9).fill_(-100);
+
+  const at::Tensor x2 = x.detach().clone().set_requires_grad(true);
+  const at::Tensor weight2 = weight.detach().clone().set_requires_grad(true);
+  const at::Tensor logits = x2.matmul(weight2.t());
+  const at::Tensor rows = at::cross_entropy_loss(logits, targets.to(at::kLong), {},
+                                                 at::Reduction::Sum, -100, smoothing);
+  const at::Tensor counted = targets.ne(-100).to(at::kFloat);
+  const at::Tensor whole = rows + z_loss * (logits.logsumexp(-1).square() * counted).sum();
+  (0.5 * whole).backward();
+
+  const at::Tensor loss = linear_cross_entropy(
+      x, weight, targets, {.scale = 0.5, .label_smoothing = smoothing, .z_loss = z_loss});
+  exec::backward({loss}, {at::ones_like(loss)});
+  EXPECT_NEAR(loss.item<double>(), whole.item<double>(), 1e-5 * whole.item<double>());
+  EXPECT_LT((x.grad() - x2.grad()).abs().max().item<double>(), 2e-5);
+  EXPECT_LT((weight.grad() - weight2.grad()).abs().max().item<double>(), 2e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Options, LinearCrossEntropy,
+                         ::testing::Values(Case{0, 0}, Case{0.1, 0}, Case{0, 1e-3},
+                                           Case{0.2, 1e-2}));
+
+}  // namespace
+}  // namespace snug::ops
