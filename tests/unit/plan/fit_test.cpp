@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
 #include "base/bytes.h"
 #include "models/family.h"
 
@@ -15,8 +17,8 @@ class Fitting : public ::testing::Test {
   static void SetUpTestSuite() { memory::install_allocators(); }
 
   static std::unique_ptr<models::Model> model(const std::string& name) {
-    return models::model_from_config(std::string(SNUG_SOURCE_DIR) + "/recipes/models/" + name +
-                                     ".json");
+    return models::model_from_config(std::filesystem::path(SNUG_SOURCE_DIR) / "recipes/models" /
+                                     (name + ".json"));
   }
   static data::SampleStore samples(int64_t count, int64_t length) {
     data::SampleStore store;
