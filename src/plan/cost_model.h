@@ -1,6 +1,5 @@
 // Time of one optimizer step on a device, from what the step computes, touches and moves: a
-// roofline a part, added up. Good for comparing recipes on one device, and for orders of magnitude;
-// docs/benchmarks.md compares it with measured steps.
+// roofline a part, added up. Good for comparing recipes on one device, and for orders of magnitude.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
