@@ -55,6 +55,8 @@ target_include_directories(torch_cpu SYSTEM INTERFACE ${torch_root}/include
 add_library(torch_c10 SHARED IMPORTED)
 set_target_properties(torch_c10 PROPERTIES IMPORTED_LOCATION ${torch_root}/lib/libc10.so)
 add_library(snug_torch INTERFACE)
+# Operators by their own headers (ATen/ops/...), so that a source pays for those it names.
+target_compile_definitions(snug_torch INTERFACE AT_PER_OPERATOR_HEADERS)
 # The wheel carries fmt's headers of another version without its library. A folder in front of the wheel's
 # that holds nothing but a link to the system's fmt keeps one version in the whole program.
 find_path(fmt_include_dir fmt/format.h NO_CMAKE_PATH REQUIRED)
