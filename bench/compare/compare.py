@@ -25,6 +25,18 @@ def script(name):
     return [sys.executable, os.path.join(HERE, name)]
 
 
+def split_rows(path, folder, held_out=40):
+    """The rows as a folder with train.jsonl and val.jsonl: each program draws a split of its own
+    from one file, and losses over different rows cannot be compared."""
+    os.makedirs(folder, exist_ok=True)
+    with open(path, encoding="utf-8") as file:
+        lines = file.readlines()
+    for name, part in (("train", lines[held_out:]), ("val", lines[:held_out])):
+        with open(os.path.join(folder, f"{name}.jsonl"), "w", encoding="utf-8") as out:
+            out.writelines(part)
+    return folder
+
+
 class Bench:
     def __init__(self, args):
         self.args = args
@@ -73,7 +85,8 @@ class Bench:
 
     def litgpt_case(self):
         case, args = "litgpt", self.args
-        options = ["--train.max_steps", str(args.steps), "--data.init_args.json_path", args.rows]
+        folder = split_rows(args.rows, os.path.join(args.out, "rows"))
+        options = ["--train.max_steps", str(args.steps), "--data.init_args.json_path", folder]
         options += ["--precision", args.precision[0]]
         config = os.path.join(HERE, "litgpt.yaml")
         for _ in range(args.rounds):

@@ -26,8 +26,9 @@ def litgpt_command():
 
 
 def converted(model, name):
-    """A copy of the directory (links, small files) with litgpt's own lit_model.pth in it."""
-    target = os.path.join(os.path.dirname(os.path.abspath(model)), name)
+    """A copy of the directory with litgpt's own lit_model.pth in it. Its name is not the model's: in folders
+    called SmolLM2-…-Instruct litgpt puts a BOS before each row, which the model's own tokenizer does not."""
+    target = os.path.join(os.path.dirname(os.path.abspath(model)), "litgpt-" + name)
     if os.path.exists(os.path.join(target, "lit_model.pth")):
         return target
     shutil.rmtree(target, ignore_errors=True)
