@@ -28,6 +28,7 @@ enum class Command {
 // plan, beside its recipe.
 struct PlanOptions {
   std::string device = "cpu";  // a profile's name or a YAML file; cpu: this machine
+  std::string like;            // litgpt | lightning: another program to compare with; empty: none
   bool json = false;
   std::string html;  // a file to write
 };

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "config/command_table.h"
+#include "config/gpus.h"
 #include "config/names.h"
 #include "config/rows.h"
 
@@ -71,6 +72,13 @@ std::vector<Row> sampling_rows(GenerateOptions& o) {
   };
 }
 
+std::vector<std::string> device_choices() {
+  std::vector<std::string> names = gpu_profile_names();
+  names.insert(names.begin(), "cpu");
+  names.emplace_back("FILE");
+  return names;
+}
+
 }  // namespace
 
 std::vector<Row> plan_rows(PlanOptions& o) {
@@ -80,10 +88,15 @@ std::vector<Row> plan_rows(PlanOptions& o) {
        .slot = &o.device,
        .help = "the device to plan for: cpu is this machine; or a YAML file with a profile of your "
                "own (memory: 24GiB, tflops_16bit: 165, gb_per_second: 1008, …)",
-       .choices = {"cpu", "v100-16", "v100-32", "a100-40", "a100-80", "h100-80", "h100-94",
-                   "h200-141", "rtx-4090", "rtx-5090", "l4", "t4", "FILE"},
+       .choices = device_choices(),
        .open = true,
        .kind = TextKind::File},
+      {.theme = kPlan,
+       .key = "like",
+       .slot = &o.like,
+       .help = "set beside it what another program takes for the same recipe: litgpt (its "
+               "finetune_full), lightning (LitGPT's model in a Lightning Trainer)",
+       .choices = {"litgpt", "lightning"}},
       {.theme = kPlan, .key = "json", .slot = &o.json, .help = "print the plan as JSON"},
       {.theme = kPlan,
        .key = "html",

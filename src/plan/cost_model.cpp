@@ -39,11 +39,14 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
       rounds * static_cast<double>(std::max<int64_t>(
                    1, recipe.train.global_batch_size / recipe.train.micro_batch_size));
   StepCost cost{.tokens = tokens * micro_batches / rounds};
+  // The prediction is of the longest batch, the time of an average one.
+  const double share = tokens / static_cast<double>(std::max<int64_t>(1, prediction.tokens));
   const double repeated = 1 + recomputed_share(recipe, model.dimensions().num_layers) / 3;
   cost.products_seconds = model.flops_per_token(seqlen) * tokens * micro_batches * repeated /
                           (device.flops(precision.compute) * device.product_efficiency);
-  cost.memory_seconds = kTouches * static_cast<double>(prediction.bytes_written) * micro_batches /
-                        static_cast<double>(prediction.micro_batches) / device.bytes_per_second;
+  cost.memory_seconds = kTouches * share * static_cast<double>(prediction.bytes_written) *
+                        micro_batches / static_cast<double>(prediction.micro_batches) /
+                        device.bytes_per_second;
   // States, weights and gradients are read, the first two written.
   const memory::ByCategory& where = on_host ? prediction.host_by_category : prediction.resident;
   const double states = bytes_of(where, Category::Optimizer);
@@ -52,7 +55,8 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
                            (on_host ? device.host_bytes_per_second : device.bytes_per_second);
   double moved = 0;
   if (recipe.activation_offload)
-    moved += 2 * bytes_of(prediction.host_by_category, Category::Activations) * micro_batches;
+    moved +=
+        2 * share * bytes_of(prediction.host_by_category, Category::Activations) * micro_batches;
   if (on_host) moved += weights * micro_batches;  // gradients out
   if (recipe.weight_streaming)
     moved += 2 * weights * micro_batches;

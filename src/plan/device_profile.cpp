@@ -3,50 +3,39 @@
 
 #include <fmt/ranges.h>
 #include <unistd.h>
-
 #include <yaml-cpp/yaml.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <chrono>
-#include <cstring>
 #include <filesystem>
+#include <span>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/text.h"
+#include "config/gpus.h"
 #include "kernels/cpu/linalg/cpu_features.h"
+#include "plan/cpu_rates.h"
 
 namespace snug::plan {
 namespace {
 
-// Data sheets: memory in GB as the driver shows it, dense 16-bit tensor and 32-bit rates (TF32 is
-// not used) in TFLOP/s, memory bandwidth in GB/s, PCIe in GB/s one way as measured in practice.
-struct Entry {
-  const char* name;
-  double memory_gib, tflops_16, tflops_32, gb_per_second, link_gb_per_second;
-};
-constexpr std::array kEntries = {
-    Entry{"v100-16", 15.8, 112, 15.7, 900, 12},  Entry{"v100-32", 31.7, 112, 15.7, 900, 12},
-    Entry{"a100-40", 39.4, 312, 19.5, 1555, 24}, Entry{"a100-80", 79.2, 312, 19.5, 2039, 24},
-    Entry{"h100-80", 79.1, 989, 67, 3350, 50},   Entry{"h100-94", 93.1, 835, 60, 3900, 50},
-    Entry{"h200-141", 139.8, 989, 67, 4800, 50}, Entry{"rtx-4090", 23.6, 165, 82.6, 1008, 24},
-    Entry{"rtx-5090", 31.4, 209, 105, 1792, 50}, Entry{"l4", 22.0, 121, 30.3, 300, 24},
-    Entry{"t4", 14.6, 65, 8.1, 320, 12},
-};
 // CUDA's context, cuBLAS with its workspace and loaded kernels; as measured on recent drivers it is
 // 0.4 to 0.6 GiB.
 constexpr int64_t kContextBytes = 600 * kMiB;
 constexpr double kHostBytesPerSecond = 60e9;
 
-DeviceProfile profile_of(const Entry& entry) {
-  return {.name = entry.name,
-          .memory_bytes = static_cast<int64_t>(entry.memory_gib * static_cast<double>(kGiB)),
+DeviceProfile profile_of(const config::Gpu& gpu) {
+  return {.name = std::string(gpu.profile),
+          .memory_bytes = static_cast<int64_t>(gpu.memory_gib * static_cast<double>(kGiB)),
           .context_bytes = kContextBytes,
-          .flops_16bit = entry.tflops_16 * 1e12,
-          .flops_32bit = entry.tflops_32 * 1e12,
-          .bytes_per_second = entry.gb_per_second * 1e9,
-          .link_bytes_per_second = entry.link_gb_per_second * 1e9,
-          .host_bytes_per_second = kHostBytesPerSecond};
+          .flops_16bit = gpu.tflops_16bit * 1e12,
+          .flops_32bit = gpu.tflops_32bit * 1e12,
+          .bytes_per_second = gpu.gb_per_second * 1e9,
+          .link_bytes_per_second = gpu.link_gb_per_second * 1e9,
+          .host_bytes_per_second = kHostBytesPerSecond,
+          .flash_attention = gpu.flash_attention};
 }
 
 std::string letters_and_digits(std::string_view text) {
@@ -57,38 +46,20 @@ std::string letters_and_digits(std::string_view text) {
   return out;
 }
 
-// Bytes read and written per second by a copy that no cache holds; best of a few.
-double measured_copy_rate() {
-  using Clock = std::chrono::steady_clock;
-  constexpr size_t kBytes = size_t{64} << 20;
-  std::vector<char> from(kBytes, 1), to(kBytes, 2);
-  double best = 0;
-  for (int i = 0; i < 3; ++i) {
-    const auto start = Clock::now();
-#pragma omp parallel for schedule(static)
-    for (int64_t part = 0; part < 64; ++part)
-      std::memcpy(to.data() + part * (kBytes / 64), from.data() + part * (kBytes / 64),
-                  kBytes / 64);
-    const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    best = std::max(best, 2.0 * static_cast<double>(kBytes) / seconds);
-  }
-  return best;
-}
-
 DeviceProfile this_cpu(int64_t budget_bytes) {
-  namespace cpu = kernels::cpu;
   const int64_t pages = ::sysconf(_SC_PHYS_PAGES);
   const int64_t all = pages * ::sysconf(_SC_PAGESIZE);
-  const double rate = measured_copy_rate();
-  return {.name = cpu::cpu_summary(),
+  const CpuRates rates = cpu_rates();
+  return {.name = kernels::cpu::cpu_summary(),
           .kind = at::kCPU,
           .memory_bytes = budget_bytes > 0 ? budget_bytes : all,
           .host_bytes = all,
-          .flops_16bit = cpu::cpu_peak_flops_estimate(cpu::Scalar::BF16),
-          .flops_32bit = cpu::cpu_peak_flops_estimate(cpu::Scalar::F32),
-          .bytes_per_second = rate,
-          .link_bytes_per_second = rate / 2,
-          .host_bytes_per_second = rate};
+          .flops_16bit = rates.flops_16bit,
+          .flops_32bit = rates.flops_32bit,
+          .bytes_per_second = rates.copy_bytes_per_second,
+          .link_bytes_per_second = rates.copy_bytes_per_second / 2,
+          .host_bytes_per_second = rates.copy_bytes_per_second,
+          .product_efficiency = 1};  // the rates are of products
 }
 
 DeviceProfile from_yaml(const std::string& path) {
@@ -151,30 +122,52 @@ DeviceProfile from_yaml(const std::string& path) {
   return profile;
 }
 
+// "a100" and "4090" mean those that contain it, a typing error the nearest.
+std::string guesses(const std::string& name, const std::vector<std::string>& names) {
+  const std::string wanted = letters_and_digits(name);
+  std::vector<std::string> near;
+  for (const std::string& candidate : names)
+    if (!wanted.empty() && letters_and_digits(candidate).find(wanted) != std::string::npos)
+      near.push_back(candidate);
+  if (near.empty()) near.push_back(nearest_name(name, names));
+  return near.front().empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, " or "));
+}
+
+[[noreturn]] void refuse(const std::string& name) {
+  const std::vector<std::string> names = profile_names();
+  throw UserError("device = {}: is neither one of {} nor the YAML file of a device's profile{}",
+                  name, fmt::join(names, ", "), guesses(name, names));
+}
+
 }  // namespace
 
 std::vector<std::string> profile_names() {
-  std::vector<std::string> names{"cpu"};
-  for (const Entry& entry : kEntries) names.emplace_back(entry.name);
+  std::vector<std::string> names = config::gpu_profile_names();
+  names.insert(names.begin(), "cpu");
   return names;
 }
 
 DeviceProfile find_profile(const std::string& name, int64_t budget_bytes) {
   DeviceProfile profile;
   const std::string wanted = letters_and_digits(name);
-  const auto* found = std::find_if(kEntries.begin(), kEntries.end(), [&](const Entry& entry) {
-    return letters_and_digits(entry.name) == wanted;
+  const std::span<const config::Gpu> gpus = config::gpus();
+  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const config::Gpu& gpu) {
+    return !gpu.profile.empty() && letters_and_digits(gpu.profile) == wanted;
   });
   if (wanted == "cpu") return this_cpu(budget_bytes);
-  if (found != kEntries.end())
+  if (found != gpus.end())
     profile = profile_of(*found);
   else if (std::filesystem::is_regular_file(name))
     profile = from_yaml(name);
   else
-    throw UserError("device = {}: is neither one of {} nor the YAML file of a device's profile",
-                    name, fmt::join(profile_names(), ", "));
+    refuse(name);
   if (budget_bytes > 0) profile.memory_bytes = profile.context_bytes + budget_bytes;
   return profile;
+}
+
+DeviceProfile profile_of_gpu(std::string_view cuda_name) {
+  const config::Gpu* gpu = config::gpu_by_cuda_name(cuda_name);
+  return gpu == nullptr ? find_profile("a100-80", 0) : profile_of(*gpu);
 }
 
 }  // namespace snug::plan

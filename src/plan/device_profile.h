@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace snug::plan {
@@ -24,6 +25,7 @@ struct DeviceProfile {
   double link_bytes_per_second = 0;  // between host and device, one direction
   double host_bytes_per_second = 0;  // of the host's memory
   double product_efficiency = 0.6;   // share of the peak that products reach
+  bool flash_attention = true;       // torch has fused attention for 16-bit types here
 
   int64_t usable_bytes() const { return memory_bytes - context_bytes; }
   double flops(at::ScalarType compute) const {
@@ -36,5 +38,8 @@ struct DeviceProfile {
 // names. Throws UserError that lists the choices.
 DeviceProfile find_profile(const std::string& name, int64_t budget_bytes);
 std::vector<std::string> profile_names();
+
+// Of a GPU by the name that CUDA gives; one that nobody knows is taken for an A100.
+DeviceProfile profile_of_gpu(std::string_view cuda_name);
 
 }  // namespace snug::plan

@@ -40,6 +40,7 @@ class Search {
       return a.cost.seconds() < b.cost.seconds();
     });
     Fit result{.tried = tried_};
+    result.smallest = std::move(smallest_);
     for (Candidate& candidate : found_) {
       if (!result.front.empty() &&
           candidate.prediction.peak_allocated >= result.front.back().prediction.peak_allocated)
@@ -79,9 +80,14 @@ class Search {
       } catch (const UserError&) {
         return;  // the device has no way to run it
       }
-      if (!fits(candidate, device_)) continue;
       candidate.options = changes(r);
       candidate.prediction.timeline.clear();
+      if (!fits(candidate, device_)) {
+        const bool smaller = !smallest_ || candidate.prediction.peak_allocated <
+                                               smallest_->prediction.peak_allocated;
+        if (smaller) smallest_ = std::move(candidate);
+        continue;
+      }
       found_.push_back(std::move(candidate));
       return;
     }
@@ -121,6 +127,7 @@ class Search {
   int64_t max_seqlen_;
   const DeviceProfile& device_;
   std::vector<Candidate> found_;
+  std::optional<Candidate> smallest_;
   int64_t tried_ = 0;
 };
 

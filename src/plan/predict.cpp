@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/predict.h"
 
+#include <algorithm>
 #include <memory>
 
 #include "models/family.h"
@@ -10,11 +11,9 @@
 #include "setup/engine.h"
 
 namespace snug::plan {
-namespace {
 
-// What the caching allocator reserves on a device of any size, and whether `limit` is enough for
-// it.
-void replay(const std::vector<TimelineRecorder::Event>& events, int64_t limit, Prediction& result) {
+void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t limit,
+                     Prediction& result) {
   const auto run = [&](CachingAllocator& allocator) {
     for (const TimelineRecorder::Event& event : events) {
       if (event.bytes < 0)
@@ -34,7 +33,11 @@ void replay(const std::vector<TimelineRecorder::Event>& events, int64_t limit, P
   if (result.fits_reserved) result.peak_reserved = limited.peak_reserved();
 }
 
-}  // namespace
+int64_t micro_batches_that_matter(const config::Recipe& recipe) {
+  const config::TrainOptions& t = recipe.train;
+  const int64_t all = (t.global_batch_size + t.micro_batch_size - 1) / t.micro_batch_size;
+  return std::min<int64_t>(all, recipe.optimizer_in_backward ? 3 : 2);
+}
 
 Prediction predict(const models::Model& model, const config::Recipe& recipe,
                    const data::MicroBatch& largest, int64_t max_seqlen,
@@ -56,11 +59,9 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     for (const nn::Parameter* parameter : twin->parameters())
       result.weight_bytes += static_cast<double>(parameter->num_elements()) *
                              static_cast<double>(parameter->value.element_size());
+    result.tokens = static_cast<int64_t>(largest.input_ids.size());
     const nn::Batch batch = setup::to_device(largest, at::kMeta);
     nn::Pass pass{.compute = engine.precision.compute};
-    // Twice where gradients are accumulated: the second micro-batch meets the first one's
-    // gradients.
-    const bool accumulates = recipe.train.global_batch_size > recipe.train.micro_batch_size;
     const auto run_micro_batches = [&] {
       pass.last_micro_batch = !accumulates;
       engine.executor->forward_backward(batch, pass);
@@ -68,6 +69,7 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
       pass.last_micro_batch = true;
       result.micro_batches = 2;
       engine.executor->forward_backward(batch, pass);
+      for (int64_t left = micro_batches_that_matter(recipe); left > 0; --left)
     };
     optim::LossScaler scaler(engine.precision.loss_scaling);
     engine.step(run_micro_batches, {.max_norm = recipe.train.max_norm}, scaler);
@@ -83,7 +85,8 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
   if (recorder != nullptr) {
     result.timeline = recorder->moments();
     result.bytes_written = recorder->bytes_written();
-    if (options.device == at::kCUDA) replay(recorder->events(), options.reserved_limit, result);
+    if (options.device == at::kCUDA)
+      replay_reserved(recorder->events(), options.reserved_limit, result);
   }
   return result;
 }

@@ -21,6 +21,7 @@ struct Prediction {
   int64_t peak_reserved = 0;      // by the device's allocator; on cpu as much as allocated
   bool fits_reserved = true;      // into the limit given
   int64_t bytes_written = 0;      // allocated over all forwards and backwards
+  int64_t tokens = 0;             // of the micro-batch
   int64_t micro_batches = 1;      // that were run through
   std::vector<Moment> timeline;
 };
@@ -31,10 +32,20 @@ struct PredictOptions {
   bool timeline = false;       // fill timeline, peak_reserved and bytes_written too
 };
 
+// How many micro-batches show every height that a step reaches: where gradients are accumulated the
+// second one meets the first one's, and where the last one frees them on its way back, one between
+// them keeps all of them to its end.
+int64_t micro_batches_that_matter(const config::Recipe& recipe);
+
 // `largest` is the micro-batch with most tokens of the run; `max_seqlen` as given to the engine.
 // Of the run itself on `device`, beyond what that holds already.
 Prediction predict(const models::Model& model, const config::Recipe& recipe,
                    const data::MicroBatch& largest, int64_t max_seqlen,
                    const PredictOptions& options = {});
+
+// Fills in what libtorch's caching allocator reserves for these events on a device of any size, and
+// whether `limit` (0: none) is enough for it.
+void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t limit,
+                     Prediction& result);
 
 }  // namespace snug::plan

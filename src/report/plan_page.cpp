@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "base/bytes.h"
 #include "report/svg_chart.h"
@@ -40,6 +42,20 @@ int64_t largest(const PlanPage& page) {
   return most;
 }
 
+std::pair<double, const char*> axis_unit(double top) {
+  if (top >= static_cast<double>(kGiB)) return {static_cast<double>(kGiB), "GiB"};
+  if (top >= static_cast<double>(kMiB)) return {static_cast<double>(kMiB), "MiB"};
+  return {1024, "KiB"};
+}
+
+// 1, 2 or 5 times a power of ten, so that about five of them reach `top`.
+double tick_step(double top) {
+  const double power = std::pow(10, std::floor(std::log10(top / 5)));
+  for (const double times : {1.0, 2.0, 5.0})
+    if (top / (times * power) <= 6) return times * power;
+  return 10 * power;
+}
+
 class Chart {
  public:
   explicit Chart(const PlanPage& page) : page_(page) {
@@ -52,13 +68,14 @@ class Chart {
     std::string out = fmt::format(
         "<svg viewBox=\"0 0 {} {}\" role=\"img\" aria-label=\"memory over one step, by category\">",
         kWidth, kHeight);
-    for (int i = 0; i <= 4; ++i) {
-      const auto bytes = static_cast<int64_t>(top_ * i / 4.0);
+    const auto [unit, word] = axis_unit(top_);
+    const double step = tick_step(top_ / unit);
+    for (int i = 0; i * step * unit <= top_; ++i) {
+      const double height = y(i * step * unit);
       out += fmt::format(
           "<line x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\" stroke=\"var(--line)\"/>"
-          "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
-          kLeft, kWidth, y(static_cast<double>(bytes)), y(static_cast<double>(bytes)), kLeft - 6,
-          y(static_cast<double>(bytes)) + 4, format_bytes(bytes));
+          "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{:g} {}</text>",
+          kLeft, kWidth, height, height, kLeft - 6, height + 4, i * step, word);
     }
     std::vector<double> base(page_.moments.size(), 0);
     for (size_t c = 0; c < page_.categories.size(); ++c) out += band(c, base);
@@ -69,6 +86,7 @@ class Chart {
           kLeft, kWidth, y(static_cast<double>(page_.limit_bytes)),
           y(static_cast<double>(page_.limit_bytes)), kWidth - 4,
           y(static_cast<double>(page_.limit_bytes)) - 4, format_bytes(page_.limit_bytes));
+    out += phases();
     for (size_t i = 0; i < page_.moments.size(); ++i) out += hit(i);
     return out + "</svg>";
   }
@@ -97,6 +115,26 @@ class Chart {
     }
     return fmt::format("<polygon fill=\"var(--k{})\" points=\"{}{}\"/>", category % 8, upper,
                        lower);
+  }
+
+  // Where each phase begins and ends, with its name where there is room for it.
+  std::string phases() const {
+    std::string out;
+    const size_t count = page_.moments.size();
+    for (size_t from = 0, to = 0; from < count; from = to) {
+      const std::string& phase = page_.moments[from].phase;
+      while (to < count && page_.moments[to].phase == phase) ++to;
+      if (from > 0)
+        out += fmt::format(
+            "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"var(--mu)\" "
+            "stroke-opacity=\".5\"/>",
+            x(from), kTop, kHeight - kBottom + 6);
+      constexpr double kLetter = 7;
+      if (x(to) - x(from) > kLetter * static_cast<double>(phase.size()))
+        out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                           (x(from) + x(to)) / 2, kHeight - 6, xml_escape(phase));
+    }
+    return out;
   }
 
   std::string hit(size_t i) const {
@@ -131,7 +169,8 @@ std::string table(const PlanPage& page) {
   for (const PlanMoment& moment : page.moments) {
     out += fmt::format("<tr><td>{}</td><td>{}</td>", xml_escape(moment.label),
                        format_bytes(total(moment)));
-    for (const int64_t bytes : moment.by_category) out += "<td>" + format_bytes(bytes) + "</td>";
+    for (const int64_t bytes : moment.by_category)
+      out += "<td>" + (bytes == 0 ? "–" : format_bytes(bytes)) + "</td>";
     out += "</tr>";
   }
   return out + "</table></details>";

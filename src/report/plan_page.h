@@ -11,6 +11,7 @@ namespace snug::report {
 
 struct PlanMoment {
   std::string label;  // "block 3, forward"
+  std::string phase;  // "forward": stretches of one phase are marked below the chart
   std::vector<int64_t> by_category;
 };
 

@@ -1,42 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup/accelerator.h"
 
-#include <array>
-#include <cctype>
-
 #include "base/bytes.h"
 #include "base/error.h"
+#include "config/gpus.h"
 #include "kernels/cpu/linalg/cpu_features.h"
 #include "ops/device.h"
 #include "setup/cuda_device.h"
 
 namespace snug::setup {
 namespace {
-
-struct GpuPeak {
-  std::string_view name;  // as whole words in CUDA's name; the first that is found counts
-  double tera_flops;
-};
-
-constexpr std::array kGpuPeaks = {
-    GpuPeak{"B200", 2250},     GpuPeak{"GH200", 989},     GpuPeak{"H200", 989},
-    GpuPeak{"H100 PCIe", 756}, GpuPeak{"H100 NVL", 835},  GpuPeak{"H100", 989},
-    GpuPeak{"H20", 148},       GpuPeak{"A100", 312},      GpuPeak{"A800", 312},
-    GpuPeak{"A40", 150},       GpuPeak{"A30", 165},       GpuPeak{"A10G", 70},
-    GpuPeak{"A10", 125},       GpuPeak{"RTX A6000", 155}, GpuPeak{"L40S", 362},
-    GpuPeak{"L40", 181},       GpuPeak{"L4", 121},        GpuPeak{"RTX 5090", 209},
-    GpuPeak{"RTX 4090", 165},  GpuPeak{"RTX 3090", 71},   GpuPeak{"Tesla T4", 65},
-};
-
-// An A100 is no A1000, and a GH200 no H200.
-bool has_words(std::string_view text, std::string_view words) {
-  const size_t at = text.find(words);
-  if (at == std::string_view::npos) return false;
-  const auto is_border = [&](size_t i) {
-    return i >= text.size() || std::isalnum(static_cast<unsigned char>(text[i])) == 0;
-  };
-  return (at == 0 || is_border(at - 1)) && is_border(at + words.size());
-}
 
 [[noreturn]] void refuse_cuda() {
   if (!cuda::is_built())
@@ -78,9 +51,8 @@ double peak_flops_per_second(at::Device device, at::ScalarType compute) {
 }
 
 double gpu_peak_flops_per_second(std::string_view name) {
-  for (const GpuPeak& gpu : kGpuPeaks)
-    if (has_words(name, gpu.name)) return gpu.tera_flops * 1e12;
-  return 0;
+  const config::Gpu* gpu = config::gpu_by_cuda_name(name);
+  return gpu == nullptr ? 0 : gpu->tflops_16bit * 1e12;
 }
 
 }  // namespace snug::setup

@@ -17,6 +17,7 @@
 #include "report/tables.h"
 #include "setup/vocabulary.h"
 #include "train/open_data.h"
+#include "train/plan_like.h"
 
 namespace snug::train {
 namespace {
@@ -53,6 +54,8 @@ class Plan {
     open_samples();
     wanted_ = plan::evaluate(*checkpoint_.model, recipe_, samples_, longest_, device_);
     if (recipe_.fit) fit_ = plan::fit(*checkpoint_.model, recipe_, samples_, longest_, device_);
+    if (!options_.like.empty())
+      like_.emplace(options_.like, *checkpoint_.model, wanted_, samples_, device_);
     describe();
     if (options_.json)
       std::printf("%s\n", as_json().dump(2).c_str());
@@ -70,8 +73,9 @@ class Plan {
  private:
   // Before the work, not after it.
   void check_page_folder() const {
+    if (options_.html.empty()) return;
     const std::filesystem::path folder = std::filesystem::absolute(options_.html).parent_path();
-    if (!options_.html.empty() && !std::filesystem::is_directory(folder))
+    if (!std::filesystem::is_directory(folder))
       throw UserError("--html {}: there is no folder {}", options_.html, folder.string());
   }
 
@@ -150,12 +154,15 @@ class Plan {
     for (const std::string& line : lines_) std::printf("%s\n", line.c_str());
     std::vector<int64_t> course;
     for (const plan::Moment& moment : prediction().timeline) course.push_back(moment.allocated);
-    std::printf("\nMemory over one step\n  %s\n", report::sparkline(course, 76).c_str());
+    std::printf("\nMemory over one step, from nothing to %s\n  %s\n",
+                format_bytes(prediction().peak_allocated).c_str(),
+                report::sparkline(course, 76).c_str());
     const auto peak = std::max_element(
         prediction().timeline.begin(), prediction().timeline.end(),
         [](const plan::Moment& a, const plan::Moment& b) { return a.allocated < b.allocated; });
     std::printf("\nAt the peak (%s, %s)\n\n%s", peak->unit.c_str(), memory::name(peak->phase),
                 report::memory_bars(named(prediction().by_category)).c_str());
+    if (like_) std::printf("\n%s", like_->text().c_str());
     if (fit_) std::printf("\n%s", fit_text().c_str());
     if (!wanted_fits() && !fit_) std::printf("\n%s", suggestions().c_str());
   }
@@ -173,8 +180,8 @@ class Plan {
 
   std::string fit_text() const {
     if (!fit_->best)
-      return fmt::format("Fit: none of {} combinations fits into {}.\n", fit_->tried,
-                         format_bytes(device_.usable_bytes()));
+      return fmt::format("Fit: none of {} combinations fits into {}.{}\n", fit_->tried,
+                         format_bytes(device_.usable_bytes()), nearest_miss());
     report::Table table(
         {{"peak"}, {"host"}, {"s a step"}, {"tokens/s"}, {"options", report::Align::Left}});
     for (const plan::Candidate& c : fit_->front)
@@ -188,6 +195,16 @@ class Plan {
         "({} combinations tried)\n\n{}",
         fit_->tried, table.render());
     return text + "\nThe first row's options, as YAML:\n" + yaml();
+  }
+
+  std::string nearest_miss() const {
+    if (!fit_->smallest) return "";
+    const plan::Prediction& p = fit_->smallest->prediction;
+    std::string host;
+    if (p.peak_host > 0) host = fmt::format(" and {} of host memory", format_bytes(p.peak_host));
+    return fmt::format("\nThe smallest takes {}{}: {}",
+                       format_bytes(device_.kind == at::kCUDA ? p.peak_reserved : p.peak_allocated),
+                       host, fit_->smallest->options);
   }
 
   std::string yaml() const {
@@ -214,7 +231,7 @@ class Plan {
             {"micro_batch_size", c.recipe.train.micro_batch_size},
             {"peak_allocated", c.prediction.peak_allocated},
             {"peak_reserved", c.prediction.peak_reserved},
-            {"peak_host", c.prediction.peak_host},
+            {"offloaded_to_host", c.prediction.peak_host},
             {"time", cost_json(c.cost)}};
   }
 
@@ -240,11 +257,12 @@ class Plan {
              {"memory",
               {{"peak_allocated", prediction().peak_allocated},
                {"peak_reserved", prediction().peak_reserved},
-               {"peak_host", prediction().peak_host},
+               {"offloaded_to_host", prediction().peak_host},
                {"by_category", named(prediction().by_category)},
                {"host_by_category", named(prediction().host_by_category)}}},
              {"time", cost_json(wanted_.cost)},
              {"timeline", timeline}};
+    if (like_) out["like"] = like_->json();
     if (fit_) {
       json front = json::array();
       for (const plan::Candidate& c : fit_->front) front.push_back(candidate_json(c));
@@ -266,6 +284,7 @@ class Plan {
       page.categories.emplace_back(memory::name(static_cast<memory::Category>(c)));
     for (const plan::Moment& moment : prediction().timeline)
       page.moments.push_back({fmt::format("{}, {}", moment.unit, memory::name(moment.phase)),
+                              memory::name(moment.phase),
                               {moment.by_category.begin(), moment.by_category.end()}});
     return page;
   }
@@ -279,6 +298,7 @@ class Plan {
   bool from_data_ = false;
   plan::Candidate wanted_;
   std::optional<plan::Fit> fit_;
+  std::optional<LikeLitgpt> like_;
   std::vector<std::string> lines_;
 };
 

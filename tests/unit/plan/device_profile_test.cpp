@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -10,6 +12,16 @@
 
 namespace snug::plan {
 namespace {
+
+// This machine's rates are remembered in a folder of the test's own.
+class OwnCache : public ::testing::Environment {
+ public:
+  void SetUp() override { ::setenv("SNUG_CACHE", folder_.path().c_str(), 1); }
+
+ private:
+  test::TempFolder folder_;
+};
+const ::testing::Environment* const kOwnCache = ::testing::AddGlobalTestEnvironment(new OwnCache);
 
 std::string error_of(const std::string& name) {
   try {
@@ -29,6 +41,20 @@ TEST(DeviceProfile, NamesAreFoundHoweverTheyAreWritten) {
   EXPECT_EQ(find_profile("RTX 4090", 0).name, "rtx-4090");
   for (const std::string& name : profile_names())
     EXPECT_GT(find_profile(name, 0).flops(at::kBFloat16), 1e9) << name;
+}
+
+TEST(DeviceProfile, AMistypedNameIsAnsweredWithTheNearest) {
+  EXPECT_NE(error_of("rtx4080").find("did you mean rtx-4090?"), std::string::npos);
+  EXPECT_NE(error_of("a100").find("did you mean a100-80 or a100-40?"), std::string::npos)
+      << error_of("a100");
+  EXPECT_EQ(error_of("abacus").find("did you mean"), std::string::npos);
+}
+
+TEST(DeviceProfile, AGpuThatRunsIsFoundByItsName) {
+  EXPECT_EQ(profile_of_gpu("NVIDIA GeForce RTX 3090").name, "rtx-3090");
+  EXPECT_EQ(profile_of_gpu("NVIDIA H100 PCIe").name, "h100-pcie-80");
+  EXPECT_FALSE(profile_of_gpu("Tesla T4").flash_attention);
+  EXPECT_EQ(profile_of_gpu("A card of tomorrow").name, "a100-80");
 }
 
 TEST(DeviceProfile, ABudgetMakesItSmaller) {

@@ -104,6 +104,33 @@ TEST_F(Fitting, TheFrontFallsInMemoryAndRisesInTime) {
   }
 }
 
+TEST_F(Fitting, WhereNothingFitsTheSmallestIsTold) {
+  const Fit found = fit(*model("smollm2-135m"), recipe("bf16-true", 4, 8), samples(8, 256), 256,
+                        find_profile("rtx-4090", 100 * kMiB));
+  EXPECT_FALSE(found.best);
+  ASSERT_TRUE(found.smallest);
+  EXPECT_GT(found.smallest->prediction.peak_allocated, 100 * kMiB);
+  const Fit enough = fit(*model("smollm2-135m"), recipe("bf16-true", 4, 8), samples(8, 256), 256,
+                         find_profile("rtx-4090", found.smallest->prediction.peak_reserved));
+  EXPECT_TRUE(enough.best) << found.smallest->options;
+}
+
+// The longest samples decide memory, the average ones time.
+TEST_F(Fitting, TimeIsOfAnAverageStep) {
+  const auto llm = model("smollm2-135m");
+  data::SampleStore uneven = samples(7, 64);
+  const std::vector<int32_t> ids(512, 1);
+  uneven.append({.ids = ids, .labels = ids});
+  const DeviceProfile device = find_profile("rtx-4090", 0);
+  const config::Recipe r = recipe("bf16-true", 1, 1);
+  const Candidate mixed = evaluate(*llm, r, uneven, 512, device);
+  const Candidate longest = evaluate(*llm, r, samples(8, 512), 512, device);
+  EXPECT_EQ(mixed.prediction.peak_allocated, longest.prediction.peak_allocated);
+  // (7 * 64 + 512) / 8 = 120 tokens.
+  EXPECT_DOUBLE_EQ(mixed.cost.tokens, 120);
+  EXPECT_NEAR(mixed.cost.memory_seconds / longest.cost.memory_seconds, 120.0 / 512, 1e-6);
+}
+
 TEST_F(Fitting, WhatTheRecipeGivesStays) {
   config::Recipe r = recipe("bf16-true", 4, 8);
   r.activation_checkpointing = "every:2";

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Plans every published single-GPU full fine-tuning run of an experiment list with `snug plan --like`
+and prints a Markdown table: what was published, what LitGPT is counted to take, what snug takes.
+
+The list is a YAML file with `suites`, each with `experiments`: id, model, hardware, precision,
+optimizer.name, micro_batch, global_batch, seq_len, devices, lora, expected (ok or oom) and, where there
+are figures, measured[].memory[] with allocated and reserved in GiB right after a forward. LoRA runs and
+runs on several devices are left out: this version does not do them."""
+
+import argparse
+import json
+import os
+import subprocess
+
+import yaml
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+GIB = 2**30
+MODELS = {
+    "TinyLlama/TinyLlama-1.1B-intermediate-step-1431k-3T": "tiny-llama",
+    "openlm-research/open_llama_3b": "open-llama-3b",
+    "openlm-research/open_llama_7b": "open-llama-7b",
+    "openlm-research/open_llama_13b": "open-llama-13b",
+}
+DEVICES = {"A100 80": "a100-80", "A100-80": "a100-80", "V100 32": "v100-32"}
+
+
+def device_of(hardware):
+    for words, name in DEVICES.items():
+        if words in hardware:
+            return name
+    raise SystemExit(f"error: no device profile for {hardware!r}")
+
+
+def runs(path):
+    """One entry a run: a row of the list with one of its variants' figures, if it has any."""
+    with open(path, encoding="utf-8") as file:
+        document = yaml.safe_load(file)
+    rows = [(s["name"], e) for s in document["suites"] for e in s["experiments"]]
+    for entry in document.get("variants_outside_the_sources", {}).get("v100_32gb_litgpt", []):
+        figures = entry.get("allocated_reserved_GiB")
+        memory = [{"allocated": a, "reserved": r} for a, r in figures or []]
+        rows.append(("lightning", {
+            "optimizer": {"name": "torch.optim.AdamW"}, "precision": "bf16-true", "seq_len": 512,
+            "global_batch": entry.get("micro_batch", 8) * entry.get("accumulate", 1), "devices": 1,
+            "micro_batch": 8, "expected": "ok", "hardware": "1x V100 32", **entry,
+            "measured": [{"memory": memory}] if memory else [],
+        }))
+    for suite, row in rows:
+        if row.get("model") not in MODELS or row["devices"] != 1 or row.get("lora"):
+            continue
+        program = "litgpt" if suite == "litgpt-single" else "lightning"
+        for measured in row.get("measured") or [{}]:
+            accumulates = "accumulation 4" in measured.get("variant", "") and "without" not in measured["variant"]
+            yield {
+                "id": row["id"],
+                "model": MODELS[row["model"]],
+                "device": device_of(row["hardware"]),
+                "precision": row["precision"],
+                "optimizer": row["optimizer"]["name"],
+                "micro": row["micro_batch"],
+                "global": row["micro_batch"] * 4 if accumulates else row["global_batch"],
+                "tokens": row["seq_len"],
+                "program": program,
+                "expected": row["expected"],
+                "memory": (measured.get("memory") or [None])[0],
+            }
+
+
+def plan(snug, run):
+    command = [
+        snug, "plan", "--model.config", os.path.join(ROOT, "recipes", "models", run["model"] + ".json"),
+        "--device", run["device"], "--precision", run["precision"], "--optimizer", run["optimizer"],
+        "--train.max_seq_length", str(run["tokens"]), "--train.micro_batch_size", str(run["micro"]),
+        "--train.global_batch_size", str(run["global"]), "--like", run["program"], "--json",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 3):  # 3: it does not fit
+        raise SystemExit("error: " + " ".join(command) + "\n" + done.stderr)
+    return json.loads(done.stdout)
+
+
+def gib(value):
+    return f"{value / GIB:.1f}"
+
+
+def word(fits):
+    return "fits" if fits else "OOM"
+
+
+def against(counted, published):
+    return f"{counted / GIB:.2f} ({100 * (counted / GIB / published - 1):+.1f} %)"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("experiments", help="YAML list of published runs")
+    parser.add_argument("--snug", default=os.path.join(ROOT, "build", "snug"))
+    args = parser.parse_args()
+
+    print("| run | model | precision, optimizer | batch | device | published | counted for LitGPT: peak "
+          "| | snug: peak | |")
+    print("|---|---|---|---|---|---|---:|---|---:|---|")
+    figures = []
+    for run in runs(args.experiments):
+        result = plan(args.snug, run)
+        like = result["like"]
+        print(f"| {run['id']} | {run['model']} | {run['precision']}, {run['optimizer'].split('.')[-1]} "
+              f"| {run['micro']} x {run['tokens']} of {run['global']} | {run['device']} "
+              f"| {word(run['expected'] == 'ok')} | {gib(like['peak_allocated'])} | {word(like['fits'])} "
+              f"| {gib(result['memory']['peak_allocated'])} | {word(result['fits'])} |")
+        if run["memory"]:
+            figures.append((run, like, result))
+
+    print("\n| run | published after a forward, GiB | counted for LitGPT | published reserved | counted "
+          "| snug reserved |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for run, like, result in figures:
+        published = run["memory"]
+        print(f"| {run['id']}, {run['micro']} of {run['global']} | {published['allocated']} "
+              f"| {against(like['after_forward'], published['allocated'])} | {published['reserved']} "
+              f"| {against(like['peak_reserved'], published['reserved'])} "
+              f"| {gib(result['memory']['peak_reserved'])} |")
+
+
+if __name__ == "__main__":
+    main()

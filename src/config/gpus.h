@@ -1,0 +1,31 @@
+// What is known of GPUs: the one table that device profiles, peak rates and the choices of --device
+// come from.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace snug::config {
+
+struct Gpu {
+  std::string_view profile;    // as --device takes it; empty: known by its CUDA name only
+  std::string_view cuda_name;  // as whole words in the name that CUDA gives
+  double memory_gib = 0;       // as the driver shows it
+  // Data sheets, TFLOP/s: products of 16-bit numbers with float32 sums on tensor cores, without
+  // sparsity; float32 products without TF32.
+  double tflops_16bit = 0, tflops_32bit = 0;
+  double gb_per_second = 0;       // of its memory
+  double link_gb_per_second = 0;  // from and to the host, one way, as usually measured
+  bool flash_attention = true;    // compute capability 8.0 or later
+};
+
+std::span<const Gpu> gpus();
+// The first whose name CUDA's contains as whole words (an A100 is no A1000); null: none.
+const Gpu* gpu_by_cuda_name(std::string_view name);
+// Names of those that have a profile.
+std::vector<std::string> gpu_profile_names();
+
+}  // namespace snug::config

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/cpu_rates.h"
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "data/dataset.h"
+#include "kernels/cpu/linalg/cpu_features.h"
+#include "kernels/cpu/linalg/gemm.h"
+
+namespace snug::plan {
+namespace {
+
+namespace cpu = kernels::cpu;
+using Clock = std::chrono::steady_clock;
+
+// The best of as many rounds as fit into a fifth of a second: neighbours only ever slow one down.
+template <class Round>
+double best_rate(double work, Round round) {
+  constexpr double kSeconds = 0.2;
+  const auto begin = Clock::now();
+  double best = 0;
+  do {
+    const auto start = Clock::now();
+    round();
+    best = std::max(best, work / std::chrono::duration<double>(Clock::now() - start).count());
+  } while (std::chrono::duration<double>(Clock::now() - begin).count() < kSeconds);
+  return best;
+}
+
+double copy_rate() {
+  constexpr size_t kBytes = size_t{64} << 20;
+  std::vector<char> from(kBytes, 1), to(kBytes, 2);
+  return best_rate(2.0 * kBytes, [&] {
+#pragma omp parallel for schedule(static)
+    for (int64_t part = 0; part < 64; ++part)
+      std::memcpy(to.data() + part * (kBytes / 64), from.data() + part * (kBytes / 64),
+                  kBytes / 64);
+  });
+}
+
+double product_rate(cpu::Scalar type) {
+  constexpr int64_t kM = 512, kN = 2048, kK = 1024;
+  constexpr size_t kWidest = sizeof(float);
+  struct Free {
+    void operator()(void* p) const { std::free(p); }
+  };
+  const auto buffer = [](size_t bytes) {
+    constexpr size_t kLine = 64;
+    std::unique_ptr<void, Free> memory(
+        std::aligned_alloc(kLine, (bytes + kLine - 1) / kLine * kLine));
+    std::memset(memory.get(), 0, bytes);
+    return memory;
+  };
+  const auto a = buffer(kM * kK * kWidest), b = buffer(kK * kN * kWidest),
+             c = buffer(kM * kN * kWidest);
+  const cpu::GemmArgs args{.m = kM,
+                           .n = kN,
+                           .k = kK,
+                           .a = {.data = a.get(), .type = type, .row_stride = kK},
+                           .b = {.data = b.get(), .type = type, .row_stride = kN},
+                           .c = c.get(),
+                           .c_type = type,
+                           .c_row_stride = kN};
+  const auto workspace = buffer(static_cast<size_t>(cpu::gemm_workspace_bytes(args)));
+  return best_rate(2.0 * kM * kN * kK, [&] { cpu::gemm(args, workspace.get()); });
+}
+
+std::string file_name() {
+  std::string name = "cpu-rates-";
+  for (const char c : cpu::cpu_summary())
+    name += std::isalnum(static_cast<unsigned char>(c)) ? c : '-';
+  return name + ".json";
+}
+
+}  // namespace
+
+CpuRates cpu_rates(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / file_name();
+  try {
+    const auto json = nlohmann::json::parse(read_file(path));
+    return {.flops_16bit = json.at("flops_16bit"),
+            .flops_32bit = json.at("flops_32bit"),
+            .copy_bytes_per_second = json.at("copy_bytes_per_second")};
+  } catch (const std::exception&) {  // missing, or of another version
+  }
+  const CpuRates rates{.flops_16bit = product_rate(cpu::Scalar::BF16),
+                       .flops_32bit = product_rate(cpu::Scalar::F32),
+                       .copy_bytes_per_second = copy_rate()};
+  try {
+    std::filesystem::create_directories(folder);
+    write_file_atomically(path,
+                          nlohmann::json{{"flops_16bit", rates.flops_16bit},
+                                         {"flops_32bit", rates.flops_32bit},
+                                         {"copy_bytes_per_second", rates.copy_bytes_per_second}}
+                                  .dump(2) +
+                              "\n");
+  } catch (const std::exception&) {  // a place that cannot be written to: measured again next time
+  }
+  return rates;
+}
+
+CpuRates cpu_rates() { return cpu_rates(data::default_cache_folder().parent_path()); }
+
+}  // namespace snug::plan

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/litgpt_like.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Reduction.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "memory/guards.h"
+#include "plan/litgpt_model.h"
+#include "plan/timeline.h"
+
+namespace snug::plan {
+namespace {
+
+using memory::Category;
+
+// LitGPT's chunked_cross_entropy: the loss in chunks of 128 rows of logits that exist whole.
+at::Tensor chunked_cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
+                                 at::ScalarType type) {
+  constexpr int64_t kChunk = 128, kIgnored = -100;
+  const auto rows = logits.reshape({-1, logits.size(-1)}).split(kChunk);
+  const auto wanted = targets.reshape({-1}).split(kChunk);
+  std::vector<at::Tensor> losses;
+  for (size_t i = 0; i < rows.size(); ++i)
+    losses.push_back(
+        at::cross_entropy_loss(logits.scalar_type() == at::kFloat ? rows[i] : rows[i].to(type),
+                               wanted[i], {}, at::Reduction::None, kIgnored, 0.0));
+  const at::Tensor counted = (targets != kIgnored).sum();
+  return at::cat(losses).sum() / at::maximum(counted, at::ones_like(counted));
+}
+
+// torch.optim.AdamW or SGD as they run on a GPU without further options: one call for all weights
+// (foreach).
+class TorchOptimizer {
+ public:
+  TorchOptimizer(const config::OptimizerOptions& options, const std::vector<at::Tensor>& weights)
+      : options_(options), weights_(weights) {
+    if (options.name != "adamw" && options.name != "sgd")
+      throw UserError("like: optimizer = {}: LitGPT is planned with torch's adamw and sgd",
+                      options.name);
+  }
+
+  void step() {
+    const memory::PhaseGuard phase(memory::Phase::Step);
+    const bool adamw = options_.name == "adamw";
+    if (states_.empty() && (adamw || options_.momentum != 0)) {
+      const memory::CategoryGuard category(Category::Optimizer);
+      for (int i = 0; i < (adamw ? 2 : 1); ++i)
+        for (const at::Tensor& w : weights_) states_.push_back(like(w));
+    }
+    // AdamW: the square roots of all second moments; SGD with decay: all gradients with it added.
+    std::vector<at::Tensor> temporaries;
+    if (adamw || options_.weight_decay != 0)
+      for (const at::Tensor& w : weights_) temporaries.push_back(like(w));
+  }
+
+ private:
+  static at::Tensor like(const at::Tensor& w) {
+    return at::empty_like(w, w.options().requires_grad(false));
+  }
+
+  const config::OptimizerOptions& options_;
+  const std::vector<at::Tensor>& weights_;
+  std::vector<at::Tensor> states_;
+};
+
+class Loop {
+ public:
+  Loop(const models::Model& like, const config::Recipe& recipe, const LitgptOptions& options)
+      : recipe_(recipe),
+        options_(options),
+        precision_(nn::parse_precision(recipe.precision)),
+        model_(like, precision_, options.tokens, options.fused_attention),
+        optimizer_(recipe.optimizer, model_.weights()) {}
+
+  LitgptLike run() {
+    const int64_t accumulate =
+        std::min<int64_t>(2, recipe_.train.global_batch_size / recipe_.train.micro_batch_size);
+    for (int step = 0; step < 2; ++step) {
+      for (int64_t i = 0; i < std::max<int64_t>(1, accumulate); ++i)
+        run_micro_batch(static_cast<double>(accumulate), /*first=*/i == 0);
+      optimizer_.step();
+      if (!trainer()) drop_gradients();
+    }
+    return result_;
+  }
+
+ private:
+  bool trainer() const { return options_.loop == LitgptLoop::Trainer; }
+
+  void run_micro_batch(double accumulate, bool first) {
+    const at::AutoGradMode mode(true);
+    memory::Ledger& ledger = memory::meta_ledger();
+    const memory::PhaseGuard phase(memory::Phase::Forward);
+    {
+      const memory::CategoryGuard category(Category::Data);
+      const auto ints = at::TensorOptions(at::kMeta).dtype(at::kLong);
+      ids_ = at::empty({options_.batch, options_.tokens}, ints);
+      labels_ = at::empty({options_.batch, options_.tokens}, ints);
+    }
+    const uint64_t start = ledger.serial();
+    at::Tensor logits = model_.forward(ids_);
+    model_.drop_weight_casts();
+    {
+      const memory::UnitGuard unit(memory::unit_id("head"));
+      // Fabric casts what a model returns to float32; under the Trainer autocast does, in the loss.
+      logits_ = trainer() ? logits : logits.to(at::kFloat);
+      logits.reset();
+      loss_ = chunked_cross_entropy(logits_.slice(1, 0, options_.tokens - 1),
+                                    labels_.slice(1, 1, options_.tokens), precision_.parameters);
+    }
+    ledger.retag_since(start, Category::Activations);
+    note_forward(ledger.now());
+    if (trainer() && first) drop_gradients();
+    const memory::PhaseGuard backward(memory::Phase::Backward);
+    const memory::UnitGuard unit(memory::unit_id("head"));
+    torch::autograd::backward({loss_ / accumulate}, {});
+    // A training_step's variables end with it; Fabric's loop keeps them until they are overwritten.
+    if (trainer()) {
+      logits_.reset();
+      loss_.reset();
+    }
+  }
+
+  void note_forward(const memory::Snapshot& now) {
+    result_.after_forward = now.allocated;
+    const auto kept = [](const memory::ByCategory& bytes) {
+      return bytes[static_cast<size_t>(Category::Activations)];
+    };
+    const auto head = static_cast<size_t>(memory::unit_id("head"));
+    result_.head = head < now.by_unit.size() ? kept(now.by_unit[head]) : 0;
+    result_.kept_by_blocks = kept(now.by_category) - result_.head;
+  }
+
+  void drop_gradients() {
+    for (const at::Tensor& weight : model_.weights()) weight.mutable_grad().reset();
+  }
+
+  const config::Recipe& recipe_;
+  LitgptOptions options_;
+  nn::Precision precision_;
+  LitgptModel model_;
+  TorchOptimizer optimizer_;
+  at::Tensor ids_, labels_, logits_, loss_;
+  LitgptLike result_;
+};
+
+}  // namespace
+
+LitgptLike like_litgpt(const models::Model& model, const config::Recipe& recipe,
+                       const LitgptOptions& options) {
+  memory::Ledger& ledger = memory::meta_ledger();
+  const int64_t before = ledger.allocated();
+  ledger.reset_peak();
+  LitgptLike result;
+  {
+    TimelineRecorder recorder(ledger);
+    result = Loop(model, recipe, options).run();
+    const memory::Snapshot peak = ledger.at_peak();
+    Prediction& p = result.prediction;
+    p.peak_allocated = peak.allocated - before;
+    p.by_category = peak.by_category;
+    p.timeline = recorder.moments();
+    replay_reserved(recorder.events(), options.reserved_limit, p);
+  }
+  result.after_forward -= before;
+  for (const Moment& moment : result.prediction.timeline)
+    if (moment.phase == memory::Phase::Step)
+      result.update_temporaries = std::max(
+          result.update_temporaries, moment.by_category[static_cast<size_t>(Category::Workspace)]);
+  return result;
+}
+
+}  // namespace snug::plan

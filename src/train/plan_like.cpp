@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/plan_like.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "nn/precision.h"
+#include "report/tables.h"
+
+namespace snug::train {
+namespace {
+
+using memory::Category;
+
+int64_t of(const memory::ByCategory& bytes, Category category) {
+  return bytes[static_cast<size_t>(category)];
+}
+
+// The highest that a category reaches in moments of some kind.
+template <class Which>
+int64_t highest(const std::vector<plan::Moment>& timeline, Category category, Which which) {
+  int64_t most = 0;
+  for (const plan::Moment& moment : timeline)
+    if (which(moment)) most = std::max(most, of(moment.by_category, category));
+  return most;
+}
+
+constexpr auto kAnywhere = [](const plan::Moment&) { return true; };
+constexpr auto kInUpdate = [](const plan::Moment& m) { return m.phase == memory::Phase::Step; };
+constexpr auto kInHead = [](const plan::Moment& m) { return m.unit == "head"; };
+
+// Bytes of 16-bit weights on a GPU before Ampere go through plain attention.
+bool has_fused_attention(const plan::DeviceProfile& device, const std::string& precision) {
+  return device.flash_attention || nn::parse_precision(precision).compute != at::kBFloat16;
+}
+
+}  // namespace
+
+LikeLitgpt::LikeLitgpt(const std::string& program, const models::Model& model,
+                       const plan::Candidate& candidate, const data::SampleStore& samples,
+                       const plan::DeviceProfile& device)
+    : program_(program),
+      candidate_(candidate),
+      device_(device),
+      num_blocks_(model.dimensions().num_layers) {
+  const config::Recipe& recipe = candidate.recipe;
+  const int64_t batch = std::min(recipe.train.micro_batch_size, samples.count());
+  our_tokens_ = candidate.prediction.tokens;
+  options_ = {.loop = program == "lightning" ? plan::LitgptLoop::Trainer : plan::LitgptLoop::Fabric,
+              .fused_attention = has_fused_attention(device, recipe.precision),
+              .batch = batch,
+              .tokens = samples.longest(),
+              .reserved_limit = device.kind == at::kCUDA ? device.usable_bytes() : 0};
+  like_ = plan::like_litgpt(model, recipe, options_);
+}
+
+bool LikeLitgpt::fits() const {
+  return like_.prediction.peak_allocated <= device_.usable_bytes() &&
+         like_.prediction.fits_reserved;
+}
+
+LikeLitgpt::Side LikeLitgpt::ours() const {
+  const std::vector<plan::Moment>& timeline = candidate_.prediction.timeline;
+  return {.weights = highest(timeline, Category::Parameters, kAnywhere),
+          .gradients = highest(timeline, Category::Gradients, kAnywhere),
+          .states = highest(timeline, Category::Optimizer, kAnywhere),
+          .kept = highest(timeline, Category::Activations, kAnywhere),
+          .head = highest(timeline, Category::Workspace, kInHead),
+          .update = highest(timeline, Category::Workspace, kInUpdate)};
+}
+
+LikeLitgpt::Side LikeLitgpt::theirs() const {
+  const std::vector<plan::Moment>& timeline = like_.prediction.timeline;
+  return {.weights = highest(timeline, Category::Parameters, kAnywhere),
+          .gradients = highest(timeline, Category::Gradients, kAnywhere),
+          .states = highest(timeline, Category::Optimizer, kAnywhere),
+          .kept = like_.kept_by_blocks,
+          .head = like_.head,
+          .update = like_.update_temporaries};
+}
+
+std::string LikeLitgpt::why_kept() const {
+  const config::Recipe& recipe = candidate_.recipe;
+  const auto per_token = [&](int64_t bytes, int64_t tokens) {
+    return static_cast<double>(bytes) / static_cast<double>(num_blocks_ * tokens) / 1024;
+  };
+  const int64_t padded = options_.batch * options_.tokens;
+  std::string why =
+      fmt::format("fused operators keep {:.0f} KiB a token and block, not {:.0f}",
+                  per_token(ours().kept, our_tokens_), per_token(like_.kept_by_blocks, padded));
+  if (recipe.activation_checkpointing != "none") why = "activation checkpointing; " + why;
+  if (recipe.activation_offload) why = "activation offload; " + why;
+  if (our_tokens_ < padded)
+    why += fmt::format("; {} packed tokens, not {} with padding", our_tokens_, padded);
+  return why;
+}
+
+std::string LikeLitgpt::text() const {
+  const config::Recipe& recipe = candidate_.recipe;
+  const plan::Prediction& p = candidate_.prediction;
+  const Side a = ours(), b = theirs();
+  const bool offload = recipe.optimizer_offload != "none";
+  const bool mixed = nn::parse_precision(recipe.precision).parameters !=
+                     nn::parse_precision(recipe.precision).compute;
+  report::Table table(
+      {{"", report::Align::Left}, {"snug"}, {program_}, {"why less", report::Align::Left}});
+  const auto row = [&](const char* what, int64_t mine, int64_t other, const std::string& why) {
+    const bool less = mine < other - other / 100;
+    table.add_row({what, format_bytes(mine), format_bytes(other), less ? why : ""});
+  };
+  row("weights", a.weights, b.weights,
+      recipe.weight_streaming ? "weight streaming"
+      : mixed                 ? "no 16-bit copies of all weights from forward to backward"
+                              : "");
+  row("gradients", a.gradients, b.gradients,
+      recipe.optimizer_in_backward ? "optimizer in backward"
+      : offload                    ? "optimizer offload"
+                                   : "");
+  row("optimizer states", a.states, b.states, offload ? "optimizer offload" : "");
+  row("kept for backward", a.kept, b.kept, why_kept());
+  row("logits and loss", a.head, b.head, "head and loss go in chunks: logits never exist whole");
+  row("update, temporary", a.update, b.update, "states are updated in one sweep, in place");
+  row("peak allocated", p.peak_allocated, like_.prediction.peak_allocated, "");
+  if (device_.kind == at::kCUDA)
+    row("peak reserved", p.peak_reserved, like_.prediction.peak_reserved, "");
+  return fmt::format(
+      "Beside {}: {} x {} tokens, padded; each row at its own highest\n\n{}"
+      "\nWith {} {} allocated right after a forward; {}.\n",
+      program_ == "litgpt" ? "litgpt finetune_full" : "LitGPT's model in a Lightning Trainer",
+      options_.batch, options_.tokens, table.render(), program_, format_bytes(like_.after_forward),
+      fits() ? "it fits too" : "it does not fit into " + device_.name);
+}
+
+nlohmann::json LikeLitgpt::json() const {
+  const Side b = theirs();
+  return {{"program", program_},
+          {"micro_batch_size", options_.batch},
+          {"tokens_per_sample", options_.tokens},
+          {"fits", fits()},
+          {"peak_allocated", like_.prediction.peak_allocated},
+          {"peak_reserved", like_.prediction.peak_reserved},
+          {"after_forward", like_.after_forward},
+          {"weights", b.weights},
+          {"gradients", b.gradients},
+          {"optimizer_states", b.states},
+          {"kept_for_backward", b.kept},
+          {"logits_and_loss", b.head},
+          {"update_temporaries", b.update}};
+}
+
+}  // namespace snug::train

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/cpu_rates.h"
+
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "support/temp_folder.h"
+
+namespace snug::plan {
+namespace {
+
+TEST(CpuRates, AreMeasuredOnceAndThenRemembered) {
+  const test::TempFolder folder;
+  const CpuRates first = cpu_rates(folder / "cache");
+  EXPECT_GT(first.flops_32bit, 1e8);
+  EXPECT_GT(first.flops_16bit, 1e8);
+  EXPECT_GT(first.copy_bytes_per_second, 1e8);
+  const CpuRates second = cpu_rates(folder / "cache");
+  EXPECT_EQ(second.flops_16bit, first.flops_16bit);
+  EXPECT_EQ(second.flops_32bit, first.flops_32bit);
+  EXPECT_EQ(second.copy_bytes_per_second, first.copy_bytes_per_second);
+}
+
+TEST(CpuRates, AFileThatCannotBeReadIsMeasuredAgain) {
+  const test::TempFolder folder;
+  cpu_rates(folder / "cache");
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "cache"))
+    write_file_atomically(entry.path(), "{\"flops_16bit\": ");
+  EXPECT_GT(cpu_rates(folder / "cache").flops_16bit, 1e8);
+}
+
+TEST(CpuRates, AFolderThatCannotBeMadeIsNoFault) {
+  EXPECT_GT(cpu_rates("/proc/no such folder").flops_32bit, 1e8);
+}
+
+}  // namespace
+}  // namespace snug::plan

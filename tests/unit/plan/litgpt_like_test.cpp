@@ -1,0 +1,101 @@
+// What a recipe takes in LitGPT, against litgpt's own model and torch's own optimizers counted by
+// bench/compare/litgpt_memory.py, and against figures that people measured on GPUs and published.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/litgpt_like.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "models/family.h"
+
+namespace snug::plan {
+namespace {
+
+const std::filesystem::path kRoot = SNUG_SOURCE_DIR;
+
+std::unique_ptr<models::Model> model(const std::string& name) {
+  return models::model_from_config(kRoot / "recipes/models" / (name + ".json"));
+}
+
+LitgptLike run(const std::string& name, const std::string& precision, const std::string& optimizer,
+               int64_t accumulate, const LitgptOptions& options) {
+  config::Recipe recipe;
+  recipe.precision = precision;
+  recipe.optimizer.name = optimizer;
+  recipe.optimizer.weight_decay = 0;
+  recipe.train.micro_batch_size = options.batch;
+  recipe.train.global_batch_size = options.batch * accumulate;
+  return like_litgpt(*model(name), recipe, options);
+}
+
+class LitgptMemory : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { memory::install_allocators(); }
+};
+
+TEST_F(LitgptMemory, IsThatOfItsOwnCode) {
+  std::ifstream file(kRoot / "tests/data/plan/litgpt_memory.jsonl");
+  int cases = 0;
+  for (std::string line; std::getline(file, line); ++cases) {
+    const auto expected = nlohmann::json::parse(line);
+    SCOPED_TRACE(line);
+    const LitgptLike like =
+        run(expected.at("model"), expected.at("precision"), expected.at("optimizer"),
+            expected.at("accumulate"),
+            {.loop = expected.at("order") == "lightning" ? LitgptLoop::Trainer : LitgptLoop::Fabric,
+             .fused_attention = expected.at("attention") == "flash",
+             .batch = expected.at("batch"),
+             .tokens = expected.at("tokens")});
+    const auto share = [&](int64_t ours, const char* key) {
+      return static_cast<double>(ours) / expected.at(key).get<double>();
+    };
+    EXPECT_NEAR(share(like.after_forward, "after_forward"), 1, 0.002);
+    EXPECT_NEAR(share(like.prediction.peak_allocated, "peak"), 1, 0.01);
+  }
+  EXPECT_GE(cases, 9);
+}
+
+// OpenLLaMA 7B, AdamW, 4 samples of up to 512 tokens on an A100 80 GB, and TinyLlama, 8 samples, on
+// a V100 32 GB: allocated and reserved, in GiB, printed right after a forward. The samples at hand
+// may have been a little shorter than 512.
+TEST_F(LitgptMemory, IsWithinATenthOfWhatWasPublished) {
+  struct Row {
+    const char* model;
+    int64_t batch, accumulate;
+    bool fused_attention;
+    double allocated, reserved;
+  };
+  constexpr Row kRows[] = {{"open-llama-7b", 4, 1, true, 61.97, 71.35},
+                           {"open-llama-7b", 4, 4, true, 61.99, 73.30},
+                           {"tiny-llama", 8, 4, false, 23.92, 25.16}};
+  for (const Row& row : kRows) {
+    const LitgptLike like = run(row.model, "bf16-true", "adamw", row.accumulate,
+                                {.loop = LitgptLoop::Trainer,
+                                 .fused_attention = row.fused_attention,
+                                 .batch = row.batch,
+                                 .tokens = 512});
+    const auto gib = [](int64_t bytes) {
+      return static_cast<double>(bytes) / static_cast<double>(kGiB);
+    };
+    EXPECT_NEAR(gib(like.after_forward) / row.allocated, 1, 0.1) << row.model;
+    EXPECT_NEAR(gib(like.prediction.peak_reserved) / row.reserved, 1, 0.1) << row.model;
+  }
+}
+
+TEST_F(LitgptMemory, RefusesOptimizersThatAreNotTorchs) {
+  EXPECT_THROW(run("smollm2-135m", "bf16-true", "lion", 1, {}), UserError);
+}
+
+TEST_F(LitgptMemory, LeavesNothingBehind) {
+  const int64_t before = memory::meta_ledger().allocated();
+  run("smollm2-135m", "bf16-mixed", "adamw", 2, {.batch = 2, .tokens = 64});
+  EXPECT_EQ(memory::meta_ledger().allocated(), before);
+}
+
+}  // namespace
+}  // namespace snug::plan

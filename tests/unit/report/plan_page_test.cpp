@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "report/plan_page.h"
+
+#include <gtest/gtest.h>
+
+#include "base/bytes.h"
+
+namespace snug::report {
+namespace {
+
+PlanPage page_with_peak(int64_t bytes) {
+  return {.title = "Plan: <a model>",
+          .lines = {"Plan     peak 1 & more"},
+          .categories = {"parameters", "activations"},
+          .moments = {{"block 0, forward", "forward", {bytes / 2, bytes / 8}},
+                      {"block 1, forward", "forward", {bytes / 2, bytes / 4}},
+                      {"block 1, backward", "backward", {bytes / 2, bytes / 2}},
+                      {"outside any unit, step", "step", {bytes / 2, 0}}},
+          .limit_bytes = bytes,
+          .table = ""};
+}
+
+size_t count(const std::string& text, const std::string& what) {
+  size_t n = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+TEST(PlanPage, TheAxisHasRoundNumbersOfOneUnit) {
+  const std::string gib = plan_html(page_with_peak(47 * kGiB));
+  EXPECT_NE(gib.find(">10 GiB<"), std::string::npos);
+  EXPECT_NE(gib.find(">40 GiB<"), std::string::npos);
+  EXPECT_EQ(gib.find(">50 GiB<"), std::string::npos) << "beyond the chart";
+  EXPECT_NE(plan_html(page_with_peak(900 * kMiB)).find(">200 MiB<"), std::string::npos);
+}
+
+TEST(PlanPage, PhasesAreMarkedWhereTheyChange) {
+  const std::string html = plan_html(page_with_peak(47 * kGiB));
+  EXPECT_EQ(count(html, ">forward</text>"), 1U);
+  EXPECT_EQ(count(html, ">backward</text>"), 1U);
+  EXPECT_EQ(count(html, ">step</text>"), 1U);
+}
+
+TEST(PlanPage, TextIsEscaped) {
+  const std::string html = plan_html(page_with_peak(kGiB));
+  EXPECT_NE(html.find("a model"), std::string::npos);
+  EXPECT_EQ(html.find("<a model>"), std::string::npos);
+  EXPECT_EQ(html.find("1 & more"), std::string::npos);
+}
+
+TEST(Sparkline, IsAsWideAsAskedAndReachesTheTop) {
+  EXPECT_EQ(sparkline({0, 4, 8}, 3), "▁▅█");
+  EXPECT_EQ(sparkline({1, 1, 8, 1, 1, 1}, 2), "█▂") << "a column shows its highest";
+  EXPECT_EQ(sparkline({}, 5), "");
+}
+
+}  // namespace
+}  // namespace snug::report
