@@ -11,9 +11,9 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "base/bytes.h"
-#include "base/error.h"
+#include "base/log.h"
 #include "memory/allocators.h"
+#include "memory/disk_file.h"
 #include "memory/guards.h"
 
 namespace snug::memory {
@@ -28,6 +28,9 @@ constexpr size_t kHugeBytes = size_t{4} << 20;     // from here on 2 MiB pages p
 // is what people see.
 class BlockCache {
  public:
+  explicit BlockCache(bool pinned) : pinned_(pinned) {}
+
+  // Null where the system refuses.
   void* take(size_t bytes) {
     const size_t rounded = round_up(bytes);
     {
@@ -89,10 +92,12 @@ class BlockCache {
       release();
       data = try_map(bytes);
     }
-    if (data == MAP_FAILED)
-      throw OutOfMemory(fmt::format("the system refuses {} of host memory",
-                                    format_bytes(static_cast<int64_t>(bytes))));
+    if (data == MAP_FAILED) return nullptr;
     if (bytes >= kHugeBytes) ::madvise(data, bytes, MADV_HUGEPAGE);
+    if (pinned_ && !pin_memory(data, bytes))
+      warn(
+          "the driver refuses to pin host memory: copies between host and GPU hold up the program; "
+          "raise the limit on locked memory (ulimit -l)");
     const std::lock_guard lock(mutex_);
     in_use_[data] = bytes;
     mapped_ += bytes;
@@ -105,12 +110,14 @@ class BlockCache {
   }
 
   void unmap(std::multimap<size_t, void*>::iterator block) {
+    if (pinned_) unpin_memory(block->second);
     ::munmap(block->second, block->first);
     cached_ -= block->first;
     mapped_ -= block->first;
     free_.erase(block);
   }
 
+  const bool pinned_;
   mutable std::mutex mutex_;
   std::multimap<size_t, void*> free_;
   std::map<void*, size_t> in_use_;
@@ -120,21 +127,27 @@ class BlockCache {
 };
 
 BlockCache& blocks() {
-  static auto* cache = new BlockCache;
+  static auto* cache = new BlockCache(/*pinned=*/false);
   return *cache;
 }
 
-void* take(size_t bytes) {
-  if (bytes >= kLargeBytes) return blocks().take(bytes);
-  void* data = nullptr;
-  if (::posix_memalign(&data, kAlignment, bytes) != 0)
-    throw OutOfMemory(fmt::format("the system refuses {} of host memory",
-                                  format_bytes(static_cast<int64_t>(bytes))));
-  return data;
+BlockCache& pinned_blocks() {
+  static auto* cache = new BlockCache(/*pinned=*/true);
+  return *cache;
 }
 
-void give_back(void* data, int64_t bytes) {
-  if (static_cast<size_t>(bytes) >= kLargeBytes)
+// Null where the system has none.
+void* take(size_t bytes) {
+  if (current_tag.pinned) return pinned_blocks().take(bytes);
+  if (bytes >= kLargeBytes) return blocks().take(bytes);
+  void* data = nullptr;
+  return ::posix_memalign(&data, kAlignment, bytes) == 0 ? data : nullptr;
+}
+
+void give_back(void* data, int64_t bytes, bool pinned) {
+  if (pinned)
+    pinned_blocks().give_back(data);
+  else if (static_cast<size_t>(bytes) >= kLargeBytes)
     blocks().give_back(data);
   else
     std::free(data);
@@ -175,10 +188,15 @@ class CpuAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     const c10::Device device(c10::kCPU);
     if (bytes == 0) return {nullptr, nullptr, &delete_cpu_allocation, device};
+    if (current_tag.disk != nullptr) return current_tag.disk->allocate(static_cast<int64_t>(bytes));
     Ledger& ledger = current_tag.on_host ? cpu_host_ledger() : cpu_ledger();
     ledger.admit(static_cast<int64_t>(bytes));
     void* data = take(bytes);
-    live().add(ledger.add(data, static_cast<int64_t>(bytes)));
+    if (data == nullptr)
+      ledger.refused_by_device(static_cast<int64_t>(bytes), "are refused by the system");
+    Allocation* record = ledger.add(data, static_cast<int64_t>(bytes));
+    record->pinned = current_tag.pinned;
+    live().add(record);
     return {data, data, &delete_cpu_allocation, device};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &delete_cpu_allocation; }
@@ -193,8 +211,9 @@ void delete_cpu_allocation(void* data) {
   if (data == nullptr) return;
   Allocation* record = live().take(data);
   const int64_t bytes = record->bytes;
+  const bool pinned = record->pinned;
   record->ledger->remove(record);
-  give_back(data, bytes);
+  give_back(data, bytes, pinned);
 }
 
 Allocation* cpu_allocation_at(const void* data) { return live().find(data); }

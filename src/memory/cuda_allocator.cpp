@@ -203,6 +203,17 @@ void delete_cuda_allocation(void* context) {
 int64_t cuda_reserved() { return reserved_bytes().current; }
 int64_t cuda_peak_reserved() { return reserved_bytes().peak; }
 
+bool pin_memory(void* data, size_t bytes) {
+  const bool pinned = cudaHostRegister(data, bytes, cudaHostRegisterDefault) == cudaSuccess;
+  if (!pinned) cudaGetLastError();  // it would be taken for the next call's
+  return pinned;
+}
+
+void unpin_memory(void* data) {
+  C10_CUDA_CHECK(cudaDeviceSynchronize());
+  if (cudaHostUnregister(data) != cudaSuccess) cudaGetLastError();  // it was refused to be pinned
+}
+
 void install_cuda_allocator() {
   SNUG_CHECK(caching::get() != nullptr, "libtorch has no CUDA allocator");
   caching::allocator.store(&installed());

@@ -5,6 +5,8 @@
 namespace snug::memory {
 
 void delete_cuda_allocation(void* /*context*/) {}
+bool pin_memory(void* /*data*/, size_t /*bytes*/) { return false; }
+void unpin_memory(void* /*data*/) {}
 void install_cuda_allocator() {}
 int64_t cuda_reserved() { return 0; }
 int64_t cuda_peak_reserved() { return 0; }

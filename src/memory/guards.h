@@ -7,12 +7,16 @@
 
 namespace snug::memory {
 
+class DiskFile;
+
 // What the current thread is doing.
 struct Tag {
   Category category = Category::Workspace;
   Phase phase = Phase::Setup;
   int32_t unit = 0;
   bool on_host = false;
+  bool pinned = false;       // host allocations are ones that a device copies by itself
+  DiskFile* disk = nullptr;  // where host allocations go instead (disk_file.h)
 };
 
 inline thread_local Tag current_tag;
@@ -62,6 +66,18 @@ class HostGuard {
   ~HostGuard() { current_tag.on_host = saved_; }
   HostGuard(const HostGuard&) = delete;
   HostGuard& operator=(const HostGuard&) = delete;
+
+ private:
+  bool saved_;
+};
+
+// Host allocations in its scope are pinned. With `on` false it changes nothing.
+class PinnedGuard {
+ public:
+  explicit PinnedGuard(bool on) : saved_(current_tag.pinned) { current_tag.pinned = saved_ || on; }
+  ~PinnedGuard() { current_tag.pinned = saved_; }
+  PinnedGuard(const PinnedGuard&) = delete;
+  PinnedGuard& operator=(const PinnedGuard&) = delete;
 
  private:
   bool saved_;

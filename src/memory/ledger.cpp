@@ -35,7 +35,7 @@ std::string list_units(const std::vector<ByCategory>& by_unit) {
   for (size_t i = 0; i < totals.size() && i < 3 && totals[i].first > 0; ++i)
     text += fmt::format("{}{} {}", i ? ", " : "", unit_name(static_cast<int32_t>(totals[i].second)),
                         format_bytes(totals[i].first));
-  return text;
+  return text.empty() ? "nothing" : text;
 }
 
 // Units are the same for all ledgers: a pass on one device takes scalars from another.
@@ -83,23 +83,26 @@ void Ledger::admit(int64_t bytes) {
   if (budget_ > 0 && allocated_ + bytes > budget_) refuse(bytes);
 }
 
-void Ledger::refuse(int64_t bytes) {
+void Ledger::refuse(int64_t bytes) const {
   const int64_t limit = budget_ > 0 ? budget_ : allocated_;
-  throw OutOfMemory(describe_refusal(
-      bytes, fmt::format("do not fit into the budget of {}; {} missing", format_bytes(limit),
-                         format_bytes(std::max<int64_t>(0, allocated_ + bytes - limit)))));
+  const int64_t missing = std::max<int64_t>(0, allocated_ + bytes - limit);
+  throw_refusal(bytes, missing,
+                fmt::format("do not fit into the budget of {}; {} missing", format_bytes(limit),
+                            format_bytes(missing)));
 }
 
 void Ledger::refused_by_device(int64_t bytes, const std::string& why) const {
   const std::lock_guard lock(mutex_);
-  throw OutOfMemory(describe_refusal(bytes, why));
+  throw_refusal(bytes, bytes, why);
 }
 
-std::string Ledger::describe_refusal(int64_t bytes, const std::string& why) const {
-  return fmt::format("out of memory on {}: {} more for {} ({}, {}) {}. Live: {} ({}). Largest: {}.",
-                     device_, format_bytes(bytes), name(current_tag.category),
-                     unit_name(current_tag.unit), name(current_tag.phase), why,
-                     format_bytes(allocated_), list_categories(live_), list_units(by_unit_));
+void Ledger::throw_refusal(int64_t bytes, int64_t missing, const std::string& why) const {
+  throw RefusedAllocation(
+      fmt::format("out of memory on {}: {} more for {} ({}, {}) {}. Live: {} ({}). Largest: {}.",
+                  device_, format_bytes(bytes), name(current_tag.category),
+                  unit_name(current_tag.unit), name(current_tag.phase), why,
+                  format_bytes(allocated_), list_categories(live_), list_units(by_unit_)),
+      {bytes, missing, current_tag.category, snapshot_locked()});
 }
 
 Allocation* Ledger::add(void* data, int64_t bytes) {

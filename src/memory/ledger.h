@@ -16,7 +16,10 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "base/error.h"
 
 namespace at {
 class Tensor;
@@ -56,6 +59,7 @@ struct Allocation {
   Category category = Category::Workspace;
   Phase phase = Phase::Setup;
   int32_t unit = 0;
+  bool pinned = false;  // host memory that a device may copy from and to by itself
   Allocation* previous = nullptr;
   Allocation* next = nullptr;
 };
@@ -79,18 +83,36 @@ struct Snapshot {
   Phase phase = Phase::Setup;
 };
 
+// An allocation that was refused: what was asked for, by whom, and what was live then.
+struct Refusal {
+  int64_t bytes = 0;
+  int64_t missing = 0;                      // beyond the budget; all of them where there is none
+  Category category = Category::Workspace;  // of what was asked for
+  Snapshot live;                            // its unit and phase are who asked
+};
+
+class RefusedAllocation : public OutOfMemory {
+ public:
+  RefusedAllocation(const std::string& what, Refusal refusal)
+      : OutOfMemory(what), refusal_(std::move(refusal)) {}
+  const Refusal& refusal() const { return refusal_; }
+
+ private:
+  Refusal refusal_;
+};
+
 class Ledger {
  public:
   explicit Ledger(std::string device) : device_(std::move(device)) {}
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
-  // Called by allocators. admit() throws OutOfMemory when the budget would be passed; then nothing
-  // is recorded. `overhead` is what the allocator holds beyond its live allocations.
+  // Called by allocators. admit() throws RefusedAllocation when the budget would be passed; then
+  // nothing is recorded. `overhead` is what the allocator holds beyond its live allocations.
   void admit(int64_t bytes);
   Allocation* add(void* data, int64_t bytes);
   void remove(Allocation* allocation);
-  // Throws OutOfMemory for `bytes` that the device itself refused; `why` says so in its terms.
+  // Throws RefusedAllocation for `bytes` that the device itself refused; `why` says so in its terms.
   [[noreturn]] void refused_by_device(int64_t bytes, const std::string& why) const;
 
   // Moves one allocation, or all that were made since `serial` and are still Workspace, to a
@@ -122,8 +144,8 @@ class Ledger {
   void note_peaks();
   void tell(uint64_t serial, int64_t bytes) const;
   Snapshot snapshot_locked() const;
-  [[noreturn]] void refuse(int64_t bytes);
-  std::string describe_refusal(int64_t bytes, const std::string& why) const;
+  [[noreturn]] void refuse(int64_t bytes) const;
+  [[noreturn]] void throw_refusal(int64_t bytes, int64_t missing, const std::string& why) const;
 
   mutable std::mutex mutex_;
   std::string device_;

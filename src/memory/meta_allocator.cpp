@@ -2,6 +2,7 @@
 // lifetimes reach the ledger although no memory is taken. This is what the planner stands on.
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/allocators.h"
+#include "memory/disk_file.h"
 #include "memory/guards.h"
 
 namespace snug::memory {
@@ -12,9 +13,14 @@ class MetaAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     const c10::Device device(c10::kMeta);
     if (bytes == 0) return {nullptr, nullptr, &delete_meta_allocation, device};
-    Ledger& ledger = current_tag.on_host ? meta_host_ledger() : meta_ledger();
-    ledger.admit(static_cast<int64_t>(bytes));
-    Allocation* record = ledger.add(nullptr, static_cast<int64_t>(bytes));
+    const bool on_disk = current_tag.disk != nullptr;
+    Ledger& ledger = on_disk               ? meta_disk_ledger()
+                     : current_tag.on_host ? meta_host_ledger()
+                                           : meta_ledger();
+    const auto counted = static_cast<int64_t>(bytes);
+    const int64_t taken = on_disk ? DiskFile::padded(counted) : counted;
+    ledger.admit(taken);
+    Allocation* record = ledger.add(nullptr, taken);
     return {nullptr, record, &delete_meta_allocation, device};
   }
   void copy_data(void* /*to*/, const void* /*from*/, size_t /*bytes*/) const override {}

@@ -11,6 +11,7 @@ at::Tensor empty_on_host(at::IntArrayRef sizes, at::ScalarType type, at::Device 
                          Category category) {
   const CategoryGuard tag(category);
   const HostGuard host;
+  const PinnedGuard pinned(device.is_cuda());
   const at::Device place = device.is_meta() ? at::kMeta : at::kCPU;
   return at::empty(sizes, at::TensorOptions().device(place).dtype(type));
 }

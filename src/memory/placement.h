@@ -12,7 +12,8 @@
 
 namespace snug::memory {
 
-// A new tensor in the host memory beside `device`, content undefined: on meta a planned one.
+// A new tensor in the host memory beside `device`, content undefined: on meta a planned one, beside
+// cuda pinned, from a pool of its own, so that the GPU copies from and to it without the host.
 at::Tensor empty_on_host(at::IntArrayRef sizes, at::ScalarType type, at::Device device,
                          Category category);
 

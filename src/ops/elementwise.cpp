@@ -63,20 +63,22 @@ at::Tensor cast(const at::Tensor& x, at::ScalarType type) {
   return out;
 }
 
-void copy(const at::Tensor& to, const at::Tensor& from) {
+void copy(const at::Tensor& to, const at::Tensor& from, Wait wait) {
   SNUG_CHECK(to.numel() == from.numel(), "{} elements into {}", from.numel(), to.numel());
   if (to.is_cuda() || from.is_cuda())
-    to.detach().copy_(from.detach());
+    // Without blocking, libtorch would convert on the device, in memory that no plan knows.
+    to.detach().copy_(from.detach(),
+                      /*non_blocking=*/wait == Wait::No && to.scalar_type() == from.scalar_type());
   else if (!to.is_meta())
     kernels::cpu::cast(from.const_data_ptr(), to_scalar(from.scalar_type()), to.mutable_data_ptr(),
                        to_scalar(to.scalar_type()), to.numel());
 }
 
-void copy_storage(const at::Tensor& to, const at::Tensor& from) {
+void copy_storage(const at::Tensor& to, const at::Tensor& from, Wait wait) {
   SNUG_CHECK(to.storage().nbytes() == from.storage().nbytes(), "{} bytes into {}",
              from.storage().nbytes(), to.storage().nbytes());
   if (to.is_cuda() || from.is_cuda())
-    storage_bytes(to).copy_(storage_bytes(from));
+    storage_bytes(to).copy_(storage_bytes(from), /*non_blocking=*/wait == Wait::No);
   else if (!to.is_meta())
     std::memcpy(to.storage().mutable_data(), from.storage().data(), from.storage().nbytes());
 }

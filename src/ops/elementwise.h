@@ -16,10 +16,14 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 void swiglu_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate,
                               const at::Tensor& up);
 
+// Whether a copy between host and cuda is done when the call returns. With No it need not be, and
+// happens in the current stream's order, where types are equal and the host's memory is pinned.
+enum class Wait { Yes, No };
+
 // to = from, converted to to's type; same number of elements.
-void copy(const at::Tensor& to, const at::Tensor& from);
+void copy(const at::Tensor& to, const at::Tensor& from, Wait wait = Wait::Yes);
 // All bytes of from's storage, whatever part of it the tensor views, into to's.
-void copy_storage(const at::Tensor& to, const at::Tensor& from);
+void copy_storage(const at::Tensor& to, const at::Tensor& from, Wait wait = Wait::Yes);
 
 // A copy in another type, rounded to nearest even.
 at::Tensor cast(const at::Tensor& x, at::ScalarType type);
