@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "checkpoint/tensor_bytes.h"
 #include "formats/safetensors.h"
+#include "memory/disk_file.h"
 
 namespace snug::checkpoint {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "step-";
+constexpr const char* kLateWeights = "late_weights.safetensors";
 
 void write_tensors(const fs::path& path, const std::vector<optim::NamedTensor>& tensors) {
   std::vector<formats::TensorInfo> infos;
@@ -25,30 +27,84 @@ void write_tensors(const fs::path& path, const std::vector<optim::NamedTensor>& 
     infos.push_back(formats::make_tensor_info(name, dtype_of(tensor), tensor.sizes().vec()));
   formats::SafetensorsWriter writer(path, infos);
   for (const auto& [name, tensor] : tensors) {
+    memory::read_ahead(tensor);
     const at::Tensor host = tensor.cpu();  // the tensor itself where it is there already
     writer.write(name, bytes_of(host));
+    memory::write_behind(tensor);
   }
   writer.finish();
 }
 
-void read_tensors(const fs::path& path, const std::vector<optim::NamedTensor>& tensors) {
-  const auto source = formats::open_safetensors(path);
-  for (const auto& [name, tensor] : tensors) {
-    const formats::TensorInfo* found = source->find(name);
-    if (found == nullptr || found->shape != tensor.sizes().vec() ||
-        found->dtype != dtype_of(tensor))
-      throw UserError(
-          "{}: {} is not what this recipe trains (missing, or of another shape or type); resume "
-          "with the recipe of the first run, or start afresh with --resume false",
-          path.string(), name);
-    const at::Tensor host =
-        tensor.is_cpu() ? tensor
-                        : at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.dtype()));
-    source->read(*found, found->dtype, host.mutable_data_ptr());
-    source->release(*found);
-    if (!tensor.is_cpu()) tensor.detach().copy_(host);
-  }
+bool has_shape_of(const formats::TensorInfo* found, const at::Tensor& tensor) {
+  return found != nullptr && found->shape == tensor.sizes().vec();
 }
+bool is_like(const formats::TensorInfo* found, const at::Tensor& tensor) {
+  return has_shape_of(found, tensor) && found->dtype == dtype_of(tensor);
+}
+
+void read(const formats::TensorSource& source, const formats::TensorInfo& found,
+          const at::Tensor& tensor) {
+  const at::Tensor host =
+      tensor.is_cpu() ? tensor
+                      : at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.dtype()));
+  source.read(found, dtype_of(tensor), host.mutable_data_ptr());
+  source.release(found);
+  if (!tensor.is_cpu()) tensor.detach().copy_(host);
+  memory::write_behind(tensor);
+}
+
+[[noreturn]] void refuse(const fs::path& file, const std::string& name) {
+  throw UserError(
+      "{}: {} is not what this recipe trains (missing, or of another shape or type); resume with "
+      "the recipe of the first run, or start afresh with --resume false",
+      file.string(), name);
+}
+
+// The two files of a checkpoint. Where a weight has a float32 master, that lies with the model if
+// it was updated in host memory and with the optimizer's states if not: each is read where this
+// run wants it, so that a run may be resumed with its updates in another place.
+class TensorFiles {
+ public:
+  explicit TensorFiles(const fs::path& folder)
+      : folder_(folder),
+        model_(formats::open_safetensors(folder / "model.safetensors")),
+        states_(formats::open_safetensors(folder / "optimizer.safetensors")) {}
+
+  void read_parameter(const optim::NamedTensor& parameter, bool has_master) const {
+    const auto& [name, tensor] = parameter;
+    const formats::TensorInfo* found = model_->find(name);
+    const formats::TensorInfo* master = states_->find(name + std::string(kMaster));
+    if (is_like(found, tensor))
+      read(*model_, *found, tensor);
+    else if (tensor.scalar_type() == at::kFloat && is_like(master, tensor))
+      read(*states_, *master, tensor);
+    else if (has_master && has_shape_of(found, tensor) && found->dtype == formats::DType::F32)
+      read(*model_, *found, tensor);  // rounded as the update rounds it
+    else
+      refuse(folder_ / "model.safetensors", name);
+  }
+
+  void read_state(const optim::NamedTensor& state) const {
+    const auto& [name, tensor] = state;
+    const formats::TensorInfo* found = states_->find(name);
+    const formats::TensorInfo* weight =
+        name.ends_with(kMaster) ? model_->find(name.substr(0, name.size() - kMaster.size()))
+                                : nullptr;
+    if (is_like(found, tensor))
+      read(*states_, *found, tensor);
+    else if (is_like(weight, tensor))
+      read(*model_, *weight, tensor);
+    else
+      refuse(folder_ / "optimizer.safetensors", name);
+  }
+
+ private:
+  static constexpr std::string_view kMaster = ".master";
+
+  fs::path folder_;
+  std::unique_ptr<formats::TensorSource> model_;
+  std::unique_ptr<formats::TensorSource> states_;
+};
 
 // Removes leftovers of a run that was killed while saving.
 void remove_temporaries(const fs::path& out_dir) {
@@ -102,6 +158,8 @@ fs::path save(const fs::path& out_dir, const TrainingState& state, const Trainin
     fs::create_directory(temporary.path);
     write_tensors(temporary.path / "model.safetensors", tensors.parameters);
     write_tensors(temporary.path / "optimizer.safetensors", tensors.optimizer_states);
+    if (!tensors.late_weights.empty())
+      write_tensors(temporary.path / kLateWeights, tensors.late_weights);
     write_file_atomically(temporary.path / "state.json", state_json(state));
     fs::remove_all(target);
     fs::rename(temporary.path, target);
@@ -159,8 +217,25 @@ TrainingState load_state(const fs::path& folder) {
 }
 
 void load_tensors(const fs::path& folder, const TrainingTensors& tensors) {
-  read_tensors(folder / "model.safetensors", tensors.parameters);
-  read_tensors(folder / "optimizer.safetensors", tensors.optimizer_states);
+  const TensorFiles files(folder);
+  const auto& states = tensors.optimizer_states;
+  for (const optim::NamedTensor& parameter : tensors.parameters) {
+    const std::string master = parameter.name + ".master";
+    files.read_parameter(parameter, std::any_of(states.begin(), states.end(),
+                                                [&](const auto& s) { return s.name == master; }));
+  }
+  for (const optim::NamedTensor& state : states) files.read_state(state);
+}
+
+void load_late_weights(const fs::path& folder, const TrainingTensors& tensors) {
+  const fs::path path = folder / kLateWeights;
+  if (tensors.late_weights.empty() || !fs::exists(path)) return;
+  const auto source = formats::open_safetensors(path);
+  for (const auto& [name, tensor] : tensors.late_weights) {
+    const formats::TensorInfo* found = source->find(name);
+    if (!is_like(found, tensor)) refuse(path, name);
+    read(*source, *found, tensor);
+  }
 }
 
 }  // namespace snug::checkpoint

@@ -1,6 +1,7 @@
 // Resumable training checkpoints: out_dir/step-000100/ with model.safetensors,
-// optimizer.safetensors and state.json. Written under a temporary name, synced, renamed: a folder
-// of that name is whole.
+// optimizer.safetensors, state.json and, where updates are delayed, late_weights.safetensors.
+// Written under a temporary name, synced, renamed, and renamed back before it is deleted: a folder
+// of that name is whole. With them lies the run's record so far.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,6 +30,8 @@ struct TrainingState {
 struct TrainingTensors {
   std::vector<optim::NamedTensor> parameters;
   std::vector<optim::NamedTensor> optimizer_states;
+  // One update behind: what the next step runs with. Empty where that is `parameters`.
+  std::vector<optim::NamedTensor> late_weights;
 };
 
 // Returns the folder. Throws UserError (full disk, no permission) with nothing half-written.
@@ -45,7 +48,11 @@ void set_aside(const std::filesystem::path& out_dir);
 TrainingState load_state(const std::filesystem::path& folder);
 
 // Fills the tensors. Throws UserError when one is missing, of another shape or of another type,
-// which means that the recipe changed.
+// which means that the recipe changed; where updates happen may change.
 void load_tensors(const std::filesystem::path& folder, const TrainingTensors& tensors);
+
+// Fills tensors.late_weights, if the run that wrote the checkpoint had any; else leaves them: the
+// next step then starts from the newest weights.
+void load_late_weights(const std::filesystem::path& folder, const TrainingTensors& tensors);
 
 }  // namespace snug::checkpoint

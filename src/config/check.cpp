@@ -67,10 +67,28 @@ void check_memory(const Recipe& r, Faults& faults) {
         fmt::format("activation_checkpointing = {}: is not one of none, all, selective, every:K "
                     "with a whole K from 1, or a list of blocks such as 0,2,8-11",
                     checkpointing));
+  if (r.optimizer_offload != "none" && r.optimizer_offload != "cpu" &&
+      r.offload_folder().value_or("").empty())
+    faults.push_back(
+        fmt::format("optimizer_offload = {}: is not one of none, cpu, disk:FOLDER (the folder for "
+                    "a file of optimizer states, such as disk:/mnt/nvme)",
+                    r.optimizer_offload));
   if (r.weight_streaming && r.optimizer_offload == "none")
     faults.push_back(
         "weight_streaming = true: weights that live in host memory are updated there; add "
         "--optimizer_offload cpu");
+  if (r.delayed_parameter_update && r.optimizer_offload == "none")
+    faults.push_back(
+        "delayed_parameter_update = true: the host updates while the device goes on; add "
+        "--optimizer_offload cpu");
+  if (r.delayed_parameter_update && r.weight_streaming)
+    faults.push_back(
+        "delayed_parameter_update = true: with weight_streaming the device reads weights where the "
+        "host would be writing them; leave one of the two out");
+  if (r.delayed_parameter_update && r.optimizer_in_backward)
+    faults.push_back(
+        "delayed_parameter_update = true: optimizer_in_backward updates each block within the "
+        "step, not after it; leave one of the two out");
   if (r.optimizer_in_backward && r.precision == "16-mixed")
     faults.push_back(
         "optimizer_in_backward = true: with precision 16-mixed a step whose gradients overflow is "

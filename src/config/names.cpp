@@ -141,7 +141,7 @@ std::string normalise_precision(std::string_view name) {
   return std::string(name);
 }
 
-std::string normalise_resume(std::string_view name) {
+std::string normalise_flag(std::string_view name) {
   const std::optional<bool> flag = parse_bool(name);
   if (flag) return *flag ? "true" : "false";
   return std::string(name);

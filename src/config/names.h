@@ -30,7 +30,7 @@ std::string data_prompt_style(std::string_view name);
 
 // "bf16" -> "bf16-mixed", "32" -> "32-true", "fp16-true" -> "16-true": Lightning's other spellings.
 std::string normalise_precision(std::string_view name);
-// "True" -> "true"; paths stay.
-std::string normalise_resume(std::string_view name);
+// "True" -> "true", "no" -> "false"; other words and paths stay.
+std::string normalise_flag(std::string_view name);
 
 }  // namespace snug::config

@@ -5,6 +5,12 @@
 
 namespace snug::config {
 
+std::optional<std::string> Recipe::offload_folder() const {
+  static constexpr std::string_view kDisk = "disk:";
+  if (!optimizer_offload.starts_with(kDisk)) return std::nullopt;
+  return optimizer_offload.substr(kDisk.size());
+}
+
 bool Recipe::same_values(const Recipe& other) const {
   Recipe mine = *this, theirs = other;
   if (lora.enabled != other.lora.enabled) return false;

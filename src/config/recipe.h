@@ -117,10 +117,12 @@ struct Recipe {
   std::string activation_checkpointing = "none";  // none | all | selective | blocks (unit_choice.h)
   bool activation_offload = false;
   bool optimizer_in_backward = false;
-  std::string optimizer_offload = "none";  // none | cpu
+  std::string optimizer_offload = "none";  // none | cpu | disk:FOLDER
+  bool delayed_parameter_update = false;
   bool weight_streaming = false;
-  bool fit = false;    // choose the techniques that are not given
-  bool force = false;  // train although the plan says that it does not fit
+  std::string offload_prefetch = "auto";  // auto | true | false
+  bool fit = false;                       // choose the techniques that are not given
+  bool force = false;                     // train although the plan says that it does not fit
   std::string strategy = "auto";
   int64_t num_threads = 0;  // 0 = as many as there are cores
   bool full = false;        // `snug finetune --full`
@@ -138,6 +140,8 @@ struct Recipe {
 
   // Whether somebody chose this key.
   bool given(const std::string& key) const { return given_keys.contains(key); }
+  // The folder of optimizer_offload = disk:FOLDER; none: states are in memory.
+  std::optional<std::string> offload_folder() const;
   // Same values; who chose them does not matter.
   bool same_values(const Recipe& other) const;
 };

@@ -88,6 +88,7 @@ double Executor::run_micro_batch(const nn::Batch& batch, const nn::Pass& pass) {
     gradients = run_backward(runs.back(), std::move(gradients), batch, pass);
     runs.pop_back();
   }
+  for (const auto& policy : policies_) policy->after_micro_batch();
   return read_loss(loss);
 }
 

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include "memory/guards.h"
 #include "ops/device.h"
 #include "optim/optimizer.h"
 
@@ -25,9 +27,11 @@ bool Optimizer::describe(size_t parameter, KernelTensor& description) const {
   return true;
 }
 
-// A zeroed state of the parameter's shape.
+// A zeroed state of the parameter's shape. A new file reads as zeros without having been written.
 inline at::Tensor zero_state(const at::Tensor& parameter, at::ScalarType type) {
-  return at::zeros(parameter.sizes(), parameter.options().dtype(type).requires_grad(false));
+  const auto options = parameter.options().dtype(type).requires_grad(false);
+  return memory::current_tag.disk != nullptr ? at::empty(parameter.sizes(), options)
+                                             : at::zeros(parameter.sizes(), options);
 }
 
 }  // namespace snug::optim

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "memory/guards.h"
+#include "memory/disk_file.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
 #include "optim/adafactor.h"
@@ -22,7 +22,8 @@ Optimizer::Optimizer(const config::OptimizerOptions& options, std::vector<NamedT
       parameters_(std::move(parameters)),
       seed_(seed),
       masters_(parameters_.size()),
-      master_is_set_(parameters_.size()) {
+      master_is_set_(parameters_.size()),
+      on_disk_(memory::current_tag.disk != nullptr) {
   const memory::CategoryGuard category(memory::Category::Optimizer);
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const at::Tensor& weight = parameters_[i].tensor;
@@ -51,6 +52,22 @@ void Optimizer::update(Range range, const StepOptions& options) {
   SNUG_CHECK(range.first <= range.last && range.last <= parameters_.size(),
              "parameters {} to {} of {}", range.first, range.last, parameters_.size());
   SNUG_CHECK(num_steps_ >= 1, "an update before begin_step()");
+  if (!on_disk_) {
+    update_part(range, options);
+    return;
+  }
+  // Part by part, so that the next one is being read, and the last one written, meanwhile.
+  read_ahead({range.first, end_of_part(range)});
+  while (range.first < range.last) {
+    const Range part{range.first, end_of_part(range)};
+    range.first = part.last;
+    read_ahead({range.first, end_of_part(range)});
+    update_part(part, options);
+    for (const NamedTensor& state : stored(part)) memory::write_behind(state.tensor);
+  }
+}
+
+void Optimizer::update_part(Range range, const StepOptions& options) {
   for (size_t i = range.first; i < range.last; ++i) {
     copy_to_master(i);
     master_is_set_[i] = true;
@@ -58,15 +75,35 @@ void Optimizer::update(Range range, const StepOptions& options) {
   update_range(range, options);
 }
 
-std::vector<NamedTensor> Optimizer::states(Range range) const {
+size_t Optimizer::end_of_part(Range range) const {
+  constexpr int64_t kPartBytes = int64_t{64} << 20;
+  int64_t bytes = 0;
+  size_t end = range.first;
+  while (end < range.last && bytes < kPartBytes) {
+    for (const NamedTensor& state : stored({end, end + 1}))
+      bytes += static_cast<int64_t>(state.tensor.nbytes());
+    ++end;
+  }
+  return end;
+}
+
+void Optimizer::read_ahead(Range range) const {
+  if (!on_disk_) return;
+  for (const NamedTensor& state : stored(range)) memory::read_ahead(state.tensor);
+}
+
+std::vector<NamedTensor> Optimizer::stored(Range range) const {
   std::vector<NamedTensor> all;
   for (size_t i = range.first; i < range.last; ++i) {
     append_states(i, all);
-    if (!masters_[i].defined()) continue;
-    copy_to_master(i);
-    all.push_back({parameters_[i].name + ".master", masters_[i]});
+    if (masters_[i].defined()) all.push_back({parameters_[i].name + ".master", masters_[i]});
   }
   return all;
+}
+
+std::vector<NamedTensor> Optimizer::states(Range range) const {
+  for (size_t i = range.first; i < range.last; ++i) copy_to_master(i);
+  return stored(range);
 }
 
 namespace {

@@ -58,6 +58,10 @@ class Optimizer {
   // After a resumed run's states have been read.
   void set_num_steps(int64_t steps);
 
+  // Starts reading states from disk that update() is soon to be called for. Does nothing for states
+  // in memory.
+  void read_ahead(Range range) const;
+
  protected:
   // Every parameter of a valid range, within a step that has begun.
   virtual void update_range(Range range, const StepOptions& options) = 0;
@@ -80,12 +84,18 @@ class Optimizer {
 
  private:
   void copy_to_master(size_t parameter) const;
+  void update_part(Range range, const StepOptions& options);
+  // States and master, as they are.
+  std::vector<NamedTensor> stored(Range range) const;
+  // The end of the stretch from `range.first` on that is worth one request to a disk.
+  size_t end_of_part(Range range) const;
 
   // float32 weights that are updated in place of 16-bit ones, which are their rounding. Undefined
   // where there is none. They take over the weights at the first update, when a model has been
   // read.
   std::vector<at::Tensor> masters_;
   std::vector<bool> master_is_set_;
+  bool on_disk_ = false;
 };
 
 // States are allocated here, zeroed and tagged as optimizer, so that a run that starts has them.

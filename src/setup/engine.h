@@ -8,12 +8,15 @@
 #include <memory>
 #include <optional>
 
+#include "checkpoint/training_checkpoint.h"
 #include "config/recipe.h"
 #include "exec/executor.h"
 #include "models/model.h"
 #include "nn/precision.h"
+#include "ops/copy_stream.h"
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
+#include "setup/delayed_update.h"
 
 namespace snug::exec {
 class OptimizerInBackward;
@@ -35,8 +38,10 @@ struct Engine {
   nn::Precision precision;
   at::Device device = at::kCPU;
   std::vector<nn::Unit*> units;
+  std::unique_ptr<ops::CopyStream> copies;  // of the policies that move tensors to the host
   std::unique_ptr<exec::Executor> executor;
   std::unique_ptr<optim::Optimizer> optimizer;
+  std::unique_ptr<DelayedUpdate> delayed;            // of the optimizer, if asked for
   std::vector<optim::NamedTensor> parameters;        // at their home: what the optimizer updates
   exec::OptimizerInBackward* in_backward = nullptr;  // one of the executor's policies, if asked for
   bool updates_on_host = false;                      // optimizer offload
@@ -44,13 +49,20 @@ struct Engine {
 
   memory::Ledger& ledger() const;
   memory::Ledger& host_ledger() const;
+  memory::Ledger& disk_ledger() const;
 
+  // Applies an update that is still to come (delayed_parameter_update), so that the device's
+  // weights are the newest. For the end of training: the next step would have run without it.
+  void finish_updates() const;
+  // What a checkpoint holds, at this moment.
+  checkpoint::TrainingTensors training_tensors() const;
   // To be called when something other than step() has written weights.
   void weights_changed() const;
   // Frees all gradients: the next backward starts new ones.
   void drop_gradients() const;
 
-  // One optimizer step. `run_micro_batches` runs forward and backward of all its micro-batches
+  // One optimizer step; with a delayed update its own begins, and the one before takes effect.
+  // `run_micro_batches` runs forward and backward of all its micro-batches
   // (nn::Pass::last_micro_batch told for the last one); clipping with the optimizer in backward
   // runs it twice.
   Update step(const std::function<void()>& run_micro_batches, const UpdateOptions& options,

@@ -9,6 +9,7 @@
 #include "exec/policies/optimizer_offload.h"
 #include "exec/policies/selective_checkpointing.h"
 #include "exec/policies/weight_streaming.h"
+#include "ops/device.h"
 #include "setup/engine.h"
 
 namespace snug::setup {
@@ -45,6 +46,12 @@ std::unique_ptr<exec::OptimizerInBackward> optimizer_in_backward(Engine& engine)
                                                      engine.updates_on_host, updated);
 }
 
+// Ahead where copies run beside the computation; on a cpu only if asked for.
+bool prefetches(const config::Recipe& recipe, const Engine& engine) {
+  if (recipe.offload_prefetch != "auto") return recipe.offload_prefetch == "true";
+  return ops::kernel_device(engine.units.front()->parameters().front()->value) == at::kCUDA;
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<exec::Policy>> make_policies(const config::Recipe& recipe,
@@ -56,15 +63,21 @@ std::vector<std::unique_ptr<exec::Policy>> make_policies(const config::Recipe& r
   else if (checkpointing != "none")
     policies.push_back(std::make_unique<exec::ActivationCheckpointing>(
         checkpointed_units(checkpointing, engine.units.size())));
-  if (recipe.activation_offload) policies.push_back(std::make_unique<exec::ActivationOffload>());
+  const bool prefetch = prefetches(recipe, engine);
+  if (recipe.activation_offload)
+    policies.push_back(std::make_unique<exec::ActivationOffload>(*engine.copies, prefetch));
   if (recipe.optimizer_in_backward) {
     auto policy = optimizer_in_backward(engine);
     engine.in_backward = policy.get();
     policies.push_back(std::move(policy));
   }
+  // An update within the backward wants its gradients at once.
   if (recipe.optimizer_offload != "none")
-    policies.push_back(std::make_unique<exec::OptimizerOffload>());
-  if (recipe.weight_streaming) policies.push_back(std::make_unique<exec::WeightStreaming>());
+    policies.push_back(std::make_unique<exec::OptimizerOffload>(
+        *engine.copies, prefetch && !recipe.optimizer_in_backward));
+  if (recipe.weight_streaming)
+    policies.push_back(
+        std::make_unique<exec::WeightStreaming>(engine.units, *engine.copies, prefetch));
   return policies;
 }
 

@@ -10,6 +10,7 @@
 #include <random>
 
 #include "base/error.h"
+#include "memory/disk_file.h"
 #include "plan/predict.h"
 #include "plan/suggest.h"
 #include "support/tiny_training.h"
@@ -43,8 +44,13 @@ config::Recipe random_recipe(std::mt19937& random) {
   recipe.activation_checkpointing = pick({"none", "none", "all", "selective", "every:2", "1"});
   recipe.activation_offload = random() % 3 == 0;
   recipe.optimizer_in_backward = recipe.precision != "16-mixed" && random() % 3 == 0;
-  recipe.optimizer_offload = pick({"none", "cpu"});
-  recipe.weight_streaming = recipe.optimizer_offload == "cpu" && random() % 2;
+  recipe.optimizer_offload = pick({"none", "cpu", "disk"});
+  if (recipe.optimizer_offload == "disk") recipe.optimizer_offload = tests::on_disk();
+  recipe.weight_streaming = recipe.optimizer_offload != "none" && random() % 2;
+  recipe.delayed_parameter_update = recipe.optimizer_offload != "none" &&
+                                    !recipe.weight_streaming && !recipe.optimizer_in_backward &&
+                                    random() % 2;
+  recipe.offload_prefetch = pick({"auto", "true"});
   if (random() % 2) recipe.train.max_norm = 1.0;
   recipe.data.packing = random() % 2 == 0;
   recipe.train.micro_batch_size = int64_t{1} << (random() % 4);
@@ -53,11 +59,12 @@ config::Recipe random_recipe(std::mt19937& random) {
 
 std::string describe(const config::Recipe& r, const std::string& shape) {
   return fmt::format(
-      "{}, {}, {}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}", shape, r.precision,
-      r.optimizer.name, r.train.micro_batch_size, r.data.packing ? "packed" : "padded",
+      "{}, {}, {}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}", shape,
+      r.precision, r.optimizer.name, r.train.micro_batch_size, r.data.packing ? "packed" : "padded",
       r.activation_checkpointing, r.activation_offload ? ", activations offloaded" : "",
       r.optimizer_in_backward ? ", optimizer in backward" : "", r.optimizer_offload,
-      r.weight_streaming ? ", weights streamed" : "", r.train.max_norm ? ", clipped" : "");
+      r.delayed_parameter_update ? ", delayed" : "", r.weight_streaming ? ", weights streamed" : "",
+      r.offload_prefetch == "true" ? ", prefetched" : "", r.train.max_norm ? ", clipped" : "");
 }
 
 TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
@@ -66,6 +73,7 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
   for (int trial = 0; trial < 300; ++trial) {
     const config::Recipe recipe = random_recipe(random);
     const std::string shape = kShapes[random() % 5];
+    SCOPED_TRACE(fmt::format("trial {}: {}", trial, describe(recipe, shape)));
     const data::SampleStore samples = random_samples(16, 60, random());
     const int64_t size = recipe.train.micro_batch_size;
     const auto largest = plan::largest_micro_batch(samples, recipe, size);
@@ -73,22 +81,23 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
                                                      {.device = tests::test_device().type()});
     const int64_t before = tests::test_ledger().allocated();
     const int64_t host_before = memory::cpu_host_ledger().allocated();
+    const int64_t disk_before = memory::cpu_disk_ledger().allocated();
     tests::test_ledger().reset_peak();
     memory::cpu_host_ledger().reset_peak();
     {
       TinyRun run(recipe, samples, shape);
+      EXPECT_EQ(predicted.on_disk, memory::cpu_disk_ledger().allocated() - disk_before);
       const std::vector<int64_t> longest = samples.longest_samples(size);
-      // As many as the plan assumes: the second one meets the gradients of the first.
-      const bool accumulates = recipe.train.global_batch_size > size;
-      run.stepper->step(
-          accumulates ? train::SampleIndices{longest, longest} : train::SampleIndices{longest},
-          1e-2);
+      // As many as the plan assumes.
+      const auto count = static_cast<size_t>(plan::micro_batches_that_matter(recipe));
+      for (int step = 0; step < (recipe.delayed_parameter_update ? 2 : 1); ++step)
+        run.stepper->step(train::SampleIndices(count, longest), 1e-2);
     }
-    SCOPED_TRACE(fmt::format("trial {}: {}", trial, describe(recipe, shape)));
     EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
     EXPECT_EQ(predicted.peak_host, memory::cpu_host_ledger().at_peak().allocated - host_before);
     EXPECT_EQ(tests::test_ledger().allocated(), before) << "bytes left behind";
     EXPECT_EQ(memory::cpu_host_ledger().allocated(), host_before) << "bytes left on the host";
+    EXPECT_EQ(memory::cpu_disk_ledger().allocated(), disk_before) << "bytes left on disk";
   }
 }
 
@@ -183,9 +192,57 @@ TEST_F(Memory, RefusalAmidTechniquesLeavesAUsableProcess) {
   recipe.optimizer_offload = "cpu";
   recipe.weight_streaming = true;
   refuse_each_allocation(recipe);
+  recipe.offload_prefetch = "true";
+  refuse_each_allocation(recipe);
   recipe.activation_checkpointing = "0";
   recipe.weight_streaming = false;
   refuse_each_allocation(recipe);
+  recipe.delayed_parameter_update = true;
+  refuse_each_allocation(recipe);
+}
+
+// What travels ahead is on the device together with what is in use: a unit's weights or activations
+// more, and no more than that.
+TEST_F(Memory, PrefetchTakesOneUnitMore) {
+  const data::SampleStore samples = random_samples(8, 60, 3);
+  const auto categories = [&](const char* prefetch, void (*change)(config::Recipe&)) {
+    config::Recipe recipe = tiny_recipe();
+    change(recipe);
+    recipe.offload_prefetch = prefetch;
+    tests::test_ledger().reset_peak();
+    TinyRun run(recipe, samples);
+    tests::test_ledger().reset_peak();
+    run.stepper->step(eight_in(8), 1e-2);
+    return tests::test_ledger().category_peaks();
+  };
+  const auto of = [](const memory::ByCategory& bytes, memory::Category category) {
+    return bytes[static_cast<size_t>(category)];
+  };
+  const auto stream = [](config::Recipe& r) {
+    r.optimizer_offload = "cpu";
+    r.weight_streaming = true;
+  };
+  const auto model = tiny_model();
+  int64_t largest = 0, block = 0, all = 0;
+  for (nn::Unit* unit : model->units()) {
+    int64_t bytes = 0;
+    for (const nn::Parameter* parameter : unit->uses()) bytes += 4 * parameter->num_elements();
+    largest = std::max(largest, bytes);
+    if (unit == model->units()[1]) block = bytes;
+    all += bytes;
+  }
+  using memory::Category;
+  const int64_t alone = of(categories("false", stream), Category::Parameters);
+  const int64_t ahead = of(categories("true", stream), Category::Parameters);
+  EXPECT_EQ(alone, largest);
+  EXPECT_EQ(ahead, largest + block);
+  EXPECT_LT(ahead, all);
+  const auto activations = [](config::Recipe& r) {
+    r.activation_checkpointing = "all";
+    r.activation_offload = true;
+  };
+  EXPECT_GT(of(categories("true", activations), Category::Activations),
+            of(categories("false", activations), Category::Activations));
 }
 
 TEST_F(Memory, SuggestionsFitTheBudgetTheyWereMadeFor) {

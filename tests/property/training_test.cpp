@@ -113,10 +113,19 @@ constexpr Technique kTechniques[] = {
     {"activation offload", [](config::Recipe& r) { r.activation_offload = true; }},
     {"in backward", [](config::Recipe& r) { r.optimizer_in_backward = true; }},
     {"optimizer offload", [](config::Recipe& r) { r.optimizer_offload = "cpu"; }},
+    {"optimizer offload to disk",
+     [](config::Recipe& r) { r.optimizer_offload = tests::on_disk(); }},
     {"weight streaming",
      [](config::Recipe& r) {
-       r.optimizer_offload = "cpu";
+       if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
        r.weight_streaming = true;
+     }},
+    {"all offloads, prefetched",
+     [](config::Recipe& r) {
+       if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
+       r.weight_streaming = true;
+       r.activation_offload = true;
+       r.offload_prefetch = "true";
      }},
 };
 
@@ -137,6 +146,7 @@ TEST_P(Techniques, EveryPairTrainsToTheSameBitsAsPlain) {
         first.turn_on(recipe);
         second.turn_on(recipe);
         TinyRun run(recipe, samples_);
+        run.engine.copies->set_late(true);
         EXPECT_EQ(expected, train(run, eight_in(8), 4));
         // The norm is added up unit by unit there, so the clipping factor may differ in its last
         // bit.

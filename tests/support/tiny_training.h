@@ -45,6 +45,9 @@ inline config::Recipe tiny_recipe() {
   return recipe;
 }
 
+// Of optimizer_offload: its file has no name, so that nothing is left in that folder.
+inline std::string on_disk() { return "disk:" + std::filesystem::temp_directory_path().string(); }
+
 // A model with random weights, an engine and a stepper over `samples`.
 struct TinyRun {
   explicit TinyRun(config::Recipe r, const data::SampleStore& s, const std::string& shape = "llama",

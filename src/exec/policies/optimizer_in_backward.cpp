@@ -31,6 +31,12 @@ void OptimizerInBackward::start_updating(const optim::StepOptions& options) {
 
 double OptimizerInBackward::gradient_norm() const { return std::sqrt(sum_of_squares_); }
 
+// States on disk are read while the unit's gradients are being computed.
+void OptimizerInBackward::before_backward(UnitRun& run) {
+  if (updating_ && run.pass->last_micro_batch)
+    optimizer_.read_ahead(ranges_[static_cast<size_t>(run.index)]);
+}
+
 void OptimizerInBackward::after_backward(UnitRun& run) {
   if (!run.pass->last_micro_batch) return;
   const memory::PhaseGuard phase(memory::Phase::Step);

@@ -30,6 +30,7 @@ class OptimizerInBackward final : public Policy {
   // Of the gradients since the last start, unscaled by the options.
   double gradient_norm() const;
 
+  void before_backward(UnitRun& run) override;
   void after_backward(UnitRun& run) override;
 
  private:

@@ -1,30 +1,55 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/policies/optimizer_offload.h"
 
+#include <utility>
+
 #include "memory/placement.h"
+#include "ops/device.h"
 #include "ops/elementwise.h"
 
 namespace snug::exec {
-namespace {
 
-void move_gradient_home(nn::Parameter& parameter) {
+void OptimizerOffload::after_backward(UnitRun& run) {
+  settle();
+  std::vector<ops::Copy> copies;
+  for (nn::Parameter* parameter : run.unit->parameters()) send_home(*parameter, copies);
+  on_their_way_ = copies_.start(std::move(copies));
+  if (!overlap_) settle();
+}
+
+void OptimizerOffload::send_home(nn::Parameter& parameter, std::vector<ops::Copy>& copies) {
   at::Tensor& gradient = parameter.value.mutable_grad();
   if (!gradient.defined()) return;
   at::Tensor& home = parameter.home.mutable_grad();
-  if (!home.defined()) {
-    home = memory::empty_on_host(gradient.sizes(), gradient.scalar_type(), gradient.device(),
-                                 memory::Category::Gradients);
-    ops::copy(home, gradient);
-  } else {
-    ops::accumulate(home, gradient);
+  // On a cpu it can be added from where it is.
+  at::Tensor landing = gradient;
+  if (!home.defined() || ops::kernel_device(gradient) == at::kCUDA) {
+    landing = memory::empty_on_host(gradient.sizes(), gradient.scalar_type(), gradient.device(),
+                                    memory::Category::Gradients);
+    copies.push_back({.to = landing, .from = gradient});
   }
-  gradient.reset();
+  leaving_.push_back({&parameter, std::exchange(gradient, {}), std::move(landing)});
 }
 
-}  // namespace
+void OptimizerOffload::settle() {
+  copies_.wait_on_host(std::exchange(on_their_way_, nullptr));
+  for (Leaving& entry : leaving_) {
+    at::Tensor& home = entry.parameter->home.mutable_grad();
+    if (home.defined())
+      ops::accumulate(home, entry.landing);
+    else
+      home = std::move(entry.landing);
+    entry = {};
+  }
+  leaving_.clear();
+}
 
-void OptimizerOffload::after_backward(UnitRun& run) {
-  for (nn::Parameter* parameter : run.unit->parameters()) move_gradient_home(*parameter);
+void OptimizerOffload::after_micro_batch() { settle(); }
+
+void OptimizerOffload::abandon() {
+  copies_.wait_for_all();
+  leaving_.clear();
+  on_their_way_ = nullptr;
 }
 
 void copy_weights_from_home(nn::Unit& unit) {

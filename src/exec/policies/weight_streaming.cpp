@@ -3,37 +3,60 @@
 
 #include <algorithm>
 
+#include "memory/guards.h"
 #include "memory/placement.h"
-#include "ops/elementwise.h"
 
 namespace snug::exec {
 
-void WeightStreaming::before_forward(UnitRun& run) { fetch(*run.unit); }
+void WeightStreaming::before_forward(UnitRun& run) { arrive(run.index, run.index + 1); }
 
 // The last unit's backward follows at once, and needs them again.
 void WeightStreaming::after_forward(UnitRun& run) {
-  if (!(run.training && run.is_last())) release(*run.unit);
+  if (!(run.training && run.is_last())) release(run.index);
 }
 
-void WeightStreaming::before_backward(UnitRun& run) { fetch(*run.unit); }
-void WeightStreaming::after_backward(UnitRun& run) { release(*run.unit); }
+void WeightStreaming::before_backward(UnitRun& run) { arrive(run.index, run.index - 1); }
+void WeightStreaming::after_backward(UnitRun& run) { release(run.index); }
 
-void WeightStreaming::fetch(nn::Unit& unit) {
-  fetched_.push_back(&unit);
+void WeightStreaming::send(int64_t index) {
+  if (sent_.contains(index)) return;
+  nn::Unit& unit = *units_[static_cast<size_t>(index)];
+  const memory::UnitGuard tag(memory::unit_id(unit.name()));
+  ops::CopyStream::Ticket& ticket = sent_[index];
+  std::vector<ops::Copy> copies;
   for (const nn::Parameter* parameter : unit.uses()) {
     if (!memory::is_vacant(parameter->value)) continue;
     memory::refill(parameter->value, memory::Category::Parameters);
-    ops::copy(parameter->value.detach(), parameter->home);
+    copies.push_back({parameter->value.detach(), parameter->home});
   }
+  ticket = copies_.start(std::move(copies));
 }
 
-void WeightStreaming::release(nn::Unit& unit) {
-  for (const nn::Parameter* parameter : unit.uses()) memory::vacate(parameter->value);
-  std::erase(fetched_, &unit);
+void WeightStreaming::arrive(int64_t index, int64_t next) {
+  send(index);
+  copies_.wait(sent_.at(index));
+  const bool exists = next >= 0 && next < static_cast<int64_t>(units_.size());
+  if (prefetch_ && exists) send(next);
+}
+
+// A weight that two units use stays while one of them does.
+bool WeightStreaming::is_used_elsewhere(const nn::Parameter* parameter, int64_t index) const {
+  return std::any_of(sent_.begin(), sent_.end(), [&](const auto& sent) {
+    if (sent.first == index) return false;
+    const auto uses = units_[static_cast<size_t>(sent.first)]->uses();
+    return std::find(uses.begin(), uses.end(), parameter) != uses.end();
+  });
+}
+
+void WeightStreaming::release(int64_t index) {
+  for (const nn::Parameter* parameter : units_[static_cast<size_t>(index)]->uses())
+    if (!is_used_elsewhere(parameter, index)) memory::vacate(parameter->value);
+  sent_.erase(index);
 }
 
 void WeightStreaming::abandon() {
-  while (!fetched_.empty()) release(*fetched_.back());
+  copies_.wait_for_all();
+  while (!sent_.empty()) release(sent_.begin()->first);
 }
 
 }  // namespace snug::exec

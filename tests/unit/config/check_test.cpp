@@ -117,6 +117,18 @@ TEST(Check, BlocksAreChosenByWordPeriodOrList) {
 TEST(Check, TechniquesThatMeanNothingTogether) {
   EXPECT_CONTAINS(faults_of("--weight_streaming"), "add --optimizer_offload cpu");
   EXPECT_EQ(faults_of("--weight_streaming --optimizer_offload cpu"), "");
+  EXPECT_EQ(faults_of("--weight_streaming --optimizer_offload disk:/tmp"), "");
+  for (const char* place : {"gpu", "disk", "disk:"})
+    EXPECT_CONTAINS(faults_of(std::string("--optimizer_offload ") + place),
+                    "is not one of none, cpu, disk:FOLDER");
+  for (const char* prefetch : {"--offload_prefetch", "--offload_prefetch auto"})
+    EXPECT_EQ(faults_of(prefetch), "");
+  EXPECT_CONTAINS(faults_of("--delayed_parameter_update"), "add --optimizer_offload cpu");
+  EXPECT_EQ(faults_of("--delayed_parameter_update --optimizer_offload cpu"), "");
+  for (const char* other : {"--weight_streaming", "--optimizer_in_backward"})
+    EXPECT_CONTAINS(
+        faults_of("--delayed_parameter_update --optimizer_offload cpu " + std::string(other)),
+        "leave one of the two out");
   EXPECT_CONTAINS(faults_of("--optimizer_in_backward --precision 16-mixed"), "use bf16-mixed");
   EXPECT_CONTAINS(faults_of("--optimizer_in_backward --train.on_oom split"),
                   "use train.on_oom stop");

@@ -1,0 +1,266 @@
+// What must hold for updates on the host: wherever the states lie, a run may be stopped there and
+// go on elsewhere; and a delayed update is plain execution's, one step late.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "checkpoint/training_checkpoint.h"
+#include "data/micro_batch.h"
+#include "setup/batch.h"
+#include "support/temp_folder.h"
+#include "support/tiny_training.h"
+
+namespace snug {
+namespace {
+
+using tests::eight_in;
+using tests::random_samples;
+using tests::tiny_recipe;
+using tests::TinyRun;
+
+class Offload : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { tests::prepare_test_device(); }
+  void SetUp() override {
+    if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
+  }
+  const data::SampleStore samples_ = random_samples(8, 40, 5);
+};
+
+std::vector<double> train(TinyRun& run, int steps) {
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i) losses.push_back(run.stepper->step(eight_in(8), 1e-2).loss);
+  return losses;
+}
+
+std::vector<at::Tensor> copies_of(const std::vector<optim::NamedTensor>& tensors) {
+  std::vector<at::Tensor> copies;
+  for (const auto& [name, tensor] : tensors) copies.push_back(tensor.detach().clone());
+  return copies;
+}
+
+void expect_same_weights(const TinyRun& a, const TinyRun& b) {
+  for (size_t i = 0; i < a.engine.parameters.size(); ++i)
+    EXPECT_TRUE(at::equal(a.engine.parameters[i].tensor, b.engine.parameters[i].tensor))
+        << a.engine.parameters[i].name;
+}
+
+// A run that goes on where `first`, whose checkpoint after two steps is `saved`, goes on.
+void resume(TinyRun& run, const TinyRun& first, const std::filesystem::path& saved) {
+  checkpoint::load_tensors(saved, run.engine.training_tensors());
+  run.engine.optimizer->set_num_steps(2);
+  run.engine.weights_changed();
+  checkpoint::load_late_weights(saved, run.engine.training_tensors());
+  run.stepper->scaler().restore(first.stepper->scaler().scale(),
+                                first.stepper->scaler().good_steps());
+}
+
+std::vector<std::string> places() { return {"none", "cpu", tests::on_disk()}; }
+
+struct MastersCase {
+  const char* precision;
+  bool masters;
+};
+
+// Float32 masters are at home for cpu, beside the moments otherwise: a checkpoint bridges that.
+TEST_F(Offload, ACheckpointGoesOnInAnotherPlace) {
+  for (const MastersCase& c : {MastersCase{"32-true", false}, MastersCase{"bf16-true", true},
+                               MastersCase{"16-true", true}}) {
+    for (const std::string& first : places()) {
+      for (const std::string& second : places()) {
+        SCOPED_TRACE(std::string(c.precision) + " from " + first + " to " + second);
+        config::Recipe recipe = tiny_recipe();
+        recipe.precision = c.precision;
+        recipe.optimizer.master_weights = c.masters;
+        recipe.optimizer_offload = first;
+        TinyRun unbroken(recipe, samples_);
+        const test::TempFolder folder;
+        train(unbroken, 2);
+        const auto saved =
+            checkpoint::save(folder.path(), {.step = 2}, unbroken.engine.training_tensors());
+        recipe.optimizer_offload = second;
+        TinyRun resumed(recipe, samples_);
+        resume(resumed, unbroken, saved);
+        EXPECT_EQ(train(unbroken, 3), train(resumed, 3));
+      }
+    }
+  }
+}
+
+// Without masters a run in another precision is still another recipe.
+TEST_F(Offload, AnotherPrecisionIsRefused) {
+  const test::TempFolder folder;
+  TinyRun whole(tiny_recipe(), samples_);
+  const auto saved =
+      checkpoint::save(folder.path(), {.step = 0}, whole.engine.training_tensors());
+  config::Recipe recipe = tiny_recipe();
+  recipe.precision = "bf16-true";
+  const TinyRun other(recipe, samples_);
+  EXPECT_THROW(checkpoint::load_tensors(saved, other.engine.training_tensors()), UserError);
+}
+
+// What a delayed update has to equal: plain execution whose forward and backward run, from the
+// second step on, with the weights from before the last update.
+class Withheld {
+ public:
+  Withheld(const config::Recipe& recipe, const data::SampleStore& samples)
+      : run_(recipe, samples), samples_(samples), late_(copies_of(run_.engine.parameters)) {}
+
+  double step(const train::SampleIndices& micro_batches) {
+    double loss = 0;
+    const auto with_late_weights = [&] {
+      const std::vector<at::Tensor> newest = copies_of(run_.engine.parameters);
+      put(late_);
+      loss = forward_backward(micro_batches);
+      put(newest);
+      late_ = newest;
+    };
+    run_.engine.step(with_late_weights, {.lr = 1e-2, .max_norm = run_.recipe.train.max_norm},
+                     run_.stepper->scaler());
+    run_.engine.drop_gradients();
+    return loss;
+  }
+
+  TinyRun& run() { return run_; }
+
+ private:
+  void put(const std::vector<at::Tensor>& weights) {
+    for (size_t i = 0; i < weights.size(); ++i)
+      run_.engine.parameters[i].tensor.detach().copy_(weights[i]);
+  }
+
+  double forward_backward(const train::SampleIndices& micro_batches) {
+    std::vector<data::MicroBatch> batches;
+    int64_t tokens = 0;
+    for (const auto& indices : micro_batches) {
+      batches.push_back(data::make_micro_batch(samples_, indices, {}));
+      tokens += batches.back().loss_tokens;
+    }
+    double sum = 0;
+    for (const data::MicroBatch& batch : batches)
+      sum += run_.engine.executor->forward_backward(
+                 setup::to_device(batch, run_.engine.device),
+                 {.compute = run_.engine.precision.compute,
+                  .gradient_scale = run_.stepper->scaler().scale() / static_cast<double>(tokens),
+                  .last_micro_batch = &batch == &batches.back()}) /
+             static_cast<double>(tokens);
+    return sum;
+  }
+
+  TinyRun run_;
+  const data::SampleStore& samples_;
+  std::vector<at::Tensor> late_;
+};
+
+struct DelayCase {
+  const char* name;
+  void (*change)(config::Recipe&);
+};
+
+constexpr DelayCase kDelayCases[] = {
+    {"alone", [](config::Recipe&) {}},
+    {"bf16", [](config::Recipe& r) { r.precision = "bf16-true"; }},
+    {"bf16 with masters",
+     [](config::Recipe& r) {
+       r.precision = "bf16-true";
+       r.optimizer.master_weights = true;
+     }},
+    {"16-mixed", [](config::Recipe& r) { r.precision = "16-mixed"; }},
+    {"clipped", [](config::Recipe& r) { r.train.max_norm = 0.5; }},
+    {"adafactor", [](config::Recipe& r) { r.optimizer.name = "adafactor"; }},
+    {"to disk", [](config::Recipe& r) { r.optimizer_offload = tests::on_disk(); }},
+    {"checkpointing and activation offload",
+     [](config::Recipe& r) {
+       r.activation_checkpointing = "every:2";
+       r.activation_offload = true;
+     }},
+};
+
+config::Recipe delayed_recipe(const DelayCase& c) {
+  config::Recipe recipe = tiny_recipe();
+  recipe.optimizer_offload = "cpu";
+  recipe.delayed_parameter_update = true;
+  c.change(recipe);
+  return recipe;
+}
+
+TEST_F(Offload, ADelayedUpdateIsPlainOneStepLate) {
+  for (const DelayCase& c : kDelayCases) {
+    for (const bool in_background : {false, true}) {
+      SCOPED_TRACE(std::string(c.name) + (in_background ? ", in the background" : ""));
+      TinyRun run(delayed_recipe(c), samples_);
+      run.engine.delayed->set_in_background(in_background);
+      // Float32 homes are drawn finer than 16-bit weights: both runs start from the same ones.
+      for (const auto& [name, home] : run.engine.parameters)
+        home.copy_(home.to(run.engine.precision.parameters));
+      config::Recipe plain = run.recipe;
+      plain.optimizer_offload = "none";
+      plain.delayed_parameter_update = false;
+      plain.activation_checkpointing = "none";
+      plain.activation_offload = false;
+      Withheld expected(plain, samples_);
+      std::vector<double> losses;
+      for (int i = 0; i < 5; ++i) {
+        losses.push_back(expected.step(eight_in(8)));
+        EXPECT_EQ(run.stepper->step(eight_in(8), 1e-2).loss, losses.back()) << "step " << i + 1;
+      }
+      EXPECT_EQ(losses[0], losses[1]) << "nothing has been applied yet";
+      EXPECT_NE(losses[1], losses[2]);
+      run.engine.finish_updates();
+      for (size_t i = 0; i < run.engine.parameters.size(); ++i)
+        EXPECT_TRUE(
+            at::equal(run.engine.parameters[i].tensor.to(run.engine.precision.parameters).cpu(),
+                      expected.run().engine.parameters[i].tensor.cpu()))
+            << run.engine.parameters[i].name;
+    }
+  }
+}
+
+// The samples in another order, so that each step's gradients differ.
+TEST_F(Offload, ADelayedUpdateAccumulatesAndSkipsLikePlain) {
+  config::Recipe recipe = delayed_recipe({"", [](config::Recipe& r) { r.precision = "16-mixed"; }});
+  TinyRun run(recipe, samples_);
+  recipe.optimizer_offload = "none";
+  recipe.delayed_parameter_update = false;
+  Withheld expected(recipe, samples_);
+  const std::vector<train::SampleIndices> steps = {
+      {{0, 1, 2}}, {{3, 4}}, {{5}, {6, 7}}, {{0, 4}}, {{1, 2}, {3}}};
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (i == 1) {  // its gradients overflow: it is skipped
+      run.stepper->scaler().restore(1e30, 0);
+      expected.run().stepper->scaler().restore(1e30, 0);
+    }
+    const train::StepResult result = run.stepper->step(steps[i], 1e-2);
+    EXPECT_EQ(result.updated, i != 1);
+    const double loss = expected.step(steps[i]);
+    EXPECT_NEAR(result.loss, loss, 1e-4 * loss) << "step " << i + 1;
+    if (i == 1) {
+      run.stepper->scaler().restore(1024, 0);
+      expected.run().stepper->scaler().restore(1024, 0);
+    }
+  }
+}
+
+TEST_F(Offload, ADelayedRunGoesOnAsIfNeverStopped) {
+  for (const DelayCase& c : kDelayCases) {
+    SCOPED_TRACE(c.name);
+    const config::Recipe recipe = delayed_recipe(c);
+    TinyRun unbroken(recipe, samples_), resumed(recipe, samples_);
+    unbroken.engine.delayed->set_in_background(true);
+    const test::TempFolder folder;
+    train(unbroken, 2);
+    resume(resumed, unbroken,
+           checkpoint::save(folder.path(), {.step = 2}, unbroken.engine.training_tensors()));
+    EXPECT_EQ(train(unbroken, 3), train(resumed, 3));
+    unbroken.engine.finish_updates();
+    resumed.engine.finish_updates();
+    expect_same_weights(unbroken, resumed);
+  }
+}
+
+}  // namespace
+}  // namespace snug
