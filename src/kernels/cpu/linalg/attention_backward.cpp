@@ -8,8 +8,9 @@
 //   P = exp(S*scale - lse)   dV += P^T dO   dP = dO V^T   dS = P*(dP - delta)*scale
 //   dK += dS^T Q             dQ += dS K     delta = rowsum(dO * O)
 //
-// Scores are kept in the layout of packed B panels, so that P and dS are operands as they stand and
-// the transposed dK^T = Q^T dS, dV^T = dO^T P need no repacking of them.
+// Scores are kept in the layout of packed float32 B panels, so that there P and dS are operands as
+// they stand and the transposed dK^T = Q^T dS, dV^T = dO^T P need no repacking of them. A tile of
+// bfloat16 packs them rounded.
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <cstring>
@@ -22,14 +23,17 @@ namespace snug::kernels::cpu {
 namespace {
 
 struct Shape {
-  Shape(const AttentionArgs& args, const Kernels& kernels)
+  Shape(const AttentionArgs& args, const Tile& product)
       : group(args.num_heads / args.num_kv_heads),
-        tile(round_up(64, kernels.tile.mr)),
-        keys(round_up(args.head_dim <= 128 ? 128 : 64, kernels.tile.nr)),
-        dim_rows(round_up(args.head_dim, kernels.tile.mr)),
-        dim_cols(round_up(args.head_dim, kernels.tile.nr)) {}
+        tile(round_up(64, product.mr)),
+        keys(round_up(args.head_dim <= 128 ? 128 : 64, product.nr)),
+        dim_rows(round_up(args.head_dim, product.mr)),
+        dim_cols(round_up(args.head_dim, product.nr)),
+        depth(product.packed_depth(args.head_dim)),
+        tile_depth(product.packed_depth(tile)) {}
   int64_t group, tile, keys;
   int64_t dim_rows, dim_cols;  // head dimension padded to whole register tiles
+  int64_t depth, tile_depth;   // floats of a line of head_dim and of a line of `tile` in a panel
 };
 
 // One thread's scratch. Names ending in _a and _b are panels packed as left and right operand; the
@@ -39,23 +43,31 @@ struct Workspace {
   float* k_b;                      // K: (keys, D)
   float *q_a, *d_out_a;            // Q, dO: (tile, D)
   float *q_t_a, *d_out_t_a;        // Q^T, dO^T: (D, tile)
-  float *scores_b, *d_scores_b;    // (tile, keys)
+  float *scores, *d_scores;        // by panel of keys: (tile, nr)
+  float *scores_b, *d_scores_b;    // (tile, keys); the same memory where scores are panels already
   float* d_scores_a;               // (tile, keys)
   float *dk_t, *dv_t;              // sums, (D, keys) row-major
   float* staging;                  // (keys, nr)
+  uint16_t* rounded;               // a panel of scores
 
   Workspace(Carver& carver, const AttentionArgs& args, const Kernels& kernels, const Shape& shape) {
-    auto take = [&](int64_t rows, int64_t cols) {
-      return carver.take<float>(rows * cols + kPackSlack);
+    const Tile& product = product_tile(args, kernels);
+    auto take = [&](int64_t lines, int64_t depth) {
+      return carver.take<float>(lines * depth + kPackSlack);
     };
-    k_by_dim_b = take(shape.keys, args.head_dim), v_by_dim_b = take(shape.keys, args.head_dim);
-    k_b = take(shape.keys, shape.dim_cols);
-    q_a = take(shape.tile, args.head_dim), d_out_a = take(shape.tile, args.head_dim);
-    q_t_a = take(shape.dim_rows, shape.tile), d_out_t_a = take(shape.dim_rows, shape.tile);
-    scores_b = take(shape.tile, shape.keys), d_scores_b = take(shape.tile, shape.keys);
-    d_scores_a = take(shape.tile, shape.keys);
+    k_by_dim_b = take(shape.keys, shape.depth), v_by_dim_b = take(shape.keys, shape.depth);
+    k_b = take(shape.dim_cols, product.packed_depth(shape.keys));
+    q_a = take(shape.tile, shape.depth), d_out_a = take(shape.tile, shape.depth);
+    q_t_a = take(shape.dim_rows, shape.tile_depth);
+    d_out_t_a = take(shape.dim_rows, shape.tile_depth);
+    scores = take(shape.tile, shape.keys), d_scores = take(shape.tile, shape.keys);
+    const bool rounds = product.per_float > 1;
+    scores_b = rounds ? take(shape.keys, shape.tile_depth) : scores;
+    d_scores_b = rounds ? take(shape.keys, shape.tile_depth) : d_scores;
+    d_scores_a = take(product.mr, product.packed_depth(shape.keys));
     dk_t = take(shape.dim_rows, shape.keys), dv_t = take(shape.dim_rows, shape.keys);
     staging = take(shape.keys, kernels.tile.nr);
+    rounded = carver.take<uint16_t>(rounds ? shape.tile * product.nr : 0);
   }
 };
 
@@ -90,6 +102,7 @@ class KeyBlock {
       : args_(args),
         forward_(args.forward),
         kernels_(kernels),
+        tile_(product_tile(args.forward, kernels)),
         shape_(shape),
         shared_(shared),
         work_(work),
@@ -127,9 +140,9 @@ class KeyBlock {
                      dim);
     const HeadRows v(forward_.v, forward_.type, forward_.v_stride, token, task_.segment.kv_head,
                      dim);
-    kernels_.tile.pack_b(k.tokens_as_lines(count_, count_, dim, work_.k_by_dim_b));
-    kernels_.tile.pack_b(v.tokens_as_lines(count_, count_, dim, work_.v_by_dim_b));
-    kernels_.tile.pack_b(k.dims_as_lines(count_, dim, work_.k_b));
+    tile_.pack_b(k.tokens_as_lines(count_, count_, dim, work_.k_by_dim_b));
+    tile_.pack_b(v.tokens_as_lines(count_, count_, dim, work_.v_by_dim_b));
+    tile_.pack_b(k.dims_as_lines(count_, dim, work_.k_b));
   }
 
   void pack_queries(Range queries, int64_t head) const {
@@ -137,52 +150,63 @@ class KeyBlock {
     const int64_t rows = queries.end - queries.begin;
     const HeadRows q(forward_.q, forward_.type, forward_.q_stride, token, head, dim);
     const HeadRows d_out(args_.d_out, forward_.type, forward_.num_heads * dim, token, head, dim);
-    kernels_.tile.pack_a(q.tokens_as_lines(rows, rows, dim, work_.q_a));
-    kernels_.tile.pack_a(q.dims_as_lines(rows, dim, work_.q_t_a));
-    kernels_.tile.pack_a(d_out.tokens_as_lines(rows, rows, dim, work_.d_out_a));
-    kernels_.tile.pack_a(d_out.dims_as_lines(rows, dim, work_.d_out_t_a));
+    tile_.pack_a(q.tokens_as_lines(rows, rows, dim, work_.q_a));
+    tile_.pack_a(q.dims_as_lines(rows, dim, work_.q_t_a));
+    tile_.pack_a(d_out.tokens_as_lines(rows, rows, dim, work_.d_out_a));
+    tile_.pack_a(d_out.dims_as_lines(rows, dim, work_.d_out_t_a));
   }
 
   // Rows of the tile that see the panel of keys at `key`, cut at whole register tiles.
   Range rows_seeing(Range queries, int64_t key) const {
     const int64_t first = task_.keys.begin + key;
-    const Range seen = seeing_queries(forward_, length_, first,
-                                      std::min(task_.keys.end, first + kernels_.tile.nr));
+    const Range seen =
+        seeing_queries(forward_, length_, first, std::min(task_.keys.end, first + tile_.nr));
     const int64_t rows = queries.end - queries.begin;
     const int64_t begin = std::clamp<int64_t>(seen.begin - queries.begin, 0, rows);
     const int64_t end = std::clamp<int64_t>(seen.end - queries.begin, begin, rows);
     if (begin == end) return {};
-    return {begin / kernels_.tile.mr * kernels_.tile.mr,
-            std::min(rows, round_up(end, kernels_.tile.mr))};
+    return {begin / tile_.mr * tile_.mr, std::min(rows, round_up(end, tile_.mr))};
   }
 
   // Keys of the block that the panel of rows at `row` sees, cut at whole register tiles.
   Range keys_seen(Range queries, int64_t row) const {
     const int64_t first = queries.begin + row;
     const Range seen =
-        visible_keys(forward_, length_, first, std::min(queries.end, first + kernels_.tile.mr));
+        visible_keys(forward_, length_, first, std::min(queries.end, first + tile_.mr));
     const int64_t begin = std::clamp<int64_t>(seen.begin - task_.keys.begin, 0, count_);
     const int64_t end = std::clamp<int64_t>(seen.end - task_.keys.begin, begin, count_);
     if (begin == end) return {};
-    return {begin / kernels_.tile.nr * kernels_.tile.nr,
-            std::min(count_, round_up(end, kernels_.tile.nr))};
+    return {begin / tile_.nr * tile_.nr, std::min(count_, round_up(end, tile_.nr))};
   }
 
   // Probabilities and score gradients of one head's tile, panel by panel of keys.
   void compute_scores(Range queries, int64_t head) const {
-    const int64_t dim = forward_.head_dim;
-    for (int64_t key = 0; key < count_; key += kernels_.tile.nr) {
+    for (int64_t key = 0; key < count_; key += tile_.nr) {
       const Range rows = rows_seeing(queries, key);
-      float* scores = work_.scores_b + key * shape_.tile;
-      float* gradients = work_.d_scores_b + key * shape_.tile;
-      for (int64_t row = rows.begin; row < rows.end; row += kernels_.tile.mr) {
-        kernels_.tile.multiply(dim, work_.q_a + row * dim, work_.k_by_dim_b + key * dim,
-                               scores + row * kernels_.tile.nr, kernels_.tile.nr, 1.f, false);
-        kernels_.tile.multiply(dim, work_.d_out_a + row * dim, work_.v_by_dim_b + key * dim,
-                               gradients + row * kernels_.tile.nr, kernels_.tile.nr, 1.f, false);
+      if (rows.begin == rows.end) continue;
+      float* scores = work_.scores + key * shape_.tile;
+      float* gradients = work_.d_scores + key * shape_.tile;
+      for (int64_t row = rows.begin; row < rows.end; row += tile_.mr) {
+        tile_.multiply(shape_.depth, work_.q_a + row * shape_.depth,
+                       work_.k_by_dim_b + key * shape_.depth, scores + row * tile_.nr, tile_.nr,
+                       1.f, false);
+        tile_.multiply(shape_.depth, work_.d_out_a + row * shape_.depth,
+                       work_.v_by_dim_b + key * shape_.depth, gradients + row * tile_.nr, tile_.nr,
+                       1.f, false);
       }
-      if (rows.begin < rows.end) finish_scores(queries.begin + rows.begin, rows, key, head);
+      finish_scores(queries.begin + rows.begin, rows, key, head);
+      if (tile_.per_float == 1) continue;
+      pack_panel(scores, rows, key, work_.scores_b);
+      pack_panel(gradients, rows, key, work_.d_scores_b);
     }
+  }
+
+  // Of a tile of bfloat16: rows of a panel of scores become the panel that multiplies from the
+  // right.
+  void pack_panel(const float* panel, Range rows, int64_t key, float* packed) const {
+    pack_scores(kernels_, tile_, Operand::B, panel + rows.begin * tile_.nr, tile_.nr,
+                rows.end - rows.begin, tile_.nr, work_.rounded,
+                packed + key * shape_.tile_depth + rows.begin / tile_.per_float * tile_.nr);
   }
 
   void finish_scores(int64_t query, Range rows, int64_t key, int64_t head) const {
@@ -190,11 +214,11 @@ class KeyBlock {
                   unlimited = int64_t{1} << 30;
     const int64_t distance = query - (task_.keys.begin + key);
     const int64_t window = forward_.sliding_window > 0 ? forward_.sliding_window : unlimited;
-    const int64_t offset = key * shape_.tile + rows.begin * kernels_.tile.nr;
-    kernels_.score_gradients({.scores = work_.scores_b + offset,
-                              .d_probabilities = work_.d_scores_b + offset,
+    const int64_t offset = key * shape_.tile + rows.begin * tile_.nr;
+    kernels_.score_gradients({.scores = work_.scores + offset,
+                              .d_probabilities = work_.d_scores + offset,
                               .rows = rows.end - rows.begin,
-                              .columns = std::min<int64_t>(kernels_.tile.nr, count_ - key),
+                              .columns = std::min<int64_t>(tile_.nr, count_ - key),
                               .begin = distance - window + 1,
                               .end = distance + (forward_.causal ? 1 : window),
                               .lse = forward_.lse + place,
@@ -203,18 +227,19 @@ class KeyBlock {
   }
 
   void add_key_gradients(Range queries) const {
-    const int64_t depth = queries.end - queries.begin;
-    for (int64_t key = 0; key < count_; key += kernels_.tile.nr) {
+    const int64_t lines = tile_.packed_depth(queries.end - queries.begin);  // of Q^T and dO^T
+    for (int64_t key = 0; key < count_; key += tile_.nr) {
       const Range rows = rows_seeing(queries, key);
       if (rows.begin == rows.end) continue;
-      const int64_t offset = key * shape_.tile + rows.begin * kernels_.tile.nr;
-      for (int64_t d = 0; d < shape_.dim_rows; d += kernels_.tile.mr) {
-        const int64_t left = d * depth + rows.begin * kernels_.tile.mr,
-                      sums = d * shape_.keys + key;
-        kernels_.tile.multiply(rows.end - rows.begin, work_.d_out_t_a + left,
-                               work_.scores_b + offset, work_.dv_t + sums, shape_.keys, 1.f, true);
-        kernels_.tile.multiply(rows.end - rows.begin, work_.q_t_a + left, work_.d_scores_b + offset,
-                               work_.dk_t + sums, shape_.keys, 1.f, true);
+      const int64_t depth = tile_.packed_depth(rows.end - rows.begin);
+      const int64_t first = rows.begin / tile_.per_float;
+      const int64_t right = key * shape_.tile_depth + first * tile_.nr;
+      for (int64_t d = 0; d < shape_.dim_rows; d += tile_.mr) {
+        const int64_t left = d * lines + first * tile_.mr, sums = d * shape_.keys + key;
+        tile_.multiply(depth, work_.d_out_t_a + left, work_.scores_b + right, work_.dv_t + sums,
+                       shape_.keys, 1.f, true);
+        tile_.multiply(depth, work_.q_t_a + left, work_.d_scores_b + right, work_.dk_t + sums,
+                       shape_.keys, 1.f, true);
       }
     }
   }
@@ -237,15 +262,15 @@ class KeyBlock {
   }
 
   void add_query_gradients(Range queries, int64_t head) const {
-    for (int64_t row = 0; row < queries.end - queries.begin; row += kernels_.tile.mr) {
+    for (int64_t row = 0; row < queries.end - queries.begin; row += tile_.mr) {
       const Range keys = keys_seen(queries, row);
       if (keys.begin == keys.end) continue;
-      const int64_t rows = std::min<int64_t>(kernels_.tile.mr, queries.end - queries.begin - row);
-      for (int64_t key = keys.begin; key < keys.end; key += kernels_.tile.nr) {
-        const float* panel = work_.d_scores_b + key * shape_.tile + row * kernels_.tile.nr;
-        kernels_.tile.pack_a({panel, Scalar::F32, kernels_.tile.nr, 1, rows, rows,
-                              std::min<int64_t>(kernels_.tile.nr, keys.end - key),
-                              work_.d_scores_a + (key - keys.begin) * kernels_.tile.mr});
+      const int64_t rows = std::min<int64_t>(tile_.mr, queries.end - queries.begin - row);
+      for (int64_t key = keys.begin; key < keys.end; key += tile_.nr) {
+        pack_scores(kernels_, tile_, Operand::A,
+                    work_.d_scores + key * shape_.tile + row * tile_.nr, tile_.nr, rows,
+                    std::min<int64_t>(tile_.nr, keys.end - key), work_.rounded,
+                    work_.d_scores_a + (key - keys.begin) / tile_.per_float * tile_.mr);
       }
       add_query_rows(dq_at(queries.begin + row, head), rows, keys);
     }
@@ -253,18 +278,19 @@ class KeyBlock {
 
   void add_query_rows(float* dq, int64_t rows, Range keys) const {
     const int64_t stride = forward_.num_heads * forward_.head_dim;
-    for (int64_t d = 0; d < forward_.head_dim; d += kernels_.tile.nr) {
-      const int64_t cols = std::min<int64_t>(kernels_.tile.nr, forward_.head_dim - d);
-      const float* k = work_.k_b + d * count_ + keys.begin * kernels_.tile.nr;
-      const int64_t depth = keys.end - keys.begin;
-      if (rows == kernels_.tile.mr && cols == kernels_.tile.nr) {
-        kernels_.tile.multiply(depth, work_.d_scores_a, k, dq + d, stride, 1.f, true);
+    for (int64_t d = 0; d < forward_.head_dim; d += tile_.nr) {
+      const int64_t cols = std::min<int64_t>(tile_.nr, forward_.head_dim - d);
+      const float* k =
+          work_.k_b + d * tile_.packed_depth(count_) + keys.begin / tile_.per_float * tile_.nr;
+      const int64_t depth = tile_.packed_depth(keys.end - keys.begin);
+      if (rows == tile_.mr && cols == tile_.nr) {
+        tile_.multiply(depth, work_.d_scores_a, k, dq + d, stride, 1.f, true);
         continue;
       }
       alignas(64) float sums[kMaxTileFloats];
-      kernels_.tile.multiply(depth, work_.d_scores_a, k, sums, kernels_.tile.nr, 1.f, false);
+      tile_.multiply(depth, work_.d_scores_a, k, sums, tile_.nr, 1.f, false);
       kernels_.store({.source = sums,
-                      .source_stride = kernels_.tile.nr,
+                      .source_stride = tile_.nr,
                       .rows = rows,
                       .cols = cols,
                       .c = dq + d,
@@ -295,6 +321,7 @@ class KeyBlock {
   const AttentionBackwardArgs& args_;
   const AttentionArgs& forward_;
   const Kernels& kernels_;
+  const Tile& tile_;
   const Shape& shape_;
   const Shared& shared_;
   const Workspace& work_;
@@ -349,7 +376,7 @@ void round_query_gradients(const AttentionBackwardArgs& args, const Kernels& ker
 
 int64_t attention_backward_workspace_bytes(const AttentionArgs& args) {
   const Kernels& kernels = active_kernels();
-  const Shape shape(args, kernels);
+  const Shape shape(args, product_tile(args, kernels));
   Carver shared(nullptr), own(nullptr);
   Shared(shared, args, shape);
   Workspace(own, args, kernels, shape);
@@ -360,7 +387,8 @@ void attention_backward(const AttentionBackwardArgs& args, void* workspace) {
   const AttentionArgs& forward = args.forward;
   check_attention(forward);
   const Kernels& kernels = active_kernels();
-  const Shape shape(forward, kernels);
+  const Tile& tile = product_tile(forward, kernels);
+  const Shape shape(forward, tile);
   Carver carver(workspace);
   Shared shared(carver, forward, shape);
   if (forward.type == Scalar::F32) shared.dq = static_cast<float*>(args.dq);
@@ -372,6 +400,7 @@ void attention_backward(const AttentionBackwardArgs& args, void* workspace) {
   std::atomic<size_t> next = 0;  // handed out in order, which the tickets rely on
 #pragma omp parallel num_threads(threads)
   {
+    const TileScope scope(tile);
     compute_delta(args, kernels, shared.delta);
     for (size_t t = next.fetch_add(1); t < tasks.size(); t = next.fetch_add(1)) {
       KeyBlock(args, kernels, shape, shared, work[size_t(omp_get_thread_num())], tasks[t]).run();

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/cpu/linalg/attention.h"
@@ -17,6 +18,57 @@ namespace snug::kernels::cpu {
 void check_attention(const AttentionArgs& args);
 int64_t attention_forward_workspace_bytes(const AttentionArgs& args);
 int64_t attention_backward_workspace_bytes(const AttentionArgs& args);
+
+// The tile that multiplies queries, keys, values and scores. For bfloat16 inputs it is one that
+// multiplies bfloat16 itself, where the processor has one whose panels are as wide as those of
+// scores and whole steps of depth high; then probabilities and score gradients are rounded to
+// bfloat16 before they are multiplied again, as flash attention does on GPUs.
+inline const Tile& product_tile(const AttentionArgs& args, const Kernels& kernels) {
+  const Tile* bf16 = args.type == Scalar::BF16 ? kernels.bf16 : nullptr;
+  const bool fits = bf16 != nullptr && bf16->nr == kernels.tile.nr &&
+                    bf16->mr % bf16->depth_step == 0 && bf16->nr % bf16->depth_step == 0;
+  return fits ? *bf16 : kernels.tile;
+}
+
+// Scores are made as float32; a tile of bfloat16 wants its operands rounded first. `rounded` has
+// room for (rows, cols) and is unused otherwise. Lines are rows of the matrix for pack_a, columns
+// for pack_b.
+enum class Operand { A, B };
+inline void pack_scores(const Kernels& kernels, const Tile& tile, Operand operand,
+                        const float* scores, int64_t stride, int64_t rows, int64_t cols,
+                        uint16_t* rounded, float* out) {
+  PackArgs args{scores, Scalar::F32, stride, 1, rows, rows, cols, out};
+  if (tile.per_float > 1) {
+    kernels.store({.source = scores,
+                   .source_stride = stride,
+                   .rows = rows,
+                   .cols = cols,
+                   .c = rounded,
+                   .type = Scalar::BF16,
+                   .c_stride = cols});
+    args.data = rounded, args.type = Scalar::BF16, args.line_stride = cols;
+  }
+  if (operand == Operand::A) return tile.pack_a(args);
+  std::swap(args.line_stride, args.depth_stride);
+  args.lines = args.lines_readable = cols, args.depth = rows;
+  tile.pack_b(args);
+}
+
+// Around a thread's products.
+class TileScope {
+ public:
+  explicit TileScope(const Tile& tile) : tile_(tile) {
+    if (tile_.begin_thread) tile_.begin_thread();
+  }
+  ~TileScope() {
+    if (tile_.end_thread) tile_.end_thread();
+  }
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+
+ private:
+  const Tile& tile_;
+};
 
 // One document and one key/value head. Tokens are counted from the document's start.
 struct Segment {

@@ -15,26 +15,30 @@ constexpr int64_t kTileRows = 192;  // queries x heads of a group
 constexpr int64_t kKeyBlock = 128;
 
 struct Shape {
-  Shape(const AttentionArgs& args, const Kernels& kernels)
+  Shape(const AttentionArgs& args, const Tile& product)
       : group(args.num_heads / args.num_kv_heads),
-        tile(round_up(std::max<int64_t>(kTileRows / group, 24), kernels.tile.mr)),
-        keys(round_up(kKeyBlock, kernels.tile.nr)),
-        dim(round_up(args.head_dim, kernels.tile.nr)) {}
+        tile(round_up(std::max<int64_t>(kTileRows / group, 24), product.mr)),
+        keys(round_up(kKeyBlock, product.nr)),
+        dim(round_up(args.head_dim, product.nr)),
+        depth(product.packed_depth(args.head_dim)) {}
   int64_t group, tile, keys, dim;  // dim: padded to whole register tiles
+  int64_t depth;                   // floats of one line of queries or keys in a panel
 };
 
 struct Workspace {
   float *q, *k, *v, *scores, *probabilities, *out, *row_max, *row_sum;
+  uint16_t* rounded;  // a panel of probabilities
 
-  Workspace(Carver& carver, const AttentionArgs& args, const Kernels& kernels, const Shape& shape)
-      : q(carver.take<float>(shape.group * shape.tile * args.head_dim + kPackSlack)),
-        k(carver.take<float>(shape.keys * args.head_dim + kPackSlack)),
-        v(carver.take<float>(shape.keys * shape.dim + kPackSlack)),
-        scores(carver.take<float>(kernels.tile.mr * shape.keys)),
-        probabilities(carver.take<float>(kernels.tile.mr * shape.keys + kPackSlack)),
+  Workspace(Carver& carver, const Tile& tile, const Shape& shape)
+      : q(carver.take<float>(shape.group * shape.tile * shape.depth + kPackSlack)),
+        k(carver.take<float>(shape.keys * shape.depth + kPackSlack)),
+        v(carver.take<float>(tile.packed_depth(shape.keys) * shape.dim + kPackSlack)),
+        scores(carver.take<float>(tile.mr * shape.keys)),
+        probabilities(carver.take<float>(tile.mr * tile.packed_depth(shape.keys) + kPackSlack)),
         out(carver.take<float>(shape.group * shape.tile * shape.dim)),
         row_max(carver.take<float>(shape.group * shape.tile)),
-        row_sum(carver.take<float>(shape.group * shape.tile)) {}
+        row_sum(carver.take<float>(shape.group * shape.tile)),
+        rounded(carver.take<uint16_t>(tile.per_float > 1 ? tile.mr * shape.keys : 0)) {}
 };
 
 class ForwardTile {
@@ -43,6 +47,7 @@ class ForwardTile {
               const Workspace& work, const Segment& segment, int64_t begin)
       : args_(args),
         kernels_(kernels),
+        tile_(product_tile(args, kernels)),
         shape_(shape),
         work_(work),
         segment_(segment),
@@ -59,7 +64,7 @@ class ForwardTile {
       const Range block{key, std::min(segment_.length, key + shape_.keys)};
       pack_keys(block);
       for (int64_t head = 0; head < shape_.group; ++head) {
-        for (int64_t row = 0; row < queries_.end - queries_.begin; row += kernels_.tile.mr) {
+        for (int64_t row = 0; row < queries_.end - queries_.begin; row += tile_.mr) {
           add_block(block, head, row);
         }
       }
@@ -76,8 +81,8 @@ class ForwardTile {
       const HeadRows q(args_.q, args_.type, args_.q_stride, token, query_head(head),
                        args_.head_dim);
       const int64_t count = queries_.end - queries_.begin;
-      kernels_.tile.pack_a(q.tokens_as_lines(count, count, args_.head_dim,
-                                             work_.q + head * shape_.tile * args_.head_dim));
+      tile_.pack_a(q.tokens_as_lines(count, count, args_.head_dim,
+                                     work_.q + head * shape_.tile * shape_.depth));
     }
   }
 
@@ -85,30 +90,30 @@ class ForwardTile {
     const int64_t token = segment_.first_token + block.begin, count = block.end - block.begin;
     const HeadRows k(args_.k, args_.type, args_.k_stride, token, segment_.kv_head, args_.head_dim);
     const HeadRows v(args_.v, args_.type, args_.v_stride, token, segment_.kv_head, args_.head_dim);
-    kernels_.tile.pack_b(k.tokens_as_lines(count, count, args_.head_dim, work_.k));
-    kernels_.tile.pack_b(v.dims_as_lines(count, args_.head_dim, work_.v));
+    tile_.pack_b(k.tokens_as_lines(count, count, args_.head_dim, work_.k));
+    tile_.pack_b(v.dims_as_lines(count, args_.head_dim, work_.v));
   }
 
   // One panel of rows against one block of keys.
   void add_block(Range block, int64_t head, int64_t row) const {
     const int64_t token = queries_.begin + row;
-    const int64_t rows = std::min<int64_t>(kernels_.tile.mr, queries_.end - token);
+    const int64_t rows = std::min<int64_t>(tile_.mr, queries_.end - token);
     const Range seen = visible_keys(args_, segment_.length, token, token + rows);
     const int64_t depth = std::min(block.end, seen.end) - block.begin;
     if (depth <= 0 || seen.begin >= block.end) return;
 
     const int64_t panel = head * shape_.tile + row;
-    for (int64_t j = 0; j < depth; j += kernels_.tile.nr) {
-      kernels_.tile.multiply(args_.head_dim, work_.q + panel * args_.head_dim,
-                             work_.k + j * args_.head_dim, work_.scores + j, shape_.keys, 1.f,
-                             false);
+    for (int64_t j = 0; j < depth; j += tile_.nr) {
+      tile_.multiply(shape_.depth, work_.q + panel * shape_.depth, work_.k + j * shape_.depth,
+                     work_.scores + j, shape_.keys, 1.f, false);
     }
     for (int64_t i = 0; i < rows; ++i) update_row(block, panel, token, i, depth);
-    kernels_.tile.pack_a(
-        {work_.scores, Scalar::F32, shape_.keys, 1, rows, rows, depth, work_.probabilities});
-    for (int64_t d = 0; d < shape_.dim; d += kernels_.tile.nr) {
-      kernels_.tile.multiply(depth, work_.probabilities, work_.v + d * (block.end - block.begin),
-                             work_.out + panel * shape_.dim + d, shape_.dim, 1.f, true);
+    pack_scores(kernels_, tile_, Operand::A, work_.scores, shape_.keys, rows, depth, work_.rounded,
+                work_.probabilities);
+    const int64_t values = tile_.packed_depth(block.end - block.begin);  // depth of their panels
+    for (int64_t d = 0; d < shape_.dim; d += tile_.nr) {
+      tile_.multiply(tile_.packed_depth(depth), work_.probabilities, work_.v + d * values,
+                     work_.out + panel * shape_.dim + d, shape_.dim, 1.f, true);
     }
   }
 
@@ -157,6 +162,7 @@ class ForwardTile {
 
   const AttentionArgs& args_;
   const Kernels& kernels_;
+  const Tile& tile_;
   const Shape& shape_;
   const Workspace& work_;
   const Segment& segment_;
@@ -188,16 +194,17 @@ std::vector<Task> tasks_of(const AttentionArgs& args, const Shape& shape,
 }  // namespace
 
 int64_t attention_forward_workspace_bytes(const AttentionArgs& args) {
-  const Kernels& kernels = active_kernels();
+  const Tile& tile = product_tile(args, active_kernels());
   Carver carver(nullptr);
-  Workspace(carver, args, kernels, Shape(args, kernels));
+  Workspace(carver, tile, Shape(args, tile));
   return carver.used() * resolve_threads(args.num_threads);
 }
 
 void attention_forward(const AttentionArgs& args, void* workspace) {
   check_attention(args);
   const Kernels& kernels = active_kernels();
-  const Shape shape(args, kernels);
+  const Tile& tile = product_tile(args, kernels);
+  const Shape shape(args, tile);
   const std::vector<Segment> segments = segments_of(args);
   const std::vector<Task> tasks = tasks_of(args, shape, segments);
   const int threads = resolve_threads(args.num_threads);
@@ -205,7 +212,8 @@ void attention_forward(const AttentionArgs& args, void* workspace) {
 #pragma omp parallel num_threads(threads)
   {
     Carver carver(static_cast<char*>(workspace) + piece * omp_get_thread_num());
-    const Workspace work(carver, args, kernels, shape);
+    const Workspace work(carver, tile, shape);
+    const TileScope scope(tile);
 #pragma omp for schedule(dynamic, 1)
     for (size_t t = 0; t < tasks.size(); ++t) {
       ForwardTile(args, kernels, shape, work, *tasks[t].segment, tasks[t].begin).run();
