@@ -12,8 +12,9 @@ struct CpuRates {
   double copy_bytes_per_second = 0;         // read and written, by a copy that no cache holds
 };
 
-// From `folder`/cpu-rates-….json, one a processor, number of threads and instruction set; measured
-// (about a second) and written there when it is missing. Delete the file to measure again.
+// From `folder`/cpu-rates-….json, one a processor, number of threads and instruction set. A short
+// measurement goes with every call (the first one takes about a second) and raises what is written
+// there where it finds more. Delete the file to begin anew.
 CpuRates cpu_rates(const std::filesystem::path& folder);
 // cpu_rates() of snug's cache folder ($SNUG_CACHE, else ~/.cache/snug).
 CpuRates cpu_rates();

@@ -24,7 +24,8 @@ constexpr std::string_view kStyle = R"(<style>
 --k1:#eaa35c;--k2:#a78fd6;--k3:#6cc295;--k4:#6b7480;--k5:#e07f7c;--k6:#b3a283;--k7:#74c6d6}}
 body{font:16px/1.5 system-ui,sans-serif;background:var(--bg);color:var(--fg);max-width:62rem;margin:2rem auto;
 padding:0 1rem}
-svg{width:100%;height:auto}text{fill:var(--mu);font-size:12px}.limit{stroke:var(--k5);stroke-dasharray:5 4}
+svg{width:100%;height:auto}text{fill:var(--mu);font-size:12px}.limit{stroke:var(--fg);stroke-width:2;stroke-dasharray:6 4}
+.limit-name{fill:var(--fg);font-weight:600;paint-order:stroke;stroke:var(--bg);stroke-width:4px}
 .hit{fill:transparent}.hit:hover{fill:var(--fg);fill-opacity:.12}
 .key{display:inline-block;margin-right:1rem}.key i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}
 pre{overflow-x:auto;font-size:14px}table{border-collapse:collapse;font-size:14px}
@@ -82,10 +83,11 @@ class Chart {
     if (shows_limit())
       out += fmt::format(
           "<line class=\"limit\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
-          "<text x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">the device: {}</text>",
+          "<text class=\"limit-name\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">the device has {}"
+          "</text>",
           kLeft, kWidth, y(static_cast<double>(page_.limit_bytes)),
           y(static_cast<double>(page_.limit_bytes)), kWidth - 4,
-          y(static_cast<double>(page_.limit_bytes)) - 4, format_bytes(page_.limit_bytes));
+          y(static_cast<double>(page_.limit_bytes)) - 6, format_bytes(page_.limit_bytes));
     out += phases();
     for (size_t i = 0; i < page_.moments.size(); ++i) out += hit(i);
     return out + "</svg>";
@@ -117,22 +119,22 @@ class Chart {
                        lower);
   }
 
-  // Where each phase begins and ends, with its name where there is room for it.
+  // Where each phase begins, with its name; those without room for a name are left out.
   std::string phases() const {
     std::string out;
     const size_t count = page_.moments.size();
     for (size_t from = 0, to = 0; from < count; from = to) {
       const std::string& phase = page_.moments[from].phase;
       while (to < count && page_.moments[to].phase == phase) ++to;
+      constexpr double kLetter = 7;
+      if (x(to) - x(from) < kLetter * static_cast<double>(phase.size())) continue;
       if (from > 0)
         out += fmt::format(
             "<line x1=\"{0:.1f}\" x2=\"{0:.1f}\" y1=\"{1}\" y2=\"{2}\" stroke=\"var(--mu)\" "
             "stroke-opacity=\".5\"/>",
             x(from), kTop, kHeight - kBottom + 6);
-      constexpr double kLetter = 7;
-      if (x(to) - x(from) > kLetter * static_cast<double>(phase.size()))
-        out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                           (x(from) + x(to)) / 2, kHeight - 6, xml_escape(phase));
+      out += fmt::format("<text x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
+                         (x(from) + x(to)) / 2, kHeight - 6, xml_escape(phase));
     }
     return out;
   }
@@ -155,9 +157,13 @@ class Chart {
 
 std::string legend(const PlanPage& page) {
   std::string out = "<p>";
-  for (size_t c = 0; c < page.categories.size(); ++c)
+  for (size_t c = 0; c < page.categories.size(); ++c) {
+    const bool used = std::any_of(page.moments.begin(), page.moments.end(),
+                                  [&](const PlanMoment& m) { return m.by_category[c] > 0; });
+    if (!used) continue;
     out += fmt::format("<span class=\"key\"><i style=\"background:var(--k{})\"></i>{}</span>",
                        c % 8, xml_escape(page.categories[c]));
+  }
   return out + "</p>";
 }
 
@@ -186,6 +192,8 @@ std::string plan_html(const PlanPage& page) {
       xml_escape(page.title), kStyle, xml_escape(page.title));
   for (const std::string& line : page.lines) out += xml_escape(line) + "\n";
   out += "</pre><h2>Memory over one step</h2>" + Chart(page).svg() + legend(page);
+  if (!page.beside.empty())
+    out += "<h2>Beside LitGPT</h2><pre>" + xml_escape(page.beside) + "</pre>";
   if (!page.table.empty())
     out += "<h2>What would fit</h2><pre>" + xml_escape(page.table) + "</pre>";
   return out + table(page) + "</body></html>\n";

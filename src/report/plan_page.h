@@ -22,6 +22,7 @@ struct PlanPage {
   std::vector<PlanMoment> moments;
   int64_t limit_bytes = 0;  // of the device; 0: none
   std::string table;        // of --fit, as text; empty: none
+  std::string beside;       // of --like, as text; empty: none
 };
 
 std::string plan_html(const PlanPage& page);

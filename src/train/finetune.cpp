@@ -42,13 +42,11 @@ double seconds_since(Clock::time_point start) {
 // The device of the run as the search for techniques wants it.
 plan::DeviceProfile profile_of(const Host& host) {
   if (!host.device.is_cuda()) return plan::find_profile("cpu", host.budget_bytes);
-  plan::DeviceProfile profile = plan::find_profile("a100-80", 0);  // its rates, where none is known
+  plan::DeviceProfile profile = plan::profile_of_gpu(setup::device_name(host.device));
   profile.name = setup::device_name(host.device);
   profile.memory_bytes =
       host.budget_bytes > 0 ? host.budget_bytes : setup::device_memory_bytes(host.device);
   profile.context_bytes = host.library_bytes;
-  const double flops = setup::peak_flops_per_second(host.device, at::kBFloat16);
-  if (flops > 0) profile.flops_16bit = flops;
   return profile;
 }
 

@@ -279,7 +279,8 @@ class Plan {
                           .categories = {},
                           .moments = {},
                           .limit_bytes = device_.usable_bytes(),
-                          .table = fit_ ? fit_text() : ""};
+                          .table = fit_ ? fit_text() : "",
+                          .beside = like_ ? like_->text() : ""};
     for (size_t c = 0; c < memory::kNumCategories; ++c)
       page.categories.emplace_back(memory::name(static_cast<memory::Category>(c)));
     for (const plan::Moment& moment : prediction().timeline)

@@ -17,7 +17,8 @@ PlanPage page_with_peak(int64_t bytes) {
                       {"block 1, backward", "backward", {bytes / 2, bytes / 2}},
                       {"outside any unit, step", "step", {bytes / 2, 0}}},
           .limit_bytes = bytes,
-          .table = ""};
+          .table = "",
+          .beside = ""};
 }
 
 size_t count(const std::string& text, const std::string& what) {
@@ -39,6 +40,14 @@ TEST(PlanPage, PhasesAreMarkedWhereTheyChange) {
   EXPECT_EQ(count(html, ">forward</text>"), 1U);
   EXPECT_EQ(count(html, ">backward</text>"), 1U);
   EXPECT_EQ(count(html, ">step</text>"), 1U);
+}
+
+TEST(PlanPage, TheLegendHasWhatIsThere) {
+  PlanPage page = page_with_peak(kGiB);
+  for (PlanMoment& moment : page.moments) moment.by_category[1] = 0;
+  const std::string html = plan_html(page);
+  EXPECT_NE(html.find("</i>parameters"), std::string::npos);
+  EXPECT_EQ(html.find("</i>activations"), std::string::npos);
 }
 
 TEST(PlanPage, TextIsEscaped) {

@@ -1,0 +1,66 @@
+// `snug plan` as people type it.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "system/program.h"
+
+namespace snug::tests {
+namespace {
+
+std::vector<std::string> plan_words(const std::vector<std::string>& more) {
+  std::vector<std::string> words{
+      "plan",
+      "--model.config",
+      std::string(SNUG_SOURCE_DIR) + "/recipes/models/open-llama-7b.json",
+      "--precision",
+      "bf16-true",
+      "--train.max_seq_length",
+      "512",
+      "--train.micro_batch_size",
+      "4",
+      "--train.global_batch_size",
+      "16"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(PlanCommand, PrintsThePlanAndItsCourse) {
+  const Result result = run(plan_words({"--device", "a100-80"}));
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  for (const char* part : {"6,738,415,616 parameters", "to spare", "Memory over one step", "Time"})
+    EXPECT_NE(result.output.find(part), std::string::npos) << part;
+}
+
+TEST(PlanCommand, SetsLitgptBesideIt) {
+  const Result text = run(plan_words({"--device", "a100-80", "--like", "litgpt"}));
+  EXPECT_EQ(text.exit_code, 0) << text.output;
+  EXPECT_NE(text.output.find("logits never exist whole"), std::string::npos) << text.output;
+  const Result result = run(plan_words({"--device", "a100-80", "--like", "lightning", "--json"}));
+  const nlohmann::json plan = nlohmann::json::parse(result.output);
+  EXPECT_TRUE(plan["like"]["fits"].get<bool>());
+  EXPECT_GT(plan["like"]["kept_for_backward"].get<double>(),
+            1.5 * plan["memory"]["by_category"]["activations"].get<double>());
+}
+
+TEST(PlanCommand, LikeIsAnOptionOfPlanAlone) {
+  EXPECT_EQ(run({"finetune_full", "nowhere", "--like", "litgpt"}).exit_code, 2);
+  const Result result = run(plan_words({"--like", "litgtp"}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.output.find("litgpt"), std::string::npos) << result.output;
+}
+
+TEST(PlanCommand, WhatCannotFitSaysWhatTheLeastIs) {
+  const Result result =
+      run(plan_words({"--device", "rtx-4090", "--memory_budget", "512MiB", "--fit"}));
+  EXPECT_EQ(result.exit_code, 3) << result.output;
+  EXPECT_NE(result.output.find("The smallest takes"), std::string::npos) << result.output;
+}
+
+TEST(PlanCommand, AMistypedDeviceIsAnswered) {
+  const Result result = run(plan_words({"--device", "rtx4080"}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.output.find("did you mean rtx-4090?"), std::string::npos) << result.output;
+}
+
+}  // namespace
+}  // namespace snug::tests
