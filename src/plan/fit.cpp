@@ -70,6 +70,8 @@ class Search {
             std::string(placement.offload ? "cpu" : "none")) &&
         set("weight_streaming", r.weight_streaming, placement.streaming);
     if (!allowed || (r.optimizer_in_backward && r.precision == "16-mixed")) return;
+    const bool may_delay = placement.offload && !placement.in_backward && !placement.streaming;
+    if (r.delayed_parameter_update && !may_delay) return;
     if (r.optimizer_in_backward && r.train.on_oom == "split") return;
     for (const int64_t size : micro_batches()) {
       r.train.micro_batch_size = size;

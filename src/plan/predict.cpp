@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "memory/disk_file.h"
 #include "models/family.h"
 #include "ops/device.h"
 #include "plan/caching_allocator.h"
@@ -49,6 +50,7 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
   ledger.reset_peak();
   const int64_t host_before = host.allocated();
   host.reset_peak();
+  const int64_t disk_before = memory::meta_disk_ledger().allocated();
   Prediction result;
   std::unique_ptr<TimelineRecorder> recorder;
   if (options.timeline) recorder = std::make_unique<TimelineRecorder>(ledger);
@@ -56,24 +58,29 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     const auto twin = models::model_like(model);
     setup::Engine engine = setup::make_engine(*twin, recipe, at::kMeta, max_seqlen);
     result.resident = ledger.by_category();
+    result.on_disk = memory::meta_disk_ledger().allocated() - disk_before;
     for (const nn::Parameter* parameter : twin->parameters())
       result.weight_bytes += static_cast<double>(parameter->num_elements()) *
                              static_cast<double>(parameter->value.element_size());
     result.tokens = static_cast<int64_t>(largest.input_ids.size());
     const nn::Batch batch = setup::to_device(largest, at::kMeta);
     nn::Pass pass{.compute = engine.precision.compute};
+    result.micro_batches = 0;
+    const auto run_micro_batch = [&](bool last) {
+      pass.last_micro_batch = last;
+      engine.executor->forward_backward(batch, pass);
+      ++result.micro_batches;
+    };
     const auto run_micro_batches = [&] {
-      pass.last_micro_batch = !accumulates;
-      engine.executor->forward_backward(batch, pass);
-      if (pass.last_micro_batch) return;
-      pass.last_micro_batch = true;
-      result.micro_batches = 2;
-      engine.executor->forward_backward(batch, pass);
       for (int64_t left = micro_batches_that_matter(recipe); left > 0; --left)
+        run_micro_batch(left == 1);
     };
     optim::LossScaler scaler(engine.precision.loss_scaling);
-    engine.step(run_micro_batches, {.max_norm = recipe.train.max_norm}, scaler);
-    engine.drop_gradients();
+    // A delayed update holds its gradients through the next step.
+    for (int step = 0; step < (engine.delayed != nullptr ? 2 : 1); ++step) {
+      engine.step(run_micro_batches, {.max_norm = recipe.train.max_norm}, scaler);
+      engine.drop_gradients();
+    }
   }
   const memory::Snapshot peak = ledger.at_peak();
   const memory::Snapshot host_peak = host.at_peak();

@@ -16,6 +16,7 @@ struct Prediction {
   memory::ByCategory by_category{};  // live at the moment of the peak
   int64_t peak_host = 0;             // what offloading puts into host memory beside the device
   memory::ByCategory host_by_category{};
+  int64_t on_disk = 0;            // optimizer states in a file
   memory::ByCategory resident{};  // on the device between steps: weights and states
   double weight_bytes = 0;        // of all weights in their training type
   int64_t peak_reserved = 0;      // by the device's allocator; on cpu as much as allocated

@@ -25,19 +25,21 @@ bool checkpoint_activations(config::Recipe& r) {
   return changes;
 }
 bool use_in_backward(config::Recipe& r) {
-  const bool changes = !r.optimizer_in_backward && r.precision != "16-mixed" &&
-                       r.train.max_norm.value_or(0) == 0 && r.train.on_oom != "split";
+  const bool changes = !r.optimizer_in_backward && !r.delayed_parameter_update &&
+                       r.precision != "16-mixed" && r.train.max_norm.value_or(0) == 0 &&
+                       r.train.on_oom != "split";
   r.optimizer_in_backward = r.optimizer_in_backward || changes;
   return changes;
 }
 bool offload_optimizer(config::Recipe& r) {
   const bool changes = r.optimizer_offload == "none";
-  r.optimizer_offload = "cpu";
+  if (changes) r.optimizer_offload = "cpu";
   return changes;
 }
 bool stream_weights(config::Recipe& r) {
+  if (r.delayed_parameter_update) return false;
   const bool changes = !r.weight_streaming;
-  r.optimizer_offload = "cpu";
+  if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
   r.weight_streaming = true;
   return changes;
 }

@@ -137,6 +137,9 @@ class Plan {
     if (prediction().peak_host > 0)
       add("Host     {} beside it{}", format_bytes(prediction().peak_host),
           device_.host_bytes == 0 ? "" : fmt::format(" of {}", format_bytes(device_.host_bytes)));
+    if (prediction().on_disk > 0)
+      add("Disk     {} in {}", format_bytes(prediction().on_disk),
+          recipe_.offload_folder().value_or(""));
     const plan::StepCost& c = wanted_.cost;
     add("Time     about {:.2g} s a step, {:.0f} tokens/s (products {:.0f} %, activations {:.0f} %, "
         "optimizer {:.0f} %, transfers {:.0f} %)",
@@ -258,6 +261,7 @@ class Plan {
               {{"peak_allocated", prediction().peak_allocated},
                {"peak_reserved", prediction().peak_reserved},
                {"offloaded_to_host", prediction().peak_host},
+               {"on_disk", prediction().on_disk},
                {"by_category", named(prediction().by_category)},
                {"host_by_category", named(prediction().host_by_category)}}},
              {"time", cost_json(wanted_.cost)},
