@@ -24,8 +24,8 @@ struct Candidate {
 };
 
 struct Fit {
-  std::optional<Candidate> best;  // none: nothing fits
-  std::vector<Candidate> front;   // no other one is both smaller and faster; fastest first
+  std::optional<Candidate> best;      // none: nothing fits
+  std::vector<Candidate> front;       // no other one is both smaller and faster; fastest first
   std::optional<Candidate> smallest;  // of those that do not fit, the one nearest to it
   int64_t tried = 0;
 };

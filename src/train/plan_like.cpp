@@ -43,7 +43,8 @@ LikeLitgpt::LikeLitgpt(const std::string& program, const models::Model& model,
     : program_(program),
       candidate_(candidate),
       device_(device),
-      num_blocks_(model.dimensions().num_layers) {
+      num_blocks_(model.dimensions().num_layers),
+      tied_(model.hugging_face_config().value("tie_word_embeddings", false)) {
   const config::Recipe& recipe = candidate.recipe;
   const int64_t batch = std::min(recipe.train.micro_batch_size, samples.count());
   our_tokens_ = candidate.prediction.tokens;
@@ -86,11 +87,12 @@ std::string LikeLitgpt::why_kept() const {
     return static_cast<double>(bytes) / static_cast<double>(num_blocks_ * tokens) / 1024;
   };
   const int64_t padded = options_.batch * options_.tokens;
+  const char* who = recipe.activation_offload                   ? "activation offload keeps"
+                    : recipe.activation_checkpointing != "none" ? "activation checkpointing keeps"
+                                                                : "fused operators keep";
   std::string why =
-      fmt::format("fused operators keep {:.0f} KiB a token and block, not {:.0f}",
+      fmt::format("{} {:.0f} KiB a token and block, not {:.0f}", who,
                   per_token(ours().kept, our_tokens_), per_token(like_.kept_by_blocks, padded));
-  if (recipe.activation_checkpointing != "none") why = "activation checkpointing; " + why;
-  if (recipe.activation_offload) why = "activation offload; " + why;
   if (our_tokens_ < padded)
     why += fmt::format("; {} packed tokens, not {} with padding", our_tokens_, padded);
   return why;
@@ -109,15 +111,17 @@ std::string LikeLitgpt::text() const {
     const bool less = mine < other - other / 100;
     table.add_row({what, format_bytes(mine), format_bytes(other), less ? why : ""});
   };
+  const std::string tied = tied_ ? "embedding and head are one weight" : "";
+  const std::string copies = "no 16-bit copies of all weights from forward to backward";
   row("weights", a.weights, b.weights,
       recipe.weight_streaming ? "weight streaming"
-      : mixed                 ? "no 16-bit copies of all weights from forward to backward"
-                              : "");
+      : mixed                 ? copies + (tied_ ? "; " + tied : "")
+                              : tied);
   row("gradients", a.gradients, b.gradients,
       recipe.optimizer_in_backward ? "optimizer in backward"
       : offload                    ? "optimizer offload"
-                                   : "");
-  row("optimizer states", a.states, b.states, offload ? "optimizer offload" : "");
+                                   : tied);
+  row("optimizer states", a.states, b.states, offload ? "optimizer offload" : tied);
   row("kept for backward", a.kept, b.kept, why_kept());
   row("logits and loss", a.head, b.head, "head and loss go in chunks: logits never exist whole");
   row("update, temporary", a.update, b.update, "states are updated in one sweep, in place");
@@ -129,7 +133,7 @@ std::string LikeLitgpt::text() const {
       "\nWith {} {} allocated right after a forward; {}.\n",
       program_ == "litgpt" ? "litgpt finetune_full" : "LitGPT's model in a Lightning Trainer",
       options_.batch, options_.tokens, table.render(), program_, format_bytes(like_.after_forward),
-      fits() ? "it fits too" : "it does not fit into " + device_.name);
+      fits() ? "it fits too" : "it does not fit into " + format_bytes(device_.usable_bytes()));
 }
 
 nlohmann::json LikeLitgpt::json() const {

@@ -37,6 +37,7 @@ class LikeLitgpt {
   const plan::Candidate& candidate_;
   const plan::DeviceProfile& device_;
   int64_t num_blocks_;
+  bool tied_;           // LitGPT trains embedding and head apart
   int64_t our_tokens_;  // of our micro-batch
   plan::LitgptOptions options_;
   plan::LitgptLike like_;
