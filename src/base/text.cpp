@@ -41,6 +41,15 @@ std::string with_commas(long long value) {
   return value < 0 ? "-" + digits : digits;
 }
 
+std::string shell_quoted(std::string_view word) {
+  static constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=.,:/@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return std::string(word);
+  std::string out = "'";
+  for (const char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
 size_t find_invalid_utf8(std::string_view text) {
   size_t i = 0;
   while (i < text.size()) {

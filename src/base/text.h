@@ -18,6 +18,9 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 // 1234567 -> "1,234,567"
 std::string with_commas(long long value);
 
+// The word as a POSIX shell reads it back, quoted only where it must be.
+std::string shell_quoted(std::string_view word);
+
 // Byte offset of the first invalid UTF-8 sequence, or npos.
 size_t find_invalid_utf8(std::string_view text);
 

@@ -41,12 +41,6 @@ void show_help(const std::string& command) {
   std::fputs(snug::config::help_text(command, terminal_width(), color).c_str(), stdout);
 }
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text = "snug";
-  for (const std::string& word : words) text += " " + word;
-  return text;
-}
-
 void finetune(const ParsedCommand& parsed, const std::vector<std::string>& words) {
   if (parsed.print_config) {
     std::fputs(snug::config::print_recipe_yaml(parsed.recipe).c_str(), stdout);
@@ -54,7 +48,7 @@ void finetune(const ParsedCommand& parsed, const std::vector<std::string>& words
   }
   snug::set_verbose(parsed.recipe.verbose);
   snug::config::check_recipe(parsed.command, parsed.recipe);
-  snug::train::finetune(parsed.recipe, joined(words));
+  snug::train::finetune(parsed.recipe, snug::config::print_command(words));
 }
 
 void plan(const ParsedCommand& parsed) {

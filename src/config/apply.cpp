@@ -87,7 +87,7 @@ void apply_known(const Setting& setting, const Row& row, const OptionTable& tabl
     std::erase_if(outcome.given, [&](const std::string& key) { return key.starts_with(group); });
   }
   // An explicit null of an optional is a choice; of anything else it is a return to the default.
-  if (is_unset(setting.value) && !is_optional(row) && row.null_means.empty())
+  if (unsets(row, setting.value, fallback) && !is_optional(row) && row.null_means.empty())
     outcome.given.erase(row.key);
   else
     outcome.given.insert(row.key);

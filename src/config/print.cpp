@@ -3,8 +3,10 @@
 
 #include <type_traits>
 
+#include "base/text.h"
 #include "config/names.h"
 #include "config/rows.h"
+#include "config/settings.h"
 
 namespace snug::config {
 namespace {
@@ -85,6 +87,25 @@ nlohmann::json recipe_json(const Recipe& recipe) {
       out[row.key] = json_value(row);
     else
       out[row.key.substr(0, dot)][row.key.substr(dot + 1)] = json_value(row);
+  }
+  return out;
+}
+
+std::string print_command(std::span<const std::string> words) {
+  Recipe recipe;
+  const std::vector<Row> rows = recipe_rows(recipe);
+  std::string out = "snug";
+  bool hide = false;
+  for (const std::string& word : words) {
+    const size_t equals = word.find('=');
+    const bool option = word.starts_with("--");
+    const Row* row = option ? find_row(rows, canonical_key(word.substr(2, equals - 2))) : nullptr;
+    const bool names_secret = row != nullptr && row->secret;
+    if (names_secret && equals != std::string::npos)
+      out += " " + word.substr(0, equals) + "=***";
+    else
+      out += " " + (hide && !option ? std::string("***") : shell_quoted(word));
+    hide = names_secret && equals == std::string::npos;
   }
   return out;
 }

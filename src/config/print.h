@@ -1,9 +1,10 @@
 // The resolved recipe as text: YAML that load_recipe reads back to the same values, and JSON for
-// run.json. The access token is left out of both.
+// run.json; and the command line that was typed. The access token is left out of all.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
 
 #include "config/recipe.h"
@@ -12,5 +13,8 @@ namespace snug::config {
 
 std::string print_recipe_yaml(const Recipe& recipe);
 nlohmann::json recipe_json(const Recipe& recipe);
+
+// `snug words…` as it can be pasted into a shell, with secrets replaced by ***.
+std::string print_command(std::span<const std::string> words);
 
 }  // namespace snug::config

@@ -133,6 +133,16 @@ std::string store_null(const Row& row, const Row& fallback) {
   return {};
 }
 
+bool holds_word_none(const Row& row) {
+  if (const auto* text = std::get_if<std::string*>(&row.slot)) return **text == "none";
+  const auto* text = std::get_if<std::optional<std::string>*>(&row.slot);
+  return text != nullptr && **text == "none";
+}
+
+bool none_is_a_choice(const Row& row) {
+  return std::count(row.choices.begin(), row.choices.end(), "none") > 0;
+}
+
 // Letters that need no quotes in YAML wherever they stand.
 bool is_plain_word(std::string_view text) {
   if (text.empty() || parse_float(text) || parse_bool(text) || is_null_word(text)) return false;
@@ -175,9 +185,7 @@ std::string scalar_text(const T& value) {
 
 std::string store(const Row& row, const Value& value, const Row& fallback) {
   const bool verbatim = row.kind == TextKind::Verbatim && value.kind == Value::Kind::Text;
-  const bool null = value.kind == Value::Kind::Null ||
-                    (value.kind == Value::Kind::Text && !value.quoted && is_null_word(value.text));
-  if (null && !verbatim) return store_null(row, fallback);
+  if (!verbatim && unsets(row, value, fallback)) return store_null(row, fallback);
   return std::visit(
       [&](auto slot) -> std::string {
         using Pointer = decltype(slot);
@@ -195,8 +203,19 @@ std::string store(const Row& row, const Value& value, const Row& fallback) {
       row.slot);
 }
 
+bool unsets(const Row& row, const Value& value, const Row& fallback) {
+  if (value.kind != Value::Kind::Text) return value.kind == Value::Kind::Null;
+  if (value.quoted) return false;
+  if (is_null_word(value.text)) return true;
+  const bool may_be_empty = is_optional(row) || !row.null_means.empty() || !holds_value(fallback);
+  return value.text == "none" && may_be_empty && row.kind != TextKind::Verbatim &&
+         !none_is_a_choice(row);
+}
+
 std::string yaml_text(const Row& row) {
   if (!holds_value(row)) return "null";
+  // A folder of that name, not the lack of one.
+  if (holds_word_none(row) && !none_is_a_choice(row)) return "\"none\"";
   return std::visit(
       [](auto slot) -> std::string {
         using Pointer = decltype(slot);

@@ -65,6 +65,10 @@ struct Value {
 // default struct with the same key) or empties an optional.
 std::string store(const Row& row, const Value& value, const Row& fallback);
 
+// Whether `value` takes a choice back rather than making one: null, or the word none where a member
+// that holds nothing is shown so and none is no value of its own.
+bool unsets(const Row& row, const Value& value, const Row& fallback);
+
 // The member's value as YAML (quoted where needed) and as a person reads it (unquoted, "none").
 std::string yaml_text(const Row& row);
 std::string plain_text(const Row& row);

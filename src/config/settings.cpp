@@ -52,6 +52,7 @@ void flatten(const YamlNode& node, const std::string& typed, const std::string& 
 Value value_of_word(const std::string& word, const Row* row, const std::string& where) {
   const bool pair = row && std::holds_alternative<PairSlot>(row->slot);
   if (!pair) return {.kind = Value::Kind::Text, .text = word, .items = {}};
+  if (is_null_word(word) || word == "none") return {};
   const std::string list = word.starts_with('[') ? word : "[" + word + "]";
   const YamlNode tree = read_yaml(list, where);
   if (tree.kind != YamlNode::Kind::List) throw UserError("{}: {} is not a list", where, word);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
@@ -9,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "support/temp_folder.h"
 
 namespace snug {
 namespace {
@@ -41,22 +41,28 @@ TEST(Text, RefusesInvalidUtf8) {
   EXPECT_EQ(find_invalid_utf8("a\xe2\x82"), 1U);     // cut short
 }
 
+TEST(Text, QuotesForTheShellOnlyWhatNeedsIt) {
+  EXPECT_EQ(shell_quoted("--train.max_steps=2"), "--train.max_steps=2");
+  EXPECT_EQ(shell_quoted("my model/größe"), "'my model/größe'");
+  EXPECT_EQ(shell_quoted("it's"), "'it'\\''s'");
+  EXPECT_EQ(shell_quoted(""), "''");
+  EXPECT_EQ(shell_quoted("$HOME;*"), "'$HOME;*'");
+}
+
 TEST(Files, AtomicWriteReplacesWholeOrNotAtAll) {
-  const auto folder =
-      std::filesystem::temp_directory_path() / fmt::format("snug-base-{}", getpid());
-  std::filesystem::create_directories(folder);
+  const test::TempFolder folder;
   write_file_atomically(folder / "a", "one");
   write_file_atomically(folder / "a", "two");
   EXPECT_EQ(read_file(folder / "a"), "two");
   EXPECT_THROW(write_file_atomically(folder / "missing" / "a", "x"), UserError);
-  EXPECT_THROW(read_file(folder), UserError);
+  EXPECT_THROW(read_file(folder.path()), UserError);
   EXPECT_THROW(read_file(folder / "none"), UserError);
   int files = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++files;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder.path()))
+    ++files;
   EXPECT_EQ(files, 1);
   const MappedFile mapped(folder / "a");
   EXPECT_EQ(mapped.bytes().size(), 3U);
-  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -48,6 +48,25 @@ TEST(Parse, NullUnsets) {
   EXPECT_EQ(r.data.val_split_fraction, 0.03865);
 }
 
+// Help and docs show "none" for what is not set, so it can be typed.
+TEST(Parse, NoneUnsetsWhatShowsNone) {
+  const Recipe r = parse(
+                       "finetune_full x --train.save_interval none --train.max_norm none "
+                       "--memory_budget none --train.lr_warmup_steps none --data.val_path none "
+                       "--activation_checkpointing none")
+                       .recipe;
+  EXPECT_FALSE(r.train.save_interval);
+  EXPECT_FALSE(r.train.max_norm);
+  EXPECT_EQ(r.memory_budget, "");
+  EXPECT_EQ(r.train.lr_warmup_steps, 0);
+  EXPECT_FALSE(r.data.val_path);
+  EXPECT_EQ(r.activation_checkpointing, "none");
+  EXPECT_FALSE(parse("generate m --top_k none").generate.top_k);
+  EXPECT_EQ(parse("generate m --prompt none").generate.prompt, "none");
+  EXPECT_EQ(parse("convert a b --dtype none").convert.dtype, "");
+  EXPECT_CONTAINS(error_of([] { parse("finetune_full x --seed none"); }), "seed");
+}
+
 TEST(Parse, OptionsOverrideTheFileWhereverTheyStand) {
   const TemporaryFile file("checkpoint_dir: a\ntrain:\n  max_steps: 1\n  epochs: 3\n");
   const Recipe r =

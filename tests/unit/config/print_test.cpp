@@ -88,12 +88,22 @@ class RandomRecipe {
         "@e",        " space ",     "größe/模型", "a #b",
         "x:",        "\x01\x7f",    "012",        "1_000",
         "y",         ".",           "-",          "?",
-        "|",         ">",           "C:\\dir"};
+        "|",         ">",           "C:\\dir",    "none"};
     return kWords[random_() % kWords.size()];
   }
 
   std::mt19937_64 random_;
 };
+
+TEST(Print, TheCommandCanBePastedAndKeepsSecrets) {
+  const auto print = [](const std::vector<std::string>& words) { return print_command(words); };
+  EXPECT_EQ(print({"finetune_full", "a b", "--train.max_steps", "2"}),
+            "snug finetune_full 'a b' --train.max_steps 2");
+  EXPECT_EQ(print({"download", "a/b", "--access-token", "hf_x", "--verbose"}),
+            "snug download a/b --access-token *** --verbose");
+  EXPECT_EQ(print({"download", "--access_token=hf_x", "a/b"}),
+            "snug download --access_token=*** a/b");
+}
 
 TEST(Print, ReadsBackToTheSameRecipe) {
   const uint64_t seed = std::random_device()();

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "config/parse.h"
+#include "support/temp_folder.h"
 
 namespace snug::config {
 
@@ -45,21 +46,17 @@ inline bool contains(const std::string& text, const std::string& part) {
 // A file that is gone when the test ends.
 class TemporaryFile {
  public:
-  explicit TemporaryFile(const std::string& content, const std::string& name = "recipe.yaml") {
-    std::string folder = (std::filesystem::temp_directory_path() / "snug-config-XXXXXX").string();
-    if (!mkdtemp(folder.data())) throw std::runtime_error("no temporary folder");
-    path_ = std::filesystem::path(folder) / name;
+  explicit TemporaryFile(const std::string& content, const std::string& name = "recipe.yaml")
+      : path_(folder_ / name) {
     std::ofstream(path_, std::ios::binary) << content;
   }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-  ~TemporaryFile() { std::filesystem::remove_all(path_.parent_path()); }
 
   const std::filesystem::path& path() const { return path_; }
   std::string string() const { return path_.string(); }
 
  private:
-  std::filesystem::path path_;
+  const test::TempFolder folder_;
+  const std::filesystem::path path_;
 };
 
 inline Recipe recipe_from(const std::string& yaml, const std::vector<std::string>& options = {},
