@@ -122,8 +122,14 @@ const NamedSet* find_set(const std::string& given) {
 
 void report(const SampleStore& store, const char* part, const DatasetOptions& options) {
   if (store.num_truncated() > 0)
-    detail("{} data: {} of {} samples are longer than train.max_seq_length = {} and were cut", part,
-           with_commas(store.num_truncated()), with_commas(store.count()), options.max_seq_length);
+    warn(
+        "{} data: {} of {} samples are longer than {} tokens (train.max_seq_length, or all that "
+        "the "
+        "model takes) and were cut there: {} of their tokens, {:.1f} % of all, are left out",
+        part, with_commas(store.num_truncated()), with_commas(store.count()),
+        options.max_seq_length, with_commas(store.cut_tokens()),
+        100.0 * static_cast<double>(store.cut_tokens()) /
+            static_cast<double>(store.cut_tokens() + store.total_tokens()));
   if (store.num_without_loss() > 0)
     warn(
         "{} data: {} of {} samples have no token to learn from, since the prompt fills "

@@ -79,9 +79,9 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
   }
   const auto limit = static_cast<size_t>(std::max<int64_t>(options.max_seq_length, 0));
   if (limit > 0 && sample.ids.size() > limit) {
+    sample.cut_tokens = std::ssize(sample.ids) - static_cast<int64_t>(limit);
     sample.ids.resize(limit);
     sample.labels.resize(limit);
-    sample.truncated = true;
   }
   sample.raw_tokens = count_raw(row, encoder, options.max_seq_length);
   return sample;

@@ -20,7 +20,7 @@ struct SampleOptions {
 struct Sample {
   std::vector<int32_t> ids, labels;  // same length, not shifted; a label is its id or ignore_index
   int64_t raw_tokens = 0;            // instruction and answer alone, without the prompt's template
-  bool truncated = false;
+  int64_t cut_tokens = 0;            // beyond max_seq_length
 };
 
 // encode(prompt) + encode(response) + end of sequence, cut to max_seq_length. A chat of several

@@ -75,7 +75,8 @@ void SampleStore::append(const Sample& sample) {
   }
   offsets_.push_back(static_cast<int64_t>(pool_.size()));
   raw_tokens_.push_back(static_cast<int32_t>(sample.raw_tokens));
-  if (sample.truncated) ++num_truncated_;
+  if (sample.cut_tokens > 0) ++num_truncated_;
+  cut_tokens_ += sample.cut_tokens;
   // The first token is never a target, so a label there teaches nothing.
   const bool learns =
       std::any_of(sample.labels.begin() + std::min<size_t>(1, sample.labels.size()),

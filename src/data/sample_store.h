@@ -36,6 +36,7 @@ class SampleStore {
   int64_t longest() const;  // tokens of the longest sample
   int64_t total_tokens() const { return offsets_.back(); }
   int64_t num_truncated() const { return num_truncated_; }
+  int64_t cut_tokens() const { return cut_tokens_; }  // that the truncated samples lost together
   int64_t num_without_loss() const { return num_without_loss_; }  // nothing left to learn from
   int32_t ignore_index() const { return ignore_index_; }
   // The `count` longest samples, longest first: together they make the largest micro-batch there
@@ -48,7 +49,7 @@ class SampleStore {
   std::vector<int32_t> pool_;
   std::vector<int64_t> offsets_ = {0};  // count + 1
   std::vector<int32_t> raw_tokens_;
-  int64_t num_truncated_ = 0, num_without_loss_ = 0;
+  int64_t num_truncated_ = 0, cut_tokens_ = 0, num_without_loss_ = 0;
   int32_t ignore_index_ = -100;
 };
 

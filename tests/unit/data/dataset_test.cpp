@@ -3,6 +3,7 @@
 
 #include <map>
 
+#include "base/log.h"
 #include "data/parquet.h"
 #include "data_fixtures.h"
 
@@ -129,6 +130,29 @@ TEST(Dataset, ReadsTheParquetOfAlpaca2k) {
   const Dataset dataset = load_dataset(options, byte_encoder(false), hub.function());
   EXPECT_EQ(dataset.train.count(), 3);
   EXPECT_EQ(dataset.validation.count(), 3);
+}
+
+// Told once, with figures; a sample without a token to learn from is told once too.
+TEST(Dataset, SaysHowMuchIsCut) {
+  const Folder folder;
+  std::vector<std::string> told;
+  const LogSinkGuard sink([&](const std::string& text) { told.push_back(text); });
+  DatasetOptions options;
+  options.json_path = folder.write("rows.jsonl", R"({"instruction":"abc","output":"de"})"
+                                                 "\n"
+                                                 R"({"instruction":"abcdef","output":"gh"})"
+                                                 "\n"
+                                                 R"({"instruction":"a","output":"b"})");
+  options.prompt_style = "plain";
+  options.mask_prompt = true;
+  options.max_seq_length = 5;
+  const Dataset dataset = load_dataset(options, byte_encoder(true), nullptr);
+  EXPECT_EQ(dataset.train.num_truncated(), 2);
+  EXPECT_EQ(dataset.train.cut_tokens(), 2 + 5);
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_CONTAINS(told[0], "2 of 3 samples are longer than 5 tokens");
+  EXPECT_CONTAINS(told[0], "7 of their tokens, 33.3 % of all, are left out");
+  EXPECT_CONTAINS(told[1], "1 of 3 samples have no token to learn from");
 }
 
 TEST(Dataset, SaysWhatIsMissing) {

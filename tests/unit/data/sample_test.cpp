@@ -107,9 +107,9 @@ TEST(Sample, CutsAtTheLimitAndSaysSo) {
   const PromptStyle style = PromptStyle::make("plain", encoder);
   const Row row = {"abc", "", "de", {}};
   EXPECT_EQ(text_of(make_sample(row, style, encoder, {}).ids), "#abcde$");
-  EXPECT_FALSE(make_sample(row, style, encoder, {.max_seq_length = 7}).truncated);
+  EXPECT_EQ(make_sample(row, style, encoder, {.max_seq_length = 7}).cut_tokens, 0);
   const Sample cut = make_sample(row, style, encoder, {.mask_prompt = true, .max_seq_length = 5});
-  EXPECT_TRUE(cut.truncated);
+  EXPECT_EQ(cut.cut_tokens, 2);
   EXPECT_EQ(text_of(cut.ids), "#abcd");
   EXPECT_EQ(labels_of(cut), "....d");
 }
