@@ -127,6 +127,17 @@ void write_json(const fs::path& path, const json& value) {
   write_file_atomically(path, value.dump(2) + "\n");
 }
 
+// The model's config.json; special tokens that it does not know are the tokenizer's.
+json config_of(const models::Model& model, const tokenizer::Tokenizer& tokenizer) {
+  json config = model.hugging_face_config();
+  const auto fill = [&config](const char* key, int32_t id) {
+    if (id >= 0 && config.value(key, json()).is_null()) config[key] = id;
+  };
+  fill("bos_token_id", tokenizer.special().bos);
+  fill("eos_token_id", tokenizer.special().eos);
+  return config;
+}
+
 json generation_config(const json& config) {
   json out{{"_from_model_config", true}};
   for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
@@ -181,7 +192,7 @@ void export_hugging_face(const fs::path& directory, models::Model& model,
     const FileTensors tensors = arrange(model, models::Layout::HuggingFace, options.dtype);
     formats::write_sharded(folder, tensors.infos, options.max_shard_bytes,
                            byte_source(tensors, read));
-    json config = model.hugging_face_config();
+    json config = config_of(model, tokenizer);
     config["torch_dtype"] = torch_name(options.dtype);
     write_json(folder / "config.json", config);
     write_json(folder / "generation_config.json", generation_config(config));
@@ -203,7 +214,7 @@ void export_litgpt(const fs::path& directory, models::Model& model,
     }
     formats::write_pth(folder / "lit_model.pth", tensors.infos, byte_source(tensors, read));
     write_file_atomically(folder / "model_config.yaml", model.litgpt_config());
-    json config = model.hugging_face_config();
+    json config = config_of(model, tokenizer);
     write_json(folder / "config.json", config);
     write_json(folder / "generation_config.json", generation_config(config));
     tokenizer.write_directory(folder);

@@ -172,14 +172,20 @@ Config from_hugging_face(const json& root, const std::string& where) {
   config.rms_norm_eps = fields.number("rms_norm_eps", 1e-6);
   config.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
   config.initializer_range = fields.number("initializer_range", 0.02);
-  config.bos_token_ids = fields.ids("bos_token_id");
-  config.eos_token_ids = fields.ids("eos_token_id");
-  config.pad_token_id = fields.integer("pad_token_id", -1);
+  read_token_ids(config, root, where);
   read_biases(config, fields);
   read_sliding_window(config, fields);
   read_rope(config, root, where);
   check(config, where);
   return config;
+}
+
+void read_token_ids(Config& config, const json& root, const std::string& where) {
+  if (!root.is_object()) throw UserError("{} is not a JSON object", where);
+  const Fields fields(root, where);
+  config.bos_token_ids = fields.ids("bos_token_id");
+  config.eos_token_ids = fields.ids("eos_token_id");
+  config.pad_token_id = fields.integer("pad_token_id", -1);
 }
 
 json to_hugging_face(const Config& config) {

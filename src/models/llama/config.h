@@ -39,9 +39,12 @@ struct Config {
 // Each throws UserError naming the source and the field that is missing or out of range.
 Config from_hugging_face(const nlohmann::json& json, const std::string& where);
 Config from_gguf(const formats::GgufFile& file);
-// `tensors` say whether the head is the embedding, as the file does not.
+// `tensors` say whether the head is the embedding, and the Hugging Face files that LitGPT keeps
+// beside it which tokens are special, as the file does not.
 Config from_litgpt(const std::filesystem::path& model_config_yaml,
                    const formats::TensorSource& tensors);
+// The ids of special tokens, from a config.json or generation_config.json.
+void read_token_ids(Config& config, const nlohmann::json& json, const std::string& where);
 nlohmann::json to_hugging_face(const Config& config);
 std::string to_litgpt(const Config& config);
 // All that a GGUF file says about the model, and the values of its tensor rope_freqs.weight (empty:

@@ -51,6 +51,18 @@ bool is_tied(const formats::TensorSource& tensors) {
   return same;
 }
 
+// generation_config.json is what a model's generation goes by, so it comes first.
+void read_token_ids_beside(const std::filesystem::path& folder, Config& config) {
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const std::filesystem::path path = folder / name;
+    if (!std::filesystem::exists(path)) continue;
+    const auto json = nlohmann::json::parse(read_file(path, size_t{1} << 24), nullptr, false);
+    if (json.is_discarded()) throw UserError("{} is not valid JSON", path.string());
+    read_token_ids(config, json, path.string());
+    if (!config.eos_token_ids.empty()) return;
+  }
+}
+
 }  // namespace
 
 Config from_litgpt(const std::filesystem::path& path, const formats::TensorSource& tensors) {
@@ -88,6 +100,7 @@ Config from_litgpt(const std::filesystem::path& path, const formats::TensorSourc
   if (yaml_field<double>(root, "rotary_percentage", where, 0.25) != 1.0)
     throw UserError("{}: rotary_percentage other than 1.0 is not supported", where);
   config.tie_word_embeddings = is_tied(tensors);
+  read_token_ids_beside(path.parent_path(), config);
   if (const YAML::Node adjust = root["rope_adjustments"]; adjust && adjust.IsMap()) {
     config.rope.type = kernels::cpu::RopeType::Llama3;
     config.rope.factor = yaml_field<double>(adjust, "factor", where);

@@ -176,5 +176,33 @@ TEST_F(Exported, AHeadOfItsOwnStaysSoThroughLitGpt) {
   expect_same_weights(read, *model_);
 }
 
+// LitGPT's own config has no words for special tokens; the files it keeps beside it do, and a
+// directory without them has the tokenizer's.
+TEST_F(Exported, SpecialTokensComeThroughLitGpt) {
+  make("llama");
+  const json wanted = model_->hugging_face_config();
+  const fs::path litgpt = folder_ / "litgpt";
+  export_litgpt(litgpt, *model_, *tokenizer_, resident_value, options_);
+  const auto ids_through = [&](const char* name) {
+    models::Checkpoint read = models::open_checkpoint(litgpt);
+    const auto value = [&](const nn::Parameter& parameter) {
+      return models::read_parameter(read, parameter, at::kFloat);
+    };
+    export_hugging_face(folder_ / name, *read.model, *tokenizer_, value, options_);
+    const json config = json::parse(read_file(folder_ / name / "config.json"));
+    const json generation = json::parse(read_file(folder_ / name / "generation_config.json"));
+    for (const char* key : {"bos_token_id", "eos_token_id"})
+      EXPECT_EQ(generation[key], config[key]) << key;
+    return std::pair(config["bos_token_id"], config["eos_token_id"]);
+  };
+  EXPECT_EQ(ids_through("hf"), std::pair(wanted["bos_token_id"], wanted["eos_token_id"]));
+  write_file_atomically(litgpt / "generation_config.json", R"({"eos_token_id": [3, 1]})");
+  EXPECT_EQ(ids_through("several").second, json({3, 1}));
+  fs::remove(litgpt / "generation_config.json");
+  fs::remove(litgpt / "config.json");
+  EXPECT_EQ(ids_through("bare"),
+            std::pair(json(tokenizer_->special().bos), json(tokenizer_->special().eos)));
+}
+
 }  // namespace
 }  // namespace snug::setup
