@@ -24,8 +24,8 @@ constexpr size_t kLargeBytes = size_t{256} << 10;  // below, malloc's own reuse 
 constexpr size_t kHugeBytes = size_t{4} << 20;     // from here on 2 MiB pages pay
 
 // Large blocks in use or cached, straight from mmap. A block may serve a request up to an eighth
-// smaller. What is mapped may pass the highest need so far by an eighth at most: the resident set
-// is what people see.
+// smaller, or half its size when memory is short. What is mapped may pass the highest need so far
+// by an eighth at most: the resident set is what people see.
 class BlockCache {
  public:
   explicit BlockCache(bool pinned) : pinned_(pinned) {}
@@ -36,7 +36,10 @@ class BlockCache {
     {
       const std::lock_guard lock(mutex_);
       const auto found = free_.lower_bound(rounded);
-      if (found != free_.end() && found->first <= rounded + rounded / 8) {
+      // Where the block would have to take the place of others, one of up to twice the size is
+      // better than fresh pages, which the system fills with zeros first.
+      const size_t spare = mapped_ + rounded > limit(rounded) ? rounded : rounded / 8;
+      if (found != free_.end() && found->first <= rounded + spare) {
         void* data = found->second;
         in_use_[data] = found->first;
         cached_ -= found->first;
@@ -77,12 +80,20 @@ class BlockCache {
 
   void note_peak() { peak_ = std::max(peak_, mapped_ - cached_); }
 
-  // Gives the largest cached blocks back until `bytes` more may be mapped.
+  // How much may be mapped when `bytes` more are in use.
+  size_t limit(size_t bytes) const {
+    const size_t need = std::max(peak_, mapped_ - cached_ + bytes);
+    return need + need / 8 + kFloorBytes;
+  }
+
+  // Gives cached blocks back until `bytes` more may be mapped: the smallest that is enough, or the
+  // largest.
   void make_room(size_t bytes) {
     const std::lock_guard lock(mutex_);
-    const size_t need = std::max(peak_, mapped_ - cached_ + bytes);
-    while (!free_.empty() && mapped_ + bytes > need + need / 8 + kFloorBytes)
-      unmap(std::prev(free_.end()));
+    while (!free_.empty() && mapped_ + bytes > limit(bytes)) {
+      const auto enough = free_.lower_bound(mapped_ + bytes - limit(bytes));
+      unmap(enough != free_.end() ? enough : std::prev(free_.end()));
+    }
   }
 
   void* map_new(size_t bytes) {
