@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -122,6 +124,15 @@ struct Temporary {
   }
 };
 
+// Deletes a checkpoint. Under its own name it is there whole or not at all; what a kill leaves of
+// it goes with the next remove_temporaries().
+void discard(const fs::path& folder) {
+  const fs::path doomed = folder.parent_path() / (".tmp-" + folder.filename().string() + ".old");
+  fs::remove_all(doomed);
+  fs::rename(folder, doomed);
+  fs::remove_all(doomed);
+}
+
 int64_t step_of(const fs::path& folder) {
   const std::string name = folder.filename().string();
   if (!name.starts_with(kPrefix)) return -1;
@@ -130,6 +141,18 @@ int64_t step_of(const fs::path& folder) {
       !std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }))
     return -1;
   return std::stoll(digits);
+}
+
+// Checkpoints of steps first … last, newest first.
+std::vector<fs::path> checkpoints_between(const fs::path& out_dir, int64_t first, int64_t last) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(out_dir, error)) {
+    const int64_t step = step_of(entry.path());
+    if (step >= std::max<int64_t>(0, first) && step <= last) found.push_back(entry.path());
+  }
+  std::ranges::sort(found, std::greater(), step_of);
+  return found;
 }
 
 std::string state_json(const TrainingState& s) {
@@ -148,7 +171,8 @@ std::string state_json(const TrainingState& s) {
 
 }  // namespace
 
-fs::path save(const fs::path& out_dir, const TrainingState& state, const TrainingTensors& tensors) {
+fs::path save(const fs::path& out_dir, const TrainingState& state, const TrainingTensors& tensors,
+              const std::string& run_record) {
   try {
     fs::create_directories(out_dir);
     remove_temporaries(out_dir);
@@ -160,8 +184,9 @@ fs::path save(const fs::path& out_dir, const TrainingState& state, const Trainin
     write_tensors(temporary.path / "optimizer.safetensors", tensors.optimizer_states);
     if (!tensors.late_weights.empty())
       write_tensors(temporary.path / kLateWeights, tensors.late_weights);
+    write_file_atomically(temporary.path / kRecordName, run_record);
     write_file_atomically(temporary.path / "state.json", state_json(state));
-    fs::remove_all(target);
+    if (fs::exists(target)) discard(target);
     fs::rename(temporary.path, target);
     temporary.path.clear();
     sync_path(out_dir);
@@ -181,19 +206,34 @@ std::optional<fs::path> find_latest(const fs::path& out_dir) {
   return best;
 }
 
-void set_aside(const fs::path& out_dir) {
-  std::vector<fs::path> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(out_dir, error))
-    if (step_of(entry.path()) >= 0) found.push_back(entry.path());
+int64_t size_bytes(const fs::path& folder) {
+  uintmax_t total = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) total += entry.file_size();
+  return static_cast<int64_t>(total);
+}
+
+void keep_newest(const fs::path& out_dir, int64_t step, int64_t count) {
+  std::vector<fs::path> found = checkpoints_between(out_dir, 0, step);
+  try {
+    for (size_t i = static_cast<size_t>(count); i < found.size(); ++i) discard(found[i]);
+  } catch (const fs::filesystem_error& failure) {
+    throw UserError("cannot delete an older checkpoint: {}", failure.what());
+  }
+}
+
+void set_aside(const fs::path& out_dir, int64_t step) {
+  const auto found = checkpoints_between(out_dir, step + 1, std::numeric_limits<int64_t>::max());
   if (found.empty()) return;
   const fs::path earlier = out_dir / "earlier";
   try {
-    fs::remove_all(earlier);
+    if (step < 0) fs::remove_all(earlier);
     fs::create_directories(earlier);
-    for (const fs::path& folder : found) fs::rename(folder, earlier / folder.filename());
+    for (const fs::path& folder : found) {
+      if (fs::exists(earlier / folder.filename())) discard(earlier / folder.filename());
+      fs::rename(folder, earlier / folder.filename());
+    }
   } catch (const fs::filesystem_error& failure) {
-    throw UserError("cannot set the checkpoints of an earlier run aside: {}", failure.what());
+    throw UserError("cannot set checkpoints that are not this run's aside: {}", failure.what());
   }
 }
 

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "optim/optimizer.h"
@@ -34,16 +35,26 @@ struct TrainingTensors {
   std::vector<optim::NamedTensor> late_weights;
 };
 
+// The run's record in a checkpoint's folder.
+inline constexpr const char* kRecordName = "run.json";
+
 // Returns the folder. Throws UserError (full disk, no permission) with nothing half-written.
 std::filesystem::path save(const std::filesystem::path& out_dir, const TrainingState& state,
-                           const TrainingTensors& tensors);
+                           const TrainingTensors& tensors, const std::string& run_record);
+
+// Of its files together.
+int64_t size_bytes(const std::filesystem::path& folder);
+
+// Deletes checkpoints up to `step` but for the `count` newest of them.
+void keep_newest(const std::filesystem::path& out_dir, int64_t step, int64_t count);
 
 // The newest whole checkpoint under out_dir.
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& out_dir);
 
-// Moves checkpoints of an earlier run under out_dir to out_dir/earlier, so that a new run cannot be
-// taken for it when it is resumed. Those that an even earlier run left there are replaced.
-void set_aside(const std::filesystem::path& out_dir);
+// Moves checkpoints after `step` under out_dir to out_dir/earlier: they are another run's, or of a
+// run that went another way from there, and must not be taken for this one's when it is resumed.
+// With a step below 0, which means all of them, those that an even earlier run left there go.
+void set_aside(const std::filesystem::path& out_dir, int64_t step);
 
 TrainingState load_state(const std::filesystem::path& folder);
 

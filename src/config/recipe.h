@@ -33,6 +33,7 @@ struct DataOptions {
 
 struct TrainOptions {
   std::optional<int64_t> save_interval = 1000;  // optimizer steps
+  std::optional<int64_t> keep_checkpoints;      // the newest so many
   int64_t log_interval = 1;                     // optimizer steps
   int64_t global_batch_size = 16;               // samples per optimizer step over all ranks
   int64_t micro_batch_size = 1;                 // samples per forward on one rank

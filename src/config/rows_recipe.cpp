@@ -156,6 +156,12 @@ std::vector<Row> train_rows(TrainOptions& t) {
        .help = "optimizer steps between resumable checkpoints; none: no checkpoints",
        .min = 1},
       {.theme = kTraining,
+       .key = "train.keep_checkpoints",
+       .slot = &t.keep_checkpoints,
+       .help = "resumable checkpoints to keep: older ones are deleted once a newer one is whole; "
+               "none: all",
+       .min = 1},
+      {.theme = kTraining,
        .key = "train.log_interval",
        .slot = &t.log_interval,
        .help = "optimizer steps between lines of the log",

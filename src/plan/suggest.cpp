@@ -6,6 +6,8 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "config/names.h"
+#include "config/rows.h"
 #include "data/micro_batch.h"
 #include "plan/predict.h"
 
@@ -62,6 +64,7 @@ bool use_sgd(config::Recipe& r) {
   const bool changes = r.optimizer.name != "sgd" || r.optimizer.momentum != 0;
   r.optimizer.name = "sgd";
   r.optimizer.momentum = 0;
+  r.optimizer.nesterov = false;
   return changes;
 }
 
@@ -78,6 +81,24 @@ constexpr Change kChanges[] = {
     {"--optimizer adamw_8bit", "states in one byte each: rounded moments", use_8bit},
     {"--optimizer SGD", "no optimizer states: needs another learning rate, learns slower", use_sgd},
 };
+
+// Choosing an optimizer loads its defaults: what somebody gave for the other one is said again, and
+// taken back where the new one has no such argument.
+std::string optimizer_arguments(const config::Recipe& before, config::Recipe after) {
+  std::string text;
+  if (after.optimizer == before.optimizer) return text;
+  const std::vector<config::Row> rows = config::recipe_rows(after);
+  for (const std::string& key : before.given_keys) {
+    static constexpr std::string_view kGroup = "optimizer.";
+    if (!key.starts_with(kGroup) || key == "optimizer.class_path") continue;
+    const bool taken =
+        config::optimizer_takes(after.optimizer.name, std::string_view(key).substr(kGroup.size()));
+    std::string value = taken ? config::plain_text(*config::find_row(rows, key)) : "none";
+    std::erase(value, ' ');
+    text += fmt::format(" --{} {}", key, value);
+  }
+  return text;
+}
 
 class Search {
  public:
@@ -127,7 +148,10 @@ void consider_smaller_micro_batches(Search& search, config::Recipe recipe,
                                     const std::string& options, const std::string& cost) {
   for (int64_t size = recipe.train.micro_batch_size / 2; size >= 1; size /= 2) {
     recipe.train.micro_batch_size = size;
-    if (search.consider(recipe, fmt::format("{}--train.micro_batch_size {}", options, size), cost))
+    if (search.consider(recipe,
+                        fmt::format("{}{}--train.micro_batch_size {}", options,
+                                    options.empty() ? "" : " ", size),
+                        cost))
       return;
   }
 }
@@ -150,14 +174,19 @@ std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe
                                  "same training, more and smaller products: a little slower");
   config::Recipe together = recipe;
   std::string options;
+  bool combined = false;
   for (const Change& change : kChanges) {
     config::Recipe alone = recipe;
     if (!change.apply(alone)) continue;
-    search.consider(alone, std::string(change.options), std::string(change.cost));
+    const std::string added = std::string(change.options) + optimizer_arguments(recipe, alone);
+    search.consider(alone, added, std::string(change.cost));
     change.apply(together);
     const bool first = options.empty();
-    options += std::string(change.options) + " ";
-    if (first) continue;
+    options += (first ? "" : " ") + added;
+    // Once some of them fit together, more of them only cost more.
+    if (first || combined) continue;
+    combined = search.consider(together, options, "all of these costs together");
+    if (combined) continue;
     consider_smaller_micro_batches(search, together, options, "all of these costs together");
   }
   return search.found();

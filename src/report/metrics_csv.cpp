@@ -29,25 +29,28 @@ std::optional<int64_t> step_of(std::string_view line) {
   return whole ? std::optional(step) : std::nullopt;
 }
 
+// A validation's row has neither loss nor tokens; a step's may lack a loss that is no number.
+bool is_validation(std::string_view line) { return line.find(",,,") == line.find(','); }
+
 // The header and the whole rows that belong to steps up to `last`.
-std::string kept_rows(std::string_view text, int64_t last) {
+std::string kept_rows(std::string_view text, const LoggedUntil& last) {
   std::string kept(kHeader);
   text.remove_prefix(kHeader.size());
   for (size_t end = text.find('\n'); end != text.npos; end = text.find('\n')) {
     const std::string_view line = text.substr(0, end + 1);
     const auto step = step_of(line);
-    if (step && *step <= last) kept += line;
+    if (step && *step <= (is_validation(line) ? last.validation : last.step)) kept += line;
     text.remove_prefix(end + 1);
   }
   return kept;
 }
 
-void prepare(const std::filesystem::path& path, std::optional<int64_t> resumed_step) {
+void prepare(const std::filesystem::path& path, const std::optional<LoggedUntil>& resumed) {
   std::string content(kHeader);
-  if (resumed_step && std::filesystem::exists(path)) {
+  if (resumed && std::filesystem::exists(path)) {
     const std::string old = read_file(path);
     if (old.starts_with(kHeader)) {
-      content = kept_rows(old, *resumed_step);
+      content = kept_rows(old, *resumed);
     } else {
       const std::filesystem::path aside = path.string() + ".old";
       std::filesystem::rename(path, aside);
@@ -60,13 +63,13 @@ void prepare(const std::filesystem::path& path, std::optional<int64_t> resumed_s
 
 }  // namespace
 
-MetricsCsv::MetricsCsv(const std::filesystem::path& path, std::optional<int64_t> resumed_step)
+MetricsCsv::MetricsCsv(const std::filesystem::path& path, std::optional<LoggedUntil> resumed)
     : path_(path) {
   if (path_.has_parent_path()) {
     std::error_code ignored;  // a folder that can't be made shows when the file is written
     std::filesystem::create_directories(path_.parent_path(), ignored);
   }
-  prepare(path_, resumed_step);
+  prepare(path_, resumed);
   file_.reset(std::fopen(path_.c_str(), "ae"));
   if (!file_) throw UserError("cannot write {}: {}", path_.string(), std::strerror(errno));
 }

@@ -27,13 +27,19 @@ struct MetricsRow {
   int64_t peak_reserved = 0;
 };
 
+// The last step, and the last step's validation, that a checkpoint knows of.
+struct LoggedUntil {
+  int64_t step = 0;
+  int64_t validation = 0;
+};
+
 class MetricsCsv {
  public:
-  // Without `resumed_step` any file at `path` is replaced. With it the rows up to and including
-  // that step stay, later ones (written by a run that died after its last checkpoint) and a torn
-  // last row go.
+  // Without `resumed` any file at `path` is replaced. With it the rows up to and including that
+  // step stay, later ones (written by a run that died after its last checkpoint) and a torn last
+  // row go.
   explicit MetricsCsv(const std::filesystem::path& path,
-                      std::optional<int64_t> resumed_step = std::nullopt);
+                      std::optional<LoggedUntil> resumed = std::nullopt);
 
   void write(const MetricsRow& row);
   void write_validation(int64_t step, double loss);

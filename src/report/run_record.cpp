@@ -18,7 +18,8 @@ Json to_json(const StepRecord& s) {
           {"tokens", s.tokens},
           {"padded_tokens", s.padded_tokens},
           {"lr", s.lr},
-          {"grad_norm", s.grad_norm}};
+          {"grad_norm", s.grad_norm},
+          {"raw_tokens", s.raw_tokens}};
 }
 
 Json to_json(const PhaseRecord& p) {
@@ -41,6 +42,17 @@ Json to_json(const ValidationRecord& v) {
   return {{"step", v.step}, {"loss", v.loss}, {"tokens", v.tokens}};
 }
 
+Json to_json(const SuggestionRecord& s) {
+  return {{"options", s.options},
+          {"cost", s.cost},
+          {"peak_allocated", s.peak_allocated},
+          {"command", s.command}};
+}
+
+Json to_json(const ResumptionRecord& r) {
+  return {{"step", r.step}, {"seconds_total", r.seconds_total}};
+}
+
 template <class Record>
 Json list(const std::vector<Record>& records) {
   Json out = Json::array();
@@ -53,6 +65,7 @@ Json to_json(const MemoryRecord& memory) {
   if (memory.predicted)
     predicted = {{"peak_allocated", memory.predicted->peak_allocated},
                  {"peak_reserved", memory.predicted->peak_reserved},
+                 {"on_disk", memory.predicted->on_disk},
                  {"by_category", memory.predicted->by_category}};
   const MemoryPeaks& measured = memory.measured;
   return {{"predicted", predicted},
@@ -60,8 +73,30 @@ Json to_json(const MemoryRecord& memory) {
            {{"peak_allocated", measured.peak_allocated},
             {"peak_reserved", measured.peak_reserved},
             {"peak_host", measured.peak_host},
+            {"on_disk", measured.on_disk},
             {"by_category", measured.by_category}}},
           {"phases", list(memory.phases)}};
+}
+
+Json to_json(const std::optional<OutOfMemoryRecord>& o) {
+  if (!o) return nullptr;
+  return {{"phase", o->phase},
+          {"unit", o->unit},
+          {"category", o->category},
+          {"requested", o->requested},
+          {"missing", o->missing},
+          {"allocated", o->allocated},
+          {"by_category", Json(o->by_category)},
+          {"by_unit", Json(o->by_unit)},
+          {"suggestions", list(o->suggestions)}};
+}
+
+Json to_json(const StartupRecord& s) {
+  Json stages = Json::object();
+  for (const auto& [name, seconds] : s.stages) stages[name] = seconds;
+  return {{"stages", stages},
+          {"first_step_begun", s.first_step_begun},
+          {"first_step_ended", s.first_step_ended}};
 }
 
 std::string one_line(const Json& value) {
@@ -112,6 +147,9 @@ std::string run_json(const RunRecord& record) {
         {"share_of_peak", speed.share_of_peak}}},
       {"memory", to_json(record.memory)},
       {"validation", list(record.validation)},
+      {"out_of_memory", to_json(record.out_of_memory)},
+      {"resumptions", list(record.resumptions)},
+      {"startup_s", to_json(record.startup)},
       {"seconds_total", record.seconds_total}};
   std::string text;
   append_pretty(json, 0, text);

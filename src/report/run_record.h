@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace snug::report {
@@ -23,6 +24,7 @@ struct StepRecord {
   int64_t padded_tokens = 0;
   double lr = 0;
   double grad_norm = 0;
+  int64_t raw_tokens = 0;  // of the samples' own text, without the prompt's template
 };
 
 struct PhaseRecord {
@@ -68,6 +70,7 @@ struct MemoryPeaks {
   int64_t peak_allocated = 0;
   int64_t peak_reserved = 0;
   int64_t peak_host = 0;                       // measured only
+  int64_t on_disk = 0;                         // optimizer states in a file
   std::map<std::string, int64_t> by_category;  // live at the moment of the peak
 };
 
@@ -77,9 +80,43 @@ struct MemoryRecord {
   std::vector<PhaseRecord> phases;
 };
 
+// A change to the recipe that fits, as planned.
+struct SuggestionRecord {
+  std::string options;  // to be added to the command
+  std::string cost;     // in plain words
+  int64_t peak_allocated = 0;
+  std::string command;  // the whole of it
+};
+
+// Why a run ended for memory: who asked for what, and what was live then.
+struct OutOfMemoryRecord {
+  std::string phase;     // setup, forward, backward, step, evaluate; "plan": nothing was started
+  std::string unit;      // empty in a plan
+  std::string category;  // of what was asked for
+  int64_t requested = 0;
+  int64_t missing = 0;
+  int64_t allocated = 0;  // live; in a plan: at its peak
+  std::map<std::string, int64_t> by_category;
+  std::map<std::string, int64_t> by_unit;
+  std::vector<SuggestionRecord> suggestions;
+};
+
+// A run that went on from a checkpoint.
+struct ResumptionRecord {
+  int64_t step = 0;          // that the checkpoint was written after
+  double seconds_total = 0;  // spent until then
+};
+
+// Wall seconds from the start of the program, of this process alone. Stages follow each other.
+struct StartupRecord {
+  std::vector<std::pair<std::string, double>> stages;  // seconds of each
+  double first_step_begun = 0;
+  double first_step_ended = 0;
+};
+
 struct RunRecord {
   int schema = 1;
-  std::string outcome = "ok";  // ok, oom, error
+  std::string outcome = "ok";  // ok, oom, error; unfinished: written along with a checkpoint
   std::string reason;
   std::string command;
   nlohmann::json recipe = nlohmann::json::object();
@@ -90,12 +127,18 @@ struct RunRecord {
   SpeedRecord speed;
   MemoryRecord memory;
   std::vector<ValidationRecord> validation;
-  double seconds_total = 0;
+  std::optional<OutOfMemoryRecord> out_of_memory;
+  std::vector<ResumptionRecord> resumptions;
+  StartupRecord startup;
+  double seconds_total = 0;  // of all the processes that made up the run
 };
 
 // The text of run.json: one line a step, a phase and a validation, so that it reads and diffs well.
 // Infinities and NaN become null; bytes that are not UTF-8 become U+FFFD.
 std::string run_json(const RunRecord& record);
+
+// Reads one back. Throws UserError naming the file; null becomes NaN.
+RunRecord read_run_json(const std::filesystem::path& path);
 
 // Whole or absent, also when the run dies a moment later.
 void write_run_json(const RunRecord& record, const std::filesystem::path& path);

@@ -26,6 +26,10 @@ Lines performance(const RunSummary& summary) {
   Lines lines{{"Training Time", fmt::format("{:.2f} s", summary.training_seconds)},
               {"Tok/sec", fmt::format("{:.2f} tok/s", padded)},
               {"Tok/sec w/o Padding", fmt::format("{:.2f} tok/s", summary.tokens_per_second)}};
+  if (summary.startup.first_step_ended > 0)
+    lines.emplace_back("Start to First Step", fmt::format("{:.2f} s, to its end {:.2f} s",
+                                                          summary.startup.first_step_begun,
+                                                          summary.startup.first_step_ended));
   if (summary.share_of_peak > 0)
     lines.emplace_back("Share of peak FLOP/s",
                        fmt::format("{:.1f} %", 100 * summary.share_of_peak));
@@ -58,6 +62,27 @@ Lines validation(const RunSummary& summary) {
 }
 
 }  // namespace
+
+RunSummary summary_of(const RunRecord& record) {
+  RunSummary s{
+      .share_of_peak = record.speed.share_of_peak,
+      .memory_bytes = record.memory.measured.peak_allocated,
+      .budget_bytes = record.device.budget_bytes,
+      .predicted_bytes = record.memory.predicted ? record.memory.predicted->peak_allocated : 0,
+      .startup = record.startup};
+  for (const StepRecord& step : record.steps) {
+    s.input_tokens += step.raw_tokens;
+    s.tokens_with_prompt += step.tokens;
+    s.padded_tokens += step.padded_tokens;
+    s.training_seconds += step.seconds;
+  }
+  if (s.training_seconds > 0)
+    s.tokens_per_second = static_cast<double>(s.tokens_with_prompt) / s.training_seconds;
+  if (record.validation.empty()) return s;
+  if (record.validation.front().step == 0) s.val_loss_before = record.validation.front().loss;
+  s.val_loss_after = record.validation.back().loss;
+  return s;
+}
 
 std::string summary_block(const RunSummary& summary) {
   const std::string rule = "| " + std::string(55, '-') + "\n";

@@ -58,8 +58,11 @@ struct RunSummary {
   int64_t memory_bytes = 0;      // peak allocated
   int64_t budget_bytes = 0;      // 0: no budget
   int64_t predicted_bytes = 0;   // 0: not planned
+  StartupRecord startup;
   std::optional<double> val_loss_before, val_loss_after;
 };
+
+RunSummary summary_of(const RunRecord& record);
 
 // The block at the end of a run, with LitGPT's words.
 std::string summary_block(const RunSummary& summary);

@@ -26,8 +26,10 @@
 #include "train/host.h"
 #include "train/interrupt.h"
 #include "train/open_data.h"
+#include "train/out_of_memory.h"
 #include "train/run_log.h"
 #include "train/sample_answers.h"
+#include "train/startup.h"
 #include "train/stepper.h"
 #include "train/validation.h"
 
@@ -64,6 +66,7 @@ class Finetune {
   void choose_techniques();
   void plan();
   void load_weights();
+  void load_start();
   void resume();
   void train();
   void finish();
@@ -77,13 +80,17 @@ class Finetune {
   std::vector<int64_t> longest_samples_first() const;
   int64_t count_steps() const;
   SampleAnswerOptions sample_options() const;
+  void reopen_start();
+  void show_samples();
+  bool is_over() const;
   bool stop_wanted() const;
+  std::vector<plan::Suggestion> suggestions() const;
   [[noreturn]] void explain(const OutOfMemory& error);
   void fill_record();
 
   config::Recipe recipe_;
   std::string command_;
-  Clock::time_point start_ = Clock::now();
+  StartupClock startup_;
   Host host_;
   int64_t budget_ = 0;
 
@@ -99,37 +106,35 @@ class Finetune {
   optim::Schedule schedule_;
   checkpoint::TrainingState state_;
   std::optional<std::filesystem::path> resume_from_;
+  std::optional<Resumed> resumed_;
 
-  std::vector<SampleAnswer> answers_before_;
-  report::RunSummary summary_;
   double flops_ = 0;
   double peak_flops_per_second_ = 0;
-  double step_seconds_ = 0;
 };
 
 void Finetune::run() {
+  startup_.end_stage("program");
   host_ = prepare_host(recipe_.memory_budget, recipe_.num_threads, recipe_.accelerator);
   budget_ = host_.budget_bytes;
+  startup_.end_stage("device");
   resume();
-  log_ = std::make_unique<RunLog>(
-      recipe_, command_,
-      resume_from_ ? std::optional<int64_t>(state_.step) : std::optional<int64_t>());
+  log_ = std::make_unique<RunLog>(recipe_, command_, resumed_);
   report::RunRecord& record = log_->record();
   try {
     open_model();
+    startup_.end_stage("model");
     open_data();
+    startup_.end_stage("data");
     choose_techniques();
     plan();
+    startup_.end_stage("plan");
     load_weights();
+    startup_.end_stage("weights");
     train();
     finish();
     record.outcome = "ok";
   } catch (const OutOfMemory& error) {
     log_->end_line();
-    record.outcome = "oom";
-    record.reason = error.what();
-    fill_record();
-    log_->write();
     explain(error);
   } catch (const std::exception& error) {
     log_->end_line();
@@ -154,7 +159,10 @@ void Finetune::resume() {
   } else {
     resume_from_ = recipe_.resume;
   }
-  if (resume_from_) state_ = checkpoint::load_state(*resume_from_);
+  if (!resume_from_) return;
+  state_ = checkpoint::load_state(*resume_from_);
+  resumed_ = Resumed{.step = state_.step,
+                     .before = report::read_run_json(*resume_from_ / checkpoint::kRecordName)};
 }
 
 void Finetune::open_model() {
@@ -185,17 +193,11 @@ void Finetune::open_data() {
   dataset_ = train::open_data(recipe_, *tokenizer_);
   const data::SampleStore& train = dataset_.train;
   max_seqlen_ = std::max(train.longest(), dataset_.validation.longest());
+  check_sample_options(dataset_, sample_options());
   log_->print(fmt::format(
-      "Data     {} training and {} validation samples, {} tokens, longest {}{}, prompt style {}",
+      "Data     {} training and {} validation samples, {} tokens, longest {}, prompt style {}",
       with_commas(train.count()), with_commas(dataset_.validation.count()),
-      with_commas(train.total_tokens()), max_seqlen_,
-      train.num_truncated() > 0 ? fmt::format(" ({} cut)", train.num_truncated()) : "",
-      dataset_.prompt_style));
-  if (train.num_without_loss() > 0)
-    warn(
-        "{} training samples have no token left to learn from: their prompt alone reaches "
-        "train.max_seq_length = {}",
-        train.num_without_loss(), *recipe_.train.max_seq_length);
+      with_commas(train.total_tokens()), max_seqlen_, dataset_.prompt_style));
   if (resume_from_ && state_.data_fingerprint != train.fingerprint())
     throw UserError(
         "{} was written while training on other data; resume with the same data options, or start "
@@ -209,12 +211,11 @@ void Finetune::plan() {
   const plan::Prediction prediction = plan::predict(*checkpoint_.model, recipe_, largest,
                                                     max_seqlen_, {.device = host_.device.type()});
   const int64_t peak = prediction.peak_allocated + host_.library_bytes;
-  report::MemoryPeaks peaks{.peak_allocated = peak};
+  report::MemoryPeaks peaks{.peak_allocated = peak, .on_disk = prediction.on_disk};
   for (size_t c = 0; c < memory::kNumCategories; ++c)
     peaks.by_category[memory::name(static_cast<memory::Category>(c))] = prediction.by_category[c];
   peaks.by_category[memory::name(memory::Category::Workspace)] += host_.library_bytes;
   log_->record().memory.predicted = peaks;
-  summary_.predicted_bytes = peak;
   log_->print(fmt::format("Plan     peak {}{}", format_bytes(peak),
                           budget_ == 0
                               ? ""
@@ -222,12 +223,12 @@ void Finetune::plan() {
                                             peak <= budget_ ? "fits" : "does not fit")));
   if (prediction.peak_host > 0)
     log_->print(fmt::format("Host     {} beside it", format_bytes(prediction.peak_host)));
+  if (prediction.on_disk > 0)
+    log_->print(fmt::format("Disk     {} in {}", format_bytes(prediction.on_disk),
+                            recipe_.offload_folder().value_or("")));
   const bool may_try = recipe_.force || recipe_.train.on_oom == "split";
   if (budget_ > 0 && peak > budget_ && !may_try)
-    throw OutOfMemory(fmt::format(
-        "the plan does not fit: its peak of {} passes the budget of {} by {} (--force trains all "
-        "the same)",
-        format_bytes(peak), format_bytes(budget_), format_bytes(peak - budget_)));
+    throw plan_does_not_fit(prediction, budget_, host_.library_bytes);
 }
 
 // --fit: techniques and micro-batch for the memory there is.
@@ -236,8 +237,9 @@ void Finetune::choose_techniques() {
   const plan::DeviceProfile device = profile_of(host_);
   const plan::Fit fit = plan::fit(*checkpoint_.model, recipe_, dataset_.train, max_seqlen_, device);
   if (!fit.best)
-    throw OutOfMemory(fmt::format("--fit: none of {} combinations fits into {}", fit.tried,
-                                  format_bytes(device.usable_bytes())));
+    throw PlanDoesNotFit(fmt::format("--fit: none of {} combinations fits into {}", fit.tried,
+                                     format_bytes(device.usable_bytes())),
+                         {.phase = "plan"});
   log_->print(fmt::format("Fit      {} combinations tried: {}", fit.tried,
                           fit.best->options.empty() ? "the recipe as it is is the fastest that fits"
                                                     : fit.best->options));
@@ -247,20 +249,25 @@ void Finetune::choose_techniques() {
 void Finetune::load_weights() {
   engine_ = setup::make_engine(*checkpoint_.model, recipe_, host_.device, max_seqlen_);
   if (resume_from_) {
-    checkpoint::load_tensors(*resume_from_, {engine_.parameters, engine_.optimizer->states()});
+    checkpoint::load_tensors(*resume_from_, engine_.training_tensors());
     engine_.optimizer->set_num_steps(state_.step);
     log_->print(fmt::format("Resume   {} at step {}", resume_from_->string(), state_.step));
-  } else if (!recipe_.model.config.empty()) {
-    for (nn::Parameter* parameter : checkpoint_.model->parameters())
-      parameter->initialize(recipe_.seed, checkpoint_.model->initializer_range());
   } else {
-    models::load_weights(checkpoint_);
+    load_start();
   }
   checkpoint_.tensors.reset();  // the file's pages are no longer needed
-  if (!resume_from_) checkpoint::set_aside(recipe_.out_dir);
+  checkpoint::set_aside(recipe_.out_dir, resume_from_ ? state_.step : -1);
   engine_.weights_changed();
+  if (resume_from_) checkpoint::load_late_weights(*resume_from_, engine_.training_tensors());
   phases_ = std::make_unique<PhaseRecorder>(engine_, log_->record().memory.phases);
   stepper_ = std::make_unique<Stepper>(engine_, recipe_, dataset_.train, *phases_);
+}
+
+// The weights that training starts from.
+void Finetune::load_start() {
+  if (recipe_.model.config.empty()) return models::load_weights(checkpoint_);
+  for (nn::Parameter* parameter : checkpoint_.model->parameters())
+    parameter->initialize(recipe_.seed, checkpoint_.model->initializer_range());
 }
 
 int64_t Finetune::count_steps() const {
@@ -327,15 +334,17 @@ void Finetune::train() {
       static_cast<double>(dataset_.train.total_tokens()) /
       static_cast<double>(std::max<int64_t>(1, dataset_.train.count())));
   peak_flops_per_second_ = setup::peak_flops_per_second(host_.device, engine_.precision.compute);
-  const bool fresh = !resume_from_;
-  if (fresh && recipe_.eval.initial_validation) run_validation();
-  if (fresh && recipe_.eval.num_samples > 0)
-    answers_before_ =
-        answer_samples(engine_, *checkpoint_.model, *tokenizer_, dataset_, sample_options());
+  if (!resume_from_ && recipe_.eval.initial_validation) run_validation();
   engine_.ledger().reset_peak();
   const InterruptGuard interrupt;
-  while (state_.step < total && !sampler_->done() && !stop_wanted() && train_step()) {
+  startup_.end_stage("before training");
+  startup_.begin_first_step();
+  while (!is_over() && train_step()) {
   }
+}
+
+bool Finetune::is_over() const {
+  return state_.step >= schedule_.total_steps || sampler_->done() || stop_wanted();
 }
 
 bool Finetune::stop_wanted() const {
@@ -362,11 +371,16 @@ bool Finetune::train_step() {
   state_.next_index = position.next_index;
   state_.loss_scale = stepper_->scaler().scale();
   state_.good_steps = stepper_->scaler().good_steps();
+  startup_.end_step();
   log_step(result, lr, seconds_since(start));
-  if (state_.step % recipe_.eval.interval == 0) run_validation();
   const auto save_interval = recipe_.train.save_interval.value_or(0);
   const bool stop = InterruptGuard::requested();
+  const bool validates = state_.step % recipe_.eval.interval == 0;
+  if (validates && !is_over()) run_validation();  // so that the checkpoint's record has its loss
+  // Saved before the last update is brought forward: a run that goes on from here is not to notice.
   if (stop || (save_interval > 0 && state_.step % save_interval == 0)) save_checkpoint();
+  if (is_over()) engine_.finish_updates();
+  if (validates && is_over()) run_validation();
   if (stop)
     throw UserError("stopped on request after step {}; go on with --resume auto", state_.step);
   return true;
@@ -398,10 +412,6 @@ StepResult Finetune::step_with_splits(SampleIndices micro_batches, double lr) {
 }
 
 void Finetune::log_step(const StepResult& result, double lr, double seconds) {
-  step_seconds_ += seconds;
-  summary_.input_tokens += result.raw_tokens;
-  summary_.tokens_with_prompt += result.tokens;
-  summary_.padded_tokens += result.padded_tokens;
   const double rate = static_cast<double>(result.tokens) / std::max(1e-9, seconds);
   const auto& validation = log_->record().validation;
   log_->step(
@@ -411,7 +421,8 @@ void Finetune::log_step(const StepResult& result, double lr, double seconds) {
        .tokens = result.tokens,
        .padded_tokens = result.padded_tokens,
        .lr = lr,
-       .grad_norm = result.grad_norm},
+       .grad_norm = result.grad_norm,
+       .raw_tokens = result.raw_tokens},
       {.epoch = static_cast<int64_t>(sampler_->epochs_done()) + 1,
        .iter = state_.micro_batches,
        .step = state_.step,
@@ -437,82 +448,119 @@ void Finetune::run_validation() {
   log_->print(fmt::format("Validation at step {}: loss {:.4f}, perplexity {:.2f} ({} tokens)",
                           state_.step, result.loss, std::exp(result.loss),
                           with_commas(result.tokens)));
-  if (state_.step == 0) summary_.val_loss_before = result.loss;
-  summary_.val_loss_after = result.loss;
 }
 
 void Finetune::save_checkpoint() {
+  fill_record();
   const auto folder =
-      checkpoint::save(recipe_.out_dir, state_, {engine_.parameters, engine_.optimizer->states()});
-  log_->print(fmt::format("Checkpoint {}", folder.string()));
+      checkpoint::save(recipe_.out_dir, state_, engine_.training_tensors(), log_->unfinished());
+  if (recipe_.train.keep_checkpoints)
+    checkpoint::keep_newest(recipe_.out_dir, state_.step, *recipe_.train.keep_checkpoints);
+  const int64_t bytes = checkpoint::size_bytes(folder);
+  log_->print(fmt::format("Checkpoint {} ({})", folder.string(), format_bytes(bytes)));
+  log_->write_unfinished();
+  if (std::filesystem::space(folder).available < static_cast<uintmax_t>(bytes))
+    warn(
+        "the disk of {} has no room for another checkpoint of {}: the run will stop there; make "
+        "room, or keep fewer with --train.keep_checkpoints",
+        recipe_.out_dir, format_bytes(bytes));
 }
 
 void Finetune::finish() {
+  engine_.finish_updates();
   const auto& validation = log_->record().validation;
   const bool validated = !validation.empty() && validation.back().step == state_.step;
-  if (recipe_.eval.final_validation && !validated) run_validation();
-  log_->end_line();
+  reopen_start();
+  // First of all: what comes after it may fail, and the model is what the run was for.
   const std::filesystem::path final_folder = std::filesystem::path(recipe_.out_dir) / "final";
-  std::vector<SampleAnswer> answers_after;
-  if (!answers_before_.empty())
-    answers_after =
-        answer_samples(engine_, *checkpoint_.model, *tokenizer_, dataset_, sample_options());
   setup::export_hugging_face(final_folder, *checkpoint_.model, *tokenizer_, setup::resident_value,
                              {.dtype = engine_.precision.parameters});
+  if (recipe_.eval.final_validation && !validated) run_validation();
+  log_->end_line();
+  show_samples();
   fill_record();
-  if (!answers_before_.empty())
-    log_->print("\nHeld-out questions, answered before and after\n\n" +
-                show_answers(answers_before_, answers_after));
   log_->print("Memory by phase\n\n" + report::memory_table(log_->record().memory.phases));
   log_->print("\nAt the peak\n\n" + report::memory_bars(log_->record().memory.measured.by_category,
                                                         {.budget_bytes = budget_}));
-  log_->print(report::summary_block(summary_));
+  log_->print(report::summary_block(report::summary_of(log_->record())));
   log_->print(fmt::format(
       "The model is in {}, the figures in {}/run.json, a page to look at in {}/report.html",
       final_folder.string(), recipe_.out_dir, recipe_.out_dir));
 }
 
+// Before final/ is written, which may take the place of what training started from.
+void Finetune::reopen_start() {
+  if (recipe_.eval.num_samples == 0 || !recipe_.model.config.empty()) return;
+  try {
+    checkpoint_.tensors = models::open_checkpoint(checkpoint_.path).tensors;
+  } catch (const UserError& error) {
+    warn("the model from before training cannot be asked again: {}", error.what());
+  }
+}
+
+// Held-out questions, answered by the trained model and, last of all, by the one it was made from:
+// that keeps nobody waiting for the first step, and a resumed run can show it too.
+void Finetune::show_samples() {
+  if (recipe_.eval.num_samples == 0 || dataset_.validation.empty()) return;
+  const auto answers = [this] {
+    return answer_samples(engine_, *checkpoint_.model, *tokenizer_, dataset_, sample_options());
+  };
+  try {
+    const std::vector<SampleAnswer> after = answers();
+    if (recipe_.model.config.empty() && !checkpoint_.tensors) return;
+    load_start();
+    engine_.weights_changed();
+    log_->print("\nHeld-out questions, answered before and after\n\n" +
+                show_answers(answers(), after));
+  } catch (const UserError& error) {
+    warn("no sample answers: {}", error.what());  // the model itself is written already
+  }
+}
+
 void Finetune::fill_record() {
   report::RunRecord& record = log_->record();
-  record.seconds_total = seconds_since(start_);
-  if (!engine_.executor) return;
-  const memory::Snapshot peak = engine_.ledger().at_peak();
-  record.memory.measured.peak_allocated = peak.allocated;
-  record.memory.measured.peak_reserved = memory::peak_reserved_on(host_.device.type());
-  record.memory.measured.peak_host = peak_resident_bytes();
+  record.startup = startup_.record();
+  const at::DeviceType device = host_.device.type();
+  const memory::Snapshot peak = memory::ledger_of(device).at_peak();
+  report::MemoryPeaks peaks{.peak_allocated = peak.allocated,
+                            .peak_reserved = memory::peak_reserved_on(device),
+                            .peak_host = peak_resident_bytes()};
+  if (engine_.executor) peaks.on_disk = engine_.disk_ledger().allocated();
   for (size_t c = 0; c < memory::kNumCategories; ++c)
-    record.memory.measured.by_category[memory::name(static_cast<memory::Category>(c))] =
-        peak.by_category[c];
-  const double rate =
-      step_seconds_ > 0 ? static_cast<double>(summary_.tokens_with_prompt) / step_seconds_ : 0;
+    peaks.by_category[memory::name(static_cast<memory::Category>(c))] = peak.by_category[c];
+  log_->measured(peaks, seconds_since_process_start());
+  const double rate = report::summary_of(record).tokens_per_second;
   record.speed = {
       .tokens_per_second = rate,
       .model_flops_per_second = rate * flops_,
       .share_of_peak = peak_flops_per_second_ > 0 ? rate * flops_ / peak_flops_per_second_ : 0};
-  summary_.training_seconds = step_seconds_;
-  summary_.tokens_per_second = rate;
-  summary_.share_of_peak = record.speed.share_of_peak;
-  summary_.memory_bytes = peak.allocated;
-  summary_.budget_bytes = budget_;
+}
+
+// What would fit into the budget, or into the device where there is none. Nothing where planning
+// itself fails: that must not hide why the run ended.
+std::vector<plan::Suggestion> Finetune::suggestions() const {
+  const int64_t limit = budget_ > 0 ? budget_ : setup::device_memory_bytes(host_.device);
+  if (limit == 0 || dataset_.train.count() == 0) return {};
+  // Planning takes a little memory of its own.
+  memory::ledger_of(host_.device.type()).set_budget(0);
+  try {
+    return plan::suggest(*checkpoint_.model, recipe_, dataset_.train, max_seqlen_,
+                         limit - host_.library_bytes, host_.device.type());
+  } catch (const std::exception&) {
+    return {};
+  }
 }
 
 // The same error, with what would fit.
 void Finetune::explain(const OutOfMemory& error) {
-  std::string text = error.what();
-  memory::ledger_of(host_.device.type())
-      .set_budget(0);  // planning takes a little memory of its own
-  if (budget_ > 0 && dataset_.train.count() > 0) {
-    const auto suggestions = plan::suggest(*checkpoint_.model, recipe_, dataset_.train, max_seqlen_,
-                                           budget_, host_.device.type());
-    text += suggestions.empty() ? "\nNothing this version can change makes it fit."
-                                : "\nWhat would fit, as planned:";
-    for (const plan::Suggestion& s : suggestions)
-      text += fmt::format("\n  {:<60} peak {:>10}  ({})", s.options, format_bytes(s.peak_allocated),
-                          s.cost);
-  }
-  log_->record().reason = text;
+  report::RunRecord& record = log_->record();
+  record.outcome = "oom";
+  record.out_of_memory = out_of_memory_record(error);
+  fill_record();
+  record.out_of_memory->suggestions = suggestion_records(suggestions(), command_);
+  record.reason = error.what() + suggestions_text(record.out_of_memory->suggestions);
   log_->write();
-  throw OutOfMemory(text);
+  throw OutOfMemory(record.reason);
 }
 
 }  // namespace

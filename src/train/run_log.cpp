@@ -3,7 +3,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "base/files.h"
 #include "base/log.h"
 #include "config/print.h"
 #include "memory/ledger.h"
@@ -24,19 +27,63 @@ std::filesystem::path make_folder(const std::filesystem::path& folder) {
   return folder;
 }
 
+// Takes what happened up to the checkpoint into the record of the run that goes on from it.
+void begin_with(const Resumed& resumed, report::RunRecord& record) {
+  record.steps = resumed.before.steps;
+  record.validation = resumed.before.validation;
+  record.memory.phases = resumed.before.memory.phases;
+  record.resumptions = resumed.before.resumptions;
+  record.resumptions.push_back(
+      {.step = resumed.step, .seconds_total = resumed.before.seconds_total});
+}
+
 }  // namespace
 
 RunLog::RunLog(const config::Recipe& recipe, const std::string& command,
-               std::optional<int64_t> resumed_step)
+               const std::optional<Resumed>& resumed)
     : out_dir_(make_folder(recipe.out_dir)),
       log_interval_(std::max<int64_t>(1, recipe.train.log_interval)),
       live_(stderr, ::isatty(STDERR_FILENO) == 1) {
   record_.command = command;
   record_.recipe = config::recipe_json(recipe);
-  csv_ = std::make_unique<report::MetricsCsv>(out_dir_ / "metrics.csv", resumed_step);
+  std::optional<report::LoggedUntil> logged;
+  if (resumed) {
+    const auto& validation = resumed->before.validation;
+    logged = {.step = resumed->step,
+              .validation = validation.empty() ? -1 : validation.back().step};
+    begin_with(*resumed, record_);
+    peaks_before_ = resumed->before.memory.measured;
+    seconds_before_ = resumed->before.seconds_total;
+  }
+  csv_ = std::make_unique<report::MetricsCsv>(out_dir_ / "metrics.csv", logged);
   if (recipe.logger_name == "tensorboard")
     tensorboard_ = std::make_unique<report::TensorBoardWriter>(
-        out_dir_ / "tensorboard", report::TensorBoardOptions{.resumed_step = resumed_step});
+        out_dir_ / "tensorboard",
+        report::TensorBoardOptions{.resumed_step =
+                                       resumed ? std::optional(resumed->step) : std::nullopt});
+  write_unfinished();
+}
+
+void RunLog::measured(const report::MemoryPeaks& peaks, double seconds) {
+  report::MemoryPeaks& whole = record_.memory.measured;
+  whole = peaks_before_.peak_allocated > peaks.peak_allocated ? peaks_before_ : peaks;
+  whole.peak_reserved = std::max(peaks_before_.peak_reserved, peaks.peak_reserved);
+  whole.peak_host = std::max(peaks_before_.peak_host, peaks.peak_host);
+  record_.seconds_total = seconds_before_ + seconds;
+}
+
+std::string RunLog::unfinished() const {
+  report::RunRecord record = record_;
+  record.outcome = "unfinished";
+  return report::run_json(record);
+}
+
+void RunLog::write_unfinished() const noexcept {
+  try {
+    write_file_atomically(out_dir_ / "run.json", unfinished());
+  } catch (const std::exception& error) {
+    log_warning(std::string("the run's record could not be written: ") + error.what());
+  }
 }
 
 void RunLog::step(const report::StepRecord& step, const report::LiveStatus& status) {

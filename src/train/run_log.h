@@ -15,11 +15,18 @@
 
 namespace snug::train {
 
+// What a run that goes on from a checkpoint goes on with.
+struct Resumed {
+  int64_t step = 0;
+  report::RunRecord before;  // the run until then, as it lies in the checkpoint
+};
+
 class RunLog {
  public:
-  // Makes out_dir. `resumed_step`: keep what was logged up to there.
+  // Makes out_dir. With `resumed` the record begins with what happened before, and what was logged
+  // up to that step is kept.
   RunLog(const config::Recipe& recipe, const std::string& command,
-         std::optional<int64_t> resumed_step);
+         const std::optional<Resumed>& resumed);
 
   report::RunRecord& record() { return record_; }
   void print(const std::string& text) { live_.print(text); }
@@ -27,12 +34,22 @@ class RunLog {
   void validation(int64_t step, double loss, int64_t tokens);
   void end_line() { live_.finish(); }
 
+  // Peaks and wall seconds of this process; the record gets those of the whole run.
+  void measured(const report::MemoryPeaks& peaks, double seconds);
+
+  // The record as it is now, for a checkpoint; and written as run.json, so that a run that is
+  // killed leaves one. Never throws.
+  std::string unfinished() const;
+  void write_unfinished() const noexcept;
+
   // Writes run.json and report.html. Never throws: a full disk must not hide the run's own end.
   void write() noexcept;
 
  private:
   std::filesystem::path out_dir_;
   int64_t log_interval_;
+  report::MemoryPeaks peaks_before_;
+  double seconds_before_ = 0;
   report::RunRecord record_;
   report::LiveLine live_;
   std::unique_ptr<report::MetricsCsv> csv_;

@@ -41,7 +41,12 @@ size_t first_index(const SampleAnswerOptions& options, size_t count) {
 
 }  // namespace
 
-std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, const models::Model& model,
+void check_sample_options(const data::Dataset& dataset, const SampleAnswerOptions& options) {
+  if (options.count > 0 && !dataset.validation_rows.empty())
+    first_index(options, dataset.validation_rows.size());
+}
+
+std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, models::Model& model,
                                          const tokenizer::Tokenizer& tokenizer,
                                          const data::Dataset& dataset,
                                          const SampleAnswerOptions& options) {
@@ -53,12 +58,14 @@ std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, const mode
   if (rows.empty()) return answers;
   const size_t first = first_index(options, rows.size());
   const size_t count = std::min(rows.size(), static_cast<size_t>(options.count));
+  const int64_t positions = model.dimensions().max_positions;
   for (size_t i = 0; i < count; ++i) {
     const data::Row& row = rows[(first + i) % rows.size()];
-    const Generation generation =
-        generator.generate({.prompt = encoder.encode_prompt(style.prompt(row)),
-                            .max_new_tokens = options.max_new_tokens,
-                            .sampling = {.temperature = 0}});
+    const std::vector<int32_t> prompt = encoder.encode_prompt(style.prompt(row));
+    model.prepare(engine.device, std::min(positions, std::ssize(prompt) + options.max_new_tokens));
+    const Generation generation = generator.generate({.prompt = prompt,
+                                                      .max_new_tokens = options.max_new_tokens,
+                                                      .sampling = {.temperature = 0}});
     const std::string question =
         row.input.empty() ? row.instruction : row.instruction + " " + row.input;
     answers.push_back({one_line(question), one_line(row.output), one_line(generation.text)});

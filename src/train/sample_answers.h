@@ -23,7 +23,11 @@ struct SampleAnswerOptions {
   uint64_t seed = 0;
 };
 
-std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, const models::Model& model,
+// Throws UserError where `first` names no question.
+void check_sample_options(const data::Dataset& dataset, const SampleAnswerOptions& options);
+
+// Makes the model ready for texts as long as its answers may be.
+std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, models::Model& model,
                                          const tokenizer::Tokenizer& tokenizer,
                                          const data::Dataset& dataset,
                                          const SampleAnswerOptions& options);

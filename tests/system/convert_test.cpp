@@ -19,7 +19,7 @@ fs::path smollm2() {
 }
 
 // From `source` to a Hugging Face directory, to GGUF and back: not a byte differs.
-void expect_gguf_keeps_all(const fs::path& source, const Folder& folder) {
+void expect_gguf_keeps_all(const fs::path& source, const TempFolder& folder) {
   const auto convert = [&](const fs::path& from, const fs::path& to, const char* layout) {
     const Result result = run({"convert", from, to, "--to", layout});
     ASSERT_EQ(result.exit_code, 0) << result.output;
@@ -37,7 +37,7 @@ void expect_gguf_keeps_all(const fs::path& source, const Folder& folder) {
 
 TEST(Convert, GgufKeepsEveryBitOfSmolLm2) {
   if (!fs::exists(smollm2())) GTEST_SKIP() << smollm2() << " is missing: scripts/fetch-smollm2";
-  const Folder folder;
+  const TempFolder folder;
   expect_gguf_keeps_all(smollm2(), folder);
   EXPECT_TRUE(read_file(folder / "hf/tokenizer.json") ==
               read_file(folder / "again/tokenizer.json"));
@@ -53,7 +53,7 @@ class Trained : public testing::Test {
     ASSERT_EQ(result.exit_code, 0) << result.output;
   }
   fs::path model() const { return folder_ / "out/final"; }
-  const Folder folder_;
+  const TempFolder folder_;
 };
 
 TEST_F(Trained, GgufKeepsEveryBit) { expect_gguf_keeps_all(model(), folder_); }

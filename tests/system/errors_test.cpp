@@ -26,7 +26,7 @@ class Errors : public ::testing::Test {
   Words finetune(const Words& more) const {
     return finetune_words(folder_ / "rows.jsonl", folder_ / "out", more);
   }
-  const Folder folder_;
+  const TempFolder folder_;
   const fs::path rows_ = write_rows(folder_ / "rows.jsonl", 40);
 };
 

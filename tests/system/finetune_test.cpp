@@ -16,7 +16,7 @@ std::vector<double> losses(const nlohmann::json& run) {
 }
 
 TEST(Finetune, LearnsAndLeavesEverythingBehind) {
-  const Folder folder;
+  const TempFolder folder;
   const Result result =
       run(finetune_words(write_rows(folder / "rows.jsonl", 240), folder / "out",
                          {"--logger_name", "tensorboard", "--eval.initial_validation", "true"}));
@@ -36,7 +36,7 @@ TEST(Finetune, LearnsAndLeavesEverythingBehind) {
 }
 
 TEST(Finetune, ThePlanIsAnUpperBoundThatIsReached) {
-  const Folder folder;
+  const TempFolder folder;
   run(finetune_words(write_rows(folder / "rows.jsonl", 240), folder / "out"));
   const nlohmann::json memory = read_run(folder / "out")["memory"];
   const double planned = memory["predicted"]["peak_allocated"];
@@ -46,7 +46,7 @@ TEST(Finetune, ThePlanIsAnUpperBoundThatIsReached) {
 }
 
 TEST(Finetune, FinalModelGoesOnWhereTrainingEnded) {
-  const Folder folder;
+  const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 160);
   ASSERT_EQ(run(finetune_words(rows, folder / "out")).exit_code, 0);
   const std::string trained = folder / "out/final";
@@ -62,73 +62,8 @@ TEST(Finetune, FinalModelGoesOnWhereTrainingEnded) {
   EXPECT_LT(loss, losses(read_run(folder / "out")).front());
 }
 
-// Killed at random moments and resumed, again and again, a run has the losses of one never killed.
-TEST(Finetune, KilledAndResumedEqualsNeverKilled) {
-  const Folder folder;
-  const fs::path rows = write_rows(folder / "rows.jsonl", 320);
-  const Words more{"--train.save_interval", "3", "--resume", "auto", "--train.epochs", "2"};
-  const Result whole = run(finetune_words(rows, folder / "whole", more));
-  ASSERT_EQ(whole.exit_code, 0) << whole.output;
-  const std::vector<double> expected = losses(read_run(folder / "whole"));
-  int kills = 0;
-  int code = 137;
-  for (int attempt = 0; code != 0 && attempt < 40; ++attempt) {
-    const pid_t child = start(finetune_words(rows, folder / "killed", more), folder / "log");
-    std::this_thread::sleep_for(std::chrono::milliseconds(150 + 90 * attempt));
-    ::kill(child, SIGKILL);
-    code = finish(child);
-    kills += code == 137 ? 1 : 0;
-  }
-  ASSERT_EQ(code, 0) << read_file(folder / "log");
-  EXPECT_GT(kills, 0);
-  const nlohmann::json resumed = read_run(folder / "killed");
-  for (const auto& step : resumed["steps"])
-    EXPECT_EQ(step["loss"].get<double>(), expected.at(step["step"].get<size_t>() - 1))
-        << "step " << step["step"];
-  EXPECT_EQ(resumed["steps"].back()["step"], expected.size());
-  EXPECT_EQ(read_file(folder / "killed/final/model.safetensors"),
-            read_file(folder / "whole/final/model.safetensors"));
-}
-
-// A new run in an old one's folder is not taken for the old one when it is resumed.
-TEST(Finetune, ResumingNeverGoesOnWithAnEarlierRun) {
-  const Folder folder;
-  const fs::path rows = write_rows(folder / "rows.jsonl", 160);
-  const auto train = [&](const Words& more) {
-    const Result result = run(finetune_words(rows, folder / "out", more));
-    EXPECT_EQ(result.exit_code, 0) << result.output;
-    return result.output;
-  };
-  train({"--train.max_steps", "6", "--train.save_interval", "5"});
-  train({"--train.max_steps", "2", "--train.save_interval", "5", "--optimizer.lr", "0.001"});
-  const std::string output =
-      train({"--train.max_steps", "3", "--resume", "auto", "--optimizer.lr", "0.001"});
-  EXPECT_EQ(output.find("Resume "), std::string::npos) << output;
-  EXPECT_TRUE(fs::exists(folder / "out/earlier/step-000005/state.json"));
-}
-
-TEST(Finetune, CtrlCSavesAndCanGoOn) {
-  const Folder folder;
-  const fs::path rows = write_rows(folder / "rows.jsonl", 320);
-  const Words more{"--train.epochs", "200", "--resume", "auto"};
-  const pid_t child = start(finetune_words(rows, folder / "out", more), folder / "log");
-  while (!fs::exists(folder / "out/metrics.csv") ||
-         read_file(folder / "out/metrics.csv").size() < 400)
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  ::kill(child, SIGINT);
-  EXPECT_EQ(finish(child), 2);
-  EXPECT_NE(read_file(folder / "log").find("--resume auto"), std::string::npos);
-  const int64_t stopped_at = read_run(folder / "out")["steps"].back()["step"];
-  const Words to_the_end{"--train.max_steps", std::to_string(stopped_at + 2),
-                         "--resume",          "auto",
-                         "--train.epochs",    "200"};
-  const Result resumed = run(finetune_words(rows, folder / "out", to_the_end));
-  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
-  EXPECT_EQ(read_run(folder / "out")["steps"].front()["step"], stopped_at + 1);
-}
-
 TEST(Finetune, OutOfMemoryIsAResult) {
-  const Folder folder;
+  const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);
   const Result result =
       run(finetune_words(rows, folder / "out", {"--memory_budget", "1200KiB", "--force"}));
@@ -141,7 +76,7 @@ TEST(Finetune, OutOfMemoryIsAResult) {
 
 // Without --force the plan ends it before a weight is read.
 TEST(Finetune, WhatCannotFitIsNotStarted) {
-  const Folder folder;
+  const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);
   const Result result = run(finetune_words(rows, folder / "out", {"--memory_budget", "1200KiB"}));
   EXPECT_EQ(result.exit_code, 3) << result.output;
@@ -154,7 +89,7 @@ TEST(Finetune, WhatCannotFitIsNotStarted) {
 
 // --fit turns on what makes it fit, says so, and the run stays within the budget.
 TEST(Finetune, FitChoosesWhatMakesItFit) {
-  const Folder folder;
+  const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);
   ASSERT_EQ(run(finetune_words(rows, folder / "roomy")).exit_code, 0);
   const int64_t peak = read_run(folder / "roomy")["memory"]["measured"]["peak_allocated"];
@@ -169,7 +104,7 @@ TEST(Finetune, FitChoosesWhatMakesItFit) {
 }
 
 TEST(Plan, SaysWhatARunThenTakes) {
-  const Folder folder;
+  const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);
   ASSERT_EQ(run(finetune_words(rows, folder / "out")).exit_code, 0);
   const double measured = read_run(folder / "out")["memory"]["measured"]["peak_allocated"];
@@ -191,7 +126,7 @@ TEST(Plan, SaysWhatARunThenTakes) {
 }
 
 TEST(Finetune, SplittingGoesOnWithSmallerMicroBatches) {
-  const Folder folder;
+  const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);
   ASSERT_EQ(run(finetune_words(rows, folder / "roomy")).exit_code, 0);
   const int64_t peak = read_run(folder / "roomy")["memory"]["measured"]["peak_allocated"];
@@ -208,7 +143,7 @@ TEST(Finetune, SplittingGoesOnWithSmallerMicroBatches) {
 }
 
 TEST(Convert, ThereAndBackIsTheSame) {
-  const Folder folder;
+  const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);
   ASSERT_EQ(run(finetune_words(rows, folder / "out", {"--train.max_steps", "2"})).exit_code, 0);
   const std::string original = folder / "out/final";

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -15,27 +16,12 @@
 #include <vector>
 
 #include "base/files.h"
+#include "support/temp_folder.h"
 
 namespace snug::tests {
 
 namespace fs = std::filesystem;
-
-// A folder of this test's own, removed at its end.
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "snug-system-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~Folder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  fs::path path_;
-};
+using test::TempFolder;
 
 struct Result {
   int exit_code = 0;   // 128 + signal when killed
@@ -62,12 +48,23 @@ inline int finish(pid_t child) {
 }
 
 inline Result run(const std::vector<std::string>& words) {
-  const Folder folder;
+  const TempFolder folder;
   const fs::path log = folder / "log";
   Result result;
   result.exit_code = finish(start(words, log));
   result.output = read_file(log);
   return result;
+}
+
+// A command as it is pasted into a shell.
+inline Result run_in_shell(const std::string& command) {
+  const TempFolder folder;
+  const fs::path log = folder / "log";
+  const std::string path = fs::path(SNUG_BINARY).parent_path().string();
+  const int status = std::system(
+      ("PATH='" + path + ":'$PATH; {\n" + command + "\n} >'" + log.string() + "' 2>&1 </dev/null")
+          .c_str());
+  return {.exit_code = WEXITSTATUS(status), .output = read_file(log)};
 }
 
 inline nlohmann::json read_run(const fs::path& out_dir) {

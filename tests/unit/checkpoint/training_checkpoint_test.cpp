@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/training_checkpoint.h"
 
+#include <set>
+
 #include "base/error.h"
+#include "base/files.h"
 #include "support/temp_folder.h"
 #include "unit/optim/optim_testing.h"
 
@@ -45,7 +48,7 @@ TEST_P(Resume, GoesOnAsIfNeverStopped) {
   const test::TempFolder folder;
   Bench straight(c, at::kCPU, kShapes), resumed(c, at::kCPU, kShapes);
   run(straight, c, 0, 2);
-  const auto saved = save(folder.path(), {.step = 2}, tensors_of(straight));
+  const auto saved = save(folder.path(), {.step = 2}, tensors_of(straight), "{}");
   run(straight, c, 2, 4);
   load_tensors(saved, tensors_of(resumed));
   resumed.optimizer->set_num_steps(load_state(saved).step);
@@ -60,11 +63,67 @@ INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::ValuesIn(all_cases()),
 TEST(Checkpoint, OfAnotherOptimizerIsRefused) {
   const test::TempFolder folder;
   const Bench saved({"", options_of("adamw")}, at::kCPU, kShapes);
-  const auto path = save(folder.path(), {.step = 1}, tensors_of(saved));
+  const auto path = save(folder.path(), {.step = 1}, tensors_of(saved), "{}");
   for (const char* other : {"adamw_8bit", "adafactor"}) {
     const Bench b({"", options_of(other)}, at::kCPU, kShapes);
     EXPECT_THROW(load_tensors(path, tensors_of(b)), UserError) << other;
   }
+}
+
+// A folder with three small files under each name.
+class Folders : public ::testing::Test {
+ protected:
+  void write(const std::string& name) const {
+    std::filesystem::create_directories(folder_ / name);
+    for (const char* file : {"model.safetensors", "optimizer.safetensors", "state.json"})
+      write_file_atomically(folder_ / name / file, name);
+  }
+  std::set<std::string> names(const std::filesystem::path& below = "") const {
+    std::set<std::string> found;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_ / below))
+      found.insert(entry.path().filename());
+    return found;
+  }
+  const test::TempFolder folder_;
+};
+
+using Names = std::set<std::string>;
+
+TEST_F(Folders, TheNewestAreKept) {
+  for (const char* name : {"step-000002", "step-000010", "step-000003", "step-000020", "final"})
+    write(name);
+  keep_newest(folder_.path(), 10, 2);
+  EXPECT_EQ(names(), (Names{"step-000003", "step-000010", "step-000020", "final"}))
+      << "step 20 is not this run's";
+  keep_newest(folder_.path(), 20, 5);
+  EXPECT_EQ(names().size(), 4U);
+  keep_newest(folder_.path(), 20, 1);
+  EXPECT_EQ(names(), (Names{"step-000020", "final"}));
+}
+
+// What a kill leaves while one is written or deleted.
+TEST_F(Folders, HalfOnesAreNeverTakenAndGoWithTheNextSave) {
+  write("step-000004");
+  write(".tmp-step-000008");
+  write(".tmp-step-000002.old");
+  std::filesystem::create_directories(folder_ / "step-000009");  // made by somebody else
+  EXPECT_EQ(find_latest(folder_.path()), folder_ / "step-000004");
+  save(folder_.path(), {.step = 8}, {}, "{}");
+  EXPECT_EQ(names(), (Names{"step-000004", "step-000008", "step-000009"}));
+  EXPECT_EQ(find_latest(folder_.path()), folder_ / "step-000008");
+  EXPECT_EQ(read_file(folder_ / "step-000008" / kRecordName), "{}");
+}
+
+TEST_F(Folders, OthersAreSetAside) {
+  for (const char* name : {"step-000002", "step-000004", "step-000006", "earlier/step-000004"})
+    write(name);
+  set_aside(folder_.path(), 2);
+  EXPECT_EQ(names(), (Names{"step-000002", "earlier"}));
+  EXPECT_EQ(names("earlier"), (Names{"step-000004", "step-000006"}));
+  EXPECT_EQ(read_file(folder_ / "earlier/step-000004/state.json"), "step-000004");
+  set_aside(folder_.path(), -1);
+  EXPECT_EQ(names(), (Names{"earlier"}));
+  EXPECT_EQ(names("earlier"), (Names{"step-000002"}));
 }
 
 }  // namespace

@@ -62,20 +62,36 @@ TEST(MetricsCsv, AResumedRunGoesOnAfterItsStep) {
     csv.write_validation(10, 2.0);
     csv.write_validation(11, 1.5);
   }
+  const std::string whole = read_file(path);
   std::ofstream(path, std::ios::app) << "12,2.5,51";  // killed in the middle of a row
-  MetricsCsv csv(path, 10);
+  MetricsCsv csv(path, LoggedUntil{10, 10});
   csv.write(row(11));
   const std::string rest = ",2.5,512,600,640.25,2e-05,0.5,0.8,1000,2000,\n";
   EXPECT_EQ(read_file(path), std::string(kHeader) + "1" + rest + "2" + rest + "10" + rest +
                                  "10,,,,,,,,,,2\n" + "11" + rest);
+  // The checkpoint was written before the step's validation, which comes again.
+  std::ofstream(path) << whole;
+  MetricsCsv earlier(path, LoggedUntil{10, 5});
+  EXPECT_EQ(read_file(path), std::string(kHeader) + "1" + rest + "2" + rest + "10" + rest);
+}
+
+TEST(MetricsCsv, AStepWithoutALossIsNoValidation) {
+  const test::TempFolder folder;
+  const auto path = folder / "metrics.csv";
+  MetricsRow bad = row(3);
+  bad.loss = std::nan("");
+  MetricsCsv(path).write(bad);
+  const std::string before = read_file(path);
+  MetricsCsv resumed(path, LoggedUntil{3, -1});
+  EXPECT_EQ(read_file(path), before);
 }
 
 TEST(MetricsCsv, ResumesWithoutAFileAndBesideAForeignOne) {
   const test::TempFolder folder;
-  MetricsCsv fresh(folder / "a.csv", 5);
+  MetricsCsv fresh(folder / "a.csv", LoggedUntil{5, 5});
   EXPECT_EQ(read_file(folder / "a.csv"), kHeader);
   std::ofstream(folder / "b.csv") << "other,columns\n1,2\n";
-  MetricsCsv foreign(folder / "b.csv", 5);
+  MetricsCsv foreign(folder / "b.csv", LoggedUntil{5, 5});
   EXPECT_EQ(read_file(folder / "b.csv"), kHeader);
   EXPECT_EQ(read_file(folder / "b.csv.old"), "other,columns\n1,2\n");
 }

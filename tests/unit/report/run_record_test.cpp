@@ -22,12 +22,24 @@ RunRecord example() {
   record.recipe = {{"train", {{"micro_batch_size", 8}}}, {"precision", "bf16-true"}};
   record.model = {"tiny", 134515008, 134515008};
   record.device = {"cpu", 2147483648};
-  record.steps = {{1, 2.31, 0.8, 512, 600, 2e-5, 1.0}, {2, 2.25, 0.7, 500, 600, 2e-5, 0.9}};
+  record.steps = {{1, 2.31, 0.8, 512, 600, 2e-5, 1.0, 400},
+                  {2, 2.25, 0.7, 500, 600, 2e-5, 0.9, 390}};
   record.speed = {640.5, 1e12, 0.41};
-  record.memory.predicted = MemoryPeaks{100, 200, 0, {{"parameters", 60}}};
-  record.memory.measured = {101, 201, 301, {{"parameters", 60}, {"activations", 41}}};
+  record.memory.predicted = MemoryPeaks{100, 200, 0, 90, {{"parameters", 60}}};
+  record.memory.measured = {101, 201, 301, 91, {{"parameters", 60}, {"activations", 41}}};
   record.memory.phases = {{0, "before_fwd", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
   record.validation = {{0, 2.5, 64}};
+  record.out_of_memory = OutOfMemoryRecord{"forward",
+                                           "blocks.1",
+                                           "workspace",
+                                           4,
+                                           3,
+                                           9,
+                                           {{"data", 9}},
+                                           {{"blocks.0", 9}},
+                                           {{"--x 1", "slow", 8, "snug y --x 1"}}};
+  record.resumptions = {{3, 1.5}};
+  record.startup = {{{"libraries", 0.25}, {"data", 0.5}}, 0.75, 1.5};
   record.seconds_total = 12.5;
   return record;
 }
@@ -40,17 +52,27 @@ TEST(RunJson, HoldsEveryFigureUnderItsName) {
     "model": {"id": "tiny", "parameters": 134515008, "trainable": 134515008},
     "device": {"name": "cpu", "budget_bytes": 2147483648}, "world_size": 1,
     "steps": [
-      {"step": 1, "loss": 2.31, "seconds": 0.8, "tokens": 512, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 1.0},
-      {"step": 2, "loss": 2.25, "seconds": 0.7, "tokens": 500, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 0.9}],
+      {"step": 1, "loss": 2.31, "seconds": 0.8, "tokens": 512, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 1.0,
+       "raw_tokens": 400},
+      {"step": 2, "loss": 2.25, "seconds": 0.7, "tokens": 500, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 0.9,
+       "raw_tokens": 390}],
     "speed": {"tokens_per_second": 640.5, "model_flops_per_second": 1e12, "share_of_peak": 0.41},
     "memory": {
-      "predicted": {"peak_allocated": 100, "peak_reserved": 200, "by_category": {"parameters": 60}},
-      "measured": {"peak_allocated": 101, "peak_reserved": 201, "peak_host": 301,
+      "predicted": {"peak_allocated": 100, "peak_reserved": 200, "on_disk": 90, "by_category": {"parameters": 60}},
+      "measured": {"peak_allocated": 101, "peak_reserved": 201, "peak_host": 301, "on_disk": 91,
                    "by_category": {"parameters": 60, "activations": 41}},
       "phases": [{"step": 0, "phase": "before_fwd", "parameters": 1, "gradients": 2, "optimizer_device": 3,
                   "optimizer_host": 4, "activations": 5, "workspace": 6, "communication": 7, "data": 8,
                   "allocated": 9, "peak": 10, "reserved": 11}]},
-    "validation": [{"step": 0, "loss": 2.5, "tokens": 64}], "seconds_total": 12.5})"));
+    "validation": [{"step": 0, "loss": 2.5, "tokens": 64}],
+    "out_of_memory": {"phase": "forward", "unit": "blocks.1", "category": "workspace", "requested": 4,
+                      "missing": 3, "allocated": 9, "by_category": {"data": 9}, "by_unit": {"blocks.0": 9},
+                      "suggestions": [{"options": "--x 1", "cost": "slow", "peak_allocated": 8,
+                                       "command": "snug y --x 1"}]},
+    "resumptions": [{"step": 3, "seconds_total": 1.5}],
+    "startup_s": {"stages": {"libraries": 0.25, "data": 0.5}, "first_step_begun": 0.75,
+                  "first_step_ended": 1.5},
+    "seconds_total": 12.5})"));
 }
 
 TEST(RunJson, KeepsTheOrderOfTheContractAndOneLineAStep) {
@@ -87,6 +109,33 @@ TEST(RunJson, HostileStringsStayReadable) {
   record.memory.measured.by_category["\xed\xa0\x80"] = 1;
   const Json json = Json::parse(run_json(record));
   EXPECT_EQ(json["command"], "a\"b\\\n\x01 \xef\xbf\xbd\xef\xbf\xbd grüße");
+}
+
+TEST(RunJson, ReadsBackToTheSame) {
+  const test::TempFolder folder;
+  const auto path = folder / "run.json";
+  RunRecord without = example();
+  without.memory.predicted.reset();
+  without.out_of_memory.reset();
+  without.steps[0].loss = std::numeric_limits<double>::quiet_NaN();
+  for (const RunRecord& record : {example(), RunRecord{}, without}) {
+    write_run_json(record, path);
+    EXPECT_EQ(run_json(read_run_json(path)), run_json(record));
+  }
+}
+
+TEST(RunJson, ADamagedFileIsNamed) {
+  const test::TempFolder folder;
+  const auto path = folder / "run.json";
+  for (const std::string text : {"", "{\"schema\": 1}", "[1, 2]", "{\"schema\": \"one\"}"}) {
+    write_file_atomically(path, text);
+    try {
+      read_run_json(path);
+      ADD_FAILURE() << text << " was read";
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(path.string()), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST(RunJson, IsWholeOrAbsent) {

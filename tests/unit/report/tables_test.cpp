@@ -110,14 +110,37 @@ TEST(Summary, HasLitGptsLinesAndOurs) {
   summary.predicted_bytes = 2 * kGiB + kGiB / 50;
   summary.budget_bytes = 4 * kGiB;
   summary.share_of_peak = 0.5;
+  summary.startup = {{}, 1.25, 3.5};
   summary.val_loss_before = 2.5;
   summary.val_loss_after = 2.25;
   const std::string block = summary_block(summary);
   for (const char* line :
        {"Planned                   : 2.02 GiB (+1.00 % off)",
         "Budget                    : 4.00 GiB (50.0 % used)", "Share of peak FLOP/s      : 50.0 %",
+        "Start to First Step       : 1.25 s, to its end 3.50 s",
         "Before                    : 2.5000", "After                     : 2.2500"})
     EXPECT_NE(block.find(line), std::string::npos) << line << "\n" << block;
+}
+
+TEST(Summary, AddsUpTheRun) {
+  RunRecord record;
+  record.steps = {{1, 2.0, 0.5, 100, 120, 1e-3, 1, 80}, {2, 1.9, 1.5, 300, 300, 1e-3, 1, 250}};
+  record.validation = {{0, 2.5, 64}, {2, 1.5, 64}};
+  record.memory.predicted = MemoryPeaks{.peak_allocated = 9};
+  record.memory.measured.peak_allocated = 8;
+  record.device.budget_bytes = 10;
+  const RunSummary s = summary_of(record);
+  EXPECT_EQ(s.input_tokens, 330);
+  EXPECT_EQ(s.tokens_with_prompt, 400);
+  EXPECT_EQ(s.padded_tokens, 420);
+  EXPECT_EQ(s.training_seconds, 2);
+  EXPECT_EQ(s.tokens_per_second, 200);
+  EXPECT_EQ(s.memory_bytes, 8);
+  EXPECT_EQ(s.predicted_bytes, 9);
+  EXPECT_EQ(s.budget_bytes, 10);
+  EXPECT_EQ(s.val_loss_before, 2.5);
+  EXPECT_EQ(s.val_loss_after, 1.5);
+  EXPECT_EQ(summary_of({}).tokens_per_second, 0);
 }
 
 }  // namespace

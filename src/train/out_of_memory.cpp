@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/out_of_memory.h"
+
+#include <numeric>
+
+#include "base/bytes.h"
+
+namespace snug::train {
+namespace {
+
+std::map<std::string, int64_t> by_name(const memory::ByCategory& bytes) {
+  std::map<std::string, int64_t> result;
+  for (size_t c = 0; c < memory::kNumCategories; ++c)
+    result[memory::name(static_cast<memory::Category>(c))] = bytes[c];
+  return result;
+}
+
+}  // namespace
+
+PlanDoesNotFit plan_does_not_fit(const plan::Prediction& prediction, int64_t budget_bytes,
+                                 int64_t library_bytes) {
+  const int64_t peak = prediction.peak_allocated + library_bytes;
+  report::OutOfMemoryRecord record{.phase = "plan",
+                                   .unit = "",
+                                   .category = "",
+                                   .missing = peak - budget_bytes,
+                                   .allocated = peak,
+                                   .by_category = by_name(prediction.by_category)};
+  record.by_category[memory::name(memory::Category::Workspace)] += library_bytes;
+  return {fmt::format(
+              "the plan does not fit: its peak of {} passes the budget of {} by {} (--force "
+              "trains all the same)",
+              format_bytes(peak), format_bytes(budget_bytes), format_bytes(peak - budget_bytes)),
+          std::move(record)};
+}
+
+report::OutOfMemoryRecord out_of_memory_record(const OutOfMemory& error) {
+  if (const auto* plan = dynamic_cast<const PlanDoesNotFit*>(&error)) return plan->record();
+  const auto* refused = dynamic_cast<const memory::RefusedAllocation*>(&error);
+  if (refused == nullptr) return {};
+  const memory::Refusal& refusal = refused->refusal();
+  report::OutOfMemoryRecord record{.phase = memory::name(refusal.live.phase),
+                                   .unit = memory::unit_name(refusal.live.unit),
+                                   .category = memory::name(refusal.category),
+                                   .requested = refusal.bytes,
+                                   .missing = refusal.missing,
+                                   .allocated = refusal.live.allocated,
+                                   .by_category = by_name(refusal.live.by_category)};
+  for (size_t unit = 0; unit < refusal.live.by_unit.size(); ++unit) {
+    const memory::ByCategory& bytes = refusal.live.by_unit[unit];
+    const int64_t total = std::accumulate(bytes.begin(), bytes.end(), int64_t{0});
+    if (total > 0) record.by_unit[memory::unit_name(static_cast<int32_t>(unit))] = total;
+  }
+  return record;
+}
+
+std::vector<report::SuggestionRecord> suggestion_records(
+    const std::vector<plan::Suggestion>& suggestions, const std::string& command) {
+  std::vector<report::SuggestionRecord> records;
+  for (const plan::Suggestion& s : suggestions)
+    records.push_back({.options = s.options,
+                       .cost = s.cost,
+                       .peak_allocated = s.peak_allocated,
+                       .command = command + " " + s.options});
+  return records;
+}
+
+std::string suggestions_text(const std::vector<report::SuggestionRecord>& suggestions) {
+  if (suggestions.empty()) return "\nNothing this version can change makes it fit.";
+  std::string text = "\nWhat would fit, as planned; add one of these to the command:";
+  for (const report::SuggestionRecord& s : suggestions)
+    text += fmt::format("\n  {:<60} peak {:>10}  ({})", s.options, format_bytes(s.peak_allocated),
+                        s.cost);
+  return text + "\nThe first of them as a whole:\n  " + suggestions.front().command;
+}
+
+}  // namespace snug::train

@@ -1,0 +1,42 @@
+// What a run that ends for memory leaves behind: who asked for what, what was live then, and the
+// changes to its recipe that fit.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "memory/ledger.h"
+#include "plan/predict.h"
+#include "plan/suggest.h"
+#include "report/run_record.h"
+
+namespace snug::train {
+
+// A plan that does not fit is out of memory before anything was allocated.
+class PlanDoesNotFit : public OutOfMemory {
+ public:
+  PlanDoesNotFit(const std::string& what, report::OutOfMemoryRecord record)
+      : OutOfMemory(what), record_(std::move(record)) {}
+  const report::OutOfMemoryRecord& record() const { return record_; }
+
+ private:
+  report::OutOfMemoryRecord record_;
+};
+
+// `library_bytes`: what the device's libraries hold beside the plan.
+PlanDoesNotFit plan_does_not_fit(const plan::Prediction& prediction, int64_t budget_bytes,
+                                 int64_t library_bytes);
+
+// Without suggestions.
+report::OutOfMemoryRecord out_of_memory_record(const OutOfMemory& error);
+
+// `command` with each suggestion's options behind it.
+std::vector<report::SuggestionRecord> suggestion_records(
+    const std::vector<plan::Suggestion>& suggestions, const std::string& command);
+
+// For the terminal: one line each, and the first one as a whole command.
+std::string suggestions_text(const std::vector<report::SuggestionRecord>& suggestions);
+
+}  // namespace snug::train

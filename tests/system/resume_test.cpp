@@ -1,0 +1,221 @@
+// Being killed costs nothing: what is trained, and what the run tells of itself, is as if it had
+// never been.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "system/program.h"
+
+namespace snug::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+using nlohmann::json;
+
+// What a step did, without how long it took.
+json deeds(const json& run) {
+  json all = json::array();
+  for (json step : run["steps"]) {
+    step.erase("seconds");
+    all.push_back(step);
+  }
+  return all;
+}
+
+// The first cells of the training rows: step, loss, tokens.
+std::vector<std::string> logged(const fs::path& csv) {
+  std::vector<std::string> rows;
+  std::istringstream lines(read_file(csv));
+  for (std::string line; std::getline(lines, line);) {
+    const size_t loss = line.find(',') + 1;
+    const size_t end = line.find(',', line.find(',', loss) + 1);
+    rows.push_back(line.substr(0, line[loss] == ',' ? line.npos : end));
+  }
+  return rows;
+}
+
+std::set<std::string> checkpoints(const fs::path& out_dir) {
+  std::set<std::string> found;
+  if (!fs::exists(out_dir)) return found;
+  for (const auto& entry : fs::directory_iterator(out_dir)) {
+    const std::string name = entry.path().filename();
+    if (name.starts_with("step-")) found.insert(name);
+  }
+  return found;
+}
+
+void expect_whole_checkpoints(const fs::path& out_dir) {
+  for (const std::string& name : checkpoints(out_dir)) {
+    const fs::path folder = out_dir / name;
+    for (const char* file : {"model.safetensors", "optimizer.safetensors"})
+      EXPECT_GT(fs::file_size(folder / file), 1000U) << folder;
+    const json state = json::parse(read_file(folder / "state.json"));
+    const json record = json::parse(read_file(folder / "run.json"));
+    EXPECT_EQ(record["outcome"], "unfinished");
+    EXPECT_EQ(record["steps"].size(), state["step"].get<size_t>());
+  }
+}
+
+// Starts it and kills it, later each time, until it comes to its end. Returns how often.
+template <class Check>
+int run_with_kills(const Words& words, const fs::path& log, const Check& check) {
+  int kills = 0;
+  for (int attempt = 0; attempt < 60; ++attempt) {
+    const pid_t child = start(words, log);
+    std::this_thread::sleep_for(std::chrono::milliseconds(150 + 45 * attempt));
+    ::kill(child, SIGKILL);
+    const int code = finish(child);
+    check();
+    if (code != 137) {
+      EXPECT_EQ(code, 0) << read_file(log);
+      return kills;
+    }
+    ++kills;
+  }
+  ADD_FAILURE() << "never came to its end";
+  return kills;
+}
+
+TEST(Resume, KilledAgainAndAgainEqualsNeverKilled) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 320);
+  const Words more{"--train.save_interval", "3", "--resume",        "auto",
+                   "--train.epochs",        "2", "--eval.interval", "7"};
+  const Result whole = run(finetune_words(rows, folder / "whole", more));
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const json expected = read_run(folder / "whole");
+  EXPECT_EQ(expected["resumptions"].size(), 0U);
+  const fs::path out = folder / "killed";
+  const int kills = run_with_kills(finetune_words(rows, out, more), folder / "log",
+                                   [&] { expect_whole_checkpoints(out); });
+  ASSERT_GT(kills, 0);
+  const json resumed = read_run(out);
+  EXPECT_EQ(resumed["outcome"], "ok");
+  EXPECT_EQ(deeds(resumed), deeds(expected));
+  EXPECT_EQ(resumed["validation"], expected["validation"]);
+  EXPECT_EQ(logged(out / "metrics.csv"), logged(folder / "whole/metrics.csv"));
+  EXPECT_EQ(resumed["memory"]["phases"].size(), expected["memory"]["phases"].size());
+  // Kills before the first checkpoint began anew.
+  EXPECT_LE(resumed["resumptions"].size(), static_cast<size_t>(kills));
+  ASSERT_GT(resumed["resumptions"].size(), 0U);
+  double before = 0;
+  for (const json& resumption : resumed["resumptions"]) {
+    EXPECT_GT(resumption["seconds_total"], before);
+    before = resumption["seconds_total"];
+  }
+  EXPECT_GT(resumed["seconds_total"], before);
+  EXPECT_EQ(read_file(out / "final/model.safetensors"),
+            read_file(folder / "whole/final/model.safetensors"));
+}
+
+// Killed while it saves and deletes most of the time, it always has a whole checkpoint to go on
+// from.
+TEST(Resume, KeepsOnlyTheNewestCheckpointsAndNeverHalfOfOne) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 240);
+  const fs::path out = folder / "out";
+  const Words words = finetune_words(
+      rows, out,
+      {"--train.save_interval", "1", "--train.keep_checkpoints", "2", "--resume", "auto"});
+  int64_t newest = 0;
+  const int kills = run_with_kills(words, folder / "log", [&] {
+    expect_whole_checkpoints(out);
+    const std::set<std::string> found = checkpoints(out);
+    EXPECT_LE(found.size(), 3U) << "a kill between saving and deleting leaves one more";
+    if (found.empty()) return;
+    const int64_t step = std::stoll(found.rbegin()->substr(5));
+    EXPECT_GE(step, newest) << "the newest one is never deleted";
+    newest = step;
+  });
+  EXPECT_GT(kills, 0);
+  const json run = read_run(out);
+  const size_t last = run["steps"].size();
+  ASSERT_GE(last, 20U);
+  EXPECT_EQ(checkpoints(out), (std::set<std::string>{fmt::format("step-{:06}", last - 1),
+                                                     fmt::format("step-{:06}", last)}));
+  for (const auto& entry : fs::directory_iterator(out))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".tmp")) << entry.path();
+}
+
+// A new run in an old one's folder is not taken for the old one when it is resumed.
+TEST(Resume, NeverGoesOnWithAnEarlierRun) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 160);
+  const auto train = [&](const Words& more) {
+    const Result result = run(finetune_words(rows, folder / "out", more));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+  };
+  train({"--train.max_steps", "6", "--train.save_interval", "5"});
+  train({"--train.max_steps", "2", "--train.save_interval", "5", "--optimizer.lr", "0.001"});
+  const std::string output =
+      train({"--train.max_steps", "3", "--resume", "auto", "--optimizer.lr", "0.001"});
+  EXPECT_EQ(output.find("Resume "), std::string::npos) << output;
+  EXPECT_TRUE(fs::exists(folder / "out/earlier/step-000005/state.json"));
+}
+
+// Going back to an older checkpoint starts another way from there: what was after it is set aside.
+TEST(Resume, FromAnOlderCheckpointLeavesTheNewerOnesAside) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 160);
+  const auto train = [&](const Words& more) {
+    Words all{"--train.save_interval", "2", "--train.lr_warmup_steps", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Result result = run(finetune_words(rows, folder / "out", all));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+  };
+  train({"--train.max_steps", "6"});
+  train({"--train.max_steps", "3", "--resume", folder / "out/step-000002"});
+  EXPECT_EQ(checkpoints(folder / "out"), (std::set<std::string>{"step-000002"}));
+  EXPECT_TRUE(fs::exists(folder / "out/earlier/step-000006/state.json"));
+  const json run = read_run(folder / "out");
+  EXPECT_EQ(run["steps"].size(), 3U);
+  EXPECT_EQ(run["resumptions"].size(), 1U);
+  EXPECT_EQ(run["resumptions"][0]["step"], 2);
+}
+
+TEST(Resume, CtrlCSavesAndCanGoOn) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 320);
+  const Words more{"--train.epochs", "200", "--resume", "auto"};
+  const pid_t child = start(finetune_words(rows, folder / "out", more), folder / "log");
+  while (!fs::exists(folder / "out/metrics.csv") ||
+         read_file(folder / "out/metrics.csv").size() < 400)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ::kill(child, SIGINT);
+  EXPECT_EQ(finish(child), 2);
+  EXPECT_NE(read_file(folder / "log").find("--resume auto"), std::string::npos);
+  const json stopped = read_run(folder / "out");
+  EXPECT_EQ(stopped["outcome"], "error");
+  const size_t stopped_at = stopped["steps"].size();
+  const Words to_the_end{"--train.max_steps", std::to_string(stopped_at + 2),
+                         "--resume",          "auto",
+                         "--train.epochs",    "200"};
+  const Result resumed = run(finetune_words(rows, folder / "out", to_the_end));
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  const json whole = read_run(folder / "out");
+  ASSERT_EQ(whole["steps"].size(), stopped_at + 2);
+  for (size_t i = 0; i < whole["steps"].size(); ++i) EXPECT_EQ(whole["steps"][i]["step"], i + 1);
+  EXPECT_EQ(whole["resumptions"].size(), 1U);
+}
+
+// A run that is killed before its end leaves a record that says so.
+TEST(Resume, AKilledRunLeavesARecord) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 320);
+  const pid_t child = start(
+      finetune_words(rows, folder / "out", {"--train.epochs", "200", "--train.save_interval", "2"}),
+      folder / "log");
+  while (!fs::exists(folder / "out/step-000002"))
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ::kill(child, SIGKILL);
+  finish(child);
+  EXPECT_EQ(read_run(folder / "out")["outcome"], "unfinished");
+}
+
+}  // namespace
+}  // namespace snug::tests
