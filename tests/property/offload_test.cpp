@@ -81,7 +81,7 @@ TEST_F(Offload, ACheckpointGoesOnInAnotherPlace) {
         const test::TempFolder folder;
         train(unbroken, 2);
         const auto saved =
-            checkpoint::save(folder.path(), {.step = 2}, unbroken.engine.training_tensors());
+            checkpoint::save(folder.path(), {.step = 2}, unbroken.engine.training_tensors(), "");
         recipe.optimizer_offload = second;
         TinyRun resumed(recipe, samples_);
         resume(resumed, unbroken, saved);
@@ -96,7 +96,7 @@ TEST_F(Offload, AnotherPrecisionIsRefused) {
   const test::TempFolder folder;
   TinyRun whole(tiny_recipe(), samples_);
   const auto saved =
-      checkpoint::save(folder.path(), {.step = 0}, whole.engine.training_tensors());
+      checkpoint::save(folder.path(), {.step = 0}, whole.engine.training_tensors(), "");
   config::Recipe recipe = tiny_recipe();
   recipe.precision = "bf16-true";
   const TinyRun other(recipe, samples_);
@@ -254,7 +254,7 @@ TEST_F(Offload, ADelayedRunGoesOnAsIfNeverStopped) {
     const test::TempFolder folder;
     train(unbroken, 2);
     resume(resumed, unbroken,
-           checkpoint::save(folder.path(), {.step = 2}, unbroken.engine.training_tensors()));
+           checkpoint::save(folder.path(), {.step = 2}, unbroken.engine.training_tensors(), ""));
     EXPECT_EQ(train(unbroken, 3), train(resumed, 3));
     unbroken.engine.finish_updates();
     resumed.engine.finish_updates();
