@@ -112,7 +112,7 @@ class Ledger {
   void admit(int64_t bytes);
   Allocation* add(void* data, int64_t bytes);
   void remove(Allocation* allocation);
-  // Throws RefusedAllocation for `bytes` that the device itself refused; `why` says so in its terms.
+  // Throws RefusedAllocation for `bytes` that the device itself refused; `why` is in its terms.
   [[noreturn]] void refused_by_device(int64_t bytes, const std::string& why) const;
 
   // Moves one allocation, or all that were made since `serial` and are still Workspace, to a
