@@ -131,6 +131,11 @@ Checkpoint open_checkpoint(const fs::path& path) {
         "checkpoint {} does not exist; give a Hugging Face or LitGPT directory or a GGUF file, or "
         "fetch one with: snug download ORG/NAME",
         path.string());
+  if (path.extension() == ".json" && !fs::is_directory(path))
+    throw UserError(
+        "{}: a configuration has no weights; a model is a folder or a .gguf file. To plan from this "
+        "file: snug plan --model.config {}",
+        path.string(), path.string());
   if (!fs::is_directory(path)) return open_gguf(path);
   Checkpoint checkpoint{.path = path};
   const bool has_litgpt = fs::exists(path / "lit_model.pth");
