@@ -58,7 +58,7 @@ struct FusedAttention : torch::autograd::Function<FusedAttention> {
     ctx->save_for_backward({q, k, v, out, lse});
     return out;
   }
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+  static variable_list backward(AutogradContext* ctx, variable_list /*grads*/) {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor& q = saved[0];
     const at::TensorOptions floats = q.options().dtype(at::kFloat);

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <set>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "config/gpus.h"
 #include "support/temp_folder.h"
 
 namespace snug::plan {
@@ -55,6 +57,22 @@ TEST(DeviceProfile, AGpuThatRunsIsFoundByItsName) {
   EXPECT_EQ(profile_of_gpu("NVIDIA H100 PCIe").name, "h100-pcie-80");
   EXPECT_FALSE(profile_of_gpu("Tesla T4").flash_attention);
   EXPECT_EQ(profile_of_gpu("A card of tomorrow").name, "a100-80");
+}
+
+// A longer name after a shorter one that it contains would never be found.
+TEST(DeviceProfile, EveryGpuOfTheTableIsReached) {
+  std::set<std::string> names;
+  for (const config::Gpu& gpu : config::gpus()) {
+    const config::Gpu* found = config::gpu_by_cuda_name("NVIDIA " + std::string(gpu.cuda_name));
+    ASSERT_NE(found, nullptr) << gpu.cuda_name;
+    EXPECT_EQ(found->cuda_name, gpu.cuda_name);
+    EXPECT_EQ(found->tflops_16bit, gpu.tflops_16bit) << gpu.cuda_name;
+    if (!gpu.profile.empty())
+      EXPECT_TRUE(names.emplace(gpu.profile).second) << gpu.profile << " twice";
+    EXPECT_GT(gpu.memory_gib, 10) << gpu.cuda_name;
+    EXPECT_GT(gpu.gb_per_second, gpu.link_gb_per_second) << gpu.cuda_name;
+    EXPECT_GT(gpu.tflops_16bit, gpu.tflops_32bit) << gpu.cuda_name;
+  }
 }
 
 TEST(DeviceProfile, ABudgetMakesItSmaller) {
