@@ -194,6 +194,11 @@ void LiveLine::update(const LiveStatus& status) {
   last_write_ = now;
 }
 
+void LiveLine::validated(double loss) {
+  const std::lock_guard lock(mutex_);
+  if (status_) status_->val_loss = loss;
+}
+
 void LiveLine::print(std::string_view text) {
   const std::lock_guard lock(mutex_);
   std::string out = open_ ? "\r\x1b[K" : "";

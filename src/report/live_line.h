@@ -51,6 +51,9 @@ class LiveLine {
   // are few (the first 20, or all of a run of at most 200 steps), then one every ten seconds.
   void update(const LiveStatus& status);
 
+  // The newest validation loss, for the line that is there and shows up again below the next text.
+  void validated(double loss);
+
   // Text above the line; a missing newline is added.
   void print(std::string_view text);
 

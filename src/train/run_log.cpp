@@ -113,6 +113,7 @@ void RunLog::step(const report::StepRecord& step, const report::LiveStatus& stat
 void RunLog::validation(int64_t step, double loss, int64_t tokens) {
   record_.validation.push_back({.step = step, .loss = loss, .tokens = tokens});
   csv_->write_validation(step, loss);
+  live_.validated(loss);
   if (tensorboard_) tensorboard_->scalar("val_loss", loss, step);
 }
 

@@ -152,6 +152,19 @@ TEST(LiveLine, RewritesOneLineInATerminal) {
   EXPECT_EQ(out.take(), "\r\x1b[?7lstep 4/500\x1b[K\x1b[?7h\n") << "the last state stays on screen";
 }
 
+TEST(LiveLine, ShowsANewValidationLossBelowItsReport) {
+  Fixture fixture;
+  fixture.width = 200;
+  Output out;
+  LiveLine line(out.file(), true, fixture.options());
+  line.validated(9.0);  // before there is a line
+  line.update(at(1));
+  EXPECT_EQ(out.take().find("val 9.000"), std::string::npos);
+  line.validated(3.5);
+  line.print("Validation at step 1");
+  EXPECT_NE(out.take().find("val 3.500"), std::string::npos);
+}
+
 TEST(LiveLine, ColoursOnlyWhereWanted) {
   EXPECT_EQ(render_live_line(at(1), 120, Colours::Off).find('\x1b'), std::string::npos);
   EXPECT_NE(render_live_line(at(1), 120, Colours::On).find("\x1b[33m1.90/2.00 GiB"),
