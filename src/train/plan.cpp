@@ -118,10 +118,11 @@ class Plan {
         recipe_.optimizer.name);
     const int64_t micro_batches = t.global_batch_size / t.micro_batch_size;
     add("Batch    {}, {} micro-batch{} a step",
-        from_data_ ? fmt::format("{} samples of up to {} tokens ({} in all: the longest of the data)",
-                                 t.micro_batch_size, longest_, with_commas(prediction().tokens))
-                   : fmt::format("{} x {} tokens (train.max_seq_length, no data read)",
-                                 t.micro_batch_size, longest_),
+        from_data_
+            ? fmt::format("{} samples of up to {} tokens ({} in all: the longest of the data)",
+                          t.micro_batch_size, longest_, with_commas(prediction().tokens))
+            : fmt::format("{} x {} tokens (train.max_seq_length, no data read)", t.micro_batch_size,
+                          longest_),
         micro_batches, micro_batches == 1 ? "" : "es");
     add("Device   {}: {}{}", device_.name, format_bytes(device_.memory_bytes),
         device_.context_bytes > 0 ? fmt::format(", of which driver and libraries take {}",
@@ -144,12 +145,12 @@ class Plan {
       add("Disk     {} in {}", format_bytes(prediction().on_disk),
           recipe_.offload_folder().value_or(""));
     const plan::StepCost& c = wanted_.cost;
-    add("Time     about {:.2g} s a step{}, {:.0f} tokens/s (products {:.0f} %, activations {:.0f} %, "
+    add("Time     about {:.2g} s a step{}, {:.0f} tokens/s (products {:.0f} %, activations {:.0f} "
+        "%, "
         "optimizer {:.0f} %, transfers {:.0f} %)",
         c.seconds(), from_data_ ? " of average samples" : "", c.tokens_per_second(),
-        100 * c.products_seconds / c.seconds(),
-        100 * c.memory_seconds / c.seconds(), 100 * c.optimizer_seconds / c.seconds(),
-        100 * c.transfer_seconds / c.seconds());
+        100 * c.products_seconds / c.seconds(), 100 * c.memory_seconds / c.seconds(),
+        100 * c.optimizer_seconds / c.seconds(), 100 * c.transfer_seconds / c.seconds());
   }
 
   template <class... Args>
