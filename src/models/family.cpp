@@ -133,7 +133,8 @@ Checkpoint open_checkpoint(const fs::path& path) {
         path.string());
   if (path.extension() == ".json" && !fs::is_directory(path))
     throw UserError(
-        "{}: a configuration has no weights; a model is a folder or a .gguf file. To plan from this "
+        "{}: a configuration has no weights; a model is a folder or a .gguf file. To plan from "
+        "this "
         "file: snug plan --model.config {}",
         path.string(), path.string());
   if (!fs::is_directory(path)) return open_gguf(path);
