@@ -67,8 +67,9 @@ TEST(DeviceProfile, EveryGpuOfTheTableIsReached) {
     ASSERT_NE(found, nullptr) << gpu.cuda_name;
     EXPECT_EQ(found->cuda_name, gpu.cuda_name);
     EXPECT_EQ(found->tflops_16bit, gpu.tflops_16bit) << gpu.cuda_name;
-    if (!gpu.profile.empty())
+    if (!gpu.profile.empty()) {
       EXPECT_TRUE(names.emplace(gpu.profile).second) << gpu.profile << " twice";
+    }
     EXPECT_GT(gpu.memory_gib, 10) << gpu.cuda_name;
     EXPECT_GT(gpu.gb_per_second, gpu.link_gb_per_second) << gpu.cuda_name;
     EXPECT_GT(gpu.tflops_16bit, gpu.tflops_32bit) << gpu.cuda_name;
