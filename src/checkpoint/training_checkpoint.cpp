@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "checkpoint/tensor_bytes.h"
 #include "formats/safetensors.h"
 #include "memory/disk_file.h"
@@ -186,10 +187,13 @@ fs::path save(const fs::path& out_dir, const TrainingState& state, const Trainin
       write_tensors(temporary.path / kLateWeights, tensors.late_weights);
     write_file_atomically(temporary.path / kRecordName, run_record);
     write_file_atomically(temporary.path / "state.json", state_json(state));
-    if (fs::exists(target)) discard(target);
+    const fs::path doomed = out_dir / (".tmp-" + name + ".old");
+    const bool replaces = fs::exists(target);
+    if (replaces) fs::rename(target, doomed);
     fs::rename(temporary.path, target);
     temporary.path.clear();
     sync_path(out_dir);
+    if (replaces) fs::remove_all(doomed);
     return target;
   } catch (const fs::filesystem_error& error) {
     throw UserError("cannot write a checkpoint: {}", error.what());
@@ -217,21 +221,19 @@ void keep_newest(const fs::path& out_dir, int64_t step, int64_t count) {
   try {
     for (size_t i = static_cast<size_t>(count); i < found.size(); ++i) discard(found[i]);
   } catch (const fs::filesystem_error& failure) {
-    throw UserError("cannot delete an older checkpoint: {}", failure.what());
+    warn("an older checkpoint cannot be deleted: {}", failure.what());
   }
 }
 
-void set_aside(const fs::path& out_dir, int64_t step) {
+std::optional<fs::path> set_aside(const fs::path& out_dir, int64_t step) {
   const auto found = checkpoints_between(out_dir, step + 1, std::numeric_limits<int64_t>::max());
-  if (found.empty()) return;
-  const fs::path earlier = out_dir / "earlier";
+  if (found.empty()) return std::nullopt;
+  fs::path earlier = out_dir / "earlier";
+  for (int n = 2; fs::exists(earlier); ++n) earlier = out_dir / fmt::format("earlier-{}", n);
   try {
-    if (step < 0) fs::remove_all(earlier);
     fs::create_directories(earlier);
-    for (const fs::path& folder : found) {
-      if (fs::exists(earlier / folder.filename())) discard(earlier / folder.filename());
-      fs::rename(folder, earlier / folder.filename());
-    }
+    for (const fs::path& folder : found) fs::rename(folder, earlier / folder.filename());
+    return earlier;
   } catch (const fs::filesystem_error& failure) {
     throw UserError("cannot set checkpoints that are not this run's aside: {}", failure.what());
   }

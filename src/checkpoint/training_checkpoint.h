@@ -45,16 +45,16 @@ std::filesystem::path save(const std::filesystem::path& out_dir, const TrainingS
 // Of its files together.
 int64_t size_bytes(const std::filesystem::path& folder);
 
-// Deletes checkpoints up to `step` but for the `count` newest of them.
+// Deletes checkpoints up to `step` but for the `count` newest of them; warns where it cannot.
 void keep_newest(const std::filesystem::path& out_dir, int64_t step, int64_t count);
 
 // The newest whole checkpoint under out_dir.
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& out_dir);
 
-// Moves checkpoints after `step` under out_dir to out_dir/earlier: they are another run's, or of a
-// run that went another way from there, and must not be taken for this one's when it is resumed.
-// With a step below 0, which means all of them, those that an even earlier run left there go.
-void set_aside(const std::filesystem::path& out_dir, int64_t step);
+// Moves checkpoints after `step` under out_dir to out_dir/earlier, or earlier-2, … where that is
+// taken: they are another run's, or of a run that went another way from there, and must not be
+// taken for this one's when it is resumed. Returns the folder, if there were any.
+std::optional<std::filesystem::path> set_aside(const std::filesystem::path& out_dir, int64_t step);
 
 TrainingState load_state(const std::filesystem::path& folder);
 

@@ -67,8 +67,10 @@ void check_memory(const Recipe& r, Faults& faults) {
         fmt::format("activation_checkpointing = {}: is not one of none, all, selective, every:K "
                     "with a whole K from 1, or a list of blocks such as 0,2,8-11",
                     checkpointing));
-  if (r.optimizer_offload != "none" && r.optimizer_offload != "cpu" &&
-      r.offload_folder().value_or("").empty())
+  if (r.optimizer_offload == "disk:")
+    faults.push_back("optimizer_offload = disk: names no folder, such as in disk:/mnt/nvme");
+  else if (r.optimizer_offload != "none" && r.optimizer_offload != "cpu" &&
+           r.offload_folder().value_or("").empty())
     faults.push_back(
         fmt::format("optimizer_offload = {}: is not one of none, cpu, disk:FOLDER (the folder for "
                     "a file of optimizer states, such as disk:/mnt/nvme)",

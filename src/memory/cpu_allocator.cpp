@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -105,7 +106,7 @@ class BlockCache {
     }
     if (data == MAP_FAILED) return nullptr;
     if (bytes >= kHugeBytes) ::madvise(data, bytes, MADV_HUGEPAGE);
-    if (pinned_ && !pin_memory(data, bytes))
+    if (pinned_ && !pin_memory(data, bytes) && !warned_.exchange(true))
       warn(
           "the driver refuses to pin host memory: copies between host and GPU hold up the program; "
           "raise the limit on locked memory (ulimit -l)");
@@ -129,6 +130,7 @@ class BlockCache {
   }
 
   const bool pinned_;
+  std::atomic<bool> warned_ = false;
   mutable std::mutex mutex_;
   std::multimap<size_t, void*> free_;
   std::map<void*, size_t> in_use_;

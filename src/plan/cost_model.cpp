@@ -49,7 +49,8 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
                         device.bytes_per_second;
   // States, weights and gradients are read, the first two written.
   const memory::ByCategory& where = on_host ? prediction.host_by_category : prediction.resident;
-  const double states = bytes_of(where, Category::Optimizer);
+  const double states =
+      bytes_of(where, Category::Optimizer) + static_cast<double>(prediction.on_disk);
   const double weights = prediction.weight_bytes;
   cost.optimizer_seconds = (2 * states + 3 * weights) /
                            (on_host ? device.host_bytes_per_second : device.bytes_per_second);

@@ -1,5 +1,5 @@
-// What this machine's processor reaches, measured once and then remembered, so that two plans of
-// one recipe say the same.
+// What this machine's processor reaches, remembered at its best, so that a busy moment does not
+// make a plan slow and two plans of one recipe soon say the same.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -13,6 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "config/gpus.h"
 #include "kernels/cpu/linalg/cpu_features.h"
@@ -167,7 +168,9 @@ DeviceProfile find_profile(const std::string& name, int64_t budget_bytes) {
 
 DeviceProfile profile_of_gpu(std::string_view cuda_name) {
   const config::Gpu* gpu = config::gpu_by_cuda_name(cuda_name);
-  return gpu == nullptr ? find_profile("a100-80", 0) : profile_of(*gpu);
+  if (gpu != nullptr) return profile_of(*gpu);
+  warn("{} is not in the table of GPUs: times are those of an A100", cuda_name);
+  return find_profile("a100-80", 0);
 }
 
 }  // namespace snug::plan

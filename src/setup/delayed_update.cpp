@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup/delayed_update.h"
 
+#include <ATen/Parallel.h>
+
 #include "memory/guards.h"
 
 namespace snug::setup {
@@ -29,8 +31,9 @@ void DelayedUpdate::start(const optim::StepOptions& options) {
     run(options);
 }
 
-// Tags are a thread's own.
+// Tags are a thread's own, and so is OpenMP's number of threads.
 void DelayedUpdate::run(const optim::StepOptions& options) {
+  at::init_num_threads();
   const memory::PhaseGuard phase(memory::Phase::Step);
   const memory::HostGuard host;
   optimizer_.update(optimizer_.all(), options);

@@ -158,6 +158,11 @@ void Finetune::resume() {
           recipe_.out_dir);
   } else {
     resume_from_ = recipe_.resume;
+    if (!std::filesystem::exists(*resume_from_ / "state.json"))
+      throw UserError(
+          "resume = {}: is neither true, false, auto nor the folder of a checkpoint, such as "
+          "{}/step-000100",
+          recipe_.resume, recipe_.out_dir);
   }
   if (!resume_from_) return;
   state_ = checkpoint::load_state(*resume_from_);
@@ -256,7 +261,9 @@ void Finetune::load_weights() {
     load_start();
   }
   checkpoint_.tensors.reset();  // the file's pages are no longer needed
-  checkpoint::set_aside(recipe_.out_dir, resume_from_ ? state_.step : -1);
+  if (const auto folder = checkpoint::set_aside(recipe_.out_dir, resume_from_ ? state_.step : -1))
+    log_->print(fmt::format("Earlier  checkpoints that are not this run's are now in {}",
+                            folder->string()));
   engine_.weights_changed();
   if (resume_from_) checkpoint::load_late_weights(*resume_from_, engine_.training_tensors());
   phases_ = std::make_unique<PhaseRecorder>(engine_, log_->record().memory.phases);
@@ -402,7 +409,7 @@ StepResult Finetune::step_with_splits(SampleIndices micro_batches, double lr) {
     } catch (const OutOfMemory& error) {
       const int64_t size =
           state_.micro_batch_size > 0 ? state_.micro_batch_size : recipe_.train.micro_batch_size;
-      if (recipe_.train.on_oom != "split" || size == 1) throw;
+      if (recipe_.train.on_oom != "split" || size == 1 || stepper_->is_updating()) throw;
       state_.micro_batch_size = (size + 1) / 2;
       micro_batches = split_micro_batches(micro_batches);
       log_->print(fmt::format("A micro-batch of {} does not fit; going on with {}. {}", size,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/plan.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -39,6 +41,10 @@ data::SampleStore full_length_samples(int64_t count, int64_t length) {
   return samples;
 }
 
+std::string seconds_text(double seconds) {
+  return seconds < 100 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.0f}", seconds);
+}
+
 class Plan {
  public:
   Plan(const config::Recipe& recipe, const config::PlanOptions& options)
@@ -46,6 +52,7 @@ class Plan {
 
   void run() {
     memory::install_allocators();
+    if (recipe_.num_threads > 0) at::set_num_threads(static_cast<int>(recipe_.num_threads));
     check_page_folder();
     const int64_t budget =
         recipe_.memory_budget.empty() ? 0 : parse_bytes(recipe_.memory_budget, "memory_budget");
@@ -145,12 +152,12 @@ class Plan {
       add("Disk     {} in {}", format_bytes(prediction().on_disk),
           recipe_.offload_folder().value_or(""));
     const plan::StepCost& c = wanted_.cost;
-    add("Time     about {:.2g} s a step{}, {:.0f} tokens/s (products {:.0f} %, activations {:.0f} "
-        "%, "
-        "optimizer {:.0f} %, transfers {:.0f} %)",
-        c.seconds(), from_data_ ? " of average samples" : "", c.tokens_per_second(),
+    add("Time     about {} s a step{}, {:.0f} tokens/s (products {:.0f} %, activations {:.0f} %, "
+        "optimizer {:.0f} %, transfers {:.0f} %){}",
+        seconds_text(c.seconds()), from_data_ ? " of average samples" : "", c.tokens_per_second(),
         100 * c.products_seconds / c.seconds(), 100 * c.memory_seconds / c.seconds(),
-        100 * c.optimizer_seconds / c.seconds(), 100 * c.transfer_seconds / c.seconds());
+        100 * c.optimizer_seconds / c.seconds(), 100 * c.transfer_seconds / c.seconds(),
+        prediction().on_disk > 0 ? "; what the disk takes comes on top" : "");
   }
 
   template <class... Args>
@@ -195,7 +202,7 @@ class Plan {
     for (const plan::Candidate& c : fit_->front)
       table.add_row({format_bytes(c.prediction.peak_allocated),
                      c.prediction.peak_host > 0 ? format_bytes(c.prediction.peak_host) : "-",
-                     fmt::format("{:.2g}", c.cost.seconds()),
+                     seconds_text(c.cost.seconds()),
                      fmt::format("{:.0f}", c.cost.tokens_per_second()),
                      c.options.empty() ? "(as the recipe is)" : c.options});
     std::string text = fmt::format(

@@ -30,7 +30,7 @@ constexpr auto kAnywhere = [](const plan::Moment&) { return true; };
 constexpr auto kInUpdate = [](const plan::Moment& m) { return m.phase == memory::Phase::Step; };
 constexpr auto kInHead = [](const plan::Moment& m) { return m.unit == "head"; };
 
-// Bytes of 16-bit weights on a GPU before Ampere go through plain attention.
+// Attention of bfloat16 goes through plain products on a GPU before Ampere.
 bool has_fused_attention(const plan::DeviceProfile& device, const std::string& precision) {
   return device.flash_attention || nn::parse_precision(precision).compute != at::kBFloat16;
 }

@@ -22,10 +22,12 @@ StepResult Stepper::step(const SampleIndices& micro_batches, double lr) {
   const std::vector<data::MicroBatch> batches = make_batches(micro_batches);
   StepResult result;
   setup::Update update;
+  is_updating_ = false;
   try {
     update = engine_.step(
         [&] {
           result = run(batches);
+          is_updating_ = true;
           phases_.record("after_bwd");
         },
         {.lr = lr, .max_norm = recipe_.train.max_norm}, scaler_);

@@ -33,9 +33,12 @@ class Stepper {
   Stepper(setup::Engine& engine, const config::Recipe& recipe, const data::SampleStore& samples,
           PhaseRecorder& phases);
 
-  // Takes one step at learning rate `lr`. On OutOfMemory the gradients are dropped, parameters and
-  // states are as before, and the step may be tried again.
+  // Takes one step at learning rate `lr`. On OutOfMemory the gradients are dropped; unless
+  // is_updating(), parameters and states are as before, and the step may be tried again.
   StepResult step(const SampleIndices& micro_batches, double lr);
+
+  // The step that failed had all gradients: some parameters may be updated already.
+  bool is_updating() const { return is_updating_; }
 
   optim::LossScaler& scaler() { return scaler_; }
 
@@ -49,6 +52,7 @@ class Stepper {
   const data::SampleStore& samples_;
   PhaseRecorder& phases_;
   optim::LossScaler scaler_;
+  bool is_updating_ = false;
 };
 
 // Halves every micro-batch that has more than one sample.

@@ -115,15 +115,15 @@ TEST_F(Folders, HalfOnesAreNeverTakenAndGoWithTheNextSave) {
 }
 
 TEST_F(Folders, OthersAreSetAside) {
-  for (const char* name : {"step-000002", "step-000004", "step-000006", "earlier/step-000004"})
-    write(name);
-  set_aside(folder_.path(), 2);
+  for (const char* name : {"step-000002", "step-000004", "step-000006"}) write(name);
+  EXPECT_EQ(set_aside(folder_.path(), 2), folder_ / "earlier");
   EXPECT_EQ(names(), (Names{"step-000002", "earlier"}));
   EXPECT_EQ(names("earlier"), (Names{"step-000004", "step-000006"}));
-  EXPECT_EQ(read_file(folder_ / "earlier/step-000004/state.json"), "step-000004");
-  set_aside(folder_.path(), -1);
-  EXPECT_EQ(names(), (Names{"earlier"}));
-  EXPECT_EQ(names("earlier"), (Names{"step-000002"}));
+  EXPECT_EQ(set_aside(folder_.path(), 2), std::nullopt);
+  EXPECT_EQ(set_aside(folder_.path(), -1), folder_ / "earlier-2");
+  EXPECT_EQ(names(), (Names{"earlier", "earlier-2"}));
+  EXPECT_EQ(names("earlier"), (Names{"step-000004", "step-000006"})) << "nothing is lost";
+  EXPECT_EQ(names("earlier-2"), (Names{"step-000002"}));
 }
 
 }  // namespace
