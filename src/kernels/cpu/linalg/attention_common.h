@@ -54,22 +54,6 @@ inline void pack_scores(const Kernels& kernels, const Tile& tile, Operand operan
   tile.pack_b(args);
 }
 
-// Around a thread's products.
-class TileScope {
- public:
-  explicit TileScope(const Tile& tile) : tile_(tile) {
-    if (tile_.begin_thread) tile_.begin_thread();
-  }
-  ~TileScope() {
-    if (tile_.end_thread) tile_.end_thread();
-  }
-  TileScope(const TileScope&) = delete;
-  TileScope& operator=(const TileScope&) = delete;
-
- private:
-  const Tile& tile_;
-};
-
 // One document and one key/value head. Tokens are counted from the document's start.
 struct Segment {
   int64_t first_token = 0, length = 0;

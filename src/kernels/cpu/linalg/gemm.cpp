@@ -95,7 +95,7 @@ class Product {
 
   // Called by every thread of the team with its own number.
   void run(int thread, int threads) {
-    if (tile_.begin_thread) tile_.begin_thread();
+    const TileScope scope(tile_);
     int parity = 0;
     for (int64_t i = 0; i < args_.m; i += plan_.m_super) {
       for (int64_t j = 0; j < args_.n; j += plan_.nc) {
@@ -118,7 +118,6 @@ class Product {
         }
       }
     }
-    if (tile_.end_thread) tile_.end_thread();
   }
 
  private:

@@ -92,6 +92,22 @@ struct Tile {
   }
 };
 
+// Around a thread's products.
+class TileScope {
+ public:
+  explicit TileScope(const Tile& tile) : tile_(tile) {
+    if (tile_.begin_thread) tile_.begin_thread();
+  }
+  ~TileScope() {
+    if (tile_.end_thread) tile_.end_thread();
+  }
+  TileScope(const TileScope&) = delete;
+  TileScope& operator=(const TileScope&) = delete;
+
+ private:
+  const Tile& tile_;
+};
+
 struct Kernels {
   Tile tile;  // float32 panels, from operands of any type
   const Tile* bf16 =
