@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "step-";
 constexpr const char* kLateWeights = "late_weights.safetensors";
+constexpr std::string_view kMaster = ".master";  // after a weight's name, as optimizers call theirs
 
 void write_tensors(const fs::path& path, const std::vector<optim::NamedTensor>& tensors) {
   std::vector<formats::TensorInfo> infos;
@@ -102,8 +103,6 @@ class TensorFiles {
   }
 
  private:
-  static constexpr std::string_view kMaster = ".master";
-
   fs::path folder_;
   std::unique_ptr<formats::TensorSource> model_;
   std::unique_ptr<formats::TensorSource> states_;
@@ -125,10 +124,15 @@ struct Temporary {
   }
 };
 
+// What a checkpoint is called while it is being deleted.
+fs::path doomed_name(const fs::path& folder) {
+  return folder.parent_path() / (".tmp-" + folder.filename().string() + ".old");
+}
+
 // Deletes a checkpoint. Under its own name it is there whole or not at all; what a kill leaves of
 // it goes with the next remove_temporaries().
 void discard(const fs::path& folder) {
-  const fs::path doomed = folder.parent_path() / (".tmp-" + folder.filename().string() + ".old");
+  const fs::path doomed = doomed_name(folder);
   fs::remove_all(doomed);
   fs::rename(folder, doomed);
   fs::remove_all(doomed);
@@ -187,7 +191,7 @@ fs::path save(const fs::path& out_dir, const TrainingState& state, const Trainin
       write_tensors(temporary.path / kLateWeights, tensors.late_weights);
     write_file_atomically(temporary.path / kRecordName, run_record);
     write_file_atomically(temporary.path / "state.json", state_json(state));
-    const fs::path doomed = out_dir / (".tmp-" + name + ".old");
+    const fs::path doomed = doomed_name(target);
     const bool replaces = fs::exists(target);
     if (replaces) fs::rename(target, doomed);
     fs::rename(temporary.path, target);
@@ -262,7 +266,7 @@ void load_tensors(const fs::path& folder, const TrainingTensors& tensors) {
   const TensorFiles files(folder);
   const auto& states = tensors.optimizer_states;
   for (const optim::NamedTensor& parameter : tensors.parameters) {
-    const std::string master = parameter.name + ".master";
+    const std::string master = parameter.name + std::string(kMaster);
     files.read_parameter(parameter, std::any_of(states.begin(), states.end(),
                                                 [&](const auto& s) { return s.name == master; }));
   }
