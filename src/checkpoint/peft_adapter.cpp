@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/peft_adapter.h"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "checkpoint/adapter_tensors.h"
+#include "checkpoint/peft_config.h"
+#include "checkpoint/tensor_bytes.h"
+#include "formats/byte_reader.h"
+#include "formats/pth.h"
+#include "formats/safetensors.h"
+
+namespace snug::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::printable;
+
+constexpr const char* kConfigName = "adapter_config.json";
+constexpr const char* kWeightsName = "adapter_model.safetensors";
+constexpr const char* kOldWeightsName = "adapter_model.bin";
+constexpr std::string_view kPrefix = "base_model.model.";
+
+enum class Kind { A, B, Magnitude, BaseWeight };
+
+// What a tensor's name says.
+struct Key {
+  Kind kind;
+  std::string module;
+  std::string adapter;  // its name where the file keeps it
+};
+
+struct Suffix {
+  std::string_view word;
+  Kind kind;
+};
+constexpr Suffix kSuffixes[] = {
+    {".lora_A", Kind::A}, {".lora_B", Kind::B}, {".lora_magnitude_vector", Kind::Magnitude}};
+
+// Tensors of adapters that are not read, with the reason.
+struct Foreign {
+  std::string_view word;
+  std::string_view why;
+};
+constexpr Foreign kForeign[] = {
+    {".lora_embedding_", "adapters of an embedding are not read"},
+    {".modules_to_save.", "whole layers trained beside the adapter are not read"},
+    {".token_adapter.", "trained rows of the embedding are not read"},
+    {".lora_B.bias", "adapters with biases are not read"},
+};
+
+std::unique_ptr<formats::TensorSource> open_weights(const fs::path& directory) {
+  if (fs::exists(directory / kWeightsName))
+    return formats::open_safetensors(directory / kWeightsName);
+  if (fs::exists(directory / kOldWeightsName))
+    return formats::open_pth(directory / kOldWeightsName);
+  throw UserError("{}: neither {} nor {} is there beside {}; fetch or save the adapter again",
+                  directory.string(), kWeightsName, kOldWeightsName, kConfigName);
+}
+
+// What follows ".lora_A": ".weight", "" (an old magnitude), ".NAME.weight" or ".NAME".
+std::optional<std::string> adapter_name(std::string_view rest) {
+  constexpr std::string_view kWeight = ".weight";
+  if (rest.ends_with(kWeight)) rest.remove_suffix(kWeight.size());
+  if (rest.empty()) return "";
+  if (rest.front() != '.' || rest.size() == 1) return {};
+  return std::string(rest.substr(1));
+}
+
+// PEFT stores the head, and the embedding, of the base beside an adapted one.
+std::optional<Key> base_weight(std::string_view name) {
+  for (const std::string_view module : {"lm_head", "model.embed_tokens"})
+    for (const std::string_view end : {".weight", ".base_layer.weight"})
+      if (name.starts_with(module) && name.substr(module.size()) == end)
+        return Key{Kind::BaseWeight, std::string(module), ""};
+  return {};
+}
+
+Key parse_key(const std::string& full, const std::string& where) {
+  std::string_view name = full;
+  if (name.starts_with(kPrefix)) {
+    name.remove_prefix(kPrefix.size());
+    for (const Foreign& foreign : kForeign)
+      if (name.find(foreign.word) != std::string_view::npos)
+        throw UserError(
+            "{}: tensor {}: {}; merge the adapter with peft (merge_and_unload) and use "
+            "the merged model",
+            where, printable(full), foreign.why);
+    for (const Suffix& suffix : kSuffixes) {
+      const size_t at = name.rfind(suffix.word);
+      if (at == std::string_view::npos || at == 0) continue;
+      const auto adapter = adapter_name(name.substr(at + suffix.word.size()));
+      if (adapter) return {suffix.kind, std::string(name.substr(0, at)), *adapter};
+    }
+    if (const auto key = base_weight(name)) return *key;
+  }
+  throw UserError(
+      "{}: tensor {} is unknown; wanted are names such as "
+      "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight",
+      where, printable(full));
+}
+
+void place(at::Tensor& slot, const formats::TensorInfo& info, const formats::TensorSource& source) {
+  if (slot.defined())
+    throw UserError("{}: tensor {} is there twice, under two names; save the adapter again",
+                    source.label(), printable(info.name));
+  slot = read_adapter_tensor(source, info);
+}
+
+std::vector<std::pair<std::string, at::Tensor>> named_tensors(const Adapter& adapter) {
+  std::vector<std::pair<std::string, at::Tensor>> all;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    all.emplace_back(std::string(kPrefix) + name, tensor);
+  };
+  for (const auto& [module, parts] : adapter.modules) {
+    add(module + ".lora_A.weight", parts.a);
+    add(module + ".lora_B.weight", parts.b);
+    // Without ".weight", as every version of PEFT has written and read it.
+    if (parts.magnitude.defined()) add(module + ".lora_magnitude_vector", parts.magnitude);
+  }
+  for (const auto& [parameter, weight] : adapter.base_weights) {
+    const std::string module = parameter.substr(0, parameter.rfind('.'));
+    const bool adapted = adapter.modules.contains(module);
+    add(adapted ? module + ".base_layer.weight" : parameter, weight);
+  }
+  return all;
+}
+
+}  // namespace
+
+bool is_peft_directory(const fs::path& directory) {
+  return fs::is_regular_file(directory / kConfigName);
+}
+
+Adapter read_peft_adapter(const fs::path& directory) {
+  Adapter adapter;
+  adapter.config = read_peft_config(directory / kConfigName);
+  const auto source = open_weights(directory);
+  std::string name;  // of the adapter, where the file keeps it
+  for (const formats::TensorInfo& info : source->tensors()) {
+    const Key key = parse_key(info.name, source->label());
+    if (!key.adapter.empty() && !name.empty() && key.adapter != name)
+      throw UserError("{} holds two adapters, {} and {}; save each into a folder of its own",
+                      source->label(), printable(name), printable(key.adapter));
+    if (!key.adapter.empty()) name = key.adapter;
+    if (key.kind == Kind::BaseWeight) {
+      place(adapter.base_weights[key.module + ".weight"], info, *source);
+      continue;
+    }
+    ModuleAdapter& parts = adapter.modules[key.module];
+    place(key.kind == Kind::A   ? parts.a
+          : key.kind == Kind::B ? parts.b
+                                : parts.magnitude,
+          info, *source);
+  }
+  check_and_scale(adapter, source->label());
+  return adapter;
+}
+
+void write_peft_files(const fs::path& folder, const Adapter& adapter) {
+  const auto tensors = named_tensors(adapter);
+  std::vector<formats::TensorInfo> infos;
+  for (const auto& [name, tensor] : tensors)
+    infos.push_back(formats::make_tensor_info(name, dtype_of(tensor), tensor.sizes().vec()));
+  formats::SafetensorsWriter out(folder / kWeightsName, infos, {{"format", "pt"}});
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor plain = tensor.detach().cpu().contiguous();
+    out.write(name, bytes_of(plain));
+  }
+  out.finish();
+  write_file_atomically(folder / kConfigName, peft_config_text(adapter.config));
+}
+
+}  // namespace snug::checkpoint

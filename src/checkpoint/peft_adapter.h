@@ -1,0 +1,21 @@
+// A PEFT directory: adapter_config.json with adapter_model.safetensors or, from older versions,
+// adapter_model.bin, whose pickle is read without being executed.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+
+#include "checkpoint/adapter.h"
+
+namespace snug::checkpoint {
+
+bool is_peft_directory(const std::filesystem::path& directory);
+
+// The whole adapter in memory, tensors in the type that they are stored in. Throws UserError naming
+// the file and the tensor for what is damaged, does not fit together or cannot be honoured.
+Adapter read_peft_adapter(const std::filesystem::path& directory);
+
+// Both files, into a folder that exists. Tensors on any device.
+void write_peft_files(const std::filesystem::path& folder, const Adapter& adapter);
+
+}  // namespace snug::checkpoint

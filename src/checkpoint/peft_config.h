@@ -1,0 +1,19 @@
+// adapter_config.json, read and written as PEFT does. What it asks for beyond plain low-rank
+// adapters of linear layers is refused, by the name of the key.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "checkpoint/adapter.h"
+
+namespace snug::checkpoint {
+
+// Throws UserError naming file and key.
+AdapterConfig read_peft_config(const std::filesystem::path& file);
+
+// The file's text.
+std::string peft_config_text(const AdapterConfig& config);
+
+}  // namespace snug::checkpoint
