@@ -265,6 +265,11 @@ Allocation* find_allocation(const at::Tensor& tensor) {
   return allocation_behind(tensor.storage().data_ptr());
 }
 
+int32_t unit_of(const at::Tensor& tensor) {
+  const Allocation* allocation = find_allocation(tensor);
+  return allocation != nullptr ? allocation->unit : 0;
+}
+
 void retag(const at::Tensor& tensor, Category category) {
   Allocation* allocation = find_allocation(tensor);
   if (allocation != nullptr) allocation->ledger->retag(allocation, category);

@@ -174,6 +174,9 @@ Ledger& host_ledger_of(c10::DeviceType device);
 // (views of mapped files, other devices).
 Allocation* find_allocation(const at::Tensor& tensor);
 
+// The unit whose the tensor's memory is; 0 where no ledger knows it.
+int32_t unit_of(const at::Tensor& tensor);
+
 // Moves the tensor's storage to `category`, when a ledger knows it.
 void retag(const at::Tensor& tensor, Category category);
 

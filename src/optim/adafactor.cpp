@@ -15,6 +15,7 @@ Adafactor::Adafactor(const config::OptimizerOptions& options, std::vector<NamedT
   for (const auto& [name, tensor] : parameters_) {
     SNUG_CHECK(tensor.dim() == 1 || tensor.dim() == 2, "Adafactor of {} with {} dimensions", name,
                tensor.dim());
+    const memory::UnitGuard unit(memory::unit_of(tensor));
     const auto zeros = [&](std::vector<int64_t> shape) {
       return at::zeros(shape, tensor.options().dtype(at::kFloat).requires_grad(false));
     };

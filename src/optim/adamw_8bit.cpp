@@ -18,6 +18,7 @@ AdamW8bit::AdamW8bit(const config::OptimizerOptions& options, std::vector<NamedT
     : Optimizer(options, std::move(parameters), seed) {
   const memory::CategoryGuard category(memory::Category::Optimizer);
   for (const auto& [name, tensor] : parameters_) {
+    const memory::UnitGuard unit(memory::unit_of(tensor));
     const auto make_moment = [&tensor = tensor] {
       if (tensor.numel() < kSmallestQuantized) return Moment{zero_state(tensor, at::kFloat), {}};
       constexpr int64_t kBlock = kernels::cpu::kQuantizedBlock;

@@ -27,8 +27,10 @@ bool Optimizer::describe(size_t parameter, KernelTensor& description) const {
   return true;
 }
 
-// A zeroed state of the parameter's shape. A new file reads as zeros without having been written.
+// A zeroed state of the parameter's shape, in the ledger beside the parameter. A new file reads as
+// zeros without having been written.
 inline at::Tensor zero_state(const at::Tensor& parameter, at::ScalarType type) {
+  const memory::UnitGuard unit(memory::unit_of(parameter));
   const auto options = parameter.options().dtype(type).requires_grad(false);
   return memory::current_tag.disk != nullptr ? at::empty(parameter.sizes(), options)
                                              : at::zeros(parameter.sizes(), options);

@@ -9,12 +9,14 @@ TimelineRecorder::TimelineRecorder(memory::Ledger& ledger) : ledger_(ledger) {
     const bool pass =
         change.phase == memory::Phase::Forward || change.phase == memory::Phase::Backward;
     if (pass && change.bytes > 0) bytes_written_ += change.bytes;
+    // Before the first step nobody runs: that is one stretch, whosever memory is allocated.
+    const int32_t unit = change.phase == memory::Phase::Setup ? 0 : change.unit;
     const bool same = !stretches_.empty() && stretches_.back().phase == change.phase &&
-                      stretches_.back().unit == change.unit;
+                      stretches_.back().unit == unit;
     if (!same)
-      stretches_.push_back({change.phase, change.unit, change.allocated, *change.live});
+      stretches_.push_back({change.phase, unit, change.allocated, *change.live});
     else if (change.allocated >= stretches_.back().allocated)
-      stretches_.back() = {change.phase, change.unit, change.allocated, *change.live};
+      stretches_.back() = {change.phase, unit, change.allocated, *change.live};
   });
 }
 

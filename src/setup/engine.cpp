@@ -26,11 +26,14 @@ void allocate_parameters(models::Model& model, const config::Recipe& recipe, Eng
   const at::ScalarType type = engine.precision.parameters;
   const bool home_is_master = recipe.optimizer.master_weights && !recipe.offload_folder();
   const at::ScalarType home_type = home_is_master ? at::kFloat : type;
-  for (nn::Parameter* parameter : model.parameters()) {
-    parameter->allocate(engine.device, type);
-    if (engine.updates_on_host) parameter->allocate_home(home_type);
-    if (recipe.weight_streaming) memory::vacate(parameter->value);
-    engine.parameters.push_back({parameter->name, parameter->kept()});
+  for (nn::Unit* unit : model.units()) {
+    const memory::UnitGuard tag(memory::unit_id(unit->name()));
+    for (nn::Parameter* parameter : unit->parameters()) {
+      parameter->allocate(engine.device, type);
+      if (engine.updates_on_host) parameter->allocate_home(home_type);
+      if (recipe.weight_streaming) memory::vacate(parameter->value);
+      engine.parameters.push_back({parameter->name, parameter->kept()});
+    }
   }
 }
 
