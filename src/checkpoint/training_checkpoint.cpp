@@ -8,6 +8,8 @@
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <unordered_set>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -23,7 +25,10 @@ namespace fs = std::filesystem;
 
 constexpr const char* kPrefix = "step-";
 constexpr const char* kLateWeights = "late_weights.safetensors";
-constexpr std::string_view kMaster = ".master";  // after a weight's name, as optimizers call theirs
+
+std::string master_of(const std::string& weight) {
+  return weight + std::string(optim::kMasterSuffix);
+}
 
 void write_tensors(const fs::path& path, const std::vector<optim::NamedTensor>& tensors) {
   std::vector<formats::TensorInfo> infos;
@@ -77,7 +82,7 @@ class TensorFiles {
   void read_parameter(const optim::NamedTensor& parameter, bool has_master) const {
     const auto& [name, tensor] = parameter;
     const formats::TensorInfo* found = model_->find(name);
-    const formats::TensorInfo* master = states_->find(name + std::string(kMaster));
+    const formats::TensorInfo* master = states_->find(master_of(name));
     if (is_like(found, tensor))
       read(*model_, *found, tensor);
     else if (tensor.scalar_type() == at::kFloat && is_like(master, tensor))
@@ -92,8 +97,9 @@ class TensorFiles {
     const auto& [name, tensor] = state;
     const formats::TensorInfo* found = states_->find(name);
     const formats::TensorInfo* weight =
-        name.ends_with(kMaster) ? model_->find(name.substr(0, name.size() - kMaster.size()))
-                                : nullptr;
+        name.ends_with(optim::kMasterSuffix)
+            ? model_->find(name.substr(0, name.size() - optim::kMasterSuffix.size()))
+            : nullptr;
     if (is_like(found, tensor))
       read(*states_, *found, tensor);
     else if (is_like(weight, tensor))
@@ -265,11 +271,10 @@ TrainingState load_state(const fs::path& folder) {
 void load_tensors(const fs::path& folder, const TrainingTensors& tensors) {
   const TensorFiles files(folder);
   const auto& states = tensors.optimizer_states;
-  for (const optim::NamedTensor& parameter : tensors.parameters) {
-    const std::string master = parameter.name + std::string(kMaster);
-    files.read_parameter(parameter, std::any_of(states.begin(), states.end(),
-                                                [&](const auto& s) { return s.name == master; }));
-  }
+  std::unordered_set<std::string_view> state_names;
+  for (const optim::NamedTensor& state : states) state_names.insert(state.name);
+  for (const optim::NamedTensor& parameter : tensors.parameters)
+    files.read_parameter(parameter, state_names.contains(master_of(parameter.name)));
   for (const optim::NamedTensor& state : states) files.read_state(state);
 }
 

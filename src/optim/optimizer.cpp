@@ -96,7 +96,8 @@ std::vector<NamedTensor> Optimizer::stored(Range range) const {
   std::vector<NamedTensor> all;
   for (size_t i = range.first; i < range.last; ++i) {
     append_states(i, all);
-    if (masters_[i].defined()) all.push_back({parameters_[i].name + ".master", masters_[i]});
+    if (masters_[i].defined())
+      all.push_back({parameters_[i].name + std::string(kMasterSuffix), masters_[i]});
   }
   return all;
 }

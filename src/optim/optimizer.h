@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/recipe.h"
@@ -19,6 +20,9 @@ struct NamedTensor {
   std::string name;
   at::Tensor tensor;
 };
+
+// After a weight's name: its float32 master, which is one of its states.
+inline constexpr std::string_view kMasterSuffix = ".master";
 
 struct StepOptions {
   double lr = 0;
