@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/math.h"
-#include "kernels/cpu/simd/random_rounding.h"
+#include "kernels/cpu/simd/weights.h"
 
 namespace snug::kernels::cpu {
 namespace {
@@ -15,7 +15,7 @@ void update(const AdamWTensor& tensor, const AdamWFactors& factors, int64_t begi
     const F g = read<G>(t.grad, i, lanes) * f.grad_scale;
     F m = read<S>(t.exp_avg, i, lanes);
     F v = read<S>(t.exp_avg_sq, i, lanes);
-    F p = t.master != nullptr ? read<F32>(t.master, i, lanes) : read<P>(t.param, i, lanes);
+    F p = read_weight<P>(t, i, lanes);
     m += (g - m) * f.one_minus_beta1;
     v = v * f.beta2 + g * g * f.one_minus_beta2;
     p *= f.decay;
@@ -27,12 +27,7 @@ void update(const AdamWTensor& tensor, const AdamWFactors& factors, int64_t begi
     }
     write_rounded<S>(t.exp_avg, i, m, lanes, kStochastic, random >> 16);
     write_rounded<S>(t.exp_avg_sq, i, v, lanes, kStochastic, more);
-    if (t.master != nullptr) {
-      write<F32>(t.master, i, p, lanes);
-      write<P>(t.param, i, p, lanes);
-    } else {
-      write_rounded<P>(t.param, i, p, lanes, kStochastic, random);
-    }
+    write_weight<P>(t, i, p, lanes, kStochastic, random);
   });
 }
 
@@ -48,16 +43,8 @@ namespace SNUG_ISA {
 
 void adamw_range(const AdamWTensor& tensor, const AdamWFactors& factors, int64_t begin,
                  int64_t end) {
-  with_type(tensor.param_type, [&](auto p) {
-    with_type(tensor.grad_type, [&](auto g) {
-      using P = decltype(p);
-      using G = decltype(g);
-      if (tensor.state_type == Scalar::F32) {
-        update_either<P, G, F32>(tensor, factors, begin, end);
-      } else {
-        update_either<P, G, BF16>(tensor, factors, begin, end);
-      }
-    });
+  with_types_of(tensor, [&](auto p, auto g, auto s) {
+    update_either<decltype(p), decltype(g), decltype(s)>(tensor, factors, begin, end);
   });
 }
 

@@ -39,16 +39,8 @@ void update_either(const LionTensor& t, const LionFactors& f, int64_t begin, int
 namespace SNUG_ISA {
 
 void lion_range(const LionTensor& tensor, const LionFactors& factors, int64_t begin, int64_t end) {
-  with_type(tensor.param_type, [&](auto p) {
-    with_type(tensor.grad_type, [&](auto g) {
-      using P = decltype(p);
-      using G = decltype(g);
-      if (tensor.state_type == Scalar::F32) {
-        update_either<P, G, F32>(tensor, factors, begin, end);
-      } else {
-        update_either<P, G, BF16>(tensor, factors, begin, end);
-      }
-    });
+  with_types_of(tensor, [&](auto p, auto g, auto s) {
+    update_either<decltype(p), decltype(g), decltype(s)>(tensor, factors, begin, end);
   });
 }
 

@@ -1,7 +1,7 @@
 // SGD on a stretch of one tensor; see kernels/cpu/sgd.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/simd/kernels.h"
-#include "kernels/cpu/simd/random_rounding.h"
+#include "kernels/cpu/simd/weights.h"
 
 namespace snug::kernels::cpu {
 namespace {
@@ -21,17 +21,12 @@ void update(const SgdTensor& tensor, const SgdFactors& factors, int64_t begin, i
   const auto t = tensor;
   const auto f = factors;
   sweep(begin, end, [&](int64_t i, auto lanes) {
-    F p = t.master != nullptr ? read<F32>(t.master, i, lanes) : read<P>(t.param, i, lanes);
+    F p = read_weight<P>(t, i, lanes);
     F g = read<G>(t.grad, i, lanes) * f.grad_scale + p * f.weight_decay;
     const U random = f.stochastic ? random_bits(f.random_key, i) : U{};
     if (f.momentum != 0) g = with_momentum<S>(t, f, g, i, lanes, random >> 16);
     p -= g * f.lr;
-    if (t.master != nullptr) {
-      write<F32>(t.master, i, p, lanes);
-      write<P>(t.param, i, p, lanes);
-    } else {
-      write_rounded<P>(t.param, i, p, lanes, f.stochastic, random);
-    }
+    write_weight<P>(t, i, p, lanes, f.stochastic, random);
   });
 }
 
@@ -40,16 +35,8 @@ void update(const SgdTensor& tensor, const SgdFactors& factors, int64_t begin, i
 namespace SNUG_ISA {
 
 void sgd_range(const SgdTensor& tensor, const SgdFactors& factors, int64_t begin, int64_t end) {
-  with_type(tensor.param_type, [&](auto p) {
-    with_type(tensor.grad_type, [&](auto g) {
-      using P = decltype(p);
-      using G = decltype(g);
-      if (tensor.state_type == Scalar::F32) {
-        update<P, G, F32>(tensor, factors, begin, end);
-      } else {
-        update<P, G, BF16>(tensor, factors, begin, end);
-      }
-    });
+  with_types_of(tensor, [&](auto p, auto g, auto s) {
+    update<decltype(p), decltype(g), decltype(s)>(tensor, factors, begin, end);
   });
 }
 

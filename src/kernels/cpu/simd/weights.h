@@ -1,5 +1,5 @@
-// How optimizers read and write a weight: through its float32 master where there is one, and
-// rounded by chance where that is asked for.
+// How optimizers read and write a weight (through its float32 master where there is one, and
+// rounded by chance where that is asked for), and the types that they are made for.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,6 +22,19 @@ SNUG_INLINE void write_weight(const Tensor& t, int64_t i, F value, Lanes lanes, 
   } else {
     write_rounded<P>(t.param, i, value, lanes, stochastic, random);
   }
+}
+
+// body(P{}, G{}, S{}) with the tags of a tensor's weight, gradient and states.
+template <class Tensor, class Body>
+SNUG_INLINE void with_types_of(const Tensor& t, const Body& body) {
+  with_type(t.param_type, [&](auto p) {
+    with_type(t.grad_type, [&](auto g) {
+      if (t.state_type == Scalar::F32)
+        body(p, g, F32{});
+      else
+        body(p, g, BF16{});
+    });
+  });
 }
 
 }  // namespace
