@@ -162,6 +162,17 @@ void check_length(const Recipe& r, Faults& faults) {
         t.lr_warmup_steps, *t.max_steps);
 }
 
+// Gradients that are summed over micro-batches are all there until the last one's backward.
+void check_in_backward(const Recipe& r) {
+  const int64_t micro_batches = r.train.global_batch_size / r.train.micro_batch_size;
+  if (r.optimizer_in_backward && micro_batches > 1)
+    warn(
+        "optimizer_in_backward = true with {} micro-batches a step (train.global_batch_size {}, "
+        "train.micro_batch_size {}): gradients are summed over them, so that all stay in memory "
+        "and nothing is saved; leave it out, or use a global batch of one micro-batch",
+        micro_batches, r.train.global_batch_size, r.train.micro_batch_size);
+}
+
 void check_optimizer(const Recipe& r, Faults& faults) {
   const OptimizerOptions& o = r.optimizer;
   for (const std::string& key : r.given_keys) {
@@ -241,6 +252,7 @@ std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
   check_model(command, recipe, faults);
   check_memory(recipe, faults);
   check_batches(recipe, faults);
+  check_in_backward(recipe);
   if (trains) check_length(recipe, faults);
   check_optimizer(recipe, faults);
   check_rounding(recipe, faults);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/check.h"
 
+#include "base/log.h"
 #include "config/unit_choice.h"
 #include "support.h"
 
@@ -133,6 +134,15 @@ TEST(Check, TechniquesThatMeanNothingTogether) {
   EXPECT_CONTAINS(faults_of("--optimizer_in_backward --precision 16-mixed"), "use bf16-mixed");
   EXPECT_CONTAINS(faults_of("--optimizer_in_backward --train.on_oom split"),
                   "use train.on_oom stop");
+}
+
+TEST(Check, AnUpdateInBackwardThatSavesNothingIsWarnedOf) {
+  std::string said;
+  const LogSinkGuard sink([&](const std::string& text) { said += text; });
+  faults_of("--optimizer_in_backward --train.global_batch_size 3 --train.micro_batch_size 3");
+  EXPECT_EQ(said, "");
+  faults_of("--optimizer_in_backward --train.global_batch_size 6 --train.micro_batch_size 3");
+  EXPECT_CONTAINS(said, "nothing is saved");
 }
 
 TEST(Check, AllFaultsInOneError) {
