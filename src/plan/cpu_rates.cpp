@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/cpu_rates.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <chrono>
@@ -93,12 +97,36 @@ std::optional<CpuRates> remembered(const std::filesystem::path& path) {
   }
 }
 
-void remember(const CpuRates& rates, const std::filesystem::path& path) {
-  const nlohmann::json json{{"flops_16bit", rates.flops_16bit},
-                            {"flops_32bit", rates.flops_32bit},
-                            {"copy_bytes_per_second", rates.copy_bytes_per_second}};
+// While it lives no other program is between reading the file beside it and writing it.
+class Lock {
+ public:
+  explicit Lock(const std::filesystem::path& path)
+      : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
+    if (file_ >= 0) ::flock(file_, LOCK_EX);
+  }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+  ~Lock() {
+    if (file_ >= 0) ::close(file_);
+  }
+
+ private:
+  int file_;
+};
+
+// Another program may have written more since the file was read.
+void remember(CpuRates& rates, const std::filesystem::path& path) {
   try {
     std::filesystem::create_directories(path.parent_path());
+    const Lock lock(path.string() + ".lock");
+    const CpuRates known = remembered(path).value_or(CpuRates{});
+    rates.flops_16bit = std::max(rates.flops_16bit, known.flops_16bit);
+    rates.flops_32bit = std::max(rates.flops_32bit, known.flops_32bit);
+    rates.copy_bytes_per_second =
+        std::max(rates.copy_bytes_per_second, known.copy_bytes_per_second);
+    const nlohmann::json json{{"flops_16bit", rates.flops_16bit},
+                              {"flops_32bit", rates.flops_32bit},
+                              {"copy_bytes_per_second", rates.copy_bytes_per_second}};
     write_file_atomically(path, json.dump(2) + "\n");
   } catch (const std::exception&) {  // a place that cannot be written to: measured again next time
   }

@@ -14,7 +14,8 @@ struct CpuRates {
 
 // From `folder`/cpu-rates-….json, one a processor, number of threads and instruction set. A short
 // measurement goes with every call (the first one takes about a second) and raises what is written
-// there where it finds more. Delete the file to begin anew.
+// there where it finds more; of several programs at once the best stays. Delete the file to begin
+// anew.
 CpuRates cpu_rates(const std::filesystem::path& folder);
 // cpu_rates() of snug's cache folder ($SNUG_CACHE, else ~/.cache/snug).
 CpuRates cpu_rates();

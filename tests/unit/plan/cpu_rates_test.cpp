@@ -3,11 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <future>
+#include <vector>
+
 #include "base/files.h"
 #include "support/temp_folder.h"
 
 namespace snug::plan {
 namespace {
+
+void write_rates(const std::filesystem::path& cache, const char* text) {
+  for (const auto& entry : std::filesystem::directory_iterator(cache))
+    if (entry.path().extension() == ".json") write_file_atomically(entry.path(), text);
+}
 
 TEST(CpuRates, AreRemembered) {
   const test::TempFolder folder;
@@ -25,20 +34,29 @@ TEST(CpuRates, AreRemembered) {
 TEST(CpuRates, OnlyEverRise) {
   const test::TempFolder folder;
   cpu_rates(folder / "cache");
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "cache"))
-    write_file_atomically(entry.path(), R"({"flops_16bit": 9e18, "flops_32bit": 1,
-                                            "copy_bytes_per_second": 9e18})");
+  write_rates(folder / "cache", R"({"flops_16bit": 9e18, "flops_32bit": 1,
+                                    "copy_bytes_per_second": 9e18})");
   const CpuRates rates = cpu_rates(folder / "cache");
   EXPECT_EQ(rates.flops_16bit, 9e18);
   EXPECT_EQ(rates.copy_bytes_per_second, 9e18);
   EXPECT_GT(rates.flops_32bit, 1e8);
 }
 
+// A program that measured at the same time must not take back what this one has found.
+TEST(CpuRates, OfSeveralProgramsTheBestStays) {
+  const test::TempFolder folder;
+  const auto measure = [&] { return cpu_rates(folder / "cache"); };
+  std::vector<std::future<CpuRates>> all;
+  for (int i = 0; i < 4; ++i) all.push_back(std::async(std::launch::async, measure));
+  double best = 0;
+  for (auto& rates : all) best = std::max(best, rates.get().flops_32bit);
+  EXPECT_GE(measure().flops_32bit, best);
+}
+
 TEST(CpuRates, AFileThatCannotBeReadIsMeasuredAgain) {
   const test::TempFolder folder;
   cpu_rates(folder / "cache");
-  for (const auto& entry : std::filesystem::directory_iterator(folder / "cache"))
-    write_file_atomically(entry.path(), "{\"flops_16bit\": ");
+  write_rates(folder / "cache", "{\"flops_16bit\": ");
   EXPECT_GT(cpu_rates(folder / "cache").flops_16bit, 1e8);
 }
 
