@@ -21,6 +21,8 @@
 #include "train/evaluate.h"
 #include "train/finetune.h"
 #include "train/generate.h"
+#include "train/host.h"
+#include "train/merge.h"
 #include "train/plan.h"
 
 namespace {
@@ -48,6 +50,7 @@ void finetune(const ParsedCommand& parsed, const std::vector<std::string>& words
   }
   snug::set_verbose(parsed.recipe.verbose);
   snug::config::check_recipe(parsed.command, parsed.recipe);
+  snug::train::check_offload_folder(parsed.recipe);
   snug::train::finetune(parsed.recipe, snug::config::print_command(words));
 }
 
@@ -97,6 +100,8 @@ void run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
       return snug::train::evaluate(parsed.evaluate);
     case Command::Convert:
       return snug::train::convert(parsed.convert);
+    case Command::Merge:
+      return snug::train::merge(parsed.merge);
     case Command::Download:
       return download(parsed.download);
     case Command::Completion:

@@ -25,8 +25,6 @@ struct NotYet {
 };
 
 constexpr NotYet kNotYet[] = {
-    {"LoRA", [](const Recipe& r) { return r.lora.enabled; },
-     "add --full, or use snug finetune_full, to train all weights"},
     {"quantize", [](const Recipe& r) { return !r.quantize.empty(); },
      "leave it out and load the weights in 16 bits (--precision bf16-true)"},
     {"devices", [](const Recipe& r) { return r.devices != "1" && r.devices != "auto"; },

@@ -23,11 +23,13 @@ const std::vector<CommandInfo>& command_table() {
         "snug finetune_full --config recipes/tiny-llama/full.yaml --print_config"}},
       {Command::FinetuneLora,
        {"finetune", "finetune_lora"},
-       "LoRA fine-tuning (not in this version yet; --full trains all weights)",
-       "Adapters (LoRA) and 4-bit base weights (QLoRA) are not in this version yet: their recipes "
-       "are "
-       "read and checked, and running one says so. With --full this is finetune_full.",
-       {"snug finetune --full MODEL --data JSON --data.json_path data.json",
+       "train low-rank adapters (LoRA) beside a frozen model on your data",
+       "Reads a recipe (LitGPT's YAML keys), then the options, which override it from left to "
+       "right. The adapters end up in OUT_DIR/final, as PEFT reads them; snug merge folds them "
+       "into the weights. With --full this is finetune_full.",
+       {"snug finetune MODEL --data JSON --data.json_path data.json --lora_r 16",
+        "snug finetune MODEL --data JSON --data.json_path data.json --lora_target_modules "
+        "all-linear",
         "snug finetune --config recipes/tiny-llama/lora.yaml --print_config"}},
       {Command::Plan,
        {"plan"},
@@ -64,6 +66,15 @@ const std::vector<CommandInfo>& command_table() {
        {"snug convert model.gguf model-hf --to hf",
         "snug convert model-hf model-litgpt --to litgpt",
         "snug convert model-hf model.gguf --to gguf --dtype float16"}},
+      {Command::Merge,
+       {"merge", "merge_lora"},
+       "fold an adapter into its base model",
+       "Writes a Hugging Face directory whose weights are those of the base with the adapter added: "
+       "it runs as fast as the base and needs nothing beside it. Reads PEFT's directories (LoRA, "
+       "rsLoRA, DoRA) and LitGPT's. Sums are made in float32 and rounded once; one tensor is in "
+       "memory at a time, whatever the size of the model.",
+       {"snug merge out/finetune/lora/final --out_dir my-model",
+        "snug merge ADAPTER --pretrained_checkpoint_dir base.gguf --dtype float16"}},
       {Command::Download,
        {"download"},
        "fetch a model from the Hugging Face hub",
@@ -112,7 +123,6 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
       return recipe_rows(parsed.recipe);
     case Command::Plan: {
       std::vector<Row> rows = recipe_rows(parsed.recipe);
-      std::erase_if(rows, [](const Row& row) { return row.lora_only; });
       std::vector<Row> own = plan_rows(parsed.plan);
       own.insert(own.end(), std::make_move_iterator(rows.begin()),
                  std::make_move_iterator(rows.end()));
@@ -126,6 +136,8 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
       return evaluate_rows(parsed.evaluate);
     case Command::Convert:
       return convert_rows(parsed.convert);
+    case Command::Merge:
+      return merge_rows(parsed.merge);
     case Command::Download:
       return download_rows(parsed.download);
     case Command::Completion:
@@ -140,7 +152,7 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
 
 Recipe default_recipe(Command command, bool full) {
   Recipe recipe;
-  recipe.full = full || command == Command::FinetuneFull || command == Command::Plan;
+  recipe.full = full || command == Command::FinetuneFull;
   recipe.lora.enabled = !recipe.full;
   if (recipe.lora.enabled) {
     recipe.out_dir = "out/finetune/lora";

@@ -19,6 +19,7 @@ enum class Command {
   Chat,
   Evaluate,
   Convert,
+  Merge,
   Download,
   Completion,
   Version,
@@ -74,6 +75,15 @@ struct ConvertOptions {
   std::string destination;
   std::string to = "hf";  // hf | litgpt | gguf
   std::string dtype;      // empty = as in the source
+  bool verbose = false;
+};
+
+// merge, under the names of LitGPT's merge_lora.
+struct MergeOptions {
+  std::string checkpoint_dir;             // the adapter's
+  std::string pretrained_checkpoint_dir;  // the base; empty = the one that the adapter names
+  std::string out_dir;                    // empty = checkpoint_dir with "-merged" after it
+  std::string dtype;                      // empty = as in the base
   bool verbose = false;
 };
 

@@ -27,11 +27,10 @@ namespace {
 constexpr size_t kMaxRecipeBytes = size_t{1} << 20;
 
 // Commands that LitGPT users will try, with what to do instead.
-constexpr std::array<std::array<std::string_view, 2>, 8> kElsewhere = {{
+constexpr std::array<std::array<std::string_view, 2>, 7> kElsewhere = {{
     {"convert_to_litgpt", "snug reads Hugging Face directories as they are; see snug convert"},
     {"convert_from_litgpt", "use snug convert --to hf"},
     {"convert_pretrained_checkpoint", "use snug convert --to litgpt"},
-    {"merge_lora", "LoRA is not in this version yet"},
     {"finetune_adapter", "adapters are not in this version yet"},
     {"finetune_adapter_v2", "adapters are not in this version yet"},
     {"pretrain", "only fine-tuning is in this version; --model.config starts from random weights"},
@@ -74,9 +73,20 @@ void check_required(const std::vector<Row>& rows, const std::string& command,
       faults.push_back(fmt::format("snug {} wants {}: {}", command, row.key, row.help));
 }
 
-// Whether --full, or full: true in the file, asks for the defaults of full fine-tuning.
-bool wants_full(const std::vector<Setting>& file, const std::vector<Setting>& options) {
-  bool full = false;
+bool names_adapters(const std::vector<Setting>& settings) {
+  Recipe recipe;
+  const std::vector<Row> rows = recipe_rows(recipe);
+  return std::any_of(settings.begin(), settings.end(), [&](const Setting& setting) {
+    const Row* row = find_row(rows, setting.key);
+    return row != nullptr && row->lora_only;
+  });
+}
+
+// Whether --full, or full: true in the file, asks for the defaults of full fine-tuning. A plan is
+// of full fine-tuning unless something is said of adapters.
+bool wants_full(Command command, const std::vector<Setting>& file,
+                const std::vector<Setting>& options) {
+  bool full = command == Command::Plan && !names_adapters(file) && !names_adapters(options);
   for (const auto* source : {&file, &options})
     for (const Setting& setting : *source)
       if (setting.key == "full") full = parse_bool(setting.value.text).value_or(false);
@@ -108,7 +118,7 @@ void resolve_recipe(Recipe& recipe) {
 OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {
   OptionTable table{
       .rows = rows_of(parsed), .defaults = rows_of(defaults), .foreign = {}, .foreign_home = {}};
-  if (parsed.command == Command::FinetuneFull || parsed.command == Command::Plan) {
+  if (parsed.command == Command::FinetuneFull) {
     table.foreign = recipe_rows(parsed.recipe);
     std::erase_if(table.foreign, [](const Row& row) { return !row.lora_only; });
     table.foreign_home = "finetune_lora";
@@ -118,7 +128,7 @@ OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {
 
 void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
           std::vector<std::string> faults) {
-  const bool full = wants_full(file, words.settings);
+  const bool full = wants_full(parsed.command, file, words.settings);
   parsed.recipe = default_recipe(parsed.command, full);
   ParsedCommand defaults = parsed;
   const OptionTable table = table_of(parsed, defaults);

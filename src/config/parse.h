@@ -27,6 +27,7 @@ struct ParsedCommand {
   GenerateOptions generate;  // also chat
   EvaluateOptions evaluate;
   ConvertOptions convert;
+  MergeOptions merge;
   DownloadOptions download;
   CompletionOptions completion;
   HelpOptions help_options;

@@ -93,6 +93,11 @@ struct LoraOptions {
   bool projection = false;
   bool mlp = false;
   bool head = false;
+  std::string target_modules;            // instead of the six switches above
+  bool use_rslora = false;               // scale by alpha / sqrt(r)
+  bool use_dora = false;                 // a trained magnitude for each output
+  std::string init_weights = "default";  // default | gaussian | pissa
+  double plus_lr_ratio = 1;              // learning rate of B over that of A (LoRA+)
 
   bool operator==(const LoraOptions&) const = default;
 };

@@ -217,6 +217,40 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
   };
 }
 
+std::vector<Row> merge_rows(MergeOptions& o) {
+  return {
+      {.theme = kFiles,
+       .key = "checkpoint_dir",
+       .slot = &o.checkpoint_dir,
+       .help = "the adapter: a directory of PEFT's (adapter_config.json) or LitGPT's "
+               "(lit_model.pth.lora)",
+       .kind = TextKind::Directory,
+       .required = true,
+       .positional = true},
+      {.theme = kFiles,
+       .key = "pretrained_checkpoint_dir",
+       .slot = &o.pretrained_checkpoint_dir,
+       .help = "the base model: a Hugging Face or LitGPT directory, or a GGUF file; none: the one "
+               "that the adapter names",
+       .kind = TextKind::File,
+       .aliases = {"base"}},
+      {.theme = kFiles,
+       .key = "out_dir",
+       .slot = &o.out_dir,
+       .help = "the directory to write; none: the adapter's with -merged after it",
+       .kind = TextKind::Directory},
+      {.theme = kFiles,
+       .key = "dtype",
+       .slot = &o.dtype,
+       .help = "type of the weights written; none: as in the base (quantized ones: bfloat16)",
+       .choices = {"float32", "float16", "bfloat16"}},
+      {.theme = kProgram,
+       .key = "verbose",
+       .slot = &o.verbose,
+       .help = "say more about what is done and why"},
+  };
+}
+
 std::vector<Row> download_rows(DownloadOptions& o) {
   return {
       {.theme = kFiles,

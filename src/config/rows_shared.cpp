@@ -100,7 +100,8 @@ std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budg
       {.theme = kMachine,
        .key = "memory_budget",
        .slot = &memory_budget,
-       .help = "treat the device as one of this size; beyond it the run is out of memory",
+       .help = "treat the device as one of this size, driver and libraries of a GPU included; "
+               "beyond it the run is out of memory",
        .kind = TextKind::Bytes},
       {.theme = kMachine,
        .key = "num_threads",

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/ones_like.h>
 
+#include <algorithm>
 #include <functional>
 
 #include "base/error.h"
@@ -13,15 +14,25 @@
 namespace snug::exec {
 namespace {
 
-// Cuts the state from the graph it came from; floating tensors will collect this unit's gradient.
-nn::State detach(const nn::State& state) {
+// Cuts the state from the graph it came from; floating tensors will collect this unit's gradient
+// where an earlier unit wants it.
+nn::State detach(const nn::State& state, bool wants_gradient) {
   nn::State result;
   for (const auto& [name, tensor] : state.entries()) {
     at::Tensor cut = tensor.detach();
-    if (cut.is_floating_point()) cut.set_requires_grad(true);
+    if (wants_gradient && cut.is_floating_point()) cut.set_requires_grad(true);
     result.set(name, std::move(cut));
   }
   return result;
+}
+
+size_t first_trained_of(const std::vector<nn::Unit*>& units) {
+  const auto trains = [](nn::Unit* unit) {
+    const auto parameters = unit->parameters();
+    return std::any_of(parameters.begin(), parameters.end(),
+                       [](const nn::Parameter* parameter) { return parameter->trained; });
+  };
+  return static_cast<size_t>(std::find_if(units.begin(), units.end(), trains) - units.begin());
 }
 
 nn::State take_gradients(nn::State& input) {
@@ -54,7 +65,10 @@ auto Executor::guarded(const Run& run) {
 
 Executor::Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
                    memory::Ledger& ledger)
-    : units_(std::move(units)), policies_(std::move(policies)), ledger_(ledger) {
+    : units_(std::move(units)),
+      policies_(std::move(policies)),
+      first_trained_(first_trained_of(units_)),
+      ledger_(ledger) {
   for (const nn::Unit* unit : units_) ledger_ids_.push_back(memory::unit_id(unit->name()));
 }
 
@@ -76,15 +90,16 @@ double Executor::run_micro_batch(const nn::Batch& batch, const nn::Pass& pass) {
   nn::State state;
   for (size_t i = 0; i < units_.size(); ++i) {
     runs[i] = new_run(i, pass);
-    runs[i].input = detach(state);
+    runs[i].input = detach(state, i > first_trained_);
     state = run_forward(runs[i], batch, pass);
+    if (i < first_trained_) runs[i] = {};
   }
   const at::Tensor loss = state.at("loss");
   nn::State gradients;
   gradients.set("loss", at::ones_like(loss));
   state = {};
   if (forward_done_) forward_done_();
-  while (!runs.empty()) {
+  while (runs.size() > first_trained_) {
     gradients = run_backward(runs.back(), std::move(gradients), batch, pass);
     runs.pop_back();
   }
@@ -96,9 +111,12 @@ UnitRun Executor::new_run(size_t index, const nn::Pass& pass) const {
   return {.unit = units_[index],
           .index = static_cast<int64_t>(index),
           .num_units = static_cast<int64_t>(units_.size()),
+          .first_trained = static_cast<int64_t>(first_trained_),
           .pass = &pass,
           .input = {},
-          .output = {}};
+          .output = {},
+          .training = index >= first_trained_,
+          .record = index >= first_trained_};
 }
 
 nn::State Executor::run_forward(UnitRun& run, const nn::Batch& batch, const nn::Pass& pass) {

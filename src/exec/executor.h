@@ -50,6 +50,7 @@ class Executor {
   std::vector<nn::Unit*> units_;
   std::vector<std::unique_ptr<Policy>> policies_;
   std::vector<int32_t> ledger_ids_;
+  size_t first_trained_;  // unit: no gradient is wanted before it
   memory::Ledger& ledger_;
   std::function<void()> forward_done_;
 };

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "models/llama/units.h"
+#include "nn/linear.h"
 
 namespace snug::models {
 namespace {
@@ -97,15 +98,21 @@ at::Tensor join_pairs(const at::Tensor& value, int64_t heads) {
 
 double Model::flops_per_token(double seqlen) const {
   const Dimensions d = dimensions();
-  // 2 per multiply-add; each weight takes part in forward, and twice in backward. The embedding is
-  // a lookup; a tied one still multiplies as the head.
-  int64_t weights = d.vocabulary * d.hidden_size;
+  // 2 per multiply-add; each weight takes part in forward and in its input's gradient, a trained
+  // one in its own gradient too. The embedding is a lookup; a tied one still multiplies as the
+  // head.
+  double flops = 6.0 * static_cast<double>(d.num_layers * d.num_heads * d.head_dim) * seqlen;
+  const auto add = [&flops](const nn::Parameter& weight) {
+    flops += (weight.trained ? 6.0 : 4.0) * static_cast<double>(weight.num_elements());
+  };
   for (nn::Unit* unit : const_cast<Model*>(this)->units())
-    for (const nn::Parameter* parameter : unit->parameters())
-      if (parameter->shape.size() == 2 && parameter->shape[0] != d.vocabulary)
-        weights += parameter->num_elements();
-  const double attention = static_cast<double>(d.num_layers * d.num_heads * d.head_dim) * seqlen;
-  return 6.0 * static_cast<double>(weights) + 6.0 * attention;
+    for (nn::Linear* linear : unit->linears()) {
+      add(linear->weight());
+      if (linear->adapter() == nullptr) continue;
+      add(linear->adapter()->a);
+      add(linear->adapter()->b);
+    }
+  return flops;
 }
 
 std::vector<nn::Parameter*> Model::parameters() {
@@ -162,7 +169,8 @@ Checkpoint open_checkpoint(const fs::path& path) {
 
 void load_weights(Checkpoint& checkpoint) {
   for (const nn::Parameter* parameter : checkpoint.model->parameters())
-    if (!parameter->kept().is_meta()) load_into(parameter->kept(), checkpoint, *parameter);
+    if (!parameter->added && !parameter->kept().is_meta())
+      load_into(parameter->kept(), checkpoint, *parameter);
 }
 
 at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,
@@ -174,6 +182,12 @@ at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& par
 
 std::unique_ptr<Model> model_like(const Model& model) {
   return make_llama(llama::from_hugging_face(model.hugging_face_config(), "the model's config"));
+}
+
+std::unique_ptr<Model> model_with_own_head(const Model& model) {
+  nlohmann::json config = model.hugging_face_config();
+  config["tie_word_embeddings"] = false;
+  return make_llama(llama::from_hugging_face(config, "the model's config"));
 }
 
 }  // namespace snug::models

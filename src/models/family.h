@@ -29,6 +29,8 @@ std::unique_ptr<Model> model_from_config(const std::filesystem::path& config_jso
 
 // A second model of the same shape, without weights.
 std::unique_ptr<Model> model_like(const Model& model);
+// The same with a head of its own, where the model's is its embedding.
+std::unique_ptr<Model> model_with_own_head(const Model& model);
 
 // The parameter's value from the checkpoint in `type`, in memory of its own.
 at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,

@@ -5,22 +5,44 @@
 
 namespace snug::nn {
 
-Linear::Linear(const std::string& name, int64_t in_features, int64_t out_features, Bias bias)
-    : weight_{.name = name + ".weight", .shape = {out_features, in_features}, .value = {}},
-      bias_{.name = name + ".bias", .shape = {out_features}, .init = Init::Zeros, .value = {}},
+Linear::Linear(const std::string& name, Role role, int64_t in_features, int64_t out_features,
+               Bias bias)
+    : name_(name),
+      role_(role),
+      weight_{.name = name + ".weight", .shape = {out_features, in_features}},
+      bias_{.name = name + ".bias", .shape = {out_features}, .init = Init::Zeros},
       has_bias_(bias == Bias::Present) {}
 
-at::Tensor Linear::forward(const at::Tensor& x) const {
-  return ops::linear(x, weight_.value, bias_.value);
+Linear::Linear(const std::string& name, Role role, Parameter& tied)
+    : name_(name), role_(role), has_bias_(false), tied_(&tied) {}
+
+ops::Projection Linear::projection(const Pass& pass) const {
+  ops::Projection result{.weight = weight().value, .bias = bias_.value};
+  if (adapter_ == nullptr) return result;
+  result.adapter = ops::LowRank{.a = adapter_->a.value,
+                                .b = adapter_->b.value,
+                                .magnitude = adapter_->magnitude.value,
+                                .scaling = adapter_->options.scaling};
+  if (pass.dropout_key) {
+    result.adapter->dropout = adapter_->options.dropout;
+    result.adapter->dropout_key = mix(*pass.dropout_key ^ hash_name(name_));
+  }
+  return result;
 }
 
-at::Tensor Linear::forward_swiglu(const at::Tensor& gate, const at::Tensor& up) const {
-  return ops::swiglu_linear(gate, up, weight_.value, bias_.value);
+at::Tensor Linear::forward(const at::Tensor& x, const Pass& pass) const {
+  return ops::linear(x, projection(pass));
+}
+
+at::Tensor Linear::forward_swiglu(const at::Tensor& gate, const at::Tensor& up,
+                                  const Pass& pass) const {
+  return ops::swiglu_linear(gate, up, projection(pass));
 }
 
 void Linear::list(std::vector<Parameter*>& parameters) {
-  parameters.push_back(&weight_);
+  if (tied_ == nullptr) parameters.push_back(&weight_);
   if (has_bias_) parameters.push_back(&bias_);
+  if (adapter_ != nullptr) adapter_->list(parameters);
 }
 
 }  // namespace snug::nn

@@ -1,32 +1,61 @@
-// A matrix product with a weight: the one place that knows how the weight is stored.
+// A matrix product with a weight: the one place that knows how the weight is stored, and what is
+// added to it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "nn/adapter.h"
 #include "nn/parameter.h"
+#include "nn/unit.h"
+#include "ops/projection.h"
 
 namespace snug::nn {
 
 enum class Bias { None, Present };
 
+// What a layer does in its model, by which recipes choose where adapters go.
+enum class Role { Query, Key, Value, Projection, Mlp, Head };
+
 class Linear {
  public:
   // Parameters `name`.weight (out, in) and, if present, `name`.bias (out).
-  Linear(const std::string& name, int64_t in_features, int64_t out_features, Bias bias);
+  Linear(const std::string& name, Role role, int64_t in_features, int64_t out_features, Bias bias);
+  // With a weight that another unit owns, which must outlive this.
+  Linear(const std::string& name, Role role, Parameter& tied);
 
   // x (N, in) -> (N, out), in x's type.
-  at::Tensor forward(const at::Tensor& x) const;
+  at::Tensor forward(const at::Tensor& x, const Pass& pass) const;
   // down(silu(gate) * up) with this layer as `down`; gate and up (N, in) -> (N, out).
-  at::Tensor forward_swiglu(const at::Tensor& gate, const at::Tensor& up) const;
+  at::Tensor forward_swiglu(const at::Tensor& gate, const at::Tensor& up, const Pass& pass) const;
+  // What operators that contain the product want.
+  ops::Projection projection(const Pass& pass) const;
 
+  // Those of this layer: a tied weight is not.
   void list(std::vector<Parameter*>& parameters);
 
+  const std::string& name() const { return name_; }
+  Role role() const { return role_; }
+  Parameter& weight() { return tied_ != nullptr ? *tied_ : weight_; }
+  const Parameter& weight() const { return tied_ != nullptr ? *tied_ : weight_; }
+  bool is_tied() const { return tied_ != nullptr; }
+  int64_t in_features() const { return weight().shape[1]; }
+  int64_t out_features() const { return weight().shape[0]; }
+
+  // Null: none. Setting one replaces the one before.
+  void set_adapter(std::shared_ptr<Adapter> adapter) { adapter_ = std::move(adapter); }
+  Adapter* adapter() const { return adapter_.get(); }
+
  private:
+  std::string name_;
+  Role role_;
   Parameter weight_;
   Parameter bias_;
   bool has_bias_;
+  Parameter* tied_ = nullptr;
+  std::shared_ptr<Adapter> adapter_;  // shared with a set of adapters that take turns
 };
 
 }  // namespace snug::nn

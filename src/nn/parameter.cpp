@@ -12,7 +12,6 @@
 #include "memory/placement.h"
 
 namespace snug::nn {
-namespace {
 
 // SplitMix64 (Steele et al. 2014): a counter in, 64 even bits out, the same on every machine.
 uint64_t mix(uint64_t x) {
@@ -28,6 +27,8 @@ uint64_t hash_name(const std::string& name) {
   return hash;
 }
 
+namespace {
+
 // Box-Muller from two uniform draws of the counter.
 float normal_at(uint64_t stream, uint64_t index) {
   constexpr double kScale = 1.0 / 9007199254740992.0;  // 2^-53
@@ -36,11 +37,19 @@ float normal_at(uint64_t stream, uint64_t index) {
   return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
 }
 
+// Even in (-1, 1).
+float uniform_at(uint64_t stream, uint64_t index) {
+  constexpr double kScale = 1.0 / 4503599627370496.0;  // 2^-52
+  return static_cast<float>((static_cast<double>(mix(stream + index) >> 11) + 0.5) * kScale - 1.0);
+}
+
 template <class T>
-void fill_normal(T* out, int64_t count, uint64_t stream, double deviation) {
-  for (int64_t i = 0; i < count; ++i)
-    out[i] =
-        static_cast<T>(normal_at(stream, static_cast<uint64_t>(i)) * static_cast<float>(deviation));
+void fill(T* out, int64_t count, uint64_t stream, Init init, double scale) {
+  for (int64_t i = 0; i < count; ++i) {
+    const auto index = static_cast<uint64_t>(i);
+    const float draw = init == Init::Normal ? normal_at(stream, index) : uniform_at(stream, index);
+    out[i] = static_cast<T>(draw * static_cast<float>(scale));
+  }
 }
 
 }  // namespace
@@ -62,21 +71,22 @@ void Parameter::allocate_home(at::ScalarType type) {
 void Parameter::initialize(uint64_t seed, double deviation) {
   const at::Tensor& to = kept();
   if (to.is_meta()) return;
-  if (init != Init::Normal) {
+  if (init == Init::Ones || init == Init::Zeros) {
     to.detach().fill_(init == Init::Ones ? 1 : 0);
     return;
   }
   const uint64_t stream = mix(seed) ^ hash_name(name);
   const int64_t count = num_elements();
+  const double scale = init_scale.value_or(deviation);
   // The host draws the numbers, so that they are the same on every device.
   const at::Tensor host =
       to.is_cpu() ? to : at::empty(shape, at::TensorOptions().dtype(to.dtype()));
   if (host.scalar_type() == at::kFloat)
-    fill_normal(host.mutable_data_ptr<float>(), count, stream, deviation);
+    fill(host.mutable_data_ptr<float>(), count, stream, init, scale);
   else if (host.scalar_type() == at::kBFloat16)
-    fill_normal(host.mutable_data_ptr<at::BFloat16>(), count, stream, deviation);
+    fill(host.mutable_data_ptr<at::BFloat16>(), count, stream, init, scale);
   else
-    fill_normal(host.mutable_data_ptr<at::Half>(), count, stream, deviation);
+    fill(host.mutable_data_ptr<at::Half>(), count, stream, init, scale);
   if (!to.is_cpu()) to.detach().copy_(host);
 }
 

@@ -4,21 +4,29 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace snug::nn {
 
 // How a parameter starts when no checkpoint gives it.
-enum class Init { Normal, Ones, Zeros };
+enum class Init { Normal, Uniform, Ones, Zeros };
+
+// Random streams by name: the same numbers for the same (seed, name) on every machine.
+uint64_t mix(uint64_t x);
+uint64_t hash_name(const std::string& name);
 
 struct Parameter {
   std::string name;            // as in the family's Hugging Face files
   std::vector<int64_t> shape;  // row-major
   Init init = Init::Normal;
+  std::optional<double> init_scale;  // deviation or bound; absent: the model's deviation
   bool trained = true;
-  at::Tensor value;  // on the device; undefined until allocate()
-  at::Tensor home;   // in host memory, where the weight is kept and updated; undefined: in `value`
+  bool added = false;  // belongs to an adapter: no model file holds it
+  at::Tensor value;    // on the device; undefined until allocate()
+  at::Tensor home;  // in host memory, where the weight is kept and updated; undefined: in `value`
 
   // Where the weight is read from and written to between steps.
   const at::Tensor& kept() const { return home.defined() ? home : value; }
@@ -28,8 +36,8 @@ struct Parameter {
   void allocate(at::Device device, at::ScalarType type);
   // Gives it a home of `type` in the host memory beside its device. Content undefined.
   void allocate_home(at::ScalarType type);
-  // Fills kept() from Normal(0, deviation), ones or zeros; the same numbers for the same (seed,
-  // name).
+  // Fills kept() as `init` says: Normal(0, init_scale), Uniform(-init_scale, init_scale), ones or
+  // zeros; `deviation` where there is no init_scale.
   void initialize(uint64_t seed, double deviation);
 };
 

@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,8 +37,9 @@ struct Pass {
   at::ScalarType compute = at::kFloat;  // of activations and products
   double gradient_scale = 1.0;  // the gradient of (scale * summed loss) is what backward computes
   int64_t ignore_index = -100;
-  double label_smoothing = 0;    // share of the target's probability given to all tokens alike
-  double z_loss = 0;             // weight of log(sum(exp(logits)))^2, added to the loss
+  double label_smoothing = 0;  // share of the target's probability given to all tokens alike
+  double z_loss = 0;           // weight of log(sum(exp(logits)))^2, added to the loss
+  std::optional<uint64_t> dropout_key;  // of this micro-batch; none: nothing is dropped
   bool last_micro_batch = true;  // of an optimizer step: gradients are whole after its backward
 };
 
@@ -53,6 +55,8 @@ class State {
  private:
   std::vector<std::pair<std::string, at::Tensor>> entries_;
 };
+
+class Linear;
 
 class Unit {
  public:
@@ -75,6 +79,9 @@ class Unit {
     for (Parameter* parameter : borrowed()) all.push_back(parameter);
     return all;
   }
+
+  // The products with weights that this unit runs: where adapters go, and what may be quantized.
+  virtual std::vector<Linear*> linears() { return {}; }
 
   const std::string& name() const { return name_; }
 

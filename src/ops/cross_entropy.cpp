@@ -86,32 +86,27 @@ at::Tensor gradient_of(const at::Tensor& logits, const at::Tensor& x) {
   return type == at::kFloat ? logits : at::empty(logits.sizes(), logits.options().dtype(type));
 }
 
-// Adds the chunk's share to the weight's gradient and writes x's gradient into d_x.
-void chunk_backward(const at::Tensor& d_logits, const Chunk& chunk, const at::Tensor& weight,
-                    const at::Tensor& compute_weight, const at::Tensor& d_x) {
-  if (d_x.defined()) matmul_into(d_x, d_logits, compute_weight, Into::Overwrite);
-  if (weight.requires_grad()) add_weight_gradient(weight, d_logits, chunk.x);
-}
-
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Projection& head,
                             const at::Tensor& targets, const CrossEntropyOptions& options,
-                            bool training) {
-    const at::Tensor compute_weight = weight_in(x.scalar_type(), weight);
+                            bool training, const std::optional<at::Tensor>& /*trained*/) {
+    Projector projector(head, x.scalar_type());
     const bool d_x_wanted = training && x.requires_grad();
     at::Tensor d_x;
     if (d_x_wanted) d_x = at::empty(x.sizes(), x.options().requires_grad(false));
     LossSum loss(x);
-    const int64_t step = rows_per_chunk(weight.size(0));
+    const int64_t step = rows_per_chunk(head.out_features());
     for (int64_t begin = 0; begin < x.size(0); begin += step) {
       const int64_t end = std::min(begin + step, x.size(0));
       const Chunk chunk{x.slice(0, begin, end), targets.slice(0, begin, end)};
-      const at::Tensor logits = matmul(chunk.x, compute_weight.t(), at::kFloat);
+      projector.start_at(begin);
+      at::Tensor inner;
+      const at::Tensor logits = projector.forward(chunk.x, at::kFloat, &inner);
       const at::Tensor d_logits = training ? gradient_of(logits, chunk.x) : at::Tensor();
       loss.add(logits, chunk, options, d_logits);
-      if (training)
-        chunk_backward(d_logits, chunk, weight, compute_weight,
-                       d_x_wanted ? d_x.slice(0, begin, end) : at::Tensor());
+      if (!training) continue;
+      const at::Tensor d_inner = projector.add_gradients(d_logits, chunk.x, inner);
+      if (d_x_wanted) projector.input_gradient(d_logits, d_inner, d_x.slice(0, begin, end));
     }
     ctx->saved_data["d_x"] = d_x;
     return loss.total(x);
@@ -120,16 +115,17 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
   static variable_list backward(AutogradContext* ctx, variable_list /*ones*/) {
     at::Tensor d_x = ctx->saved_data["d_x"].toTensor();
     ctx->saved_data.clear();
-    return {d_x, {}, {}, {}, {}};
+    return {d_x, {}, {}, {}, {}, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
+at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,
                                 const at::Tensor& targets, const CrossEntropyOptions& options) {
   SNUG_CHECK(x.size(0) == targets.size(0), "{} rows and {} targets", x.size(0), targets.size(0));
-  return LinearCrossEntropyFunction::apply(x, weight, targets, options, at::GradMode::is_enabled());
+  return LinearCrossEntropyFunction::apply(x, head, targets, options, at::GradMode::is_enabled(),
+                                           head.any_trained());
 }
 
 }  // namespace snug::ops

@@ -6,6 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/projection.h"
+
 namespace snug::ops {
 
 struct CrossEntropyOptions {
@@ -15,11 +17,11 @@ struct CrossEntropyOptions {
   double z_loss = 0;  // Chowdhery et al. 2022 (PaLM), section 5
 };
 
-// x (N, D), weight (V, D), targets (N) int32 -> sum over counted rows of -log
-// softmax(x·Wᵀ)[target], smoothed and with the z-loss as the options say, float32 (1). With
-// gradients enabled, d(scale * loss) goes into weight's buffer and into x's gradient whatever
+// x (N, D), head (V, D), targets (N) int32 -> sum over counted rows of -log
+// softmax(head(x))[target], smoothed and with the z-loss as the options say, float32 (1). With
+// gradients enabled, d(scale * loss) goes into the head's buffers and into x's gradient whatever
 // gradient arrives from above: call backward with ones.
-at::Tensor linear_cross_entropy(const at::Tensor& x, const at::Tensor& weight,
+at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,
                                 const at::Tensor& targets, const CrossEntropyOptions& options);
 
 }  // namespace snug::ops

@@ -7,6 +7,7 @@
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/adamw.h"
 #include "kernels/cuda/cross_entropy.h"
+#include "kernels/cuda/dropout.h"
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/global_norm.h"
 #include "kernels/cuda/rms_norm.h"
@@ -73,6 +74,8 @@ void cross_entropy(const kernels::cpu::CrossEntropy& args, double* totals, void*
   device::cross_entropy(args, reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
                         stream());
 }
+
+void dropout(const kernels::cpu::Dropout& args) { device::dropout(args, stream()); }
 
 int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView> tensors) {
   return device::sum_of_squares_workspace_bytes(tensors);

@@ -10,6 +10,7 @@
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/adamw.h"
 #include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/dropout.h"
 #include "kernels/cpu/embedding.h"
 #include "kernels/cpu/global_norm.h"
 #include "kernels/cpu/rms_norm.h"
@@ -35,6 +36,8 @@ int64_t cross_entropy_workspace_bytes(int64_t rows);
 // rows are added.
 inline constexpr int64_t kCrossEntropyTotals = 2;
 void cross_entropy(const kernels::cpu::CrossEntropy& args, double* totals, void* workspace);
+
+void dropout(const kernels::cpu::Dropout& args);
 
 int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView> tensors);
 // sum: one double on the device.

@@ -37,6 +37,7 @@ void cross_entropy(const kernels::cpu::CrossEntropy& /*args*/, double* /*totals*
                    void* /*workspace*/) {
   absent();
 }
+void dropout(const kernels::cpu::Dropout& /*args*/) { absent(); }
 int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView> tensors) {
   constexpr int64_t kListBlock = 16384;
   int64_t blocks = 0;

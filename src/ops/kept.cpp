@@ -13,7 +13,8 @@ KeptRecorder::~KeptRecorder() { std::erase(listeners, kept_); }
 
 void keep(torch::autograd::AutogradContext* ctx, torch::autograd::variable_list tensors) {
   for (Kept* kept : listeners)
-    kept->tensors.insert(kept->tensors.end(), tensors.begin(), tensors.end());
+    for (const at::Tensor& tensor : tensors)
+      if (tensor.defined()) kept->tensors.push_back(tensor);
   ctx->save_for_backward(std::move(tensors));
 }
 

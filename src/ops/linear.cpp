@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/linear.h"
 
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "ops/device.h"
 #include "ops/elementwise.h"
@@ -16,65 +20,73 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor product(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  at::Tensor out = matmul(x, weight_in(x.scalar_type(), weight).t(), x.scalar_type());
-  if (bias.defined()) out.add_(weight_in(x.scalar_type(), bias));
-  return out;
+// Carries a projection through a graph's node.
+struct Carried final : torch::CustomClassHolder {
+  explicit Carried(Projection p) : projection(std::move(p)) {}
+  Projection projection;
+};
+
+void carry(AutogradContext* ctx, const Projection& projection) {
+  ctx->saved_data["projection"] =
+      c10::IValue::make_capsule(c10::make_intrusive<Carried>(projection));
 }
 
-at::Tensor input_gradient(const at::Tensor& d_out, const at::Tensor& weight) {
-  return matmul(d_out, weight_in(d_out.scalar_type(), weight), d_out.scalar_type());
+const Projection& carried(AutogradContext* ctx) {
+  return static_cast<const Carried*>(ctx->saved_data["projection"].toCapsule().get())->projection;
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            const std::optional<at::Tensor>& bias) {
-    ctx->saved_data["weight"] = weight;
-    ctx->saved_data["bias"] = bias.value_or(at::Tensor());
-    if (weight.requires_grad()) keep(ctx, {x});
-    return product(x, weight, bias.value_or(at::Tensor()));
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Projection& projection,
+                            const std::optional<at::Tensor>& /*trained*/) {
+    at::Tensor inner;
+    at::Tensor out = Projector(projection, x.scalar_type()).forward(x, x.scalar_type(), &inner);
+    carry(ctx, projection);
+    keep(ctx, {projection.needs_input() ? x : at::Tensor(), inner});
+    return out;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor d_out = grads[0].contiguous();
-    const at::Tensor weight = ctx->saved_data["weight"].toTensor();
-    const at::Tensor bias = ctx->saved_data["bias"].toTensor();
-    if (weight.requires_grad()) add_weight_gradient(weight, d_out, ctx->get_saved_variables()[0]);
-    if (bias.defined() && bias.requires_grad()) add_bias_gradient(bias, d_out);
-    at::Tensor d_x;
-    if (ctx->needs_input_grad(0)) d_x = input_gradient(d_out, weight);
+    const variable_list saved = ctx->get_saved_variables();
+    const Projection& projection = carried(ctx);
+    const Projector projector(projection, d_out.scalar_type());
+    const at::Tensor d_inner = projector.add_gradients(d_out, saved[0], saved[1]);
+    if (!ctx->needs_input_grad(0)) return {at::Tensor(), {}, {}};
+    at::Tensor d_x = at::empty({d_out.size(0), projection.in_features()}, d_out.options());
+    projector.input_gradient(d_out, d_inner, d_x);
     return {d_x, {}, {}};
   }
 };
 
 struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate, const at::Tensor& up,
-                            const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-    ctx->saved_data["weight"] = weight;
-    ctx->saved_data["bias"] = bias.value_or(at::Tensor());
-    keep(ctx, {gate, up});
-    return product(swiglu(gate, up), weight, bias.value_or(at::Tensor()));
+                            const Projection& projection,
+                            const std::optional<at::Tensor>& /*trained*/) {
+    at::Tensor inner;
+    at::Tensor out = Projector(projection, gate.scalar_type())
+                         .forward(swiglu(gate, up), gate.scalar_type(), &inner);
+    carry(ctx, projection);
+    keep(ctx, {gate, up, inner});
+    return out;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor d_out = grads[0].contiguous();
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor weight = ctx->saved_data["weight"].toTensor();
-    const at::Tensor bias = ctx->saved_data["bias"].toTensor();
-    if (weight.requires_grad()) add_weight_gradient(weight, d_out, swiglu(saved[0], saved[1]));
-    if (bias.defined() && bias.requires_grad()) add_bias_gradient(bias, d_out);
-    const at::Tensor d_product = input_gradient(d_out, weight);
+    const at::Tensor& gate = saved[0];
+    const at::Tensor& up = saved[1];
+    const Projection& projection = carried(ctx);
+    const Projector projector(projection, d_out.scalar_type());
+    const at::Tensor d_inner = projector.add_gradients(
+        d_out, projection.needs_input() ? swiglu(gate, up) : at::Tensor(), saved[2]);
+    const at::Tensor d_x = at::empty({d_out.size(0), projection.in_features()}, d_out.options());
+    projector.input_gradient(d_out, d_inner, d_x);
     // gate and up are outputs of products, which nothing else needs: their memory takes the
     // gradients.
-    swiglu_backward_in_place(d_product, saved[0], saved[1]);
-    return {saved[0], saved[1], {}, {}};
+    swiglu_backward_in_place(d_x, gate, up);
+    return {gate, up, {}, {}};
   }
 };
-
-// Autograd tells an absent tensor apart from an undefined one.
-std::optional<at::Tensor> if_defined(const at::Tensor& t) {
-  return t.defined() ? std::optional<at::Tensor>(t) : std::nullopt;
-}
 
 }  // namespace
 
@@ -92,13 +104,13 @@ void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out) {
   add_to_gradient(bias, sum);
 }
 
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  return LinearFunction::apply(x, weight, if_defined(bias));
+at::Tensor linear(const at::Tensor& x, const Projection& projection) {
+  return LinearFunction::apply(x, projection, projection.any_trained());
 }
 
-at::Tensor swiglu_linear(const at::Tensor& gate, const at::Tensor& up, const at::Tensor& weight,
-                         const at::Tensor& bias) {
-  return SwigluLinearFunction::apply(gate, up, weight, if_defined(bias));
+at::Tensor swiglu_linear(const at::Tensor& gate, const at::Tensor& up,
+                         const Projection& projection) {
+  return SwigluLinearFunction::apply(gate, up, projection, projection.any_trained());
 }
 
 }  // namespace snug::ops

@@ -1,22 +1,25 @@
 // y = x·Wᵀ + b, with the weight's gradient added straight into its buffer: no second array of the
-// weight's size exists, and accumulation over micro-batches costs nothing extra.
+// weight's size exists, and accumulation over micro-batches costs nothing extra. An adapter beside
+// the weight, and what it computes: ops/projection.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/projection.h"
+
 namespace snug::ops {
 
-// x (N, in), weight (out, in), bias (out) or undefined -> (N, out) of x's type. The product runs in
-// x's type; a weight of another type is cast for the length of the product (mixed precision).
-// Saves x if the weight is trained; nothing otherwise.
-at::Tensor linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+// x (N, in) -> (N, out) of x's type. Products run in x's type; a weight of another type is cast for
+// the length of the product (mixed precision). Saves x if weight or adapter are trained, and
+// x·Aᵀ (N, r) of an adapter; nothing otherwise.
+at::Tensor linear(const at::Tensor& x, const Projection& projection);
 
 // down(silu(gate) * up): as swiglu followed by linear, but saves gate and up only and recomputes
 // their product in the backward pass, which spares a third of the MLP's activations.
 // gate, up (N, F), weight (D, F) -> (N, D)
-at::Tensor swiglu_linear(const at::Tensor& gate, const at::Tensor& up, const at::Tensor& weight,
-                         const at::Tensor& bias);
+at::Tensor swiglu_linear(const at::Tensor& gate, const at::Tensor& up,
+                         const Projection& projection);
 
 // The same weight (cast) and gradient handling, for operators that contain a product.
 at::Tensor weight_in(at::ScalarType type, const at::Tensor& weight);

@@ -23,6 +23,7 @@ Optimizer::Optimizer(const config::OptimizerOptions& options, std::vector<NamedT
       seed_(seed),
       masters_(parameters_.size()),
       master_is_set_(parameters_.size()),
+      lr_factors_(parameters_.size(), 1),
       on_disk_(memory::current_tag.disk != nullptr) {
   const memory::CategoryGuard category(memory::Category::Optimizer);
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -72,7 +73,16 @@ void Optimizer::update_part(Range range, const StepOptions& options) {
     copy_to_master(i);
     master_is_set_[i] = true;
   }
-  update_range(range, options);
+  // In stretches of one learning rate.
+  while (range.first < range.last) {
+    const double factor = lr_factors_[range.first];
+    Range alike{range.first, range.first + 1};
+    while (alike.last < range.last && lr_factors_[alike.last] == factor) ++alike.last;
+    StepOptions own = options;
+    own.lr *= factor;
+    update_range(alike, own);
+    range.first = alike.last;
+  }
 }
 
 size_t Optimizer::end_of_part(Range range) const {

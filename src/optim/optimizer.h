@@ -59,6 +59,8 @@ class Optimizer {
 
   Range all() const { return {0, parameters_.size()}; }
   int64_t num_steps() const { return num_steps_; }
+  // What multiplies each parameter's learning rate; 1 unless this is called.
+  void set_lr_factors(std::vector<double> factors) { lr_factors_ = std::move(factors); }
   // After a resumed run's states have been read.
   void set_num_steps(int64_t steps);
 
@@ -99,6 +101,7 @@ class Optimizer {
   // read.
   std::vector<at::Tensor> masters_;
   std::vector<bool> master_is_set_;
+  std::vector<double> lr_factors_;
   bool on_disk_ = false;
 };
 

@@ -64,7 +64,7 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
                              static_cast<double>(parameter->value.element_size());
     result.tokens = static_cast<int64_t>(largest.input_ids.size());
     const nn::Batch batch = setup::to_device(largest, at::kMeta);
-    nn::Pass pass{.compute = engine.precision.compute};
+    nn::Pass pass{.compute = engine.precision.compute, .dropout_key = 0};
     result.micro_batches = 0;
     const auto run_micro_batch = [&](bool last) {
       pass.last_micro_batch = last;

@@ -45,6 +45,8 @@ int64_t device_memory_bytes(at::Device device) {
   return device.is_cuda() ? cuda::total_bytes() : 0;
 }
 
+int64_t driver_bytes(at::Device device) { return device.is_cuda() ? cuda::driver_bytes() : 0; }
+
 double peak_flops_per_second(at::Device device, at::ScalarType compute) {
   if (!device.is_cuda()) return kernels::cpu::cpu_peak_flops_estimate(ops::to_scalar(compute));
   return compute == at::kFloat ? 0 : gpu_peak_flops_per_second(cuda::name());

@@ -21,6 +21,9 @@ std::string device_name(at::Device device);
 // All memory of a GPU; 0 for a cpu.
 int64_t device_memory_bytes(at::Device device);
 
+// What a GPU's driver keeps of it for this program, which no ledger sees; 0 for a cpu.
+int64_t driver_bytes(at::Device device);
+
 // What products of `compute` could reach at best, in FLOP/s; 0 where it is not known.
 double peak_flops_per_second(at::Device device, at::ScalarType compute);
 

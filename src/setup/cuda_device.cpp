@@ -7,6 +7,10 @@
 #include <c10/cuda/CUDAException.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
+#include "memory/ledger.h"
+
 namespace snug::setup::cuda {
 namespace {
 
@@ -45,6 +49,16 @@ std::string why_none() {
 
 std::string name() { return properties().name; }
 int64_t total_bytes() { return static_cast<int64_t>(properties().totalGlobalMem); }
+
+int64_t driver_bytes() {
+  // Other programs on the same GPU cannot be told from the driver, which never takes as much.
+  constexpr int64_t kMost = int64_t{1} << 30;
+  size_t free = 0;
+  size_t total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const int64_t used = static_cast<int64_t>(total - free) - memory::cuda_reserved();
+  return std::clamp<int64_t>(used, 0, kMost);
+}
 
 void prepare() {
   at::globalContext().setAllowBF16ReductionCuBLAS(/*allow_reduced_precision=*/false);

@@ -14,6 +14,9 @@ std::string why_none();  // CUDA's own words where count() is 0
 // Of the first visible GPU.
 std::string name();
 int64_t total_bytes();
+// What the driver keeps of it for this program, beside what tensors and libraries allocate. Call
+// after prepare().
+int64_t driver_bytes();
 
 // Takes it into use: sums of products stay float32, and what cuBLAS keeps for itself is allocated
 // now, so that it is not mistaken for some operator's.

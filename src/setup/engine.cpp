@@ -10,6 +10,7 @@
 #include "exec/policies/optimizer_offload.h"
 #include "memory/disk_file.h"
 #include "memory/placement.h"
+#include "setup/adapters.h"
 #include "setup/policies.h"
 
 namespace snug::setup {
@@ -20,19 +21,29 @@ double clip_factor(double norm, const std::optional<double>& max_norm) {
   return max_norm && *max_norm > 0 ? std::min(1.0, *max_norm / (norm + 1e-6)) : 1.0;
 }
 
+// LoRA+ (Hayou et al. 2024): B, which starts at zero, learns faster than A.
+std::vector<double> lr_factors(models::Model& model, const config::LoraOptions& lora) {
+  std::vector<double> factors;
+  for (const nn::Parameter* parameter : model.parameters())
+    if (parameter->trained)
+      factors.push_back(parameter->name.ends_with(".lora_B.weight") ? lora.plus_lr_ratio : 1);
+  return factors;
+}
+
 // Weights that are updated on the host have a home there, in float32 where masters are asked for
 // and have no place on disk.
 void allocate_parameters(models::Model& model, const config::Recipe& recipe, Engine& engine) {
   const at::ScalarType type = engine.precision.parameters;
   const bool home_is_master = recipe.optimizer.master_weights && !recipe.offload_folder();
-  const at::ScalarType home_type = home_is_master ? at::kFloat : type;
   for (nn::Unit* unit : model.units()) {
     const memory::UnitGuard tag(memory::unit_id(unit->name()));
     for (nn::Parameter* parameter : unit->parameters()) {
       parameter->allocate(engine.device, type);
-      if (engine.updates_on_host) parameter->allocate_home(home_type);
+      if (recipe.weight_streaming || (engine.updates_on_host && parameter->trained))
+        parameter->allocate_home(home_is_master && parameter->trained ? at::kFloat : type);
       if (recipe.weight_streaming) memory::vacate(parameter->value);
-      engine.parameters.push_back({parameter->name, parameter->kept()});
+      if (parameter->trained)
+        engine.parameters.push_back({parameter->name, parameter->kept()});
     }
   }
 }
@@ -97,7 +108,8 @@ checkpoint::TrainingTensors Engine::training_tensors() const {
     delayed->wait();
     for (nn::Unit* unit : units)
       for (const nn::Parameter* parameter : unit->parameters())
-        tensors.late_weights.push_back({parameter->name, parameter->value.detach()});
+        if (parameter->trained)
+          tensors.late_weights.push_back({parameter->name, parameter->value.detach()});
   }
   tensors.optimizer_states = optimizer->states();
   return tensors;
@@ -146,6 +158,7 @@ Update Engine::step(const std::function<void()>& run_micro_batches, const Update
 Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Device device,
                    int64_t max_seqlen) {
   Engine engine{.precision = nn::parse_precision(recipe.precision), .device = device};
+  add_adapters(model, recipe.lora);
   engine.units = model.units();
   engine.updates_on_host = recipe.optimizer_offload != "none";
   engine.publishes_weights = engine.updates_on_host && !recipe.weight_streaming;
@@ -156,6 +169,7 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
                            ? DelayedUpdate::aliases_of(engine.parameters)
                            : engine.parameters;
   engine.optimizer = make_optimizer(recipe, updated, file.get());
+  engine.optimizer->set_lr_factors(lr_factors(model, recipe.lora));
   // On cpu both would share the same processors.
   if (recipe.delayed_parameter_update)
     engine.delayed = std::make_unique<DelayedUpdate>(*engine.optimizer, engine.parameters, updated,

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "checkpoint/peft_adapter.h"
 #include "checkpoint/tensor_bytes.h"
 #include "formats/gguf.h"
 #include "formats/pth.h"
@@ -44,6 +45,7 @@ FileTensors arrange(models::Model& model, models::Layout layout, at::ScalarType 
   FileTensors result;
   std::vector<std::string> order;
   for (const nn::Parameter* parameter : model.parameters()) {
+    if (parameter->added) continue;
     const models::Placement place = model.placement(layout, *parameter);
     const bool stays_float = layout == models::Layout::Gguf && parameter->shape.size() == 1;
     auto& parts = result.parts[place.tensor];
@@ -196,6 +198,14 @@ void export_hugging_face(const fs::path& directory, models::Model& model,
     config["torch_dtype"] = torch_name(options.dtype);
     write_json(folder / "config.json", config);
     write_json(folder / "generation_config.json", generation_config(config));
+    tokenizer.write_directory(folder);
+  });
+}
+
+void export_peft(const fs::path& directory, const checkpoint::Adapter& adapter,
+                 const tokenizer::Tokenizer& tokenizer) {
+  replace_directory(directory, [&](const fs::path& folder) {
+    checkpoint::write_peft_files(folder, adapter);
     tokenizer.write_directory(folder);
   });
 }

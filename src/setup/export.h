@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "checkpoint/adapter.h"
 #include "models/model.h"
 #include "tokenizer/tokenizer.h"
 
@@ -30,6 +31,10 @@ struct ExportOptions {
 void export_hugging_face(const std::filesystem::path& directory, models::Model& model,
                          const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
                          const ExportOptions& options);
+
+// A PEFT directory: the adapter and the tokenizer.
+void export_peft(const std::filesystem::path& directory, const checkpoint::Adapter& adapter,
+                 const tokenizer::Tokenizer& tokenizer);
 
 // lit_model.pth, model_config.yaml and the tokenizer, as LitGPT lays them out.
 void export_litgpt(const std::filesystem::path& directory, models::Model& model,

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup/policies.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "config/unit_choice.h"
 #include "exec/policies/activation_checkpointing.h"
@@ -28,7 +30,10 @@ std::vector<optim::Range> parameter_ranges(const std::vector<nn::Unit*>& units) 
   std::vector<optim::Range> ranges;
   size_t next = 0;
   for (nn::Unit* unit : units) {
-    const size_t count = unit->parameters().size();
+    const auto parameters = unit->parameters();
+    const auto count = static_cast<size_t>(
+        std::count_if(parameters.begin(), parameters.end(),
+                      [](const nn::Parameter* parameter) { return parameter->trained; }));
     ranges.push_back({next, next + count});
     next += count;
   }

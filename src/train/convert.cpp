@@ -9,30 +9,10 @@
 #include "models/family.h"
 #include "setup/export.h"
 #include "setup/vocabulary.h"
+#include "train/weight_type.h"
 
 namespace snug::train {
 namespace {
-
-// The type of most weights in the source; quantized ones become bfloat16.
-at::ScalarType source_type(const models::Checkpoint& checkpoint) {
-  int64_t bytes_f32 = 0;
-  int64_t bytes_f16 = 0;
-  for (const formats::TensorInfo& tensor : checkpoint.tensors->tensors()) {
-    if (tensor.shape.size() < 2) continue;
-    if (tensor.dtype == formats::DType::F32) bytes_f32 += tensor.nbytes;
-    if (tensor.dtype == formats::DType::F16) bytes_f16 += tensor.nbytes;
-  }
-  const int64_t half = checkpoint.tensors->total_bytes() / 2;
-  return bytes_f32 > half ? at::kFloat : bytes_f16 > half ? at::kHalf : at::kBFloat16;
-}
-
-at::ScalarType wanted_type(const std::string& name, const models::Checkpoint& checkpoint) {
-  if (name.empty()) return source_type(checkpoint);
-  if (name == "float32" || name == "f32") return at::kFloat;
-  if (name == "bfloat16" || name == "bf16") return at::kBFloat16;
-  if (name == "float16" || name == "f16") return at::kHalf;
-  throw UserError("--dtype {} is unknown; choose float32, bfloat16 or float16", name);
-}
 
 // A conversion makes something new; what is there may be what it reads.
 void refuse_to_overwrite(const std::filesystem::path& destination) {
@@ -48,7 +28,7 @@ void convert(const config::ConvertOptions& options) {
   refuse_to_overwrite(options.destination);
   models::Checkpoint checkpoint = models::open_checkpoint(options.source);
   const auto tokenizer = setup::open_tokenizer(checkpoint);
-  const at::ScalarType type = wanted_type(options.dtype, checkpoint);
+  const at::ScalarType type = weight_type(options.dtype, checkpoint);
   const auto read = [&](const nn::Parameter& parameter) {
     const bool stays_float = options.to == "gguf" && parameter.shape.size() == 1;
     return models::read_parameter(checkpoint, parameter, stays_float ? at::kFloat : type);

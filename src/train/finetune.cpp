@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/finetune.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -21,6 +23,7 @@
 #include "plan/suggest.h"
 #include "report/tables.h"
 #include "setup/accelerator.h"
+#include "setup/adapters.h"
 #include "setup/export.h"
 #include "setup/vocabulary.h"
 #include "train/host.h"
@@ -67,9 +70,11 @@ class Finetune {
   void plan();
   void load_weights();
   void load_start();
+  setup::ParameterReader base_reader() const;
   void resume();
   void train();
   void finish();
+  void export_adapter(const std::filesystem::path& folder);
 
   bool train_step();
   SampleIndices next_micro_batches();
@@ -183,12 +188,19 @@ void Finetune::open_model() {
   if (tokenizer_->vocabulary_size() > rows)
     throw UserError("{}: the tokenizer has {} tokens, the model's embedding {} rows",
                     recipe_.checkpoint_dir, tokenizer_->vocabulary_size(), rows);
-  log_->record().model = {.id = recipe_.checkpoint_dir,
-                          .parameters = checkpoint_.model->num_parameters(),
-                          .trainable = checkpoint_.model->num_parameters()};
+  setup::add_adapters(*checkpoint_.model, recipe_.lora);
+  const setup::ParameterCount count = setup::count_parameters(*checkpoint_.model);
+  log_->record().model = {
+      .id = recipe_.checkpoint_dir, .parameters = count.total, .trainable = count.trained};
   log_->record().device = {.name = setup::device_name(host_.device), .budget_bytes = budget_};
-  log_->print(fmt::format("Model    {}: {} parameters, all trained, {}", recipe_.checkpoint_dir,
-                          with_commas(checkpoint_.model->num_parameters()), recipe_.precision));
+  log_->print(fmt::format("Model    {}: {} parameters, {} trained, {}", recipe_.checkpoint_dir,
+                          with_commas(count.total),
+                          count.trained == count.total
+                              ? "all"
+                              : fmt::format("{} ({:.2f} %)", with_commas(count.trained),
+                                            100.0 * static_cast<double>(count.trained) /
+                                                static_cast<double>(count.total)),
+                          recipe_.precision));
 }
 
 void Finetune::open_data() {
@@ -253,12 +265,12 @@ void Finetune::choose_techniques() {
 
 void Finetune::load_weights() {
   engine_ = setup::make_engine(*checkpoint_.model, recipe_, host_.device, max_seqlen_);
+  // A training checkpoint holds what trains.
+  if (!resume_from_ || recipe_.lora.enabled) load_start();
   if (resume_from_) {
     checkpoint::load_tensors(*resume_from_, engine_.training_tensors());
     engine_.optimizer->set_num_steps(state_.step);
     log_->print(fmt::format("Resume   {} at step {}", resume_from_->string(), state_.step));
-  } else {
-    load_start();
   }
   checkpoint_.tensors.reset();  // the file's pages are no longer needed
   if (const auto folder = checkpoint::set_aside(recipe_.out_dir, resume_from_ ? state_.step : -1))
@@ -272,9 +284,26 @@ void Finetune::load_weights() {
 
 // The weights that training starts from.
 void Finetune::load_start() {
-  if (recipe_.model.config.empty()) return models::load_weights(checkpoint_);
-  for (nn::Parameter* parameter : checkpoint_.model->parameters())
-    parameter->initialize(recipe_.seed, checkpoint_.model->initializer_range());
+  models::Model& model = *checkpoint_.model;
+  if (recipe_.model.config.empty())
+    models::load_weights(checkpoint_);
+  else
+    for (nn::Parameter* parameter : model.parameters())
+      parameter->initialize(recipe_.seed, model.initializer_range());
+  setup::initialize_adapters(model, recipe_.lora, recipe_.seed, base_reader());
+}
+
+// The base model's weights as training found them.
+setup::ParameterReader Finetune::base_reader() const {
+  return [this](const nn::Parameter& parameter) {
+    if (recipe_.model.config.empty())
+      return models::read_parameter(checkpoint_, parameter, at::kFloat);
+    nn::Parameter copy = parameter;
+    copy.home.reset();
+    copy.value = at::empty(parameter.shape, at::kFloat);
+    copy.initialize(recipe_.seed, checkpoint_.model->initializer_range());
+    return copy.value;
+  };
 }
 
 int64_t Finetune::count_steps() const {
@@ -480,8 +509,11 @@ void Finetune::finish() {
   reopen_start();
   // First of all: what comes after it may fail, and the model is what the run was for.
   const std::filesystem::path final_folder = std::filesystem::path(recipe_.out_dir) / "final";
-  setup::export_hugging_face(final_folder, *checkpoint_.model, *tokenizer_, setup::resident_value,
-                             {.dtype = engine_.precision.parameters});
+  if (recipe_.lora.enabled)
+    export_adapter(final_folder);
+  else
+    setup::export_hugging_face(final_folder, *checkpoint_.model, *tokenizer_, setup::resident_value,
+                               {.dtype = engine_.precision.parameters});
   if (recipe_.eval.final_validation && !validated) run_validation();
   log_->end_line();
   show_samples();
@@ -490,14 +522,25 @@ void Finetune::finish() {
   log_->print("\nAt the peak\n\n" + report::memory_bars(log_->record().memory.measured.by_category,
                                                         {.budget_bytes = budget_}));
   log_->print(report::summary_block(report::summary_of(log_->record())));
-  log_->print(fmt::format(
-      "The model is in {}, the figures in {}/run.json, a page to look at in {}/report.html",
-      final_folder.string(), recipe_.out_dir, recipe_.out_dir));
+  log_->print(
+      fmt::format("{} in {}, the figures in {}/run.json, a page to look at in {}/report.html",
+                  recipe_.lora.enabled ? "The adapter is" : "The model is", final_folder.string(),
+                  recipe_.out_dir, recipe_.out_dir));
+}
+
+void Finetune::export_adapter(const std::filesystem::path& folder) {
+  checkpoint::Adapter adapter =
+      setup::adapter_values(*checkpoint_.model, recipe_.lora, base_reader());
+  adapter.config.base_model_name_or_path =
+      recipe_.checkpoint_dir.empty() ? ""
+                                     : std::filesystem::absolute(recipe_.checkpoint_dir).string();
+  setup::export_peft(folder, adapter, *tokenizer_);
 }
 
 // Before final/ is written, which may take the place of what training started from.
 void Finetune::reopen_start() {
-  if (recipe_.eval.num_samples == 0 || !recipe_.model.config.empty()) return;
+  const bool needed = recipe_.eval.num_samples > 0 || recipe_.lora.init_weights == "pissa";
+  if (!needed || !recipe_.model.config.empty()) return;
   try {
     checkpoint_.tensors = models::open_checkpoint(checkpoint_.path).tensors;
   } catch (const UserError& error) {
@@ -516,6 +559,7 @@ void Finetune::show_samples() {
     const std::vector<SampleAnswer> after = answers();
     if (recipe_.model.config.empty() && !checkpoint_.tensors) return;
     load_start();
+    setup::remove_adapters(*checkpoint_.model);
     engine_.weights_changed();
     log_->print("\nHeld-out questions, answered before and after\n\n" +
                 show_answers(answers(), after));

@@ -5,6 +5,9 @@
 #include <sys/resource.h>
 
 #include "base/bytes.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "memory/disk_file.h"
 #include "memory/ledger.h"
 #include "setup/accelerator.h"
 
@@ -20,11 +23,26 @@ Host prepare_host(const std::string& memory_budget, int64_t num_threads,
                   const std::string& accelerator) {
   memory::install_allocators();
   if (num_threads > 0) at::set_num_threads(static_cast<int>(num_threads));
-  const int64_t budget = memory_budget.empty() ? 0 : parse_bytes(memory_budget, "memory_budget");
+  int64_t budget = memory_budget.empty() ? 0 : parse_bytes(memory_budget, "memory_budget");
   const at::Device device = setup::open_device(accelerator);
+  if (const int64_t driver = setup::driver_bytes(device); budget > 0 && driver > 0) {
+    if (budget <= driver)
+      throw UserError("memory_budget = {}: the driver takes {} of the device, which leaves nothing",
+                      memory_budget, format_bytes(driver));
+    budget -= driver;
+  }
   memory::Ledger& ledger = memory::ledger_of(device.type());
   ledger.set_budget(budget);
   return {device, budget, device.is_cuda() ? ledger.allocated() : 0};
+}
+
+void check_offload_folder(const config::Recipe& recipe) {
+  const std::optional<std::string> folder = recipe.offload_folder();
+  if (!folder || memory::DiskFile::is_on_disk(*folder)) return;
+  warn(
+      "optimizer_offload = disk:{}: files there are held in memory (tmpfs), so the states stay in "
+      "it and no budget counts them; name a folder on a disk, or use --optimizer_offload cpu",
+      *folder);
 }
 
 }  // namespace snug::train

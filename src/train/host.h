@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "config/recipe.h"
+
 namespace snug::train {
 
 // Highest resident set of this process so far, in bytes.
@@ -14,7 +16,7 @@ int64_t peak_resident_bytes();
 
 struct Host {
   at::Device device = at::kCPU;  // that the run computes on
-  int64_t budget_bytes = 0;      // of that device's memory; 0: none
+  int64_t budget_bytes = 0;      // of that device's memory, less the driver's share; 0: none
   int64_t library_bytes = 0;     // that cuBLAS keeps there for itself
 };
 
@@ -22,5 +24,9 @@ struct Host {
 // empty, num_threads 0 means one per core, `accelerator` is auto, cpu or cuda.
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,
                   const std::string& accelerator);
+
+// Of optimizer_offload = disk:FOLDER, before a model is read: throws UserError where no file can be
+// made there, warns where files are memory.
+void check_offload_folder(const config::Recipe& recipe);
 
 }  // namespace snug::train

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/out_of_memory.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/bytes.h"
@@ -65,13 +66,21 @@ std::vector<report::SuggestionRecord> suggestion_records(
   return records;
 }
 
+std::string suggestion_lines(const std::vector<report::SuggestionRecord>& suggestions) {
+  size_t width = 0;
+  for (const report::SuggestionRecord& s : suggestions) width = std::max(width, s.options.size());
+  std::string text;
+  for (const report::SuggestionRecord& s : suggestions)
+    text += fmt::format("\n  {:<{}}  peak {:>10}  ({})", s.options, width,
+                        format_bytes(s.peak_allocated), s.cost);
+  return text;
+}
+
 std::string suggestions_text(const std::vector<report::SuggestionRecord>& suggestions) {
   if (suggestions.empty()) return "\nNothing this version can change makes it fit.";
-  std::string text = "\nWhat would fit, as planned; add one of these to the command:";
-  for (const report::SuggestionRecord& s : suggestions)
-    text += fmt::format("\n  {:<60} peak {:>10}  ({})", s.options, format_bytes(s.peak_allocated),
-                        s.cost);
-  return text + "\nThe first of them as a whole:\n  " + suggestions.front().command;
+  return "\nWhat would fit, as planned; add one of these to the command:" +
+         suggestion_lines(suggestions) + "\nThe first of them as a whole:\n  " +
+         suggestions.front().command;
 }
 
 }  // namespace snug::train

@@ -36,7 +36,9 @@ report::OutOfMemoryRecord out_of_memory_record(const OutOfMemory& error);
 std::vector<report::SuggestionRecord> suggestion_records(
     const std::vector<plan::Suggestion>& suggestions, const std::string& command);
 
-// For the terminal: one line each, and the first one as a whole command.
+// A line of the terminal each, after a line break.
+std::string suggestion_lines(const std::vector<report::SuggestionRecord>& suggestions);
+// The lines with what they are for, and the first one as a whole command.
 std::string suggestions_text(const std::vector<report::SuggestionRecord>& suggestions);
 
 }  // namespace snug::train

@@ -19,6 +19,7 @@
 #include "report/tables.h"
 #include "setup/vocabulary.h"
 #include "train/open_data.h"
+#include "train/out_of_memory.h"
 #include "train/plan_like.h"
 
 namespace snug::train {
@@ -74,7 +75,11 @@ class Plan {
     }
     const bool found = fit_ && fit_->best;
     if (!wanted_fits() && !found)
-      throw OutOfMemory(fmt::format("this recipe does not fit into {}", device_.name));
+      throw OutOfMemory(
+          fmt::format("this recipe does not fit into {}",
+                      recipe_.memory_budget.empty()
+                          ? device_.name
+                          : fmt::format("the memory_budget of {}", recipe_.memory_budget)));
   }
 
  private:
@@ -131,7 +136,8 @@ class Plan {
             : fmt::format("{} x {} tokens (train.max_seq_length, no data read)", t.micro_batch_size,
                           longest_),
         micro_batches, micro_batches == 1 ? "" : "es");
-    add("Device   {}: {}{}", device_.name, format_bytes(device_.memory_bytes),
+    add("Device   {}: {}{}{}", device_.name, format_bytes(device_.memory_bytes),
+        recipe_.memory_budget.empty() ? "" : " (memory_budget)",
         device_.context_bytes > 0 ? fmt::format(", of which driver and libraries take {}",
                                                 format_bytes(device_.context_bytes))
                                   : "");
@@ -183,14 +189,10 @@ class Plan {
   }
 
   std::string suggestions() const {
-    const auto found = plan::suggest(*checkpoint_.model, recipe_, samples_, longest_,
-                                     device_.usable_bytes(), device_.kind);
-    std::string text = found.empty() ? "Nothing this version can change makes it fit.\n"
-                                     : "What would fit (--fit finds the fastest):\n";
-    for (const plan::Suggestion& s : found)
-      text += fmt::format("  {:<60} peak {:>10}  ({})\n", s.options, format_bytes(s.peak_allocated),
-                          s.cost);
-    return text;
+    const auto found = plan::suggest(*checkpoint_.model, recipe_, samples_, longest_, device_);
+    return found.empty() ? "Nothing this version can change makes it fit.\n"
+                         : "What would fit (--fit finds the fastest):" +
+                               suggestion_lines(suggestion_records(found, "")) + "\n";
   }
 
   std::string fit_text() const {

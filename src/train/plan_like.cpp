@@ -111,29 +111,45 @@ std::string LikeLitgpt::text() const {
     const bool less = mine < other - other / 100;
     table.add_row({what, format_bytes(mine), format_bytes(other), less ? why : ""});
   };
+  const bool lora = recipe.lora.enabled;
   const std::string tied = tied_ ? "embedding and head are one weight" : "";
   const std::string copies = "no 16-bit copies of all weights from forward to backward";
   row("weights", a.weights, b.weights,
-      recipe.weight_streaming ? "weight streaming"
-      : mixed                 ? copies + (tied_ ? "; " + tied : "")
-                              : tied);
+      recipe.weight_streaming    ? "weight streaming"
+      : !recipe.quantize.empty() ? "one embedding; LitGPT keeps the one that it replaced"
+      : mixed && !lora           ? copies + (tied_ ? "; " + tied : "")
+                                 : tied);
   row("gradients", a.gradients, b.gradients,
-      recipe.optimizer_in_backward ? "optimizer in backward"
-      : offload                    ? "optimizer offload"
-                                   : tied);
-  row("optimizer states", a.states, b.states, offload ? "optimizer offload" : tied);
+      recipe.optimizer_in_backward       ? "optimizer in backward"
+      : offload                          ? "optimizer offload"
+      : lora && !recipe.quantize.empty() ? "the embedding is frozen; LitGPT's new one is not"
+      : lora                             ? ""
+                                         : tied);
+  row("optimizer states", a.states, b.states, offload ? "optimizer offload" : lora ? "" : tied);
   row("kept for backward", a.kept, b.kept, why_kept());
   row("logits and loss", a.head, b.head, "head and loss go in chunks: logits never exist whole");
   row("update, temporary", a.update, b.update, "states are updated in one sweep, in place");
   row("peak allocated", p.peak_allocated, like_.prediction.peak_allocated, "");
   if (device_.kind == at::kCUDA)
     row("peak reserved", p.peak_reserved, like_.prediction.peak_reserved, "");
+  std::string paged;
+  if (like_.paged_states > 0)
+    paged = fmt::format(" Its optimizer has {} more in memory that the driver pages.",
+                        format_bytes(like_.paged_states));
   return fmt::format(
       "Beside {}: {} x {} tokens, padded; each row at its own highest\n\n{}"
-      "\nWith {} {} allocated right after a forward; {}.\n",
-      program_ == "litgpt" ? "litgpt finetune_full" : "LitGPT's model in a Lightning Trainer",
-      options_.batch, options_.tokens, table.render(), program_, format_bytes(like_.after_forward),
-      fits() ? "it fits too" : "it does not fit into " + format_bytes(device_.usable_bytes()));
+      "\nWith {} {} allocated right after a forward; {}.{}\n",
+      whose(), options_.batch, options_.tokens, table.render(), program_,
+      format_bytes(like_.after_forward),
+      fits() ? "it fits too" : "it does not fit into " + format_bytes(device_.usable_bytes()),
+      paged);
+}
+
+std::string LikeLitgpt::whose() const {
+  if (program_ != "litgpt") return "LitGPT's model in a Lightning Trainer";
+  const config::Recipe& recipe = candidate_.recipe;
+  if (!recipe.lora.enabled) return "litgpt finetune_full";
+  return "litgpt finetune_lora" + (recipe.quantize.empty() ? "" : " --quantize " + recipe.quantize);
 }
 
 nlohmann::json LikeLitgpt::json() const {
@@ -150,7 +166,8 @@ nlohmann::json LikeLitgpt::json() const {
           {"optimizer_states", b.states},
           {"kept_for_backward", b.kept},
           {"logits_and_loss", b.head},
-          {"update_temporaries", b.update}};
+          {"update_temporaries", b.update},
+          {"paged_states", like_.paged_states}};
 }
 
 }  // namespace snug::train

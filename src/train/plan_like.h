@@ -32,6 +32,7 @@ class LikeLitgpt {
   Side ours() const;
   Side theirs() const;
   std::string why_kept() const;
+  std::string whose() const;
 
   std::string program_;
   const plan::Candidate& candidate_;

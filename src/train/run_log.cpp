@@ -37,6 +37,22 @@ void begin_with(const Resumed& resumed, report::RunRecord& record) {
       {.step = resumed.step, .seconds_total = resumed.before.seconds_total});
 }
 
+// Where the rows before a checkpoint are that is resumed from by its folder's name: beside that
+// folder, where that is not out_dir. Empty where they are in out_dir itself.
+std::filesystem::path earlier_rows(const std::string& resume,
+                                   const std::filesystem::path& out_dir) {
+  if (resume == "true" || resume == "auto" || resume == "false") return {};
+  const auto whole = [](const std::filesystem::path& path) {
+    return std::filesystem::absolute(path / "").lexically_normal().parent_path();
+  };
+  const std::filesystem::path folder = whole(resume).parent_path();
+  return folder == whole(out_dir) ? std::filesystem::path() : folder / "metrics.csv";
+}
+
+double rate_of(const report::StepRecord& step) {
+  return step.seconds > 0 ? static_cast<double>(step.tokens) / step.seconds : 0;
+}
+
 }  // namespace
 
 RunLog::RunLog(const config::Recipe& recipe, const std::string& command,
@@ -55,13 +71,32 @@ RunLog::RunLog(const config::Recipe& recipe, const std::string& command,
     peaks_before_ = resumed->before.memory.measured;
     seconds_before_ = resumed->before.seconds_total;
   }
-  csv_ = std::make_unique<report::MetricsCsv>(out_dir_ / "metrics.csv", logged);
-  if (recipe.logger_name == "tensorboard")
-    tensorboard_ = std::make_unique<report::TensorBoardWriter>(
-        out_dir_ / "tensorboard",
-        report::TensorBoardOptions{.resumed_step =
-                                       resumed ? std::optional(resumed->step) : std::nullopt});
+  csv_ = std::make_unique<report::MetricsCsv>(out_dir_ / "metrics.csv", logged,
+                                              earlier_rows(recipe.resume, out_dir_));
+  if (recipe.logger_name == "tensorboard") open_tensorboard(resumed);
   write_unfinished();
+}
+
+// The step of the checkpoint is drawn anew: a validation that came after the checkpoint is yet to
+// come again, and TensorBoard can only be told to forget whole steps.
+void RunLog::open_tensorboard(const std::optional<Resumed>& resumed) {
+  report::TensorBoardOptions options;
+  if (resumed) options.resumed_step = resumed->step - 1;
+  tensorboard_ =
+      std::make_unique<report::TensorBoardWriter>(out_dir_ / "tensorboard", std::move(options));
+  if (!resumed || record_.steps.empty()) return;
+  if (resumed->step % log_interval_ == 0)
+    draw(record_.steps.back(), resumed->before.memory.measured.peak_allocated);
+  if (!record_.validation.empty() && record_.validation.back().step == resumed->step)
+    tensorboard_->scalar("val_loss", record_.validation.back().loss, resumed->step);
+}
+
+void RunLog::draw(const report::StepRecord& step, int64_t peak_allocated) {
+  tensorboard_->scalar("loss", step.loss, step.step);
+  tensorboard_->scalar("lr", step.lr, step.step);
+  tensorboard_->scalar("grad_norm", step.grad_norm, step.step);
+  tensorboard_->scalar("tokens_per_second", rate_of(step), step.step);
+  tensorboard_->scalar("memory/peak_allocated", static_cast<double>(peak_allocated), step.step);
 }
 
 void RunLog::measured(const report::MemoryPeaks& peaks, double seconds) {
@@ -90,24 +125,17 @@ void RunLog::step(const report::StepRecord& step, const report::LiveStatus& stat
   record_.steps.push_back(step);
   live_.update(status);
   if (step.step % log_interval_ != 0) return;
-  const double rate = step.seconds > 0 ? static_cast<double>(step.tokens) / step.seconds : 0;
   csv_->write({.step = step.step,
                .loss = step.loss,
                .tokens = step.tokens,
                .padded_tokens = step.padded_tokens,
-               .tokens_per_second = rate,
+               .tokens_per_second = rate_of(step),
                .lr = step.lr,
                .grad_norm = step.grad_norm,
                .seconds = step.seconds,
                .peak_allocated = status.memory_bytes,
                .peak_reserved = memory::cpu_reserved()});
-  if (!tensorboard_) return;
-  tensorboard_->scalar("loss", step.loss, step.step);
-  tensorboard_->scalar("lr", step.lr, step.step);
-  tensorboard_->scalar("grad_norm", step.grad_norm, step.step);
-  tensorboard_->scalar("tokens_per_second", rate, step.step);
-  tensorboard_->scalar("memory/peak_allocated", static_cast<double>(status.memory_bytes),
-                       step.step);
+  if (tensorboard_) draw(step, status.memory_bytes);
 }
 
 void RunLog::validation(int64_t step, double loss, int64_t tokens) {

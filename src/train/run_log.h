@@ -46,6 +46,9 @@ class RunLog {
   void write() noexcept;
 
  private:
+  void open_tensorboard(const std::optional<Resumed>& resumed);
+  void draw(const report::StepRecord& step, int64_t peak_allocated);
+
   std::filesystem::path out_dir_;
   int64_t log_interval_;
   report::MemoryPeaks peaks_before_;

@@ -23,6 +23,8 @@ StepResult Stepper::step(const SampleIndices& micro_batches, double lr) {
   StepResult result;
   setup::Update update;
   is_updating_ = false;
+  dropout_key_ =
+      nn::mix(recipe_.seed ^ nn::mix(static_cast<uint64_t>(engine_.optimizer->num_steps())));
   try {
     update = engine_.step(
         [&] {
@@ -69,6 +71,7 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
                         .ignore_index = recipe_.data.ignore_index,
                         .label_smoothing = recipe_.train.label_smoothing,
                         .z_loss = recipe_.train.z_loss,
+                        .dropout_key = dropout_key_ + static_cast<uint64_t>(result.micro_batches),
                         .last_micro_batch = &batch == &batches.back()};
     result.loss +=
         engine_.executor->forward_backward(setup::to_device(batch, engine_.device), pass) / divisor;

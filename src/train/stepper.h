@@ -53,6 +53,7 @@ class Stepper {
   PhaseRecorder& phases_;
   optim::LossScaler scaler_;
   bool is_updating_ = false;
+  uint64_t dropout_key_ = 0;  // of the step
 };
 
 // Halves every micro-batch that has more than one sample.

@@ -15,7 +15,10 @@ void WeightStreaming::after_forward(UnitRun& run) {
   if (!(run.training && run.is_last())) release(run.index);
 }
 
-void WeightStreaming::before_backward(UnitRun& run) { arrive(run.index, run.index - 1); }
+void WeightStreaming::before_backward(UnitRun& run) {
+  arrive(run.index, run.index > run.first_trained ? run.index - 1 : -1);
+}
+
 void WeightStreaming::after_backward(UnitRun& run) { release(run.index); }
 
 void WeightStreaming::send(int64_t index) {

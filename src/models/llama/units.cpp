@@ -11,7 +11,6 @@
 #include "ops/cross_entropy.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
-#include "ops/matmul.h"
 #include "ops/norm.h"
 
 namespace snug::models::llama {
@@ -54,19 +53,19 @@ Block::Block(const Config& c, int64_t layer, const ops::RopeTables& rope)
       input_norm_(norm_weight(layer_name(layer) + "input_layernorm.weight", c.hidden_size)),
       output_norm_(
           norm_weight(layer_name(layer) + "post_attention_layernorm.weight", c.hidden_size)),
-      q_(layer_name(layer) + "self_attn.q_proj", c.hidden_size, c.num_attention_heads * c.head_dim,
-         bias_if(c.qkv_bias)),
-      k_(layer_name(layer) + "self_attn.k_proj", c.hidden_size, c.num_key_value_heads * c.head_dim,
-         bias_if(c.qkv_bias)),
-      v_(layer_name(layer) + "self_attn.v_proj", c.hidden_size, c.num_key_value_heads * c.head_dim,
-         bias_if(c.qkv_bias)),
-      o_(layer_name(layer) + "self_attn.o_proj", c.num_attention_heads * c.head_dim, c.hidden_size,
-         bias_if(c.output_bias)),
-      gate_(layer_name(layer) + "mlp.gate_proj", c.hidden_size, c.intermediate_size,
+      q_(layer_name(layer) + "self_attn.q_proj", nn::Role::Query, c.hidden_size,
+         c.num_attention_heads * c.head_dim, bias_if(c.qkv_bias)),
+      k_(layer_name(layer) + "self_attn.k_proj", nn::Role::Key, c.hidden_size,
+         c.num_key_value_heads * c.head_dim, bias_if(c.qkv_bias)),
+      v_(layer_name(layer) + "self_attn.v_proj", nn::Role::Value, c.hidden_size,
+         c.num_key_value_heads * c.head_dim, bias_if(c.qkv_bias)),
+      o_(layer_name(layer) + "self_attn.o_proj", nn::Role::Projection,
+         c.num_attention_heads * c.head_dim, c.hidden_size, bias_if(c.output_bias)),
+      gate_(layer_name(layer) + "mlp.gate_proj", nn::Role::Mlp, c.hidden_size, c.intermediate_size,
             bias_if(c.mlp_bias)),
-      up_(layer_name(layer) + "mlp.up_proj", c.hidden_size, c.intermediate_size,
+      up_(layer_name(layer) + "mlp.up_proj", nn::Role::Mlp, c.hidden_size, c.intermediate_size,
           bias_if(c.mlp_bias)),
-      down_(layer_name(layer) + "mlp.down_proj", c.intermediate_size, c.hidden_size,
+      down_(layer_name(layer) + "mlp.down_proj", nn::Role::Mlp, c.intermediate_size, c.hidden_size,
             bias_if(c.mlp_bias)) {}
 
 std::vector<nn::Parameter*> Block::parameters() {
@@ -77,12 +76,14 @@ std::vector<nn::Parameter*> Block::parameters() {
   return all;
 }
 
-at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch) const {
+std::vector<nn::Linear*> Block::linears() { return {&q_, &k_, &v_, &o_, &gate_, &up_, &down_}; }
+
+at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
   const int64_t n = x.size(0);
   const int64_t d = config_.head_dim;
-  const at::Tensor q = q_.forward(x).view({n, config_.num_attention_heads, d});
-  const at::Tensor k = k_.forward(x).view({n, config_.num_key_value_heads, d});
-  const at::Tensor v = v_.forward(x).view({n, config_.num_key_value_heads, d});
+  const at::Tensor q = q_.forward(x, pass).view({n, config_.num_attention_heads, d});
+  const at::Tensor k = k_.forward(x, pass).view({n, config_.num_key_value_heads, d});
+  const at::Tensor v = v_.forward(x, pass).view({n, config_.num_key_value_heads, d});
   const ops::AttentionContext context{.cu_seqlens = batch.cu_seqlens,
                                       .max_seqlen = batch.max_seqlen,
                                       .positions = batch.positions,
@@ -95,55 +96,56 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch) const {
     ops::rotate_in_place(k, batch.positions, rope_, kernels::cpu::RopeDirection::Forward);
     cache->append(layer_, k, v);
     return o_.forward(ops::decode_attention(q, cache->keys(layer_), cache->values(layer_),
-                                            cache->length() + 1, context));
+                                            cache->length() + 1, context),
+                      pass);
   }
   const at::Tensor mixed = ops::attention(q, k, v, context);  // rotates k in place
   if (cache != nullptr) cache->append(layer_, k, v);
-  return o_.forward(mixed);
+  return o_.forward(mixed, pass);
 }
 
-nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& /*pass*/) {
+nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   const at::Tensor& hidden = input.at("hidden");  // (N, D)
   const at::Tensor attended =
-      attend(ops::rms_norm(hidden, input_norm_.value, config_.rms_norm_eps), batch);
+      attend(ops::rms_norm(hidden, input_norm_.value, config_.rms_norm_eps), batch, pass);
   const auto [sum, x] =
       ops::add_rms_norm(hidden, attended, output_norm_.value, config_.rms_norm_eps);
   nn::State state;
-  state.set("hidden", at::add(sum, down_.forward_swiglu(gate_.forward(x), up_.forward(x))));
+  state.set("hidden",
+            at::add(sum, down_.forward_swiglu(gate_.forward(x, pass), up_.forward(x, pass), pass)));
   return state;
 }
 
 Head::Head(const Config& config, nn::Parameter* tied)
     : Unit("head"),
       config_(config),
-      tied_(tied),
       norm_(norm_weight("model.norm.weight", config.hidden_size)),
-      weight_{
-          .name = "lm_head.weight", .shape = {config.vocab_size, config.hidden_size}, .value = {}} {
-}
+      linear_(tied != nullptr ? nn::Linear("lm_head", nn::Role::Head, *tied)
+                              : nn::Linear("lm_head", nn::Role::Head, config.hidden_size,
+                                           config.vocab_size, nn::Bias::None)) {}
 
 std::vector<nn::Parameter*> Head::parameters() {
-  if (tied_ != nullptr) return {&norm_};
-  return {&norm_, &weight_};
+  std::vector<nn::Parameter*> all{&norm_};
+  linear_.list(all);
+  return all;
 }
 
 std::vector<nn::Parameter*> Head::borrowed() {
-  if (tied_ != nullptr) return {tied_};
+  if (linear_.is_tied()) return {&linear_.weight()};
   return {};
 }
 
 nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
-  const at::Tensor& weight = tied_ != nullptr ? tied_->value : weight_.value;
   const at::Tensor& hidden = input.at("hidden");
+  const ops::Projection projection = linear_.projection(pass);
   nn::State state;
   if (pass.output == nn::Output::LastLogits) {
     const at::Tensor x = ops::rms_norm(last_rows(hidden, batch), norm_.value, config_.rms_norm_eps);
-    const at::Tensor compute_weight = ops::weight_in(x.scalar_type(), weight);
-    state.set("logits", ops::matmul(x, compute_weight.t(), at::kFloat));
+    state.set("logits", ops::Projector(projection, x.scalar_type()).forward(x, at::kFloat));
     return state;
   }
   const at::Tensor x = ops::rms_norm(hidden, norm_.value, config_.rms_norm_eps);
-  state.set("loss", ops::linear_cross_entropy(x, weight, batch.targets,
+  state.set("loss", ops::linear_cross_entropy(x, projection, batch.targets,
                                               {.ignore_index = pass.ignore_index,
                                                .scale = pass.gradient_scale,
                                                .label_smoothing = pass.label_smoothing,

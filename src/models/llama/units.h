@@ -33,9 +33,11 @@ class Block final : public nn::Unit {
   Block(const Config& config, int64_t layer, const ops::RopeTables& rope);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
+  std::vector<nn::Linear*> linears() override;
 
  private:
-  at::Tensor attend(const at::Tensor& x, const nn::Batch& batch) const;  // (N, D) -> (N, D)
+  // (N, D) -> (N, D)
+  at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
 
   const Config& config_;
   int64_t layer_;
@@ -53,12 +55,12 @@ class Head final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Parameter*> borrowed() override;
+  std::vector<nn::Linear*> linears() override { return {&linear_}; }
 
  private:
   const Config& config_;
-  nn::Parameter* tied_;
-  nn::Parameter norm_;    // (D)
-  nn::Parameter weight_;  // (V, D), unused when tied
+  nn::Parameter norm_;  // (D)
+  nn::Linear linear_;   // (V, D)
 };
 
 class LlamaModel final : public Model {

@@ -37,7 +37,7 @@ TEST_P(LinearCrossEntropy, EqualsWholeLogits) {
   (0.5 * whole).backward();
 
   const at::Tensor loss = linear_cross_entropy(
-      x, weight, targets, {.scale = 0.5, .label_smoothing = smoothing, .z_loss = z_loss});
+      x, {.weight = weight}, targets, {.scale = 0.5, .label_smoothing = smoothing, .z_loss = z_loss});
   exec::backward({loss}, {at::ones_like(loss)});
   EXPECT_NEAR(loss.item<double>(), whole.item<double>(), 1e-5 * whole.item<double>());
   EXPECT_LT((x.grad() - x2.grad()).abs().max().item<double>(), 2e-5);

@@ -63,15 +63,15 @@ Tensors run_linear(const Place& p) {
   const at::Tensor x = p.leaf(1, {37, 48});
   const at::Tensor w = p.leaf(2, {24, 48});
   const at::Tensor b = p.leaf(3, {24});
-  return p.with_gradients(ops::linear(x, w, b), {x, w, b});
+  return p.with_gradients(ops::linear(x, {.weight = w, .bias = b}), {x, w, b});
 }
 
 // Mixed precision: a float32 weight, whose gradient is added to.
 Tensors run_mixed_linear(const Place& p) {
   const at::Tensor x = p.leaf(1, {37, 48});
   const at::Tensor w = Place{p.device, at::kFloat}.leaf(2, {24, 48});
-  p.with_gradients(ops::linear(x, w, at::Tensor()), {x, w});
-  return p.with_gradients(ops::linear(x, w, at::Tensor()), {x, w});
+  p.with_gradients(ops::linear(x, {.weight = w}), {x, w});
+  return p.with_gradients(ops::linear(x, {.weight = w}), {x, w});
 }
 
 Tensors run_swiglu(const Place& p) {
@@ -79,7 +79,7 @@ Tensors run_swiglu(const Place& p) {
   const at::Tensor g = p.leaf(1, {37, 48});
   const at::Tensor u = p.leaf(2, {37, 48});
   const at::Tensor w = p.leaf(3, {24, 48});
-  return p.with_gradients(swiglu_linear(at::mul(g, 1), at::mul(u, 1), w, {}), {g, u, w});
+  return p.with_gradients(swiglu_linear(at::mul(g, 1), at::mul(u, 1), {.weight = w}), {g, u, w});
 }
 
 Tensors run_embedding(const Place& p) {
@@ -91,7 +91,7 @@ Tensors run_cross_entropy(const Place& p) {
   const at::Tensor x = p.leaf(1, {6, 16});
   const at::Tensor w = p.leaf(2, {50, 16});
   const at::Tensor loss =
-      linear_cross_entropy(x, w, p.ints({3, -100, 49, 0, 7, 3}), {.scale = 0.2});
+      linear_cross_entropy(x, {.weight = w}, p.ints({3, -100, 49, 0, 7, 3}), {.scale = 0.2});
   loss.backward(at::ones_like(loss));
   return {loss.detach(), x.grad(), w.grad()};
 }

@@ -13,6 +13,7 @@
 
 #include "kernels/cpu/linalg/kernels.h"
 #include "kernels/cpu/linalg/parallel.h"
+#include "kernels/cpu/linalg/quantized_matrix.h"
 #include "kernels/cpu/linalg/skinny.h"
 
 namespace snug::kernels::cpu {
@@ -22,6 +23,7 @@ struct Plan {
   int threads = 1;
   int64_t mc = 0, nc = 0, kc = 0, m_super = 0;
   int64_t depth = 0;        // of a panel of kc, in floats
+  int64_t tile_lines = 0;   // quantized B: columns at a time
   int64_t col_parts = 1;    // few rows: a step's columns are shared out too
   bool in_scratch = false;  // sums of two-byte results between steps of k
 };
@@ -30,12 +32,21 @@ struct Workspace {
   float* b[2] = {};
   float* a = nullptr;  // one block per thread
   int64_t a_stride = 0;
+  char* numbers = nullptr;  // quantized B: a tile per thread
+  int64_t numbers_stride = 0;
   float* scratch = nullptr;
 };
 
 const Tile& tile_for(const GemmArgs& args, const Kernels& kernels) {
   const bool both = args.a.type == Scalar::BF16 && args.b.type == Scalar::BF16;
   return both && kernels.bf16 ? *kernels.bf16 : kernels.tile;
+}
+
+// Columns of a quantized B whose numbers are made at once: one panel where a column's codes follow
+// each other; where a row's do, as many as a line of the cache holds.
+int64_t quantized_tile_lines(const GemmArgs& args, const Tile& tile) {
+  constexpr int64_t kLineElements = 128;
+  return args.b.row_stride == 1 ? tile.nr : round_up(kLineElements, tile.nr);
 }
 
 Plan make_plan(const GemmArgs& args, const Tile& tile) {
@@ -55,14 +66,20 @@ Plan make_plan(const GemmArgs& args, const Tile& tile) {
   const int64_t blocks = round_up(ceil_div(plan.m_super, largest), plan.threads);
   plan.mc = round_up(std::max(ceil_div(plan.m_super, blocks), kFewestRows), tile.mr);
   plan.col_parts = ceil_div(plan.threads, ceil_div(plan.m_super, plan.mc));
+  if (args.quantized_b) plan.tile_lines = quantized_tile_lines(args, tile);
   return plan;
 }
 
-Workspace carve(Carver& carver, const Plan& plan, const Tile& tile) {
+Workspace carve(Carver& carver, const GemmArgs& args, const Plan& plan, const Tile& tile) {
   Workspace work;
   for (float*& b : work.b) b = carver.take<float>(plan.depth * plan.nc + kPackSlack);
   work.a_stride = round_up(plan.mc * plan.depth + kPackSlack, 16);
   work.a = carver.take<float>(work.a_stride * plan.threads);
+  if (args.quantized_b) {
+    const int64_t elements = (plan.tile_lines + kPackSlack) * plan.kc;
+    work.numbers_stride = round_up(elements * scalar_bytes(args.b.type), 64);
+    work.numbers = carver.take<char>(work.numbers_stride * plan.threads);
+  }
   if (plan.in_scratch) {
     work.scratch = carver.take<float>(round_up(plan.m_super, tile.mr) * plan.nc);
   }
@@ -124,6 +141,7 @@ class Product {
   void pack_b_share(const Step& step, float* out, int thread, int threads) const {
     const Range mine = share_of(step.nb, tile_.nr, thread, threads);
     if (mine.begin == mine.end) return;
+    if (args_.quantized_b) return pack_quantized(step, mine, out, thread);
     tile_.pack_b({.data = element(args_.b, step.p0, step.j0 + mine.begin),
                   .type = args_.b.type,
                   .line_stride = args_.b.col_stride,
@@ -132,6 +150,34 @@ class Product {
                   .lines_readable = args_.n - step.j0 - mine.begin,
                   .depth = step.kb,
                   .out = out + mine.begin * step.depth});
+  }
+
+  // Columns `mine` of the step, a tile of numbers at a time.
+  void pack_quantized(const Step& step, Range mine, float* out, int thread) const {
+    const QuantizedMatrix& weight = *args_.quantized_b;
+    void* numbers = work_.numbers + thread * work_.numbers_stride;
+    const bool along_depth = args_.b.row_stride == 1;
+    for (int64_t j = mine.begin; j < mine.end; j += plan_.tile_lines) {
+      const int64_t lines = std::min(plan_.tile_lines, mine.end - j), column = step.j0 + j;
+      const int64_t stride = along_depth ? step.kb : plan_.tile_lines + kPackSlack;
+      kernels_.dequantize({.weight = &weight,
+                           .first = along_depth ? column * weight.cols + step.p0
+                                                : step.p0 * weight.cols + column,
+                           .count = along_depth ? step.kb : lines,
+                           .stretches = along_depth ? lines : step.kb,
+                           .step = weight.cols,
+                           .out = numbers,
+                           .type = args_.b.type,
+                           .out_stride = stride});
+      tile_.pack_b({.data = numbers,
+                    .type = args_.b.type,
+                    .line_stride = along_depth ? stride : 1,
+                    .depth_stride = along_depth ? 1 : stride,
+                    .lines = lines,
+                    .lines_readable = along_depth ? lines : stride,
+                    .depth = step.kb,
+                    .out = out + j * step.depth});
+    }
   }
 
   void take_blocks(const Step& step, std::atomic<int64_t>& next, int thread) const {
@@ -236,7 +282,7 @@ int64_t gemm_workspace_bytes(const GemmArgs& args) {
   const Kernels& kernels = active_kernels();
   Carver carver(nullptr);
   const Tile& tile = tile_for(args, kernels);
-  carve(carver, make_plan(args, tile), tile);
+  carve(carver, args, make_plan(args, tile), tile);
   return carver.used();
 }
 
@@ -247,7 +293,7 @@ void gemm(const GemmArgs& args, void* workspace) {
   const Tile& tile = tile_for(args, kernels);
   const Plan plan = make_plan(args, tile);
   Carver carver(workspace);
-  const Workspace work = carve(carver, plan, tile);
+  const Workspace work = carve(carver, args, plan, tile);
   Product product(args, kernels, plan, work);
 #pragma omp parallel num_threads(plan.threads)
   product.run(omp_get_thread_num(), omp_get_num_threads());

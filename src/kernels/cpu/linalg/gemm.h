@@ -14,6 +14,8 @@
 
 namespace snug::kernels::cpu {
 
+struct QuantizedMatrix;  // quantized_matrix.h
+
 // Element (i, j) lies at data[i * row_stride + j * col_stride], in elements; one of the strides is
 // 1, so a transposed operand is the same memory with its strides exchanged.
 struct MatrixView {
@@ -26,6 +28,10 @@ struct GemmArgs {
   int64_t m = 0, n = 0, k = 0;
   MatrixView a = {};  // (m, k)
   MatrixView b = {};  // (k, n)
+  // In place of b's data: a weight of which b is a view as if it were stored in b's type, the whole
+  // of it (row stride cols) or transposed (column stride cols). Its numbers are made of its codes a
+  // tile at a time, in the scratch.
+  const QuantizedMatrix* quantized_b = nullptr;
   void* c = nullptr;  // (m, n), column stride 1; must not overlap a or b
   Scalar c_type = Scalar::F32;
   int64_t c_row_stride = 0;

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "kernels/cpu/linalg/gemm.h"
+#include "kernels/cpu/linalg/quantized_matrix.h"
 
 namespace snug::kernels::cpu {
 
@@ -54,6 +55,17 @@ struct SkinnyArgs {
   int64_t sums_stride = 0;
 };
 inline constexpr int64_t kMaxSkinnyRows = 8;
+
+// Stretches of `count` elements of a quantized weight that follow each other row by row, the first at
+// element `first`, the others `step` elements apart, as numbers of `type`.
+struct DequantizeArgs {
+  const QuantizedMatrix* weight = nullptr;
+  int64_t first = 0, count = 0;
+  int64_t stretches = 1, step = 0;
+  void* out = nullptr;
+  Scalar type = Scalar::F32;
+  int64_t out_stride = 0;
+};
 
 // One panel of attention scores, (rows, nr) without gaps, in the backward pass. Where column j is
 // visible to row i, that is begin + i <= j < min(columns, end + i):
@@ -119,6 +131,8 @@ struct Kernels {
                  float* out) = nullptr;
   void (*skinny_dot)(const SkinnyArgs&) = nullptr;   // b element (p, j) at b[j*b_stride + p]
   void (*skinny_axpy)(const SkinnyArgs&) = nullptr;  // b element (p, j) at b[p*b_stride + j]
+
+  void (*dequantize)(const DequantizeArgs&) = nullptr;
 
   // Largest of x[0..n); x = exp(x*scale - shift) in place, returning the sum; x *= factor;
   // sum of x*y for two rows of any type.

@@ -4,8 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/cpu/linalg/dequantize_impl.h"
 #include "kernels/cpu/linalg/kernels.h"
-#include "kernels/cpu/linalg/simd.h"
+#include "kernels/cpu/linalg/with_type.h"
 
 namespace snug::kernels::cpu {
 namespace {
@@ -14,23 +15,6 @@ constexpr int kTileRows = SNUG_TILE_ROWS;
 constexpr int kTileVectors = SNUG_TILE_VECTORS;
 constexpr int kTileCols = kTileVectors * kLanes;
 static_assert(kTileRows * kTileCols <= kMaxTileFloats);
-
-// Calls body(F32{} or BF16{} or F16{}).
-template <class Body>
-SNUG_INLINE void with_type(Scalar type, Body body) {
-  if (type == Scalar::F32) {
-    body(F32{});
-  } else if (type == Scalar::BF16) {
-    body(BF16{});
-  } else {
-    body(F16{});
-  }
-}
-
-template <class T>
-SNUG_INLINE const typename T::storage* at(const void* data, int64_t offset) {
-  return static_cast<const typename T::storage*>(data) + offset;
-}
 
 // --- The register tile
 // -----------------------------------------------------------------------------
@@ -425,6 +409,7 @@ constexpr Kernels kTable = {
     .unpack = unpack,
     .skinny_dot = skinny_dot,
     .skinny_axpy = skinny_axpy,
+    .dequantize = dequantize_stretches,
     .row_max = row_max,
     .row_exp = row_exp,
     .row_scale = row_scale,

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/linalg/kernels.h"
 #include "kernels/cpu/linalg/parallel.h"
+#include "kernels/cpu/linalg/quantized_matrix.h"
 
 namespace snug::kernels::cpu {
 namespace {
@@ -10,17 +11,25 @@ namespace {
 constexpr int64_t kChunkCols = 512;  // sums of one chunk stay in the first-level cache
 constexpr int64_t kAxpyRows = 4;     // beyond, the sums' loads and stores cost more than packing B
 
+constexpr int64_t kTileCols = 24;    // columns of a quantized B whose numbers are made at once
+
 bool is_dot(const GemmArgs& args) { return args.b.row_stride == 1; }
 
 struct Workspace {
   float* a = nullptr;     // (m, k)
   float* sums = nullptr;  // (m, kChunkCols) per thread
+  char* numbers = nullptr;  // quantized B: (kTileCols, k) per thread
+  int64_t numbers_stride = 0;
 };
 
 Workspace carve(Carver& carver, const GemmArgs& args, int threads) {
   Workspace work;
   work.a = carver.take<float>(args.m * args.k);
   work.sums = carver.take<float>(threads * args.m * kChunkCols);
+  if (args.quantized_b) {
+    work.numbers_stride = round_up(kTileCols * args.k * scalar_bytes(args.b.type), 64);
+    work.numbers = carver.take<char>(threads * work.numbers_stride);
+  }
   return work;
 }
 
@@ -40,8 +49,27 @@ void unpack_a(const GemmArgs& args, const Kernels& kernels, float* out) {
   }
 }
 
+// The sums of columns of a quantized B, whose numbers are made a few columns at a time.
+void multiply_quantized(const GemmArgs& args, const Kernels& kernels, const SkinnyArgs& block,
+                        int64_t first, void* numbers) {
+  for (int64_t j = 0; j < block.cols; j += kTileCols) {
+    const int64_t cols = std::min(kTileCols, block.cols - j);
+    kernels.dequantize({.weight = args.quantized_b,
+                        .first = (first + j) * args.k,
+                        .count = cols * args.k,
+                        .out = numbers,
+                        .type = args.b.type});
+    SkinnyArgs tile = block;
+    tile.cols = cols;
+    tile.b = numbers;
+    tile.b_stride = args.k;
+    tile.sums += j;
+    kernels.skinny_dot(tile);
+  }
+}
+
 void multiply_columns(const GemmArgs& args, const Kernels& kernels, const float* a, float* sums,
-                      Range columns) {
+                      void* numbers, Range columns) {
   const int64_t bytes = scalar_bytes(args.b.type);
   const int64_t c_bytes = scalar_bytes(args.c_type);
   for (int64_t j = columns.begin; j < columns.end; j += kChunkCols) {
@@ -57,7 +85,11 @@ void multiply_columns(const GemmArgs& args, const Kernels& kernels, const float*
         .b_stride = is_dot(args) ? args.b.col_stride : args.b.row_stride,
         .sums = sums,
         .sums_stride = cols};
-    (is_dot(args) ? kernels.skinny_dot : kernels.skinny_axpy)(block);
+    if (args.quantized_b && args.k > 0) {
+      multiply_quantized(args, kernels, block, j, numbers);
+    } else {
+      (is_dot(args) ? kernels.skinny_dot : kernels.skinny_axpy)(block);
+    }
     kernels.store(
         {.source = sums,
          .source_stride = cols,
@@ -75,7 +107,9 @@ void multiply_columns(const GemmArgs& args, const Kernels& kernels, const float*
 }  // namespace
 
 bool is_skinny(const GemmArgs& args) {
-  return args.k <= 0 || args.m <= (is_dot(args) ? kMaxSkinnyRows : kAxpyRows);
+  if (args.k <= 0) return true;
+  if (args.quantized_b && !is_dot(args)) return false;  // its numbers are made tile by tile
+  return args.m <= (is_dot(args) ? kMaxSkinnyRows : kAxpyRows);
 }
 
 int64_t skinny_workspace_bytes(const GemmArgs& args) {
@@ -94,7 +128,7 @@ void skinny_gemm(const GemmArgs& args, void* workspace) {
   {
     const int thread = omp_get_thread_num();
     multiply_columns(args, kernels, work.a, work.sums + thread * args.m * kChunkCols,
-                     share_of(args.n, 16, thread, omp_get_num_threads()));
+                     work.numbers + thread * work.numbers_stride, share_of(args.n, 16, thread, omp_get_num_threads()));
   }
 }
 

@@ -11,9 +11,11 @@
 #include "kernels/cpu/adamw.h"
 #include "kernels/cpu/adamw_8bit.h"
 #include "kernels/cpu/cross_entropy.h"
+#include "kernels/cpu/dropout.h"
 #include "kernels/cpu/dynamic_map.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/embedding.h"
+#include "kernels/cpu/four_bit_coder.h"
 #include "kernels/cpu/global_norm.h"
 #include "kernels/cpu/lion.h"
 #include "kernels/cpu/rms_norm.h"
@@ -47,6 +49,8 @@ SNUG_PER_ISA(void activation_backward_range(const ActivationBackward& args, int6
                                             int64_t end))
 SNUG_PER_ISA(void gated_forward_rows(const GatedForward& args, int64_t begin, int64_t end))
 SNUG_PER_ISA(void gated_backward_rows(const GatedBackward& args, int64_t begin, int64_t end))
+
+SNUG_PER_ISA(void dropout_range(const Dropout& args, int64_t begin, int64_t end))
 
 // The row's loss; its gradient where args ask for it. A row whose target is ignored: 0.
 SNUG_PER_ISA(double cross_entropy_row(const CrossEntropy& args, int64_t row))
@@ -127,6 +131,25 @@ struct SgdFactors {
 };
 SNUG_PER_ISA(void sgd_range(const SgdTensor& tensor, const SgdFactors& factors, int64_t begin,
                             int64_t end))
+
+// Blocks of 64 elements: 32 bytes of codes and a scale each.
+struct FourBitBlocks {
+  const void* elements = nullptr;
+  Scalar type = Scalar::F32;
+  const FourBitCoder* coder = nullptr;
+  uint8_t* codes = nullptr;
+  float* scales = nullptr;
+};
+SNUG_PER_ISA(void quantize_4bit_blocks(const FourBitBlocks& args, int64_t begin, int64_t end))
+
+struct Int8Rows {
+  const void* elements = nullptr;
+  Scalar type = Scalar::F32;
+  int64_t cols = 0;
+  int8_t* codes = nullptr;
+  float* scales = nullptr;
+};
+SNUG_PER_ISA(void quantize_int8_rows(const Int8Rows& args, int64_t begin, int64_t end))
 
 SNUG_PER_ISA(void cast_range(const void* from, Scalar from_type, void* to, Scalar to_type,
                              int64_t begin, int64_t end))

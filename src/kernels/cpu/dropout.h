@@ -1,0 +1,29 @@
+// Dropout (Srivastava et al. 2014): out[i] = kept(i) ? x[i] / (1 - probability) : 0. Which elements
+// are kept is a hash of (key, i): the backward pass, and a recomputed forward, draw the same mask
+// again instead of storing it, on any number of threads and any device.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/scalar.h"
+
+namespace snug::kernels::cpu {
+
+struct Dropout {
+  Scalar type = Scalar::F32;
+  int64_t count = 0;
+  const void* x = nullptr;
+  void* out = nullptr;  // may be x
+  double probability = 0;
+  uint64_t key = 0;
+  bool accumulate = false;  // out += instead of out =
+  int num_threads = 0;
+
+  // Elements whose 32 random bits are below this are dropped.
+  uint32_t threshold() const { return static_cast<uint32_t>(probability * 4294967295.0); }
+  float scale() const { return static_cast<float>(1.0 / (1.0 - probability)); }
+};
+void dropout(const Dropout& args);
+
+}  // namespace snug::kernels::cpu

@@ -1,0 +1,31 @@
+// Tables that turn a number of [-1, 1] into the 4-bit code of the next value. The values' ranks are
+// parted by 15 borders; a number equal to a border has the lower rank.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+namespace snug::kernels::cpu {
+
+struct FourBitCoder {
+  alignas(64) float borders[16];  // ascending; the last is infinity
+  uint8_t code_of_rank[16];
+
+  // The same in 32 bins with at most one border each. Bins by magnitude: the upper 16 are for
+  // positive numbers, the lower 16 for the others, each bin a sixteenth of [0, 1] (kBinScale times
+  // a little less). Otherwise they go from -1 to 1. A number above (by magnitude) its bin's border
+  // has code `above`, else `below`.
+  bool by_magnitude;
+  alignas(64) float bin_borders[32];
+  alignas(64) int32_t below[32];
+  alignas(64) int32_t above[32];
+};
+
+// Numbers are multiplied by this before they are put in bins, so that 1 (and what rounding makes
+// of it) is still inside the last one.
+static constexpr float kBinScale = 0.999f;
+
+const FourBitCoder& nf4_coder();
+const FourBitCoder& fp4_coder();
+
+}  // namespace snug::kernels::cpu

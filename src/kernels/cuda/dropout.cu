@@ -1,0 +1,41 @@
+// Four elements a thread: reads and writes are all there is to it.
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/dropout.h"
+
+#include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/random_rounding.cuh"
+
+namespace snug::kernels::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+
+template <class T>
+__global__ void drop(const T* x, T* out, int64_t count, uint64_t key, uint32_t threshold,
+                     float scale, bool accumulate) {
+  const int64_t i = 4 * (blockIdx.x * int64_t{kThreads} + threadIdx.x);
+  if (i >= count) return;
+  Floats4 value = read4(x, i, count);
+  for (int k = 0; k < 4; ++k)
+    value.values[k] = random_bits(key, i + k) >= threshold ? value.values[k] * scale : 0.f;
+  if (accumulate) {
+    const Floats4 sum = read4(static_cast<const T*>(out), i, count);
+    for (int k = 0; k < 4; ++k) value.values[k] += sum.values[k];
+  }
+  write4(out, i, count, value);
+}
+
+}  // namespace
+
+void dropout(const cpu::Dropout& args, cudaStream_t stream) {
+  if (args.count == 0) return;
+  with_type(args.type, [&](auto type) {
+    using T = decltype(type);
+    drop<T><<<blocks_for(args.count, 4 * kThreads), kThreads, 0, stream>>>(
+        static_cast<const T*>(args.x), static_cast<T*>(args.out), args.count, args.key,
+        args.threshold(), args.scale(), args.accumulate);
+    check_launch("dropout");
+  });
+}
+
+}  // namespace snug::kernels::cuda

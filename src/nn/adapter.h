@@ -1,0 +1,35 @@
+// A low-rank adapter beside a linear layer's weight: LoRA (Hu et al. 2021), with rank-stabilized
+// scaling (Kalajdzievski 2023) or DoRA's magnitude (Liu et al. 2024). What it computes:
+// ops/projection.h.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nn/parameter.h"
+
+namespace snug::nn {
+
+struct AdapterOptions {
+  int64_t rank = 8;
+  double scaling = 1;      // of B·A: alpha / rank, or alpha / sqrt(rank)
+  double dropout = 0;      // of the adapter's input, while training
+  bool magnitude = false;  // DoRA
+};
+
+struct Adapter {
+  AdapterOptions options;
+  Parameter a;          // (r, in)
+  Parameter b;          // (out, r), zero at first: training starts from the base model
+  Parameter magnitude;  // (out), DoRA only
+
+  // Parameters are named "<linear>.lora_A.weight", "<linear>.lora_B.weight" and
+  // "<linear>.lora_magnitude_vector.weight", as in PEFT.
+  Adapter(const std::string& linear, int64_t in_features, int64_t out_features,
+          const AdapterOptions& options);
+
+  void list(std::vector<Parameter*>& parameters);
+};
+
+}  // namespace snug::nn

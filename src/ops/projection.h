@@ -1,0 +1,88 @@
+// What a linear layer multiplies by: a weight, a bias, and a low-rank adapter beside the weight
+// (LoRA, Hu et al. 2021; DoRA, Liu et al. 2024). The parts of forward and backward without
+// autograd; ops/linear.h and ops/cross_entropy.h put them together.
+//   z = x·Wᵀ + scaling · dropout(x)·Aᵀ·Bᵀ        y = z + bias
+//   with DoRA's magnitude m:  y = m / ‖W + scaling·B·A‖ ⊙ z + bias, norms by rows (out)
+// Gradients of what is trained are added straight into its buffers. The norm is a constant to the
+// gradient, as DoRA's section 4.3 has it.
+// Shapes: N rows, in, out, r rank.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+
+namespace snug::ops {
+
+struct LowRank {
+  at::Tensor a;          // (r, in)
+  at::Tensor b;          // (out, r)
+  at::Tensor magnitude;  // (out); undefined: LoRA
+  double scaling = 1;
+  double dropout = 0;        // probability that an element of the adapter's input is zeroed
+  uint64_t dropout_key = 0;  // which ones
+
+  bool is_trained() const { return a.requires_grad() || b.requires_grad(); }
+};
+
+struct Projection {
+  at::Tensor weight;  // (out, in)
+  at::Tensor bias;    // (out) or undefined
+  std::optional<LowRank> adapter;
+
+  int64_t in_features() const { return weight.size(1); }
+  int64_t out_features() const { return weight.size(0); }
+  // Whether a backward needs to know the input.
+  bool needs_input() const {
+    return weight.requires_grad() || (adapter && (adapter->is_trained() || has_magnitude()));
+  }
+  // One of the trained tensors, if any: autograd learns from it that an output needs a backward.
+  // It gets no gradient through it.
+  std::optional<at::Tensor> any_trained() const;
+  bool has_magnitude() const { return adapter && adapter->magnitude.defined(); }
+};
+
+// A projection made ready for products in one type: what is of another type is cast, for as long as
+// this object lives.
+class Projector {
+ public:
+  Projector(const Projection& projection, at::ScalarType compute);
+
+  // For inputs that come in stretches: the first row of the one that follows, so that each has a
+  // dropout mask of its own.
+  void start_at(int64_t row) { first_row_ = static_cast<uint64_t>(row); }
+
+  // x (N, in) -> (N, out) of `type`. `inner` becomes dropout(x)·Aᵀ (N, r), which the backward
+  // wants; undefined without adapter.
+  at::Tensor forward(const at::Tensor& x, at::ScalarType type, at::Tensor* inner = nullptr) const;
+
+  // The backward in two steps, so that x can go before its gradient comes. First the gradients of
+  // weight, bias and adapter are added: d_out (N, out); x and inner as in forward. Returns the
+  // gradient of x·Aᵀ (N, r), undefined without adapter, which the second step wants.
+  at::Tensor add_gradients(const at::Tensor& d_out, const at::Tensor& x,
+                           const at::Tensor& inner) const;
+  // Writes x's gradient into d_x (N, in).
+  void input_gradient(const at::Tensor& d_out, const at::Tensor& d_inner,
+                      const at::Tensor& d_x) const;
+
+ private:
+  at::Tensor without_bias(const at::Tensor& x, at::ScalarType type, at::Tensor* inner) const;
+  at::Tensor dropped(const at::Tensor& x) const;
+  // m / ‖W + scaling·B·A‖ as (1, out), float32.
+  at::Tensor magnitude_scale() const;
+  at::Tensor row_norms() const;
+  void add_magnitude_gradient(const at::Tensor& d_out, const at::Tensor& x) const;
+  // The gradient before DoRA's scale.
+  at::Tensor unscaled(const at::Tensor& d_out) const;
+
+  const Projection& projection_;
+  uint64_t first_row_ = 0;
+  at::Tensor weight_, a_, b_;  // in the type of products
+  at::Tensor scale_;           // DoRA's; undefined without
+};
+
+// ‖W‖ by rows, (out) float32: what DoRA's magnitude starts from.
+at::Tensor row_norms(const at::Tensor& weight);
+
+}  // namespace snug::ops

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "setup/adapter_directory.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdlib>
+#include <ranges>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "checkpoint/litgpt_adapter.h"
+#include "checkpoint/peft_adapter.h"
+#include "checkpoint/peft_config.h"
+#include "formats/dtype.h"
+
+namespace snug::setup {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::show_shape;
+
+constexpr std::string_view kWeight = ".weight";
+constexpr const char* kHead = "lm_head";
+
+[[noreturn]] void refuse_directory(const fs::path& directory) {
+  if (!fs::exists(directory))
+    throw UserError("{} does not exist; wanted is a folder with an adapter", directory.string());
+  throw UserError(
+      "{} holds no adapter: neither adapter_config.json (PEFT) nor lit_model.pth.lora (LitGPT) is "
+      "in it",
+      directory.string());
+}
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+fs::path hub_cache() {
+  if (const std::string folder = environment("HF_HUB_CACHE"); !folder.empty()) return folder;
+  if (const std::string home = environment("HF_HOME"); !home.empty()) return fs::path(home) / "hub";
+  return fs::path(environment("HOME")) / ".cache/huggingface/hub";
+}
+
+// The cache keeps ORG/NAME under models--ORG--NAME/snapshots/COMMIT, refs/main naming the commit.
+fs::path in_hub_cache(const std::string& name) {
+  std::string folder = "models--" + name;
+  for (size_t at = folder.find('/'); at != std::string::npos; at = folder.find('/', at))
+    folder.replace(at, 1, "--");
+  const fs::path model = hub_cache() / folder;
+  if (!fs::exists(model / "refs/main")) return model;
+  std::string commit = read_file(model / "refs/main", 4096);
+  commit.erase(commit.find_last_not_of(" \n\r\t") + 1);
+  return model / "snapshots" / commit;
+}
+
+std::string named_base(const fs::path& directory) {
+  if (checkpoint::is_peft_directory(directory))
+    return checkpoint::read_peft_config(directory / "adapter_config.json").base_model_name_or_path;
+  if (checkpoint::is_litgpt_adapter(directory)) return checkpoint::litgpt_base(directory);
+  refuse_directory(directory);
+}
+
+checkpoint::LitGptModules litgpt_modules(models::Model& model) {
+  checkpoint::LitGptModules modules;
+  for (const auto& [module, weight] : adaptable_modules(model)) {
+    const bool tied_head = module + std::string(kWeight) != weight->name;
+    const models::Placement place = model.placement(models::Layout::LitGpt, *weight);
+    // LitGPT gives a tied head a tensor of its own.
+    const std::string tensor = tied_head ? kHead + std::string(kWeight) : place.tensor;
+    modules[tensor.substr(0, tensor.size() - kWeight.size())].push_back(
+        {.module = module,
+         .row_begin = place.row_begin,
+         .rows = weight->shape[0],
+         .columns = weight->shape[1]});
+  }
+  return modules;
+}
+
+void check_fits(const checkpoint::Adapter& adapter, models::Model& base,
+                const fs::path& directory) {
+  const auto modules = adaptable_modules(base);
+  std::vector<std::string> names;
+  for (const auto& [name, _] : modules) names.push_back(name);
+  for (const auto& [name, parts] : adapter.modules) {
+    const auto known = modules.find(name);
+    if (known == modules.end()) {
+      const std::string near = nearest_name(name, names);
+      throw UserError(
+          "{}: it adapts {}, which the base does not have{}; the adapter is for another model",
+          directory.string(), name, near.empty() ? "" : fmt::format(" (the nearest is {})", near));
+    }
+    const std::vector<int64_t> found{parts.out_features(), parts.in_features()};
+    if (found != known->second->shape)
+      throw UserError(
+          "{}: {} is adapted as a weight of shape {}, the base's is {}; the adapter is for another "
+          "model",
+          directory.string(), name, show_shape(found), show_shape(known->second->shape));
+  }
+  for (const std::string& name : names)
+    if (!adapter.config.target_modules.empty() && !adapter.modules.contains(name) &&
+        adapts(adapter.config, name))
+      throw UserError(
+          "{}: the configuration adapts {} too, but the file has no tensors for it; the file is "
+          "not "
+          "whole, or the adapter is for a smaller model than the base",
+          directory.string(), name);
+}
+
+void check_base_weights(const checkpoint::Adapter& adapter, models::Model& base,
+                        const fs::path& directory) {
+  std::map<std::string, const nn::Parameter*> known;
+  for (const nn::Parameter* parameter : base.parameters()) known[parameter->name] = parameter;
+  for (const auto& [module, weight] : adaptable_modules(base))
+    known[module + std::string(kWeight)] = weight;
+  for (const auto& [name, value] : adapter.base_weights) {
+    const auto parameter = known.find(name);
+    if (parameter == known.end() || value.sizes() != at::IntArrayRef(parameter->second->shape))
+      throw UserError(
+          "{}: it brings {} of its own, of shape {}, where the base has {}; the vocabulary was "
+          "changed before training. Merge the adapter with peft (merge_and_unload) and use the "
+          "merged model",
+          directory.string(), name, show_shape(value.sizes()),
+          parameter == known.end() ? "none" : show_shape(parameter->second->shape));
+  }
+}
+
+}  // namespace
+
+bool is_adapter_directory(const fs::path& directory) {
+  return checkpoint::is_peft_directory(directory) || checkpoint::is_litgpt_adapter(directory);
+}
+
+fs::path find_base(const fs::path& directory) {
+  const std::string name = named_base(directory);
+  if (name.empty())
+    throw UserError("{} does not say which base it is for; give the base too", directory.string());
+  const std::vector<fs::path> places{name, fs::path("checkpoints") / name, in_hub_cache(name)};
+  for (const fs::path& place : places)
+    if (fs::exists(place)) return place;
+  throw UserError(
+      "{} is for the base {}, which is not on this machine (looked for {}); give the base's folder "
+      "too, or fetch it with: snug download ORG/NAME",
+      directory.string(), name,
+      fmt::join(
+          places | std::views::transform([](const fs::path& place) { return place.string(); }),
+          ", "));
+}
+
+std::map<std::string, const nn::Parameter*> adaptable_modules(models::Model& model) {
+  std::map<std::string, const nn::Parameter*> modules;
+  const auto add = [&](const nn::Parameter& parameter) {
+    const std::string& name = parameter.name;
+    if (parameter.shape.size() == 2 && name.ends_with(kWeight))
+      modules[name.substr(0, name.size() - kWeight.size())] = &parameter;
+  };
+  const std::vector<nn::Unit*> units = model.units();
+  // The first unit looks tokens up, which is no product.
+  for (size_t i = 1; i < units.size(); ++i)
+    for (const nn::Parameter* parameter : units[i]->parameters()) add(*parameter);
+  for (const nn::Parameter* tied : units.back()->borrowed()) modules[kHead] = tied;
+  return modules;
+}
+
+checkpoint::Adapter read_adapter(const fs::path& directory, models::Model& base) {
+  checkpoint::Adapter adapter;
+  if (checkpoint::is_peft_directory(directory))
+    adapter = checkpoint::read_peft_adapter(directory);
+  else if (checkpoint::is_litgpt_adapter(directory))
+    adapter = checkpoint::read_litgpt_adapter(directory, litgpt_modules(base));
+  else
+    refuse_directory(directory);
+  check_fits(adapter, base, directory);
+  check_base_weights(adapter, base, directory);
+  return adapter;
+}
+
+}  // namespace snug::setup

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "setup/adapters.h"
+
+#include <ATen/TensorOperators.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <memory>
+
+#include "base/error.h"
+#include "ops/elementwise.h"
+#include "ops/projection.h"
+#include "setup/pissa.h"
+
+namespace snug::setup {
+namespace {
+
+// "q_proj, v_proj" as its words.
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    std::string word = text.substr(begin, end - begin);
+    std::erase(word, ' ');
+    if (!word.empty()) words.push_back(std::move(word));
+    begin = end + 1;
+  }
+  return words;
+}
+
+// LitGPT's switches.
+bool is_switched_on(const config::LoraOptions& o, nn::Role role) {
+  switch (role) {
+    case nn::Role::Query:
+      return o.query;
+    case nn::Role::Key:
+      return o.key;
+    case nn::Role::Value:
+      return o.value;
+    case nn::Role::Projection:
+      return o.projection;
+    case nn::Role::Mlp:
+      return o.mlp;
+    case nn::Role::Head:
+      return o.head;
+  }
+  return false;
+}
+
+// q_proj, k_proj, …: the last words of the layers' names.
+std::vector<std::string> last_names(const std::vector<nn::Linear*>& linears) {
+  std::vector<std::string> names;
+  for (const nn::Linear* linear : linears) {
+    const std::string& name = linear->name();
+    std::string last = name.substr(name.rfind('.') + 1);
+    if (std::find(names.begin(), names.end(), last) == names.end())
+      names.push_back(std::move(last));
+  }
+  return names;
+}
+
+// Where adapters go, by names where names say it.
+checkpoint::ModuleChoice targets(const std::vector<nn::Linear*>& linears,
+                                 const config::LoraOptions& options) {
+  checkpoint::ModuleChoice choice;
+  const std::string& text = options.target_modules;
+  if (text == "all-linear" || text.find_first_of("()[]*+?\\|^$") != std::string::npos)
+    choice.pattern = text;
+  else
+    choice.names = split_list(text);
+  if (!text.empty()) return choice;
+  std::vector<nn::Linear*> wanted;
+  std::copy_if(linears.begin(), linears.end(), std::back_inserter(wanted),
+               [&](const nn::Linear* linear) { return is_switched_on(options, linear->role()); });
+  choice.names = last_names(wanted);
+  if (choice.names.empty())
+    throw UserError(
+        "no layer gets an adapter: lora_query, lora_key, lora_value, lora_projection, lora_mlp and "
+        "lora_head are all false; set one of them, or name layers with lora_target_modules");
+  return choice;
+}
+
+bool is_named(const std::string& name, const nn::Linear& linear) {
+  return linear.name() == name || linear.name().ends_with("." + name);
+}
+
+// Each name and every pattern must mean a layer.
+void check_targets(const std::vector<nn::Linear*>& linears, const checkpoint::AdapterConfig& config,
+                   const std::string& text) {
+  std::vector<std::string> unknown;
+  for (const std::string& name : config.target_modules.names)
+    if (std::none_of(linears.begin(), linears.end(),
+                     [&](const nn::Linear* linear) { return is_named(name, *linear); }))
+      unknown.push_back(name);
+  const bool some = std::any_of(linears.begin(), linears.end(), [&](const nn::Linear* linear) {
+    return checkpoint::adapts(config, linear->name());
+  });
+  if (some && unknown.empty()) return;
+  throw UserError("lora_target_modules = {}: {} no layer of this model, whose layers are {}", text,
+                  unknown.empty() ? "matches" : fmt::format("{} names", fmt::join(unknown, ", ")),
+                  fmt::join(last_names(linears), ", "));
+}
+
+// PiSSA's start, of numbers that the adapter's type can hold.
+LowRankStart start_of(const nn::Linear& linear, const ParameterReader& read) {
+  const nn::Adapter& adapter = *linear.adapter();
+  const at::ScalarType type = adapter.a.kept().scalar_type();
+  LowRankStart start =
+      pissa_start(read(linear.weight()), adapter.options.rank, adapter.options.scaling);
+  start.a = start.a.to(type).to(at::kFloat);
+  start.b = start.b.to(type).to(at::kFloat);
+  return start;
+}
+
+void start_with_pissa(nn::Linear& linear, const ParameterReader& read) {
+  if (linear.is_tied())
+    throw UserError(
+        "lora_init_weights = pissa: {}'s weight is the embedding's too, which must stay as it is; "
+        "use lora_init_weights default, or leave the head out",
+        linear.name());
+  const LowRankStart start = start_of(linear, read);
+  nn::Adapter& adapter = *linear.adapter();
+  adapter.a.kept().detach().copy_(start.a);
+  adapter.b.kept().detach().copy_(start.b);
+  const at::Tensor rest =
+      read(linear.weight()).addmm_(start.b, start.a, 1, -adapter.options.scaling);
+  linear.weight().kept().detach().copy_(rest);
+}
+
+std::shared_ptr<nn::Adapter> new_adapter(const nn::Linear& linear,
+                                         const checkpoint::AdapterConfig& config) {
+  return std::make_shared<nn::Adapter>(
+      linear.name(), linear.in_features(), linear.out_features(),
+      nn::AdapterOptions{.rank = checkpoint::rank_of(config, linear.name()),
+                         .scaling = checkpoint::scaling_of(config, linear.name()),
+                         .dropout = config.lora_dropout,
+                         .magnitude = config.use_dora});
+}
+
+}  // namespace
+
+std::vector<nn::Linear*> linears_of(models::Model& model) {
+  std::vector<nn::Linear*> all;
+  for (nn::Unit* unit : model.units())
+    for (nn::Linear* linear : unit->linears()) all.push_back(linear);
+  return all;
+}
+
+checkpoint::AdapterConfig adapter_config(models::Model& model, const config::LoraOptions& options) {
+  const std::vector<nn::Linear*> linears = linears_of(model);
+  checkpoint::AdapterConfig config{.r = options.r,
+                                   .lora_alpha = static_cast<double>(options.alpha),
+                                   .lora_dropout = options.dropout,
+                                   .target_modules = targets(linears, options),
+                                   .use_rslora = options.use_rslora,
+                                   .use_dora = options.use_dora};
+  check_targets(linears, config, options.target_modules);
+  return config;
+}
+
+void add_adapters(models::Model& model, const config::LoraOptions& options) {
+  if (!options.enabled) return;
+  const checkpoint::AdapterConfig config = adapter_config(model, options);
+  remove_adapters(model);
+  for (nn::Parameter* parameter : model.parameters()) parameter->trained = false;
+  for (nn::Linear* linear : linears_of(model)) {
+    if (!checkpoint::adapts(config, linear->name())) continue;
+    auto adapter = new_adapter(*linear, config);
+    if (options.init_weights == "gaussian") {
+      adapter->a.init = nn::Init::Normal;
+      adapter->a.init_scale = 1 / static_cast<double>(options.r);
+    }
+    linear->set_adapter(std::move(adapter));
+  }
+}
+
+void initialize_adapters(models::Model& model, const config::LoraOptions& options, uint64_t seed,
+                         const ParameterReader& read) {
+  if (!options.enabled) return;
+  for (nn::Parameter* parameter : model.parameters())
+    if (parameter->added) parameter->initialize(seed, model.initializer_range());
+  for (nn::Linear* linear : linears_of(model)) {
+    nn::Adapter* adapter = linear->adapter();
+    if (adapter == nullptr) continue;
+    if (options.init_weights == "pissa") start_with_pissa(*linear, read);
+    if (adapter->options.magnitude)
+      ops::copy(adapter->magnitude.kept().detach(), ops::row_norms(linear->weight().kept()));
+  }
+}
+
+checkpoint::Adapter adapter_values(models::Model& model, const config::LoraOptions& options,
+                                   const ParameterReader& read) {
+  checkpoint::Adapter result{.config = adapter_config(model, options)};
+  const bool pissa = options.init_weights == "pissa";
+  if (pissa) {
+    result.config.r *= 2;
+    result.config.lora_alpha *= options.use_rslora ? std::sqrt(2.0) : 2.0;
+  }
+  for (const nn::Linear* linear : linears_of(model)) {
+    const nn::Adapter* adapter = linear->adapter();
+    if (adapter == nullptr) continue;
+    checkpoint::ModuleAdapter& module = result.modules[linear->name()];
+    module = {.a = adapter->a.kept().detach(),
+              .b = adapter->b.kept().detach(),
+              .scaling = adapter->options.scaling};
+    if (adapter->options.magnitude) module.magnitude = adapter->magnitude.kept().detach();
+    if (pissa) module = relative_to_base(module, start_of(*linear, read));
+  }
+  return result;
+}
+
+void remove_adapters(models::Model& model) {
+  for (nn::Linear* linear : linears_of(model)) linear->set_adapter(nullptr);
+}
+
+ParameterCount count_parameters(models::Model& model) {
+  ParameterCount count;
+  for (const nn::Parameter* parameter : model.parameters()) {
+    count.total += parameter->num_elements();
+    if (parameter->trained) count.trained += parameter->num_elements();
+  }
+  return count;
+}
+
+}  // namespace snug::setup

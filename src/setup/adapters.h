@@ -1,0 +1,48 @@
+// Which weights of a model train: all of them, or low-rank adapters beside its linear layers (LoRA)
+// while everything else is frozen, as a recipe says.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/adapter.h"
+#include "config/recipe.h"
+#include "models/model.h"
+#include "nn/linear.h"
+#include "setup/export.h"
+
+namespace snug::setup {
+
+// All linear layers of a model, in order.
+std::vector<nn::Linear*> linears_of(models::Model& model);
+
+// What a recipe asks for in PEFT's words: LitGPT's switches as names of modules. Throws UserError
+// where a name matches no layer.
+checkpoint::AdapterConfig adapter_config(models::Model& model, const config::LoraOptions& options);
+
+// With LoRA: freezes the model and puts an adapter beside each layer that the recipe names. Does
+// nothing without. Before parameters are allocated; again is as once. Throws as above.
+void add_adapters(models::Model& model, const config::LoraOptions& options);
+
+// The adapters' starting values, when the base weights are there: B is zero, so that training
+// starts from the base model. PiSSA changes the base weights instead; `read` gives those as they
+// are on disk, float32 on the host.
+void initialize_adapters(models::Model& model, const config::LoraOptions& options, uint64_t seed,
+                         const ParameterReader& read);
+
+// The adapters as they are now, for a file that is to go with the base model as it is on disk.
+checkpoint::Adapter adapter_values(models::Model& model, const config::LoraOptions& options,
+                                   const ParameterReader& read);
+
+// Leaves the base model.
+void remove_adapters(models::Model& model);
+
+struct ParameterCount {
+  int64_t total = 0;  // adapters included
+  int64_t trained = 0;
+};
+ParameterCount count_parameters(models::Model& model);
+
+}  // namespace snug::setup

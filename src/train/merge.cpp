@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/merge.h"
+
+#include <cstdio>
+#include <filesystem>
+
+#include "base/error.h"
+#include "memory/ledger.h"
+#include "models/family.h"
+#include "setup/adapter_directory.h"
+#include "setup/export.h"
+#include "setup/merge.h"
+#include "setup/vocabulary.h"
+#include "train/weight_type.h"
+
+namespace snug::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Beside the adapter unless told otherwise, and never over something that is there.
+fs::path destination_of(const config::MergeOptions& options) {
+  fs::path adapter = fs::path(options.checkpoint_dir).lexically_normal();
+  if (!adapter.has_filename()) adapter = adapter.parent_path();
+  fs::path destination = options.out_dir;
+  if (destination.empty()) destination = adapter.string() + "-merged";
+  if (fs::exists(destination) && !(fs::is_directory(destination) && fs::is_empty(destination)))
+    throw UserError("{} is there already; name a new or an empty folder with --out_dir",
+                    destination.string());
+  return destination;
+}
+
+fs::path base_of(const config::MergeOptions& options) {
+  if (!options.pretrained_checkpoint_dir.empty()) return options.pretrained_checkpoint_dir;
+  return setup::find_base(options.checkpoint_dir);
+}
+
+}  // namespace
+
+void merge(const config::MergeOptions& options) {
+  memory::install_allocators();
+  const fs::path destination = destination_of(options);
+  const fs::path base_path = base_of(options);
+  const models::Checkpoint base = models::open_checkpoint(base_path);
+  const checkpoint::Adapter adapter = setup::read_adapter(options.checkpoint_dir, *base.model);
+  const auto tokenizer = setup::open_tokenizer(base);
+  const at::ScalarType type = weight_type(options.dtype, base);
+  const auto untied = setup::parts_head(base, adapter) ? models::model_with_own_head(*base.model)
+                                                       : std::unique_ptr<models::Model>();
+  setup::export_hugging_face(destination, untied ? *untied : *base.model, *tokenizer,
+                             setup::merged_reader(base, adapter, type), {.dtype = type});
+  std::fprintf(stderr, "%zu weights of %s with the adapter%s, in\n", adapter.modules.size(),
+               base_path.c_str(),
+               untied ? " (the head, which was the embedding, is one of its own now)" : "");
+  std::printf("%s\n", destination.c_str());
+}
+
+}  // namespace snug::train

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Expected values for tests/parity from peft: low-rank adapters beside the small Llama-type models
+that llama_parity.py made, in float32.
+
+Run after llama_parity.py: python3 lora_parity.py ../data/parity
+                                          (torch 2.11, transformers 5, peft 0.21, safetensors)
+Per case <folder>/lora-<name>.safetensors:
+  input_ids (B, T), labels (B, T)      as in llama_parity.py
+  start.<parameter>                    adapters' values (B is not zero, so that A has a gradient)
+  logits (B, T, V), loss (1)           of the first batch, mean over counted tokens
+  grad.<parameter>                     of that loss
+  losses (10)                          of ten AdamW steps; case lora-plus: with loraplus's groups
+Parameters carry our names: "<module>.lora_A.weight", "<module>.lora_magnitude_vector.weight".
+"""
+import sys
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, get_peft_model
+from peft.optimizers import create_loraplus_optimizer
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+# name: (model, arguments of LoraConfig, learning rate of B over that of A)
+CASES = {
+    "qv": ("llama", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]), 1),
+    "all": ("llama-bias", dict(r=3, lora_alpha=6, target_modules=LINEAR + ["lm_head"]), 1),
+    "mlp-rslora": ("mistral", dict(r=4, lora_alpha=2, use_rslora=True,
+                                   target_modules=["gate_proj", "up_proj", "down_proj"]), 1),
+    "dora": ("qwen2", dict(r=4, lora_alpha=8, use_dora=True, target_modules=LINEAR), 1),
+    "second-block": ("llama3-rope", dict(r=2, lora_alpha=4,
+                                         target_modules=r".*layers\.1\.self_attn\.(q|o)_proj"), 1),
+    "plus": ("llama", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]), 16),
+}
+STEPS, BATCH = 10, 2
+
+
+def our_name(name):
+    name = name.removeprefix("base_model.model.")
+    return name.replace(".default.weight", ".weight").replace(
+        "lora_magnitude_vector.default", "lora_magnitude_vector.weight")
+
+
+def make_case(name, model_name, arguments, ratio, folder):
+    torch.manual_seed(4321)
+    base = AutoModelForCausalLM.from_pretrained(folder / model_name, dtype=torch.float32,
+                                                attn_implementation="eager")
+    model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **arguments))
+    trained = {key: p for key, p in model.named_parameters() if p.requires_grad}
+    with torch.no_grad():
+        for key, p in trained.items():
+            if "lora_B" in key:
+                p.copy_(torch.randn_like(p) * 0.1)
+            if "magnitude" in key:
+                p.mul_(1 + 0.1 * torch.randn_like(p))
+    generator = torch.Generator().manual_seed(99)
+    ids = torch.randint(0, base.config.vocab_size, (8, 24), generator=generator)
+    labels = ids.clone()
+    for row in range(8):
+        labels[row, : row % 5] = -100
+    expected = {"input_ids": ids.int(), "labels": labels.int()}
+    for key, p in trained.items():
+        expected["start." + our_name(key)] = p.detach().clone()
+    out = model(input_ids=ids[:BATCH], labels=labels[:BATCH])
+    out.loss.backward()
+    expected["logits"] = out.logits.detach().clone()
+    expected["loss"] = out.loss.detach().reshape(1).clone()
+    for key, p in trained.items():
+        expected["grad." + our_name(key)] = p.grad.clone()
+    model.zero_grad()
+    settings = dict(lr=1e-2, weight_decay=0.1, betas=(0.9, 0.95))
+    if ratio == 1:
+        optimizer = torch.optim.AdamW(trained.values(), **settings)
+    else:
+        optimizer = create_loraplus_optimizer(model, torch.optim.AdamW, loraplus_lr_ratio=ratio,
+                                              **{**settings, "lr": 1e-3})
+    losses = []
+    for step in range(STEPS):
+        at = step * BATCH % 8
+        loss = model(input_ids=ids[at:at + BATCH], labels=labels[at:at + BATCH]).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    expected["losses"] = torch.tensor(losses, dtype=torch.float32)
+    save_file(expected, folder / model_name / f"lora-{name}.safetensors")
+    print(name, len(trained), "loss", float(expected["loss"]), "->", losses[-1])
+
+
+def main():
+    for name, (model_name, arguments, ratio) in CASES.items():
+        make_case(name, model_name, arguments, ratio, Path(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,158 @@
+// Low-rank adapters against peft's (tests/oracles/lora_parity.py wrote the expected values):
+// logits, loss, every adapter gradient by name, and ten AdamW steps.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "formats/safetensors.h"
+#include "models/family.h"
+#include "parity/parity_support.h"
+#include "setup/adapters.h"
+#include "setup/batch.h"
+#include "setup/engine.h"
+#include "support/test_device.h"
+
+namespace snug {
+namespace {
+
+namespace fs = std::filesystem;
+
+using tests::expect_close;
+using tests::read;
+using tests::rows_as_batch;
+
+constexpr int64_t kRowsPerBatch = 2;
+constexpr double kTolerance = 2e-5;  // as for the models themselves
+
+struct Case {
+  const char* name;
+  const char* model;
+  config::LoraOptions options;
+};
+
+const char* const kLinear = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj";
+
+const Case kCases[] = {
+    {"qv", "llama", {.r = 4, .alpha = 8}},
+    {"all",
+     "llama-bias",
+     {.r = 3, .alpha = 6, .key = true, .projection = true, .mlp = true, .head = true}},
+    {"mlp-rslora",
+     "mistral",
+     {.r = 4, .alpha = 2, .query = false, .value = false, .mlp = true, .use_rslora = true}},
+    {"dora", "qwen2", {.r = 4, .alpha = 8, .target_modules = kLinear, .use_dora = true}},
+    {"second-block",
+     "llama3-rope",
+     {.r = 2, .alpha = 4, .target_modules = R"(.*layers\.1\.self_attn\.(q|o)_proj)"}},
+    {"plus", "llama", {.r = 4, .alpha = 8, .plus_lr_ratio = 16}},
+};
+
+class LoraParity : public ::testing::TestWithParam<Case> {
+ protected:
+  static void SetUpTestSuite() { tests::prepare_test_device(); }
+
+  void SetUp() override {
+    if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
+    const fs::path folder = fs::path(SNUG_SOURCE_DIR) / "tests/data/parity" / GetParam().model;
+    checkpoint_.model = models::model_from_config(folder / "config.json");
+    checkpoint_.path = folder;
+    checkpoint_.tensors = formats::open_safetensors(folder / "model.safetensors");
+    expected_ =
+        formats::open_safetensors(folder / fmt::format("lora-{}.safetensors", GetParam().name));
+    ids_ = read(*expected_, "input_ids");
+    labels_ = read(*expected_, "labels");
+    recipe_.precision = "32-true";
+    recipe_.lora = GetParam().options;
+    recipe_.lora.enabled = true;
+    recipe_.lora.dropout = 0;
+    recipe_.optimizer = {
+        .name = "adamw", .lr = 1e-2, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95};
+    if (recipe_.lora.plus_lr_ratio != 1) recipe_.optimizer.weight_decay = 0;  // as peft sets it
+    start();
+  }
+
+  void start() {
+    engine_ = setup::make_engine(*checkpoint_.model, recipe_, tests::test_device(), 128);
+    models::load_weights(checkpoint_);
+    for (nn::Parameter* parameter : checkpoint_.model->parameters())
+      if (parameter->trained)
+        parameter->kept().detach().copy_(read(*expected_, "start." + parameter->name));
+    engine_.weights_changed();
+  }
+
+  double forward_backward(int64_t begin) {
+    const data::MicroBatch batch = rows_as_batch(ids_, labels_, begin, kRowsPerBatch);
+    const auto tokens = static_cast<double>(batch.loss_tokens);
+    return engine_.executor->forward_backward(setup::to_device(batch, tests::test_device()),
+                                              {.gradient_scale = 1.0 / tokens}) /
+           tokens;
+  }
+
+  config::Recipe recipe_;
+  models::Checkpoint checkpoint_;
+  std::unique_ptr<formats::TensorSource> expected_;
+  setup::Engine engine_;
+  at::Tensor ids_, labels_;
+};
+
+TEST_P(LoraParity, LastLogits) {
+  const data::MicroBatch batch = rows_as_batch(ids_, labels_, 0, kRowsPerBatch);
+  const at::Tensor logits =
+      engine_.executor->last_logits(setup::to_device(batch, tests::test_device()), at::kFloat);
+  expect_close("logits", logits, read(*expected_, "logits").select(1, ids_.size(1) - 1),
+               kTolerance);
+}
+
+TEST_P(LoraParity, LossAndEveryGradient) {
+  const double loss = forward_backward(0);
+  EXPECT_NEAR(loss, read(*expected_, "loss").item<double>(), 1e-5 * loss);
+  size_t gradients = 0;
+  for (const formats::TensorInfo& tensor : expected_->tensors())
+    gradients += tensor.name.starts_with("grad.");
+  EXPECT_EQ(engine_.parameters.size(), gradients);
+  for (const auto& [name, tensor] : engine_.parameters)
+    expect_close("gradient of " + name, tensor.grad(), read(*expected_, "grad." + name),
+                 kTolerance);
+}
+
+TEST_P(LoraParity, TheBaseGetsNoGradient) {
+  forward_backward(0);
+  for (const nn::Parameter* parameter : checkpoint_.model->parameters())
+    EXPECT_EQ(parameter->value.grad().defined(), parameter->trained) << parameter->name;
+}
+
+TEST_P(LoraParity, RecomputingGivesTheSameGradients) {
+  forward_backward(0);
+  std::vector<at::Tensor> plain;
+  for (const auto& [name, tensor] : engine_.parameters) plain.push_back(tensor.grad().clone());
+  recipe_.activation_checkpointing = "all";
+  start();
+  forward_backward(0);
+  for (size_t i = 0; i < plain.size(); ++i)
+    EXPECT_TRUE(at::equal(engine_.parameters[i].tensor.grad(), plain[i]))
+        << engine_.parameters[i].name;
+}
+
+TEST_P(LoraParity, TenSteps) {
+  const at::Tensor losses = read(*expected_, "losses");
+  const double lr = recipe_.lora.plus_lr_ratio == 1 ? 1e-2 : 1e-3;
+  for (int64_t step = 0; step < losses.numel(); ++step) {
+    const double loss = forward_backward(step * kRowsPerBatch % ids_.size(0));
+    const double expected = losses[step].item<double>();
+    // Differences of rounding grow from step to step at this learning rate.
+    EXPECT_NEAR(loss, expected, 1e-5 * expected * static_cast<double>(1 + step)) << "step " << step;
+    engine_.optimizer->step({.lr = lr});
+    engine_.drop_gradients();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, LoraParity, ::testing::ValuesIn(kCases), [](const auto& info) {
+  std::string name = info.param.name;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+}  // namespace
+}  // namespace snug

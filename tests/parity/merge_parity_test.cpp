@@ -1,0 +1,196 @@
+// Merging against peft's merge_and_unload and LitGPT's merge_lora: every weight, and the logits of
+// the merged model against those of the base with its adapter (tests/oracles/peft_adapters.py).
+// SPDX-License-Identifier: Apache-2.0
+#include "setup/merge.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "exec/executor.h"
+#include "formats/safetensors.h"
+#include "memory/ledger.h"
+#include "models/family.h"
+#include "parity/parity_support.h"
+#include "setup/adapter_directory.h"
+#include "setup/batch.h"
+#include "support/temp_folder.h"
+
+namespace snug {
+namespace {
+
+namespace fs = std::filesystem;
+using tests::expect_close;
+
+const fs::path kAdapters = fs::path(SNUG_SOURCE_DIR) / "tests/data/adapters";
+// float32 sums of at most 24 terms in another order.
+constexpr double kTolerance = 1e-6;
+
+std::string without_dash(const testing::TestParamInfo<const char*>& info) {
+  std::string name = info.param;
+  std::erase(name, '-');
+  return name;
+}
+
+// A base opened with an adapter, and the model that merging makes.
+struct Merged {
+  Merged(const fs::path& base_path, const fs::path& adapter_path)
+      : base(models::open_checkpoint(base_path)),
+        adapter(setup::read_adapter(adapter_path, *base.model)),
+        untied(setup::parts_head(base, adapter) ? models::model_with_own_head(*base.model)
+                                                : nullptr) {}
+  models::Model& model() { return untied ? *untied : *base.model; }
+
+  models::Checkpoint base;
+  checkpoint::Adapter adapter;
+  std::unique_ptr<models::Model> untied;
+};
+
+class PeftMerge : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    memory::install_allocators();
+    const std::string name = GetParam();
+    folder_ = kAdapters / "peft" / name;
+    expected_ = formats::open_safetensors(folder_ / "expected.safetensors");
+    merged_ =
+        std::make_unique<Merged>(kAdapters / (name.starts_with("tied") ? "tied" : "base"), folder_);
+  }
+
+  fs::path folder_;
+  std::unique_ptr<formats::TensorSource> expected_;
+  std::unique_ptr<Merged> merged_;
+};
+
+TEST_P(PeftMerge, HasPeftsWeights) {
+  const auto read = setup::merged_reader(merged_->base, merged_->adapter, at::kFloat);
+  size_t num_changed = 0;
+  for (const nn::Parameter* parameter : merged_->model().parameters()) {
+    const at::Tensor found = read(*parameter);
+    if (expected_->find(parameter->name) != nullptr) {
+      expect_close(parameter->name, found, tests::read(*expected_, parameter->name), kTolerance);
+      ++num_changed;
+    } else {
+      EXPECT_TRUE(at::equal(found, models::read_parameter(merged_->base, *parameter, at::kFloat)))
+          << parameter->name;
+    }
+  }
+  EXPECT_EQ(num_changed, expected_->tensors().size() - 2);  // beside input_ids and logits
+}
+
+TEST_P(PeftMerge, HasTheLogitsOfBaseAndAdapter) {
+  const auto read = setup::merged_reader(merged_->base, merged_->adapter, at::kFloat);
+  models::Model& model = merged_->model();
+  for (nn::Parameter* parameter : model.parameters()) {
+    parameter->trained = false;
+    parameter->allocate(at::kCPU, at::kFloat);
+    parameter->value.detach().copy_(read(*parameter));
+  }
+  model.prepare(at::kCPU, 64);
+  exec::Executor executor(model.units(), {}, memory::ledger_of(at::kCPU));
+  const at::Tensor ids = tests::read(*expected_, "input_ids");
+  const nn::Batch batch = setup::to_device(tests::rows_as_batch(ids, ids, 0, 1), at::kCPU);
+  expect_close("logits", executor.last_logits(batch, at::kFloat),
+               tests::read(*expected_, "logits").select(1, ids.size(1) - 1), 2e-5);
+}
+
+// Sums are made in float32 whatever the type that is written.
+TEST_P(PeftMerge, RoundsOnce) {
+  const auto exact = setup::merged_reader(merged_->base, merged_->adapter, at::kFloat);
+  const auto rounded = setup::merged_reader(merged_->base, merged_->adapter, at::kBFloat16);
+  for (const nn::Parameter* parameter : merged_->model().parameters())
+    EXPECT_TRUE(
+        at::equal(rounded(*parameter).to(at::kBFloat16), exact(*parameter).to(at::kBFloat16)))
+        << parameter->name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, PeftMerge,
+                         testing::Values("query-value", "all", "rslora", "dora", "patterns",
+                                         "tied-head", "tied-dora", "pickled"),
+                         without_dash);
+
+class LitGptMerge : public testing::TestWithParam<const char*> {};
+
+TEST_P(LitGptMerge, HasLitGptsWeights) {
+  memory::install_allocators();
+  const fs::path folder = kAdapters / "litgpt";
+  Merged merged(folder / "base", folder / GetParam());
+  const auto read = setup::merged_reader(merged.base, merged.adapter, at::kFloat);
+  const models::Checkpoint expected = models::open_checkpoint(folder / GetParam() / "merged");
+  size_t num_changed = 0;
+  for (const nn::Parameter* parameter : expected.model->parameters()) {
+    const at::Tensor wanted = models::read_parameter(expected, *parameter, at::kFloat);
+    expect_close(parameter->name, read(*parameter), wanted, kTolerance);
+    num_changed += !at::equal(wanted, models::read_parameter(merged.base, *parameter, at::kFloat));
+  }
+  EXPECT_EQ(num_changed, merged.adapter.modules.size());
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, LitGptMerge, testing::Values("query-value", "all", "key"),
+                         without_dash);
+
+// A base of another size than the adapter's is named with the module and both shapes.
+TEST(WrongBase, IsNamed) {
+  memory::install_allocators();
+  const test::TempFolder folder;
+  const auto error_with = [&](const char* adapter, const nlohmann::json& changes) {
+    nlohmann::json config = nlohmann::json::parse(read_file(kAdapters / "base/config.json"));
+    if (!changes.is_null()) config.update(changes);
+    write_file_atomically(folder / "config.json", config.dump());
+    const auto model = models::model_from_config(folder / "config.json");
+    try {
+      setup::read_adapter(kAdapters / adapter, *model);
+    } catch (const UserError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  const auto expect_part = [](const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  };
+  EXPECT_EQ(error_with("peft/query-value", {}), "no error");
+  expect_part(error_with("peft/query-value", {{"hidden_size", 32}, {"head_dim", 4}}),
+              "q_proj is adapted as a weight of shape [16, 16], the base's is [16, 32]");
+  expect_part(error_with("peft/query-value", {{"num_hidden_layers", 1}}),
+              "it adapts model.layers.1.self_attn.q_proj, which the base does not have (the "
+              "nearest is model.layers.0.self_attn.q_proj)");
+  expect_part(error_with("peft/query-value", {{"num_hidden_layers", 3}}),
+              "the configuration adapts model.layers.2.self_attn.q_proj too");
+  expect_part(error_with("peft/all", {{"vocab_size", 80}}),
+              "lm_head is adapted as a weight of shape [64, 16], the base's is [80, 16]");
+  expect_part(error_with("litgpt/query-value", {{"num_key_value_heads", 4}}),
+              "transformer.h.0.attn.qkv: lora_A is [8, 16] and lora_B is [24, 4]; for this base "
+              "and hyperparameters.yaml they should be [8, 16] and [32, 4]");
+  expect_part(error_with("litgpt/query-value", {{"num_hidden_layers", 1}}),
+              "transformer.h.1.attn.qkv is no layer of the base");
+  expect_part(error_with("base", {}), "holds no adapter: neither adapter_config.json");
+  expect_part(error_with("nowhere", {}), "does not exist");
+}
+
+// An adapter names its base by path or by its name on the hub.
+TEST(Base, IsFoundWhereTheAdapterSays) {
+  const test::TempFolder folder;
+  const auto find = [&](const std::string& name) {
+    write_file_atomically(
+        folder / "adapter_config.json",
+        nlohmann::json{{"peft_type", "LORA"}, {"base_model_name_or_path", name}}.dump());
+    return setup::find_base(folder.path());
+  };
+  EXPECT_EQ(find(kAdapters / "base"), kAdapters / "base");
+  ::setenv("HF_HUB_CACHE", (folder / "hub").c_str(), 1);
+  const fs::path snapshot = folder / "hub/models--org--name/snapshots/abc";
+  fs::create_directories(snapshot);
+  fs::create_directories(folder / "hub/models--org--name/refs");
+  write_file_atomically(folder / "hub/models--org--name/refs/main", "abc\n");
+  EXPECT_EQ(find("org/name"), snapshot);
+  EXPECT_THROW(find("org/other"), UserError);
+  EXPECT_THROW(find(""), UserError);
+  ::unsetenv("HF_HUB_CACHE");
+}
+
+}  // namespace
+}  // namespace snug
