@@ -1,0 +1,83 @@
+// Adapters folded into models by the program: what it writes is a model that it and others open,
+// and what it refuses it explains.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "system/program.h"
+
+namespace snug::tests {
+namespace {
+
+const fs::path kAdapters = fs::path(SNUG_SOURCE_DIR) / "tests/data/adapters";
+
+class Merge : public testing::Test {
+ protected:
+  // The small model `name`, as a folder with a tokenizer.
+  fs::path base(const std::string& name) const {
+    const fs::path target = folder_ / fs::path(name).filename();
+    fs::copy(kAdapters / name, target);
+    for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
+      fs::copy(fs::path(tiny_checkpoint()) / file, target / file);
+    return target;
+  }
+  // A copy of an adapter that names `base`, as files on this machine do.
+  fs::path adapter(const std::string& name, const fs::path& base) const {
+    const fs::path target = folder_ / "adapter";
+    fs::copy(kAdapters / name, target);
+    nlohmann::json config = nlohmann::json::parse(read_file(target / "adapter_config.json"));
+    config["base_model_name_or_path"] = base.string();
+    write_file_atomically(target / "adapter_config.json", config.dump());
+    return target;
+  }
+
+  const TempFolder folder_;
+};
+
+void expect_part(const Result& result, int exit_code, const std::string& part) {
+  EXPECT_EQ(result.exit_code, exit_code) << result.output;
+  EXPECT_NE(result.output.find(part), std::string::npos) << result.output;
+}
+
+TEST_F(Merge, FindsTheBaseAndWritesBesideTheAdapter) {
+  const fs::path source = adapter("peft/query-value", base("base"));
+  const std::string written = source.string() + "-merged";
+  expect_part(run({"merge", source.string() + "/"}), 0, written);
+  const auto config = nlohmann::json::parse(read_file(fs::path(written) / "config.json"));
+  EXPECT_EQ(config["torch_dtype"], "float32");
+  EXPECT_TRUE(fs::exists(fs::path(written) / "tokenizer.json"));
+  expect_part(run({"generate", written, "--precision", "32-true", "--max_new_tokens", "3",
+                   "--prompt_style", "plain", "--prompt", "!"}),
+              0, "tokens/s");
+  expect_part(run({"merge", source}), 2, "is there already; name a new or an empty folder");
+}
+
+TEST_F(Merge, ATiedHeadThatAnAdapterChangesIsWrittenApart) {
+  const fs::path tied = base("tied"), out = folder_ / "out";
+  const fs::path changed = adapter("peft/tied-head", tied);
+  expect_part(run({"merge", changed, "--out_dir", out, "--dtype", "bfloat16"}), 0,
+              "the head, which was the embedding, is one of its own now");
+  const auto config = nlohmann::json::parse(read_file(out / "config.json"));
+  EXPECT_EQ(config["tie_word_embeddings"], false);
+  EXPECT_EQ(config["torch_dtype"], "bfloat16");
+  EXPECT_NE(read_file(out / "model.safetensors").find("lm_head.weight"), std::string::npos);
+}
+
+TEST_F(Merge, TakesLitGptsNameAndAdapters) {
+  const fs::path litgpt = base("litgpt/base"), out = folder_ / "out";
+  const fs::path source = kAdapters / "litgpt/query-value";
+  expect_part(run({"merge_lora", source, "--pretrained_checkpoint_dir", litgpt, "--out_dir", out}),
+              0, "4 weights of");
+  EXPECT_TRUE(fs::exists(out / "model.safetensors"));
+}
+
+TEST_F(Merge, SaysWhatIsWrong) {
+  const fs::path source = adapter("peft/query-value", folder_ / "gone");
+  expect_part(run({"merge", source}), 2, "which is not on this machine (looked for ");
+  expect_part(run({"merge", source, "--base", kAdapters / "nowhere"}), 2, "does not exist");
+  expect_part(run({"merge", kAdapters / "base"}), 2, "holds no adapter");
+  expect_part(run({"merge"}), 2, "snug merge wants checkpoint_dir");
+  EXPECT_FALSE(fs::exists(source.string() + "-merged"));
+}
+
+}  // namespace
+}  // namespace snug::tests
