@@ -38,18 +38,18 @@ def fit(args, model, options, budget):
     if done.returncode not in (0, 3):  # 3: nothing fits
         raise SystemExit("error: " + " ".join(command) + "\n" + done.stderr)
     result = json.loads(done.stdout)
-    return result["fit"].get("best"), result["device"]["context_bytes"]
+    return result["fit"].get("best")
 
 
 def smallest(args, model, options):
     step = args.step
-    low, high = 0, 128 * GIB // step  # in steps: low does not fit, high does
-    best, context = fit(args, model, options, high * step)
+    low, high = 640 * 2**20 // step, 128 * GIB // step  # in steps: low does not fit, high does
+    best = fit(args, model, options, high * step)
     while high - low > 1:
         middle = (low + high) // 2
-        found, _ = fit(args, model, options, middle * step)
+        found = fit(args, model, options, middle * step)
         low, high, best = (low, middle, found) if found else (middle, high, best)
-    return high * step + context, best
+    return high * step, best
 
 
 def main():

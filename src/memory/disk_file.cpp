@@ -2,8 +2,10 @@
 #include "memory/disk_file.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -60,6 +62,9 @@ int open_named(const fs::path& folder) {
 }
 
 int open_nameless(const fs::path& folder) {
+  if (!fs::is_directory(folder))
+    throw UserError("optimizer_offload = disk:{}: there is no such folder; make it first",
+                    folder.string());
   int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL))
     file = open_named(folder);
@@ -111,11 +116,16 @@ const Block* block_of(const at::Tensor& tensor) {
 DiskFile::DiskFile() = default;
 DiskFile::~DiskFile() = default;
 
+bool DiskFile::is_on_disk(const fs::path& folder) {
+  DiskMapping mapping;
+  mapping.file = open_nameless(folder);
+  struct statfs info {};
+  if (::fstatfs(mapping.file, &info) != 0) return true;
+  return info.f_type != TMPFS_MAGIC && info.f_type != RAMFS_MAGIC;
+}
+
 DiskFile::DiskFile(const fs::path& folder, int64_t bytes)
     : mapping_(std::make_shared<DiskMapping>()) {
-  if (!fs::is_directory(folder))
-    throw UserError("optimizer_offload = disk:{}: there is no such folder; make it first",
-                    folder.string());
   mapping_->file = open_nameless(folder);
   if (bytes == 0) return;
   reserve(mapping_->file, folder, bytes);

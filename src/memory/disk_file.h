@@ -29,6 +29,10 @@ class DiskFile {
   DiskFile(const DiskFile&) = delete;
   DiskFile& operator=(const DiskFile&) = delete;
 
+  // False where the folder's files are held in memory (tmpfs). Throws UserError where none can be
+  // made.
+  static bool is_on_disk(const std::filesystem::path& folder);
+
   // For the allocators. Space that has been given out does not come back; the file goes with the
   // last of its tensors, which may outlive this object.
   c10::DataPtr allocate(int64_t bytes);

@@ -162,7 +162,12 @@ DeviceProfile find_profile(const std::string& name, int64_t budget_bytes) {
     profile = from_yaml(name);
   else
     refuse(name);
-  if (budget_bytes > 0) profile.memory_bytes = profile.context_bytes + budget_bytes;
+  if (budget_bytes == 0) return profile;
+  if (budget_bytes <= profile.context_bytes)
+    throw UserError(
+        "memory_budget = {}: driver and libraries take {} of {}, which leaves nothing; give more",
+        format_bytes(budget_bytes), format_bytes(profile.context_bytes), profile.name);
+  profile.memory_bytes = budget_bytes;
   return profile;
 }
 

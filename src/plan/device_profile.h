@@ -34,8 +34,8 @@ struct DeviceProfile {
 };
 
 // "a100-80", "rtx-4090", …: names as in profile_names(), case and separators do not matter; "cpu":
-// this machine with `budget_bytes` (0: its memory); or the path of a YAML file with the members'
-// names. Throws UserError that lists the choices.
+// this machine; or the path of a YAML file with the members' names. Of `budget_bytes` of memory,
+// driver and libraries included, where that is not 0. Throws UserError that lists the choices.
 DeviceProfile find_profile(const std::string& name, int64_t budget_bytes);
 std::vector<std::string> profile_names();
 

@@ -2,23 +2,23 @@
 #include "plan/suggest.h"
 
 #include <algorithm>
-#include <optional>
 #include <string_view>
 
 #include "base/error.h"
 #include "config/names.h"
 #include "config/rows.h"
 #include "data/micro_batch.h"
-#include "plan/predict.h"
+#include "plan/fit.h"
 
 namespace snug::plan {
 namespace {
 
-// One change to a recipe; returns false where it changes nothing.
+// One change to a recipe; `apply` returns false where it changes nothing.
 struct Change {
-  std::string_view options;
+  std::string_view options;  // but for those that offload the optimizer: they depend on the recipe
   std::string_view cost;
   bool (*apply)(config::Recipe&);
+  bool same_training = true;
 };
 
 bool checkpoint_activations(config::Recipe& r) {
@@ -72,14 +72,15 @@ constexpr Change kChanges[] = {
     {"--optimizer_in_backward", "the same training at about the same speed", use_in_backward},
     {"--activation_checkpointing all", "every block runs forward twice: about 30 % slower",
      checkpoint_activations},
-    {"--optimizer_offload cpu", "states and updates in host memory: gradients and weights travel",
-     offload_optimizer},
+    {"", "states and updates in host memory: gradients and weights travel", offload_optimizer},
     {"--activation_offload", "activations travel to host memory and back", offload_activations},
-    {"--optimizer_offload cpu --weight_streaming",
-     "weights in host memory too: they travel twice a micro-batch", stream_weights},
-    {"--precision bf16-true", "weights and states in two bytes: less exact updates", use_bf16},
-    {"--optimizer adamw_8bit", "states in one byte each: rounded moments", use_8bit},
-    {"--optimizer SGD", "no optimizer states: needs another learning rate, learns slower", use_sgd},
+    {"--weight_streaming", "weights in host memory too: they travel twice a micro-batch",
+     stream_weights},
+    {"--precision bf16-true", "weights and states in two bytes: less exact updates", use_bf16,
+     false},
+    {"--optimizer adamw_8bit", "states in one byte each: rounded moments", use_8bit, false},
+    {"--optimizer SGD", "no optimizer states: needs another learning rate, learns slower", use_sgd,
+     false},
 };
 
 // Choosing an optimizer loads its defaults: what somebody gave for the other one is said again, and
@@ -100,59 +101,59 @@ std::string optimizer_arguments(const config::Recipe& before, config::Recipe aft
   return text;
 }
 
+// What takes a recipe from `before` to `after` by this change, as typed.
+std::string options_of(const Change& change, const config::Recipe& before,
+                       const config::Recipe& after) {
+  std::string text;
+  if (after.optimizer_offload != before.optimizer_offload)
+    text = "--optimizer_offload " + after.optimizer_offload;
+  if (!change.options.empty()) text += (text.empty() ? "" : " ") + std::string(change.options);
+  return text + optimizer_arguments(before, after);
+}
+
 class Search {
  public:
   Search(const models::Model& model, const data::SampleStore& samples, int64_t max_seqlen,
-         int64_t budget, at::DeviceType device)
-      : model_(model),
-        samples_(samples),
-        max_seqlen_(max_seqlen),
-        budget_(budget),
-        device_(device) {}
+         const DeviceProfile& device)
+      : model_(model), samples_(samples), max_seqlen_(max_seqlen), device_(device) {}
 
   // Adds the candidate when it fits.
-  bool consider(const config::Recipe& recipe, const std::string& options, const std::string& cost) {
-    const data::MicroBatch batch =
-        largest_micro_batch(samples_, recipe, recipe.train.micro_batch_size);
-    const std::optional<int64_t> peak = peak_if_it_fits(recipe, batch);
-    if (!peak) return false;
-    found_.push_back({options, cost, *peak});
-    return true;
+  bool consider(const config::Recipe& recipe, Suggestion suggestion) {
+    try {
+      const Candidate candidate = evaluate(model_, recipe, samples_, max_seqlen_, device_);
+      if (!fits(candidate, device_)) return false;
+      suggestion.peak_allocated = candidate.prediction.peak_allocated;
+      suggestion.step_seconds = candidate.cost.seconds();
+      found_.push_back(std::move(suggestion));
+      return true;
+    } catch (const UserError&) {
+      return false;  // the device has no way to run it
+    }
   }
-  std::vector<Suggestion> found() { return std::move(found_); }
+  std::vector<Suggestion> found() {
+    std::stable_sort(found_.begin(), found_.end(), [](const Suggestion& a, const Suggestion& b) {
+      return a.same_training != b.same_training ? a.same_training : a.step_seconds < b.step_seconds;
+    });
+    return std::move(found_);
+  }
 
  private:
-  // Nothing where the device has no way to run it.
-  std::optional<int64_t> peak_if_it_fits(const config::Recipe& recipe,
-                                         const data::MicroBatch& batch) const {
-    try {
-      const Prediction p =
-          predict(model_, recipe, batch, max_seqlen_,
-                  {.device = device_, .reserved_limit = budget_, .timeline = device_ == at::kCUDA});
-      if (p.peak_allocated <= budget_ && p.fits_reserved) return p.peak_allocated;
-    } catch (const UserError&) {
-    }
-    return std::nullopt;
-  }
-
   const models::Model& model_;
   const data::SampleStore& samples_;
   int64_t max_seqlen_;
-  int64_t budget_;
-  at::DeviceType device_;
+  const DeviceProfile& device_;
   std::vector<Suggestion> found_;
 };
 
 // The largest smaller micro-batch that fits; the global batch stays, so training does not change.
 void consider_smaller_micro_batches(Search& search, config::Recipe recipe,
-                                    const std::string& options, const std::string& cost) {
+                                    const Suggestion& suggestion) {
   for (int64_t size = recipe.train.micro_batch_size / 2; size >= 1; size /= 2) {
     recipe.train.micro_batch_size = size;
-    if (search.consider(recipe,
-                        fmt::format("{}{}--train.micro_batch_size {}", options,
-                                    options.empty() ? "" : " ", size),
-                        cost))
-      return;
+    Suggestion smaller = suggestion;
+    smaller.options +=
+        fmt::format("{}--train.micro_batch_size {}", smaller.options.empty() ? "" : " ", size);
+    if (search.consider(recipe, smaller)) return;
   }
 }
 
@@ -168,28 +169,38 @@ data::MicroBatch largest_micro_batch(const data::SampleStore& samples, const con
 
 std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
                                 const data::SampleStore& samples, int64_t max_seqlen,
-                                int64_t budget_bytes, at::DeviceType device) {
-  Search search(model, samples, max_seqlen, budget_bytes, device);
-  consider_smaller_micro_batches(search, recipe, "",
-                                 "same training, more and smaller products: a little slower");
+                                const DeviceProfile& device) {
+  Search search(model, samples, max_seqlen, device);
+  consider_smaller_micro_batches(
+      search, recipe, {.cost = "same training, more and smaller products: a little slower"});
   config::Recipe together = recipe;
-  std::string options;
+  Suggestion all{.cost = "all of these costs together"};
   bool combined = false;
   for (const Change& change : kChanges) {
     config::Recipe alone = recipe;
     if (!change.apply(alone)) continue;
-    const std::string added = std::string(change.options) + optimizer_arguments(recipe, alone);
-    search.consider(alone, added, std::string(change.cost));
+    search.consider(alone, {.options = options_of(change, recipe, alone),
+                            .cost = std::string(change.cost),
+                            .same_training = change.same_training});
+    const config::Recipe before = together;
     change.apply(together);
-    const bool first = options.empty();
-    options += (first ? "" : " ") + added;
+    const bool first = all.options.empty();
+    all.options += (first ? "" : " ") + options_of(change, before, together);
+    all.same_training = all.same_training && change.same_training;
     // Once some of them fit together, more of them only cost more.
     if (first || combined) continue;
-    combined = search.consider(together, options, "all of these costs together");
-    if (combined) continue;
-    consider_smaller_micro_batches(search, together, options, "all of these costs together");
+    combined = search.consider(together, all);
+    if (!combined) consider_smaller_micro_batches(search, together, all);
   }
   return search.found();
+}
+
+std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
+                                const data::SampleStore& samples, int64_t max_seqlen,
+                                int64_t budget_bytes, at::DeviceType device) {
+  DeviceProfile profile = find_profile(device == at::kCUDA ? "a100-80" : "cpu", 0);
+  profile.memory_bytes = budget_bytes + profile.context_bytes;
+  return suggest(model, recipe, samples, max_seqlen, profile);
 }
 
 }  // namespace snug::plan

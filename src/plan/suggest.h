@@ -1,4 +1,5 @@
-// What to change in a recipe that does not fit, cheapest in time first; each one tried on meta.
+// What to change in a recipe that does not fit: first what leaves the training as it is, then the
+// rest, each in order of the time that a step takes. Every change is tried on meta.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,6 +10,7 @@
 #include "data/micro_batch.h"
 #include "data/sample_store.h"
 #include "models/model.h"
+#include "plan/device_profile.h"
 
 namespace snug::plan {
 
@@ -16,13 +18,20 @@ struct Suggestion {
   std::string options;         // as typed on the command line
   std::string cost;            // in plain words
   int64_t peak_allocated = 0;  // predicted
+  double step_seconds = 0;     // by the cost model: good for comparing
+  bool same_training = true;   // what is learnt stays the same
 };
 
 // The micro-batch with most tokens that this recipe can meet: its longest samples together.
 data::MicroBatch largest_micro_batch(const data::SampleStore& samples, const config::Recipe& recipe,
                                      int64_t micro_batch_size);
 
-// Changes, alone and then together, after which the run fits into `budget_bytes`.
+// Changes, alone and together, after which the run fits into the device.
+std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
+                                const data::SampleStore& samples, int64_t max_seqlen,
+                                const DeviceProfile& device);
+// The same for `budget_bytes` of a device of which no more is known; rates are this processor's or
+// a common GPU's.
 std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
                                 const data::SampleStore& samples, int64_t max_seqlen,
                                 int64_t budget_bytes, at::DeviceType device = at::kCPU);

@@ -54,14 +54,28 @@ config::Recipe random_recipe(std::mt19937& random) {
   if (random() % 2) recipe.train.max_norm = 1.0;
   recipe.data.packing = random() % 2 == 0;
   recipe.train.micro_batch_size = int64_t{1} << (random() % 4);
+  if (random() % 2) {
+    recipe.lora = {.enabled = true, .r = 1 + static_cast<int64_t>(random() % 9)};
+    recipe.lora.dropout = random() % 2 ? 0.1 : 0.0;
+    recipe.lora.head = random() % 3 == 0;
+    recipe.lora.mlp = random() % 2;
+    recipe.lora.use_dora = random() % 3 == 0;
+    if (random() % 4 == 0) recipe.lora.target_modules = R"(.*layers\.1\..*_proj)";
+    recipe.quantize = pick({"", "", "bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq", "bnb.int8"});
+  }
   return recipe;
 }
 
 std::string describe(const config::Recipe& r, const std::string& shape) {
   return fmt::format(
-      "{}, {}, {}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}", shape,
-      r.precision, r.optimizer.name, r.train.micro_batch_size, r.data.packing ? "packed" : "padded",
-      r.activation_checkpointing, r.activation_offload ? ", activations offloaded" : "",
+      "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}", shape,
+      r.precision, r.optimizer.name,
+      !r.lora.enabled   ? "full"
+      : r.lora.use_dora ? "dora"
+                        : "lora",
+      r.lora.dropout > 0 ? " with dropout" : "", r.quantize.empty() ? "" : " of " + r.quantize,
+      r.train.micro_batch_size, r.data.packing ? "packed" : "padded", r.activation_checkpointing,
+      r.activation_offload ? ", activations offloaded" : "",
       r.optimizer_in_backward ? ", optimizer in backward" : "", r.optimizer_offload,
       r.delayed_parameter_update ? ", delayed" : "", r.weight_streaming ? ", weights streamed" : "",
       r.offload_prefetch == "true" ? ", prefetched" : "", r.train.max_norm ? ", clipped" : "");
@@ -181,6 +195,33 @@ void refuse_each_allocation(const config::Recipe& recipe) {
   EXPECT_LT(n, 5000);
 }
 
+TEST_F(Memory, WeightsAndStatesAreTheirUnits) {
+  for (const char* optimizer : {"adamw", "adamw_8bit", "adafactor"}) {
+    config::Recipe recipe = tests::tiny_recipe();
+    recipe.optimizer.name = optimizer;
+    recipe.optimizer_offload = tests::test_device().is_cuda() ? "cpu" : "none";
+    const data::SampleStore samples = random_samples(8, 20, 3);
+    const TinyRun run(recipe, samples);
+    const auto of_unit = [](const memory::Ledger& ledger, size_t unit, memory::Category category) {
+      const auto all = ledger.now().by_unit;
+      return unit < all.size() ? all[unit][static_cast<size_t>(category)] : 0;
+    };
+    const memory::Ledger& ledger = tests::test_ledger();
+    const memory::Ledger& states =
+        tests::test_device().is_cuda() ? memory::cpu_host_ledger() : ledger;
+    for (nn::Unit* unit : run.engine.units) {
+      SCOPED_TRACE(fmt::format("{}, {}", optimizer, unit->name()));
+      int64_t bytes = 0;
+      for (const nn::Parameter* p : unit->parameters())
+        bytes += static_cast<int64_t>(p->value.nbytes());
+      const auto id = static_cast<size_t>(memory::unit_id(unit->name()));
+      EXPECT_GE(of_unit(ledger, id, memory::Category::Parameters), bytes);
+      EXPECT_GT(of_unit(states, id, memory::Category::Optimizer), 0);
+    }
+    EXPECT_EQ(of_unit(states, 0, memory::Category::Optimizer), 0) << optimizer;
+  }
+}
+
 TEST_F(Memory, RefusalAtAnyAllocationLeavesAUsableProcess) {
   refuse_each_allocation(tiny_recipe());
 }
@@ -255,6 +296,34 @@ TEST_F(Memory, SuggestionsFitTheBudgetTheyWereMadeFor) {
   const auto suggestions = plan::suggest(*model, recipe, samples, 128, budget);
   ASSERT_FALSE(suggestions.empty());
   for (const plan::Suggestion& s : suggestions) EXPECT_LE(s.peak_allocated, budget) << s.options;
+  // Those that keep the training come first, each kind the fastest first.
+  for (size_t i = 1; i < suggestions.size(); ++i) {
+    const plan::Suggestion &before = suggestions[i - 1], &after = suggestions[i];
+    EXPECT_GE(before.same_training, after.same_training) << after.options;
+    if (before.same_training == after.same_training) {
+      EXPECT_LE(before.step_seconds, after.step_seconds) << after.options;
+    }
+  }
+}
+
+TEST_F(Memory, SuggestionsLeaveStatesWhereTheyAre) {
+  const data::SampleStore samples = random_samples(16, 60, 3);
+  config::Recipe recipe = tiny_recipe();
+  recipe.optimizer_offload = tests::on_disk();
+  const auto model = tiny_model();
+  const auto largest = plan::largest_micro_batch(samples, recipe, recipe.train.micro_batch_size);
+  config::Recipe streamed = recipe;
+  streamed.weight_streaming = true;
+  const int64_t budget = plan::predict(*model, streamed, largest, 128).peak_allocated;
+  ASSERT_LT(budget, plan::predict(*model, recipe, largest, 128).peak_allocated);
+  const auto suggestions = plan::suggest(*model, recipe, samples, 128, budget);
+  ASSERT_FALSE(suggestions.empty());
+  bool streams = false;
+  for (const plan::Suggestion& s : suggestions) {
+    EXPECT_EQ(s.options.find("optimizer_offload"), std::string::npos) << s.options;
+    streams |= s.options.find("--weight_streaming") != std::string::npos;
+  }
+  EXPECT_TRUE(streams);
 }
 
 }  // namespace

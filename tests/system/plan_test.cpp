@@ -51,7 +51,7 @@ TEST(PlanCommand, LikeIsAnOptionOfPlanAlone) {
 
 TEST(PlanCommand, WhatCannotFitSaysWhatTheLeastIs) {
   const Result result =
-      run(plan_words({"--device", "rtx-4090", "--memory_budget", "512MiB", "--fit"}));
+      run(plan_words({"--device", "rtx-4090", "--memory_budget", "1GiB", "--fit"}));
   EXPECT_EQ(result.exit_code, 3) << result.output;
   EXPECT_NE(result.output.find("The smallest takes"), std::string::npos) << result.output;
 }

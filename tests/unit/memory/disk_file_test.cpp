@@ -4,6 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <fstream>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,14 @@ namespace snug::memory {
 namespace {
 
 namespace fs = std::filesystem;
+
+// As the system's own table of mounts says.
+bool is_tmpfs(const std::string& folder) {
+  std::ifstream mounts("/proc/mounts");
+  for (std::string line; std::getline(mounts, line);)
+    if (line.find(" " + folder + " tmpfs ") != line.npos) return true;
+  return false;
+}
 
 class DiskFileTest : public ::testing::Test {
  protected:
@@ -80,6 +89,14 @@ TEST_F(DiskFileTest, AFolderThatCannotHoldItIsNamed) {
   // Not even a superuser may make a file there.
   const std::string unwritable = refusal("/proc", 4096);
   EXPECT_NE(unwritable.find("disk:/proc"), std::string::npos) << unwritable;
+}
+
+TEST_F(DiskFileTest, FilesInMemoryAreTold) {
+  EXPECT_THROW(DiskFile::is_on_disk(folder_ / "missing"), UserError);
+  DiskFile::is_on_disk(folder_.path());
+  EXPECT_TRUE(fs::is_empty(folder_.path()));
+  if (!is_tmpfs("/dev/shm")) GTEST_SKIP() << "no tmpfs at /dev/shm";
+  EXPECT_FALSE(DiskFile::is_on_disk("/dev/shm"));
 }
 
 TEST_F(DiskFileTest, NoMoreThanWasReserved) {

@@ -77,7 +77,11 @@ TEST(DeviceProfile, EveryGpuOfTheTableIsReached) {
 }
 
 TEST(DeviceProfile, ABudgetMakesItSmaller) {
-  EXPECT_EQ(find_profile("a100-80", 10 * kGiB).usable_bytes(), 10 * kGiB);
+  const DeviceProfile whole = find_profile("a100-80", 0),
+                      small = find_profile("a100-80", 10 * kGiB);
+  EXPECT_EQ(small.memory_bytes, 10 * kGiB);
+  EXPECT_EQ(whole.usable_bytes() - small.usable_bytes(), whole.memory_bytes - 10 * kGiB);
+  EXPECT_THROW(find_profile("a100-80", kMiB), UserError);
   EXPECT_EQ(find_profile("cpu", 3 * kGiB).usable_bytes(), 3 * kGiB);
 }
 
