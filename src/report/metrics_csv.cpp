@@ -45,9 +45,13 @@ std::string kept_rows(std::string_view text, const LoggedUntil& last) {
   return kept;
 }
 
-void prepare(const std::filesystem::path& path, const std::optional<LoggedUntil>& resumed) {
+void prepare(const std::filesystem::path& path, const std::optional<LoggedUntil>& resumed,
+             const std::filesystem::path& earlier) {
   std::string content(kHeader);
-  if (resumed && std::filesystem::exists(path)) {
+  if (resumed && std::filesystem::exists(earlier)) {
+    const std::string old = read_file(earlier);
+    if (old.starts_with(kHeader)) content = kept_rows(old, *resumed);
+  } else if (resumed && std::filesystem::exists(path)) {
     const std::string old = read_file(path);
     if (old.starts_with(kHeader)) {
       content = kept_rows(old, *resumed);
@@ -63,13 +67,14 @@ void prepare(const std::filesystem::path& path, const std::optional<LoggedUntil>
 
 }  // namespace
 
-MetricsCsv::MetricsCsv(const std::filesystem::path& path, std::optional<LoggedUntil> resumed)
+MetricsCsv::MetricsCsv(const std::filesystem::path& path, std::optional<LoggedUntil> resumed,
+                       const std::filesystem::path& earlier)
     : path_(path) {
   if (path_.has_parent_path()) {
     std::error_code ignored;  // a folder that can't be made shows when the file is written
     std::filesystem::create_directories(path_.parent_path(), ignored);
   }
-  prepare(path_, resumed);
+  prepare(path_, resumed, earlier);
   file_.reset(std::fopen(path_.c_str(), "ae"));
   if (!file_) throw UserError("cannot write {}: {}", path_.string(), std::strerror(errno));
 }

@@ -37,9 +37,11 @@ class MetricsCsv {
  public:
   // Without `resumed` any file at `path` is replaced. With it the rows up to and including that
   // step stay, later ones (written by a run that died after its last checkpoint) and a torn last
-  // row go.
+  // row go. They are read from `earlier` where there is such a file: a run that goes on in another
+  // folder begins with what it logged in its first.
   explicit MetricsCsv(const std::filesystem::path& path,
-                      std::optional<LoggedUntil> resumed = std::nullopt);
+                      std::optional<LoggedUntil> resumed = std::nullopt,
+                      const std::filesystem::path& earlier = {});
 
   void write(const MetricsRow& row);
   void write_validation(int64_t step, double loss);

@@ -40,6 +40,11 @@ TEST_F(Errors, MissingCheckpoint) {
   expect_user_error({"generate", folder_ / "nothing"}, "does not exist");
 }
 
+TEST_F(Errors, AConfigurationIsNoModel) {
+  const std::string config = tiny_checkpoint() + "/config.json";
+  expect_user_error({"generate", config}, "snug plan --model.config " + config);
+}
+
 TEST_F(Errors, FolderWithoutModel) {
   fs::create_directory(folder_ / "empty");
   expect_user_error({"generate", folder_ / "empty"}, "holds no model");

@@ -158,6 +158,24 @@ TEST(Resume, NeverGoesOnWithAnEarlierRun) {
   EXPECT_TRUE(fs::exists(folder / "out/earlier/step-000005/state.json"));
 }
 
+// A run that goes on in another folder has the whole story there, and leaves the first as it was.
+TEST(Resume, InAnotherFolderTellsTheWholeStory) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 160);
+  const auto train = [&](const fs::path& out, const Words& more) {
+    Words all{"--train.save_interval", "2", "--train.log_interval", "1"};
+    all.insert(all.end(), more.begin(), more.end());
+    const Result result = run(finetune_words(rows, out, all));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+  };
+  train(folder / "first", {"--train.max_steps", "5"});
+  const std::string before = read_file(folder / "first/metrics.csv");
+  train(folder / "second", {"--train.max_steps", "5", "--resume", folder / "first/step-000002"});
+  EXPECT_EQ(logged(folder / "second/metrics.csv"), logged(folder / "first/metrics.csv"));
+  EXPECT_EQ(read_file(folder / "first/metrics.csv"), before);
+  EXPECT_EQ(read_run(folder / "second")["steps"].size(), 5U);
+}
+
 // Going back to an older checkpoint starts another way from there: what was after it is set aside.
 TEST(Resume, FromAnOlderCheckpointLeavesTheNewerOnesAside) {
   const TempFolder folder;

@@ -96,6 +96,20 @@ TEST(MetricsCsv, ResumesWithoutAFileAndBesideAForeignOne) {
   EXPECT_EQ(read_file(folder / "b.csv.old"), "other,columns\n1,2\n");
 }
 
+TEST(MetricsCsv, ARunThatGoesOnInAnotherFolderHasItsEarlierRows) {
+  const test::TempFolder folder;
+  {
+    MetricsCsv csv(folder / "first.csv");
+    for (int64_t step : {1, 2, 3}) csv.write(row(step));
+  }
+  MetricsCsv(folder / "second.csv").write(row(9));  // of another run
+  const std::string first = read_file(folder / "first.csv");
+  MetricsCsv second(folder / "second.csv", LoggedUntil{2, -1}, folder / "first.csv");
+  second.write(row(3));
+  EXPECT_EQ(read_file(folder / "second.csv"), first);
+  EXPECT_EQ(read_file(folder / "first.csv"), first);
+}
+
 TEST(MetricsCsv, SaysWhereItCannotWrite) {
   const test::TempFolder folder;
   std::ofstream(folder / "file") << "x";
