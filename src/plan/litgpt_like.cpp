@@ -24,27 +24,42 @@ namespace {
 
 using memory::Category;
 
-// LitGPT's chunked_cross_entropy: the loss in chunks of 128 rows of logits that exist whole.
-at::Tensor chunked_cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
-                                 at::ScalarType type) {
-  constexpr int64_t kChunk = 128, kIgnored = -100;
-  const auto rows = logits.reshape({-1, logits.size(-1)}).split(kChunk);
-  const auto wanted = targets.reshape({-1}).split(kChunk);
+constexpr int64_t kChunk = 128;
+
+// LitGPT's chunked_cross_entropy: the loss in chunks of 128 rows of logits that exist whole, or in
+// the pieces that there are.
+at::Tensor chunked_cross_entropy(const std::vector<at::Tensor>& logits, const at::Tensor& targets,
+                                 bool in_pieces, at::ScalarType type) {
+  constexpr int64_t kIgnored = -100;
+  std::vector<at::Tensor> rows, wanted;
+  if (!in_pieces) {
+    rows = logits[0].reshape({-1, logits[0].size(-1)}).split(kChunk);
+    wanted = targets.reshape({-1}).split(kChunk);
+  } else {
+    for (const at::Tensor& piece : logits) rows.push_back(piece.reshape({-1, piece.size(-1)}));
+    for (const at::Tensor& piece : targets.split(logits[0].size(1), 1))
+      wanted.push_back(piece.reshape({-1}));
+  }
   std::vector<at::Tensor> losses;
   for (size_t i = 0; i < rows.size(); ++i)
     losses.push_back(
-        at::cross_entropy_loss(logits.scalar_type() == at::kFloat ? rows[i] : rows[i].to(type),
+        at::cross_entropy_loss(rows[i].scalar_type() == at::kFloat ? rows[i] : rows[i].to(type),
                                wanted[i], {}, at::Reduction::None, kIgnored, 0.0));
   const at::Tensor counted = (targets != kIgnored).sum();
   return at::cat(losses).sum() / at::maximum(counted, at::ones_like(counted));
 }
 
 // torch.optim.AdamW or SGD as they run on a GPU without further options: one call for all weights
-// (foreach).
-class TorchOptimizer {
+// (foreach). With quantized weights bitsandbytes' PagedAdamW: float32 states, of which the large
+// ones are none of the allocator's, and no temporaries.
+class Optimizer {
  public:
-  TorchOptimizer(const config::OptimizerOptions& options, const std::vector<at::Tensor>& weights)
-      : options_(options), weights_(weights) {
+  Optimizer(const config::OptimizerOptions& options, bool paged,
+            const std::vector<at::Tensor>& weights)
+      : options_(options), paged_(paged), weights_(weights) {
+    if (paged && options.name != "adamw")
+      throw UserError("like: optimizer = {}: LitGPT trains quantized models with AdamW only",
+                      options.name);
     if (options.name != "adamw" && options.name != "sgd")
       throw UserError("like: optimizer = {}: LitGPT is planned with torch's adamw and sgd",
                       options.name);
@@ -52,6 +67,7 @@ class TorchOptimizer {
 
   void step() {
     const memory::PhaseGuard phase(memory::Phase::Step);
+    if (paged_) return make_paged_states();
     const bool adamw = options_.name == "adamw";
     if (states_.empty() && (adamw || options_.momentum != 0)) {
       const memory::CategoryGuard category(Category::Optimizer);
@@ -64,12 +80,28 @@ class TorchOptimizer {
       for (const at::Tensor& w : weights_) temporaries.push_back(like(w));
   }
 
+  int64_t paged_bytes() const { return paged_bytes_; }
+
  private:
   static at::Tensor like(const at::Tensor& w) {
     return at::empty_like(w, w.options().requires_grad(false));
   }
 
+  void make_paged_states() {
+    constexpr int64_t kSmallestPaged = 100000;
+    if (paged_bytes_ > 0 || !states_.empty()) return;
+    const memory::CategoryGuard category(Category::Optimizer);
+    for (const at::Tensor& w : weights_) {
+      const bool on_device = w.numel() < kSmallestPaged;
+      if (!on_device) paged_bytes_ += 2 * w.numel() * static_cast<int64_t>(sizeof(float));
+      for (int i = 0; on_device && i < 2; ++i)
+        states_.push_back(at::empty(w.sizes(), w.options().dtype(at::kFloat).requires_grad(false)));
+    }
+  }
+
   const config::OptimizerOptions& options_;
+  bool paged_;
+  int64_t paged_bytes_ = 0;
   const std::vector<at::Tensor>& weights_;
   std::vector<at::Tensor> states_;
 };
@@ -80,8 +112,8 @@ class Loop {
       : recipe_(recipe),
         options_(options),
         precision_(nn::parse_precision(recipe.precision)),
-        model_(like, precision_, options.tokens, options.fused_attention),
-        optimizer_(recipe.optimizer, model_.weights()) {}
+        model_(like, recipe, options.tokens, options.fused_attention),
+        optimizer_(recipe.optimizer, !recipe.quantize.empty(), model_.weights()) {}
 
   LitgptLike run() {
     const int64_t accumulate =
@@ -92,6 +124,7 @@ class Loop {
       optimizer_.step();
       if (!trainer()) drop_gradients();
     }
+    result_.paged_states = optimizer_.paged_bytes();
     return result_;
   }
 
@@ -109,15 +142,23 @@ class Loop {
       labels_ = at::empty({options_.batch, options_.tokens}, ints);
     }
     const uint64_t start = ledger.serial();
-    at::Tensor logits = model_.forward(ids_);
+    const bool in_pieces = recipe_.lora.enabled && !trainer();
+    std::vector<at::Tensor> logits = model_.forward(ids_, in_pieces ? kChunk : 0);
     model_.drop_weight_casts();
     {
       const memory::UnitGuard unit(memory::unit_id("head"));
       // Fabric casts what a model returns to float32; under the Trainer autocast does, in the loss.
-      logits_ = trainer() ? logits : logits.to(at::kFloat);
-      logits.reset();
-      loss_ = chunked_cross_entropy(logits_.slice(1, 0, options_.tokens - 1),
-                                    labels_.slice(1, 1, options_.tokens), precision_.parameters);
+      // All pieces exist in both types, beside those of the micro-batch before.
+      std::vector<at::Tensor> cast = logits;
+      if (!trainer())
+        for (at::Tensor& piece : cast) piece = piece.to(at::kFloat);
+      logits.clear();
+      logits_ = std::move(cast);
+      // The last one's prediction has no target. Of pieces that is written back into the list.
+      std::vector<at::Tensor> predicted = logits_;
+      predicted.back() = predicted.back().slice(1, 0, predicted.back().size(1) - 1);
+      loss_ = chunked_cross_entropy(predicted, labels_.slice(1, 1, options_.tokens), in_pieces,
+                                    precision_.parameters);
     }
     ledger.retag_since(start, Category::Activations);
     note_forward(ledger.now());
@@ -127,7 +168,7 @@ class Loop {
     torch::autograd::backward({loss_ / accumulate}, {});
     // A training_step's variables end with it; Fabric's loop keeps them until they are overwritten.
     if (trainer()) {
-      logits_.reset();
+      logits_.clear();
       loss_.reset();
     }
   }
@@ -150,8 +191,9 @@ class Loop {
   LitgptOptions options_;
   nn::Precision precision_;
   LitgptModel model_;
-  TorchOptimizer optimizer_;
-  at::Tensor ids_, labels_, logits_, loss_;
+  Optimizer optimizer_;
+  at::Tensor ids_, labels_, loss_;
+  std::vector<at::Tensor> logits_;
   LitgptLike result_;
 };
 

@@ -12,8 +12,9 @@
 
 namespace snug::plan {
 
-// Whose loop: `litgpt finetune_full` (Fabric: logits in float32, gradients dropped after the
-// update, the last micro-batch's logits alive through the next forward), or LitGPT's model in a
+// Whose loop: `litgpt finetune_full` or, with adapters, `finetune_lora` (Fabric: logits in float32,
+// which the latter has in pieces; gradients dropped after the update, the last micro-batch's logits
+// alive through the next forward), or LitGPT's model in a
 // Lightning Trainer (gradients dropped between forward and backward).
 enum class LitgptLoop { Fabric, Trainer };
 
@@ -31,6 +32,7 @@ struct LitgptLike {
   int64_t kept_by_blocks = 0;      // of that, for the blocks' backward
   int64_t head = 0;                // of that, logits, loss and their inputs
   int64_t update_temporaries = 0;  // at most, during the optimizer's step
+  int64_t paged_states = 0;        // in memory that the driver moves between device and host
 };
 
 // Two optimizer steps, the second of which meets states and gradients of the first. Throws

@@ -3,98 +3,25 @@
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/mean.h>
-#include <ATen/ops/ones.h>
 #include <ATen/ops/rsqrt.h>
 #include <ATen/ops/silu.h>
-#include <ATen/ops/softmax.h>
-#include <fmt/format.h>
-#include <torch/csrc/autograd/custom_function.h>
 
-#include <string>
+#include <numeric>
 
+#include "base/error.h"
 #include "memory/guards.h"
+#include "plan/litgpt_operators.h"
 
 namespace snug::plan {
 namespace {
 
-using torch::autograd::AutogradContext;
-using torch::autograd::variable_list;
-
-int64_t round_up(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-
-// ids (B, T), weight (V, D) -> (B, T, D). Its gradient is as large as the table.
-struct Embedding : torch::autograd::Function<Embedding> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& ids, const at::Tensor& weight) {
-    ctx->save_for_backward({ids});
-    ctx->saved_data["rows"] = weight.size(0);
-    return at::empty({ids.size(0), ids.size(1), weight.size(1)},
-                     weight.options().requires_grad(false));
-  }
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const int64_t rows = ctx->saved_data["rows"].toInt();
-    return {{}, at::empty({rows, grads[0].size(2)}, grads[0].options())};
-  }
-};
-
-// What torch's fused attention kernels allocate and keep, (B, H, T, D) each: flash attention
-// (16-bit types) writes its output in the memory order of q, memory-efficient attention (float32)
-// as (B, T, H, D).
-struct FusedAttention : torch::autograd::Function<FusedAttention> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
-                            const at::Tensor& v) {
-    const int64_t B = q.size(0), H = q.size(1), T = q.size(2), D = q.size(3);
-    const bool flash = q.scalar_type() != at::kFloat;
-    const at::TensorOptions options = q.options().requires_grad(false);
-    const at::Tensor out =
-        flash ? at::empty_like(q, options) : at::empty({B, T, H, D}, options).transpose(1, 2);
-    const at::Tensor lse =
-        at::empty({B, H, flash ? T : round_up(T, 32)}, options.dtype(at::kFloat));
-    ctx->save_for_backward({q, k, v, out, lse});
-    return out;
-  }
-  static variable_list backward(AutogradContext* ctx, variable_list /*grads*/) {
-    const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor& q = saved[0];
-    const at::TensorOptions floats = q.options().dtype(at::kFloat);
-    const int64_t rows = round_up(q.size(2), 128);
-    const at::Tensor delta = at::empty({q.size(0), q.size(1), rows}, floats);
-    at::Tensor sums;  // of dq, in float32
-    if (q.scalar_type() != at::kFloat)
-      sums = at::empty({q.size(0), q.size(1), rows, round_up(q.size(3), 32)}, floats);
-    return {at::empty_like(q), at::empty_like(saved[1]), at::empty_like(saved[2])};
-  }
-};
-
-at::Tensor fused_attention(at::Tensor q, at::Tensor k, at::Tensor v) {
-  const int64_t size = q.size(-1);
-  // Flash attention takes head sizes that are multiples of 8: the copies are what is kept.
-  const int64_t pad = q.scalar_type() == at::kFloat ? 0 : round_up(size, 8) - size;
-  if (pad == 0) return FusedAttention::apply(q, k, v);
-  for (at::Tensor* t : {&q, &k, &v}) *t = at::constant_pad_nd(*t, {0, pad}, 0);
-  return FusedAttention::apply(q, k, v).slice(-1, 0, size);
-}
-
-// torch's fallback: products in float32, all T x T scores of every head.
-at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
-  const double scale = 0.5;  // any: shapes only
-  const at::Tensor query = q.to(at::kFloat) * scale;
-  const at::Tensor key = k.to(at::kFloat);
-  const at::Tensor value = v.to(at::kFloat);
-  const at::Tensor mask = at::ones({q.size(2), k.size(2)}, query.options().requires_grad(false));
-  at::Tensor scores = at::matmul(query, key.transpose(-2, -1) * scale);
-  scores.add_(mask);
-  scores = at::softmax(scores, -1);
-  return at::matmul(scores, value).to(q.scalar_type());
-}
-
 // Marks where the backward of a unit begins: when its output's gradient is there.
 void mark_unit(const at::Tensor& output, int32_t unit) {
+  if (!output.requires_grad()) return;
   output.register_hook([unit](const at::Tensor&) { memory::current_tag.unit = unit; });
 }
 
@@ -115,49 +42,114 @@ LitgptModel::Shape LitgptModel::shape_of(const models::Model& like) {
           .mlp_bias = config.value("mlp_bias", false)};
 }
 
-LitgptModel::LitgptModel(const models::Model& like, const nn::Precision& precision,
+LitgptModel::LitgptModel(const models::Model& like, const config::Recipe& recipe,
                          int64_t max_tokens, bool has_fused_attention)
     : shape_(shape_of(like)),
-      precision_(precision),
+      precision_(nn::parse_precision(recipe.precision)),
+      lora_(recipe.lora),
+      quantize_(recipe.quantize),
       fused_attention_(has_fused_attention),
-      options_(at::TensorOptions(at::kMeta).dtype(precision.parameters)) {
+      options_(at::TensorOptions(at::kMeta).dtype(precision_.parameters)) {
+  if (lora_.enabled && (!lora_.target_modules.empty() || lora_.use_dora))
+    throw UserError(
+        "like: LitGPT's LoRA has neither target_modules nor DoRA; choose with lora_query … "
+        "lora_head");
+  if (quantize_.starts_with("bnb.int8"))
+    throw UserError("like: quantize = {}: LitGPT is planned with its 4-bit kinds", quantize_);
   const auto& [layers, width, heads, groups, head_size, intermediate, vocabulary, qkv_bias,
                mlp_bias] = shape_;
   const memory::CategoryGuard category(memory::Category::Parameters);
-  head_ = make_linear(width, vocabulary, false);
-  embedding_ = make_weight({vocabulary, width});
+  const auto if_adapted = [&](bool adapted, int64_t out) {
+    return adapted ? std::vector<int64_t>{out} : std::vector<int64_t>();
+  };
+  std::vector<int64_t> qkv_adapted;
+  if (lora_.query) qkv_adapted.push_back(heads * head_size);
+  if (lora_.key) qkv_adapted.push_back(groups * head_size);
+  if (lora_.value) qkv_adapted.push_back(groups * head_size);
+  const auto narrow = if_adapted(lora_.mlp, intermediate), wide = if_adapted(lora_.mlp, width);
+  head_ = make_linear(width, vocabulary, false, if_adapted(lora_.head, vocabulary));
+  make_embedding();
+  const bool trains = !lora_.enabled;
   for (int64_t i = 0; i < layers; ++i)
-    blocks_.push_back({.norm_1 = make_weight({width}),
-                       .norm_2 = make_weight({width}),
-                       .qkv = make_linear(width, (heads + 2 * groups) * head_size, qkv_bias),
-                       .proj = make_linear(heads * head_size, width, false),
-                       .fc_1 = make_linear(width, intermediate, mlp_bias),
-                       .fc_2 = make_linear(width, intermediate, mlp_bias),
-                       .down = make_linear(intermediate, width, mlp_bias)});
-  norm_ = make_weight({width});
+    blocks_.push_back(
+        {.norm_1 = make_weight({width}, trains),
+         .norm_2 = make_weight({width}, trains),
+         .qkv = make_linear(width, (heads + 2 * groups) * head_size, qkv_bias, qkv_adapted),
+         .proj = make_linear(heads * head_size, width, false, if_adapted(lora_.projection, width)),
+         .fc_1 = make_linear(width, intermediate, mlp_bias, narrow),
+         .fc_2 = make_linear(width, intermediate, mlp_bias, narrow),
+         .down = make_linear(intermediate, width, mlp_bias, wide)});
+  norm_ = make_weight({width}, trains);
   cos_ = at::empty({1, 1, max_tokens, head_size}, options_);
   sin_ = at::empty({1, 1, max_tokens, head_size}, options_);
 }
 
-at::Tensor LitgptModel::make_weight(std::vector<int64_t> sizes) {
-  at::Tensor weight = at::empty(sizes, options_);
-  weight.set_requires_grad(true);
+namespace {
+
+// Tags gradients of a weight as such: the first one stays, later ones are added to it.
+void tag_gradients(const at::Tensor& weight) {
   weight.register_hook([impl = weight.unsafeGetTensorImpl()](const at::Tensor& gradient) {
-    // The first one stays, later ones are added to it.
     const auto* meta = impl->autograd_meta();
     const bool stays = meta != nullptr && !impl->grad().defined();
     if (stays) memory::retag(gradient, memory::Category::Gradients);
   });
+}
+
+}  // namespace
+
+at::Tensor LitgptModel::make_weight(std::vector<int64_t> sizes, bool trained) {
+  at::Tensor weight = at::empty(sizes, options_);
+  if (!trained) return weight;
+  weight.set_requires_grad(true);
+  tag_gradients(weight);
   weights_.push_back(weight);
   return weight;
 }
 
-LitgptModel::Linear LitgptModel::make_linear(int64_t in, int64_t out, bool bias) {
-  return {make_weight({out, in}), bias ? make_weight({out}) : at::Tensor()};
+// Where weights are quantized, finetune_lora replaces the embedding by one with a norm after it
+// that has gradients but is not the optimizer's, so that they stay; a variable keeps the old one.
+void LitgptModel::make_embedding() {
+  const std::vector<int64_t> sizes{shape_.vocabulary, shape_.width};
+  embedding_ = make_weight(sizes, !lora_.enabled);
+  if (quantize_.empty()) return;
+  old_embedding_ = embedding_;
+  embedding_ = at::empty(sizes, options_);
+  embedding_scale_ = at::empty({shape_.width}, options_);
+  embedding_shift_ = at::empty({shape_.width}, options_);
+  for (const at::Tensor& weight : {embedding_, embedding_scale_, embedding_shift_}) {
+    weight.set_requires_grad(true);
+    tag_gradients(weight);
+  }
 }
 
+LitgptModel::Linear LitgptModel::make_linear(int64_t in, int64_t out, bool bias,
+                                             std::vector<int64_t> adapted) {
+  const bool trains = !lora_.enabled;
+  Linear layer{.in = in, .out = out};
+  if (quantize_.empty()) {
+    layer.weight = make_weight({out, in}, trains);
+  } else {
+    const int64_t blocks = in * out / 64;
+    const bool nested = quantize_.ends_with("-dq");
+    layer.weight = at::empty({(in * out + 1) / 2, 1}, options_.dtype(at::kByte));
+    layer.absmax = at::empty({blocks}, options_.dtype(nested ? at::kByte : at::kFloat));
+    if (nested) layer.scales = at::empty({(blocks + 255) / 256}, options_.dtype(at::kFloat));
+  }
+  if (bias) layer.bias = make_weight({out}, trains);
+  if (!lora_.enabled || adapted.empty()) return layer;
+  const auto parts = static_cast<int64_t>(adapted.size());
+  const int64_t outputs = std::accumulate(adapted.begin(), adapted.end(), int64_t{0});
+  layer.adapters = {.outputs = std::move(adapted),
+                    .a = make_weight({parts * lora_.r, in}, true),
+                    .b = make_weight({outputs, lora_.r}, true)};
+  return layer;
+}
+
+// Autocast remembers casts of weights that train; those of frozen ones live as long as something
+// keeps them.
 at::Tensor LitgptModel::cast(const at::Tensor& weight) {
   if (!weight.defined() || precision_.compute == weight.scalar_type()) return weight;
+  if (!weight.requires_grad()) return weight.to(precision_.compute);
   for (const auto& [original, copy] : casts_)
     if (original.is_same(weight)) return copy;
   const memory::CategoryGuard category(memory::Category::Parameters);
@@ -166,8 +158,51 @@ at::Tensor LitgptModel::cast(const at::Tensor& weight) {
 
 void LitgptModel::drop_weight_casts() { casts_.clear(); }
 
+at::Tensor LitgptModel::product(const at::Tensor& x, const Linear& layer) {
+  if (!layer.absmax.defined())
+    return at::linear(x.to(precision_.compute), cast(layer.weight), cast(layer.bias));
+  return litgpt::product_4bit(x, layer.weight, layer.out, layer.scales.defined());
+}
+
 at::Tensor LitgptModel::linear(const at::Tensor& x, const Linear& layer) {
-  return at::linear(x.to(precision_.compute), cast(layer.weight), cast(layer.bias));
+  const at::Tensor pretrained = product(x, layer);
+  return layer.adapters.a.defined() ? pretrained + adapt(x, layer) : pretrained;
+}
+
+at::Tensor LitgptModel::drop(const at::Tensor& x) const {
+  return (lora_.dropout > 0 ? litgpt::dropout(x) : x).to(precision_.compute);
+}
+
+at::Tensor LitgptModel::adapt(const at::Tensor& x, const Linear& layer) {
+  const auto narrow = [&](const at::Tensor& weight) {
+    return weight.transpose(0, 1).to(precision_.compute);
+  };
+  const double scaling = 0.5;  // any: shapes only
+  return at::matmul(at::matmul(drop(x), narrow(layer.adapters.a)), narrow(layer.adapters.b)) *
+         scaling;
+}
+
+// Queries, keys and values have adapters of their own, which LitGPT computes as one grouped
+// convolution where they are of one size.
+at::Tensor LitgptModel::adapt_qkv(const at::Tensor& x, const Linear& layer) {
+  const auto& [outputs, a, b] = layer.adapters;
+  const at::Tensor low = at::linear(drop(x), cast(a)).transpose(-2, -1);  // (B, parts * r, T)
+  const at::Tensor weight = b.unsqueeze(-1);
+  at::Tensor high;  // (B, outputs, T)
+  if (shape_.heads == shape_.groups) {
+    high = litgpt::conv1d(low, weight.to(precision_.compute));
+  } else {
+    const auto lows = low.chunk(static_cast<int64_t>(outputs.size()), 1);
+    const auto weights = weight.split_with_sizes(outputs);
+    std::vector<at::Tensor> parts;
+    for (size_t i = 0; i < outputs.size(); ++i)
+      parts.push_back(litgpt::conv1d(lows[i], weights[i].to(precision_.compute)));
+    high = at::cat(parts, 1);
+  }
+  high = high.transpose(-2, -1);
+  if (high.size(2) != layer.out) high = litgpt::spread_columns(high, layer.out);
+  const double scaling = 0.5;  // any: shapes only
+  return high * scaling;
 }
 
 at::Tensor LitgptModel::rms_norm(const at::Tensor& x, const at::Tensor& weight) const {
@@ -188,7 +223,8 @@ at::Tensor LitgptModel::rope(const at::Tensor& x) const {
 
 at::Tensor LitgptModel::attend(const Block& block, const at::Tensor& x) {
   const int64_t B = x.size(0), T = x.size(1), D = shape_.head_size;
-  const at::Tensor qkv = linear(x, block.qkv);
+  at::Tensor qkv = product(x, block.qkv);
+  if (block.qkv.adapters.a.defined()) qkv = qkv + adapt_qkv(x, block.qkv);
   const auto parts =
       qkv.split_with_sizes({shape_.heads * D, shape_.groups * D, shape_.groups * D}, -1);
   const auto heads = [&](const at::Tensor& part, int64_t count) {
@@ -201,7 +237,7 @@ at::Tensor LitgptModel::attend(const Block& block, const at::Tensor& x) {
     k = k.repeat_interleave(shape_.heads / shape_.groups, 1);
     v = v.repeat_interleave(shape_.heads / shape_.groups, 1);
   }
-  const at::Tensor y = fused_attention_ ? fused_attention(q, k, v) : plain_attention(q, k, v);
+  const at::Tensor y = litgpt::attention(q, k, v, fused_attention_);
   return linear(y.transpose(1, 2).reshape({B, T, shape_.heads * D}), block.proj);
 }
 
@@ -211,12 +247,17 @@ at::Tensor LitgptModel::mlp(const Block& block, const at::Tensor& x) {
   return linear(at::silu(gate) * up, block.down);
 }
 
-at::Tensor LitgptModel::forward(const at::Tensor& ids) {
+at::Tensor LitgptModel::embed(const at::Tensor& ids) {
+  const at::Tensor x = litgpt::embedding(ids, embedding_);
+  return quantize_.empty() ? x : litgpt::layer_norm(x, embedding_scale_, embedding_shift_);
+}
+
+std::vector<at::Tensor> LitgptModel::forward(const at::Tensor& ids, int64_t head_chunk) {
   at::Tensor x;
   {
     const int32_t unit = memory::unit_id("embedding");
     const memory::UnitGuard guard(unit);
-    x = Embedding::apply(ids, embedding_);
+    x = embed(ids);
     mark_unit(x, unit);
   }
   for (size_t i = 0; i < blocks_.size(); ++i) {
@@ -227,7 +268,11 @@ at::Tensor LitgptModel::forward(const at::Tensor& ids) {
     mark_unit(x, unit);
   }
   const memory::UnitGuard guard(memory::unit_id("head"));
-  return linear(rms_norm(x, norm_), head_);
+  x = rms_norm(x, norm_);
+  if (head_chunk == 0) return {linear(x, head_)};
+  std::vector<at::Tensor> logits;
+  for (const at::Tensor& part : x.split(head_chunk, 1)) logits.push_back(linear(part, head_));
+  return logits;
 }
 
 }  // namespace snug::plan

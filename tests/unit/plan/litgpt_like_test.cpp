@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -22,15 +23,44 @@ std::unique_ptr<models::Model> model(const std::string& name) {
   return models::model_from_config(kRoot / "recipes/models" / (name + ".json"));
 }
 
-LitgptLike run(const std::string& name, const std::string& precision, const std::string& optimizer,
-               int64_t accumulate, const LitgptOptions& options) {
+config::Recipe recipe_of(const std::string& precision, const std::string& optimizer, int64_t batch,
+                         int64_t accumulate) {
   config::Recipe recipe;
   recipe.precision = precision;
   recipe.optimizer.name = optimizer;
   recipe.optimizer.weight_decay = 0;
-  recipe.train.micro_batch_size = options.batch;
-  recipe.train.global_batch_size = options.batch * accumulate;
-  return like_litgpt(*model(name), recipe, options);
+  recipe.train.micro_batch_size = batch;
+  recipe.train.global_batch_size = batch * accumulate;
+  return recipe;
+}
+
+LitgptLike run(const std::string& name, const std::string& precision, const std::string& optimizer,
+               int64_t accumulate, const LitgptOptions& options) {
+  return like_litgpt(*model(name), recipe_of(precision, optimizer, options.batch, accumulate),
+                     options);
+}
+
+// A line of litgpt_memory.py as a recipe.
+config::Recipe recipe_of(const nlohmann::json& line) {
+  config::Recipe recipe = recipe_of(line.at("precision"), line.at("optimizer"), line.at("batch"),
+                                    line.at("accumulate"));
+  if (!line.contains("lora") || line.at("lora").is_null()) return recipe;
+  const nlohmann::json& lora = line.at("lora");
+  const auto has = [&](const char* target) {
+    const auto& targets = lora.at("targets");
+    return std::find(targets.begin(), targets.end(), target) != targets.end();
+  };
+  recipe.lora = {.enabled = true,
+                 .r = lora.at("r"),
+                 .dropout = lora.at("dropout"),
+                 .query = has("query"),
+                 .key = has("key"),
+                 .value = has("value"),
+                 .projection = has("projection"),
+                 .mlp = has("mlp"),
+                 .head = has("head")};
+  if (!line.at("quantize").is_null()) recipe.quantize = line.at("quantize");
+  return recipe;
 }
 
 class LitgptMemory : public ::testing::Test {
@@ -44,20 +74,19 @@ TEST_F(LitgptMemory, IsThatOfItsOwnCode) {
   for (std::string line; std::getline(file, line); ++cases) {
     const auto expected = nlohmann::json::parse(line);
     SCOPED_TRACE(line);
-    const LitgptLike like =
-        run(expected.at("model"), expected.at("precision"), expected.at("optimizer"),
-            expected.at("accumulate"),
-            {.loop = expected.at("order") == "lightning" ? LitgptLoop::Trainer : LitgptLoop::Fabric,
-             .fused_attention = expected.at("attention") == "flash",
-             .batch = expected.at("batch"),
-             .tokens = expected.at("tokens")});
+    const LitgptLike like = like_litgpt(
+        *model(expected.at("model")), recipe_of(expected),
+        {.loop = expected.at("order") == "lightning" ? LitgptLoop::Trainer : LitgptLoop::Fabric,
+         .fused_attention = expected.at("attention") == "flash",
+         .batch = expected.at("batch"),
+         .tokens = expected.at("tokens")});
     const auto share = [&](int64_t ours, const char* key) {
       return static_cast<double>(ours) / expected.at(key).get<double>();
     };
     EXPECT_NEAR(share(like.after_forward, "after_forward"), 1, 0.002);
     EXPECT_NEAR(share(like.prediction.peak_allocated, "peak"), 1, 0.01);
   }
-  EXPECT_GE(cases, 9);
+  EXPECT_GE(cases, 20);
 }
 
 // OpenLLaMA 7B, AdamW, 4 samples of up to 512 tokens on an A100 80 GB, and TinyLlama, 8 samples, on
@@ -89,6 +118,24 @@ TEST_F(LitgptMemory, IsWithinATenthOfWhatWasPublished) {
 
 TEST_F(LitgptMemory, RefusesOptimizersThatAreNotTorchs) {
   EXPECT_THROW(run("smollm2-135m", "bf16-true", "lion", 1, {}), UserError);
+}
+
+TEST_F(LitgptMemory, RefusesWhatLitgptDoesNotHave) {
+  const auto planned = [](auto change) {
+    config::Recipe recipe = recipe_of("bf16-true", "adamw", 1, 1);
+    recipe.lora.enabled = true;
+    change(recipe);
+    like_litgpt(*model("smollm2-135m"), recipe, {.tokens = 16});
+  };
+  planned([](config::Recipe&) {});
+  EXPECT_THROW(planned([](config::Recipe& r) { r.lora.use_dora = true; }), UserError);
+  EXPECT_THROW(planned([](config::Recipe& r) { r.lora.target_modules = "q_proj"; }), UserError);
+  EXPECT_THROW(planned([](config::Recipe& r) { r.quantize = "bnb.int8-training"; }), UserError);
+  EXPECT_THROW(planned([](config::Recipe& r) {
+                 r.quantize = "bnb.nf4";
+                 r.optimizer.name = "sgd";
+               }),
+               UserError);
 }
 
 TEST_F(LitgptMemory, LeavesNothingBehind) {
