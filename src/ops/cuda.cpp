@@ -7,6 +7,7 @@
 #include "kernels/cuda/activation.h"
 #include "kernels/cuda/adamw.h"
 #include "kernels/cuda/cross_entropy.h"
+#include "kernels/cuda/dequantize.h"
 #include "kernels/cuda/dropout.h"
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/global_norm.h"
@@ -84,6 +85,10 @@ int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView>
 void sum_of_squares(std::span<const kernels::cpu::TensorView> tensors, double* sum,
                     void* workspace) {
   device::sum_of_squares(tensors, sum, workspace, stream());
+}
+
+void dequantize(const kernels::cpu::DequantizeOnDevice& args) {
+  device::dequantize(args, stream());
 }
 
 void adamw_step(std::span<const kernels::cpu::AdamWTensor> tensors,

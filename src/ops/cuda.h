@@ -13,6 +13,7 @@
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/embedding.h"
 #include "kernels/cpu/global_norm.h"
+#include "kernels/cpu/quantized.h"
 #include "kernels/cpu/rms_norm.h"
 #include "kernels/cpu/rope.h"
 #include "kernels/cpu/sgd.h"
@@ -43,6 +44,8 @@ int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView>
 // sum: one double on the device.
 void sum_of_squares(std::span<const kernels::cpu::TensorView> tensors, double* sum,
                     void* workspace);
+
+void dequantize(const kernels::cpu::DequantizeOnDevice& args);
 
 void adamw_step(std::span<const kernels::cpu::AdamWTensor> tensors,
                 const kernels::cpu::AdamWOptions& options);

@@ -49,6 +49,7 @@ void sum_of_squares(std::span<const kernels::cpu::TensorView> /*tensors*/, doubl
                     void* /*workspace*/) {
   absent();
 }
+void dequantize(const kernels::cpu::DequantizeOnDevice& /*args*/) { absent(); }
 void adamw_step(std::span<const kernels::cpu::AdamWTensor> /*tensors*/,
                 const kernels::cpu::AdamWOptions& /*options*/) {
   absent();

@@ -120,7 +120,8 @@ void quantize_scale_block(const float* scales, int64_t count, float mean, uint8_
   if (*absmax == 0) return;
   const std::vector<uint8_t>& code_of_step = codes_of_steps();
   const float inverse = 1.0f / *absmax;
-  for (int64_t i = 0; i < count; ++i) codes[i] = code_of_step[step_of((scales[i] - mean) * inverse)];
+  for (int64_t i = 0; i < count; ++i)
+    codes[i] = code_of_step[step_of((scales[i] - mean) * inverse)];
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ namespace snug::kernels::cpu {
 
 // Takes a weight's elements row by row, in stretches of any length and type, as they come from a
 // file. Beside the result it holds less than one block (int8: one row) of elements in float32, and
-// with double quantization, until finish(), the scales in float32 (a sixteenth of a byte an element).
+// with double quantization, until finish(), the scales in float32 (a sixteenth of a byte an
+// element).
 class Quantizer {
  public:
   // `bytes`: quantized_bytes(format, rows, cols), aligned to 4. All of them are written.
@@ -55,5 +56,15 @@ class Quantizer {
 // Elements [begin, begin + count), row by row, as numbers of `type`.
 void dequantize(const QuantizedMatrix& weight, int64_t begin, int64_t count, void* out, Scalar type,
                 int num_threads = 0);
+
+// The same on a device, where `bytes` and `out` lie; see kernels/cuda/dequantize.h.
+struct DequantizeOnDevice {
+  QuantizedFormat format = QuantizedFormat::Nf4;
+  int64_t rows = 0, cols = 0;
+  const uint8_t* bytes = nullptr;
+  int64_t begin = 0, count = 0;
+  void* out = nullptr;
+  Scalar type = Scalar::F32;
+};
 
 }  // namespace snug::kernels::cpu

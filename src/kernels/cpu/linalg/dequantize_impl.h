@@ -1,5 +1,6 @@
-// Quantized weights back to numbers, for kernels_impl.h. A block's elements are 16 different numbers
-// at most: its scale times the 16 values, rounded to the wanted type once; then each code picks one.
+// Quantized weights back to numbers, for kernels_impl.h. A block's elements are 16 different
+// numbers at most: its scale times the 16 values, rounded to the wanted type once; then each code
+// picks one.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -65,9 +66,9 @@ SNUG_INLINE void look_up_32(const BlockNumbers<T>& numbers, const uint8_t* codes
       __builtin_memcpy(&four, codes + 4 * i, 4);
       const __m256i indices = _mm256_srlv_epi32(_mm256_set1_epi32(four), shifts);
       const __m256 upper = _mm256_castsi256_ps(_mm256_slli_epi32(indices, 28));
-      _mm256_storeu_ps(out + 8 * i, _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, indices),
-                                                     _mm256_permutevar8x32_ps(high, indices),
-                                                     upper));
+      _mm256_storeu_ps(out + 8 * i,
+                       _mm256_blendv_ps(_mm256_permutevar8x32_ps(low, indices),
+                                        _mm256_permutevar8x32_ps(high, indices), upper));
     }
     return;
   }

@@ -160,15 +160,15 @@ class Product {
     for (int64_t j = mine.begin; j < mine.end; j += plan_.tile_lines) {
       const int64_t lines = std::min(plan_.tile_lines, mine.end - j), column = step.j0 + j;
       const int64_t stride = along_depth ? step.kb : plan_.tile_lines + kPackSlack;
-      kernels_.dequantize({.weight = &weight,
-                           .first = along_depth ? column * weight.cols + step.p0
-                                                : step.p0 * weight.cols + column,
-                           .count = along_depth ? step.kb : lines,
-                           .stretches = along_depth ? lines : step.kb,
-                           .step = weight.cols,
-                           .out = numbers,
-                           .type = args_.b.type,
-                           .out_stride = stride});
+      kernels_.dequantize(
+          {.weight = &weight,
+           .first = along_depth ? column * weight.cols + step.p0 : step.p0 * weight.cols + column,
+           .count = along_depth ? step.kb : lines,
+           .stretches = along_depth ? lines : step.kb,
+           .step = weight.cols,
+           .out = numbers,
+           .type = args_.b.type,
+           .out_stride = stride});
       tile_.pack_b({.data = numbers,
                     .type = args_.b.type,
                     .line_stride = along_depth ? stride : 1,

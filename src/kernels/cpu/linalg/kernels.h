@@ -56,8 +56,8 @@ struct SkinnyArgs {
 };
 inline constexpr int64_t kMaxSkinnyRows = 8;
 
-// Stretches of `count` elements of a quantized weight that follow each other row by row, the first at
-// element `first`, the others `step` elements apart, as numbers of `type`.
+// Stretches of `count` elements of a quantized weight that follow each other row by row, the first
+// at element `first`, the others `step` elements apart, as numbers of `type`.
 struct DequantizeArgs {
   const QuantizedMatrix* weight = nullptr;
   int64_t first = 0, count = 0;

@@ -31,11 +31,11 @@ constexpr float kNf4Values[16] = {
     1.0f,
 };
 
-// A sign, two bits of exponent and one of mantissa, as twelfths of the largest, by code. Both zeros are
-// positive, as in bitsandbytes where rows are whole blocks.
+// A sign, two bits of exponent and one of mantissa, as twelfths of the largest, by code. Both zeros
+// are positive, as in bitsandbytes where rows are whole blocks.
 constexpr float kFp4Values[16] = {
-    0.0f,   0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  0.25f,
-    0.0f,   -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -0.25f,
+    0.0f, 0.0625f / 12,  8.0f / 12,  1.0f,  4.0f / 12,  0.5f,  2.0f / 12,  0.25f,
+    0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -0.25f,
 };
 
 }  // namespace

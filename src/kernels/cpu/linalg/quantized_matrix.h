@@ -19,8 +19,8 @@ enum class QuantizedFormat : uint8_t { Nf4, Nf4DoubleQuant, Fp4, Fp4DoubleQuant,
 const char* quantized_format_name(QuantizedFormat format);
 std::optional<QuantizedFormat> quantized_format_named(std::string_view name);
 
-inline constexpr int64_t kWeightBlock = 64;   // elements a scale, in 4 bits
-inline constexpr int64_t kScaleBlock = 256;   // scales a nested scale
+inline constexpr int64_t kWeightBlock = 64;    // elements a scale, in 4 bits
+inline constexpr int64_t kScaleBlock = 256;    // scales a nested scale
 inline constexpr int64_t kPartAlignment = 64;  // of each part inside the block of bytes
 
 // Where the parts begin, in bytes; what a format has not is at `bytes`, the end.
@@ -42,7 +42,7 @@ struct QuantizedMatrix {
   QuantizedFormat format = QuantizedFormat::Nf4;
   int64_t rows = 0, cols = 0;
   const uint8_t* codes = nullptr;
-  const float* scales = nullptr;         // null with double quantization, and then:
+  const float* scales = nullptr;  // null with double quantization, and then:
   const uint8_t* scale_codes = nullptr;
   const float* nested_scales = nullptr;
   float mean = 0;
@@ -64,6 +64,5 @@ const float* scales_at(const QuantizedMatrix& weight, int64_t first, int64_t cou
 
 // An int8 element is code * scale * this, each product rounded to float32.
 inline constexpr float kInt8Step = 7.874015718698502e-3f;
-
 
 }  // namespace snug::kernels::cpu

@@ -11,13 +11,13 @@ namespace {
 constexpr int64_t kChunkCols = 512;  // sums of one chunk stay in the first-level cache
 constexpr int64_t kAxpyRows = 4;     // beyond, the sums' loads and stores cost more than packing B
 
-constexpr int64_t kTileCols = 24;    // columns of a quantized B whose numbers are made at once
+constexpr int64_t kTileCols = 24;  // columns of a quantized B whose numbers are made at once
 
 bool is_dot(const GemmArgs& args) { return args.b.row_stride == 1; }
 
 struct Workspace {
-  float* a = nullptr;     // (m, k)
-  float* sums = nullptr;  // (m, kChunkCols) per thread
+  float* a = nullptr;       // (m, k)
+  float* sums = nullptr;    // (m, kChunkCols) per thread
   char* numbers = nullptr;  // quantized B: (kTileCols, k) per thread
   int64_t numbers_stride = 0;
 };
@@ -128,7 +128,8 @@ void skinny_gemm(const GemmArgs& args, void* workspace) {
   {
     const int thread = omp_get_thread_num();
     multiply_columns(args, kernels, work.a, work.sums + thread * args.m * kChunkCols,
-                     work.numbers + thread * work.numbers_stride, share_of(args.n, 16, thread, omp_get_num_threads()));
+                     work.numbers + thread * work.numbers_stride,
+                     share_of(args.n, 16, thread, omp_get_num_threads()));
   }
 }
 

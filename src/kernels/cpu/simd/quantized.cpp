@@ -1,6 +1,6 @@
-// Blocks of a weight in 4 bits and rows in 8; see kernels/cpu/quantized.h. With AVX-512 a code takes
-// two lookups among 32 bins and one comparison, and the pairs that share a byte come from the even
-// and the odd elements of one register.
+// Blocks of a weight in 4 bits and rows in 8; see kernels/cpu/quantized.h. With AVX-512 a code
+// takes two lookups among 32 bins and one comparison, and the pairs that share a byte come from the
+// even and the odd elements of one register.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/loops.h"
@@ -17,9 +17,14 @@ SNUG_INLINE F magnitude_of(F x) { return (F)((U)x & 0x7fffffffu); }
 SNUG_INLINE U larger_bits(U a, U b) { return a > b ? a : b; }
 
 SNUG_INLINE uint32_t largest_lane(U v) {
-  uint32_t largest = 0;
-  for (int k = 0; k < kLanes; ++k) largest = v[k] > largest ? v[k] : largest;
-  return largest;
+  uint32_t lanes[kLanes];
+  __builtin_memcpy(lanes, &v, sizeof v);
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int k = 0; k < half; ++k) {
+      lanes[k] = lanes[k + half] > lanes[k] ? lanes[k + half] : lanes[k];
+    }
+  }
+  return lanes[0];
 }
 
 SNUG_INLINE bool is_finite_bits(uint32_t bits) { return (bits & 0x7f800000u) != 0x7f800000u; }
@@ -51,8 +56,7 @@ struct EvenOdd {
 
 // The even and the odd ones of 32 elements.
 SNUG_INLINE EvenOdd even_and_odd(__m512 low, __m512 high) {
-  const __m512i even =
-      _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+  const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   const __m512i odd = _mm512_add_epi32(even, _mm512_set1_epi32(1));
   return {_mm512_permutex2var_ps(low, even, high), _mm512_permutex2var_ps(low, odd, high)};
 }
@@ -65,8 +69,7 @@ SNUG_INLINE EvenOdd load_even_odd(F16, const uint16_t* x) {
 SNUG_INLINE EvenOdd load_even_odd(BF16, const uint16_t* x) {
   const __m512i both = _mm512_loadu_si512(x);
   const __m512i upper = _mm512_set1_epi32(int32_t(0xffff0000));
-  return {(__m512)_mm512_maskz_slli_epi32(0xffff, both, 16),
-          (__m512)_mm512_and_si512(both, upper)};
+  return {(__m512)_mm512_maskz_slli_epi32(0xffff, both, 16), (__m512)_mm512_and_si512(both, upper)};
 }
 
 SNUG_INLINE uint32_t absmax_bits(F32, const float* x) {
@@ -74,15 +77,16 @@ SNUG_INLINE uint32_t absmax_bits(F32, const float* x) {
   for (int i = 0; i < 4; ++i) {
     most = larger_bits(most, (U)magnitude_of(load<16>(F32{}, x + 16 * i)));
   }
-  return uint32_t(_mm512_reduce_max_epi32((__m512i)most));
+  return largest_lane(most);
 }
 // The largest magnitude's bits, as they are stored.
 SNUG_INLINE uint16_t absmax_of_halves(const uint16_t* x) {
   const __m512i mask = _mm512_set1_epi16(0x7fff);
-  const __m512i most = _mm512_maskz_max_epu16(~__mmask32{0},
-                                              _mm512_and_si512(_mm512_loadu_si512(x), mask),
-                                              _mm512_and_si512(_mm512_loadu_si512(x + 32), mask));
-  const __m256i half = _mm256_max_epu16(_mm512_castsi512_si256(most),
+  const __m512i most =
+      _mm512_maskz_max_epu16(~__mmask32{0}, _mm512_and_si512(_mm512_loadu_si512(x), mask),
+                             _mm512_and_si512(_mm512_loadu_si512(x + 32), mask));
+  // The forms with a mask, since g++ 12 warns inside those without.
+  const __m256i half = _mm256_max_epu16(_mm512_maskz_extracti64x4_epi64(0xff, most, 0),
                                         _mm512_maskz_extracti64x4_epi64(0xff, most, 1));
   const __m128i quarter =
       _mm_max_epu16(_mm256_castsi256_si128(half), _mm256_extracti128_si256(half, 1));
@@ -122,7 +126,8 @@ SNUG_INLINE __m512i encode(const Bins& bins, __m512 x) {
     compared = (__m512)magnitude_of((F)x);
     const __m512 position = compared * kBinScale + 1.0f;
     const __mmask16 positive = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_GT_OQ);
-    bin = _mm512_maskz_srli_epi32(0xffff, (__m512i)position, 19);  // bit 4 is set, from 1's exponent
+    bin =
+        _mm512_maskz_srli_epi32(0xffff, (__m512i)position, 19);  // bit 4 is set, from 1's exponent
     bin = _mm512_mask_xor_epi32(bin, __mmask16(~positive), bin, _mm512_set1_epi32(16));
   } else {
     const __m512 position = x * kBinScale + 3.0f;
