@@ -46,6 +46,8 @@ const std::vector<CommandInfo>& command_table() {
        "let a model answer one prompt",
        "Writes the answer to standard output.",
        {"snug generate MODEL --prompt \"What is a llama?\"",
+        "snug generate out/finetune/lora/final --prompt \"What is a llama?\"",
+        "snug generate MODEL --adapter first --adapter second --prompt \"What is a llama?\"",
         "snug generate MODEL --prompt_style alpaca --temperature 0 --prompt \"Name three "
         "fruits.\""}},
       {Command::Chat,

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/recipe.h"
 
@@ -37,6 +38,7 @@ struct PlanOptions {
 // generate and chat. An optional that is empty means that this filter is off.
 struct GenerateOptions {
   std::string checkpoint_dir;
+  std::vector<std::string> adapters;  // folders of adapters that take turns beside the model
   std::string prompt = "What food do llamas eat?";
   std::string sys_prompt;  // prompt_style chat only; empty = the template's own
   std::string prompt_style = "chat";
@@ -57,6 +59,7 @@ struct GenerateOptions {
 
 struct EvaluateOptions {
   std::string checkpoint_dir;
+  std::string adapter;  // a folder; empty = none
   DataOptions data;
   std::string split = "all";  // all | train | val: which part of the file, split as in training
   std::string precision = "bf16-true";

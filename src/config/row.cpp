@@ -113,6 +113,16 @@ std::string store_pair(const Row& row, const Value& value, const PairSlot& slot)
   return {};
 }
 
+std::string store_items(const Row& row, const Value& value, ListSlot slot) {
+  const bool is_list = value.kind == Value::Kind::List;
+  for (const std::string& item : is_list ? value.items : std::vector<std::string>{value.text}) {
+    std::string word;
+    if (std::string fault = store_word(row, item, word); !fault.empty()) return fault;
+    slot->push_back(std::move(word));
+  }
+  return {};
+}
+
 std::string store_null(const Row& row, const Row& fallback) {
   if (!row.null_means.empty())
     return store(row, {.kind = Value::Kind::Text, .text = std::string(row.null_means)}, fallback);
@@ -191,6 +201,8 @@ std::string store(const Row& row, const Value& value, const Row& fallback) {
         using Pointer = decltype(slot);
         if constexpr (std::is_same_v<Pointer, PairSlot>) {
           return store_pair(row, value, slot);
+        } else if constexpr (std::is_same_v<Pointer, ListSlot>) {
+          return store_items(row, value, slot);
         } else {
           if (value.kind == Value::Kind::List) return "is a list; give one value";
           Plain<Pointer> plain{};
@@ -221,6 +233,10 @@ std::string yaml_text(const Row& row) {
         using Pointer = decltype(slot);
         if constexpr (std::is_same_v<Pointer, PairSlot>) {
           return fmt::format("[{}, {}]", float_text(*slot.first), float_text(*slot.second));
+        } else if constexpr (std::is_same_v<Pointer, ListSlot>) {
+          std::vector<std::string> items;
+          for (const std::string& item : *slot) items.push_back(yaml_string(item));
+          return fmt::format("[{}]", fmt::join(items, ", "));
         } else if constexpr (kIsOptional<Pointer>) {
           return scalar_text(**slot);
         } else {
@@ -243,7 +259,8 @@ bool holds_value(const Row& row) {
         using Pointer = decltype(slot);
         if constexpr (kIsOptional<Pointer>) {
           return slot->has_value();
-        } else if constexpr (std::is_same_v<Pointer, std::string*>) {
+        } else if constexpr (std::is_same_v<Pointer, std::string*> ||
+                             std::is_same_v<Pointer, ListSlot>) {
           return !slot->empty();
         } else {
           return true;
@@ -261,6 +278,7 @@ std::string_view value_name(const Row& row) {
       std::holds_alternative<std::optional<double>*>(row.slot))
     return "FLOAT";
   const bool text = std::holds_alternative<std::string*>(row.slot) ||
+                    std::holds_alternative<ListSlot>(row.slot) ||
                     std::holds_alternative<std::optional<std::string>*>(row.slot);
   if (!text) return "INT";
   switch (row.kind) {

@@ -23,9 +23,12 @@ struct PairSlot {
   double* second = nullptr;
 };
 
+// Texts, one added by each setting of the key.
+using ListSlot = std::vector<std::string>*;
+
 using Slot = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, std::optional<bool>*,
                           std::optional<int64_t>*, std::optional<double>*,
-                          std::optional<std::string>*, PairSlot>;
+                          std::optional<std::string>*, PairSlot, ListSlot>;
 
 // How a text is meant: what completion offers and which check a value must pass.
 enum class TextKind { Word, File, Directory, Bytes, Verbatim };

@@ -29,10 +29,17 @@ Row checkpoint_row(std::string& slot) {
   return {.theme = kModel,
           .key = "checkpoint_dir",
           .slot = &slot,
-          .help = "the model: a Hugging Face or LitGPT directory, or a GGUF file",
+          .help =
+              "the model: a Hugging Face or LitGPT directory, or a GGUF file; or an adapter's "
+              "directory, whose base is found by the name that it gives",
           .kind = TextKind::File,
           .required = true,
           .positional = true};
+}
+
+Row adapter_row(Slot slot, std::string_view help) {
+  return {
+      .theme = kModel, .key = "adapter", .slot = slot, .help = help, .kind = TextKind::Directory};
 }
 
 Row precision_row(std::string& slot) {
@@ -109,6 +116,9 @@ std::vector<Row> plan_rows(PlanOptions& o) {
 std::vector<Row> generate_rows(GenerateOptions& o) {
   std::vector<Row> rows = {
       checkpoint_row(o.checkpoint_dir),
+      adapter_row(&o.adapters,
+                  "a directory with an adapter for the model, PEFT's or LitGPT's; several: each "
+                  "answers in turn, over one loaded model"),
       precision_row(o.precision),
       {.theme = kText,
        .key = "prompt",
@@ -147,12 +157,16 @@ std::vector<Row> chat_rows(GenerateOptions& o) {
     return row.key == "prompt" || row.key == "num_samples" || row.key == "stream" ||
            row.key == "json";
   });
+  for (Row& row : rows)
+    if (row.key == "adapter")
+      row.help = "a directory with an adapter for the model, PEFT's or LitGPT's";
   return rows;
 }
 
 std::vector<Row> evaluate_rows(EvaluateOptions& o) {
   std::vector<Row> rows = {
       checkpoint_row(o.checkpoint_dir),
+      adapter_row(&o.adapter, "a directory with an adapter for the model, PEFT's or LitGPT's"),
       precision_row(o.precision),
       {.theme = kEvaluation,
        .key = "split",

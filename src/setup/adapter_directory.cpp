@@ -5,7 +5,10 @@
 #include <fmt/ranges.h>
 
 #include <cstdlib>
+#include <map>
 #include <ranges>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -14,6 +17,7 @@
 #include "checkpoint/peft_adapter.h"
 #include "checkpoint/peft_config.h"
 #include "formats/dtype.h"
+#include "setup/adapters.h"
 
 namespace snug::setup {
 namespace {
@@ -22,7 +26,6 @@ namespace fs = std::filesystem;
 using formats::show_shape;
 
 constexpr std::string_view kWeight = ".weight";
-constexpr const char* kHead = "lm_head";
 
 [[noreturn]] void refuse_directory(const fs::path& directory) {
   if (!fs::exists(directory))
@@ -65,39 +68,43 @@ std::string named_base(const fs::path& directory) {
 
 checkpoint::LitGptModules litgpt_modules(models::Model& model) {
   checkpoint::LitGptModules modules;
-  for (const auto& [module, weight] : adaptable_modules(model)) {
-    const bool tied_head = module + std::string(kWeight) != weight->name;
-    const models::Placement place = model.placement(models::Layout::LitGpt, *weight);
+  for (const nn::Linear* linear : linears_of(model)) {
+    const models::Placement place = model.placement(models::Layout::LitGpt, linear->weight());
     // LitGPT gives a tied head a tensor of its own.
-    const std::string tensor = tied_head ? kHead + std::string(kWeight) : place.tensor;
-    modules[tensor.substr(0, tensor.size() - kWeight.size())].push_back(
-        {.module = module,
-         .row_begin = place.row_begin,
-         .rows = weight->shape[0],
-         .columns = weight->shape[1]});
+    const std::string module = linear->is_tied()
+                                   ? linear->name()
+                                   : place.tensor.substr(0, place.tensor.size() - kWeight.size());
+    modules[module].push_back({.module = linear->name(),
+                               .row_begin = place.row_begin,
+                               .rows = linear->out_features(),
+                               .columns = linear->in_features()});
   }
   return modules;
 }
 
 void check_fits(const checkpoint::Adapter& adapter, models::Model& base,
                 const fs::path& directory) {
-  const auto modules = adaptable_modules(base);
+  std::map<std::string, const nn::Linear*> layers;
   std::vector<std::string> names;
-  for (const auto& [name, _] : modules) names.push_back(name);
+  for (const nn::Linear* linear : linears_of(base)) {
+    layers[linear->name()] = linear;
+    names.push_back(linear->name());
+  }
   for (const auto& [name, parts] : adapter.modules) {
-    const auto known = modules.find(name);
-    if (known == modules.end()) {
+    const auto known = layers.find(name);
+    if (known == layers.end()) {
       const std::string near = nearest_name(name, names);
       throw UserError(
           "{}: it adapts {}, which the base does not have{}; the adapter is for another model",
           directory.string(), name, near.empty() ? "" : fmt::format(" (the nearest is {})", near));
     }
     const std::vector<int64_t> found{parts.out_features(), parts.in_features()};
-    if (found != known->second->shape)
+    const std::vector<int64_t>& wanted = known->second->weight().shape;
+    if (found != wanted)
       throw UserError(
           "{}: {} is adapted as a weight of shape {}, the base's is {}; the adapter is for another "
           "model",
-          directory.string(), name, show_shape(found), show_shape(known->second->shape));
+          directory.string(), name, show_shape(found), show_shape(wanted));
   }
   for (const std::string& name : names)
     if (!adapter.config.target_modules.empty() && !adapter.modules.contains(name) &&
@@ -113,8 +120,8 @@ void check_base_weights(const checkpoint::Adapter& adapter, models::Model& base,
                         const fs::path& directory) {
   std::map<std::string, const nn::Parameter*> known;
   for (const nn::Parameter* parameter : base.parameters()) known[parameter->name] = parameter;
-  for (const auto& [module, weight] : adaptable_modules(base))
-    known[module + std::string(kWeight)] = weight;
+  for (const nn::Linear* linear : linears_of(base))
+    known[linear->name() + std::string(kWeight)] = &linear->weight();
   for (const auto& [name, value] : adapter.base_weights) {
     const auto parameter = known.find(name);
     if (parameter == known.end() || value.sizes() != at::IntArrayRef(parameter->second->shape))
@@ -130,7 +137,10 @@ void check_base_weights(const checkpoint::Adapter& adapter, models::Model& base,
 }  // namespace
 
 bool is_adapter_directory(const fs::path& directory) {
-  return checkpoint::is_peft_directory(directory) || checkpoint::is_litgpt_adapter(directory);
+  const bool model =
+      fs::exists(directory / "config.json") || fs::exists(directory / "lit_model.pth");
+  return !model &&
+         (checkpoint::is_peft_directory(directory) || checkpoint::is_litgpt_adapter(directory));
 }
 
 fs::path find_base(const fs::path& directory) {
@@ -147,21 +157,6 @@ fs::path find_base(const fs::path& directory) {
       fmt::join(
           places | std::views::transform([](const fs::path& place) { return place.string(); }),
           ", "));
-}
-
-std::map<std::string, const nn::Parameter*> adaptable_modules(models::Model& model) {
-  std::map<std::string, const nn::Parameter*> modules;
-  const auto add = [&](const nn::Parameter& parameter) {
-    const std::string& name = parameter.name;
-    if (parameter.shape.size() == 2 && name.ends_with(kWeight))
-      modules[name.substr(0, name.size() - kWeight.size())] = &parameter;
-  };
-  const std::vector<nn::Unit*> units = model.units();
-  // The first unit looks tokens up, which is no product.
-  for (size_t i = 1; i < units.size(); ++i)
-    for (const nn::Parameter* parameter : units[i]->parameters()) add(*parameter);
-  for (const nn::Parameter* tied : units.back()->borrowed()) modules[kHead] = tied;
-  return modules;
 }
 
 checkpoint::Adapter read_adapter(const fs::path& directory, models::Model& base) {

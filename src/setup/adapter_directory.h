@@ -3,16 +3,13 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
-#include <string>
-#include <vector>
 
 #include "checkpoint/adapter.h"
 #include "models/model.h"
 
 namespace snug::setup {
 
-// Whether the folder holds an adapter; it may hold a model beside it.
+// Whether the folder holds an adapter and no model beside it, as LitGPT leaves one after merging.
 bool is_adapter_directory(const std::filesystem::path& directory);
 
 // The folder or file of the base that the adapter names, on this machine: a path as it stands, a
@@ -23,9 +20,5 @@ std::filesystem::path find_base(const std::filesystem::path& directory);
 // The adapter, checked against the model that it is to be added to. Throws UserError naming the
 // module and both shapes where they do not suit each other.
 checkpoint::Adapter read_adapter(const std::filesystem::path& directory, models::Model& base);
-
-// Modules that an adapter can be for, with the parameter that is their weight: a tied head's is
-// the embedding's.
-std::map<std::string, const nn::Parameter*> adaptable_modules(models::Model& model);
 
 }  // namespace snug::setup

@@ -1,17 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup/language_model.h"
 
+#include <ATen/ops/equal.h>
+
+#include "base/error.h"
 #include "memory/ledger.h"
+#include "setup/adapter_directory.h"
+#include "setup/adapters.h"
 #include "setup/vocabulary.h"
 
 namespace snug::setup {
+namespace {
+
+// Weights that an adapter brings must be the base's own: all adapters share those in memory.
+void check_base_weights(const models::Checkpoint& base, const checkpoint::Adapter& adapter,
+                        const std::string& directory) {
+  const auto check = [&](const std::string& name, const nn::Parameter& parameter) {
+    const auto own = adapter.base_weights.find(name);
+    if (own == adapter.base_weights.end()) return;
+    const at::ScalarType type = own->second.scalar_type();
+    if (!at::equal(models::read_parameter(base, parameter, type), own->second))
+      throw UserError(
+          "{}: it brings a {} that differs from {}'s; snug merge {} makes a model of both",
+          directory, name, base.path.string(), directory);
+  };
+  for (const nn::Parameter* parameter : base.model->parameters())
+    check(parameter->name, *parameter);
+  for (const nn::Linear* linear : linears_of(*base.model))
+    if (linear->is_tied()) check(linear->name() + ".weight", linear->weight());
+}
+
+std::shared_ptr<nn::Adapter> load(const std::string& layer, const checkpoint::ModuleAdapter& parts,
+                                  at::Device device, at::ScalarType type) {
+  auto adapter = std::make_shared<nn::Adapter>(
+      layer, parts.in_features(), parts.out_features(),
+      nn::AdapterOptions{
+          .rank = parts.rank(), .scaling = parts.scaling, .magnitude = parts.magnitude.defined()});
+  const auto fill = [&](nn::Parameter& parameter, const at::Tensor& value) {
+    parameter.trained = false;
+    parameter.allocate(device, type);
+    parameter.value.detach().copy_(value);
+  };
+  fill(adapter->a, parts.a);
+  fill(adapter->b, parts.b);
+  if (parts.magnitude.defined()) fill(adapter->magnitude, parts.magnitude);
+  return adapter;
+}
+
+LoadedAdapter load_adapter(const models::Checkpoint& base, const std::string& directory,
+                           at::Device device, at::ScalarType type) {
+  const checkpoint::Adapter adapter = read_adapter(directory, *base.model);
+  check_base_weights(base, adapter, directory);
+  LoadedAdapter loaded{.name = directory, .layers = {}};
+  for (const auto& [layer, parts] : adapter.modules)
+    loaded.layers[layer] = load(layer, parts, device, type);
+  return loaded;
+}
+
+}  // namespace
+
+void LanguageModel::use(const LoadedAdapter& adapter) const {
+  for (nn::Linear* linear : linears_of(*model)) {
+    const auto own = adapter.layers.find(linear->name());
+    linear->set_adapter(own == adapter.layers.end() ? nullptr : own->second);
+  }
+}
 
 LanguageModel open_language_model(const std::filesystem::path& path, const std::string& precision,
-                                  at::Device device, int64_t max_seqlen) {
-  models::Checkpoint checkpoint = models::open_checkpoint(path);
+                                  at::Device device, int64_t max_seqlen,
+                                  const std::vector<std::string>& adapters) {
+  const bool is_adapter = is_adapter_directory(path);
+  models::Checkpoint checkpoint = models::open_checkpoint(is_adapter ? find_base(path) : path);
+  std::vector<std::string> directories = adapters;
+  if (is_adapter) directories.insert(directories.begin(), path.string());
   LanguageModel result;
   result.precision = nn::parse_precision(precision);
   result.tokenizer = open_tokenizer(checkpoint);
+  // What an adapter is for is seen before a large model is read.
+  for (const std::string& directory : directories)
+    result.adapters.push_back(
+        load_adapter(checkpoint, directory, device, result.precision.parameters));
   for (nn::Parameter* parameter : checkpoint.model->parameters()) {
     parameter->trained = false;
     parameter->allocate(device, result.precision.parameters);
@@ -23,6 +91,7 @@ LanguageModel open_language_model(const std::filesystem::path& path, const std::
   result.executor = std::make_unique<exec::Executor>(result.model->units(),
                                                      std::vector<std::unique_ptr<exec::Policy>>(),
                                                      memory::ledger_of(device.type()));
+  if (!result.adapters.empty()) result.use(result.adapters.front());
   return result;
 }
 

@@ -1,28 +1,44 @@
-// A checkpoint opened to be used rather than trained: weights, executor, tokenizer.
+// A checkpoint opened to be used rather than trained: weights, executor, tokenizer, and adapters
+// that may take turns beside the weights.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "exec/executor.h"
 #include "models/family.h"
+#include "nn/adapter.h"
 #include "nn/precision.h"
 #include "tokenizer/tokenizer.h"
 
 namespace snug::setup {
+
+// An adapter in the device's memory.
+struct LoadedAdapter {
+  std::string name;                                            // the folder as it was given
+  std::map<std::string, std::shared_ptr<nn::Adapter>> layers;  // by the layer's name
+};
 
 struct LanguageModel {
   std::unique_ptr<models::Model> model;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::unique_ptr<exec::Executor> executor;
   nn::Precision precision;
+  std::vector<LoadedAdapter> adapters;
+
+  // From now on the model computes with this adapter alone.
+  void use(const LoadedAdapter& adapter) const;
 };
 
 // Loads the whole model onto `device`, for sequences of up to `max_seqlen` tokens; 0: as many as
-// the model was made for.
+// the model was made for. `path` may be an adapter's folder: its base is loaded, and it is the
+// first of the adapters. The first one is in use.
 LanguageModel open_language_model(const std::filesystem::path& path, const std::string& precision,
-                                  at::Device device, int64_t max_seqlen);
+                                  at::Device device, int64_t max_seqlen,
+                                  const std::vector<std::string>& adapters = {});
 
 }  // namespace snug::setup

@@ -1,24 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup/merge.h"
 
-#include "base/error.h"
-#include "setup/adapter_directory.h"
+#include <algorithm>
+#include <string>
+
+#include "setup/adapters.h"
 
 namespace snug::setup {
 namespace {
 
-// The weight that `name` has before merging: the adapter's copy of it, the base's, or, for the head
-// of a base that has none, the embedding that serves as one.
+const std::string kWeight = ".weight";
+
+// Where the base keeps a parameter of the merged model: for a head that the base shares with its
+// embedding, there.
+const nn::Parameter& stored(const models::Checkpoint& base, const nn::Parameter& parameter) {
+  for (const nn::Linear* linear : linears_of(*base.model))
+    if (linear->is_tied() && parameter.name == linear->name() + kWeight) return linear->weight();
+  return parameter;
+}
+
+// A parameter before merging: the adapter's copy of it, if it brings one, or else the base's.
 at::Tensor unmerged(const models::Checkpoint& base, const checkpoint::Adapter& adapter,
                     const nn::Parameter& parameter, at::ScalarType type) {
   const auto own = adapter.base_weights.find(parameter.name);
   if (own != adapter.base_weights.end())
     return own->second.to(type, /*non_blocking=*/false, /*copy=*/true);
-  const std::string module = parameter.name.substr(0, parameter.name.rfind('.'));
-  const auto modules = adaptable_modules(*base.model);
-  const auto known = modules.find(module);
-  const nn::Parameter& stored = known == modules.end() ? parameter : *known->second;
-  return models::read_parameter(base, stored, type);
+  return models::read_parameter(base, stored(base, parameter), type);
 }
 
 }  // namespace
@@ -32,12 +39,10 @@ void fold_in(const at::Tensor& weight, const checkpoint::ModuleAdapter& adapter)
 }
 
 bool parts_head(const models::Checkpoint& base, const checkpoint::Adapter& adapter) {
-  for (const auto& [module, weight] : adaptable_modules(*base.model)) {
-    const std::string name = module + ".weight";
-    const bool changes = adapter.modules.contains(module) || adapter.base_weights.contains(name);
-    if (changes && weight->name != name) return true;
-  }
-  return false;
+  return std::ranges::any_of(linears_of(*base.model), [&](const nn::Linear* linear) {
+    return linear->is_tied() && (adapter.modules.contains(linear->name()) ||
+                                 adapter.base_weights.contains(linear->name() + kWeight));
+  });
 }
 
 ParameterReader merged_reader(const models::Checkpoint& base, const checkpoint::Adapter& adapter,
@@ -45,7 +50,7 @@ ParameterReader merged_reader(const models::Checkpoint& base, const checkpoint::
   return [&base, &adapter, type](const nn::Parameter& parameter) {
     const std::string module = parameter.name.substr(0, parameter.name.rfind('.'));
     const auto found = adapter.modules.find(module);
-    const bool merges = found != adapter.modules.end() && parameter.name == module + ".weight";
+    const bool merges = found != adapter.modules.end() && parameter.name == module + kWeight;
     at::Tensor value = unmerged(base, adapter, parameter, merges ? at::kFloat : type);
     if (merges) fold_in(value, found->second);
     return value;

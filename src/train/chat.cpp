@@ -13,8 +13,11 @@
 namespace snug::train {
 void chat(const config::GenerateOptions& options) {
   const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
-  const setup::LanguageModel lm =
-      setup::open_language_model(options.checkpoint_dir, options.precision, host.device, 0);
+  const setup::LanguageModel lm = setup::open_language_model(
+      options.checkpoint_dir, options.precision, host.device, 0, options.adapters);
+  if (lm.adapters.size() > 1)
+    throw UserError("chat takes one adapter, {} are given; snug generate compares several",
+                    lm.adapters.size());
   if (!lm.tokenizer->has_chat_template())
     throw UserError("{} has no chat template; use snug generate", options.checkpoint_dir);
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "data/dataset.h"
+#include "setup/adapter_directory.h"
 #include "setup/language_model.h"
 #include "train/host.h"
 #include "train/validation.h"
@@ -15,8 +16,14 @@
 namespace snug::train {
 void evaluate(const config::EvaluateOptions& options) {
   const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
-  const setup::LanguageModel lm =
-      setup::open_language_model(options.checkpoint_dir, options.precision, host.device, 0);
+  const bool is_adapter = setup::is_adapter_directory(options.checkpoint_dir);
+  if (is_adapter && !options.adapter.empty())
+    throw UserError("{} is an adapter already; give the base model beside --adapter {}",
+                    options.checkpoint_dir, options.adapter);
+  std::vector<std::string> adapters;
+  if (!options.adapter.empty()) adapters.push_back(options.adapter);
+  const setup::LanguageModel lm = setup::open_language_model(
+      options.checkpoint_dir, options.precision, host.device, 0, adapters);
   const int64_t positions = lm.model->dimensions().max_positions;
   data::DatasetOptions data_options{
       .name = options.data.class_path,

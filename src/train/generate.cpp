@@ -23,42 +23,59 @@ std::string prompt_text(const config::GenerateOptions& options, const data::Text
   return style.render(turns, /*add_generation_prompt=*/true);
 }
 
+// One answer, to standard output as it comes or as a line of JSON.
+void answer(TextGenerator& generator, GenerationRequest request,
+            const config::GenerateOptions& options, const std::string& adapter) {
+  const bool stream = options.stream && !options.json;
+  if (stream) request.on_text = print_piece;
+  const auto start = std::chrono::steady_clock::now();
+  const Generation result = generator.generate(request);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (options.json) {
+    nlohmann::json line{{"prompt", options.prompt},
+                        {"text", result.text},
+                        {"tokens", result.ids.size()},
+                        {"ended", result.ended},
+                        {"seconds", seconds}};
+    if (!adapter.empty()) line["adapter"] = adapter;
+    print_piece(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    return;
+  }
+  print_piece(stream ? "\n" : result.text + "\n");
+  std::fprintf(stderr, "(%zu tokens, %.1f tokens/s)\n", result.ids.size(),
+               seconds > 0 ? static_cast<double>(result.ids.size()) / seconds : 0.0);
+}
+
+// As many answers as are asked for, of the model with the adapter that is in use.
+void answer_all(TextGenerator& generator, const std::vector<int32_t>& prompt,
+                const config::GenerateOptions& options, const std::string& adapter) {
+  for (int64_t sample = 0; sample < options.num_samples; ++sample)
+    answer(generator,
+           {.prompt = prompt,
+            .max_new_tokens = options.max_new_tokens,
+            .sampling = {.temperature = options.temperature,
+                         .top_k = options.top_k,
+                         .top_p = options.top_p,
+                         .seed = options.seed + static_cast<uint64_t>(sample)},
+            .on_text = {}},
+           options, adapter);
+}
+
 }  // namespace
 
 void generate(const config::GenerateOptions& options) {
   const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
-  const setup::LanguageModel lm =
-      setup::open_language_model(options.checkpoint_dir, options.precision, host.device, 0);
+  const setup::LanguageModel lm = setup::open_language_model(
+      options.checkpoint_dir, options.precision, host.device, 0, options.adapters);
   const data::TextEncoder encoder = data::make_encoder(*lm.tokenizer);
   const std::vector<int32_t> prompt = encoder.encode_prompt(prompt_text(options, encoder));
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
-  const bool stream = options.stream && !options.json;
-  for (int64_t sample = 0; sample < options.num_samples; ++sample) {
-    GenerationRequest request{.prompt = prompt,
-                              .max_new_tokens = options.max_new_tokens,
-                              .sampling = {.temperature = options.temperature,
-                                           .top_k = options.top_k,
-                                           .top_p = options.top_p,
-                                           .seed = options.seed + static_cast<uint64_t>(sample)}};
-    if (stream) request.on_text = print_piece;
-    const auto start = std::chrono::steady_clock::now();
-    const Generation result = generator.generate(request);
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    const auto tokens = static_cast<double>(result.ids.size());
-    if (options.json) {
-      print_piece(nlohmann::json{{"prompt", options.prompt},
-                                 {"text", result.text},
-                                 {"tokens", result.ids.size()},
-                                 {"ended", result.ended},
-                                 {"seconds", seconds}}
-                      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
-                  "\n");
-      continue;
-    }
-    print_piece(stream ? "\n" : result.text + "\n");
-    std::fprintf(stderr, "(%zu tokens, %.1f tokens/s)\n", result.ids.size(),
-                 seconds > 0 ? tokens / seconds : 0.0);
+  if (lm.adapters.empty()) return answer_all(generator, prompt, options, "");
+  for (const setup::LoadedAdapter& adapter : lm.adapters) {
+    lm.use(adapter);
+    if (lm.adapters.size() > 1 && !options.json) print_piece("[" + adapter.name + "]\n");
+    answer_all(generator, prompt, options, adapter.name);
   }
 }
 

@@ -18,6 +18,7 @@
 #include "parity/parity_support.h"
 #include "setup/adapter_directory.h"
 #include "setup/batch.h"
+#include "setup/language_model.h"
 #include "support/temp_folder.h"
 
 namespace snug {
@@ -132,6 +133,88 @@ TEST_P(LitGptMerge, HasLitGptsWeights) {
 
 INSTANTIATE_TEST_SUITE_P(Cases, LitGptMerge, testing::Values("query-value", "all", "key"),
                          without_dash);
+
+// Adapters beside a model instead of in it.
+class Beside : public testing::Test {
+ protected:
+  void SetUp() override {
+    memory::install_allocators();
+    for (const char* name : {"base", "tied"}) {
+      fs::copy(kAdapters / name, folder_ / name);
+      for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
+        fs::copy(fs::path(SNUG_SOURCE_DIR) / "tests/data/system/tiny" / file,
+                 folder_ / name / file);
+    }
+  }
+  static std::string adapter(const std::string& name) { return kAdapters / "peft" / name; }
+  // The model with the adapter that is in use, against peft's logits for adapter `name`.
+  static void expect_logits(const setup::LanguageModel& lm, const std::string& name) {
+    const auto expected =
+        formats::open_safetensors(kAdapters / "peft" / name / "expected.safetensors");
+    const at::Tensor ids = tests::read(*expected, "input_ids");
+    const nn::Batch batch = setup::to_device(tests::rows_as_batch(ids, ids, 0, 1), at::kCPU);
+    expect_close(name, lm.executor->last_logits(batch, at::kFloat),
+                 tests::read(*expected, "logits").select(1, ids.size(1) - 1), 2e-5);
+  }
+  setup::LanguageModel open(const fs::path& path, const std::vector<std::string>& adapters) const {
+    return setup::open_language_model(path, "32-true", at::kCPU, 64, adapters);
+  }
+
+  const test::TempFolder folder_;
+};
+
+TEST_F(Beside, AdaptersTakeTurns) {
+  const std::vector<std::string> names{"query-value", "all",      "rslora",
+                                       "dora",        "patterns", "pickled"};
+  std::vector<std::string> folders;
+  for (const std::string& name : names) folders.push_back(adapter(name));
+  const setup::LanguageModel lm = open(folder_ / "base", folders);
+  ASSERT_EQ(lm.adapters.size(), names.size());
+  expect_logits(lm, names.front());
+  for (size_t i = names.size(); i-- > 0;) {
+    lm.use(lm.adapters[i]);
+    expect_logits(lm, names[i]);
+  }
+}
+
+TEST_F(Beside, ATiedHeadIsAdaptedWithoutTheEmbedding) {
+  const setup::LanguageModel lm =
+      open(folder_ / "tied", {adapter("tied-head"), adapter("tied-dora")});
+  expect_logits(lm, "tied-head");
+  lm.use(lm.adapters.back());
+  expect_logits(lm, "tied-dora");
+}
+
+TEST_F(Beside, AnAdaptersFolderStandsForBaseAndAdapter) {
+  const fs::path named = folder_ / "named";
+  fs::copy(adapter("dora"), named);
+  nlohmann::json config = nlohmann::json::parse(read_file(named / "adapter_config.json"));
+  config["base_model_name_or_path"] = (folder_ / "base").string();
+  write_file_atomically(named / "adapter_config.json", config.dump());
+  expect_logits(open(named, {}), "dora");
+}
+
+// The head that peft stored beside the adapter is another than this base's.
+TEST_F(Beside, AHeadThatTheAdapterBringsMustBeTheBases) {
+  const fs::path file = folder_ / "base/model.safetensors";
+  std::string bytes = read_file(file);
+  const models::Checkpoint base = models::open_checkpoint(folder_ / "base");
+  const formats::TensorInfo* head = base.tensors->find("lm_head.weight");
+  const std::string_view view = bytes;
+  const std::span<const std::byte> raw = base.tensors->raw(*head);
+  const size_t at = view.find(std::string_view(reinterpret_cast<const char*>(raw.data()), 64));
+  ASSERT_NE(at, std::string::npos);
+  bytes[at] = static_cast<char>(bytes[at] ^ 1);
+  write_file_atomically(file, bytes);
+  try {
+    open(folder_ / "base", {adapter("all")});
+    FAIL() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("brings a lm_head.weight that differs"),
+              std::string::npos)
+        << error.what();
+  }
+}
 
 // A base of another size than the adapter's is named with the module and both shapes.
 TEST(WrongBase, IsNamed) {

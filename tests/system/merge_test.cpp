@@ -70,6 +70,36 @@ TEST_F(Merge, TakesLitGptsNameAndAdapters) {
   EXPECT_TRUE(fs::exists(out / "model.safetensors"));
 }
 
+// Beside the model instead of in it: the same answers.
+TEST_F(Merge, AdaptersAnswerBesideTheModelToo) {
+  const fs::path model = base("base"), source = adapter("peft/dora", model);
+  const std::vector<std::string> asking{
+      "--precision", "32-true", "--max_new_tokens", "8", "--prompt_style", "plain",
+      "--prompt",    "!",       "--temperature",    "0", "--json"};
+  const auto text = [&](std::vector<std::string> words) {
+    words.insert(words.begin(), "generate");
+    words.insert(words.end(), asking.begin(), asking.end());
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return nlohmann::json::parse(result.output.substr(0, result.output.find('\n')))["text"];
+  };
+  expect_part(run({"merge", source, "--out_dir", folder_ / "merged"}), 0, "14 weights of");
+  const auto wanted = text({folder_ / "merged"});
+  EXPECT_EQ(text({source}), wanted);
+  EXPECT_EQ(text({model, "--adapter", source}), wanted);
+  EXPECT_NE(text({model}), wanted);
+  const Result both =
+      run({"generate", model, "--adapter", source, "--adapter", kAdapters / "peft/query-value",
+           "--prompt_style", "plain", "--prompt", "!", "--max_new_tokens", "2"});
+  expect_part(both, 0, "[" + source.string() + "]");
+  expect_part(both, 0, "query-value]");
+  const fs::path rows = write_rows(folder_ / "rows.json", 3);
+  expect_part(run({"chat", model, "--adapter", source, "--adapter", source}), 2,
+              "chat takes one adapter, 2 are given");
+  expect_part(run({"evaluate", source, "--adapter", source, "--data.json_path", rows}), 2,
+              "is an adapter already");
+}
+
 TEST_F(Merge, SaysWhatIsWrong) {
   const fs::path source = adapter("peft/query-value", folder_ / "gone");
   expect_part(run({"merge", source}), 2, "which is not on this machine (looked for ");

@@ -224,6 +224,27 @@ TEST(Parse, KeysThatLitgptWritesAreReadOver) {
   EXPECT_EQ(r.train.epochs, 5);
 }
 
+// LitGPT's names, and short ones of our own.
+TEST(Parse, Merge) {
+  const ParsedCommand m = parse("merge_lora out/final --pretrained_checkpoint_dir base");
+  EXPECT_EQ(m.command, Command::Merge);
+  EXPECT_EQ(m.merge.checkpoint_dir, "out/final");
+  EXPECT_EQ(m.merge.pretrained_checkpoint_dir, "base");
+  EXPECT_EQ(m.merge.out_dir, "");
+  EXPECT_EQ(parse("merge a --base b --dtype none").merge.pretrained_checkpoint_dir, "b");
+  EXPECT_CONTAINS(parse_error("merge"), "snug merge wants checkpoint_dir");
+  EXPECT_CONTAINS(parse_error("merge a b"), "unexpected word b");
+}
+
+// Each --adapter adds one.
+TEST(Parse, SeveralAdapters) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(parse("generate m --adapter a --adapter b").generate.adapters, Names({"a", "b"}));
+  EXPECT_EQ(parse("generate m --adapter a --adapter none").generate.adapters, Names());
+  EXPECT_EQ(parse("chat m").generate.adapters, Names());
+  EXPECT_EQ(parse("evaluate m --data.json_path d.json --adapter a").evaluate.adapter, "a");
+}
+
 TEST(Parse, OtherCommands) {
   const ParsedCommand g = parse_command_line(std::vector<std::string>{
       "generate", "m.gguf", "--prompt", "null", "--top_k", "null", "--temperature", "0"});

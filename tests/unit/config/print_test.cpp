@@ -62,6 +62,10 @@ class RandomRecipe {
       *slot = word();
     }
   }
+  void fill_slot(const Row& row, ListSlot slot) {
+    slot->clear();
+    for (std::string word; slot->size() < 2; slot->push_back(word)) fill_slot(row, &word);
+  }
   template <class T>
   void fill_slot(const Row& row, std::optional<T>* slot) {
     slot->reset();
