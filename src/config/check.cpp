@@ -25,8 +25,6 @@ struct NotYet {
 };
 
 constexpr NotYet kNotYet[] = {
-    {"quantize", [](const Recipe& r) { return !r.quantize.empty(); },
-     "leave it out and load the weights in 16 bits (--precision bf16-true)"},
     {"devices", [](const Recipe& r) { return r.devices != "1" && r.devices != "auto"; },
      "use --devices 1"},
     {"num_nodes", [](const Recipe& r) { return r.num_nodes != 1; }, "use --num_nodes 1"},
@@ -205,6 +203,14 @@ void check_rounding(const Recipe& r, Faults& faults) {
         "lose nothing that chance could keep; keep one");
 }
 
+void check_lora(const Recipe& r, Faults& faults) {
+  if (!r.lora.enabled) return;
+  if (r.lora.init_weights == "pissa" && r.lora.use_dora)
+    faults.push_back(
+        "lora_init_weights = pissa: what it takes out of the weights cannot be given back where "
+        "lora_use_dora scales their rows; leave one of the two out");
+}
+
 void check_evaluation(const Recipe& r, Faults& faults) {
   const std::string& example = r.eval.evaluate_example;
   if (example != "first" && example != "random" && parse_int(example).value_or(-1) < 0)
@@ -254,6 +260,7 @@ std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
   if (trains) check_length(recipe, faults);
   check_optimizer(recipe, faults);
   check_rounding(recipe, faults);
+  check_lora(recipe, faults);
   check_evaluation(recipe, faults);
   check_not_yet(recipe, faults);
   return faults;

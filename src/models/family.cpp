@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/family.h"
 
-#include <ATen/ops/empty.h>
-
-#include <numeric>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "models/llama/units.h"
@@ -35,66 +31,7 @@ Checkpoint open_gguf(const fs::path& path) {
   return checkpoint;
 }
 
-formats::DType dtype_of(const at::Tensor& tensor) {
-  if (tensor.scalar_type() == at::kFloat) return formats::DType::F32;
-  return tensor.scalar_type() == at::kBFloat16 ? formats::DType::BF16 : formats::DType::F16;
-}
-
-// From GGUF's order of rows within a head (pairs) to ours (halves): ours[j] = theirs[2j],
-// ours[d/2 + j] = theirs[2j + 1]. In place over a contiguous (heads * d, columns).
-void split_pairs(const at::Tensor& value, int64_t heads) {
-  const at::Tensor flat = value.detach();
-  const int64_t d = flat.size(0) / heads;
-  const int64_t columns = flat.numel() / flat.size(0);
-  flat.copy_(flat.view({heads, d / 2, 2, columns}).transpose(1, 2).contiguous().view_as(flat));
-}
-
-void check_shape(const formats::TensorInfo& found, const nn::Parameter& parameter,
-                 const Placement& place, const Checkpoint& checkpoint) {
-  const int64_t columns = std::accumulate(parameter.shape.begin() + 1, parameter.shape.end(),
-                                          int64_t{1}, std::multiplies<>());
-  const int64_t found_columns = found.shape.empty()
-                                    ? 1
-                                    : std::accumulate(found.shape.begin() + 1, found.shape.end(),
-                                                      int64_t{1}, std::multiplies<>());
-  const bool whole = place.row_begin == 0 && found.shape == parameter.shape;
-  const bool slice =
-      !found.shape.empty() && found.shape.size() == parameter.shape.size() &&
-      found_columns == columns && place.row_begin + parameter.shape[0] <= found.shape[0] &&
-      checkpoint.layout == Layout::LitGpt && place.tensor.find("qkv") != std::string::npos;
-  if (!whole && !slice)
-    throw UserError("{}: tensor {} has shape {}, the config asks for {}", checkpoint.path.string(),
-                    place.tensor, formats::show_shape(found.shape),
-                    formats::show_shape(parameter.shape));
-}
-
-void load_into(const at::Tensor& value, const Checkpoint& checkpoint,
-               const nn::Parameter& parameter) {
-  const Placement place = checkpoint.model->placement(checkpoint.layout, parameter);
-  const formats::TensorInfo* found = checkpoint.tensors->find(place.tensor);
-  if (found == nullptr)
-    throw UserError("{}: tensor {} is missing from {}", checkpoint.path.string(), place.tensor,
-                    checkpoint.tensors->describe());
-  check_shape(*found, parameter, place, checkpoint);
-  const int64_t count = parameter.num_elements();
-  const int64_t columns = count / parameter.shape[0];
-  // For a value in a device's memory the file is read beside it, one tensor at a time.
-  const at::Tensor host =
-      value.is_cpu() ? value : at::empty(value.sizes(), at::TensorOptions().dtype(value.dtype()));
-  checkpoint.tensors->read(*found, dtype_of(value), host.mutable_data_ptr(),
-                           place.row_begin * columns, count);
-  checkpoint.tensors->release(*found);
-  if (place.paired_heads > 0) split_pairs(host, place.paired_heads);
-  if (!value.is_cpu()) value.detach().copy_(host);
-}
-
 }  // namespace
-
-at::Tensor join_pairs(const at::Tensor& value, int64_t heads) {
-  const int64_t d = value.size(0) / heads;
-  const int64_t columns = value.numel() / value.size(0);
-  return value.view({heads, 2, d / 2, columns}).transpose(1, 2).contiguous().view_as(value);
-}
 
 double Model::flops_per_token(double seqlen) const {
   const Dimensions d = dimensions();
@@ -165,19 +102,6 @@ Checkpoint open_checkpoint(const fs::path& path) {
   }
   checkpoint.tensors = formats::open_model_directory(path);
   return checkpoint;
-}
-
-void load_weights(Checkpoint& checkpoint) {
-  for (const nn::Parameter* parameter : checkpoint.model->parameters())
-    if (!parameter->added && !parameter->kept().is_meta())
-      load_into(parameter->kept(), checkpoint, *parameter);
-}
-
-at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,
-                          at::ScalarType type) {
-  at::Tensor value = at::empty(parameter.shape, at::TensorOptions().dtype(type));
-  load_into(value, checkpoint, parameter);
-  return value;
 }
 
 std::unique_ptr<Model> model_like(const Model& model) {

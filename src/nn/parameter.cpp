@@ -8,8 +8,10 @@
 #include <numbers>
 #include <numeric>
 
+#include "kernels/cpu/quantized.h"
 #include "memory/guards.h"
 #include "memory/placement.h"
+#include "ops/device.h"
 
 namespace snug::nn {
 
@@ -60,12 +62,15 @@ int64_t Parameter::num_elements() const {
 
 void Parameter::allocate(at::Device device, at::ScalarType type) {
   const memory::CategoryGuard category(memory::Category::Parameters);
-  value = at::empty(shape, at::TensorOptions().device(device).dtype(type));
-  value.set_requires_grad(trained);
+  value = quantization
+              ? at::empty({stored_bytes()}, at::TensorOptions().device(device).dtype(at::kByte))
+              : at::empty(shape, at::TensorOptions().device(device).dtype(type));
+  value.set_requires_grad(trained && !quantization);
 }
 
 void Parameter::allocate_home(at::ScalarType type) {
-  home = memory::empty_on_host(shape, type, value.device(), memory::Category::Parameters);
+  home = memory::empty_on_host(value.sizes(), quantization ? at::kByte : type, value.device(),
+                               memory::Category::Parameters);
 }
 
 void Parameter::initialize(uint64_t seed, double deviation) {
@@ -79,15 +84,35 @@ void Parameter::initialize(uint64_t seed, double deviation) {
   const int64_t count = num_elements();
   const double scale = init_scale.value_or(deviation);
   // The host draws the numbers, so that they are the same on every device.
-  const at::Tensor host =
-      to.is_cpu() ? to : at::empty(shape, at::TensorOptions().dtype(to.dtype()));
-  if (host.scalar_type() == at::kFloat)
+  const bool in_place = to.is_cpu() && !quantization;
+  const at::ScalarType type = quantization ? quantization->source : to.scalar_type();
+  const at::Tensor host = in_place ? to : at::empty(shape, at::TensorOptions().dtype(type));
+  if (type == at::kFloat)
     fill(host.mutable_data_ptr<float>(), count, stream, init, scale);
-  else if (host.scalar_type() == at::kBFloat16)
+  else if (type == at::kBFloat16)
     fill(host.mutable_data_ptr<at::BFloat16>(), count, stream, init, scale);
   else
     fill(host.mutable_data_ptr<at::Half>(), count, stream, init, scale);
-  if (!to.is_cpu()) to.detach().copy_(host);
+  if (!in_place) write(host);
+}
+
+int64_t Parameter::stored_bytes() const {
+  return kernels::cpu::quantized_bytes(quantization->format, shape[0], shape[1]);
+}
+
+void Parameter::write(const at::Tensor& dense) const {
+  const at::Tensor& to = kept();
+  if (!quantization) {
+    to.detach().copy_(dense);
+    return;
+  }
+  const at::Tensor numbers = dense.detach().to(quantization->source).contiguous();
+  const at::Tensor bytes = to.is_cpu() ? to : at::empty(to.sizes(), at::kByte);
+  kernels::cpu::Quantizer quantizer(quantization->format, shape[0], shape[1],
+                                    bytes.mutable_data_ptr());
+  quantizer.add(numbers.const_data_ptr(), ops::to_scalar(quantization->source), num_elements());
+  quantizer.finish();
+  if (!to.is_cpu()) to.copy_(bytes);
 }
 
 }  // namespace snug::nn

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/cpu/linalg/quantized_matrix.h"
+
 namespace snug::nn {
 
 // How a parameter starts when no checkpoint gives it.
@@ -18,27 +20,40 @@ enum class Init { Normal, Uniform, Ones, Zeros };
 uint64_t mix(uint64_t x);
 uint64_t hash_name(const std::string& name);
 
+// A weight that is stored in 4 or 8 bits: frozen, since its codes cannot be trained.
+struct Quantization {
+  kernels::cpu::QuantizedFormat format;
+  at::ScalarType source = at::kFloat;  // what numbers are rounded to before
+};
+
 struct Parameter {
   std::string name;            // as in the family's Hugging Face files
   std::vector<int64_t> shape;  // row-major
   Init init = Init::Normal;
   std::optional<double> init_scale;  // deviation or bound; absent: the model's deviation
   bool trained = true;
-  bool added = false;  // belongs to an adapter: no model file holds it
-  at::Tensor value;    // on the device; undefined until allocate()
+  bool added = false;                        // belongs to an adapter: no model file holds it
+  std::optional<Quantization> quantization;  // then `value` holds bytes: ops/quantized.h
+  at::Tensor value;                          // on the device; undefined until allocate()
   at::Tensor home;  // in host memory, where the weight is kept and updated; undefined: in `value`
 
   // Where the weight is read from and written to between steps.
   const at::Tensor& kept() const { return home.defined() ? home : value; }
 
   int64_t num_elements() const;
-  // Memory of `type` on `device`, tagged as parameters; content undefined.
+  // Sets kept() to these numbers, (shape) on the host: converted, or quantized.
+  void write(const at::Tensor& dense) const;
+  // Memory of `type`, or for a quantized weight's bytes, on `device`, tagged as parameters; content
+  // undefined.
   void allocate(at::Device device, at::ScalarType type);
   // Gives it a home of `type` in the host memory beside its device. Content undefined.
   void allocate_home(at::ScalarType type);
   // Fills kept() as `init` says: Normal(0, init_scale), Uniform(-init_scale, init_scale), ones or
   // zeros; `deviation` where there is no init_scale.
   void initialize(uint64_t seed, double deviation);
+
+ private:
+  int64_t stored_bytes() const;
 };
 
 }  // namespace snug::nn

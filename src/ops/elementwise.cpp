@@ -69,6 +69,8 @@ void copy(const at::Tensor& to, const at::Tensor& from, Wait wait) {
     // Without blocking, libtorch would convert on the device, in memory that no plan knows.
     to.detach().copy_(from.detach(),
                       /*non_blocking=*/wait == Wait::No && to.scalar_type() == from.scalar_type());
+  else if (!to.is_meta() && from.scalar_type() == at::kByte)  // a quantized weight
+    std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
   else if (!to.is_meta())
     kernels::cpu::cast(from.const_data_ptr(), to_scalar(from.scalar_type()), to.mutable_data_ptr(),
                        to_scalar(to.scalar_type()), to.numel());

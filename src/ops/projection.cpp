@@ -41,17 +41,21 @@ void drop_into(const at::Tensor& out, const at::Tensor& x, const Mask& mask, Tar
 }
 
 // ‖W + scaling·B·A‖ by rows, a few MiB of rows at a time: the sum never exists whole.
-at::Tensor norms_of_sum(const at::Tensor& weight, const LowRank* adapter) {
-  const int64_t out = weight.size(0);
-  const int64_t in = weight.size(1);
-  const auto floats = weight.options().dtype(at::kFloat).requires_grad(false);
+at::Tensor norms_of_sum(const Projection& p, const LowRank* adapter) {
+  const int64_t out = p.out_features();
+  const int64_t in = p.in_features();
+  const auto floats = (p.quantized ? p.quantized->bytes : p.weight)
+                          .options()
+                          .dtype(at::kFloat)
+                          .requires_grad(false);
   const at::Tensor a = adapter != nullptr ? cast(adapter->a.detach(), at::kFloat) : at::Tensor();
   at::Tensor norms = at::empty({out}, floats);
   const int64_t step = std::clamp<int64_t>(4 * kMiB / (4 * in), 1, out);
   for (int64_t begin = 0; begin < out; begin += step) {
     const int64_t end = std::min(begin + step, out);
-    const at::Tensor rows = at::empty({end - begin, in}, floats);
-    copy(rows, weight.detach().slice(0, begin, end));
+    const at::Tensor rows = p.quantized
+                                ? dequantize_rows(*p.quantized, at::kFloat, begin, end - begin)
+                                : cast(p.weight.detach().slice(0, begin, end), at::kFloat);
     if (adapter != nullptr)
       matmul_into(rows, cast(adapter->b.detach().slice(0, begin, end).contiguous(), at::kFloat), a,
                   Into::Accumulate, static_cast<float>(adapter->scaling));
@@ -70,10 +74,11 @@ std::optional<at::Tensor> Projection::any_trained() const {
   return std::nullopt;
 }
 
-at::Tensor row_norms(const at::Tensor& weight) { return norms_of_sum(weight, nullptr); }
+at::Tensor row_norms(const Projection& projection) { return norms_of_sum(projection, nullptr); }
 
 Projector::Projector(const Projection& projection, at::ScalarType compute)
-    : projection_(projection), weight_(weight_in(compute, projection.weight)) {
+    : projection_(projection) {
+  if (!projection.quantized) weight_ = weight_in(compute, projection.weight);
   if (!projection.adapter) return;
   a_ = weight_in(compute, projection.adapter->a);
   b_ = weight_in(compute, projection.adapter->b);
@@ -86,9 +91,7 @@ at::Tensor Projector::magnitude_scale() const {
   return magnitude.div_(norms).view({1, -1});
 }
 
-at::Tensor Projector::row_norms() const {
-  return norms_of_sum(projection_.weight, &*projection_.adapter);
-}
+at::Tensor Projector::row_norms() const { return norms_of_sum(projection_, &*projection_.adapter); }
 
 at::Tensor Projector::dropped(const at::Tensor& x) const {
   const LowRank& adapter = *projection_.adapter;
@@ -100,7 +103,11 @@ at::Tensor Projector::dropped(const at::Tensor& x) const {
 
 at::Tensor Projector::without_bias(const at::Tensor& x, at::ScalarType type,
                                    at::Tensor* inner) const {
-  at::Tensor out = matmul(x, weight_.t(), type);
+  at::Tensor out = at::empty({x.size(0), projection_.out_features()}, x.options().dtype(type));
+  if (projection_.quantized)
+    product_into(out, x, *projection_.quantized, Into::Overwrite);
+  else
+    matmul_into(out, x, weight_.t(), Into::Overwrite);
   if (!projection_.adapter) return out;
   const at::Tensor low = matmul(dropped(x), a_.t(), x.scalar_type());
   matmul_into(out, low, b_.t(), Into::Accumulate, static_cast<float>(projection_.adapter->scaling));
@@ -131,7 +138,7 @@ at::Tensor Projector::add_gradients(const at::Tensor& d_out, const at::Tensor& x
   const Projection& p = projection_;
   if (p.bias.defined() && p.bias.requires_grad()) add_bias_gradient(p.bias, d_out);
   if (p.has_magnitude() && p.adapter->magnitude.requires_grad()) add_magnitude_gradient(d_out, x);
-  if (p.weight.requires_grad()) add_weight_gradient(p.weight, d_out, x);
+  if (p.trains_weight()) add_weight_gradient(p.weight, d_out, x);
   if (!p.adapter) return {};
   const at::Tensor d_z = unscaled(d_out);
   const auto scaling = static_cast<float>(p.adapter->scaling);
@@ -148,7 +155,11 @@ at::Tensor Projector::add_gradients(const at::Tensor& d_out, const at::Tensor& x
 
 void Projector::input_gradient(const at::Tensor& d_out, const at::Tensor& d_inner,
                                const at::Tensor& d_x) const {
-  matmul_into(d_x, unscaled(d_out), weight_, Into::Overwrite);
+  const at::Tensor d_z = unscaled(d_out);
+  if (projection_.quantized)
+    input_gradient_into(d_x, d_z, *projection_.quantized, Into::Overwrite);
+  else
+    matmul_into(d_x, d_z, weight_, Into::Overwrite);
   if (!projection_.adapter) return;
   if (projection_.adapter->dropout == 0) {
     matmul_into(d_x, d_inner, a_, Into::Accumulate);

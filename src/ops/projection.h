@@ -13,6 +13,8 @@
 
 #include <optional>
 
+#include "ops/quantized.h"
+
 namespace snug::ops {
 
 struct LowRank {
@@ -27,16 +29,18 @@ struct LowRank {
 };
 
 struct Projection {
-  at::Tensor weight;  // (out, in)
-  at::Tensor bias;    // (out) or undefined
+  at::Tensor weight;                         // (out, in), or undefined:
+  std::optional<QuantizedWeight> quantized;  // (out, in), frozen
+  at::Tensor bias;                           // (out) or undefined
   std::optional<LowRank> adapter;
 
-  int64_t in_features() const { return weight.size(1); }
-  int64_t out_features() const { return weight.size(0); }
+  int64_t in_features() const { return quantized ? quantized->cols : weight.size(1); }
+  int64_t out_features() const { return quantized ? quantized->rows : weight.size(0); }
   // Whether a backward needs to know the input.
   bool needs_input() const {
-    return weight.requires_grad() || (adapter && (adapter->is_trained() || has_magnitude()));
+    return trains_weight() || (adapter && (adapter->is_trained() || has_magnitude()));
   }
+  bool trains_weight() const { return weight.defined() && weight.requires_grad(); }
   // One of the trained tensors, if any: autograd learns from it that an output needs a backward.
   // It gets no gradient through it.
   std::optional<at::Tensor> any_trained() const;
@@ -78,11 +82,11 @@ class Projector {
 
   const Projection& projection_;
   uint64_t first_row_ = 0;
-  at::Tensor weight_, a_, b_;  // in the type of products
+  at::Tensor weight_, a_, b_;  // in the type of products; weight_ undefined where it is quantized
   at::Tensor scale_;           // DoRA's; undefined without
 };
 
 // ‖W‖ by rows, (out) float32: what DoRA's magnitude starts from.
-at::Tensor row_norms(const at::Tensor& weight);
+at::Tensor row_norms(const Projection& projection);
 
 }  // namespace snug::ops

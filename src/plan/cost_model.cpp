@@ -51,18 +51,18 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   const memory::ByCategory& where = on_host ? prediction.host_by_category : prediction.resident;
   const double states =
       bytes_of(where, Category::Optimizer) + static_cast<double>(prediction.on_disk);
-  const double weights = prediction.weight_bytes;
-  cost.optimizer_seconds = (2 * states + 3 * weights) /
+  const double trained = prediction.trained_bytes;
+  cost.optimizer_seconds = (2 * states + 3 * trained) /
                            (on_host ? device.host_bytes_per_second : device.bytes_per_second);
   double moved = 0;
   if (recipe.activation_offload)
     moved +=
         2 * share * bytes_of(prediction.host_by_category, Category::Activations) * micro_batches;
-  if (on_host) moved += weights * micro_batches;  // gradients out
+  if (on_host) moved += trained * micro_batches;  // gradients out
   if (recipe.weight_streaming)
-    moved += 2 * weights * micro_batches;
+    moved += 2 * prediction.weight_bytes * micro_batches;
   else if (on_host)
-    moved += weights;
+    moved += trained;
   cost.transfer_seconds = moved / device.link_bytes_per_second;
   return cost;
 }

@@ -59,9 +59,11 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     setup::Engine engine = setup::make_engine(*twin, recipe, at::kMeta, max_seqlen);
     result.resident = ledger.by_category();
     result.on_disk = memory::meta_disk_ledger().allocated() - disk_before;
-    for (const nn::Parameter* parameter : twin->parameters())
-      result.weight_bytes += static_cast<double>(parameter->num_elements()) *
-                             static_cast<double>(parameter->value.element_size());
+    for (const nn::Parameter* parameter : twin->parameters()) {
+      const auto bytes = static_cast<double>(parameter->value.nbytes());
+      result.weight_bytes += bytes;
+      if (parameter->trained) result.trained_bytes += bytes;
+    }
     result.tokens = static_cast<int64_t>(largest.input_ids.size());
     const nn::Batch batch = setup::to_device(largest, at::kMeta);
     nn::Pass pass{.compute = engine.precision.compute, .dropout_key = 0};

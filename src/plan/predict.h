@@ -18,7 +18,8 @@ struct Prediction {
   memory::ByCategory host_by_category{};
   int64_t on_disk = 0;            // optimizer states in a file
   memory::ByCategory resident{};  // on the device between steps: weights and states
-  double weight_bytes = 0;        // of all weights in their training type
+  double weight_bytes = 0;        // of all weights as they are stored
+  double trained_bytes = 0;       // of those that train
   int64_t peak_reserved = 0;      // by the device's allocator; on cpu as much as allocated
   bool fits_reserved = true;      // into the limit given
   int64_t bytes_written = 0;      // allocated over all forwards and backwards

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "nn/precision.h"
 #include "ops/elementwise.h"
 #include "ops/projection.h"
 #include "setup/pissa.h"
@@ -113,6 +114,14 @@ LowRankStart start_of(const nn::Linear& linear, const ParameterReader& read) {
   return start;
 }
 
+// The layer's weight where it is kept, which with weight streaming is not the device.
+ops::Projection kept_weight(const nn::Linear& linear) {
+  const nn::Parameter& w = linear.weight();
+  if (!w.quantization) return {.weight = w.kept()};
+  return {.quantized =
+              ops::QuantizedWeight{w.kept(), w.quantization->format, w.shape[0], w.shape[1]}};
+}
+
 void start_with_pissa(nn::Linear& linear, const ParameterReader& read) {
   if (linear.is_tied())
     throw UserError(
@@ -121,11 +130,11 @@ void start_with_pissa(nn::Linear& linear, const ParameterReader& read) {
         linear.name());
   const LowRankStart start = start_of(linear, read);
   nn::Adapter& adapter = *linear.adapter();
-  adapter.a.kept().detach().copy_(start.a);
-  adapter.b.kept().detach().copy_(start.b);
+  adapter.a.write(start.a);
+  adapter.b.write(start.b);
   const at::Tensor rest =
       read(linear.weight()).addmm_(start.b, start.a, 1, -adapter.options.scaling);
-  linear.weight().kept().detach().copy_(rest);
+  linear.weight().write(rest);
 }
 
 std::shared_ptr<nn::Adapter> new_adapter(const nn::Linear& linear,
@@ -185,7 +194,7 @@ void initialize_adapters(models::Model& model, const config::LoraOptions& option
     if (adapter == nullptr) continue;
     if (options.init_weights == "pissa") start_with_pissa(*linear, read);
     if (adapter->options.magnitude)
-      ops::copy(adapter->magnitude.kept().detach(), ops::row_norms(linear->weight().kept()));
+      ops::copy(adapter->magnitude.kept().detach(), ops::row_norms(kept_weight(*linear)));
   }
 }
 
@@ -212,6 +221,19 @@ checkpoint::Adapter adapter_values(models::Model& model, const config::LoraOptio
 
 void remove_adapters(models::Model& model) {
   for (nn::Linear* linear : linears_of(model)) linear->set_adapter(nullptr);
+}
+
+void quantize_weights(models::Model& model, const config::Recipe& recipe) {
+  if (recipe.quantize.empty()) return;
+  static constexpr std::string_view kPrefix = "bnb.";
+  std::string name = recipe.quantize.substr(kPrefix.size());
+  if (name == "int8-training") name = "int8";
+  const auto format = kernels::cpu::quantized_format_named(name);
+  SNUG_CHECK(format.has_value(), "quantize = {}", recipe.quantize);
+  const at::ScalarType source = nn::parse_precision(recipe.precision).parameters;
+  for (nn::Linear* linear : linears_of(model))
+    if (linear->role() != nn::Role::Head)
+      linear->weight().quantization = nn::Quantization{.format = *format, .source = source};
 }
 
 ParameterCount count_parameters(models::Model& model) {

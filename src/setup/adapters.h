@@ -36,6 +36,10 @@ void initialize_adapters(models::Model& model, const config::LoraOptions& option
 checkpoint::Adapter adapter_values(models::Model& model, const config::LoraOptions& options,
                                    const ParameterReader& read);
 
+// QLoRA (Dettmers et al. 2023): the weights of all linear layers but the head in 4 or 8 bits, if
+// the recipe says so. Before parameters are allocated.
+void quantize_weights(models::Model& model, const config::Recipe& recipe);
+
 // Leaves the base model.
 void remove_adapters(models::Model& model);
 

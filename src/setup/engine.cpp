@@ -159,6 +159,7 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
                    int64_t max_seqlen) {
   Engine engine{.precision = nn::parse_precision(recipe.precision), .device = device};
   add_adapters(model, recipe.lora);
+  quantize_weights(model, recipe);
   engine.units = model.units();
   engine.updates_on_host = recipe.optimizer_offload != "none";
   engine.publishes_weights = engine.updates_on_host && !recipe.weight_streaming;

@@ -129,11 +129,37 @@ constexpr Technique kTechniques[] = {
      }},
 };
 
-class Techniques : public Training, public ::testing::WithParamInterface<const char*> {};
+// What trains: all weights, or adapters beside frozen ones.
+struct Trained {
+  const char* name;
+  void (*set_up)(config::Recipe&);
+};
+
+constexpr Trained kTrained[] = {
+    {"Full32", [](config::Recipe& r) { r.precision = "32-true"; }},
+    {"Full16", [](config::Recipe& r) { r.precision = "bf16-true"; }},
+    {"LoraWithDropout",
+     [](config::Recipe& r) {
+       r.precision = "bf16-true";
+       r.lora = {.enabled = true, .r = 3, .dropout = 0.2, .mlp = true, .head = true};
+     }},
+    // The first block trains nothing, and has no backward.
+    {"LoraOfTheSecondBlock",
+     [](config::Recipe& r) {
+       r.lora = {.enabled = true, .target_modules = R"(.*layers\.1\..*_proj)", .use_rslora = true};
+     }},
+    {"QuantizedDora",
+     [](config::Recipe& r) {
+       r.quantize = "bnb.nf4-dq";
+       r.lora = {.enabled = true, .target_modules = "all-linear", .use_dora = true};
+     }},
+};
+
+class Techniques : public Training, public ::testing::WithParamInterface<Trained> {};
 
 TEST_P(Techniques, EveryPairTrainsToTheSameBitsAsPlain) {
   config::Recipe base = tiny_recipe();
-  base.precision = GetParam();
+  GetParam().set_up(base);
   for (const std::optional<double> max_norm : {std::optional<double>(), std::optional(0.5)}) {
     base.train.max_norm = max_norm;
     TinyRun plain(base, samples_);
@@ -157,8 +183,22 @@ TEST_P(Techniques, EveryPairTrainsToTheSameBitsAsPlain) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, Techniques, ::testing::Values("32-true", "bf16-true"),
-                         [](const auto& info) { return std::string(info.param).substr(0, 2); });
+INSTANTIATE_TEST_SUITE_P(Trained, Techniques, ::testing::ValuesIn(kTrained),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST_F(Training, DropoutIsOfTrainingAndTheSeed) {
+  config::Recipe recipe = tiny_recipe();
+  recipe.lora = {.enabled = true, .r = 4, .dropout = 0.5, .mlp = true};
+  TinyRun first(recipe, samples_), again(recipe, samples_);
+  recipe.seed += 1;
+  TinyRun other(recipe, samples_);
+  recipe.lora.dropout = 0;
+  TinyRun without(recipe, samples_);
+  const std::vector<double> losses = train(first, eight_in(8), 4);
+  EXPECT_EQ(losses, train(again, eight_in(8), 4));
+  EXPECT_NE(losses, train(other, eight_in(8), 4));
+  EXPECT_NE(losses, train(without, eight_in(8), 4));
+}
 
 TEST_F(Training, TheSeedReachesStochasticRounding) {
   config::Recipe recipe = tiny_recipe();
