@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans every published single-GPU full fine-tuning run of an experiment list with `snug plan --like`
-and prints a Markdown table: what was published, what LitGPT is counted to take, what snug takes.
+"""Plans every published single-GPU fine-tuning run of an experiment list with `snug plan --like`, full or
+with adapters, and prints a Markdown table: what was published, what LitGPT is counted to take, what snug takes.
 
 The list is a YAML file with `suites`, each with `experiments`: id, model, hardware, precision,
 optimizer.name, micro_batch, global_batch, seq_len, devices, lora, expected (ok or oom) and, where there
-are figures, measured[].memory[] with allocated and reserved in GiB right after a forward. LoRA runs and
-runs on several devices are left out: this version does not do them."""
+are figures, measured[].memory[] with allocated and reserved in GiB right after a forward; with adapters
+lora.r, lora.alpha, lora.dropout and lora.targets (query, key, value, projection, mlp, head), and quantize.
+Runs on several devices are left out: this version does not do them."""
 
 import argparse
 import json
@@ -48,7 +49,7 @@ def runs(path):
             "measured": [{"memory": memory}] if memory else [],
         }))
     for suite, row in rows:
-        if row.get("model") not in MODELS or row["devices"] != 1 or row.get("lora"):
+        if row.get("model") not in MODELS or row["devices"] != 1:
             continue
         program = "litgpt" if suite == "litgpt-single" else "lightning"
         for measured in row.get("measured") or [{}]:
@@ -58,7 +59,10 @@ def runs(path):
                 "model": MODELS[row["model"]],
                 "device": device_of(row["hardware"]),
                 "precision": row["precision"],
-                "optimizer": row["optimizer"]["name"],
+                # Where weights are quantized, LitGPT takes bitsandbytes' paged AdamW for AdamW.
+                "optimizer": "torch.optim.AdamW" if row.get("quantize") else row["optimizer"]["name"],
+                "lora": row.get("lora"),
+                "quantize": row.get("quantize"),
                 "micro": row["micro_batch"],
                 "global": row["micro_batch"] * 4 if accumulates else row["global_batch"],
                 "tokens": row["seq_len"],
@@ -68,12 +72,29 @@ def runs(path):
             }
 
 
+def adapter_options(run):
+    lora = run["lora"]
+    if not lora:
+        return []
+    words = ["--lora_r", str(lora["r"]), "--lora_alpha", str(lora["alpha"]), "--lora_dropout", str(lora["dropout"])]
+    for target in ("query", "key", "value", "projection", "mlp", "head"):
+        words += ["--lora_" + target, "true" if target in lora["targets"] else "false"]
+    return words + (["--quantize", run["quantize"]] if run["quantize"] else [])
+
+
+def method(run):
+    optimizer = run["optimizer"].split(".")[-1]
+    lora = f", LoRA {run['lora']['r']}" if run["lora"] else ""
+    return f"{run['precision']}, {optimizer}{lora}" + (f", {run['quantize']}" if run["quantize"] else "")
+
+
 def plan(snug, run):
     command = [
         snug, "plan", "--model.config", os.path.join(ROOT, "recipes", "models", run["model"] + ".json"),
         "--device", run["device"], "--precision", run["precision"], "--optimizer", run["optimizer"],
         "--train.max_seq_length", str(run["tokens"]), "--train.micro_batch_size", str(run["micro"]),
         "--train.global_batch_size", str(run["global"]), "--like", run["program"], "--json",
+        *adapter_options(run),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 3):  # 3: it does not fit
@@ -99,14 +120,14 @@ def main():
     parser.add_argument("--snug", default=os.path.join(ROOT, "build", "snug"))
     args = parser.parse_args()
 
-    print("| run | model | precision, optimizer | batch | device | published | counted for LitGPT: peak "
+    print("| run | model | precision, optimizer, adapters | batch | device | published | counted for LitGPT: peak "
           "| | snug: peak | |")
     print("|---|---|---|---|---|---|---:|---|---:|---|")
     figures = []
     for run in runs(args.experiments):
         result = plan(args.snug, run)
         like = result["like"]
-        print(f"| {run['id']} | {run['model']} | {run['precision']}, {run['optimizer'].split('.')[-1]} "
+        print(f"| {run['id']} | {run['model']} | {method(run)} "
               f"| {run['micro']} x {run['tokens']} of {run['global']} | {run['device']} "
               f"| {word(run['expected'] == 'ok')} | {gib(like['peak_allocated'])} | {word(like['fits'])} "
               f"| {gib(result['memory']['peak_allocated'])} | {word(result['fits'])} |")

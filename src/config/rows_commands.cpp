@@ -102,7 +102,7 @@ std::vector<Row> plan_rows(PlanOptions& o) {
        .key = "like",
        .slot = &o.like,
        .help = "set beside it what another program takes for the same recipe: litgpt (its "
-               "finetune_full), lightning (LitGPT's model in a Lightning Trainer)",
+               "finetune_full or finetune_lora), lightning (LitGPT's model in a Lightning Trainer)",
        .choices = {"litgpt", "lightning"}},
       {.theme = kPlan, .key = "json", .slot = &o.json, .help = "print the plan as JSON"},
       {.theme = kPlan,

@@ -17,6 +17,7 @@
 #include "plan/suggest.h"
 #include "report/plan_page.h"
 #include "report/tables.h"
+#include "setup/adapters.h"
 #include "setup/vocabulary.h"
 #include "train/open_data.h"
 #include "train/out_of_memory.h"
@@ -124,9 +125,10 @@ class Plan {
   // What terminal and page both say.
   void describe() {
     const config::TrainOptions& t = recipe_.train;
-    add("Model    {}: {} parameters, all trained, {}, {}",
-        recipe_.model.config.empty() ? recipe_.checkpoint_dir : recipe_.model.config,
-        with_commas(checkpoint_.model->num_parameters()), recipe_.precision,
+    add("Model    {}: {}, {}{}, {}",
+        recipe_.model.config.empty() ? recipe_.checkpoint_dir : recipe_.model.config, parameters(),
+        recipe_.precision,
+        recipe_.quantize.empty() ? "" : ", frozen weights in " + recipe_.quantize,
         recipe_.optimizer.name);
     const int64_t micro_batches = t.global_batch_size / t.micro_batch_size;
     add("Batch    {}, {} micro-batch{} a step",
@@ -164,6 +166,14 @@ class Plan {
         100 * c.products_seconds / c.seconds(), 100 * c.memory_seconds / c.seconds(),
         100 * c.optimizer_seconds / c.seconds(), 100 * c.transfer_seconds / c.seconds(),
         prediction().on_disk > 0 ? "; what the disk takes comes on top" : "");
+  }
+
+  std::string parameters() const {
+    const auto twin = models::model_like(*checkpoint_.model);
+    setup::add_adapters(*twin, recipe_.lora);
+    const setup::ParameterCount count = setup::count_parameters(*twin);
+    return fmt::format("{} parameters, {} trained", with_commas(count.total),
+                       count.trained == count.total ? "all" : with_commas(count.trained));
   }
 
   template <class... Args>
