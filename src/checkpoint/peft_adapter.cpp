@@ -131,6 +131,16 @@ std::vector<std::pair<std::string, at::Tensor>> named_tensors(const Adapter& ada
   return all;
 }
 
+// An expression becomes the names of the modules that it chose: PEFT refuses one that matches more
+// than linear layers, as ".*mlp.*" does the MLP itself.
+AdapterConfig config_for_peft(const Adapter& adapter) {
+  AdapterConfig config = adapter.config;
+  if (config.target_modules.pattern.empty()) return config;
+  config.target_modules = {};
+  for (const auto& [module, _] : adapter.modules) config.target_modules.names.push_back(module);
+  return config;
+}
+
 }  // namespace
 
 bool is_peft_directory(const fs::path& directory) {
@@ -173,7 +183,7 @@ void write_peft_files(const fs::path& folder, const Adapter& adapter) {
     out.write(name, bytes_of(plain));
   }
   out.finish();
-  write_file_atomically(folder / kConfigName, peft_config_text(adapter.config));
+  write_file_atomically(folder / kConfigName, peft_config_text(config_for_peft(adapter)));
 }
 
 }  // namespace snug::checkpoint

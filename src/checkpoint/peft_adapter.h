@@ -15,7 +15,8 @@ bool is_peft_directory(const std::filesystem::path& directory);
 // the file and the tensor for what is damaged, does not fit together or cannot be honoured.
 Adapter read_peft_adapter(const std::filesystem::path& directory);
 
-// Both files, into a folder that exists. Tensors on any device.
+// Both files, into a folder that exists. Tensors on any device. Modules chosen by an expression are
+// written by their names.
 void write_peft_files(const std::filesystem::path& folder, const Adapter& adapter);
 
 }  // namespace snug::checkpoint
