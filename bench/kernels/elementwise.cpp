@@ -5,17 +5,12 @@
 //   bench_elementwise [million parameters, default 134.5] [rounds, default 5] [threads, default
 //   all]
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
-#include <functional>
-#include <memory>
-#include <string>
 #include <vector>
 
+#include "kernels/bandwidth_timing.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/adamw.h"
 #include "kernels/cpu/cross_entropy.h"
@@ -31,47 +26,15 @@
 namespace {
 
 using namespace snug::kernels::cpu;
-
-struct Entry {
-  std::string name;
-  double bytes;
-  std::function<void()> run;
-  double best_seconds = 1e30;
-};
-
-// Pages are touched by the threads that will use them, in small values that are no special case.
-struct Memory {
-  Memory(Scalar type, int64_t count, float value) : data(new char[count * scalar_bytes(type)]) {
-    fill(data.get(), type, value, count);
-  }
-  void* get() { return data.get(); }
-  float* floats() { return reinterpret_cast<float*>(data.get()); }
-  std::unique_ptr<char[]> data;
-};
-
-// Of this thread's processor where there is only one, so that other programs disturb less.
-double now(int threads) {
-  if (threads == 1) {
-    timespec time;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-    return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-  }
-  const auto time = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(time).count();
-}
+using snug::bench::Entry;
+using snug::bench::Memory;
 
 void measure(const char* title, std::vector<Entry> entries, int rounds, int threads) {
-  for (int round = 0; round < rounds; ++round) {
-    for (Entry& entry : entries) {
-      const double start = now(threads);
-      entry.run();
-      entry.best_seconds = std::min(entry.best_seconds, now(threads) - start);
-    }
-  }
+  snug::bench::run_rounds(entries, rounds, threads);
   std::printf("%s\n", title);
-  const double copy = entries[0].bytes / entries[0].best_seconds;
+  const double copy = entries[0].rate();
   for (const Entry& entry : entries) {
-    const double rate = entry.bytes / entry.best_seconds;
+    const double rate = entry.rate();
     std::printf("  %-44s %9.2f ms %7.2f GB/s %5.0f %% of copy\n", entry.name.c_str(),
                 entry.best_seconds * 1e3, rate / 1e9, 100 * rate / copy);
   }

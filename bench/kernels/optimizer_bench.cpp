@@ -4,16 +4,12 @@
 // first and an update in place does not pay twice.
 //   optimizer_bench [million parameters, default 134.5] [rounds, default 7] [threads, default all]
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
-#include <memory>
-#include <string>
 #include <vector>
 
+#include "kernels/bandwidth_timing.h"
 #include "kernels/cpu/adafactor.h"
 #include "kernels/cpu/adamw.h"
 #include "kernels/cpu/adamw_8bit.h"
@@ -25,48 +21,16 @@
 namespace {
 
 using namespace snug::kernels::cpu;
-
-struct Entry {
-  std::string name;
-  double bytes;
-  std::function<void()> run;
-  double best_seconds = 1e30;
-};
-
-// Pages are touched by the threads that will use them.
-struct Memory {
-  Memory(Scalar type, int64_t count, float value, int threads)
-      : data(static_cast<char*>(std::aligned_alloc(1 << 21, bytes_for(type, count))), std::free) {
-    fill(data.get(), type, value, count, threads);
-  }
-  static size_t bytes_for(Scalar type, int64_t count) {
-    constexpr int64_t kPage = 1 << 21;
-    return static_cast<size_t>((count * scalar_bytes(type) + kPage - 1) / kPage * kPage);
-  }
-  void* get() { return data.get(); }
-  float* floats() { return reinterpret_cast<float*>(data.get()); }
-  uint8_t* bytes() { return reinterpret_cast<uint8_t*>(data.get()); }
-  std::unique_ptr<char, void (*)(void*)> data;
-};
-
-double now() {
-  const auto time = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(time).count();
-}
+using snug::bench::Entry;
+using snug::bench::Memory;
 
 // The first entry is the copy.
-void measure(const char* title, std::vector<Entry> entries, int rounds) {
-  for (int round = 0; round < rounds; ++round) {
-    for (Entry& entry : entries) {
-      const double start = now();
-      entry.run();
-      entry.best_seconds = std::min(entry.best_seconds, now() - start);
-    }
-  }
-  const double copy = entries[0].bytes / entries[0].best_seconds;
+void measure(const char* title, std::vector<Entry> entries, int rounds, int threads) {
+  snug::bench::run_rounds(entries, rounds, threads);
+  const double copy = entries[0].rate();
   std::printf("%-34s %10s %9s %8s %11s\n", title, "ms", "GB/s", "of copy", "of traffic");
   for (const Entry& entry : entries) {
-    const double rate = entry.bytes / entry.best_seconds;
+    const double rate = entry.rate();
     std::printf("  %-32s %10.2f %9.2f %6.0f %% %9.0f %%\n", entry.name.c_str(),
                 entry.best_seconds * 1e3, rate / 1e9, 100 * rate / copy, 100 * rate / (1.5 * copy));
   }
@@ -162,7 +126,7 @@ void optimizers(const char* title, Scalar type, int64_t count, int rounds, int t
                                                  .grad_type = type};
                        sgd_step({&tensor, 1}, {.lr = 1e-5, .num_threads = threads});
                      }});
-  measure(title, std::move(entries), rounds);
+  measure(title, std::move(entries), rounds, threads);
 }
 
 }  // namespace
