@@ -4,18 +4,21 @@
 that llama_parity.py made, in float32.
 
 Run after llama_parity.py: python3 lora_parity.py ../data/parity
-                                          (torch 2.11, transformers 5, peft 0.21, safetensors)
+                         (torch 2.11, transformers 5, peft 0.21, bitsandbytes 0.50, safetensors)
 Per case <folder>/lora-<name>.safetensors:
   input_ids (B, T), labels (B, T)      as in llama_parity.py
   start.<parameter>                    adapters' values (B is not zero, so that A has a gradient)
   logits (B, T, V), loss (1)           of the first batch, mean over counted tokens
   grad.<parameter>                     of that loss
   losses (10)                          of ten AdamW steps; case lora-plus: with loraplus's groups
+A quantized base is one whose linear layers but the head hold what bitsandbytes makes of them and
+back: what its layers multiply by, with float32 as the type to compute in.
 Parameters carry our names: "<module>.lora_A.weight", "<module>.lora_magnitude_vector.weight".
 """
 import sys
 from pathlib import Path
 
+import bitsandbytes as bnb
 import torch
 from peft import LoraConfig, get_peft_model
 from peft.optimizers import create_loraplus_optimizer
@@ -23,16 +26,21 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 LINEAR = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-# name: (model, arguments of LoraConfig, learning rate of B over that of A)
+# name: (model, arguments of LoraConfig, learning rate of B over that of A, format of the base)
 CASES = {
-    "qv": ("llama", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]), 1),
-    "all": ("llama-bias", dict(r=3, lora_alpha=6, target_modules=LINEAR + ["lm_head"]), 1),
+    "qv": ("llama", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]), 1, None),
+    "all": ("llama-bias", dict(r=3, lora_alpha=6, target_modules=LINEAR + ["lm_head"]), 1, None),
     "mlp-rslora": ("mistral", dict(r=4, lora_alpha=2, use_rslora=True,
-                                   target_modules=["gate_proj", "up_proj", "down_proj"]), 1),
-    "dora": ("qwen2", dict(r=4, lora_alpha=8, use_dora=True, target_modules=LINEAR), 1),
+                                   target_modules=["gate_proj", "up_proj", "down_proj"]), 1, None),
+    "dora": ("qwen2", dict(r=4, lora_alpha=8, use_dora=True, target_modules=LINEAR), 1, None),
     "second-block": ("llama3-rope", dict(r=2, lora_alpha=4,
-                                         target_modules=r".*layers\.1\.self_attn\.(q|o)_proj"), 1),
-    "plus": ("llama", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]), 16),
+                                         target_modules=r".*layers\.1\.self_attn\.(q|o)_proj"), 1, None),
+    "plus": ("llama", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]), 16, None),
+    "nf4": ("llama", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),
+    "nf4-dq-dora": ("qwen2", dict(r=4, lora_alpha=8, use_dora=True, target_modules=LINEAR), 1,
+                    "nf4-dq"),
+    "fp4": ("mistral", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]), 1, "fp4"),
+    "int8": ("llama-bias", dict(r=4, lora_alpha=8, target_modules=LINEAR + ["lm_head"]), 1, "int8"),
 }
 STEPS, BATCH = 10, 2
 
@@ -43,10 +51,29 @@ def our_name(name):
         "lora_magnitude_vector.default", "lora_magnitude_vector.weight")
 
 
-def make_case(name, model_name, arguments, ratio, folder):
+def there_and_back(weight, form):
+    if form == "int8":
+        codes, scale, _ = bnb.functional.int8_vectorwise_quant(weight)
+        return bnb.functional.int8_vectorwise_dequant(codes, scale)
+    # Flat: on the CPU bitsandbytes dequantizes rows shorter than a block wrongly.
+    codes, state = bnb.functional.quantize_4bit(weight.flatten(), blocksize=64,
+                                                quant_type=form[:3],
+                                                compress_statistics=form.endswith("dq"))
+    return bnb.functional.dequantize_4bit(codes, state).view_as(weight)
+
+
+def quantize(model, form):
+    for key, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear) and key != "lm_head":
+            module.weight.data = there_and_back(module.weight.data, form).float()
+
+
+def make_case(name, model_name, arguments, ratio, form, folder):
     torch.manual_seed(4321)
     base = AutoModelForCausalLM.from_pretrained(folder / model_name, dtype=torch.float32,
                                                 attn_implementation="eager")
+    if form:
+        quantize(base, form)
     model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **arguments))
     trained = {key: p for key, p in model.named_parameters() if p.requires_grad}
     with torch.no_grad():
@@ -90,8 +117,8 @@ def make_case(name, model_name, arguments, ratio, folder):
 
 
 def main():
-    for name, (model_name, arguments, ratio) in CASES.items():
-        make_case(name, model_name, arguments, ratio, Path(sys.argv[1]))
+    for name, (model_name, arguments, ratio, form) in CASES.items():
+        make_case(name, model_name, arguments, ratio, form, Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ struct Case {
   const char* name;
   const char* model;
   config::LoraOptions options;
+  const char* quantize = "";
 };
 
 const char* const kLinear = "q_proj,k_proj,v_proj,o_proj,gate_proj,up_proj,down_proj";
@@ -47,6 +48,16 @@ const Case kCases[] = {
      "llama3-rope",
      {.r = 2, .alpha = 4, .target_modules = R"(.*layers\.1\.self_attn\.(q|o)_proj)"}},
     {"plus", "llama", {.r = 4, .alpha = 8, .plus_lr_ratio = 16}},
+    {"nf4", "llama", {.r = 4, .alpha = 8, .target_modules = "all-linear"}, "bnb.nf4"},
+    {"nf4-dq-dora",
+     "qwen2",
+     {.r = 4, .alpha = 8, .target_modules = "all-linear", .use_dora = true},
+     "bnb.nf4-dq"},
+    {"fp4", "mistral", {.r = 4, .alpha = 8}, "bnb.fp4"},
+    {"int8",
+     "llama-bias",
+     {.r = 4, .alpha = 8, .key = true, .projection = true, .mlp = true, .head = true},
+     "bnb.int8"},
 };
 
 class LoraParity : public ::testing::TestWithParam<Case> {
@@ -65,6 +76,7 @@ class LoraParity : public ::testing::TestWithParam<Case> {
     labels_ = read(*expected_, "labels");
     recipe_.precision = "32-true";
     recipe_.lora = GetParam().options;
+    recipe_.quantize = GetParam().quantize;
     recipe_.lora.enabled = true;
     recipe_.lora.dropout = 0;
     recipe_.optimizer = {
