@@ -71,12 +71,14 @@ const std::vector<CommandInfo>& command_table() {
       {Command::Merge,
        {"merge", "merge_lora"},
        "fold an adapter into its base model",
-       "Writes a Hugging Face directory whose weights are those of the base with the adapter added: "
+       "Writes a Hugging Face directory whose weights are those of the base with the adapter "
+       "added: "
        "it runs as fast as the base and needs nothing beside it. Reads PEFT's directories (LoRA, "
        "rsLoRA, DoRA) and LitGPT's. Sums are made in float32 and rounded once; one tensor is in "
        "memory at a time, whatever the size of the model.",
        {"snug merge out/finetune/lora/final --out_dir my-model",
-        "snug merge ADAPTER --pretrained_checkpoint_dir base.gguf --dtype float16"}},
+        "snug merge ADAPTER --pretrained_checkpoint_dir base.gguf --dtype float16",
+        "snug merge ADAPTER --quantize bnb.nf4 --precision bf16-true"}},
       {Command::Download,
        {"download"},
        "fetch a model from the Hugging Face hub",

@@ -87,6 +87,8 @@ struct MergeOptions {
   std::string pretrained_checkpoint_dir;  // the base; empty = the one that the adapter names
   std::string out_dir;                    // empty = checkpoint_dir with "-merged" after it
   std::string dtype;                      // empty = as in the base
+  std::string quantize;                   // what the run kept its weights in; empty = as they are
+  std::string precision = "bf16-true";    // of that run
   bool verbose = false;
 };
 

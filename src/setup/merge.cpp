@@ -2,8 +2,10 @@
 #include "setup/merge.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 
+#include "ops/quantized.h"
 #include "setup/adapters.h"
 
 namespace snug::setup {
@@ -11,21 +13,22 @@ namespace {
 
 const std::string kWeight = ".weight";
 
-// Where the base keeps a parameter of the merged model: for a head that the base shares with its
-// embedding, there.
-const nn::Parameter& stored(const models::Checkpoint& base, const nn::Parameter& parameter) {
+// Linear layers of the base by their weight's name: a head that shares its weight with the
+// embedding is under a name of its own.
+std::map<std::string, const nn::Linear*> layers_of(const models::Checkpoint& base) {
+  std::map<std::string, const nn::Linear*> layers;
   for (const nn::Linear* linear : linears_of(*base.model))
-    if (linear->is_tied() && parameter.name == linear->name() + kWeight) return linear->weight();
-  return parameter;
+    layers[linear->name() + kWeight] = linear;
+  return layers;
 }
 
-// A parameter before merging: the adapter's copy of it, if it brings one, or else the base's.
-at::Tensor unmerged(const models::Checkpoint& base, const checkpoint::Adapter& adapter,
-                    const nn::Parameter& parameter, at::ScalarType type) {
-  const auto own = adapter.base_weights.find(parameter.name);
-  if (own != adapter.base_weights.end())
-    return own->second.to(type, /*non_blocking=*/false, /*copy=*/true);
-  return models::read_parameter(base, stored(base, parameter), type);
+// The base's value, through the bits that it is marked to be kept in.
+at::Tensor base_value(const models::Checkpoint& base, const nn::Parameter& parameter,
+                      at::ScalarType type) {
+  if (!parameter.quantization) return models::read_parameter(base, parameter, type);
+  const nn::Quantization& q = *parameter.quantization;
+  const auto bits = ops::quantize(models::read_parameter(base, parameter, q.source), q.format);
+  return ops::dequantize(bits, q.source).to(type);
 }
 
 }  // namespace
@@ -47,12 +50,19 @@ bool parts_head(const models::Checkpoint& base, const checkpoint::Adapter& adapt
 
 ParameterReader merged_reader(const models::Checkpoint& base, const checkpoint::Adapter& adapter,
                               at::ScalarType type) {
-  return [&base, &adapter, type](const nn::Parameter& parameter) {
-    const std::string module = parameter.name.substr(0, parameter.name.rfind('.'));
-    const auto found = adapter.modules.find(module);
-    const bool merges = found != adapter.modules.end() && parameter.name == module + kWeight;
-    at::Tensor value = unmerged(base, adapter, parameter, merges ? at::kFloat : type);
-    if (merges) fold_in(value, found->second);
+  return [&base, &adapter, type, layers = layers_of(base)](const nn::Parameter& parameter) {
+    const auto layer = layers.find(parameter.name);
+    const bool is_layer = layer != layers.end();
+    const auto added =
+        is_layer ? adapter.modules.find(layer->second->name()) : adapter.modules.end();
+    const bool merges = added != adapter.modules.end();
+    const at::ScalarType exact = merges ? at::kFloat : type;
+    const auto own = adapter.base_weights.find(parameter.name);
+    const at::Tensor value =
+        own != adapter.base_weights.end()
+            ? own->second.to(exact, /*non_blocking=*/false, /*copy=*/true)
+            : base_value(base, is_layer ? layer->second->weight() : parameter, exact);
+    if (merges) fold_in(value, added->second);
     return value;
   };
 }

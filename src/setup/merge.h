@@ -19,7 +19,8 @@ void fold_in(const at::Tensor& weight, const checkpoint::ModuleAdapter& adapter)
 bool parts_head(const models::Checkpoint& base, const checkpoint::Adapter& adapter);
 
 // Reads parameters of the merged model as `type`. What is merged passes through float32 and is
-// rounded once. Borrows both.
+// rounded once; weights that are marked so go through their 4 or 8 bits first (quantize_weights).
+// Borrows both.
 ParameterReader merged_reader(const models::Checkpoint& base, const checkpoint::Adapter& adapter,
                               at::ScalarType type);
 

@@ -8,6 +8,7 @@
 #include "memory/ledger.h"
 #include "models/family.h"
 #include "setup/adapter_directory.h"
+#include "setup/adapters.h"
 #include "setup/export.h"
 #include "setup/merge.h"
 #include "setup/vocabulary.h"
@@ -43,6 +44,10 @@ void merge(const config::MergeOptions& options) {
   const fs::path base_path = base_of(options);
   const models::Checkpoint base = models::open_checkpoint(base_path);
   const checkpoint::Adapter adapter = setup::read_adapter(options.checkpoint_dir, *base.model);
+  config::Recipe run;
+  run.quantize = options.quantize;
+  run.precision = options.precision;
+  setup::quantize_weights(*base.model, run);
   const auto tokenizer = setup::open_tokenizer(base);
   const at::ScalarType type = weight_type(options.dtype, base);
   const auto untied = setup::parts_head(base, adapter) ? models::model_with_own_head(*base.model)

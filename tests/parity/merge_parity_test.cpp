@@ -15,8 +15,10 @@
 #include "formats/safetensors.h"
 #include "memory/ledger.h"
 #include "models/family.h"
+#include "ops/quantized.h"
 #include "parity/parity_support.h"
 #include "setup/adapter_directory.h"
+#include "setup/adapters.h"
 #include "setup/batch.h"
 #include "setup/language_model.h"
 #include "support/temp_folder.h"
@@ -50,6 +52,10 @@ struct Merged {
   checkpoint::Adapter adapter;
   std::unique_ptr<models::Model> untied;
 };
+
+at::Tensor read_plain(const Merged& merged, const nn::Parameter& parameter) {
+  return setup::merged_reader(merged.base, merged.adapter, at::kFloat)(parameter);
+}
 
 class PeftMerge : public testing::TestWithParam<const char*> {
  protected:
@@ -107,6 +113,29 @@ TEST_P(PeftMerge, RoundsOnce) {
     EXPECT_TRUE(
         at::equal(rounded(*parameter).to(at::kBFloat16), exact(*parameter).to(at::kBFloat16)))
         << parameter->name;
+}
+
+// Into weights as QLoRA saw them, head and embedding left alone: quantized and back, in each of the
+// formats, with the same addition.
+TEST_P(PeftMerge, AddsToWeightsThatWereQuantized) {
+  for (const auto format : {ops::QuantizedFormat::Nf4, ops::QuantizedFormat::Int8}) {
+    const std::string name = GetParam();
+    Merged plain(kAdapters / (name.starts_with("tied") ? "tied" : "base"), folder_);
+    for (nn::Linear* linear : setup::linears_of(*merged_->base.model))
+      if (linear->role() != nn::Role::Head)
+        linear->weight().quantization = nn::Quantization{.format = format, .source = at::kBFloat16};
+    const auto read = setup::merged_reader(merged_->base, merged_->adapter, at::kFloat);
+    for (const nn::Linear* linear : setup::linears_of(*plain.base.model)) {
+      if (linear->role() == nn::Role::Head) continue;
+      const at::Tensor before = models::read_parameter(plain.base, linear->weight(), at::kBFloat16);
+      at::Tensor wanted =
+          ops::dequantize(ops::quantize(before, format), at::kBFloat16).to(at::kFloat);
+      const auto own = plain.adapter.modules.find(linear->name());
+      if (own != plain.adapter.modules.end()) setup::fold_in(wanted, own->second);
+      EXPECT_TRUE(at::equal(read(linear->weight()), wanted)) << linear->name();
+      EXPECT_FALSE(at::equal(wanted, read_plain(plain, linear->weight()))) << linear->name();
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, PeftMerge,

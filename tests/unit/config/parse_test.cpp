@@ -232,6 +232,8 @@ TEST(Parse, Merge) {
   EXPECT_EQ(m.merge.pretrained_checkpoint_dir, "base");
   EXPECT_EQ(m.merge.out_dir, "");
   EXPECT_EQ(parse("merge a --base b --dtype none").merge.pretrained_checkpoint_dir, "b");
+  EXPECT_EQ(parse("merge a --quantize bnb.nf4-dq --precision 32-true").merge.quantize,
+            "bnb.nf4-dq");
   EXPECT_CONTAINS(parse_error("merge"), "snug merge wants checkpoint_dir");
   EXPECT_CONTAINS(parse_error("merge a b"), "unexpected word b");
 }
