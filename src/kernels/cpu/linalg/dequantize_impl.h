@@ -10,11 +10,76 @@
 namespace snug::kernels::cpu {
 namespace {
 
-// The numbers that a block's codes stand for. Twice, since a lookup among 32 needs no masking of
-// the codes' upper bits.
+#ifdef __AVX512F__
+
+// The numbers that a block's codes stand for, in one register: 16 floats, or 16 halves twice, since
+// a lookup among 32 then needs no masking of the codes' upper bits.
 template <class T>
 struct BlockNumbers {
-  alignas(64) typename T::storage of_code[32];
+  __m512i table;
+};
+
+template <class T>
+SNUG_INLINE BlockNumbers<T> numbers_of_block(const float* values, float scale) {
+  const F product = load_f(values) * scale;
+  if constexpr (__is_same(T, F32)) {
+    return {(__m512i)product};
+  } else {
+    typename T::storage halves[16];
+    store<16>(T{}, halves, product);
+    const __m256i once = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(halves));
+    return {_mm512_maskz_broadcast_i64x4(0xff, once)};
+  }
+}
+
+// As many of 32 elements as the mask wants, from 16 bytes. Behind the codes there are always the
+// scales, so that all 16 may be read.
+SNUG_INLINE void look_up_32(const BlockNumbers<F32>& numbers, const uint8_t* codes,
+                            __mmask32 wanted, float* out) {
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+    const __m512i pairs = _mm512_maskz_cvtepu8_epi64(
+        0xff, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + 8 * half)));
+    const __m512i indices = _mm512_or_si512(_mm512_maskz_srli_epi64(0xff, pairs, 4),
+                                            _mm512_maskz_slli_epi64(0xff, pairs, 32));
+    const __m512i found = _mm512_maskz_permutexvar_epi32(0xffff, indices, numbers.table);
+    _mm512_mask_storeu_epi32(out + 16 * half, __mmask16(wanted >> (16 * half)), found);
+  }
+}
+template <class T>
+SNUG_INLINE void look_up_32(const BlockNumbers<T>& numbers, const uint8_t* codes, __mmask32 wanted,
+                            uint16_t* out) {
+  const __m512i pairs =
+      _mm512_maskz_cvtepu8_epi32(0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
+  const __m512i indices = _mm512_or_si512(_mm512_maskz_srli_epi32(0xffff, pairs, 4),
+                                          _mm512_maskz_slli_epi32(0xffff, pairs, 16));
+  const __m512i found = _mm512_maskz_permutexvar_epi16(~__mmask32{0}, indices, numbers.table);
+  _mm512_mask_storeu_epi16(out, wanted, found);
+}
+
+// Elements [first, first + count) of a weight, all of one block of 64.
+template <class T>
+SNUG_INLINE void look_up(const BlockNumbers<T>& numbers, const uint8_t* codes, int64_t first,
+                         int64_t count, typename T::storage* out) {
+  const uint8_t* from = codes + first / 2;
+  if (first % 2 != 0) {  // the lower half of a byte: as if the upper one were not wanted
+    typename T::storage pair[32];
+    look_up_32(numbers, from++, __mmask32{3}, pair);
+    *out++ = pair[1];
+    --count;
+  }
+  for (; count >= 32; count -= 32, from += 16, out += 32) {
+    look_up_32(numbers, from, ~__mmask32{0}, out);
+  }
+  if (count > 0) look_up_32(numbers, from, (__mmask32{1} << count) - 1, out);
+}
+
+#else
+
+// The numbers that a block's codes stand for.
+template <class T>
+struct BlockNumbers {
+  alignas(32) typename T::storage of_code[16];
 };
 
 template <class T>
@@ -22,9 +87,7 @@ SNUG_INLINE BlockNumbers<T> numbers_of_block(const float* values, float scale) {
   BlockNumbers<T> numbers;
 #pragma GCC unroll 4
   for (int i = 0; i < 16; i += kLanes) {
-    const F product = load_f(values + i) * scale;
-    store<kLanes>(T{}, numbers.of_code + i, product);
-    store<kLanes>(T{}, numbers.of_code + 16 + i, product);
+    store<kLanes>(T{}, numbers.of_code + i, load_f(values + i) * scale);
   }
   return numbers;
 }
@@ -33,29 +96,6 @@ SNUG_INLINE BlockNumbers<T> numbers_of_block(const float* values, float scale) {
 template <class T>
 SNUG_INLINE void look_up_32(const BlockNumbers<T>& numbers, const uint8_t* codes,
                             typename T::storage* out) {
-#ifdef __AVX512F__
-  if constexpr (kLanes == 16 && sizeof(typename T::storage) == 2) {
-    const __m512i pairs = _mm512_maskz_cvtepu8_epi32(
-        0xffff, _mm_loadu_si128(reinterpret_cast<const __m128i*>(codes)));
-    const __m512i indices = _mm512_or_si512(_mm512_maskz_srli_epi32(0xffff, pairs, 4),
-                                            _mm512_maskz_slli_epi32(0xffff, pairs, 16));
-    const __m512i table = _mm512_load_si512(numbers.of_code);
-    _mm512_storeu_si512(out, _mm512_maskz_permutexvar_epi16(~__mmask32{0}, indices, table));
-    return;
-  }
-  if constexpr (kLanes == 16 && sizeof(typename T::storage) == 4) {
-    const __m512 table = _mm512_load_ps(numbers.of_code);
-#pragma GCC unroll 2
-    for (int half = 0; half < 2; ++half) {
-      const __m512i pairs = _mm512_maskz_cvtepu8_epi64(
-          0xff, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(codes + 8 * half)));
-      const __m512i indices = _mm512_or_si512(_mm512_maskz_srli_epi64(0xff, pairs, 4),
-                                              _mm512_maskz_slli_epi64(0xff, pairs, 32));
-      _mm512_storeu_ps(out + 16 * half, _mm512_maskz_permutexvar_ps(0xffff, indices, table));
-    }
-    return;
-  }
-#endif
 #ifdef __AVX2__
   if constexpr (kLanes == 8 && sizeof(typename T::storage) == 4) {
     const __m256 low = _mm256_load_ps(numbers.of_code), high = _mm256_load_ps(numbers.of_code + 8);
@@ -106,17 +146,18 @@ SNUG_INLINE void look_up_32(const BlockNumbers<T>& numbers, const uint8_t* codes
 template <class T>
 SNUG_INLINE void look_up(const BlockNumbers<T>& numbers, const uint8_t* codes, int64_t first,
                          int64_t count, typename T::storage* out) {
-  if (count > 0 && first % 2 != 0) {
-    *out++ = numbers.of_code[codes[first / 2] & 15];
-    ++first;
+  const uint8_t* from = codes + first / 2;
+  if (first % 2 != 0) {
+    *out++ = numbers.of_code[*from++ & 15];
     --count;
   }
-  const uint8_t* from = codes + first / 2;
   for (; count >= 32; count -= 32, from += 16, out += 32) look_up_32<T>(numbers, from, out);
   for (int64_t i = 0; i < count; ++i) {
     out[i] = numbers.of_code[i % 2 == 0 ? from[i / 2] >> 4 : from[i / 2] & 15];
   }
 }
+
+#endif
 
 template <int W>
 SNUG_INLINE typename VectorOf<W>::F load_signed_bytes(const int8_t* codes) {
@@ -148,22 +189,21 @@ SNUG_INLINE void scale_bytes(const int8_t* codes, float scale, int64_t count,
   for (; i < count; ++i) store_one(T{}, out + i, float(codes[i]) * scale * kInt8Step);
 }
 
-template <class T>
-void dequantize_stretch(const QuantizedMatrix& weight, int64_t first, int64_t count,
+// kFourBits: a block's length is then known when this is compiled.
+template <class T, bool kFourBits>
+void dequantize_stretch(const QuantizedMatrix& w, const float* values, int64_t first, int64_t count,
                         typename T::storage* out) {
   float space[kScalesAtOnce];
-  const QuantizedMatrix w = weight;
-  const float* values = quantized_values(w.format);
-  const int64_t length = w.block();
+  const int64_t length = kFourBits ? kWeightBlock : w.cols;
   int64_t block = first / length, within = first % length;
   while (count > 0) {
     const int64_t left = (within + count + length - 1) / length;
     const int64_t blocks = left < kScalesAtOnce ? left : kScalesAtOnce;
-    const float* scales = scales_at(w, block, blocks, space);
+    const float* scales = w.scales ? w.scales + block : scales_at(w, block, blocks, space);
     for (int64_t b = 0; b < blocks; ++b) {
       const int64_t n = length - within < count ? length - within : count;
       const int64_t at = (block + b) * length + within;
-      if (values) {
+      if constexpr (kFourBits) {
         look_up<T>(numbers_of_block<T>(values, scales[b]), w.codes, at, n, out);
       } else {
         scale_bytes<T>(reinterpret_cast<const int8_t*>(w.codes) + at, scales[b], n, out);
@@ -176,15 +216,26 @@ void dequantize_stretch(const QuantizedMatrix& weight, int64_t first, int64_t co
   }
 }
 
-void dequantize_stretches(const DequantizeArgs& args) {
+template <bool kFourBits>
+void dequantize_all(const DequantizeArgs& args) {
+  const QuantizedMatrix weight = *args.weight;
+  const float* values = quantized_values(weight.format);
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
     auto* out = static_cast<typename T::storage*>(args.out);
     for (int64_t i = 0; i < args.stretches; ++i) {
-      dequantize_stretch<T>(*args.weight, args.first + i * args.step, args.count,
-                            out + i * args.out_stride);
+      dequantize_stretch<T, kFourBits>(weight, values, args.first + i * args.step, args.count,
+                                       out + i * args.out_stride);
     }
   });
+}
+
+void dequantize_stretches(const DequantizeArgs& args) {
+  if (args.weight->format == QuantizedFormat::Int8) {
+    dequantize_all<false>(args);
+  } else {
+    dequantize_all<true>(args);
+  }
 }
 
 }  // namespace

@@ -67,6 +67,18 @@ struct DequantizeArgs {
   int64_t out_stride = 0;
 };
 
+// Dot products with rows of a 4-bit weight whose rows are whole blocks, for m <= kMaxSkinnyRows:
+// sums[i][j] of row i of A and row first + j of the weight, as numbers of `type`.
+struct QuantizedDotArgs {
+  const QuantizedMatrix* weight = nullptr;
+  Scalar type = Scalar::F32;
+  int64_t m = 0, first = 0, cols = 0;
+  const float* a = nullptr;  // as split_pairs leaves it
+  int64_t a_stride = 0;
+  float* sums = nullptr;
+  int64_t sums_stride = 0;
+};
+
 // One panel of attention scores, (rows, nr) without gaps, in the backward pass. Where column j is
 // visible to row i, that is begin + i <= j < min(columns, end + i):
 //   probability = exp(score * scale - lse[i]),  d_score = probability * (d_probability - delta[i])
@@ -133,6 +145,9 @@ struct Kernels {
   void (*skinny_axpy)(const SkinnyArgs&) = nullptr;  // b element (p, j) at b[p*b_stride + j]
 
   void (*dequantize)(const DequantizeArgs&) = nullptr;
+  // Null where the numbers are made first and skinny_dot is then as fast.
+  void (*quantized_dot)(const QuantizedDotArgs&) = nullptr;
+  void (*split_pairs)(float* x, int64_t count) = nullptr;  // for quantized_dot
 
   // Largest of x[0..n); x = exp(x*scale - shift) in place, returning the sum; x *= factor;
   // sum of x*y for two rows of any type.

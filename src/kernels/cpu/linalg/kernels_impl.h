@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/linalg/dequantize_impl.h"
 #include "kernels/cpu/linalg/kernels.h"
+#include "kernels/cpu/linalg/quantized_dot_impl.h"
 #include "kernels/cpu/linalg/with_type.h"
 
 namespace snug::kernels::cpu {
@@ -410,6 +411,10 @@ constexpr Kernels kTable = {
     .skinny_dot = skinny_dot,
     .skinny_axpy = skinny_axpy,
     .dequantize = dequantize_stretches,
+#ifdef __AVX512F__
+    .quantized_dot = quantized_dot,
+    .split_pairs = split_pairs,
+#endif
     .row_max = row_max,
     .row_exp = row_exp,
     .row_scale = row_scale,

@@ -49,9 +49,27 @@ void unpack_a(const GemmArgs& args, const Kernels& kernels, float* out) {
   }
 }
 
+// Whether codes go straight into multiply-adds.
+bool is_direct(const GemmArgs& args, const Kernels& kernels) {
+  return args.quantized_b && kernels.quantized_dot && args.quantized_b->block() == kWeightBlock &&
+         args.quantized_b->format != QuantizedFormat::Int8 && args.k == args.quantized_b->cols &&
+         args.k % kWeightBlock == 0;
+}
+
 // The sums of columns of a quantized B, whose numbers are made a few columns at a time.
 void multiply_quantized(const GemmArgs& args, const Kernels& kernels, const SkinnyArgs& block,
                         int64_t first, void* numbers) {
+  if (is_direct(args, kernels)) {
+    return kernels.quantized_dot({.weight = args.quantized_b,
+                                  .type = args.b.type,
+                                  .m = args.m,
+                                  .first = first,
+                                  .cols = block.cols,
+                                  .a = block.a,
+                                  .a_stride = block.a_stride,
+                                  .sums = block.sums,
+                                  .sums_stride = block.sums_stride});
+  }
   for (int64_t j = 0; j < block.cols; j += kTileCols) {
     const int64_t cols = std::min(kTileCols, block.cols - j);
     kernels.dequantize({.weight = args.quantized_b,
@@ -124,6 +142,9 @@ void skinny_gemm(const GemmArgs& args, void* workspace) {
   Carver carver(workspace);
   const Workspace work = carve(carver, args, threads);
   unpack_a(args, kernels, work.a);
+  if (is_direct(args, kernels)) {
+    for (int64_t i = 0; i < args.m; ++i) kernels.split_pairs(work.a + i * args.k, args.k);
+  }
 #pragma omp parallel num_threads(threads)
   {
     const int thread = omp_get_thread_num();
