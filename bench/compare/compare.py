@@ -2,8 +2,9 @@
 """Measures snug against its peers on this machine, alternately, so that both meet the same weather,
 and prints a Markdown table of medians and ratios with the commands that repeat them.
 
-Three cases: `step` (batch x tokens against a plain transformers loop and against the bare matrix
-products, in each precision), `litgpt` (the same recipe and rows), `length` (snug's tokens/s at growing
+The cases: `step` (batch x tokens against a plain transformers loop and against the bare matrix
+products, in each precision), `lora` and `qlora` (the same with adapters of rank 8 on q and v, over
+bfloat16 and over NF4 weights, against peft and bitsandbytes), `litgpt` (the same recipe and rows), `length` (snug's tokens/s at growing
 lengths of a micro-batch). All results go to OUT/results.json.
 """
 
@@ -65,8 +66,9 @@ class Bench:
         command += ["--config", config, "--out_dir", out_dir, *options]
         return self.measured(case, "snug", command)
 
-    def step_case(self, precision):
-        args, case = self.args, f"step {self.args.batch}x{self.args.tokens} {precision}"
+    def step_case(self, precision, kind="step", snug_options=(), peer_options=()):
+        args, case = self.args, f"{kind} {self.args.batch}x{self.args.tokens} {precision}"
+        peer = "transformers" if kind == "step" else "peft"
         common = ["--model", args.model, "--precision", precision, "--batch", str(args.batch)]
         common += ["--tokens", str(args.tokens), "--threads", str(args.threads)]
         for _ in range(args.rounds):
@@ -75,13 +77,23 @@ class Bench:
                 "--train.micro_batch_size", str(args.batch),
                 "--train.global_batch_size", str(args.batch),
                 "--train.max_seq_length", str(args.tokens),
-                "--train.max_steps", str(args.steps + 1),
+                "--train.max_steps", str(args.steps + 1), *snug_options,
             ])  # fmt: skip
-            self.measured(case, "transformers", script("transformers_loop.py") + [
-                *common, "--data", args.long_rows, "--steps", str(args.steps)
+            self.measured(case, peer, script("transformers_loop.py") + [
+                *common, "--data", args.long_rows, "--steps", str(args.steps), *peer_options,
             ])  # fmt: skip
-        self.measured(case, "bound", script("matmul_bound.py") + common)
+        if kind == "step":
+            self.measured(case, "bound", script("matmul_bound.py") + common)
         return case
+
+    def lora_case(self, quantized):
+        snug = ["--command", "finetune_lora", "--lora_r", "8", "--lora_alpha", "16"]
+        peer = ["--lora_r", "8"]
+        if quantized:
+            snug += ["--quantize", "bnb.nf4"]
+            peer += ["--quantize", "nf4"]
+        kind = "qlora" if quantized else "lora"
+        return self.step_case(self.args.precision[0], kind, snug, peer)
 
     def litgpt_case(self):
         case, args = "litgpt", self.args
@@ -130,7 +142,7 @@ def print_table(bench, cases):
     print("| case | program | tokens/s | snug ÷ it | peak GiB | snug ÷ it | validation loss |")
     print("|---|---|---:|---:|---:|---:|---:|")
     for case in cases:
-        for program in ("snug", "transformers", "litgpt", "bound"):
+        for program in ("snug", "transformers", "peft", "litgpt", "bound"):
             if bench.median(case, program, "tokens_per_second") is not None:
                 print(table_row(bench, case, program))
     print("\nCommands:\n")
@@ -155,8 +167,8 @@ def machine():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.split("\n\n")[0])
-    parser.add_argument("--cases", default="step,litgpt", help="of step,litgpt,length (%(default)s)")
-    parser.add_argument("--precision", default="bf16-true,32-true", help="litgpt: the first (%(default)s)")
+    parser.add_argument("--cases", default="step,litgpt", help="of step,lora,qlora,litgpt,length (%(default)s)")
+    parser.add_argument("--precision", default="bf16-true,32-true", help="all but step: the first (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each program (%(default)s)")
     parser.add_argument("--steps", type=int, default=5, help="steps counted in a run (%(default)s)")
     parser.add_argument("--batch", type=int, default=4)
@@ -179,6 +191,9 @@ def main():
     try:
         if "step" in wanted:
             cases += [bench.step_case(precision) for precision in args.precision]
+        for kind in ("lora", "qlora"):
+            if kind in wanted:
+                cases.append(bench.lora_case(quantized=kind == "qlora"))
         if "litgpt" in wanted:
             cases.append(bench.litgpt_case())
         if "length" in wanted:

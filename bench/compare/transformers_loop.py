@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plain training loop that people write with transformers: from_pretrained, AdamW, batch x
-tokens at a time. Prints one line of JSON. Peak memory is measured from outside (measure.py)."""
+"""The plain training loop that people write with transformers, and with peft and bitsandbytes for
+adapters: from_pretrained, AdamW, batch x tokens at a time. Prints one line of JSON. Peak memory is measured from outside (measure.py)."""
 
 import argparse
 import json
@@ -24,6 +24,21 @@ def batches(path, tokenizer, batch, tokens):
             yield rows[start : start + batch]
 
 
+def load(args, dtype):
+    options = {"dtype": dtype}
+    if args.quantize:
+        options["quantization_config"] = transformers.BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type=args.quantize, bnb_4bit_compute_dtype=dtype)
+    model = transformers.AutoModelForCausalLM.from_pretrained(args.model, **options)
+    if not args.lora_r:
+        return model
+    import peft
+
+    config = peft.LoraConfig(r=args.lora_r, lora_alpha=16, lora_dropout=0.05, task_type="CAUSAL_LM",
+                             target_modules=["q_proj", "v_proj"])
+    return peft.get_peft_model(model, config)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", required=True, help="Hugging Face directory")
@@ -34,15 +49,18 @@ def main():
     parser.add_argument("--steps", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=1)
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--lora_r", type=int, default=0, help="adapters of this rank on q and v")
+    parser.add_argument("--quantize", choices=["nf4"], help="the frozen weights, by bitsandbytes")
     args = parser.parse_args()
 
     if args.threads:
         torch.set_num_threads(args.threads)
     dtype = torch.bfloat16 if args.precision == "bf16-true" else torch.float32
     tokenizer = transformers.AutoTokenizer.from_pretrained(args.model)
-    model = transformers.AutoModelForCausalLM.from_pretrained(args.model, dtype=dtype)
+    model = load(args, dtype)
     model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=2e-5, betas=(0.9, 0.95), weight_decay=0.0)
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained, lr=2e-5, betas=(0.9, 0.95), weight_decay=0.0)
 
     seconds, losses = [], []
     source = batches(args.data, tokenizer, args.batch, args.tokens)

@@ -89,6 +89,14 @@ bool is_named(const std::string& name, const nn::Linear& linear) {
 // Each name and every pattern must mean a layer.
 void check_targets(const std::vector<nn::Linear*>& linears, const checkpoint::AdapterConfig& config,
                    const std::string& text) {
+  try {
+    checkpoint::adapts(config, "");
+  } catch (const UserError&) {
+    throw UserError(
+        "lora_target_modules = {}: is not a regular expression; give names such as q_proj,v_proj, "
+        "all-linear, or an expression for whole names such as .*self_attn.*_proj",
+        text);
+  }
   std::vector<std::string> unknown;
   for (const std::string& name : config.target_modules.names)
     if (std::none_of(linears.begin(), linears.end(),

@@ -148,6 +148,36 @@ TEST_F(Memory, MoreSamplesNeverTakeLess) {
   }
 }
 
+// Whatever the techniques, adapters on all layers included: on a model whose layers are larger than
+// the adapters.
+TEST_F(Memory, AdaptersNeverTakeMoreThanAllWeights) {
+  const auto model = models::model_from_config(std::filesystem::path(SNUG_SOURCE_DIR) /
+                                               "recipes/models/smollm2-135m.json");
+  const data::SampleStore samples = random_samples(16, 60, 3);
+  std::mt19937 random(12);
+  for (int trial = 0; trial < 60; ++trial) {
+    config::Recipe recipe = random_recipe(random);
+    SCOPED_TRACE(fmt::format("trial {}: {}", trial, describe(recipe, "smollm2")));
+    const auto peak = [&] {
+      const auto largest =
+          plan::largest_micro_batch(samples, recipe, recipe.train.micro_batch_size);
+      const plan::Prediction p =
+          plan::predict(*model, recipe, largest, 128, {.device = tests::test_device().type()});
+      return std::pair(p.peak_allocated, p.peak_host);
+    };
+    recipe.lora.enabled = true;
+    if (trial % 2) recipe.lora.target_modules = "all-linear";
+    recipe.lora.r = trial % 3 == 0 ? 32 : 8;
+    const auto adapters = peak();
+    recipe.lora.enabled = false;
+    recipe.quantize.clear();
+    const auto all = peak();
+    EXPECT_LE(adapters.first, all.first);
+    // Offloaded, x·Aᵀ goes to the host too, a few percent there; all in all it is less.
+    EXPECT_LE(adapters.first + adapters.second, all.first + all.second);
+  }
+}
+
 TEST_F(Memory, PhasesHoldWhatTheirNamesSay) {
   const data::SampleStore samples = random_samples(8, 40, 5);
   TinyRun run(tiny_recipe(), samples);

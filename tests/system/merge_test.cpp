@@ -100,6 +100,56 @@ TEST_F(Merge, AdaptersAnswerBesideTheModelToo) {
               "is an adapter already");
 }
 
+// A run's own adapter: merged it has the loss that the run ended with, and so it has beside the
+// base.
+TEST_F(Merge, ARunsAdapterKeepsItsLoss) {
+  const fs::path rows = write_rows(folder_ / "rows.jsonl", 64);
+  const std::vector<std::string> split{"--data.val_split_fraction", "0.25"};
+  const auto train = [&](const char* command, const fs::path& model, const fs::path& out,
+                         const std::vector<std::string>& more) {
+    std::vector<std::string> words = finetune_words(rows, out, {"--train.max_steps", "4"});
+    words[0] = command;
+    words[1] = model;
+    if (model != tiny_checkpoint()) words.erase(words.begin() + 2, words.begin() + 4);
+    for (const auto* list : {&split, &more}) words.insert(words.end(), list->begin(), list->end());
+    const Result result = run(words);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+  };
+  const auto loss = [&](const fs::path& model) {
+    std::vector<std::string> words{"evaluate",
+                                   model,
+                                   "--data.json_path",
+                                   rows,
+                                   "--precision",
+                                   "32-true",
+                                   "--data.prompt_style",
+                                   "plain",
+                                   "--split",
+                                   "val",
+                                   "--json"};
+    words.insert(words.end(), split.begin(), split.end());
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return nlohmann::json::parse(result.output)["loss"].get<double>();
+  };
+  const fs::path base = folder_ / "full/final";
+  train("finetune_full", tiny_checkpoint(), folder_ / "full", {});
+  for (const std::string bits : {"", "bnb.nf4"}) {
+    const fs::path out = folder_ / ("lora" + bits), merged = folder_ / ("merged" + bits);
+    std::vector<std::string> options{"--lora_mlp", "true"};
+    std::vector<std::string> merging{"merge", out / "final", "--out_dir", merged};
+    if (!bits.empty()) {
+      options.insert(options.end(), {"--quantize", bits});
+      merging.insert(merging.end(), {"--quantize", bits, "--precision", "32-true"});
+    }
+    train("finetune", base, out, options);
+    const double wanted = read_run(out)["validation"].back()["loss"];
+    expect_part(run(merging), 0, "10 weights of");
+    EXPECT_NEAR(loss(merged), wanted, 1e-5 * wanted) << bits;
+    if (bits.empty()) EXPECT_NEAR(loss(out / "final"), wanted, 1e-5 * wanted);
+  }
+}
+
 TEST_F(Merge, SaysWhatIsWrong) {
   const fs::path source = adapter("peft/query-value", folder_ / "gone");
   expect_part(run({"merge", source}), 2, "which is not on this machine (looked for ");

@@ -42,6 +42,23 @@ TEST(PlanCommand, SetsLitgptBesideIt) {
             1.5 * plan["memory"]["by_category"]["activations"].get<double>());
 }
 
+// Adapters of one rank beside the same layers are as large on both sides.
+TEST(PlanCommand, SetsLitgptsAdaptersBesideOurs) {
+  const std::vector<std::string> lora{"--device",   "a100-80", "--lora_r",          "32",
+                                      "--lora_key", "true",    "--lora_mlp",        "true",
+                                      "--like",     "litgpt",  "--lora_projection", "true"};
+  const Result text = run(plan_words(lora));
+  EXPECT_EQ(text.exit_code, 0) << text.output;
+  for (const char* part : {"Beside litgpt finetune_lora", " parameters, 79,953,920 trained"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  std::vector<std::string> words = plan_words(lora);
+  words.emplace_back("--json");
+  const nlohmann::json plan = nlohmann::json::parse(run(words).output);
+  EXPECT_EQ(plan["like"]["gradients"], plan["memory"]["by_category"]["gradients"]);
+  EXPECT_EQ(plan["like"]["optimizer_states"], plan["memory"]["by_category"]["optimizer"]);
+  EXPECT_EQ(plan["like"]["gradients"], 2 * 79953920);
+}
+
 TEST(PlanCommand, LikeIsAnOptionOfPlanAlone) {
   EXPECT_EQ(run({"finetune_full", "nowhere", "--like", "litgpt"}).exit_code, 2);
   const Result result = run(plan_words({"--like", "litgtp"}));
