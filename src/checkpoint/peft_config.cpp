@@ -291,6 +291,7 @@ AdapterConfig read_peft_config(const std::filesystem::path& file) {
   config.exclude_modules = reader.modules("exclude_modules");
   config.layers_to_transform = reader.numbers("layers_to_transform");
   config.layers_pattern = reader.texts("layers_pattern");
+  std::erase(config.layers_pattern, "");  // as older versions write an absent one
   config.rank_pattern = reader.ranks("rank_pattern");
   config.alpha_pattern = reader.alphas("alpha_pattern");
   config.use_rslora = reader.boolean("use_rslora");

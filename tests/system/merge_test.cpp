@@ -146,7 +146,9 @@ TEST_F(Merge, ARunsAdapterKeepsItsLoss) {
     const double wanted = read_run(out)["validation"].back()["loss"];
     expect_part(run(merging), 0, "10 weights of");
     EXPECT_NEAR(loss(merged), wanted, 1e-5 * wanted) << bits;
-    if (bits.empty()) EXPECT_NEAR(loss(out / "final"), wanted, 1e-5 * wanted);
+    if (bits.empty()) {
+      EXPECT_NEAR(loss(out / "final"), wanted, 1e-5 * wanted);
+    }
   }
 }
 
