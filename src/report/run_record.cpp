@@ -2,8 +2,10 @@
 #include "report/run_record.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/files.h"
+#include "report/record_fields.h"
 
 namespace snug::report {
 namespace {
@@ -11,92 +13,56 @@ namespace {
 // Keeps the order of the contract, where nlohmann::json would sort.
 using Json = nlohmann::ordered_json;
 
-Json to_json(const StepRecord& s) {
-  return {{"step", s.step},
-          {"loss", s.loss},
-          {"seconds", s.seconds},
-          {"tokens", s.tokens},
-          {"padded_tokens", s.padded_tokens},
-          {"lr", s.lr},
-          {"grad_norm", s.grad_norm},
-          {"raw_tokens", s.raw_tokens}};
+struct Writer;
+template <class T>
+concept Record = requires(const T& value, Writer& writer) {
+  fields(value, writer);
+};
+
+template <class T>
+Json as_json(const T& value) {
+  return Json(value);
+}
+Json as_json(const Record auto& record);
+Json as_json(const std::vector<std::pair<std::string, double>>& values) {
+  Json json = Json::object();
+  for (const auto& [name, value] : values) json[name] = value;
+  return json;
+}
+template <Record T>
+Json as_json(const std::vector<T>& records) {
+  Json json = Json::array();
+  for (const T& record : records) json.push_back(as_json(record));
+  return json;
+}
+Json as_json(const std::optional<OutOfMemoryRecord>& record) {
+  return record ? as_json(*record) : Json();
+}
+Json as_json(const std::optional<MemoryPeaks>& predicted);
+
+struct Writer {
+  template <class T>
+  void operator()(const char* key, const T& value) {
+    json[key] = as_json(value);
+  }
+  void measured(const char* key, int64_t value) {
+    if (!of_a_plan) json[key] = value;
+  }
+  bool of_a_plan = false;
+  Json json = Json::object();
+};
+
+Json as_json(const Record auto& record) {
+  Writer writer;
+  fields(record, writer);
+  return std::move(writer.json);
 }
 
-Json to_json(const PhaseRecord& p) {
-  return {{"step", p.step},
-          {"phase", p.phase},
-          {"parameters", p.parameters},
-          {"gradients", p.gradients},
-          {"optimizer_device", p.optimizer_device},
-          {"optimizer_host", p.optimizer_host},
-          {"activations", p.activations},
-          {"workspace", p.workspace},
-          {"communication", p.communication},
-          {"data", p.data},
-          {"allocated", p.allocated},
-          {"peak", p.peak},
-          {"reserved", p.reserved}};
-}
-
-Json to_json(const ValidationRecord& v) {
-  return {{"step", v.step}, {"loss", v.loss}, {"tokens", v.tokens}};
-}
-
-Json to_json(const SuggestionRecord& s) {
-  return {{"options", s.options},
-          {"cost", s.cost},
-          {"peak_allocated", s.peak_allocated},
-          {"command", s.command}};
-}
-
-Json to_json(const ResumptionRecord& r) {
-  return {{"step", r.step}, {"seconds_total", r.seconds_total}};
-}
-
-template <class Record>
-Json list(const std::vector<Record>& records) {
-  Json out = Json::array();
-  for (const Record& record : records) out.push_back(to_json(record));
-  return out;
-}
-
-Json to_json(const MemoryRecord& memory) {
-  Json predicted;  // null
-  if (memory.predicted)
-    predicted = {{"peak_allocated", memory.predicted->peak_allocated},
-                 {"peak_reserved", memory.predicted->peak_reserved},
-                 {"on_disk", memory.predicted->on_disk},
-                 {"by_category", memory.predicted->by_category}};
-  const MemoryPeaks& measured = memory.measured;
-  return {{"predicted", predicted},
-          {"measured",
-           {{"peak_allocated", measured.peak_allocated},
-            {"peak_reserved", measured.peak_reserved},
-            {"peak_host", measured.peak_host},
-            {"on_disk", measured.on_disk},
-            {"by_category", measured.by_category}}},
-          {"phases", list(memory.phases)}};
-}
-
-Json to_json(const std::optional<OutOfMemoryRecord>& o) {
-  if (!o) return nullptr;
-  return {{"phase", o->phase},
-          {"unit", o->unit},
-          {"category", o->category},
-          {"requested", o->requested},
-          {"missing", o->missing},
-          {"allocated", o->allocated},
-          {"by_category", Json(o->by_category)},
-          {"by_unit", Json(o->by_unit)},
-          {"suggestions", list(o->suggestions)}};
-}
-
-Json to_json(const StartupRecord& s) {
-  Json stages = Json::object();
-  for (const auto& [name, seconds] : s.stages) stages[name] = seconds;
-  return {{"stages", stages},
-          {"first_step_begun", s.first_step_begun},
-          {"first_step_ended", s.first_step_ended}};
+Json as_json(const std::optional<MemoryPeaks>& predicted) {
+  Writer writer{.of_a_plan = true};
+  if (!predicted) return nullptr;
+  fields(*predicted, writer);
+  return std::move(writer.json);
 }
 
 std::string one_line(const Json& value) {
@@ -128,31 +94,8 @@ void append_pretty(const Json& value, size_t depth, std::string& out) {
 }  // namespace
 
 std::string run_json(const RunRecord& record) {
-  const ModelRecord& model = record.model;
-  const SpeedRecord& speed = record.speed;
-  const Json json = {
-      {"schema", record.schema},
-      {"outcome", record.outcome},
-      {"reason", record.reason},
-      {"command", record.command},
-      {"recipe", Json(record.recipe)},
-      {"model",
-       {{"id", model.id}, {"parameters", model.parameters}, {"trainable", model.trainable}}},
-      {"device", {{"name", record.device.name}, {"budget_bytes", record.device.budget_bytes}}},
-      {"world_size", record.world_size},
-      {"steps", list(record.steps)},
-      {"speed",
-       {{"tokens_per_second", speed.tokens_per_second},
-        {"model_flops_per_second", speed.model_flops_per_second},
-        {"share_of_peak", speed.share_of_peak}}},
-      {"memory", to_json(record.memory)},
-      {"validation", list(record.validation)},
-      {"out_of_memory", to_json(record.out_of_memory)},
-      {"resumptions", list(record.resumptions)},
-      {"startup_s", to_json(record.startup)},
-      {"seconds_total", record.seconds_total}};
   std::string text;
-  append_pretty(json, 0, text);
+  append_pretty(as_json(record), 0, text);
   return text + "\n";
 }
 
