@@ -41,7 +41,9 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   StepCost cost{.tokens = tokens * micro_batches / rounds};
   // The prediction is of the longest batch, the time of an average one.
   const double share = tokens / static_cast<double>(std::max<int64_t>(1, prediction.tokens));
-  const double repeated = 1 + recomputed_share(recipe, model.dimensions().num_layers) / 3;
+  // Of forward, gradients of inputs and those of weights, which frozen ones do not have.
+  const double forward = recipe.lora.enabled ? 1.0 / 2 : 1.0 / 3;
+  const double repeated = 1 + recomputed_share(recipe, model.dimensions().num_layers) * forward;
   cost.products_seconds = model.flops_per_token(seqlen) * tokens * micro_batches * repeated /
                           (device.flops(precision.compute) * device.product_efficiency);
   cost.memory_seconds = kTouches * share * static_cast<double>(prediction.bytes_written) *

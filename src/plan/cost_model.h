@@ -23,8 +23,8 @@ struct StepCost {
   double tokens_per_second() const { return seconds() > 0 ? tokens / seconds() : 0; }
 };
 
-// Of an average step: micro-batches of `tokens` tokens in documents of `seqlen`. `prediction` may
-// be of a longer one.
+// Of an average step of a model with the recipe's adapters: micro-batches of `tokens` tokens in
+// documents of `seqlen`. `prediction` may be of a longer one.
 StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
                    const DeviceProfile& device, const Prediction& prediction, double tokens,
                    double seqlen);

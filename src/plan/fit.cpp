@@ -7,7 +7,9 @@
 #include <array>
 
 #include "base/error.h"
+#include "models/family.h"
 #include "plan/suggest.h"
+#include "setup/adapters.h"
 
 namespace snug::plan {
 namespace {
@@ -146,7 +148,9 @@ Candidate evaluate(const models::Model& model, const config::Recipe& recipe,
               {.device = device.kind, .reserved_limit = device.usable_bytes(), .timeline = true});
   const double tokens =
       static_cast<double>(samples.total_tokens()) / static_cast<double>(samples.count());
-  candidate.cost = step_cost(model, recipe, device, candidate.prediction,
+  const auto adapted = models::model_like(model);
+  setup::add_adapters(*adapted, recipe.lora);
+  candidate.cost = step_cost(*adapted, recipe, device, candidate.prediction,
                              tokens * static_cast<double>(recipe.train.micro_batch_size), tokens);
   return candidate;
 }

@@ -25,6 +25,15 @@ void mark_unit(const at::Tensor& output, int32_t unit) {
   output.register_hook([unit](const at::Tensor&) { memory::current_tag.unit = unit; });
 }
 
+// Tags gradients of a weight as such: the first one stays, later ones are added to it.
+void tag_gradients(const at::Tensor& weight) {
+  weight.register_hook([impl = weight.unsafeGetTensorImpl()](const at::Tensor& gradient) {
+    const auto* meta = impl->autograd_meta();
+    const bool stays = meta != nullptr && !impl->grad().defined();
+    if (stays) memory::retag(gradient, memory::Category::Gradients);
+  });
+}
+
 }  // namespace
 
 LitgptModel::Shape LitgptModel::shape_of(const models::Model& like) {
@@ -83,19 +92,6 @@ LitgptModel::LitgptModel(const models::Model& like, const config::Recipe& recipe
   cos_ = at::empty({1, 1, max_tokens, head_size}, options_);
   sin_ = at::empty({1, 1, max_tokens, head_size}, options_);
 }
-
-namespace {
-
-// Tags gradients of a weight as such: the first one stays, later ones are added to it.
-void tag_gradients(const at::Tensor& weight) {
-  weight.register_hook([impl = weight.unsafeGetTensorImpl()](const at::Tensor& gradient) {
-    const auto* meta = impl->autograd_meta();
-    const bool stays = meta != nullptr && !impl->grad().defined();
-    if (stays) memory::retag(gradient, memory::Category::Gradients);
-  });
-}
-
-}  // namespace
 
 at::Tensor LitgptModel::make_weight(std::vector<int64_t> sizes, bool trained) {
   at::Tensor weight = at::empty(sizes, options_);

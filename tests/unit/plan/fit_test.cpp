@@ -137,6 +137,18 @@ TEST_F(Fitting, TimeIsOfAnAverageStep) {
   EXPECT_NEAR(mixed.cost.memory_seconds / longest.cost.memory_seconds, 120.0 / 512, 1e-6);
 }
 
+// A frozen weight has no gradient, which is a third of its products.
+TEST_F(Fitting, AdaptersTakeTwoThirdsOfTheTime) {
+  const auto llm = model("smollm2-135m");
+  const DeviceProfile device = find_profile("rtx-4090", 0);
+  config::Recipe r = recipe("bf16-true", 1, 1);
+  const StepCost all = evaluate(*llm, r, samples(1, 64), 64, device).cost;
+  r.lora.enabled = true;
+  const StepCost adapters = evaluate(*llm, r, samples(1, 64), 64, device).cost;
+  EXPECT_NEAR(adapters.products_seconds / all.products_seconds, 2.0 / 3, 0.02);
+  EXPECT_LT(adapters.optimizer_seconds, all.optimizer_seconds / 20);
+}
+
 TEST_F(Fitting, WhatTheRecipeGivesStays) {
   config::Recipe r = recipe("bf16-true", 4, 8);
   r.activation_checkpointing = "every:2";
