@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/finetune.h"
 
-#include <ATen/ops/empty.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -15,7 +13,6 @@
 #include "checkpoint/training_checkpoint.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
-#include "models/family.h"
 #include "ops/device.h"
 #include "optim/schedule.h"
 #include "plan/fit.h"
@@ -24,8 +21,7 @@
 #include "report/tables.h"
 #include "setup/accelerator.h"
 #include "setup/adapters.h"
-#include "setup/export.h"
-#include "setup/vocabulary.h"
+#include "train/base_model.h"
 #include "train/host.h"
 #include "train/interrupt.h"
 #include "train/open_data.h"
@@ -69,12 +65,9 @@ class Finetune {
   void choose_techniques();
   void plan();
   void load_weights();
-  void load_start();
-  setup::ParameterReader base_reader() const;
   void resume();
   void train();
   void finish();
-  void export_adapter(const std::filesystem::path& folder);
 
   bool train_step();
   SampleIndices next_micro_batches();
@@ -85,7 +78,6 @@ class Finetune {
   std::vector<int64_t> longest_samples_first() const;
   int64_t count_steps() const;
   SampleAnswerOptions sample_options() const;
-  void reopen_start();
   void show_samples();
   bool is_over() const;
   bool stop_wanted() const;
@@ -99,8 +91,7 @@ class Finetune {
   Host host_;
   int64_t budget_ = 0;
 
-  models::Checkpoint checkpoint_;
-  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
+  std::unique_ptr<BaseModel> base_;
   data::Dataset dataset_;
   int64_t max_seqlen_ = 0;
   std::unique_ptr<RunLog> log_;
@@ -176,20 +167,8 @@ void Finetune::resume() {
 }
 
 void Finetune::open_model() {
-  const bool from_scratch = !recipe_.model.config.empty();
-  // From random weights, a folder needs to hold no more than a tokenizer.
-  if (from_scratch && std::filesystem::is_directory(recipe_.checkpoint_dir))
-    checkpoint_.path = recipe_.checkpoint_dir;
-  else
-    checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
-  if (from_scratch) checkpoint_.model = models::model_from_config(recipe_.model.config);
-  tokenizer_ = setup::open_tokenizer(checkpoint_);
-  const int64_t rows = checkpoint_.model->dimensions().vocabulary;
-  if (tokenizer_->vocabulary_size() > rows)
-    throw UserError("{}: the tokenizer has {} tokens, the model's embedding {} rows",
-                    recipe_.checkpoint_dir, tokenizer_->vocabulary_size(), rows);
-  setup::add_adapters(*checkpoint_.model, recipe_.lora);
-  const setup::ParameterCount count = setup::count_parameters(*checkpoint_.model);
+  base_ = std::make_unique<BaseModel>(recipe_);
+  const setup::ParameterCount count = setup::count_parameters(base_->model());
   log_->record().model = {
       .id = recipe_.checkpoint_dir, .parameters = count.total, .trainable = count.trained};
   log_->record().device = {.name = setup::device_name(host_.device), .budget_bytes = budget_};
@@ -204,10 +183,10 @@ void Finetune::open_model() {
 }
 
 void Finetune::open_data() {
-  const int64_t positions = checkpoint_.model->dimensions().max_positions;
+  const int64_t positions = base_->model().dimensions().max_positions;
   recipe_.train.max_seq_length =
       std::min(recipe_.train.max_seq_length.value_or(positions), positions);
-  dataset_ = train::open_data(recipe_, *tokenizer_);
+  dataset_ = train::open_data(recipe_, base_->tokenizer());
   const data::SampleStore& train = dataset_.train;
   max_seqlen_ = std::max(train.longest(), dataset_.validation.longest());
   check_sample_options(dataset_, sample_options());
@@ -225,8 +204,8 @@ void Finetune::open_data() {
 void Finetune::plan() {
   const data::MicroBatch largest =
       plan::largest_micro_batch(dataset_.train, recipe_, recipe_.train.micro_batch_size);
-  const plan::Prediction prediction = plan::predict(*checkpoint_.model, recipe_, largest,
-                                                    max_seqlen_, {.device = host_.device.type()});
+  const plan::Prediction prediction =
+      plan::predict(base_->model(), recipe_, largest, max_seqlen_, {.device = host_.device.type()});
   const int64_t peak = prediction.peak_allocated + host_.library_bytes;
   report::MemoryPeaks peaks{.peak_allocated = peak, .on_disk = prediction.on_disk};
   for (size_t c = 0; c < memory::kNumCategories; ++c)
@@ -252,7 +231,7 @@ void Finetune::plan() {
 void Finetune::choose_techniques() {
   if (!recipe_.fit) return;
   const plan::DeviceProfile device = profile_of(host_);
-  const plan::Fit fit = plan::fit(*checkpoint_.model, recipe_, dataset_.train, max_seqlen_, device);
+  const plan::Fit fit = plan::fit(base_->model(), recipe_, dataset_.train, max_seqlen_, device);
   if (!fit.best)
     throw PlanDoesNotFit(fmt::format("--fit: none of {} combinations fits into {}", fit.tried,
                                      format_bytes(device.usable_bytes())),
@@ -264,15 +243,15 @@ void Finetune::choose_techniques() {
 }
 
 void Finetune::load_weights() {
-  engine_ = setup::make_engine(*checkpoint_.model, recipe_, host_.device, max_seqlen_);
+  engine_ = setup::make_engine(base_->model(), recipe_, host_.device, max_seqlen_);
   // A training checkpoint holds what trains.
-  if (!resume_from_ || recipe_.lora.enabled) load_start();
+  if (!resume_from_ || recipe_.lora.enabled) base_->load();
   if (resume_from_) {
     checkpoint::load_tensors(*resume_from_, engine_.training_tensors());
     engine_.optimizer->set_num_steps(state_.step);
     log_->print(fmt::format("Resume   {} at step {}", resume_from_->string(), state_.step));
   }
-  checkpoint_.tensors.reset();  // the file's pages are no longer needed
+  base_->close();
   if (const auto folder = checkpoint::set_aside(recipe_.out_dir, resume_from_ ? state_.step : -1))
     log_->print(fmt::format("Earlier  checkpoints that are not this run's are now in {}",
                             folder->string()));
@@ -280,30 +259,6 @@ void Finetune::load_weights() {
   if (resume_from_) checkpoint::load_late_weights(*resume_from_, engine_.training_tensors());
   phases_ = std::make_unique<PhaseRecorder>(engine_, log_->record().memory.phases);
   stepper_ = std::make_unique<Stepper>(engine_, recipe_, dataset_.train, *phases_);
-}
-
-// The weights that training starts from.
-void Finetune::load_start() {
-  models::Model& model = *checkpoint_.model;
-  if (recipe_.model.config.empty())
-    models::load_weights(checkpoint_);
-  else
-    for (nn::Parameter* parameter : model.parameters())
-      parameter->initialize(recipe_.seed, model.initializer_range());
-  setup::initialize_adapters(model, recipe_.lora, recipe_.seed, base_reader());
-}
-
-// The base model's weights as training found them.
-setup::ParameterReader Finetune::base_reader() const {
-  return [this](const nn::Parameter& parameter) {
-    if (recipe_.model.config.empty())
-      return models::read_parameter(checkpoint_, parameter, at::kFloat);
-    nn::Parameter copy = parameter;
-    copy.home.reset();
-    copy.value = at::empty(parameter.shape, at::kFloat);
-    copy.initialize(recipe_.seed, checkpoint_.model->initializer_range());
-    return copy.value;
-  };
 }
 
 int64_t Finetune::count_steps() const {
@@ -366,7 +321,7 @@ void Finetune::train() {
     stepper_->scaler().restore(state_.loss_scale, state_.good_steps);
   }
   state_.data_fingerprint = dataset_.train.fingerprint();
-  flops_ = checkpoint_.model->flops_per_token(
+  flops_ = base_->model().flops_per_token(
       static_cast<double>(dataset_.train.total_tokens()) /
       static_cast<double>(std::max<int64_t>(1, dataset_.train.count())));
   peak_flops_per_second_ = setup::peak_flops_per_second(host_.device, engine_.precision.compute);
@@ -506,14 +461,10 @@ void Finetune::finish() {
   engine_.finish_updates();
   const auto& validation = log_->record().validation;
   const bool validated = !validation.empty() && validation.back().step == state_.step;
-  reopen_start();
+  if (recipe_.eval.num_samples > 0 || recipe_.lora.enabled) base_->reopen();
   // First of all: what comes after it may fail, and the model is what the run was for.
   const std::filesystem::path final_folder = std::filesystem::path(recipe_.out_dir) / "final";
-  if (recipe_.lora.enabled)
-    export_adapter(final_folder);
-  else
-    setup::export_hugging_face(final_folder, *checkpoint_.model, *tokenizer_, setup::resident_value,
-                               {.dtype = engine_.precision.parameters});
+  base_->write_trained(final_folder, engine_.precision);
   if (recipe_.eval.final_validation && !validated) run_validation();
   log_->end_line();
   show_samples();
@@ -528,38 +479,18 @@ void Finetune::finish() {
                   recipe_.out_dir, recipe_.out_dir));
 }
 
-void Finetune::export_adapter(const std::filesystem::path& folder) {
-  checkpoint::Adapter adapter =
-      setup::adapter_values(*checkpoint_.model, recipe_.lora, base_reader());
-  adapter.config.base_model_name_or_path =
-      recipe_.checkpoint_dir.empty() ? ""
-                                     : std::filesystem::absolute(recipe_.checkpoint_dir).string();
-  setup::export_peft(folder, adapter, *tokenizer_);
-}
-
-// Before final/ is written, which may take the place of what training started from.
-void Finetune::reopen_start() {
-  const bool needed = recipe_.eval.num_samples > 0 || recipe_.lora.init_weights == "pissa";
-  if (!needed || !recipe_.model.config.empty()) return;
-  try {
-    checkpoint_.tensors = models::open_checkpoint(checkpoint_.path).tensors;
-  } catch (const UserError& error) {
-    warn("the model from before training cannot be asked again: {}", error.what());
-  }
-}
-
 // Held-out questions, answered by the trained model and, last of all, by the one it was made from:
 // that keeps nobody waiting for the first step, and a resumed run can show it too.
 void Finetune::show_samples() {
   if (recipe_.eval.num_samples == 0 || dataset_.validation.empty()) return;
   const auto answers = [this] {
-    return answer_samples(engine_, *checkpoint_.model, *tokenizer_, dataset_, sample_options());
+    return answer_samples(engine_, base_->model(), base_->tokenizer(), dataset_, sample_options());
   };
   try {
     const std::vector<SampleAnswer> after = answers();
-    if (recipe_.model.config.empty() && !checkpoint_.tensors) return;
-    load_start();
-    setup::remove_adapters(*checkpoint_.model);
+    if (!base_->can_load()) return;
+    base_->load();
+    setup::remove_adapters(base_->model());
     engine_.weights_changed();
     log_->print("\nHeld-out questions, answered before and after\n\n" +
                 show_answers(answers(), after));
@@ -595,7 +526,7 @@ std::vector<plan::Suggestion> Finetune::suggestions() const {
   // Planning takes a little memory of its own.
   memory::ledger_of(host_.device.type()).set_budget(0);
   try {
-    return plan::suggest(*checkpoint_.model, recipe_, dataset_.train, max_seqlen_,
+    return plan::suggest(base_->model(), recipe_, dataset_.train, max_seqlen_,
                          limit - host_.library_bytes, host_.device.type());
   } catch (const std::exception&) {
     return {};

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/base_model.h"
+
+#include <ATen/ops/empty.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "setup/adapters.h"
+#include "setup/vocabulary.h"
+
+namespace snug::train {
+
+BaseModel::BaseModel(const config::Recipe& recipe) : recipe_(recipe) {
+  // From random weights, a folder needs to hold no more than a tokenizer.
+  if (is_random() && std::filesystem::is_directory(recipe_.checkpoint_dir))
+    checkpoint_.path = recipe_.checkpoint_dir;
+  else
+    checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
+  if (is_random()) checkpoint_.model = models::model_from_config(recipe_.model.config);
+  tokenizer_ = setup::open_tokenizer(checkpoint_);
+  const int64_t rows = model().dimensions().vocabulary;
+  if (tokenizer_->vocabulary_size() > rows)
+    throw UserError("{}: the tokenizer has {} tokens, the model's embedding {} rows",
+                    recipe_.checkpoint_dir, tokenizer_->vocabulary_size(), rows);
+  setup::add_adapters(model(), recipe_.lora);
+}
+
+void BaseModel::load() {
+  if (is_random())
+    for (nn::Parameter* parameter : model().parameters())
+      parameter->initialize(recipe_.seed, model().initializer_range());
+  else
+    models::load_weights(checkpoint_);
+  setup::initialize_adapters(model(), recipe_.lora, recipe_.seed, reader());
+}
+
+setup::ParameterReader BaseModel::reader() const {
+  return [this](const nn::Parameter& parameter) {
+    if (!is_random()) return models::read_parameter(checkpoint_, parameter, at::kFloat);
+    nn::Parameter drawn{.name = parameter.name,
+                        .shape = parameter.shape,
+                        .init = parameter.init,
+                        .init_scale = parameter.init_scale};
+    drawn.value = at::empty(parameter.shape, at::kFloat);
+    drawn.initialize(recipe_.seed, model().initializer_range());
+    return drawn.value;
+  };
+}
+
+void BaseModel::reopen() {
+  if (is_random()) return;
+  try {
+    checkpoint_.tensors = models::open_checkpoint(checkpoint_.path).tensors;
+  } catch (const UserError& error) {
+    warn("the model from before training cannot be asked again: {}", error.what());
+  }
+}
+
+void BaseModel::write_trained(const std::filesystem::path& folder,
+                              const nn::Precision& precision) const {
+  if (!recipe_.lora.enabled) {
+    setup::export_hugging_face(folder, model(), *tokenizer_, setup::resident_value,
+                               {.dtype = precision.parameters});
+    return;
+  }
+  checkpoint::Adapter adapter = setup::adapter_values(model(), recipe_.lora, reader());
+  if (!recipe_.checkpoint_dir.empty())
+    adapter.config.base_model_name_or_path =
+        std::filesystem::absolute(recipe_.checkpoint_dir).string();
+  setup::export_peft(folder, adapter, *tokenizer_);
+}
+
+}  // namespace snug::train

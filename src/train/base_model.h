@@ -1,0 +1,50 @@
+// The model that training starts from: opened, its weights read into an engine, looked at again
+// after training, and what training made of it written to a folder.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "config/recipe.h"
+#include "models/family.h"
+#include "nn/precision.h"
+#include "setup/export.h"
+#include "tokenizer/tokenizer.h"
+
+namespace snug::train {
+
+class BaseModel {
+ public:
+  // Reads headers and the vocabulary; adapters are in place, nothing is allocated. `recipe` must
+  // outlive this. Throws UserError.
+  explicit BaseModel(const config::Recipe& recipe);
+
+  models::Model& model() const { return *checkpoint_.model; }
+  const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
+
+  // The weights that training starts from, and the adapters', into an engine's memory.
+  void load();
+  // The file's pages are no longer needed.
+  void close() { checkpoint_.tensors.reset(); }
+
+  // For the time after training: before anything is written, which may take the place of what
+  // training started from. Warns where it can't be opened again.
+  void reopen();
+  // Whether load() can be called: there are weights to read, or random ones are drawn.
+  bool can_load() const { return is_random() || checkpoint_.tensors != nullptr; }
+
+  // What training made, as a directory that others load: the whole model, or an adapter.
+  void write_trained(const std::filesystem::path& folder, const nn::Precision& precision) const;
+
+ private:
+  bool is_random() const { return !recipe_.model.config.empty(); }
+  // A weight as training found it, float32 on the host.
+  setup::ParameterReader reader() const;
+
+  const config::Recipe& recipe_;
+  models::Checkpoint checkpoint_;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
+};
+
+}  // namespace snug::train
