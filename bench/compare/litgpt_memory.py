@@ -113,7 +113,8 @@ class Linear4bit(torch.nn.Module):
     def __init__(self, linear, kind):
         super().__init__()
         self.codes, self.state = bitsandbytes.functional.quantize_4bit(
-            linear.weight.data.half(), blocksize=64, quant_type=kind[:3], compress_statistics=kind.endswith("-dq")
+            linear.weight.data.half(), blocksize=64, quant_type=kind[:3],
+            compress_statistics=kind.endswith("-dq"),
         )
         self.bias = linear.bias
         self.in_features, self.out_features = linear.in_features, linear.out_features
@@ -127,14 +128,15 @@ class Linear4bit(torch.nn.Module):
 
 
 class PagedAdamW:
-    """bitsandbytes' rule of what is paged: states of 100,000 elements and more, in float32 like the others."""
+    """bitsandbytes' rule of what is paged: states of 100,000 elements and more, all in float32."""
 
     def __init__(self, parameters):
         self.parameters, self.states = [p for p in parameters if p.requires_grad], None
 
     def step(self):
         if self.states is None:
-            self.states = [torch.zeros_like(p, dtype=torch.float32) for p in self.parameters * 2 if p.numel() < 1e5]
+            small = [p for p in self.parameters * 2 if p.numel() < 1e5]
+            self.states = [torch.zeros_like(p, dtype=torch.float32) for p in small]
 
     def zero_grad(self):
         for p in self.parameters:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans every published single-GPU fine-tuning run of an experiment list with `snug plan --like`, full or
-with adapters, and prints a Markdown table: what was published, what LitGPT is counted to take, what snug takes.
+with adapters, and prints a Markdown table: what was published, what LitGPT is counted to take, what snug
+takes.
 
 The list is a YAML file with `suites`, each with `experiments`: id, model, hardware, precision,
 optimizer.name, micro_batch, global_batch, seq_len, devices, lora, expected (ok or oom) and, where there
@@ -76,7 +77,9 @@ def adapter_options(run):
     lora = run["lora"]
     if not lora:
         return []
-    words = ["--lora_r", str(lora["r"]), "--lora_alpha", str(lora["alpha"]), "--lora_dropout", str(lora["dropout"])]
+    words = []
+    for name in ("r", "alpha", "dropout"):
+        words += ["--lora_" + name, str(lora[name])]
     for target in ("query", "key", "value", "projection", "mlp", "head"):
         words += ["--lora_" + target, "true" if target in lora["targets"] else "false"]
     return words + (["--quantize", run["quantize"]] if run["quantize"] else [])
