@@ -82,9 +82,11 @@ def weights():
     special[4] = special[4] * 1e-39
     special[5] = special[5] * 1e37
     return {
-        "whole blocks": torch.randn(4, 128), "odd rows": torch.randn(5, 33), "one element": torch.randn(1, 1),
+        "whole blocks": torch.randn(4, 128), "odd rows": torch.randn(5, 33),
+        "one element": torch.randn(1, 1),
         "ragged": torch.randn(3, 70), "few": torch.tensor([[-0.1, -0.2, 0.3]]), "zeros": torch.zeros(2, 48),
-        "wide": wide, "special": special, "nf4 borders": borders("nf4")[None], "fp4 borders": borders("fp4")[None],
+        "wide": wide, "special": special,
+        "nf4 borders": borders("nf4")[None], "fp4 borders": borders("fp4")[None],
         "uneven blocks": torch.randn(6, 96) * torch.rand(6, 96) ** 6 * 0.02,
     }
 

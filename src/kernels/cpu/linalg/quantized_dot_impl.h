@@ -23,14 +23,16 @@ void split_pairs(float* x, int64_t count) {
   }
 }
 
-// As storing them as `type` and loading them again would.
+// As storing them as `type` and loading them again would, without leaving the lanes.
 SNUG_INLINE F rounded_to(Scalar type, F x) {
+  using U = VectorOf<16>::U;
   if (type == Scalar::F32) return x;
-  uint16_t halves[16];
   if (type == Scalar::BF16) {
-    store<16>(BF16{}, halves, x);
-    return load<16>(BF16{}, halves);
+    const U bits = (U)x;
+    const U rounded = bits + 0x7fff + ((bits >> 16) & 1);
+    return (F)((x != x ? bits : rounded) & 0xffff0000u);
   }
+  uint16_t halves[16];
   store<16>(F16{}, halves, x);
   return load<16>(F16{}, halves);
 }
