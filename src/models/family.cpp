@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "formats/pth.h"
 #include "models/llama/units.h"
 #include "nn/linear.h"
 
@@ -86,7 +87,8 @@ Checkpoint open_checkpoint(const fs::path& path) {
   const bool has_litgpt = fs::exists(path / "lit_model.pth");
   if (has_litgpt && fs::exists(path / "model_config.yaml")) {
     checkpoint.layout = Layout::LitGpt;
-    checkpoint.tensors = formats::open_model_directory(path);
+    // By name: LitGPT leaves the Hugging Face weights that it converted beside its own.
+    checkpoint.tensors = formats::open_pth(path / "lit_model.pth");
     checkpoint.model =
         make_llama(llama::from_litgpt(path / "model_config.yaml", *checkpoint.tensors));
     return checkpoint;

@@ -176,6 +176,17 @@ TEST_F(Exported, AHeadOfItsOwnStaysSoThroughLitGpt) {
   expect_same_weights(read, *model_);
 }
 
+// LitGPT converts a Hugging Face directory in place.
+TEST_F(Exported, LitGptsWeightsAreReadWhereHuggingFacesLieBeside) {
+  make("llama");
+  export_litgpt(folder_ / "both", *model_, *tokenizer_, resident_value, options_);
+  export_hugging_face(folder_ / "hf", *model_, *tokenizer_, resident_value, options_);
+  fs::copy(folder_ / "hf/model.safetensors", folder_ / "both");
+  const models::Checkpoint read = models::open_checkpoint(folder_ / "both");
+  EXPECT_EQ(read.layout, models::Layout::LitGpt);
+  expect_same_weights(read, *model_);
+}
+
 // LitGPT's own config has no words for special tokens; the files it keeps beside it do, and a
 // directory without them has the tokenizer's.
 TEST_F(Exported, SpecialTokensComeThroughLitGpt) {
