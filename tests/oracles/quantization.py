@@ -97,8 +97,8 @@ def many_scales():
     _, state = F.quantize_4bit(weight, quant_type="nf4", compress_statistics=True)
     plain = F.quantize_4bit(weight, quant_type="nf4")[1].absmax
     # A block that is all one number has that number for its scale.
-    return {"scales": bits(plain), "scale_codes": bits(state.absmax), "nested_scales": bits(state.state2.absmax),
-            "mean": number(state.offset)}
+    return {"scales": bits(plain), "scale_codes": bits(state.absmax),
+            "nested_scales": bits(state.state2.absmax), "mean": number(state.offset)}
 
 
 def main():

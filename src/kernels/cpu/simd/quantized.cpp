@@ -284,6 +284,7 @@ template <class T>
 void quantize_row(const typename T::storage* x, int64_t cols, int8_t* codes, float* scale) {
   U most = {};
   sweep(0, cols, [&](int64_t i, auto lanes) {
+    __builtin_prefetch(reinterpret_cast<const char*>(x + i) + kBytesAhead);
     most = larger_bits(most, (U)magnitude_of(read<T>(x, i, lanes)));
   });
   const float absmax = float_of_bits(largest_lane(most));
