@@ -422,11 +422,13 @@ class Machine {
     return true;
   }
 
-  // ("storage", type, key, location, elements[, view])
+  // ("storage", type, key, location, elements[, view]). The key is a text, or a number in what
+  // LitGPT's conversion writes.
   bool persistent() {
     const std::vector<PickleId> parts = tuple_items(pop());
     if (parts.size() < 5 || pickle_[parts[0]].text != "storage" ||
-        pickle_[parts[1]].kind != Kind::Global || pickle_[parts[2]].kind != Kind::Text ||
+        pickle_[parts[1]].kind != Kind::Global ||
+        (pickle_[parts[2]].kind != Kind::Text && pickle_[parts[2]].kind != Kind::Integer) ||
         pickle_[parts[4]].kind != Kind::Integer)
       refuse("a reference to something other than a storage");
     const PickleGlobal& type = pickle_global(pickle_[parts[1]].integer);
@@ -436,7 +438,10 @@ class Machine {
     PickleValue value;
     value.kind = Kind::Storage;
     value.dtype = type.dtype;
-    value.text = pickle_[parts[2]].text;
+    if (pickle_[parts[2]].kind == Kind::Text)
+      value.text = pickle_[parts[2]].text;
+    else
+      value.items = {parts[2]};
     value.integer = pickle_[parts[4]].integer;
     if (value.integer < 0) refuse("a storage of {} elements", value.integer);
     return push(std::move(value));

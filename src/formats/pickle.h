@@ -30,7 +30,7 @@ struct PickleValue {
     List,
     Dict,     // items: key, value, key, value, …
     Global,   // integer: index into the list of known names
-    Storage,  // text: key; integer: elements; dtype
+    Storage,  // text: key, or items: its number; integer: elements; dtype
     Tensor,   // items: storage, sizes, strides; integer: offset in elements
     Opaque,   // something known that does not matter here, such as a device
   };

@@ -92,10 +92,13 @@ std::optional<int64_t> reach(const std::vector<int64_t>& shape, const std::vecto
 PlacedTensor place(const Pickle& pickle, const PickleValue& tensor, std::string name,
                    const Storages& storages) {
   const PickleValue& storage = pickle[tensor.items[0]];
-  const auto found = storages.find(storage.text);
+  const std::string key = storage.items.empty()
+                              ? std::string(storage.text)
+                              : std::to_string(pickle[storage.items.front()].integer);
+  const auto found = storages.find(key);
   if (found == storages.end())
     throw UserError("its storage \"{}\" is not in the file; the file is damaged, fetch it again",
-                    printable(storage.text, 40));
+                    printable(key, 40));
   PlacedTensor placed;
   placed.strides = integers(pickle, tensor.items[2]);
   placed.info = make_tensor_info(std::move(name), tensor.dtype, integers(pickle, tensor.items[1]));

@@ -44,6 +44,16 @@ TEST(HostilePickle, TheHarmlessOneIsRead) {
   EXPECT_EQ(file->find("x")->shape, (std::vector<int64_t>{2, 2}));
 }
 
+// As LitGPT's conversion names its storages.
+TEST(HostilePickle, AStorageMayHaveANumber) {
+  const test::TempFolder folder;
+  std::string pickle = one_tensor("K\0"s, "K\2K\2\x86", "K\2K\1\x86");
+  const std::string text = "X\1\0\0\0"s + "0", number = "K\0"s;
+  pickle.replace(pickle.find(text), text.size(), number);
+  const auto file = open_pth(write_pickle(folder, pickle));
+  EXPECT_EQ(file->find("x")->shape, (std::vector<int64_t>{2, 2}));
+}
+
 TEST(HostilePickle, CodeIsRefusedByName) {
   expect_pickle_refused(
       "\x80\x02"
