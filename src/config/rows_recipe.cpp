@@ -383,7 +383,8 @@ std::vector<Row> lora_rows(Recipe& r) {
       {.key = "quantize",
        .slot = &r.quantize,
        .help = "store the frozen weights of linear layers in 4 or 8 bits (QLoRA)",
-       .choices = {"bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq", "bnb.int8", "bnb.int8-training"}},
+       .choices = {"bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq", "bnb.int8",
+                   "bnb.int8-training"}},
   };
   for (Row& row : rows) {
     row.theme = kLora;

@@ -9,8 +9,8 @@ namespace snug::exec {
 // One unit's passage through a micro-batch. Policies may look at all of it and change `record`.
 struct UnitRun {
   nn::Unit* unit = nullptr;
-  int64_t index = 0;      // position in the model
-  int64_t num_units = 0;  // in the model
+  int64_t index = 0;          // position in the model
+  int64_t num_units = 0;      // in the model
   int64_t first_trained = 0;  // units before it train nothing and have no backward
   const nn::Pass* pass = nullptr;
   nn::State input;       // detached from the previous unit's graph

@@ -42,8 +42,7 @@ void allocate_parameters(models::Model& model, const config::Recipe& recipe, Eng
       if (recipe.weight_streaming || (engine.updates_on_host && parameter->trained))
         parameter->allocate_home(home_is_master && parameter->trained ? at::kFloat : type);
       if (recipe.weight_streaming) memory::vacate(parameter->value);
-      if (parameter->trained)
-        engine.parameters.push_back({parameter->name, parameter->kept()});
+      if (parameter->trained) engine.parameters.push_back({parameter->name, parameter->kept()});
     }
   }
 }

@@ -94,13 +94,17 @@ TEST(Check, RoundingFitsTheWeights) {
 }
 
 TEST(Check, WhatIsNotThereYetSaysSo) {
-  const std::string lora = faults_of("--quantize bnb.nf4", "finetune");
-  EXPECT_CONTAINS(lora, "LoRA: not in this version yet; add --full");
-  EXPECT_CONTAINS(lora, "quantize = bnb.nf4: not in this version yet");
   for (const char* options :
        {"--devices 4", "--num_nodes 2", "--strategy fsdp", "--optimizer paged_adamw",
         "--logger_name wandb", "--data ImageFolder"})
     EXPECT_CONTAINS(faults_of(options), "not in this version yet");
+}
+
+TEST(Check, PissaAndDoraExcludeEachOther) {
+  EXPECT_EQ(faults_of("--quantize bnb.nf4 --lora_init_weights pissa", "finetune"), "");
+  EXPECT_EQ(faults_of("--quantize bnb.int8 --lora_use_dora", "finetune"), "");
+  EXPECT_CONTAINS(faults_of("--lora_init_weights pissa --lora_use_dora", "finetune"),
+                  "leave one of the two out");
 }
 
 TEST(Check, BlocksAreChosenByWordPeriodOrList) {

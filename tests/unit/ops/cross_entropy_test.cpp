@@ -36,8 +36,9 @@ TEST_P(LinearCrossEntropy, EqualsWholeLogits) {
   const at::Tensor whole = rows + z_loss * (logits.logsumexp(-1).square() * counted).sum();
   (0.5 * whole).backward();
 
-  const at::Tensor loss = linear_cross_entropy(
-      x, {.weight = weight}, targets, {.scale = 0.5, .label_smoothing = smoothing, .z_loss = z_loss});
+  const at::Tensor loss =
+      linear_cross_entropy(x, {.weight = weight}, targets,
+                           {.scale = 0.5, .label_smoothing = smoothing, .z_loss = z_loss});
   exec::backward({loss}, {at::ones_like(loss)});
   EXPECT_NEAR(loss.item<double>(), whole.item<double>(), 1e-5 * whole.item<double>());
   EXPECT_LT((x.grad() - x2.grad()).abs().max().item<double>(), 2e-5);
