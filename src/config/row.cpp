@@ -204,10 +204,12 @@ std::string store(const Row& row, const Value& value, const Row& fallback) {
         } else if constexpr (std::is_same_v<Pointer, ListSlot>) {
           return store_items(row, value, slot);
         } else {
-          if (value.kind == Value::Kind::List) return "is a list; give one value";
+          const bool is_list = value.kind == Value::Kind::List;
+          if (is_list && !row.joins_list) return "is a list; give one value";
+          const std::string text =
+              is_list ? fmt::format("{}", fmt::join(value.items, ",")) : value.text;
           Plain<Pointer> plain{};
-          if (std::string fault = store_scalar(row, value.text, plain); !fault.empty())
-            return fault;
+          if (std::string fault = store_scalar(row, text, plain); !fault.empty()) return fault;
           *slot = std::move(plain);
           return {};
         }

@@ -364,7 +364,8 @@ std::vector<Row> lora_rows(Recipe& r) {
        .slot = &l.target_modules,
        .help = "layers that get adapters instead of the six switches above: names such as "
                "q_proj,v_proj, all-linear, or a regular expression for whole names",
-       .kind = TextKind::Verbatim},
+       .kind = TextKind::Verbatim,
+       .joins_list = true},
       {.key = "lora_use_rslora",
        .slot = &l.use_rslora,
        .help = "rank-stabilized scale: alpha / sqrt(rank)"},

@@ -96,6 +96,14 @@ TEST(Recipes, AllShippedOnesParseAndPrint) {
   }
 }
 
+TEST(Recipes, TargetModulesMayBeAList) {
+  const fs::path file = fs::path(::testing::TempDir()) / "targets.yaml";
+  write_file_atomically(file, "lora_target_modules: [q_proj, v_proj]\n");
+  const Recipe recipe = load_recipe(Command::FinetuneLora, file, {});
+  EXPECT_EQ(recipe.lora.target_modules, "q_proj,v_proj");
+  fs::remove(file);
+}
+
 TEST(Recipes, LoraRecipesCanTrainAllWeights) {
   const std::string line = "finetune --full --config recipes/tiny-llama/lora.yaml";
   const Recipe recipe = parse_from_root(line).recipe;
