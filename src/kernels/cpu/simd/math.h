@@ -41,7 +41,7 @@ SNUG_INLINE F exp_any(F x) {
   p = p * r + 1.6666576266e-1f;
   p = p * r + 0.5f;
   p = (p * r) * r + r + 1.f;
-  const F power = (F)(((I)shifted << 23) + (126 << 23));
+  const F power = (F)(((U)shifted << 23) + (126u << 23));
   const F half = p * power;
   return x < -86.64f ? F{} : half + half;
 }
