@@ -82,16 +82,10 @@ Projector::Projector(const Projection& projection, at::ScalarType compute)
   if (!projection.adapter) return;
   a_ = weight_in(compute, projection.adapter->a);
   b_ = weight_in(compute, projection.adapter->b);
-  if (projection.has_magnitude()) scale_ = magnitude_scale();
+  if (!projection.has_magnitude()) return;
+  norms_ = norms_of_sum(projection, &*projection.adapter);
+  scale_ = cast(projection.adapter->magnitude.detach(), at::kFloat).div_(norms_).view({1, -1});
 }
-
-at::Tensor Projector::magnitude_scale() const {
-  const at::Tensor norms = row_norms();
-  const at::Tensor magnitude = cast(projection_.adapter->magnitude.detach(), at::kFloat);
-  return magnitude.div_(norms).view({1, -1});
-}
-
-at::Tensor Projector::row_norms() const { return norms_of_sum(projection_, &*projection_.adapter); }
 
 at::Tensor Projector::dropped(const at::Tensor& x) const {
   const LowRank& adapter = *projection_.adapter;
@@ -130,7 +124,7 @@ at::Tensor Projector::unscaled(const at::Tensor& d_out) const {
 void Projector::add_magnitude_gradient(const at::Tensor& d_out, const at::Tensor& x) const {
   const at::Tensor z = without_bias(x, d_out.scalar_type(), nullptr);
   add_to_gradient(projection_.adapter->magnitude,
-                  z.mul_(d_out).sum(0, /*keepdim=*/false, at::kFloat).div_(row_norms()));
+                  z.mul_(d_out).sum(0, /*keepdim=*/false, at::kFloat).div_(norms_));
 }
 
 at::Tensor Projector::add_gradients(const at::Tensor& d_out, const at::Tensor& x,

@@ -73,9 +73,6 @@ class Projector {
  private:
   at::Tensor without_bias(const at::Tensor& x, at::ScalarType type, at::Tensor* inner) const;
   at::Tensor dropped(const at::Tensor& x) const;
-  // m / ‖W + scaling·B·A‖ as (1, out), float32.
-  at::Tensor magnitude_scale() const;
-  at::Tensor row_norms() const;
   void add_magnitude_gradient(const at::Tensor& d_out, const at::Tensor& x) const;
   // The gradient before DoRA's scale.
   at::Tensor unscaled(const at::Tensor& d_out) const;
@@ -83,7 +80,9 @@ class Projector {
   const Projection& projection_;
   uint64_t first_row_ = 0;
   at::Tensor weight_, a_, b_;  // in the type of products; weight_ undefined where it is quantized
-  at::Tensor scale_;           // DoRA's; undefined without
+  // DoRA's; undefined without. A pass over the weight makes them, once for all stretches.
+  at::Tensor norms_;  // ‖W + scaling·B·A‖ by rows (out), float32
+  at::Tensor scale_;  // m / norms (1, out), float32
 };
 
 // ‖W‖ by rows, (out) float32: what DoRA's magnitude starts from.
