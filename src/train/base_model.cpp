@@ -5,10 +5,20 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "config/print.h"
 #include "setup/adapters.h"
 #include "setup/vocabulary.h"
 
 namespace snug::train {
+namespace {
+
+// What adapters stand beside and how they are added to it.
+constexpr const char* kMeaningOfAdapters[] = {
+    "lora_alpha", "lora_use_rslora", "lora_init_weights", "lora_target_modules",
+    "lora_query", "lora_key",        "lora_value",        "lora_projection",
+    "lora_mlp",   "lora_head",       "quantize"};
+
+}  // namespace
 
 BaseModel::BaseModel(const config::Recipe& recipe) : recipe_(recipe) {
   // From random weights, a folder needs to hold no more than a tokenizer.
@@ -18,10 +28,7 @@ BaseModel::BaseModel(const config::Recipe& recipe) : recipe_(recipe) {
     checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
   if (is_random()) checkpoint_.model = models::model_from_config(recipe_.model.config);
   tokenizer_ = setup::open_tokenizer(checkpoint_);
-  const int64_t rows = model().dimensions().vocabulary;
-  if (tokenizer_->vocabulary_size() > rows)
-    throw UserError("{}: the tokenizer has {} tokens, the model's embedding {} rows",
-                    recipe_.checkpoint_dir, tokenizer_->vocabulary_size(), rows);
+  setup::check_tokens(*tokenizer_, model(), recipe_.checkpoint_dir);
   setup::add_adapters(model(), recipe_.lora);
 }
 
@@ -68,6 +75,17 @@ void BaseModel::write_trained(const std::filesystem::path& folder,
     adapter.config.base_model_name_or_path =
         std::filesystem::absolute(recipe_.checkpoint_dir).string();
   setup::export_peft(folder, adapter, *tokenizer_);
+}
+
+void check_same_adapters(const config::Recipe& recipe, const nlohmann::json& before,
+                         const std::filesystem::path& checkpoint) {
+  const nlohmann::json now = config::recipe_json(recipe);
+  for (const char* key : kMeaningOfAdapters)
+    if (now.contains(key) && before.contains(key) && now[key] != before[key])
+      throw UserError(
+          "{} was written with {} = {}, now it is {}: its adapters would not be what was trained; "
+          "resume with the options of the first run, or start afresh with --resume false",
+          checkpoint.string(), key, before[key].dump(), now[key].dump());
 }
 
 }  // namespace snug::train

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "config/recipe.h"
 #include "models/family.h"
@@ -46,5 +47,11 @@ class BaseModel {
   models::Checkpoint checkpoint_;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
 };
+
+// A run that goes on: throws UserError where its adapters, of the recipe `before` as in run.json,
+// would mean something else under `recipe` although they have the same shapes. `checkpoint` is
+// named.
+void check_same_adapters(const config::Recipe& recipe, const nlohmann::json& before,
+                         const std::filesystem::path& checkpoint);
 
 }  // namespace snug::train

@@ -164,6 +164,7 @@ void Finetune::resume() {
   state_ = checkpoint::load_state(*resume_from_);
   resumed_ = Resumed{.step = state_.step,
                      .before = report::read_run_json(*resume_from_ / checkpoint::kRecordName)};
+  check_same_adapters(recipe_, resumed_->before.recipe, *resume_from_);
 }
 
 void Finetune::open_model() {
