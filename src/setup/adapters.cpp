@@ -130,12 +130,16 @@ ops::Projection kept_weight(const nn::Linear& linear) {
               ops::QuantizedWeight{w.kept(), w.quantization->format, w.shape[0], w.shape[1]}};
 }
 
-void start_with_pissa(nn::Linear& linear, const ParameterReader& read) {
-  if (linear.is_tied())
+// PiSSA takes from the weight what the adapter starts with.
+void check_start(const nn::Linear& linear, const config::LoraOptions& options) {
+  if (options.init_weights == "pissa" && linear.is_tied())
     throw UserError(
         "lora_init_weights = pissa: {}'s weight is the embedding's too, which must stay as it is; "
         "use lora_init_weights default, or leave the head out",
         linear.name());
+}
+
+void start_with_pissa(nn::Linear& linear, const ParameterReader& read) {
   const LowRankStart start = start_of(linear, read);
   nn::Adapter& adapter = *linear.adapter();
   adapter.a.write(start.a);
@@ -183,6 +187,7 @@ void add_adapters(models::Model& model, const config::LoraOptions& options) {
   for (nn::Parameter* parameter : model.parameters()) parameter->trained = false;
   for (nn::Linear* linear : linears_of(model)) {
     if (!checkpoint::adapts(config, linear->name())) continue;
+    check_start(*linear, options);
     auto adapter = new_adapter(*linear, config);
     if (options.init_weights == "gaussian") {
       adapter->a.init = nn::Init::Normal;

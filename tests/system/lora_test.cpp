@@ -107,6 +107,35 @@ TEST(LoraResume, GoesOnAsIfNeverStopped) {
   }
 }
 
+// The same shapes, but another scale, start or base: refused before anything is trained.
+TEST(LoraResume, RefusesAdaptersThatWouldMeanSomethingElse) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 160);
+  const Words few{"--train.save_interval", "2", "--train.max_steps", "2"};
+  ASSERT_EQ(run(lora_words(rows, folder / "first", few)).exit_code, 0);
+  for (const Words& other : {Words{"--lora_alpha", "32"}, Words{"--lora_use_rslora", "true"},
+                             Words{"--lora_init_weights", "pissa"}, Words{"--lora_value", "false"},
+                             Words{"--quantize", "bnb.nf4"}}) {
+    Words more = other;
+    more.insert(more.end(),
+                {"--train.max_steps", "3", "--resume", (folder / "first/step-000002").string()});
+    const Result resumed = run(lora_words(rows, folder / "second", more));
+    EXPECT_EQ(resumed.exit_code, 2) << other.front() << resumed.output;
+    EXPECT_NE(resumed.output.find("was written with " + other.front().substr(2)), std::string::npos)
+        << resumed.output;
+  }
+}
+
+TEST(LoraErrors, PissaOfATiedHeadIsRefusedBeforeAnythingIsRead) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 40);
+  const Result result = run(
+      lora_words(rows, folder / "out", {"--lora_head", "true", "--lora_init_weights", "pissa"}));
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_NE(result.output.find("leave the head out"), std::string::npos) << result.output;
+  EXPECT_EQ(result.output.find("Plan "), std::string::npos) << result.output;
+}
+
 TEST(LoraErrors, SayWhichLayersThereAre) {
   const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 40);
