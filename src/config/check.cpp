@@ -2,6 +2,7 @@
 #include "config/check.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -203,8 +204,24 @@ void check_rounding(const Recipe& r, Faults& faults) {
         "lose nothing that chance could keep; keep one");
 }
 
+// With full: true the keys of adapters are there to be switched back to, but must not seem to
+// count.
+void warn_about_adapters_of_none(Recipe r) {
+  std::vector<std::string> idle;
+  for (const Row& row : recipe_rows(r))
+    if (row.lora_only && r.given(row.key)) idle.push_back(row.key);
+  if (!idle.empty())
+    warn(
+        "full = true: all weights are trained, without adapters and not quantized; {} {} passed "
+        "over. Leave full out to train adapters",
+        fmt::join(idle, ", "), idle.size() == 1 ? "is" : "are");
+}
+
 void check_lora(const Recipe& r, Faults& faults) {
-  if (!r.lora.enabled) return;
+  if (!r.lora.enabled) {
+    warn_about_adapters_of_none(r);
+    return;
+  }
   if (r.lora.init_weights == "pissa" && r.lora.use_dora)
     faults.push_back(
         "lora_init_weights = pissa: what it takes out of the weights cannot be given back where "

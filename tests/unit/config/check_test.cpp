@@ -107,6 +107,16 @@ TEST(Check, PissaAndDoraExcludeEachOther) {
                   "leave one of the two out");
 }
 
+TEST(Check, KeysOfAdaptersAreNotPassedOverSilently) {
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(faults_of("--full --lora_r 4 --quantize bnb.nf4", "finetune"), "");
+  EXPECT_CONTAINS(testing::internal::GetCapturedStderr(), "lora_r, quantize are passed over");
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(faults_of("--lora_r 4 --quantize bnb.nf4", "finetune"), "");
+  EXPECT_EQ(faults_of("--full", "finetune"), "");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
 TEST(Check, BlocksAreChosenByWordPeriodOrList) {
   for (const char* choice : {"none", "all", "selective", "every:2", "0", "0,2,8-11", "3-3"})
     EXPECT_EQ(faults_of(std::string("--activation_checkpointing ") + choice), "") << choice;
