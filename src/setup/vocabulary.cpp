@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup/vocabulary.h"
 
+#include "base/error.h"
+
 namespace snug::setup {
 namespace {
 
@@ -33,6 +35,16 @@ std::unique_ptr<tokenizer::Tokenizer> open_tokenizer(const models::Checkpoint& c
   if (checkpoint.gguf != nullptr)
     return tokenizer::Tokenizer::from_gguf(read_vocabulary(*checkpoint.gguf));
   return tokenizer::Tokenizer::from_directory(checkpoint.path);
+}
+
+void check_tokens(const tokenizer::Tokenizer& tokenizer, const models::Model& model,
+                  const std::filesystem::path& checkpoint) {
+  const int64_t rows = model.dimensions().vocabulary;
+  if (tokenizer.vocabulary_size() > rows)
+    throw UserError(
+        "{}: the tokenizer has {} tokens, the model's embedding {} rows; they are of different "
+        "models",
+        checkpoint.string(), tokenizer.vocabulary_size(), rows);
 }
 
 void write_vocabulary(const tokenizer::GgufVocabulary& v, formats::GgufWriter& out) {

@@ -3,8 +3,11 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
 #include "memory/ledger.h"
 #include "models/family.h"
 #include "setup/adapter_directory.h"
@@ -36,6 +39,23 @@ fs::path base_of(const config::MergeOptions& options) {
   return setup::find_base(options.checkpoint_dir);
 }
 
+// A run of ours tells how it saw its base, in the folder that holds the adapter's.
+void warn_of_quantized_base(const config::MergeOptions& options) {
+  const fs::path record = fs::absolute(options.checkpoint_dir).lexically_normal() / "../run.json";
+  std::error_code ignored;
+  if (!options.quantize.empty() || !fs::exists(record, ignored)) return;
+  const auto run = nlohmann::json::parse(read_file(record, size_t{1} << 28), nullptr,
+                                         /*allow_exceptions=*/false);
+  const auto recipe = run.is_object() ? run.value("recipe", nlohmann::json()) : nlohmann::json();
+  if (!recipe.is_object() || !recipe.value("quantize", nlohmann::json()).is_string()) return;
+  const std::string format = recipe["quantize"];
+  if (format.empty() || format == "none") return;
+  warn(
+      "{} was trained beside weights in {}; this merges it into the base's own weights. To merge "
+      "into the weights as it saw them: --quantize {} --precision {}",
+      options.checkpoint_dir, format, format, recipe.value("precision", std::string("bf16-true")));
+}
+
 }  // namespace
 
 void merge(const config::MergeOptions& options) {
@@ -48,6 +68,7 @@ void merge(const config::MergeOptions& options) {
   run.quantize = options.quantize;
   run.precision = options.precision;
   setup::quantize_weights(*base.model, run);
+  warn_of_quantized_base(options);
   const auto tokenizer = setup::open_tokenizer(base);
   const at::ScalarType type = weight_type(options.dtype, base);
   const auto untied = setup::parts_head(base, adapter) ? models::model_with_own_head(*base.model)

@@ -117,6 +117,17 @@ TEST_F(Errors, ResumeWithoutCheckpoint) {
   expect_user_error(finetune({"--resume", "true"}), "no checkpoint");
 }
 
+TEST_F(Errors, ATokenizerOfAnotherModel) {
+  const fs::path model = folder_ / "model";
+  fs::create_directory(model);
+  const fs::path data = fs::path(SNUG_SOURCE_DIR) / "tests/data";
+  for (const char* file : {"config.json", "model.safetensors"})
+    fs::copy_file(data / "parity/llama" / file, model / file);
+  for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
+    fs::copy_file(data / "system/tiny" / file, model / file);
+  expect_user_error({"generate", model, "--prompt", "hello"}, "tokens, the model's embedding 96");
+}
+
 TEST_F(Errors, DamagedCheckpointState) {
   ASSERT_EQ(run(finetune({"--train.save_interval", "2", "--train.max_steps", "2"})).exit_code, 0);
   std::ofstream(folder_ / "out/step-000002/state.json") << "{\"step\": 2";

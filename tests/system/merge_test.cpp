@@ -148,6 +148,9 @@ TEST_F(Merge, ARunsAdapterKeepsItsLoss) {
     EXPECT_NEAR(loss(merged), wanted, 1e-5 * wanted) << bits;
     if (bits.empty()) {
       EXPECT_NEAR(loss(out / "final"), wanted, 1e-5 * wanted);
+    } else {
+      expect_part(run({"merge", out / "final", "--out_dir", folder_ / "other"}), 0,
+                  "was trained beside weights in bnb.nf4");
     }
   }
 }
