@@ -76,7 +76,6 @@ LanguageModel open_language_model(const std::filesystem::path& path, const std::
   LanguageModel result;
   result.precision = nn::parse_precision(precision);
   result.tokenizer = open_tokenizer(checkpoint);
-  check_tokens(*result.tokenizer, *checkpoint.model, checkpoint.path);
   // What an adapter is for is seen before a large model is read.
   for (const std::string& directory : directories)
     result.adapters.push_back(

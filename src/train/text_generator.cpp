@@ -55,6 +55,12 @@ at::Tensor TextGenerator::forward(std::span<const int32_t> ids, nn::KvCache& cac
 Generation TextGenerator::generate(const GenerationRequest& request) {
   const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
   if (prompt_tokens == 0) throw UserError("the prompt is empty");
+  const int32_t last = *std::max_element(request.prompt.begin(), request.prompt.end());
+  if (last >= dimensions_.vocabulary)
+    throw UserError(
+        "the prompt has token {}, the model's embedding {} rows: the tokenizer belongs to another "
+        "model",
+        last, dimensions_.vocabulary);
   const int64_t room = dimensions_.max_positions - prompt_tokens;
   if (room <= 0)
     throw UserError("the prompt has {} tokens, the model can see {}; shorten it", prompt_tokens,
