@@ -4,7 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/sum.h>
+#include <ATen/ops/ones.h>
 
 #include <algorithm>
 #include <vector>
@@ -123,8 +123,10 @@ at::Tensor Projector::unscaled(const at::Tensor& d_out) const {
 // z is computed again rather than kept: it is as large as the layer's output.
 void Projector::add_magnitude_gradient(const at::Tensor& d_out, const at::Tensor& x) const {
   const at::Tensor z = without_bias(x, d_out.scalar_type(), nullptr);
-  add_to_gradient(projection_.adapter->magnitude,
-                  z.mul_(d_out).sum(0, /*keepdim=*/false, at::kFloat).div_(norms_));
+  z.mul_(d_out);
+  // A product with ones sums in float32 without a float32 copy of z, which sum() would make.
+  const at::Tensor sums = matmul(at::ones({1, z.size(0)}, z.options()), z, at::kFloat);
+  add_to_gradient(projection_.adapter->magnitude, sums.view({-1}).div_(norms_));
 }
 
 at::Tensor Projector::add_gradients(const at::Tensor& d_out, const at::Tensor& x,

@@ -126,6 +126,23 @@ TEST(LoraResume, RefusesAdaptersThatWouldMeanSomethingElse) {
   }
 }
 
+// The head's output is the largest there is: nothing of its size may be made that is not planned.
+TEST(LoraMemory, DoraOfTheHeadIsPlannedToTheByte) {
+  const TempFolder folder;
+  std::string long_rows;
+  for (int i = 0; i < 40; ++i)
+    long_rows += fmt::format("{{\"instruction\": \"{0}\", \"output\": \"{0}\"}}\n",
+                             std::string(100, static_cast<char>('a' + i % 26)));
+  const fs::path rows = folder / "rows.jsonl";
+  write_file_atomically(rows, long_rows);
+  const Result result = run(lora_words(rows, folder / "out",
+                                       {"--lora_use_dora", "--lora_target_modules", "lm_head",
+                                        "--precision", "bf16-true", "--train.max_steps", "2"}));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const json memory = read_run(folder / "out")["memory"];
+  EXPECT_EQ(memory["predicted"]["peak_allocated"], memory["measured"]["peak_allocated"]);
+}
+
 TEST(LoraErrors, PissaOfATiedHeadIsRefusedBeforeAnythingIsRead) {
   const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 40);
