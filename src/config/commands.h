@@ -39,6 +39,7 @@ struct PlanOptions {
 struct GenerateOptions {
   std::string checkpoint_dir;
   std::vector<std::string> adapters;  // folders of adapters that take turns beside the model
+  std::string quantize;               // weights in 4 or 8 bits; empty = as they are
   std::string prompt = "What food do llamas eat?";
   std::string sys_prompt;  // prompt_style chat only; empty = the template's own
   std::string prompt_style = "chat";
@@ -59,7 +60,8 @@ struct GenerateOptions {
 
 struct EvaluateOptions {
   std::string checkpoint_dir;
-  std::string adapter;  // a folder; empty = none
+  std::string adapter;   // a folder; empty = none
+  std::string quantize;  // weights in 4 or 8 bits; empty = as they are
   DataOptions data;
   std::string split = "all";  // all | train | val: which part of the file, split as in training
   std::string precision = "bf16-true";

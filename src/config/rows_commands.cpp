@@ -51,6 +51,17 @@ Row precision_row(std::string& slot) {
           .normalise = normalise_precision};
 }
 
+Row quantize_row(std::string& slot, std::string_view help) {
+  return {.theme = kModel,
+          .key = "quantize",
+          .slot = &slot,
+          .help = help,
+          .choices = {"bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq", "bnb.int8"}};
+}
+
+constexpr std::string_view kQuantizeHelp =
+    "hold the weights of linear layers in 4 or 8 bits: less memory, and what a QLoRA run saw";
+
 std::vector<Row> sampling_rows(GenerateOptions& o) {
   return {
       {.theme = kSampling,
@@ -119,6 +130,7 @@ std::vector<Row> generate_rows(GenerateOptions& o) {
       adapter_row(&o.adapters,
                   "a directory with an adapter for the model, PEFT's or LitGPT's; several: each "
                   "answers in turn, over one loaded model"),
+      quantize_row(o.quantize, kQuantizeHelp),
       precision_row(o.precision),
       {.theme = kText,
        .key = "prompt",
@@ -167,6 +179,7 @@ std::vector<Row> evaluate_rows(EvaluateOptions& o) {
   std::vector<Row> rows = {
       checkpoint_row(o.checkpoint_dir),
       adapter_row(&o.adapter, "a directory with an adapter for the model, PEFT's or LitGPT's"),
+      quantize_row(o.quantize, kQuantizeHelp),
       precision_row(o.precision),
       {.theme = kEvaluation,
        .key = "split",
@@ -258,13 +271,9 @@ std::vector<Row> merge_rows(MergeOptions& o) {
        .slot = &o.dtype,
        .help = "type of the weights written; none: as in the base (quantized ones: bfloat16)",
        .choices = {"float32", "float16", "bfloat16"}},
-      {.theme = kFiles,
-       .key = "quantize",
-       .slot = &o.quantize,
-       .help =
-           "merge into the weights as a QLoRA run with this option saw them: put in 4 or 8 bits "
-           "and taken out again",
-       .choices = {"bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq", "bnb.int8"}},
+      quantize_row(o.quantize,
+                   "merge into the weights as a QLoRA run with this option saw them: put in 4 or 8 "
+                   "bits and taken out again"),
       {.theme = kFiles,
        .key = "precision",
        .slot = &o.precision,

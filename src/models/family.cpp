@@ -97,6 +97,11 @@ Checkpoint open_checkpoint(const fs::path& path) {
   } else {
     for (const auto& entry : fs::directory_iterator(path))
       if (entry.path().extension() == ".gguf") return open_gguf(entry.path());
+    if (fs::exists(path / "adapter_config.json"))
+      throw UserError(
+          "{} holds an adapter, not a model: give its base, or make a model of both with snug "
+          "merge {}",
+          path.string(), path.string());
     throw UserError(
         "{} holds no model: neither config.json (Hugging Face) nor model_config.yaml with "
         "lit_model.pth (LitGPT) nor a .gguf file is in it",

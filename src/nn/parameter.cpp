@@ -94,6 +94,9 @@ void Parameter::initialize(uint64_t seed, double deviation) {
   else
     fill(host.mutable_data_ptr<at::Half>(), count, stream, init, scale);
   if (!in_place) write(host);
+  // A float32 home begins with numbers that the device's type can hold, as a master does.
+  if (!quantization && value.scalar_type() != to.scalar_type())
+    to.detach().copy_(to.detach().to(value.scalar_type()));
 }
 
 int64_t Parameter::stored_bytes() const {

@@ -100,8 +100,7 @@ void add_weight_gradient(const at::Tensor& weight, const at::Tensor& d_out, cons
 }
 
 void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out) {
-  const at::Tensor sum = d_out.sum(0, /*keepdim=*/false, at::kFloat);
-  add_to_gradient(bias, sum);
+  add_to_gradient(bias, sum_of_rows(d_out));
 }
 
 at::Tensor linear(const at::Tensor& x, const Projection& projection) {

@@ -4,6 +4,7 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 
 #include "base/error.h"
 #include "kernels/cpu/linalg/gemm.h"
@@ -65,6 +66,10 @@ at::ScalarType operand_type(const at::Tensor& x) {
   if (kernel_device(x) == at::kCUDA) return x.scalar_type();
   const bool fast = x.scalar_type() == at::kBFloat16 && kernels::cpu::multiplies_bf16();
   return fast ? at::kBFloat16 : at::kFloat;
+}
+
+at::Tensor sum_of_rows(const at::Tensor& a) {
+  return matmul(at::ones({1, a.size(0)}, a.options()), a, at::kFloat).view({-1});
 }
 
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b, at::ScalarType type) {

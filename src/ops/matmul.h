@@ -17,6 +17,9 @@ void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b
 // A new (m, n) tensor of `type`.
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
 
+// The sum of a's rows, (n) float32, without a float32 copy of `a` as at::sum would make on the CPU.
+at::Tensor sum_of_rows(const at::Tensor& a);
+
 // The type in which float32 scratch is multiplied with operands of x's type: that type where the
 // device multiplies it faster than float32, else float32.
 at::ScalarType operand_type(const at::Tensor& x);

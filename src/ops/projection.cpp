@@ -4,13 +4,13 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/ones.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "base/bytes.h"
 #include "kernels/cpu/dropout.h"
+#include "kernels/cpu/random_key.h"
 #include "ops/cuda.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
@@ -91,7 +91,8 @@ at::Tensor Projector::dropped(const at::Tensor& x) const {
   const LowRank& adapter = *projection_.adapter;
   if (adapter.dropout == 0) return x;
   at::Tensor result = at::empty_like(x, x.options().requires_grad(false));
-  drop_into(result, x, {adapter.dropout, adapter.dropout_key + first_row_}, Target::Overwrite);
+  drop_into(result, x, {adapter.dropout, kernels::cpu::mix64(adapter.dropout_key + first_row_)},
+            Target::Overwrite);
   return result;
 }
 
@@ -124,9 +125,7 @@ at::Tensor Projector::unscaled(const at::Tensor& d_out) const {
 void Projector::add_magnitude_gradient(const at::Tensor& d_out, const at::Tensor& x) const {
   const at::Tensor z = without_bias(x, d_out.scalar_type(), nullptr);
   z.mul_(d_out);
-  // A product with ones sums in float32 without a float32 copy of z, which sum() would make.
-  const at::Tensor sums = matmul(at::ones({1, z.size(0)}, z.options()), z, at::kFloat);
-  add_to_gradient(projection_.adapter->magnitude, sums.view({-1}).div_(norms_));
+  add_to_gradient(projection_.adapter->magnitude, sum_of_rows(z).div_(norms_));
 }
 
 at::Tensor Projector::add_gradients(const at::Tensor& d_out, const at::Tensor& x,
@@ -162,7 +161,8 @@ void Projector::input_gradient(const at::Tensor& d_out, const at::Tensor& d_inne
   } else {
     const at::Tensor before_dropout = matmul(d_inner, a_, d_x.scalar_type());
     const LowRank& adapter = *projection_.adapter;
-    drop_into(d_x, before_dropout, {adapter.dropout, adapter.dropout_key + first_row_},
+    drop_into(d_x, before_dropout,
+              {adapter.dropout, kernels::cpu::mix64(adapter.dropout_key + first_row_)},
               Target::AddTo);
   }
 }

@@ -147,7 +147,9 @@ fs::path find_base(const fs::path& directory) {
   const std::string name = named_base(directory);
   if (name.empty())
     throw UserError("{} does not say which base it is for; give the base too", directory.string());
-  const std::vector<fs::path> places{name, fs::path("checkpoints") / name, in_hub_cache(name)};
+  std::vector<fs::path> places{name};
+  if (places.front().is_relative())
+    places.insert(places.end(), {fs::path("checkpoints") / name, in_hub_cache(name)});
   for (const fs::path& place : places)
     if (fs::exists(place)) return place;
   throw UserError(

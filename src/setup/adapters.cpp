@@ -114,7 +114,7 @@ void check_targets(const std::vector<nn::Linear*>& linears, const checkpoint::Ad
 // PiSSA's start, of numbers that the adapter's type can hold.
 LowRankStart start_of(const nn::Linear& linear, const ParameterReader& read) {
   const nn::Adapter& adapter = *linear.adapter();
-  const at::ScalarType type = adapter.a.kept().scalar_type();
+  const at::ScalarType type = adapter.a.value.scalar_type();
   LowRankStart start =
       pissa_start(read(linear.weight()), adapter.options.rank, adapter.options.scaling);
   start.a = start.a.to(type).to(at::kFloat);

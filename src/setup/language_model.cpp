@@ -66,27 +66,31 @@ void LanguageModel::use(const LoadedAdapter& adapter) const {
   }
 }
 
-LanguageModel open_language_model(const std::filesystem::path& path, const std::string& precision,
-                                  at::Device device, int64_t max_seqlen,
-                                  const std::vector<std::string>& adapters) {
+LanguageModel open_language_model(const std::filesystem::path& path, at::Device device,
+                                  const LanguageModelOptions& options) {
   const bool is_adapter = is_adapter_directory(path);
   models::Checkpoint checkpoint = models::open_checkpoint(is_adapter ? find_base(path) : path);
-  std::vector<std::string> directories = adapters;
+  std::vector<std::string> directories = options.adapters;
   if (is_adapter) directories.insert(directories.begin(), path.string());
   LanguageModel result;
-  result.precision = nn::parse_precision(precision);
+  result.precision = nn::parse_precision(options.precision);
   result.tokenizer = open_tokenizer(checkpoint);
   // What an adapter is for is seen before a large model is read.
   for (const std::string& directory : directories)
     result.adapters.push_back(
         load_adapter(checkpoint, directory, device, result.precision.parameters));
+  config::Recipe recipe;
+  recipe.quantize = options.quantize;
+  recipe.precision = options.precision;
+  quantize_weights(*checkpoint.model, recipe);
   for (nn::Parameter* parameter : checkpoint.model->parameters()) {
     parameter->trained = false;
     parameter->allocate(device, result.precision.parameters);
   }
   models::load_weights(checkpoint);
-  checkpoint.model->prepare(
-      device, max_seqlen > 0 ? max_seqlen : checkpoint.model->dimensions().max_positions);
+  checkpoint.model->prepare(device, options.max_seqlen > 0
+                                        ? options.max_seqlen
+                                        : checkpoint.model->dimensions().max_positions);
   result.model = std::move(checkpoint.model);
   result.executor = std::make_unique<exec::Executor>(result.model->units(),
                                                      std::vector<std::unique_ptr<exec::Policy>>(),

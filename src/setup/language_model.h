@@ -34,11 +34,17 @@ struct LanguageModel {
   void use(const LoadedAdapter& adapter) const;
 };
 
-// Loads the whole model onto `device`, for sequences of up to `max_seqlen` tokens; 0: as many as
-// the model was made for. `path` may be an adapter's folder: its base is loaded, and it is the
+struct LanguageModelOptions {
+  std::string precision = "bf16-true";
+  std::string quantize;               // "bnb.nf4" …; empty: weights of that precision
+  int64_t max_seqlen = 0;             // tokens
+  std::vector<std::string> adapters;  // folders
+};
+
+// Loads the whole model onto `device`, for sequences of up to max_seqlen tokens; 0: as many as the
+// model was made for. `path` may be an adapter's folder: its base is loaded, and it is the
 // first of the adapters. The first one is in use.
-LanguageModel open_language_model(const std::filesystem::path& path, const std::string& precision,
-                                  at::Device device, int64_t max_seqlen,
-                                  const std::vector<std::string>& adapters = {});
+LanguageModel open_language_model(const std::filesystem::path& path, at::Device device,
+                                  const LanguageModelOptions& options);
 
 }  // namespace snug::setup

@@ -71,7 +71,8 @@ void BaseModel::write_trained(const std::filesystem::path& folder,
     return;
   }
   checkpoint::Adapter adapter = setup::adapter_values(model(), recipe_.lora, reader());
-  if (!recipe_.checkpoint_dir.empty())
+  // Random weights are nowhere to be found again.
+  if (!is_random())
     adapter.config.base_model_name_or_path =
         std::filesystem::absolute(recipe_.checkpoint_dir).string();
   setup::export_peft(folder, adapter, *tokenizer_);

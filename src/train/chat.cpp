@@ -14,7 +14,8 @@ namespace snug::train {
 void chat(const config::GenerateOptions& options) {
   const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   const setup::LanguageModel lm = setup::open_language_model(
-      options.checkpoint_dir, options.precision, host.device, 0, options.adapters);
+      options.checkpoint_dir, host.device,
+      {.precision = options.precision, .quantize = options.quantize, .adapters = options.adapters});
   if (lm.adapters.size() > 1)
     throw UserError("chat takes one adapter, {} are given; snug generate compares several",
                     lm.adapters.size());

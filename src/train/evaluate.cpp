@@ -23,7 +23,8 @@ void evaluate(const config::EvaluateOptions& options) {
   std::vector<std::string> adapters;
   if (!options.adapter.empty()) adapters.push_back(options.adapter);
   const setup::LanguageModel lm = setup::open_language_model(
-      options.checkpoint_dir, options.precision, host.device, 0, adapters);
+      options.checkpoint_dir, host.device,
+      {.precision = options.precision, .quantize = options.quantize, .adapters = adapters});
   const int64_t positions = lm.model->dimensions().max_positions;
   data::DatasetOptions data_options{
       .name = options.data.class_path,

@@ -67,7 +67,8 @@ void answer_all(TextGenerator& generator, const std::vector<int32_t>& prompt,
 void generate(const config::GenerateOptions& options) {
   const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   const setup::LanguageModel lm = setup::open_language_model(
-      options.checkpoint_dir, options.precision, host.device, 0, options.adapters);
+      options.checkpoint_dir, host.device,
+      {.precision = options.precision, .quantize = options.quantize, .adapters = options.adapters});
   const data::TextEncoder encoder = data::make_encoder(*lm.tokenizer);
   const std::vector<int32_t> prompt = encoder.encode_prompt(prompt_text(options, encoder));
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);

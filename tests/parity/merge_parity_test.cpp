@@ -186,7 +186,8 @@ class Beside : public testing::Test {
                  tests::read(*expected, "logits").select(1, ids.size(1) - 1), 2e-5);
   }
   setup::LanguageModel open(const fs::path& path, const std::vector<std::string>& adapters) const {
-    return setup::open_language_model(path, "32-true", at::kCPU, 64, adapters);
+    return setup::open_language_model(
+        path, at::kCPU, {.precision = "32-true", .max_seqlen = 64, .adapters = adapters});
   }
 
   const test::TempFolder folder_;
