@@ -125,7 +125,8 @@ TEST_F(Errors, ATokenizerOfAnotherModel) {
     fs::copy_file(data / "parity/llama" / file, model / file);
   for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
     fs::copy_file(data / "system/tiny" / file, model / file);
-  expect_user_error({"generate", model, "--prompt", "hello"}, "the model's embedding 96 rows: the tokenizer belongs");
+  expect_user_error({"generate", model, "--prompt", "hello"},
+                    "the model's embedding 96 rows: the tokenizer belongs");
 }
 
 TEST_F(Errors, DamagedCheckpointState) {

@@ -82,6 +82,50 @@ Tensors run_swiglu(const Place& p) {
   return p.with_gradients(swiglu_linear(at::mul(g, 1), at::mul(u, 1), {.weight = w}), {g, u, w});
 }
 
+LowRank adapter(const Place& p, int64_t in, int64_t out) {
+  return {.a = p.leaf(11, {4, in}),
+          .b = p.leaf(12, {out, 4}),
+          .scaling = 0.5,
+          .dropout = 0.25,
+          .dropout_key = 77};
+}
+
+Tensors run_lora(const Place& p) {
+  const at::Tensor x = p.leaf(1, {37, 48});
+  const LowRank lora = adapter(p, 48, 24);
+  return p.with_gradients(ops::linear(x, {.weight = p.make(2, {24, 48}), .adapter = lora}),
+                          {x, lora.a, lora.b});
+}
+
+Tensors run_dora(const Place& p) {
+  const at::Tensor x = p.leaf(1, {37, 48});
+  LowRank dora = adapter(p, 48, 24);
+  dora.magnitude = p.leaf(13, {24});
+  return p.with_gradients(
+      ops::linear(x, {.weight = p.make(2, {24, 48}), .bias = p.make(3, {24}), .adapter = dora}),
+      {x, dora.a, dora.b, dora.magnitude});
+}
+
+Tensors run_quantized_swiglu(const Place& p) {
+  const at::Tensor g = p.leaf(1, {37, 64});
+  const at::Tensor u = p.leaf(2, {37, 64});
+  const LowRank lora = adapter(p, 64, 24);
+  return p.with_gradients(
+      swiglu_linear(
+          at::mul(g, 1), at::mul(u, 1),
+          {.quantized = quantize(p.make(3, {24, 64}), QuantizedFormat::Nf4), .adapter = lora}),
+      {g, u, lora.a, lora.b});
+}
+
+Tensors run_lora_head(const Place& p) {
+  const at::Tensor x = p.leaf(1, {6, 16});
+  const LowRank lora = adapter(p, 16, 50);
+  const at::Tensor loss = linear_cross_entropy(x, {.weight = p.make(2, {50, 16}), .adapter = lora},
+                                               p.ints({3, -100, 49, 0, 7, 3}), {.scale = 0.2});
+  loss.backward(at::ones_like(loss));
+  return {loss.detach(), x.grad(), lora.a.grad(), lora.b.grad()};
+}
+
 Tensors run_embedding(const Place& p) {
   const at::Tensor w = p.leaf(1, {20, 48});
   return p.with_gradients(embedding(p.ints({3, 19, 3, 0, 7, 3}), w, p.type), {w});
@@ -129,6 +173,10 @@ const std::vector<Operator> kOperators = {
     {"Linear", run_linear},
     {"MixedLinear", run_mixed_linear},
     {"SwigluLinear", run_swiglu},
+    {"LoraLinear", run_lora},
+    {"DoraLinear", run_dora},
+    {"QuantizedSwigluLinear", run_quantized_swiglu},
+    {"LoraCrossEntropy", run_lora_head},
     {"Embedding", run_embedding},
     {"LinearCrossEntropy", run_cross_entropy},
     {"Attention", [](const Place& p) { return attend(p, 4, 4, 0); }},
