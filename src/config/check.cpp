@@ -30,8 +30,6 @@ constexpr NotYet kNotYet[] = {
      "use --devices 1"},
     {"num_nodes", [](const Recipe& r) { return r.num_nodes != 1; }, "use --num_nodes 1"},
     {"strategy", [](const Recipe& r) { return r.strategy != "auto"; }, "use --strategy auto"},
-    {"optimizer.class_path", [](const Recipe& r) { return r.optimizer.name == "paged_adamw"; },
-     "use adamw_8bit, whose states take a quarter of the room"},
     {"logger_name",
      [](const Recipe& r) { return r.logger_name == "wandb" || r.logger_name == "mlflow"; },
      "use csv or tensorboard"},

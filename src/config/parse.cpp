@@ -99,6 +99,16 @@ void resolve_data(DataOptions& data, const std::set<std::string>& given) {
   if (!given.contains("data.prompt_style")) data.prompt_style = data_prompt_style(data.class_path);
 }
 
+// bitsandbytes' paged optimizers keep states in memory that moves between device and host as it is
+// needed. Here that is the optimizer of the same arithmetic with its states on the host.
+void resolve_paged_optimizer(Recipe& recipe) {
+  static constexpr std::string_view kPaged = "paged_";
+  std::string& name = recipe.optimizer.name;
+  if (!name.starts_with(kPaged)) return;
+  name.erase(0, kPaged.size());
+  if (!recipe.given("optimizer_offload")) recipe.optimizer_offload = "cpu";
+}
+
 // Leaves no value that depends on another to be worked out later.
 void resolve_recipe(Recipe& recipe) {
   resolve_data(recipe.data, recipe.given_keys);
@@ -113,6 +123,7 @@ void resolve_recipe(Recipe& recipe) {
     train.min_lr = recipe.given("train.min_lr") ? recipe.optimizer.lr : recipe.optimizer.lr / 10;
   }
   recipe.lora.enabled = !recipe.full;
+  resolve_paged_optimizer(recipe);
 }
 
 OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {

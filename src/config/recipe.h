@@ -67,7 +67,7 @@ struct EvalOptions {
 };
 
 struct OptimizerOptions {
-  std::string name = "adamw";  // adamw | sgd | adamw_8bit | paged_adamw | adafactor | lion
+  std::string name = "adamw";  // adamw | sgd | adamw_8bit | adafactor | lion
   double lr = 1e-3;
   double weight_decay = 0.01;
   double beta1 = 0.9;

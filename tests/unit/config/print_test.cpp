@@ -21,6 +21,8 @@ class RandomRecipe {
     recipe.lora.enabled = !recipe.full;
     for (Row& row : recipe_rows(recipe))
       if (row.key != "full") fill(row);
+    // A resolved recipe names no paged optimizer.
+    if (recipe.optimizer.name.starts_with("paged_")) recipe.optimizer.name.erase(0, 6);
     // Another optimizer's arguments are never printed; the class's own defaults stand there.
     const OptimizerOptions defaults = optimizer_defaults(recipe.optimizer.name);
     OptimizerOptions& o = recipe.optimizer;

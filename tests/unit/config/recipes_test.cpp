@@ -96,6 +96,20 @@ TEST(Recipes, AllShippedOnesParseAndPrint) {
   }
 }
 
+TEST(Recipes, PagedOptimizersHaveTheirStatesOnTheHost) {
+  const std::string base = "finetune x --optimizer ";
+  const Recipe paged = parse_from_root(base + "bitsandbytes.optim.PagedAdamW32bit").recipe;
+  EXPECT_EQ(paged.optimizer.name, "adamw");
+  EXPECT_EQ(paged.optimizer.state_dtype, "float32");
+  EXPECT_EQ(paged.optimizer_offload, "cpu");
+  const Recipe small = parse_from_root(base + "PagedAdamW8bit --optimizer.lr 0.001").recipe;
+  EXPECT_EQ(small.optimizer.name, "adamw_8bit");
+  EXPECT_EQ(small.optimizer.lr, 0.001);
+  EXPECT_EQ(small.optimizer_offload, "cpu");
+  EXPECT_EQ(parse_from_root(base + "paged_adamw --optimizer_offload none").recipe.optimizer_offload,
+            "none");
+}
+
 TEST(Recipes, TargetModulesMayBeAList) {
   const fs::path file = fs::path(::testing::TempDir()) / "targets.yaml";
   write_file_atomically(file, "lora_target_modules: [q_proj, v_proj]\n");
