@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/linear.h"
 
+#include "kernels/cpu/random_key.h"
 #include "ops/linear.h"
 
 namespace snug::nn {
@@ -30,7 +31,7 @@ ops::Projection Linear::projection(const Pass& pass) const {
                                 .scaling = adapter_->options.scaling};
   if (pass.dropout_key) {
     result.adapter->dropout = adapter_->options.dropout;
-    result.adapter->dropout_key = mix(*pass.dropout_key ^ hash_name(name_));
+    result.adapter->dropout_key = kernels::cpu::mix64(*pass.dropout_key ^ hash_name(name_));
   }
   return result;
 }

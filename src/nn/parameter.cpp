@@ -8,20 +8,14 @@
 #include <numbers>
 #include <numeric>
 
-#include "kernels/cpu/quantized.h"
+#include "kernels/cpu/random_key.h"
 #include "memory/guards.h"
 #include "memory/placement.h"
-#include "ops/device.h"
+#include "ops/quantized.h"
 
 namespace snug::nn {
 
-// SplitMix64 (Steele et al. 2014): a counter in, 64 even bits out, the same on every machine.
-uint64_t mix(uint64_t x) {
-  x += 0x9E3779B97F4A7C15ULL;
-  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ULL;
-  x = (x ^ (x >> 27)) * 0x94D049BB133111EBULL;
-  return x ^ (x >> 31);
-}
+using kernels::cpu::mix64;
 
 uint64_t hash_name(const std::string& name) {
   uint64_t hash = 14695981039346656037ULL;  // FNV-1a
@@ -34,15 +28,16 @@ namespace {
 // Box-Muller from two uniform draws of the counter.
 float normal_at(uint64_t stream, uint64_t index) {
   constexpr double kScale = 1.0 / 9007199254740992.0;  // 2^-53
-  const double u = (static_cast<double>(mix(stream + 2 * index) >> 11) + 0.5) * kScale;
-  const double v = static_cast<double>(mix(stream + 2 * index + 1) >> 11) * kScale;
+  const double u = (static_cast<double>(mix64(stream + 2 * index) >> 11) + 0.5) * kScale;
+  const double v = static_cast<double>(mix64(stream + 2 * index + 1) >> 11) * kScale;
   return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
 }
 
 // Even in (-1, 1).
 float uniform_at(uint64_t stream, uint64_t index) {
   constexpr double kScale = 1.0 / 4503599627370496.0;  // 2^-52
-  return static_cast<float>((static_cast<double>(mix(stream + index) >> 11) + 0.5) * kScale - 1.0);
+  return static_cast<float>((static_cast<double>(mix64(stream + index) >> 11) + 0.5) * kScale -
+                            1.0);
 }
 
 template <class T>
@@ -80,7 +75,7 @@ void Parameter::initialize(uint64_t seed, double deviation) {
     to.detach().fill_(init == Init::Ones ? 1 : 0);
     return;
   }
-  const uint64_t stream = mix(seed) ^ hash_name(name);
+  const uint64_t stream = mix64(seed) ^ hash_name(name);
   const int64_t count = num_elements();
   const double scale = init_scale.value_or(deviation);
   // The host draws the numbers, so that they are the same on every device.
@@ -110,12 +105,7 @@ void Parameter::write(const at::Tensor& dense) const {
     return;
   }
   const at::Tensor numbers = dense.detach().to(quantization->source).contiguous();
-  const at::Tensor bytes = to.is_cpu() ? to : at::empty(to.sizes(), at::kByte);
-  kernels::cpu::Quantizer quantizer(quantization->format, shape[0], shape[1],
-                                    bytes.mutable_data_ptr());
-  quantizer.add(numbers.const_data_ptr(), ops::to_scalar(quantization->source), num_elements());
-  quantizer.finish();
-  if (!to.is_cpu()) to.copy_(bytes);
+  to.copy_(ops::quantize(numbers, quantization->format).bytes);
 }
 
 }  // namespace snug::nn

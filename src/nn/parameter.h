@@ -16,8 +16,7 @@ namespace snug::nn {
 // How a parameter starts when no checkpoint gives it.
 enum class Init { Normal, Uniform, Ones, Zeros };
 
-// Random streams by name: the same numbers for the same (seed, name) on every machine.
-uint64_t mix(uint64_t x);
+// Separates random streams by name, alike on every machine.
 uint64_t hash_name(const std::string& name);
 
 // A weight that is stored in 4 or 8 bits: frozen, since its codes cannot be trained.

@@ -82,8 +82,10 @@ checkpoint::ModuleChoice targets(const std::vector<nn::Linear*>& linears,
   return choice;
 }
 
-bool is_named(const std::string& name, const nn::Linear& linear) {
-  return linear.name() == name || linear.name().ends_with("." + name);
+bool any_adapted(const std::vector<nn::Linear*>& linears, const checkpoint::AdapterConfig& config) {
+  return std::any_of(linears.begin(), linears.end(), [&](const nn::Linear* linear) {
+    return checkpoint::adapts(config, linear->name());
+  });
 }
 
 // Each name and every pattern must mean a layer.
@@ -99,13 +101,8 @@ void check_targets(const std::vector<nn::Linear*>& linears, const checkpoint::Ad
   }
   std::vector<std::string> unknown;
   for (const std::string& name : config.target_modules.names)
-    if (std::none_of(linears.begin(), linears.end(),
-                     [&](const nn::Linear* linear) { return is_named(name, *linear); }))
-      unknown.push_back(name);
-  const bool some = std::any_of(linears.begin(), linears.end(), [&](const nn::Linear* linear) {
-    return checkpoint::adapts(config, linear->name());
-  });
-  if (some && unknown.empty()) return;
+    if (!any_adapted(linears, {.target_modules = {.names = {name}}})) unknown.push_back(name);
+  if (unknown.empty() && any_adapted(linears, config)) return;
   throw UserError("lora_target_modules = {}: {} no layer of this model, whose layers are {}", text,
                   unknown.empty() ? "matches" : fmt::format("{} names", fmt::join(unknown, ", ")),
                   fmt::join(last_names(linears), ", "));

@@ -4,9 +4,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "kernels/cpu/random_key.h"
 #include "setup/batch.h"
 
 namespace snug::train {
+
+using kernels::cpu::mix64;
 
 Stepper::Stepper(setup::Engine& engine, const config::Recipe& recipe,
                  const data::SampleStore& samples, PhaseRecorder& phases)
@@ -23,8 +26,7 @@ StepResult Stepper::step(const SampleIndices& micro_batches, double lr) {
   StepResult result;
   setup::Update update;
   is_updating_ = false;
-  dropout_key_ =
-      nn::mix(recipe_.seed ^ nn::mix(static_cast<uint64_t>(engine_.optimizer->num_steps())));
+  dropout_key_ = mix64(recipe_.seed ^ mix64(static_cast<uint64_t>(engine_.optimizer->num_steps())));
   try {
     update = engine_.step(
         [&] {
