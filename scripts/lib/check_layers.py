@@ -11,7 +11,8 @@ import sys
 LEVELS = [
     ["base"],
     ["config", "memory", "tokenizer", "report", "hub"],
-    ["kernels", "dist", "formats"],
+    ["kernels", "formats"],
+    ["comm"],
     ["ops", "data"],
     ["nn", "optim"],
     ["models", "exec", "checkpoint"],

@@ -35,6 +35,13 @@ class OutOfMemory : public Error {
   explicit OutOfMemory(const std::string& what) : Error(what, 3) {}
 };
 
+// A process of a run of several is gone or hangs, or the network between them failed: exit code 1,
+// since another run of the same recipe may well get through.
+class CommunicationError : public Error {
+ public:
+  explicit CommunicationError(const std::string& what) : Error(what, 1) {}
+};
+
 // Our fault: exit code 1, with a request to report it.
 class InternalError : public Error {
  public:

@@ -1,0 +1,60 @@
+// How a run's processes are laid out: a grid with an axis for each way of sharing the work, and for
+// each axis the group of processes that differ in that coordinate alone.
+//
+// Ranks are numbered with the tensor axis innermost, since its collectives are the most frequent
+// and belong on the fastest links, then context, shard, replicate, and pipeline outermost.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <memory>
+#include <string>
+
+#include "comm/group.h"
+
+namespace snug::comm {
+
+enum class Axis { Pipeline, Replicate, Shard, Context, Tensor };
+inline constexpr size_t kNumAxes = 5;
+const char* name(Axis);  // as in --mesh: "pp", "dp", "fsdp", "cp", "tp"
+
+struct MeshShape {
+  std::array<int, kNumAxes> sizes{1, 1, 1, 1, 1};
+
+  int& operator[](Axis axis) { return sizes[static_cast<size_t>(axis)]; }
+  int operator[](Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
+  int num_ranks() const;
+  // Groups of samples that are computed apart: replicate times shard.
+  int num_data_ranks() const { return (*this)[Axis::Replicate] * (*this)[Axis::Shard]; }
+  int coordinate(Axis axis, int rank) const;
+  bool operator==(const MeshShape&) const = default;
+};
+
+class Mesh {
+ public:
+  // `groups`: one an axis; `data` spans replicate and shard, `world` all of them.
+  Mesh(MeshShape shape, int rank, std::array<std::unique_ptr<Group>, kNumAxes> groups,
+       std::unique_ptr<Group> data, std::unique_ptr<Group> world);
+
+  const MeshShape& shape() const { return shape_; }
+  int rank() const { return rank_; }
+  int size(Axis axis) const { return shape_[axis]; }
+  int coordinate(Axis axis) const { return shape_.coordinate(axis, rank_); }
+  Group& group(Axis axis) const { return *groups_[static_cast<size_t>(axis)]; }
+  Group& data() const { return *data_; }
+  Group& world() const { return *world_; }
+  bool is_single() const { return shape_.num_ranks() == 1; }
+
+ private:
+  MeshShape shape_;
+  int rank_;
+  std::array<std::unique_ptr<Group>, kNumAxes> groups_;
+  std::unique_ptr<Group> data_;
+  std::unique_ptr<Group> world_;
+};
+
+// A mesh whose collectives move nothing: of one process, or for planning rank `rank` of many.
+std::shared_ptr<Mesh> planned_mesh(const MeshShape& shape, int rank = 0);
+std::shared_ptr<Mesh> single_mesh();
+
+}  // namespace snug::comm
