@@ -12,7 +12,7 @@ LEVELS = [
     ["base"],
     ["config", "memory", "tokenizer", "report", "hub"],
     ["kernels", "formats"],
-    ["comm"],
+    ["dist"],
     ["ops", "data"],
     ["nn", "optim"],
     ["models", "exec", "checkpoint"],

@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace snug::comm {
+namespace snug::dist {
 
 enum class Operation { AllReduce, AllGather, ReduceScatter, Broadcast, Send, Receive };
 inline constexpr size_t kNumOperations = 6;
@@ -95,4 +95,4 @@ class Group {
   TrafficByOperation traffic_{};
 };
 
-}  // namespace snug::comm
+}  // namespace snug::dist

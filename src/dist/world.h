@@ -8,9 +8,9 @@
 #include <memory>
 #include <string>
 
-#include "comm/mesh.h"
+#include "dist/mesh.h"
 
-namespace snug::comm {
+namespace snug::dist {
 
 // Where a process stands, as its environment says before anything is joined.
 struct Position {
@@ -57,4 +57,4 @@ class World {
   Position position_;
 };
 
-}  // namespace snug::comm
+}  // namespace snug::dist

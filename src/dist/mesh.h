@@ -10,9 +10,9 @@
 #include <memory>
 #include <string>
 
-#include "comm/group.h"
+#include "dist/group.h"
 
-namespace snug::comm {
+namespace snug::dist {
 
 enum class Axis { Pipeline, Replicate, Shard, Context, Tensor };
 inline constexpr size_t kNumAxes = 5;
@@ -57,4 +57,4 @@ class Mesh {
 std::shared_ptr<Mesh> planned_mesh(const MeshShape& shape, int rank = 0);
 std::shared_ptr<Mesh> single_mesh();
 
-}  // namespace snug::comm
+}  // namespace snug::dist
