@@ -7,8 +7,10 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "dist/group.h"
 
@@ -27,6 +29,10 @@ struct MeshShape {
   // Groups of samples that are computed apart: replicate times shard.
   int num_data_ranks() const { return (*this)[Axis::Replicate] * (*this)[Axis::Shard]; }
   int coordinate(Axis axis, int rank) const;
+  // The ranks that differ from `rank` in that coordinate alone, and itself; for data in replicate
+  // and shard. In the order of their rank in the group.
+  std::vector<int> members(Axis axis, int rank) const;
+  std::vector<int> data_members(int rank) const;
   bool operator==(const MeshShape&) const = default;
 };
 
@@ -53,8 +59,18 @@ class Mesh {
   std::unique_ptr<Group> world_;
 };
 
-// A mesh whose collectives move nothing: of one process, or for planning rank `rank` of many.
-std::shared_ptr<Mesh> planned_mesh(const MeshShape& shape, int rank = 0);
+// A mesh whose groups come from `make_group`, which gets a group's name and members.
+using MakeGroup =
+    std::function<std::unique_ptr<Group>(const std::string& name, const std::vector<int>& members)>;
+std::shared_ptr<Mesh> make_mesh(const MeshShape& shape, int rank, const MakeGroup& make_group);
+
+// What moves the bytes, and so what memory a collective needs besides its tensors.
+enum class Transport { Mpi, Nccl };
+
+// A mesh whose collectives move nothing: of one process, or for planning rank `rank` of many. Those
+// of more than one rank take tensors on meta only.
+std::shared_ptr<Mesh> planned_mesh(const MeshShape& shape, int rank = 0,
+                                   Transport transport = Transport::Mpi);
 std::shared_ptr<Mesh> single_mesh();
 
 }  // namespace snug::dist

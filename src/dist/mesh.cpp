@@ -1,0 +1,77 @@
+// The grid's arithmetic; how its groups come to be is up to the world.
+// SPDX-License-Identifier: Apache-2.0
+#include "dist/mesh.h"
+
+#include "base/error.h"
+
+namespace snug::dist {
+namespace {
+
+// How far apart two ranks are that differ by one in this coordinate: the axes are listed from the
+// outermost to the innermost.
+int stride(const MeshShape& shape, Axis axis) {
+  int ranks = 1;
+  for (size_t inner = static_cast<size_t>(axis) + 1; inner < kNumAxes; ++inner) {
+    ranks *= shape.sizes[inner];
+  }
+  return ranks;
+}
+
+}  // namespace
+
+const char* name(Axis axis) {
+  constexpr std::array<const char*, kNumAxes> kNames{"pp", "dp", "fsdp", "cp", "tp"};
+  return kNames[static_cast<size_t>(axis)];
+}
+
+int MeshShape::num_ranks() const {
+  int ranks = 1;
+  for (const int size : sizes) ranks *= size;
+  return ranks;
+}
+
+int MeshShape::coordinate(Axis axis, int rank) const {
+  return rank / stride(*this, axis) % (*this)[axis];
+}
+
+std::vector<int> MeshShape::members(Axis axis, int rank) const {
+  const int step = stride(*this, axis);
+  const int first = rank - coordinate(axis, rank) * step;
+  std::vector<int> ranks;
+  for (int i = 0; i < (*this)[axis]; ++i) ranks.push_back(first + i * step);
+  return ranks;
+}
+
+std::vector<int> MeshShape::data_members(int rank) const {
+  std::vector<int> ranks;
+  for (const int outer : members(Axis::Replicate, rank)) {
+    for (const int inner : members(Axis::Shard, outer)) ranks.push_back(inner);
+  }
+  return ranks;
+}
+
+Mesh::Mesh(MeshShape shape, int rank, std::array<std::unique_ptr<Group>, kNumAxes> groups,
+           std::unique_ptr<Group> data, std::unique_ptr<Group> world)
+    : shape_(shape),
+      rank_(rank),
+      groups_(std::move(groups)),
+      data_(std::move(data)),
+      world_(std::move(world)) {
+  SNUG_CHECK(rank_ >= 0 && rank_ < shape_.num_ranks(), "rank {} of {}", rank_, shape_.num_ranks());
+}
+
+std::shared_ptr<Mesh> make_mesh(const MeshShape& shape, int rank, const MakeGroup& make_group) {
+  constexpr std::array<const char*, kNumAxes> kGroupNames{"pipeline", "replicate", "shard",
+                                                          "context", "tensor"};
+  std::array<std::unique_ptr<Group>, kNumAxes> groups;
+  for (size_t axis = 0; axis < kNumAxes; ++axis) {
+    groups[axis] = make_group(kGroupNames[axis], shape.members(static_cast<Axis>(axis), rank));
+  }
+  std::vector<int> all;
+  for (int r = 0; r < shape.num_ranks(); ++r) all.push_back(r);
+  auto data = make_group("data", shape.data_members(rank));
+  auto world = make_group("world", all);
+  return std::make_shared<Mesh>(shape, rank, std::move(groups), std::move(data), std::move(world));
+}
+
+}  // namespace snug::dist
