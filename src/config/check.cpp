@@ -7,7 +7,9 @@
 #include <algorithm>
 
 #include "base/log.h"
+#include "base/text.h"
 #include "config/faults.h"
+#include "config/mesh_text.h"
 #include "config/names.h"
 #include "config/numbers.h"
 #include "config/rows.h"
@@ -30,6 +32,7 @@ constexpr NotYet kNotYet[] = {
      "use --devices 1"},
     {"num_nodes", [](const Recipe& r) { return r.num_nodes != 1; }, "use --num_nodes 1"},
     {"strategy", [](const Recipe& r) { return r.strategy != "auto"; }, "use --strategy auto"},
+    {"mesh", [](const Recipe& r) { return !r.mesh.empty(); }, "leave it out"},
     {"logger_name",
      [](const Recipe& r) { return r.logger_name == "wandb" || r.logger_name == "mlflow"; },
      "use csv or tensorboard"},
@@ -106,26 +109,117 @@ std::string near_divisors(int64_t whole, int64_t wanted) {
   return above > whole ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
 }
 
-void check_batches(const Recipe& r, Faults& faults) {
+// How many devices a recipe has, and how they are laid out; none where it cannot be told.
+struct Layout {
+  int64_t num_ranks = 1;
+  MeshSizes mesh;
+  bool is_auto = false;  // devices = auto: as many as are found later
+
+  bool is_sharded() const { return mesh.shard > 1; }
+};
+
+std::optional<Layout> read_layout(const Recipe& r, Faults& faults) {
   const std::optional<int64_t> devices = parse_int(r.devices);
   if (!devices && r.devices != "auto") {
     faults.push_back(
         fmt::format("devices = {}: is neither a whole number from 1 nor auto", r.devices));
-    return;
+    return std::nullopt;
   }
-  const int64_t global = r.train.global_batch_size, micro = r.train.micro_batch_size;
   // Bounded, so that a huge number of devices cannot overflow the product.
   const int64_t per_node = devices.value_or(1);
   if (per_node < 1 || per_node > (1 << 20) || r.num_nodes > (1 << 20)) {
     faults.push_back(
         fmt::format("devices = {}, num_nodes = {}: out of range", r.devices, r.num_nodes));
-    return;
+    return std::nullopt;
   }
-  const int64_t ranks = per_node * r.num_nodes;
+  Layout layout{.num_ranks = per_node * r.num_nodes, .is_auto = !devices};
+  if (r.mesh.empty()) {
+    (r.strategy == "ddp" ? layout.mesh.replicate : layout.mesh.shard) = layout.num_ranks;
+    return layout;
+  }
+  if (const std::string fault = read_mesh(r.mesh, layout.mesh); !fault.empty()) {
+    faults.push_back(fmt::format("mesh = {}: {}", r.mesh, fault));
+    return std::nullopt;
+  }
+  return layout;
+}
+
+// The same mesh with the missing devices along the shard axis, for a message.
+std::string completed_mesh(const Layout& layout) {
+  MeshSizes mesh = layout.mesh;
+  if (layout.num_ranks % mesh.num_ranks() != 0) return "sizes whose product is that";
+  mesh.shard *= layout.num_ranks / mesh.num_ranks();
+  return mesh_text(mesh);
+}
+
+void check_mesh(const Recipe& r, const Layout& layout, Faults& faults) {
+  if (r.mesh.empty()) return;
+  if (!layout.is_auto && layout.mesh.num_ranks() != layout.num_ranks)
+    faults.push_back(
+        fmt::format("mesh = {}: lays out {} devices, and there are {} (devices {}, num_nodes {}); "
+                    "use {}",
+                    r.mesh, layout.mesh.num_ranks(), layout.num_ranks, r.devices, r.num_nodes,
+                    completed_mesh(layout)));
+  if (r.strategy == "ddp" && layout.is_sharded())
+    faults.push_back(
+        fmt::format("strategy = ddp: nothing is cut, and mesh = {} has {} shards; write dp={}, or "
+                    "use --strategy fsdp",
+                    r.mesh, layout.mesh.shard, layout.mesh.shard));
+  if (r.strategy != "ddp" && r.strategy != "auto" && !layout.is_sharded())
+    faults.push_back(
+        fmt::format("strategy = {}: cuts along the axis fsdp, and mesh = {} has none; add one such "
+                    "as fsdp=2, or leave strategy out",
+                    r.strategy, r.mesh));
+}
+
+void check_devices(const Recipe& r, Faults& faults) {
+  static const std::vector<std::string> kStrategies = {"auto",  "ddp",  "zero1",
+                                                       "zero2", "fsdp", "hybrid"};
+  if (std::count(kStrategies.begin(), kStrategies.end(), r.strategy) == 0) {
+    const std::string near = nearest_name(r.strategy, kStrategies);
+    faults.push_back(fmt::format(
+        "strategy = {}: is not one of {}{}, nor a name of Lightning, DeepSpeed or FSDP such as "
+        "deepspeed_stage_2 or FULL_SHARD",
+        r.strategy, fmt::join(kStrategies, ", "),
+        near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
+  }
+  if (r.num_nodes > 1 && r.devices == "1" && !r.given("devices"))
+    faults.push_back(
+        fmt::format("num_nodes = {}: devices is not set; say how many each machine has, for "
+                    "example --devices 4, or --devices 1",
+                    r.num_nodes));
+  const std::optional<Layout> layout = read_layout(r, faults);
+  if (!layout) return;
+  check_mesh(r, *layout, faults);
+  if (layout->num_ranks == 1 && layout->mesh.num_ranks() == 1) return;
+  if (r.optimizer.name == "adafactor" && layout->is_sharded())
+    faults.push_back(
+        fmt::format("optimizer = adafactor: its factored states are sums over whole rows and "
+                    "columns, and strategy = {} cuts matrices anywhere; use --strategy ddp, or "
+                    "adamw_8bit",
+                    r.strategy));
+  if (r.train.on_oom == "split")
+    faults.push_back(
+        "train.on_oom = split: with several devices one that splits its micro-batch would leave "
+        "the others waiting for it; use train.on_oom stop");
+  if (r.delayed_parameter_update)
+    faults.push_back(
+        "delayed_parameter_update = true: with several devices not in this version yet; leave it "
+        "out");
+}
+
+void check_batches(const Recipe& r, Faults& faults) {
+  Faults said_elsewhere;
+  const std::optional<Layout> layout = read_layout(r, said_elsewhere);
+  if (!layout) return;
+  const int64_t global = r.train.global_batch_size, micro = r.train.micro_batch_size;
+  // Devices along the other axes work on the same samples.
+  const int64_t ranks = layout->mesh.num_data_ranks();
   if (global % ranks != 0) {
     faults.push_back(
-        fmt::format("train.global_batch_size = {} does not divide among {} devices; use {}", global,
-                    ranks, (global / ranks + 1) * ranks));
+        fmt::format("train.global_batch_size = {} does not divide among {} devices{}; use {}",
+                    global, ranks, r.mesh.empty() ? "" : " with samples of their own (dp x fsdp)",
+                    (global / ranks + 1) * ranks));
     return;
   }
   const int64_t samples = global / ranks;
@@ -159,7 +253,10 @@ void check_length(const Recipe& r, Faults& faults) {
 
 // Gradients that are summed over micro-batches are all there until the last one's backward.
 void check_in_backward(const Recipe& r) {
-  const int64_t micro_batches = r.train.global_batch_size / r.train.micro_batch_size;
+  Faults said_elsewhere;
+  const std::optional<Layout> layout = read_layout(r, said_elsewhere);
+  const int64_t ranks = layout ? layout->mesh.num_data_ranks() : 1;
+  const int64_t micro_batches = r.train.global_batch_size / ranks / r.train.micro_batch_size;
   if (r.optimizer_in_backward && micro_batches > 1)
     warn(
         "optimizer_in_backward = true with {} micro-batches a step (train.global_batch_size {}, "
@@ -270,6 +367,7 @@ std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
     faults = data_faults(recipe.data, recipe.given_keys);
   check_model(command, recipe, faults);
   check_memory(recipe, faults);
+  check_devices(recipe, faults);
   check_batches(recipe, faults);
   check_in_backward(recipe);
   if (trains) check_length(recipe, faults);

@@ -75,6 +75,26 @@ constexpr DataClass kDataClasses[] = {
     {"HFDataset", 0.05},
 };
 
+// What Lightning, DeepSpeed and PyTorch's FSDP call each way of sharing the work, in lower case.
+struct StrategyName {
+  std::string_view name;
+  std::vector<std::string_view> spellings;
+};
+
+const std::vector<StrategyName>& strategies() {
+  static const std::vector<StrategyName> kStrategies = {
+      {"auto", {}},
+      {"ddp",
+       {"ddpstrategy", "no_shard", "ddp_find_unused_parameters_false",
+        "ddp_find_unused_parameters_true"}},
+      {"zero1", {"deepspeed_stage_1"}},
+      {"zero2", {"deepspeed_stage_2", "shard_grad_op"}},
+      {"fsdp", {"zero3", "deepspeed_stage_3", "full_shard", "fsdpstrategy"}},
+      {"hybrid", {"hybrid_shard"}},
+  };
+  return kStrategies;
+}
+
 std::string lower(std::string_view text) {
   std::string out(text);
   for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
@@ -83,6 +103,29 @@ std::string lower(std::string_view text) {
 
 // "a.b.C" -> "C".
 std::string_view last_word(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
+constexpr std::string_view kOffload = "_offload";
+
+// "FSDPStrategy(sharding_strategy='FULL_SHARD')" -> "full_shard", "DeepSpeedStrategy(stage=3,
+// offload_optimizer=True)" -> "deepspeed_stage_3_offload": the constructors' arguments that say
+// what other names say. In lower case, without modules.
+std::string name_of_call(std::string_view text) {
+  const std::string call = lower(text);
+  const size_t open = call.find('(');
+  const std::string word(last_word(std::string_view(call).substr(0, open)));
+  if (open == std::string::npos) return word;
+  const auto argument = [&](std::string_view key) {
+    const size_t at = call.find(key, open);
+    if (at == std::string::npos) return std::string();
+    const size_t begin = std::min(call.find_first_not_of("'\"", at + key.size()), call.size());
+    return call.substr(begin, call.find_first_of("'\",)", begin) - begin);
+  };
+  if (const std::string kind = argument("sharding_strategy="); !kind.empty()) return kind;
+  if (const std::string stage = argument("stage="); word == "deepspeedstrategy" && !stage.empty())
+    return "deepspeed_stage_" + stage +
+           std::string(argument("offload_optimizer=") == "true" ? kOffload : "");
+  return word;
+}
 
 const OptimizerClass* find_optimizer(std::string_view name) {
   const std::string word = lower(last_word(name));
@@ -147,6 +190,16 @@ std::string normalise_precision(std::string_view name) {
   if (name == "bf16") return "bf16-mixed";
   if (name == "16" || name == "fp16-mixed") return "16-mixed";
   if (name == "fp16-true") return "16-true";
+  return std::string(name);
+}
+
+std::string normalise_strategy(std::string_view name) {
+  const std::string word = name_of_call(name);
+  const bool offloads = word.ends_with(kOffload);
+  const std::string_view stem(word.data(), word.size() - (offloads ? kOffload.size() : 0));
+  for (const StrategyName& known : strategies())
+    if (stem == known.name || std::count(known.spellings.begin(), known.spellings.end(), stem) > 0)
+      return std::string(known.name) + std::string(offloads ? kOffload : "");
   return std::string(name);
 }
 

@@ -30,6 +30,10 @@ std::string data_prompt_style(std::string_view name);
 
 // "bf16" -> "bf16-mixed", "32" -> "32-true", "fp16-true" -> "16-true": Lightning's other spellings.
 std::string normalise_precision(std::string_view name);
+// "FULL_SHARD", "deepspeed_stage_3", "zero3" -> "fsdp"; "DDPStrategy" -> "ddp": what Lightning,
+// LitGPT, DeepSpeed and PyTorch's FSDP call the same, in any case. An ending _offload stays. An
+// unknown name comes back as it is.
+std::string normalise_strategy(std::string_view name);
 // "True" -> "true", "no" -> "false"; other words and paths stay.
 std::string normalise_flag(std::string_view name);
 

@@ -16,6 +16,7 @@
 #include "config/check.h"
 #include "config/command_table.h"
 #include "config/faults.h"
+#include "config/mesh_text.h"
 #include "config/names.h"
 #include "config/numbers.h"
 #include "config/rows.h"
@@ -109,6 +110,23 @@ void resolve_paged_optimizer(Recipe& recipe) {
   if (!recipe.given("optimizer_offload")) recipe.optimizer_offload = "cpu";
 }
 
+// deepspeed_stage_2_offload and its like name two choices at once: the strategy, and that optimizer
+// states are on the host.
+void resolve_strategy(Recipe& recipe) {
+  static constexpr std::string_view kOffload = "_offload";
+  std::string& name = recipe.strategy;
+  if (name.ends_with(kOffload)) {
+    name.erase(name.size() - kOffload.size());
+    if (recipe.given_keys.insert("optimizer_offload").second) recipe.optimizer_offload = "cpu";
+  }
+  // A mesh says how many devices there are where nothing else does.
+  MeshSizes sizes;
+  if (recipe.mesh.empty() || recipe.given("devices") || !read_mesh(recipe.mesh, sizes).empty())
+    return;
+  if (sizes.num_ranks() % recipe.num_nodes == 0)
+    recipe.devices = fmt::format("{}", sizes.num_ranks() / recipe.num_nodes);
+}
+
 // Leaves no value that depends on another to be worked out later.
 void resolve_recipe(Recipe& recipe) {
   resolve_data(recipe.data, recipe.given_keys);
@@ -124,6 +142,7 @@ void resolve_recipe(Recipe& recipe) {
   }
   recipe.lora.enabled = !recipe.full;
   resolve_paged_optimizer(recipe);
+  resolve_strategy(recipe);
 }
 
 OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {

@@ -12,7 +12,8 @@ constexpr std::string_view kModel = "Model and results";
 constexpr std::string_view kTraining = "Training";
 constexpr std::string_view kEvaluation = "Evaluation";
 constexpr std::string_view kOptimizer = "Optimizer";
-constexpr std::string_view kMemory = "Memory and devices";
+constexpr std::string_view kMemory = "Memory";
+constexpr std::string_view kDevices = "Many devices";
 constexpr std::string_view kLora = "LoRA";
 
 std::vector<Row> model_rows(Recipe& r) {
@@ -334,13 +335,38 @@ std::vector<Row> memory_rows(Recipe& r) {
        .help =
            "when a micro-batch does not fit: stop and say what would fit, or split it and go on",
        .choices = {"stop", "split"}},
-      {.theme = kMemory, .key = "devices", .slot = &r.devices, .help = "devices per machine"},
-      {.theme = kMemory, .key = "num_nodes", .slot = &r.num_nodes, .help = "machines", .min = 1},
-      {.theme = kMemory,
+  };
+}
+
+std::vector<Row> device_rows(Recipe& r) {
+  return {
+      {.theme = kDevices, .key = "devices", .slot = &r.devices, .help = "devices per machine"},
+      {.theme = kDevices, .key = "num_nodes", .slot = &r.num_nodes, .help = "machines", .min = 1},
+      {.theme = kDevices,
        .key = "strategy",
        .slot = &r.strategy,
-       .help = "how several devices share the work",
-       .choices = {"auto", "ddp", "zero1", "zero2", "fsdp"}},
+       .help = "what each device holds a part of; ddp: of nothing; zero1: optimizer states; zero2: "
+               "gradients too; fsdp: weights too; hybrid: as fsdp within a machine, copies between "
+               "machines; auto: fsdp. Names of Lightning, DeepSpeed and FSDP are taken "
+               "(deepspeed_stage_2_offload, SHARD_GRAD_OP)",
+       .choices = {"auto", "ddp", "zero1", "zero2", "fsdp", "hybrid"},
+       .open = true,
+       .normalise = normalise_strategy},
+      {.theme = kDevices,
+       .key = "mesh",
+       .slot = &r.mesh,
+       .help = "how many devices along each axis, instead of what the strategy makes of them: dp "
+               "copies, fsdp shards, tp tensor, pp pipeline, cp context, as in dp=2,fsdp=4",
+       .joins_list = true},
+      {.theme = kDevices,
+       .key = "forward_prefetch",
+       .slot = &r.forward_prefetch,
+       .help = "fsdp: the next block's weights travel while this one's forward runs, which takes "
+               "one block's room more"},
+      {.theme = kDevices,
+       .key = "backward_prefetch",
+       .slot = &r.backward_prefetch,
+       .help = "fsdp: the same on the way back"},
   };
 }
 
@@ -407,6 +433,7 @@ std::vector<Row> recipe_rows(Recipe& r) {
   append(optimizer_rows(r));
   append(eval_rows(r.eval));
   append(memory_rows(r));
+  append(device_rows(r));
   append(lora_rows(r));
   append(machine_rows(r.accelerator, r.memory_budget, r.num_threads, r.verbose));
   return rows;

@@ -2,6 +2,7 @@
 #include "config/check.h"
 
 #include "base/log.h"
+#include "config/mesh_text.h"
 #include "config/unit_choice.h"
 #include "support.h"
 
@@ -95,6 +96,100 @@ TEST(Check, WhatIsNotThereYetSaysSo) {
   for (const char* options : {"--devices 4", "--num_nodes 2", "--strategy fsdp",
                               "--logger_name wandb", "--data ImageFolder"})
     EXPECT_CONTAINS(faults_of(options), "not in this version yet");
+}
+
+// The names that other programs have for the same.
+TEST(Check, StrategiesHaveManyNames) {
+  const auto strategy_of = [](const std::string& name) {
+    const std::vector<std::string> words = {"finetune_full", "model.gguf", "--strategy", name};
+    return parse_command_line(words).recipe.strategy;
+  };
+  for (const char* name :
+       {"ddp", "DDP", "NO_SHARD", "DDPStrategy()", "ShardingStrategy.NO_SHARD",
+        "lightning.pytorch.strategies.DDPStrategy", "DDPStrategy(gradient_as_bucket_view=True)"})
+    EXPECT_EQ(strategy_of(name), "ddp") << name;
+  for (const char* name :
+       {"fsdp", "zero3", "ZeRO3", "FULL_SHARD", "deepspeed_stage_3", "deepspeed_stage_3_offload",
+        "FSDPStrategy", "FSDPStrategy(sharding_strategy='FULL_SHARD')",
+        "DeepSpeedStrategy(stage=3, offload_optimizer=True)"})
+    EXPECT_EQ(strategy_of(name), "fsdp") << name;
+  for (const char* name : {"zero2", "SHARD_GRAD_OP", "deepspeed_stage_2",
+                           "FSDPStrategy(sharding_strategy=\"SHARD_GRAD_OP\", cpu_offload=False)"})
+    EXPECT_EQ(strategy_of(name), "zero2") << name;
+  EXPECT_EQ(strategy_of("deepspeed_stage_1"), "zero1");
+  EXPECT_EQ(strategy_of("HYBRID_SHARD"), "hybrid");
+  EXPECT_EQ(strategy_of("auto"), "auto");
+  for (const char* name : {"megatron", "deepspeed_stage_4", "DeepSpeedStrategy(stage=", "_offload"})
+    EXPECT_CONTAINS(faults_of(std::string("--strategy ") + name), "is not one of auto, ddp, zero1")
+        << name;
+  EXPECT_CONTAINS(faults_of("--strategy hybird"), "did you mean hybrid?");
+}
+
+TEST(Check, AnEndingOfTheStrategyAsksForOffload) {
+  const auto parsed = [](const std::string& options) {
+    return parse("finetune_full model.gguf " + options).recipe;
+  };
+  for (const char* name : {"deepspeed_stage_2_offload", "zero2_offload"}) {
+    const Recipe recipe = parsed(std::string("--strategy ") + name);
+    EXPECT_EQ(recipe.strategy, "zero2") << name;
+    EXPECT_EQ(recipe.optimizer_offload, "cpu") << name;
+    EXPECT_TRUE(recipe.given("optimizer_offload")) << name;
+  }
+  EXPECT_EQ(parsed("--strategy deepspeed_stage_2").optimizer_offload, "none");
+  const Recipe kept = parsed("--strategy zero1_offload --optimizer_offload disk:/tmp");
+  EXPECT_EQ(kept.optimizer_offload, "disk:/tmp");
+}
+
+TEST(Check, MeshesAreReadWhole) {
+  MeshSizes sizes;
+  EXPECT_EQ(read_mesh("dp=2, fsdp=4,tp=2 ,pp=3,cp=1", sizes), "");
+  EXPECT_EQ(sizes,
+            (MeshSizes{.pipeline = 3, .replicate = 2, .shard = 4, .context = 1, .tensor = 2}));
+  EXPECT_EQ(sizes.num_ranks(), 48);
+  EXPECT_EQ(sizes.num_data_ranks(), 8);
+  EXPECT_EQ(mesh_text(sizes), "pp=3,dp=2,fsdp=4,tp=2");
+  EXPECT_EQ(mesh_text({}), "");
+  EXPECT_CONTAINS(read_mesh("ep=2", sizes), "has no axis \"ep\"; the axes are dp (copies)");
+  EXPECT_CONTAINS(read_mesh("", sizes), "has no axis");
+  EXPECT_CONTAINS(read_mesh("dp=2,", sizes), "has no axis");
+  for (const char* text : {"dp=0", "dp=-1", "dp=", "dp", "dp=two", "dp=1.5", "dp=2=2"})
+    EXPECT_CONTAINS(read_mesh(text, sizes), "is not a whole number of devices from 1") << text;
+  EXPECT_CONTAINS(read_mesh("dp=2,dp=2", sizes), "gives dp twice");
+  for (const char* text : {"dp=9000000000000000000", "dp=1048576,fsdp=1048576"})
+    EXPECT_CONTAINS(read_mesh(text, sizes), "lays out more than 1048576 devices") << text;
+}
+
+TEST(Check, MeshesFitTheDevicesAndTheStrategy) {
+  EXPECT_CONTAINS(faults_of("--devices 4 --mesh tp=2"),
+                  "mesh = tp=2: lays out 2 devices, and there are 4 (devices 4, num_nodes 1); use "
+                  "fsdp=2,tp=2");
+  EXPECT_CONTAINS(faults_of("--devices 2 --num_nodes 2 --mesh dp=3"),
+                  "use sizes whose product is that");
+  EXPECT_CONTAINS(faults_of("--devices 4 --mesh dp=2,ep=2"), "mesh = dp=2,ep=2: has no axis");
+  EXPECT_CONTAINS(faults_of("--mesh dp=2,fsdp=2 --strategy ddp"), "nothing is cut, and mesh");
+  EXPECT_CONTAINS(faults_of("--mesh dp=4 --strategy zero2"), "cuts along the axis fsdp");
+  EXPECT_EQ(parse("finetune_full m --mesh fsdp=4").recipe.devices, "4");
+  EXPECT_EQ(parse("finetune_full m --mesh fsdp=4 --num_nodes 2").recipe.devices, "2");
+  EXPECT_EQ(parse("finetune_full m --mesh fsdp=4 --devices 8").recipe.devices, "8");
+  EXPECT_CONTAINS(faults_of("--num_nodes 2"), "devices is not set; say how many");
+}
+
+// Devices along tp, pp and cp work on the same samples.
+TEST(Check, TheGlobalBatchIsDividedAmongDataRanks) {
+  const std::string batch = " --train.global_batch_size 4 --train.micro_batch_size 2";
+  EXPECT_CONTAINS(faults_of("--devices 4 --strategy ddp" + batch), "does not divide the 1 samples");
+  EXPECT_EQ(faults_of("--mesh fsdp=2,tp=2" + batch).find("does not divide"), std::string::npos);
+  EXPECT_CONTAINS(faults_of("--mesh fsdp=3,tp=2" + batch),
+                  "does not divide among 3 devices with samples of their own (dp x fsdp); use 6");
+}
+
+TEST(Check, WhatSeveralDevicesRefuse) {
+  EXPECT_CONTAINS(faults_of("--devices 2 --optimizer Adafactor"), "cuts matrices anywhere");
+  EXPECT_EQ(faults_of("--devices 2 --strategy ddp --optimizer Adafactor").find("adafactor"),
+            std::string::npos);
+  EXPECT_CONTAINS(faults_of("--devices 2 --train.on_oom split"), "would leave the others waiting");
+  EXPECT_CONTAINS(faults_of("--devices 2 --delayed_parameter_update --optimizer_offload cpu"),
+                  "with several devices not in this version yet");
 }
 
 TEST(Check, PissaAndDoraExcludeEachOther) {

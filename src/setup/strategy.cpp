@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "setup/strategy.h"
+
+#include <string>
+
+#include "base/error.h"
+#include "config/mesh_text.h"
+
+namespace snug::setup {
+namespace {
+
+using Stage = Strategy::Stage;
+using dist::Axis;
+
+Stage stage_of(const std::string& strategy) {
+  if (strategy == "ddp") return Stage::Replicate;
+  if (strategy == "zero1") return Stage::OptimizerStates;
+  if (strategy == "zero2") return Stage::Gradients;
+  if (strategy == "auto" || strategy == "fsdp" || strategy == "hybrid") return Stage::Weights;
+  throw UserError("strategy = {}: is not one of auto, ddp, zero1, zero2, fsdp, hybrid", strategy);
+}
+
+dist::MeshShape mesh_of_text(const std::string& text, int64_t num_ranks) {
+  config::MeshSizes sizes;
+  if (const std::string fault = config::read_mesh(text, sizes); !fault.empty())
+    throw UserError("mesh = {}: {}", text, fault);
+  if (sizes.num_ranks() != num_ranks)
+    throw UserError(
+        "mesh = {}: lays out {} devices, and this run has {}; give --devices and --num_nodes, or "
+        "start as many processes",
+        text, sizes.num_ranks(), num_ranks);
+  dist::MeshShape mesh;
+  mesh[Axis::Pipeline] = static_cast<int>(sizes.pipeline);
+  mesh[Axis::Replicate] = static_cast<int>(sizes.replicate);
+  mesh[Axis::Shard] = static_cast<int>(sizes.shard);
+  mesh[Axis::Context] = static_cast<int>(sizes.context);
+  mesh[Axis::Tensor] = static_cast<int>(sizes.tensor);
+  return mesh;
+}
+
+// All ranks along the axis that the strategy's name stands for; hybrid shards within a machine,
+// where links are fast, and copies between machines.
+dist::MeshShape mesh_of_strategy(const std::string& strategy, int64_t num_ranks,
+                                 int64_t ranks_per_node) {
+  dist::MeshShape mesh;
+  const bool is_hybrid = strategy == "hybrid" && ranks_per_node > 0;
+  if (is_hybrid && num_ranks % ranks_per_node != 0)
+    throw UserError(
+        "strategy = hybrid: {} processes are no whole number of machines with {} each; start as "
+        "many on every machine",
+        num_ranks, ranks_per_node);
+  const int64_t replicas = strategy == "ddp" ? num_ranks
+                           : is_hybrid       ? num_ranks / ranks_per_node
+                                             : 1;
+  mesh[Axis::Replicate] = static_cast<int>(replicas);
+  mesh[Axis::Shard] = static_cast<int>(num_ranks / replicas);
+  return mesh;
+}
+
+}  // namespace
+
+Strategy strategy_of(const config::Recipe& recipe, int64_t num_ranks, int64_t ranks_per_node) {
+  Strategy strategy{.mesh = recipe.mesh.empty()
+                                ? mesh_of_strategy(recipe.strategy, num_ranks, ranks_per_node)
+                                : mesh_of_text(recipe.mesh, num_ranks),
+                    .stage = stage_of(recipe.strategy)};
+  if (strategy.mesh[Axis::Shard] == 1) strategy.stage = Stage::Replicate;
+  return strategy;
+}
+
+}  // namespace snug::setup

@@ -1,0 +1,27 @@
+// How a recipe's devices share the work: the mesh they form, and what of a model is cut into parts
+// along its shard axis. DDP, ZeRO 1 to 3, FSDP and hybrid sharding are such pairs.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "config/recipe.h"
+#include "dist/mesh.h"
+
+namespace snug::setup {
+
+struct Strategy {
+  // What is cut along the shard axis; each stage cuts what the one before cuts, and more.
+  enum class Stage { Replicate, OptimizerStates, Gradients, Weights };
+
+  dist::MeshShape mesh;
+  Stage stage = Stage::Replicate;  // Replicate where the shard axis has one rank
+
+  bool operator==(const Strategy&) const = default;
+};
+
+// For `num_ranks` processes, `ranks_per_node` on each machine (0: all on one). Throws UserError
+// where the recipe's mesh has another number of them.
+Strategy strategy_of(const config::Recipe& recipe, int64_t num_ranks, int64_t ranks_per_node);
+
+}  // namespace snug::setup
