@@ -8,6 +8,7 @@ SNUG_BUILD_PACKAGES=(
   nlohmann-json3-dev libcli11-dev libfmt-dev libyaml-cpp-dev
   libsentencepiece-dev libpcre2-dev libicu-dev
   libcurl4-openssl-dev libssl-dev zlib1g-dev
+  libopenmpi-dev openmpi-bin
   libgtest-dev
 )
 # What scripts/check runs; the version of clang-format decides about every line of the tree.

@@ -1,0 +1,137 @@
+// Many processes train as one does: every strategy, with every technique, over the same global
+// batches, ends with the same losses and the same weights.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "exec/policies/sharding.h"
+#include "ranks_main.h"
+#include "setup/strategy.h"
+#include "support/tiny_training.h"
+
+namespace snug {
+namespace {
+
+using tests::random_samples;
+using tests::tiny_recipe;
+using tests::TinyRun;
+
+// The eight samples in micro-batches of `size`, this rank's share of them.
+train::SampleIndices share_of_eight(int64_t size, int rank, int ranks) {
+  train::SampleIndices all = tests::eight_in(size);
+  const auto count = static_cast<std::ptrdiff_t>(all.size()) / ranks;
+  return {all.begin() + rank * count, all.begin() + (rank + 1) * count};
+}
+
+std::vector<double> train(TinyRun& run, int steps) {
+  const dist::Group& data = run.engine.mesh->data();
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i)
+    losses.push_back(
+        run.stepper->step(share_of_eight(run.recipe.train.micro_batch_size, data.rank(), data.size()),
+                          1e-2)
+            .loss);
+  return losses;
+}
+
+// Relative to the largest weight of each tensor.
+void expect_same_weights(const TinyRun& one, const TinyRun& many, double tolerance) {
+  for (size_t i = 0; i < one.engine.units.size(); ++i) {
+    if (many.engine.sharding != nullptr) many.engine.sharding->open(i);
+    const auto expected = one.engine.units[i]->parameters();
+    const auto actual = many.engine.units[i]->parameters();
+    for (size_t p = 0; p < expected.size(); ++p) {
+      const at::Tensor a = expected[p]->value.to(at::kDouble);
+      const at::Tensor b = actual[p]->value.to(at::kDouble);
+      EXPECT_LE((a - b).abs().max().item<double>(),
+                tolerance * std::max(1e-3, a.abs().max().item<double>()))
+          << expected[p]->name;
+    }
+    if (many.engine.sharding != nullptr) many.engine.sharding->close(i);
+  }
+}
+
+struct Technique {
+  const char* name;
+  void (*turn_on)(config::Recipe&);
+};
+
+constexpr Technique kTechniques[] = {
+    {"plain", [](config::Recipe&) {}},
+    {"clipping", [](config::Recipe& r) { r.train.max_norm = 0.5; }},
+    {"checkpointing", [](config::Recipe& r) { r.activation_checkpointing = "all"; }},
+    {"no prefetch",
+     [](config::Recipe& r) { r.forward_prefetch = r.backward_prefetch = false; }},
+    {"in backward",
+     [](config::Recipe& r) {
+       r.optimizer_in_backward = true;
+       r.train.max_norm = 0.5;
+     }},
+    {"optimizer offload",
+     [](config::Recipe& r) {
+       r.optimizer_offload = "cpu";
+       r.offload_prefetch = "true";
+     }},
+    {"offload in backward",
+     [](config::Recipe& r) {
+       r.optimizer_offload = "cpu";
+       r.optimizer_in_backward = true;
+     }},
+    {"sgd", [](config::Recipe& r) { r.optimizer = {.name = "sgd", .lr = 1e-2, .momentum = 0.9}; }},
+    {"adamw 8 bit", [](config::Recipe& r) { r.optimizer.name = "adamw_8bit"; }},
+    {"adapters",
+     [](config::Recipe& r) {
+       r.lora = {.enabled = true, .r = 4, .dropout = 0.1};
+       r.lora.mlp = r.lora.head = true;
+     }},
+    {"adapters beside nf4",
+     [](config::Recipe& r) {
+       r.lora = {.enabled = true, .r = 4, .dropout = 0, .use_dora = true};
+       r.quantize = "bnb.nf4";
+     }},
+};
+
+struct Case {
+  const char* strategy;
+  const char* mesh;
+  const char* model;
+};
+
+class ManyRanks : public ::testing::TestWithParam<Case> {};
+
+void compare(const Case& c, const Technique& technique, int64_t micro_batch_size, int steps) {
+  SCOPED_TRACE(std::string(c.strategy) + " " + c.mesh + ", " + c.model + ", " + technique.name);
+  const data::SampleStore samples = random_samples(8, 40, 5);
+  config::Recipe recipe = tiny_recipe();
+  recipe.train.micro_batch_size = micro_batch_size;
+  technique.turn_on(recipe);
+  TinyRun one(recipe, samples, c.model);
+  recipe.strategy = c.strategy;
+  recipe.mesh = c.mesh;
+  const auto mesh = test::world().make_mesh(
+      setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+  TinyRun many(recipe, samples, c.model, tests::test_device(), mesh);
+  const std::vector<double> expected = train(one, steps);
+  const std::vector<double> losses = train(many, steps);
+  for (int i = 0; i < steps; ++i)
+    EXPECT_NEAR(losses[i], expected[i], 1e-6 * expected[i]) << "step " << i;
+  expect_same_weights(one, many, 2e-5);
+}
+
+TEST_P(ManyRanks, TrainAsOneDoes) {
+  for (const Technique& technique : kTechniques) compare(GetParam(), technique, 2, 5);
+}
+
+TEST_P(ManyRanks, TwentyStepsWithAccumulation) {
+  compare(GetParam(), kTechniques[0], 1, 20);
+}
+
+INSTANTIATE_TEST_SUITE_P(Strategies, ManyRanks,
+                         ::testing::Values(Case{"ddp", "", "llama"}, Case{"zero1", "", "llama"},
+                                           Case{"zero2", "", "llama"}, Case{"fsdp", "", "llama"},
+                                           Case{"hybrid", "", "llama"}));
+
+}  // namespace
+}  // namespace snug
