@@ -20,7 +20,7 @@ RUN rm -rf /opt/snug/logs /opt/snug/torch-*/torch/include /opt/snug/torch-*/torc
 FROM ${BASE}
 COPY --from=build /opt/snug /opt/snug
 RUN apt-get update \
- && xargs apt-get install -y --no-install-recommends ca-certificates < /opt/snug/runtime-packages \
+ && xargs apt-get install -y --no-install-recommends ca-certificates openmpi-bin < /opt/snug/runtime-packages \
  && rm -rf /var/lib/apt/lists/*
 COPY --from=build /src/build/snug /usr/local/bin/snug
 COPY --from=build /src/recipes /usr/local/share/snug/recipes
