@@ -36,7 +36,8 @@ void AdamW8bit::append_states(size_t parameter, std::vector<NamedTensor>& all) c
   const auto append = [&](const char* name, const Moment& moment) {
     const std::string full = parameters_[parameter].name + name;
     all.push_back({full, moment.values});
-    if (is_quantized(parameter)) all.push_back({full + "_absmax", moment.absmax});
+    if (is_quantized(parameter))
+      all.push_back({full + std::string(kBlockStateSuffix), moment.absmax});
   };
   append(".exp_avg", exp_avg_[parameter]);
   append(".exp_avg_sq", exp_avg_sq_[parameter]);

@@ -23,6 +23,8 @@ struct NamedTensor {
 
 // After a weight's name: its float32 master, which is one of its states.
 inline constexpr std::string_view kMasterSuffix = ".master";
+// Ends the name of a state that has one value for each block of 8-bit states.
+inline constexpr std::string_view kBlockStateSuffix = "_absmax";
 
 struct StepOptions {
   double lr = 0;

@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/folders.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "checkpoint/stored_tensors.h"
+#include "checkpoint/training_checkpoint.h"
+#include "dist/agreement.h"
+
+namespace snug::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kPrefix = "step-";
+
+// What a checkpoint is called while it is being deleted.
+fs::path doomed_name(const fs::path& folder) {
+  return folder.parent_path() / (".tmp-" + folder.filename().string() + ".old");
+}
+
+// Deletes a checkpoint. Under its own name it is there whole or not at all; what a kill leaves of
+// it goes with the next remove_temporaries().
+void discard(const fs::path& folder) {
+  const fs::path doomed = doomed_name(folder);
+  fs::remove_all(doomed);
+  fs::rename(folder, doomed);
+  fs::remove_all(doomed);
+}
+
+int64_t step_of(const fs::path& folder) {
+  const std::string name = folder.filename().string();
+  if (!name.starts_with(kPrefix)) return -1;
+  const std::string digits = name.substr(std::string_view(kPrefix).size());
+  if (digits.empty() || digits.size() > 12 ||
+      !std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }))
+    return -1;
+  return std::stoll(digits);
+}
+
+// Checkpoints of steps first … last, newest first.
+std::vector<fs::path> checkpoints_between(const fs::path& out_dir, int64_t first, int64_t last) {
+  std::vector<fs::path> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(out_dir, error)) {
+    const int64_t step = step_of(entry.path());
+    if (step >= std::max<int64_t>(0, first) && step <= last) found.push_back(entry.path());
+  }
+  std::ranges::sort(found, std::greater(), step_of);
+  return found;
+}
+
+}  // namespace
+
+std::string folder_name(int64_t step) { return fmt::format("{}{:06}", kPrefix, step); }
+
+fs::path temporary_name(const fs::path& folder) {
+  return folder.parent_path() / (".tmp-" + folder.filename().string());
+}
+
+void remove_temporaries(const fs::path& out_dir) {
+  for (const auto& entry : fs::directory_iterator(out_dir))
+    if (entry.path().filename().string().starts_with(std::string(".tmp-") + kPrefix))
+      fs::remove_all(entry.path());
+}
+
+void put_in_place(const fs::path& temporary, const fs::path& folder) {
+  const fs::path doomed = doomed_name(folder);
+  const bool replaces = fs::exists(folder);
+  if (replaces) fs::rename(folder, doomed);
+  fs::rename(temporary, folder);
+  sync_path(folder.parent_path());
+  if (replaces) fs::remove_all(doomed);
+}
+
+std::optional<fs::path> find_latest(const fs::path& out_dir) {
+  for (const fs::path& folder :
+       checkpoints_between(out_dir, 0, std::numeric_limits<int64_t>::max())) {
+    if (!fs::exists(folder / kStateName)) continue;
+    const std::string fault = fault_of(folder);
+    if (fault.empty()) return folder;
+    warn("{} is not whole ({}); looking for an earlier checkpoint", folder.string(), fault);
+  }
+  return std::nullopt;
+}
+
+std::optional<fs::path> find_latest(const fs::path& out_dir, dist::Group& ranks) {
+  const std::string found = dist::agree(&ranks, [&]() -> std::string {
+    if (ranks.rank() > 0) return "";
+    return find_latest(out_dir).value_or("").string();
+  })[0];
+  if (found.empty()) return std::nullopt;
+  dist::agree(&ranks, [&]() -> std::string {
+    if (!fs::exists(fs::path(found) / kStateName))
+      throw UserError(
+          "{} is not there, where rank 0 sees it; --out_dir must lie on a file system that all "
+          "machines share, under the same path on each",
+          found);
+    return "";
+  });
+  return found;
+}
+
+int64_t size_bytes(const fs::path& folder) {
+  uintmax_t total = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) total += entry.file_size();
+  return static_cast<int64_t>(total);
+}
+
+void keep_newest(const fs::path& out_dir, int64_t step, int64_t count) {
+  std::vector<fs::path> found = checkpoints_between(out_dir, 0, step);
+  try {
+    for (size_t i = static_cast<size_t>(count); i < found.size(); ++i) discard(found[i]);
+  } catch (const fs::filesystem_error& failure) {
+    warn("an older checkpoint cannot be deleted: {}", failure.what());
+  }
+}
+
+std::optional<fs::path> set_aside(const fs::path& out_dir, int64_t step) {
+  const auto found = checkpoints_between(out_dir, step + 1, std::numeric_limits<int64_t>::max());
+  if (found.empty()) return std::nullopt;
+  fs::path earlier = out_dir / "earlier";
+  for (int n = 2; fs::exists(earlier); ++n) earlier = out_dir / fmt::format("earlier-{}", n);
+  try {
+    fs::create_directories(earlier);
+    for (const fs::path& folder : found) fs::rename(folder, earlier / folder.filename());
+    return earlier;
+  } catch (const fs::filesystem_error& failure) {
+    throw UserError("cannot set checkpoints that are not this run's aside: {}", failure.what());
+  }
+}
+
+}  // namespace snug::checkpoint

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/stored_tensors.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "formats/safetensors.h"
+
+namespace snug::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of a folder without an index: its files hold whole tensors.
+Index index_of_single(const fs::path& folder,
+                      std::vector<std::unique_ptr<formats::TensorSource>>& sources) {
+  Index index;
+  for (const Contents contents : kAllContents) {
+    const std::string name = file_name(contents, 0, 1);
+    if (contents == Contents::LateWeights && !fs::exists(folder / name)) continue;
+    sources.push_back(formats::open_safetensors(folder / name));
+    PieceFile& file = index.files.emplace_back(PieceFile{.name = name});
+    for (const formats::TensorInfo& info : sources.back()->tensors())
+      file.pieces.push_back({contents, info.name, info.dtype, PieceOf::whole(info.shape)});
+  }
+  return index;
+}
+
+std::string fault_of_file(const fs::path& path, int64_t bytes) {
+  std::error_code error;
+  const auto found = fs::file_size(path, error);
+  if (error) return fmt::format("{} is missing", path.filename().string());
+  if (bytes > 0 && found != static_cast<uintmax_t>(bytes))
+    return fmt::format("{} has {} bytes instead of {}", path.filename().string(), found, bytes);
+  return "";
+}
+
+// A file that is not what the index says it is.
+void check_file(const fs::path& path, const formats::TensorSource& source, const PieceFile& file,
+                const std::string& save_id) {
+  const auto metadata = formats::read_safetensors_metadata(path);
+  const auto id = metadata.find(kSaveIdKey);
+  const bool all_there = std::ranges::all_of(file.pieces, [&](const StoredPiece& piece) {
+    const formats::TensorInfo* found = source.find(piece.name);
+    return found != nullptr && found->dtype == piece.dtype &&
+           found->num_elements() == piece.piece.num_elements();
+  });
+  if (id == metadata.end() || id->second != save_id || !all_there)
+    throw UserError(
+        "{} is not of the save that {} tells of; copy the checkpoint again, all files of it, or "
+        "resume from an earlier one",
+        path.string(), kIndexName);
+}
+
+}  // namespace
+
+StoredTensors::StoredTensors(const fs::path& folder) : folder_(folder) {
+  if (std::optional<Index> index = read_index(folder)) {
+    index_ = std::move(*index);
+    if (const std::string fault = fault_of(folder); !fault.empty())
+      throw UserError("{}: {}; copy the checkpoint again, or resume from an earlier one",
+                      folder.string(), fault);
+    sources_.resize(index_.files.size());
+  } else {
+    index_ = index_of_single(folder, sources_);
+  }
+  for (size_t i = 0; i < index_.files.size(); ++i)
+    for (const StoredPiece& piece : index_.files[i].pieces) {
+      StoredTensor& tensor =
+          tensors_[static_cast<size_t>(piece.contents)]
+              .try_emplace(piece.name,
+                           StoredTensor{piece.name, piece.dtype, piece.piece.whole_shape, {}})
+              .first->second;
+      if (tensor.dtype != piece.dtype || tensor.whole_shape != piece.piece.whole_shape)
+        throw UserError(
+            "{}: its files do not agree on {}; copy the checkpoint again, or resume from an "
+            "earlier one",
+            folder.string(), piece.name);
+      tensor.tiling.add(piece.piece, i);
+    }
+}
+
+const StoredTensor* StoredTensors::find(Contents contents, const std::string& name) const {
+  const auto found = of(contents).find(name);
+  return found == of(contents).end() ? nullptr : &found->second;
+}
+
+const formats::TensorSource& StoredTensors::open(size_t file) {
+  if (sources_[file] == nullptr) {
+    const fs::path path = folder_ / index_.files[file].name;
+    sources_[file] = formats::open_safetensors(path);
+    check_file(path, *sources_[file], index_.files[file], index_.save_id);
+  }
+  return *sources_[file];
+}
+
+void StoredTensors::read(const StoredTensor& tensor, const PieceOf& wanted, formats::DType target,
+                         void* out) {
+  auto* bytes = static_cast<std::byte*>(out);
+  for (int64_t done = 0; done < wanted.num_elements();) {
+    const Run run = run_from(wanted, done);
+    const std::optional<Tiling::Found> found = tensor.tiling.find(run.in_whole);
+    if (!found)
+      throw UserError(
+          "{}: element {} of {} is in none of its files; copy the checkpoint again, or resume from "
+          "an earlier one",
+          folder_.string(), run.in_whole, tensor.name);
+    const int64_t count = std::min(run.count, found->run.count);
+    const formats::TensorSource& source = open(found->id);
+    source.read(*source.find(tensor.name), target, bytes + formats::bytes_for(target, done),
+                found->run.in_piece, count);
+    done += count;
+  }
+}
+
+void StoredTensors::release(const StoredTensor& tensor) {
+  for (const auto& source : sources_)
+    if (source != nullptr)
+      if (const formats::TensorInfo* info = source->find(tensor.name)) source->release(*info);
+}
+
+fs::path StoredTensors::label(Contents contents) const {
+  return index_.num_ranks == 1 ? folder_ / file_name(contents, 0, 1) : folder_;
+}
+
+std::string fault_of(const fs::path& folder) try {
+  const std::optional<Index> index = read_index(folder);
+  if (!index) {
+    for (const Contents contents : {Contents::Model, Contents::Optimizer})
+      if (std::string fault = fault_of_file(folder / file_name(contents, 0, 1), 0); !fault.empty())
+        return fault;
+    return "";
+  }
+  for (const PieceFile& file : index->files)
+    if (std::string fault = fault_of_file(folder / file.name, file.bytes); !fault.empty())
+      return fault;
+  return "";
+} catch (const UserError& error) {
+  return error.what();
+}
+
+}  // namespace snug::checkpoint
