@@ -13,7 +13,7 @@ LEVELS = [
     ["config", "memory", "tokenizer", "report", "hub"],
     ["kernels", "formats"],
     ["dist"],
-    ["ops", "data"],
+    ["ops", "data", "launch"],
     ["nn", "optim"],
     ["models", "exec", "checkpoint"],
     ["setup"],

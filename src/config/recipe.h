@@ -116,7 +116,10 @@ struct Recipe {
   std::string devices = "1";             // a number or "auto"
   std::string accelerator = "auto";      // auto | cpu | cuda
   int64_t num_nodes = 1;
-  std::string resume = "false";  // false | true | auto | a checkpoint directory
+  std::string hosts;                 // "a:4,b:4": the machines; empty = this one
+  std::string hostfile;              // the same, as a file of Open MPI's
+  int64_t collective_timeout = 600;  // seconds
+  std::string resume = "false";      // false | true | auto | a checkpoint directory
   std::string logger_name = "csv";
   uint64_t seed = 1337;
   std::string memory_budget;                      // "2GiB"; empty = all there is
