@@ -17,6 +17,9 @@
 #include "config/parse.h"
 #include "config/print.h"
 #include "hub/download.h"
+#include "launch/launch.h"
+#include "setup/cuda_device.h"
+#include "train/bench.h"
 #include "train/convert.h"
 #include "train/evaluate.h"
 #include "train/finetune.h"
@@ -43,15 +46,21 @@ void show_help(const std::string& command) {
   std::fputs(snug::config::help_text(command, terminal_width(), color).c_str(), stdout);
 }
 
-void finetune(const ParsedCommand& parsed, const std::vector<std::string>& words) {
+int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
+  snug::config::Recipe& recipe = parsed.recipe;
   if (parsed.print_config) {
-    std::fputs(snug::config::print_recipe_yaml(parsed.recipe).c_str(), stdout);
-    return;
+    std::fputs(snug::config::print_recipe_yaml(recipe).c_str(), stdout);
+    return 0;
   }
-  snug::set_verbose(parsed.recipe.verbose);
-  snug::config::check_recipe(parsed.command, parsed.recipe);
-  snug::train::check_offload_folder(parsed.recipe);
-  snug::train::finetune(parsed.recipe, snug::config::print_command(words));
+  snug::set_verbose(recipe.verbose);
+  const auto check = [&] {
+    snug::config::check_recipe(parsed.command, recipe);
+    snug::train::check_offload_folder(recipe);
+  };
+  if (const auto code = snug::launch::start(recipe, words, check, snug::setup::cuda::count))
+    return *code;
+  snug::train::finetune(recipe, snug::config::print_command(words));
+  return 0;
 }
 
 void plan(const ParsedCommand& parsed) {
@@ -84,35 +93,64 @@ void download(const snug::config::DownloadOptions& options) {
   std::printf("%zu files in %s\n", files.size(), folder.c_str());
 }
 
-void run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
-  if (parsed.help) return show_help(parsed.name);
+// The exit code.
+int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
+  if (parsed.help) {
+    show_help(parsed.name);
+    return 0;
+  }
   switch (parsed.command) {
     case Command::FinetuneFull:
     case Command::FinetuneLora:
       return finetune(parsed, words);
     case Command::Plan:
-      return plan(parsed);
+      plan(parsed);
+      break;
     case Command::Generate:
-      return snug::train::generate(parsed.generate);
+      snug::train::generate(parsed.generate);
+      break;
     case Command::Chat:
-      return snug::train::chat(parsed.generate);
+      snug::train::chat(parsed.generate);
+      break;
     case Command::Evaluate:
-      return snug::train::evaluate(parsed.evaluate);
+      snug::train::evaluate(parsed.evaluate);
+      break;
     case Command::Convert:
-      return snug::train::convert(parsed.convert);
+      snug::train::convert(parsed.convert);
+      break;
     case Command::Merge:
-      return snug::train::merge(parsed.merge);
+      snug::train::merge(parsed.merge);
+      break;
+    case Command::Bench:
+      return snug::train::bench(parsed.bench, words);
     case Command::Download:
-      return download(parsed.download);
+      download(parsed.download);
+      break;
     case Command::Completion:
       std::fputs(snug::config::completion_script(parsed.completion.shell).c_str(), stdout);
-      return;
+      break;
     case Command::Version:
       std::printf("snug %s\n", kVersion);
-      return;
+      break;
     case Command::Help:
-      return show_help(parsed.help_options.command);
+      show_help(parsed.help_options.command);
+      break;
   }
+  return 0;
+}
+
+// In a run of several processes the one that a person sees says it, once for all of them.
+int fail(int exit_code, const std::string& text, bool lost_another_rank = false) {
+  if (!snug::launch::tell_end(exit_code, text, lost_another_rank))
+    std::fprintf(stderr, "snug: %s\n", text.c_str());
+  return exit_code;
+}
+
+int fail_internally(const std::exception& error) {
+  if (snug::launch::tell_end(1, error.what(), false)) return 1;
+  std::fprintf(stderr, "snug: internal error: %s\nPlease report this with the command you ran.\n",
+               error.what());
+  return 1;
 }
 
 }  // namespace
@@ -120,21 +158,16 @@ void run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   try {
     const std::vector<std::string> words(argv + 1, argv + argc);
-    run(snug::config::parse_command_line(words), words);
-    return 0;
+    return run(snug::config::parse_command_line(words), words);
   } catch (const snug::InternalError& error) {
-    std::fprintf(stderr, "snug: internal error: %s\nPlease report this with the command you ran.\n",
-                 error.what());
-    return error.exit_code();
+    return fail_internally(error);
+  } catch (const snug::CommunicationError& error) {
+    return fail(error.exit_code(), error.what(), true);
   } catch (const snug::Error& error) {
-    std::fprintf(stderr, "snug: %s\n", error.what());
-    return error.exit_code();
+    return fail(error.exit_code(), error.what());
   } catch (const std::bad_alloc&) {
-    std::fputs("snug: the system has no memory left\n", stderr);
-    return 3;
+    return fail(3, "the system has no memory left");
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "snug: internal error: %s\nPlease report this with the command you ran.\n",
-                 error.what());
-    return 1;
+    return fail_internally(error);
   }
 }

@@ -79,6 +79,15 @@ const std::vector<CommandInfo>& command_table() {
        {"snug merge out/finetune/lora/final --out_dir my-model",
         "snug merge ADAPTER --pretrained_checkpoint_dir base.gguf --dtype float16",
         "snug merge ADAPTER --quantize bnb.nf4 --precision bf16-true"}},
+      {Command::Bench,
+       {"bench"},
+       "measure what the links between devices give",
+       "Runs each collective that training uses over a range of sizes, checks what arrives, and "
+       "prints its algorithm and bus bandwidth in nccl-tests' convention, beside what neighbours "
+       "reach by sending to each other.",
+       {"snug bench collectives --devices 4",
+        "snug bench collectives --devices 2 --accelerator cpu --min_bytes 1MiB --max_bytes 64MiB",
+        "snug bench collectives --devices 8 --dtype bfloat16 --json"}},
       {Command::Download,
        {"download"},
        "fetch a model from the Hugging Face hub",
@@ -142,6 +151,8 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
       return convert_rows(parsed.convert);
     case Command::Merge:
       return merge_rows(parsed.merge);
+    case Command::Bench:
+      return bench_rows(parsed.bench);
     case Command::Download:
       return download_rows(parsed.download);
     case Command::Completion:

@@ -21,6 +21,7 @@ enum class Command {
   Evaluate,
   Convert,
   Merge,
+  Bench,
   Download,
   Completion,
   Version,
@@ -92,6 +93,21 @@ struct MergeOptions {
   std::string quantize;                   // what the run kept its weights in; empty = as they are
   std::string precision = "bf16-true";    // of that run
   bool verbose = false;
+};
+
+// bench. Where it runs is said as in a recipe.
+struct BenchOptions {
+  std::string what = "collectives";
+  std::string devices = "auto";  // a number or "auto"
+  int64_t num_nodes = 1;
+  std::string hosts;
+  std::string accelerator = "auto";  // auto | cpu | cuda
+  std::string dtype = "float32";
+  std::string min_bytes = "1KiB";
+  std::string max_bytes = "64MiB";
+  int64_t factor = 4;  // each size this many times the one before
+  std::string out_dir = "out/bench";
+  bool json = false;
 };
 
 struct DownloadOptions {

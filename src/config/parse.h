@@ -28,6 +28,7 @@ struct ParsedCommand {
   EvaluateOptions evaluate;
   ConvertOptions convert;
   MergeOptions merge;
+  BenchOptions bench;
   DownloadOptions download;
   CompletionOptions completion;
   HelpOptions help_options;

@@ -20,6 +20,7 @@ std::vector<Row> chat_rows(GenerateOptions& options);
 std::vector<Row> evaluate_rows(EvaluateOptions& options);
 std::vector<Row> convert_rows(ConvertOptions& options);
 std::vector<Row> merge_rows(MergeOptions& options);
+std::vector<Row> bench_rows(BenchOptions& options);
 std::vector<Row> download_rows(DownloadOptions& options);
 std::vector<Row> completion_rows(CompletionOptions& options);
 std::vector<Row> help_rows(HelpOptions& options);

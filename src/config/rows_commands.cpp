@@ -16,6 +16,7 @@ constexpr std::string_view kPlan = "Plan";
 constexpr std::string_view kText = "Text";
 constexpr std::string_view kSampling = "Sampling";
 constexpr std::string_view kEvaluation = "Evaluation";
+constexpr std::string_view kBench = "Measurement";
 constexpr std::string_view kFiles = "Files";
 constexpr std::string_view kProgram = "Program";
 
@@ -284,6 +285,61 @@ std::vector<Row> merge_rows(MergeOptions& o) {
        .key = "verbose",
        .slot = &o.verbose,
        .help = "say more about what is done and why"},
+  };
+}
+
+std::vector<Row> bench_rows(BenchOptions& o) {
+  return {
+      {.theme = kBench,
+       .key = "what",
+       .slot = &o.what,
+       .help = "what to measure; collectives: all-reduce, all-gather, reduce-scatter, broadcast, "
+               "send and receive",
+       .choices = {"collectives"},
+       .positional = true},
+      {.theme = kBench,
+       .key = "devices",
+       .slot = &o.devices,
+       .help = "devices per machine, each with a process of its own; auto: all GPUs it has"},
+      {.theme = kBench, .key = "num_nodes", .slot = &o.num_nodes, .help = "machines", .min = 1},
+      {.theme = kBench,
+       .key = "hosts",
+       .slot = &o.hosts,
+       .help = "names of the machines, each with its number of devices, as in a:4,b:4",
+       .joins_list = true},
+      {.theme = kBench,
+       .key = "accelerator",
+       .slot = &o.accelerator,
+       .help = "what the tensors are on: cuda (moved by NCCL), cpu (moved by MPI); auto: cuda where "
+               "there is one",
+       .choices = {"auto", "cpu", "cuda"}},
+      {.theme = kBench,
+       .key = "dtype",
+       .slot = &o.dtype,
+       .help = "type of the numbers; those of 16 bits are summed in float32",
+       .choices = {"float32", "bfloat16", "float16"}},
+      {.theme = kBench,
+       .key = "min_bytes",
+       .slot = &o.min_bytes,
+       .help = "the smallest tensor",
+       .kind = TextKind::Bytes},
+      {.theme = kBench,
+       .key = "max_bytes",
+       .slot = &o.max_bytes,
+       .help = "the largest tensor",
+       .kind = TextKind::Bytes},
+      {.theme = kBench,
+       .key = "factor",
+       .slot = &o.factor,
+       .help = "each size is this many times the one before",
+       .min = 2,
+       .max = 1 << 20},
+      {.theme = kBench,
+       .key = "out_dir",
+       .slot = &o.out_dir,
+       .help = "the directory for the processes' logs",
+       .kind = TextKind::Directory},
+      {.theme = kBench, .key = "json", .slot = &o.json, .help = "print the figures as JSON"},
   };
 }
 

@@ -291,7 +291,7 @@ void MpiThread::Shared::check_deadline(const Work& work, Clock::time_point now) 
   if (waited < options.timeout_seconds) return;
   throw CommunicationError(fmt::format(
       "{}: nothing has moved for {:.0f} s; waiting for {}\nA rank that is merely slow may take "
-      "longer with a higher timeout (--communication_timeout)",
+      "longer with a higher timeout (--collective_timeout)",
       title(work), waited, about_peers(work.awaited())));
 }
 

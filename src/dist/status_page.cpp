@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -184,14 +185,17 @@ std::optional<RankStatus> read_status(const std::filesystem::path& folder, int r
   std::optional<RankStatus> status;
   if (length >= static_cast<off_t>(kPageBytes)) {
     const auto& record = *static_cast<const StatusRecord*>(page);
+    alignas(StatusRecord) std::array<char, sizeof(StatusRecord)> bytes;
+    const auto& copy = *reinterpret_cast<const StatusRecord*>(bytes.data());
     // A process that died while writing leaves an odd version for good; then the last try counts.
     for (int attempt = 0; attempt < 100; ++attempt) {
       const uint32_t before = record.version.load(std::memory_order_acquire);
-      if (record.magic == kMagic) status = status_in(record);
+      std::memcpy(bytes.data(), page, bytes.size());
       std::atomic_thread_fence(std::memory_order_seq_cst);
       if (before % 2 == 0 && before == record.version.load(std::memory_order_relaxed)) break;
       std::this_thread::sleep_for(std::chrono::microseconds(50));
     }
+    if (copy.magic == kMagic) status = status_in(copy);
   }
   munmap(page, kPageBytes);
   return status;
