@@ -2,6 +2,7 @@
 #include "checkpoint/piece.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "formats/dtype.h"
@@ -50,6 +51,13 @@ PieceOf PieceOf::whole(std::vector<int64_t> shape) {
 PieceOf PieceOf::flat(std::vector<int64_t> shape, int64_t begin, int64_t end) {
   PieceOf piece{.whole_shape = std::move(shape), .stretch = {begin, end}};
   for (const int64_t size : piece.whole_shape) piece.box.push_back({0, size});
+  return piece;
+}
+
+PieceOf PieceOf::slice(std::vector<int64_t> shape, size_t dim, Span range) {
+  PieceOf piece = whole(std::move(shape));
+  piece.box[dim] = range;
+  piece.stretch.end = piece.box_elements();
   return piece;
 }
 

@@ -29,6 +29,8 @@ struct PieceOf {
   static PieceOf whole(std::vector<int64_t> shape);
   // Elements [begin, end) of the whole tensor.
   static PieceOf flat(std::vector<int64_t> shape, int64_t begin, int64_t end);
+  // All of a range of one dimension.
+  static PieceOf slice(std::vector<int64_t> shape, size_t dim, Span range);
 
   int64_t num_elements() const { return stretch.length(); }
   int64_t box_elements() const;

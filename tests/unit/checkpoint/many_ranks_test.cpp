@@ -221,11 +221,8 @@ TEST(ManyRanks, MastersAreWhereTheRunWantsThem) {
 TEST(ManyRanks, BrokenBlocksAreForTheSameLayout) {
   const test::TempFolder folder;
   const auto tensors = [&](int rank, double value) {
-    PieceOf piece = PieceOf::whole({8, 256});
-    piece.box[1] = {rank * 128, rank * 128 + 128};
-    piece.stretch = {0, 1024};
     TrainingTensors result;
-    result.pieces["w"] = piece;
+    result.pieces["w"] = PieceOf::slice({8, 256}, 1, {rank * 128, rank * 128 + 128});
     result.parameters.push_back({"w", at::full({8, 128}, value)});
     result.optimizer_states.push_back({"w.exp_avg", at::full({8, 128}, 7, at::kByte)});
     result.optimizer_states.push_back({"w.exp_avg_absmax", at::full({4}, value)});

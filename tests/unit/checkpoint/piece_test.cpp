@@ -83,10 +83,8 @@ TEST(Piece, KnowsWhatItHas) {
 }
 
 TEST(Piece, IsShapedLikeItsBoxWhereItIsAllOfIt) {
-  PieceOf piece = PieceOf::whole({4, 6});
-  EXPECT_EQ(piece.shape(), (std::vector<int64_t>{4, 6}));
-  piece.box[1] = {2, 4};
-  piece.stretch = {0, 8};
+  EXPECT_EQ(PieceOf::whole({4, 6}).shape(), (std::vector<int64_t>{4, 6}));
+  PieceOf piece = PieceOf::slice({4, 6}, 1, {2, 4});
   EXPECT_EQ(piece.shape(), (std::vector<int64_t>{4, 2}));
   piece.stretch = {4, 8};
   EXPECT_EQ(piece.shape(), std::vector<int64_t>{4});
