@@ -133,8 +133,9 @@ struct Recipe {
   bool fit = false;                       // choose the techniques that are not given
   bool force = false;                     // train although the plan says that it does not fit
   std::string strategy = "auto";          // auto | ddp | zero1 | zero2 | fsdp | hybrid
-  std::string mesh;              // "dp=2,fsdp=4" (mesh_text.h); empty: what the strategy makes
-  bool forward_prefetch = true;  // shards travel one block ahead of their use
+  std::string mesh;               // "dp=2,fsdp=4" (mesh_text.h); empty: what the strategy makes
+  bool sequence_parallel = true;  // with tp: hidden states are cut along tokens
+  bool forward_prefetch = true;   // shards travel one block ahead of their use
   bool backward_prefetch = true;
   int64_t num_threads = 0;  // 0 = as many as there are cores
   bool full = false;        // `snug finetune --full`

@@ -380,6 +380,11 @@ std::vector<Row> device_rows(Recipe& r) {
                "copies, fsdp shards, tp tensor, pp pipeline, cp context, as in dp=2,fsdp=4",
        .joins_list = true},
       {.theme = kDevices,
+       .key = "sequence_parallel",
+       .slot = &r.sequence_parallel,
+       .help = "tp: between layers each device keeps the hidden states of its share of the tokens "
+               "only; false: of all"},
+      {.theme = kDevices,
        .key = "forward_prefetch",
        .slot = &r.forward_prefetch,
        .help = "fsdp: the next block's weights travel while this one's forward runs, which takes "

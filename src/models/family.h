@@ -32,7 +32,8 @@ std::unique_ptr<Model> model_like(const Model& model);
 // The same with a head of its own, where the model's is its embedding.
 std::unique_ptr<Model> model_with_own_head(const Model& model);
 
-// The parameter's value from the checkpoint in `type`, in memory of its own.
+// The parameter's value from the checkpoint in `type`, in memory of its own; of a slice, only its
+// elements are read.
 at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,
                           at::ScalarType type);
 
@@ -43,5 +44,7 @@ at::Tensor join_pairs(const at::Tensor& value, int64_t heads);
 // Fills every allocated parameter from the checkpoint, one tensor at a time, converting to the
 // parameter's type. Throws UserError naming a tensor that is missing or of another shape.
 void load_weights(Checkpoint& checkpoint);
+// The same for some of its model's parameters.
+void load_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters);
 
 }  // namespace snug::models

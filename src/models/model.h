@@ -26,6 +26,7 @@ struct Dimensions {
   int64_t hidden_size = 0;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
+  int64_t num_kv_heads_here = 0;  // fewer where ranks share the layers
   int64_t head_dim = 0;
 };
 

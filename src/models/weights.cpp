@@ -30,28 +30,29 @@ void split_pairs(const at::Tensor& value, int64_t heads) {
 
 void check_shape(const formats::TensorInfo& found, const nn::Parameter& parameter,
                  const Placement& place, const Checkpoint& checkpoint) {
-  const int64_t columns = std::accumulate(parameter.shape.begin() + 1, parameter.shape.end(),
-                                          int64_t{1}, std::multiplies<>());
+  const std::vector<int64_t>& wanted = parameter.whole_shape();
+  const int64_t columns =
+      std::accumulate(wanted.begin() + 1, wanted.end(), int64_t{1}, std::multiplies<>());
   const int64_t found_columns = found.shape.empty()
                                     ? 1
                                     : std::accumulate(found.shape.begin() + 1, found.shape.end(),
                                                       int64_t{1}, std::multiplies<>());
-  const bool whole = place.row_begin == 0 && found.shape == parameter.shape;
-  const bool slice =
-      !found.shape.empty() && found.shape.size() == parameter.shape.size() &&
-      found_columns == columns && place.row_begin + parameter.shape[0] <= found.shape[0] &&
-      checkpoint.layout == Layout::LitGpt && place.tensor.find("qkv") != std::string::npos;
+  const bool whole = place.row_begin == 0 && found.shape == wanted;
+  const bool slice = !found.shape.empty() && found.shape.size() == wanted.size() &&
+                     found_columns == columns && place.row_begin + wanted[0] <= found.shape[0] &&
+                     checkpoint.layout == Layout::LitGpt &&
+                     place.tensor.find("qkv") != std::string::npos;
   if (!whole && !slice)
     throw UserError("{}: tensor {} has shape {}, the config asks for {}", checkpoint.path.string(),
-                    place.tensor, formats::show_shape(found.shape),
-                    formats::show_shape(parameter.shape));
+                    place.tensor, formats::show_shape(found.shape), formats::show_shape(wanted));
 }
 
 // Where a parameter's elements are in the checkpoint's files.
 struct Found {
   const formats::TensorInfo& tensor;
   Placement place;
-  int64_t begin = 0, count = 0;  // elements of the tensor, row by row
+  std::vector<nn::Stretch> stretches;  // of the tensor, row by row
+  int64_t count = 0;                   // elements in all
 };
 
 Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
@@ -61,42 +62,55 @@ Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
     throw UserError("{}: tensor {} is missing from {}", checkpoint.path.string(), place.tensor,
                     checkpoint.tensors->describe());
   check_shape(*tensor, parameter, place, checkpoint);
-  const int64_t count = parameter.num_elements();
-  const int64_t begin = place.row_begin * (count / parameter.shape[0]);
-  return {*tensor, std::move(place), begin, count};
+  const std::vector<int64_t>& whole = parameter.whole_shape();
+  const int64_t columns =
+      std::accumulate(whole.begin() + 1, whole.end(), int64_t{1}, std::multiplies<>());
+  std::vector<nn::Stretch> stretches = parameter.stretches();
+  for (nn::Stretch& stretch : stretches) stretch.begin += place.row_begin * columns;
+  // A slice of rows is one of whole heads.
+  place.paired_heads = place.paired_heads * parameter.shape[0] / whole[0];
+  return {*tensor, std::move(place), std::move(stretches), parameter.num_elements()};
 }
 
 // Into host memory of a floating type.
 void read_into(const at::Tensor& host, const Checkpoint& checkpoint, const Found& found) {
-  checkpoint.tensors->read(found.tensor, dtype_of(host.scalar_type()), host.mutable_data_ptr(),
-                           found.begin, found.count);
+  const formats::DType wanted = dtype_of(host.scalar_type());
+  auto* out = static_cast<std::byte*>(host.mutable_data_ptr());
+  for (const nn::Stretch& stretch : found.stretches) {
+    checkpoint.tensors->read(found.tensor, wanted, out, stretch.begin, stretch.count);
+    out += formats::bytes_for(wanted, stretch.count);
+  }
   checkpoint.tensors->release(found.tensor);
   if (found.place.paired_heads > 0) split_pairs(host, found.place.paired_heads);
 }
 
 // Quantizes the elements as they come from the file: straight from its pages where those hold the
 // type that is asked for, else a stretch at a time.
-void quantize_from(const Checkpoint& checkpoint, const Found& found, at::ScalarType type,
+void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter, const Found& found,
                    kernels::cpu::Quantizer& quantizer) {
+  const at::ScalarType type = parameter.quantization->source;
   const formats::DType wanted = dtype_of(type);
   const auto scalar = ops::to_scalar(type);
   const std::span<const std::byte> raw = checkpoint.tensors->raw(found.tensor);
   if (found.place.paired_heads > 0) {
-    const at::Tensor whole = at::empty({found.tensor.shape}, at::TensorOptions().dtype(type));
-    read_into(whole, checkpoint, found);
-    quantizer.add(whole.const_data_ptr(), scalar, found.count);
+    const int64_t rows = parameter.shape[0];
+    const at::Tensor own = at::empty({rows, found.count / rows}, at::TensorOptions().dtype(type));
+    read_into(own, checkpoint, found);
+    quantizer.add(own.const_data_ptr(), scalar, found.count);
   } else if (!raw.empty() && found.tensor.dtype == wanted) {
-    quantizer.add(raw.data() + formats::bytes_for(wanted, found.begin), scalar, found.count);
+    for (const nn::Stretch& stretch : found.stretches)
+      quantizer.add(raw.data() + formats::bytes_for(wanted, stretch.begin), scalar, stretch.count);
     checkpoint.tensors->release(found.tensor);
   } else {
-    constexpr int64_t kStretch = int64_t{1} << 22;
-    const at::Tensor part = at::empty({kStretch}, at::TensorOptions().dtype(type));
-    for (int64_t done = 0; done < found.count; done += kStretch) {
-      const int64_t count = std::min(kStretch, found.count - done);
-      checkpoint.tensors->read(found.tensor, wanted, part.mutable_data_ptr(), found.begin + done,
-                               count);
-      quantizer.add(part.const_data_ptr(), scalar, count);
-    }
+    constexpr int64_t kMost = int64_t{1} << 22;
+    const at::Tensor part = at::empty({kMost}, at::TensorOptions().dtype(type));
+    for (const nn::Stretch& stretch : found.stretches)
+      for (int64_t done = 0; done < stretch.count; done += kMost) {
+        const int64_t count = std::min(kMost, stretch.count - done);
+        checkpoint.tensors->read(found.tensor, wanted, part.mutable_data_ptr(),
+                                 stretch.begin + done, count);
+        quantizer.add(part.const_data_ptr(), scalar, count);
+      }
     checkpoint.tensors->release(found.tensor);
   }
   quantizer.finish();
@@ -111,7 +125,7 @@ void load(const nn::Parameter& parameter, const Checkpoint& checkpoint) {
   if (parameter.quantization) {
     kernels::cpu::Quantizer quantizer(parameter.quantization->format, parameter.shape[0],
                                       parameter.shape[1], host.mutable_data_ptr());
-    quantize_from(checkpoint, found, parameter.quantization->source, quantizer);
+    quantize_from(checkpoint, parameter, found, quantizer);
   } else {
     read_into(host, checkpoint, found);
   }
@@ -127,7 +141,11 @@ at::Tensor join_pairs(const at::Tensor& value, int64_t heads) {
 }
 
 void load_weights(Checkpoint& checkpoint) {
-  for (const nn::Parameter* parameter : checkpoint.model->parameters())
+  load_weights(checkpoint, checkpoint.model->parameters());
+}
+
+void load_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters) {
+  for (const nn::Parameter* parameter : parameters)
     if (!parameter->added && !parameter->kept().is_meta()) load(*parameter, checkpoint);
 }
 

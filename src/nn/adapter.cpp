@@ -29,4 +29,14 @@ void Adapter::list(std::vector<Parameter*>& parameters) {
   if (options.magnitude) parameters.push_back(&magnitude);
 }
 
+void Adapter::cut_as(const Parameter& weight) {
+  if (!weight.slice) return;
+  const bool by_outputs = weight.slice->dim == 0;
+  if (by_outputs)
+    b.cut_dim = magnitude.cut_dim = 0;
+  else
+    a.cut_dim = 1;
+  for (Parameter* parameter : {&a, &b, &magnitude}) parameter->cut(weight.share);
+}
+
 }  // namespace snug::nn

@@ -30,6 +30,9 @@ struct Adapter {
           const AdapterOptions& options);
 
   void list(std::vector<Parameter*>& parameters);
+  // Takes the slices that go with the one that a layer's weight is: B and the magnitude belong to
+  // outputs, A to inputs.
+  void cut_as(const Parameter& weight);
 };
 
 }  // namespace snug::nn

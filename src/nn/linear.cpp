@@ -1,18 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/linear.h"
 
+#include "base/error.h"
 #include "kernels/cpu/random_key.h"
 #include "ops/linear.h"
+#include "ops/tensor_parallel.h"
 
 namespace snug::nn {
 
+namespace {
+
+bool sums_up(Role role) { return role == Role::Projection || role == Role::MlpOutput; }
+
+}  // namespace
+
+// A bias goes with the outputs.
 Linear::Linear(const std::string& name, Role role, int64_t in_features, int64_t out_features,
                Bias bias)
     : name_(name),
       role_(role),
-      weight_{.name = name + ".weight", .shape = {out_features, in_features}},
+      weight_{.name = name + ".weight",
+              .shape = {out_features, in_features},
+              .cut_dim = sums_up(role) ? 1 : 0},
       bias_{.name = name + ".bias", .shape = {out_features}, .init = Init::Zeros},
-      has_bias_(bias == Bias::Present) {}
+      has_bias_(bias == Bias::Present) {
+  if (!sums_up(role)) bias_.cut_dim = 0;
+}
 
 Linear::Linear(const std::string& name, Role role, Parameter& tied)
     : name_(name), role_(role), has_bias_(false), tied_(&tied) {}
@@ -24,6 +37,7 @@ ops::Projection Linear::projection(const Pass& pass) const {
     result.quantized = {w.value, w.quantization->format, w.shape[0], w.shape[1]};
   else
     result.weight = w.value;
+  result.part = part();
   if (adapter_ == nullptr) return result;
   result.adapter = ops::LowRank{.a = adapter_->a.value,
                                 .b = adapter_->b.value,
@@ -36,12 +50,33 @@ ops::Projection Linear::projection(const Pass& pass) const {
   return result;
 }
 
+ops::Cut Linear::cut() const {
+  if (!weight().slice) return ops::Cut::None;
+  return weight().slice->dim == 0 ? ops::Cut::Outputs : ops::Cut::Inputs;
+}
+
+ops::Part Linear::part() const {
+  const Parameter& w = weight();
+  ops::Part part{.cut = cut()};
+  if (part.cut == ops::Cut::None) return part;
+  part.group = w.share->group;
+  if (part.cut == ops::Cut::Outputs) return part;
+  part.first_input = w.slice->begin;
+  part.whole_inputs = w.slice->whole[1];
+  return part;
+}
+
 at::Tensor Linear::forward(const at::Tensor& x, const Pass& pass) const {
+  if (cut() == ops::Cut::Inputs) return ops::input_cut_linear(x, projection(pass), *weight().share);
+  SNUG_CHECK(cut() == ops::Cut::None, "{}: its input is read alone, and it is cut by outputs",
+             name_);
   return ops::linear(x, projection(pass));
 }
 
 at::Tensor Linear::forward_swiglu(const at::Tensor& gate, const at::Tensor& up,
                                   const Pass& pass) const {
+  if (cut() == ops::Cut::Inputs)
+    return ops::input_cut_swiglu_linear(gate, up, projection(pass), *weight().share);
   return ops::swiglu_linear(gate, up, projection(pass));
 }
 

@@ -16,8 +16,10 @@ namespace snug::nn {
 
 enum class Bias { None, Present };
 
-// What a layer does in its model, by which recipes choose where adapters go.
-enum class Role { Query, Key, Value, Projection, Mlp, Head };
+// What a layer does in its model, by which recipes choose where adapters go, and ranks share it:
+// Projection and MlpOutput add up what the layers before them have spread over features, so they
+// are cut by inputs, the others by outputs.
+enum class Role { Query, Key, Value, Projection, MlpInput, MlpOutput, Head };
 
 class Linear {
  public:
@@ -26,7 +28,8 @@ class Linear {
   // With a weight that another unit owns, which must outlive this.
   Linear(const std::string& name, Role role, Parameter& tied);
 
-  // x (N, in) -> (N, out), in x's type.
+  // x (N, in) -> (N, out), in x's type. Layers that read what a norm yields: nn/functions.h,
+  // project().
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const;
   // down(silu(gate) * up) with this layer as `down`; gate and up (N, in) -> (N, out).
   at::Tensor forward_swiglu(const at::Tensor& gate, const at::Tensor& up, const Pass& pass) const;
@@ -41,6 +44,8 @@ class Linear {
   Parameter& weight() { return tied_ != nullptr ? *tied_ : weight_; }
   const Parameter& weight() const { return tied_ != nullptr ? *tied_ : weight_; }
   bool is_tied() const { return tied_ != nullptr; }
+  ops::Cut cut() const;
+  ops::Part part() const;
   int64_t in_features() const { return weight().shape[1]; }
   int64_t out_features() const { return weight().shape[0]; }
 

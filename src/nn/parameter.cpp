@@ -4,9 +4,12 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numbers>
 #include <numeric>
+#include <utility>
 
 #include "kernels/cpu/random_key.h"
 #include "memory/guards.h"
@@ -40,19 +43,50 @@ float uniform_at(uint64_t stream, uint64_t index) {
                             1.0);
 }
 
+// Each element's number is drawn by its place in the whole tensor.
 template <class T>
-void fill(T* out, int64_t count, uint64_t stream, Init init, double scale) {
-  for (int64_t i = 0; i < count; ++i) {
-    const auto index = static_cast<uint64_t>(i);
-    const float draw = init == Init::Normal ? normal_at(stream, index) : uniform_at(stream, index);
-    out[i] = static_cast<T>(draw * static_cast<float>(scale));
-  }
+void fill(T* out, const std::vector<Stretch>& stretches, uint64_t stream, Init init, double scale) {
+  for (const Stretch& stretch : stretches)
+    for (int64_t i = 0; i < stretch.count; ++i) {
+      const auto index = static_cast<uint64_t>(stretch.begin + i);
+      const float draw =
+          init == Init::Normal ? normal_at(stream, index) : uniform_at(stream, index);
+      *out++ = static_cast<T>(draw * static_cast<float>(scale));
+    }
+}
+
+int64_t product(const std::vector<int64_t>& sizes, size_t from) {
+  return std::accumulate(sizes.begin() + static_cast<std::ptrdiff_t>(from), sizes.end(), int64_t{1},
+                         std::multiplies<>());
 }
 
 }  // namespace
 
-int64_t Parameter::num_elements() const {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+int64_t Parameter::num_elements() const { return product(shape, 0); }
+
+std::vector<Stretch> Parameter::stretches() const {
+  if (!slice) return {{0, num_elements()}};
+  const auto dim = static_cast<size_t>(slice->dim);
+  const int64_t inner = product(shape, dim + 1);
+  const int64_t count = shape[dim] * inner;
+  std::vector<Stretch> all;
+  for (int64_t outer = 0; outer < num_elements() / std::max<int64_t>(count, 1); ++outer)
+    all.push_back({(outer * slice->whole[dim] + slice->begin) * inner, count});
+  return all;
+}
+
+void Parameter::cut(std::shared_ptr<const ops::TensorShare> with) {
+  shape = whole_shape();
+  slice.reset();
+  share = std::move(with);
+  if (share == nullptr || !cut_dim) return;
+  slice = Slice{.dim = *cut_dim, .whole = shape};
+  int64_t& size = shape[static_cast<size_t>(*cut_dim)];
+  // Sizes differ by one at most, the larger ones first: a plan for rank 0 holds for all.
+  const int64_t parts = share->group->size(), rank = share->group->rank();
+  const int64_t least = size / parts, larger = size % parts;
+  slice->begin = rank * least + std::min(rank, larger);
+  size = least + (rank < larger ? 1 : 0);
 }
 
 void Parameter::allocate(at::Device device, at::ScalarType type) {
@@ -76,18 +110,18 @@ void Parameter::initialize(uint64_t seed, double deviation) {
     return;
   }
   const uint64_t stream = mix64(seed) ^ hash_name(name);
-  const int64_t count = num_elements();
+  const std::vector<Stretch> places = stretches();
   const double scale = init_scale.value_or(deviation);
   // The host draws the numbers, so that they are the same on every device.
   const bool in_place = to.is_cpu() && !quantization;
   const at::ScalarType type = quantization ? quantization->source : to.scalar_type();
   const at::Tensor host = in_place ? to : at::empty(shape, at::TensorOptions().dtype(type));
   if (type == at::kFloat)
-    fill(host.mutable_data_ptr<float>(), count, stream, init, scale);
+    fill(host.mutable_data_ptr<float>(), places, stream, init, scale);
   else if (type == at::kBFloat16)
-    fill(host.mutable_data_ptr<at::BFloat16>(), count, stream, init, scale);
+    fill(host.mutable_data_ptr<at::BFloat16>(), places, stream, init, scale);
   else
-    fill(host.mutable_data_ptr<at::Half>(), count, stream, init, scale);
+    fill(host.mutable_data_ptr<at::Half>(), places, stream, init, scale);
   if (!in_place) write(host);
   // A float32 home begins with numbers that the device's type can hold, as a master does.
   if (!quantization && value.scalar_type() != to.scalar_type())

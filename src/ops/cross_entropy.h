@@ -6,7 +6,10 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+
 #include "ops/projection.h"
+#include "ops/shared_rows.h"
 
 namespace snug::ops {
 
@@ -17,11 +20,23 @@ struct CrossEntropyOptions {
   double z_loss = 0;  // Chowdhery et al. 2022 (PaLM), section 5
 };
 
+// A head whose vocabulary the ranks of a group share: this one has the tokens [first, first + V) of
+// `whole`.
+struct VocabularyPart {
+  TensorShare share;
+  int64_t first = 0;
+  int64_t whole = 0;
+};
+
 // x (N, D), head (V, D), targets (N) int32 -> sum over counted rows of -log
 // softmax(head(x))[target], smoothed and with the z-loss as the options say, float32 (1). With
 // gradients enabled, d(scale * loss) goes into the head's buffers and into x's gradient whatever
 // gradient arrives from above: call backward with ones.
+//
+// With a part, x is (c, D), this rank's rows, and the loss is that of all rows over the whole
+// vocabulary, at every rank alike. Of each row four numbers travel between the ranks.
 at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,
-                                const at::Tensor& targets, const CrossEntropyOptions& options);
+                                const at::Tensor& targets, const CrossEntropyOptions& options,
+                                const std::optional<VocabularyPart>& part = std::nullopt);
 
 }  // namespace snug::ops

@@ -58,6 +58,10 @@ void gated_backward(const kernels::cpu::GatedBackward& args) {
   device::gated_backward(args, stream());
 }
 
+void embedding_forward(const kernels::cpu::EmbeddingForward& args) {
+  device::embedding_forward(args, stream());
+}
+
 int64_t embedding_backward_workspace_bytes(int64_t tokens) {
   return device::embedding_backward_workspace_bytes({.tokens = tokens});
 }
@@ -74,6 +78,19 @@ void cross_entropy(const kernels::cpu::CrossEntropy& args, double* totals, void*
   static_assert(sizeof(device::CrossEntropyTotals) == kCrossEntropyTotals * sizeof(double));
   device::cross_entropy(args, reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
                         stream());
+}
+
+void cross_entropy_part_sums(const kernels::cpu::CrossEntropy& args,
+                             kernels::cpu::CrossEntropyPartSums* sums) {
+  device::cross_entropy_part_sums(args, sums, stream());
+}
+
+void cross_entropy_of_parts(const kernels::cpu::CrossEntropy& args,
+                            const kernels::cpu::CrossEntropyPartSums* sums, int64_t num_parts,
+                            double* totals, void* workspace) {
+  device::cross_entropy_of_parts(args, sums, num_parts,
+                                 reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
+                                 stream());
 }
 
 void dropout(const kernels::cpu::Dropout& args) { device::dropout(args, stream()); }

@@ -29,6 +29,7 @@ void rope_apply(const kernels::cpu::RopeApply& args);
 void gated_forward(const kernels::cpu::GatedForward& args);
 void gated_backward(const kernels::cpu::GatedBackward& args);
 
+void embedding_forward(const kernels::cpu::EmbeddingForward& args);
 int64_t embedding_backward_workspace_bytes(int64_t tokens);
 void embedding_backward(const kernels::cpu::EmbeddingBackward& args, void* workspace);
 
@@ -37,6 +38,11 @@ int64_t cross_entropy_workspace_bytes(int64_t rows);
 // rows are added.
 inline constexpr int64_t kCrossEntropyTotals = 2;
 void cross_entropy(const kernels::cpu::CrossEntropy& args, double* totals, void* workspace);
+void cross_entropy_part_sums(const kernels::cpu::CrossEntropy& args,
+                             kernels::cpu::CrossEntropyPartSums* sums);
+void cross_entropy_of_parts(const kernels::cpu::CrossEntropy& args,
+                            const kernels::cpu::CrossEntropyPartSums* sums, int64_t num_parts,
+                            double* totals, void* workspace);
 
 void dropout(const kernels::cpu::Dropout& args);
 

@@ -25,6 +25,7 @@ void rms_norm_backward(const kernels::cpu::RmsNormBackward& /*args*/, void* /*wo
 void rope_apply(const kernels::cpu::RopeApply& /*args*/) { absent(); }
 void gated_forward(const kernels::cpu::GatedForward& /*args*/) { absent(); }
 void gated_backward(const kernels::cpu::GatedBackward& /*args*/) { absent(); }
+void embedding_forward(const kernels::cpu::EmbeddingForward& /*args*/) { absent(); }
 int64_t embedding_backward_workspace_bytes(int64_t tokens) {
   constexpr int64_t kSortFixed = int64_t{64} << 10;
   return (3 * 4 + 2 * 8) * tokens + kSortFixed;
@@ -35,6 +36,15 @@ void embedding_backward(const kernels::cpu::EmbeddingBackward& /*args*/, void* /
 int64_t cross_entropy_workspace_bytes(int64_t rows) { return rows * 8; }
 void cross_entropy(const kernels::cpu::CrossEntropy& /*args*/, double* /*totals*/,
                    void* /*workspace*/) {
+  absent();
+}
+void cross_entropy_part_sums(const kernels::cpu::CrossEntropy& /*args*/,
+                             kernels::cpu::CrossEntropyPartSums* /*sums*/) {
+  absent();
+}
+void cross_entropy_of_parts(const kernels::cpu::CrossEntropy& /*args*/,
+                            const kernels::cpu::CrossEntropyPartSums* /*sums*/,
+                            int64_t /*num_parts*/, double* /*totals*/, void* /*workspace*/) {
   absent();
 }
 void dropout(const kernels::cpu::Dropout& /*args*/) { absent(); }

@@ -16,13 +16,57 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-void add_row_gradients(const at::Tensor& weight, const at::Tensor& ids, const at::Tensor& d_out) {
+struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& ids, const at::Tensor& weight) {
+    ctx->saved_data["ids"] = ids;
+    ctx->saved_data["weight"] = weight;
+    at::Tensor out =
+        at::empty({ids.size(0), weight.size(1)}, weight.options().requires_grad(false));
+    look_up(out, ids, weight, {});
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    add_row_gradients(ctx->saved_data["weight"].toTensor(), ctx->saved_data["ids"].toTensor(),
+                      grads[0].contiguous(), {});
+    return {{}, {}};
+  }
+};
+
+}  // namespace
+
+void look_up(const at::Tensor& out, const at::Tensor& ids, const at::Tensor& weight,
+             const TablePart& part) {
+  const kernels::cpu::EmbeddingForward args{.type = to_scalar(weight.scalar_type()),
+                                            .tokens = ids.size(0),
+                                            .vocabulary = weight.size(0),
+                                            .first = part.first,
+                                            .whole_vocabulary = part.whole,
+                                            .dim = weight.size(1),
+                                            .ids = read_pointer<int32_t>(ids),
+                                            .weight = read_pointer(weight),
+                                            .out = write_pointer(out)};
+  run_on(
+      weight, [&] { kernels::cpu::embedding_forward(args); },
+      [&] {
+        at::Tensor rows = out;
+        if (part.whole == 0)
+          at::index_select_out(rows, weight, 0, ids);
+        else
+          cuda::embedding_forward(args);
+      });
+}
+
+void add_row_gradients(const at::Tensor& weight, const at::Tensor& ids, const at::Tensor& d_out,
+                       const TablePart& part) {
   const GradientBuffer gradient = gradient_buffer(weight);
   if (gradient.fresh) fill(gradient.tensor, 0);
   const kernels::cpu::EmbeddingBackward args{.type = to_scalar(d_out.scalar_type()),
                                              .grad_type = to_scalar(gradient.tensor.scalar_type()),
                                              .tokens = ids.size(0),
                                              .vocabulary = weight.size(0),
+                                             .first = part.first,
+                                             .whole_vocabulary = part.whole,
                                              .dim = weight.size(1),
                                              .ids = read_pointer<int32_t>(ids),
                                              .dy = read_pointer(d_out),
@@ -33,34 +77,6 @@ void add_row_gradients(const at::Tensor& weight, const at::Tensor& ids, const at
   else if (!d_out.is_meta())
     kernels::cpu::embedding_backward(args);
 }
-
-struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& ids, const at::Tensor& weight) {
-    ctx->saved_data["ids"] = ids;
-    ctx->saved_data["weight"] = weight;
-    at::Tensor out =
-        at::empty({ids.size(0), weight.size(1)}, weight.options().requires_grad(false));
-    const kernels::cpu::EmbeddingForward args{.type = to_scalar(weight.scalar_type()),
-                                              .tokens = ids.size(0),
-                                              .vocabulary = weight.size(0),
-                                              .dim = weight.size(1),
-                                              .ids = read_pointer<int32_t>(ids),
-                                              .weight = read_pointer(weight),
-                                              .out = write_pointer(out)};
-    run_on(
-        weight, [&] { kernels::cpu::embedding_forward(args); },
-        [&] { at::index_select_out(out, weight, 0, ids); });
-    return out;
-  }
-
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    add_row_gradients(ctx->saved_data["weight"].toTensor(), ctx->saved_data["ids"].toTensor(),
-                      grads[0].contiguous());
-    return {{}, {}};
-  }
-};
-
-}  // namespace
 
 at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight, at::ScalarType type) {
   const at::Tensor rows = EmbeddingFunction::apply(ids, weight);

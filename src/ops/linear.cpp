@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "dist/group.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
 #include "ops/kept.h"
@@ -94,9 +95,19 @@ at::Tensor weight_in(at::ScalarType type, const at::Tensor& weight) {
   return weight.scalar_type() == type ? weight : cast(weight, type);
 }
 
-void add_weight_gradient(const at::Tensor& weight, const at::Tensor& d_out, const at::Tensor& x) {
+void add_weight_gradient(const at::Tensor& weight, const at::Tensor& d_out, const at::Tensor& x,
+                         float alpha, dist::Group* terms_of) {
+  if (terms_of != nullptr) {
+    const at::Tensor sum =
+        at::empty(weight.sizes(), weight.options().dtype(at::kFloat).requires_grad(false));
+    matmul_into(sum, d_out.t(), x, Into::Overwrite, alpha);
+    terms_of->wait(terms_of->all_reduce(sum));
+    add_to_gradient(weight, sum);
+    return;
+  }
   const GradientBuffer gradient = gradient_buffer(weight);
-  matmul_into(gradient.tensor, d_out.t(), x, gradient.fresh ? Into::Overwrite : Into::Accumulate);
+  matmul_into(gradient.tensor, d_out.t(), x, gradient.fresh ? Into::Overwrite : Into::Accumulate,
+              alpha);
 }
 
 void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out) {

@@ -23,7 +23,9 @@ at::Tensor swiglu_linear(const at::Tensor& gate, const at::Tensor& up,
 
 // The same weight (cast) and gradient handling, for operators that contain a product.
 at::Tensor weight_in(at::ScalarType type, const at::Tensor& weight);
-void add_weight_gradient(const at::Tensor& weight, const at::Tensor& d_out, const at::Tensor& x);
+// alpha · d_outᵀ·x; with `terms_of`, each rank of that group has a term of it, and gets the sum.
+void add_weight_gradient(const at::Tensor& weight, const at::Tensor& d_out, const at::Tensor& x,
+                         float alpha = 1.0F, dist::Group* terms_of = nullptr);
 void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out);
 
 }  // namespace snug::ops

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "dist/group.h"
 #include "kernels/cpu/rms_norm.h"
 #include "ops/cuda.h"
 #include "ops/device.h"
@@ -47,9 +48,18 @@ void recompute_on_request(const at::Tensor& y, const at::Tensor& x, const at::Te
   });
 }
 
+// Outlives the graph: the ranks that share a model do.
+void remember(AutogradContext* ctx, dist::Group* group) {
+  ctx->saved_data["rows_of"] = reinterpret_cast<int64_t>(group);
+}
+dist::Group* remembered(AutogradContext* ctx) {
+  return reinterpret_cast<dist::Group*>(ctx->saved_data["rows_of"].toInt());
+}
+
 // dx, with d_residual (may be undefined) added; the weight's gradient goes into its buffer.
 at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
-                         const at::Tensor& rstd, const at::Tensor& d_residual) {
+                         const at::Tensor& rstd, const at::Tensor& d_residual,
+                         dist::Group* rows_of) {
   at::Tensor dx = at::empty_like(x);
   const bool trained = weight.requires_grad();
   at::Tensor d_weight;
@@ -70,26 +80,30 @@ at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Te
                    [&](void* scratch) { cuda::rms_norm_backward(args, scratch); });
   else if (!x.is_meta())
     kernels::cpu::rms_norm_backward(args);
-  if (trained) add_to_gradient(weight, d_weight);
+  if (!trained) return dx;
+  if (rows_of != nullptr) rows_of->wait(rows_of->all_reduce(d_weight));
+  add_to_gradient(weight, d_weight);
   return dx;
 }
 
 struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            double eps) {
+                            double eps, dist::Group* rows_of) {
     at::Tensor y = at::empty_like(x);
     const at::Tensor rstd = row_buffer(x);
     run_forward(x, forward_args(x, weight, eps, y, rstd));
     keep(ctx, {x, rstd});
     recompute_on_request(y, x, weight, eps);
     ctx->saved_data["weight"] = weight;
+    remember(ctx, rows_of);
     return y;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
     return {norm_backward(grads[0].contiguous(), saved[0], ctx->saved_data["weight"].toTensor(),
-                          saved[1], {}),
+                          saved[1], {}, remembered(ctx)),
+            {},
             {},
             {}};
   }
@@ -97,7 +111,8 @@ struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
 
 struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
-                               const at::Tensor& residual, const at::Tensor& weight, double eps) {
+                               const at::Tensor& residual, const at::Tensor& weight, double eps,
+                               dist::Group* rows_of) {
     at::Tensor sum = at::empty_like(x);
     at::Tensor y = at::empty_like(x);
     const at::Tensor rstd = row_buffer(x);
@@ -108,6 +123,7 @@ struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
     keep(ctx, {sum, rstd});
     recompute_on_request(y, sum, weight, eps);
     ctx->saved_data["weight"] = weight;
+    remember(ctx, rows_of);
     return {sum, y};
   }
 
@@ -115,20 +131,22 @@ struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
     const variable_list saved = ctx->get_saved_variables();
     const at::Tensor dx =
         norm_backward(grads[1].contiguous(), saved[0], ctx->saved_data["weight"].toTensor(),
-                      saved[1], grads[0].contiguous());
-    return {dx, dx, {}, {}};
+                      saved[1], grads[0].contiguous(), remembered(ctx));
+    return {dx, dx, {}, {}, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  return RmsNormFunction::apply(x, weight, eps);
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
+                    dist::Group* rows_of) {
+  return RmsNormFunction::apply(x, weight, eps, rows_of);
 }
 
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
-                                               const at::Tensor& weight, double eps) {
-  const variable_list outputs = AddRmsNormFunction::apply(x, residual, weight, eps);
+                                               const at::Tensor& weight, double eps,
+                                               dist::Group* rows_of) {
+  const variable_list outputs = AddRmsNormFunction::apply(x, residual, weight, eps, rows_of);
   return {outputs[0], outputs[1]};
 }
 

@@ -6,13 +6,22 @@
 
 #include <utility>
 
+namespace snug::dist {
+class Group;
+}
+
 namespace snug::ops {
 
+// Where the rows are dealt out to the ranks of a group, `rows_of` is that group, which sums the
+// weight's gradient; null: all rows are here.
+
 // x (N, D), weight (D) -> y (N, D) of x's type. Saves x and one float per row.
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps);
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
+                    dist::Group* rows_of = nullptr);
 
 // sum = x + residual and its norm in one pass; saves the sum only. -> (sum, y), both (N, D)
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
-                                               const at::Tensor& weight, double eps);
+                                               const at::Tensor& weight, double eps,
+                                               dist::Group* rows_of = nullptr);
 
 }  // namespace snug::ops

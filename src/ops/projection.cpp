@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "dist/group.h"
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/random_key.h"
 #include "ops/cuda.h"
@@ -23,22 +24,30 @@ namespace {
 enum class Target { Overwrite, AddTo };
 
 struct Mask {
-  double probability;
-  uint64_t key;
+  const LowRank& adapter;
+  const Part& part;
+  uint64_t first_row;
 };
 
 // x with the mask's elements zeroed, written or added to `out`.
 void drop_into(const at::Tensor& out, const at::Tensor& x, const Mask& mask, Target target) {
-  const kernels::cpu::Dropout args{.type = to_scalar(x.scalar_type()),
-                                   .count = x.numel(),
-                                   .x = read_pointer(x),
-                                   .out = write_pointer(out),
-                                   .probability = mask.probability,
-                                   .key = mask.key,
-                                   .accumulate = target == Target::AddTo};
+  const kernels::cpu::Dropout args{
+      .type = to_scalar(x.scalar_type()),
+      .count = x.numel(),
+      .x = read_pointer(x),
+      .out = write_pointer(out),
+      .probability = mask.adapter.dropout,
+      .key = kernels::cpu::mix64(mask.adapter.dropout_key + mask.first_row),
+      .accumulate = target == Target::AddTo,
+      .columns = mask.part.cut == Cut::Inputs ? x.size(1) : 0,
+      .first_column = mask.part.first_input,
+      .whole_columns = mask.part.whole_inputs};
   run_on(
       x, [&] { kernels::cpu::dropout(args); }, [&] { cuda::dropout(args); });
 }
+
+// The ranks that have terms of a sum over this layer's inputs.
+dist::Group* terms_of(const Part& part) { return part.cut == Cut::Inputs ? part.group : nullptr; }
 
 // ‖W + scaling·B·A‖ by rows, a few MiB of rows at a time: the sum never exists whole.
 at::Tensor norms_of_sum(const Projection& p, const LowRank* adapter) {
@@ -59,9 +68,10 @@ at::Tensor norms_of_sum(const Projection& p, const LowRank* adapter) {
     if (adapter != nullptr)
       matmul_into(rows, cast(adapter->b.detach().slice(0, begin, end).contiguous(), at::kFloat), a,
                   Into::Accumulate, static_cast<float>(adapter->scaling));
-    norms.slice(0, begin, end).copy_(rows.square_().sum(1).sqrt_());
+    norms.slice(0, begin, end).copy_(rows.square_().sum(1));
   }
-  return norms;
+  if (dist::Group* group = terms_of(p.part)) group->wait(group->all_reduce(norms));
+  return norms.sqrt_();
 }
 
 }  // namespace
@@ -91,29 +101,31 @@ at::Tensor Projector::dropped(const at::Tensor& x) const {
   const LowRank& adapter = *projection_.adapter;
   if (adapter.dropout == 0) return x;
   at::Tensor result = at::empty_like(x, x.options().requires_grad(false));
-  drop_into(result, x, {adapter.dropout, kernels::cpu::mix64(adapter.dropout_key + first_row_)},
-            Target::Overwrite);
+  drop_into(result, x, {adapter, projection_.part, first_row_}, Target::Overwrite);
   return result;
 }
 
-at::Tensor Projector::without_bias(const at::Tensor& x, at::ScalarType type,
-                                   at::Tensor* inner) const {
-  at::Tensor out = at::empty({x.size(0), projection_.out_features()}, x.options().dtype(type));
+void Projector::without_bias(const at::Tensor& out, const at::Tensor& x, at::Tensor* inner) const {
   if (projection_.quantized)
     product_into(out, x, *projection_.quantized, Into::Overwrite);
   else
     matmul_into(out, x, weight_.t(), Into::Overwrite);
-  if (!projection_.adapter) return out;
+  if (!projection_.adapter) return;
   const at::Tensor low = matmul(dropped(x), a_.t(), x.scalar_type());
   matmul_into(out, low, b_.t(), Into::Accumulate, static_cast<float>(projection_.adapter->scaling));
   if (inner != nullptr) *inner = low;
-  return out;
+}
+
+void Projector::forward_into(const at::Tensor& out, const at::Tensor& x, at::Tensor* inner) const {
+  without_bias(out, x, inner);
+  const at::ScalarType type = out.scalar_type();
+  if (scale_.defined()) out.mul_(weight_in(type, scale_));
+  if (projection_.bias.defined()) out.add_(weight_in(type, projection_.bias));
 }
 
 at::Tensor Projector::forward(const at::Tensor& x, at::ScalarType type, at::Tensor* inner) const {
-  at::Tensor out = without_bias(x, type, inner);
-  if (scale_.defined()) out.mul_(weight_in(type, scale_));
-  if (projection_.bias.defined()) out.add_(weight_in(type, projection_.bias));
+  at::Tensor out = at::empty({x.size(0), projection_.out_features()}, x.options().dtype(type));
+  forward_into(out, x, inner);
   return out;
 }
 
@@ -123,46 +135,59 @@ at::Tensor Projector::unscaled(const at::Tensor& d_out) const {
 
 // z is computed again rather than kept: it is as large as the layer's output.
 void Projector::add_magnitude_gradient(const at::Tensor& d_out, const at::Tensor& x) const {
-  const at::Tensor z = without_bias(x, d_out.scalar_type(), nullptr);
+  const at::Tensor z = at::empty(d_out.sizes(), d_out.options());
+  without_bias(z, x, nullptr);
   z.mul_(d_out);
-  add_to_gradient(projection_.adapter->magnitude, sum_of_rows(z).div_(norms_));
+  const at::Tensor gradient = sum_of_rows(z).div_(norms_);
+  if (dist::Group* group = terms_of(projection_.part)) group->wait(group->all_reduce(gradient));
+  add_to_gradient(projection_.adapter->magnitude, gradient);
 }
 
-at::Tensor Projector::add_gradients(const at::Tensor& d_out, const at::Tensor& x,
-                                    const at::Tensor& inner) const {
+at::Tensor Projector::inner_gradient(const at::Tensor& d_out) const {
+  if (!projection_.adapter) return {};
+  const at::Tensor d_z = unscaled(d_out);
+  at::Tensor d_inner = at::empty({d_out.size(0), b_.size(1)}, d_out.options().dtype(b_.dtype()));
+  matmul_into(d_inner, d_z, b_, Into::Overwrite, static_cast<float>(projection_.adapter->scaling));
+  return d_inner;
+}
+
+void Projector::add_own_gradients(const at::Tensor& d_out, const at::Tensor& x,
+                                  const at::Tensor& inner, const at::Tensor& d_inner) const {
   const Projection& p = projection_;
   if (p.bias.defined() && p.bias.requires_grad()) add_bias_gradient(p.bias, d_out);
   if (p.has_magnitude() && p.adapter->magnitude.requires_grad()) add_magnitude_gradient(d_out, x);
   if (p.trains_weight()) add_weight_gradient(p.weight, d_out, x);
-  if (!p.adapter) return {};
-  const at::Tensor d_z = unscaled(d_out);
-  const auto scaling = static_cast<float>(p.adapter->scaling);
-  if (p.adapter->b.requires_grad()) {
-    const GradientBuffer gradient = gradient_buffer(p.adapter->b);
-    matmul_into(gradient.tensor, d_z.t(), inner,
-                gradient.fresh ? Into::Overwrite : Into::Accumulate, scaling);
-  }
-  at::Tensor d_inner = at::empty_like(inner);
-  matmul_into(d_inner, d_z, b_, Into::Overwrite, scaling);
-  if (p.adapter->a.requires_grad()) add_weight_gradient(p.adapter->a, d_inner, dropped(x));
+  if (!p.adapter) return;
+  // What a cut layer has whole on each rank: B sees terms of x·Aᵀ, or A terms of its gradient.
+  const Part& part = p.part;
+  if (p.adapter->b.requires_grad())
+    add_weight_gradient(p.adapter->b, unscaled(d_out), inner,
+                        static_cast<float>(p.adapter->scaling), terms_of(part));
+  if (p.adapter->a.requires_grad())
+    add_weight_gradient(p.adapter->a, d_inner, dropped(x), 1.0F,
+                        part.cut == Cut::Outputs ? part.group : nullptr);
+}
+
+at::Tensor Projector::add_gradients(const at::Tensor& d_out, const at::Tensor& x,
+                                    const at::Tensor& inner) const {
+  at::Tensor d_inner = inner_gradient(d_out);
+  add_own_gradients(d_out, x, inner, d_inner);
   return d_inner;
 }
 
 void Projector::input_gradient(const at::Tensor& d_out, const at::Tensor& d_inner,
-                               const at::Tensor& d_x) const {
+                               const at::Tensor& d_x, Into into) const {
   const at::Tensor d_z = unscaled(d_out);
   if (projection_.quantized)
-    input_gradient_into(d_x, d_z, *projection_.quantized, Into::Overwrite);
+    input_gradient_into(d_x, d_z, *projection_.quantized, into);
   else
-    matmul_into(d_x, d_z, weight_, Into::Overwrite);
+    matmul_into(d_x, d_z, weight_, into);
   if (!projection_.adapter) return;
   if (projection_.adapter->dropout == 0) {
     matmul_into(d_x, d_inner, a_, Into::Accumulate);
   } else {
     const at::Tensor before_dropout = matmul(d_inner, a_, d_x.scalar_type());
-    const LowRank& adapter = *projection_.adapter;
-    drop_into(d_x, before_dropout,
-              {adapter.dropout, kernels::cpu::mix64(adapter.dropout_key + first_row_)},
+    drop_into(d_x, before_dropout, {*projection_.adapter, projection_.part, first_row_},
               Target::AddTo);
   }
 }

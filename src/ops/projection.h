@@ -13,7 +13,12 @@
 
 #include <optional>
 
+#include "ops/matmul.h"
 #include "ops/quantized.h"
+
+namespace snug::dist {
+class Group;
+}
 
 namespace snug::ops {
 
@@ -28,11 +33,24 @@ struct LowRank {
   bool is_trained() const { return a.requires_grad() || b.requires_grad(); }
 };
 
+// The features that a projection has where the ranks of a group share a layer (Shoeybi et al.
+// 2019). With Outputs each rank's product is a part of the layer's output; with Inputs, a term of
+// it.
+enum class Cut { None, Outputs, Inputs };
+
+struct Part {
+  Cut cut = Cut::None;
+  dist::Group* group = nullptr;
+  int64_t first_input = 0;  // with Inputs, which get the dropout mask that they have in the whole
+  int64_t whole_inputs = 0;
+};
+
 struct Projection {
   at::Tensor weight;                         // (out, in), or undefined:
   std::optional<QuantizedWeight> quantized;  // (out, in), frozen
   at::Tensor bias;                           // (out) or undefined
   std::optional<LowRank> adapter;
+  Part part;  // the sizes above are then the part's
 
   int64_t in_features() const { return quantized ? quantized->cols : weight.size(1); }
   int64_t out_features() const { return quantized ? quantized->rows : weight.size(0); }
@@ -60,18 +78,25 @@ class Projector {
   // x (N, in) -> (N, out) of `type`. `inner` becomes dropout(x)·Aᵀ (N, r), which the backward
   // wants; undefined without adapter.
   at::Tensor forward(const at::Tensor& x, at::ScalarType type, at::Tensor* inner = nullptr) const;
+  // The same written into `out`.
+  void forward_into(const at::Tensor& out, const at::Tensor& x, at::Tensor* inner = nullptr) const;
 
   // The backward in two steps, so that x can go before its gradient comes. First the gradients of
   // weight, bias and adapter are added: d_out (N, out); x and inner as in forward. Returns the
   // gradient of x·Aᵀ (N, r), undefined without adapter, which the second step wants.
   at::Tensor add_gradients(const at::Tensor& d_out, const at::Tensor& x,
                            const at::Tensor& inner) const;
-  // Writes x's gradient into d_x (N, in).
-  void input_gradient(const at::Tensor& d_out, const at::Tensor& d_inner,
-                      const at::Tensor& d_x) const;
+  // Writes x's gradient into d_x (N, in), or adds it.
+  void input_gradient(const at::Tensor& d_out, const at::Tensor& d_inner, const at::Tensor& d_x,
+                      Into into = Into::Overwrite) const;
+
+  // The first step in two of its own, for whoever wants x's gradient before the others'.
+  at::Tensor inner_gradient(const at::Tensor& d_out) const;
+  void add_own_gradients(const at::Tensor& d_out, const at::Tensor& x, const at::Tensor& inner,
+                         const at::Tensor& d_inner) const;
 
  private:
-  at::Tensor without_bias(const at::Tensor& x, at::ScalarType type, at::Tensor* inner) const;
+  void without_bias(const at::Tensor& out, const at::Tensor& x, at::Tensor* inner) const;
   at::Tensor dropped(const at::Tensor& x) const;
   void add_magnitude_gradient(const at::Tensor& d_out, const at::Tensor& x) const;
   // The gradient before DoRA's scale.

@@ -41,7 +41,8 @@ bool is_switched_on(const config::LoraOptions& o, nn::Role role) {
       return o.value;
     case nn::Role::Projection:
       return o.projection;
-    case nn::Role::Mlp:
+    case nn::Role::MlpInput:
+    case nn::Role::MlpOutput:
       return o.mlp;
     case nn::Role::Head:
       return o.head;
@@ -122,9 +123,10 @@ LowRankStart start_of(const nn::Linear& linear, const ParameterReader& read) {
 // The layer's weight where it is kept, which with weight streaming is not the device.
 ops::Projection kept_weight(const nn::Linear& linear) {
   const nn::Parameter& w = linear.weight();
-  if (!w.quantization) return {.weight = w.kept()};
+  if (!w.quantization) return {.weight = w.kept(), .part = linear.part()};
   return {.quantized =
-              ops::QuantizedWeight{w.kept(), w.quantization->format, w.shape[0], w.shape[1]}};
+              ops::QuantizedWeight{w.kept(), w.quantization->format, w.shape[0], w.shape[1]},
+          .part = linear.part()};
 }
 
 // PiSSA takes from the weight what the adapter starts with.
@@ -148,12 +150,15 @@ void start_with_pissa(nn::Linear& linear, const ParameterReader& read) {
 
 std::shared_ptr<nn::Adapter> new_adapter(const nn::Linear& linear,
                                          const checkpoint::AdapterConfig& config) {
-  return std::make_shared<nn::Adapter>(
-      linear.name(), linear.in_features(), linear.out_features(),
+  const std::vector<int64_t>& whole = linear.weight().whole_shape();
+  auto adapter = std::make_shared<nn::Adapter>(
+      linear.name(), whole[1], whole[0],
       nn::AdapterOptions{.rank = checkpoint::rank_of(config, linear.name()),
                          .scaling = checkpoint::scaling_of(config, linear.name()),
                          .dropout = config.lora_dropout,
                          .magnitude = config.use_dora});
+  adapter->cut_as(linear.weight());
+  return adapter;
 }
 
 }  // namespace

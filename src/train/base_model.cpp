@@ -48,6 +48,7 @@ setup::ParameterReader BaseModel::reader() const {
                         .shape = parameter.shape,
                         .init = parameter.init,
                         .init_scale = parameter.init_scale};
+    drawn.slice = parameter.slice;
     drawn.value = at::empty(parameter.shape, at::kFloat);
     drawn.initialize(recipe_.seed, model().initializer_range());
     return drawn.value;

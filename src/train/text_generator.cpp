@@ -66,7 +66,7 @@ Generation TextGenerator::generate(const GenerationRequest& request) {
     throw UserError("the prompt has {} tokens, the model can see {}; shorten it", prompt_tokens,
                     dimensions_.max_positions);
   const int64_t wanted = std::min(request.max_new_tokens, room);
-  nn::KvCache cache({dimensions_.num_layers, dimensions_.num_kv_heads, dimensions_.head_dim,
+  nn::KvCache cache({dimensions_.num_layers, dimensions_.num_kv_heads_here, dimensions_.head_dim,
                      prompt_tokens + wanted},
                     executor_.device(), compute_);
   TokenSampler sampler(request.sampling);

@@ -28,6 +28,12 @@ struct CrossEntropy {
   int64_t gradient_stride = 0;         // 0: V
   float* row_loss = nullptr;           // (R), optional: 0 for ignored rows
   int num_threads = 0;
+  // Of a vocabulary that is dealt out, below: targets are ids of the whole one.
+  int64_t first = 0;             // the id of the first column
+  int64_t whole_vocabulary = 0;  // 0: V
+
+  int64_t all_columns() const { return whole_vocabulary == 0 ? vocabulary : whole_vocabulary; }
+  bool has_column(int64_t target) const { return target >= first && target < first + vocabulary; }
 };
 
 struct CrossEntropyResult {
@@ -35,5 +41,27 @@ struct CrossEntropyResult {
   int64_t count = 0;      // of such rows
 };
 CrossEntropyResult cross_entropy(const CrossEntropy& args);
+
+// The same where each of several processes has a part of the columns, in two sweeps. The first
+// leaves what a row's loss needs to know of this part; when everyone's sums are there, the second
+// gives loss and gradient.
+inline constexpr int64_t kPartSums = 4;  // a row's: see CrossEntropyPartSums
+struct CrossEntropyPartSums {
+  double maximum = 0;       // of this part's logits
+  double exponentials = 0;  // sum of exp(x - maximum)
+  double logits = 0;        // their sum; 0 without label smoothing
+  double target = 0;        // the target's logit; 0 in a part that does not have it
+};
+static_assert(sizeof(CrossEntropyPartSums) == kPartSums * sizeof(double));
+
+// What the second sweep wants to find again besides the logits.
+int64_t cross_entropy_part_scratch_bytes(int64_t rows);
+// sums: (R). With need_gradient the logits become scratch.
+void cross_entropy_part_sums(const CrossEntropy& args, CrossEntropyPartSums* sums, void* scratch);
+// sums: (P, R), those of all P parts in one order at all processes. The loss is that of the whole
+// row, the gradient this part's.
+CrossEntropyResult cross_entropy_of_parts(const CrossEntropy& args,
+                                          const CrossEntropyPartSums* sums, int64_t num_parts,
+                                          const void* scratch);
 
 }  // namespace snug::kernels::cpu

@@ -19,6 +19,12 @@ struct Dropout {
   uint64_t key = 0;
   bool accumulate = false;  // out += instead of out =
   int num_threads = 0;
+  // Columns [first_column, first_column + columns) of a matrix with whole_columns, which get the
+  // mask that they have there; columns 0: elements are numbered as they lie.
+  int64_t columns = 0;
+  int64_t first_column = 0;
+  int64_t whole_columns = 0;
+  int64_t first_index = 0;  // of the first element
 
   // Elements whose 32 random bits are below this are dropped.
   uint32_t threshold() const { return static_cast<uint32_t>(probability * 4294967295.0); }

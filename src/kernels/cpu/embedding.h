@@ -14,8 +14,10 @@ struct EmbeddingForward {
   Scalar type = Scalar::F32;
   int64_t tokens = 0;            // N
   int64_t vocabulary = 0;        // V
+  int64_t first = 0;             // the id of the first row
+  int64_t whole_vocabulary = 0;  // 0: V; more: ids of rows that are not here give zeros
   int64_t dim = 0;               // D
-  const int32_t* ids = nullptr;  // (N), each in [0, V)
+  const int32_t* ids = nullptr;  // (N), each in [0, V), or [0, whole_vocabulary)
   const void* weight = nullptr;  // (V, D)
   void* out = nullptr;           // (N, D)
   int num_threads = 0;
@@ -27,6 +29,8 @@ struct EmbeddingBackward {
   Scalar grad_type = Scalar::F32;  // of grad
   int64_t tokens = 0;
   int64_t vocabulary = 0;
+  int64_t first = 0;
+  int64_t whole_vocabulary = 0;
   int64_t dim = 0;
   const int32_t* ids = nullptr;  // (N)
   int32_t padding_index = -1;    // rows of this id get no gradient

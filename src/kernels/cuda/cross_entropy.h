@@ -18,4 +18,12 @@ int64_t cross_entropy_workspace_bytes(const cpu::CrossEntropy& args);
 void cross_entropy(const cpu::CrossEntropy& args, CrossEntropyTotals* totals, void* workspace,
                    cudaStream_t stream);
 
+// The two sweeps over a part of the vocabulary. Sums lie in device memory; the logits are read
+// again by the second, so that no scratch goes between them. Workspace as above.
+void cross_entropy_part_sums(const cpu::CrossEntropy& args, cpu::CrossEntropyPartSums* sums,
+                             cudaStream_t stream);
+void cross_entropy_of_parts(const cpu::CrossEntropy& args, const cpu::CrossEntropyPartSums* sums,
+                            int64_t num_parts, CrossEntropyTotals* totals, void* workspace,
+                            cudaStream_t stream);
+
 }  // namespace snug::kernels::cuda

@@ -10,14 +10,23 @@ namespace {
 
 constexpr int kThreads = 256;
 
+// Which element of the wider matrix an element is.
+struct Window {
+  int64_t columns, first_column, whole_columns;
+  __device__ int64_t index_of(int64_t i) const {
+    return columns == 0 ? i : i / columns * whole_columns + first_column + i % columns;
+  }
+};
+
 template <class T>
 __global__ void drop(const T* x, T* out, int64_t count, uint64_t key, uint32_t threshold,
-                     float scale, bool accumulate) {
+                     float scale, bool accumulate, Window window) {
   const int64_t i = 4 * (blockIdx.x * int64_t{kThreads} + threadIdx.x);
   if (i >= count) return;
   Floats4 value = read4(x, i, count);
   for (int k = 0; k < 4; ++k)
-    value.values[k] = random_bits(key, i + k) >= threshold ? value.values[k] * scale : 0.f;
+    value.values[k] =
+        random_bits(key, window.index_of(i + k)) >= threshold ? value.values[k] * scale : 0.f;
   if (accumulate) {
     const Floats4 sum = read4(static_cast<const T*>(out), i, count);
     for (int k = 0; k < 4; ++k) value.values[k] += sum.values[k];
@@ -33,7 +42,8 @@ void dropout(const cpu::Dropout& args, cudaStream_t stream) {
     using T = decltype(type);
     drop<T><<<blocks_for(args.count, 4 * kThreads), kThreads, 0, stream>>>(
         static_cast<const T*>(args.x), static_cast<T*>(args.out), args.count, args.key,
-        args.threshold(), args.scale(), args.accumulate);
+        args.threshold(), args.scale(), args.accumulate,
+        Window{args.columns, args.first_column, args.whole_columns});
     check_launch("dropout");
   });
 }

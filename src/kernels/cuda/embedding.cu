@@ -45,21 +45,43 @@ __global__ void count_up(int32_t* tokens, int64_t count) {
 
 template <class T, class G>
 __global__ void add_ids(const int32_t* ids, const int32_t* tokens, int64_t count, const T* dy,
-                        G* grad, int64_t dim, int32_t padding) {
+                        G* grad, int64_t dim, int32_t padding, int64_t first_row, int64_t rows) {
   const int64_t first = blockIdx.x;
   const int32_t id = ids[first];
-  if (id == padding || (first > 0 && ids[first - 1] == id)) return;
+  const int64_t row = id - first_row;
+  if (row < 0 || row >= rows || id == padding || (first > 0 && ids[first - 1] == id)) return;
   int64_t last = first + 1;
   while (last < count && ids[last] == id) ++last;
   for (int64_t i = threadIdx.x; i < dim; i += blockDim.x) {
     float sum = 0;
     for (int64_t k = first; k < last; ++k) sum += to_float(dy[tokens[k] * dim + i]);
-    G* element = grad + id * dim + i;
+    G* element = grad + row * dim + i;
     *element = from_float<G>(to_float(*element) + sum);
   }
 }
 
+template <class T>
+__global__ void copy_rows(const int32_t* ids, const T* weight, T* out, int64_t dim,
+                          int64_t first_row, int64_t rows) {
+  const int64_t token = blockIdx.x;
+  const int64_t row = ids[token] - first_row;
+  const bool is_here = row >= 0 && row < rows;
+  for (int64_t i = threadIdx.x; i < dim; i += blockDim.x)
+    out[token * dim + i] = is_here ? weight[row * dim + i] : from_float<T>(0.f);
+}
+
 }  // namespace
+
+void embedding_forward(const cpu::EmbeddingForward& args, cudaStream_t stream) {
+  if (args.tokens == 0) return;
+  with_type(args.type, [&](auto type) {
+    using T = decltype(type);
+    copy_rows<T><<<static_cast<unsigned>(args.tokens), threads_for(args.dim, 4), 0, stream>>>(
+        args.ids, static_cast<const T*>(args.weight), static_cast<T*>(args.out), args.dim,
+        args.first, args.vocabulary);
+    check_launch("embedding_forward");
+  });
+}
 
 int64_t embedding_backward_workspace_bytes(const cpu::EmbeddingBackward& args) {
   return 3 * aligned(args.tokens * 4) + static_cast<int64_t>(sort_scratch_bytes(args.tokens));
@@ -81,7 +103,7 @@ void embedding_backward(const cpu::EmbeddingBackward& args, void* workspace, cud
       using G = decltype(grad_type);
       add_ids<T, G><<<static_cast<unsigned>(args.tokens), threads_for(args.dim, 4), 0, stream>>>(
           w.sorted_ids, w.sorted_tokens, args.tokens, static_cast<const T*>(args.dy),
-          static_cast<G*>(args.grad), args.dim, args.padding_index);
+          static_cast<G*>(args.grad), args.dim, args.padding_index, args.first, args.vocabulary);
       check_launch("embedding_backward");
     });
   });

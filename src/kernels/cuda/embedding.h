@@ -1,5 +1,5 @@
-// The embedding's gradient on the device; arguments in kernels/cpu/embedding.h. Ids lie in device
-// memory and are trusted to be inside the table. (Forward is libtorch's index_select.)
+// The embedding on the device; arguments in kernels/cpu/embedding.h. Ids lie in device memory and
+// are trusted to be inside the table. (The forward of a whole table is libtorch's index_select.)
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,6 +7,8 @@
 #include "kernels/cuda/launch.h"
 
 namespace snug::kernels::cuda {
+
+void embedding_forward(const cpu::EmbeddingForward& args, cudaStream_t stream);
 
 // 256-byte aligned scratch for the sorted ids.
 int64_t embedding_backward_workspace_bytes(const cpu::EmbeddingBackward& args);

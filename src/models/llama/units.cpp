@@ -8,10 +8,7 @@
 #include <cmath>
 
 #include "memory/guards.h"
-#include "ops/cross_entropy.h"
-#include "ops/embedding.h"
-#include "ops/linear.h"
-#include "ops/norm.h"
+#include "nn/functions.h"
 
 namespace snug::models::llama {
 namespace {
@@ -36,12 +33,13 @@ Embedding::Embedding(const Config& config)
     : Unit("embedding"),
       weight_{.name = "model.embed_tokens.weight",
               .shape = {config.vocab_size, config.hidden_size},
+              .cut_dim = 0,
               .value = {}} {}
 
 nn::State Embedding::forward(const nn::State& /*input*/, const nn::Batch& batch,
                              const nn::Pass& pass) {
   nn::State state;
-  state.set("hidden", ops::embedding(batch.input_ids, weight_.value, pass.compute));
+  state.set("hidden", nn::embed(batch, weight_, pass));
   return state;
 }
 
@@ -61,12 +59,12 @@ Block::Block(const Config& c, int64_t layer, const ops::RopeTables& rope)
          c.num_key_value_heads * c.head_dim, bias_if(c.qkv_bias)),
       o_(layer_name(layer) + "self_attn.o_proj", nn::Role::Projection,
          c.num_attention_heads * c.head_dim, c.hidden_size, bias_if(c.output_bias)),
-      gate_(layer_name(layer) + "mlp.gate_proj", nn::Role::Mlp, c.hidden_size, c.intermediate_size,
-            bias_if(c.mlp_bias)),
-      up_(layer_name(layer) + "mlp.up_proj", nn::Role::Mlp, c.hidden_size, c.intermediate_size,
+      gate_(layer_name(layer) + "mlp.gate_proj", nn::Role::MlpInput, c.hidden_size,
+            c.intermediate_size, bias_if(c.mlp_bias)),
+      up_(layer_name(layer) + "mlp.up_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size,
           bias_if(c.mlp_bias)),
-      down_(layer_name(layer) + "mlp.down_proj", nn::Role::Mlp, c.intermediate_size, c.hidden_size,
-            bias_if(c.mlp_bias)) {}
+      down_(layer_name(layer) + "mlp.down_proj", nn::Role::MlpOutput, c.intermediate_size,
+            c.hidden_size, bias_if(c.mlp_bias)) {}
 
 std::vector<nn::Parameter*> Block::parameters() {
   std::vector<nn::Parameter*> all{&input_norm_};
@@ -79,11 +77,11 @@ std::vector<nn::Parameter*> Block::parameters() {
 std::vector<nn::Linear*> Block::linears() { return {&q_, &k_, &v_, &o_, &gate_, &up_, &down_}; }
 
 at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
-  const int64_t n = x.size(0);
   const int64_t d = config_.head_dim;
-  const at::Tensor q = q_.forward(x, pass).view({n, config_.num_attention_heads, d});
-  const at::Tensor k = k_.forward(x, pass).view({n, config_.num_key_value_heads, d});
-  const at::Tensor v = v_.forward(x, pass).view({n, config_.num_key_value_heads, d});
+  const std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, batch, pass);
+  const at::Tensor q = qkv[0].view({-1, q_.out_features() / d, d});
+  const at::Tensor k = qkv[1].view({-1, k_.out_features() / d, d});
+  const at::Tensor v = qkv[2].view({-1, v_.out_features() / d, d});
   const ops::AttentionContext context{.cu_seqlens = batch.cu_seqlens,
                                       .max_seqlen = batch.max_seqlen,
                                       .positions = batch.positions,
@@ -107,12 +105,11 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
 nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   const at::Tensor& hidden = input.at("hidden");  // (N, D)
   const at::Tensor attended =
-      attend(ops::rms_norm(hidden, input_norm_.value, config_.rms_norm_eps), batch, pass);
-  const auto [sum, x] =
-      ops::add_rms_norm(hidden, attended, output_norm_.value, config_.rms_norm_eps);
+      attend(nn::rms_norm(hidden, input_norm_, config_.rms_norm_eps), batch, pass);
+  const auto [sum, x] = nn::add_rms_norm(hidden, attended, output_norm_, config_.rms_norm_eps);
+  const std::vector<at::Tensor> mlp = nn::project(x, {&gate_, &up_}, batch, pass);
   nn::State state;
-  state.set("hidden",
-            at::add(sum, down_.forward_swiglu(gate_.forward(x, pass), up_.forward(x, pass), pass)));
+  state.set("hidden", at::add(sum, down_.forward_swiglu(mlp[0], mlp[1], pass)));
   return state;
 }
 
@@ -137,19 +134,14 @@ std::vector<nn::Parameter*> Head::borrowed() {
 
 nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   const at::Tensor& hidden = input.at("hidden");
-  const ops::Projection projection = linear_.projection(pass);
   nn::State state;
   if (pass.output == nn::Output::LastLogits) {
-    const at::Tensor x = ops::rms_norm(last_rows(hidden, batch), norm_.value, config_.rms_norm_eps);
-    state.set("logits", ops::Projector(projection, x.scalar_type()).forward(x, at::kFloat));
+    const at::Tensor last = last_rows(nn::all_rows(hidden, norm_, batch), batch);
+    state.set("logits", nn::logits(nn::rms_norm(last, norm_, config_.rms_norm_eps), linear_, pass));
     return state;
   }
-  const at::Tensor x = ops::rms_norm(hidden, norm_.value, config_.rms_norm_eps);
-  state.set("loss", ops::linear_cross_entropy(x, projection, batch.targets,
-                                              {.ignore_index = pass.ignore_index,
-                                               .scale = pass.gradient_scale,
-                                               .label_smoothing = pass.label_smoothing,
-                                               .z_loss = pass.z_loss}));
+  state.set("loss", nn::cross_entropy(nn::rms_norm(hidden, norm_, config_.rms_norm_eps), linear_,
+                                      batch, pass));
   return state;
 }
 
@@ -175,6 +167,8 @@ Dimensions LlamaModel::dimensions() const {
           .hidden_size = config_.hidden_size,
           .num_heads = config_.num_attention_heads,
           .num_kv_heads = config_.num_key_value_heads,
+          .num_kv_heads_here =
+              blocks_.empty() ? config_.num_key_value_heads : blocks_.front()->num_kv_heads(),
           .head_dim = config_.head_dim};
 }
 

@@ -34,6 +34,7 @@ class Block final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
+  int64_t num_kv_heads() const { return k_.out_features() / config_.head_dim; }
 
  private:
   // (N, D) -> (N, D)

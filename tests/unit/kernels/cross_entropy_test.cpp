@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/cross_entropy.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "unit/kernels/arrays.h"
 
@@ -129,6 +131,66 @@ TEST(CrossEntropy, GradientIntoAnotherArrayOfAnyType) {
       expect_near(gradient.values(), expected,
                   within(expected, 1.01 * unit_roundoff(type) + 4e-6, tiny), name_of(type));
       EXPECT_TRUE(gradient.guards_intact());
+    }
+  });
+}
+
+// Each of several processes has some of the columns, and one of them perhaps only -infinity.
+TEST(CrossEntropy, PartsOfTheVocabularyAreAsTheWhole) {
+  on_every_isa([] {
+    for (const Case& c : kCases) {
+      const int64_t cut = (c.vocabulary + 2) / 3;
+      const std::vector<int64_t> begins = {0, std::min(cut, c.vocabulary),
+                                           std::min(cut + 1, c.vocabulary), c.vocabulary};
+      const int64_t num_parts = 3;
+      Array whole = random_array(Scalar::F32, c.rows * c.vocabulary, 5, c.spread, 1);
+      for (int64_t row = 0; row < c.rows && c.vocabulary > 2; ++row)
+        whole.set(row * c.vocabulary + begins[1], -INFINITY);
+      const std::vector<int32_t> targets = targets_of(c);
+      std::vector<CrossEntropyPartSums> sums(static_cast<size_t>(num_parts * c.rows));
+      std::vector<std::vector<char>> scratch(num_parts);
+      std::vector<Array> parts;
+      const auto arguments = [&](int64_t part) {
+        return CrossEntropy{.rows = c.rows,
+                            .vocabulary = begins[part + 1] - begins[part],
+                            .logits = parts[part].floats(),
+                            .targets = targets.data(),
+                            .scale = 0.25f,
+                            .label_smoothing = c.smoothing,
+                            .z_loss = c.z,
+                            .first = begins[part],
+                            .whole_vocabulary = c.vocabulary};
+      };
+      for (int64_t part = 0; part < num_parts; ++part) {
+        const int64_t columns = begins[part + 1] - begins[part];
+        Array& own = parts.emplace_back(Scalar::F32, c.rows * columns, 1);
+        for (int64_t i = 0; i < own.size(); ++i)
+          own.set(i, whole[i / columns * c.vocabulary + begins[part] + i % columns]);
+        scratch[part].resize(static_cast<size_t>(cross_entropy_part_scratch_bytes(c.rows)));
+        cross_entropy_part_sums(arguments(part), sums.data() + part * c.rows, scratch[part].data());
+      }
+      const CrossEntropyResult expected = cross_entropy({.rows = c.rows,
+                                                         .vocabulary = c.vocabulary,
+                                                         .logits = whole.floats(),
+                                                         .targets = targets.data(),
+                                                         .scale = 0.25f,
+                                                         .label_smoothing = c.smoothing,
+                                                         .z_loss = c.z});
+      for (int64_t part = 0; part < num_parts; ++part) {
+        const CrossEntropyResult result =
+            cross_entropy_of_parts(arguments(part), sums.data(), num_parts, scratch[part].data());
+        if (std::isfinite(expected.loss_sum)) {
+          EXPECT_NEAR(result.loss_sum, expected.loss_sum, 1e-6 * std::abs(expected.loss_sum));
+        }
+        EXPECT_EQ(result.count, expected.count);
+        const int64_t columns = begins[part + 1] - begins[part];
+        for (int64_t i = 0; i < parts[part].size(); ++i) {
+          const double wanted = whole[i / columns * c.vocabulary + begins[part] + i % columns];
+          ASSERT_NEAR(parts[part][i], wanted, 1e-9 + 2e-6 * std::abs(wanted))
+              << c.vocabulary << " columns, part " << part << ", element " << i;
+        }
+        EXPECT_TRUE(parts[part].guards_intact());
+      }
     }
   });
 }

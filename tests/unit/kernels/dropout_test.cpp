@@ -66,5 +66,24 @@ TEST(Dropout, AddsToWhatIsThere) {
   for (size_t i = 0; i < once.size(); ++i) EXPECT_FLOAT_EQ(twice[i], 2 * once[i]);
 }
 
+TEST(Dropout, ColumnsHaveTheMaskOfTheWholeMatrix) {
+  constexpr int64_t kRows = 50, kColumns = 203, kFirst = 64, kOwn = 77;
+  const std::vector<float> whole = mask(0.4, 11, kRows * kColumns);
+  on_every_isa([&] {
+    const std::vector<float> ones(kRows * kOwn, 1.F);
+    std::vector<float> out(ones.size());
+    dropout({.count = kRows * kOwn,
+             .x = ones.data(),
+             .out = out.data(),
+             .probability = 0.4,
+             .key = 11,
+             .columns = kOwn,
+             .first_column = kFirst,
+             .whole_columns = kColumns});
+    for (int64_t i = 0; i < kRows * kOwn; ++i)
+      ASSERT_EQ(out[i], whole[i / kOwn * kColumns + kFirst + i % kOwn]) << i;
+  });
+}
+
 }  // namespace
 }  // namespace snug::kernels::cpu

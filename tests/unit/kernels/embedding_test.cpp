@@ -101,6 +101,54 @@ TEST(Embedding, ThreadsDoNotChangeABit) {
   EXPECT_TRUE(results[0] == results[1] && results[0] == results[2]);
 }
 
+TEST(Embedding, PartsOfATableAddUpToTheWhole) {
+  const int64_t tokens = 200, vocabulary = 50, dim = 7;
+  const std::vector<int32_t> ids = ids_of(tokens, vocabulary);
+  const Array weight = random_array(Scalar::F32, vocabulary * dim, 1);
+  const Array dy = random_array(Scalar::F32, tokens * dim, 2);
+  Array whole_grad(Scalar::F32, vocabulary * dim);
+  embedding_backward({.tokens = tokens,
+                      .vocabulary = vocabulary,
+                      .dim = dim,
+                      .ids = ids.data(),
+                      .dy = dy.data(),
+                      .grad = whole_grad.data()});
+  const std::vector<int64_t> begins = {0, 17, 17, vocabulary};
+  for (size_t part = 0; part + 1 < begins.size(); ++part) {
+    const int64_t first = begins[part], rows = begins[part + 1] - first;
+    std::vector<double> own_rows, own_grad;
+    for (int64_t i = first * dim; i < (first + rows) * dim; ++i) {
+      own_rows.push_back(weight[i]);
+      own_grad.push_back(whole_grad[i]);
+    }
+    const Array own(Scalar::F32, own_rows);
+    Array out = random_array(Scalar::F32, tokens * dim, 4, 1.0, 1);
+    embedding_forward({.tokens = tokens,
+                       .vocabulary = rows,
+                       .first = first,
+                       .whole_vocabulary = vocabulary,
+                       .dim = dim,
+                       .ids = ids.data(),
+                       .weight = own.data(),
+                       .out = out.data()});
+    for (int64_t i = 0; i < out.size(); ++i) {
+      const int64_t row = ids[i / dim] - first;
+      ASSERT_EQ(out[i], row >= 0 && row < rows ? own[row * dim + i % dim] : 0.0);
+    }
+    Array grad(Scalar::F32, rows * dim, 1);
+    embedding_backward({.tokens = tokens,
+                        .vocabulary = rows,
+                        .first = first,
+                        .whole_vocabulary = vocabulary,
+                        .dim = dim,
+                        .ids = ids.data(),
+                        .dy = dy.data(),
+                        .grad = grad.data()});
+    EXPECT_EQ(grad.values(), own_grad);
+    EXPECT_TRUE(out.guards_intact() && grad.guards_intact());
+  }
+}
+
 TEST(Embedding, IdOutsideTheTableIsRefused) {
   const Array weight(Scalar::F32, 4);
   Array out(Scalar::F32, 1);

@@ -8,7 +8,6 @@ namespace {
 
 // Stretches of at least 8 KiB, at most kMaxStretches of them.
 constexpr int64_t kMinStretch = 2048;
-constexpr int64_t kMaxStretches = 128;
 
 SNUG_INLINE float max_of_lanes(F v) {
   float largest = v[0];
@@ -114,45 +113,71 @@ Output output_of(const CrossEntropy& args, float* x, int64_t row) {
   return {static_cast<char*>(args.gradient) + offset, args.gradient_type};
 }
 
-}  // namespace
-
-namespace SNUG_ISA {
-
-double cross_entropy_row(const CrossEntropy& args, int64_t row) {
-  float* x = args.logits + row * args.logits_stride;
-  const Output out = output_of(args, x, row);
-  const int32_t target = args.targets[row];
-  if (target == args.ignore_index) {
-    if (args.need_gradient) {
-      with_type(out.type, [&](auto t) { write_zeros<decltype(t)>(out.row, args.vocabulary); });
-    }
-    return 0;
-  }
+int64_t stretch_of(const CrossEntropy& args) {
   const int64_t even = (args.vocabulary + kMaxStretches - 1) / kMaxStretches;
-  const int64_t stretch = even > kMinStretch ? even : kMinStretch;
-  float maxima[kMaxStretches];
+  return even > kMinStretch ? even : kMinStretch;
+}
+
+// Loss of a row whose sums over all columns are known, and the gradient of the columns at hand.
+double finish_row(const CrossEntropy& args, int64_t row, float* x,
+                  const CrossEntropyPartSums& whole, const float* maxima) {
+  const int64_t target = args.targets[row];
   const double smoothing = args.label_smoothing, z = args.z_loss;
-  const double smooth_share = smoothing / static_cast<double>(args.vocabulary);
-  const double target_logit = x[target];
-  const RowSums sums = sum_row(args, x, stretch, maxima);
-  const double lse = __builtin_log(sums.exponentials) + finite_shift(sums.maximum);
-  double loss = lse - (1 - smoothing) * target_logit + z * lse * lse;
-  if (smoothing != 0) loss -= smooth_share * sums.logits;
+  const double smooth_share = smoothing / static_cast<double>(args.all_columns());
+  const double lse =
+      __builtin_log(whole.exponentials) + finite_shift(static_cast<float>(whole.maximum));
+  double loss = lse - (1 - smoothing) * whole.target + z * lse * lse;
+  if (smoothing != 0) loss -= smooth_share * whole.logits;
   if (!args.need_gradient) return loss;
 
   // The target's element is computed apart, before its exponential is overwritten: where softmax is
   // near 1 the difference must be rounded once, to the output's type.
+  const Output out = output_of(args, x, row);
   const double factor = args.scale * (1 + 2 * z * lse);
-  const double at_target = factor * __builtin_exp(target_logit - lse) -
+  const double at_target = factor * __builtin_exp(whole.target - lse) -
                            args.scale * (1 - smoothing) - args.scale * smooth_share;
   with_type(out.type, [&](auto t) {
     using T = decltype(t);
-    write_gradient<T>(args, x, out.row, stretch, maxima, lse, factor,
+    write_gradient<T>(args, x, out.row, stretch_of(args), maxima, lse, factor,
                       static_cast<float>(args.scale * smooth_share));
-    store_one(T{}, static_cast<typename T::storage*>(out.row) + target,
-              static_cast<float>(at_target));
+    if (args.has_column(target))
+      store_one(T{}, static_cast<typename T::storage*>(out.row) + (target - args.first),
+                static_cast<float>(at_target));
   });
   return loss;
+}
+
+double ignore_row(const CrossEntropy& args, int64_t row, float* x) {
+  if (!args.need_gradient) return 0;
+  const Output out = output_of(args, x, row);
+  with_type(out.type, [&](auto t) { write_zeros<decltype(t)>(out.row, args.vocabulary); });
+  return 0;
+}
+
+}  // namespace
+
+namespace SNUG_ISA {
+
+CrossEntropyPartSums cross_entropy_part_row(const CrossEntropy& args, int64_t row, float* maxima) {
+  const int64_t target = args.targets[row];
+  if (target == args.ignore_index) return {};
+  float* x = args.logits + row * args.logits_stride;
+  const double target_logit = args.has_column(target) ? x[target - args.first] : 0.0;
+  const RowSums sums = sum_row(args, x, stretch_of(args), maxima);
+  return {sums.maximum, sums.exponentials, sums.logits, target_logit};
+}
+
+double cross_entropy_whole_row(const CrossEntropy& args, int64_t row,
+                               const CrossEntropyPartSums& whole, const float* maxima) {
+  float* x = args.logits + row * args.logits_stride;
+  if (args.targets[row] == args.ignore_index) return ignore_row(args, row, x);
+  return finish_row(args, row, x, whole, maxima);
+}
+
+double cross_entropy_row(const CrossEntropy& args, int64_t row) {
+  float maxima[kMaxStretches];
+  const CrossEntropyPartSums sums = cross_entropy_part_row(args, row, maxima);
+  return cross_entropy_whole_row(args, row, sums, maxima);
 }
 
 }  // namespace SNUG_ISA

@@ -15,7 +15,7 @@ void dropout_range(const Dropout& args, int64_t begin, int64_t end) {
     using T = decltype(tag);
     sweep(begin, end, [&](int64_t i, auto lanes) {
       const F x = read<T>(a.x, i, lanes) * scale;
-      const F kept = random_bits(a.key, i) >= threshold ? x : F{};
+      const F kept = random_bits(a.key, a.first_index + i) >= threshold ? x : F{};
       write<T>(a.out, i, a.accumulate ? read<T>(a.out, i, lanes) + kept : kept, lanes);
     });
   });

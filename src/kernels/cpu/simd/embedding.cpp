@@ -6,7 +6,7 @@
 namespace snug::kernels::cpu {
 namespace SNUG_ISA {
 
-void embedding_backward_row(const EmbeddingBackward& shared, int64_t id, const int32_t* tokens,
+void embedding_backward_row(const EmbeddingBackward& shared, int64_t row, const int32_t* tokens,
                             int64_t num_tokens) {
   with_type(shared.type, [&](auto type) {
     with_type(shared.grad_type, [&](auto grad_type) {
@@ -18,7 +18,7 @@ void embedding_backward_row(const EmbeddingBackward& shared, int64_t id, const i
         for (int64_t k = 0; k < num_tokens; ++k) {
           sum += read<T>(args.dy, tokens[k] * args.dim + i, lanes);
         }
-        const int64_t at = id * args.dim + i;
+        const int64_t at = row * args.dim + i;
         write<G>(args.grad, at, read<G>(args.grad, at, lanes) + sum, lanes);
       });
     });

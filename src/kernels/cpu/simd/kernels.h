@@ -54,6 +54,12 @@ SNUG_PER_ISA(void dropout_range(const Dropout& args, int64_t begin, int64_t end)
 
 // The row's loss; its gradient where args ask for it. A row whose target is ignored: 0.
 SNUG_PER_ISA(double cross_entropy_row(const CrossEntropy& args, int64_t row))
+// The two sweeps over a part of a row. `maxima` (kMaxStretches) go from the first to the second.
+inline constexpr int64_t kMaxStretches = 128;
+SNUG_PER_ISA(CrossEntropyPartSums cross_entropy_part_row(const CrossEntropy& args, int64_t row,
+                                                         float* maxima))
+SNUG_PER_ISA(double cross_entropy_whole_row(const CrossEntropy& args, int64_t row,
+                                            const CrossEntropyPartSums& whole, const float* maxima))
 
 // grad[id] += the sum of dy over `tokens`, all of which have that id.
 SNUG_PER_ISA(void embedding_backward_row(const EmbeddingBackward& args, int64_t id,

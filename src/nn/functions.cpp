@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/functions.h"
+
+#include <ATen/ops/empty.h>
+
+#include <optional>
+
+#include "memory/guards.h"
+#include "ops/cross_entropy.h"
+#include "ops/embedding.h"
+#include "ops/norm.h"
+#include "ops/tensor_parallel.h"
+
+namespace snug::nn {
+namespace {
+
+dist::Group* other_rows(const Parameter& parameter) {
+  return parameter.share == nullptr ? nullptr : parameter.share->other_rows();
+}
+
+// (S, V) of the parts (S, columns that are here) that the ranks have.
+at::Tensor join_columns(const at::Tensor& own, const Parameter& weight) {
+  dist::Group& group = *weight.share->group;
+  const int64_t rows = own.size(0), columns = weight.slice->whole[0];
+  const int64_t most = (columns + group.size() - 1) / group.size();
+  const memory::CategoryGuard category(memory::Category::Communication);
+  // Ranks whose part is one column shorter send that column too, with whatever is in it.
+  const at::Tensor sent = at::empty({rows, most}, own.options());
+  sent.slice(1, 0, own.size(1)).copy_(own);
+  const at::Tensor parts = at::empty({group.size(), rows, most}, own.options());
+  group.wait(group.all_gather(parts, sent));
+  at::Tensor whole = at::empty({rows, columns}, own.options());
+  for (int64_t rank = 0, begin = 0; rank < group.size(); ++rank) {
+    const int64_t count = columns / group.size() + (rank < columns % group.size() ? 1 : 0);
+    whole.slice(1, begin, begin + count).copy_(parts.select(0, rank).slice(1, 0, count));
+    begin += count;
+  }
+  return whole;
+}
+
+}  // namespace
+
+at::Tensor embed(const Batch& batch, const Parameter& table, const Pass& pass) {
+  if (!table.slice) return ops::embedding(batch.input_ids, table.value, pass.compute);
+  return ops::cut_embedding(batch.input_ids, table.value,
+                            {.first = table.slice->begin, .whole = table.slice->whole[0]},
+                            pass.compute, *table.share);
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const Parameter& weight, double eps) {
+  return ops::rms_norm(x, weight.value, eps, other_rows(weight));
+}
+
+std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
+                                               const Parameter& weight, double eps) {
+  return ops::add_rms_norm(x, residual, weight.value, eps, other_rows(weight));
+}
+
+std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<const Linear*>& layers,
+                                const Batch& batch, const Pass& pass) {
+  std::vector<at::Tensor> outputs;
+  if (layers.front()->cut() == ops::Cut::None) {
+    for (const Linear* layer : layers) outputs.push_back(layer->forward(x, pass));
+    return outputs;
+  }
+  std::vector<ops::Projection> projections;
+  for (const Linear* layer : layers) projections.push_back(layer->projection(pass));
+  return ops::output_cut_linears(x, projections, batch.input_ids.size(0),
+                                 *layers.front()->weight().share);
+}
+
+at::Tensor all_rows(const at::Tensor& x, const Parameter& weight, const Batch& batch) {
+  if (weight.share == nullptr) return x;
+  return ops::GatheredRows(*weight.share, x, batch.input_ids.size(0)).finish();
+}
+
+at::Tensor cross_entropy(const at::Tensor& x, const Linear& head, const Batch& batch,
+                         const Pass& pass) {
+  std::optional<ops::VocabularyPart> part;
+  if (const auto& slice = head.weight().slice)
+    part = ops::VocabularyPart{
+        .share = *head.weight().share, .first = slice->begin, .whole = slice->whole[0]};
+  return ops::linear_cross_entropy(x, head.projection(pass), batch.targets,
+                                   {.ignore_index = pass.ignore_index,
+                                    .scale = pass.gradient_scale,
+                                    .label_smoothing = pass.label_smoothing,
+                                    .z_loss = pass.z_loss},
+                                   part);
+}
+
+at::Tensor logits(const at::Tensor& x, const Linear& head, const Pass& pass) {
+  const ops::Projection projection = head.projection(pass);
+  at::Tensor own = ops::Projector(projection, x.scalar_type()).forward(x, at::kFloat);
+  return head.weight().slice ? join_columns(own, head.weight()) : own;
+}
+
+}  // namespace snug::nn
