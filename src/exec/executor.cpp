@@ -103,7 +103,7 @@ double Executor::run_micro_batch(const nn::Batch& batch, const nn::Pass& pass) {
     gradients = run_backward(runs.back(), std::move(gradients), batch, pass);
     runs.pop_back();
   }
-  for (const auto& policy : policies_) policy->after_micro_batch();
+  for (auto p = policies_.rbegin(); p != policies_.rend(); ++p) (*p)->after_micro_batch();
   return read_loss(loss);
 }
 

@@ -30,7 +30,7 @@ class Policy {
   virtual void after_forward(UnitRun& /*run*/) {}
   virtual void before_backward(UnitRun& /*run*/) {}
   virtual void after_backward(UnitRun& /*run*/) {}
-  // After the last hook of a training micro-batch.
+  // After the last hook of a training micro-batch, in the order of those around a backward.
   virtual void after_micro_batch() {}
   // The micro-batch has failed somewhere between these: let go of what was held for it.
   virtual void abandon() {}

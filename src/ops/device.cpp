@@ -3,6 +3,8 @@
 
 #include <ATen/ops/empty_like.h>
 
+#include <unordered_map>
+
 #include "base/error.h"
 #include "memory/guards.h"
 #include "ops/elementwise.h"
@@ -11,6 +13,7 @@ namespace snug::ops {
 namespace {
 
 thread_local at::DeviceType stand_in = at::kCPU;
+thread_local std::unordered_map<const c10::TensorImpl*, at::Tensor> gradient_slots;
 
 }  // namespace
 
@@ -32,9 +35,20 @@ kernels::cpu::Scalar to_scalar(at::ScalarType type) {
 GradientBuffer gradient_buffer(const at::Tensor& parameter) {
   const at::Tensor& gradient = parameter.grad();
   if (gradient.defined()) return {gradient, false};
+  if (auto slot = gradient_slots.extract(parameter.unsafeGetTensorImpl())) {
+    parameter.mutable_grad() = std::move(slot.mapped());
+    return {parameter.grad(), true};
+  }
   const memory::CategoryGuard category(memory::Category::Gradients);
   parameter.mutable_grad() = at::empty_like(parameter, parameter.options().requires_grad(false));
   return {parameter.grad(), true};
+}
+
+void set_gradient_slot(const at::Tensor& parameter, at::Tensor slot) {
+  if (slot.defined())
+    gradient_slots[parameter.unsafeGetTensorImpl()] = std::move(slot);
+  else
+    gradient_slots.erase(parameter.unsafeGetTensorImpl());
 }
 
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& gradient) {

@@ -61,6 +61,10 @@ struct GradientBuffer {
 };
 GradientBuffer gradient_buffer(const at::Tensor& parameter);
 
+// Where the calling thread makes the parameter's gradient buffer, instead of in new memory; an
+// undefined slot takes that back. A slot is used once.
+void set_gradient_slot(const at::Tensor& parameter, at::Tensor slot);
+
 // Adds a whole gradient of the parameter's shape, of any type, to its buffer.
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& gradient);
 

@@ -14,13 +14,15 @@ constexpr int64_t kSmallestQuantized = 4096;
 }  // namespace
 
 AdamW8bit::AdamW8bit(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
-                     uint64_t seed)
+                     uint64_t seed, const std::vector<int64_t>& whole_elements)
     : Optimizer(options, std::move(parameters), seed) {
   const memory::CategoryGuard category(memory::Category::Optimizer);
-  for (const auto& [name, tensor] : parameters_) {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const at::Tensor& tensor = parameters_[i].tensor;
     const memory::UnitGuard unit(memory::unit_of(tensor));
-    const auto make_moment = [&tensor = tensor] {
-      if (tensor.numel() < kSmallestQuantized) return Moment{zero_state(tensor, at::kFloat), {}};
+    const int64_t whole = whole_elements.empty() ? tensor.numel() : whole_elements[i];
+    const auto make_moment = [&] {
+      if (whole < kSmallestQuantized) return Moment{zero_state(tensor, at::kFloat), {}};
       constexpr int64_t kBlock = kernels::cpu::kQuantizedBlock;
       // Scales of 0: what the codes say does not matter yet.
       const auto options = tensor.options().dtype(at::kFloat).requires_grad(false);

@@ -10,7 +10,7 @@ namespace snug::optim {
 class AdamW8bit final : public Optimizer {
  public:
   AdamW8bit(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
-            uint64_t seed);
+            uint64_t seed, const std::vector<int64_t>& whole_elements);
 
  protected:
   void update_range(Range range, const StepOptions& step) override;

@@ -135,11 +135,12 @@ void check_device(const config::OptimizerOptions& options,
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const config::OptimizerOptions& options,
-                                          std::vector<NamedTensor> parameters, uint64_t seed) {
+                                          std::vector<NamedTensor> parameters, uint64_t seed,
+                                          const std::vector<int64_t>& whole_elements) {
   check_device(options, parameters);
   if (options.name == "adamw") return std::make_unique<AdamW>(options, std::move(parameters), seed);
   if (options.name == "adamw_8bit")
-    return std::make_unique<AdamW8bit>(options, std::move(parameters), seed);
+    return std::make_unique<AdamW8bit>(options, std::move(parameters), seed, whole_elements);
   if (options.name == "adafactor")
     return std::make_unique<Adafactor>(options, std::move(parameters), seed);
   if (options.name == "lion") return std::make_unique<Lion>(options, std::move(parameters), seed);
@@ -150,10 +151,15 @@ std::unique_ptr<Optimizer> make_optimizer(const config::OptimizerOptions& option
 }
 
 double gradient_norm(const std::vector<NamedTensor>& parameters) {
+  return std::sqrt(gradient_sum_of_squares(parameters));
+}
+
+double gradient_sum_of_squares(const std::vector<NamedTensor>& parameters) {
   std::vector<at::Tensor> gradients;
   for (const NamedTensor& parameter : parameters)
-    if (parameter.tensor.grad().defined()) gradients.push_back(parameter.tensor.grad());
-  return std::sqrt(ops::sum_of_squares(gradients));
+    if (parameter.counted && parameter.tensor.grad().defined())
+      gradients.push_back(parameter.tensor.grad());
+  return ops::sum_of_squares(gradients);
 }
 
 }  // namespace snug::optim

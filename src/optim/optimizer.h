@@ -19,6 +19,7 @@ namespace snug::optim {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
+  bool counted = true;  // false: another rank adds the same gradient to the norm
 };
 
 // After a weight's name: its float32 master, which is one of its states.
@@ -108,11 +109,15 @@ class Optimizer {
 };
 
 // States are allocated here, zeroed and tagged as optimizer, so that a run that starts has them.
+// `whole_elements`: of the tensors that `parameters` are stretches of; empty: they are whole.
 std::unique_ptr<Optimizer> make_optimizer(const config::OptimizerOptions& options,
-                                          std::vector<NamedTensor> parameters, uint64_t seed = 0);
+                                          std::vector<NamedTensor> parameters, uint64_t seed = 0,
+                                          const std::vector<int64_t>& whole_elements = {});
 
 // Global norm of the gradients (unscaled by gradient_scale) in double; infinite or NaN when one
 // element is. Frees nothing.
 double gradient_norm(const std::vector<NamedTensor>& parameters);
+// Its square.
+double gradient_sum_of_squares(const std::vector<NamedTensor>& parameters);
 
 }  // namespace snug::optim

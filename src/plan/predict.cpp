@@ -10,8 +10,37 @@
 #include "plan/caching_allocator.h"
 #include "setup/batch.h"
 #include "setup/engine.h"
+#include "setup/strategy.h"
 
 namespace snug::plan {
+namespace {
+
+using MeshTraffic = decltype(Prediction::traffic);
+
+MeshTraffic traffic_of(const dist::Mesh& mesh) {
+  MeshTraffic traffic;
+  for (size_t axis = 0; axis < dist::kNumAxes; ++axis)
+    traffic[axis] = mesh.group(static_cast<dist::Axis>(axis)).traffic();
+  // Whole copies are summed over the data group, which is that of replicas then.
+  dist::TrafficByOperation& replicas = traffic[static_cast<size_t>(dist::Axis::Replicate)];
+  for (size_t i = 0; i < dist::kNumOperations; ++i) {
+    replicas[i].calls += mesh.data().traffic()[i].calls;
+    replicas[i].bytes += mesh.data().traffic()[i].bytes;
+  }
+  return traffic;
+}
+
+// a + times * b, number by number.
+MeshTraffic sum(MeshTraffic a, const MeshTraffic& b, int64_t times) {
+  for (size_t axis = 0; axis < a.size(); ++axis)
+    for (size_t i = 0; i < dist::kNumOperations; ++i) {
+      a[axis][i].calls += times * b[axis][i].calls;
+      a[axis][i].bytes += times * b[axis][i].bytes;
+    }
+  return a;
+}
+
+}  // namespace
 
 void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t limit,
                      Prediction& result) {
@@ -34,10 +63,9 @@ void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t
   if (result.fits_reserved) result.peak_reserved = limited.peak_reserved();
 }
 
-int64_t micro_batches_that_matter(const config::Recipe& recipe) {
-  const config::TrainOptions& t = recipe.train;
-  const int64_t all = (t.global_batch_size + t.micro_batch_size - 1) / t.micro_batch_size;
-  return std::min<int64_t>(all, recipe.optimizer_in_backward ? 3 : 2);
+int64_t micro_batches_that_matter(const config::Recipe& recipe, const dist::MeshShape& mesh) {
+  return std::min<int64_t>(setup::micro_batches_of_step(recipe, mesh),
+                           recipe.optimizer_in_backward ? 3 : 2);
 }
 
 Prediction predict(const models::Model& model, const config::Recipe& recipe,
@@ -56,7 +84,7 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
   if (options.timeline) recorder = std::make_unique<TimelineRecorder>(ledger);
   {
     const auto twin = models::model_like(model);
-    setup::Engine engine = setup::make_engine(*twin, recipe, at::kMeta, max_seqlen);
+    setup::Engine engine = setup::make_engine(*twin, recipe, at::kMeta, max_seqlen, options.mesh);
     result.resident = ledger.by_category();
     result.on_disk = memory::meta_disk_ledger().allocated() - disk_before;
     for (const nn::Parameter* parameter : twin->parameters()) {
@@ -68,21 +96,32 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     const nn::Batch batch = setup::to_device(largest, at::kMeta);
     nn::Pass pass{.compute = engine.precision.compute, .dropout_key = 0};
     result.micro_batches = 0;
+    // Micro-batches but the last are alike: those that are not run have the first one's traffic.
+    const dist::MeshShape& shape = options.mesh->shape();
+    const int64_t shown = micro_batches_that_matter(recipe, shape);
+    const int64_t not_shown = setup::micro_batches_of_step(recipe, shape) - shown;
+    MeshTraffic in_others{};
     const auto run_micro_batch = [&](bool last) {
+      const MeshTraffic so_far = traffic_of(*options.mesh);
       pass.last_micro_batch = last;
       engine.executor->forward_backward(batch, pass);
       ++result.micro_batches;
+      if (!last && not_shown > 0) in_others = sum(traffic_of(*options.mesh), so_far, -1);
     };
     const auto run_micro_batches = [&] {
-      for (int64_t left = micro_batches_that_matter(recipe); left > 0; --left)
-        run_micro_batch(left == 1);
+      for (int64_t left = shown; left > 0; --left) run_micro_batch(left == 1);
     };
+    const MeshTraffic before_step = traffic_of(*options.mesh);
     optim::LossScaler scaler(engine.precision.loss_scaling);
     // A delayed update holds its gradients through the next step.
     for (int step = 0; step < (engine.delayed != nullptr ? 2 : 1); ++step) {
       engine.step(run_micro_batches, {.max_norm = recipe.train.max_norm}, scaler);
       engine.drop_gradients();
     }
+    // Clipping with the optimizer in backward runs all of them twice.
+    const int64_t rounds = result.micro_batches / shown;
+    result.traffic =
+        sum(sum(traffic_of(*options.mesh), before_step, -1), in_others, rounds * not_shown);
   }
   const memory::Snapshot peak = ledger.at_peak();
   const memory::Snapshot host_peak = host.at_peak();

@@ -5,6 +5,7 @@
 
 #include "config/recipe.h"
 #include "data/micro_batch.h"
+#include "dist/mesh.h"
 #include "memory/ledger.h"
 #include "models/model.h"
 #include "plan/timeline.h"
@@ -25,6 +26,8 @@ struct Prediction {
   int64_t bytes_written = 0;      // allocated over all forwards and backwards
   int64_t tokens = 0;             // of the micro-batch
   int64_t micro_batches = 1;      // that were run through
+  // What this rank asks of the groups of each axis in one step, all its micro-batches counted.
+  std::array<dist::TrafficByOperation, dist::kNumAxes> traffic{};
   std::vector<Moment> timeline;
 };
 
@@ -32,12 +35,14 @@ struct PredictOptions {
   at::DeviceType device = at::kCPU;
   int64_t reserved_limit = 0;  // cuda: what the allocator may reserve; 0: no limit
   bool timeline = false;       // fill timeline, peak_reserved and bytes_written too
+  // One of the processes that share the model, with groups that are planned too.
+  std::shared_ptr<dist::Mesh> mesh = dist::single_mesh();
 };
 
 // How many micro-batches show every height that a step reaches: where gradients are accumulated the
 // second one meets the first one's, and where the last one frees them on its way back, one between
 // them keeps all of them to its end.
-int64_t micro_batches_that_matter(const config::Recipe& recipe);
+int64_t micro_batches_that_matter(const config::Recipe& recipe, const dist::MeshShape& mesh = {});
 
 // `largest` is the micro-batch with most tokens of the run; `max_seqlen` as given to the engine.
 // Of the run itself on `device`, beyond what that holds already.

@@ -199,12 +199,16 @@ void add_adapters(models::Model& model, const config::LoraOptions& options) {
   }
 }
 
-void initialize_adapters(models::Model& model, const config::LoraOptions& options, uint64_t seed,
-                         const ParameterReader& read) {
+bool start_from_weights(const config::LoraOptions& options) {
+  return options.enabled && (options.init_weights == "pissa" || options.use_dora);
+}
+
+void initialize_adapters(nn::Unit& unit, const config::LoraOptions& options, uint64_t seed,
+                         double deviation, const ParameterReader& read) {
   if (!options.enabled) return;
-  for (nn::Parameter* parameter : model.parameters())
-    if (parameter->added) parameter->initialize(seed, model.initializer_range());
-  for (nn::Linear* linear : linears_of(model)) {
+  for (nn::Parameter* parameter : unit.parameters())
+    if (parameter->added) parameter->initialize(seed, deviation);
+  for (nn::Linear* linear : unit.linears()) {
     nn::Adapter* adapter = linear->adapter();
     if (adapter == nullptr) continue;
     if (options.init_weights == "pissa") start_with_pissa(*linear, read);

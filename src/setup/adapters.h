@@ -26,11 +26,13 @@ checkpoint::AdapterConfig adapter_config(models::Model& model, const config::Lor
 // nothing without. Before parameters are allocated; again is as once. Throws as above.
 void add_adapters(models::Model& model, const config::LoraOptions& options);
 
-// The adapters' starting values, when the base weights are there: B is zero, so that training
-// starts from the base model. PiSSA changes the base weights instead; `read` gives those as they
-// are on disk, float32 on the host.
-void initialize_adapters(models::Model& model, const config::LoraOptions& options, uint64_t seed,
-                         const ParameterReader& read);
+// The starting values of a unit's adapters, when its base weights are there: B is zero, so that
+// training starts from the base model. PiSSA changes the base weights instead; `read` gives those
+// as they are on disk, float32 on the host. `deviation` is that of random weights.
+void initialize_adapters(nn::Unit& unit, const config::LoraOptions& options, uint64_t seed,
+                         double deviation, const ParameterReader& read);
+// Whether starting values need the base weights.
+bool start_from_weights(const config::LoraOptions& options);
 
 // The adapters as they are now, for a file that is to go with the base model as it is on disk.
 checkpoint::Adapter adapter_values(models::Model& model, const config::LoraOptions& options,

@@ -4,14 +4,20 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
 
 #include "base/error.h"
 #include "exec/policies/optimizer_in_backward.h"
 #include "exec/policies/optimizer_offload.h"
+#include "exec/policies/sharding.h"
 #include "memory/disk_file.h"
 #include "memory/placement.h"
 #include "setup/adapters.h"
 #include "setup/policies.h"
+#include "setup/sharding.h"
+#include "setup/tensor_parallel.h"
 
 namespace snug::setup {
 namespace {
@@ -22,32 +28,73 @@ double clip_factor(double norm, const std::optional<double>& max_norm) {
 }
 
 // LoRA+ (Hayou et al. 2024): B, which starts at zero, learns faster than A.
-std::vector<double> lr_factors(models::Model& model, const config::LoraOptions& lora) {
+std::vector<double> lr_factors(const std::vector<optim::NamedTensor>& parameters,
+                               const config::LoraOptions& lora) {
   std::vector<double> factors;
-  for (const nn::Parameter* parameter : model.parameters())
-    if (parameter->trained)
-      factors.push_back(parameter->name.ends_with(".lora_B.weight") ? lora.plus_lr_ratio : 1);
+  for (const optim::NamedTensor& parameter : parameters)
+    factors.push_back(parameter.name.ends_with(".lora_B.weight") ? lora.plus_lr_ratio : 1);
   return factors;
 }
 
 // Weights that are updated on the host have a home there, in float32 where masters are asked for
 // and have no place on disk.
-void allocate_parameters(models::Model& model, const config::Recipe& recipe, Engine& engine) {
-  const at::ScalarType type = engine.precision.parameters;
+void allocate_home(nn::Parameter& parameter, const config::Recipe& recipe) {
   const bool home_is_master = recipe.optimizer.master_weights && !recipe.offload_folder();
-  for (nn::Unit* unit : model.units()) {
-    const memory::UnitGuard tag(memory::unit_id(unit->name()));
-    for (nn::Parameter* parameter : unit->parameters()) {
-      parameter->allocate(engine.device, type);
-      if (recipe.weight_streaming || (engine.updates_on_host && parameter->trained))
-        parameter->allocate_home(home_is_master && parameter->trained ? at::kFloat : type);
+  const bool is_updated_there = recipe.optimizer_offload != "none" && parameter.trained;
+  if (recipe.weight_streaming || is_updated_there)
+    parameter.allocate_home(home_is_master && parameter.trained ? at::kFloat
+                                                                : parameter.value.scalar_type());
+}
+
+// What no policy shares among processes.
+void allocate_parameters(const config::Recipe& recipe, Engine& engine) {
+  for (size_t i = 0; i < engine.units.size(); ++i) {
+    const memory::UnitGuard tag(memory::unit_id(engine.units[i]->name()));
+    for (nn::Parameter* parameter : engine.units[i]->parameters()) {
+      if (engine.sharding != nullptr && engine.sharding->shares(*parameter)) continue;
+      parameter->allocate(engine.device, engine.precision.parameters);
+      allocate_home(*parameter, recipe);
       if (recipe.weight_streaming) memory::vacate(parameter->value);
-      if (parameter->trained) engine.parameters.push_back({parameter->name, parameter->kept()});
+      if (parameter->trained) engine.updated[i].push_back(parameter);
     }
   }
 }
 
-std::unique_ptr<optim::Optimizer> make_optimizer(const config::Recipe& recipe,
+// What ranks that share layers have alike, and another one of them adds to the gradients' norm.
+std::set<std::string> counted_elsewhere(const std::vector<nn::Unit*>& units) {
+  std::set<std::string> names;
+  for (nn::Unit* unit : units)
+    for (const nn::Parameter* parameter : unit->parameters())
+      if (!parameter->counts_here()) names.insert(parameter->name);
+  return names;
+}
+
+// Parameters that processes share, and with them what this one updates of each unit.
+std::unique_ptr<exec::Sharding> share_parameters(const config::Recipe& recipe, Engine& engine) {
+  auto sharding = make_sharding(recipe, engine);
+  if (sharding == nullptr) return nullptr;
+  engine.sharding = sharding.get();
+  for (size_t i = 0; i < engine.units.size(); ++i) {
+    const memory::UnitGuard tag(memory::unit_id(engine.units[i]->name()));
+    engine.updated[i] = sharding->updated(i);
+    for (nn::Parameter* parameter : sharding->kept(i)) allocate_home(*parameter, recipe);
+  }
+  return sharding;
+}
+
+// Of the tensors that an engine's parameters are stretches of.
+std::vector<int64_t> whole_elements(const Engine& engine) {
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < engine.units.size(); ++i) {
+    std::map<std::string, int64_t> by_name;
+    for (const nn::Parameter* parameter : engine.units[i]->parameters())
+      by_name[parameter->name] = parameter->num_elements();
+    for (const nn::Parameter* piece : engine.updated[i]) sizes.push_back(by_name.at(piece->name));
+  }
+  return sizes;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const config::Recipe& recipe, const Engine& engine,
                                                  const std::vector<optim::NamedTensor>& parameters,
                                                  memory::DiskFile* file) {
   const memory::HostGuard host(recipe.optimizer_offload != "none");
@@ -57,19 +104,20 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const config::Recipe& recipe,
   if (options.state_dtype == "auto")
     options.state_dtype =
         nn::parse_precision(recipe.precision).parameters == at::kBFloat16 ? "bfloat16" : "float32";
-  return optim::make_optimizer(options, parameters, recipe.seed);
+  // Shards round by chance of their own.
+  const auto shard = static_cast<uint64_t>(engine.mesh->coordinate(dist::Axis::Shard));
+  return optim::make_optimizer(options, parameters, recipe.seed + shard, whole_elements(engine));
 }
 
 // What the optimizer's states take in a file: they are made once on meta, and counted.
-int64_t state_bytes_on_disk(const config::Recipe& recipe,
-                            const std::vector<optim::NamedTensor>& parameters) {
+int64_t state_bytes_on_disk(const config::Recipe& recipe, const Engine& engine) {
   std::vector<optim::NamedTensor> planned;
-  for (const auto& [name, tensor] : parameters)
+  for (const auto& [name, tensor] : engine.parameters)
     planned.push_back({name, at::empty(tensor.sizes(), tensor.options().device(at::kMeta))});
   memory::DiskFile counted;
   const memory::Ledger& ledger = memory::meta_disk_ledger();
   const int64_t before = ledger.allocated();
-  const auto optimizer = make_optimizer(recipe, planned, &counted);
+  const auto optimizer = make_optimizer(recipe, engine, planned, &counted);
   return ledger.allocated() - before;
 }
 
@@ -79,8 +127,20 @@ std::unique_ptr<memory::DiskFile> open_disk_file(const config::Recipe& recipe,
   const std::optional<std::string> folder = recipe.offload_folder();
   if (!folder) return nullptr;
   if (engine.device.is_meta()) return std::make_unique<memory::DiskFile>();
-  return std::make_unique<memory::DiskFile>(*folder,
-                                            state_bytes_on_disk(recipe, engine.parameters));
+  return std::make_unique<memory::DiskFile>(*folder, state_bytes_on_disk(recipe, engine));
+}
+
+// Where a parameter, or a stretch of it, lies in the whole one.
+checkpoint::PieceOf place_of(const nn::Parameter& parameter,
+                             std::optional<checkpoint::Span> stretch = std::nullopt) {
+  auto place = checkpoint::PieceOf::whole(parameter.shape);
+  if (const auto& slice = parameter.slice) {
+    const auto dim = static_cast<size_t>(slice->dim);
+    place = checkpoint::PieceOf::slice(slice->whole, dim,
+                                       {slice->begin, slice->begin + parameter.shape[dim]});
+  }
+  if (stretch) place.stretch = *stretch;
+  return place;
 }
 
 }  // namespace
@@ -92,7 +152,29 @@ memory::Ledger& Engine::disk_ledger() const { return memory::disk_ledger_of(devi
 
 void Engine::weights_changed() const {
   if (!publishes_weights) return;
-  for (nn::Unit* unit : units) exec::copy_weights_from_home(*unit);
+  for (const auto& own : updated) exec::copy_weights_from_home(own);
+  if (sharding != nullptr) sharding->publish();
+}
+
+void Engine::fill_weights(
+    const std::function<void(nn::Unit&)>& write) const {
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (sharding != nullptr) sharding->open_blank(i);
+    write(*units[i]);
+    if (sharding != nullptr) sharding->close_written(i);
+  }
+}
+
+bool Engine::keeps(const nn::Parameter& parameter) const {
+  return sharding == nullptr || sharding->holds(parameter);
+}
+
+double Engine::global_norm(double sum_of_squares) const {
+  if (mesh->is_single()) return std::sqrt(sum_of_squares);
+  // So many ranks hold the same gradients.
+  const bool all_alike = sharding == nullptr || sharding->pieces_are_whole();
+  const int copies = all_alike ? mesh->shape().num_data_ranks() : mesh->size(dist::Axis::Replicate);
+  return std::sqrt(mesh->world().sum({sum_of_squares / copies}).front());
 }
 
 void Engine::finish_updates() const {
@@ -105,12 +187,22 @@ checkpoint::TrainingTensors Engine::training_tensors() const {
   checkpoint::TrainingTensors tensors{.parameters = parameters};
   if (delayed != nullptr) {
     delayed->wait();
-    for (nn::Unit* unit : units)
-      for (const nn::Parameter* parameter : unit->parameters())
-        if (parameter->trained)
-          tensors.late_weights.push_back({parameter->name, parameter->value.detach()});
+    for (const auto& own : updated)
+      for (const nn::Parameter* parameter : own)
+        tensors.late_weights.push_back({parameter->name, parameter->value.detach()});
   }
   tensors.optimizer_states = optimizer->states();
+  for (nn::Unit* unit : units)
+    for (const nn::Parameter* parameter : unit->parameters())
+      if (parameter->trained && parameter->slice)
+        tensors.pieces.emplace(parameter->name, place_of(*parameter));
+  if (sharding == nullptr || sharding->pieces_are_whole()) return tensors;
+  for (const auto& own : sharding->flats())
+    for (const auto& flat : own)
+      for (const auto& piece : flat->pieces())
+        if (flat->is_trained())
+          tensors.pieces[piece->parameter.name] =
+              place_of(*piece->whole, checkpoint::Span{piece->begin, piece->end});
   return tensors;
 }
 
@@ -118,6 +210,7 @@ void Engine::drop_gradients() const {
   for (const optim::NamedTensor& parameter : parameters) parameter.tensor.mutable_grad().reset();
   for (nn::Unit* unit : units)
     for (nn::Parameter* parameter : unit->parameters()) parameter->value.mutable_grad().reset();
+  if (sharding != nullptr) sharding->drop_gradients();
 }
 
 Update Engine::step(const std::function<void()>& run_micro_batches, const UpdateOptions& options,
@@ -127,16 +220,17 @@ Update Engine::step(const std::function<void()>& run_micro_batches, const Update
     if (options.max_norm && *options.max_norm > 0) {
       in_backward->start_measuring();
       run_micro_batches();
-      factor = clip_factor(in_backward->gradient_norm(), options.max_norm);
+      factor = clip_factor(global_norm(in_backward->gradient_sum_of_squares()), options.max_norm);
     }
     optimizer->begin_step();
     in_backward->start_updating({.lr = options.lr, .gradient_scale = factor});
     run_micro_batches();
-    return {.grad_norm = in_backward->gradient_norm()};
+    if (sharding != nullptr) sharding->publish();
+    return {.grad_norm = global_norm(in_backward->gradient_sum_of_squares())};
   }
   run_micro_batches();
   const memory::PhaseGuard phase(memory::Phase::Step);
-  const double scaled_norm = optim::gradient_norm(parameters);
+  const double scaled_norm = global_norm(optim::gradient_sum_of_squares(parameters));
   const double unscale = 1.0 / scaler.scale();
   Update update{.grad_norm = scaled_norm * unscale, .happened = scaler.update(scaled_norm)};
   finish_updates();
@@ -155,27 +249,39 @@ Update Engine::step(const std::function<void()>& run_micro_batches, const Update
 }
 
 Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Device device,
-                   int64_t max_seqlen) {
-  Engine engine{.precision = nn::parse_precision(recipe.precision), .device = device};
+                   int64_t max_seqlen, std::shared_ptr<dist::Mesh> mesh) {
+  Engine engine;
+  engine.precision = nn::parse_precision(recipe.precision);
+  engine.device = device;
+  engine.mesh = std::move(mesh);
+  cut_tensors(model, recipe, engine.mesh->group(dist::Axis::Tensor));
   add_adapters(model, recipe.lora);
   quantize_weights(model, recipe);
   engine.units = model.units();
+  engine.updated.resize(engine.units.size());
   engine.updates_on_host = recipe.optimizer_offload != "none";
-  engine.publishes_weights = engine.updates_on_host && !recipe.weight_streaming;
-  allocate_parameters(model, recipe, engine);
+  auto sharding = share_parameters(recipe, engine);
+  engine.publishes_weights =
+      (engine.updates_on_host && !recipe.weight_streaming) || sharding != nullptr;
+  allocate_parameters(recipe, engine);
+  const std::set<std::string> repeated = counted_elsewhere(engine.units);
+  for (const auto& own : engine.updated)
+    for (const nn::Parameter* parameter : own)
+      engine.parameters.push_back(
+          {parameter->name, parameter->kept(), !repeated.contains(parameter->name)});
   model.prepare(device, max_seqlen);
   const auto file = open_disk_file(recipe, engine);
   const auto updated = recipe.delayed_parameter_update
                            ? DelayedUpdate::aliases_of(engine.parameters)
                            : engine.parameters;
-  engine.optimizer = make_optimizer(recipe, updated, file.get());
-  engine.optimizer->set_lr_factors(lr_factors(model, recipe.lora));
+  engine.optimizer = make_optimizer(recipe, engine, updated, file.get());
+  engine.optimizer->set_lr_factors(lr_factors(updated, recipe.lora));
   // On cpu both would share the same processors.
   if (recipe.delayed_parameter_update)
     engine.delayed = std::make_unique<DelayedUpdate>(*engine.optimizer, engine.parameters, updated,
                                                      device.is_cuda());
   engine.copies = std::make_unique<ops::CopyStream>(device);
-  auto policies = make_policies(recipe, engine);
+  auto policies = make_policies(recipe, engine, std::move(sharding));
   engine.executor =
       std::make_unique<exec::Executor>(engine.units, std::move(policies), engine.ledger());
   return engine;

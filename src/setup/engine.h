@@ -10,6 +10,7 @@
 
 #include "checkpoint/training_checkpoint.h"
 #include "config/recipe.h"
+#include "dist/mesh.h"
 #include "exec/executor.h"
 #include "models/model.h"
 #include "nn/precision.h"
@@ -20,7 +21,8 @@
 
 namespace snug::exec {
 class OptimizerInBackward;
-}
+class Sharding;
+}  // namespace snug::exec
 
 namespace snug::setup {
 
@@ -37,15 +39,19 @@ struct Update {
 struct Engine {
   nn::Precision precision;
   at::Device device = at::kCPU;
+  std::shared_ptr<dist::Mesh> mesh;  // of the processes that train together
   std::vector<nn::Unit*> units;
   std::unique_ptr<ops::CopyStream> copies;  // of the policies that move tensors to the host
   std::unique_ptr<exec::Executor> executor;
   std::unique_ptr<optim::Optimizer> optimizer;
   std::unique_ptr<DelayedUpdate> delayed;            // of the optimizer, if asked for
-  std::vector<optim::NamedTensor> parameters;        // at their home: what the optimizer updates
-  exec::OptimizerInBackward* in_backward = nullptr;  // one of the executor's policies, if asked for
-  bool updates_on_host = false;                      // optimizer offload
-  bool publishes_weights = false;                    // the device holds copies of weights at home
+  std::vector<std::vector<nn::Parameter*>> updated;  // by unit: parameters, or this rank's pieces
+  std::vector<optim::NamedTensor> parameters;        // the same at their home, as optimizers see it
+  // Of the executor's policies, where there are such.
+  exec::OptimizerInBackward* in_backward = nullptr;
+  exec::Sharding* sharding = nullptr;
+  bool updates_on_host = false;    // optimizer offload
+  bool publishes_weights = false;  // the device holds copies of weights at home
 
   memory::Ledger& ledger() const;
   memory::Ledger& host_ledger() const;
@@ -58,6 +64,11 @@ struct Engine {
   checkpoint::TrainingTensors training_tensors() const;
   // To be called when something other than step() has written weights.
   void weights_changed() const;
+  // Calls `write` for each unit to fill its parameters. Where processes share the model their
+  // values are there meanwhile, and of no other unit's; those that keeps() denies may be left out.
+  void fill_weights(const std::function<void(nn::Unit&)>& write) const;
+  // Whether this process keeps any element of the parameter between uses.
+  bool keeps(const nn::Parameter& parameter) const;
   // Frees all gradients: the next backward starts new ones.
   void drop_gradients() const;
 
@@ -67,10 +78,16 @@ struct Engine {
   // runs it twice.
   Update step(const std::function<void()>& run_micro_batches, const UpdateOptions& options,
               optim::LossScaler& scaler);
+
+ private:
+  // Of all ranks' gradients, given this one's sum of squares.
+  double global_norm(double sum_of_squares) const;
 };
 
 // Allocates parameters (content undefined) and optimizer states. `model` must outlive the engine.
+// With a mesh of several processes this is one of them, and holds what the recipe's strategy gives
+// it.
 Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Device device,
-                   int64_t max_seqlen);
+                   int64_t max_seqlen, std::shared_ptr<dist::Mesh> mesh = dist::single_mesh());
 
 }  // namespace snug::setup

@@ -26,16 +26,12 @@ std::vector<bool> checkpointed_units(const std::string& choice, size_t num_units
   return units;
 }
 
-std::vector<optim::Range> parameter_ranges(const std::vector<nn::Unit*>& units) {
+std::vector<optim::Range> parameter_ranges(const Engine& engine) {
   std::vector<optim::Range> ranges;
   size_t next = 0;
-  for (nn::Unit* unit : units) {
-    const auto parameters = unit->parameters();
-    const auto count = static_cast<size_t>(
-        std::count_if(parameters.begin(), parameters.end(),
-                      [](const nn::Parameter* parameter) { return parameter->trained; }));
-    ranges.push_back({next, next + count});
-    next += count;
+  for (const auto& own : engine.updated) {
+    ranges.push_back({next, next + own.size()});
+    next += own.size();
   }
   return ranges;
 }
@@ -43,11 +39,11 @@ std::vector<optim::Range> parameter_ranges(const std::vector<nn::Unit*>& units) 
 std::unique_ptr<exec::OptimizerInBackward> optimizer_in_backward(Engine& engine) {
   std::function<void(int64_t)> updated;
   if (engine.publishes_weights)
-    updated = [units = engine.units](int64_t i) {
-      exec::copy_weights_from_home(*units[static_cast<size_t>(i)]);
+    updated = [parameters = engine.updated](int64_t i) {
+      exec::copy_weights_from_home(parameters[static_cast<size_t>(i)]);
     };
   return std::make_unique<exec::OptimizerInBackward>(*engine.optimizer, engine.parameters,
-                                                     parameter_ranges(engine.units),
+                                                     parameter_ranges(engine),
                                                      engine.updates_on_host, updated);
 }
 
@@ -60,7 +56,8 @@ bool prefetches(const config::Recipe& recipe, const Engine& engine) {
 }  // namespace
 
 std::vector<std::unique_ptr<exec::Policy>> make_policies(const config::Recipe& recipe,
-                                                         Engine& engine) {
+                                                         Engine& engine,
+                                                         std::unique_ptr<exec::Sharding> sharding) {
   std::vector<std::unique_ptr<exec::Policy>> policies;
   const std::string& checkpointing = recipe.activation_checkpointing;
   if (checkpointing == "selective")
@@ -79,10 +76,12 @@ std::vector<std::unique_ptr<exec::Policy>> make_policies(const config::Recipe& r
   // An update within the backward wants its gradients at once.
   if (recipe.optimizer_offload != "none")
     policies.push_back(std::make_unique<exec::OptimizerOffload>(
-        *engine.copies, prefetch && !recipe.optimizer_in_backward));
-  if (recipe.weight_streaming)
+        engine.updated, *engine.copies, prefetch && !recipe.optimizer_in_backward));
+  // Shards at home are gathered, which brings them.
+  if (recipe.weight_streaming && sharding == nullptr)
     policies.push_back(
         std::make_unique<exec::WeightStreaming>(engine.units, *engine.copies, prefetch));
+  if (sharding != nullptr) policies.push_back(std::move(sharding));
   return policies;
 }
 

@@ -6,14 +6,16 @@
 #include <vector>
 
 #include "config/recipe.h"
-#include "exec/policy.h"
+#include "exec/policies/sharding.h"
 
 namespace snug::setup {
 
 struct Engine;
 
-// Of the engine's units, parameters and optimizer, which must be there already.
+// Of the engine's units, parameters and optimizer, which must be there already. `sharding` is one
+// of them, or null.
 std::vector<std::unique_ptr<exec::Policy>> make_policies(const config::Recipe& recipe,
-                                                         Engine& engine);
+                                                         Engine& engine,
+                                                         std::unique_ptr<exec::Sharding> sharding);
 
 }  // namespace snug::setup

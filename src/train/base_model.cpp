@@ -6,7 +6,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "config/print.h"
+#include "dist/agreement.h"
+#include "exec/policies/sharding.h"
 #include "setup/adapters.h"
+#include "setup/gather_export.h"
 #include "setup/vocabulary.h"
 
 namespace snug::train {
@@ -32,13 +35,19 @@ BaseModel::BaseModel(const config::Recipe& recipe) : recipe_(recipe) {
   setup::add_adapters(model(), recipe_.lora);
 }
 
-void BaseModel::load() {
-  if (is_random())
-    for (nn::Parameter* parameter : model().parameters())
-      parameter->initialize(recipe_.seed, model().initializer_range());
-  else
-    models::load_weights(checkpoint_);
-  setup::initialize_adapters(model(), recipe_.lora, recipe_.seed, reader());
+void BaseModel::load(const setup::Engine& engine) {
+  const bool leaves_out = !setup::start_from_weights(recipe_.lora);
+  const double deviation = model().initializer_range();
+  engine.fill_weights([&](nn::Unit& unit) {
+    std::vector<nn::Parameter*> parameters = unit.parameters();
+    if (leaves_out)
+      std::erase_if(parameters, [&](const auto* parameter) { return !engine.keeps(*parameter); });
+    if (is_random())
+      for (nn::Parameter* parameter : parameters) parameter->initialize(recipe_.seed, deviation);
+    else
+      models::load_weights(checkpoint_, parameters);
+    setup::initialize_adapters(unit, recipe_.lora, recipe_.seed, deviation, reader());
+  });
 }
 
 setup::ParameterReader BaseModel::reader() const {
@@ -65,12 +74,35 @@ void BaseModel::reopen() {
 }
 
 void BaseModel::write_trained(const std::filesystem::path& folder,
-                              const nn::Precision& precision) const {
-  if (!recipe_.lora.enabled) {
-    setup::export_hugging_face(folder, model(), *tokenizer_, setup::resident_value,
-                               {.dtype = precision.parameters});
-    return;
-  }
+                              const setup::Engine& engine) const {
+  if (!recipe_.lora.enabled) return write_model(folder, engine);
+  if (engine.sharding != nullptr) engine.sharding->open_trained();
+  dist::Group& world = engine.mesh->world();
+  dist::agree(&world, [&] {
+    if (world.rank() == 0) write_adapter(folder);
+    return std::string();
+  });
+  if (engine.sharding != nullptr) engine.sharding->close_trained();
+}
+
+void BaseModel::write_model(const std::filesystem::path& folder,
+                            const setup::Engine& engine) const {
+  const auto write = [&](const setup::ParameterReader& read) {
+    setup::export_hugging_face(folder, model(), *tokenizer_, read,
+                               {.dtype = engine.precision.parameters});
+  };
+  if (engine.mesh->is_single()) return write(setup::resident_value);
+  const auto open = [&](size_t unit) {
+    if (engine.sharding != nullptr) engine.sharding->open(unit);
+  };
+  const auto close = [&](size_t unit) {
+    if (engine.sharding != nullptr) engine.sharding->close(unit);
+  };
+  setup::write_gathered(engine.mesh->world(), engine.units, {.gather = open, .release = close},
+                        write);
+}
+
+void BaseModel::write_adapter(const std::filesystem::path& folder) const {
   checkpoint::Adapter adapter = setup::adapter_values(model(), recipe_.lora, reader());
   // Random weights are nowhere to be found again.
   if (!is_random())

@@ -10,6 +10,7 @@
 #include "config/recipe.h"
 #include "models/family.h"
 #include "nn/precision.h"
+#include "setup/engine.h"
 #include "setup/export.h"
 #include "tokenizer/tokenizer.h"
 
@@ -25,7 +26,7 @@ class BaseModel {
   const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
 
   // The weights that training starts from, and the adapters', into an engine's memory.
-  void load();
+  void load(const setup::Engine& engine);
   // The file's pages are no longer needed.
   void close() { checkpoint_.tensors.reset(); }
 
@@ -35,10 +36,13 @@ class BaseModel {
   // Whether load() can be called: there are weights to read, or random ones are drawn.
   bool can_load() const { return is_random() || checkpoint_.tensors != nullptr; }
 
-  // What training made, as a directory that others load: the whole model, or an adapter.
-  void write_trained(const std::filesystem::path& folder, const nn::Precision& precision) const;
+  // What training made, as a directory that others load: the whole model, or an adapter. Called by
+  // all processes that share the model; the first one writes.
+  void write_trained(const std::filesystem::path& folder, const setup::Engine& engine) const;
 
  private:
+  void write_model(const std::filesystem::path& folder, const setup::Engine& engine) const;
+  void write_adapter(const std::filesystem::path& folder) const;
   bool is_random() const { return !recipe_.model.config.empty(); }
   // A weight as training found it, float32 on the host.
   setup::ParameterReader reader() const;

@@ -13,6 +13,8 @@
 #include "checkpoint/training_checkpoint.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
+#include "dist/world.h"
+#include "launch/rank_record.h"
 #include "ops/device.h"
 #include "optim/schedule.h"
 #include "plan/fit.h"
@@ -21,6 +23,7 @@
 #include "report/tables.h"
 #include "setup/accelerator.h"
 #include "setup/adapters.h"
+#include "setup/strategy.h"
 #include "train/base_model.h"
 #include "train/host.h"
 #include "train/interrupt.h"
@@ -60,11 +63,13 @@ class Finetune {
   void run();
 
  private:
+  void join();
   void open_model();
   void open_data();
   void choose_techniques();
   void plan();
   void load_weights();
+  void set_earlier_runs_aside();
   void resume();
   void train();
   void finish();
@@ -90,6 +95,9 @@ class Finetune {
   StartupClock startup_;
   Host host_;
   int64_t budget_ = 0;
+  // Destroyed last of all: what is below may still use its groups.
+  std::shared_ptr<dist::World> world_;
+  std::shared_ptr<dist::Mesh> mesh_;
 
   std::unique_ptr<BaseModel> base_;
   data::Dataset dataset_;
@@ -113,8 +121,9 @@ void Finetune::run() {
   host_ = prepare_host(recipe_.memory_budget, recipe_.num_threads, recipe_.accelerator);
   budget_ = host_.budget_bytes;
   startup_.end_stage("device");
+  join();
   resume();
-  log_ = std::make_unique<RunLog>(recipe_, command_, resumed_);
+  log_ = std::make_unique<RunLog>(recipe_, command_, resumed_, world_->rank() == 0);
   report::RunRecord& record = log_->record();
   try {
     open_model();
@@ -144,10 +153,21 @@ void Finetune::run() {
   log_->write();
 }
 
+// The other processes of this run, if there are any.
+void Finetune::join() {
+  dist::WorldOptions options{.timeout_seconds = static_cast<double>(recipe_.collective_timeout)};
+  if (dist::position_in_environment().size > 1)
+    options.status_folder = launch::logs_folder(recipe_.out_dir);
+  world_ = dist::World::join(options);
+  const setup::Strategy strategy =
+      setup::strategy_of(recipe_, world_->size(), world_->position().local_size);
+  mesh_ = world_->make_mesh(strategy.mesh, host_.device);
+}
+
 void Finetune::resume() {
   if (recipe_.resume == "false") return;
   if (recipe_.resume == "true" || recipe_.resume == "auto") {
-    resume_from_ = checkpoint::find_latest(recipe_.out_dir);
+    resume_from_ = checkpoint::find_latest(recipe_.out_dir, mesh_->world());
     if (!resume_from_ && recipe_.resume == "true")
       throw UserError(
           "--resume true: there is no checkpoint in {}; use --resume auto to start afresh",
@@ -172,6 +192,7 @@ void Finetune::open_model() {
   const setup::ParameterCount count = setup::count_parameters(base_->model());
   log_->record().model = {
       .id = recipe_.checkpoint_dir, .parameters = count.total, .trainable = count.trained};
+  log_->record().world_size = world_->size();
   log_->record().device = {.name = setup::device_name(host_.device), .budget_bytes = budget_};
   log_->print(fmt::format("Model    {}: {} parameters, {} trained, {}", recipe_.checkpoint_dir,
                           with_commas(count.total),
@@ -205,8 +226,9 @@ void Finetune::open_data() {
 void Finetune::plan() {
   const data::MicroBatch largest =
       plan::largest_micro_batch(dataset_.train, recipe_, recipe_.train.micro_batch_size);
-  const plan::Prediction prediction =
-      plan::predict(base_->model(), recipe_, largest, max_seqlen_, {.device = host_.device.type()});
+  const plan::Prediction prediction = plan::predict(
+      base_->model(), recipe_, largest, max_seqlen_,
+      {.device = host_.device.type(), .mesh = dist::planned_mesh(mesh_->shape(), mesh_->rank())});
   const int64_t peak = prediction.peak_allocated + host_.library_bytes;
   report::MemoryPeaks peaks{.peak_allocated = peak, .on_disk = prediction.on_disk};
   for (size_t c = 0; c < memory::kNumCategories; ++c)
@@ -244,22 +266,27 @@ void Finetune::choose_techniques() {
 }
 
 void Finetune::load_weights() {
-  engine_ = setup::make_engine(base_->model(), recipe_, host_.device, max_seqlen_);
+  engine_ = setup::make_engine(base_->model(), recipe_, host_.device, max_seqlen_, mesh_);
   // A training checkpoint holds what trains.
-  if (!resume_from_ || recipe_.lora.enabled) base_->load();
+  if (!resume_from_ || recipe_.lora.enabled) base_->load(engine_);
   if (resume_from_) {
-    checkpoint::load_tensors(*resume_from_, engine_.training_tensors());
+    checkpoint::load_tensors(*resume_from_, engine_.training_tensors(), &mesh_->world());
     engine_.optimizer->set_num_steps(state_.step);
     log_->print(fmt::format("Resume   {} at step {}", resume_from_->string(), state_.step));
   }
   base_->close();
-  if (const auto folder = checkpoint::set_aside(recipe_.out_dir, resume_from_ ? state_.step : -1))
-    log_->print(fmt::format("Earlier  checkpoints that are not this run's are now in {}",
-                            folder->string()));
+  set_earlier_runs_aside();
   engine_.weights_changed();
   if (resume_from_) checkpoint::load_late_weights(*resume_from_, engine_.training_tensors());
   phases_ = std::make_unique<PhaseRecorder>(engine_, log_->record().memory.phases);
   stepper_ = std::make_unique<Stepper>(engine_, recipe_, dataset_.train, *phases_);
+}
+
+void Finetune::set_earlier_runs_aside() {
+  if (world_->rank() > 0) return;
+  if (const auto folder = checkpoint::set_aside(recipe_.out_dir, resume_from_ ? state_.step : -1))
+    log_->print(fmt::format("Earlier  checkpoints that are not this run's are now in {}",
+                            folder->string()));
 }
 
 int64_t Finetune::count_steps() const {
@@ -346,6 +373,7 @@ bool Finetune::stop_wanted() const {
 // False when the person asked to stop.
 bool Finetune::train_step() {
   const auto start = Clock::now();
+  world_->set_activity(fmt::format("step {}", state_.step + 1));
   phases_->begin_step(state_.step);
   const double lr = schedule_.lr_at(state_.step);
   const StepResult result = step_with_splits(next_micro_batches(), lr);
@@ -379,7 +407,7 @@ bool Finetune::train_step() {
 }
 
 SampleIndices Finetune::next_micro_batches() {
-  SampleIndices micro_batches = sampler_->next_step();
+  SampleIndices micro_batches = sampler_->next_step(mesh_->data().rank(), mesh_->data().size());
   // A split once found necessary holds for the rest of the run.
   for (int64_t size = recipe_.train.micro_batch_size;
        state_.micro_batch_size > 0 && size > state_.micro_batch_size; size = (size + 1) / 2)
@@ -435,7 +463,8 @@ void Finetune::run_validation() {
                                             .max_batches = recipe_.eval.max_iters,
                                             .compute = engine_.precision.compute,
                                             .packing = recipe_.data.packing,
-                                            .ignore_index = recipe_.data.ignore_index});
+                                            .ignore_index = recipe_.data.ignore_index},
+                                           &mesh_->data());
   log_->validation(state_.step, result.loss, result.tokens);
   log_->print(fmt::format("Validation at step {}: loss {:.4f}, perplexity {:.2f} ({} tokens)",
                           state_.step, result.loss, std::exp(result.loss),
@@ -445,7 +474,9 @@ void Finetune::run_validation() {
 void Finetune::save_checkpoint() {
   fill_record();
   const auto folder =
-      checkpoint::save(recipe_.out_dir, state_, engine_.training_tensors(), log_->unfinished());
+      checkpoint::save(recipe_.out_dir, state_, engine_.training_tensors(), log_->unfinished(),
+                       &mesh_->world(), dist::show(mesh_->shape()));
+  if (world_->rank() > 0) return;
   if (recipe_.train.keep_checkpoints)
     checkpoint::keep_newest(recipe_.out_dir, state_.step, *recipe_.train.keep_checkpoints);
   const int64_t bytes = checkpoint::size_bytes(folder);
@@ -465,7 +496,7 @@ void Finetune::finish() {
   if (recipe_.eval.num_samples > 0 || recipe_.lora.enabled) base_->reopen();
   // First of all: what comes after it may fail, and the model is what the run was for.
   const std::filesystem::path final_folder = std::filesystem::path(recipe_.out_dir) / "final";
-  base_->write_trained(final_folder, engine_.precision);
+  base_->write_trained(final_folder, engine_);
   if (recipe_.eval.final_validation && !validated) run_validation();
   log_->end_line();
   show_samples();
@@ -490,7 +521,7 @@ void Finetune::show_samples() {
   try {
     const std::vector<SampleAnswer> after = answers();
     if (!base_->can_load()) return;
-    base_->load();
+    base_->load(engine_);
     setup::remove_adapters(base_->model());
     engine_.weights_changed();
     log_->print("\nHeld-out questions, answered before and after\n\n" +

@@ -56,8 +56,9 @@ double rate_of(const report::StepRecord& step) {
 }  // namespace
 
 RunLog::RunLog(const config::Recipe& recipe, const std::string& command,
-               const std::optional<Resumed>& resumed)
+               const std::optional<Resumed>& resumed, bool writes_files)
     : out_dir_(make_folder(recipe.out_dir)),
+      writes_files_(writes_files),
       log_interval_(std::max<int64_t>(1, recipe.train.log_interval)),
       live_(stderr, ::isatty(STDERR_FILENO) == 1) {
   record_.command = command;
@@ -71,6 +72,7 @@ RunLog::RunLog(const config::Recipe& recipe, const std::string& command,
     peaks_before_ = resumed->before.memory.measured;
     seconds_before_ = resumed->before.seconds_total;
   }
+  if (!writes_files_) return;
   csv_ = std::make_unique<report::MetricsCsv>(out_dir_ / "metrics.csv", logged,
                                               earlier_rows(recipe.resume, out_dir_));
   if (recipe.logger_name == "tensorboard") open_tensorboard(resumed);
@@ -114,6 +116,7 @@ std::string RunLog::unfinished() const {
 }
 
 void RunLog::write_unfinished() const noexcept {
+  if (!writes_files_) return;
   try {
     write_file_atomically(out_dir_ / "run.json", unfinished());
   } catch (const std::exception& error) {
@@ -124,7 +127,7 @@ void RunLog::write_unfinished() const noexcept {
 void RunLog::step(const report::StepRecord& step, const report::LiveStatus& status) {
   record_.steps.push_back(step);
   live_.update(status);
-  if (step.step % log_interval_ != 0) return;
+  if (!writes_files_ || step.step % log_interval_ != 0) return;
   csv_->write({.step = step.step,
                .loss = step.loss,
                .tokens = step.tokens,
@@ -140,12 +143,13 @@ void RunLog::step(const report::StepRecord& step, const report::LiveStatus& stat
 
 void RunLog::validation(int64_t step, double loss, int64_t tokens) {
   record_.validation.push_back({.step = step, .loss = loss, .tokens = tokens});
-  csv_->write_validation(step, loss);
   live_.validated(loss);
+  if (writes_files_) csv_->write_validation(step, loss);
   if (tensorboard_) tensorboard_->scalar("val_loss", loss, step);
 }
 
 void RunLog::write() noexcept {
+  if (!writes_files_) return;
   try {
     report::write_run_json(record_, out_dir_ / "run.json");
     report::write_report_html(record_, out_dir_ / "report.html");

@@ -24,9 +24,9 @@ struct Resumed {
 class RunLog {
  public:
   // Makes out_dir. With `resumed` the record begins with what happened before, and what was logged
-  // up to that step is kept.
+  // up to that step is kept. `writes_files` false: for a process beside the one that does.
   RunLog(const config::Recipe& recipe, const std::string& command,
-         const std::optional<Resumed>& resumed);
+         const std::optional<Resumed>& resumed, bool writes_files);
 
   report::RunRecord& record() { return record_; }
   void print(const std::string& text) { live_.print(text); }
@@ -50,6 +50,7 @@ class RunLog {
   void draw(const report::StepRecord& step, int64_t peak_allocated);
 
   std::filesystem::path out_dir_;
+  bool writes_files_;
   int64_t log_interval_;
   report::MemoryPeaks peaks_before_;
   double seconds_before_ = 0;

@@ -11,6 +11,21 @@ namespace snug::train {
 
 using kernels::cpu::mix64;
 
+namespace {
+
+// For a process that has no sample left while others do: all of them run the same units at the same
+// time. Its targets count for nothing.
+data::MicroBatch idle_batch(const data::SampleStore& samples,
+                            const data::MicroBatchOptions& options) {
+  const std::vector<int64_t> any = {0};
+  data::MicroBatch batch = data::make_micro_batch(samples, any, options);
+  std::ranges::fill(batch.targets, options.ignore_index);
+  batch.loss_tokens = batch.real_tokens = batch.padded_tokens = batch.raw_tokens = 0;
+  return batch;
+}
+
+}  // namespace
+
 Stepper::Stepper(setup::Engine& engine, const config::Recipe& recipe,
                  const data::SampleStore& samples, PhaseRecorder& phases)
     : engine_(engine),
@@ -47,41 +62,60 @@ StepResult Stepper::step(const SampleIndices& micro_batches, double lr) {
 }
 
 std::vector<data::MicroBatch> Stepper::make_batches(const SampleIndices& micro_batches) const {
+  const data::MicroBatchOptions options{
+      .packing = recipe_.data.packing,
+      .ignore_index = static_cast<int32_t>(recipe_.data.ignore_index)};
   std::vector<data::MicroBatch> batches;
   for (const std::vector<int64_t>& indices : micro_batches) {
-    if (indices.empty()) continue;
-    batches.push_back(
-        data::make_micro_batch(samples_, indices,
-                               {.packing = recipe_.data.packing,
-                                .ignore_index = static_cast<int32_t>(recipe_.data.ignore_index)}));
+    if (!indices.empty())
+      batches.push_back(data::make_micro_batch(samples_, indices, options));
+    else if (!engine_.mesh->is_single())
+      batches.push_back(idle_batch(samples_, options));
   }
   return batches;
 }
 
+StepResult Stepper::count(const std::vector<data::MicroBatch>& batches) const {
+  std::vector<double> counts(5);
+  for (const data::MicroBatch& batch : batches) {
+    counts[0] += batch.real_tokens > 0 ? 1 : 0;
+    counts[1] += static_cast<double>(batch.real_tokens);
+    counts[2] += static_cast<double>(batch.padded_tokens);
+    counts[3] += static_cast<double>(batch.raw_tokens);
+    counts[4] += static_cast<double>(batch.loss_tokens);
+  }
+  counts = engine_.mesh->data().sum(counts);
+  const auto whole = [&](size_t i) { return static_cast<int64_t>(counts[i]); };
+  return {.micro_batches = whole(0),
+          .tokens = whole(1),
+          .padded_tokens = whole(2),
+          .raw_tokens = whole(3),
+          .loss_tokens = whole(4)};
+}
+
 StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
-  StepResult result;
-  for (const data::MicroBatch& batch : batches) result.loss_tokens += batch.loss_tokens;
+  StepResult result = count(batches);
   const bool per_micro_batch = recipe_.train.loss_normalization == "micro";
-  const auto count = static_cast<double>(batches.size());
+  // In the order in which a single process would run all of them.
+  auto dropout_key = dropout_key_ + static_cast<uint64_t>(engine_.mesh->data().rank()) *
+                                        static_cast<uint64_t>(batches.size());
   phases_.record("before_fwd");
   for (const data::MicroBatch& batch : batches) {
     const auto divisor =
-        std::max(1.0, per_micro_batch ? static_cast<double>(batch.loss_tokens) * count
+        std::max(1.0, per_micro_batch ? static_cast<double>(batch.loss_tokens) *
+                                            static_cast<double>(result.micro_batches)
                                       : static_cast<double>(result.loss_tokens));
     const nn::Pass pass{.compute = engine_.precision.compute,
                         .gradient_scale = scaler_.scale() / divisor,
                         .ignore_index = recipe_.data.ignore_index,
                         .label_smoothing = recipe_.train.label_smoothing,
                         .z_loss = recipe_.train.z_loss,
-                        .dropout_key = dropout_key_ + static_cast<uint64_t>(result.micro_batches),
+                        .dropout_key = dropout_key++,
                         .last_micro_batch = &batch == &batches.back()};
     result.loss +=
         engine_.executor->forward_backward(setup::to_device(batch, engine_.device), pass) / divisor;
-    ++result.micro_batches;
-    result.tokens += batch.real_tokens;
-    result.padded_tokens += batch.padded_tokens;
-    result.raw_tokens += batch.raw_tokens;
   }
+  result.loss = engine_.mesh->data().sum({result.loss}).front();
   return result;
 }
 

@@ -1,6 +1,6 @@
 // One optimizer step: the micro-batches of a global batch forward and backward, then clip, then
 // update. Losses are means over the loss tokens of the whole global batch, so that k micro-batches
-// of b samples train exactly as one of k·b.
+// of b samples train exactly as one of k·b, and many processes with a share each as one with all.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,6 +15,7 @@
 
 namespace snug::train {
 
+// Of the whole global batch, over all processes.
 struct StepResult {
   double loss = 0;       // mean over loss tokens
   double grad_norm = 0;  // before clipping
@@ -33,8 +34,10 @@ class Stepper {
   Stepper(setup::Engine& engine, const config::Recipe& recipe, const data::SampleStore& samples,
           PhaseRecorder& phases);
 
-  // Takes one step at learning rate `lr`. On OutOfMemory the gradients are dropped; unless
-  // is_updating(), parameters and states are as before, and the step may be tried again.
+  // Takes one step at learning rate `lr` with this process's share of the global batch: as many
+  // micro-batches as every other's, of which some may be empty. On OutOfMemory the gradients are
+  // dropped; unless is_updating(), parameters and states are as before, and the step may be tried
+  // again.
   StepResult step(const SampleIndices& micro_batches, double lr);
 
   // The step that failed had all gradients: some parameters may be updated already.
@@ -46,6 +49,8 @@ class Stepper {
   std::vector<data::MicroBatch> make_batches(const SampleIndices& micro_batches) const;
   // Forward and backward of all of them.
   StepResult run(const std::vector<data::MicroBatch>& batches);
+  // What all processes' micro-batches count, before any has run.
+  StepResult count(const std::vector<data::MicroBatch>& batches) const;
 
   setup::Engine& engine_;
   const config::Recipe& recipe_;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "data/sample_store.h"
+#include "dist/group.h"
 #include "exec/executor.h"
 
 namespace snug::train {
@@ -20,7 +21,8 @@ struct ValidationResult {
   int64_t tokens = 0;
 };
 
+// `data`: processes that share the work, each of which calls this; null: one alone.
 ValidationResult validate(exec::Executor& executor, const data::SampleStore& samples,
-                          const ValidationOptions& options);
+                          const ValidationOptions& options, dist::Group* data = nullptr);
 
 }  // namespace snug::train

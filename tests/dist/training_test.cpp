@@ -30,13 +30,15 @@ std::vector<double> train(TinyRun& run, int steps) {
   std::vector<double> losses;
   for (int i = 0; i < steps; ++i)
     losses.push_back(
-        run.stepper->step(share_of_eight(run.recipe.train.micro_batch_size, data.rank(), data.size()),
-                          1e-2)
+        run.stepper
+            ->step(share_of_eight(run.recipe.train.micro_batch_size, data.rank(), data.size()),
+                   1e-2)
             .loss);
   return losses;
 }
 
-// Relative to the largest weight of each tensor.
+// Relative to the largest weight of each tensor. The softmax hardly sees a bias that all keys
+// share: its gradient is rounding, which Adam brings to the size of a step.
 void expect_same_weights(const TinyRun& one, const TinyRun& many, double tolerance) {
   for (size_t i = 0; i < one.engine.units.size(); ++i) {
     if (many.engine.sharding != nullptr) many.engine.sharding->open(i);
@@ -45,8 +47,9 @@ void expect_same_weights(const TinyRun& one, const TinyRun& many, double toleran
     for (size_t p = 0; p < expected.size(); ++p) {
       const at::Tensor a = expected[p]->value.to(at::kDouble);
       const at::Tensor b = actual[p]->value.to(at::kDouble);
+      const bool is_key_bias = expected[p]->name.ends_with("k_proj.bias");
       EXPECT_LE((a - b).abs().max().item<double>(),
-                tolerance * std::max(1e-3, a.abs().max().item<double>()))
+                (is_key_bias ? 1e3 : 1) * tolerance * std::max(1e-3, a.abs().max().item<double>()))
           << expected[p]->name;
     }
     if (many.engine.sharding != nullptr) many.engine.sharding->close(i);
@@ -62,8 +65,7 @@ constexpr Technique kTechniques[] = {
     {"plain", [](config::Recipe&) {}},
     {"clipping", [](config::Recipe& r) { r.train.max_norm = 0.5; }},
     {"checkpointing", [](config::Recipe& r) { r.activation_checkpointing = "all"; }},
-    {"no prefetch",
-     [](config::Recipe& r) { r.forward_prefetch = r.backward_prefetch = false; }},
+    {"no prefetch", [](config::Recipe& r) { r.forward_prefetch = r.backward_prefetch = false; }},
     {"in backward",
      [](config::Recipe& r) {
        r.optimizer_in_backward = true;
@@ -110,8 +112,8 @@ void compare(const Case& c, const Technique& technique, int64_t micro_batch_size
   TinyRun one(recipe, samples, c.model);
   recipe.strategy = c.strategy;
   recipe.mesh = c.mesh;
-  const auto mesh = test::world().make_mesh(
-      setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+  const auto mesh =
+      test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
   TinyRun many(recipe, samples, c.model, tests::test_device(), mesh);
   const std::vector<double> expected = train(one, steps);
   const std::vector<double> losses = train(many, steps);
@@ -124,14 +126,14 @@ TEST_P(ManyRanks, TrainAsOneDoes) {
   for (const Technique& technique : kTechniques) compare(GetParam(), technique, 2, 5);
 }
 
-TEST_P(ManyRanks, TwentyStepsWithAccumulation) {
-  compare(GetParam(), kTechniques[0], 1, 20);
-}
+TEST_P(ManyRanks, TwentyStepsWithAccumulation) { compare(GetParam(), kTechniques[0], 1, 20); }
 
 INSTANTIATE_TEST_SUITE_P(Strategies, ManyRanks,
                          ::testing::Values(Case{"ddp", "", "llama"}, Case{"zero1", "", "llama"},
                                            Case{"zero2", "", "llama"}, Case{"fsdp", "", "llama"},
-                                           Case{"hybrid", "", "llama"}));
+                                           Case{"hybrid", "", "llama"}, Case{"ddp", "", "qwen2"},
+                                           Case{"zero1", "", "qwen2"}, Case{"zero2", "", "qwen2"},
+                                           Case{"fsdp", "", "qwen2"}));
 
 }  // namespace
 }  // namespace snug

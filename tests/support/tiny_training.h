@@ -51,10 +51,13 @@ inline std::string on_disk() { return "disk:" + std::filesystem::temp_directory_
 // A model with random weights, an engine and a stepper over `samples`.
 struct TinyRun {
   explicit TinyRun(config::Recipe r, const data::SampleStore& s, const std::string& shape = "llama",
-                   at::Device device = test_device())
+                   at::Device device = test_device(),
+                   std::shared_ptr<dist::Mesh> mesh = dist::single_mesh())
       : recipe(std::move(r)), model(tiny_model(shape)) {
-    engine = setup::make_engine(*model, recipe, device, 128);
-    for (nn::Parameter* parameter : model->parameters()) parameter->initialize(7, 0.2);
+    engine = setup::make_engine(*model, recipe, device, 128, std::move(mesh));
+    engine.fill_weights([](nn::Unit& unit) {
+      for (nn::Parameter* parameter : unit.parameters()) parameter->initialize(7, 0.2);
+    });
     engine.weights_changed();
     phases = std::make_unique<train::PhaseRecorder>(engine, records);
     stepper = std::make_unique<train::Stepper>(engine, recipe, s, *phases);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/policies/optimizer_in_backward.h"
 
-#include <cmath>
-
 #include "memory/guards.h"
 #include "ops/elementwise.h"
 
@@ -29,8 +27,6 @@ void OptimizerInBackward::start_updating(const optim::StepOptions& options) {
   sum_of_squares_ = 0;
 }
 
-double OptimizerInBackward::gradient_norm() const { return std::sqrt(sum_of_squares_); }
-
 // States on disk are read while the unit's gradients are being computed.
 void OptimizerInBackward::before_backward(UnitRun& run) {
   if (updating_ && run.pass->last_micro_batch)
@@ -43,7 +39,8 @@ void OptimizerInBackward::after_backward(UnitRun& run) {
   const optim::Range range = ranges_[static_cast<size_t>(run.index)];
   std::vector<at::Tensor> gradients;
   for (size_t i = range.first; i < range.last; ++i)
-    if (parameters_[i].tensor.grad().defined()) gradients.push_back(parameters_[i].tensor.grad());
+    if (parameters_[i].counted && parameters_[i].tensor.grad().defined())
+      gradients.push_back(parameters_[i].tensor.grad());
   sum_of_squares_ += ops::sum_of_squares(gradients);
   gradients.clear();
   if (updating_) {

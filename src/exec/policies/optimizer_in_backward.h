@@ -28,7 +28,7 @@ class OptimizerInBackward final : public Policy {
   void start_measuring();
   void start_updating(const optim::StepOptions& options);
   // Of the gradients since the last start, unscaled by the options.
-  double gradient_norm() const;
+  double gradient_sum_of_squares() const { return sum_of_squares_; }
 
   void before_backward(UnitRun& run) override;
   void after_backward(UnitRun& run) override;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/policies/optimizer_offload.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "memory/placement.h"
@@ -10,9 +11,15 @@
 namespace snug::exec {
 
 void OptimizerOffload::after_backward(UnitRun& run) {
+  const auto unit = static_cast<size_t>(run.index);
+  send_units(unit, std::min(unit + 2, updated_.size()));
+}
+
+void OptimizerOffload::send_units(size_t first, size_t last) {
   settle();
   std::vector<ops::Copy> copies;
-  for (nn::Parameter* parameter : run.unit->parameters()) send_home(*parameter, copies);
+  for (size_t i = first; i < last; ++i)
+    for (nn::Parameter* parameter : updated_[i]) send_home(*parameter, copies);
   on_their_way_ = copies_.start(std::move(copies));
   if (!overlap_) settle();
 }
@@ -44,7 +51,10 @@ void OptimizerOffload::settle() {
   leaving_.clear();
 }
 
-void OptimizerOffload::after_micro_batch() { settle(); }
+void OptimizerOffload::after_micro_batch() {
+  send_units(0, updated_.size());
+  settle();
+}
 
 void OptimizerOffload::abandon() {
   copies_.wait_for_all();
@@ -52,8 +62,8 @@ void OptimizerOffload::abandon() {
   on_their_way_ = nullptr;
 }
 
-void copy_weights_from_home(nn::Unit& unit) {
-  for (nn::Parameter* parameter : unit.parameters())
+void copy_weights_from_home(const std::vector<nn::Parameter*>& parameters) {
+  for (const nn::Parameter* parameter : parameters)
     if (parameter->home.defined()) ops::copy(parameter->value.detach(), parameter->home);
 }
 

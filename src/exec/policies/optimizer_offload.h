@@ -14,9 +14,13 @@ namespace snug::exec {
 
 class OptimizerOffload final : public Policy {
  public:
-  OptimizerOffload(ops::CopyStream& copies, bool overlap) : copies_(copies), overlap_(overlap) {}
+  // `updated`: what the optimizer updates, by unit.
+  OptimizerOffload(std::vector<std::vector<nn::Parameter*>> updated, ops::CopyStream& copies,
+                   bool overlap)
+      : updated_(std::move(updated)), copies_(copies), overlap_(overlap) {}
 
-  // Adds the unit's gradients to those at its parameters' home, and frees them on the device.
+  // Adds the unit's gradients to those at their home, and frees them on the device. Where they are
+  // summed over ranks meanwhile, those of the unit after it.
   void after_backward(UnitRun& run) override;
   // All of them are at home when this returns.
   void after_micro_batch() override;
@@ -30,16 +34,18 @@ class OptimizerOffload final : public Policy {
     at::Tensor landing;
   };
 
+  void send_units(size_t first, size_t last);
   void send_home(nn::Parameter& parameter, std::vector<ops::Copy>& copies);
   void settle();
 
+  std::vector<std::vector<nn::Parameter*>> updated_;
   ops::CopyStream& copies_;
   bool overlap_;
   std::vector<Leaving> leaving_;
   ops::CopyStream::Ticket on_their_way_;
 };
 
-// The device's weights of a unit, from their homes.
-void copy_weights_from_home(nn::Unit& unit);
+// The device's weights, from their homes.
+void copy_weights_from_home(const std::vector<nn::Parameter*>& parameters);
 
 }  // namespace snug::exec

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "setup/sharding.h"
+
+#include <map>
+#include <utility>
+
+#include "base/error.h"
+#include "memory/guards.h"
+#include "setup/engine.h"
+#include "setup/strategy.h"
+
+namespace snug::setup {
+namespace {
+
+using exec::ShardingStage;
+
+ShardingStage stage_of(const config::Recipe& recipe, const dist::Mesh& mesh) {
+  if (mesh.size(dist::Axis::Shard) == 1) return ShardingStage::Replicate;
+  const bool offloads = recipe.optimizer_offload != "none";
+  switch (strategy_of(recipe, mesh.shape().num_ranks(), 0).stage) {
+    case Strategy::Stage::Replicate:
+      return ShardingStage::Replicate;
+    case Strategy::Stage::OptimizerStates:
+      // Gradients that leave the device need not be whole on it.
+      return offloads ? ShardingStage::Gradients : ShardingStage::OptimizerStates;
+    case Strategy::Stage::Gradients:
+      return ShardingStage::Gradients;
+    case Strategy::Stage::Weights:
+      break;
+  }
+  return ShardingStage::Weights;
+}
+
+// A unit's parameters that lie in one flat tensor each: of one type, all trained or all frozen.
+std::vector<std::vector<nn::Parameter*>> flat_groups(nn::Unit& unit, bool with_frozen) {
+  std::map<std::pair<bool, bool>, std::vector<nn::Parameter*>> groups;
+  for (nn::Parameter* parameter : unit.parameters())
+    if (parameter->trained || with_frozen)
+      groups[{!parameter->trained, parameter->quantization.has_value()}].push_back(parameter);
+  std::vector<std::vector<nn::Parameter*>> result;
+  for (auto& [kind, parameters] : groups) result.push_back(std::move(parameters));
+  return result;
+}
+
+exec::Sharding::FlatUnits make_flat_units(const config::Recipe& recipe, const Engine& engine,
+                                          ShardingStage stage) {
+  const bool is_cut = stage != ShardingStage::Replicate;
+  const int parts = is_cut ? engine.mesh->size(dist::Axis::Shard) : 1;
+  const int part = is_cut ? engine.mesh->coordinate(dist::Axis::Shard) : 0;
+  exec::Sharding::FlatUnits flats;
+  for (nn::Unit* unit : engine.units) {
+    const memory::UnitGuard tag(memory::unit_id(unit->name()));
+    auto& own = flats.emplace_back();
+    for (auto& parameters : flat_groups(*unit, stage == ShardingStage::Weights)) {
+      own.push_back(std::make_unique<exec::FlatUnit>(std::move(parameters), engine.device,
+                                                     engine.precision.parameters, part, parts));
+      if (stage == ShardingStage::Weights)
+        own.back()->keep_part_apart(/*on_device=*/!recipe.weight_streaming);
+    }
+  }
+  return flats;
+}
+
+}  // namespace
+
+std::unique_ptr<exec::Sharding> make_sharding(const config::Recipe& recipe, const Engine& engine) {
+  const dist::Mesh& mesh = *engine.mesh;
+  if (mesh.shape().num_data_ranks() == 1) return nullptr;
+  const ShardingStage stage = stage_of(recipe, mesh);
+  if (recipe.weight_streaming && stage != ShardingStage::Weights)
+    throw UserError(
+        "weight_streaming = true: on several devices weights in host memory are cut into shards; "
+        "use --strategy fsdp");
+  const bool offloads = recipe.optimizer_offload != "none";
+  const bool has_replicas = mesh.size(dist::Axis::Replicate) > 1;
+  return std::make_unique<exec::Sharding>(
+      engine.units, make_flat_units(recipe, engine, stage), engine.mesh,
+      exec::ShardingOptions{
+          .stage = stage,
+          .forward_prefetch = recipe.forward_prefetch,
+          .backward_prefetch = recipe.backward_prefetch,
+          .overlap_reduction = !recipe.optimizer_in_backward && !(offloads && has_replicas),
+          .reduce_each = offloads});
+}
+
+}  // namespace snug::setup
