@@ -14,6 +14,8 @@ SNUG_BUILD_PACKAGES=(
 # What scripts/check runs; the version of clang-format decides about every line of the tree.
 SNUG_CHECK_PACKAGES=(clang-format-14 shellcheck)
 SNUG_TIDY_PACKAGES=(clang-tidy-14)
+# For tests that skip themselves without: a Slurm of one node, two hosts by network namespaces.
+SNUG_CLUSTER_PACKAGES=(slurm-wlm munge iproute2)
 
 missing_packages() {
   local package

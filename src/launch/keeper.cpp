@@ -374,7 +374,7 @@ void Keeper::note_end() {
     if (record_.exit_code != 0) record_.text = last_words(log_file(folder_, options_.rank));
   }
   if (record_.ending == Ending::Silent) relay_.write_log("snug: " + record_.text + "\n");
-  if (write_record(folder_, record_) || record_.exit_code == 0) return;
+  if (write_record(folder_, record_) || exit_code_of(record_) == 0) return;
   // The person is told all the same.
   Records alone(static_cast<size_t>(options_.size));
   alone[static_cast<size_t>(options_.rank)] = record_;
@@ -384,7 +384,7 @@ void Keeper::note_end() {
 // The exit code. Meanwhile a rank that failed lingers, and rank 0's keeper, where there is no
 // supervisor, waits for the others and says how it all ended.
 int Keeper::say_farewell() {
-  const int own = record_.exit_code;
+  const int own = exit_code_of(record_);
   const double start = time_.seconds();
   const auto passed = [&](double seconds) { return time_.seconds() - start >= seconds; };
   const auto wait = [&] {

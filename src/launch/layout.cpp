@@ -14,6 +14,11 @@
 namespace snug::launch {
 namespace {
 
+void set_devices(config::Recipe& recipe, int64_t devices) {
+  recipe.devices = fmt::format("{}", devices);
+  recipe.given_keys.insert("devices");
+}
+
 // The number behind each name of "a:4,b:4", if it is the same for all.
 std::optional<int64_t> devices_a_host(const std::string& hosts) {
   std::optional<int64_t> devices;
@@ -41,8 +46,8 @@ void resolve_hosts(config::Recipe& recipe) {
   if (recipe.num_nodes != machines)
     throw UserError("num_nodes = {}: hosts = {} names {} machines; leave num_nodes out",
                     recipe.num_nodes, recipe.hosts, machines);
-  if (const auto devices = devices_a_host(recipe.hosts); devices && !recipe.given("devices"))
-    recipe.devices = fmt::format("{}", *devices);
+  if (recipe.given("devices")) return;
+  if (const auto devices = devices_a_host(recipe.hosts)) set_devices(recipe, *devices);
 }
 
 }  // namespace
@@ -66,7 +71,7 @@ void resolve_under(config::Recipe& recipe, const std::string& starter,
                    const dist::Position& position) {
   const int64_t size = position.size;
   if (recipe.devices == "auto" || !recipe.given("devices"))
-    recipe.devices = fmt::format("{}", position.local_size);
+    set_devices(recipe, position.local_size);
   const auto devices = config::parse_int(recipe.devices);
   if (!devices || *devices < 1) return;  // check_recipe says what is wrong with it
   if (!recipe.given("num_nodes") && size % *devices == 0) recipe.num_nodes = size / *devices;

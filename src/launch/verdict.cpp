@@ -25,6 +25,19 @@ bool said_itself(const RankRecord& record) {
          record.ending == Ending::InternalError || record.ending == Ending::Communication;
 }
 
+bool is_stop_signal(int number) { return number == SIGINT || number == SIGTERM; }
+
+bool is_crash(int number) {
+  return number == SIGSEGV || number == SIGABRT || number == SIGBUS || number == SIGFPE ||
+         number == SIGILL;
+}
+
+auto num_alike(const Records& records, const RankRecord& cause) {
+  return std::ranges::count_if(records, [&](const auto& record) {
+    return record && record->ending == cause.ending && record->text == cause.text;
+  });
+}
+
 // Lower is nearer to the cause. A rank that fell silent made others lose it; one that was killed
 // may have been ended for another's fault.
 int distance_from_cause(const RankRecord& record) {
@@ -52,12 +65,6 @@ const RankRecord& cause_of(const Records& records) {
     if (failed(record) && (!cause || distance_from_cause(*record) < distance_from_cause(*cause)))
       cause = &*record;
   return *cause;
-}
-
-int exit_code_of(const RankRecord& record) {
-  if (record.ending == Ending::Killed || record.ending == Ending::Silent)
-    return record.machine_out_of_memory ? 3 : 1;
-  return record.exit_code == 2 || record.exit_code == 3 ? record.exit_code : 1;
 }
 
 std::string who(const RankRecord& record, size_t size) {
@@ -104,6 +111,20 @@ std::string how_to_go_on(const fs::path& out_dir) {
 
 }  // namespace
 
+int exit_code_of(const RankRecord& record) {
+  switch (record.ending) {
+    case Ending::Running:
+    case Ending::Done:
+      return 0;
+    case Ending::UserError:
+      return 2;
+    case Ending::OutOfMemory:
+      return 3;
+    default:
+      return record.machine_out_of_memory ? 3 : 1;
+  }
+}
+
 bool any_failed(const Records& records) { return std::ranges::any_of(records, failed); }
 
 bool all_done(const Records& records) {
@@ -116,25 +137,22 @@ Verdict judge(const Records& records, const fs::path& out_dir, bool stop_wanted)
   const RankRecord& cause = cause_of(records);
   Verdict verdict{.exit_code = exit_code_of(cause)};
   verdict.out_of_memory = verdict.exit_code == 3;
-  if (stop_wanted && cause.ending == Ending::Killed) {
+  if (stop_wanted && is_stop_signal(cause.signal)) {
     verdict.exit_code = 2;
     verdict.message = "stopped on request before the first step was done";
     return verdict;
   }
-  const auto alike = std::ranges::count_if(records, [&](const auto& record) {
-    return failed(record) && record->ending == cause.ending && record->text == cause.text;
-  });
-  // What all ranks found alike is about the run, not about a rank.
-  if (alike > 1 && said_itself(cause)) {
+  // What several ranks found alike is about the run, not about a rank.
+  if (said_itself(cause) && num_alike(records, cause) > 1) {
     verdict.message = cause.text;
   } else {
     verdict.rank = cause.rank;
-    verdict.message = fmt::format("{} {}", who(cause, records.size()), how_it_ended(cause));
-    verdict.message += fmt::format("\nAll ranks were ended. What this one said is in {}.",
-                                   log_file(logs_folder(out_dir), cause.rank).string());
+    verdict.message = fmt::format("{} {}\nAll ranks were ended. What this one said is in {}.",
+                                  who(cause, records.size()), how_it_ended(cause),
+                                  log_file(logs_folder(out_dir), cause.rank).string());
   }
   if (cause.ending != Ending::UserError) verdict.message += "\n" + how_to_go_on(out_dir);
-  if (cause.ending == Ending::InternalError)
+  if (cause.ending == Ending::InternalError || is_crash(cause.signal))
     verdict.message = fmt::format(
         "internal error: {}\nPlease report this with the command you ran.", verdict.message);
   return verdict;

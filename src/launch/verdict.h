@@ -21,6 +21,9 @@ struct Verdict {
   bool out_of_memory = false;
 };
 
+// 0, or why it ended as an exit code of this program: 1, 2 or 3.
+int exit_code_of(const RankRecord& record);
+
 bool any_failed(const Records& records);
 bool all_done(const Records& records);
 

@@ -98,10 +98,13 @@ TEST(Verdict, SaysWhereToGoOnFrom) {
 
 TEST(Verdict, AStopOnRequestIsNoFailureOfARank) {
   const TempFolder out;
-  const Verdict verdict =
-      judge({record(0, Ending::Killed), record(1, Ending::Killed)}, out.path(), true);
+  RankRecord ended = record(0, Ending::Killed);
+  ended.signal = SIGINT;
+  const Verdict verdict = judge({ended, std::nullopt}, out.path(), true);
   EXPECT_EQ(verdict.exit_code, 2);
   EXPECT_TRUE(has(verdict, "on request"));
+  ended.signal = SIGSEGV;
+  EXPECT_TRUE(has(judge({ended, std::nullopt}, out.path(), true), "Please report"));
 }
 
 TEST(Verdict, RunsThatWentWellAreNotSpokenOf) {
