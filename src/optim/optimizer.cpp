@@ -157,8 +157,7 @@ double gradient_norm(const std::vector<NamedTensor>& parameters) {
 double gradient_sum_of_squares(const std::vector<NamedTensor>& parameters) {
   std::vector<at::Tensor> gradients;
   for (const NamedTensor& parameter : parameters)
-    if (parameter.counted && parameter.tensor.grad().defined())
-      gradients.push_back(parameter.tensor.grad());
+    if (parameter.tensor.grad().defined()) gradients.push_back(parameter.tensor.grad());
   return ops::sum_of_squares(gradients);
 }
 

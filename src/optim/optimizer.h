@@ -19,7 +19,6 @@ namespace snug::optim {
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
-  bool counted = true;  // false: another rank adds the same gradient to the norm
 };
 
 // After a weight's name: its float32 master, which is one of its states.

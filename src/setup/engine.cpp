@@ -177,6 +177,13 @@ double Engine::global_norm(double sum_of_squares) const {
   return std::sqrt(mesh->world().sum({sum_of_squares / copies}).front());
 }
 
+std::vector<optim::NamedTensor> Engine::counted_parameters() const {
+  std::vector<optim::NamedTensor> own;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (counted[i]) own.push_back(parameters[i]);
+  return own;
+}
+
 void Engine::finish_updates() const {
   if (delayed == nullptr) return;
   delayed->wait();
@@ -230,7 +237,7 @@ Update Engine::step(const std::function<void()>& run_micro_batches, const Update
   }
   run_micro_batches();
   const memory::PhaseGuard phase(memory::Phase::Step);
-  const double scaled_norm = global_norm(optim::gradient_sum_of_squares(parameters));
+  const double scaled_norm = global_norm(optim::gradient_sum_of_squares(counted_parameters()));
   const double unscale = 1.0 / scaler.scale();
   Update update{.grad_norm = scaled_norm * unscale, .happened = scaler.update(scaled_norm)};
   finish_updates();
@@ -266,9 +273,10 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
   allocate_parameters(recipe, engine);
   const std::set<std::string> repeated = counted_elsewhere(engine.units);
   for (const auto& own : engine.updated)
-    for (const nn::Parameter* parameter : own)
-      engine.parameters.push_back(
-          {parameter->name, parameter->kept(), !repeated.contains(parameter->name)});
+    for (const nn::Parameter* parameter : own) {
+      engine.parameters.push_back({parameter->name, parameter->kept()});
+      engine.counted.push_back(!repeated.contains(parameter->name));
+    }
   model.prepare(device, max_seqlen);
   const auto file = open_disk_file(recipe, engine);
   const auto updated = recipe.delayed_parameter_update

@@ -47,6 +47,7 @@ struct Engine {
   std::unique_ptr<DelayedUpdate> delayed;            // of the optimizer, if asked for
   std::vector<std::vector<nn::Parameter*>> updated;  // by unit: parameters, or this rank's pieces
   std::vector<optim::NamedTensor> parameters;        // the same at their home, as optimizers see it
+  std::vector<bool> counted;  // of them: false where another rank adds the gradient to the norm
   // Of the executor's policies, where there are such.
   exec::OptimizerInBackward* in_backward = nullptr;
   exec::Sharding* sharding = nullptr;
@@ -82,6 +83,7 @@ struct Engine {
  private:
   // Of all ranks' gradients, given this one's sum of squares.
   double global_norm(double sum_of_squares) const;
+  std::vector<optim::NamedTensor> counted_parameters() const;
 };
 
 // Allocates parameters (content undefined) and optimizer states. `model` must outlive the engine.

@@ -43,7 +43,7 @@ std::unique_ptr<exec::OptimizerInBackward> optimizer_in_backward(Engine& engine)
       exec::copy_weights_from_home(parameters[static_cast<size_t>(i)]);
     };
   return std::make_unique<exec::OptimizerInBackward>(*engine.optimizer, engine.parameters,
-                                                     parameter_ranges(engine),
+                                                     engine.counted, parameter_ranges(engine),
                                                      engine.updates_on_host, updated);
 }
 

@@ -8,10 +8,12 @@ namespace snug::exec {
 
 OptimizerInBackward::OptimizerInBackward(optim::Optimizer& optimizer,
                                          std::vector<optim::NamedTensor> parameters,
+                                         std::vector<bool> counted,
                                          std::vector<optim::Range> ranges, bool on_host,
                                          std::function<void(int64_t)> updated)
     : optimizer_(optimizer),
       parameters_(std::move(parameters)),
+      counted_(std::move(counted)),
       ranges_(std::move(ranges)),
       on_host_(on_host),
       updated_(std::move(updated)) {}
@@ -39,7 +41,7 @@ void OptimizerInBackward::after_backward(UnitRun& run) {
   const optim::Range range = ranges_[static_cast<size_t>(run.index)];
   std::vector<at::Tensor> gradients;
   for (size_t i = range.first; i < range.last; ++i)
-    if (parameters_[i].counted && parameters_[i].tensor.grad().defined())
+    if (counted_[i] && parameters_[i].tensor.grad().defined())
       gradients.push_back(parameters_[i].tensor.grad());
   sum_of_squares_ += ops::sum_of_squares(gradients);
   gradients.clear();

@@ -18,10 +18,11 @@ namespace snug::exec {
 
 class OptimizerInBackward final : public Policy {
  public:
-  // ranges[i]: unit i's parameters in the optimizer's list, whose tensors are `parameters`.
+  // ranges[i]: unit i's parameters in the optimizer's list, whose tensors are `parameters`, and
+  // whose gradients are added to the norm where they are `counted`.
   // `on_host`: the update's scratch is host memory. `updated` is called after unit i's update.
   OptimizerInBackward(optim::Optimizer& optimizer, std::vector<optim::NamedTensor> parameters,
-                      std::vector<optim::Range> ranges, bool on_host,
+                      std::vector<bool> counted, std::vector<optim::Range> ranges, bool on_host,
                       std::function<void(int64_t)> updated);
 
   // What the backwards of the coming micro-batches do: only add up norms, or update too.
@@ -36,6 +37,7 @@ class OptimizerInBackward final : public Policy {
  private:
   optim::Optimizer& optimizer_;
   std::vector<optim::NamedTensor> parameters_;
+  std::vector<bool> counted_;
   std::vector<optim::Range> ranges_;
   bool on_host_;
   std::function<void(int64_t)> updated_;
