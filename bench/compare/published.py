@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans every published single-GPU fine-tuning run of an experiment list with `snug plan --like`, full or
-with adapters, and prints a Markdown table: what was published, what LitGPT is counted to take, what snug
-takes.
+"""Plans every published fine-tuning run of an experiment list with `snug plan --like`, full or with
+adapters, and prints Markdown tables: what was published, what LitGPT is counted to take, what snug takes;
+of runs on several GPUs also what travels between them. Runs of models that snug does not have are listed.
 
 The list is a YAML file with `suites`, each with `experiments`: id, model, hardware, precision,
-optimizer.name, micro_batch, global_batch, seq_len, devices, lora, expected (ok or oom) and, where there
-are figures, measured[].memory[] with allocated and reserved in GiB right after a forward; with adapters
-lora.r, lora.alpha, lora.dropout and lora.targets (query, key, value, projection, mlp, head), and quantize.
-Runs on several devices are left out: this version does not do them."""
+optimizer.name, micro_batch, global_batch, seq_len, devices, nodes, strategy, lora, expected (ok or oom)
+and, where there are figures, measured[].memory[] with allocated and reserved in GiB right after a forward,
+one entry a rank; with adapters lora.r, lora.alpha, lora.dropout and lora.targets (query, key, value,
+projection, mlp, head), and quantize."""
 
 import argparse
 import json
@@ -35,22 +35,34 @@ def device_of(hardware):
     raise SystemExit(f"error: no device profile for {hardware!r}")
 
 
-def runs(path):
-    """One entry a run: a row of the list with one of its variants' figures, if it has any."""
+def strategy_of(row):
+    """The strategy as snug takes it: what stands before a remark."""
+    words = str(row.get("strategy") or "auto")
+    return words if "(" in words and "=" in words else words.split(" ")[0]
+
+
+def runs(path, missing):
+    """One entry a run: a row of the list with one of its variants' figures, if it has any. Models that
+    snug does not have go to `missing`, with their runs."""
     with open(path, encoding="utf-8") as file:
         document = yaml.safe_load(file)
     rows = [(s["name"], e) for s in document["suites"] for e in s["experiments"]]
     for entry in document.get("variants_outside_the_sources", {}).get("v100_32gb_litgpt", []):
         figures = entry.get("allocated_reserved_GiB")
         memory = [{"allocated": a, "reserved": r} for a, r in figures or []]
+        # Those that say no more are the first one's on more devices.
+        accumulate = entry.get("accumulate", 4 if "tiny" in entry["id"] else 1)
+        strategy = next((name for name in ("ddp", "fsdp") if name in entry["id"]), "auto")
         rows.append(("lightning", {
             "optimizer": {"name": "torch.optim.AdamW"}, "precision": "bf16-true", "seq_len": 512,
-            "global_batch": entry.get("micro_batch", 8) * entry.get("accumulate", 1), "devices": 1,
-            "micro_batch": 8, "expected": "ok", "hardware": "1x V100 32", **entry,
+            "global_batch": entry.get("micro_batch", 8) * accumulate * entry.get("devices", 1), "devices": 1,
+            "micro_batch": 8, "expected": "ok", "hardware": "1x V100 32", "strategy": strategy,
+            "model": next(name for name in MODELS if "TinyLlama" in name), **entry,
             "measured": [{"memory": memory}] if memory else [],
         }))
     for suite, row in rows:
-        if row.get("model") not in MODELS or row["devices"] != 1:
+        if row.get("model") not in MODELS:
+            missing.setdefault(row.get("model"), []).append(row["id"])
             continue
         program = "litgpt" if suite == "litgpt-single" else "lightning"
         for measured in row.get("measured") or [{}]:
@@ -70,6 +82,10 @@ def runs(path):
                 "program": program,
                 "expected": row["expected"],
                 "memory": (measured.get("memory") or [None])[0],
+                "ranks": measured.get("memory") or [],
+                "devices": row["devices"],
+                "nodes": row.get("nodes", 1),
+                "strategy": strategy_of(row),
             }
 
 
@@ -91,14 +107,23 @@ def method(run):
     return f"{run['precision']}, {optimizer}{lora}" + (f", {run['quantize']}" if run["quantize"] else "")
 
 
-def plan(snug, run):
+def optimizer_of(run):
+    """DeepSpeed's Adam for the host is AdamW there; the strategy's name says where states are."""
+    return "AdamW" if run["optimizer"] == "DeepSpeedCPUAdam" else run["optimizer"]
+
+
+def plan(snug, run, like=True):
     command = [
         snug, "plan", "--model.config", os.path.join(ROOT, "recipes", "models", run["model"] + ".json"),
-        "--device", run["device"], "--precision", run["precision"], "--optimizer", run["optimizer"],
+        "--device", run["device"], "--precision", run["precision"], "--optimizer", optimizer_of(run),
         "--train.max_seq_length", str(run["tokens"]), "--train.micro_batch_size", str(run["micro"]),
-        "--train.global_batch_size", str(run["global"]), "--like", run["program"], "--json",
-        *adapter_options(run),
+        "--train.global_batch_size", str(run["global"]), "--json", *adapter_options(run),
     ]
+    if run["devices"] * run["nodes"] > 1:
+        command += ["--devices", str(run["devices"]), "--num_nodes", str(run["nodes"]),
+                    "--strategy", run["strategy"]]
+    if like:
+        command += ["--like", run["program"]]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 3):  # 3: it does not fit
         raise SystemExit("error: " + " ".join(command) + "\n" + done.stderr)
@@ -123,12 +148,21 @@ def main():
     parser.add_argument("--snug", default=os.path.join(ROOT, "build", "snug"))
     args = parser.parse_args()
 
+    missing = {}
+    found = list(runs(args.experiments, missing))
+    print_single(args.snug, [run for run in found if run["devices"] * run["nodes"] == 1])
+    print_multi(args.snug, [run for run in found if run["devices"] * run["nodes"] > 1])
+    for model, rows in missing.items():
+        print(f"\nnot planned, since snug has no {model or 'model that is not named'}: {', '.join(rows)}")
+
+
+def print_single(snug, found):
     print("| run | model | precision, optimizer, adapters | batch | device | published | counted for LitGPT: peak "
           "| | snug: peak | |")
     print("|---|---|---|---|---|---|---:|---|---:|---|")
     figures = []
-    for run in runs(args.experiments):
-        result = plan(args.snug, run)
+    for run in found:
+        result = plan(snug, run)
         like = result["like"]
         print(f"| {run['id']} | {run['model']} | {method(run)} "
               f"| {run['micro']} x {run['tokens']} of {run['global']} | {run['device']} "
@@ -146,6 +180,33 @@ def main():
               f"| {against(like['after_forward'], published['allocated'])} | {published['reserved']} "
               f"| {against(like['peak_reserved'], published['reserved'])} "
               f"| {gib(result['memory']['peak_reserved'])} |")
+
+
+def print_multi(snug, found):
+    """Each rank's memory; the published figures of ranks differ by the lengths of their samples."""
+    print("\n| run | model | devices | strategy | batch | published after a forward, GiB, by rank "
+          "| counted for Lightning, against the highest | published reserved | counted | snug: peak | reserved "
+          "| sent by each rank a step | s a step |")
+    print("|---|---|---|---|---|---|---:|---|---:|---:|---:|---:|---:|")
+    for run in found:
+        counted = run["strategy"].startswith(("DDP", "FSDP", "ddp", "fsdp"))
+        result = plan(snug, run, like=counted)
+        allocated = [rank["allocated"] for rank in run["ranks"]]
+        reserved = [rank["reserved"] for rank in run["ranks"]]
+        sent = sum(link["sent_within_machine"] + link["sent_between_machines"] for link in result["links"])
+        print(f"| {run['id']} | {run['model']} | {run['devices'] * run['nodes']} x {run['device']} "
+              f"| {run['strategy']} | {run['micro']} x {run['tokens']} of {run['global']} "
+              f"| {', '.join(map(str, allocated))} | {like_text(result, 'after_forward', allocated)} "
+              f"| {', '.join(map(str, reserved))} | {like_text(result, 'peak_reserved', reserved)} "
+              f"| {gib(result['memory']['peak_allocated'])} | {gib(result['memory']['peak_reserved'])} "
+              f"| {gib(sent)} | {result['time']['step_seconds']:.2f} |")
+
+
+def like_text(result, key, published):
+    if "like" not in result:
+        return "not counted"
+    counted = result["like"][key]
+    return against(counted, max(published)) if published else gib(counted)
 
 
 if __name__ == "__main__":

@@ -27,12 +27,14 @@ struct NotYet {
   std::string_view instead;
 };
 
+// Along axes that nothing is cut along yet.
+bool has_new_axes(const Recipe& r) {
+  MeshSizes mesh;
+  return read_mesh(r.mesh, mesh).empty() && mesh.pipeline * mesh.context > 1;
+}
+
 constexpr NotYet kNotYet[] = {
-    {"devices", [](const Recipe& r) { return r.devices != "1" && r.devices != "auto"; },
-     "use --devices 1"},
-    {"num_nodes", [](const Recipe& r) { return r.num_nodes != 1; }, "use --num_nodes 1"},
-    {"strategy", [](const Recipe& r) { return r.strategy != "auto"; }, "use --strategy auto"},
-    {"mesh", [](const Recipe& r) { return !r.mesh.empty(); }, "leave it out"},
+    {"mesh", has_new_axes, "lay devices out along dp, fsdp and tp"},
     {"logger_name",
      [](const Recipe& r) { return r.logger_name == "wandb" || r.logger_name == "mlflow"; },
      "use csv or tensorboard"},
@@ -172,6 +174,27 @@ void check_mesh(const Recipe& r, const Layout& layout, Faults& faults) {
                     r.strategy, r.mesh));
 }
 
+// What needs whole matrices, which devices along tp do not have.
+void check_tensor_axis(const Recipe& r, const Layout& layout, Faults& faults) {
+  if (layout.mesh.tensor == 1) return;
+  const std::string mesh = fmt::format("mesh = {}", r.mesh);
+  if (r.optimizer.name == "adafactor")
+    faults.push_back(
+        fmt::format("optimizer = adafactor: its factored states are sums over whole rows and "
+                    "columns, and {} cuts matrices; leave tp out, or use adamw_8bit",
+                    mesh));
+  if (r.lora.enabled && r.lora.init_weights == "pissa")
+    faults.push_back(
+        fmt::format("lora_init_weights = pissa: adapters start from the singular values of whole "
+                    "matrices, and {} cuts them; leave tp out, or use lora_init_weights default",
+                    mesh));
+  if (!r.quantize.empty() && r.quantize != "bnb.nf4" && r.quantize != "bnb.fp4")
+    faults.push_back(
+        fmt::format("quantize = {}: its scales are made from whole rows or weights, and {} cuts "
+                    "them; leave tp out, or use bnb.nf4",
+                    r.quantize, mesh));
+}
+
 void check_devices(const Recipe& r, Faults& faults) {
   static const std::vector<std::string> kStrategies = {"auto",  "ddp",  "zero1",
                                                        "zero2", "fsdp", "hybrid"};
@@ -198,6 +221,7 @@ void check_devices(const Recipe& r, Faults& faults) {
                     "columns, and strategy = {} cuts matrices anywhere; use --strategy ddp, or "
                     "adamw_8bit",
                     r.strategy));
+  check_tensor_axis(r, *layout, faults);
   if (r.train.on_oom == "split")
     faults.push_back(
         "train.on_oom = split: with several devices one that splits its micro-batch would leave "

@@ -32,6 +32,7 @@ enum class Command {
 struct PlanOptions {
   std::string device = "cpu";  // a profile's name or a YAML file; cpu: this machine
   std::string like;            // litgpt | lightning: another program to compare with; empty: none
+  bool scaling = false;        // a table of more devices
   bool json = false;
   std::string html;  // a file to write
 };

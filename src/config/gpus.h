@@ -20,6 +20,11 @@ struct Gpu {
   double gb_per_second = 0;       // of its memory
   double link_gb_per_second = 0;  // from and to the host, one way, as usually measured
   bool flash_attention = true;    // compute capability 8.0 or later
+  // NVLink to the GPUs of the same machine, one way, data sheets; 0: PCIe, as to the host.
+  double nvlink_gb_per_second = 0;
+  // A GPU's share of the network between machines, one way, in clusters that are sold with it:
+  // DGX's for those with NVLink, otherwise 25 Gbit/s.
+  double network_gb_per_second = 3.125;
 };
 
 std::span<const Gpu> gpus();

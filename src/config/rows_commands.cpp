@@ -116,6 +116,11 @@ std::vector<Row> plan_rows(PlanOptions& o) {
        .help = "set beside it what another program takes for the same recipe: litgpt (its "
                "finetune_full or finetune_lora), lightning (LitGPT's model in a Lightning Trainer)",
        .choices = {"litgpt", "lightning"}},
+      {.theme = kPlan,
+       .key = "scaling",
+       .slot = &o.scaling,
+       .help = "also plan 1, 8, 64, 512 and 4096 devices, each with as many samples as one of the "
+               "recipe's"},
       {.theme = kPlan, .key = "json", .slot = &o.json, .help = "print the plan as JSON"},
       {.theme = kPlan,
        .key = "html",

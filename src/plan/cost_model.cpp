@@ -5,6 +5,7 @@
 
 #include "config/unit_choice.h"
 #include "nn/precision.h"
+#include "setup/strategy.h"
 
 namespace snug::plan {
 namespace {
@@ -24,28 +25,110 @@ double recomputed_share(const config::Recipe& recipe, int64_t num_blocks) {
   return num_blocks > 0 ? static_cast<double>(count) / static_cast<double>(num_blocks) : 0;
 }
 
+// Collectives of the shard and replicate axes, by the part of a step that they run beside.
+struct Beside {
+  double forward = 0, backward = 0;
+  double alone = 0;  // those that somebody waits for at once
+};
+
+Beside collectives_beside(const config::Recipe& recipe, setup::Strategy::Stage stage,
+                          const AxisCost& axis, const Network& network) {
+  using dist::Axis;
+  using dist::Operation;
+  Beside beside;
+  const auto seconds = [&](Operation operation) {
+    return seconds_of(operation, axis.traffic[static_cast<size_t>(operation)], axis.place, network);
+  };
+  if (axis.axis != Axis::Shard && axis.axis != Axis::Replicate) {
+    beside.alone = axis.seconds;  // tensor, context and pipeline: the next operator needs them
+    return beside;
+  }
+  // Weights are gathered for forward and for backward; after an update they are sent once, and
+  // arrive while the next forward runs.
+  const double gathers = seconds(Operation::AllGather) + seconds(Operation::Broadcast);
+  const bool twice = stage == setup::Strategy::Stage::Weights;
+  const double forward = twice ? gathers / 2 : gathers, backward = gathers - forward;
+  (recipe.forward_prefetch || !twice ? beside.forward : beside.alone) += forward;
+  (recipe.backward_prefetch ? beside.backward : beside.alone) += backward;
+  // Sums of gradients leave while the unit before computes its own.
+  const bool sums_overlap = !recipe.optimizer_in_backward;
+  (sums_overlap ? beside.backward : beside.alone) +=
+      seconds(Operation::ReduceScatter) + seconds(Operation::AllReduce);
+  return beside;
+}
+
+}  // namespace
+
+std::vector<AxisCost> axis_costs(const Prediction& prediction, const dist::MeshShape& mesh,
+                                 int rank, const Network& network) {
+  std::vector<AxisCost> costs;
+  for (size_t i = 0; i < dist::kNumAxes; ++i) {
+    const auto axis = static_cast<dist::Axis>(i);
+    AxisCost cost{.axis = axis,
+                  .place = place_of(mesh, axis, rank, network.ranks_per_machine),
+                  .traffic = prediction.traffic[i]};
+    int64_t calls = 0;
+    for (size_t o = 0; o < dist::kNumOperations; ++o) {
+      const auto operation = static_cast<dist::Operation>(o);
+      calls += cost.traffic[o].calls;
+      cost.sent += bytes_sent(operation, cost.traffic[o].bytes, cost.place);
+      cost.seconds += seconds_of(operation, cost.traffic[o], cost.place, network);
+    }
+    if (calls > 0) costs.push_back(cost);
+  }
+  return costs;
+}
+
+namespace {
+
+void add_collectives(StepCost& cost, const config::Recipe& recipe, const setup::Strategy& strategy,
+                     const DeviceProfile& device, const Prediction& prediction, int rank) {
+  const Network network = network_of(device, setup::named_ranks_per_node(recipe));
+  // On a cpu the processors that would sum and copy are those that compute.
+  const bool overlaps = device.kind != at::kCPU;
+  Beside all;
+  for (const AxisCost& axis : axis_costs(prediction, strategy.mesh, rank, network)) {
+    const Beside beside = collectives_beside(recipe, strategy.stage, axis, network);
+    all.forward += beside.forward;
+    all.backward += beside.backward;
+    all.alone += beside.alone;
+    cost.collective_seconds += axis.seconds;
+    cost.sent += axis.sent;
+  }
+  const double compute = cost.products_seconds + cost.memory_seconds;
+  const double forward = overlaps ? compute / 3 : 0, backward = overlaps ? compute - forward : 0;
+  cost.exposed_seconds =
+      all.alone + std::max(0.0, all.forward - forward) + std::max(0.0, all.backward - backward);
+}
+
 }  // namespace
 
 StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
-                   const DeviceProfile& device, const Prediction& prediction, double tokens,
-                   double seqlen) {
+                   const DeviceProfile& whole_device, const Prediction& prediction, double tokens,
+                   double seqlen, int rank) {
   using memory::Category;
   const nn::Precision precision = nn::parse_precision(recipe.precision);
+  const setup::Strategy strategy = setup::named_strategy(recipe);
+  const int64_t ranks_per_machine = setup::named_ranks_per_node(recipe);
+  const DeviceProfile device = share_of(whole_device, ranks_per_machine);
   const bool on_host = recipe.optimizer_offload != "none";
   // Clipping with the optimizer in backward runs everything twice.
   const double rounds =
       recipe.optimizer_in_backward && recipe.train.max_norm.value_or(0) > 0 ? 2 : 1;
   const double micro_batches =
-      rounds * static_cast<double>(std::max<int64_t>(
-                   1, recipe.train.global_batch_size / recipe.train.micro_batch_size));
-  StepCost cost{.tokens = tokens * micro_batches / rounds};
+      rounds * static_cast<double>(setup::micro_batches_of_step(recipe, strategy.mesh));
+  StepCost cost{.tokens = tokens * micro_batches / rounds *
+                          static_cast<double>(strategy.mesh.num_data_ranks())};
   // The prediction is of the longest batch, the time of an average one.
   const double share = tokens / static_cast<double>(std::max<int64_t>(1, prediction.tokens));
   // Of forward, gradients of inputs and those of weights, which frozen ones do not have.
   const double forward = recipe.lora.enabled ? 1.0 / 2 : 1.0 / 3;
   const double repeated = 1 + recomputed_share(recipe, model.dimensions().num_layers) * forward;
+  // Ranks along these axes share the work on the same samples.
+  const int sharing = strategy.mesh[dist::Axis::Pipeline] * strategy.mesh[dist::Axis::Context] *
+                      strategy.mesh[dist::Axis::Tensor];
   cost.products_seconds = model.flops_per_token(seqlen) * tokens * micro_batches * repeated /
-                          (device.flops(precision.compute) * device.product_efficiency);
+                          (device.flops(precision.compute) * device.product_efficiency * sharing);
   cost.memory_seconds = kTouches * share * static_cast<double>(prediction.bytes_written) *
                         micro_batches / static_cast<double>(prediction.micro_batches) /
                         device.bytes_per_second;
@@ -53,7 +136,9 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   const memory::ByCategory& where = on_host ? prediction.host_by_category : prediction.resident;
   const double states =
       bytes_of(where, Category::Optimizer) + static_cast<double>(prediction.on_disk);
-  const double trained = prediction.trained_bytes;
+  const bool updates_part = strategy.stage >= setup::Strategy::Stage::OptimizerStates;
+  const double trained =
+      prediction.trained_bytes / (updates_part ? strategy.mesh[dist::Axis::Shard] : 1);
   cost.optimizer_seconds = (2 * states + 3 * trained) /
                            (on_host ? device.host_bytes_per_second : device.bytes_per_second);
   double moved = 0;
@@ -66,6 +151,11 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   else if (on_host)
     moved += trained;
   cost.transfer_seconds = moved / device.link_bytes_per_second;
+  add_collectives(cost, recipe, strategy, device, prediction, rank);
+  // The first micro-batch reaches the last stage, and the last one the first, with all others idle.
+  const int stages = strategy.mesh[dist::Axis::Pipeline];
+  cost.idle_seconds = (cost.products_seconds + cost.memory_seconds) *
+                      static_cast<double>(stages - 1) / micro_batches;
   return cost;
 }
 

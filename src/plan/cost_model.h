@@ -1,32 +1,55 @@
 // Time of one optimizer step on a device, from what the step computes, touches and moves: a
 // roofline a part, added up. Good for comparing recipes on one device, and for orders of magnitude.
+// Of many devices it is the time of one of them: collectives run beside the computation where the
+// strategy starts them early, and what they take longer is added.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <vector>
 
 #include "config/recipe.h"
 #include "models/model.h"
 #include "plan/device_profile.h"
+#include "plan/network.h"
 #include "plan/predict.h"
 
 namespace snug::plan {
 
 struct StepCost {
-  double products_seconds = 0;   // matrix products and attention, recomputation included
-  double memory_seconds = 0;     // reading and writing activations around them
-  double optimizer_seconds = 0;  // the update, where it runs
-  double transfer_seconds = 0;   // between host and device
-  double tokens = 0;             // of the step
+  double products_seconds = 0;    // matrix products and attention, recomputation included
+  double memory_seconds = 0;      // reading and writing activations around them
+  double optimizer_seconds = 0;   // the update, where it runs
+  double transfer_seconds = 0;    // between host and device
+  double collective_seconds = 0;  // between devices, all of them
+  double exposed_seconds = 0;     // of those, what nothing hides
+  double idle_seconds = 0;  // pipeline stages that wait for the first and the last micro-batch
+  double tokens = 0;        // of the step, on all devices
+  LinkBytes sent;           // by each rank
 
   double seconds() const {
-    return products_seconds + memory_seconds + optimizer_seconds + transfer_seconds;
+    return products_seconds + memory_seconds + optimizer_seconds + transfer_seconds +
+           exposed_seconds + idle_seconds;
   }
   double tokens_per_second() const { return seconds() > 0 ? tokens / seconds() : 0; }
 };
 
 // Of an average step of a model with the recipe's adapters: micro-batches of `tokens` tokens in
-// documents of `seqlen`. `prediction` may be of a longer one.
+// documents of `seqlen`. `prediction` may be of a longer one; it is of the rank whose collectives
+// count.
 StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
                    const DeviceProfile& device, const Prediction& prediction, double tokens,
-                   double seqlen);
+                   double seqlen, int rank = 0);
+
+// The traffic of one axis, priced.
+struct AxisCost {
+  dist::Axis axis = dist::Axis::Shard;
+  GroupPlace place;
+  dist::TrafficByOperation traffic{};
+  LinkBytes sent;  // by each rank
+  double seconds = 0;
+};
+// Of the axes that have any.
+std::vector<AxisCost> axis_costs(const Prediction& prediction, const dist::MeshShape& mesh,
+                                 int rank, const Network& network);
 
 }  // namespace snug::plan

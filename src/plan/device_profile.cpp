@@ -26,8 +26,13 @@ namespace {
 // 0.4 to 0.6 GiB.
 constexpr int64_t kContextBytes = 600 * kMiB;
 constexpr double kHostBytesPerSecond = 60e9;
+// A hop of a collective; rounded from what NCCL's own choice of algorithms assumes.
+constexpr double kNvlinkLatency = 3e-6, kPcieLatency = 6e-6, kNetworkLatency = 14e-6;
+// A fast network of machines without GPUs: 25 Gbit/s, and what MPI makes of it.
+constexpr double kCpuNetwork = 3.125e9, kSharedMemoryLatency = 2e-6, kCpuNetworkLatency = 30e-6;
 
 DeviceProfile profile_of(const config::Gpu& gpu) {
+  const bool has_nvlink = gpu.nvlink_gb_per_second > 0;
   return {.name = std::string(gpu.profile),
           .memory_bytes = static_cast<int64_t>(gpu.memory_gib * static_cast<double>(kGiB)),
           .context_bytes = kContextBytes,
@@ -36,6 +41,11 @@ DeviceProfile profile_of(const config::Gpu& gpu) {
           .bytes_per_second = gpu.gb_per_second * 1e9,
           .link_bytes_per_second = gpu.link_gb_per_second * 1e9,
           .host_bytes_per_second = kHostBytesPerSecond,
+          .intra_node_bytes_per_second =
+              1e9 * (has_nvlink ? gpu.nvlink_gb_per_second : gpu.link_gb_per_second),
+          .inter_node_bytes_per_second = gpu.network_gb_per_second * 1e9,
+          .intra_node_latency = has_nvlink ? kNvlinkLatency : kPcieLatency,
+          .inter_node_latency = kNetworkLatency,
           .flash_attention = gpu.flash_attention};
 }
 
@@ -60,7 +70,11 @@ DeviceProfile this_cpu(int64_t budget_bytes) {
           .bytes_per_second = rates.copy_bytes_per_second,
           .link_bytes_per_second = rates.copy_bytes_per_second / 2,
           .host_bytes_per_second = rates.copy_bytes_per_second,
-          .product_efficiency = 1};  // the rates are of products
+          .product_efficiency = 1,  // the rates are of products
+          .intra_node_bytes_per_second = rates.copy_bytes_per_second / 2,
+          .inter_node_bytes_per_second = kCpuNetwork,
+          .intra_node_latency = kSharedMemoryLatency,
+          .inter_node_latency = kCpuNetworkLatency};
 }
 
 DeviceProfile from_yaml(const std::string& path) {
@@ -83,7 +97,12 @@ DeviceProfile from_yaml(const std::string& path) {
                                            "host_memory",
                                            "link_gb_per_second",
                                            "host_gb_per_second",
-                                           "product_efficiency"};
+                                           "product_efficiency",
+                                           "intra_node_gb_per_second",
+                                           "inter_node_gb_per_second",
+                                           "intra_node_microseconds",
+                                           "inter_node_microseconds",
+                                           "collective_efficiency"};
       const auto key = entry.first.as<std::string>();
       if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end())
         throw UserError("{}: {} is not a key of a device profile; known are {}", path, key,
@@ -108,17 +127,33 @@ DeviceProfile from_yaml(const std::string& path) {
     profile.link_bytes_per_second = number("link_gb_per_second", 24) * 1e9;
     profile.host_bytes_per_second = number("host_gb_per_second", kHostBytesPerSecond / 1e9) * 1e9;
     profile.product_efficiency = number("product_efficiency", profile.product_efficiency);
+    // Without a word on them devices talk over the link to the host.
+    profile.intra_node_bytes_per_second =
+        number("intra_node_gb_per_second", profile.link_bytes_per_second / 1e9) * 1e9;
+    profile.inter_node_bytes_per_second =
+        number("inter_node_gb_per_second", config::Gpu{}.network_gb_per_second) * 1e9;
+    profile.intra_node_latency = number("intra_node_microseconds", kPcieLatency * 1e6) * 1e-6;
+    profile.inter_node_latency = number("inter_node_microseconds", kNetworkLatency * 1e6) * 1e-6;
+    profile.collective_efficiency = number("collective_efficiency", profile.collective_efficiency);
   } catch (const YAML::Exception& error) {
     throw UserError("{}: {}", path, error.what());
   }
-  const double rates[] = {profile.flops_16bit,           profile.flops_32bit,
-                          profile.bytes_per_second,      profile.link_bytes_per_second,
-                          profile.host_bytes_per_second, profile.product_efficiency};
+  const double rates[] = {profile.flops_16bit,
+                          profile.flops_32bit,
+                          profile.bytes_per_second,
+                          profile.link_bytes_per_second,
+                          profile.host_bytes_per_second,
+                          profile.product_efficiency,
+                          profile.intra_node_bytes_per_second,
+                          profile.inter_node_bytes_per_second,
+                          profile.collective_efficiency};
   for (const double rate : rates)
     if (!(rate > 0)) throw UserError("{}: every rate must be above 0", path);
-  if (profile.product_efficiency > 1)
-    throw UserError("{}: product_efficiency = {}: is a share, at most 1", path,
-                    profile.product_efficiency);
+  for (const auto& [key, share] : {std::pair{"product_efficiency", profile.product_efficiency},
+                                   {"collective_efficiency", profile.collective_efficiency}})
+    if (share > 1) throw UserError("{}: {} = {}: is a share, at most 1", path, key, share);
+  if (profile.intra_node_latency < 0 || profile.inter_node_latency < 0)
+    throw UserError("{}: a latency is below 0 microseconds", path);
   if (profile.usable_bytes() <= 0) throw UserError("{}: context leaves nothing of memory", path);
   return profile;
 }
@@ -169,6 +204,25 @@ DeviceProfile find_profile(const std::string& name, int64_t budget_bytes) {
         format_bytes(budget_bytes), format_bytes(profile.context_bytes), profile.name);
   profile.memory_bytes = budget_bytes;
   return profile;
+}
+
+DeviceProfile share_of(const DeviceProfile& device, int64_t ranks_per_machine) {
+  DeviceProfile share = device;
+  if (device.kind != at::kCPU || ranks_per_machine <= 1) return share;
+  for (double* rate : {&share.flops_16bit, &share.flops_32bit, &share.bytes_per_second,
+                       &share.link_bytes_per_second, &share.host_bytes_per_second,
+                       &share.intra_node_bytes_per_second, &share.inter_node_bytes_per_second})
+    *rate /= static_cast<double>(ranks_per_machine);
+  return share;
+}
+
+Network network_of(const DeviceProfile& device, int64_t ranks_per_machine) {
+  const double share = device.collective_efficiency;
+  return {.bytes_per_second_within = share * device.intra_node_bytes_per_second,
+          .bytes_per_second_between = share * device.inter_node_bytes_per_second,
+          .latency_within = device.intra_node_latency,
+          .latency_between = device.inter_node_latency,
+          .ranks_per_machine = ranks_per_machine};
 }
 
 DeviceProfile profile_of_gpu(std::string_view cuda_name) {

@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "plan/network.h"
+
 namespace snug::plan {
 
 struct DeviceProfile {
@@ -25,13 +27,25 @@ struct DeviceProfile {
   double link_bytes_per_second = 0;  // between host and device, one direction
   double host_bytes_per_second = 0;  // of the host's memory
   double product_efficiency = 0.6;   // share of the peak that products reach
-  bool flash_attention = true;       // torch has fused attention for 16-bit types here
+  // Between devices, of one of them, one direction: those of the same machine and those of others.
+  double intra_node_bytes_per_second = 0;
+  double inter_node_bytes_per_second = 0;
+  double intra_node_latency = 0;  // seconds a hop
+  double inter_node_latency = 0;
+  double collective_efficiency = 0.8;  // share of these rates that collectives reach
+  bool flash_attention = true;         // torch has fused attention for 16-bit types here
 
   int64_t usable_bytes() const { return memory_bytes - context_bytes; }
   double flops(at::ScalarType compute) const {
     return compute == at::kFloat ? flops_32bit : flops_16bit;
   }
 };
+
+// What one of so many processes on a machine has of it: a GPU each; a cpu's rates and memory are
+// shared.
+DeviceProfile share_of(const DeviceProfile& device, int64_t ranks_per_machine);
+// The links of a device that is one of so many on its machine.
+Network network_of(const DeviceProfile& device, int64_t ranks_per_machine);
 
 // "a100-80", "rtx-4090", …: names as in profile_names(), case and separators do not matter; "cpu":
 // this machine; or the path of a YAML file with the members' names. Of `budget_bytes` of memory,

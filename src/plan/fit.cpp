@@ -10,6 +10,7 @@
 #include "models/family.h"
 #include "plan/suggest.h"
 #include "setup/adapters.h"
+#include "setup/strategy.h"
 
 namespace snug::plan {
 namespace {
@@ -35,9 +36,11 @@ class Search {
         device_(device) {}
 
   Fit run() {
-    for (const Placement& placement : kPlacements)
-      for (const char* checkpointing : kCheckpointing)
-        for (const bool offload : {false, true}) try_combination(placement, checkpointing, offload);
+    for (const std::string& strategy : strategies())
+      for (const Placement& placement : kPlacements)
+        for (const char* checkpointing : kCheckpointing)
+          for (const bool offload : {false, true})
+            try_combination(strategy, placement, checkpointing, offload);
     std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) {
       return a.cost.seconds() < b.cost.seconds();
     });
@@ -62,8 +65,20 @@ class Search {
     return true;
   }
 
-  void try_combination(const Placement& placement, const char* checkpointing, bool offload) {
+  // How several devices share the work, where nobody has said.
+  std::vector<std::string> strategies() const {
+    const bool chosen = recipe_.given("strategy") || !recipe_.mesh.empty();
+    if (chosen || setup::named_ranks(recipe_) == 1) return {recipe_.strategy};
+    if (recipe_.optimizer.name == "adafactor") return {"ddp"};  // it updates whole matrices
+    std::vector<std::string> names{"ddp", "zero1", "zero2", "fsdp"};
+    if (recipe_.num_nodes > 1) names.emplace_back("hybrid");
+    return names;
+  }
+
+  void try_combination(const std::string& strategy, const Placement& placement,
+                       const char* checkpointing, bool offload) {
     config::Recipe r = recipe_;
+    r.strategy = strategy;
     const bool allowed =
         set("activation_checkpointing", r.activation_checkpointing, std::string(checkpointing)) &&
         set("activation_offload", r.activation_offload, offload) &&
@@ -100,8 +115,10 @@ class Search {
   std::vector<int64_t> micro_batches() const {
     if (recipe_.given("train.micro_batch_size")) return {recipe_.train.micro_batch_size};
     std::vector<int64_t> sizes;
-    for (int64_t size = recipe_.train.global_batch_size; size >= 1; --size)
-      if (recipe_.train.global_batch_size % size == 0) sizes.push_back(size);
+    const int64_t samples =
+        recipe_.train.global_batch_size / setup::named_strategy(recipe_).mesh.num_data_ranks();
+    for (int64_t size = samples; size >= 1; --size)
+      if (samples % size == 0) sizes.push_back(size);
     return sizes;
   }
 
@@ -110,6 +127,7 @@ class Search {
     const auto add = [&](bool changed, const std::string& option) {
       if (changed) text += (text.empty() ? "" : " ") + option;
     };
+    add(r.strategy != recipe_.strategy, "--strategy " + r.strategy);
     add(r.train.micro_batch_size != recipe_.train.micro_batch_size,
         fmt::format("--train.micro_batch_size {}", r.train.micro_batch_size));
     add(r.activation_checkpointing != recipe_.activation_checkpointing,
@@ -139,26 +157,32 @@ class Search {
 
 Candidate evaluate(const models::Model& model, const config::Recipe& recipe,
                    const data::SampleStore& samples, int64_t max_seqlen,
-                   const DeviceProfile& device) {
+                   const DeviceProfile& device, int rank) {
   const data::MicroBatch largest =
       largest_micro_batch(samples, recipe, recipe.train.micro_batch_size);
   Candidate candidate{.recipe = recipe};
+  const auto transport = device.kind == at::kCUDA ? dist::Transport::Nccl : dist::Transport::Mpi;
   candidate.prediction =
       predict(model, recipe, largest, max_seqlen,
-              {.device = device.kind, .reserved_limit = device.usable_bytes(), .timeline = true});
+              {.device = device.kind,
+               .reserved_limit = device.usable_bytes(),
+               .timeline = true,
+               .mesh = dist::planned_mesh(setup::named_strategy(recipe).mesh, rank, transport)});
   const double tokens =
       static_cast<double>(samples.total_tokens()) / static_cast<double>(samples.count());
   const auto adapted = models::model_like(model);
   setup::add_adapters(*adapted, recipe.lora);
-  candidate.cost = step_cost(*adapted, recipe, device, candidate.prediction,
-                             tokens * static_cast<double>(recipe.train.micro_batch_size), tokens);
+  candidate.cost =
+      step_cost(*adapted, recipe, device, candidate.prediction,
+                tokens * static_cast<double>(recipe.train.micro_batch_size), tokens, rank);
   return candidate;
 }
 
 bool fits(const Candidate& candidate, const DeviceProfile& device) {
   const Prediction& p = candidate.prediction;
-  // On a cpu, device and host share one memory.
-  const int64_t in_host = p.peak_host + (device.kind == at::kCPU ? p.peak_allocated : 0);
+  // On a cpu, device and host share one memory; and all processes of a machine share its host's.
+  const int64_t in_host = (p.peak_host + (device.kind == at::kCPU ? p.peak_allocated : 0)) *
+                          setup::named_ranks_per_node(candidate.recipe);
   const bool host_fits = device.host_bytes == 0 || in_host <= device.host_bytes;
   return p.peak_allocated <= device.usable_bytes() && p.fits_reserved && host_fits;
 }

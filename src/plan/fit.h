@@ -31,15 +31,15 @@ struct Fit {
 };
 
 // Tries activation checkpointing and offload, optimizer in backward and offload, weight streaming
-// and the micro-batch, each unless the recipe gives it. Optimizer, precision and global batch stay:
-// they would change the training.
+// and the micro-batch, and on several devices the strategy, each unless the recipe gives it.
+// Optimizer, precision and global batch stay: they would change the training.
 Fit fit(const models::Model& model, const config::Recipe& recipe, const data::SampleStore& samples,
         int64_t max_seqlen, const DeviceProfile& device);
 
-// One recipe on a device, with its timeline.
+// One recipe on a device, with its timeline; of several devices one, as rank `rank`.
 Candidate evaluate(const models::Model& model, const config::Recipe& recipe,
                    const data::SampleStore& samples, int64_t max_seqlen,
-                   const DeviceProfile& device);
+                   const DeviceProfile& device, int rank = 0);
 bool fits(const Candidate& candidate, const DeviceProfile& device);
 
 }  // namespace snug::plan

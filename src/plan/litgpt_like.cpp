@@ -112,12 +112,15 @@ class Loop {
       : recipe_(recipe),
         options_(options),
         precision_(nn::parse_precision(recipe.precision)),
-        model_(like, recipe, options.tokens, options.fused_attention),
-        optimizer_(recipe.optimizer, !recipe.quantize.empty(), model_.weights()) {}
+        model_(like, recipe, options.tokens, options.fused_attention, options.sharding,
+               options.ranks),
+        optimizer_(recipe.optimizer, !recipe.quantize.empty(), model_.weights()) {
+    if (options.sharding == LitgptSharding::Ddp) make_buckets();
+  }
 
   LitgptLike run() {
-    const int64_t accumulate =
-        std::min<int64_t>(2, recipe_.train.global_batch_size / recipe_.train.micro_batch_size);
+    const int64_t accumulate = std::min<int64_t>(
+        2, recipe_.train.global_batch_size / options_.ranks / recipe_.train.micro_batch_size);
     for (int step = 0; step < 2; ++step) {
       for (int64_t i = 0; i < std::max<int64_t>(1, accumulate); ++i)
         run_micro_batch(static_cast<double>(accumulate), /*first=*/i == 0);
@@ -129,6 +132,13 @@ class Loop {
   }
 
  private:
+  // DDP's copies of all gradients, which gradients are not views of unless it is told so.
+  void make_buckets() {
+    const memory::CategoryGuard category(Category::Communication);
+    for (const at::Tensor& weight : model_.weights())
+      buckets_.push_back(at::empty_like(weight, weight.options().requires_grad(false)));
+  }
+
   bool trainer() const { return options_.loop == LitgptLoop::Trainer; }
 
   void run_micro_batch(double accumulate, bool first) {
@@ -194,6 +204,7 @@ class Loop {
   Optimizer optimizer_;
   at::Tensor ids_, labels_, loss_;
   std::vector<at::Tensor> logits_;
+  std::vector<at::Tensor> buckets_;
   LitgptLike result_;
 };
 

@@ -1,4 +1,4 @@
-// The same recipe as LitGPT would train it: eager PyTorch on one GPU, padding, whole logits. Its
+// The same recipe as LitGPT would train it: eager PyTorch on a GPU, padding, whole logits. Its
 // model and its loop run operator by operator on meta, under the ledger, so that autograd itself
 // decides what is kept; nothing is fitted.
 // SPDX-License-Identifier: Apache-2.0
@@ -8,6 +8,7 @@
 
 #include "config/recipe.h"
 #include "models/model.h"
+#include "plan/litgpt_devices.h"
 #include "plan/predict.h"
 
 namespace snug::plan {
@@ -24,6 +25,8 @@ struct LitgptOptions {
   bool fused_attention = true;
   int64_t batch = 1, tokens = 1;  // samples and the padded length of a micro-batch
   int64_t reserved_limit = 0;     // what the allocator may reserve; 0: no limit
+  LitgptSharding sharding = LitgptSharding::None;
+  int64_t ranks = 1;  // GPUs; the global batch is that of all of them
 };
 
 struct LitgptLike {

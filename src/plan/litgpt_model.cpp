@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "memory/guards.h"
+#include "memory/placement.h"
 #include "plan/litgpt_operators.h"
 
 namespace snug::plan {
@@ -52,17 +53,27 @@ LitgptModel::Shape LitgptModel::shape_of(const models::Model& like) {
 }
 
 LitgptModel::LitgptModel(const models::Model& like, const config::Recipe& recipe,
-                         int64_t max_tokens, bool has_fused_attention)
+                         int64_t max_tokens, bool has_fused_attention, LitgptSharding sharding,
+                         int64_t ranks)
     : shape_(shape_of(like)),
       precision_(nn::parse_precision(recipe.precision)),
       lora_(recipe.lora),
       quantize_(recipe.quantize),
       fused_attention_(has_fused_attention),
+      sharding_(sharding),
       options_(at::TensorOptions(at::kMeta).dtype(precision_.parameters)) {
   if (lora_.enabled && (!lora_.target_modules.empty() || lora_.use_dora))
     throw UserError(
         "like: LitGPT's LoRA has neither target_modules nor DoRA; choose with lora_query … "
         "lora_head");
+  if (ranks > 1 && !quantize_.empty())
+    throw UserError("like: quantize = {}: LitGPT quantizes on one device only", quantize_);
+  const bool has_flats =
+      sharding == LitgptSharding::FsdpWhole || sharding == LitgptSharding::FsdpBlocks;
+  if (has_flats && (lora_.enabled || precision_.parameters != precision_.compute))
+    throw UserError(
+        "like: FSDP is planned for full fine-tuning in 32-true, bf16-true or 16-true; leave "
+        "adapters and mixed precision out, or use --devices 1");
   if (quantize_.starts_with("bnb.int8"))
     throw UserError("like: quantize = {}: LitGPT is planned with its 4-bit kinds", quantize_);
   const auto& [layers, width, heads, groups, head_size, intermediate, vocabulary, qkv_bias,
@@ -91,10 +102,39 @@ LitgptModel::LitgptModel(const models::Model& like, const config::Recipe& recipe
   norm_ = make_weight({width}, trains);
   cos_ = at::empty({1, 1, max_tokens, head_size}, options_);
   sin_ = at::empty({1, 1, max_tokens, head_size}, options_);
+  if (has_flats) shard(ranks);
+}
+
+std::vector<at::Tensor*> LitgptModel::slots_of(Block& block) {
+  std::vector<at::Tensor*> slots{&block.norm_1, &block.norm_2};
+  for (Linear* layer : {&block.qkv, &block.proj, &block.fc_1, &block.fc_2, &block.down})
+    for (at::Tensor* weight : {&layer->weight, &layer->bias})
+      if (weight->defined()) slots.push_back(weight);
+  return slots;
+}
+
+void LitgptModel::shard(int64_t ranks) {
+  std::vector<std::vector<at::Tensor*>> modules{{&embedding_, &norm_, &head_.weight}};
+  for (Block& block : blocks_) {
+    const std::vector<at::Tensor*> slots = slots_of(block);
+    if (sharding_ == LitgptSharding::FsdpBlocks)
+      modules.push_back(slots);
+    else
+      modules.front().insert(modules.front().end(), slots.begin(), slots.end());
+  }
+  weights_.clear();
+  for (std::vector<at::Tensor*>& slots : modules) {
+    flats_.push_back(std::make_unique<FlatWeights>(std::move(slots), ranks));
+    weights_.push_back(flats_.back()->part());
+  }
 }
 
 at::Tensor LitgptModel::make_weight(std::vector<int64_t> sizes, bool trained) {
   at::Tensor weight = at::empty(sizes, options_);
+  if (sharding_ == LitgptSharding::FsdpWhole || sharding_ == LitgptSharding::FsdpBlocks) {
+    memory::vacate(weight);  // it tells its shape, and is never there alone
+    return weight;
+  }
   if (!trained) return weight;
   weight.set_requires_grad(true);
   tag_gradients(weight);
@@ -248,7 +288,33 @@ at::Tensor LitgptModel::embed(const at::Tensor& ids) {
   return quantize_.empty() ? x : litgpt::layer_norm(x, embedding_scale_, embedding_shift_);
 }
 
+at::Tensor LitgptModel::run_block(size_t i, const at::Tensor& input) {
+  const int32_t unit = memory::unit_id(fmt::format("block {}", i));
+  const memory::UnitGuard guard(unit);
+  at::Tensor x = attend(blocks_[i], rms_norm(input, blocks_[i].norm_1)) + input;
+  x = mlp(blocks_[i], rms_norm(x, blocks_[i].norm_2)) + x;
+  mark_unit(x, unit);
+  return x;
+}
+
+// Two blocks' weights are there at a time: FSDP gathers the next ones while a block runs, but no
+// more than that.
+at::Tensor LitgptModel::run_sharded_block(size_t i, const at::Tensor& input) {
+  at::Tensor x = recomputed(input, [this, i](const at::Tensor& again) {
+    flats_[i + 1]->gather();
+    return run_block(i, again);
+  });
+  if (i > 0) flats_[i]->release();
+  if (i + 1 == blocks_.size()) flats_[i + 1]->release();
+  x.register_hook([this, i](const at::Tensor&) {
+    flats_[i + 1]->gather();
+    if (i > 0) flats_[i]->gather();
+  });
+  return x;
+}
+
 std::vector<at::Tensor> LitgptModel::forward(const at::Tensor& ids, int64_t head_chunk) {
+  if (!flats_.empty()) flats_.front()->gather();
   at::Tensor x;
   {
     const int32_t unit = memory::unit_id("embedding");
@@ -256,13 +322,9 @@ std::vector<at::Tensor> LitgptModel::forward(const at::Tensor& ids, int64_t head
     x = embed(ids);
     mark_unit(x, unit);
   }
-  for (size_t i = 0; i < blocks_.size(); ++i) {
-    const int32_t unit = memory::unit_id(fmt::format("block {}", i));
-    const memory::UnitGuard guard(unit);
-    x = attend(blocks_[i], rms_norm(x, blocks_[i].norm_1)) + x;
-    x = mlp(blocks_[i], rms_norm(x, blocks_[i].norm_2)) + x;
-    mark_unit(x, unit);
-  }
+  const bool in_parts = sharding_ == LitgptSharding::FsdpBlocks;
+  for (size_t i = 0; i < blocks_.size(); ++i)
+    x = in_parts ? run_sharded_block(i, x) : run_block(i, x);
   const memory::UnitGuard guard(memory::unit_id("head"));
   x = rms_norm(x, norm_);
   if (head_chunk == 0) return {linear(x, head_)};

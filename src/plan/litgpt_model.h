@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,20 +14,21 @@
 #include "config/recipe.h"
 #include "models/model.h"
 #include "nn/precision.h"
+#include "plan/litgpt_devices.h"
 
 namespace snug::plan {
 
 class LitgptModel {
  public:
   // Of the recipe: precision, adapters and quantization. Throws UserError for those that LitGPT
-  // does not have.
+  // does not have. With FSDP, one of `ranks`.
   LitgptModel(const models::Model& like, const config::Recipe& recipe, int64_t max_tokens,
-              bool fused_attention);
+              bool fused_attention, LitgptSharding sharding, int64_t ranks);
 
   // ids (B, T) -> logits (B, T, V), in the type of the products; in pieces of `head_chunk` tokens
   // of each sample where that is not 0.
   std::vector<at::Tensor> forward(const at::Tensor& ids, int64_t head_chunk);
-  // Those that the optimizer knows and trains.
+  // Those that the optimizer knows and trains; with FSDP this rank's parts.
   const std::vector<at::Tensor>& weights() const { return weights_; }
   // Autocast keeps its casts of weights until the forward is over.
   void drop_weight_casts();
@@ -53,6 +55,10 @@ class LitgptModel {
   };
   static Shape shape_of(const models::Model& like);
 
+  std::vector<at::Tensor*> slots_of(Block& block);
+  void shard(int64_t ranks);
+  at::Tensor run_block(size_t i, const at::Tensor& x);
+  at::Tensor run_sharded_block(size_t i, const at::Tensor& x);
   at::Tensor make_weight(std::vector<int64_t> sizes, bool trained);
   Linear make_linear(int64_t in, int64_t out, bool bias, std::vector<int64_t> adapted);
   void make_embedding();
@@ -73,6 +79,7 @@ class LitgptModel {
   config::LoraOptions lora_;
   std::string quantize_;  // empty: none
   bool fused_attention_;
+  LitgptSharding sharding_;
   at::TensorOptions options_;
   std::vector<at::Tensor> weights_;
   std::vector<std::pair<at::Tensor, at::Tensor>> casts_;  // weight, its 16-bit copy
@@ -81,6 +88,8 @@ class LitgptModel {
   Linear head_;
   std::vector<Block> blocks_;
   at::Tensor cos_, sin_;
+  // What FSDP wraps: all, or everything but blocks and then each block.
+  std::vector<std::unique_ptr<FlatWeights>> flats_;
 };
 
 }  // namespace snug::plan

@@ -9,6 +9,7 @@
 #include "config/rows.h"
 #include "data/micro_batch.h"
 #include "plan/fit.h"
+#include "setup/strategy.h"
 
 namespace snug::plan {
 namespace {
@@ -45,6 +46,13 @@ bool stream_weights(config::Recipe& r) {
   r.weight_streaming = true;
   return changes;
 }
+bool shard_more(config::Recipe& r) {
+  const bool is_sharded = r.strategy == "auto" || r.strategy == "fsdp" || r.strategy == "hybrid";
+  const bool changes =
+      setup::named_ranks(r) > 1 && r.mesh.empty() && !is_sharded && r.optimizer.name != "adafactor";
+  if (changes) r.strategy = "fsdp";
+  return changes;
+}
 bool offload_activations(config::Recipe& r) {
   const bool changes = !r.activation_offload;
   r.activation_offload = true;
@@ -70,6 +78,7 @@ bool use_sgd(config::Recipe& r) {
 
 constexpr Change kChanges[] = {
     {"--optimizer_in_backward", "the same training at about the same speed", use_in_backward},
+    {"--strategy fsdp", "weights travel between devices, twice a micro-batch", shard_more},
     {"--activation_checkpointing all", "every block runs forward twice: about 30 % slower",
      checkpoint_activations},
     {"", "states and updates in host memory: gradients and weights travel", offload_optimizer},

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup/strategy.h"
 
+#include <algorithm>
 #include <string>
 
 #include "base/error.h"
 #include "config/mesh_text.h"
+#include "config/numbers.h"
 
 namespace snug::setup {
 namespace {
@@ -66,6 +68,24 @@ Strategy strategy_of(const config::Recipe& recipe, int64_t num_ranks, int64_t ra
                     .stage = stage_of(recipe.strategy)};
   if (strategy.mesh[Axis::Shard] == 1) strategy.stage = Stage::Replicate;
   return strategy;
+}
+
+int64_t named_ranks_per_node(const config::Recipe& recipe) {
+  return config::parse_int(recipe.devices).value_or(1);
+}
+
+int64_t named_ranks(const config::Recipe& recipe) {
+  return named_ranks_per_node(recipe) * recipe.num_nodes;
+}
+
+Strategy named_strategy(const config::Recipe& recipe) {
+  return strategy_of(recipe, named_ranks(recipe), named_ranks_per_node(recipe));
+}
+
+int64_t micro_batches_of_step(const config::Recipe& recipe, const dist::MeshShape& mesh) {
+  const int64_t samples = recipe.train.global_batch_size / mesh.num_data_ranks();
+  return std::max<int64_t>(
+      1, (samples + recipe.train.micro_batch_size - 1) / recipe.train.micro_batch_size);
 }
 
 }  // namespace snug::setup

@@ -24,4 +24,13 @@ struct Strategy {
 // where the recipe's mesh has another number of them.
 Strategy strategy_of(const config::Recipe& recipe, int64_t num_ranks, int64_t ranks_per_node);
 
+// How many processes a recipe names, and how many of them on each machine; "auto" is one.
+int64_t named_ranks(const config::Recipe& recipe);
+int64_t named_ranks_per_node(const config::Recipe& recipe);
+// For as many as it names.
+Strategy named_strategy(const config::Recipe& recipe);
+
+// Of one optimizer step, on one rank.
+int64_t micro_batches_of_step(const config::Recipe& recipe, const dist::MeshShape& mesh);
+
 }  // namespace snug::setup

@@ -18,9 +18,11 @@
 #include "report/plan_page.h"
 #include "report/tables.h"
 #include "setup/adapters.h"
+#include "setup/strategy.h"
 #include "setup/vocabulary.h"
 #include "train/open_data.h"
 #include "train/out_of_memory.h"
+#include "train/plan_devices.h"
 #include "train/plan_like.h"
 
 namespace snug::train {
@@ -61,8 +63,10 @@ class Plan {
     device_ = plan::find_profile(options_.device, budget);
     open_model();
     open_samples();
-    wanted_ = plan::evaluate(*checkpoint_.model, recipe_, samples_, longest_, device_);
+    plan_ranks();
     if (recipe_.fit) fit_ = plan::fit(*checkpoint_.model, recipe_, samples_, longest_, device_);
+    if (options_.scaling)
+      scaling_.emplace(*checkpoint_.model, recipe_, samples_, longest_, device_);
     if (!options_.like.empty())
       like_.emplace(options_.like, *checkpoint_.model, wanted_, samples_, device_);
     describe();
@@ -116,8 +120,25 @@ class Plan {
     from_data_ = has_data;
   }
 
+  // Ranks differ by their stage of the pipeline: the plan shows the one that needs most.
+  void plan_ranks() {
+    const dist::MeshShape mesh = setup::named_strategy(recipe_).mesh;
+    const int stages = mesh[dist::Axis::Pipeline];
+    for (int stage = 0; stage < stages; ++stage)
+      stages_.push_back(plan::evaluate(*checkpoint_.model, recipe_, samples_, longest_, device_,
+                                       stage * (mesh.num_ranks() / stages)));
+    wanted_ = *std::max_element(stages_.begin(), stages_.end(),
+                                [](const plan::Candidate& a, const plan::Candidate& b) {
+                                  return a.prediction.peak_allocated < b.prediction.peak_allocated;
+                                });
+  }
+  bool has_many_devices() const { return setup::named_ranks(recipe_) > 1; }
+
   const plan::Prediction& prediction() const { return wanted_.prediction; }
-  bool wanted_fits() const { return plan::fits(wanted_, device_); }
+  bool wanted_fits() const {
+    return std::all_of(stages_.begin(), stages_.end(),
+                       [&](const plan::Candidate& c) { return plan::fits(c, device_); });
+  }
   int64_t need() const {
     return device_.kind == at::kCUDA ? prediction().peak_reserved : prediction().peak_allocated;
   }
@@ -130,21 +151,23 @@ class Plan {
         recipe_.precision,
         recipe_.quantize.empty() ? "" : ", frozen weights in " + recipe_.quantize,
         recipe_.optimizer.name);
-    const int64_t micro_batches = t.global_batch_size / t.micro_batch_size;
-    add("Batch    {}, {} micro-batch{} a step",
+    const int64_t micro_batches =
+        setup::micro_batches_of_step(recipe_, setup::named_strategy(recipe_).mesh);
+    add("Batch    {}, {} micro-batch{} a step{}",
         from_data_
             ? fmt::format("{} samples of up to {} tokens ({} in all: the longest of the data)",
                           t.micro_batch_size, longest_, with_commas(prediction().tokens))
             : fmt::format("{} x {} tokens (train.max_seq_length, no data read)", t.micro_batch_size,
                           longest_),
-        micro_batches, micro_batches == 1 ? "" : "es");
+        micro_batches, micro_batches == 1 ? "" : "es", has_many_devices() ? " on each device" : "");
     add("Device   {}: {}{}{}", device_.name, format_bytes(device_.memory_bytes),
         recipe_.memory_budget.empty() ? "" : " (memory_budget)",
         device_.context_bytes > 0 ? fmt::format(", of which driver and libraries take {}",
                                                 format_bytes(device_.context_bytes))
                                   : "");
+    if (has_many_devices()) add("Devices  {}", devices_line(recipe_));
     const int64_t margin = device_.usable_bytes() - need();
-    add("Plan     peak {}{}: {}", format_bytes(prediction().peak_allocated),
+    add("Plan     {}peak {}{}: {}", whose_peak(), format_bytes(prediction().peak_allocated),
         device_.kind == at::kCUDA
             ? fmt::format(" allocated, {} reserved", format_bytes(prediction().peak_reserved))
             : "",
@@ -161,11 +184,49 @@ class Plan {
           recipe_.offload_folder().value_or(""));
     const plan::StepCost& c = wanted_.cost;
     add("Time     about {} s a step{}, {:.0f} tokens/s (products {:.0f} %, activations {:.0f} %, "
-        "optimizer {:.0f} %, transfers {:.0f} %){}",
+        "optimizer {:.0f} %, transfers {:.0f} %{}){}",
         seconds_text(c.seconds()), from_data_ ? " of average samples" : "", c.tokens_per_second(),
         100 * c.products_seconds / c.seconds(), 100 * c.memory_seconds / c.seconds(),
         100 * c.optimizer_seconds / c.seconds(), 100 * c.transfer_seconds / c.seconds(),
+        has_many_devices() ? fmt::format(", waiting for other devices {:.0f} %",
+                                         100 * (c.exposed_seconds + c.idle_seconds) / c.seconds())
+                           : "",
         prediction().on_disk > 0 ? "; what the disk takes comes on top" : "");
+  }
+
+  std::string whose_peak() const {
+    if (!has_many_devices()) return "";
+    if (stages_.size() == 1) return fmt::format("each of {} ranks: ", setup::named_ranks(recipe_));
+    const auto most =
+        std::find_if(stages_.begin(), stages_.end(), [&](const plan::Candidate& candidate) {
+          return candidate.prediction.peak_allocated == prediction().peak_allocated;
+        });
+    return fmt::format("stage {} of {}, which takes most: ", most - stages_.begin(),
+                       stages_.size());
+  }
+
+  std::string stages_text() const {
+    report::Table table({{"stage"}, {"weights"}, {"optimizer"}, {"peak allocated"}, {"reserved"}});
+    for (size_t i = 0; i < stages_.size(); ++i) {
+      const plan::Prediction& p = stages_[i].prediction;
+      const auto resident = [&](memory::Category category) {
+        return format_bytes(p.resident[static_cast<size_t>(category)]);
+      };
+      table.add_row({std::to_string(i), resident(memory::Category::Parameters),
+                     resident(memory::Category::Optimizer), format_bytes(p.peak_allocated),
+                     format_bytes(p.peak_reserved)});
+    }
+    return table.render();
+  }
+
+  // Under the timeline: what there is to say of several devices.
+  std::string devices_text() const {
+    std::string text;
+    if (stages_.size() > 1) text += "\nRanks of each stage of the pipeline\n\n" + stages_text();
+    if (const std::string links = links_text(wanted_, device_); !links.empty())
+      text += "\n" + links;
+    if (scaling_) text += "\n" + scaling_->text();
+    return text;
   }
 
   std::string parameters() const {
@@ -193,6 +254,7 @@ class Plan {
         [](const plan::Moment& a, const plan::Moment& b) { return a.allocated < b.allocated; });
     std::printf("\nAt the peak (%s, %s)\n\n%s", peak->unit.c_str(), memory::name(peak->phase),
                 report::memory_bars(named(prediction().by_category)).c_str());
+    std::printf("%s", devices_text().c_str());
     if (like_) std::printf("\n%s", like_->text().c_str());
     if (fit_) std::printf("\n%s", fit_text().c_str());
     if (!wanted_fits() && !fit_) std::printf("\n%s", suggestions().c_str());
@@ -236,11 +298,15 @@ class Plan {
 
   std::string yaml() const {
     const config::Recipe& r = fit_->best->recipe;
-    return fmt::format(
-        "train:\n  micro_batch_size: {}\nactivation_checkpointing: {}\nactivation_offload: {}\n"
-        "optimizer_in_backward: {}\noptimizer_offload: {}\nweight_streaming: {}\n",
-        r.train.micro_batch_size, r.activation_checkpointing, r.activation_offload,
-        r.optimizer_in_backward, r.optimizer_offload, r.weight_streaming);
+    const std::string strategy =
+        has_many_devices() ? fmt::format("strategy: {}\n", r.strategy) : "";
+    return strategy +
+           fmt::format(
+               "train:\n  micro_batch_size: {}\nactivation_checkpointing: {}\nactivation_offload: "
+               "{}\n"
+               "optimizer_in_backward: {}\noptimizer_offload: {}\nweight_streaming: {}\n",
+               r.train.micro_batch_size, r.activation_checkpointing, r.activation_offload,
+               r.optimizer_in_backward, r.optimizer_offload, r.weight_streaming);
   }
 
   static json cost_json(const plan::StepCost& c) {
@@ -249,13 +315,17 @@ class Plan {
             {"products_seconds", c.products_seconds},
             {"activations_seconds", c.memory_seconds},
             {"optimizer_seconds", c.optimizer_seconds},
-            {"transfer_seconds", c.transfer_seconds}};
+            {"transfer_seconds", c.transfer_seconds},
+            {"collective_seconds", c.collective_seconds},
+            {"exposed_collective_seconds", c.exposed_seconds},
+            {"idle_seconds", c.idle_seconds}};
   }
 
   json candidate_json(const plan::Candidate& c) const {
     return {{"options", c.options},
             {"fits", plan::fits(c, device_)},
             {"micro_batch_size", c.recipe.train.micro_batch_size},
+            {"strategy", c.recipe.strategy},
             {"peak_allocated", c.prediction.peak_allocated},
             {"peak_reserved", c.prediction.peak_reserved},
             {"offloaded_to_host", c.prediction.peak_host},
@@ -290,6 +360,14 @@ class Plan {
                {"host_by_category", named(prediction().host_by_category)}}},
              {"time", cost_json(wanted_.cost)},
              {"timeline", timeline}};
+    if (has_many_devices()) {
+      out["ranks"] = setup::named_ranks(recipe_);
+      out["links"] = links_json(wanted_, device_);
+      for (const plan::Candidate& stage : stages_)
+        out["stages"].push_back({{"peak_allocated", stage.prediction.peak_allocated},
+                                 {"peak_reserved", stage.prediction.peak_reserved}});
+    }
+    if (scaling_) out["scaling"] = scaling_->json();
     if (like_) out["like"] = like_->json();
     if (fit_) {
       json front = json::array();
@@ -308,7 +386,7 @@ class Plan {
                           .moments = {},
                           .limit_bytes = device_.usable_bytes(),
                           .table = fit_ ? fit_text() : "",
-                          .beside = like_ ? like_->text() : ""};
+                          .beside = devices_text() + (like_ ? like_->text() : "")};
     for (size_t c = 0; c < memory::kNumCategories; ++c)
       page.categories.emplace_back(memory::name(static_cast<memory::Category>(c)));
     for (const plan::Moment& moment : prediction().timeline)
@@ -325,8 +403,10 @@ class Plan {
   data::SampleStore samples_;
   int64_t longest_ = 0;
   bool from_data_ = false;
-  plan::Candidate wanted_;
+  std::vector<plan::Candidate> stages_;  // one a stage of the pipeline
+  plan::Candidate wanted_;               // the one that takes most
   std::optional<plan::Fit> fit_;
+  std::optional<Scaling> scaling_;
   std::optional<LikeLitgpt> like_;
   std::vector<std::string> lines_;
 };

@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "base/error.h"
 #include "nn/precision.h"
 #include "report/tables.h"
+#include "setup/strategy.h"
 
 namespace snug::train {
 namespace {
@@ -35,6 +37,20 @@ bool has_fused_attention(const plan::DeviceProfile& device, const std::string& p
   return device.flash_attention || nn::parse_precision(precision).compute != at::kBFloat16;
 }
 
+// LitGPT's commands know FSDP only; in a Trainer it is what the script says.
+plan::LitgptSharding sharding_of(const std::string& program, const config::Recipe& recipe) {
+  if (setup::named_ranks(recipe) == 1) return plan::LitgptSharding::None;
+  if (program == "litgpt") return plan::LitgptSharding::FsdpBlocks;
+  if (recipe.strategy == "ddp") return plan::LitgptSharding::Ddp;
+  if (recipe.strategy == "auto" || recipe.strategy == "fsdp")
+    return plan::LitgptSharding::FsdpWhole;
+  throw UserError(
+      "like: strategy = {}: on several devices Lightning is planned with ddp and fsdp; choose one "
+      "of "
+      "them, or leave --like out",
+      recipe.strategy);
+}
+
 }  // namespace
 
 LikeLitgpt::LikeLitgpt(const std::string& program, const models::Model& model,
@@ -52,7 +68,9 @@ LikeLitgpt::LikeLitgpt(const std::string& program, const models::Model& model,
               .fused_attention = has_fused_attention(device, recipe.precision),
               .batch = batch,
               .tokens = samples.longest(),
-              .reserved_limit = device.kind == at::kCUDA ? device.usable_bytes() : 0};
+              .reserved_limit = device.kind == at::kCUDA ? device.usable_bytes() : 0,
+              .sharding = sharding_of(program, recipe),
+              .ranks = setup::named_ranks(recipe)};
   like_ = plan::like_litgpt(model, recipe, options_);
 }
 
@@ -146,6 +164,16 @@ std::string LikeLitgpt::text() const {
 }
 
 std::string LikeLitgpt::whose() const {
+  switch (options_.sharding) {
+    case plan::LitgptSharding::None:
+      break;
+    case plan::LitgptSharding::Ddp:
+      return "LitGPT's model in a Lightning Trainer with DDP";
+    case plan::LitgptSharding::FsdpWhole:
+      return "LitGPT's model in a Lightning Trainer with FSDP, the whole model as one module";
+    case plan::LitgptSharding::FsdpBlocks:
+      return "litgpt finetune_full with FSDP and activation checkpointing of each block";
+  }
   if (program_ != "litgpt") return "LitGPT's model in a Lightning Trainer";
   const config::Recipe& recipe = candidate_.recipe;
   if (!recipe.lora.enabled) return "litgpt finetune_full";

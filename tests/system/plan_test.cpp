@@ -59,6 +59,38 @@ TEST(PlanCommand, SetsLitgptsAdaptersBesideOurs) {
   EXPECT_EQ(plan["like"]["gradients"], 2 * 79953920);
 }
 
+TEST(PlanCommand, OfManyDevicesSaysWhatEachHoldsAndSends) {
+  const Result text = run(plan_words(
+      {"--device", "a100-80", "--devices", "4", "--strategy", "FULL_SHARD", "--scaling"}));
+  EXPECT_EQ(text.exit_code, 0) << text.output;
+  for (const char* part :
+       {"fsdp=4: each holds 1/4 of weights, gradients and optimizer states",
+        "each of 4 ranks: peak", "reduce-scatter", "4,096", "1 micro-batch a step"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  const Result result = run(plan_words({"--device", "a100-80", "--devices", "2", "--num_nodes", "2",
+                                        "--strategy", "hybrid", "--like", "lightning", "--json"}));
+  EXPECT_EQ(result.exit_code, 2);  // Lightning's hybrid sharding is not planned
+  const Result hybrid = run(plan_words({"--device", "a100-80", "--devices", "2", "--num_nodes", "2",
+                                        "--strategy", "hybrid", "--scaling", "--json"}));
+  const nlohmann::json plan = nlohmann::json::parse(hybrid.output);
+  EXPECT_EQ(plan["ranks"], 4);
+  ASSERT_EQ(plan["links"].size(), 2U) << plan["links"];
+  EXPECT_EQ(plan["links"][0]["axis"], "dp");
+  EXPECT_EQ(plan["links"][0]["sent_within_machine"], 0);
+  EXPECT_GT(plan["links"][0]["sent_between_machines"], 0);
+  EXPECT_EQ(plan["links"][1]["sent_between_machines"], 0);
+  EXPECT_EQ(plan["scaling"].back()["devices"], 4096);
+}
+
+TEST(PlanCommand, FitChoosesAmongStrategiesThatFit) {
+  const Result result = run(plan_words(
+      {"--device", "a100-80", "--devices", "4", "--memory_budget", "20GiB", "--fit", "--json"}));
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  const nlohmann::json best = nlohmann::json::parse(result.output)["fit"]["best"];
+  EXPECT_TRUE(best["fits"].get<bool>());
+  EXPECT_EQ(best["strategy"], "fsdp");
+}
+
 TEST(PlanCommand, LikeIsAnOptionOfPlanAlone) {
   EXPECT_EQ(run({"finetune_full", "nowhere", "--like", "litgpt"}).exit_code, 2);
   const Result result = run(plan_words({"--like", "litgtp"}));

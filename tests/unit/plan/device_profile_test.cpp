@@ -93,6 +93,31 @@ TEST(DeviceProfile, OnesOwnComesFromAFile) {
   EXPECT_EQ(profile.name, "mine");
   EXPECT_EQ(profile.usable_bytes(), 23 * kGiB);
   EXPECT_DOUBLE_EQ(profile.flops(at::kBFloat16), 10e12);
+  // Without a word on it devices talk over the link to the host.
+  EXPECT_DOUBLE_EQ(profile.intra_node_bytes_per_second, profile.link_bytes_per_second);
+  write_file_atomically(path,
+                        "memory: 24GiB\nintra_node_gb_per_second: 100\ninter_node_gb_per_second: "
+                        "10\nintra_node_microseconds: 4\ninter_node_microseconds: 20\n"
+                        "collective_efficiency: 0.5\n");
+  const Network network = network_of(find_profile(path, 0), 4);
+  EXPECT_DOUBLE_EQ(network.bytes_per_second_within, 50e9);
+  EXPECT_DOUBLE_EQ(network.bytes_per_second_between, 5e9);
+  EXPECT_DOUBLE_EQ(network.latency_within, 4e-6);
+  EXPECT_DOUBLE_EQ(network.latency_between, 20e-6);
+}
+
+// Each GPU has a process of its own; processes on a cpu share it.
+TEST(DeviceProfile, ProcessesShareACpu) {
+  const DeviceProfile gpu = find_profile("a100-80", 0), cpu = find_profile("cpu", 0);
+  EXPECT_DOUBLE_EQ(share_of(gpu, 4).flops_16bit, gpu.flops_16bit);
+  EXPECT_DOUBLE_EQ(share_of(cpu, 4).flops_16bit, cpu.flops_16bit / 4);
+  EXPECT_DOUBLE_EQ(share_of(cpu, 1).bytes_per_second, cpu.bytes_per_second);
+  for (const std::string& name : profile_names()) {
+    const DeviceProfile profile = find_profile(name, 0);
+    EXPECT_GT(profile.intra_node_bytes_per_second, 1e9) << name;
+    EXPECT_GT(profile.inter_node_bytes_per_second, 1e9) << name;
+    EXPECT_GT(profile.inter_node_latency, profile.intra_node_latency) << name;
+  }
 }
 
 TEST(DeviceProfile, FaultsSayWhatAndWhere) {
@@ -109,6 +134,10 @@ TEST(DeviceProfile, FaultsSayWhatAndWhere) {
   EXPECT_NE(fault("memory: much\n").find("memory"), std::string::npos);
   EXPECT_NE(fault("memory: 24GiB\ngb_per_second: 0\n").find("above 0"), std::string::npos);
   EXPECT_NE(fault("memory: 100MiB\n").find("context"), std::string::npos);
+  EXPECT_NE(fault("memory: 24GiB\ncollective_efficiency: 2\n").find("at most 1"),
+            std::string::npos);
+  EXPECT_NE(fault("memory: 24GiB\ninter_node_microseconds: -1\n").find("below 0"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -116,6 +116,75 @@ TEST_F(LitgptMemory, IsWithinATenthOfWhatWasPublished) {
   }
 }
 
+// The same on four of these GPUs in a Lightning Trainer, the rank that printed most: with DDP
+// gradients and their buckets, with FSDP the whole model as one flat parameter.
+TEST_F(LitgptMemory, OfFourGpusIsWithinATenthOfWhatWasPublished) {
+  struct Row {
+    const char* model;
+    int64_t batch, accumulate;
+    LitgptSharding sharding;
+    bool fused_attention;
+    double allocated;
+  };
+  constexpr Row kRows[] = {{"open-llama-7b", 4, 1, LitgptSharding::Ddp, true, 73.98},
+                           {"open-llama-7b", 4, 1, LitgptSharding::FsdpWhole, true, 36.33},
+                           {"tiny-llama", 8, 4, LitgptSharding::Ddp, false, 25.27},
+                           {"tiny-llama", 8, 4, LitgptSharding::FsdpWhole, false, 21.35}};
+  for (const Row& row : kRows) {
+    const LitgptLike like = run(row.model, "bf16-true", "adamw", 4 * row.accumulate,
+                                {.loop = LitgptLoop::Trainer,
+                                 .fused_attention = row.fused_attention,
+                                 .batch = row.batch,
+                                 .tokens = 512,
+                                 .sharding = row.sharding,
+                                 .ranks = 4});
+    const double gib = static_cast<double>(like.after_forward) / static_cast<double>(kGiB);
+    EXPECT_NEAR(gib / row.allocated, 1, 0.1) << row.model;
+  }
+}
+
+// Weights W, states 2 W, gradients W and activations A on one GPU; after a forward of a later step
+// 5 W + A with DDP's buckets, and with FSDP a part of 4 W, all weights gathered once more, and A.
+TEST_F(LitgptMemory, OfManyGpusIsThatOfOneWithCopiesAndParts) {
+  const auto after_forward = [](LitgptSharding sharding, int64_t ranks) {
+    const LitgptLike like = run("smollm2-135m", "bf16-true", "adamw", ranks,
+                                {.loop = LitgptLoop::Trainer,
+                                 .batch = 2,
+                                 .tokens = 64,
+                                 .sharding = sharding,
+                                 .ranks = ranks});
+    return static_cast<double>(like.after_forward);
+  };
+  const double one = after_forward(LitgptSharding::None, 1);
+  // LitGPT trains embedding and head apart.
+  const double weights = 2.0 * (134515008 + 49152 * 576);
+  EXPECT_NEAR(after_forward(LitgptSharding::Ddp, 4), one + weights, 1e-3 * one);
+  for (const int64_t ranks : {2, 8})
+    EXPECT_NEAR(after_forward(LitgptSharding::FsdpWhole, ranks),
+                one - 3 * weights + 4 * weights / static_cast<double>(ranks), 2e-3 * one)
+        << ranks;
+}
+
+// Of litgpt finetune_full itself: blocks are gathered two at a time and keep their inputs only.
+TEST_F(LitgptMemory, OfBlocksInPartsIsTwoBlocksAndTheRest) {
+  const LitgptOptions options{.batch = 2, .tokens = 64};
+  LitgptOptions blocks = options;
+  blocks.sharding = LitgptSharding::FsdpBlocks;
+  blocks.ranks = 8;
+  const LitgptLike one = run("smollm2-135m", "bf16-true", "adamw", 1, options);
+  const LitgptLike eight = run("smollm2-135m", "bf16-true", "adamw", 8, blocks);
+  const double rest = 2.0 * (2 * 49152 + 1) * 576, block = 2.0 * (134515008 - 49153 * 576) / 30;
+  double weights = 0;
+  for (const Moment& moment : eight.prediction.timeline)
+    weights = std::max(
+        weights,
+        static_cast<double>(moment.by_category[static_cast<size_t>(memory::Category::Parameters)]));
+  const double expected = rest + 2 * block + (rest + 30 * block) / 8;
+  EXPECT_NEAR(weights / expected, 1, 0.01);
+  EXPECT_LT(eight.kept_by_blocks, one.kept_by_blocks / 5);
+  EXPECT_LT(eight.prediction.peak_allocated, one.prediction.peak_allocated / 2);
+}
+
 TEST_F(LitgptMemory, RefusesOptimizersThatAreNotTorchs) {
   EXPECT_THROW(run("smollm2-135m", "bf16-true", "lion", 1, {}), UserError);
 }
@@ -128,6 +197,15 @@ TEST_F(LitgptMemory, RefusesWhatLitgptDoesNotHave) {
     like_litgpt(*model("smollm2-135m"), recipe, {.tokens = 16});
   };
   planned([](config::Recipe&) {});
+  const auto on_two = [](const char* quantize) {
+    config::Recipe recipe = recipe_of("bf16-true", "adamw", 1, 2);
+    recipe.lora.enabled = true;
+    recipe.quantize = quantize;
+    like_litgpt(*model("smollm2-135m"), recipe,
+                {.tokens = 16, .sharding = LitgptSharding::FsdpWhole, .ranks = 2});
+  };
+  EXPECT_THROW(on_two(""), UserError);
+  EXPECT_THROW(on_two("bnb.nf4"), UserError);
   EXPECT_THROW(planned([](config::Recipe& r) { r.lora.use_dora = true; }), UserError);
   EXPECT_THROW(planned([](config::Recipe& r) { r.lora.target_modules = "q_proj"; }), UserError);
   EXPECT_THROW(planned([](config::Recipe& r) { r.quantize = "bnb.int8-training"; }), UserError);
@@ -141,6 +219,10 @@ TEST_F(LitgptMemory, RefusesWhatLitgptDoesNotHave) {
 TEST_F(LitgptMemory, LeavesNothingBehind) {
   const int64_t before = memory::meta_ledger().allocated();
   run("smollm2-135m", "bf16-mixed", "adamw", 2, {.batch = 2, .tokens = 64});
+  for (const auto sharding :
+       {LitgptSharding::Ddp, LitgptSharding::FsdpWhole, LitgptSharding::FsdpBlocks})
+    run("smollm2-135m", "bf16-true", "adamw", 4,
+        {.batch = 2, .tokens = 64, .sharding = sharding, .ranks = 2});
   EXPECT_EQ(memory::meta_ledger().allocated(), before);
 }
 

@@ -1,0 +1,60 @@
+// What PyTorch's DDP and FSDP hold on each of several GPUs that train LitGPT's model, as Lightning
+// sets them up. As in the model, autograd itself runs on meta; what is written here is only what
+// those wrappers allocate and free, and when.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+namespace snug::plan {
+
+enum class LitgptSharding {
+  None,
+  // Gradients are copied into buckets, which are as large as they are, to be summed.
+  Ddp,
+  // FSDP without a wrapping policy: the whole model is one flat parameter, there from the first
+  // forward's beginning to the backward's end.
+  FsdpWhole,
+  // FSDP around each block and around the rest, with activation checkpointing of blocks: `litgpt
+  // finetune` on several devices.
+  FsdpBlocks,
+};
+
+// The weights of one FSDP module as a flat parameter, of which each rank keeps a part.
+class FlatWeights {
+ public:
+  // `slots` are where the module's forward reads its weights; what they hold is freed. They must
+  // stay where they are.
+  FlatWeights(std::vector<at::Tensor*> slots, int64_t ranks);
+  ~FlatWeights();
+  FlatWeights(const FlatWeights&) = delete;
+  FlatWeights& operator=(const FlatWeights&) = delete;
+
+  // All weights are there: views of the flat parameter in the slots, for autograd.
+  void gather();
+  // What gather() brought is freed.
+  void release();
+  // This rank's part, whose gradient is the reduced one.
+  const at::Tensor& part() const { return part_; }
+
+ private:
+  struct Hook;
+  // After autograd has written the flat parameter's gradient.
+  void reduce();
+
+  std::vector<at::Tensor*> slots_;
+  std::vector<std::vector<int64_t>> sizes_;
+  std::vector<int64_t> counts_;
+  at::Tensor flat_;  // leaf
+  at::Tensor part_;
+};
+
+// module(x), of which only x is kept: it runs again on the way back (activation checkpointing).
+at::Tensor recomputed(const at::Tensor& x, std::function<at::Tensor(const at::Tensor&)> module);
+
+}  // namespace snug::plan

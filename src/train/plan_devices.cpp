@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/plan_devices.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/text.h"
+#include "config/mesh_text.h"
+#include "report/tables.h"
+#include "setup/strategy.h"
+
+namespace snug::train {
+namespace {
+
+using dist::Axis;
+using setup::Strategy;
+
+constexpr int64_t kScales[] = {1, 8, 64, 512, 4096};
+constexpr int64_t kUsualDevicesOfMachine = 8;
+
+std::string mesh_words(const dist::MeshShape& mesh) {
+  std::string words;
+  for (size_t axis = 0; axis < dist::kNumAxes; ++axis)
+    if (mesh.sizes[axis] > 1)
+      words += fmt::format("{}{}={}", words.empty() ? "" : ",", dist::name(static_cast<Axis>(axis)),
+                           mesh.sizes[axis]);
+  return words;
+}
+
+const char* parts_of(Strategy::Stage stage) {
+  switch (stage) {
+    case Strategy::Stage::Replicate:
+      return "";
+    case Strategy::Stage::OptimizerStates:
+      return "optimizer states";
+    case Strategy::Stage::Gradients:
+      return "gradients and optimizer states";
+    case Strategy::Stage::Weights:
+      return "weights, gradients and optimizer states";
+  }
+  return "";
+}
+
+std::string bytes_text(double bytes) {
+  return bytes == 0 ? "-" : format_bytes(static_cast<int64_t>(bytes));
+}
+
+std::string seconds_text(double seconds) {
+  return seconds < 100 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.0f}", seconds);
+}
+
+std::vector<plan::AxisCost> costs_of(const plan::Candidate& candidate,
+                                     const plan::DeviceProfile& device) {
+  const int64_t per_machine = setup::named_ranks_per_node(candidate.recipe);
+  return plan::axis_costs(candidate.prediction, setup::named_strategy(candidate.recipe).mesh,
+                          /*rank=*/0,
+                          plan::network_of(plan::share_of(device, per_machine), per_machine));
+}
+
+// A recipe's mesh for `ranks` devices: more copies of what it lays out.
+bool grow_mesh(config::Recipe& recipe, int64_t ranks) {
+  config::MeshSizes sizes;
+  config::read_mesh(recipe.mesh, sizes);
+  if (ranks % sizes.num_ranks() != 0) return false;
+  sizes.replicate *= ranks / sizes.num_ranks();
+  recipe.mesh = config::mesh_text(sizes);
+  return true;
+}
+
+// The same work for each of `ranks` devices as for each of the recipe's; false where its mesh has
+// no such size.
+bool scale(config::Recipe& recipe, int64_t ranks) {
+  const int64_t samples =
+      recipe.train.global_batch_size / setup::named_strategy(recipe).mesh.num_data_ranks();
+  const int64_t named = setup::named_ranks_per_node(recipe);
+  const int64_t per_machine = std::min(ranks, named > 1 ? named : kUsualDevicesOfMachine);
+  if (ranks % per_machine != 0) return false;
+  if (!recipe.mesh.empty() && !grow_mesh(recipe, ranks)) return false;
+  recipe.devices = std::to_string(per_machine);
+  recipe.num_nodes = ranks / per_machine;
+  recipe.train.global_batch_size = samples * setup::named_strategy(recipe).mesh.num_data_ranks();
+  return true;
+}
+
+std::vector<std::string> strategies(const config::Recipe& recipe, int64_t ranks) {
+  if (ranks == 1 || recipe.strategy != "auto" || !recipe.mesh.empty()) return {recipe.strategy};
+  if (recipe.optimizer.name == "adafactor") return {"ddp"};
+  if (ranks <= kUsualDevicesOfMachine) return {"ddp", "fsdp"};
+  return {"ddp", "fsdp", "hybrid"};
+}
+
+int64_t need(const plan::Candidate& candidate, const plan::DeviceProfile& device) {
+  const plan::Prediction& p = candidate.prediction;
+  return device.kind == at::kCUDA ? p.peak_reserved : p.peak_allocated;
+}
+
+}  // namespace
+
+std::string devices_line(const config::Recipe& recipe) {
+  const Strategy strategy = setup::named_strategy(recipe);
+  const int64_t ranks = setup::named_ranks(recipe);
+  std::string line = fmt::format("{}", ranks);
+  if (recipe.num_nodes > 1)
+    line +=
+        fmt::format(" on {} machines of {}", recipe.num_nodes, setup::named_ranks_per_node(recipe));
+  line += ", " + mesh_words(strategy.mesh);
+  const int copies = strategy.mesh[Axis::Replicate], shards = strategy.mesh[Axis::Shard];
+  if (shards > 1)
+    line += fmt::format(": each holds 1/{} of {}", shards, parts_of(strategy.stage));
+  else if (copies > 1)
+    line += ": each holds the whole model, gradients are summed";
+  if (shards > 1 && copies > 1) line += fmt::format(", of which there are {} copies", copies);
+  return line;
+}
+
+std::string links_text(const plan::Candidate& candidate, const plan::DeviceProfile& device) {
+  const std::vector<plan::AxisCost> costs = costs_of(candidate, device);
+  if (costs.empty()) return "";
+  report::Table table({{"axis", report::Align::Left},
+                       {"ranks"},
+                       {"collective", report::Align::Left},
+                       {"calls"},
+                       {"size"},
+                       {"sent within a machine"},
+                       {"between machines"},
+                       {"s"}});
+  const int64_t per_machine = setup::named_ranks_per_node(candidate.recipe);
+  const plan::Network network = plan::network_of(plan::share_of(device, per_machine), per_machine);
+  for (const plan::AxisCost& axis : costs)
+    for (size_t o = 0; o < dist::kNumOperations; ++o) {
+      const auto operation = static_cast<dist::Operation>(o);
+      const dist::Traffic& traffic = axis.traffic[o];
+      if (traffic.calls == 0 || operation == dist::Operation::Receive) continue;
+      const plan::LinkBytes sent = plan::bytes_sent(operation, traffic.bytes, axis.place);
+      table.add_row({dist::name(axis.axis), std::to_string(axis.place.size), dist::name(operation),
+                     with_commas(traffic.calls), format_bytes(traffic.bytes),
+                     bytes_text(sent.within), bytes_text(sent.between),
+                     seconds_text(plan::seconds_of(operation, traffic, axis.place, network))});
+    }
+  const plan::StepCost& c = candidate.cost;
+  return fmt::format(
+      "Between devices in one step; what each rank sends (rings: (N-1)/N of a gather's or "
+      "scatter's size, twice that of an all-reduce's)\n\n{}\n{} s of collectives, of which {} s "
+      "are hidden behind computation.\n",
+      table.render(), seconds_text(c.collective_seconds),
+      seconds_text(c.collective_seconds - c.exposed_seconds));
+}
+
+nlohmann::json links_json(const plan::Candidate& candidate, const plan::DeviceProfile& device) {
+  nlohmann::json axes = nlohmann::json::array();
+  for (const plan::AxisCost& axis : costs_of(candidate, device)) {
+    nlohmann::json collectives;
+    for (size_t o = 0; o < dist::kNumOperations; ++o)
+      if (axis.traffic[o].calls > 0)
+        collectives[dist::name(static_cast<dist::Operation>(o))] = {
+            {"calls", axis.traffic[o].calls}, {"bytes", axis.traffic[o].bytes}};
+    axes.push_back({{"axis", dist::name(axis.axis)},
+                    {"ranks", axis.place.size},
+                    {"ranks_on_machine", axis.place.on_machine},
+                    {"collectives", collectives},
+                    {"sent_within_machine", static_cast<int64_t>(axis.sent.within)},
+                    {"sent_between_machines", static_cast<int64_t>(axis.sent.between)},
+                    {"seconds", axis.seconds}});
+  }
+  return axes;
+}
+
+Scaling::Scaling(const models::Model& model, const config::Recipe& recipe,
+                 const data::SampleStore& samples, int64_t max_seqlen,
+                 const plan::DeviceProfile& device)
+    : device_(device) {
+  for (const int64_t ranks : kScales)
+    for (const std::string& strategy : strategies(recipe, ranks)) {
+      config::Recipe scaled = recipe;
+      scaled.strategy = strategy;
+      if (!scale(scaled, ranks)) continue;
+      rows_.push_back({ranks, plan::evaluate(model, scaled, samples, max_seqlen, device)});
+    }
+}
+
+double Scaling::tokens_per_second_of_one() const {
+  return rows_.empty() || rows_.front().ranks != 1
+             ? 0
+             : rows_.front().candidate.cost.tokens_per_second();
+}
+
+std::string Scaling::text() const {
+  report::Table table({{"devices"},
+                       {"mesh", report::Align::Left},
+                       {"memory"},
+                       {"", report::Align::Left},
+                       {"sent within"},
+                       {"between"},
+                       {"s a step"},
+                       {"tokens/s"},
+                       {"efficiency"}});
+  const double alone = tokens_per_second_of_one();
+  for (const auto& [ranks, candidate] : rows_) {
+    const plan::StepCost& c = candidate.cost;
+    table.add_row({with_commas(ranks),
+                   ranks == 1 ? "" : mesh_words(setup::named_strategy(candidate.recipe).mesh),
+                   format_bytes(need(candidate, device_)),
+                   plan::fits(candidate, device_) ? "fits" : "does not fit",
+                   bytes_text(c.sent.within), bytes_text(c.sent.between), seconds_text(c.seconds()),
+                   fmt::format("{:.0f}", c.tokens_per_second()),
+                   alone == 0 ? "-"
+                              : fmt::format("{:.0f} %", 100 * c.tokens_per_second() /
+                                                            (alone * static_cast<double>(ranks)))});
+  }
+  return "More devices, each with as many samples a step; memory and bytes are each one's\n\n" +
+         table.render() +
+         "\nEfficiency: tokens/s of a device beside those of one alone, whether it would fit there "
+         "or not.\n";
+}
+
+nlohmann::json Scaling::json() const {
+  nlohmann::json rows = nlohmann::json::array();
+  for (const auto& [ranks, candidate] : rows_)
+    rows.push_back({{"devices", ranks},
+                    {"num_nodes", candidate.recipe.num_nodes},
+                    {"strategy", candidate.recipe.strategy},
+                    {"mesh", mesh_words(setup::named_strategy(candidate.recipe).mesh)},
+                    {"fits", plan::fits(candidate, device_)},
+                    {"peak_allocated", candidate.prediction.peak_allocated},
+                    {"peak_reserved", candidate.prediction.peak_reserved},
+                    {"sent_within_machine", static_cast<int64_t>(candidate.cost.sent.within)},
+                    {"sent_between_machines", static_cast<int64_t>(candidate.cost.sent.between)},
+                    {"step_seconds", candidate.cost.seconds()},
+                    {"tokens_per_second", candidate.cost.tokens_per_second()}});
+  return rows;
+}
+
+}  // namespace snug::train

@@ -1,0 +1,44 @@
+// The part of a plan that is about several devices: what each of them holds, what travels between
+// them, and what more of them would bring.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "config/recipe.h"
+#include "data/sample_store.h"
+#include "models/model.h"
+#include "plan/device_profile.h"
+#include "plan/fit.h"
+
+namespace snug::train {
+
+// "8 on 2 machines of 4, fsdp=8: each holds 1/8 of weights, gradients and optimizer states".
+std::string devices_line(const config::Recipe& recipe);
+
+// A table of the collectives of a step; empty for one device.
+std::string links_text(const plan::Candidate& candidate, const plan::DeviceProfile& device);
+nlohmann::json links_json(const plan::Candidate& candidate, const plan::DeviceProfile& device);
+
+// 1, 8, 64, 512 and 4096 devices, each with as many samples as one of the recipe's.
+class Scaling {
+ public:
+  Scaling(const models::Model& model, const config::Recipe& recipe,
+          const data::SampleStore& samples, int64_t max_seqlen, const plan::DeviceProfile& device);
+
+  std::string text() const;
+  nlohmann::json json() const;
+
+ private:
+  struct Row {
+    int64_t ranks = 1;
+    plan::Candidate candidate;
+  };
+  double tokens_per_second_of_one() const;
+
+  const plan::DeviceProfile& device_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace snug::train
