@@ -174,7 +174,8 @@ void RunJson::amend(const Verdict& verdict) const {
   if (error || now == before_) return;  // the run did not come so far
   try {
     report::RunRecord record = report::read_run_json(path_);
-    if (record.outcome != "unfinished" && verdict.rank.value_or(0) == 0) return;
+    const bool says_it = record.outcome == "error" || record.outcome == "oom";
+    if (says_it && verdict.rank.value_or(0) == 0) return;
     record.outcome = verdict.out_of_memory ? "oom" : "error";
     record.reason = verdict.message;
     report::write_run_json(record, path_);

@@ -394,7 +394,8 @@ bool Finetune::train_step() {
   startup_.end_step();
   log_step(result, lr, seconds_since(start));
   const auto save_interval = recipe_.train.save_interval.value_or(0);
-  const bool stop = InterruptGuard::requested();
+  // Some ranks hear of it a step before the others.
+  const bool stop = mesh_->world().sum({InterruptGuard::requested() ? 1.0 : 0.0}).front() > 0;
   const bool validates = state_.step % recipe_.eval.interval == 0;
   if (validates && !is_over()) run_validation();  // so that the checkpoint's record has its loss
   // Saved before the last update is brought forward: a run that goes on from here is not to notice.

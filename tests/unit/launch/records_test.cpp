@@ -132,6 +132,11 @@ TEST(RunJson, GetsTheReasonThatRankZeroCouldNotWrite) {
   EXPECT_EQ(report::read_run_json(out / "run.json").outcome, "error");
   EXPECT_EQ(report::read_run_json(out / "run.json").reason, "rank 0 was killed");
 
+  run.outcome = "ok";  // killed in its last breath
+  report::write_run_json(run, out / "run.json");
+  of_this_run.amend(verdict);
+  EXPECT_EQ(report::read_run_json(out / "run.json").outcome, "error");
+
   run.outcome = "oom";
   run.reason = "its own";
   report::write_run_json(run, out / "run.json");
