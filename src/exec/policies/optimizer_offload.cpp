@@ -64,7 +64,8 @@ void OptimizerOffload::abandon() {
 
 void copy_weights_from_home(const std::vector<nn::Parameter*>& parameters) {
   for (const nn::Parameter* parameter : parameters)
-    if (parameter->home.defined()) ops::copy(parameter->value.detach(), parameter->home);
+    if (parameter->home.defined() && !memory::is_vacant(parameter->value))
+      ops::copy(parameter->value.detach(), parameter->home);
 }
 
 }  // namespace snug::exec

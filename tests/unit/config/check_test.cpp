@@ -183,6 +183,18 @@ TEST(Check, TheGlobalBatchIsDividedAmongDataRanks) {
                   "does not divide among 3 devices with samples of their own (dp x fsdp); use 6");
 }
 
+TEST(Check, WhatNeedsWholeMatrices) {
+  EXPECT_CONTAINS(faults_of("--mesh tp=2 --optimizer Adafactor"),
+                  "sums over whole rows and columns, and mesh = tp=2 cuts matrices; leave tp out");
+  EXPECT_CONTAINS(faults_of("--mesh tp=2 --lora_init_weights pissa", "finetune_lora"),
+                  "lora_init_weights = pissa: adapters start from the singular values of whole");
+  for (const std::string format : {"nf4-dq", "fp4-dq", "int8"})
+    EXPECT_CONTAINS(faults_of("--mesh tp=2 --quantize bnb." + format, "finetune_lora"),
+                    "its scales are made from whole rows or weights, and mesh = tp=2 cuts them");
+  EXPECT_EQ(faults_of("--mesh tp=2 --quantize bnb.nf4", "finetune_lora").find("quantize"),
+            std::string::npos);
+}
+
 TEST(Check, WhatSeveralDevicesRefuse) {
   EXPECT_CONTAINS(faults_of("--devices 2 --optimizer Adafactor"), "cuts matrices anywhere");
   EXPECT_EQ(faults_of("--devices 2 --strategy ddp --optimizer Adafactor").find("adafactor"),

@@ -1,0 +1,450 @@
+// Layers that the ranks share compute what one process with the whole model computes: logits, loss,
+// every gradient, and training.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
+#include "memory/ledger.h"
+#include "nn/kv_cache.h"
+#include "ranks_main.h"
+#include "setup/batch.h"
+#include "setup/tensor_parallel.h"
+#include "support/temp_folder.h"
+#include "support/tiny_training.h"
+
+namespace snug {
+namespace {
+
+using tests::random_samples;
+using tests::tiny_recipe;
+
+int num_ranks() { return test::world().size(); }
+
+dist::MeshShape tensor_mesh_shape() {
+  dist::MeshShape shape;
+  shape[dist::Axis::Tensor] = num_ranks();
+  return shape;
+}
+
+std::shared_ptr<dist::Mesh> tensor_mesh() {
+  return test::world().make_mesh(tensor_mesh_shape(), at::kCPU);
+}
+
+// One of tests/data/parity, with changes to its config.
+std::unique_ptr<models::Model> model_of(const std::string& shape, const nlohmann::json& changes) {
+  nlohmann::json config;
+  std::ifstream(std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/parity" / shape /
+                "config.json") >>
+      config;
+  config.update(changes);
+  const test::TempFolder folder;
+  std::ofstream(folder / "config.json") << config;
+  return models::model_from_config(folder / "config.json");
+}
+
+struct Case {
+  std::string name;
+  std::string shape;
+  nlohmann::json changes;
+  std::function<void(config::Recipe&)> turn_on = [](config::Recipe&) {};
+};
+
+// Four key-value heads, so that four ranks have one each.
+const nlohmann::json kFourHeads = {{"num_key_value_heads", 4}};
+
+const nlohmann::json kAsItIs = nlohmann::json::object();
+
+std::vector<Case> cases() {
+  std::vector<Case> all = {
+      {"own head", "llama", kFourHeads},
+      {"tied head", "llama3-rope", kFourHeads},
+      {"grouped queries",
+       "llama",
+       {{"num_attention_heads", 8}, {"num_key_value_heads", 4}, {"head_dim", 4}}},
+      {"biases", "llama-bias", kAsItIs},
+      {"biases of q, k, v, tied head", "qwen2", kFourHeads},
+      {"sliding window", "mistral", kFourHeads},
+      {"uneven vocabulary", "llama", {{"num_key_value_heads", 4}, {"vocab_size", 98}}},
+      {"uneven vocabulary, tied head", "qwen2", {{"num_key_value_heads", 4}, {"vocab_size", 99}}},
+      {"checkpointing", "llama-bias", kAsItIs,
+       [](config::Recipe& r) { r.activation_checkpointing = "all"; }},
+      {"selective checkpointing", "qwen2", kFourHeads,
+       [](config::Recipe& r) { r.activation_checkpointing = "selective"; }},
+      {"activation offload", "llama", kFourHeads,
+       [](config::Recipe& r) { r.activation_offload = true; }},
+      {"adapters", "llama-bias", kAsItIs,
+       [](config::Recipe& r) {
+         r.lora = {.enabled = true, .r = 4, .dropout = 0};
+         r.lora.key = r.lora.projection = r.lora.mlp = r.lora.head = true;
+       }},
+      {"adapters with dropout", "llama", kFourHeads,
+       [](config::Recipe& r) {
+         r.lora = {.enabled = true, .r = 4, .dropout = 0.3};
+         r.lora.key = r.lora.projection = r.lora.mlp = r.lora.head = true;
+       }},
+      {"adapters with magnitudes", "qwen2", kFourHeads,
+       [](config::Recipe& r) {
+         r.lora = {.enabled = true, .r = 4, .dropout = 0, .use_dora = true};
+         r.lora.key = r.lora.projection = r.lora.mlp = true;
+       }},
+  };
+  // The same with whole hidden states between the layers.
+  const size_t count = all.size();
+  for (size_t i = 0; i < count; ++i) {
+    Case plain = all[i];
+    plain.name += ", no sequence parallelism";
+    plain.turn_on = [own = all[i].turn_on](config::Recipe& r) {
+      own(r);
+      r.sequence_parallel = false;
+    };
+    all.push_back(std::move(plain));
+  }
+  return all;
+}
+
+struct Training {
+  Training(const Case& c, std::shared_ptr<dist::Mesh> mesh, at::Device device = at::kCPU)
+      : recipe(tiny_recipe()), model(model_of(c.shape, c.changes)) {
+    c.turn_on(recipe);
+    engine = setup::make_engine(*model, recipe, device, 128, std::move(mesh));
+    // Adapters' B too, so that what is added beside the weights counts.
+    engine.fill_weights([](nn::Unit& unit) {
+      for (nn::Parameter* parameter : unit.parameters()) {
+        if (parameter->name.ends_with("lora_B.weight")) parameter->init = nn::Init::Normal;
+        parameter->initialize(7, 0.2);
+      }
+    });
+    engine.weights_changed();
+  }
+
+  config::Recipe recipe;
+  std::unique_ptr<models::Model> model;
+  setup::Engine engine;
+};
+
+// Of an odd number of tokens, so that ranks do not have as many rows each.
+data::MicroBatch odd_batch() {
+  const data::SampleStore samples = random_samples(8, 40, 5);
+  const data::MicroBatchOptions options;
+  data::MicroBatch batch =
+      data::make_micro_batch(samples, std::vector<int64_t>{0, 1, 2, 3}, options);
+  if (batch.input_ids.size() % 2 == 0)
+    batch = data::make_micro_batch(samples, std::vector<int64_t>{0, 1, 2}, options);
+  return batch;
+}
+
+nn::Pass training_pass(const data::MicroBatch& batch) {
+  return {.gradient_scale = 1.0 / static_cast<double>(batch.loss_tokens),
+          .label_smoothing = 0.1,
+          .z_loss = 1e-2,
+          .dropout_key = 77};
+}
+
+// Relative to the largest element.
+void expect_close(const std::string& what, const at::Tensor& actual, const at::Tensor& expected,
+                  double tolerance) {
+  ASSERT_EQ(actual.sizes(), expected.sizes()) << what;
+  const at::Tensor difference = (actual.to(at::kDouble) - expected.to(at::kDouble)).abs().flatten();
+  const double scale = std::max(1e-4, expected.abs().max().item<double>());
+  const auto worst = difference.argmax().item<int64_t>();
+  EXPECT_LE(difference[worst].item<double>(), tolerance * scale)
+      << what << " differs most at flat index " << worst << ": "
+      << actual.flatten()[worst].item<double>() << " for "
+      << expected.flatten()[worst].item<double>();
+}
+
+// float32 sums in another order, through two blocks.
+constexpr double kTolerance = 1e-5;
+
+TEST(TensorParallel, LogitsLossAndEveryGradient) {
+  const data::MicroBatch batch = odd_batch();
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    Training whole(c, dist::single_mesh());
+    Training cut(c, tensor_mesh());
+    const nn::Batch tensors = setup::to_device(batch, at::kCPU);
+    expect_close("logits", cut.engine.executor->last_logits(tensors, at::kFloat),
+                 whole.engine.executor->last_logits(tensors, at::kFloat), kTolerance);
+    const nn::Pass pass = training_pass(batch);
+    EXPECT_NEAR(cut.engine.executor->loss(tensors, pass),
+                whole.engine.executor->loss(tensors, pass),
+                1e-6 * whole.engine.executor->loss(tensors, pass));
+    // Twice: gradients are added to.
+    for (int i = 0; i < 2; ++i) {
+      const double loss = whole.engine.executor->forward_backward(tensors, pass);
+      EXPECT_NEAR(cut.engine.executor->forward_backward(tensors, pass), loss, 1e-6 * loss);
+    }
+    const auto expected = whole.model->parameters();
+    const auto actual = cut.model->parameters();
+    ASSERT_EQ(actual.size(), expected.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      ASSERT_EQ(actual[i]->name, expected[i]->name);
+      expect_close(expected[i]->name, setup::assemble(*actual[i], actual[i]->value.detach()),
+                   expected[i]->value, 0);
+      if (!expected[i]->value.grad().defined()) continue;
+      expect_close("gradient of " + expected[i]->name,
+                   setup::assemble(*actual[i], actual[i]->value.grad()), expected[i]->value.grad(),
+                   kTolerance);
+    }
+  }
+}
+
+// Weights after training, relative to the largest of each tensor. The softmax hardly sees a bias
+// that all keys share: its gradient is rounding, which Adam brings to the size of a step.
+void expect_same_weights(models::Model& whole, models::Model& cut, double tolerance) {
+  const auto expected = whole.parameters();
+  const auto actual = cut.parameters();
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const bool is_key_bias = expected[i]->name.ends_with("k_proj.bias");
+    expect_close(expected[i]->name, setup::assemble(*actual[i], actual[i]->kept().detach()),
+                 expected[i]->kept().detach(), is_key_bias ? 1 : tolerance);
+  }
+}
+
+struct Trained {
+  std::vector<double> losses, norms;
+};
+
+// This process's share of eight samples, in micro-batches of two.
+Trained train(Training& run, const data::SampleStore& samples, int steps) {
+  std::vector<report::PhaseRecord> records;
+  train::PhaseRecorder phases(run.engine, records);
+  train::Stepper stepper(run.engine, run.recipe, samples, phases);
+  const dist::Group& data = run.engine.mesh->data();
+  train::SampleIndices own;
+  for (int64_t begin = data.rank() * 8 / data.size(); begin < (data.rank() + 1) * 8 / data.size();
+       begin += 2)
+    own.push_back({begin, begin + 1});
+  Trained result;
+  for (int i = 0; i < steps; ++i) {
+    const train::StepResult step = stepper.step(own, 1e-3);
+    result.losses.push_back(step.loss);
+    result.norms.push_back(step.grad_norm);
+  }
+  return result;
+}
+
+std::vector<Case> training_cases() {
+  const auto with = [](auto change) {
+    return [change](config::Recipe& r) {
+      r.train.micro_batch_size = 2;
+      r.train.max_norm = 0.5;
+      change(r);
+    };
+  };
+  return {{"own head", "llama", kFourHeads, with([](config::Recipe&) {})},
+          {"biases, whole hidden states", "llama-bias", kAsItIs,
+           with([](config::Recipe& r) { r.sequence_parallel = false; })},
+          {"tied head, smoothing, optimizer in backward", "qwen2", kFourHeads,
+           with([](config::Recipe& r) {
+             r.optimizer_in_backward = true;
+             r.train.label_smoothing = 0.1;
+             r.train.z_loss = 1e-3;
+           })},
+          {"optimizer offload, checkpointing", "mistral", kFourHeads, with([](config::Recipe& r) {
+             r.optimizer_offload = "cpu";
+             r.activation_checkpointing = "all";
+           })},
+          {"weight streaming", "llama", kFourHeads, with([](config::Recipe& r) {
+             r.optimizer_offload = "cpu";
+             r.weight_streaming = true;
+           })},
+          {"adapters", "llama", kFourHeads, with([](config::Recipe& r) {
+             r.lora = {.enabled = true, .r = 4, .dropout = 0.1};
+             r.lora.key = r.lora.projection = r.lora.mlp = r.lora.head = true;
+           })}};
+}
+
+TEST(TensorParallel, TwentyStepsTrainAsOneProcessDoes) {
+  const data::SampleStore samples = random_samples(8, 40, 5);
+  for (const Case& c : training_cases()) {
+    SCOPED_TRACE(c.name);
+    Training whole(c, dist::single_mesh());
+    Training cut(c, tensor_mesh());
+    const Trained expected = train(whole, samples, 20);
+    const Trained found = train(cut, samples, 20);
+    for (size_t i = 0; i < expected.losses.size(); ++i) {
+      EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-6 * expected.losses[i]) << "step " << i;
+      EXPECT_NEAR(found.norms[i], expected.norms[i], 1e-4 * expected.norms[i]) << "step " << i;
+    }
+    expect_same_weights(*whole.model, *cut.model, 1e-4);
+  }
+}
+
+// Layers shared by pairs of ranks, and samples among the pairs.
+TEST(TensorParallel, WithReplicasAndShards) {
+  if (num_ranks() != 4) GTEST_SKIP() << "two pairs are four ranks";
+  const data::SampleStore samples = random_samples(8, 40, 5);
+  for (const Case& c : training_cases())
+    for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp"}) {
+      SCOPED_TRACE(c.name + ", " + strategy);
+      Case shared = c;
+      shared.turn_on = [&](config::Recipe& r) {
+        c.turn_on(r);
+        r.strategy = strategy;
+        r.mesh = r.strategy == "ddp" ? "dp=2,tp=2" : "fsdp=2,tp=2";
+      };
+      dist::MeshShape shape;
+      shape[dist::Axis::Tensor] = 2;
+      shape[std::string(strategy) == "ddp" ? dist::Axis::Replicate : dist::Axis::Shard] = 2;
+      // Weights in host memory are cut by fsdp alone.
+      if (c.name == "weight streaming" && strategy != std::string("fsdp")) continue;
+      Training whole(c, dist::single_mesh());
+      Training many(shared, test::world().make_mesh(shape, at::kCPU));
+      const Trained expected = train(whole, samples, 5);
+      const Trained found = train(many, samples, 5);
+      for (size_t i = 0; i < expected.losses.size(); ++i) {
+        EXPECT_NEAR(found.losses[i], expected.losses[i], 1e-6 * expected.losses[i]) << "step " << i;
+        EXPECT_NEAR(found.norms[i], expected.norms[i], 1e-4 * expected.norms[i]) << "step " << i;
+      }
+    }
+}
+
+// A prompt, then token by token with what the cache holds.
+TEST(TensorParallel, GeneratesTheSameLogits) {
+  const Case c{"generation", "qwen2", kFourHeads};
+  Training whole(c, dist::single_mesh());
+  Training cut(c, tensor_mesh());
+  std::vector<nn::KvCache> caches;
+  for (Training* run : {&whole, &cut}) {
+    const models::Dimensions d = run->model->dimensions();
+    caches.emplace_back(
+        nn::KvCacheShape{d.num_layers, d.num_kv_heads_here, d.head_dim, /*capacity=*/16}, at::kCPU,
+        at::kFloat);
+  }
+  for (int32_t first = 0; first < 9; first = first == 0 ? 5 : first + 1) {
+    data::MicroBatch flat;
+    for (int32_t i = first; i < (first == 0 ? 5 : first + 1); ++i) {
+      flat.input_ids.push_back(i * 31 % 96);
+      flat.positions.push_back(i);
+    }
+    const auto count = static_cast<int32_t>(flat.input_ids.size());
+    flat.targets.assign(flat.input_ids.size(), -100);
+    flat.cu_seqlens = {0, count};
+    flat.max_seqlen = count;
+    nn::Batch batch = setup::to_device(flat, at::kCPU);
+    batch.cache = &caches[0];
+    const at::Tensor expected = whole.engine.executor->last_logits(batch, at::kFloat);
+    batch.cache = &caches[1];
+    expect_close("logits after " + std::to_string(first + count),
+                 cut.engine.executor->last_logits(batch, at::kFloat), expected, kTolerance);
+  }
+}
+
+// 4-bit codes of a slice are the whole's where blocks of 64 lie within it.
+TEST(TensorParallel, QuantizedWeightsHaveTheWholesCodes) {
+  const Case c{"nf4",
+               "llama",
+               {{"hidden_size", 128},
+                {"num_attention_heads", 4},
+                {"num_key_value_heads", 4},
+                {"head_dim", 64},
+                {"intermediate_size", 256}},
+               [](config::Recipe& r) {
+                 r.quantize = "bnb.nf4";
+                 r.lora = {.enabled = true, .r = 4, .dropout = 0, .use_dora = true};
+                 r.lora.key = r.lora.projection = r.lora.mlp = true;
+               }};
+  const data::MicroBatch batch = odd_batch();
+  Training whole(c, dist::single_mesh());
+  Training cut(c, tensor_mesh());
+  const nn::Batch tensors = setup::to_device(batch, at::kCPU);
+  const nn::Pass pass = training_pass(batch);
+  const double loss = whole.engine.executor->forward_backward(tensors, pass);
+  EXPECT_NEAR(cut.engine.executor->forward_backward(tensors, pass), loss, 1e-6 * loss);
+  const auto expected = whole.model->parameters();
+  const auto actual = cut.model->parameters();
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (expected[i]->value.grad().defined())
+      expect_close("gradient of " + expected[i]->name,
+                   setup::assemble(*actual[i], actual[i]->value.grad()), expected[i]->value.grad(),
+                   kTolerance);
+}
+
+// Partial sums are rounded before they are added up.
+TEST(TensorParallel, SixteenBitsComeClose) {
+  for (const char* precision : {"bf16-true", "bf16-mixed"}) {
+    SCOPED_TRACE(precision);
+    const Case c{precision, "llama", kFourHeads,
+                 [&](config::Recipe& r) { r.precision = precision; }};
+    const data::MicroBatch batch = odd_batch();
+    Training whole(c, dist::single_mesh());
+    Training cut(c, tensor_mesh());
+    const nn::Batch tensors = setup::to_device(batch, at::kCPU);
+    nn::Pass pass = training_pass(batch);
+    pass.compute = at::kBFloat16;
+    const double loss = whole.engine.executor->forward_backward(tensors, pass);
+    EXPECT_NEAR(cut.engine.executor->forward_backward(tensors, pass), loss, 2e-3 * loss);
+    const auto expected = whole.model->parameters();
+    const auto actual = cut.model->parameters();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      const at::Tensor wanted = expected[i]->value.grad().to(at::kFloat);
+      const at::Tensor found = setup::assemble(*actual[i], actual[i]->value.grad()).to(at::kFloat);
+      EXPECT_LE((found - wanted).norm().item<double>(), 0.05 * wanted.norm().item<double>())
+          << expected[i]->name;
+    }
+  }
+}
+
+// What is whole on every rank stays the same to the bit.
+TEST(TensorParallel, RanksKeepTheSameNorms) {
+  const data::SampleStore samples = random_samples(8, 40, 5);
+  const Case c{"bits", "llama-bias", kAsItIs, [](config::Recipe& r) { r.precision = "bf16-true"; }};
+  const auto mesh = tensor_mesh();
+  Training cut(c, mesh);
+  train(cut, samples, 3);
+  dist::Group& group = mesh->group(dist::Axis::Tensor);
+  for (const nn::Parameter* parameter : cut.model->parameters()) {
+    if (parameter->slice) continue;
+    const at::Tensor own = parameter->value.detach().contiguous();
+    const at::Tensor all = at::empty({group.size(), own.numel()}, own.options());
+    group.wait(group.all_gather(all, own));
+    for (int rank = 0; rank < group.size(); ++rank)
+      EXPECT_TRUE(at::equal(all[rank], own.flatten())) << parameter->name;
+  }
+}
+
+TEST(TensorParallel, PlanIsTheMeasurementToTheByte) {
+  const data::SampleStore samples = random_samples(8, 40, 5);
+  std::vector<Case> all = cases();
+  for (const Case& c : training_cases()) all.push_back(c);
+  for (const char* precision : {"bf16-true", "bf16-mixed", "16-mixed"})
+    all.push_back(
+        {precision, "llama", kFourHeads, [=](config::Recipe& r) { r.precision = precision; }});
+  for (const Case& c : all) {
+    SCOPED_TRACE(c.name);
+    const auto mesh = tensor_mesh();
+    const int64_t before = memory::cpu_ledger().allocated();
+    const int64_t host_before = memory::cpu_host_ledger().allocated();
+    memory::cpu_ledger().reset_peak();
+    memory::cpu_host_ledger().reset_peak();
+    config::Recipe recipe;
+    {
+      Training cut(c, mesh);
+      recipe = cut.recipe;
+      train(cut, samples, 1);
+    }
+    const int64_t peak = memory::cpu_ledger().at_peak().allocated - before;
+    const int64_t host_peak = memory::cpu_host_ledger().at_peak().allocated - host_before;
+    EXPECT_EQ(memory::cpu_ledger().allocated(), before) << "bytes left behind";
+    const int64_t meta_before = memory::meta_ledger().allocated();
+    const int64_t meta_host_before = memory::meta_host_ledger().allocated();
+    memory::meta_ledger().reset_peak();
+    memory::meta_host_ledger().reset_peak();
+    {
+      Training planned(c, dist::planned_mesh(tensor_mesh_shape(), mesh->rank()), at::kMeta);
+      train(planned, samples, 1);
+    }
+    EXPECT_EQ(memory::meta_ledger().at_peak().allocated - meta_before, peak);
+    EXPECT_EQ(memory::meta_host_ledger().at_peak().allocated - meta_host_before, host_peak);
+  }
+}
+
+}  // namespace
+}  // namespace snug

@@ -1,0 +1,212 @@
+// A model cut for one rank of many: what it loads, draws and refuses. What ranks compute together:
+// tests/dist/tensor_parallel_test.cpp.
+// SPDX-License-Identifier: Apache-2.0
+#include "setup/tensor_parallel.h"
+
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "dist/mesh.h"
+#include "memory/ledger.h"
+#include "models/family.h"
+#include "ops/quantized.h"
+#include "setup/adapters.h"
+#include "setup/export.h"
+#include "support/temp_folder.h"
+#include "tokenizer/tokenizer.h"
+
+namespace snug::setup {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const fs::path kData = fs::path(SNUG_SOURCE_DIR) / "tests/data";
+
+std::shared_ptr<dist::Mesh> mesh_of_rank(int rank, int ranks) {
+  dist::MeshShape shape;
+  shape[dist::Axis::Tensor] = ranks;
+  return dist::planned_mesh(shape, rank);
+}
+
+void cut_for(models::Model& model, const dist::Mesh& mesh, const config::Recipe& recipe = {}) {
+  cut_tensors(model, recipe, mesh.group(dist::Axis::Tensor));
+}
+
+class CutModel : public testing::Test {
+ protected:
+  void SetUp() override { memory::install_allocators(); }
+
+  void write_config(const json& changes) {
+    json config = json::parse(read_file(kData / "parity/llama-bias/config.json"));
+    config["vocab_size"] = 304;
+    config.update(changes);
+    write_file_atomically(folder_ / "config.json", config.dump());
+  }
+  std::unique_ptr<models::Model> make() {
+    return models::model_from_config(folder_ / "config.json");
+  }
+  // With other numbers in every element of every parameter.
+  std::unique_ptr<models::Model> make_filled() {
+    auto model = make();
+    for (nn::Parameter* parameter : model->parameters()) {
+      parameter->allocate(at::kCPU, at::kFloat);
+      parameter->init = nn::Init::Normal;
+      parameter->initialize(3, 1.0);
+    }
+    return model;
+  }
+
+  test::TempFolder folder_;
+};
+
+// The elements of a whole tensor that a parameter's slice is.
+at::Tensor slice_of(const at::Tensor& whole, const nn::Parameter& parameter) {
+  if (!parameter.slice) return whole.detach();
+  const int64_t dim = parameter.slice->dim;
+  return whole.detach().narrow(dim, parameter.slice->begin,
+                               parameter.shape[static_cast<size_t>(dim)]);
+}
+
+TEST_F(CutModel, SlicesMakeUpTheWholeAndDrawItsNumbers) {
+  write_config({{"vocab_size", 307}});
+  const auto whole = make_filled();
+  for (const int ranks : {2, 4}) {
+    std::map<std::string, int64_t> elements;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto mesh = mesh_of_rank(rank, ranks);
+      const auto model = make();
+      cut_for(*model, *mesh);
+      const auto wanted = whole->parameters();
+      const auto found = model->parameters();
+      ASSERT_EQ(found.size(), wanted.size());
+      for (size_t i = 0; i < found.size(); ++i) {
+        found[i]->allocate(at::kCPU, at::kFloat);
+        found[i]->init = nn::Init::Normal;
+        found[i]->initialize(3, 1.0);
+        EXPECT_TRUE(at::equal(found[i]->value.detach(), slice_of(wanted[i]->value, *found[i])))
+            << found[i]->name << " of rank " << rank;
+        EXPECT_EQ(found[i]->whole_shape(), wanted[i]->shape);
+        EXPECT_EQ(found[i]->counts_here(), found[i]->slice.has_value() || rank == 0);
+        elements[found[i]->name] += found[i]->counts_here() ? found[i]->num_elements() : 0;
+      }
+    }
+    for (const nn::Parameter* parameter : whole->parameters())
+      EXPECT_EQ(elements[parameter->name], parameter->num_elements()) << parameter->name;
+  }
+}
+
+TEST_F(CutModel, ReadsItsSlicesFromEveryLayout) {
+  for (const bool biases : {true, false}) {
+    write_config(biases ? json::object() : json{{"attention_bias", false}, {"mlp_bias", false}});
+    const auto whole = make_filled();
+    const auto tokenizer = tokenizer::Tokenizer::from_directory(kData / "system/tiny");
+    const ExportOptions options{.dtype = at::kFloat};
+    export_hugging_face(folder_ / "hf", *whole, *tokenizer, resident_value, options);
+    export_litgpt(folder_ / "litgpt", *whole, *tokenizer, resident_value, options);
+    std::vector<fs::path> paths = {folder_ / "hf", folder_ / "litgpt"};
+    if (!biases) {
+      export_gguf(folder_ / "model.gguf", *whole, *tokenizer, resident_value, options);
+      paths.push_back(folder_ / "model.gguf");
+    }
+    for (const fs::path& path : paths)
+      for (int rank = 0; rank < 4; ++rank) {
+        SCOPED_TRACE(path.string() + ", rank " + std::to_string(rank));
+        const auto mesh = mesh_of_rank(rank, 4);
+        models::Checkpoint checkpoint = models::open_checkpoint(path);
+        cut_for(*checkpoint.model, *mesh);
+        for (nn::Parameter* parameter : checkpoint.model->parameters())
+          parameter->allocate(at::kCPU, at::kFloat);
+        models::load_weights(checkpoint);
+        const auto wanted = whole->parameters();
+        const auto found = checkpoint.model->parameters();
+        for (size_t i = 0; i < found.size(); ++i) {
+          const at::Tensor expected = slice_of(wanted[i]->value, *found[i]);
+          EXPECT_TRUE(at::equal(found[i]->value.detach(), expected)) << found[i]->name;
+          EXPECT_TRUE(
+              at::equal(models::read_parameter(checkpoint, *found[i], at::kFloat), expected))
+              << found[i]->name;
+        }
+      }
+  }
+}
+
+TEST_F(CutModel, QuantizesItsSlicesToTheWholesNumbers) {
+  write_config({{"hidden_size", 128}, {"head_dim", 64}, {"intermediate_size", 256}});
+  const auto whole = make_filled();
+  const auto tokenizer = tokenizer::Tokenizer::from_directory(kData / "system/tiny");
+  export_hugging_face(folder_ / "hf", *whole, *tokenizer, resident_value, {.dtype = at::kFloat});
+  config::Recipe recipe;
+  recipe.quantize = "bnb.nf4";
+  recipe.precision = "32-true";
+  models::Checkpoint checkpoint = models::open_checkpoint(folder_ / "hf");
+  const auto mesh = mesh_of_rank(1, 2);
+  cut_for(*checkpoint.model, *mesh, recipe);
+  quantize_weights(*checkpoint.model, recipe);
+  for (nn::Parameter* parameter : checkpoint.model->parameters())
+    parameter->allocate(at::kCPU, at::kFloat);
+  models::load_weights(checkpoint);
+  int quantized = 0;
+  const auto wanted = whole->parameters();
+  const auto found = checkpoint.model->parameters();
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (!found[i]->quantization) continue;
+    ++quantized;
+    const auto format = found[i]->quantization->format;
+    const at::Tensor all =
+        ops::dequantize(ops::quantize(wanted[i]->value.detach(), format), at::kFloat);
+    const at::Tensor own = ops::dequantize(
+        {found[i]->value, format, found[i]->shape[0], found[i]->shape[1]}, at::kFloat);
+    EXPECT_TRUE(at::equal(own, slice_of(all, *found[i]))) << found[i]->name;
+  }
+  EXPECT_EQ(quantized, 14);
+}
+
+TEST_F(CutModel, IsWholeAgainInAGroupOfOne) {
+  write_config(json::object());
+  const auto model = make();
+  const int64_t all = model->num_parameters();
+  const auto mesh = mesh_of_rank(3, 4);
+  cut_for(*model, *mesh);
+  EXPECT_LT(model->num_parameters(), all);
+  EXPECT_EQ(model->dimensions().num_kv_heads_here, 1);
+  cut_for(*model, *dist::single_mesh());
+  EXPECT_EQ(model->num_parameters(), all);
+  EXPECT_EQ(model->dimensions().num_kv_heads_here, 4);
+  for (const nn::Parameter* parameter : model->parameters()) {
+    EXPECT_FALSE(parameter->slice) << parameter->name;
+    EXPECT_EQ(parameter->share, nullptr);
+  }
+}
+
+std::string refusal(models::Model& model, int ranks, const config::Recipe& recipe = {}) {
+  try {
+    cut_for(model, *mesh_of_rank(0, ranks), recipe);
+  } catch (const UserError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_F(CutModel, RefusesWhatCannotBeShared) {
+  write_config({{"num_key_value_heads", 2}});
+  EXPECT_EQ(refusal(*make(), 4),
+            "mesh tp=4: the model has 4 attention heads with 2 key-value heads, and each rank "
+            "needs as many of both; use tp=1, 2");
+  write_config({{"intermediate_size", 50}});
+  EXPECT_EQ(refusal(*make(), 4),
+            "mesh tp=4: model.layers.0.mlp.gate_proj has 50 features, which 4 ranks cannot share "
+            "evenly; use tp=1, 2, 5, 10, 25, 50");
+  write_config({{"hidden_size", 64}, {"head_dim", 64}, {"intermediate_size", 96}});
+  config::Recipe recipe;
+  recipe.quantize = "bnb.nf4";
+  EXPECT_EQ(refusal(*make(), 2, recipe),
+            "quantize = bnb.nf4: mesh tp=2 leaves each rank 48 elements in a row of "
+            "model.layers.0.mlp.down_proj, and 64 of them share a scale; use fewer ranks along "
+            "tp");
+}
+
+}  // namespace
+}  // namespace snug::setup
