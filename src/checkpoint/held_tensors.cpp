@@ -39,7 +39,8 @@ StoredPiece blocks_of_state(const std::string& name, const PieceOf& parameter) {
 
 HeldTensor held_parameter(const TrainingTensors& tensors, const optim::NamedTensor& parameter,
                           Contents contents) {
-  const auto& [name, tensor] = parameter;
+  const std::string& name = parameter.name;
+  const at::Tensor& tensor = parameter.tensor;
   StoredPiece stored{.contents = contents, .name = name, .dtype = dtype_of(tensor)};
   const auto piece = tensors.pieces.find(name);
   stored.piece =
@@ -53,7 +54,8 @@ HeldTensor held_parameter(const TrainingTensors& tensors, const optim::NamedTens
 }
 
 HeldTensor held_state(const TrainingTensors& tensors, const optim::NamedTensor& state) {
-  const auto& [name, tensor] = state;
+  const std::string& name = state.name;
+  const at::Tensor& tensor = state.tensor;
   StoredPiece stored{.contents = Contents::Optimizer, .name = name};
   const auto piece = tensors.pieces.find(parameter_of(name));
   if (piece == tensors.pieces.end())

@@ -87,6 +87,7 @@ void load_tensors(const std::filesystem::path& folder, const TrainingTensors& te
 
 // Fills tensors.late_weights, if the run that wrote the checkpoint had any; else leaves them: the
 // next step then starts from the newest weights.
-void load_late_weights(const std::filesystem::path& folder, const TrainingTensors& tensors);
+void load_late_weights(const std::filesystem::path& folder, const TrainingTensors& tensors,
+                       dist::Group* ranks = nullptr);
 
 }  // namespace snug::checkpoint

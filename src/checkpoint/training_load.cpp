@@ -145,9 +145,11 @@ void load_tensors(const fs::path& folder, const TrainingTensors& tensors, dist::
   });
 }
 
-void load_late_weights(const fs::path& folder, const TrainingTensors& tensors) {
-  if (tensors.late_weights.empty()) return;
-  Loader(folder).read_late_weights(tensors);
+void load_late_weights(const fs::path& folder, const TrainingTensors& tensors, dist::Group* ranks) {
+  dist::agree(ranks, [&]() -> std::string {
+    if (!tensors.late_weights.empty()) Loader(folder).read_late_weights(tensors);
+    return "";
+  });
 }
 
 }  // namespace snug::checkpoint

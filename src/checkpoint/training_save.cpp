@@ -76,9 +76,8 @@ class Save {
   fs::path run(const TrainingState& state, const TrainingTensors& tensors,
                const std::string& run_record, const std::string& mesh) {
     make_folder();
-    const std::vector<HeldTensor> held = all_held(tensors);
-    share_out(held);
-    write_files(held);
+    share_out(tensors);
+    write_files();
     by_rank_0([&] {
       if (num_ranks_ > 1) {
         index_.mesh = mesh;
@@ -126,19 +125,17 @@ class Save {
     })[0];
   }
 
-  // What of `held` is this rank's to write.
-  void share_out(const std::vector<HeldTensor>& held) {
-    std::vector<StoredPiece> own;
-    for (const HeldTensor& tensor : held) own.push_back(tensor.stored);
-    std::vector<std::vector<StoredPiece>> all{own};
-    if (num_ranks_ > 1) {
-      const auto texts = agree([&] {
-        if (rank_ > 0) wait_for_mark(folder_, index_.save_id);
-        return pieces_text(own);
-      });
-      all.clear();
-      for (const std::string& text : texts) all.push_back(parse_pieces(text));
-    }
+  // What of that which this rank holds is its to write.
+  void share_out(const TrainingTensors& tensors) {
+    const auto texts = agree([&] {
+      if (rank_ > 0) wait_for_mark(folder_, index_.save_id);
+      held_ = all_held(tensors);
+      std::vector<StoredPiece> own;
+      for (const HeldTensor& held : held_) own.push_back(held.stored);
+      return pieces_text(own);
+    });
+    std::vector<std::vector<StoredPiece>> all;
+    for (const std::string& text : texts) all.push_back(parse_pieces(text));
     check_complete(all);
     written_ = deal(all);
     for (int rank = 0; rank < num_ranks_; ++rank)
@@ -150,13 +147,13 @@ class Save {
       }
   }
 
-  void write_files(const std::vector<HeldTensor>& held) {
+  void write_files() {
     const auto sizes = agree([&] {
       nlohmann::json bytes = nlohmann::json::object();
       for (const Contents contents : kAllContents) {
         std::vector<const HeldTensor*> own;
         for (const size_t i : written_[rank_])
-          if (held[i].stored.contents == contents) own.push_back(&held[i]);
+          if (held_[i].stored.contents == contents) own.push_back(&held_[i]);
         const bool always = num_ranks_ == 1 && contents != Contents::LateWeights;
         if (own.empty() && !always) continue;
         const std::string name = file_name(contents, rank_, num_ranks_);
@@ -177,6 +174,7 @@ class Save {
   Temporary temporary_;  // of rank 0
   fs::path mark_;        // of rank 0
   Index index_;
+  std::vector<HeldTensor> held_;
   std::vector<std::vector<size_t>> written_;  // by rank, of what it holds
 };
 

@@ -119,8 +119,12 @@ void Sharding::release(size_t unit) {
 void Sharding::publish() {
   if (gathers() || pieces_are_whole()) return;
   for (const auto& own : flats_)
-    for (const auto& flat : own)
-      if (flat->is_trained()) start_gather(*flat);
+    for (const auto& flat : own) {
+      if (!flat->is_trained()) continue;
+      // One that nobody has waited for carries what was there before.
+      if (const auto sent = gathers_.extract(flat.get())) shards().wait(sent.mapped());
+      start_gather(*flat);
+    }
 }
 
 void Sharding::open(size_t unit) {

@@ -180,9 +180,9 @@ TEST(ManyRanks, WholeWeightsBesideCutStates) {
   const std::string whole = parameter_name(kShapes.size() - 1);
   const auto with_late = [&](int rank) {
     TrainingTensors tensors = tensors_of(model, layout, rank);
-    for (const auto& [name, tensor] : tensors.parameters)
-      tensors.late_weights.push_back(
-          {name, name == whole ? at::full(kShapes.back(), 3.0) : at::ones(tensor.sizes())});
+    for (const NamedTensor& own : tensors.parameters)
+      tensors.late_weights.push_back({own.name, own.name == whole ? at::full(kShapes.back(), 3.0)
+                                                                  : at::ones(own.tensor.sizes())});
     return tensors;
   };
   const auto errors = as_ranks(3, [&](ThreadGroup& ranks) {
@@ -190,11 +190,13 @@ TEST(ManyRanks, WholeWeightsBesideCutStates) {
   });
   EXPECT_EQ(errors, std::vector<std::string>(3));
   TrainingTensors loaded = tensors_of(model, {}, 0);
-  for (const auto& [name, tensor] : loaded.parameters)
-    loaded.late_weights.push_back({name, at::zeros(tensor.sizes())});
+  for (const NamedTensor& own : loaded.parameters)
+    loaded.late_weights.push_back({own.name, at::zeros(own.tensor.sizes())});
   load_late_weights(find_latest(folder.path()).value(), loaded);
-  for (const auto& [name, tensor] : loaded.late_weights)
-    EXPECT_TRUE(at::equal(tensor, at::full(tensor.sizes(), name == whole ? 3.0 : 1.0))) << name;
+  for (const NamedTensor& late : loaded.late_weights)
+    EXPECT_TRUE(
+        at::equal(late.tensor, at::full(late.tensor.sizes(), late.name == whole ? 3.0 : 1.0)))
+        << late.name;
 }
 
 // A weight that was updated in float32 is read as a 16-bit one with a master, and back.

@@ -1,0 +1,144 @@
+// A run that is saved under one strategy and goes on under another has the losses, the weights and
+// the states of one that was never stopped.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "checkpoint/training_checkpoint.h"
+#include "ranks_main.h"
+#include "setup/strategy.h"
+#include "support/temp_folder.h"
+#include "support/tiny_training.h"
+
+namespace snug {
+namespace {
+
+namespace fs = std::filesystem;
+using tests::random_samples;
+using tests::TinyRun;
+
+// "single": every rank has the whole model and all samples.
+constexpr const char* kSingle = "single";
+
+std::unique_ptr<TinyRun> make_run(config::Recipe recipe, const data::SampleStore& samples,
+                                  const std::string& strategy) {
+  auto mesh = dist::single_mesh();
+  if (strategy != kSingle) {
+    recipe.strategy = strategy;
+    mesh =
+        test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+  }
+  return std::make_unique<TinyRun>(recipe, samples, "llama", tests::test_device(), mesh);
+}
+
+// This rank's micro-batches of two.
+void train(TinyRun& run, int steps) {
+  const dist::Group& data = run.engine.mesh->data();
+  const train::SampleIndices all = tests::eight_in(2);
+  const auto share = static_cast<std::ptrdiff_t>(all.size()) / data.size();
+  for (int i = 0; i < steps; ++i)
+    run.stepper->step({all.begin() + data.rank() * share, all.begin() + (data.rank() + 1) * share},
+                      1e-2);
+}
+
+fs::path save(const TinyRun& run, const fs::path& folder, int64_t step) {
+  return checkpoint::save(folder, {.step = step}, run.engine.training_tensors(), "{}",
+                          &test::row().world());
+}
+
+void load(const TinyRun& run, const fs::path& saved) {
+  dist::Group& ranks = test::row().world();
+  const checkpoint::TrainingTensors tensors = run.engine.training_tensors();
+  checkpoint::load_tensors(saved, tensors, &ranks);
+  run.engine.optimizer->set_num_steps(checkpoint::load_state(saved).step);
+  run.engine.weights_changed();
+  checkpoint::load_late_weights(saved, tensors, &ranks);
+}
+
+// Relative to the largest number of each tensor; 0: the same bits.
+void expect_same(const std::vector<optim::NamedTensor>& expected,
+                 const std::vector<optim::NamedTensor>& actual, double tolerance) {
+  ASSERT_EQ(expected.size(), actual.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const at::Tensor a = expected[i].tensor.to(at::kDouble), b = actual[i].tensor.to(at::kDouble);
+    EXPECT_LE((a - b).abs().max().item<double>(), tolerance * a.abs().max().item<double>())
+        << expected[i].name;
+  }
+}
+
+struct Case {
+  const char* name;
+  const char* before;
+  const char* after;
+  double tolerance;  // sums of other ranks' gradients are rounded otherwise
+  void (*change)(config::Recipe&);
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+const Case kCases[] = {
+    {"same_shards", "fsdp", "fsdp", 0, [](config::Recipe&) {}},
+    {"same_replicas", "ddp", "ddp", 0, [](config::Recipe&) {}},
+    {"shards_to_one", "fsdp", kSingle, 1e-5, [](config::Recipe&) {}},
+    {"one_to_shards", kSingle, "fsdp", 1e-5, [](config::Recipe&) {}},
+    {"replicas_to_shards", "ddp", "zero2", 1e-5, [](config::Recipe&) {}},
+    {"states_to_hybrid", "zero1", "hybrid", 1e-5, [](config::Recipe&) {}},
+    {"masters", "fsdp", "fsdp", 0,
+     [](config::Recipe& r) {
+       r.precision = "bf16-true";
+       r.optimizer.master_weights = true;
+     }},
+    {"eight_bit", "zero2", "fsdp", 0, [](config::Recipe& r) { r.optimizer.name = "adamw_8bit"; }},
+    {"offload", "fsdp", "zero2", 0, [](config::Recipe& r) { r.optimizer_offload = "cpu"; }},
+    {"states_offload", "zero1", "zero1", 0, [](config::Recipe& r) { r.optimizer_offload = "cpu"; }},
+    {"gradients", "zero2", "zero2", 0, [](config::Recipe&) {}},
+    {"late_weights", "fsdp", "fsdp", 0,
+     [](config::Recipe& r) {
+       r.optimizer_offload = "cpu";
+       r.delayed_parameter_update = true;
+     }},
+};
+
+class Resume : public testing::TestWithParam<Case> {};
+
+TEST_P(Resume, GoesOnAsIfNeverStopped) {
+  const Case& c = GetParam();
+  dist::Group& ranks = test::row().world();
+  std::unique_ptr<test::TempFolder> own;
+  if (ranks.rank() == 0) own = std::make_unique<test::TempFolder>();
+  const fs::path folder = ranks.broadcast_text(own ? own->path().string() : "", 0);
+  const data::SampleStore samples = random_samples(8, 40, 5);
+  config::Recipe recipe = tests::tiny_recipe();
+  recipe.train.micro_batch_size = 2;
+  c.change(recipe);
+  const auto run = [&](const char* strategy) { return make_run(recipe, samples, strategy); };
+
+  const auto straight = run(c.before);
+  train(*straight, 2);
+  const fs::path half = save(*straight, folder, 2);
+  train(*straight, 2);
+  const fs::path expected = save(*straight, folder / "straight", 4);
+  const auto resumed = run(c.after);
+  load(*resumed, half);
+  train(*resumed, 2);
+  const fs::path actual = save(*resumed, folder, 4);
+
+  // Both as one process reads them.
+  const auto a = run(kSingle), b = run(kSingle);
+  load(*a, expected);
+  load(*b, actual);
+  const auto of_a = a->engine.training_tensors(), of_b = b->engine.training_tensors();
+  expect_same(of_a.parameters, of_b.parameters, c.tolerance);
+  expect_same(of_a.optimizer_states, of_b.optimizer_states, c.tolerance);
+  expect_same(of_a.late_weights, of_b.late_weights, c.tolerance);
+  ranks.barrier();
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Resume, testing::ValuesIn(kCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace snug
