@@ -315,8 +315,9 @@ std::vector<Row> bench_rows(BenchOptions& o) {
       {.theme = kBench,
        .key = "accelerator",
        .slot = &o.accelerator,
-       .help = "what the tensors are on: cuda (moved by NCCL), cpu (moved by MPI); auto: cuda where "
-               "there is one",
+       .help =
+           "what the tensors are on: cuda (moved by NCCL), cpu (moved by MPI); auto: cuda where "
+           "there is one",
        .choices = {"auto", "cpu", "cuda"}},
       {.theme = kBench,
        .key = "dtype",

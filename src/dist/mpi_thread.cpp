@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <mpi.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <condition_variable>
@@ -24,6 +25,7 @@ using std::chrono::milliseconds;
 
 constexpr auto kTimeToSpin = microseconds(20);
 constexpr auto kTimeToYield = microseconds(200);
+constexpr auto kTimeToWatch = microseconds(200);
 constexpr auto kShortestSleep = microseconds(20);
 constexpr auto kLongestSleep = microseconds(200);
 constexpr auto kBeat = milliseconds(500);
@@ -40,6 +42,8 @@ void pause_processor() {
   __builtin_ia32_pause();
 #endif
 }
+
+void yield() { sched_yield(); }
 
 }  // namespace
 
@@ -132,7 +136,10 @@ void MpiThread::wait(Work& work) {
   const auto is_over = [&] {
     return work.state.load(std::memory_order_acquire) != Work::State::Waiting;
   };
-  while (!is_over() && shared_->may_spin && Clock::now() - begin < kTimeToSpin) pause_processor();
+  // To fall asleep and be woken takes longer than a short collective.
+  while (!is_over() && Clock::now() - begin < kTimeToWatch) {
+    shared_->may_spin ? pause_processor() : yield();
+  }
   if (!is_over()) {
     std::unique_lock lock(shared_->mutex);
     shared_->has_result.wait(lock, is_over);
@@ -329,8 +336,8 @@ std::string MpiThread::Shared::title(const Work& work) const {
 void MpiThread::Shared::idle(Clock::time_point idle_since) {
   const auto idle_for = Clock::now() - idle_since;
   if (idle_for < kTimeToSpin && may_spin) return pause_processor();
-  if (idle_for < kTimeToYield && (may_spin || !active.empty())) {
-    sched_yield();
+  if (idle_for < kTimeToYield) {
+    yield();
     return;
   }
   const auto pause = active.empty() ? microseconds(kBeat)

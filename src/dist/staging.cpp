@@ -6,10 +6,10 @@
 namespace snug::dist {
 namespace {
 
-constexpr int64_t kMostBytesAtOnce = 256 << 10;
+constexpr int64_t kMostBytesAtOnce = 32 << 10;
 constexpr int64_t kMostStagingBytes = 8 << 20;
 // A message's length: long enough to be worth one, short enough to stay in a cache.
-constexpr int64_t kLongestChunkBytes = 1 << 20;
+constexpr int64_t kLongestChunkBytes = 256 << 10;
 constexpr int64_t kShortestChunkBytes = 64 << 10;
 
 constexpr int64_t kPartAlignment = 64;  // elements

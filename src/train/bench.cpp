@@ -125,14 +125,14 @@ class Bench {
   void print_convention() const {
     const int n = group_.size();
     std::printf(
-        "Times are means over the iterations, of the slowest device. Bandwidths as in nccl-tests: "
-        "algorithm = size / time;\n"
+        "Times are means over the iterations, of the slowest device. As in nccl-tests, algorithm = "
+        "size / time, and\n"
         "bus = algorithm x 2(N-1)/N = %.3g for all-reduce, x (N-1)/N = %.3g for all-gather and "
-        "reduce-scatter, x 1 for the others:\n"
-        "what each link has to carry, whatever the number of devices. No collective can be faster "
-        "on the bus than the\n"
-        "link; \"of link\" is its bus bandwidth as a share of send and receive between "
-        "neighbours at the same size.\n",
+        "reduce-scatter, x 1 otherwise:\n"
+        "what each device's link has to carry, so that the link is the bound whatever N is. \"of "
+        "link\" is the share of what\n"
+        "neighbours reach when each sends to the next at the same time; within one machine caches "
+        "may lift it over 100 %%.\n",
         dist::bus_factor(Operation::AllReduce, n), dist::bus_factor(Operation::AllGather, n));
   }
 

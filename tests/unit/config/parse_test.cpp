@@ -224,6 +224,17 @@ TEST(Parse, KeysThatLitgptWritesAreReadOver) {
   EXPECT_EQ(r.train.epochs, 5);
 }
 
+TEST(Parse, Bench) {
+  const ParsedCommand b = parse("bench collectives --devices 4 --min_bytes 1MiB --factor 2");
+  EXPECT_EQ(b.command, Command::Bench);
+  EXPECT_EQ(b.bench.devices, "4");
+  EXPECT_EQ(b.bench.min_bytes, "1MiB");
+  EXPECT_EQ(b.bench.factor, 2);
+  EXPECT_CONTAINS(parse_error("bench kernels"), "collectives");
+  EXPECT_CONTAINS(parse_error("bench --factor 1"), "factor");
+  EXPECT_CONTAINS(parse_error("bench --max_bytes many"), "max_bytes");
+}
+
 // LitGPT's names, and short ones of our own.
 TEST(Parse, Merge) {
   const ParsedCommand m = parse("merge_lora out/final --pretrained_checkpoint_dir base");
