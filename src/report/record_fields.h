@@ -98,6 +98,14 @@ void fields(Of<OutOfMemoryRecord> auto& r, auto& field) {
   field("suggestions", r.suggestions);
 }
 
+void fields(Of<RankRecord> auto& r, auto& field) {
+  field("rank", r.rank);
+  field("device", r.device);
+  field("predicted_allocated", r.predicted_allocated);
+  field("peak_allocated", r.peak_allocated);
+  field("peak_host", r.peak_host);
+}
+
 void fields(Of<ResumptionRecord> auto& r, auto& field) {
   field("step", r.step);
   field("seconds_total", r.seconds_total);
@@ -118,6 +126,8 @@ void fields(Of<RunRecord> auto& r, auto& field) {
   field("model", r.model);
   field("device", r.device);
   field("world_size", r.world_size);
+  field("mesh", r.mesh);
+  field("ranks", r.ranks);
   field("steps", r.steps);
   field("speed", r.speed);
   field("memory", r.memory);

@@ -88,6 +88,15 @@ struct SuggestionRecord {
   std::string command;  // the whole of it
 };
 
+// One process of several, at the end of the run.
+struct RankRecord {
+  int rank = 0;
+  std::string device;
+  int64_t predicted_allocated = 0;
+  int64_t peak_allocated = 0;
+  int64_t peak_host = 0;
+};
+
 // Why a run ended for memory: who asked for what, and what was live then.
 struct OutOfMemoryRecord {
   std::string phase;     // setup, forward, backward, step, evaluate; "plan": nothing was started
@@ -123,6 +132,8 @@ struct RunRecord {
   ModelRecord model;
   DeviceRecord device;
   int world_size = 1;
+  std::string mesh;               // "dp=2,fsdp=2"
+  std::vector<RankRecord> ranks;  // empty for a single process
   std::vector<StepRecord> steps;
   SpeedRecord speed;
   MemoryRecord memory;

@@ -5,14 +5,18 @@
 #include <chrono>
 #include <cmath>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/version.h"
 #include "checkpoint/training_checkpoint.h"
+#include "config/print.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
+#include "dist/check_agreement.h"
 #include "dist/world.h"
 #include "launch/rank_record.h"
 #include "ops/device.h"
@@ -54,6 +58,19 @@ plan::DeviceProfile profile_of(const Host& host) {
   return profile;
 }
 
+// Cores differ from machine to machine.
+std::string what_ranks_agree_on(config::Recipe recipe) {
+  recipe.num_threads = 0;
+  std::string text = fmt::format("program = snug {}\n", kVersion);
+  const nlohmann::json flat = config::recipe_json(recipe).flatten();
+  for (const auto& [path, value] : flat.items()) {
+    std::string key = path.substr(1);
+    std::replace(key.begin(), key.end(), '/', '.');
+    text += fmt::format("{} = {}\n", key, value.dump());
+  }
+  return text;
+}
+
 // One fine-tuning run. Members are in the order in which they come to be; run() is the main path.
 class Finetune {
  public:
@@ -89,6 +106,7 @@ class Finetune {
   std::vector<plan::Suggestion> suggestions() const;
   [[noreturn]] void explain(const OutOfMemory& error);
   void fill_record();
+  void fill_ranks();
 
   config::Recipe recipe_;
   std::string command_;
@@ -159,6 +177,9 @@ void Finetune::join() {
   if (dist::position_in_environment().size > 1)
     options.status_folder = launch::logs_folder(recipe_.out_dir);
   world_ = dist::World::join(options);
+  dist::MeshShape all;
+  all[dist::Axis::Replicate] = world_->size();
+  dist::check_agreement(world_->make_mesh(all, at::kCPU)->world(), what_ranks_agree_on(recipe_));
   const setup::Strategy strategy =
       setup::strategy_of(recipe_, world_->size(), world_->position().local_size);
   mesh_ = world_->make_mesh(strategy.mesh, host_.device);
@@ -193,6 +214,7 @@ void Finetune::open_model() {
   log_->record().model = {
       .id = recipe_.checkpoint_dir, .parameters = count.total, .trainable = count.trained};
   log_->record().world_size = world_->size();
+  log_->record().mesh = dist::show(mesh_->shape());
   log_->record().device = {.name = setup::device_name(host_.device), .budget_bytes = budget_};
   log_->print(fmt::format("Model    {}: {} parameters, {} trained, {}", recipe_.checkpoint_dir,
                           with_commas(count.total),
@@ -353,6 +375,7 @@ void Finetune::train() {
       static_cast<double>(dataset_.train.total_tokens()) /
       static_cast<double>(std::max<int64_t>(1, dataset_.train.count())));
   peak_flops_per_second_ = setup::peak_flops_per_second(host_.device, engine_.precision.compute);
+  if (host_.device.is_cuda()) peak_flops_per_second_ *= world_->size();
   if (!resume_from_ && recipe_.eval.initial_validation) run_validation();
   engine_.ledger().reset_peak();
   const InterruptGuard interrupt;
@@ -450,7 +473,7 @@ void Finetune::log_step(const StepResult& result, double lr, double seconds) {
        .total_steps = schedule_.total_steps,
        .loss = result.loss,
        .val_loss = validation.empty() ? std::optional<double>() : validation.back().loss,
-       .iter_seconds = seconds / static_cast<double>(std::max<int64_t>(1, result.micro_batches)),
+       .iter_seconds = seconds / static_cast<double>(std::max<int64_t>(1, result.iterations)),
        .tokens_per_second = rate,
        .share_of_peak = peak_flops_per_second_ > 0 ? rate * flops_ / peak_flops_per_second_ : 0,
        .memory_bytes = engine_.ledger().at_peak().allocated,
@@ -502,6 +525,7 @@ void Finetune::finish() {
   log_->end_line();
   show_samples();
   fill_record();
+  fill_ranks();
   log_->print("Memory by phase\n\n" + report::memory_table(log_->record().memory.phases));
   log_->print("\nAt the peak\n\n" + report::memory_bars(log_->record().memory.measured.by_category,
                                                         {.budget_bytes = budget_}));
@@ -549,6 +573,29 @@ void Finetune::fill_record() {
       .tokens_per_second = rate,
       .model_flops_per_second = rate * flops_,
       .share_of_peak = peak_flops_per_second_ > 0 ? rate * flops_ / peak_flops_per_second_ : 0};
+}
+
+// Every process's memory into the record that the first one writes.
+void Finetune::fill_ranks() {
+  if (mesh_->is_single()) return;
+  report::RunRecord& record = log_->record();
+  const report::MemoryPeaks& peaks = record.memory.measured;
+  const nlohmann::json own{record.device.name, record.memory.predicted->peak_allocated,
+                           peaks.peak_allocated, peaks.peak_host};
+  const std::vector<std::string> all = mesh_->world().gather_texts(own.dump());
+  std::string table;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const nlohmann::json of = nlohmann::json::parse(all[rank]);
+    record.ranks.push_back({.rank = static_cast<int>(rank),
+                            .device = of[0],
+                            .predicted_allocated = of[1],
+                            .peak_allocated = of[2],
+                            .peak_host = of[3]});
+    const report::RankRecord& r = record.ranks.back();
+    table += fmt::format("  rank {:<4} {:>12} (planned {})\n", r.rank,
+                         format_bytes(r.peak_allocated), format_bytes(r.predicted_allocated));
+  }
+  log_->print(fmt::format("Peak of each process, {}\n\n{}", record.mesh, table));
 }
 
 // What would fit into the budget, or into the device where there is none. Nothing where planning

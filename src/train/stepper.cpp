@@ -87,6 +87,7 @@ StepResult Stepper::count(const std::vector<data::MicroBatch>& batches) const {
   counts = engine_.mesh->data().sum(counts);
   const auto whole = [&](size_t i) { return static_cast<int64_t>(counts[i]); };
   return {.micro_batches = whole(0),
+          .iterations = std::ssize(batches),
           .tokens = whole(1),
           .padded_tokens = whole(2),
           .raw_tokens = whole(3),

@@ -21,7 +21,8 @@ struct StepResult {
   double grad_norm = 0;  // before clipping
   bool updated = true;   // false: gradients overflowed (float16 loss scaling), the step was skipped
   int64_t micro_batches = 0;
-  int64_t tokens = 0;  // real ones
+  int64_t iterations = 0;  // micro-batches of one process
+  int64_t tokens = 0;      // real ones
   int64_t padded_tokens = 0;
   int64_t raw_tokens = 0;
   int64_t loss_tokens = 0;

@@ -13,12 +13,15 @@
 #include "memory/disk_file.h"
 #include "plan/predict.h"
 #include "plan/suggest.h"
+#include "support/random_recipe.h"
 #include "support/tiny_training.h"
 
 namespace snug {
 namespace {
 
+using tests::describe;
 using tests::eight_in;
+using tests::random_recipe;
 using tests::random_samples;
 using tests::tiny_model;
 using tests::tiny_recipe;
@@ -31,55 +34,6 @@ class Memory : public ::testing::Test {
     if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
   }
 };
-
-config::Recipe random_recipe(std::mt19937& random) {
-  const auto pick = [&](std::initializer_list<const char*> choices) {
-    return *(choices.begin() + random() % choices.size());
-  };
-  config::Recipe recipe = tiny_recipe();
-  recipe.precision = pick({"32-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed"});
-  recipe.optimizer.name = pick({"adamw", "sgd", "adamw_8bit", "adafactor", "lion"});
-  recipe.optimizer.momentum = random() % 2 ? 0.9 : 0.0;
-  recipe.optimizer.master_weights = recipe.precision.ends_with("16-true") && random() % 2;
-  recipe.activation_checkpointing = pick({"none", "none", "all", "selective", "every:2", "1"});
-  recipe.activation_offload = random() % 3 == 0;
-  recipe.optimizer_in_backward = recipe.precision != "16-mixed" && random() % 3 == 0;
-  recipe.optimizer_offload = pick({"none", "cpu", "disk"});
-  if (recipe.optimizer_offload == "disk") recipe.optimizer_offload = tests::on_disk();
-  recipe.weight_streaming = recipe.optimizer_offload != "none" && random() % 2;
-  recipe.delayed_parameter_update = recipe.optimizer_offload != "none" &&
-                                    !recipe.weight_streaming && !recipe.optimizer_in_backward &&
-                                    random() % 2;
-  recipe.offload_prefetch = pick({"auto", "true"});
-  if (random() % 2) recipe.train.max_norm = 1.0;
-  recipe.data.packing = random() % 2 == 0;
-  recipe.train.micro_batch_size = int64_t{1} << (random() % 4);
-  if (random() % 2) {
-    recipe.lora = {.enabled = true, .r = 1 + static_cast<int64_t>(random() % 9)};
-    recipe.lora.dropout = random() % 2 ? 0.1 : 0.0;
-    recipe.lora.head = random() % 3 == 0;
-    recipe.lora.mlp = random() % 2;
-    recipe.lora.use_dora = random() % 3 == 0;
-    if (random() % 4 == 0) recipe.lora.target_modules = R"(.*layers\.1\..*_proj)";
-    recipe.quantize = pick({"", "", "bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq", "bnb.int8"});
-  }
-  return recipe;
-}
-
-std::string describe(const config::Recipe& r, const std::string& shape) {
-  return fmt::format(
-      "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}", shape,
-      r.precision, r.optimizer.name,
-      !r.lora.enabled   ? "full"
-      : r.lora.use_dora ? "dora"
-                        : "lora",
-      r.lora.dropout > 0 ? " with dropout" : "", r.quantize.empty() ? "" : " of " + r.quantize,
-      r.train.micro_batch_size, r.data.packing ? "packed" : "padded", r.activation_checkpointing,
-      r.activation_offload ? ", activations offloaded" : "",
-      r.optimizer_in_backward ? ", optimizer in backward" : "", r.optimizer_offload,
-      r.delayed_parameter_update ? ", delayed" : "", r.weight_streaming ? ", weights streamed" : "",
-      r.offload_prefetch == "true" ? ", prefetched" : "", r.train.max_norm ? ", clipped" : "");
-}
 
 TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
   constexpr const char* kShapes[] = {"llama", "llama3-rope", "llama-bias", "mistral", "qwen2"};

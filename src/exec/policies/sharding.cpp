@@ -2,7 +2,11 @@
 #include "exec/policies/sharding.h"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
 
 #include "memory/guards.h"
 #include "memory/placement.h"
@@ -21,6 +25,15 @@ Sharding::Sharding(std::vector<nn::Unit*> units, FlatUnits flats, std::shared_pt
       for (const nn::Parameter* parameter : flat->parameters()) flat_of_[parameter] = flat.get();
   for (size_t i = units_.size(); i-- > 0;)
     for (const FlatUnit* flat : used_by(i)) first_user_[flat] = i;
+}
+
+Sharding::~Sharding() {
+  if (std::uncaught_exceptions() > 0) return;
+  try {
+    for (auto& [flat, ticket] : gathers_) shards().wait(std::exchange(ticket, {}));
+  } catch (const CommunicationError& error) {
+    warn("weights were still on their way at the end: {}", error.what());
+  }
 }
 
 dist::Group& Sharding::shards() const { return mesh_->group(dist::Axis::Shard); }

@@ -44,6 +44,8 @@ class Sharding final : public Policy {
 
   Sharding(std::vector<nn::Unit*> units, FlatUnits flats, std::shared_ptr<dist::Mesh> mesh,
            const ShardingOptions& options);
+  // Weights that are still on their way arrive first, unless the run has failed.
+  ~Sharding() override;
 
   void before_forward(UnitRun& run) override;
   void after_forward(UnitRun& run) override;

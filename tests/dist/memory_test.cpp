@@ -1,0 +1,68 @@
+// What each of many processes measures is what was planned for it, to the byte, whatever the
+// strategy and the techniques.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "plan/predict.h"
+#include "plan/suggest.h"
+#include "ranks_main.h"
+#include "setup/strategy.h"
+#include "support/random_recipe.h"
+
+namespace snug {
+namespace {
+
+constexpr const char* kStrategies[] = {"ddp", "zero1", "zero2", "fsdp", "hybrid"};
+
+// What several processes refuse, or what is only refused with shards, is left out.
+config::Recipe shared_recipe(std::mt19937& random) {
+  config::Recipe recipe = tests::random_recipe(random);
+  recipe.strategy = kStrategies[random() % 5];
+  recipe.delayed_parameter_update = false;
+  if (recipe.optimizer.name == "adafactor") recipe.optimizer.name = "adamw";
+  if (recipe.strategy == "ddp" || recipe.strategy.starts_with("zero"))
+    recipe.weight_streaming = false;
+  recipe.forward_prefetch = random() % 2;
+  recipe.backward_prefetch = random() % 2;
+  return recipe;
+}
+
+TEST(ManyRanksMemory, PlanIsTheMeasurementToTheByte) {
+  constexpr const char* kShapes[] = {"llama", "llama3-rope", "llama-bias", "mistral", "qwen2"};
+  std::mt19937 random(21);
+  for (int trial = 0; trial < 150; ++trial) {
+    const config::Recipe recipe = shared_recipe(random);
+    const std::string shape = kShapes[random() % 5];
+    SCOPED_TRACE(
+        fmt::format("trial {}: {}, {}", trial, recipe.strategy, tests::describe(recipe, shape)));
+    const data::SampleStore samples = tests::random_samples(16, 60, random());
+    const int64_t size = recipe.train.micro_batch_size;
+    const auto mesh =
+        test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+    const plan::Prediction predicted = plan::predict(
+        *tests::tiny_model(shape), recipe, plan::largest_micro_batch(samples, recipe, size), 128,
+        {.mesh = dist::planned_mesh(mesh->shape(), mesh->rank())});
+    memory::Ledger& ledger = memory::cpu_ledger();
+    memory::Ledger& host = memory::cpu_host_ledger();
+    const int64_t before = ledger.allocated();
+    const int64_t host_before = host.allocated();
+    ledger.reset_peak();
+    host.reset_peak();
+    {
+      tests::TinyRun run(recipe, samples, shape, at::kCPU, mesh);
+      const auto count =
+          static_cast<size_t>(plan::micro_batches_that_matter(recipe, mesh->shape()));
+      run.stepper->step(train::SampleIndices(count, samples.longest_samples(size)), 1e-2);
+    }
+    EXPECT_EQ(predicted.peak_allocated, ledger.at_peak().allocated - before);
+    EXPECT_EQ(predicted.peak_host, host.at_peak().allocated - host_before);
+    EXPECT_EQ(ledger.allocated(), before) << "bytes left behind";
+    EXPECT_EQ(host.allocated(), host_before) << "bytes left on the host";
+  }
+}
+
+}  // namespace
+}  // namespace snug
