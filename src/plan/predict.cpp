@@ -40,6 +40,16 @@ MeshTraffic sum(MeshTraffic a, const MeshTraffic& b, int64_t times) {
   return a;
 }
 
+// Weights that others send are new memory in every forward and backward, but no operator's result.
+int64_t bytes_gathered(const MeshTraffic& traffic, const config::Recipe& recipe,
+                       const dist::MeshShape& mesh) {
+  const auto stage = setup::strategy_of(recipe, mesh.num_ranks(), 0).stage;
+  if (stage != setup::Strategy::Stage::Weights) return 0;
+  return traffic[static_cast<size_t>(dist::Axis::Shard)]
+                [static_cast<size_t>(dist::Operation::AllGather)]
+                    .bytes;
+}
+
 }  // namespace
 
 void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t limit,
@@ -80,6 +90,7 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
   host.reset_peak();
   const int64_t disk_before = memory::meta_disk_ledger().allocated();
   Prediction result;
+  int64_t gathered = 0;
   std::unique_ptr<TimelineRecorder> recorder;
   if (options.timeline) recorder = std::make_unique<TimelineRecorder>(ledger);
   {
@@ -120,8 +131,9 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     }
     // Clipping with the optimizer in backward runs all of them twice.
     const int64_t rounds = result.micro_batches / shown;
-    result.traffic =
-        sum(sum(traffic_of(*options.mesh), before_step, -1), in_others, rounds * not_shown);
+    const MeshTraffic of_shown = sum(traffic_of(*options.mesh), before_step, -1);
+    result.traffic = sum(of_shown, in_others, rounds * not_shown);
+    gathered = bytes_gathered(of_shown, recipe, shape);
   }
   const memory::Snapshot peak = ledger.at_peak();
   const memory::Snapshot host_peak = host.at_peak();
@@ -132,7 +144,7 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
   result.peak_reserved = result.peak_allocated;
   if (recorder != nullptr) {
     result.timeline = recorder->moments();
-    result.bytes_written = recorder->bytes_written();
+    result.bytes_written = recorder->bytes_written() - gathered;
     if (options.device == at::kCUDA)
       replay_reserved(recorder->events(), options.reserved_limit, result);
   }

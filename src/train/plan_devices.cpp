@@ -30,6 +30,21 @@ std::string mesh_words(const dist::MeshShape& mesh) {
   return words;
 }
 
+// As --strategy names it.
+const char* name_of(const Strategy& strategy) {
+  switch (strategy.stage) {
+    case Strategy::Stage::Replicate:
+      return strategy.mesh[Axis::Replicate] > 1 ? "ddp" : "";
+    case Strategy::Stage::OptimizerStates:
+      return "zero1";
+    case Strategy::Stage::Gradients:
+      return "zero2";
+    case Strategy::Stage::Weights:
+      return strategy.mesh[Axis::Replicate] > 1 ? "hybrid" : "fsdp";
+  }
+  return "";
+}
+
 const char* parts_of(Strategy::Stage stage) {
   switch (stage) {
     case Strategy::Stage::Replicate:
@@ -106,13 +121,17 @@ std::string devices_line(const config::Recipe& recipe) {
   if (recipe.num_nodes > 1)
     line +=
         fmt::format(" on {} machines of {}", recipe.num_nodes, setup::named_ranks_per_node(recipe));
-  line += ", " + mesh_words(strategy.mesh);
+  const std::string name = name_of(strategy);
+  line += fmt::format(", {}{}{}{}", name, name.empty() ? "" : " (", mesh_words(strategy.mesh),
+                      name.empty() ? "" : ")");
   const int copies = strategy.mesh[Axis::Replicate], shards = strategy.mesh[Axis::Shard];
   if (shards > 1)
     line += fmt::format(": each holds 1/{} of {}", shards, parts_of(strategy.stage));
   else if (copies > 1)
     line += ": each holds the whole model, gradients are summed";
   if (shards > 1 && copies > 1) line += fmt::format(", of which there are {} copies", copies);
+  if (const int tensor = strategy.mesh[Axis::Tensor]; tensor > 1)
+    line += fmt::format("{} matrices are cut among {}", copies * shards > 1 ? ";" : ":", tensor);
   return line;
 }
 

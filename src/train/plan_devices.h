@@ -14,7 +14,7 @@
 
 namespace snug::train {
 
-// "8 on 2 machines of 4, fsdp=8: each holds 1/8 of weights, gradients and optimizer states".
+// "8 on 2 machines of 4, fsdp (fsdp=8): each holds 1/8 of weights, gradients and optimizer states".
 std::string devices_line(const config::Recipe& recipe);
 
 // A table of the collectives of a step; empty for one device.

@@ -64,7 +64,7 @@ TEST(PlanCommand, OfManyDevicesSaysWhatEachHoldsAndSends) {
       {"--device", "a100-80", "--devices", "4", "--strategy", "FULL_SHARD", "--scaling"}));
   EXPECT_EQ(text.exit_code, 0) << text.output;
   for (const char* part :
-       {"fsdp=4: each holds 1/4 of weights, gradients and optimizer states",
+       {"fsdp (fsdp=4): each holds 1/4 of weights, gradients and optimizer states",
         "each of 4 ranks: peak", "reduce-scatter", "4,096", "1 micro-batch a step"})
     EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
   const Result result = run(plan_words({"--device", "a100-80", "--devices", "2", "--num_nodes", "2",
