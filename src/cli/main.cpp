@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/version.h"
 #include "config/check.h"
 #include "config/help.h"
 #include "config/parse.h"
@@ -32,8 +33,6 @@ namespace {
 
 using snug::config::Command;
 using snug::config::ParsedCommand;
-
-constexpr const char* kVersion = "0.1.0";
 
 int terminal_width() {
   struct winsize size {};
@@ -130,7 +129,7 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
       std::fputs(snug::config::completion_script(parsed.completion.shell).c_str(), stdout);
       break;
     case Command::Version:
-      std::printf("snug %s\n", kVersion);
+      std::printf("snug %s\n", snug::kVersion);
       break;
     case Command::Help:
       show_help(parsed.help_options.command);

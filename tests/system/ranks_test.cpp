@@ -213,6 +213,21 @@ TEST_F(Ranks, UserErrorsAreSaidOnce) {
   EXPECT_EQ(count(result.output, "/there/is/none"), 1U) << result.output;
 }
 
+// Two commands under one mpirun that differ in their seed.
+TEST_F(Ranks, ThatMeanDifferentRunsSaySo) {
+  const auto command = [&](const std::string& seed) {
+    std::string text = " -np 1 " SNUG_BINARY;
+    for (const std::string& word : words(2, folder_ / "out", {"--seed", seed})) text += " " + word;
+    return text;
+  };
+  const Result result = run_in_shell(std::string("OMPI_ALLOW_RUN_AS_ROOT=1 ") +
+                                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe" +
+                                     command("1") + " :" + command("2"));
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find("seed = 2 on rank 1, and 1 on rank 0"), std::string::npos)
+      << result.output;
+}
+
 // A disk that fills up in the middle of a run: the run ends with a reason, and goes on later.
 class SmallDisk : public Ranks {
  protected:
