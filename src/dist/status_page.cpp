@@ -29,6 +29,7 @@ struct StatusRecord {
   int64_t finished;
   double heartbeat;
   char host[128];
+  char processes[64];
   char unit[256];
   char collective[256];
   char activity[256];
@@ -49,6 +50,11 @@ double seconds_since_1970() {
 std::string host_name() {
   char text[128] = {};
   return gethostname(text, sizeof text - 1) == 0 ? text : "?";
+}
+
+std::string process_namespace() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", error).string();
 }
 
 template <size_t N>
@@ -87,6 +93,7 @@ RankStatus status_in(const StatusRecord& record) {
           .size = record.size,
           .pid = record.pid,
           .host = text_of(record.host),
+          .processes = text_of(record.processes),
           .state = record.state,
           .started = record.started,
           .finished = record.finished,
@@ -124,6 +131,7 @@ StatusPage::StatusPage(const std::filesystem::path& folder, int rank, int size) 
     record.size = size;
     record.pid = getpid();
     set_text(record.host, host_name());
+    set_text(record.processes, process_namespace());
     record.magic = kMagic;
   });
 }
@@ -223,8 +231,8 @@ std::string describe(const RankStatus& status) {
 }
 
 bool is_gone(const RankStatus& status) {
-  return status.host == host_name() && kill(static_cast<pid_t>(status.pid), 0) != 0 &&
-         errno == ESRCH;
+  return status.host == host_name() && status.processes == process_namespace() &&
+         kill(static_cast<pid_t>(status.pid), 0) != 0 && errno == ESRCH;
 }
 
 }  // namespace snug::dist

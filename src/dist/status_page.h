@@ -20,6 +20,7 @@ struct RankStatus {
   int size = 1;
   int64_t pid = 0;
   std::string host;
+  std::string processes;  // the set of processes that the pid is one of: containers have their own
   RankState state = RankState::Joining;
   int64_t started = 0;     // collectives, in all groups
   int64_t finished = 0;    // a rank that hangs in one has one more of those started
