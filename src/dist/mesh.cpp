@@ -24,6 +24,17 @@ const char* name(Axis axis) {
   return kNames[static_cast<size_t>(axis)];
 }
 
+std::string show(const MeshShape& shape) {
+  std::string text;
+  for (size_t i = 0; i < kNumAxes; ++i) {
+    const auto axis = static_cast<Axis>(i);
+    if (shape[axis] > 1)
+      text +=
+          (text.empty() ? "" : ",") + std::string(name(axis)) + "=" + std::to_string(shape[axis]);
+  }
+  return text;
+}
+
 int MeshShape::num_ranks() const {
   int ranks = 1;
   for (const int size : sizes) ranks *= size;

@@ -36,6 +36,9 @@ struct MeshShape {
   bool operator==(const MeshShape&) const = default;
 };
 
+// As --mesh takes it, without axes of one rank: "dp=2,fsdp=4"; empty for a single process.
+std::string show(const MeshShape& shape);
+
 class Mesh {
  public:
   // `groups`: one an axis; `data` spans replicate and shard, `world` all of them.
