@@ -31,6 +31,7 @@ using Json = nlohmann::json;
 
 constexpr int kTickMilliseconds = 100;
 constexpr double kTouchSeconds = 5;
+constexpr double kJobSeconds = 0.5;
 // How long after a rank's failure its keeper stays: others that fail of the same cause are to say
 // so before whoever started them ends them all.
 constexpr double kLingerSeconds = 1;
@@ -141,6 +142,7 @@ class Keeper {
   int64_t last_beat_ = 0;
   double beat_at_ = 0;
   double touched_at_ = 0;
+  double job_looked_at_ = 0;
 };
 
 Keeper::Keeper(const KeeperOptions& options)
@@ -324,13 +326,16 @@ void Keeper::check_signs_of_life() {
 }
 
 void Keeper::check_job() {
-  if (options_.is_supervised) return;
-  if (!speaks()) {
-    if (is_job_over(folder_, options_.job)) end_rank(Ending::Stopped, "");
+  if (speaks()) {
+    watch_.look();
+    if (watch_.is_settled()) end_rank(Ending::Stopped, "");
     return;
   }
-  watch_.look();
-  if (watch_.is_settled()) end_rank(Ending::Stopped, "");
+  // Whoever started this one ends it too, if it can be reached.
+  const double now = time_.seconds();
+  if (now < job_looked_at_ + kJobSeconds) return;
+  job_looked_at_ = now;
+  if (is_job_over(folder_, options_.job)) end_rank(Ending::Stopped, "");
 }
 
 void Keeper::end_rank(Ending why, const std::string& text) {

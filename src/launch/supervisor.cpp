@@ -264,7 +264,10 @@ void Supervisor::check_failure() {
   if (is_over_) return;
   watch_.look();
   const double now = time_.seconds();
-  if (failed_at_ < 0 && watch_.is_settled()) failed_at_ = now;
+  if (failed_at_ < 0 && watch_.is_settled()) {
+    failed_at_ = now;
+    write_job_end(folder_, job_);  // also for machines that mpirun does not reach any more
+  }
   if (failed_at_ < 0) return;
   if (now - failed_at_ > kPatience && pushes_ == 0) {
     ++pushes_;
