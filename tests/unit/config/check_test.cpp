@@ -93,8 +93,8 @@ TEST(Check, RoundingFitsTheWeights) {
 }
 
 TEST(Check, WhatIsNotThereYetSaysSo) {
-  for (const char* options : {"--devices 4 --mesh pp=4", "--logger_name wandb",
-                              "--data ImageFolder"})
+  for (const char* options :
+       {"--devices 4 --mesh pp=4", "--logger_name wandb", "--data ImageFolder"})
     EXPECT_CONTAINS(faults_of(options), "not in this version yet");
 }
 
