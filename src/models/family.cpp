@@ -41,7 +41,8 @@ double Model::flops_per_token(double seqlen) const {
   // head.
   double flops = 6.0 * static_cast<double>(d.num_layers * d.num_heads * d.head_dim) * seqlen;
   const auto add = [&flops](const nn::Parameter& weight) {
-    flops += (weight.trained ? 6.0 : 4.0) * static_cast<double>(weight.num_elements());
+    const auto& shape = weight.whole_shape();
+    flops += (weight.trained ? 6.0 : 4.0) * static_cast<double>(shape[0] * shape[1]);
   };
   for (nn::Unit* unit : const_cast<Model*>(this)->units())
     for (nn::Linear* linear : unit->linears()) {

@@ -13,6 +13,7 @@
 #include "ops/elementwise.h"
 #include "ops/projection.h"
 #include "setup/pissa.h"
+#include "setup/tensor_parallel.h"
 
 namespace snug::setup {
 namespace {
@@ -229,10 +230,10 @@ checkpoint::Adapter adapter_values(models::Model& model, const config::LoraOptio
     const nn::Adapter* adapter = linear->adapter();
     if (adapter == nullptr) continue;
     checkpoint::ModuleAdapter& module = result.modules[linear->name()];
-    module = {.a = adapter->a.kept().detach(),
-              .b = adapter->b.kept().detach(),
+    module = {.a = whole_value(adapter->a),
+              .b = whole_value(adapter->b),
               .scaling = adapter->options.scaling};
-    if (adapter->options.magnitude) module.magnitude = adapter->magnitude.kept().detach();
+    if (adapter->options.magnitude) module.magnitude = whole_value(adapter->magnitude);
     if (pissa) module = relative_to_base(module, start_of(*linear, read));
   }
   return result;

@@ -35,6 +35,7 @@ void initialize_adapters(nn::Unit& unit, const config::LoraOptions& options, uin
 bool start_from_weights(const config::LoraOptions& options);
 
 // The adapters as they are now, for a file that is to go with the base model as it is on disk.
+// Where ranks share layers all of them are to ask.
 checkpoint::Adapter adapter_values(models::Model& model, const config::LoraOptions& options,
                                    const ParameterReader& read);
 

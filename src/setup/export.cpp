@@ -55,8 +55,8 @@ FileTensors arrange(models::Model& model, models::Layout layout, at::ScalarType 
   }
   for (const std::string& name : order) {
     const auto& parts = result.parts[name];
-    std::vector<int64_t> shape = parts.front().parameter->shape;
-    for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i].parameter->shape[0];
+    std::vector<int64_t> shape = parts.front().parameter->whole_shape();
+    for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i].parameter->whole_shape()[0];
     result.infos.push_back(formats::make_tensor_info(name, dtype_of(parts.front().type), shape));
   }
   return result;

@@ -99,4 +99,10 @@ at::Tensor assemble(const nn::Parameter& parameter, const at::Tensor& part) {
   return whole;
 }
 
+at::Tensor whole_value(const nn::Parameter& parameter) {
+  const at::Tensor& kept = parameter.kept();
+  if (!parameter.slice) return kept.detach();
+  return assemble(parameter, kept.detach().to(parameter.value.device()));
+}
+
 }  // namespace snug::setup

@@ -21,5 +21,7 @@ void cut_tensors(models::Model& model, const config::Recipe& recipe, dist::Group
 // gradient, a state. All ranks of the group get it, and must ask for the same parameters in the
 // same order. What is not cut is returned as it is. `part` lies where the group's tensors do.
 at::Tensor assemble(const nn::Parameter& parameter, const at::Tensor& part);
+// The same of the value, wherever it is kept.
+at::Tensor whole_value(const nn::Parameter& parameter);
 
 }  // namespace snug::setup

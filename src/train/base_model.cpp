@@ -3,6 +3,9 @@
 
 #include <ATen/ops/empty.h>
 
+#include <unordered_map>
+#include <utility>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "config/print.h"
@@ -10,6 +13,7 @@
 #include "exec/policies/sharding.h"
 #include "setup/adapters.h"
 #include "setup/gather_export.h"
+#include "setup/tensor_parallel.h"
 #include "setup/vocabulary.h"
 
 namespace snug::train {
@@ -78,8 +82,12 @@ void BaseModel::write_trained(const std::filesystem::path& folder,
   if (!recipe_.lora.enabled) return write_model(folder, engine);
   if (engine.sharding != nullptr) engine.sharding->open_trained();
   dist::Group& world = engine.mesh->world();
+  // Ranks that share layers have parts of the first one's adapters.
+  checkpoint::Adapter adapter;
+  if (world.rank() == 0 || engine.mesh->size(dist::Axis::Tensor) > 1)
+    adapter = setup::adapter_values(model(), recipe_.lora, reader());
   dist::agree(&world, [&] {
-    if (world.rank() == 0) write_adapter(folder);
+    if (world.rank() == 0) write_adapter(folder, std::move(adapter));
     return std::string();
   });
   if (engine.sharding != nullptr) engine.sharding->close_trained();
@@ -92,18 +100,29 @@ void BaseModel::write_model(const std::filesystem::path& folder,
                                {.dtype = engine.precision.parameters});
   };
   if (engine.mesh->is_single()) return write(setup::resident_value);
+  std::unordered_map<const nn::Parameter*, at::Tensor> wholes;
   const auto open = [&](size_t unit) {
     if (engine.sharding != nullptr) engine.sharding->open(unit);
+    wholes.clear();
+    for (const nn::Parameter* parameter : engine.units[unit]->parameters())
+      if (parameter->slice) wholes[parameter] = setup::whole_value(*parameter);
   };
   const auto close = [&](size_t unit) {
     if (engine.sharding != nullptr) engine.sharding->close(unit);
   };
-  setup::write_gathered(engine.mesh->world(), engine.units, {.gather = open, .release = close},
-                        write);
+  setup::write_gathered(
+      engine.mesh->world(), engine.units, {.gather = open, .release = close},
+      [&](const setup::ParameterReader& read) {
+        write([&](const nn::Parameter& parameter) {
+          const at::Tensor own = read(parameter);
+          const auto whole = wholes.find(&parameter);
+          return whole == wholes.end() ? own : whole->second.to(at::kCPU, own.scalar_type());
+        });
+      });
 }
 
-void BaseModel::write_adapter(const std::filesystem::path& folder) const {
-  checkpoint::Adapter adapter = setup::adapter_values(model(), recipe_.lora, reader());
+void BaseModel::write_adapter(const std::filesystem::path& folder,
+                              checkpoint::Adapter adapter) const {
   // Random weights are nowhere to be found again.
   if (!is_random())
     adapter.config.base_model_name_or_path =

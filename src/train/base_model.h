@@ -42,7 +42,7 @@ class BaseModel {
 
  private:
   void write_model(const std::filesystem::path& folder, const setup::Engine& engine) const;
-  void write_adapter(const std::filesystem::path& folder) const;
+  void write_adapter(const std::filesystem::path& folder, checkpoint::Adapter adapter) const;
   bool is_random() const { return !recipe_.model.config.empty(); }
   // A weight as training found it, float32 on the host.
   setup::ParameterReader reader() const;
