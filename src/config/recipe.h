@@ -137,6 +137,7 @@ struct Recipe {
   bool sequence_parallel = true;  // with tp: hidden states are cut along tokens
   bool forward_prefetch = true;   // shards travel one block ahead of their use
   bool backward_prefetch = true;
+  bool overlap_reduction = true;
   int64_t num_threads = 0;  // 0 = as many as there are cores
   bool full = false;        // `snug finetune --full`
   bool verbose = false;

@@ -393,6 +393,11 @@ std::vector<Row> device_rows(Recipe& r) {
        .key = "backward_prefetch",
        .slot = &r.backward_prefetch,
        .help = "fsdp: the same on the way back"},
+      {.theme = kDevices,
+       .key = "overlap_reduction",
+       .slot = &r.overlap_reduction,
+       .help = "a block's gradients are summed over devices while the block before it computes its "
+               "own, which takes one block's room more"},
   };
 }
 

@@ -75,12 +75,13 @@ std::unique_ptr<exec::Sharding> make_sharding(const config::Recipe& recipe, cons
   const bool has_replicas = mesh.size(dist::Axis::Replicate) > 1;
   return std::make_unique<exec::Sharding>(
       engine.units, make_flat_units(recipe, engine, stage), engine.mesh,
-      exec::ShardingOptions{
-          .stage = stage,
-          .forward_prefetch = recipe.forward_prefetch,
-          .backward_prefetch = recipe.backward_prefetch,
-          .overlap_reduction = !recipe.optimizer_in_backward && !(offloads && has_replicas),
-          .reduce_each = offloads});
+      exec::ShardingOptions{.stage = stage,
+                            .forward_prefetch = recipe.forward_prefetch,
+                            .backward_prefetch = recipe.backward_prefetch,
+                            .overlap_reduction = recipe.overlap_reduction &&
+                                                 !recipe.optimizer_in_backward &&
+                                                 !(offloads && has_replicas),
+                            .reduce_each = offloads});
 }
 
 }  // namespace snug::setup

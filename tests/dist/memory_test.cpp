@@ -27,6 +27,7 @@ config::Recipe shared_recipe(std::mt19937& random) {
     recipe.weight_streaming = false;
   recipe.forward_prefetch = random() % 2;
   recipe.backward_prefetch = random() % 2;
+  recipe.overlap_reduction = random() % 2;
   return recipe;
 }
 

@@ -65,7 +65,10 @@ constexpr Technique kTechniques[] = {
     {"plain", [](config::Recipe&) {}},
     {"clipping", [](config::Recipe& r) { r.train.max_norm = 0.5; }},
     {"checkpointing", [](config::Recipe& r) { r.activation_checkpointing = "all"; }},
-    {"no prefetch", [](config::Recipe& r) { r.forward_prefetch = r.backward_prefetch = false; }},
+    {"no prefetch",
+     [](config::Recipe& r) {
+       r.forward_prefetch = r.backward_prefetch = r.overlap_reduction = false;
+     }},
     {"in backward",
      [](config::Recipe& r) {
        r.optimizer_in_backward = true;
