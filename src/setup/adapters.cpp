@@ -125,9 +125,9 @@ LowRankStart start_of(const nn::Linear& linear, const ParameterReader& read) {
 ops::Projection kept_weight(const nn::Linear& linear) {
   const nn::Parameter& w = linear.weight();
   if (!w.quantization) return {.weight = w.kept(), .part = linear.part()};
-  return {.quantized =
-              ops::QuantizedWeight{w.kept(), w.quantization->format, w.shape[0], w.shape[1]},
-          .part = linear.part()};
+  return {
+      .quantized = ops::QuantizedWeight{w.kept(), w.quantization->format, w.shape[0], w.shape[1]},
+      .part = linear.part()};
 }
 
 // PiSSA takes from the weight what the adapter starts with.

@@ -156,8 +156,7 @@ void Engine::weights_changed() const {
   if (sharding != nullptr) sharding->publish();
 }
 
-void Engine::fill_weights(
-    const std::function<void(nn::Unit&)>& write) const {
+void Engine::fill_weights(const std::function<void(nn::Unit&)>& write) const {
   for (size_t i = 0; i < units.size(); ++i) {
     if (sharding != nullptr) sharding->open_blank(i);
     write(*units[i]);

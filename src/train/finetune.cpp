@@ -299,7 +299,8 @@ void Finetune::load_weights() {
   base_->close();
   set_earlier_runs_aside();
   engine_.weights_changed();
-  if (resume_from_) checkpoint::load_late_weights(*resume_from_, engine_.training_tensors());
+  if (resume_from_)
+    checkpoint::load_late_weights(*resume_from_, engine_.training_tensors(), &mesh_->world());
   phases_ = std::make_unique<PhaseRecorder>(engine_, log_->record().memory.phases);
   stepper_ = std::make_unique<Stepper>(engine_, recipe_, dataset_.train, *phases_);
 }
