@@ -28,6 +28,7 @@ constexpr auto kTimeToYield = microseconds(200);
 constexpr auto kTimeToWatch = microseconds(200);
 constexpr auto kShortestSleep = microseconds(20);
 constexpr auto kLongestSleep = microseconds(200);
+constexpr auto kSleepBesideWork = microseconds(100);
 constexpr auto kBeat = milliseconds(500);
 constexpr auto kTimeToLeave = std::chrono::seconds(20);
 
@@ -44,6 +45,17 @@ void pause_processor() {
 }
 
 void yield() { sched_yield(); }
+
+class CountGuard {
+ public:
+  explicit CountGuard(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~CountGuard() { --count_; }
+  CountGuard(const CountGuard&) = delete;
+  CountGuard& operator=(const CountGuard&) = delete;
+
+ private:
+  std::atomic<int>& count_;
+};
 
 }  // namespace
 
@@ -67,6 +79,7 @@ struct MpiThread::Shared {
   std::condition_variable has_result;  // for those who wait
   std::vector<std::shared_ptr<Work>> submitted;
   std::atomic<int> num_submitted{0};
+  std::atomic<int> num_waiting{0};  // threads that need a result to go on
   bool is_joined = false;
   bool has_left = false;
   Wish wish = Wish::None;
@@ -136,6 +149,7 @@ void MpiThread::wait(Work& work) {
   const auto is_over = [&] {
     return work.state.load(std::memory_order_acquire) != Work::State::Waiting;
   };
+  const CountGuard waiting(shared_->num_waiting);
   // To fall asleep and be woken takes longer than a short collective.
   while (!is_over() && Clock::now() - begin < kTimeToWatch) {
     shared_->may_spin ? pause_processor() : yield();
@@ -332,17 +346,20 @@ std::string MpiThread::Shared::title(const Work& work) const {
                      work.unit.empty() ? "" : ", unit ", work.unit);
 }
 
-// The longer nothing has moved, the longer the pause. A new work ends it.
+// The longer nothing has moved, the longer the pause. A new work ends it. While nobody waits the
+// processors compute, and are not to be taken from that.
 void MpiThread::Shared::idle(Clock::time_point idle_since) {
   const auto idle_for = Clock::now() - idle_since;
-  if (idle_for < kTimeToSpin && may_spin) return pause_processor();
-  if (idle_for < kTimeToYield) {
+  const bool somebody_waits = num_waiting.load(std::memory_order_relaxed) > 0;
+  if (somebody_waits && idle_for < kTimeToSpin && may_spin) return pause_processor();
+  if (somebody_waits && idle_for < kTimeToYield) {
     yield();
     return;
   }
-  const auto pause = active.empty() ? microseconds(kBeat)
-                                    : std::clamp(duration_cast<microseconds>(idle_for / 8),
-                                                 kShortestSleep, kLongestSleep);
+  const auto busy_pause = somebody_waits ? std::clamp(duration_cast<microseconds>(idle_for / 8),
+                                                      kShortestSleep, kLongestSleep)
+                                         : kSleepBesideWork;
+  const auto pause = active.empty() ? microseconds(kBeat) : busy_pause;
   std::unique_lock lock(mutex);
   has_news.wait_for(lock, pause, [&] { return !submitted.empty() || wish != Wish::None; });
 }

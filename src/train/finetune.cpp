@@ -13,9 +13,11 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "checkpoint/training_checkpoint.h"
+#include "config/differences.h"
 #include "config/print.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
+#include "dist/agreement.h"
 #include "dist/check_agreement.h"
 #include "dist/world.h"
 #include "launch/rank_record.h"
@@ -83,7 +85,9 @@ class Finetune {
   void join();
   void open_model();
   void open_data();
+  void make_mesh();
   void choose_techniques();
+  config::Recipe fitting() const;
   void plan();
   void load_weights();
   void set_earlier_runs_aside();
@@ -180,6 +184,10 @@ void Finetune::join() {
   dist::MeshShape all;
   all[dist::Axis::Replicate] = world_->size();
   dist::check_agreement(world_->make_mesh(all, at::kCPU)->world(), what_ranks_agree_on(recipe_));
+  make_mesh();
+}
+
+void Finetune::make_mesh() {
   const setup::Strategy strategy =
       setup::strategy_of(recipe_, world_->size(), world_->position().local_size);
   mesh_ = world_->make_mesh(strategy.mesh, host_.device);
@@ -272,9 +280,23 @@ void Finetune::plan() {
     throw plan_does_not_fit(prediction, budget_, host_.library_bytes);
 }
 
-// --fit: techniques and micro-batch for the memory there is.
+// --fit: techniques and micro-batch for the memory there is. The first process chooses for all,
+// since times that are measured differ.
 void Finetune::choose_techniques() {
   if (!recipe_.fit) return;
+  if (mesh_->is_single()) {
+    recipe_ = fitting();
+    return;
+  }
+  const std::vector<std::string> chosen = dist::agree(&mesh_->world(), [this] {
+    return world_->rank() == 0 ? nlohmann::json(config::differences(recipe_, fitting())).dump()
+                               : std::string();
+  });
+  config::apply_differences(recipe_, nlohmann::json::parse(chosen.front()));
+  make_mesh();
+}
+
+config::Recipe Finetune::fitting() const {
   const plan::DeviceProfile device = profile_of(host_);
   const plan::Fit fit = plan::fit(base_->model(), recipe_, dataset_.train, max_seqlen_, device);
   if (!fit.best)
@@ -284,7 +306,7 @@ void Finetune::choose_techniques() {
   log_->print(fmt::format("Fit      {} combinations tried: {}", fit.tried,
                           fit.best->options.empty() ? "the recipe as it is is the fastest that fits"
                                                     : fit.best->options));
-  recipe_ = fit.best->recipe;
+  return fit.best->recipe;
 }
 
 void Finetune::load_weights() {
