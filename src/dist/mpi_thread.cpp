@@ -44,8 +44,6 @@ void pause_processor() {
 #endif
 }
 
-void yield() { sched_yield(); }
-
 class CountGuard {
  public:
   explicit CountGuard(std::atomic<int>& count) : count_(count) { ++count_; }
@@ -152,7 +150,10 @@ void MpiThread::wait(Work& work) {
   const CountGuard waiting(shared_->num_waiting);
   // To fall asleep and be woken takes longer than a short collective.
   while (!is_over() && Clock::now() - begin < kTimeToWatch) {
-    shared_->may_spin ? pause_processor() : yield();
+    if (shared_->may_spin)
+      pause_processor();
+    else
+      sched_yield();
   }
   if (!is_over()) {
     std::unique_lock lock(shared_->mutex);
@@ -351,9 +352,9 @@ std::string MpiThread::Shared::title(const Work& work) const {
 void MpiThread::Shared::idle(Clock::time_point idle_since) {
   const auto idle_for = Clock::now() - idle_since;
   const bool somebody_waits = num_waiting.load(std::memory_order_relaxed) > 0;
-  if (somebody_waits && idle_for < kTimeToSpin && may_spin) return pause_processor();
+  if (somebody_waits && may_spin && idle_for < kTimeToSpin) return pause_processor();
   if (somebody_waits && idle_for < kTimeToYield) {
-    yield();
+    sched_yield();
     return;
   }
   const auto busy_pause = somebody_waits ? std::clamp(duration_cast<microseconds>(idle_for / 8),

@@ -108,7 +108,7 @@ std::optional<Kill> Kills::run_once(const Words& run_words, const fs::path& out,
   EXPECT_TRUE(was_there) << said;
   // A rank that is in its last breath when the signal comes may have ended well.
   expect_clean_failure(out, said, exit_code, victim, size);
-  EXPECT_LT(kill.seconds, kill.signal == SIGKILL ? 8 : 12) << said;
+  EXPECT_LT(kill.seconds, kill.signal == SIGKILL ? 20 : 25) << said;  // machines may be busy
   return kill;
 }
 
