@@ -79,6 +79,13 @@ void check_memory(const Recipe& r, Faults& faults) {
     faults.push_back(
         "weight_streaming = true: weights that live in host memory are updated there; add "
         "--optimizer_offload cpu");
+  const bool is_alone = r.devices == "1" && r.num_nodes == 1 && r.mesh.empty();
+  if (r.weight_streaming && !is_alone &&
+      (r.strategy == "ddp" || r.strategy == "zero1" || r.strategy == "zero2"))
+    faults.push_back(fmt::format(
+        "weight_streaming = true with strategy = {}: on several devices weights in host "
+        "memory are cut into shards; use --strategy fsdp",
+        r.strategy));
   if (r.delayed_parameter_update && r.optimizer_offload == "none")
     faults.push_back(
         "delayed_parameter_update = true: the host updates while the device goes on; add "

@@ -101,7 +101,7 @@ std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budg
        .key = "memory_budget",
        .slot = &memory_budget,
        .help = "treat the device as one of this size, driver and libraries of a GPU included; "
-               "beyond it the run is out of memory",
+               "beyond it the run is out of memory; of several processes each one's own",
        .kind = TextKind::Bytes},
       {.theme = kMachine,
        .key = "num_threads",

@@ -151,7 +151,10 @@ Verdict judge(const Records& records, const fs::path& out_dir, bool stop_wanted)
                                   who(cause, records.size()), how_it_ended(cause),
                                   log_file(logs_folder(out_dir), cause.rank).string());
   }
-  if (cause.ending != Ending::UserError) verdict.message += "\n" + how_to_go_on(out_dir);
+  // The same command would run out of memory, or refuse, again.
+  const bool would_end_alike =
+      cause.ending == Ending::UserError || cause.ending == Ending::OutOfMemory;
+  if (!would_end_alike) verdict.message += "\n" + how_to_go_on(out_dir);
   if (cause.ending == Ending::InternalError || is_crash(cause.signal))
     verdict.message = fmt::format(
         "internal error: {}\nPlease report this with the command you ran.", verdict.message);

@@ -36,6 +36,17 @@ at::Device open_device(std::string_view accelerator) {
   return {at::kCUDA, 0};
 }
 
+std::string visible_gpu(int local_rank, const std::string& visible) {
+  if (visible.empty()) return std::to_string(local_rank);
+  std::vector<std::string> gpus(1);
+  for (const char c : visible)
+    if (c == ',')
+      gpus.emplace_back();
+    else
+      gpus.back() += c;
+  return gpus[static_cast<size_t>(local_rank) % gpus.size()];
+}
+
 std::string device_name(at::Device device) {
   if (!device.is_cuda()) return kernels::cpu::cpu_summary();
   return fmt::format("{}, {}", cuda::name(), format_bytes(cuda::total_bytes()));

@@ -15,6 +15,10 @@ namespace snug::setup {
 // Throws UserError for cuda where there is none. Call after memory::install_allocators().
 at::Device open_device(std::string_view accelerator);
 
+// Of several processes of a machine each is to see one GPU: CUDA_VISIBLE_DEVICES for the one
+// numbered `local_rank`, given what it is now (empty: all GPUs).
+std::string visible_gpu(int local_rank, const std::string& visible);
+
 // "NVIDIA H100 80GB HBM3, 79.11 GiB" or "AMD EPYC, 2 threads, avx2".
 std::string device_name(at::Device device);
 

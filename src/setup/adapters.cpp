@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "memory/placement.h"
 #include "nn/precision.h"
 #include "ops/elementwise.h"
 #include "ops/projection.h"
@@ -130,6 +131,13 @@ ops::Projection kept_weight(const nn::Linear& linear) {
       .part = linear.part()};
 }
 
+// A weight of another unit may not be there while this one is filled: then as it is on disk.
+ops::Projection weight_there_is(const nn::Linear& linear, const ParameterReader& read) {
+  const nn::Parameter& w = linear.weight();
+  if (!linear.is_tied() || !memory::is_vacant(w.kept())) return kept_weight(linear);
+  return {.weight = read(w).to(w.value.scalar_type()).to(w.value.device())};
+}
+
 // PiSSA takes from the weight what the adapter starts with.
 void check_start(const nn::Linear& linear, const config::LoraOptions& options) {
   if (options.init_weights == "pissa" && linear.is_tied())
@@ -214,7 +222,7 @@ void initialize_adapters(nn::Unit& unit, const config::LoraOptions& options, uin
     if (adapter == nullptr) continue;
     if (options.init_weights == "pissa") start_with_pissa(*linear, read);
     if (adapter->options.magnitude)
-      ops::copy(adapter->magnitude.kept().detach(), ops::row_norms(kept_weight(*linear)));
+      ops::copy(adapter->magnitude.kept().detach(), ops::row_norms(weight_there_is(*linear, read)));
   }
 }
 

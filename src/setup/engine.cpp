@@ -2,6 +2,7 @@
 #include "setup/engine.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 #include <cmath>
@@ -88,7 +89,7 @@ std::vector<int64_t> whole_elements(const Engine& engine) {
   for (size_t i = 0; i < engine.units.size(); ++i) {
     std::map<std::string, int64_t> by_name;
     for (const nn::Parameter* parameter : engine.units[i]->parameters())
-      by_name[parameter->name] = parameter->num_elements();
+      by_name[parameter->name] = c10::multiply_integers(parameter->whole_shape());
     for (const nn::Parameter* piece : engine.updated[i]) sizes.push_back(by_name.at(piece->name));
   }
   return sizes;

@@ -97,6 +97,7 @@ class Finetune {
 
   bool train_step();
   SampleIndices next_micro_batches();
+  int64_t micro_batch_size() const;
   StepResult step_with_splits(SampleIndices micro_batches, double lr);
   void log_step(const StepResult& result, double lr, double seconds);
   void run_validation();
@@ -256,9 +257,12 @@ void Finetune::open_data() {
 void Finetune::plan() {
   const data::MicroBatch largest =
       plan::largest_micro_batch(dataset_.train, recipe_, recipe_.train.micro_batch_size);
-  const plan::Prediction prediction = plan::predict(
-      base_->model(), recipe_, largest, max_seqlen_,
-      {.device = host_.device.type(), .mesh = dist::planned_mesh(mesh_->shape(), mesh_->rank())});
+  const plan::Prediction prediction =
+      plan::predict(base_->model(), recipe_, largest, max_seqlen_,
+                    {.device = host_.device.type(),
+                     .mesh = dist::planned_mesh(
+                         mesh_->shape(), mesh_->rank(),
+                         host_.device.is_cuda() ? dist::Transport::Nccl : dist::Transport::Mpi)});
   const int64_t peak = prediction.peak_allocated + host_.library_bytes;
   report::MemoryPeaks peaks{.peak_allocated = peak, .on_disk = prediction.on_disk};
   for (size_t c = 0; c < memory::kNumCategories; ++c)
@@ -294,6 +298,8 @@ void Finetune::choose_techniques() {
   });
   config::apply_differences(recipe_, nlohmann::json::parse(chosen.front()));
   make_mesh();
+  log_->record().recipe = config::recipe_json(recipe_);
+  log_->record().mesh = dist::show(mesh_->shape());
 }
 
 config::Recipe Finetune::fitting() const {
@@ -373,7 +379,7 @@ void Finetune::train() {
   sampler_ = std::make_unique<data::Sampler>(
       data::SamplerOptions{.num_samples = dataset_.train.count(),
                            .global_batch_size = t.global_batch_size,
-                           .micro_batch_size = t.micro_batch_size,
+                           .micro_batch_size = micro_batch_size(),
                            .epochs = t.epochs.value_or(bounded ? 0 : 1),
                            .max_steps = t.max_steps.value_or(t.epochs ? 0 : token_steps),
                            .seed = recipe_.data.seed,
@@ -453,10 +459,17 @@ bool Finetune::train_step() {
   return true;
 }
 
+// Several processes run as many micro-batches each, which splitting each one's would not keep.
+int64_t Finetune::micro_batch_size() const {
+  const int64_t size = recipe_.train.micro_batch_size;
+  const bool was_split = !mesh_->is_single() && state_.micro_batch_size > 0;
+  return was_split ? std::min(size, state_.micro_batch_size) : size;
+}
+
 SampleIndices Finetune::next_micro_batches() {
   SampleIndices micro_batches = sampler_->next_step(mesh_->data().rank(), mesh_->data().size());
   // A split once found necessary holds for the rest of the run.
-  for (int64_t size = recipe_.train.micro_batch_size;
+  for (int64_t size = mesh_->is_single() ? recipe_.train.micro_batch_size : 0;
        state_.micro_batch_size > 0 && size > state_.micro_batch_size; size = (size + 1) / 2)
     micro_batches = split_micro_batches(micro_batches);
   return micro_batches;
@@ -570,8 +583,8 @@ void Finetune::show_samples() {
     const std::vector<SampleAnswer> after = answers();
     if (!base_->can_load()) return;
     base_->load(engine_);
+    engine_.weights_changed();  // while the adapters are still there
     setup::remove_adapters(base_->model());
-    engine_.weights_changed();
     log_->print("\nHeld-out questions, answered before and after\n\n" +
                 show_answers(answers(), after));
   } catch (const UserError& error) {

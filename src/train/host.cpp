@@ -2,11 +2,15 @@
 #include "train/host.h"
 
 #include <ATen/Parallel.h>
+#include <stdlib.h>
 #include <sys/resource.h>
+
+#include <cstdlib>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "dist/world.h"
 #include "memory/disk_file.h"
 #include "memory/ledger.h"
 #include "setup/accelerator.h"
@@ -19,8 +23,23 @@ int64_t peak_resident_bytes() {
   return static_cast<int64_t>(usage.ru_maxrss) * kKiB;
 }
 
+namespace {
+
+// Before CUDA is asked for anything: "device 0" is then this process's own everywhere.
+void see_own_gpu() {
+  const dist::Position position = dist::position_in_environment();
+  if (position.local_size == 1) return;
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const std::string own =
+      setup::visible_gpu(position.local_rank, visible == nullptr ? "" : visible);
+  ::setenv("CUDA_VISIBLE_DEVICES", own.c_str(), 1);
+}
+
+}  // namespace
+
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,
                   const std::string& accelerator) {
+  see_own_gpu();
   memory::install_allocators();
   if (num_threads > 0) at::set_num_threads(static_cast<int>(num_threads));
   int64_t budget = memory_budget.empty() ? 0 : parse_bytes(memory_budget, "memory_budget");

@@ -43,5 +43,12 @@ TEST(Accelerator, GpusAreKnownByTheirNames) {
   EXPECT_EQ(gpu_peak_flops_per_second("A card of tomorrow"), 0);
 }
 
+TEST(VisibleGpu, IsOneForEachProcess) {
+  EXPECT_EQ(visible_gpu(2, ""), "2");
+  EXPECT_EQ(visible_gpu(1, "4,6,7"), "6");
+  EXPECT_EQ(visible_gpu(3, "5"), "5");  // bound already, each to its own
+  EXPECT_EQ(visible_gpu(1, "GPU-a,GPU-b"), "GPU-b");
+}
+
 }  // namespace
 }  // namespace snug::setup
