@@ -34,8 +34,16 @@ constexpr auto kTimeToLeave = std::chrono::seconds(20);
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-bool has_cores_to_spare(const Position& position) {
-  return std::thread::hardware_concurrency() >= 2U * static_cast<unsigned>(position.local_size);
+// A rank has two threads that wait in turn: one that computes, one that communicates. With a core
+// for each they may spin; with one core for both they make way for each other; with less, who looks
+// again and again only keeps the others from what he waits for.
+enum class Patience { Spin, Yield, Sleep };
+
+Patience patience_of(const Position& position) {
+  const unsigned cores = std::thread::hardware_concurrency();
+  const auto ranks = static_cast<unsigned>(position.local_size);
+  if (cores >= 2 * ranks) return Patience::Spin;
+  return cores >= ranks ? Patience::Yield : Patience::Sleep;
 }
 
 void pause_processor() {
@@ -62,14 +70,14 @@ struct MpiThread::Shared {
       : position(where),
         options(how),
         page(how.status_folder, where.rank, where.size),
-        may_spin(has_cores_to_spare(where)) {}
+        patience(patience_of(where)) {}
 
   enum class Wish { None, Leave, LeaveInHaste, Abort };
 
   const Position position;
   const WorldOptions options;
   StatusPage page;
-  const bool may_spin;
+  const Patience patience;
   int last_tag = 0;
 
   std::mutex mutex;
@@ -149,8 +157,11 @@ void MpiThread::wait(Work& work) {
   };
   const CountGuard waiting(shared_->num_waiting);
   // To fall asleep and be woken takes longer than a short collective.
-  while (!is_over() && Clock::now() - begin < kTimeToWatch) {
-    if (shared_->may_spin)
+  const auto may_watch = [&] {
+    return shared_->patience != Patience::Sleep && Clock::now() - begin < kTimeToWatch;
+  };
+  while (!is_over() && may_watch()) {
+    if (shared_->patience == Patience::Spin)
       pause_processor();
     else
       sched_yield();
@@ -352,8 +363,9 @@ std::string MpiThread::Shared::title(const Work& work) const {
 void MpiThread::Shared::idle(Clock::time_point idle_since) {
   const auto idle_for = Clock::now() - idle_since;
   const bool somebody_waits = num_waiting.load(std::memory_order_relaxed) > 0;
-  if (somebody_waits && may_spin && idle_for < kTimeToSpin) return pause_processor();
-  if (somebody_waits && idle_for < kTimeToYield) {
+  const bool may_poll = somebody_waits && patience != Patience::Sleep;
+  if (may_poll && patience == Patience::Spin && idle_for < kTimeToSpin) return pause_processor();
+  if (may_poll && idle_for < kTimeToYield) {
     sched_yield();
     return;
   }
