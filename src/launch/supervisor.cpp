@@ -15,8 +15,10 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -147,6 +149,10 @@ void Supervisor::start_mpirun() {
     ::unsetenv(kTerminalVariable);
   if (!environment("OMP_NUM_THREADS"))
     ::setenv("OMP_NUM_THREADS", fmt::format("{}", options_.num_threads).c_str(), 1);
+  // More threads than cores must not wait for each other by looking again and again.
+  const int threads = std::atoi(environment("OMP_NUM_THREADS")->c_str());
+  if (threads * options_.devices > static_cast<int>(std::thread::hardware_concurrency()))
+    ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
   options_.variables = variables_to_export(environ);
   orders_ = make_pipe();
   output_ = make_pipe();
