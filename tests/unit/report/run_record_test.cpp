@@ -38,6 +38,8 @@ RunRecord example() {
                                            {{"data", 9}},
                                            {{"blocks.0", 9}},
                                            {{"--x 1", "slow", 8, "snug y --x 1"}}};
+  record.mesh = "fsdp=2";
+  record.ranks = {{1, "cpu", 10, 11, 12}};
   record.resumptions = {{3, 1.5}};
   record.startup = {{{"libraries", 0.25}, {"data", 0.5}}, 0.75, 1.5};
   record.seconds_total = 12.5;
@@ -50,7 +52,8 @@ TEST(RunJson, HoldsEveryFigureUnderItsName) {
     "schema": 1, "outcome": "ok", "reason": "", "command": "snug finetune_full m",
     "recipe": {"train": {"micro_batch_size": 8}, "precision": "bf16-true"},
     "model": {"id": "tiny", "parameters": 134515008, "trainable": 134515008},
-    "device": {"name": "cpu", "budget_bytes": 2147483648}, "world_size": 1,
+    "device": {"name": "cpu", "budget_bytes": 2147483648}, "world_size": 1, "mesh": "fsdp=2",
+    "ranks": [{"rank": 1, "device": "cpu", "predicted_allocated": 10, "peak_allocated": 11, "peak_host": 12}],
     "steps": [
       {"step": 1, "loss": 2.31, "seconds": 0.8, "tokens": 512, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 1.0,
        "raw_tokens": 400},
