@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "optim/optimizer.h"
 
-#include <cmath>
-
 #include "base/error.h"
 #include "memory/disk_file.h"
 #include "ops/device.h"
@@ -148,10 +146,6 @@ std::unique_ptr<Optimizer> make_optimizer(const config::OptimizerOptions& option
   throw UserError(
       "optimizer \"{}\" is not in this version yet; use adamw, adamw_8bit, adafactor, lion or sgd",
       options.name);
-}
-
-double gradient_norm(const std::vector<NamedTensor>& parameters) {
-  return std::sqrt(gradient_sum_of_squares(parameters));
 }
 
 double gradient_sum_of_squares(const std::vector<NamedTensor>& parameters) {

@@ -113,10 +113,7 @@ std::unique_ptr<Optimizer> make_optimizer(const config::OptimizerOptions& option
                                           std::vector<NamedTensor> parameters, uint64_t seed = 0,
                                           const std::vector<int64_t>& whole_elements = {});
 
-// Global norm of the gradients (unscaled by gradient_scale) in double; infinite or NaN when one
-// element is. Frees nothing.
-double gradient_norm(const std::vector<NamedTensor>& parameters);
-// Its square.
+// Of all gradients, unscaled by gradient_scale, in double; infinite or NaN when one element is.
 double gradient_sum_of_squares(const std::vector<NamedTensor>& parameters);
 
 }  // namespace snug::optim

@@ -2,11 +2,11 @@
 // al. 2020; FSDP, Zhao et al. 2023). Each rank runs micro-batches of its own; a unit's gradients
 // are summed over the ranks as soon as its backward is done, while the unit before runs its own.
 //
-//   stage            a rank keeps                                  after a unit's backward
-//   Replicate        everything                                    all-reduce, last micro-batch
-//   only OptimizerStates  all weights and gradients, its part of states reduce-scatter, last
-//   micro-batch Gradients        all weights, its part of the rest             reduce-scatter
-//   Weights          its part of everything                        reduce-scatter
+//   stage            a rank keeps its part of        after a unit's backward
+//   Replicate        nothing: it keeps everything    all-reduce, after the last micro-batch
+//   OptimizerStates  states                          reduce-scatter, after the last micro-batch
+//   Gradients        states, gradients               reduce-scatter
+//   Weights          states, gradients, weights      reduce-scatter
 //
 // With Weights a unit's weights are gathered before its forward and again before its backward, one
 // unit ahead, and given back after each. With hybrid sharding the groups of ranks that share a
