@@ -148,7 +148,10 @@ nn::State Executor::run_backward(UnitRun& run, nn::State gradients, const nn::Ba
   std::vector<at::Tensor> outputs;
   std::vector<at::Tensor> output_gradients;
   for (auto& [name, gradient] : gradients.entries()) {
-    outputs.push_back(run.output.at(name));
+    const at::Tensor& output = run.output.at(name);
+    // The first trained unit may hand on what units before it made, which wants no gradient.
+    if (!output.requires_grad()) continue;
+    outputs.push_back(output);
     output_gradients.push_back(std::move(gradient));
   }
   run.output = {};
@@ -186,7 +189,8 @@ double Executor::loss(const nn::Batch& batch, const nn::Pass& pass) {
 at::Tensor Executor::last_logits(const nn::Batch& batch, at::ScalarType compute) {
   const nn::Pass pass{.output = nn::Output::LastLogits, .compute = compute};
   nn::State state = guarded([&] { return infer(batch, pass); });
-  if (batch.cache != nullptr) batch.cache->advance(batch.input_ids.size(0));
+  if (batch.cache != nullptr)
+    batch.cache->advance(batch.input_ids.size(0) / batch.cache->num_sequences());
   return state.at("logits");
 }
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include "base/error.h"
 #include "nn/unit.h"
 
@@ -8,6 +10,11 @@ const at::Tensor& State::at(const std::string& name) const {
   for (const auto& [key, tensor] : entries_)
     if (key == name) return tensor;
   throw InternalError(fmt::format("no \"{}\" flows here", name));
+}
+
+bool State::has(const std::string& name) const {
+  return std::any_of(entries_.begin(), entries_.end(),
+                     [&](const auto& entry) { return entry.first == name; });
 }
 
 void State::set(std::string name, at::Tensor tensor) {

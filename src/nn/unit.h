@@ -17,14 +17,31 @@
 
 namespace snug::nn {
 
-// One micro-batch on the device: S documents packed one after another, N tokens in all.
+// What an encoder reads for each of a batch's S documents, packed one after another, M tokens.
+struct Source {
+  at::Tensor input_ids;   // (M) int32
+  at::Tensor positions;   // (M) int32, from 0 in each document
+  at::Tensor cu_seqlens;  // (S+1) int32
+  int64_t max_seqlen = 0;
+};
+
+// One micro-batch on the device: S documents packed one after another, N tokens in all. With an
+// encoder these are the decoder's.
 struct Batch {
   at::Tensor input_ids;   // (N) int32
   at::Tensor targets;     // (N) int32: the token that should follow, or ignore_index
   at::Tensor positions;   // (N) int32, from 0 in each document
   at::Tensor cu_seqlens;  // (S+1) int32
   int64_t max_seqlen = 0;
-  int64_t loss_tokens = 0;   // targets that count
+  int64_t loss_tokens = 0;  // targets that count
+  std::optional<Source>
+      source;  // none: there is no encoder, or a generation has its output already
+  // One picture a document, (S, height, width, 3) uint8; undefined: there is none, or a generation
+  // has seen it already.
+  at::Tensor pixels;
+  // (S·Q) int32: the rows of the tokens, of the source's if there is one, that pictures' features
+  // stand in.
+  at::Tensor picture_rows;
   KvCache* cache = nullptr;  // generation: append to it and attend to what it holds
 };
 
@@ -44,10 +61,11 @@ struct Pass {
 };
 
 // What flows from unit to unit: a few named tensors. Decoders need "hidden" only; the last unit
-// returns "loss" (1) or "logits" (S, V). Encoder-decoders add more names.
+// returns "loss" (1) or "logits" (S, V). Encoders and pictures add more names: decisions/0008.
 class State {
  public:
   const at::Tensor& at(const std::string& name) const;
+  bool has(const std::string& name) const;
   void set(std::string name, at::Tensor tensor);
   std::vector<std::pair<std::string, at::Tensor>>& entries() { return entries_; }
   const std::vector<std::pair<std::string, at::Tensor>>& entries() const { return entries_; }

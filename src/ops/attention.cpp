@@ -5,6 +5,8 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <vector>
+
 #include "base/error.h"
 #include "kernels/cpu/linalg/attention.h"
 #include "ops/device.h"
@@ -119,6 +121,9 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionContext& context) {
+  SNUG_CHECK(context.causal && !context.kv_cu_seqlens.defined() && !context.bias_table.defined() &&
+                 context.dropout == 0,
+             "only causal self-attention without biases and dropout");
   SNUG_CHECK(q.size(1) % k.size(1) == 0 && k.sizes() == v.sizes(), "{} query and {} key heads",
              q.size(1), k.size(1));
   return AttentionFunction::apply(q, k, v, context);
@@ -129,20 +134,20 @@ at::Tensor decode_attention(const at::Tensor& q, const at::Tensor& k_cache,
                             const AttentionContext& context) {
   if (kernel_device(q) == at::kCUDA)
     return library_decode_attention(q, k_cache, v_cache, length, context)
-        .view({1, q.size(1) * q.size(2)});
-  at::Tensor out = at::empty({1, q.size(1) * q.size(2)}, q.options());
-  const auto cached = static_cast<int32_t>(length);
-  const kernels::cpu::DecodeAttentionArgs args{.num_sequences = 1,
+        .view({q.size(0), q.size(1) * q.size(2)});
+  at::Tensor out = at::empty({q.size(0), q.size(1) * q.size(2)}, q.options());
+  const std::vector<int32_t> lengths(static_cast<size_t>(q.size(0)), static_cast<int32_t>(length));
+  const kernels::cpu::DecodeAttentionArgs args{.num_sequences = q.size(0),
                                                .num_heads = q.size(1),
-                                               .num_kv_heads = k_cache.size(1),
+                                               .num_kv_heads = k_cache.size(2),
                                                .head_dim = q.size(2),
                                                .type = to_scalar(q.scalar_type()),
                                                .q = read_pointer(q),
                                                .k_cache = read_pointer(k_cache),
                                                .v_cache = read_pointer(v_cache),
-                                               .sequence_stride = k_cache.numel(),
-                                               .token_stride = k_cache.stride(0),
-                                               .lengths = &cached,
+                                               .sequence_stride = k_cache.stride(0),
+                                               .token_stride = k_cache.stride(1),
+                                               .lengths = lengths.data(),
                                                .scale = static_cast<float>(context.scale),
                                                .sliding_window = context.sliding_window,
                                                .out = write_pointer(out)};

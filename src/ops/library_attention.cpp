@@ -270,15 +270,15 @@ at::Tensor library_decode_attention(const at::Tensor& q, const at::Tensor& k_cac
                                     const AttentionContext& context) {
   const int64_t seen =
       context.sliding_window > 0 ? std::min(context.sliding_window, length) : length;
-  const at::Tensor k = k_cache.slice(0, length - seen, length);
-  const at::Tensor v = v_cache.slice(0, length - seen, length);
-  const int64_t kv_heads = k.size(1);
-  const auto heads_first = [](const at::Tensor& x) {
-    return x.to(at::kFloat).transpose(0, 1).contiguous();
+  const int64_t batch = q.size(0) * k_cache.size(2);  // sequences times key heads: B
+  const auto heads_first = [&](const at::Tensor& cache) {
+    const at::Tensor rows = cache.slice(1, length - seen, length).to(at::kFloat);
+    return rows.transpose(1, 2).reshape({batch, seen, q.size(2)});
   };
-  const at::Tensor q_rows = q.to(at::kFloat).view({kv_heads, q.size(1) / kv_heads, q.size(2)});
-  at::Tensor scores = at::bmm(q_rows, heads_first(k).transpose(1, 2)).mul_(context.scale);
-  const at::Tensor rows = mix(scores, heads_first(v)).first;  // (Hkv, G, D)
+  const at::Tensor q_rows =
+      q.to(at::kFloat).view({batch, q.numel() / batch / q.size(2), q.size(2)});
+  at::Tensor scores = at::bmm(q_rows, heads_first(k_cache).transpose(1, 2)).mul_(context.scale);
+  const at::Tensor rows = mix(scores, heads_first(v_cache)).first;  // (B, G, D)
   return rows.view(q.sizes()).to(q.scalar_type());
 }
 

@@ -34,7 +34,8 @@ AttentionGradients library_attention_backward(LibraryAttention way, const at::Te
                                               const at::Tensor& v, const AttentionOutput& forward,
                                               const AttentionContext& context);
 
-// One row q (1, H, D) over the first `length` rows of the caches (max, Hkv, D) -> (1, H, D).
+// For each of S sequences one row of q (S, H, D) over the first `length` rows of its cache, (S,
+// max, Hkv, D) -> (S, H, D).
 at::Tensor library_decode_attention(const at::Tensor& q, const at::Tensor& k_cache,
                                     const at::Tensor& v_cache, int64_t length,
                                     const AttentionContext& context);

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "memory/guards.h"
+#include "nn/attention.h"
 #include "nn/functions.h"
 
 namespace snug::models::llama {
@@ -82,24 +83,12 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
   const at::Tensor q = qkv[0].view({-1, q_.out_features() / d, d});
   const at::Tensor k = qkv[1].view({-1, k_.out_features() / d, d});
   const at::Tensor v = qkv[2].view({-1, v_.out_features() / d, d});
-  const ops::AttentionContext context{.cu_seqlens = batch.cu_seqlens,
-                                      .max_seqlen = batch.max_seqlen,
-                                      .positions = batch.positions,
-                                      .rope = rope_,
-                                      .scale = 1.0 / std::sqrt(static_cast<double>(d)),
-                                      .sliding_window = config_.sliding_window};
-  nn::KvCache* cache = batch.cache;
-  if (cache != nullptr && cache->length() > 0) {
-    ops::rotate_in_place(q, batch.positions, rope_, kernels::cpu::RopeDirection::Forward);
-    ops::rotate_in_place(k, batch.positions, rope_, kernels::cpu::RopeDirection::Forward);
-    cache->append(layer_, k, v);
-    return o_.forward(ops::decode_attention(q, cache->keys(layer_), cache->values(layer_),
-                                            cache->length() + 1, context),
-                      pass);
-  }
-  const at::Tensor mixed = ops::attention(q, k, v, context);  // rotates k in place
-  if (cache != nullptr) cache->append(layer_, k, v);
-  return o_.forward(mixed, pass);
+  const nn::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(d)),
+                                     .rope = &rope_,
+                                     .sliding_window = config_.sliding_window,
+                                     .bias_table = {},
+                                     .site = {}};
+  return o_.forward(nn::causal_attention(q, k, v, layer_, options, batch, pass), pass);
 }
 
 nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {

@@ -78,10 +78,12 @@ TEST_P(LibraryAttentionTest, ProductsEqualTheCpuKernel) {
 TEST_P(LibraryAttentionTest, DecodingEqualsTheCpuKernel) {
   const Case& c = GetParam();
   const Inputs in = make_inputs(c, at::kCPU);
-  const at::Tensor q = in.q.slice(0, 0, 1);
+  const at::Tensor q = in.q.slice(0, 0, 2);
+  const at::Tensor k = at::stack({in.k, in.v});
+  const at::Tensor v = at::stack({in.v, in.k});
   const int64_t length = c.cu_seqlens.back() - 1;  // the cache has room behind what counts
-  const at::Tensor expected = decode_attention(q, in.k, in.v, length, in.context);
-  const at::Tensor got = library_decode_attention(q, in.k, in.v, length, in.context);
+  const at::Tensor expected = decode_attention(q, k, v, length, in.context);
+  const at::Tensor got = library_decode_attention(q, k, v, length, in.context);
   EXPECT_LT(distance(got.view(expected.sizes()), expected), 2e-5);
 }
 

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nn/attention.h"
+
+#include <ATen/ops/arange.h>
+
+#include "base/error.h"
+#include "kernels/cpu/random_key.h"
+
+namespace snug::nn {
+namespace {
+
+ops::AttentionContext context_of(const Packed& queries, const AttentionOptions& options,
+                                 const Pass& pass) {
+  ops::AttentionContext context{.cu_seqlens = queries.cu_seqlens,
+                                .max_seqlen = queries.max_seqlen,
+                                .positions = queries.positions,
+                                .scale = options.scale,
+                                .sliding_window = options.sliding_window,
+                                .bias_table = options.bias_table,
+                                .max_distance = options.max_distance};
+  if (options.rope != nullptr) context.rope = *options.rope;
+  if (options.dropout > 0 && pass.dropout_key) {
+    context.dropout = options.dropout;
+    context.dropout_key = kernels::cpu::mix64(*pass.dropout_key ^ hash_name(options.site));
+  }
+  return context;
+}
+
+}  // namespace
+
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            int64_t layer, const AttentionOptions& options, const Batch& batch,
+                            const Pass& pass) {
+  const ops::AttentionContext context = context_of({.cu_seqlens = batch.cu_seqlens,
+                                                    .max_seqlen = batch.max_seqlen,
+                                                    .positions = batch.positions},
+                                                   options, pass);
+  KvCache* cache = batch.cache;
+  if (cache != nullptr && cache->length() > 0) {
+    SNUG_CHECK(q.size(0) == cache->num_sequences(),
+               "{} tokens come for {} sequences in the cache; after the first pass it is one each",
+               q.size(0), cache->num_sequences());
+    ops::rotate_in_place(q, context.positions, context.rope, kernels::cpu::RopeDirection::Forward);
+    ops::rotate_in_place(k, context.positions, context.rope, kernels::cpu::RopeDirection::Forward);
+    cache->append(layer, k, v);
+    return ops::decode_attention(q, cache->keys(layer), cache->values(layer), cache->length() + 1,
+                                 context);
+  }
+  at::Tensor mixed = ops::attention(q, k, v, context);  // rotates k in place
+  if (cache != nullptr) cache->append(layer, k, v);
+  return mixed;
+}
+
+Packed even_sequences(int64_t count, int64_t length, at::Device device) {
+  const auto options = at::TensorOptions().device(device).dtype(at::kInt);
+  return {.cu_seqlens = at::arange(0, (count + 1) * length, length, options),
+          .max_seqlen = length,
+          .positions = {}};
+}
+
+at::Tensor full_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          const Packed& sequences, const AttentionOptions& options,
+                          const Pass& pass) {
+  ops::AttentionContext context = context_of(sequences, options, pass);
+  context.causal = false;
+  return ops::attention(q, k, v, context);
+}
+
+at::Tensor cross_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const Packed& queries, const Packed& keys,
+                           const AttentionOptions& options, const Pass& pass) {
+  ops::AttentionContext context = context_of(queries, options, pass);
+  context.causal = false;
+  context.kv_cu_seqlens = keys.cu_seqlens;
+  context.max_kv_seqlen = keys.max_seqlen;
+  return ops::attention(q, k, v, context);
+}
+
+}  // namespace snug::nn

@@ -1,0 +1,49 @@
+// Attention as units call it: with a generation's cache or without.
+//
+// Shapes: N tokens of the queries' sequences, M of the keys'; H heads, K key-value heads, d head
+// size.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "nn/unit.h"
+#include "ops/attention.h"
+
+namespace snug::nn {
+
+struct AttentionOptions {
+  double scale = 1;
+  const ops::RopeTables* rope = nullptr;  // rotates q and k
+  int64_t sliding_window = 0;
+  at::Tensor bias_table;  // ops::AttentionContext
+  int64_t max_distance = 128;
+  double dropout = 0;  // of probabilities
+  std::string site;    // names the layer, for dropout
+};
+
+// Causal attention of the batch's tokens to themselves and, in generation, to what the cache holds
+// of `layer`, where it appends k and v. q (N, H, d), k and v (N, K, d) -> (N, H·d).
+at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            int64_t layer, const AttentionOptions& options, const Batch& batch,
+                            const Pass& pass);
+
+// Tokens of S sequences packed one after another.
+struct Packed {
+  at::Tensor cu_seqlens;  // (S+1) int32
+  int64_t max_seqlen = 0;
+  at::Tensor positions;  // (N) int32; may be undefined where nothing rotates
+};
+// S sequences of `length` tokens each.
+Packed even_sequences(int64_t count, int64_t length, at::Device device);
+
+// Every token of a sequence to every one of the same: q (N, H, d), k and v (N, K, d) -> (N, H·d).
+at::Tensor full_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                          const Packed& sequences, const AttentionOptions& options,
+                          const Pass& pass);
+// Every token of a sequence to every one of its source: q (N, H, d), k and v (M, K, d) -> (N, H·d).
+at::Tensor cross_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const Packed& queries, const Packed& keys,
+                           const AttentionOptions& options, const Pass& pass);
+
+}  // namespace snug::nn
