@@ -11,7 +11,7 @@ import sys
 LEVELS = [
     ["base"],
     ["config", "memory", "tokenizer", "report", "hub"],
-    ["kernels", "formats"],
+    ["kernels", "formats", "scores"],
     ["dist"],
     ["ops", "data", "launch"],
     ["nn", "optim"],
