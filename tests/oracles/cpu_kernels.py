@@ -39,6 +39,17 @@ def rms_norm(name, module_class):
             "dweight": flat(module.weight.grad)}
 
 
+def layer_norm(name):
+    rows, dim = 4, 37
+    dtype = TYPES[name]
+    x, dy = random(rows, dim, dtype=dtype, scale=2.0).add_(1).requires_grad_(), random(rows, dim, dtype=dtype)
+    weight, bias = (random(dim, dtype=dtype).requires_grad_() for _ in range(2))
+    y = F.layer_norm(x, (dim,), weight, bias, eps=1e-5)
+    y.backward(dy)
+    return {"type": name, "rows": rows, "dim": dim, "x": flat(x), "weight": flat(weight), "bias": flat(bias),
+            "dy": flat(dy), "y": flat(y), "dx": flat(x.grad), "dweight": flat(weight.grad), "dbias": flat(bias.grad)}
+
+
 ROPE = {
     "none": ({"rope_type": "default"}, 40),
     "linear": ({"rope_type": "linear", "factor": 4.0}, 40),
@@ -150,6 +161,7 @@ def main():
         "sgd": [sgd(), sgd(weight_decay=0.1), sgd(momentum=0.9, weight_decay=0.01),
                 sgd(momentum=0.9, dampening=0.5), sgd(momentum=0.8, nesterov=True)],
         "norm": norm(),
+        "layer_norm": [layer_norm(t) for t in TYPES],
     }
     TARGET.parent.mkdir(parents=True, exist_ok=True)
     TARGET.write_text(json.dumps(data, separators=(",", ":")) + "\n")

@@ -1,4 +1,4 @@
-// SiLU and GELU, plain and gated: y = act(x) and y = act(gate) * up (SwiGLU, GeGLU).
+// ReLU, SiLU and GELU, plain and gated: y = act(x) and y = act(gate) * up (SwiGLU, GeGLU).
 // float32 inside, one rounding at the end. Forward reads its inputs and writes y; backward
 // recomputes act from the inputs, so that only those need to be kept. Every output may be one of
 // the inputs.
@@ -11,7 +11,8 @@
 
 namespace snug::kernels::cpu {
 
-enum class Activation : uint8_t { Silu, GeluTanh, GeluErf };
+// Gelu: with the error function (Hendrycks & Gimpel 2016); GeluTanh: its approximation by tanh.
+enum class Activation : uint8_t { Relu, Gelu, GeluTanh, Silu };
 
 struct ActivationForward {
   Activation activation = Activation::Silu;

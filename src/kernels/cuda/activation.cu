@@ -17,6 +17,10 @@ struct ValueAndSlope {
   float value, slope;
 };
 
+__device__ ValueAndSlope relu(float x) {
+  return {x < 0.f ? 0.f : x, x != x ? x : x > 0.f ? 1.f : 0.f};
+}
+
 __device__ float logistic(float x) { return 1.f / (1.f + expf(-x)); }
 
 // s = logistic(x); 1 - s is logistic(-x), without that difference's cancellation.
@@ -40,9 +44,16 @@ __device__ ValueAndSlope gelu_erf(float x) {
 }
 
 __device__ ValueAndSlope evaluate(Activation activation, float x) {
-  return activation == Activation::Silu       ? silu(x)
-         : activation == Activation::GeluTanh ? gelu_tanh(x)
-                                              : gelu_erf(x);
+  switch (activation) {
+    case Activation::Relu:
+      return relu(x);
+    case Activation::Gelu:
+      return gelu_erf(x);
+    case Activation::GeluTanh:
+      return gelu_tanh(x);
+    default:
+      return silu(x);
+  }
 }
 
 template <class T>

@@ -1,4 +1,4 @@
-// SiLU and GELU, plain and gated, on the device; formulas and arguments in
+// ReLU, SiLU and GELU, plain and gated, on the device; formulas and arguments in
 // kernels/cpu/activation.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

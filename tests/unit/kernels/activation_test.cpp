@@ -1,4 +1,5 @@
-// SiLU and GELU over the whole range of inputs, gated forms, slopes against finite differences.
+// ReLU, SiLU and GELU over the whole range of inputs, gated forms, slopes against finite
+// differences.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/activation.h"
 
@@ -7,23 +8,27 @@
 namespace snug::kernels::cpu {
 namespace {
 
-const Activation kAll[] = {Activation::Silu, Activation::GeluTanh, Activation::GeluErf};
+const Activation kAll[] = {Activation::Relu, Activation::Silu, Activation::GeluTanh,
+                           Activation::Gelu};
 constexpr double kCubic = 0.044715;
 const double kRootTwoOverPi = std::sqrt(2 / M_PI);
 
 double value_of(Activation activation, double x) {
   switch (activation) {
+    case Activation::Relu:
+      return x > 0 ? x : 0;
     case Activation::Silu:
       return x / (1 + std::exp(-x));
     case Activation::GeluTanh:
       return 0.5 * x * (1 + std::tanh(kRootTwoOverPi * (x + kCubic * x * x * x)));
-    case Activation::GeluErf:
+    case Activation::Gelu:
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
   }
   return 0;
 }
 
 double slope_of(Activation activation, double x) {
+  if (activation == Activation::Relu) return x > 0 ? 1 : 0;
   if (activation == Activation::Silu) {
     const double s = 1 / (1 + std::exp(-x));
     return s * (1 + x * (1 - s));

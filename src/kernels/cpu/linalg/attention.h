@@ -1,8 +1,9 @@
 // Softmax attention over packed documents (variable length), grouped-query, causal or not, with an
-// optional sliding window. Flash-style: scores exist one cache-sized block at a time, so memory is
-// linear in tokens; the backward pass recomputes them from the row's log-sum-exp. A token sees only
-// its own document. Scores, softmax and sums are float32 for every storage type. Results are
-// bit-equal from run to run and for any number of threads.
+// optional sliding window, relative biases and dropout, to keys of the same sequence or of another.
+// Flash-style: scores exist one cache-sized block at a time, so memory is linear in tokens; the
+// backward pass recomputes them from the row's log-sum-exp. A token sees only its own document.
+// Scores, softmax and sums are float32 for every storage type. Results are bit-equal from run to
+// run and for any number of threads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,17 +13,48 @@
 
 namespace snug::kernels::cpu {
 
-// N tokens, H heads, Hkv key/value heads (a divisor of H), head dimension D <= 256.
+// Biases by how far key and query are apart, as T5 has them: half the buckets are distances of
+// their own, the others grow like the logarithm up to max_distance, beyond which all share the
+// last.
+struct BiasTable {
+  int64_t num_buckets = 0;     // 0: no biases
+  const void* data = nullptr;  // (num_buckets, H)
+  Scalar type = Scalar::F32;
+  int64_t max_distance = 0;
+  bool both_directions = false;  // half the buckets are for keys after the query
+};
+// The row of the table for a key `distance` tokens after the query, before it if that is negative.
+int64_t relative_bucket(int64_t distance, const BiasTable& table);
+
+// Probabilities that are set to 0 while the others grow by 1 / (1 - probability). Which is a hash of
+// (key, row, column), row = head * N + token, column = the attended token's place in its document:
+// nothing is kept for the backward pass, and no number of threads changes it.
+struct ProbabilityDropout {
+  double probability = 0;
+  uint64_t key = 0;
+
+  // What has fewer of 32 random bits is dropped.
+  uint32_t threshold() const { return static_cast<uint32_t>(probability * 4294967295.0); }
+  float scale() const { return static_cast<float>(1.0 / (1.0 - probability)); }
+};
+
+// N tokens of queries, M of keys, H heads, Hkv key/value heads (a divisor of H), head dimension
+// D <= 256. M is N unless keys are another sequence's.
 struct AttentionArgs {
   int64_t num_tokens = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
   int64_t num_documents = 0;
   const int32_t* cu_seqlens = nullptr;  // (num_documents + 1), from 0 to N
   Scalar type = Scalar::F32;
-  const void *q = nullptr, *k = nullptr, *v = nullptr;  // (N, H, D), (N, Hkv, D), (N, Hkv, D)
+  const void *q = nullptr, *k = nullptr, *v = nullptr;  // (N, H, D), (M, Hkv, D), (M, Hkv, D)
   int64_t q_stride = 0, k_stride = 0, v_stride = 0;     // elements from token to token
   float scale = 1.f;                                    // of the scores, usually 1/sqrt(D)
   int64_t sliding_window = 0;  // 0: none; w: a token sees keys of distance < w, as Mistral
   bool causal = true;
+  // Where keys are another sequence's: theirs. Every document has some; not causal, no window.
+  int64_t num_keys = 0;                    // M; 0: keys are the queries' own sequence
+  const int32_t* kv_cu_seqlens = nullptr;  // (num_documents + 1), from 0 to M
+  BiasTable bias;                          // on the scaled scores
+  ProbabilityDropout dropout;
   void* out = nullptr;   // (N, H, D) contiguous, of `type`
   float* lse = nullptr;  // (H, N) log of the sum of exp(score); the backward pass needs it
   int num_threads = 0;   // 0: as many as OpenMP gives
@@ -34,7 +66,8 @@ void attention_forward(const AttentionArgs& args, void* workspace);  // workspac
 struct AttentionBackwardArgs {
   AttentionArgs forward;        // with out and lse as attention_forward left them
   const void* d_out = nullptr;  // (N, H, D) contiguous, of forward.type
-  void *dq = nullptr, *dk = nullptr, *dv = nullptr;  // (N, H, D), (N, Hkv, D) twice, contiguous
+  void *dq = nullptr, *dk = nullptr, *dv = nullptr;  // (N, H, D), (M, Hkv, D) twice, contiguous
+  float* d_bias = nullptr;  // (num_buckets, H); null: the table wants no gradient
 };
 void attention_backward(const AttentionBackwardArgs& args, void* workspace);
 
@@ -49,6 +82,7 @@ struct DecodeAttentionArgs {
   const int32_t* lengths = nullptr;  // (S) cached tokens to attend to, the new one included
   float scale = 1.f;
   int64_t sliding_window = 0;
+  BiasTable bias;       // the query is the last of the cached tokens
   void* out = nullptr;  // (S, H, D) contiguous
   int num_threads = 0;
 };

@@ -8,6 +8,9 @@
 //   P = exp(S*scale - lse)   dV += P^T dO   dP = dO V^T   dS = P*(dP - delta)*scale
 //   dK += dS^T Q             dQ += dS K     delta = rowsum(dO * O)
 //
+// The gradient of relative biases is summed by distance while a task runs, and by bucket at its
+// end; the tasks' sums are added in their order when all are done.
+//
 // Scores are kept in the layout of packed float32 B panels, so that there P and dS are operands as
 // they stand and the transposed dK^T = Q^T dS, dV^T = dO^T P need no repacking of them. A tile of
 // bfloat16 packs them rounded.
@@ -16,7 +19,7 @@
 #include <cstring>
 #include <thread>
 
-#include "base/error.h"
+#include "kernels/cpu/linalg/attention_bias.h"
 #include "kernels/cpu/linalg/attention_common.h"
 
 namespace snug::kernels::cpu {
@@ -47,10 +50,12 @@ struct Workspace {
   float *scores_b, *d_scores_b;    // (tile, keys); the same memory where scores are panels already
   float* d_scores_a;               // (tile, keys)
   float *dk_t, *dv_t;              // sums, (D, keys) row-major
+  float* d_bias;                   // (group, distances)
   float* staging;                  // (keys, nr)
   uint16_t* rounded;               // a panel of scores
 
-  Workspace(Carver& carver, const AttentionArgs& args, const Kernels& kernels, const Shape& shape) {
+  Workspace(Carver& carver, const AttentionArgs& args, const Kernels& kernels, const Shape& shape,
+            int64_t distances) {
     const Tile& product = product_tile(args, kernels);
     auto take = [&](int64_t lines, int64_t depth) {
       return carver.take<float>(lines * depth + kPackSlack);
@@ -66,6 +71,7 @@ struct Workspace {
     d_scores_b = rounds ? take(shape.keys, shape.tile_depth) : d_scores;
     d_scores_a = take(product.mr, product.packed_depth(shape.keys));
     dk_t = take(shape.dim_rows, shape.keys), dv_t = take(shape.dim_rows, shape.keys);
+    d_bias = carver.take<float>(shape.group * distances);
     staging = take(shape.keys, kernels.tile.nr);
     rounded = carver.take<uint16_t>(rounds ? shape.tile * product.nr : 0);
   }
@@ -77,15 +83,21 @@ struct Shared {
   float* dq;         // (N, H, D) float32 sums: dq itself, or scratch where it has two bytes
   int32_t* tickets;  // per segment and tile of queries: blocks of keys already added to dq
   int64_t num_tickets;
+  RelativeBias bias;
+  float* d_bias;  // per task: (group, buckets)
 
-  Shared(Carver& carver, const AttentionArgs& args, const Shape& shape)
+  Shared(Carver& carver, const AttentionArgs& args, const Tile& product, const Shape& shape)
       : delta(carver.take<float>(args.num_heads * args.num_tokens)),
         dq(args.type == Scalar::F32
                ? nullptr
                : carver.take<float>(args.num_tokens * args.num_heads * args.head_dim)),
         // At most one partial tile a document beside the whole ones.
-        num_tickets((args.num_tokens / shape.tile + args.num_documents) * args.num_kv_heads) {
+        num_tickets((args.num_tokens / shape.tile + args.num_documents) * args.num_kv_heads),
+        bias(carver, args.bias, args.num_heads, shape.tile + product.nr) {
     tickets = carver.take<int32_t>(num_tickets);
+    const int64_t most_tasks =
+        (num_keys_of(args) / shape.keys + args.num_documents) * args.num_kv_heads;
+    d_bias = carver.take<float>(most_tasks * shape.group * args.bias.num_buckets);
   }
 };
 
@@ -93,6 +105,7 @@ struct Task {
   Segment segment;
   Range keys;
   int64_t first_ticket;  // of the segment's tile 0
+  int64_t number;
 };
 
 class KeyBlock {
@@ -107,19 +120,20 @@ class KeyBlock {
         shared_(shared),
         work_(work),
         task_(task),
-        length_(task.segment.length),
         count_(task.keys.end - task.keys.begin) {}
 
   void run() const {
     pack_keys();
     std::fill_n(work_.dk_t, shape_.dim_rows * shape_.keys, 0.f);
     std::fill_n(work_.dv_t, shape_.dim_rows * shape_.keys, 0.f);
-    const Range seeing = seeing_queries(forward_, length_, task_.keys.begin, task_.keys.end);
+    std::fill_n(work_.d_bias, shape_.group * shared_.bias.width(), 0.f);
+    const int64_t num_queries = task_.segment.num_queries;
+    const Range seeing = seeing_queries(forward_, num_queries, task_.keys.begin, task_.keys.end);
     for (int64_t tile = seeing.begin / shape_.tile; tile * shape_.tile < seeing.end; ++tile) {
-      const Range queries{tile * shape_.tile, std::min(length_, (tile + 1) * shape_.tile)};
+      const Range queries{tile * shape_.tile, std::min(num_queries, (tile + 1) * shape_.tile)};
       for (int64_t head = 0; head < shape_.group; ++head) {
         pack_queries(queries, query_head(head));
-        compute_scores(queries, query_head(head));
+        compute_scores(queries, head);
         add_key_gradients(queries);
         if (head == 0) await_turn(tile, queries);
         add_query_gradients(queries, query_head(head));
@@ -129,13 +143,14 @@ class KeyBlock {
     }
     store_key_gradients(work_.dk_t, args_.dk);
     store_key_gradients(work_.dv_t, args_.dv);
+    if (args_.d_bias != nullptr) sum_bias_gradients();
   }
 
  private:
   int64_t query_head(int64_t head) const { return task_.segment.kv_head * shape_.group + head; }
 
   void pack_keys() const {
-    const int64_t token = task_.segment.first_token + task_.keys.begin, dim = forward_.head_dim;
+    const int64_t token = task_.segment.first_key + task_.keys.begin, dim = forward_.head_dim;
     const HeadRows k(forward_.k, forward_.type, forward_.k_stride, token, task_.segment.kv_head,
                      dim);
     const HeadRows v(forward_.v, forward_.type, forward_.v_stride, token, task_.segment.kv_head,
@@ -146,7 +161,7 @@ class KeyBlock {
   }
 
   void pack_queries(Range queries, int64_t head) const {
-    const int64_t token = task_.segment.first_token + queries.begin, dim = forward_.head_dim;
+    const int64_t token = task_.segment.first_query + queries.begin, dim = forward_.head_dim;
     const int64_t rows = queries.end - queries.begin;
     const HeadRows q(forward_.q, forward_.type, forward_.q_stride, token, head, dim);
     const HeadRows d_out(args_.d_out, forward_.type, forward_.num_heads * dim, token, head, dim);
@@ -159,8 +174,8 @@ class KeyBlock {
   // Rows of the tile that see the panel of keys at `key`, cut at whole register tiles.
   Range rows_seeing(Range queries, int64_t key) const {
     const int64_t first = task_.keys.begin + key;
-    const Range seen =
-        seeing_queries(forward_, length_, first, std::min(task_.keys.end, first + tile_.nr));
+    const Range seen = seeing_queries(forward_, task_.segment.num_queries, first,
+                                      std::min(task_.keys.end, first + tile_.nr));
     const int64_t rows = queries.end - queries.begin;
     const int64_t begin = std::clamp<int64_t>(seen.begin - queries.begin, 0, rows);
     const int64_t end = std::clamp<int64_t>(seen.end - queries.begin, begin, rows);
@@ -171,8 +186,8 @@ class KeyBlock {
   // Keys of the block that the panel of rows at `row` sees, cut at whole register tiles.
   Range keys_seen(Range queries, int64_t row) const {
     const int64_t first = queries.begin + row;
-    const Range seen =
-        visible_keys(forward_, length_, first, std::min(queries.end, first + tile_.mr));
+    const Range seen = visible_keys(forward_, task_.segment.num_keys, first,
+                                    std::min(queries.end, first + tile_.mr));
     const int64_t begin = std::clamp<int64_t>(seen.begin - task_.keys.begin, 0, count_);
     const int64_t end = std::clamp<int64_t>(seen.end - task_.keys.begin, begin, count_);
     if (begin == end) return {};
@@ -210,20 +225,31 @@ class KeyBlock {
   }
 
   void finish_scores(int64_t query, Range rows, int64_t key, int64_t head) const {
-    const int64_t place = head * forward_.num_tokens + task_.segment.first_token + query,
-                  unlimited = int64_t{1} << 30;
+    const int64_t token = task_.segment.first_query + query;
+    const int64_t place = query_head(head) * forward_.num_tokens + token;
+    constexpr int64_t unlimited = int64_t{1} << 30;
     const int64_t distance = query - (task_.keys.begin + key);
     const int64_t window = forward_.sliding_window > 0 ? forward_.sliding_window : unlimited;
     const int64_t offset = key * shape_.tile + rows.begin * tile_.nr;
-    kernels_.score_gradients({.scores = work_.scores + offset,
-                              .d_probabilities = work_.d_scores + offset,
-                              .rows = rows.end - rows.begin,
-                              .columns = std::min<int64_t>(tile_.nr, count_ - key),
-                              .begin = distance - window + 1,
-                              .end = distance + (forward_.causal ? 1 : window),
-                              .lse = forward_.lse + place,
-                              .delta = shared_.delta + place,
-                              .scale = forward_.scale});
+    ScoreGradientArgs args{.scores = work_.scores + offset,
+                           .d_probabilities = work_.d_scores + offset,
+                           .rows = rows.end - rows.begin,
+                           .columns = std::min<int64_t>(tile_.nr, count_ - key),
+                           .begin = distance - window + 1,
+                           .end = distance + (forward_.causal ? 1 : window),
+                           .lse = forward_.lse + place,
+                           .delta = shared_.delta + place,
+                           .scale = forward_.scale};
+    if (const RelativeBias& bias = shared_.bias; bias.present()) {
+      const int64_t run = bias.place(-distance, rows.end - rows.begin - 1, tile_.nr);
+      args.bias = bias.row(query_head(head)) + run;
+      if (args_.d_bias != nullptr) args.d_bias = work_.d_bias + head * bias.width() + run;
+    }
+    if (forward_.dropout.probability > 0) {
+      args.drop = drop_of(forward_, query_head(head), token, task_.keys.begin + key);
+      args.kept_scale = forward_.dropout.scale();
+    }
+    kernels_.score_gradients(args);
   }
 
   void add_key_gradients(Range queries) const {
@@ -246,7 +272,8 @@ class KeyBlock {
 
   // Until the blocks of keys before this one have been added; the first one starts from zero.
   void await_turn(int64_t tile, Range queries) const {
-    const int64_t first = visible_keys(forward_, length_, queries.begin, queries.end).begin;
+    const int64_t first =
+        visible_keys(forward_, task_.segment.num_keys, queries.begin, queries.end).begin;
     const int64_t turn = task_.keys.begin / shape_.keys - first / shape_.keys;
     const std::atomic_ref ticket(shared_.tickets[task_.first_ticket + tile]);
     while (ticket.load(std::memory_order_acquire) != turn) std::this_thread::yield();
@@ -257,7 +284,7 @@ class KeyBlock {
   }
 
   float* dq_at(int64_t query, int64_t head) const {
-    const int64_t token = task_.segment.first_token + query;
+    const int64_t token = task_.segment.first_query + query;
     return shared_.dq + (token * forward_.num_heads + head) * forward_.head_dim;
   }
 
@@ -302,7 +329,7 @@ class KeyBlock {
   // (D, keys) sums to (keys, D) rows of the result.
   void store_key_gradients(const float* sums, void* result) const {
     const int64_t dim = forward_.head_dim, stride = forward_.num_kv_heads * dim;
-    const int64_t token = task_.segment.first_token + task_.keys.begin;
+    const int64_t token = task_.segment.first_key + task_.keys.begin;
     const int64_t place = token * stride + task_.segment.kv_head * dim;
     for (int64_t d = 0; d < dim; d += kernels_.tile.nr) {
       const int64_t cols = std::min<int64_t>(kernels_.tile.nr, dim - d);
@@ -318,6 +345,14 @@ class KeyBlock {
     }
   }
 
+  void sum_bias_gradients() const {
+    const int64_t buckets = forward_.bias.num_buckets;
+    for (int64_t head = 0; head < shape_.group; ++head) {
+      shared_.bias.sum_buckets(work_.d_bias + head * shared_.bias.width(),
+                               shared_.d_bias + (task_.number * shape_.group + head) * buckets);
+    }
+  }
+
   const AttentionBackwardArgs& args_;
   const AttentionArgs& forward_;
   const Kernels& kernels_;
@@ -326,20 +361,22 @@ class KeyBlock {
   const Shared& shared_;
   const Workspace& work_;
   const Task& task_;
-  const int64_t length_, count_;
+  const int64_t count_;
 };
 
 std::vector<Task> tasks_of(const AttentionArgs& args, const Shape& shape) {
   std::vector<Segment> segments = segments_of(args);
-  std::stable_sort(segments.begin(), segments.end(),
-                   [](const Segment& a, const Segment& b) { return a.length > b.length; });
+  std::stable_sort(segments.begin(), segments.end(), [](const Segment& a, const Segment& b) {
+    return a.num_queries * a.num_keys > b.num_queries * b.num_keys;
+  });
   std::vector<Task> tasks;
   int64_t ticket = 0;
   for (const Segment& segment : segments) {
-    for (int64_t begin = 0; begin < segment.length; begin += shape.keys) {
-      tasks.push_back({segment, {begin, std::min(segment.length, begin + shape.keys)}, ticket});
+    for (int64_t begin = 0; begin < segment.num_keys; begin += shape.keys) {
+      const Range keys{begin, std::min(segment.num_keys, begin + shape.keys)};
+      tasks.push_back({segment, keys, ticket, int64_t(tasks.size())});
     }
-    ticket += ceil_div(segment.length, shape.tile);
+    ticket += ceil_div(segment.num_queries, shape.tile);
   }
   return tasks;
 }
@@ -354,6 +391,23 @@ void compute_delta(const AttentionBackwardArgs& args, const Kernels& kernels, fl
       delta[head * f.num_tokens + token] =
           kernels.row_dot(static_cast<const char*>(f.out) + place,
                           static_cast<const char*>(args.d_out) + place, f.type, f.head_dim);
+    }
+  }
+}
+
+// (buckets, H) of what tasks have summed, in their order.
+void join_bias_gradients(const AttentionBackwardArgs& args, const Shape& shape,
+                         const std::vector<Task>& tasks, const float* sums) {
+  const AttentionArgs& f = args.forward;
+  const int64_t buckets = f.bias.num_buckets;
+  const float back = 1 / f.scale;  // tasks summed gradients of scores before they were scaled
+#pragma omp for schedule(static)
+  for (int64_t head = 0; head < f.num_heads; ++head) {
+    for (int64_t b = 0; b < buckets; ++b) args.d_bias[b * f.num_heads + head] = 0;
+    for (const Task& task : tasks) {
+      if (task.segment.kv_head != head / shape.group) continue;
+      const float* own = sums + (task.number * shape.group + head % shape.group) * buckets;
+      for (int64_t b = 0; b < buckets; ++b) args.d_bias[b * f.num_heads + head] += own[b] * back;
     }
   }
 }
@@ -376,11 +430,12 @@ void round_query_gradients(const AttentionBackwardArgs& args, const Kernels& ker
 
 int64_t attention_backward_workspace_bytes(const AttentionArgs& args) {
   const Kernels& kernels = active_kernels();
-  const Shape shape(args, product_tile(args, kernels));
-  Carver shared(nullptr), own(nullptr);
-  Shared(shared, args, shape);
-  Workspace(own, args, kernels, shape);
-  return shared.used() + own.used() * resolve_threads(args.num_threads);
+  const Tile& tile = product_tile(args, kernels);
+  const Shape shape(args, tile);
+  Carver carver(nullptr), own(nullptr);
+  const Shared shared(carver, args, tile, shape);
+  Workspace(own, args, kernels, shape, shared.bias.width());
+  return carver.used() + own.used() * resolve_threads(args.num_threads);
 }
 
 void attention_backward(const AttentionBackwardArgs& args, void* workspace) {
@@ -390,23 +445,27 @@ void attention_backward(const AttentionBackwardArgs& args, void* workspace) {
   const Tile& tile = product_tile(forward, kernels);
   const Shape shape(forward, tile);
   Carver carver(workspace);
-  Shared shared(carver, forward, shape);
+  Shared shared(carver, forward, tile, shape);
   if (forward.type == Scalar::F32) shared.dq = static_cast<float*>(args.dq);
   std::fill_n(shared.tickets, shared.num_tickets, 0);
   const std::vector<Task> tasks = tasks_of(forward, shape);
   std::vector<Workspace> work;
   const int threads = resolve_threads(forward.num_threads);
-  for (int t = 0; t < threads; ++t) work.emplace_back(carver, forward, kernels, shape);
+  for (int t = 0; t < threads; ++t) {
+    work.emplace_back(carver, forward, kernels, shape, shared.bias.width());
+  }
   std::atomic<size_t> next = 0;  // handed out in order, which the tickets rely on
 #pragma omp parallel num_threads(threads)
   {
     const TileScope scope(tile);
+    shared.bias.fill(kernels);
     compute_delta(args, kernels, shared.delta);
     for (size_t t = next.fetch_add(1); t < tasks.size(); t = next.fetch_add(1)) {
       KeyBlock(args, kernels, shape, shared, work[size_t(omp_get_thread_num())], tasks[t]).run();
     }
 #pragma omp barrier
     if (forward.type != Scalar::F32) round_query_gradients(args, kernels, shared.dq);
+    if (args.d_bias != nullptr) join_bias_gradients(args, shape, tasks, shared.d_bias);
   }
 }
 

@@ -54,35 +54,54 @@ inline void pack_scores(const Kernels& kernels, const Tile& tile, Operand operan
   tile.pack_b(args);
 }
 
-// One document and one key/value head. Tokens are counted from the document's start.
+inline int64_t num_keys_of(const AttentionArgs& args) {
+  return args.num_keys > 0 ? args.num_keys : args.num_tokens;
+}
+
+// One document and one key/value head. Queries and keys are counted from the document's start.
 struct Segment {
-  int64_t first_token = 0, length = 0;
+  int64_t first_query = 0, num_queries = 0;
+  int64_t first_key = 0, num_keys = 0;
   int64_t kv_head = 0;
 };
 
 inline std::vector<Segment> segments_of(const AttentionArgs& args) {
   std::vector<Segment> segments;
+  const int32_t* queries = args.cu_seqlens;
+  const int32_t* keys = args.kv_cu_seqlens != nullptr ? args.kv_cu_seqlens : args.cu_seqlens;
   for (int64_t doc = 0; doc < args.num_documents; ++doc) {
-    const int64_t first = args.cu_seqlens[doc], length = args.cu_seqlens[doc + 1] - first;
-    for (int64_t head = 0; head < args.num_kv_heads && length > 0; ++head) {
-      segments.push_back({first, length, head});
+    for (int64_t head = 0; head < args.num_kv_heads; ++head) {
+      segments.push_back({queries[doc], queries[doc + 1] - queries[doc], keys[doc],
+                          keys[doc + 1] - keys[doc], head});
     }
   }
   return segments;
 }
 
-// The keys that tokens [begin, end) of a document see between them; for one token, exactly those.
-inline Range visible_keys(const AttentionArgs& args, int64_t length, int64_t begin, int64_t end) {
-  const int64_t window = args.sliding_window > 0 ? args.sliding_window : length;
-  const int64_t last = args.causal ? end : std::min(length, end - 1 + window);
-  return {std::max<int64_t>(0, begin - window + 1), last};
+// The keys that queries [begin, end) of a document with num_keys see between them; for one query,
+// exactly those.
+inline Range visible_keys(const AttentionArgs& args, int64_t num_keys, int64_t begin, int64_t end) {
+  const int64_t window = args.sliding_window;
+  const int64_t first = window > 0 ? std::max<int64_t>(0, begin - window + 1) : 0;
+  if (args.causal) return {first, end};
+  return {first, window > 0 ? std::min(num_keys, end - 1 + window) : num_keys};
 }
 
-// The tokens that see any of keys [begin, end).
-inline Range seeing_queries(const AttentionArgs& args, int64_t length, int64_t begin, int64_t end) {
-  const int64_t window = args.sliding_window > 0 ? args.sliding_window : length;
-  return {args.causal ? begin : std::max<int64_t>(0, begin - window + 1),
-          std::min(length, end - 1 + window)};
+// The queries, of num_queries, that see any of keys [begin, end).
+inline Range seeing_queries(const AttentionArgs& args, int64_t num_queries, int64_t begin,
+                            int64_t end) {
+  const int64_t window = args.sliding_window;
+  const int64_t last = window > 0 ? std::min(num_queries, end - 1 + window) : num_queries;
+  if (args.causal) return {begin, last};
+  return {window > 0 ? std::max<int64_t>(0, begin - window + 1) : 0, last};
+}
+
+// Rows of scores are numbered by head and query, so that no two are dropped alike.
+inline DropArgs drop_of(const AttentionArgs& args, int64_t head, int64_t query, int64_t key) {
+  return {.key = args.dropout.key,
+          .row = static_cast<uint32_t>(head * args.num_tokens + query),
+          .column = static_cast<uint32_t>(key),
+          .drop_below = args.dropout.threshold()};
 }
 
 // The rows of one head for tokens from `token` on, in any of q, k, v, out and their gradients.

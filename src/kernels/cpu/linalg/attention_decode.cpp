@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "kernels/cpu/linalg/attention_bias.h"
 #include "kernels/cpu/linalg/attention_common.h"
 
 namespace snug::kernels::cpu {
@@ -20,13 +21,15 @@ struct Task {
 // Results lie in slots, one per chunk and query head; a head's chunks are `group` slots apart.
 struct Workspace {
   float *out, *largest, *sum, *queries, *scores;
+  RelativeBias bias;
 
   Workspace(Carver& carver, const DecodeAttentionArgs& args, int64_t slots, int threads)
       : out(carver.take<float>(slots * args.head_dim)),
         largest(carver.take<float>(slots)),
         sum(carver.take<float>(slots)),
         queries(carver.take<float>(args.num_sequences * args.num_heads * args.head_dim)),
-        scores(carver.take<float>(threads * group(args) * kChunk)) {}
+        scores(carver.take<float>(threads * group(args) * kChunk)),
+        bias(carver, args.bias, args.num_heads, kChunk) {}
 
   static int64_t group(const DecodeAttentionArgs& args) {
     return args.num_heads / args.num_kv_heads;
@@ -73,9 +76,17 @@ void attend_to_chunk(const DecodeAttentionArgs& args, const Kernels& kernels, co
                       .sums_stride = count});
   for (int64_t head = 0; head < group; ++head) {
     float* row = scores + head * count;
-    const float largest = kernels.row_max(row, count) * args.scale;
+    float scale = args.scale;
+    if (work.bias.present()) {
+      const int64_t query = args.lengths[task.sequence] - 1;
+      const float* bias = work.bias.row(task.kv_head * group + head) +
+                          work.bias.place(task.keys.begin - query, 0, count);
+      kernels.row_bias(row, count, scale, bias);
+      scale = 1;
+    }
+    const float largest = kernels.row_max(row, count) * scale;
     work.largest[task.slot + head] = largest;
-    work.sum[task.slot + head] = kernels.row_exp(row, count, args.scale, largest);
+    work.sum[task.slot + head] = kernels.row_exp(row, count, scale, largest);
   }
   kernels.skinny_axpy({.m = group,
                        .cols = dim,
@@ -150,6 +161,7 @@ void decode_attention(const DecodeAttentionArgs& args, void* workspace) {
 #pragma omp parallel num_threads(threads)
   {
     float* scores = work.scores + omp_get_thread_num() * Workspace::group(args) * kChunk;
+    work.bias.fill(kernels);
 #pragma omp for schedule(dynamic, 1)
     for (size_t t = 0; t < tasks.size(); ++t)
       attend_to_chunk(args, kernels, work, tasks[t], scores);

@@ -5,7 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
-#include "base/error.h"
+#include "kernels/cpu/linalg/attention_bias.h"
 #include "kernels/cpu/linalg/attention_common.h"
 
 namespace snug::kernels::cpu {
@@ -44,14 +44,16 @@ struct Workspace {
 class ForwardTile {
  public:
   ForwardTile(const AttentionArgs& args, const Kernels& kernels, const Shape& shape,
-              const Workspace& work, const Segment& segment, int64_t begin)
+              const RelativeBias& bias, const Workspace& work, const Segment& segment,
+              int64_t begin)
       : args_(args),
         kernels_(kernels),
         tile_(product_tile(args, kernels)),
         shape_(shape),
+        bias_(bias),
         work_(work),
         segment_(segment),
-        queries_{begin, std::min(segment.length, begin + shape.tile)} {}
+        queries_{begin, std::min(segment.num_queries, begin + shape.tile)} {}
 
   void run() const {
     pack_queries();
@@ -59,9 +61,9 @@ class ForwardTile {
     std::fill_n(work_.row_max, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(work_.row_sum, rows, 0.f);
     std::fill_n(work_.out, rows * shape_.dim, 0.f);
-    const Range keys = visible_keys(args_, segment_.length, queries_.begin, queries_.end);
+    const Range keys = visible_keys(args_, segment_.num_keys, queries_.begin, queries_.end);
     for (int64_t key = keys.begin / shape_.keys * shape_.keys; key < keys.end; key += shape_.keys) {
-      const Range block{key, std::min(segment_.length, key + shape_.keys)};
+      const Range block{key, std::min(segment_.num_keys, key + shape_.keys)};
       pack_keys(block);
       for (int64_t head = 0; head < shape_.group; ++head) {
         for (int64_t row = 0; row < queries_.end - queries_.begin; row += tile_.mr) {
@@ -76,7 +78,7 @@ class ForwardTile {
   int64_t query_head(int64_t head) const { return segment_.kv_head * shape_.group + head; }
 
   void pack_queries() const {
-    const int64_t token = segment_.first_token + queries_.begin;
+    const int64_t token = segment_.first_query + queries_.begin;
     for (int64_t head = 0; head < shape_.group; ++head) {
       const HeadRows q(args_.q, args_.type, args_.q_stride, token, query_head(head),
                        args_.head_dim);
@@ -87,7 +89,7 @@ class ForwardTile {
   }
 
   void pack_keys(Range block) const {
-    const int64_t token = segment_.first_token + block.begin, count = block.end - block.begin;
+    const int64_t token = segment_.first_key + block.begin, count = block.end - block.begin;
     const HeadRows k(args_.k, args_.type, args_.k_stride, token, segment_.kv_head, args_.head_dim);
     const HeadRows v(args_.v, args_.type, args_.v_stride, token, segment_.kv_head, args_.head_dim);
     tile_.pack_b(k.tokens_as_lines(count, count, args_.head_dim, work_.k));
@@ -98,7 +100,7 @@ class ForwardTile {
   void add_block(Range block, int64_t head, int64_t row) const {
     const int64_t token = queries_.begin + row;
     const int64_t rows = std::min<int64_t>(tile_.mr, queries_.end - token);
-    const Range seen = visible_keys(args_, segment_.length, token, token + rows);
+    const Range seen = visible_keys(args_, segment_.num_keys, token, token + rows);
     const int64_t depth = std::min(block.end, seen.end) - block.begin;
     if (depth <= 0 || seen.begin >= block.end) return;
 
@@ -107,7 +109,7 @@ class ForwardTile {
       tile_.multiply(shape_.depth, work_.q + panel * shape_.depth, work_.k + j * shape_.depth,
                      work_.scores + j, shape_.keys, 1.f, false);
     }
-    for (int64_t i = 0; i < rows; ++i) update_row(block, panel, token, i, depth);
+    for (int64_t i = 0; i < rows; ++i) update_row(block, head, panel, token, i, depth);
     pack_scores(kernels_, tile_, Operand::A, work_.scores, shape_.keys, rows, depth, work_.rounded,
                 work_.probabilities);
     const int64_t values = tile_.packed_depth(block.end - block.begin);  // depth of their panels
@@ -118,8 +120,9 @@ class ForwardTile {
   }
 
   // Scores of row i become exp(score - maximum so far); what was summed before is scaled to it.
-  void update_row(Range block, int64_t panel, int64_t token, int64_t i, int64_t depth) const {
-    const Range seen = visible_keys(args_, segment_.length, token + i, token + i + 1);
+  void update_row(Range block, int64_t head, int64_t panel, int64_t token, int64_t i,
+                  int64_t depth) const {
+    const Range seen = visible_keys(args_, segment_.num_keys, token + i, token + i + 1);
     float* scores = work_.scores + i * shape_.keys;
     const int64_t begin = std::clamp<int64_t>(seen.begin - block.begin, 0, depth);
     const int64_t end = std::clamp<int64_t>(seen.end - block.begin, begin, depth);
@@ -127,11 +130,23 @@ class ForwardTile {
     std::fill(scores + end, scores + depth, 0.f);
     if (begin == end) return;
 
+    float scale = args_.scale;
+    if (bias_.present()) {
+      const float* bias = bias_.row(query_head(head)) +
+                          bias_.place(block.begin + begin - token - i, 0, end - begin);
+      kernels_.row_bias(scores + begin, end - begin, scale, bias);
+      scale = 1;
+    }
     float& largest = work_.row_max[panel + i];
     float& sum = work_.row_sum[panel + i];
     const float before = largest;
-    largest = std::max(before, kernels_.row_max(scores + begin, end - begin) * args_.scale);
-    const float added = kernels_.row_exp(scores + begin, end - begin, args_.scale, largest);
+    largest = std::max(before, kernels_.row_max(scores + begin, end - begin) * scale);
+    const float added = kernels_.row_exp(scores + begin, end - begin, scale, largest);
+    if (args_.dropout.probability > 0) {
+      kernels_.row_drop(
+          scores + begin, end - begin,
+          drop_of(args_, query_head(head), segment_.first_query + token + i, block.begin + begin));
+    }
     if (before == largest) {
       sum += added;
       return;
@@ -143,7 +158,8 @@ class ForwardTile {
 
   void store_head(int64_t head) const {
     const int64_t stride = args_.num_heads * args_.head_dim;
-    const int64_t first = segment_.first_token + queries_.begin;
+    const int64_t first = segment_.first_query + queries_.begin;
+    const float grown = args_.dropout.scale();
     for (int64_t i = 0; i < queries_.end - queries_.begin; ++i) {
       const int64_t row = head * shape_.tile + i;
       const int64_t place = (first + i) * stride + query_head(head) * args_.head_dim;
@@ -154,7 +170,7 @@ class ForwardTile {
                       .c = static_cast<char*>(args_.out) + place * scalar_bytes(args_.type),
                       .type = args_.type,
                       .c_stride = stride,
-                      .alpha = 1.f / work_.row_sum[row]});
+                      .alpha = grown / work_.row_sum[row]});
       args_.lse[query_head(head) * args_.num_tokens + first + i] =
           work_.row_max[row] + std::log(work_.row_sum[row]);
     }
@@ -164,6 +180,7 @@ class ForwardTile {
   const Kernels& kernels_;
   const Tile& tile_;
   const Shape& shape_;
+  const RelativeBias& bias_;
   const Workspace& work_;
   const Segment& segment_;
   const Range queries_;
@@ -179,9 +196,9 @@ std::vector<Task> tasks_of(const AttentionArgs& args, const Shape& shape,
                            const std::vector<Segment>& segments) {
   std::vector<Task> tasks;
   for (const Segment& segment : segments) {
-    for (int64_t begin = 0; begin < segment.length; begin += shape.tile) {
-      const int64_t end = std::min(segment.length, begin + shape.tile);
-      const Range keys = visible_keys(args, segment.length, begin, end);
+    for (int64_t begin = 0; begin < segment.num_queries; begin += shape.tile) {
+      const int64_t end = std::min(segment.num_queries, begin + shape.tile);
+      const Range keys = visible_keys(args, segment.num_keys, begin, end);
       tasks.push_back({&segment, begin, (keys.end - keys.begin) * (end - begin)});
     }
   }
@@ -195,9 +212,11 @@ std::vector<Task> tasks_of(const AttentionArgs& args, const Shape& shape,
 
 int64_t attention_forward_workspace_bytes(const AttentionArgs& args) {
   const Tile& tile = product_tile(args, active_kernels());
-  Carver carver(nullptr);
-  Workspace(carver, tile, Shape(args, tile));
-  return carver.used() * resolve_threads(args.num_threads);
+  const Shape shape(args, tile);
+  Carver shared(nullptr), own(nullptr);
+  RelativeBias(shared, args.bias, args.num_heads, shape.keys);
+  Workspace(own, tile, shape);
+  return shared.used() + own.used() * resolve_threads(args.num_threads);
 }
 
 void attention_forward(const AttentionArgs& args, void* workspace) {
@@ -207,16 +226,19 @@ void attention_forward(const AttentionArgs& args, void* workspace) {
   const Shape shape(args, tile);
   const std::vector<Segment> segments = segments_of(args);
   const std::vector<Task> tasks = tasks_of(args, shape, segments);
+  Carver carver(workspace);
+  const RelativeBias bias(carver, args.bias, args.num_heads, shape.keys);
+  std::vector<Workspace> work;
   const int threads = resolve_threads(args.num_threads);
-  const int64_t piece = attention_forward_workspace_bytes(args) / threads;
+  for (int t = 0; t < threads; ++t) work.emplace_back(carver, tile, shape);
 #pragma omp parallel num_threads(threads)
   {
-    Carver carver(static_cast<char*>(workspace) + piece * omp_get_thread_num());
-    const Workspace work(carver, tile, shape);
     const TileScope scope(tile);
+    const Workspace& own = work[size_t(omp_get_thread_num())];
+    bias.fill(kernels);
 #pragma omp for schedule(dynamic, 1)
     for (size_t t = 0; t < tasks.size(); ++t) {
-      ForwardTile(args, kernels, shape, work, *tasks[t].segment, tasks[t].begin).run();
+      ForwardTile(args, kernels, shape, bias, own, *tasks[t].segment, tasks[t].begin).run();
     }
   }
 }

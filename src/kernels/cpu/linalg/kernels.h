@@ -79,11 +79,23 @@ struct QuantizedDotArgs {
   int64_t sums_stride = 0;
 };
 
+// Which probabilities of attention are dropped: those of row `row` and column `column` whose hash
+// is below `drop_below`.
+struct DropArgs {
+  uint64_t key = 0;
+  uint32_t row = 0, column = 0;
+  uint32_t drop_below = 0;
+};
+
 // One panel of attention scores, (rows, nr) without gaps, in the backward pass. Where column j is
 // visible to row i, that is begin + i <= j < min(columns, end + i):
 //   probability = exp(score * scale - lse[i]),  d_score = probability * (d_probability - delta[i])
 //   * scale
 // and zero elsewhere. Both in place.
+//
+// With biases (bias not null), bias[j - i] is added to the scaled score, and the gradient of that
+// to d_bias[j - i]. With dropout (drop_below not 0) probabilities and what arrives for them are 0
+// where they were dropped, and grown by kept_scale elsewhere.
 struct ScoreGradientArgs {
   float* scores = nullptr;           // becomes probabilities
   float* d_probabilities = nullptr;  // becomes d_scores
@@ -91,6 +103,10 @@ struct ScoreGradientArgs {
   const float* lse = nullptr;
   const float* delta = nullptr;
   float scale = 1.f;
+  const float* bias = nullptr;
+  float* d_bias = nullptr;  // times scale; null: not wanted
+  DropArgs drop;            // of row 0, column 0
+  float kept_scale = 1.f;
 };
 
 // A register tile and the panels that it reads. Panels are measured in floats, whatever they hold:
@@ -150,10 +166,12 @@ struct Kernels {
   void (*split_pairs)(float* x, int64_t count) = nullptr;  // for quantized_dot
 
   // Largest of x[0..n); x = exp(x*scale - shift) in place, returning the sum; x *= factor;
-  // sum of x*y for two rows of any type.
+  // x = x*scale + bias; x = 0 where it is dropped; sum of x*y for two rows of any type.
   float (*row_max)(const float* x, int64_t n) = nullptr;
   float (*row_exp)(float* x, int64_t n, float scale, float shift) = nullptr;
   void (*row_scale)(float* x, int64_t n, float factor) = nullptr;
+  void (*row_bias)(float* x, int64_t n, float scale, const float* bias) = nullptr;
+  void (*row_drop)(float* x, int64_t n, const DropArgs& args) = nullptr;
   void (*score_gradients)(const ScoreGradientArgs&) = nullptr;
   float (*row_dot)(const void* x, const void* y, Scalar type, int64_t n) = nullptr;
 

@@ -361,7 +361,39 @@ void row_scale(float* x, int64_t n, float factor) {
   for (; j < n; ++j) x[j] *= factor;
 }
 
-void score_gradients(const ScoreGradientArgs& args) {
+void row_bias(float* x, int64_t n, float scale, const float* bias) {
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) store_f(x + j, load_f(x + j) * scale + load_f(bias + j));
+  for (; j < n; ++j) x[j] = x[j] * scale + bias[j];
+}
+
+// 32 random bits for each of the columns from `column` on of a row. Two multiplications mix the
+// column; the key enters before each, moved by the row.
+SNUG_INLINE VectorOf<kLanes>::U random_bits(uint64_t key, uint32_t row, uint32_t column) {
+  VectorOf<kLanes>::U x = {};
+  for (int i = 0; i < kLanes; ++i) x[i] = uint32_t(i);
+  x += column;
+  x ^= uint32_t(key) + row * 0x9e3779b9u;
+  x ^= x >> 16;
+  x *= 0x7feb352du;
+  x ^= (x >> 15) ^ uint32_t(key >> 32);
+  x *= 0x846ca68bu;
+  return x ^ (x >> 16);
+}
+
+void row_drop(float* x, int64_t n, const DropArgs& args) {
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) {
+    const auto bits = random_bits(args.key, args.row, args.column + uint32_t(j));
+    store_f(x + j, bits >= args.drop_below ? load_f(x + j) : F{});
+  }
+  if (j == n) return;
+  const auto bits = random_bits(args.key, args.row, args.column + uint32_t(j));
+  for (int i = 0; i < n - j; ++i) x[j + i] = bits[i] >= args.drop_below ? x[j + i] : 0.f;
+}
+
+template <bool Biased, bool Dropped>
+void score_gradients_of(const ScoreGradientArgs& args) {
   using I = VectorOf<kLanes>::I;
   I lane = {};
   for (int i = 0; i < kLanes; ++i) lane[i] = i;
@@ -374,15 +406,38 @@ void score_gradients(const ScoreGradientArgs& args) {
       float* scores = args.scores + i * kTileCols + v * kLanes;
       float* gradients = args.d_probabilities + i * kTileCols + v * kLanes;
       const I column = lane + v * kLanes;
-      const F raw = exponential(load_f(scores) * args.scale - args.lse[i]);
+      F shift = broadcast(args.lse[i]);
+      if constexpr (Biased) shift -= load_f(args.bias - i + v * kLanes);
+      const F raw = exponential(load_f(scores) * args.scale - shift);
       const F p = ((column >= begin) & (column < end)) ? raw : F{};
-      const F change = load_f(gradients) - args.delta[i];
+      F arriving = load_f(gradients), kept = p;
+      if constexpr (Dropped) {
+        const auto keep =
+            random_bits(args.drop.key, args.drop.row + uint32_t(i),
+                        args.drop.column + uint32_t(v * kLanes)) >= args.drop.drop_below;
+        arriving = keep ? arriving * args.kept_scale : F{};
+        kept = keep ? p * args.kept_scale : F{};
+      }
+      const F change = arriving - args.delta[i];
       // A masked gradient may be anything, so it is selected away rather than multiplied by zero.
       const F d = ((column >= begin) & (column < end)) ? p * change * args.scale : F{};
-      store_f(scores, p);
+      store_f(scores, kept);
       store_f(gradients, d);
+      if constexpr (Biased) {
+        if (args.d_bias == nullptr) continue;
+        float* sums = args.d_bias - i + v * kLanes;
+        store_f(sums, load_f(sums) + d);
+      }
     }
   }
+}
+
+void score_gradients(const ScoreGradientArgs& args) {
+  const bool dropped = args.drop.drop_below > 0;
+  if (args.bias != nullptr) {
+    return dropped ? score_gradients_of<true, true>(args) : score_gradients_of<true, false>(args);
+  }
+  return dropped ? score_gradients_of<false, true>(args) : score_gradients_of<false, false>(args);
 }
 
 float row_dot(const void* x, const void* y, Scalar type, int64_t n) {
@@ -418,6 +473,8 @@ constexpr Kernels kTable = {
     .row_max = row_max,
     .row_exp = row_exp,
     .row_scale = row_scale,
+    .row_bias = row_bias,
+    .row_drop = row_drop,
     .score_gradients = score_gradients,
     .row_dot = row_dot,
     .fma_loop = fma_loop,

@@ -1,4 +1,4 @@
-// SiLU and GELU with their derivatives; see kernels/cpu/activation.h.
+// ReLU, SiLU and GELU with their derivatives; see kernels/cpu/activation.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/math.h"
@@ -20,6 +20,14 @@ SNUG_INLINE Logistic logistic(F x) {
   const F share = 1.f / (1.f + e);
   return {share, at_most(e, 1e38f) * share};
 }
+
+struct Relu {
+  SNUG_INLINE F value(F x) { return at_least(x, 0.f); }
+  SNUG_INLINE ValueAndSlope both(F x) {
+    const F slope = x > 0.f ? broadcast(1.f) : F{};
+    return {at_least(x, 0.f), x != x ? x : slope};
+  }
+};
 
 // x * logistic(x)
 struct Silu {
@@ -46,7 +54,7 @@ struct GeluTanh {
 };
 
 // x times the normal distribution function.
-struct GeluErf {
+struct Gelu {
   SNUG_INLINE F value(F x) { return x * normal_cdf(x, bell(x)); }
   SNUG_INLINE ValueAndSlope both(F x) {
     const F density = bell(x);
@@ -58,12 +66,14 @@ struct GeluErf {
 template <class Body>
 SNUG_INLINE void with_activation(Activation activation, const Body& body) {
   switch (activation) {
-    case Activation::Silu:
-      return body(Silu{});
+    case Activation::Relu:
+      return body(Relu{});
+    case Activation::Gelu:
+      return body(Gelu{});
     case Activation::GeluTanh:
       return body(GeluTanh{});
-    case Activation::GeluErf:
-      return body(GeluErf{});
+    case Activation::Silu:
+      return body(Silu{});
   }
 }
 

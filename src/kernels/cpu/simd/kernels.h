@@ -17,6 +17,7 @@
 #include "kernels/cpu/embedding.h"
 #include "kernels/cpu/four_bit_coder.h"
 #include "kernels/cpu/global_norm.h"
+#include "kernels/cpu/layer_norm.h"
 #include "kernels/cpu/lion.h"
 #include "kernels/cpu/rms_norm.h"
 #include "kernels/cpu/rope.h"
@@ -40,6 +41,13 @@ SNUG_PER_ISA(void rms_norm_forward_rows(const RmsNormForward& args, const float*
                                         int64_t begin, int64_t end))
 SNUG_PER_ISA(void rms_norm_backward_rows(const RmsNormBackward& args, const float* weight,
                                          float* dweight, int64_t begin, int64_t end))
+
+// `weight` and `bias` are float32. `dweight` and `dbias` (D) are added to, or null.
+SNUG_PER_ISA(void layer_norm_forward_rows(const LayerNormForward& args, const float* weight,
+                                          const float* bias, int64_t begin, int64_t end))
+SNUG_PER_ISA(void layer_norm_backward_rows(const LayerNormBackward& args, const float* weight,
+                                           float* dweight, float* dbias, int64_t begin,
+                                           int64_t end))
 
 SNUG_PER_ISA(void rope_apply_tokens(const RopeApply& args, int64_t begin, int64_t end))
 
