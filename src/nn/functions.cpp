@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nn/functions.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
 
 #include <optional>
 
+#include "kernels/cpu/random_key.h"
 #include "memory/guards.h"
 #include "ops/cross_entropy.h"
+#include "ops/dropout.h"
 #include "ops/embedding.h"
 #include "ops/norm.h"
 #include "ops/tensor_parallel.h"
@@ -56,6 +60,35 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Te
   return ops::add_rms_norm(x, residual, weight.value, eps, other_rows(weight));
 }
 
+LayerNorm::LayerNorm(const std::string& name, int64_t size, double epsilon)
+    : weight{.name = name + ".weight", .shape = {size}, .init = Init::Ones},
+      bias{.name = name + ".bias", .shape = {size}, .init = Init::Zeros},
+      eps(epsilon) {}
+
+at::Tensor LayerNorm::forward(const at::Tensor& x) const {
+  return ops::layer_norm(x, weight.value, bias.value, eps);
+}
+
+std::pair<at::Tensor, at::Tensor> LayerNorm::forward_sum(const at::Tensor& x,
+                                                         const at::Tensor& residual) const {
+  return ops::add_layer_norm(x, residual, weight.value, bias.value, eps);
+}
+
+void LayerNorm::list(std::vector<Parameter*>& parameters) {
+  parameters.push_back(&weight);
+  parameters.push_back(&bias);
+}
+
+at::Tensor dropout(const at::Tensor& x, double probability, const std::string& site,
+                   const Pass& pass) {
+  if (!pass.dropout_key) return x;
+  return ops::dropout(x, probability, kernels::cpu::mix64(*pass.dropout_key ^ hash_name(site)));
+}
+
+at::Tensor look_up(const at::Tensor& ids, const Parameter& table, const Pass& pass) {
+  return ops::embedding(ids, table.value, pass.compute);
+}
+
 std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<const Linear*>& layers,
                                 const Batch& batch, const Pass& pass) {
   std::vector<at::Tensor> outputs;
@@ -72,6 +105,10 @@ std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<const Lin
 at::Tensor all_rows(const at::Tensor& x, const Parameter& weight, const Batch& batch) {
   if (weight.share == nullptr) return x;
   return ops::GatheredRows(*weight.share, x, batch.input_ids.size(0)).finish();
+}
+
+at::Tensor last_rows(const at::Tensor& x, const Batch& batch) {
+  return x.index_select(0, batch.cu_seqlens.slice(0, 1) - 1);
 }
 
 at::Tensor cross_entropy(const at::Tensor& x, const Linear& head, const Batch& batch,

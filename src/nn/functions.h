@@ -26,12 +26,37 @@ at::Tensor rms_norm(const at::Tensor& x, const Parameter& weight, double eps);
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
                                                const Parameter& weight, double eps);
 
+// A layer norm's two parameters, "<name>.weight" and "<name>.bias".
+struct LayerNorm {
+  LayerNorm(const std::string& name, int64_t size, double epsilon);
+  // x (N, D) -> (N, D)
+  at::Tensor forward(const at::Tensor& x) const;
+  // sum = x + residual, and its norm.
+  std::pair<at::Tensor, at::Tensor> forward_sum(const at::Tensor& x,
+                                                const at::Tensor& residual) const;
+  void list(std::vector<Parameter*>& parameters);
+
+  Parameter weight, bias;  // (D)
+  double eps;
+};
+
+// Drops elements of x while training (pass.dropout_key); `site` names the place in the model, so
+// that no two drop alike.
+at::Tensor dropout(const at::Tensor& x, double probability, const std::string& site,
+                   const Pass& pass);
+
+// The table's rows of `ids` (N), in pass.compute: (N, D). For tables that ranks do not share.
+at::Tensor look_up(const at::Tensor& ids, const Parameter& table, const Pass& pass);
+
 // What layers make of the same x (c, D), in their order: (N, features that are here) each.
 std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<const Linear*>& layers,
                                 const Batch& batch, const Pass& pass);
 
 // All rows (N, D) of hidden states x (c, D), of which `weight` is to take the norm. No gradient.
 at::Tensor all_rows(const at::Tensor& x, const Parameter& weight, const Batch& batch);
+
+// The last row of each document of x (N, D): (S, D).
+at::Tensor last_rows(const at::Tensor& x, const Batch& batch);
 
 // The summed loss of the batch, (1), from the head's input x (c, D).
 at::Tensor cross_entropy(const at::Tensor& x, const Linear& head, const Batch& batch,

@@ -66,18 +66,26 @@ ops::Part Linear::part() const {
   return part;
 }
 
-at::Tensor Linear::forward(const at::Tensor& x, const Pass& pass) const {
-  if (cut() == ops::Cut::Inputs) return ops::input_cut_linear(x, projection(pass), *weight().share);
+at::Tensor Linear::forward_input(const ops::ProductInput& input, const Pass& pass) const {
+  if (cut() == ops::Cut::Inputs)
+    return ops::input_cut_linear(input, projection(pass), *weight().share);
   SNUG_CHECK(cut() == ops::Cut::None, "{}: its input is read alone, and it is cut by outputs",
              name_);
-  return ops::linear(x, projection(pass));
+  return ops::linear(input, projection(pass));
 }
 
-at::Tensor Linear::forward_swiglu(const at::Tensor& gate, const at::Tensor& up,
-                                  const Pass& pass) const {
-  if (cut() == ops::Cut::Inputs)
-    return ops::input_cut_swiglu_linear(gate, up, projection(pass), *weight().share);
-  return ops::swiglu_linear(gate, up, projection(pass));
+at::Tensor Linear::forward(const at::Tensor& x, const Pass& pass) const {
+  return forward_input({.x = x}, pass);
+}
+
+at::Tensor Linear::forward_activated(const at::Tensor& x, ops::Activation activation,
+                                     const Pass& pass) const {
+  return forward_input({.x = x, .activation = activation}, pass);
+}
+
+at::Tensor Linear::forward_gated(const at::Tensor& gate, const at::Tensor& up,
+                                 ops::Activation activation, const Pass& pass) const {
+  return forward_input({.x = gate, .up = up, .activation = activation}, pass);
 }
 
 void Linear::list(std::vector<Parameter*>& parameters) {

@@ -10,6 +10,8 @@
 #include "nn/adapter.h"
 #include "nn/parameter.h"
 #include "nn/unit.h"
+#include "ops/activation.h"
+#include "ops/product_input.h"
 #include "ops/projection.h"
 
 namespace snug::nn {
@@ -19,7 +21,8 @@ enum class Bias { None, Present };
 // What a layer does in its model, by which recipes choose where adapters go, and ranks share it:
 // Projection and MlpOutput add up what the layers before them have spread over features, so they
 // are cut by inputs, the others by outputs.
-enum class Role { Query, Key, Value, Projection, MlpInput, MlpOutput, Head };
+// Other: no switch of a recipe names it, only lora_target_modules can.
+enum class Role { Query, Key, Value, Projection, MlpInput, MlpOutput, Head, Other };
 
 class Linear {
  public:
@@ -31,8 +34,12 @@ class Linear {
   // x (N, in) -> (N, out), in x's type. Layers that read what a norm yields: nn/functions.h,
   // project().
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const;
-  // down(silu(gate) * up) with this layer as `down`; gate and up (N, in) -> (N, out).
-  at::Tensor forward_swiglu(const at::Tensor& gate, const at::Tensor& up, const Pass& pass) const;
+  // This layer of activation(x), and of activation(gate) * up, with all (N, in) -> (N, out):
+  // ops/activation.h.
+  at::Tensor forward_activated(const at::Tensor& x, ops::Activation activation,
+                               const Pass& pass) const;
+  at::Tensor forward_gated(const at::Tensor& gate, const at::Tensor& up, ops::Activation activation,
+                           const Pass& pass) const;
   // What operators that contain the product want.
   ops::Projection projection(const Pass& pass) const;
 
@@ -54,6 +61,8 @@ class Linear {
   Adapter* adapter() const { return adapter_.get(); }
 
  private:
+  at::Tensor forward_input(const ops::ProductInput& input, const Pass& pass) const;
+
   std::string name_;
   Role role_;
   Parameter weight_;

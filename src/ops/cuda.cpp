@@ -11,6 +11,8 @@
 #include "kernels/cuda/dropout.h"
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/global_norm.h"
+#include "kernels/cuda/layer_norm.h"
+#include "kernels/cuda/pictures.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/sgd.h"
@@ -48,7 +50,30 @@ void rms_norm_backward(const kernels::cpu::RmsNormBackward& args, void* workspac
   device::rms_norm_backward(args, workspace, stream());
 }
 
+void layer_norm_forward(const kernels::cpu::LayerNormForward& args) {
+  device::layer_norm_forward(args, stream());
+}
+
+int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients) {
+  float wanted = 0;  // only that there is an address counts
+  return device::layer_norm_backward_workspace_bytes({.dim = dim,
+                                                      .dweight = gradients > 0 ? &wanted : nullptr,
+                                                      .dbias = gradients > 1 ? &wanted : nullptr});
+}
+
+void layer_norm_backward(const kernels::cpu::LayerNormBackward& args, void* workspace) {
+  device::layer_norm_backward(args, workspace, stream());
+}
+
 void rope_apply(const kernels::cpu::RopeApply& args) { device::rope_apply(args, stream()); }
+
+void activation_forward(const kernels::cpu::ActivationForward& args) {
+  device::activation_forward(args, stream());
+}
+
+void activation_backward(const kernels::cpu::ActivationBackward& args) {
+  device::activation_backward(args, stream());
+}
 
 void gated_forward(const kernels::cpu::GatedForward& args) {
   device::gated_forward(args, stream());
@@ -91,6 +116,10 @@ void cross_entropy_of_parts(const kernels::cpu::CrossEntropy& args,
   device::cross_entropy_of_parts(args, sums, num_parts,
                                  reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
                                  stream());
+}
+
+void image_patches(const kernels::cpu::ImagePatches& args) {
+  device::image_patches(args, stream());
 }
 
 void dropout(const kernels::cpu::Dropout& args) { device::dropout(args, stream()); }

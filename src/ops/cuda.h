@@ -13,6 +13,8 @@
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/embedding.h"
 #include "kernels/cpu/global_norm.h"
+#include "kernels/cpu/layer_norm.h"
+#include "kernels/cpu/pictures.h"
 #include "kernels/cpu/quantized.h"
 #include "kernels/cpu/rms_norm.h"
 #include "kernels/cpu/rope.h"
@@ -24,8 +26,15 @@ void rms_norm_forward(const kernels::cpu::RmsNormForward& args);
 int64_t rms_norm_backward_workspace_bytes(int64_t dim);  // where the weight is trained
 void rms_norm_backward(const kernels::cpu::RmsNormBackward& args, void* workspace);
 
+void layer_norm_forward(const kernels::cpu::LayerNormForward& args);
+// `gradients`: how many of weight's and bias's are wanted.
+int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients);
+void layer_norm_backward(const kernels::cpu::LayerNormBackward& args, void* workspace);
+
 void rope_apply(const kernels::cpu::RopeApply& args);
 
+void activation_forward(const kernels::cpu::ActivationForward& args);
+void activation_backward(const kernels::cpu::ActivationBackward& args);
 void gated_forward(const kernels::cpu::GatedForward& args);
 void gated_backward(const kernels::cpu::GatedBackward& args);
 
@@ -43,6 +52,8 @@ void cross_entropy_part_sums(const kernels::cpu::CrossEntropy& args,
 void cross_entropy_of_parts(const kernels::cpu::CrossEntropy& args,
                             const kernels::cpu::CrossEntropyPartSums* sums, int64_t num_parts,
                             double* totals, void* workspace);
+
+void image_patches(const kernels::cpu::ImagePatches& args);
 
 void dropout(const kernels::cpu::Dropout& args);
 

@@ -22,7 +22,16 @@ int64_t rms_norm_backward_workspace_bytes(int64_t dim) { return 256 * dim * 4; }
 void rms_norm_backward(const kernels::cpu::RmsNormBackward& /*args*/, void* /*workspace*/) {
   absent();
 }
+void layer_norm_forward(const kernels::cpu::LayerNormForward& /*args*/) { absent(); }
+int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients) {
+  return gradients * 256 * dim * 4;
+}
+void layer_norm_backward(const kernels::cpu::LayerNormBackward& /*args*/, void* /*workspace*/) {
+  absent();
+}
 void rope_apply(const kernels::cpu::RopeApply& /*args*/) { absent(); }
+void activation_forward(const kernels::cpu::ActivationForward& /*args*/) { absent(); }
+void activation_backward(const kernels::cpu::ActivationBackward& /*args*/) { absent(); }
 void gated_forward(const kernels::cpu::GatedForward& /*args*/) { absent(); }
 void gated_backward(const kernels::cpu::GatedBackward& /*args*/) { absent(); }
 void embedding_forward(const kernels::cpu::EmbeddingForward& /*args*/) { absent(); }
@@ -47,6 +56,7 @@ void cross_entropy_of_parts(const kernels::cpu::CrossEntropy& /*args*/,
                             int64_t /*num_parts*/, double* /*totals*/, void* /*workspace*/) {
   absent();
 }
+void image_patches(const kernels::cpu::ImagePatches& /*args*/) { absent(); }
 void dropout(const kernels::cpu::Dropout& /*args*/) { absent(); }
 int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView> tensors) {
   constexpr int64_t kListBlock = 16384;

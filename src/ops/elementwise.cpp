@@ -24,9 +24,35 @@ at::Tensor storage_bytes(const at::Tensor& t) {
 
 }  // namespace
 
-at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
+at::Tensor activate(const at::Tensor& x, Activation activation) {
+  at::Tensor out = at::empty_like(x);
+  const kernels::cpu::ActivationForward args{.activation = activation,
+                                             .type = to_scalar(x.scalar_type()),
+                                             .count = x.numel(),
+                                             .x = read_pointer(x),
+                                             .y = write_pointer(out)};
+  run_on(
+      x, [&] { kernels::cpu::activation_forward(args); }, [&] { cuda::activation_forward(args); });
+  return out;
+}
+
+void activation_backward_in_place(const at::Tensor& d_out, const at::Tensor& x,
+                                  Activation activation) {
+  const kernels::cpu::ActivationBackward args{.activation = activation,
+                                              .type = to_scalar(x.scalar_type()),
+                                              .count = x.numel(),
+                                              .dy = read_pointer(d_out),
+                                              .x = read_pointer(x),
+                                              .dx = write_pointer(d_out)};
+  run_on(
+      x, [&] { kernels::cpu::activation_backward(args); },
+      [&] { cuda::activation_backward(args); });
+}
+
+at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activation) {
   at::Tensor out = at::empty_like(gate);
-  const kernels::cpu::GatedForward args{.type = to_scalar(gate.scalar_type()),
+  const kernels::cpu::GatedForward args{.activation = activation,
+                                        .type = to_scalar(gate.scalar_type()),
                                         .rows = gate.size(0),
                                         .features = gate.size(1),
                                         .gate = read_pointer(gate),
@@ -37,9 +63,10 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   return out;
 }
 
-void swiglu_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate,
-                              const at::Tensor& up) {
-  const kernels::cpu::GatedBackward args{.type = to_scalar(gate.scalar_type()),
+void gated_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate, const at::Tensor& up,
+                             Activation activation) {
+  const kernels::cpu::GatedBackward args{.activation = activation,
+                                         .type = to_scalar(gate.scalar_type()),
                                          .rows = gate.size(0),
                                          .features = gate.size(1),
                                          .dy = read_pointer(d_out),

@@ -7,14 +7,23 @@
 
 #include <vector>
 
+#include "kernels/cpu/activation.h"
+
 namespace snug::ops {
 
-// silu(gate) * up, all (N, F).
-at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
+using kernels::cpu::Activation;
 
-// The gradients of swiglu, written over gate and up.
-void swiglu_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate,
-                              const at::Tensor& up);
+// activation(x)
+at::Tensor activate(const at::Tensor& x, Activation activation);
+// The gradient of x, written over d_out.
+void activation_backward_in_place(const at::Tensor& d_out, const at::Tensor& x,
+                                  Activation activation);
+
+// activation(gate) * up, all (N, F).
+at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activation);
+// The gradients of gate and up, written over them.
+void gated_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate, const at::Tensor& up,
+                             Activation activation);
 
 // Whether a copy between host and cuda is done when the call returns. With No it need not be, and
 // happens in the current stream's order, where types are equal and the host's memory is pinned.

@@ -21,71 +21,49 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Carries a projection through a graph's node.
+// What a graph's node needs besides saved tensors.
 struct Carried final : torch::CustomClassHolder {
-  explicit Carried(Projection p) : projection(std::move(p)) {}
+  Carried(Projection p, std::optional<Activation> a) : projection(std::move(p)), activation(a) {}
   Projection projection;
+  std::optional<Activation> activation;
 };
 
-void carry(AutogradContext* ctx, const Projection& projection) {
-  ctx->saved_data["projection"] =
-      c10::IValue::make_capsule(c10::make_intrusive<Carried>(projection));
-}
-
-const Projection& carried(AutogradContext* ctx) {
-  return static_cast<const Carried*>(ctx->saved_data["projection"].toCapsule().get())->projection;
+const Carried& carried(AutogradContext* ctx) {
+  return *static_cast<const Carried*>(ctx->saved_data["layer"].toCapsule().get());
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Projection& projection,
-                            const std::optional<at::Tensor>& /*trained*/) {
-    at::Tensor inner;
-    at::Tensor out = Projector(projection, x.scalar_type()).forward(x, x.scalar_type(), &inner);
-    carry(ctx, projection);
-    keep(ctx, {projection.needs_input() ? x : at::Tensor(), inner});
-    return out;
-  }
-
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const at::Tensor d_out = grads[0].contiguous();
-    const variable_list saved = ctx->get_saved_variables();
-    const Projection& projection = carried(ctx);
-    const Projector projector(projection, d_out.scalar_type());
-    const at::Tensor d_inner = projector.add_gradients(d_out, saved[0], saved[1]);
-    if (!ctx->needs_input_grad(0)) return {at::Tensor(), {}, {}};
-    at::Tensor d_x = at::empty({d_out.size(0), projection.in_features()}, d_out.options());
-    projector.input_gradient(d_out, d_inner, d_x);
-    return {d_x, {}, {}};
-  }
-};
-
-struct SwigluLinearFunction : torch::autograd::Function<SwigluLinearFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate, const at::Tensor& up,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
+                            const std::optional<at::Tensor>& up,
+                            const std::optional<Activation>& activation,
                             const Projection& projection,
                             const std::optional<at::Tensor>& /*trained*/) {
+    const ProductInput input{x, up, activation};
     at::Tensor inner;
-    at::Tensor out = Projector(projection, gate.scalar_type())
-                         .forward(swiglu(gate, up), gate.scalar_type(), &inner);
-    carry(ctx, projection);
-    keep(ctx, {gate, up, inner});
+    at::Tensor out =
+        Projector(projection, x.scalar_type()).forward(input.value(), x.scalar_type(), &inner);
+    ctx->saved_data["layer"] =
+        c10::IValue::make_capsule(c10::make_intrusive<Carried>(projection, activation));
+    keep(ctx, {input.keeps(projection.needs_input()) ? x : at::Tensor(), up.value_or(at::Tensor()),
+               inner});
     return out;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor d_out = grads[0].contiguous();
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor& gate = saved[0];
-    const at::Tensor& up = saved[1];
-    const Projection& projection = carried(ctx);
+    const Projection& projection = carried(ctx).projection;
+    ProductInput input{saved[0], std::nullopt, carried(ctx).activation};
+    if (saved[1].defined()) input.up = saved[1];
     const Projector projector(projection, d_out.scalar_type());
     const at::Tensor d_inner = projector.add_gradients(
-        d_out, projection.needs_input() ? swiglu(gate, up) : at::Tensor(), saved[2]);
-    const at::Tensor d_x = at::empty({d_out.size(0), projection.in_features()}, d_out.options());
-    projector.input_gradient(d_out, d_inner, d_x);
-    // gate and up are outputs of products, which nothing else needs: their memory takes the
-    // gradients.
-    swiglu_backward_in_place(d_x, gate, up);
-    return {gate, up, {}, {}};
+        d_out, projection.needs_input() ? input.value() : at::Tensor(), saved[2]);
+    if (!ctx->needs_input_grad(0) && !input.up) return {{}, {}, {}, {}, {}};
+    const at::Tensor d_value =
+        at::empty({d_out.size(0), projection.in_features()}, d_out.options());
+    projector.input_gradient(d_out, d_inner, d_value);
+    const auto [d_x, d_up] = input.gradients(d_value);
+    return {d_x, d_up, {}, {}, {}};
   }
 };
 
@@ -115,12 +93,12 @@ void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out) {
 }
 
 at::Tensor linear(const at::Tensor& x, const Projection& projection) {
-  return LinearFunction::apply(x, projection, projection.any_trained());
+  return linear(ProductInput{.x = x}, projection);
 }
 
-at::Tensor swiglu_linear(const at::Tensor& gate, const at::Tensor& up,
-                         const Projection& projection) {
-  return SwigluLinearFunction::apply(gate, up, projection, projection.any_trained());
+at::Tensor linear(const ProductInput& input, const Projection& projection) {
+  return LinearFunction::apply(input.x, input.up, input.activation, projection,
+                               projection.any_trained());
 }
 
 }  // namespace snug::ops

@@ -6,6 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/product_input.h"
 #include "ops/projection.h"
 
 namespace snug::ops {
@@ -15,11 +16,8 @@ namespace snug::ops {
 // x·Aᵀ (N, r) of an adapter; nothing otherwise.
 at::Tensor linear(const at::Tensor& x, const Projection& projection);
 
-// down(silu(gate) * up): as swiglu followed by linear, but saves gate and up only and recomputes
-// their product in the backward pass, which spares a third of the MLP's activations.
-// gate, up (N, F), weight (D, F) -> (N, D)
-at::Tensor swiglu_linear(const at::Tensor& gate, const at::Tensor& up,
-                         const Projection& projection);
+// The same of an input that is made of what is kept, and made again in the backward.
+at::Tensor linear(const ProductInput& input, const Projection& projection);
 
 // The same weight (cast) and gradient handling, for operators that contain a product.
 at::Tensor weight_in(at::ScalarType type, const at::Tensor& weight);

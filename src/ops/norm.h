@@ -1,4 +1,5 @@
-// RMSNorm (Zhang & Sennrich 2019): y = weight * x / sqrt(mean(x²) + eps), per row.
+// RMSNorm (Zhang & Sennrich 2019): y = weight * x / sqrt(mean(x²) + eps), and LayerNorm (Ba et al.
+// 2016): y = weight * (x - mean(x)) / sqrt(var(x) + eps) + bias, per row.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,5 +24,15 @@ at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
                                                const at::Tensor& weight, double eps,
                                                dist::Group* rows_of = nullptr);
+
+// x (N, D), weight and bias (D) -> y (N, D) of x's type; saves x and two floats per row. Without
+// weight and bias where they are undefined.
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      double eps);
+
+// sum = x + residual and its norm in one pass; saves the sum only. -> (sum, y), both (N, D)
+std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
+                                                 const at::Tensor& weight, const at::Tensor& bias,
+                                                 double eps);
 
 }  // namespace snug::ops

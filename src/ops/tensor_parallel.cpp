@@ -24,6 +24,7 @@ using torch::autograd::variable_list;
 struct Carried final : torch::CustomClassHolder {
   std::vector<Projection> projections;
   at::Tensor bias;  // of a layer cut by inputs
+  std::optional<Activation> activation;
   TensorShare share;
   int64_t num_tokens = 0;
 };
@@ -119,58 +120,37 @@ at::Tensor gather_output_gradient(const Carried& layer, const at::Tensor& d_own)
 }
 
 struct InputCutFunction : torch::autograd::Function<InputCutFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const Projection& projection,
-                            const TensorShare& share,
-                            const std::optional<at::Tensor>& /*trained*/) {
-    auto layer = input_cut_layer(projection, share, x.size(0));
-    at::Tensor inner;
-    at::Tensor out = input_cut_forward(*layer, x, &inner);
-    keep(ctx, {projection.needs_input() ? x : at::Tensor(), inner});
-    carry(ctx, std::move(layer));
-    return out;
-  }
-
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const variable_list saved = ctx->get_saved_variables();
-    const Carried& layer = carried(ctx);
-    const Projection& p = layer.projections.front();
-    const at::Tensor d_out = gather_output_gradient(layer, std::exchange(grads[0], {}));
-    const Projector projector(p, d_out.scalar_type());
-    const at::Tensor d_inner = projector.add_gradients(d_out, saved[0], saved[1]);
-    if (!ctx->needs_input_grad(0)) return {at::Tensor(), {}, {}, {}};
-    at::Tensor d_x = at::empty({d_out.size(0), p.in_features()}, d_out.options());
-    projector.input_gradient(d_out, d_inner, d_x);
-    return {d_x, {}, {}, {}};
-  }
-};
-
-struct InputCutSwigluFunction : torch::autograd::Function<InputCutSwigluFunction> {
-  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate, const at::Tensor& up,
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
+                            const std::optional<at::Tensor>& up,
+                            const std::optional<Activation>& activation,
                             const Projection& projection, const TensorShare& share,
                             const std::optional<at::Tensor>& /*trained*/) {
-    auto layer = input_cut_layer(projection, share, gate.size(0));
+    const ProductInput input{x, up, activation};
+    auto layer = input_cut_layer(projection, share, x.size(0));
+    layer->activation = activation;
     at::Tensor inner;
-    at::Tensor out = input_cut_forward(*layer, swiglu(gate, up), &inner);
-    keep(ctx, {gate, up, inner});
+    at::Tensor out = input_cut_forward(*layer, input.value(), &inner);
+    keep(ctx, {input.keeps(projection.needs_input()) ? x : at::Tensor(), up.value_or(at::Tensor()),
+               inner});
     carry(ctx, std::move(layer));
     return out;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor& gate = saved[0];
-    const at::Tensor& up = saved[1];
     const Carried& layer = carried(ctx);
+    ProductInput input{saved[0], std::nullopt, layer.activation};
+    if (saved[1].defined()) input.up = saved[1];
     const Projection& p = layer.projections.front();
     const at::Tensor d_out = gather_output_gradient(layer, std::exchange(grads[0], {}));
     const Projector projector(p, d_out.scalar_type());
     const at::Tensor d_inner =
-        projector.add_gradients(d_out, p.needs_input() ? swiglu(gate, up) : at::Tensor(), saved[2]);
-    const at::Tensor d_x = at::empty({d_out.size(0), p.in_features()}, d_out.options());
-    projector.input_gradient(d_out, d_inner, d_x);
-    // As in swiglu_linear: nothing else needs gate and up.
-    swiglu_backward_in_place(d_x, gate, up);
-    return {gate, up, {}, {}, {}};
+        projector.add_gradients(d_out, p.needs_input() ? input.value() : at::Tensor(), saved[2]);
+    if (!ctx->needs_input_grad(0) && !input.up) return {{}, {}, {}, {}, {}, {}};
+    const at::Tensor d_value = at::empty({d_out.size(0), p.in_features()}, d_out.options());
+    projector.input_gradient(d_out, d_inner, d_value);
+    const auto [d_x, d_up] = input.gradients(d_value);
+    return {d_x, d_up, {}, {}, {}, {}};
   }
 };
 
@@ -219,14 +199,10 @@ std::vector<at::Tensor> output_cut_linears(const at::Tensor& x,
   return OutputCutFunction::apply(x, projections, num_tokens, share, trained);
 }
 
-at::Tensor input_cut_linear(const at::Tensor& x, const Projection& projection,
+at::Tensor input_cut_linear(const ProductInput& input, const Projection& projection,
                             const TensorShare& share) {
-  return InputCutFunction::apply(x, projection, share, projection.any_trained());
-}
-
-at::Tensor input_cut_swiglu_linear(const at::Tensor& gate, const at::Tensor& up,
-                                   const Projection& projection, const TensorShare& share) {
-  return InputCutSwigluFunction::apply(gate, up, projection, share, projection.any_trained());
+  return InputCutFunction::apply(input.x, input.up, input.activation, projection, share,
+                                 projection.any_trained());
 }
 
 at::Tensor cut_embedding(const at::Tensor& ids, const at::Tensor& weight, const TablePart& part,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "ops/embedding.h"
+#include "ops/product_input.h"
 #include "ops/projection.h"
 #include "ops/shared_rows.h"
 
@@ -24,13 +25,10 @@ std::vector<at::Tensor> output_cut_linears(const at::Tensor& x,
                                            const std::vector<Projection>& projections,
                                            int64_t num_tokens, const TensorShare& share);
 
-// A layer cut by inputs: x (N, in), this rank's features of all tokens -> (c, out). The bias is
+// A layer cut by inputs: of this rank's features of all tokens (N, in) -> (c, out). The bias is
 // whole, and added once.
-at::Tensor input_cut_linear(const at::Tensor& x, const Projection& projection,
+at::Tensor input_cut_linear(const ProductInput& input, const Projection& projection,
                             const TensorShare& share);
-// The same of silu(gate) * up; see swiglu_linear.
-at::Tensor input_cut_swiglu_linear(const at::Tensor& gate, const at::Tensor& up,
-                                   const Projection& projection, const TensorShare& share);
 
 // ids (N) int32, weight (V, D), which is the part of the table that is here -> (c, D) of `type`.
 at::Tensor cut_embedding(const at::Tensor& ids, const at::Tensor& weight, const TablePart& part,

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/llama/units.h"
 
-#include <ATen/TensorOperators.h>
 #include <ATen/ops/add.h>
-#include <ATen/ops/index_select.h>
 
 #include <cmath>
 
@@ -21,12 +19,6 @@ nn::Parameter norm_weight(const std::string& name, int64_t size) {
 }
 
 std::string layer_name(int64_t layer) { return "model.layers." + std::to_string(layer) + "."; }
-
-// The last row of each document: (S, D).
-at::Tensor last_rows(const at::Tensor& hidden, const nn::Batch& batch) {
-  const at::Tensor ends = batch.cu_seqlens.slice(0, 1) - 1;
-  return hidden.index_select(0, ends);
-}
 
 }  // namespace
 
@@ -98,7 +90,8 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
   const auto [sum, x] = nn::add_rms_norm(hidden, attended, output_norm_, config_.rms_norm_eps);
   const std::vector<at::Tensor> mlp = nn::project(x, {&gate_, &up_}, batch, pass);
   nn::State state;
-  state.set("hidden", at::add(sum, down_.forward_swiglu(mlp[0], mlp[1], pass)));
+  state.set("hidden",
+            at::add(sum, down_.forward_gated(mlp[0], mlp[1], ops::Activation::Silu, pass)));
   return state;
 }
 
@@ -125,7 +118,7 @@ nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn
   const at::Tensor& hidden = input.at("hidden");
   nn::State state;
   if (pass.output == nn::Output::LastLogits) {
-    const at::Tensor last = last_rows(nn::all_rows(hidden, norm_, batch), batch);
+    const at::Tensor last = nn::last_rows(nn::all_rows(hidden, norm_, batch), batch);
     state.set("logits", nn::logits(nn::rms_norm(last, norm_, config_.rms_norm_eps), linear_, pass));
     return state;
   }

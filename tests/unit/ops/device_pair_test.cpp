@@ -8,12 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "ops/activation.h"
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/norm.h"
+#include "ops/pictures.h"
 #include "support/test_device.h"
 
 namespace snug::ops {
@@ -59,6 +61,42 @@ Tensors run_add_norm(const Place& p) {
   return p.with_gradients(at::add(sum, y), {x, r, w});
 }
 
+Tensors run_layer_norm(const Place& p) {
+  const at::Tensor x = p.leaf(1, {37, 48});
+  const at::Tensor w = p.leaf(2, {48});
+  const at::Tensor b = p.leaf(3, {48});
+  return p.with_gradients(layer_norm(x, w, b, 1e-5), {x, w, b});
+}
+
+Tensors run_add_layer_norm(const Place& p) {
+  const at::Tensor x = p.leaf(1, {37, 48});
+  const at::Tensor r = p.leaf(2, {37, 48});
+  const at::Tensor w = p.leaf(3, {48});
+  const at::Tensor b = p.leaf(4, {48});
+  const auto [sum, y] = add_layer_norm(x, r, w, b, 1e-5);
+  return p.with_gradients(at::add(sum, y), {x, r, w, b});
+}
+
+Tensors run_activation(const Place& p, Activation activation) {
+  const at::Tensor x = p.leaf(1, {37, 48});
+  const at::Tensor w = p.leaf(2, {24, 48});
+  const at::Tensor b = p.leaf(3, {24});
+  return p.with_gradients(activation_linear(x, activation, {.weight = w, .bias = b}), {x, w, b});
+}
+
+Tensors run_image_patches(const Place& p) {
+  at::manual_seed(1);
+  const at::Tensor pixels = at::randint(256, {2, 12, 8, 3}, at::kByte).to(p.device);
+  return {image_patches(
+      pixels, {.patch_size = 4, .mean = {0.5F, 0.4F, 0.3F}, .std = {0.2F, 0.3F, 0.4F}}, p.type)};
+}
+
+Tensors run_replace_rows(const Place& p) {
+  const at::Tensor hidden = p.leaf(1, {37, 48});
+  const at::Tensor rows = p.leaf(2, {3, 48});
+  return p.with_gradients(replace_rows(hidden, rows, p.ints({30, 0, 7})), {hidden, rows});
+}
+
 Tensors run_linear(const Place& p) {
   const at::Tensor x = p.leaf(1, {37, 48});
   const at::Tensor w = p.leaf(2, {24, 48});
@@ -79,7 +117,8 @@ Tensors run_swiglu(const Place& p) {
   const at::Tensor g = p.leaf(1, {37, 48});
   const at::Tensor u = p.leaf(2, {37, 48});
   const at::Tensor w = p.leaf(3, {24, 48});
-  return p.with_gradients(swiglu_linear(at::mul(g, 1), at::mul(u, 1), {.weight = w}), {g, u, w});
+  return p.with_gradients(
+      gated_linear(at::mul(g, 1), at::mul(u, 1), Activation::Silu, {.weight = w}), {g, u, w});
 }
 
 LowRank adapter(const Place& p, int64_t in, int64_t out) {
@@ -111,8 +150,8 @@ Tensors run_quantized_swiglu(const Place& p) {
   const at::Tensor u = p.leaf(2, {37, 64});
   const LowRank lora = adapter(p, 64, 24);
   return p.with_gradients(
-      swiglu_linear(
-          at::mul(g, 1), at::mul(u, 1),
+      gated_linear(
+          at::mul(g, 1), at::mul(u, 1), Activation::Silu,
           {.quantized = quantize(p.make(3, {24, 64}), QuantizedFormat::Nf4), .adapter = lora}),
       {g, u, lora.a, lora.b});
 }
@@ -170,6 +209,13 @@ void PrintTo(const Operator& o, std::ostream* out) { *out << o.name; }
 const std::vector<Operator> kOperators = {
     {"RmsNorm", run_norm},
     {"AddRmsNorm", run_add_norm},
+    {"LayerNorm", run_layer_norm},
+    {"AddLayerNorm", run_add_layer_norm},
+    {"ReluLinear", [](const Place& p) { return run_activation(p, Activation::Relu); }},
+    {"GeluLinear", [](const Place& p) { return run_activation(p, Activation::Gelu); }},
+    {"GeluTanhLinear", [](const Place& p) { return run_activation(p, Activation::GeluTanh); }},
+    {"ImagePatches", run_image_patches},
+    {"ReplaceRows", run_replace_rows},
     {"Linear", run_linear},
     {"MixedLinear", run_mixed_linear},
     {"SwigluLinear", run_swiglu},

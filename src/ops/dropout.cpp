@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ops/dropout.h"
+
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "base/error.h"
+#include "kernels/cpu/dropout.h"
+#include "ops/cuda.h"
+#include "ops/device.h"
+
+namespace snug::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor drop(const at::Tensor& x, double probability, uint64_t key) {
+  at::Tensor out = at::empty_like(x, x.options().requires_grad(false));
+  const kernels::cpu::Dropout args{.type = to_scalar(x.scalar_type()),
+                                   .count = x.numel(),
+                                   .x = read_pointer(x),
+                                   .out = write_pointer(out),
+                                   .probability = probability,
+                                   .key = key};
+  run_on(
+      x, [&] { kernels::cpu::dropout(args); }, [&] { cuda::dropout(args); });
+  return out;
+}
+
+struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, double probability,
+                            uint64_t key) {
+    ctx->saved_data["probability"] = probability;
+    ctx->saved_data["key"] = static_cast<int64_t>(key);
+    return drop(x, probability, key);
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    return {drop(grads[0].contiguous(), ctx->saved_data["probability"].toDouble(),
+                 static_cast<uint64_t>(ctx->saved_data["key"].toInt())),
+            {},
+            {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key) {
+  SNUG_CHECK(probability >= 0 && probability < 1, "dropout with a probability of {}", probability);
+  if (probability == 0) return x;
+  return DropoutFunction::apply(x, probability, key);
+}
+
+}  // namespace snug::ops

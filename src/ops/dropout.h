@@ -1,0 +1,16 @@
+// Dropout (Srivastava et al. 2014): zeroes elements with a probability and scales the others by
+// 1 / (1 - probability). Which ones a key says, and the element's number: nothing is kept for the
+// backward, and a recomputed forward drops the same.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace snug::ops {
+
+// x itself where probability is 0.
+at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key);
+
+}  // namespace snug::ops
