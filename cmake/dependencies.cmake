@@ -10,6 +10,10 @@ find_package(OpenMP REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(sentencepiece REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+# Pictures.
+find_package(JPEG REQUIRED)
+find_package(PNG REQUIRED)
+pkg_check_modules(webp REQUIRED IMPORTED_TARGET libwebp libwebpdemux)
 # Its C interface alone: the C++ one is gone from newer releases.
 pkg_check_modules(mpi REQUIRED IMPORTED_TARGET ompi-c)
 find_package(ICU REQUIRED COMPONENTS uc i18n)

@@ -7,6 +7,7 @@ SNUG_BUILD_PACKAGES=(
   ca-certificates g++ cmake ninja-build ccache pkg-config python3 python3-pip
   nlohmann-json3-dev libcli11-dev libfmt-dev libyaml-cpp-dev
   libsentencepiece-dev libpcre2-dev libicu-dev
+  libjpeg-dev libpng-dev libwebp-dev
   libcurl4-openssl-dev libssl-dev zlib1g-dev
   libopenmpi-dev openmpi-bin
   libgtest-dev

@@ -138,6 +138,11 @@ void report(const SampleStore& store, const char* part, const DatasetOptions& op
         options.max_seq_length);
 }
 
+Reading text_alone(Reading reading) {
+  reading.image_size = reading.num_picture_tokens = 0;
+  return reading;
+}
+
 Split read_split(const DatasetOptions& options, const NamedSet* set,
                  const DownloadFunction& download) {
   Split split = set ? read_named_data(options, *set, download) : read_json_data(options);
@@ -167,8 +172,12 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   Split split = read_split(options, set, download);
   const SampleOptions sample_options = {.mask_prompt = options.mask_prompt,
                                         .ignore_index = options.ignore_index,
-                                        .max_seq_length = options.max_seq_length};
+                                        .max_seq_length = options.max_seq_length,
+                                        .reading = text_alone(options.reading)};
   Dataset dataset;
+  dataset.batch_options = {.packing = options.packing,
+                           .ignore_index = options.ignore_index,
+                           .reading = sample_options.reading};
   dataset.prompt_style = style.name();
   dataset.train =
       SampleStore::tokenize(split.train, style, encoder, sample_options, options.num_workers);
@@ -179,6 +188,14 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   split.validation.resize(std::min(kShownRows, split.validation.size()));
   dataset.validation_rows = std::move(split.validation);
   return dataset;
+}
+
+std::unique_ptr<BatchSource> Dataset::train_batches() const {
+  return std::make_unique<TokenBatchSource>(train, batch_options);
+}
+
+std::unique_ptr<BatchSource> Dataset::validation_batches() const {
+  return std::make_unique<TokenBatchSource>(validation, batch_options);
 }
 
 std::vector<std::string> dataset_names() {

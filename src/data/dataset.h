@@ -1,23 +1,27 @@
-// From `--data …` to tokenized training and validation samples. The named sets of LitGPT are
-// fetched once through a function handed in and then read from the cache folder; this folder knows
-// no network.
+// From `--data …` to tokenized training and validation samples, and to their micro-batches. The
+// named sets of LitGPT are fetched once through a function handed in and then read from the cache
+// folder; this folder knows no network.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "data/batch_source.h"
+#include "data/picture_processor.h"
+#include "data/picture_rows.h"
 #include "data/sample_store.h"
 #include "data/text_encoder.h"
 
 namespace snug::data {
 
 struct DatasetOptions {
-  std::string name = "JSON";             // JSON, or a named set: Alpaca2k, Alpaca, …
+  std::string name = "JSON";             // JSON, HFDataset, ImageFolder or a named set: Alpaca, …
   std::filesystem::path json_path = {};  // for JSON: a file, or a folder with train and val files
   std::filesystem::path val_path = {};   // for JSON: a file of its own for validation
   std::optional<double> val_split_fraction =
@@ -28,8 +32,20 @@ struct DatasetOptions {
   int32_t ignore_index = -100;
   uint64_t seed = 42;
   int num_workers = 4;
-  int64_t max_seq_length = 0;               // 0: no limit
+  int64_t max_seq_length = 0;               // 0: no limit; with pictures see make_caption_sample
   std::filesystem::path cache_folder = {};  // empty: default_cache_folder()
+  bool packing = true;
+  std::optional<int64_t> max_samples = {};  // the first so many after shuffling
+
+  // Of HFDataset and ImageFolder.
+  std::filesystem::path path = {};
+  std::string split = "train";
+  std::string image_column = "auto";
+  std::string text_column = "auto";
+  std::string prompt = "";  // before every caption
+
+  Reading reading = {};  // what the model reads
+  PictureProcessor processor = {};
 };
 
 // Files of one hub data set, wanted in `folder`. Patterns are shell globs on paths in the
@@ -41,10 +57,25 @@ struct DownloadRequest {
 };
 using DownloadFunction = std::function<std::vector<std::filesystem::path>(const DownloadRequest&)>;
 
+// Which picture belongs to each sample; without rows the samples are tokens alone.
+struct PictureIndex {
+  std::shared_ptr<const PictureRows> rows;
+  std::vector<int64_t> row_of;  // by sample
+};
+
 struct Dataset {
   SampleStore train, validation;
+  PictureIndex train_pictures, validation_pictures;
+  // How these samples become micro-batches. Says nothing of pictures where the samples have none.
+  MicroBatchOptions batch_options;
+  PictureProcessor processor;
+  int num_workers = 4;
   std::vector<Row> validation_rows;  // the first few held-out rows as text, to show sample answers
   std::string prompt_style;          // as resolved
+
+  // Where training and validation get their micro-batches; borrows the data set.
+  std::unique_ptr<BatchSource> train_batches() const;
+  std::unique_ptr<BatchSource> validation_batches() const;
 };
 
 Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,

@@ -10,19 +10,20 @@
 namespace snug::data {
 namespace {
 
-// Ids and labels of a sample given as such, or of one in a store; both without a copy.
+// Ids and labels of a sample given as such, or of one in a store; both without a copy. `length` is
+// of what the decoder reads.
 struct SampleView {
   std::span<const int32_t> ids, labels;
-  int64_t raw_tokens;
-  int64_t length() const { return static_cast<int64_t>(ids.size()); }
+  int64_t raw_tokens, source;
+  int64_t length() const { return static_cast<int64_t>(ids.size()) - source; }
   int32_t id(size_t i) const { return ids[i]; }
   int32_t label(size_t i, int32_t) const { return labels[i]; }
 };
 
 struct StoredView {
   std::span<const int32_t> stored;
-  int64_t raw_tokens;
-  int64_t length() const { return static_cast<int64_t>(stored.size()); }
+  int64_t raw_tokens, source;
+  int64_t length() const { return static_cast<int64_t>(stored.size()) - source; }
   int32_t id(size_t i) const { return stored[i] < 0 ? ~stored[i] : stored[i]; }
   int32_t label(size_t i, int32_t ignored) const { return stored[i] < 0 ? ignored : stored[i]; }
 };
@@ -39,15 +40,60 @@ void size_batch(MicroBatch& batch, int64_t num_tokens, size_t num_documents,
   batch.cu_seqlens.push_back(0);
 }
 
-// Writes one document of `length` tokens, padding included, at `begin`.
+void set_target(MicroBatch& batch, size_t at, int32_t target, int32_t ignore_index) {
+  batch.targets[at] = target;
+  batch.loss_tokens += target != ignore_index;
+}
+
+// Each token's target is the next one.
 template <class View>
-void place(MicroBatch& batch, const View& view, size_t begin, size_t length, int32_t ignore_index) {
+void place_tokens(MicroBatch& batch, const View& view, size_t begin, int32_t ignore_index) {
   const auto real = static_cast<size_t>(view.length());
   for (size_t i = 0; i < real; ++i) batch.input_ids[begin + i] = view.id(i);
-  for (size_t i = 0; i + 1 < real; ++i) {
-    const int32_t target = view.label(i + 1, ignore_index);
-    batch.targets[begin + i] = target;
-    batch.loss_tokens += target != ignore_index;
+  for (size_t i = 0; i + 1 < real; ++i)
+    set_target(batch, begin + i, view.label(i + 1, ignore_index), ignore_index);
+}
+
+// Behind the start token, which has the first target.
+template <class View>
+void place_target(MicroBatch& batch, const View& view, size_t begin,
+                  const MicroBatchOptions& options) {
+  const auto real = static_cast<size_t>(view.length());
+  const auto first = static_cast<size_t>(view.source);
+  for (size_t i = 0; i < real; ++i) {
+    batch.input_ids[begin + i] =
+        i == 0 ? options.reading.decoder_start_token : view.id(first + i - 1);
+    set_target(batch, begin + i, view.label(first + i, options.ignore_index), options.ignore_index);
+  }
+}
+
+template <class View>
+void place_source(MicroBatch& batch, const View& view) {
+  if (batch.source_cu_seqlens.empty()) batch.source_cu_seqlens.push_back(0);
+  for (size_t i = 0; i < static_cast<size_t>(view.source); ++i) {
+    batch.source_ids.push_back(view.id(i));
+    batch.source_positions.push_back(static_cast<int32_t>(i));
+  }
+  batch.source_cu_seqlens.push_back(static_cast<int32_t>(batch.source_ids.size()));
+  batch.source_max_seqlen = std::max(batch.source_max_seqlen, view.source);
+}
+
+// Writes one document of `length` tokens, padding included, at `begin`.
+template <class View>
+void place(MicroBatch& batch, const View& view, size_t begin, size_t length,
+           const MicroBatchOptions& options) {
+  const Reading& reading = options.reading;
+  const int64_t pictured = reading.source ? view.source : view.length();
+  SNUG_CHECK(reading.num_picture_tokens <= pictured, "{} places for a picture in {} tokens",
+             reading.num_picture_tokens, pictured);
+  const size_t first_row = reading.source ? batch.source_ids.size() : begin;
+  for (int64_t i = 0; i < reading.num_picture_tokens; ++i)
+    batch.picture_rows.push_back(static_cast<int32_t>(first_row) + static_cast<int32_t>(i));
+  if (reading.source) {
+    place_source(batch, view);
+    place_target(batch, view, begin, options);
+  } else {
+    place_tokens(batch, view, begin, options.ignore_index);
   }
   const auto positions = batch.positions.begin() + static_cast<std::ptrdiff_t>(begin);
   std::iota(positions, positions + static_cast<std::ptrdiff_t>(length), 0);
@@ -58,17 +104,24 @@ void place(MicroBatch& batch, const View& view, size_t begin, size_t length, int
 template <class View>
 MicroBatch assemble(const std::vector<View>& views, const MicroBatchOptions& options) {
   MicroBatch batch;
+  batch.image_size = options.reading.image_size;
+  int64_t decoded_tokens = 0, longest_source = 0;
   for (const View& view : views) {
-    batch.real_tokens += view.length();
+    SNUG_CHECK((view.source > 0) == options.reading.source, "{} tokens for an encoder",
+               view.source);
+    decoded_tokens += view.length();
+    batch.real_tokens += view.length() + view.source;
     batch.max_seqlen = std::max(batch.max_seqlen, view.length());
+    longest_source = std::max(longest_source, view.source);
   }
-  batch.padded_tokens = static_cast<int64_t>(views.size()) * batch.max_seqlen;
-  size_batch(batch, options.packing ? batch.real_tokens : batch.padded_tokens, views.size(),
-             options);
+  const auto num_documents = static_cast<int64_t>(views.size());
+  batch.padded_tokens = num_documents * (batch.max_seqlen + longest_source);
+  size_batch(batch, options.packing ? decoded_tokens : num_documents * batch.max_seqlen,
+             views.size(), options);
   size_t begin = 0;
   for (const View& view : views) {
     const auto length = static_cast<size_t>(options.packing ? view.length() : batch.max_seqlen);
-    place(batch, view, begin, length, options.ignore_index);
+    place(batch, view, begin, length, options);
     begin += length;
   }
   return batch;
@@ -79,7 +132,7 @@ MicroBatch assemble(const std::vector<View>& views, const MicroBatchOptions& opt
 MicroBatch make_micro_batch(std::span<const Sample> samples, const MicroBatchOptions& options) {
   std::vector<SampleView> views;
   for (const Sample& sample : samples)
-    views.push_back({sample.ids, sample.labels, sample.raw_tokens});
+    views.push_back({sample.ids, sample.labels, sample.raw_tokens, sample.source_tokens});
   return assemble(views, options);
 }
 
@@ -87,7 +140,7 @@ MicroBatch make_micro_batch(const SampleStore& store, std::span<const int64_t> i
                             const MicroBatchOptions& options) {
   std::vector<StoredView> views;
   for (const int64_t index : indices)
-    views.push_back({store.stored_ids(index), store.raw_tokens(index)});
+    views.push_back({store.stored_ids(index), store.raw_tokens(index), store.source_tokens(index)});
   return assemble(views, options);
 }
 

@@ -23,12 +23,25 @@ struct MicroBatch {
   int64_t real_tokens = 0;    // without padding
   int64_t padded_tokens = 0;  // S × longest, in both forms: what LitGPT counts
   int64_t raw_tokens = 0;     // without the prompt's template
+
+  // With an encoder: what it reads (M), never padded, since it sees all of a document. input_ids
+  // are then the targets shifted by one, behind a start token, in documents of their own.
+  // real_tokens and padded_tokens count both.
+  std::vector<int32_t> source_ids, source_positions, source_cu_seqlens;
+  int64_t source_max_seqlen = 0;
+  // With pictures: (S, image_size, image_size, 3), which only a source of pictures fills in, and
+  // the rows of the tokens (of the source, if there is one) that hold a picture's placeholders,
+  // picture by picture.
+  std::vector<uint8_t> pixels;
+  int64_t image_size = 0;
+  std::vector<int32_t> picture_rows;
 };
 
 struct MicroBatchOptions {
   bool packing = true;
   int32_t ignore_index = -100;
   int32_t pad_id = 0;
+  Reading reading = {};
 };
 
 MicroBatch make_micro_batch(std::span<const Sample> samples, const MicroBatchOptions& options = {});

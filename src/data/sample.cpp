@@ -2,7 +2,9 @@
 #include "data/sample.h"
 
 #include <algorithm>
+#include <iterator>
 #include <span>
+#include <utility>
 
 #include "base/error.h"
 
@@ -49,6 +51,63 @@ std::vector<Segment> segments_of(const Row& row, const PromptStyle& style) {
   return {{style.prompt(row), false}, {row.output, true}};
 }
 
+// Ids cut to `limit`; an end of sequence that an encoder reads stays its last token.
+struct Cut {
+  std::vector<int32_t> ids;
+  int64_t cut_tokens = 0;
+};
+
+Cut cut_to(std::vector<int32_t> ids, int64_t limit, int32_t last) {
+  Cut cut{.ids = std::move(ids)};
+  if (limit <= 0 || std::ssize(cut.ids) <= limit) return cut;
+  cut.cut_tokens = std::ssize(cut.ids) - limit;
+  cut.ids.resize(static_cast<size_t>(limit));
+  if (last >= 0) cut.ids.back() = last;
+  return cut;
+}
+
+std::vector<int32_t> encode_source(const std::string& text, const TextEncoder& encoder) {
+  std::vector<int32_t> ids = encoder.encode_prompt(text);
+  if (encoder.eos >= 0 && (ids.empty() || ids.back() != encoder.eos)) ids.push_back(encoder.eos);
+  return ids;
+}
+
+// Appends ids, with labels of their own where they are learnt.
+void append(Sample& sample, const Cut& cut, bool learnt, int32_t ignore_index) {
+  sample.ids.insert(sample.ids.end(), cut.ids.begin(), cut.ids.end());
+  if (learnt) sample.labels.insert(sample.labels.end(), cut.ids.begin(), cut.ids.end());
+  sample.labels.resize(sample.ids.size(), ignore_index);
+  sample.cut_tokens += cut.cut_tokens;
+}
+
+// What an encoder reads, then what the decoder learns.
+Sample source_and_target(const std::string& prompt, const std::string& answer,
+                         const TextEncoder& encoder, const SampleOptions& options, int64_t limit) {
+  Sample sample;
+  sample.ids.assign(static_cast<size_t>(options.reading.num_picture_tokens),
+                    options.reading.picture_token);
+  append(sample, cut_to(encode_source(prompt, encoder), limit, encoder.eos), false,
+         options.ignore_index);
+  sample.source_tokens = std::ssize(sample.ids);
+  if (sample.source_tokens == 0)
+    throw UserError("the prompt is empty, but an encoder needs a token to read; give a prompt");
+  append(sample, cut_to(encoder.encode_response(answer), limit, -1), true, options.ignore_index);
+  return sample;
+}
+
+// How many tokens of text stand beside a picture.
+int64_t room_for_text(const SampleOptions& options) {
+  if (options.max_seq_length <= 0) return kCaptionTokens;
+  const int64_t room = options.max_seq_length - options.reading.num_picture_tokens;
+  if (room < 2)
+    throw UserError(
+        "train.max_seq_length = {} leaves no room for text behind the {} places of a picture; use "
+        "{} or more",
+        options.max_seq_length, options.reading.num_picture_tokens,
+        options.reading.num_picture_tokens + 2);
+  return room;
+}
+
 // LitGPT's "raw" count: the instruction and the answer without template, each under the limit.
 int64_t count_raw(const Row& row, const TextEncoder& encoder, int64_t limit) {
   const auto limited = [limit](const std::vector<int32_t>& ids) {
@@ -65,6 +124,16 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
                    const SampleOptions& options) {
   SNUG_CHECK(options.ignore_index < 0, "ignore_index {}", options.ignore_index);
   const std::vector<Segment> segments = segments_of(row, style);
+  if (options.reading.source) {
+    std::string prompt;
+    for (size_t i = 0; i + 1 < segments.size(); ++i) prompt += segments[i].text;
+    SampleOptions text_alone = options;
+    text_alone.reading.num_picture_tokens = 0;
+    Sample sample = source_and_target(prompt, segments.back().text, encoder, text_alone,
+                                      options.max_seq_length);
+    sample.raw_tokens = count_raw(row, encoder, options.max_seq_length);
+    return sample;
+  }
   Sample sample;
   for (size_t i = 0; i < segments.size(); ++i) {
     const std::string& text = segments[i].text;
@@ -84,6 +153,29 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
     sample.labels.resize(limit);
   }
   sample.raw_tokens = count_raw(row, encoder, options.max_seq_length);
+  return sample;
+}
+
+Sample make_caption_sample(const std::string& prompt, const std::string& caption,
+                           const TextEncoder& encoder, const SampleOptions& options) {
+  const int64_t limit = room_for_text(options);
+  const auto raw_tokens = static_cast<int64_t>(encoder.encode(caption).size());
+  Sample sample;
+  if (options.reading.source) {
+    sample = source_and_target(prompt, caption, encoder, options, limit);
+  } else {
+    sample.ids.assign(static_cast<size_t>(options.reading.num_picture_tokens),
+                      options.reading.picture_token);
+    const Cut before = cut_to(encoder.encode_prompt(prompt), limit, -1);
+    append(sample, before, false, options.ignore_index);
+    // Tokenizers that put a word's space in front of it see "prompt caption" as these two parts.
+    const bool spaced = prompt.empty() || prompt.ends_with(' ') || prompt.ends_with('\n');
+    const int64_t left = limit - std::ssize(before.ids);
+    Cut after = cut_to(encoder.encode_response(spaced ? caption : " " + caption), left, -1);
+    if (left <= 0) after = {{}, std::ssize(after.ids)};
+    append(sample, after, true, options.ignore_index);
+  }
+  sample.raw_tokens = std::min(raw_tokens, limit);
   return sample;
 }
 

@@ -46,20 +46,27 @@ void for_each_index(size_t count, int num_threads, const Work& work) {
 SampleStore SampleStore::tokenize(std::span<const Row> rows, const PromptStyle& style,
                                   const TextEncoder& encoder, const SampleOptions& options,
                                   int num_workers) {
+  const auto make = [&](int64_t i) {
+    try {
+      return make_sample(rows[static_cast<size_t>(i)], style, encoder, options);
+    } catch (const UserError& error) {
+      throw UserError("data row {}: {}", i + 1, error.what());
+    }
+  };
+  return build(std::ssize(rows), options.ignore_index, make, num_workers);
+}
+
+SampleStore SampleStore::build(int64_t count, int32_t ignore_index,
+                               const std::function<Sample(int64_t)>& make, int num_workers) {
   // Blocks bound what is held twice, and keep threads busy over rows of very different lengths.
-  constexpr size_t kBlock = 1024;
+  constexpr int64_t kBlock = 1024;
   SampleStore store;
-  store.ignore_index_ = options.ignore_index;
+  store.ignore_index_ = ignore_index;
   std::vector<Sample> block;
-  for (size_t begin = 0; begin < rows.size(); begin += kBlock) {
-    block.assign(std::min(kBlock, rows.size() - begin), Sample());
-    for_each_index(block.size(), num_workers, [&](size_t i) {
-      try {
-        block[i] = make_sample(rows[begin + i], style, encoder, options);
-      } catch (const UserError& error) {
-        throw UserError("data row {}: {}", begin + i + 1, error.what());
-      }
-    });
+  for (int64_t begin = 0; begin < count; begin += kBlock) {
+    block.assign(static_cast<size_t>(std::min(kBlock, count - begin)), Sample());
+    for_each_index(block.size(), num_workers,
+                   [&](size_t i) { block[i] = make(begin + static_cast<int64_t>(i)); });
     for (const Sample& sample : block) store.append(sample);
   }
   store.pool_.shrink_to_fit();
@@ -75,9 +82,12 @@ void SampleStore::append(const Sample& sample) {
   }
   offsets_.push_back(static_cast<int64_t>(pool_.size()));
   raw_tokens_.push_back(static_cast<int32_t>(sample.raw_tokens));
+  if (sample.source_tokens > 0) source_tokens_.resize(raw_tokens_.size() - 1);
+  if (sample.source_tokens > 0 || !source_tokens_.empty())
+    source_tokens_.push_back(static_cast<int32_t>(sample.source_tokens));
   if (sample.cut_tokens > 0) ++num_truncated_;
   cut_tokens_ += sample.cut_tokens;
-  // The first token is never a target, so a label there teaches nothing.
+  // The first token is no target where nothing stands before it, so a label there teaches nothing.
   const bool learns =
       std::any_of(sample.labels.begin() + std::min<size_t>(1, sample.labels.size()),
                   sample.labels.end(), [this](int32_t label) { return label != ignore_index_; });
@@ -95,6 +105,7 @@ Sample SampleStore::sample(int64_t index) const {
     sample.labels.push_back(stored < 0 ? ignore_index_ : stored);
   }
   sample.raw_tokens = raw_tokens_[index];
+  sample.source_tokens = source_tokens(index);
   return sample;
 }
 
@@ -121,6 +132,7 @@ uint64_t SampleStore::fingerprint() const {
   const auto mix = [&hash](uint64_t word) { hash = (hash ^ word) * 0x100000001B3ULL; };
   for (const int64_t offset : offsets_) mix(static_cast<uint64_t>(offset));
   for (const int32_t id : pool_) mix(static_cast<uint32_t>(id));
+  for (const int32_t source : source_tokens_) mix(static_cast<uint32_t>(source));
   return hash;
 }
 

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -22,12 +23,20 @@ class SampleStore {
                               const TextEncoder& encoder, const SampleOptions& options,
                               int num_workers);
 
+  // The same of samples that `make(0 … count-1)` gives, called from several threads at once.
+  static SampleStore build(int64_t count, int32_t ignore_index,
+                           const std::function<Sample(int64_t)>& make, int num_workers);
+
   void append(const Sample& sample);
 
   int64_t count() const { return static_cast<int64_t>(raw_tokens_.size()); }
   bool empty() const { return raw_tokens_.empty(); }
   int64_t length(int64_t index) const { return offsets_[index + 1] - offsets_[index]; }
   int64_t raw_tokens(int64_t index) const { return raw_tokens_[index]; }
+  // Of the sample's tokens, from the first on: what an encoder reads.
+  int64_t source_tokens(int64_t index) const {
+    return source_tokens_.empty() ? 0 : source_tokens_[index];
+  }
   Sample sample(int64_t index) const;
   // Ids as stored: value >= 0 is an id that is its own label, value < 0 the complement of an
   // ignored id.
@@ -40,7 +49,7 @@ class SampleStore {
   int64_t num_without_loss() const { return num_without_loss_; }  // nothing left to learn from
   int32_t ignore_index() const { return ignore_index_; }
   // The `count` longest samples, longest first: together they make the largest micro-batch there
-  // can be.
+  // can be. Of source and target together where there is an encoder.
   std::vector<int64_t> longest_samples(int64_t count) const;
   // Tells whether a resumed run reads the same samples as the one before.
   uint64_t fingerprint() const;
@@ -49,6 +58,7 @@ class SampleStore {
   std::vector<int32_t> pool_;
   std::vector<int64_t> offsets_ = {0};  // count + 1
   std::vector<int32_t> raw_tokens_;
+  std::vector<int32_t> source_tokens_;  // none where no sample has any
   int64_t num_truncated_ = 0, cut_tokens_ = 0, num_without_loss_ = 0;
   int32_t ignore_index_ = -100;
 };

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "data/rows.h"
 #include "data/text_encoder.h"
 #include "support/temp_folder.h"
 

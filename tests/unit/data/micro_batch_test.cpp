@@ -92,6 +92,64 @@ TEST(MicroBatch, PackedAndPaddedCarryTheSameTargets) {
   }
 }
 
+constexpr Reading kEncoder = {.source = true, .decoder_start_token = 0};
+
+Sample source_sample(std::vector<int32_t> source, std::vector<int32_t> target) {
+  Sample sample = sample_of(source, source.size(), 1);
+  sample.source_tokens = static_cast<int64_t>(source.size());
+  for (const int32_t id : target) {
+    sample.ids.push_back(id);
+    sample.labels.push_back(id);
+  }
+  return sample;
+}
+
+TEST(MicroBatch, EncoderReadsTheSourceAndTheDecoderItsTargetsShifted) {
+  SampleStore store;
+  store.append(source_sample({5, 6, 1}, {7, 1}));
+  store.append(source_sample({8}, {9, 10, 1}));
+  using Ints = std::vector<int32_t>;
+  for (const bool packing : {true, false}) {
+    const MicroBatch batch = make_micro_batch(store, std::vector<int64_t>{0, 1},
+                                              {.packing = packing, .reading = kEncoder});
+    EXPECT_EQ(batch.source_ids, (Ints{5, 6, 1, 8}));
+    EXPECT_EQ(batch.source_positions, (Ints{0, 1, 2, 0}));
+    EXPECT_EQ(batch.source_cu_seqlens, (Ints{0, 3, 4}));
+    EXPECT_EQ(batch.source_max_seqlen, 3);
+    EXPECT_EQ(batch.input_ids, packing ? (Ints{0, 7, 0, 9, 10}) : (Ints{0, 7, 0, 0, 9, 10}));
+    EXPECT_EQ(batch.targets, packing ? (Ints{7, 1, 9, 10, 1}) : (Ints{7, 1, -100, 9, 10, 1}));
+    EXPECT_EQ(batch.cu_seqlens, packing ? (Ints{0, 2, 5}) : (Ints{0, 3, 6}));
+    EXPECT_EQ(batch.max_seqlen, 3);
+    EXPECT_EQ(batch.loss_tokens, 5);
+    EXPECT_EQ(batch.real_tokens, 9);
+    EXPECT_EQ(batch.padded_tokens, 12);
+    EXPECT_TRUE(batch.picture_rows.empty());
+  }
+}
+
+TEST(MicroBatch, PicturesTakeTheFirstPlacesOfTheirDocuments) {
+  const Reading reading = {.image_size = 4, .num_picture_tokens = 2, .picture_token = 50};
+  const std::vector<Sample> samples = {sample_of({50, 50, 3, 4, 5}, 3),
+                                       sample_of({50, 50, 6, 50}, 3)};
+  using Ints = std::vector<int32_t>;
+  const MicroBatch packed = make_micro_batch(samples, {.reading = reading});
+  EXPECT_EQ(packed.picture_rows, (Ints{0, 1, 5, 6}));
+  EXPECT_EQ(packed.targets, (Ints{-100, -100, 4, 5, -100, -100, -100, 50, -100}));
+  EXPECT_EQ(packed.image_size, 4);
+  const MicroBatch padded = make_micro_batch(samples, {.packing = false, .reading = reading});
+  EXPECT_EQ(padded.picture_rows, (Ints{0, 1, 5, 6}));
+  EXPECT_EQ(padded.input_ids.size(), 10);
+  // With an encoder they are rows of the source.
+  const Reading both = {.source = true,
+                        .decoder_start_token = 0,
+                        .image_size = 4,
+                        .num_picture_tokens = 2,
+                        .picture_token = 50};
+  const std::vector<Sample> encoded = {source_sample({50, 50, 3}, {4, 1}),
+                                       source_sample({50, 50, 3}, {5, 1})};
+  EXPECT_EQ(make_micro_batch(encoded, {.reading = both}).picture_rows, (Ints{0, 1, 3, 4}));
+}
+
 TEST(SampleStore, GivesBackWhatWentIn) {
   for (uint64_t seed = 0; seed < 50; ++seed) {
     const std::vector<Sample> samples = random_samples(seed);
@@ -111,6 +169,19 @@ TEST(SampleStore, GivesBackWhatWentIn) {
     EXPECT_EQ(direct.raw_tokens, stored.raw_tokens);
     EXPECT_EQ(store.total_tokens(), direct.real_tokens);
   }
+}
+
+TEST(SampleStore, KeepsWhereASourceEnds) {
+  SampleStore store;
+  store.append(source_sample({5, 6, 1}, {7, 1}));
+  store.append(source_sample({8}, {9}));
+  EXPECT_EQ(store.sample(0).source_tokens, 3);
+  EXPECT_EQ(store.sample(1).source_tokens, 1);
+  EXPECT_EQ(store.sample(1).labels, (std::vector<int32_t>{-100, 9}));
+  SampleStore other;
+  other.append(source_sample({5, 6}, {1, 7, 1}));
+  other.append(source_sample({8}, {9}));
+  EXPECT_NE(store.fingerprint(), other.fingerprint());
 }
 
 TEST(SampleStore, KnowsItsLongestSamples) {

@@ -174,5 +174,72 @@ TEST(Sample, OtherStylesTakeTheFirstExchangeOfAChat) {
   EXPECT_EQ(text_of(sample.ids), "q1a1$");
 }
 
+constexpr Reading kEncoder = {.source = true, .decoder_start_token = 0};
+constexpr Reading kPictures = {.image_size = 8, .num_picture_tokens = 3, .picture_token = 900};
+
+TEST(SourceSample, PromptIsReadAndAnswerIsLearnt) {
+  const TextEncoder encoder = byte_encoder(false);
+  const PromptStyle style = PromptStyle::make("plain", encoder);
+  const Row row = {"abc", "", "de", {}};
+  const Sample sample = make_sample(row, style, encoder, {.reading = kEncoder});
+  EXPECT_EQ(text_of(sample.ids), "abc$de$");
+  EXPECT_EQ(sample.source_tokens, 4);
+  EXPECT_EQ(text_of({sample.labels.begin() + 4, sample.labels.end()}), "de$");
+  EXPECT_EQ(std::count(sample.labels.begin(), sample.labels.end(), -100), 4);
+  // Each side has the limit to itself; what an encoder reads still ends.
+  const Sample cut = make_sample(row, style, encoder, {.max_seq_length = 2, .reading = kEncoder});
+  EXPECT_EQ(text_of(cut.ids), "a$de");
+  EXPECT_EQ(cut.cut_tokens, 3);
+  TextEncoder endless = encoder;
+  endless.eos = -1;
+  EXPECT_CONTAINS(message_of([&] {
+                    make_sample({"", "", "x", {}}, style, endless, {.reading = kEncoder});
+                  }),
+                  "the prompt is empty");
+}
+
+TEST(CaptionSample, OnlyTheCaptionIsLearnt) {
+  const TextEncoder encoder = byte_encoder(true);
+  const SampleOptions options = {.reading = kPictures};
+  const Sample plain = make_caption_sample("", "a cat", encoder, options);
+  ASSERT_EQ(plain.ids.size(), 3 + 1 + 5 + 1);
+  EXPECT_TRUE(
+      std::all_of(plain.ids.begin(), plain.ids.begin() + 3, [](int32_t id) { return id == 900; }));
+  EXPECT_EQ(text_of({plain.ids.begin() + 3, plain.ids.end()}), "#a cat$");
+  EXPECT_EQ(std::count(plain.labels.begin(), plain.labels.begin() + 4, -100), 4);
+  EXPECT_EQ(text_of({plain.labels.begin() + 4, plain.labels.end()}), "a cat$");
+  const Sample asked = make_caption_sample("what?", "a cat", encoder, options);
+  EXPECT_EQ(text_of({asked.ids.begin() + 3, asked.ids.end()}), "#what? a cat$");
+  EXPECT_EQ(text_of({asked.labels.begin() + 9, asked.labels.end()}), " a cat$");
+}
+
+TEST(CaptionSample, TextIsCutAndPlacesStay) {
+  const TextEncoder encoder = byte_encoder(true);
+  const std::string caption(200, 'x');
+  const Sample usual = make_caption_sample("", caption, encoder, {.reading = kPictures});
+  EXPECT_EQ(std::ssize(usual.ids), 3 + kCaptionTokens);
+  const SampleOptions short_one = {.max_seq_length = 8, .reading = kPictures};
+  EXPECT_EQ(make_caption_sample("", caption, encoder, short_one).ids.size(), 8);
+  const Sample full = make_caption_sample("a long prompt", "caption", encoder, short_one);
+  EXPECT_EQ(full.ids.size(), 8);
+  EXPECT_EQ(full.labels, std::vector<int32_t>(8, -100));
+  EXPECT_CONTAINS(message_of([&] {
+                    make_caption_sample("", "x", encoder,
+                                        {.max_seq_length = 4, .reading = kPictures});
+                  }),
+                  "leaves no room for text behind the 3 places of a picture; use 5 or more");
+}
+
+TEST(CaptionSample, EncoderReadsPictureAndPrompt) {
+  const TextEncoder encoder = byte_encoder(false);
+  Reading reading = kPictures;
+  reading.source = true;
+  reading.decoder_start_token = 0;
+  const Sample sample = make_caption_sample("q:", "cat", encoder, {.reading = reading});
+  EXPECT_EQ(sample.source_tokens, 3 + 2 + 1);
+  EXPECT_EQ(text_of({sample.ids.begin() + 3, sample.ids.end()}), "q:$cat$");
+  EXPECT_EQ(text_of({sample.labels.begin() + 6, sample.labels.end()}), "cat$");
+}
+
 }  // namespace
 }  // namespace snug::data

@@ -1,0 +1,35 @@
+// A data set of pictures with captions, of which nothing is held but where things are. The pictures
+// are encoded files' bytes, wherever they lie: files in a folder, columns of Arrow or Parquet.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace snug::data {
+
+// One encoded picture; the bytes live as long as `owner`.
+struct PictureBytes {
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+};
+
+// All const methods may be called from several threads at once.
+class PictureRows {
+ public:
+  virtual ~PictureRows() = default;
+  virtual int64_t count() const = 0;
+  // Captions of these rows, in ascending order; none where a row has no caption or no picture.
+  virtual std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const = 0;
+  // Throws UserError where it cannot be read.
+  virtual PictureBytes picture(int64_t row) const = 0;
+  // How messages name a row: "captions/metadata.jsonl:7 (cat.jpg)".
+  virtual std::string where(int64_t row) const = 0;
+};
+
+}  // namespace snug::data

@@ -1,0 +1,30 @@
+// JPEG, PNG and WebP to RGB bytes, pixel for pixel what Pillow gives for
+// ImageOps.exif_transpose(Image.open(…)).convert("RGB"): grey is repeated, palettes are looked up,
+// transparency is dropped, CMYK is taken as Adobe writes it, of an animation the first frame
+// counts, and the picture stands as its EXIF (or XMP) orientation says. The bytes are foreign:
+// whatever is wrong with them ends in a UserError.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace snug::formats {
+
+struct Picture {
+  int64_t width = 0, height = 0;
+  std::vector<uint8_t> rgb;  // (height, width, 3)
+};
+
+// 256 MiB decoded: where Pillow starts to warn of decompression bombs.
+inline constexpr int64_t kMaxPicturePixels = (int64_t{1} << 28) / 3;
+
+// `where` names the picture in errors. Pictures of more than max_pixels are refused before they are
+// decoded.
+Picture decode_picture(std::span<const std::byte> bytes, const std::string& where,
+                       int64_t max_pixels = kMaxPicturePixels);
+
+}  // namespace snug::formats

@@ -1,0 +1,36 @@
+// One decoder a format. Each gives the picture as it lies in the file, and what the file says of
+// how it is to be held. They throw UserError without the picture's name, which decode_picture adds.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "formats/picture.h"
+
+namespace snug::formats {
+
+struct DecodedPicture {
+  Picture picture;
+  int orientation = 1;  // EXIF's: 1 to 8
+};
+
+DecodedPicture decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels);
+DecodedPicture decode_png(std::span<const std::byte> bytes, int64_t max_pixels);
+DecodedPicture decode_webp(std::span<const std::byte> bytes, int64_t max_pixels);
+
+// Throws UserError for a picture that is empty or too large.
+void check_picture_size(int64_t width, int64_t height, int64_t max_pixels);
+
+// The orientation in a block of EXIF (with or without the "Exif\0\0" in front), 0 where there is
+// none.
+int exif_orientation(std::span<const uint8_t> exif);
+// The same in the XML of XMP.
+int xmp_orientation(std::string_view xmp);
+
+// Turns and mirrors in place, so that the picture stands upright.
+void turn_upright(Picture& picture, int orientation);
+
+}  // namespace snug::formats

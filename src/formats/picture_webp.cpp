@@ -1,0 +1,63 @@
+// WebP through libwebp's decoder of animations, which gives still pictures too: one frame on a
+// transparent ground, whose transparency is dropped.
+// SPDX-License-Identifier: Apache-2.0
+#include <webp/decode.h>
+#include <webp/demux.h>
+
+#include <memory>
+
+#include "base/error.h"
+#include "formats/picture_decoders.h"
+
+namespace snug::formats {
+namespace {
+
+struct Release {
+  void operator()(WebPAnimDecoder* decoder) const { WebPAnimDecoderDelete(decoder); }
+};
+
+std::span<const uint8_t> chunk_of(const WebPDemuxer* demuxer, const char* name) {
+  WebPChunkIterator iterator{};
+  std::span<const uint8_t> data;
+  if (WebPDemuxGetChunk(demuxer, name, 1, &iterator) != 0)
+    data = {iterator.chunk.bytes, iterator.chunk.size};  // lies in the file's bytes
+  WebPDemuxReleaseChunkIterator(&iterator);
+  return data;
+}
+
+int orientation_of(const WebPDemuxer* demuxer) {
+  if (const int found = exif_orientation(chunk_of(demuxer, "EXIF")); found > 0) return found;
+  const std::span<const uint8_t> xmp = chunk_of(demuxer, "XMP ");
+  return xmp_orientation({reinterpret_cast<const char*>(xmp.data()), xmp.size()});
+}
+
+}  // namespace
+
+DecodedPicture decode_webp(std::span<const std::byte> bytes, int64_t max_pixels) {
+  const WebPData data = {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()};
+  WebPBitstreamFeatures features{};
+  if (WebPGetFeatures(data.bytes, data.size, &features) != VP8_STATUS_OK)
+    throw UserError("not a readable WebP: its header is damaged or cut short");
+  check_picture_size(features.width, features.height, max_pixels);
+  WebPAnimDecoderOptions options{};
+  WebPAnimDecoderOptionsInit(&options);
+  options.color_mode = MODE_RGBA;
+  const std::unique_ptr<WebPAnimDecoder, Release> decoder(WebPAnimDecoderNew(&data, &options));
+  if (!decoder) throw UserError("not a readable WebP: damaged or cut short");
+  WebPAnimInfo info{};
+  uint8_t* rgba = nullptr;
+  int time = 0;
+  if (WebPAnimDecoderGetInfo(decoder.get(), &info) == 0) throw UserError("not a readable WebP");
+  check_picture_size(info.canvas_width, info.canvas_height, max_pixels);
+  if (WebPAnimDecoderGetNext(decoder.get(), &rgba, &time) == 0)
+    throw UserError("not a readable WebP: damaged or cut short");
+  DecodedPicture decoded;
+  decoded.orientation = orientation_of(WebPAnimDecoderGetDemuxer(decoder.get()));
+  const size_t pixels = size_t{info.canvas_width} * info.canvas_height;
+  decoded.picture = {info.canvas_width, info.canvas_height, std::vector<uint8_t>(pixels * 3)};
+  for (size_t i = 0; i < pixels; ++i)
+    for (size_t c = 0; c < 3; ++c) decoded.picture.rgb[3 * i + c] = rgba[4 * i + c];
+  return decoded;
+}
+
+}  // namespace snug::formats
