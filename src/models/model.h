@@ -2,10 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -40,6 +42,24 @@ struct Placement {
   std::string tensor;
   int64_t row_begin = 0;
   int64_t paired_heads = 0;
+  bool transposed = false;  // the file keeps (in, out) of what is (out, in) here
+  std::vector<int64_t> shape;  // of the file's tensor, where it has more dimensions; else empty
+};
+
+// What a model reads besides the tokens whose targets make its loss.
+struct Reads {
+  int64_t image_size = 0;          // pixels a side of a document's picture; 0: no pictures
+  int64_t num_picture_tokens = 0;  // places in a document that its picture's features take
+  int32_t picture_token = -1;      // the id that stands in those places
+  std::array<float, 3> image_mean{}, image_std{};  // of red, green, blue in 0..1
+  bool source = false;               // an encoder reads the prompt, a decoder learns the answer
+  int32_t decoder_start_token = -1;  // before a decoder's first target
+};
+
+// Units that a recipe freezes or trains together: "language", "vision", "qformer", "projection".
+struct ModelPart {
+  std::string name;
+  std::vector<nn::Unit*> units;
 };
 
 class Model {
@@ -50,20 +70,30 @@ class Model {
   virtual Placement placement(Layout layout, const nn::Parameter& parameter) const = 0;
   // The Hugging Face config.json of this model.
   virtual nlohmann::json hugging_face_config() const = 0;
-  // LitGPT's model_config.yaml of this model.
-  virtual std::string litgpt_config() const = 0;
+  // LitGPT's model_config.yaml of this model. Throws UserError where LitGPT has no such family.
+  virtual std::string litgpt_config() const;
   // What a GGUF file says of the model in its metadata, and its tensors that are no parameters.
-  virtual void write_gguf_config(formats::GgufWriter& out) const = 0;
-  virtual std::map<std::string, std::vector<float>> gguf_constants() const = 0;
+  // Throws UserError where snug writes no GGUF of such a family.
+  virtual void write_gguf_config(formats::GgufWriter& out) const;
+  virtual std::map<std::string, std::vector<float>> gguf_constants() const { return {}; }
   // Standard deviation of random initial weights.
   virtual double initializer_range() const = 0;
   // Makes what is computed from the config rather than loaded (rotary tables), on `device`, for
   // sequences of up to `max_seqlen` tokens.
   virtual void prepare(at::Device device, int64_t max_seqlen) = 0;
 
+  virtual Reads reads() const { return {}; }
+  virtual std::vector<ModelPart> parts() { return {{"language", units()}}; }
+  // Why ranks cannot share this family's layers; none: they can.
+  virtual std::optional<std::string> tensor_parallel_refusal() const { return std::nullopt; }
+  // The share of activations that the family drops in training: its config says how many, this
+  // says otherwise. No effect where the family has no dropout.
+  virtual void set_dropout(double /*probability*/) {}
+
   // Floating-point operations of one training token in a document of `seqlen` tokens: forward and
-  // backward of the products and of causal attention, without recomputation.
-  double flops_per_token(double seqlen) const;
+  // backward of the products and of attention, without recomputation; of a document's picture and
+  // source too.
+  virtual double flops_per_token(double seqlen) const;
 
   std::vector<nn::Parameter*> parameters();
   int64_t num_parameters();

@@ -28,9 +28,28 @@ void split_pairs(const at::Tensor& value, int64_t heads) {
   flat.copy_(flat.view({heads, d / 2, 2, columns}).transpose(1, 2).contiguous().view_as(flat));
 }
 
+// The parameter's shape as the file has it.
+std::vector<int64_t> shape_in_file(const nn::Parameter& parameter, const Placement& place) {
+  if (!place.shape.empty()) return place.shape;
+  std::vector<int64_t> shape = parameter.whole_shape();
+  if (place.transposed) std::ranges::reverse(shape);
+  return shape;
+}
+
+// The parameter's elements among the file's, row by row.
+std::vector<nn::Stretch> stretches_in_file(const nn::Parameter& parameter, const Placement& place) {
+  if (!place.transposed || !parameter.slice) return parameter.stretches();
+  nn::Parameter turned;
+  turned.shape.assign(parameter.shape.rbegin(), parameter.shape.rend());
+  turned.slice = nn::Slice{.dim = 1 - parameter.slice->dim,
+                           .begin = parameter.slice->begin,
+                           .whole = shape_in_file(parameter, place)};
+  return turned.stretches();
+}
+
 void check_shape(const formats::TensorInfo& found, const nn::Parameter& parameter,
                  const Placement& place, const Checkpoint& checkpoint) {
-  const std::vector<int64_t>& wanted = parameter.whole_shape();
+  const std::vector<int64_t> wanted = shape_in_file(parameter, place);
   const int64_t columns =
       std::accumulate(wanted.begin() + 1, wanted.end(), int64_t{1}, std::multiplies<>());
   const int64_t found_columns = found.shape.empty()
@@ -47,6 +66,28 @@ void check_shape(const formats::TensorInfo& found, const nn::Parameter& paramete
                     place.tensor, formats::show_shape(found.shape), formats::show_shape(wanted));
 }
 
+// The name without the words that wrappers and releases of transformers put in or leave out.
+std::string plain_name(std::string_view name) {
+  std::string plain;
+  while (!name.empty()) {
+    const size_t dot = name.find('.');
+    const std::string_view word = name.substr(0, dot);
+    if (word != "model" && word != "module")
+      plain += (plain.empty() ? "" : ".") + std::string(word);
+    name.remove_prefix(dot == std::string_view::npos ? name.size() : dot + 1);
+  }
+  return plain;
+}
+
+const formats::TensorInfo* find_tensor(const formats::TensorSource& tensors,
+                                       const std::string& name) {
+  if (const formats::TensorInfo* found = tensors.find(name)) return found;
+  const std::string plain = plain_name(name);
+  const auto same = std::ranges::find_if(
+      tensors.tensors(), [&](const auto& info) { return plain_name(info.name) == plain; });
+  return same == tensors.tensors().end() ? nullptr : &*same;
+}
+
 // Where a parameter's elements are in the checkpoint's files.
 struct Found {
   const formats::TensorInfo& tensor;
@@ -57,7 +98,7 @@ struct Found {
 
 Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
   Placement place = checkpoint.model->placement(checkpoint.layout, parameter);
-  const formats::TensorInfo* tensor = checkpoint.tensors->find(place.tensor);
+  const formats::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor);
   if (tensor == nullptr)
     throw UserError("{}: tensor {} is missing from {}", checkpoint.path.string(), place.tensor,
                     checkpoint.tensors->describe());
@@ -65,7 +106,7 @@ Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
   const std::vector<int64_t>& whole = parameter.whole_shape();
   const int64_t columns =
       std::accumulate(whole.begin() + 1, whole.end(), int64_t{1}, std::multiplies<>());
-  std::vector<nn::Stretch> stretches = parameter.stretches();
+  std::vector<nn::Stretch> stretches = stretches_in_file(parameter, place);
   for (nn::Stretch& stretch : stretches) stretch.begin += place.row_begin * columns;
   // A slice of rows is one of whole heads.
   place.paired_heads = place.paired_heads * parameter.shape[0] / whole[0];
@@ -74,6 +115,14 @@ Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
 
 // Into host memory of a floating type.
 void read_into(const at::Tensor& host, const Checkpoint& checkpoint, const Found& found) {
+  if (found.place.transposed) {
+    const at::Tensor turned = at::empty({host.size(1), host.size(0)}, host.options());
+    Found as_in_file = found;
+    as_in_file.place.transposed = false;
+    read_into(turned, checkpoint, as_in_file);
+    host.detach().copy_(turned.t());
+    return;
+  }
   const formats::DType wanted = dtype_of(host.scalar_type());
   auto* out = static_cast<std::byte*>(host.mutable_data_ptr());
   for (const nn::Stretch& stretch : found.stretches) {
@@ -92,7 +141,7 @@ void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter,
   const formats::DType wanted = dtype_of(type);
   const auto scalar = ops::to_scalar(type);
   const std::span<const std::byte> raw = checkpoint.tensors->raw(found.tensor);
-  if (found.place.paired_heads > 0) {
+  if (found.place.paired_heads > 0 || found.place.transposed) {
     const int64_t rows = parameter.shape[0];
     const at::Tensor own = at::empty({rows, found.count / rows}, at::TensorOptions().dtype(type));
     read_into(own, checkpoint, found);

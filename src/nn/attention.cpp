@@ -43,8 +43,8 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
     ops::rotate_in_place(q, context.positions, context.rope, kernels::cpu::RopeDirection::Forward);
     ops::rotate_in_place(k, context.positions, context.rope, kernels::cpu::RopeDirection::Forward);
     cache->append(layer, k, v);
-    return ops::decode_attention(q, cache->keys(layer), cache->values(layer), cache->length() + 1,
-                                 context);
+    return ops::decode_attention(q.contiguous(), cache->keys(layer), cache->values(layer),
+                                 cache->length() + 1, context);
   }
   at::Tensor mixed = ops::attention(q, k, v, context);  // rotates k in place
   if (cache != nullptr) cache->append(layer, k, v);

@@ -1,0 +1,41 @@
+// GPT-2 as a model: its units, and where their weights are in Hugging Face files.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/tensor_source.h"
+#include "models/gpt2/units.h"
+#include "models/model.h"
+
+namespace snug::models::gpt2 {
+
+std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
+                                  const formats::TensorSource* files);
+
+class Gpt2Model final : public Model {
+ public:
+  // `bare_names`: the files hold the decoder alone, whose names begin without "transformer.".
+  Gpt2Model(Config config, bool bare_names);
+  std::vector<nn::Unit*> units() override;
+  Dimensions dimensions() const override;
+  Placement placement(Layout layout, const nn::Parameter& parameter) const override;
+  nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
+  double initializer_range() const override { return config_.initializer_range; }
+  // Throws UserError where sequences of so many tokens have no positions.
+  void prepare(at::Device device, int64_t max_seqlen) override;
+  std::optional<std::string> tensor_parallel_refusal() const override;
+  void set_dropout(double probability) override;
+
+ private:
+  Config config_;
+  bool bare_names_;
+  std::unique_ptr<Embedding> embedding_;
+  std::vector<std::unique_ptr<Block>> blocks_;
+  std::unique_ptr<Head> head_;
+};
+
+}  // namespace snug::models::gpt2

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/gpt2/units.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/split.h>
+
+#include <cmath>
+
+#include "nn/attention.h"
+
+namespace snug::models::gpt2 {
+namespace {
+
+std::string layer_name(int64_t layer) { return "transformer.h." + std::to_string(layer) + "."; }
+
+nn::Linear linear(const std::string& name, nn::Role role, int64_t in, int64_t out) {
+  return {name, role, in, out, nn::Bias::Present};
+}
+
+// A product that adds to the hidden states. There are two of them a layer: starting with smaller
+// weights keeps the sum of all as large as one (section 2.3 of the paper).
+nn::Linear summand(const Config& c, const std::string& name, nn::Role role, int64_t in) {
+  nn::Linear layer = linear(name, role, in, c.n_embd);
+  layer.weight().init_scale = c.initializer_range / std::sqrt(2.0 * static_cast<double>(c.n_layer));
+  return layer;
+}
+
+}  // namespace
+
+Embedding::Embedding(const Config& c)
+    : Unit("embedding"),
+      config_(c),
+      tokens_{.name = "transformer.wte.weight", .shape = {c.vocab_size, c.n_embd}, .value = {}},
+      positions_{
+          .name = "transformer.wpe.weight", .shape = {c.n_positions, c.n_embd}, .value = {}} {}
+
+nn::State Embedding::forward(const nn::State& /*input*/, const nn::Batch& batch,
+                             const nn::Pass& pass) {
+  const at::Tensor sum = at::add(nn::look_up(batch.input_ids, tokens_, pass),
+                                 nn::look_up(batch.positions, positions_, pass));
+  nn::State state;
+  state.set("hidden", nn::dropout(sum, config_.embd_pdrop, "transformer.drop", pass));
+  return state;
+}
+
+Block::Block(const Config& c, int64_t layer)
+    : Unit("block " + std::to_string(layer)),
+      config_(c),
+      layer_(layer),
+      attention_norm_(layer_name(layer) + "ln_1", c.n_embd, c.layer_norm_epsilon),
+      qkv_(linear(layer_name(layer) + "attn.c_attn", nn::Role::Query, c.n_embd, 3 * c.n_embd)),
+      o_(summand(c, layer_name(layer) + "attn.c_proj", nn::Role::Projection, c.n_embd)),
+      mlp_norm_(layer_name(layer) + "ln_2", c.n_embd, c.layer_norm_epsilon),
+      up_(linear(layer_name(layer) + "mlp.c_fc", nn::Role::MlpInput, c.n_embd, c.n_inner)),
+      down_(summand(c, layer_name(layer) + "mlp.c_proj", nn::Role::MlpOutput, c.n_inner)) {}
+
+std::vector<nn::Parameter*> Block::parameters() {
+  std::vector<nn::Parameter*> all;
+  attention_norm_.list(all);
+  qkv_.list(all);
+  o_.list(all);
+  mlp_norm_.list(all);
+  up_.list(all);
+  down_.list(all);
+  return all;
+}
+
+at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
+  const int64_t d = config_.head_dim();
+  double scale = config_.scale_attn_weights ? 1.0 / std::sqrt(static_cast<double>(d)) : 1.0;
+  if (config_.scale_attn_by_inverse_layer_idx) scale /= static_cast<double>(layer_ + 1);
+  const std::string name = layer_name(layer_) + "attn";
+  // Views of the product's output, whose gradients split() puts side by side again.
+  const std::vector<at::Tensor> qkv = at::split(qkv_.forward(x, pass), config_.n_embd, 1);
+  const at::Tensor mixed = nn::causal_attention(
+      qkv[0].view({-1, config_.n_head, d}), qkv[1].view({-1, config_.n_head, d}),
+      qkv[2].view({-1, config_.n_head, d}), layer_,
+      {.scale = scale, .bias_table = {}, .dropout = config_.attn_pdrop, .site = name}, batch, pass);
+  return nn::dropout(o_.forward(mixed, pass), config_.resid_pdrop, name + ".resid_dropout", pass);
+}
+
+at::Tensor Block::mlp(const at::Tensor& x, const nn::Pass& pass) const {
+  return nn::dropout(down_.forward_activated(up_.forward(x, pass), config_.activation, pass),
+                     config_.resid_pdrop, layer_name(layer_) + "mlp.dropout", pass);
+}
+
+nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
+  const at::Tensor& hidden = input.at("hidden");  // (N, D)
+  const at::Tensor attended = attend(attention_norm_.forward(hidden), batch, pass);
+  const auto [sum, x] = mlp_norm_.forward_sum(hidden, attended);
+  nn::State state;
+  state.set("hidden", at::add(sum, mlp(x, pass)));
+  return state;
+}
+
+Head::Head(const Config& c, nn::Parameter* tied)
+    : Unit("head"),
+      norm_("transformer.ln_f", c.n_embd, c.layer_norm_epsilon),
+      linear_(tied != nullptr
+                  ? nn::Linear("lm_head", nn::Role::Head, *tied)
+                  : nn::Linear("lm_head", nn::Role::Head, c.n_embd, c.vocab_size, nn::Bias::None)) {
+}
+
+std::vector<nn::Parameter*> Head::parameters() {
+  std::vector<nn::Parameter*> all;
+  norm_.list(all);
+  linear_.list(all);
+  return all;
+}
+
+std::vector<nn::Parameter*> Head::borrowed() {
+  if (linear_.is_tied()) return {&linear_.weight()};
+  return {};
+}
+
+nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
+  const at::Tensor& hidden = input.at("hidden");  // (N, D)
+  nn::State state;
+  if (pass.output == nn::Output::LastLogits)
+    state.set("logits", nn::logits(norm_.forward(nn::last_rows(hidden, batch)), linear_, pass));
+  else
+    state.set("loss", nn::cross_entropy(norm_.forward(hidden), linear_, batch, pass));
+  return state;
+}
+
+}  // namespace snug::models::gpt2

@@ -1,0 +1,64 @@
+// GPT-2 as units: embedding, blocks, and norm + head + loss.
+//
+// Shapes: N tokens, D n_embd, F n_inner, V vocab_size, P n_positions.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "models/gpt2/config.h"
+#include "nn/functions.h"
+#include "nn/linear.h"
+#include "nn/unit.h"
+
+namespace snug::models::gpt2 {
+
+class Embedding final : public nn::Unit {
+ public:
+  explicit Embedding(const Config& config);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override { return {&tokens_, &positions_}; }
+  nn::Parameter& tokens() { return tokens_; }
+
+ private:
+  const Config& config_;
+  nn::Parameter tokens_;     // (V, D)
+  nn::Parameter positions_;  // (P, D)
+};
+
+class Block final : public nn::Unit {
+ public:
+  Block(const Config& config, int64_t layer);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override;
+  std::vector<nn::Linear*> linears() override { return {&qkv_, &o_, &up_, &down_}; }
+
+ private:
+  // Each (N, D) -> (N, D), with what training drops of it.
+  at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
+  at::Tensor mlp(const at::Tensor& x, const nn::Pass& pass) const;
+
+  const Config& config_;
+  int64_t layer_;
+  nn::LayerNorm attention_norm_;
+  nn::Linear qkv_, o_;  // q, k and v are one product: (3D, D)
+  nn::LayerNorm mlp_norm_;
+  nn::Linear up_, down_;
+};
+
+class Head final : public nn::Unit {
+ public:
+  // `tied`: the embedding's weight is the head's too; null: the head owns one.
+  Head(const Config& config, nn::Parameter* tied);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override;
+  std::vector<nn::Parameter*> borrowed() override;
+  std::vector<nn::Linear*> linears() override { return {&linear_}; }
+
+ private:
+  nn::LayerNorm norm_;
+  nn::Linear linear_;  // (V, D)
+};
+
+}  // namespace snug::models::gpt2
