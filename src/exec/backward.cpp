@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <map>
 #include <unordered_map>
+#include <vector>
 
 namespace snug::exec {
 namespace {
@@ -21,6 +22,8 @@ using torch::autograd::variable_list;
 class Pass {
  public:
   void add_root(const Edge& edge, at::Tensor gradient) {
+    // A leaf that is handed on without being used holds its node by no more than this.
+    roots_.push_back(edge);
     count_uses(edge.function.get());
     deliver(edge, std::move(gradient));
     ready_.insert({edge.function->sequence_nr(), edge.function.get()});
@@ -77,6 +80,7 @@ class Pass {
     }
   }
 
+  std::vector<Edge> roots_;
   std::unordered_map<Node*, int64_t> uses_left_;
   std::unordered_map<Node*, variable_list> waiting_;  // gradients collected so far
   std::multimap<uint64_t, Node*> ready_;              // by sequence number

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/family.h"
 
+#include <fmt/ranges.h>
+
 #include "base/error.h"
 #include "base/files.h"
 #include "formats/pth.h"
+#include "models/config_fields.h"
+#include "models/gpt2/model.h"
 #include "models/llama/units.h"
+#include "models/opt/model.h"
+#include "models/t5/model.h"
 #include "nn/linear.h"
 
 namespace snug::models {
@@ -23,6 +29,38 @@ std::unique_ptr<Model> make_llama(llama::Config config) {
   return std::make_unique<llama::LlamaModel>(std::move(config));
 }
 
+std::unique_ptr<Model> llama_model(const nlohmann::json& config, const std::string& where,
+                                   const formats::TensorSource* /*files*/) {
+  return make_llama(llama::from_hugging_face(config, where));
+}
+
+// What a family makes of its config.json. `files` say what some configs leave open; null: there are
+// none.
+using MakeModel = std::unique_ptr<Model> (*)(const nlohmann::json& config, const std::string& where,
+                                             const formats::TensorSource* files);
+
+struct Family {
+  const char* model_type;
+  MakeModel make;
+};
+
+constexpr Family kFamilies[] = {
+    {"llama", llama_model},     {"mistral", llama_model}, {"qwen2", llama_model},
+    {"gpt2", gpt2::make_model}, {"opt", opt::make_model}, {"t5", t5::make_model},
+};
+
+std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
+                                  const formats::TensorSource* files = nullptr) {
+  const std::string type = ConfigFields(config, where).text("model_type");
+  std::vector<std::string> known;
+  for (const Family& family : kFamilies) {
+    if (type == family.model_type) return family.make(config, where, files);
+    known.emplace_back(family.model_type);
+  }
+  throw UserError("{}: model_type \"{}\" is not supported; supported are {}", where, type,
+                  fmt::join(known, ", "));
+}
+
 Checkpoint open_gguf(const fs::path& path) {
   Checkpoint checkpoint{.layout = Layout::Gguf, .path = path};
   auto file = formats::GgufFile::open(path);
@@ -32,7 +70,37 @@ Checkpoint open_gguf(const fs::path& path) {
   return checkpoint;
 }
 
+Checkpoint open_litgpt(const fs::path& path) {
+  Checkpoint checkpoint{.layout = Layout::LitGpt, .path = path};
+  // By name: LitGPT leaves the Hugging Face weights that it converted beside its own.
+  checkpoint.tensors = formats::open_pth(path / "lit_model.pth");
+  checkpoint.model =
+      make_llama(llama::from_litgpt(path / "model_config.yaml", *checkpoint.tensors));
+  return checkpoint;
+}
+
+// A config is judged before the weights are looked for.
+Checkpoint open_hugging_face(const fs::path& path) {
+  Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
+  const fs::path config_json = path / "config.json";
+  const nlohmann::json config = read_json(config_json);
+  checkpoint.model = make_model(config, config_json.string());
+  checkpoint.tensors = formats::open_model_directory(path);
+  checkpoint.model = make_model(config, config_json.string(), checkpoint.tensors.get());
+  return checkpoint;
+}
+
 }  // namespace
+
+std::string Model::litgpt_config() const {
+  throw UserError("LitGPT has no model like {}; write a Hugging Face directory (--to hf)",
+                  hugging_face_config().value("model_type", "this one"));
+}
+
+void Model::write_gguf_config(formats::GgufWriter& /*out*/) const {
+  throw UserError("a GGUF file of {} is not written; write a Hugging Face directory (--to hf)",
+                  hugging_face_config().value("model_type", "this model"));
+}
 
 double Model::flops_per_token(double seqlen) const {
   const Dimensions d = dimensions();
@@ -68,7 +136,7 @@ int64_t Model::num_parameters() {
 }
 
 std::unique_ptr<Model> model_from_config(const fs::path& config_json) {
-  return make_llama(llama::from_hugging_face(read_json(config_json), config_json.string()));
+  return make_model(read_json(config_json), config_json.string());
 }
 
 Checkpoint open_checkpoint(const fs::path& path) {
@@ -84,42 +152,31 @@ Checkpoint open_checkpoint(const fs::path& path) {
         "file: snug plan --model.config {}",
         path.string(), path.string());
   if (!fs::is_directory(path)) return open_gguf(path);
-  Checkpoint checkpoint{.path = path};
   const bool has_litgpt = fs::exists(path / "lit_model.pth");
-  if (has_litgpt && fs::exists(path / "model_config.yaml")) {
-    checkpoint.layout = Layout::LitGpt;
-    // By name: LitGPT leaves the Hugging Face weights that it converted beside its own.
-    checkpoint.tensors = formats::open_pth(path / "lit_model.pth");
-    checkpoint.model =
-        make_llama(llama::from_litgpt(path / "model_config.yaml", *checkpoint.tensors));
-    return checkpoint;
-  } else if (fs::exists(path / "config.json")) {
-    checkpoint.model = model_from_config(path / "config.json");
-  } else {
-    for (const auto& entry : fs::directory_iterator(path))
-      if (entry.path().extension() == ".gguf") return open_gguf(entry.path());
-    if (fs::exists(path / "adapter_config.json"))
-      throw UserError(
-          "{} holds an adapter, not a model: give its base, or make a model of both with snug "
-          "merge {}",
-          path.string(), path.string());
+  if (has_litgpt && fs::exists(path / "model_config.yaml")) return open_litgpt(path);
+  if (fs::exists(path / "config.json")) return open_hugging_face(path);
+  for (const auto& entry : fs::directory_iterator(path))
+    if (entry.path().extension() == ".gguf") return open_gguf(entry.path());
+  if (fs::exists(path / "adapter_config.json"))
     throw UserError(
-        "{} holds no model: neither config.json (Hugging Face) nor model_config.yaml with "
-        "lit_model.pth (LitGPT) nor a .gguf file is in it",
-        path.string());
-  }
-  checkpoint.tensors = formats::open_model_directory(path);
-  return checkpoint;
+        "{} holds an adapter, not a model: give its base, or make a model of both with snug "
+        "merge {}",
+        path.string(), path.string());
+  throw UserError(
+      "{} holds no model: neither config.json (Hugging Face) nor model_config.yaml with "
+      "lit_model.pth (LitGPT) nor a .gguf file is in it",
+      path.string());
 }
 
 std::unique_ptr<Model> model_like(const Model& model) {
-  return make_llama(llama::from_hugging_face(model.hugging_face_config(), "the model's config"));
+  return make_model(model.hugging_face_config(), "the model's config");
 }
 
 std::unique_ptr<Model> model_with_own_head(const Model& model) {
   nlohmann::json config = model.hugging_face_config();
-  config["tie_word_embeddings"] = false;
-  return make_llama(llama::from_hugging_face(config, "the model's config"));
+  (has_field(config, "text_config") ? config["text_config"] : config)["tie_word_embeddings"] =
+      false;
+  return make_model(config, "the model's config");
 }
 
 }  // namespace snug::models

@@ -48,6 +48,8 @@ bool is_switched_on(const config::LoraOptions& o, nn::Role role) {
       return o.mlp;
     case nn::Role::Head:
       return o.head;
+    case nn::Role::Other:
+      return false;
   }
   return false;
 }

@@ -63,6 +63,8 @@ void cut_tensors(models::Model& model, const config::Recipe& recipe, dist::Group
   if (ranks > 1) {
     share = std::make_shared<const ops::TensorShare>(
         ops::TensorShare{.group = &tensor, .sequence_parallel = recipe.sequence_parallel});
+    if (const auto reason = model.tensor_parallel_refusal())
+      throw UserError("mesh tp={}: {}", ranks, *reason);
     check_heads(model.dimensions(), ranks);
     for (const nn::Linear* layer : linears_of(model)) check_features(*layer, ranks);
   }

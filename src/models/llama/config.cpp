@@ -5,75 +5,12 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "models/config_fields.h"
 
 namespace snug::models::llama {
 namespace {
 
 using nlohmann::json;
-
-// Fields of one JSON object, with errors that name it.
-class Fields {
- public:
-  Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {}
-
-  bool has(const char* key) const { return object_.contains(key) && !object_[key].is_null(); }
-
-  int64_t integer(const char* key, std::optional<int64_t> fallback = {}) const {
-    if (!has(key)) return absent(key, fallback);
-    if (!object_[key].is_number_integer()) wrong(key, "a whole number");
-    return object_[key].get<int64_t>();
-  }
-  double number(const char* key, std::optional<double> fallback = {}) const {
-    if (!has(key)) return absent(key, fallback);
-    if (!object_[key].is_number()) wrong(key, "a number");
-    return object_[key].get<double>();
-  }
-  bool boolean(const char* key, bool fallback) const {
-    if (!has(key)) return fallback;
-    if (!object_[key].is_boolean()) wrong(key, "true or false");
-    return object_[key].get<bool>();
-  }
-  std::string text(const char* key, std::optional<std::string> fallback = {}) const {
-    if (!has(key)) return absent(key, fallback);
-    if (!object_[key].is_string()) wrong(key, "a text");
-    return object_[key].get<std::string>();
-  }
-  std::vector<double> numbers(const char* key) const {
-    std::vector<double> values;
-    if (!has(key)) return values;
-    if (!object_[key].is_array()) wrong(key, "a list of numbers");
-    for (const json& value : object_[key]) {
-      if (!value.is_number()) wrong(key, "a list of numbers");
-      values.push_back(value.get<double>());
-    }
-    return values;
-  }
-  // A number or a list of numbers.
-  std::vector<int64_t> ids(const char* key) const {
-    std::vector<int64_t> values;
-    if (!has(key)) return values;
-    const json list = object_[key].is_array() ? object_[key] : json::array({object_[key]});
-    for (const json& value : list) {
-      if (!value.is_number_integer()) wrong(key, "token ids");
-      values.push_back(value.get<int64_t>());
-    }
-    return values;
-  }
-
- private:
-  template <class T>
-  T absent(const char* key, const std::optional<T>& fallback) const {
-    if (fallback) return *fallback;
-    throw UserError("{}: \"{}\" is missing", where_, key);
-  }
-  [[noreturn]] void wrong(const char* key, const char* wanted) const {
-    throw UserError("{}: \"{}\" is {}, {} is wanted", where_, key,
-                    object_[key].dump().substr(0, 80), wanted);
-  }
-
-  const json& object_;
-  std::string where_;
-};
 
 kernels::cpu::RopeType rope_type(const std::string& type, const std::string& where) {
   using kernels::cpu::RopeType;
@@ -90,13 +27,13 @@ kernels::cpu::RopeType rope_type(const std::string& type, const std::string& whe
 }
 
 void read_rope(Config& config, const json& root, const std::string& where) {
-  const Fields top(root, where);
+  const ConfigFields top(root, where);
   config.rope.base = top.number("rope_theta", 10000.0);
   // transformers 5 writes rope_parameters, with the base inside; earlier ones rope_scaling.
   const char* key = top.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   if (!top.has(key)) return;
   if (!root[key].is_object()) throw UserError("{}: \"{}\" is not an object", where, key);
-  const Fields rope(root[key], where + ": " + key);
+  const ConfigFields rope(root[key], where + ": " + key);
   const std::string type = rope.text("rope_type", rope.text("type", "default"));
   config.rope.base = rope.number("rope_theta", config.rope.base);
   config.rope.type = rope_type(type, where);
@@ -119,22 +56,17 @@ void read_rope(Config& config, const json& root, const std::string& where) {
 }
 
 // Which projections have biases follows from the family, or is said by the config.
-void read_biases(Config& config, const Fields& fields) {
+void read_biases(Config& config, const ConfigFields& fields) {
   const bool attention = fields.boolean("attention_bias", false);
   config.qkv_bias = config.model_type == "qwen2" || attention;
   config.output_bias = config.model_type == "llama" && attention;
   config.mlp_bias = fields.boolean("mlp_bias", false);
 }
 
-void read_sliding_window(Config& config, const Fields& fields) {
+void read_sliding_window(Config& config, const ConfigFields& fields) {
   const bool used = config.model_type == "mistral" ||
                     (config.model_type == "qwen2" && fields.boolean("use_sliding_window", false));
   if (used) config.sliding_window = fields.integer("sliding_window", 0);
-}
-
-json ids_or_number(const std::vector<int64_t>& ids) {
-  if (ids.empty()) return nullptr;
-  return ids.size() == 1 ? json(ids.front()) : json(ids);
 }
 
 const char* architecture(const std::string& model_type) {
@@ -146,8 +78,7 @@ const char* architecture(const std::string& model_type) {
 }  // namespace
 
 Config from_hugging_face(const json& root, const std::string& where) {
-  if (!root.is_object()) throw UserError("{} is not a JSON object", where);
-  const Fields fields(root, where);
+  const ConfigFields fields(root, where);
   Config config;
   config.model_type = fields.text("model_type");
   if (config.model_type != "llama" && config.model_type != "mistral" &&
@@ -181,8 +112,7 @@ Config from_hugging_face(const json& root, const std::string& where) {
 }
 
 void read_token_ids(Config& config, const json& root, const std::string& where) {
-  if (!root.is_object()) throw UserError("{} is not a JSON object", where);
-  const Fields fields(root, where);
+  const ConfigFields fields(root, where);
   config.bos_token_ids = fields.ids("bos_token_id");
   config.eos_token_ids = fields.ids("eos_token_id");
   config.pad_token_id = fields.integer("pad_token_id", -1);

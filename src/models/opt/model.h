@@ -1,0 +1,40 @@
+// OPT as a model of its own, or within another one.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/tensor_source.h"
+#include "models/model.h"
+#include "models/opt/config.h"
+
+namespace snug::models::opt {
+
+std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
+                                  const formats::TensorSource* files);
+
+class OptModel final : public Model {
+ public:
+  // Weights are called `prefix` + their names in OPT's own files. `files_omit`: what names begin
+  // with here and not in the files; empty: nothing.
+  explicit OptModel(Config config, std::string files_omit = "", const std::string& prefix = "");
+  std::vector<nn::Unit*> units() override;
+  Dimensions dimensions() const override;
+  Placement placement(Layout layout, const nn::Parameter& parameter) const override;
+  nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
+  double initializer_range() const override { return config_.init_std; }
+  // Throws UserError where sequences of so many tokens have no positions.
+  void prepare(at::Device device, int64_t max_seqlen) override;
+  std::optional<std::string> tensor_parallel_refusal() const override;
+  void set_dropout(double probability) override;
+
+ private:
+  Config config_;
+  std::string files_omit_;
+  std::vector<std::unique_ptr<nn::Unit>> units_;
+};
+
+}  // namespace snug::models::opt

@@ -1,0 +1,76 @@
+// OPT as units: embedding, blocks, and norm + head + loss.
+//
+// Shapes: N tokens, D hidden_size, E word_embed_proj_dim, F ffn_dim, V vocab_size, P positions.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/opt/config.h"
+#include "nn/functions.h"
+#include "nn/linear.h"
+#include "nn/unit.h"
+
+namespace snug::models::opt {
+
+// Takes the rows of State "picture" (R, E), where there are such, in place of the tokens
+// batch.picture_rows.
+class Embedding final : public nn::Unit {
+ public:
+  Embedding(const Config& config, const std::string& prefix);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override;
+  std::vector<nn::Linear*> linears() override;
+  nn::Parameter& tokens() { return tokens_; }
+
+ private:
+  nn::Parameter tokens_;     // (V, E)
+  nn::Parameter positions_;  // (P + 2, D)
+  std::optional<nn::Linear> project_in_;
+};
+
+class Block final : public nn::Unit {
+ public:
+  Block(const Config& config, const std::string& prefix, int64_t layer);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override;
+  std::vector<nn::Linear*> linears() override { return {&q_, &k_, &v_, &o_, &fc1_, &fc2_}; }
+
+ private:
+  // Each (N, D) -> (N, D), with what training drops of it.
+  at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
+  at::Tensor mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
+
+  const Config& config_;
+  int64_t layer_;
+  std::string name_;
+  nn::Linear q_, k_, v_, o_;
+  nn::LayerNorm attention_norm_;
+  nn::Linear fc1_, fc2_;
+  nn::LayerNorm final_norm_;
+};
+
+class Head final : public nn::Unit {
+ public:
+  // `tied`: the embedding's weight is the head's too; null: the head owns one.
+  Head(const Config& config, const std::string& prefix, nn::Parameter* tied);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override;
+  std::vector<nn::Parameter*> borrowed() override;
+  std::vector<nn::Linear*> linears() override;
+
+ private:
+  std::optional<nn::LayerNorm> norm_;
+  std::optional<nn::Linear> project_out_;
+  nn::Linear linear_;  // (V, E)
+};
+
+// All units of a model whose weights are called `prefix` + their names in OPT's own files. `config`
+// must outlive them.
+std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config,
+                                                  const std::string& prefix = "");
+
+}  // namespace snug::models::opt

@@ -1,0 +1,49 @@
+// T5 (Raffel et al. 2020), T5 v1.1 and FLAN-T5, alone or as the language model of BLIP-2. Names as
+// in config.json.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "formats/tensor_source.h"
+#include "ops/activation.h"
+
+namespace snug::models::t5 {
+
+struct Config {
+  int64_t vocab_size = 0;
+  int64_t d_model = 0;
+  int64_t d_kv = 0;
+  int64_t d_ff = 0;
+  int64_t num_layers = 0;  // of the encoder
+  int64_t num_decoder_layers = 0;
+  int64_t num_heads = 0;
+  int64_t relative_attention_num_buckets = 0;
+  int64_t relative_attention_max_distance = 0;
+  double dropout_rate = 0;
+  double layer_norm_epsilon = 0;
+  double initializer_factor = 0;
+  std::string feed_forward_proj;  // "relu", "gated-gelu", "gated-silu"
+  bool is_gated = false;          // the same
+  ops::Activation activation = ops::Activation::Relu;
+  // T5 has the embedding as its head and scales what the head reads; v1.1 and FLAN-T5 have a head
+  // of their own and do not.
+  bool tie_word_embeddings = true;
+  bool scale_decoder_outputs = true;
+  int64_t pad_token_id = 0;
+  std::vector<int64_t> eos_token_ids;
+  int64_t decoder_start_token_id = 0;
+};
+
+// Absent keys have the values that transformers gives them. `files`, where there are such, hold the
+// tensors, called `prefix` + their names in T5's own files: transformers 5 writes
+// tie_word_embeddings = true for every T5, so whether there is a head of its own is theirs to say.
+// Throws UserError naming `where` and the key.
+Config from_hugging_face(const nlohmann::json& json, const std::string& where,
+                         const formats::TensorSource* files = nullptr,
+                         const std::string& prefix = "");
+nlohmann::json to_hugging_face(const Config& config);
+
+}  // namespace snug::models::t5

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/t5/model.h"
+
+#include <utility>
+
+#include "base/error.h"
+#include "models/t5/units.h"
+
+namespace snug::models::t5 {
+namespace {
+
+// Distances beyond relative_attention_max_distance share a bucket, so that no length is too long;
+// this one is never reached.
+constexpr int64_t kMaxPositions = int64_t{1} << 20;
+
+}  // namespace
+
+std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
+                                  const formats::TensorSource* files) {
+  return std::make_unique<T5Model>(from_hugging_face(config, where, files));
+}
+
+T5Model::T5Model(Config config, const std::string& prefix)
+    : config_(std::move(config)), units_(make_units(config_, prefix)) {}
+
+std::vector<nn::Unit*> T5Model::units() {
+  std::vector<nn::Unit*> all;
+  for (const auto& unit : units_) all.push_back(unit.get());
+  return all;
+}
+
+Dimensions T5Model::dimensions() const {
+  return {.vocabulary = config_.vocab_size,
+          .max_positions = kMaxPositions,
+          .num_layers = config_.num_decoder_layers,
+          .hidden_size = config_.d_model,
+          .num_heads = config_.num_heads,
+          .num_kv_heads = config_.num_heads,
+          .num_kv_heads_here = config_.num_heads,
+          .head_dim = config_.d_kv};
+}
+
+Placement T5Model::placement(Layout layout, const nn::Parameter& parameter) const {
+  if (layout != Layout::HuggingFace)
+    throw UserError("T5 models are read and written as Hugging Face directories only (--to hf)");
+  return {.tensor = parameter.name};
+}
+
+Reads T5Model::reads() const {
+  return {.source = true,
+          .decoder_start_token = static_cast<int32_t>(config_.decoder_start_token_id)};
+}
+
+// A token goes through one of the two stacks. Attention's two products take 12 operations a query
+// and key, forward and backward, of which causal queries have half.
+double T5Model::flops_per_token(double seqlen) const {
+  const double length = seqlen / 2;
+  const double keys_of_source = 12.0 * static_cast<double>(config_.num_layers) * length;
+  const double keys_of_target =
+      (6.0 + 12.0) * static_cast<double>(config_.num_decoder_layers) * length;
+  const auto features = static_cast<double>(config_.num_heads * config_.d_kv);
+  return (Model::flops_per_token(0) + features * (keys_of_source + keys_of_target)) / 2;
+}
+
+std::optional<std::string> T5Model::tensor_parallel_refusal() const {
+  return "the layers of a T5 model cannot be shared among ranks; share whole units with --strategy "
+         "fsdp";
+}
+
+}  // namespace snug::models::t5

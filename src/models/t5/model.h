@@ -1,0 +1,41 @@
+// T5 as a model of its own, or within another one.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "formats/tensor_source.h"
+#include "models/model.h"
+#include "models/t5/config.h"
+
+namespace snug::models::t5 {
+
+std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
+                                  const formats::TensorSource* files);
+
+class T5Model final : public Model {
+ public:
+  // Weights are called `prefix` + their names in T5's own files.
+  explicit T5Model(Config config, const std::string& prefix = "");
+  std::vector<nn::Unit*> units() override;
+  // Layers and heads are the decoder's, whose keys and values a generation keeps.
+  Dimensions dimensions() const override;
+  Placement placement(Layout layout, const nn::Parameter& parameter) const override;
+  nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
+  double initializer_range() const override { return config_.initializer_factor; }
+  void prepare(at::Device /*device*/, int64_t /*max_seqlen*/) override {}
+  Reads reads() const override;
+  // Of an average one of a document's tokens, half of which are taken for its source's.
+  double flops_per_token(double seqlen) const override;
+  std::optional<std::string> tensor_parallel_refusal() const override;
+  void set_dropout(double probability) override { config_.dropout_rate = probability; }
+
+ private:
+  Config config_;
+  std::vector<std::unique_ptr<nn::Unit>> units_;
+};
+
+}  // namespace snug::models::t5

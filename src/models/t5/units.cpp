@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/t5/units.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/add.h>
+#include <ATen/ops/mul.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/pictures.h"
+#include "ops/trained_input.h"
+
+namespace snug::models::t5 {
+namespace {
+
+std::string block_name(const std::string& prefix, const char* stack, int64_t layer) {
+  return prefix + stack + ".block." + std::to_string(layer) + ".layer.";
+}
+
+nn::Parameter token_table(const Config& c, const std::string& prefix) {
+  return {.name = prefix + "shared.weight",
+          .shape = {c.vocab_size, c.d_model},
+          .init_scale = c.initializer_factor,
+          .value = {}};
+}
+
+// The files keep it in the stack's first block, whose biases the others share.
+nn::Parameter bias_table(const Config& c, const std::string& prefix, const char* stack) {
+  return {.name = block_name(prefix, stack, 0) + "0.SelfAttention.relative_attention_bias.weight",
+          .shape = {c.relative_attention_num_buckets, c.num_heads},
+          .init_scale = c.initializer_factor / std::sqrt(static_cast<double>(c.d_model)),
+          .value = {}};
+}
+
+nn::Linear head_linear(const Config& c, const std::string& prefix, nn::Parameter* tied) {
+  const std::string name = prefix + "lm_head";
+  if (tied != nullptr) return nn::Linear(name, nn::Role::Head, *tied);
+  nn::Linear layer(name, nn::Role::Head, c.d_model, c.vocab_size, nn::Bias::None);
+  layer.weight().init_scale = c.initializer_factor;
+  return layer;
+}
+
+// What later units read of the input and this one leaves as it is.
+void hand_on(const nn::State& input, const std::string& name, nn::State& state) {
+  if (input.has(name)) state.set(name, input.at(name));
+}
+
+}  // namespace
+
+// --- encoder ---
+
+EncoderEmbedding::EncoderEmbedding(const Config& config, const std::string& prefix)
+    : Unit("encoder embedding"),
+      config_(config),
+      tokens_(token_table(config, prefix)),
+      bias_(bias_table(config, prefix, "encoder")) {}
+
+nn::State EncoderEmbedding::forward(const nn::State& input, const nn::Batch& batch,
+                                    const nn::Pass& pass) {
+  if (!batch.source) return input;
+  at::Tensor words = nn::look_up(batch.source->input_ids, tokens_, pass);
+  if (input.has("picture") && batch.picture_rows.defined())
+    words = ops::replace_rows(words, input.at("picture"), batch.picture_rows);
+  nn::State state;
+  state.set("source", nn::dropout(words, config_.dropout_rate, name(), pass));
+  state.set("encoder_bias", ops::trained_input(bias_.value, at::kFloat));
+  return state;
+}
+
+EncoderBlock::EncoderBlock(const Config& config, const std::string& prefix, int64_t layer)
+    : Unit("encoder block " + std::to_string(layer)),
+      config_(config),
+      is_last_(layer + 1 == config.num_layers),
+      self_(config, block_name(prefix, "encoder", layer) + "0.", "SelfAttention"),
+      mlp_(config, block_name(prefix, "encoder", layer) + "1.") {}
+
+std::vector<nn::Parameter*> EncoderBlock::parameters() {
+  std::vector<nn::Parameter*> all;
+  self_.list(all);
+  mlp_.list(all);
+  return all;
+}
+
+std::vector<nn::Linear*> EncoderBlock::linears() {
+  std::vector<nn::Linear*> all;
+  self_.list(all);
+  mlp_.list(all);
+  return all;
+}
+
+nn::State EncoderBlock::forward(const nn::State& input, const nn::Batch& batch,
+                                const nn::Pass& pass) {
+  if (!batch.source) return input;
+  const double eps = config_.layer_norm_epsilon;
+  const at::Tensor& hidden = input.at("source");  // (M, D)
+  const at::Tensor& bias = input.at("encoder_bias");
+  const at::Tensor attended =
+      self_.full(nn::rms_norm(hidden, self_.norm(), eps), bias, batch, pass);
+  const auto [sum, x] = nn::add_rms_norm(hidden, attended, mlp_.norm(), eps);
+  nn::State state;
+  state.set("source", at::add(sum, mlp_.forward(x, batch, pass)));
+  if (!is_last_) state.set("encoder_bias", bias);
+  return state;
+}
+
+EncoderNorm::EncoderNorm(const Config& config, const std::string& prefix)
+    : Unit("encoder norm"),
+      config_(config),
+      norm_(norm_weight(config, prefix + "encoder.final_layer_norm.weight")) {}
+
+nn::State EncoderNorm::forward(const nn::State& input, const nn::Batch& batch,
+                               const nn::Pass& pass) {
+  if (!batch.source) return input;
+  nn::State state;
+  state.set("source",
+            nn::dropout(nn::rms_norm(input.at("source"), norm_, config_.layer_norm_epsilon),
+                        config_.dropout_rate, name(), pass));
+  return state;
+}
+
+// --- decoder ---
+
+DecoderEmbedding::DecoderEmbedding(const Config& config, const std::string& prefix,
+                                   nn::Parameter& tokens)
+    : Unit("decoder embedding"),
+      config_(config),
+      tokens_(tokens),
+      bias_(bias_table(config, prefix, "decoder")) {}
+
+nn::State DecoderEmbedding::forward(const nn::State& input, const nn::Batch& batch,
+                                    const nn::Pass& pass) {
+  nn::State state;
+  state.set("hidden", nn::dropout(nn::look_up(batch.input_ids, tokens_, pass), config_.dropout_rate,
+                                  name(), pass));
+  state.set("decoder_bias", ops::trained_input(bias_.value, at::kFloat));
+  hand_on(input, "source", state);
+  return state;
+}
+
+DecoderBlock::DecoderBlock(const Config& config, const std::string& prefix, int64_t layer)
+    : Unit("decoder block " + std::to_string(layer)),
+      config_(config),
+      layer_(layer),
+      self_(config, block_name(prefix, "decoder", layer) + "0.", "SelfAttention"),
+      cross_(config, block_name(prefix, "decoder", layer) + "1.", "EncDecAttention"),
+      mlp_(config, block_name(prefix, "decoder", layer) + "2.") {}
+
+std::vector<nn::Parameter*> DecoderBlock::parameters() {
+  std::vector<nn::Parameter*> all;
+  self_.list(all);
+  cross_.list(all);
+  mlp_.list(all);
+  return all;
+}
+
+std::vector<nn::Linear*> DecoderBlock::linears() {
+  std::vector<nn::Linear*> all;
+  self_.list(all);
+  cross_.list(all);
+  mlp_.list(all);
+  return all;
+}
+
+at::Tensor DecoderBlock::look_at_source(const at::Tensor& x, const nn::State& input,
+                                        const nn::Batch& batch, const nn::Pass& pass) const {
+  if (batch.source) {
+    nn::SourceKeys keys = cross_.keys_of(input.at("source"), batch, pass);
+    at::Tensor seen = cross_.cross(x, keys, batch, pass);
+    if (batch.cache != nullptr) batch.cache->keep_source(layer_, std::move(keys));
+    return seen;
+  }
+  const nn::SourceKeys* kept = batch.cache == nullptr ? nullptr : batch.cache->source(layer_);
+  SNUG_CHECK(kept != nullptr, "{}: neither the batch nor its cache has a source", name());
+  return cross_.cross(x, *kept, batch, pass);
+}
+
+nn::State DecoderBlock::forward(const nn::State& input, const nn::Batch& batch,
+                                const nn::Pass& pass) {
+  const double eps = config_.layer_norm_epsilon;
+  const at::Tensor& hidden = input.at("hidden");  // (N, D)
+  const at::Tensor& bias = input.at("decoder_bias");
+  const at::Tensor attended =
+      self_.causal(nn::rms_norm(hidden, self_.norm(), eps), layer_, bias, batch, pass);
+  const auto [sum, x] = nn::add_rms_norm(hidden, attended, cross_.norm(), eps);
+  const auto [sum_of_all, y] =
+      nn::add_rms_norm(sum, look_at_source(x, input, batch, pass), mlp_.norm(), eps);
+  nn::State state;
+  state.set("hidden", at::add(sum_of_all, mlp_.forward(y, batch, pass)));
+  if (layer_ + 1 == config_.num_decoder_layers) return state;
+  state.set("decoder_bias", bias);
+  hand_on(input, "source", state);
+  return state;
+}
+
+Head::Head(const Config& config, const std::string& prefix, nn::Parameter* tied)
+    : Unit("head"),
+      config_(config),
+      norm_(norm_weight(config, prefix + "decoder.final_layer_norm.weight")),
+      linear_(head_linear(config, prefix, tied)) {}
+
+std::vector<nn::Parameter*> Head::parameters() {
+  std::vector<nn::Parameter*> all{&norm_};
+  linear_.list(all);
+  return all;
+}
+
+std::vector<nn::Parameter*> Head::borrowed() {
+  if (linear_.is_tied()) return {&linear_.weight()};
+  return {};
+}
+
+nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
+  const bool is_loss = pass.output == nn::Output::Loss;
+  at::Tensor x = input.at("hidden");  // (N, D), then of the last tokens
+  if (!is_loss) x = nn::last_rows(x, batch);
+  x = nn::dropout(nn::rms_norm(x, norm_, config_.layer_norm_epsilon), config_.dropout_rate, name(),
+                  pass);
+  if (config_.scale_decoder_outputs)
+    x = at::mul(x, 1.0 / std::sqrt(static_cast<double>(config_.d_model)));
+  nn::State state;
+  if (is_loss)
+    state.set("loss", nn::cross_entropy(x, linear_, batch, pass));
+  else
+    state.set("logits", nn::logits(x, linear_, pass));
+  return state;
+}
+
+std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config, const std::string& prefix) {
+  std::vector<std::unique_ptr<nn::Unit>> units;
+  auto embedding = std::make_unique<EncoderEmbedding>(config, prefix);
+  nn::Parameter& tokens = embedding->tokens();
+  units.push_back(std::move(embedding));
+  for (int64_t layer = 0; layer < config.num_layers; ++layer)
+    units.push_back(std::make_unique<EncoderBlock>(config, prefix, layer));
+  units.push_back(std::make_unique<EncoderNorm>(config, prefix));
+  units.push_back(std::make_unique<DecoderEmbedding>(config, prefix, tokens));
+  for (int64_t layer = 0; layer < config.num_decoder_layers; ++layer)
+    units.push_back(std::make_unique<DecoderBlock>(config, prefix, layer));
+  units.push_back(
+      std::make_unique<Head>(config, prefix, config.tie_word_embeddings ? &tokens : nullptr));
+  return units;
+}
+
+}  // namespace snug::models::t5

@@ -1,0 +1,115 @@
+// T5 as units: the encoder's embedding, blocks and norm, then the decoder's embedding, blocks and
+// norm + head + loss.
+//
+// What flows: "source", the encoder's hidden states and then its output, which every decoder block
+// reads; "hidden", the decoder's; "encoder_bias" and "decoder_bias", each stack's table of relative
+// biases. Encoder units hand on what they got where a batch has no source: a generation's later
+// steps, whose cache holds what the decoder needs of it.
+//
+// In float16 activations of large models overflow, where transformers keeps the MLP's output layer
+// in float32 and clamps. Here nothing is special in float16: use bfloat16, which has float32's
+// range.
+//
+// Shapes: N tokens of the decoder, M of the source; D d_model, H heads, B buckets, V vocab_size.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "models/t5/layers.h"
+
+namespace snug::models::t5 {
+
+// Takes the rows of State "picture" (R, D), where there are such, in place of the source's tokens
+// batch.picture_rows.
+class EncoderEmbedding final : public nn::Unit {
+ public:
+  EncoderEmbedding(const Config& config, const std::string& prefix);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override { return {&tokens_, &bias_}; }
+  nn::Parameter& tokens() { return tokens_; }
+
+ private:
+  const Config& config_;
+  nn::Parameter tokens_;  // (V, D), the decoder's too
+  nn::Parameter bias_;    // (B, H)
+};
+
+class EncoderBlock final : public nn::Unit {
+ public:
+  EncoderBlock(const Config& config, const std::string& prefix, int64_t layer);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override;
+  std::vector<nn::Linear*> linears() override;
+
+ private:
+  const Config& config_;
+  bool is_last_;
+  Attention self_;
+  FeedForward mlp_;
+};
+
+class EncoderNorm final : public nn::Unit {
+ public:
+  EncoderNorm(const Config& config, const std::string& prefix);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override { return {&norm_}; }
+
+ private:
+  const Config& config_;
+  nn::Parameter norm_;  // (D)
+};
+
+class DecoderEmbedding final : public nn::Unit {
+ public:
+  DecoderEmbedding(const Config& config, const std::string& prefix, nn::Parameter& tokens);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override { return {&bias_}; }
+  std::vector<nn::Parameter*> borrowed() override { return {&tokens_}; }
+
+ private:
+  const Config& config_;
+  nn::Parameter& tokens_;  // (V, D)
+  nn::Parameter bias_;     // (B, H)
+};
+
+class DecoderBlock final : public nn::Unit {
+ public:
+  DecoderBlock(const Config& config, const std::string& prefix, int64_t layer);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override;
+  std::vector<nn::Linear*> linears() override;
+
+ private:
+  at::Tensor look_at_source(const at::Tensor& x, const nn::State& input, const nn::Batch& batch,
+                            const nn::Pass& pass) const;  // (N, D) -> (N, D)
+
+  const Config& config_;
+  int64_t layer_;
+  Attention self_, cross_;
+  FeedForward mlp_;
+};
+
+class Head final : public nn::Unit {
+ public:
+  // `tied`: the embedding's weight is the head's too; null: the head owns one.
+  Head(const Config& config, const std::string& prefix, nn::Parameter* tied);
+  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  std::vector<nn::Parameter*> parameters() override;
+  std::vector<nn::Parameter*> borrowed() override;
+  std::vector<nn::Linear*> linears() override { return {&linear_}; }
+
+ private:
+  const Config& config_;
+  nn::Parameter norm_;  // (D)
+  nn::Linear linear_;   // (V, D)
+};
+
+// All units of a model whose weights are called `prefix` + their names in T5's own files. `config`
+// must outlive them.
+std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config,
+                                                  const std::string& prefix = "");
+
+}  // namespace snug::models::t5

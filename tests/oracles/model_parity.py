@@ -1,0 +1,104 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Expected values for tests/parity from transformers: small random models of the families beside
+Llama's (llama_parity.py), in float32. What a case consists of: parity_case.py.
+
+Run: python3 model_parity.py ../data/parity [CASE …]      (torch 2.11, transformers 5, safetensors)
+"""
+import sys
+from pathlib import Path
+
+import torch
+from parity_case import jitter, ragged, write_case
+from transformers import AutoModelForCausalLM, GPT2Config, OPTConfig, T5Config, T5ForConditionalGeneration
+
+VOCABULARY = 96
+
+OPT = dict(vocab_size=VOCABULARY, hidden_size=32, ffn_dim=48, num_hidden_layers=2,
+           num_attention_heads=4, max_position_embeddings=128, init_std=0.2, dropout=0.1,
+           attention_dropout=0.1, bos_token_id=2, eos_token_id=2, pad_token_id=1)
+T5 = dict(vocab_size=VOCABULARY, d_model=32, d_kv=6, d_ff=40, num_layers=2, num_heads=4,
+          relative_attention_num_buckets=8, relative_attention_max_distance=14, dropout_rate=0.1,
+          decoder_start_token_id=0, eos_token_id=1, pad_token_id=0)
+GPT2 = dict(vocab_size=VOCABULARY, n_positions=128, n_embd=32, n_layer=2, n_head=2, initializer_range=0.2,
+            bos_token_id=2, eos_token_id=2)
+DECODERS = {
+    "gpt2": GPT2Config(**GPT2),
+    # minGPT's: a head of its own; and what else a config may say.
+    "gpt2-untied": GPT2Config(**GPT2, tie_word_embeddings=False, n_inner=40, activation_function="gelu",
+                              scale_attn_by_inverse_layer_idx=True),
+    "opt": OPTConfig(**OPT),
+    # As opt-350m: norms behind, a narrower embedding.
+    "opt-after": OPTConfig(**OPT, do_layer_norm_before=False, word_embed_proj_dim=20),
+    "opt-plain": OPTConfig(**OPT, enable_bias=False, tie_word_embeddings=False,
+                           activation_function="gelu", _remove_final_layer_norm=True),
+}
+ENCODER_DECODERS = {
+    "t5": T5Config(**T5),
+    # As T5 v1.1 and FLAN-T5: a gate, a head of its own.
+    "t5-gated": T5Config(**T5, num_decoder_layers=3, feed_forward_proj="gated-gelu",
+                         tie_word_embeddings=False),
+}
+ROWS, LENGTH, PROMPTS, PROMPT = 8, 24, 2, 7
+
+
+def write_decoder(name, folder):
+    torch.manual_seed(1234)
+    model = AutoModelForCausalLM.from_config(DECODERS[name], dtype=torch.float32,
+                                             attn_implementation="eager")
+    jitter(model)
+    generator = torch.Generator().manual_seed(99)
+    # transformers keeps OPT's row of the pad token (1) from learning where it is looked up.
+    ids = torch.randint(2, VOCABULARY, (ROWS, LENGTH), generator=generator)
+    labels = ids.clone()
+    for row in range(ROWS):
+        labels[row, : row % 5] = -100  # a masked prompt of another length each
+    write_case(name, model, folder, {"input_ids": ids, "labels": labels},
+               lambda m, rows: m(input_ids=ids[rows], labels=labels[rows]),
+               lambda m, row, tokens: m(input_ids=torch.tensor([tokens])).logits[0, -1],
+               ids[:PROMPTS, :PROMPT], keep=("norm", "q_proj", "ln_"),
+               # Conv1D keeps (in, out).
+               our_value=lambda key, value: value.t() if ".c_" in key and value.dim() == 2 else value)
+
+
+def write_encoder_decoder(name, folder):
+    torch.manual_seed(1234)
+    config = ENCODER_DECODERS[name]
+    config._attn_implementation = "eager"
+    model = T5ForConditionalGeneration(config)
+    with torch.no_grad():
+        for key, p in model.named_parameters():
+            if "relative_attention_bias" in key:
+                p.mul_(4)  # so that it matters
+        if not config.scale_decoder_outputs:
+            model.lm_head.weight = torch.nn.Parameter(torch.randn(VOCABULARY, config.d_model) * 0.2)
+    jitter(model, ("norm",))
+    generator = torch.Generator().manual_seed(99)
+    source = ragged([23, 9, 24, 16, 1, 20, 24, 12], VOCABULARY, 2, generator)
+    labels = ragged([17, 20, 5, 18, 20, 3, 11, 20], VOCABULARY, 2, generator)
+    tokens = torch.where(labels < 0, -1, torch.nn.functional.pad(labels, (1, 0))[:, :-1])
+
+    def forward(m, rows):
+        return m(input_ids=source[rows].clamp(min=0), attention_mask=(source[rows] >= 0).long(),
+                 decoder_input_ids=tokens[rows].clamp(min=0),
+                 labels=torch.where(labels[rows] < 0, -100, labels[rows]))
+
+    def next_logits(m, row, ids):
+        own = source[row][source[row] >= 0]
+        return m(input_ids=own[None], decoder_input_ids=torch.tensor([ids])).logits[0, -1]
+
+    write_case(name, model, folder, {"input_ids": tokens, "labels": labels, "source_ids": source},
+               forward, next_logits, torch.zeros((PROMPTS, 1), dtype=torch.int32),
+               keep=("norm", "bias", "SelfAttention.q"))
+
+
+def main():
+    target = Path(sys.argv[1])
+    for cases, write in ((DECODERS, write_decoder), (ENCODER_DECODERS, write_encoder_decoder)):
+        for name in cases:
+            if len(sys.argv) == 2 or name in sys.argv[2:]:
+                write(name, target / name)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,217 @@
+// Our model families against transformers' (tests/oracles/llama_parity.py and model_parity.py wrote
+// the expected values): logits, loss, every gradient by name, AdamW steps, the most probable tokens
+// one by one; and the same files written again.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/files.h"
+#include "formats/safetensors.h"
+#include "memory/ledger.h"
+#include "models/family.h"
+#include "nn/kv_cache.h"
+#include "parity/parity_support.h"
+#include "setup/batch.h"
+#include "setup/engine.h"
+#include "setup/export.h"
+#include "support/temp_folder.h"
+#include "support/test_device.h"
+#include "tokenizer/tokenizer.h"
+
+namespace snug {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+using tests::expect_close;
+using tests::ParityRows;
+using tests::read;
+
+constexpr int64_t kRowsPerBatch = 2;
+
+// float32 sums of a few hundred terms in another order, through two blocks.
+constexpr double kTolerance = 2e-5;
+
+config::Recipe recipe() {
+  config::Recipe r;
+  r.precision = "32-true";
+  r.optimizer = {.name = "adamw", .lr = 1e-2, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95};
+  return r;
+}
+
+// Of two configs, also those within them.
+void expect_same_where_both_say(const json& ours, const json& theirs) {
+  // Which T5 has a head of its own, transformers 4 reads here, and 5 does not write.
+  const std::set<std::string> said_otherwise = {"tie_word_embeddings", "rope_theta", "use_cache",
+                                                "bos_token_id"};
+  for (const auto& [key, value] : ours.items()) {
+    if (!theirs.contains(key) || theirs[key].is_null() || said_otherwise.contains(key)) continue;
+    if (value.is_object() && theirs[key].is_object())
+      expect_same_where_both_say(value, theirs[key]);
+    else
+      EXPECT_EQ(value, theirs[key]) << key;
+  }
+}
+
+// Those that a model does not know are the tokenizer's.
+json without_special_tokens(const models::Model& model) {
+  json config = model.hugging_face_config();
+  config.erase("bos_token_id");
+  config.erase("eos_token_id");
+  return config;
+}
+
+class ModelParity : public ::testing::TestWithParam<const char*> {
+ protected:
+  static void SetUpTestSuite() { tests::prepare_test_device(); }
+
+  void SetUp() override {
+    if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
+    folder_ = fs::path(SNUG_SOURCE_DIR) / "tests/data/parity" / GetParam();
+    checkpoint_ = models::open_checkpoint(folder_);
+    expected_ = formats::open_safetensors(folder_ / "expected.safetensors");
+    rows_ = std::make_unique<ParityRows>(*expected_, checkpoint_.model->reads());
+    config::Recipe r = recipe();
+    if (expected_->find("adam_eps") != nullptr)
+      r.optimizer.eps = read(*expected_, "adam_eps").item<double>();
+    engine_ = setup::make_engine(*checkpoint_.model, r, tests::test_device(), 128);
+    models::load_weights(checkpoint_);
+  }
+
+  double forward_backward(int64_t begin) {
+    const data::MicroBatch batch = rows_->batch(begin, kRowsPerBatch);
+    const auto tokens = static_cast<double>(batch.loss_tokens);
+    return engine_.executor->forward_backward(setup::to_device(batch, tests::test_device()),
+                                              {.gradient_scale = 1.0 / tokens}) /
+           tokens;
+  }
+
+  // `count` tokens after the prompt; with a cache each pass but the first reads one token.
+  std::vector<int32_t> most_probable(int64_t row, const std::vector<int32_t>& prompt, int64_t count,
+                                     bool with_cache) {
+    const models::Dimensions d = checkpoint_.model->dimensions();
+    nn::KvCache cache({d.num_layers, d.num_kv_heads_here, d.head_dim, std::ssize(prompt) + count},
+                      tests::test_device(), at::kFloat);
+    std::vector<int32_t> all = prompt, found;
+    for (int64_t i = 0; i < count; ++i) {
+      const bool goes_on = with_cache && i > 0;
+      const data::MicroBatch part =
+          goes_on ? rows_->part(row, {all.back()}, std::ssize(all) - 1) : rows_->part(row, all, 0);
+      nn::Batch batch = setup::to_device(part, tests::test_device());
+      if (with_cache) batch.cache = &cache;
+      const at::Tensor logits = engine_.executor->last_logits(batch, at::kFloat);
+      found.push_back(static_cast<int32_t>(logits[0].argmax().item<int64_t>()));
+      all.push_back(found.back());
+    }
+    return found;
+  }
+
+  fs::path folder_;
+  models::Checkpoint checkpoint_;
+  std::unique_ptr<formats::TensorSource> expected_;
+  std::unique_ptr<ParityRows> rows_;
+  setup::Engine engine_;
+};
+
+TEST_P(ModelParity, LastLogits) {
+  const data::MicroBatch batch = rows_->batch(0, kRowsPerBatch);
+  const at::Tensor logits =
+      engine_.executor->last_logits(setup::to_device(batch, tests::test_device()), at::kFloat);
+  const at::Tensor expected = read(*expected_, "logits");
+  for (int64_t row = 0; row < kRowsPerBatch; ++row)
+    expect_close("logits of row " + std::to_string(row), logits[row],
+                 expected[row][batch.cu_seqlens[row + 1] - batch.cu_seqlens[row] - 1], kTolerance);
+}
+
+TEST_P(ModelParity, LossAndEveryGradient) {
+  const double loss = forward_backward(0);
+  EXPECT_NEAR(loss, read(*expected_, "loss").item<double>(), 1e-5 * loss);
+  for (const auto& [name, tensor] : engine_.parameters)
+    expect_close("gradient of " + name, tensor.grad(), read(*expected_, "grad." + name),
+                 kTolerance);
+  int64_t gradients = 0;
+  for (const formats::TensorInfo& tensor : expected_->tensors())
+    gradients += tensor.name.starts_with("grad.");
+  EXPECT_EQ(std::ssize(engine_.parameters), gradients);
+}
+
+TEST_P(ModelParity, RecomputingGivesTheSameGradients) {
+  forward_backward(0);
+  std::vector<at::Tensor> plain;
+  for (const auto& [name, tensor] : engine_.parameters) plain.push_back(tensor.grad().clone());
+  config::Recipe r = recipe();
+  r.activation_checkpointing = "all";
+  engine_ = setup::make_engine(*checkpoint_.model, r, tests::test_device(), 128);
+  models::load_weights(checkpoint_);
+  forward_backward(0);
+  for (size_t i = 0; i < plain.size(); ++i)
+    EXPECT_TRUE(at::equal(engine_.parameters[i].tensor.grad(), plain[i]))
+        << engine_.parameters[i].name;
+}
+
+TEST_P(ModelParity, AdamWSteps) {
+  const at::Tensor losses = read(*expected_, "losses");
+  for (int64_t step = 0; step < losses.numel(); ++step) {
+    const double loss = forward_backward(step * kRowsPerBatch % rows_->count());
+    const double expected = losses[step].item<double>();
+    // Differences of rounding grow from step to step at this learning rate.
+    EXPECT_NEAR(loss, expected, 1e-5 * expected * static_cast<double>(1 + step)) << "step " << step;
+    engine_.optimizer->step({.lr = 1e-2});
+    engine_.drop_gradients();
+  }
+  for (const auto& [name, tensor] : engine_.parameters)
+    if (expected_->find("final." + name) != nullptr)
+      expect_close("final " + name, tensor.detach(), read(*expected_, "final." + name), 1e-3);
+}
+
+TEST_P(ModelParity, TokensOneByOne) {
+  const bool has_expected = expected_->find("greedy") != nullptr;
+  const at::Tensor prompts =
+      has_expected ? read(*expected_, "prompt_ids") : read(*expected_, "input_ids").slice(0, 0, 2);
+  for (int64_t row = 0; row < prompts.size(0); ++row) {
+    const std::vector<int32_t> prompt = ParityRows::tokens_of(prompts, row);
+    const std::vector<int32_t> plain = most_probable(row, prompt, 10, /*with_cache=*/false);
+    EXPECT_EQ(most_probable(row, prompt, 10, /*with_cache=*/true), plain) << "row " << row;
+    if (has_expected) {
+      EXPECT_EQ(plain, ParityRows::tokens_of(read(*expected_, "greedy"), row)) << "row " << row;
+    }
+  }
+}
+
+// What save_pretrained wrote comes out again: the same tensors, and a config that says the same.
+TEST_P(ModelParity, ExportsWhatTransformersWrote) {
+  const test::TempFolder folder;
+  const auto tokenizer =
+      tokenizer::Tokenizer::from_directory(fs::path(SNUG_SOURCE_DIR) / "tests/data/system/tiny");
+  setup::export_hugging_face(folder / "out", *checkpoint_.model, *tokenizer, setup::resident_value,
+                             {.dtype = at::kFloat});
+  const auto written = formats::open_safetensors(folder / "out/model.safetensors");
+  const formats::TensorSource& original = *checkpoint_.tensors;
+  EXPECT_EQ(written->tensors().size(), original.tensors().size());
+  for (const formats::TensorInfo& tensor : original.tensors()) {
+    ASSERT_NE(written->find(tensor.name), nullptr) << tensor.name;
+    EXPECT_TRUE(at::equal(read(*written, tensor.name), read(original, tensor.name))) << tensor.name;
+  }
+  const models::Checkpoint again = models::open_checkpoint(folder / "out");
+  EXPECT_EQ(without_special_tokens(*again.model), without_special_tokens(*checkpoint_.model));
+  expect_same_where_both_say(json::parse(read_file(folder / "out/config.json")),
+                             json::parse(read_file(folder_ / "config.json")));
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, ModelParity,
+                         ::testing::Values("llama", "llama3-rope", "llama-bias", "llama-linear",
+                                           "mistral", "qwen2", "gpt2", "gpt2-untied", "opt",
+                                           "opt-after", "opt-plain", "t5", "t5-gated"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace snug
