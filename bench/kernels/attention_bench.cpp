@@ -45,6 +45,7 @@ void measure(const AttentionShape& s, Scalar type, double budget) {
   args.q = q.data(), args.k = k.data(), args.v = v.data(), args.out = out.data();
   args.q_stride = wide, args.k_stride = args.v_stride = narrow;
   args.scale = 1.f / std::sqrt(float(s.dim)), args.lse = lse.data();
+  args.causal = s.causal;
   const int64_t bytes =
       std::max(attention_workspace_bytes(args, false), attention_workspace_bytes(args, true));
   const std::unique_ptr<void, decltype(&std::free)> workspace(

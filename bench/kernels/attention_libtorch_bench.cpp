@@ -20,7 +20,7 @@ int main(int argc, char** argv) {
         x = at::randn({s.documents, s.heads, s.tokens, s.dim}).to(type).requires_grad_(true);
       }
       auto attend = [&] {
-        return at::scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], {}, 0.0, true);
+        return at::scaled_dot_product_attention(inputs[0], inputs[1], inputs[2], {}, 0.0, s.causal);
       };
       const auto forward = snug::bench::best_time(budget, [&] { attend(); });
       const at::Tensor out = attend(), d_out = at::randn_like(out);

@@ -20,6 +20,16 @@ using kernels::cpu::RopeDirection;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+kernels::cpu::BiasTable bias_of(const AttentionContext& context) {
+  const at::Tensor& table = context.bias_table;
+  if (!table.defined()) return {};
+  return {.num_buckets = table.size(0),
+          .data = read_pointer(table),
+          .type = to_scalar(table.scalar_type()),
+          .max_distance = context.max_distance,
+          .both_directions = !context.causal};
+}
+
 kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                       const at::Tensor& out, const at::Tensor& lse,
                                       const AttentionContext& context) {
@@ -38,7 +48,11 @@ kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, 
           .v_stride = v.stride(0),
           .scale = static_cast<float>(context.scale),
           .sliding_window = context.sliding_window,
-          .causal = true,
+          .causal = context.causal,
+          .num_keys = context.kv_cu_seqlens.defined() ? k.size(0) : 0,
+          .kv_cu_seqlens = read_pointer<int32_t>(context.kv_cu_seqlens),
+          .bias = bias_of(context),
+          .dropout = {.probability = context.dropout, .key = context.dropout_key},
           .out = write_pointer(out),
           .lse = static_cast<float*>(write_pointer(lse))};
 }
@@ -46,7 +60,7 @@ kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, 
 AttentionOutput attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const AttentionContext& context) {
   if (kernel_device(q) == at::kCUDA)
-    return library_attention_forward(choose_library_attention(q), q, k, v, context);
+    return library_attention_forward(choose_library_attention(q, context), q, k, v, context);
   const AttentionOutput result{at::empty({q.size(0), q.size(1) * q.size(2)}, q.options()),
                                at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat))};
   const kernels::cpu::AttentionArgs args = arguments(q, k, v, result.out, result.lse, context);
@@ -57,76 +71,117 @@ AttentionOutput attend(const at::Tensor& q, const at::Tensor& k, const at::Tenso
 
 AttentionGradients attend_backward(const at::Tensor& d_out, const at::Tensor& q,
                                    const at::Tensor& k, const at::Tensor& v,
-                                   const AttentionOutput& forward,
-                                   const AttentionContext& context) {
+                                   const AttentionOutput& forward, const AttentionContext& context,
+                                   bool trains_bias) {
   if (kernel_device(q) == at::kCUDA)
-    return library_attention_backward(choose_library_attention(q), d_out, q, k, v, forward,
+    return library_attention_backward(choose_library_attention(q, context), d_out, q, k, v, forward,
                                       context);
-  const AttentionGradients gradients{at::empty(q.sizes(), q.options()),
-                                     at::empty(k.sizes(), k.options()),
-                                     at::empty(v.sizes(), v.options())};
+  AttentionGradients gradients{at::empty(q.sizes(), q.options()),
+                               at::empty(k.sizes(), k.options()),
+                               at::empty(v.sizes(), v.options()),
+                               {}};
+  if (trains_bias)
+    gradients.d_bias = at::empty(context.bias_table.sizes(), q.options().dtype(at::kFloat));
   const kernels::cpu::AttentionBackwardArgs args{
       .forward = arguments(q, k, v, forward.out, forward.lse, context),
       .d_out = read_pointer(d_out),
       .dq = write_pointer(gradients.dq),
       .dk = write_pointer(gradients.dk),
-      .dv = write_pointer(gradients.dv)};
+      .dv = write_pointer(gradients.dv),
+      .d_bias = static_cast<float*>(write_pointer(gradients.d_bias))};
   with_workspace(d_out, kernels::cpu::attention_workspace_bytes(args.forward, /*backward=*/true),
                  [&](void* scratch) { kernels::cpu::attention_backward(args, scratch); });
   return gradients;
 }
 
-// The context's tensors ride along as inputs without gradients, so that they are kept and released
-// with the graph like everything else.
+// The context rides along, its tensors too, so that they are kept and released with the graph like
+// everything else. Of them only the biases are an input.
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
+  static constexpr size_t kBiasInput = 3;
+
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
-                            const at::Tensor& v, const AttentionContext& context) {
+                            const at::Tensor& v, const std::optional<at::Tensor>& bias_table,
+                            const AttentionContext& context) {
     rotate_in_place(q, context.positions, context.rope, RopeDirection::Forward);
     rotate_in_place(k, context.positions, context.rope, RopeDirection::Forward);
     const AttentionOutput result = attend(q, k, v, context);
-    keep(ctx, {q, k, v, result.out, result.lse});
-    ctx->saved_data["cu_seqlens"] = context.cu_seqlens;
-    ctx->saved_data["max_seqlen"] = context.max_seqlen;
-    ctx->saved_data["positions"] = context.positions;
-    ctx->saved_data["cos"] = context.rope.cos;
-    ctx->saved_data["sin"] = context.rope.sin;
-    ctx->saved_data["scale"] = context.scale;
-    ctx->saved_data["window"] = context.sliding_window;
+    keep(ctx, {q, k, v, result.out, result.lse, bias_table.value_or(at::Tensor())});
+    auto& data = ctx->saved_data;
+    data["cu_seqlens"] = context.cu_seqlens;
+    data["max_seqlen"] = context.max_seqlen;
+    data["positions"] = context.positions;
+    data["cos"] = context.rope.cos;
+    data["sin"] = context.rope.sin;
+    data["scale"] = context.scale;
+    data["window"] = context.sliding_window;
+    data["causal"] = context.causal;
+    data["kv_cu_seqlens"] = context.kv_cu_seqlens;
+    data["max_kv_seqlen"] = context.max_kv_seqlen;
+    data["max_distance"] = context.max_distance;
+    data["dropout"] = context.dropout;
+    data["dropout_key"] = static_cast<int64_t>(context.dropout_key);
     return result.out;
   }
 
-  static AttentionContext restore(AutogradContext* ctx) {
+  static AttentionContext restore(AutogradContext* ctx, const at::Tensor& bias_table) {
     auto& data = ctx->saved_data;
     return {.cu_seqlens = data["cu_seqlens"].toTensor(),
             .max_seqlen = data["max_seqlen"].toInt(),
             .positions = data["positions"].toTensor(),
             .rope = {.cos = data["cos"].toTensor(), .sin = data["sin"].toTensor()},
             .scale = data["scale"].toDouble(),
-            .sliding_window = data["window"].toInt()};
+            .sliding_window = data["window"].toInt(),
+            .causal = data["causal"].toBool(),
+            .kv_cu_seqlens = data["kv_cu_seqlens"].toTensor(),
+            .max_kv_seqlen = data["max_kv_seqlen"].toInt(),
+            .bias_table = bias_table,
+            .max_distance = data["max_distance"].toInt(),
+            .dropout = data["dropout"].toDouble(),
+            .dropout_key = static_cast<uint64_t>(data["dropout_key"].toInt())};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const AttentionContext context = restore(ctx);
+    const AttentionContext context = restore(ctx, saved[5]);
     const at::Tensor d_out = grads[0].contiguous().view(saved[0].sizes());
-    auto [dq, dk, dv] = attend_backward(d_out, saved[0], saved[1], saved[2],
-                                        {.out = saved[3], .lse = saved[4]}, context);
+    const bool trains_bias = saved[5].defined() && ctx->needs_input_grad(kBiasInput);
+    auto [dq, dk, dv, d_bias] =
+        attend_backward(d_out, saved[0], saved[1], saved[2], {.out = saved[3], .lse = saved[4]},
+                        context, trains_bias);
     rotate_in_place(dq, context.positions, context.rope, RopeDirection::Inverse);
     rotate_in_place(dk, context.positions, context.rope, RopeDirection::Inverse);
-    return {dq, dk, dv, {}};
+    if (!trains_bias) return {dq, dk, dv, {}, {}};
+    return {dq, dk, dv, d_bias.to(context.bias_table.scalar_type()), {}};
   }
 };
+
+void check_context(const at::Tensor& q, const at::Tensor& k, const AttentionContext& context) {
+  const at::Tensor& table = context.bias_table;
+  SNUG_CHECK(
+      !table.defined() || (table.dim() == 2 && table.size(1) == q.size(1) && table.is_contiguous()),
+      "a table of relative biases wants a column for each of {} heads", q.size(1));
+  if (!context.kv_cu_seqlens.defined()) {
+    SNUG_CHECK(q.size(0) == k.size(0), "{} queries and {} keys of one sequence", q.size(0),
+               k.size(0));
+    return;
+  }
+  SNUG_CHECK(!context.causal && context.sliding_window == 0 && !context.rope.cos.defined(),
+             "keys of another sequence are seen without mask, window and rotation");
+  SNUG_CHECK(context.kv_cu_seqlens.sizes() == context.cu_seqlens.sizes() && k.size(0) > 0,
+             "{} documents of queries, {} of keys", context.cu_seqlens.size(0) - 1,
+             context.kv_cu_seqlens.size(0) - 1);
+}
 
 }  // namespace
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionContext& context) {
-  SNUG_CHECK(context.causal && !context.kv_cu_seqlens.defined() && !context.bias_table.defined() &&
-                 context.dropout == 0,
-             "only causal self-attention without biases and dropout");
   SNUG_CHECK(q.size(1) % k.size(1) == 0 && k.sizes() == v.sizes(), "{} query and {} key heads",
              q.size(1), k.size(1));
-  return AttentionFunction::apply(q, k, v, context);
+  check_context(q, k, context);
+  const at::Tensor& table = context.bias_table;
+  return AttentionFunction::apply(q, k, v, table.defined() ? std::optional(table) : std::nullopt,
+                                  context);
 }
 
 at::Tensor decode_attention(const at::Tensor& q, const at::Tensor& k_cache,
@@ -150,6 +205,7 @@ at::Tensor decode_attention(const at::Tensor& q, const at::Tensor& k_cache,
                                                .lengths = lengths.data(),
                                                .scale = static_cast<float>(context.scale),
                                                .sliding_window = context.sliding_window,
+                                               .bias = bias_of(context),
                                                .out = write_pointer(out)};
   with_workspace(q, kernels::cpu::decode_attention_workspace_bytes(args),
                  [&](void* scratch) { kernels::cpu::decode_attention(args, scratch); });

@@ -3,20 +3,18 @@
 
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <limits>
 #include <tuple>
-#include <vector>
 
 #include "base/log.h"
 #include "ops/cuda.h"
 #include "ops/device.h"
+#include "ops/score_block.h"
 
 namespace snug::ops {
 namespace {
@@ -37,15 +35,23 @@ std::optional<int64_t> window_left(const AttentionContext& context) {
 // Causal means nothing to the right, but libtorch takes a window as both sides or neither.
 std::optional<int64_t> window_right(const AttentionContext& context) {
   if (context.sliding_window == 0) return std::nullopt;
-  return 0;
+  return context.causal ? 0 : context.sliding_window - 1;
+}
+
+const at::Tensor& key_borders(const AttentionContext& context) {
+  return context.kv_cu_seqlens.defined() ? context.kv_cu_seqlens : context.cu_seqlens;
+}
+
+int64_t longest_keys(const AttentionContext& context) {
+  return context.kv_cu_seqlens.defined() ? context.max_kv_seqlen : context.max_seqlen;
 }
 
 AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionContext& context) {
   if (q.is_meta()) return empty_output(q);
   const auto result = at::_flash_attention_forward(
-      q, k, v, context.cu_seqlens, context.cu_seqlens, context.max_seqlen, context.max_seqlen,
-      /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, context.scale,
+      q, k, v, context.cu_seqlens, key_borders(context), context.max_seqlen, longest_keys(context),
+      /*dropout_p=*/0.0, context.causal, /*return_debug_mask=*/false, context.scale,
       window_left(context), window_right(context));
   return {std::get<0>(result).view({q.size(0), -1}), std::get<1>(result)};
 }
@@ -55,7 +61,7 @@ AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at
 // where key heads are shared their gradients for every query head.
 AttentionGradients flash_backward_on_meta(const at::Tensor& q, const at::Tensor& k,
                                           const at::Tensor& v, const AttentionContext& context) {
-  const AttentionGradients gradients{at::empty_like(q), at::empty_like(k), at::empty_like(v)};
+  const AttentionGradients gradients{at::empty_like(q), at::empty_like(k), at::empty_like(v), {}};
   const int64_t heads = q.size(1);
   const int64_t rows = q.size(0) + 128 * (context.cu_seqlens.size(0) - 1);
   const int64_t multiple = q.size(2) <= 128 ? 32 : 64;
@@ -66,8 +72,8 @@ AttentionGradients flash_backward_on_meta(const at::Tensor& q, const at::Tensor&
   at::Tensor dk_of_heads;
   at::Tensor dv_of_heads;
   if (heads != k.size(1)) {
-    dk_of_heads = at::empty(q.sizes(), q.options());
-    dv_of_heads = at::empty(q.sizes(), q.options());
+    dk_of_heads = at::empty({k.size(0), heads, k.size(2)}, k.options());
+    dv_of_heads = at::empty({k.size(0), heads, k.size(2)}, k.options());
   }
   return gradients;
 }
@@ -80,10 +86,10 @@ AttentionGradients flash_backward(const at::Tensor& d_out, const at::Tensor& q, 
   const at::Tensor no_state = at::empty({0}, q.options().dtype(at::kUInt64));
   const auto result = at::_flash_attention_backward(
       d_out, q, k, v, forward.out.view(q.sizes()), forward.lse, context.cu_seqlens,
-      context.cu_seqlens, context.max_seqlen, context.max_seqlen, /*dropout_p=*/0.0,
-      /*is_causal=*/true, no_state, no_state, context.scale, window_left(context),
+      key_borders(context), context.max_seqlen, longest_keys(context), /*dropout_p=*/0.0,
+      context.causal, no_state, no_state, context.scale, window_left(context),
       window_right(context));
-  return {std::get<0>(result), std::get<1>(result), std::get<2>(result)};
+  return {std::get<0>(result), std::get<1>(result), std::get<2>(result), {}};
 }
 
 // ---- Products
@@ -91,16 +97,9 @@ AttentionGradients flash_backward(const at::Tensor& d_out, const at::Tensor& q, 
 // Query rows whose scores exist at one time.
 constexpr int64_t kBlockRows = 256;
 
-// Rows of one document: some of its queries against the keys they may see. All float32; the G query
-// heads that share a key head stand below each other, so that one product serves them.
-struct Block {
-  int64_t begin = 0, end = 0;  // query rows
-  int64_t first_key = 0;       // keys first_key .. end
-  int64_t num_kv_heads = 0;    // Hkv
-  int64_t heads_per_kv = 0;    // G
-  int64_t rows() const { return end - begin; }
-  int64_t keys() const { return end - first_key; }
-};
+// All of a block is float32; the G query heads that share a key head stand below each other, so
+// that one product serves them.
+using Block = ScoreBlock;
 
 // (rows, H, D) of x, as (Hkv, G * rows, D) in float32: a copy, or where it can be a view of x.
 at::Tensor query_rows(const at::Tensor& x, const Block& b) {
@@ -113,7 +112,7 @@ at::Tensor query_rows(const at::Tensor& x, const Block& b) {
 
 // (keys, Hkv, D) of x, as (Hkv, keys, D) in float32.
 at::Tensor key_rows(const at::Tensor& x, const Block& b) {
-  return x.slice(0, b.first_key, b.end).to(at::kFloat).transpose(0, 1).contiguous();
+  return x.slice(0, b.first_key, b.last_key).to(at::kFloat).transpose(0, 1).contiguous();
 }
 
 // The way back of query_rows: (Hkv, G * rows, D) into rows of `to` (N, H, D).
@@ -129,73 +128,52 @@ at::Tensor lse_rows(const at::Tensor& lse, const Block& b) {
   return lse.slice(1, b.begin, b.end).reshape({b.num_kv_heads, b.heads_per_kv * b.rows(), 1});
 }
 
-// 0 where row i may see key j, -infinity elsewhere: (rows, keys).
-at::Tensor mask_of(const Block& b, const AttentionContext& context, const at::Tensor& like) {
-  const auto options = like.options().dtype(at::kFloat);
-  const at::Tensor row = at::arange(b.begin, b.end, options).unsqueeze(1);
-  const at::Tensor key = at::arange(b.first_key, b.end, options).unsqueeze(0);
-  const at::Tensor ahead = key.sub(row);  // above 0: in the future
-  constexpr double kHuge = std::numeric_limits<float>::max();
-  at::Tensor forbidden = ahead.clamp(0, 1);
-  if (context.sliding_window > 0)
-    forbidden.add_(ahead.neg().sub_(static_cast<double>(context.sliding_window - 1)).clamp_(0, 1));
-  return forbidden.mul_(-kHuge);
+// What of a block is the same for all blocks.
+struct Terms {
+  const AttentionContext& context;
+  int64_t num_tokens;
+  BlockBias bias;
+};
+
+at::Tensor by_head(const at::Tensor& x, const Block& b) {
+  return x.view({b.heads(), b.rows(), b.keys()});
 }
 
-// scale * q·kᵀ, masked: (Hkv, G * rows, keys).
+// scale * q·kᵀ, with biases, masked: (Hkv, G * rows, keys).
 at::Tensor scores_of(const at::Tensor& q_rows, const at::Tensor& k_rows, const Block& b,
-                     const AttentionContext& context) {
-  at::Tensor scores = at::bmm(q_rows, k_rows.transpose(1, 2)).mul_(context.scale);
-  scores.view({b.num_kv_heads * b.heads_per_kv, b.rows(), b.keys()})
-      .add_(mask_of(b, context, q_rows));
+                     const Terms& terms) {
+  at::Tensor scores = at::bmm(q_rows, k_rows.transpose(1, 2)).mul_(terms.context.scale);
+  terms.bias.add_to(by_head(scores, b), b);
+  add_mask(by_head(scores, b), b, terms.context);
   return scores;
 }
 
-// Where documents start and end, on the host; on a device this waits for it. On meta one document,
-// the longest, stands for all: it is what needs most.
-std::vector<int64_t> borders(const AttentionContext& context) {
-  if (context.cu_seqlens.is_meta()) return {0, context.max_seqlen};
-  const at::Tensor host = context.cu_seqlens.cpu();
-  const auto* values = host.const_data_ptr<int32_t>();
-  return {values, values + host.numel()};
+// What probabilities are multiplied by; undefined: nothing is dropped. Of p's shape.
+at::Tensor kept_of(const at::Tensor& p, const Block& b, const Terms& terms) {
+  if (terms.context.dropout == 0) return {};
+  return kept_factors(p, b, terms.num_tokens, terms.context).view(p.sizes());
 }
 
-// run(block) over the blocks of all documents.
-template <class Run>
-void for_each_block(const at::Tensor& q, const at::Tensor& k, const AttentionContext& context,
-                    Run run) {
-  const std::vector<int64_t> border = borders(context);
-  for (size_t document = 0; document + 1 < border.size(); ++document)
-    for (int64_t begin = border[document]; begin < border[document + 1]; begin += kBlockRows) {
-      Block b{.begin = begin,
-              .end = std::min(begin + kBlockRows, border[document + 1]),
-              .first_key = border[document],
-              .num_kv_heads = k.size(1),
-              .heads_per_kv = q.size(1) / k.size(1)};
-      if (context.sliding_window > 0)
-        b.first_key = std::max(b.first_key, begin - context.sliding_window + 1);
-      run(b);
-    }
-}
-
-// Softmax of the scores times v; the scores become probabilities. -> out rows and their lse.
-std::pair<at::Tensor, at::Tensor> mix(at::Tensor& scores, const at::Tensor& v_rows) {
+// Scores become probabilities. -> their lse
+at::Tensor softmax(at::Tensor& scores) {
   const at::Tensor highest = scores.amax(-1, /*keepdim=*/true);
   scores.sub_(highest).exp_();
   const at::Tensor sum = scores.sum(-1, /*keepdim=*/true);
   scores.div_(sum);
-  return {at::bmm(scores, v_rows), sum.log().add_(highest)};
+  return sum.log().add_(highest);
 }
 
 AttentionOutput products_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                  const AttentionContext& context) {
+  const Terms terms{context, q.size(0), BlockBias(context)};
   AttentionOutput result = empty_output(q);
-  for_each_block(q, k, context, [&](const Block& b) {
-    at::Tensor scores = scores_of(query_rows(q, b), key_rows(k, b), b, context);
-    const auto [rows, lse] = mix(scores, key_rows(v, b));
-    put_query_rows(result.out.view(q.sizes()), rows, b);
+  for (const Block& b : score_blocks(q, k, context, kBlockRows)) {
+    at::Tensor p = scores_of(query_rows(q, b), key_rows(k, b), b, terms);
+    const at::Tensor lse = softmax(p);
+    if (const at::Tensor kept = kept_of(p, b, terms); kept.defined()) p.mul_(kept);
+    put_query_rows(result.out.view(q.sizes()), at::bmm(p, key_rows(v, b)), b);
     result.lse.slice(1, b.begin, b.end).copy_(lse.view({q.size(1), b.rows()}));
-  });
+  }
   return result;
 }
 
@@ -203,34 +181,45 @@ AttentionGradients products_backward(const at::Tensor& d_out, const at::Tensor& 
                                      const at::Tensor& k, const at::Tensor& v,
                                      const AttentionOutput& forward,
                                      const AttentionContext& context) {
+  const Terms terms{context, q.size(0), BlockBias(context)};
   const auto floats = q.options().dtype(at::kFloat);
   at::Tensor dq = at::empty(q.sizes(), q.options());
-  // Sums over blocks: (Hkv, N, D)
+  // Sums over blocks: (Hkv, M, D) and (H, buckets)
   const at::Tensor dk = at::zeros({k.size(1), k.size(0), k.size(2)}, floats);
   const at::Tensor dv = at::zeros({k.size(1), k.size(0), k.size(2)}, floats);
-  for_each_block(q, k, context, [&](const Block& b) {
+  at::Tensor d_bias;
+  if (terms.bias.present()) d_bias = at::zeros({q.size(1), context.bias_table.size(0)}, floats);
+  for (const Block& b : score_blocks(q, k, context, kBlockRows)) {
     const at::Tensor q_rows = query_rows(q, b);
     const at::Tensor k_rows = key_rows(k, b);
     const at::Tensor d_rows = query_rows(d_out, b);
-    at::Tensor p = scores_of(q_rows, k_rows, b, context);
+    at::Tensor p = scores_of(q_rows, k_rows, b, terms);
     p.sub_(lse_rows(forward.lse, b)).exp_();
-    dv.slice(1, b.first_key, b.end).add_(at::bmm(p.transpose(1, 2), d_rows));
+    const at::Tensor kept = kept_of(p, b, terms);
+    dv.slice(1, b.first_key, b.last_key)
+        .add_(at::bmm((kept.defined() ? p.mul(kept) : p).transpose(1, 2), d_rows));
     const at::Tensor delta =
         query_rows(forward.out.view(q.sizes()), b).mul(d_rows).sum(-1, /*keepdim=*/true);
     // The scores' gradient takes the place of the probabilities.
-    p.mul_(at::bmm(d_rows, key_rows(v, b).transpose(1, 2)).sub_(delta)).mul_(context.scale);
+    at::Tensor arriving = at::bmm(d_rows, key_rows(v, b).transpose(1, 2));
+    if (kept.defined()) arriving.mul_(kept);
+    p.mul_(arriving.sub_(delta));
+    arriving.reset();
+    if (d_bias.defined()) terms.bias.add_gradient(d_bias, p, b);
+    p.mul_(context.scale);
     put_query_rows(dq, at::bmm(p, k_rows), b);
-    dk.slice(1, b.first_key, b.end).add_(at::bmm(p.transpose(1, 2), q_rows));
-  });
+    dk.slice(1, b.first_key, b.last_key).add_(at::bmm(p.transpose(1, 2), q_rows));
+  }
   const auto narrow = [&](const at::Tensor& sum) {
     return sum.transpose(0, 1).to(q.scalar_type()).contiguous();
   };
-  return {dq, narrow(dk), narrow(dv)};
+  if (d_bias.defined()) d_bias = d_bias.t().contiguous();
+  return {dq, narrow(dk), narrow(dv), d_bias};
 }
 
 }  // namespace
 
-LibraryAttention choose_library_attention(const at::Tensor& q) {
+LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionContext& context) {
   const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
   if (!half)
     warn(
@@ -241,6 +230,11 @@ LibraryAttention choose_library_attention(const at::Tensor& q) {
         "attention with heads of {} elements runs as plain matrix products, since flash attention "
         "takes multiples of 8 up to 256: slower",
         q.size(2));
+  else if (context.bias_table.defined() || context.dropout > 0)
+    warn(
+        "attention with {} runs as plain matrix products, since libtorch's flash attention has "
+        "none: slower",
+        context.bias_table.defined() ? "relative biases" : "dropped probabilities");
   else if (!cuda::has_flash_attention())
     warn(
         "attention runs as plain matrix products, since flash attention wants a GPU of compute "
@@ -278,7 +272,17 @@ at::Tensor library_decode_attention(const at::Tensor& q, const at::Tensor& k_cac
   const at::Tensor q_rows =
       q.to(at::kFloat).view({batch, q.numel() / batch / q.size(2), q.size(2)});
   at::Tensor scores = at::bmm(q_rows, heads_first(k_cache).transpose(1, 2)).mul_(context.scale);
-  const at::Tensor rows = mix(scores, heads_first(v_cache)).first;  // (B, G, D)
+  const ScoreBlock row{.begin = length - 1,
+                       .end = length,
+                       .first_key = length - seen,
+                       .last_key = length,
+                       .num_kv_heads = k_cache.size(2),
+                       .heads_per_kv = q.size(1) / k_cache.size(2)};
+  const BlockBias bias(context);
+  const at::Tensor by_sequence = scores.view({q.size(0), q.size(1), 1, seen});
+  for (int64_t s = 0; s < q.size(0); ++s) bias.add_to(by_sequence.select(0, s), row);
+  softmax(scores);
+  const at::Tensor rows = at::bmm(scores, heads_first(v_cache));  // (B, G, D)
   return rows.view(q.sizes()).to(q.scalar_type());
 }
 

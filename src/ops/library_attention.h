@@ -15,7 +15,7 @@ namespace snug::ops {
 enum class LibraryAttention { Flash, Products };
 
 // The better way for tensors like q (N, H, D); says once, as a warning, why it is the slower one.
-LibraryAttention choose_library_attention(const at::Tensor& q);
+LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionContext& context);
 
 struct AttentionOutput {
   at::Tensor out;  // (N, H*D)
@@ -27,6 +27,7 @@ AttentionOutput library_attention_forward(LibraryAttention way, const at::Tensor
 
 struct AttentionGradients {
   at::Tensor dq, dk, dv;  // of q's, k's and v's shapes
+  at::Tensor d_bias;      // (buckets, H) float32; undefined: none is wanted, or there is no table
 };
 // d_out (N, H, D), contiguous.
 AttentionGradients library_attention_backward(LibraryAttention way, const at::Tensor& d_out,

@@ -4,6 +4,7 @@
 #include "ops/library_attention.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -17,6 +18,10 @@ struct Case {
   std::string name;
   std::vector<int32_t> cu_seqlens;
   int64_t heads, kv_heads, dim, sliding_window;
+  bool causal = true;
+  std::vector<int32_t> kv_cu_seqlens = {};
+  int64_t buckets = 0;
+  double dropout = 0;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
@@ -25,23 +30,46 @@ const std::vector<Case> kCases = {{"OneDocument", {0, 37}, 4, 4, 8, 0},
                                   {"SharedKeyHeads", {0, 5, 6, 40}, 6, 2, 16, 0},
                                   {"SeveralBlocks", {0, 600, 640}, 2, 1, 8, 0},
                                   {"Window", {0, 20, 51}, 4, 2, 8, 7},
-                                  {"WindowOverBlocks", {0, 600}, 2, 2, 8, 33}};
+                                  {"WindowOverBlocks", {0, 600}, 2, 2, 8, 33},
+                                  {"Full", {0, 300, 340}, 2, 2, 8, 0, false},
+                                  {"FullWindow", {0, 300}, 2, 2, 8, 20, false},
+                                  {"OtherKeys", {0, 30, 300}, 4, 2, 8, 0, false, {0, 400, 417}},
+                                  {"Biases", {0, 300}, 4, 2, 8, 0, true, {}, 32},
+                                  {"BothWays", {0, 20, 330}, 2, 2, 8, 0, false, {}, 32},
+                                  {"Dropout", {0, 300}, 4, 2, 8, 0, true, {}, 0, 0.2},
+                                  {"All", {0, 300}, 4, 2, 8, 0, false, {0, 200}, 8, 0.2}};
 
 struct Inputs {
   at::Tensor q, k, v, d_out;
   AttentionContext context;
 };
 
+int64_t longest(const std::vector<int32_t>& borders) {
+  int64_t most = 0;
+  for (size_t i = 1; i < borders.size(); ++i)
+    most = std::max<int64_t>(most, borders[i] - borders[i - 1]);
+  return most;
+}
+
 Inputs make_inputs(const Case& c, at::DeviceType device) {
   at::manual_seed(3);
   const int64_t n = c.cu_seqlens.back();
   const auto floats = at::TensorOptions().dtype(at::kFloat);
-  const auto make = [&](int64_t heads) { return at::randn({n, heads, c.dim}, floats).to(device); };
-  Inputs in{make(c.heads), make(c.kv_heads), make(c.kv_heads), make(c.heads), {}};
+  const auto make = [&](int64_t rows, int64_t heads) {
+    return at::randn({rows, heads, c.dim}, floats).to(device);
+  };
+  const int64_t m = c.kv_cu_seqlens.empty() ? n : c.kv_cu_seqlens.back();
+  Inputs in{make(n, c.heads), make(m, c.kv_heads), make(m, c.kv_heads), make(n, c.heads), {}};
   in.context.cu_seqlens = at::tensor(c.cu_seqlens, at::kInt).to(device);
-  for (size_t i = 1; i < c.cu_seqlens.size(); ++i)
-    in.context.max_seqlen =
-        std::max<int64_t>(in.context.max_seqlen, c.cu_seqlens[i] - c.cu_seqlens[i - 1]);
+  in.context.max_seqlen = longest(c.cu_seqlens);
+  in.context.causal = c.causal;
+  if (!c.kv_cu_seqlens.empty()) {
+    in.context.kv_cu_seqlens = at::tensor(c.kv_cu_seqlens, at::kInt).to(device);
+    in.context.max_kv_seqlen = longest(c.kv_cu_seqlens);
+  }
+  if (c.buckets > 0) in.context.bias_table = at::randn({c.buckets, c.heads}, floats).to(device);
+  in.context.dropout = c.dropout;
+  in.context.dropout_key = 0xfedcba9876543210;
   in.context.scale = 0.3;
   in.context.sliding_window = c.sliding_window;
   return in;
@@ -57,13 +85,16 @@ class LibraryAttentionTest : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(LibraryAttentionTest, ProductsEqualTheCpuKernel) {
-  const Inputs in = make_inputs(GetParam(), at::kCPU);
+  Inputs in = make_inputs(GetParam(), at::kCPU);
+  at::Tensor& table = in.context.bias_table;
+  if (table.defined()) table.set_requires_grad(true);
   const at::Tensor q = in.q.clone().set_requires_grad(true);
   const at::Tensor k = in.k.clone().set_requires_grad(true);
   const at::Tensor v = in.v.clone().set_requires_grad(true);
   const at::Tensor expected = attention(q, k, v, in.context);
   expected.backward(in.d_out.view(expected.sizes()));
 
+  const at::NoGradGuard no_grad;
   const AttentionOutput got =
       library_attention_forward(LibraryAttention::Products, in.q, in.k, in.v, in.context);
   const AttentionGradients gradients = library_attention_backward(
@@ -73,11 +104,17 @@ TEST_P(LibraryAttentionTest, ProductsEqualTheCpuKernel) {
   EXPECT_LT(distance(gradients.dq, q.grad()), 1e-4);
   EXPECT_LT(distance(gradients.dk, k.grad()), 1e-4);
   EXPECT_LT(distance(gradients.dv, v.grad()), 1e-4);
+  // Sums of 100000 and more.
+  if (table.defined()) {
+    EXPECT_LT(distance(gradients.d_bias, table.grad()), 3e-4);
+  }
 }
 
 TEST_P(LibraryAttentionTest, DecodingEqualsTheCpuKernel) {
   const Case& c = GetParam();
-  const Inputs in = make_inputs(c, at::kCPU);
+  if (!c.causal) GTEST_SKIP() << "generations are causal";
+  Inputs in = make_inputs(c, at::kCPU);
+  in.context.dropout = 0;
   const at::Tensor q = in.q.slice(0, 0, 2);
   const at::Tensor k = at::stack({in.k, in.v});
   const at::Tensor v = at::stack({in.v, in.k});

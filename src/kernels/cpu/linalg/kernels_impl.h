@@ -397,30 +397,29 @@ void score_gradients_of(const ScoreGradientArgs& args) {
   using I = VectorOf<kLanes>::I;
   I lane = {};
   for (int i = 0; i < kLanes; ++i) lane[i] = i;
-  for (int64_t i = 0; i < args.rows; ++i) {
-    const int64_t last = args.end + i < args.columns ? args.end + i : args.columns;
-    const int32_t end = int32_t(last < 0 ? 0 : last);
-    const int64_t first = args.begin + i;
-    const int32_t begin = int32_t(first < 0 ? 0 : first > kTileCols ? kTileCols : first);
+  I begin = I{} + int32_t(args.begin), end = I{} + int32_t(args.end);
+  const I columns = I{} + int32_t(args.columns);
+  for (int64_t i = 0; i < args.rows; ++i, begin += 1, end += 1) {
+    const I last = end < columns ? end : columns;
     for (int v = 0; v < kTileVectors; ++v) {
       float* scores = args.scores + i * kTileCols + v * kLanes;
       float* gradients = args.d_probabilities + i * kTileCols + v * kLanes;
       const I column = lane + v * kLanes;
+      const I visible = (column >= begin) & (column < last);
       F shift = broadcast(args.lse[i]);
       if constexpr (Biased) shift -= load_f(args.bias - i + v * kLanes);
       const F raw = exponential(load_f(scores) * args.scale - shift);
-      const F p = ((column >= begin) & (column < end)) ? raw : F{};
+      const F p = visible ? raw : F{};
       F arriving = load_f(gradients), kept = p;
       if constexpr (Dropped) {
-        const auto keep =
-            random_bits(args.drop.key, args.drop.row + uint32_t(i),
-                        args.drop.column + uint32_t(v * kLanes)) >= args.drop.drop_below;
-        arriving = keep ? arriving * args.kept_scale : F{};
-        kept = keep ? p * args.kept_scale : F{};
+        const auto bits = random_bits(args.drop.key, args.drop.row + uint32_t(i),
+                                      args.drop.column + uint32_t(v * kLanes));
+        arriving = bits >= args.drop.drop_below ? arriving * args.kept_scale : F{};
+        kept = bits >= args.drop.drop_below ? p * args.kept_scale : F{};
       }
       const F change = arriving - args.delta[i];
       // A masked gradient may be anything, so it is selected away rather than multiplied by zero.
-      const F d = ((column >= begin) & (column < end)) ? p * change * args.scale : F{};
+      const F d = visible ? p * change * args.scale : F{};
       store_f(scores, kept);
       store_f(gradients, d);
       if constexpr (Biased) {
