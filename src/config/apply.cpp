@@ -76,7 +76,8 @@ void apply_unknown(const Setting& setting, const OptionTable& table, Outcome& ou
 void apply_known(const Setting& setting, const Row& row, const OptionTable& table,
                  Outcome& outcome) {
   const Row& fallback = *find_row(table.defaults, row.key);
-  const std::string fault = store(row, setting.value, fallback);
+  const Value value = reworded(row, setting.key, setting.value);
+  const std::string fault = store(row, value, fallback);
   if (!fault.empty()) {
     outcome.faults.push_back(fmt::format("{}: {}", setting.where, fault));
     return;
@@ -87,7 +88,7 @@ void apply_known(const Setting& setting, const Row& row, const OptionTable& tabl
     std::erase_if(outcome.given, [&](const std::string& key) { return key.starts_with(group); });
   }
   // An explicit null of an optional is a choice; of anything else it is a return to the default.
-  if (unsets(row, setting.value, fallback) && !is_optional(row) && row.null_means.empty())
+  if (unsets(row, value, fallback) && !is_optional(row) && row.null_means.empty())
     outcome.given.erase(row.key);
   else
     outcome.given.insert(row.key);

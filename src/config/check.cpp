@@ -8,10 +8,12 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "config/batches.h"
 #include "config/faults.h"
 #include "config/mesh_text.h"
 #include "config/names.h"
 #include "config/numbers.h"
+#include "config/part_names.h"
 #include "config/rows.h"
 #include "config/unit_choice.h"
 
@@ -30,11 +32,11 @@ struct NotYet {
 // Along axes that nothing is cut along yet.
 bool has_new_axes(const Recipe& r) {
   MeshSizes mesh;
-  return read_mesh(r.mesh, mesh).empty() && mesh.pipeline * mesh.context > 1;
+  return read_mesh(r.mesh, mesh).empty() && mesh.context > 1;
 }
 
 constexpr NotYet kNotYet[] = {
-    {"mesh", has_new_axes, "lay devices out along dp, fsdp and tp"},
+    {"mesh", has_new_axes, "lay devices out along dp, fsdp, tp and pp"},
     {"logger_name",
      [](const Recipe& r) { return r.logger_name == "wandb" || r.logger_name == "mlflow"; },
      "use csv or tensorboard"},
@@ -58,6 +60,14 @@ void check_model(Command command, const Recipe& r, Faults& faults) {
         "model.config to start from random weights");
   if (command == Command::FinetuneFull && !r.full)
     faults.push_back("full = false: finetune_full always trains all weights; leave the key out");
+  const std::string parts = part_names_fault(r.model.train_parts);
+  if (!parts.empty())
+    faults.push_back(parts);
+  else if (r.lora.enabled && r.model.train_parts != "all")
+    faults.push_back(
+        fmt::format("model.train_parts = {}: with LoRA adapters train and all parts are frozen; "
+                    "name the layers that get some with lora_target_modules",
+                    r.model.train_parts));
 }
 
 void check_memory(const Recipe& r, Faults& faults) {
@@ -118,41 +128,6 @@ std::string near_divisors(int64_t whole, int64_t wanted) {
   return above > whole ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
 }
 
-// How many devices a recipe has, and how they are laid out; none where it cannot be told.
-struct Layout {
-  int64_t num_ranks = 1;
-  MeshSizes mesh;
-  bool is_auto = false;  // devices = auto: as many as are found later
-
-  bool is_sharded() const { return mesh.shard > 1; }
-};
-
-std::optional<Layout> read_layout(const Recipe& r, Faults& faults) {
-  const std::optional<int64_t> devices = parse_int(r.devices);
-  if (!devices && r.devices != "auto") {
-    faults.push_back(
-        fmt::format("devices = {}: is neither a whole number from 1 nor auto", r.devices));
-    return std::nullopt;
-  }
-  // Bounded, so that a huge number of devices cannot overflow the product.
-  const int64_t per_node = devices.value_or(1);
-  if (per_node < 1 || per_node > (1 << 20) || r.num_nodes > (1 << 20)) {
-    faults.push_back(
-        fmt::format("devices = {}, num_nodes = {}: out of range", r.devices, r.num_nodes));
-    return std::nullopt;
-  }
-  Layout layout{.num_ranks = per_node * r.num_nodes, .is_auto = !devices};
-  if (r.mesh.empty()) {
-    (r.strategy == "ddp" ? layout.mesh.replicate : layout.mesh.shard) = layout.num_ranks;
-    return layout;
-  }
-  if (const std::string fault = read_mesh(r.mesh, layout.mesh); !fault.empty()) {
-    faults.push_back(fmt::format("mesh = {}: {}", r.mesh, fault));
-    return std::nullopt;
-  }
-  return layout;
-}
-
 // The same mesh with the missing devices along the shard axis, for a message.
 std::string completed_mesh(const Layout& layout) {
   MeshSizes mesh = layout.mesh;
@@ -202,6 +177,14 @@ void check_tensor_axis(const Recipe& r, const Layout& layout, Faults& faults) {
                     r.quantize, mesh));
 }
 
+void check_pipeline_axis(const Recipe& r, const Layout& layout, Faults& faults) {
+  const bool has_stages = layout.mesh.pipeline > 1;
+  for (const char* key : {"pipeline_schedule", "pipeline_interleave"})
+    if (!has_stages && r.given(key))
+      faults.push_back(
+          fmt::format("{}: belongs to a pipeline; leave it out, or give --mesh an axis pp", key));
+}
+
 void check_devices(const Recipe& r, Faults& faults) {
   static const std::vector<std::string> kStrategies = {"auto",  "ddp",  "zero1",
                                                        "zero2", "fsdp", "hybrid"};
@@ -221,6 +204,7 @@ void check_devices(const Recipe& r, Faults& faults) {
   const std::optional<Layout> layout = read_layout(r, faults);
   if (!layout) return;
   check_mesh(r, *layout, faults);
+  check_pipeline_axis(r, *layout, faults);
   if (layout->num_ranks == 1 && layout->mesh.num_ranks() == 1) return;
   if (r.optimizer.name == "adafactor" && layout->is_sharded())
     faults.push_back(
@@ -254,6 +238,15 @@ void check_batches(const Recipe& r, Faults& faults) {
     return;
   }
   const int64_t samples = global / ranks;
+  if (const auto accumulate = r.train.accumulate_grad_batches;
+      accumulate && !layout->is_auto && global != micro * *accumulate * ranks) {
+    faults.push_back(
+        fmt::format("train.accumulate_grad_batches = {} and train.global_batch_size = {}: {} "
+                    "micro-batches of {} on {} device{} are {} samples; leave one of the two out",
+                    *accumulate, global, *accumulate, micro, ranks, ranks == 1 ? "" : "s",
+                    micro * *accumulate * ranks));
+    return;
+  }
   if (samples % micro != 0)
     faults.push_back(fmt::format(
         "train.micro_batch_size = {} does not divide the {} samples each device gets per "
@@ -266,6 +259,11 @@ void check_length(const Recipe& r, Faults& faults) {
   if (!t.epochs && !t.max_steps && !t.max_tokens)
     faults.push_back(
         "nothing says when to stop: set train.epochs, train.max_steps or train.max_tokens");
+  if (!batch_limit(t.limit_train_batches))
+    faults.push_back(
+        fmt::format("train.limit_train_batches = {}: is neither a share above 0 and up to 1.0 nor "
+                    "a whole number of micro-batches from 1",
+                    t.limit_train_batches));
   if (t.lr_warmup_fraction && t.lr_warmup_steps > 0)
     faults.push_back(
         fmt::format("train.lr_warmup_steps = {} and train.lr_warmup_fraction = {} are both "

@@ -32,7 +32,18 @@ const std::vector<OptimizerClass>& optimizer_classes() {
         "stochastic_rounding"},
        {.name = "sgd", .weight_decay = 0}},
       {"adamw_8bit", {"adamw8bit", "adamw_8bit"}, kAdam, {.name = "adamw_8bit"}},
-      // bitsandbytes' paged optimizers; resolve_paged_optimizer says what they are here.
+      // Without decay Adam is AdamW; with it they differ, and it is not taken.
+      {"adam_8bit",
+       {"adam8bit", "adam_8bit"},
+       {"lr", "betas", "eps", "master_weights", "stochastic_rounding"},
+       {.name = "adam_8bit", .weight_decay = 0}},
+      // DeepSpeed's AdamW on the host; resolve_optimizer says what it is here.
+      {"deepspeed_cpu",
+       {"deepspeed_cpu", "deepspeedcpuadam"},
+       {"lr", "weight_decay", "betas", "eps", "state_dtype", "master_weights",
+        "stochastic_rounding"},
+       {.name = "deepspeed_cpu", .weight_decay = 0, .state_dtype = "float32"}},
+      // bitsandbytes' paged optimizers; resolve_optimizer says what they are here.
       {"paged_adamw",
        {"pagedadamw", "pagedadamw32bit", "paged_adamw", "paged_adamw_32bit"},
        {"lr", "weight_decay", "betas", "eps", "state_dtype", "master_weights",
@@ -89,7 +100,7 @@ const std::vector<StrategyName>& strategies() {
         "ddp_find_unused_parameters_true"}},
       {"zero1", {"deepspeed_stage_1"}},
       {"zero2", {"deepspeed_stage_2", "shard_grad_op"}},
-      {"fsdp", {"zero3", "deepspeed_stage_3", "full_shard", "fsdpstrategy"}},
+      {"fsdp", {"zero3", "deepspeed_stage_3", "full_shard", "fsdpstrategy", "fsdp_cpu"}},
       {"hybrid", {"hybrid_shard"}},
   };
   return kStrategies;

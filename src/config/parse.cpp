@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "config/apply.h"
+#include "config/batches.h"
 #include "config/check.h"
 #include "config/command_table.h"
 #include "config/faults.h"
@@ -47,21 +48,25 @@ constexpr std::array<std::array<std::string_view, 2>, 7> kElsewhere = {{
       near.empty() ? "; snug --help lists all commands" : fmt::format("; did you mean {}?", near));
 }
 
-// Bare words go to the rows that take them, in order.
+// Bare words go to the rows that take them, in order; one that takes many gets the rest.
 void place_positionals(Words& words, const std::vector<Row>& rows, const std::string& command,
                        std::vector<std::string>& faults) {
   std::vector<std::string> takers;
+  bool takes_many = false;  // the last one
   for (const Row& row : rows)
-    if (row.positional) takers.push_back(row.key);
+    if (row.positional) {
+      takers.push_back(row.key);
+      takes_many = std::holds_alternative<ListSlot>(row.slot);
+    }
   for (size_t i = 0; i < words.positionals.size(); ++i) {
     Setting& setting = words.positionals[i];
-    if (i >= takers.size()) {
+    if (i >= takers.size() && !takes_many) {
       faults.push_back(fmt::format(
           "unexpected word {}; snug {} takes no word without an option's name{}{}", setting.where,
           command, takers.empty() ? "" : " but ", fmt::join(takers, " and ")));
       continue;
     }
-    setting.key = takers[i];
+    setting.key = takers[std::min(i, takers.size() - 1)];
     setting.where = setting.key;
     words.settings.push_back(std::move(setting));
   }
@@ -83,15 +88,26 @@ bool names_adapters(const std::vector<Setting>& settings) {
   });
 }
 
+// use_qlora says adapters, whatever use_lora beside it does.
+bool asks_for_qlora(const std::vector<Setting>& file, const std::vector<Setting>& options) {
+  bool asks = false;
+  for (const auto* source : {&file, &options})
+    for (const Setting& setting : *source)
+      if (setting.key == "use_qlora") asks = parse_bool(setting.value.text).value_or(false);
+  return asks;
+}
+
 // Whether --full, or full: true in the file, asks for the defaults of full fine-tuning. A plan is
 // of full fine-tuning unless something is said of adapters.
 bool wants_full(Command command, const std::vector<Setting>& file,
                 const std::vector<Setting>& options) {
   bool full = command == Command::Plan && !names_adapters(file) && !names_adapters(options);
   for (const auto* source : {&file, &options})
-    for (const Setting& setting : *source)
+    for (const Setting& setting : *source) {
       if (setting.key == "full") full = parse_bool(setting.value.text).value_or(false);
-  return full;
+      if (setting.key == "use_lora") full = !parse_bool(setting.value.text).value_or(true);
+    }
+  return full && !asks_for_qlora(file, options);
 }
 
 void resolve_data(DataOptions& data, const std::set<std::string>& given) {
@@ -108,6 +124,26 @@ void resolve_paged_optimizer(Recipe& recipe) {
   if (!name.starts_with(kPaged)) return;
   name.erase(0, kPaged.size());
   if (!recipe.given("optimizer_offload")) recipe.optimizer_offload = "cpu";
+}
+
+// Names of optimizers that say more than their arithmetic; the host is only taken where nothing
+// else is said of it.
+void resolve_optimizer(Recipe& recipe) {
+  resolve_paged_optimizer(recipe);
+  std::string& name = recipe.optimizer.name;
+  if (name == "adam_8bit") {
+    if (recipe.given("optimizer.weight_decay"))
+      throw UserError(
+          "optimizer.weight_decay: Adam adds it to the gradient, which adam_8bit does not do here; "
+          "leave it out, or use --optimizer adamw_8bit, which decays weights apart");
+    name = "adamw_8bit";
+  }
+  if (name != "deepspeed_cpu") return;
+  // Float32 weights and states on the host, updated there.
+  name = "adamw";
+  if (!recipe.given("optimizer_offload")) recipe.optimizer_offload = "cpu";
+  const bool half_weights = recipe.precision == "bf16-true" || recipe.precision == "16-true";
+  if (!recipe.given("optimizer.master_weights")) recipe.optimizer.master_weights = half_weights;
 }
 
 // deepspeed_stage_2_offload and its like name two choices at once: the strategy, and that optimizer
@@ -141,8 +177,9 @@ void resolve_recipe(Recipe& recipe) {
     train.min_lr = recipe.given("train.min_lr") ? recipe.optimizer.lr : recipe.optimizer.lr / 10;
   }
   recipe.lora.enabled = !recipe.full;
-  resolve_paged_optimizer(recipe);
+  resolve_optimizer(recipe);
   resolve_strategy(recipe);
+  resolve_batches(recipe);
 }
 
 OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {
@@ -159,6 +196,7 @@ OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {
 void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
           std::vector<std::string> faults) {
   const bool full = wants_full(parsed.command, file, words.settings);
+  const bool qlora = asks_for_qlora(file, words.settings);
   parsed.recipe = default_recipe(parsed.command, full);
   ParsedCommand defaults = parsed;
   const OptionTable table = table_of(parsed, defaults);
@@ -174,6 +212,7 @@ void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
   }
   throw_faults(outcome.faults, "");
   if (!has_recipe) return;
+  if (qlora) parsed.recipe.full = false;
   parsed.recipe.given_keys = std::move(outcome.given);
   resolve_recipe(parsed.recipe);
 }

@@ -26,7 +26,12 @@ struct DataOptions {
   uint64_t seed = 42;
   int64_t num_workers = 4;
   bool packing = true;
-  std::string download_dir;  // empty = the per-user cache
+  std::string download_dir;            // empty = the per-user cache
+  std::string split = "train";         // of Hugging Face data sets
+  std::string image_column = "auto";   // of pictures: a column's name
+  std::string text_column = "auto";    // of captions
+  std::string prompt;                  // what stands before every caption
+  std::optional<int64_t> max_samples;  // the first so many after shuffling
 
   bool operator==(const DataOptions&) const = default;
 };
@@ -50,6 +55,10 @@ struct TrainOptions {
   double z_loss = 0;                          // weight of the squared log-normalizer
   std::string loss_normalization = "global";  // global | micro (LitGPT's mean per micro-batch)
   std::string on_oom = "stop";                // stop | split
+  // Lightning's words for what the batch sizes above say too.
+  std::optional<int64_t> accumulate_grad_batches;  // micro-batches a step: sets global_batch_size
+  std::string limit_train_batches = "1.0";         // micro-batches an epoch: a share, or how many
+  bool save_model = true;                          // write the trained model at the end
 
   bool operator==(const TrainOptions&) const = default;
 };
@@ -103,7 +112,9 @@ struct LoraOptions {
 };
 
 struct ModelOptions {
-  std::string config;  // a config.json: start from random weights of that shape
+  std::string config;               // a config.json: start from random weights of that shape
+  std::string train_parts = "all";  // or some of vision, qformer, projection, language
+  std::optional<double> dropout;    // instead of what the model's config says
 
   bool operator==(const ModelOptions&) const = default;
 };
@@ -135,6 +146,8 @@ struct Recipe {
   std::string strategy = "auto";          // auto | ddp | zero1 | zero2 | fsdp | hybrid
   std::string mesh;               // "dp=2,fsdp=4" (mesh_text.h); empty: what the strategy makes
   bool sequence_parallel = true;  // with tp: hidden states are cut along tokens
+  std::string pipeline_schedule = "1f1b";  // with pp: 1f1b | gpipe
+  int64_t pipeline_interleave = 1;         // with pp: stretches of layers that each rank has
   bool forward_prefetch = true;   // shards travel one block ahead of their use
   bool backward_prefetch = true;
   bool overlap_reduction = true;

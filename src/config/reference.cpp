@@ -30,6 +30,16 @@ std::string values_of(const Row& row) {
   return text;
 }
 
+// Keys of other programs; those that are said in the text above the tables are not repeated.
+std::string meaning_of(const Row& row) {
+  std::vector<std::string> others;
+  for (const std::string& alias : row.aliases)
+    if (!row.key.starts_with(alias + ".") && alias != row.shown)
+      others.push_back(fmt::format("`{}`", alias));
+  if (others.empty()) return cell(row.help);
+  return fmt::format("{} (also {})", cell(row.help), fmt::join(others, ", "));
+}
+
 std::string default_of(const Row& row) {
   if (row.required) return "required";
   return row.secret ? "none" : plain_text(row);
@@ -49,7 +59,7 @@ std::string command_section(const CommandInfo& info) {
                          theme);
     }
     out += fmt::format("| `--{}` | {} | {} | {} |\n", option_name(row), cell(values_of(row)),
-                       cell(default_of(row)), cell(row.help));
+                       cell(default_of(row)), meaning_of(row));
   }
   return out;
 }

@@ -217,6 +217,18 @@ std::string store(const Row& row, const Value& value, const Row& fallback) {
       row.slot);
 }
 
+Value reworded(const Row& row, std::string_view key, const Value& value) {
+  if (value.kind != Value::Kind::Text) return value;
+  const std::optional<bool> flag = parse_bool(value.text);
+  const std::string_view word = !flag ? std::string_view(value.text) : *flag ? "true" : "false";
+  for (const Rewording& other : row.rewordings) {
+    if (other.key != key || other.word != word) continue;
+    if (other.value.empty()) return {};
+    return {.kind = Value::Kind::Text, .text = std::string(other.value)};
+  }
+  return value;
+}
+
 bool unsets(const Row& row, const Value& value, const Row& fallback) {
   if (value.kind != Value::Kind::Text) return value.kind == Value::Kind::Null;
   if (value.quoted) return false;
@@ -299,6 +311,13 @@ std::string_view value_name(const Row& row) {
 }
 
 bool is_flag(const Row& row) { return std::holds_alternative<bool*>(row.slot); }
+
+bool is_flag(const Row& row, std::string_view key) {
+  return is_flag(row) ||
+         std::any_of(row.rewordings.begin(), row.rewordings.end(), [&](const Rewording& other) {
+           return other.key == key && other.word == "true";
+         });
+}
 
 bool is_optional(const Row& row) {
   return std::visit(

@@ -30,6 +30,12 @@ using Slot = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, std
                           std::optional<int64_t>*, std::optional<double>*,
                           std::optional<std::string>*, PairSlot, ListSlot>;
 
+// A word that one of a row's other keys takes, and what it says in the row's own: Lightning's
+// act_ckpt: true is activation_checkpointing: all. An empty `value` is null.
+struct Rewording {
+  std::string_view key, word, value;
+};
+
 // How a text is meant: what completion offers and which check a value must pass.
 enum class TextKind { Word, File, Directory, Bytes, Verbatim };
 
@@ -44,13 +50,14 @@ struct Row {
   TextKind kind = TextKind::Word;
   std::string shown = {};                 // the option as help writes it, when shorter than the key
   std::vector<std::string> aliases = {};  // other keys for the same member
-  std::string_view null_means = {};       // what an explicit null sets; empty = the default
-  bool required = false;                  // the command cannot start without it
-  bool positional = false;                // also taken as a bare word, in the order of the rows
-  bool secret = false;                    // never printed
-  bool may_stand_alone = false;           // a text that is "true" when no value follows
-  bool lora_only = false;                 // a key of finetune_lora alone
-  bool joins_list = false;                // a text that a list of words may give, joined by commas
+  std::vector<Rewording> rewordings = {};  // of what they take
+  std::string_view null_means = {};        // what an explicit null sets; empty = the default
+  bool required = false;                   // the command cannot start without it
+  bool positional = false;                 // also taken as a bare word, in the order of the rows
+  bool secret = false;                     // never printed
+  bool may_stand_alone = false;            // a text that is "true" when no value follows
+  bool lora_only = false;                  // a key of finetune_lora alone
+  bool joins_list = false;                 // a text that a list of words may give, joined by commas
   std::string (*normalise)(std::string_view) = nullptr;
   std::function<void()> selected = {};  // this row chose a class: load that class's defaults
 };
@@ -69,6 +76,9 @@ struct Value {
 // default struct with the same key) or empties an optional.
 std::string store(const Row& row, const Value& value, const Row& fallback);
 
+// `value`, found under `key`, in the row's own words.
+Value reworded(const Row& row, std::string_view key, const Value& value);
+
 // Whether `value` takes a choice back rather than making one: null, or the word none where a member
 // that holds nothing is shown so and none is no value of its own.
 bool unsets(const Row& row, const Value& value, const Row& fallback);
@@ -82,6 +92,8 @@ bool holds_value(const Row& row);
 // "INT", "FLOAT", "PATH", … for help.
 std::string_view value_name(const Row& row);
 bool is_flag(const Row& row);
+// Whether it is true or false that stands after `key`.
+bool is_flag(const Row& row, std::string_view key);
 bool is_optional(const Row& row);
 std::string option_name(const Row& row);  // "train.max_steps", without dashes
 

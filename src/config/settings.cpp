@@ -111,7 +111,7 @@ class WordReader {
     std::string value;
     if (inline_value) {
       value = word.substr(equals + 1);
-    } else if (!take_value(row, value)) {
+    } else if (!take_value(row, key, value)) {
       throw UserError("{} wants a value: {} {}", shown, shown, row ? value_name(*row) : "VALUE");
     }
     if (key == "config")
@@ -138,8 +138,8 @@ class WordReader {
 
   // The next word, where it can be this option's value. A flag takes only true or false, so that
   // «--json model» leaves the model alone.
-  bool take_value(const Row* row, std::string& value) {
-    const bool flag = row && is_flag(*row);
+  bool take_value(const Row* row, const std::string& key, std::string& value) {
+    const bool flag = row && is_flag(*row, key);
     const bool alone = flag || (row && row->may_stand_alone);
     const bool next = at_ < words_.size() && words_[at_] != "--" && !is_option(words_[at_]);
     if (next && (!flag || parse_bool(words_[at_]))) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "config/batches.h"
 #include "config/numbers.h"
 #include "launch/command.h"
 
@@ -59,6 +60,7 @@ bool is_single(const config::Recipe& recipe) {
 void resolve_alone(config::Recipe& recipe, int visible_gpus) {
   resolve_hosts(recipe);
   if (recipe.devices == "auto") recipe.devices = fmt::format("{}", std::max(1, visible_gpus));
+  config::resolve_batches(recipe);
   const auto devices = config::parse_int(recipe.devices);
   if (!devices || recipe.num_nodes > 1) return;
   if (visible_gpus > 0 && *devices > visible_gpus)
@@ -75,6 +77,7 @@ void resolve_under(config::Recipe& recipe, const std::string& starter,
   const auto devices = config::parse_int(recipe.devices);
   if (!devices || *devices < 1) return;  // check_recipe says what is wrong with it
   if (!recipe.given("num_nodes") && size % *devices == 0) recipe.num_nodes = size / *devices;
+  config::resolve_batches(recipe);
   if (*devices * recipe.num_nodes != size)
     throw UserError(
         "devices = {}, num_nodes = {}: that makes {} processes, but {} started {}; leave out both "

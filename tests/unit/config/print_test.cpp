@@ -21,8 +21,11 @@ class RandomRecipe {
     recipe.lora.enabled = !recipe.full;
     for (Row& row : recipe_rows(recipe))
       if (row.key != "full") fill(row);
-    // A resolved recipe names no paged optimizer.
-    if (recipe.optimizer.name.starts_with("paged_")) recipe.optimizer.name.erase(0, 6);
+    // A resolved recipe names no optimizer that says more than its arithmetic.
+    std::string& name = recipe.optimizer.name;
+    if (name.starts_with("paged_")) name.erase(0, 6);
+    if (name == "adam_8bit") name = "adamw_8bit";
+    if (name == "deepspeed_cpu") name = "adamw";
     // Another optimizer's arguments are never printed; the class's own defaults stand there.
     const OptimizerOptions defaults = optimizer_defaults(recipe.optimizer.name);
     OptimizerOptions& o = recipe.optimizer;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/batches.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/numbers.h"
+
+namespace snug::config {
+
+std::optional<Layout> read_layout(const Recipe& r, std::vector<std::string>& faults) {
+  const std::optional<int64_t> devices = parse_int(r.devices);
+  if (!devices && r.devices != "auto") {
+    faults.push_back(
+        fmt::format("devices = {}: is neither a whole number from 1 nor auto", r.devices));
+    return std::nullopt;
+  }
+  // Bounded, so that a huge number of devices cannot overflow the product.
+  const int64_t per_node = devices.value_or(1);
+  if (per_node < 1 || per_node > (1 << 20) || r.num_nodes > (1 << 20)) {
+    faults.push_back(
+        fmt::format("devices = {}, num_nodes = {}: out of range", r.devices, r.num_nodes));
+    return std::nullopt;
+  }
+  Layout layout{.num_ranks = per_node * r.num_nodes, .is_auto = !devices};
+  if (r.mesh.empty()) {
+    (r.strategy == "ddp" ? layout.mesh.replicate : layout.mesh.shard) = layout.num_ranks;
+    return layout;
+  }
+  if (const std::string fault = read_mesh(r.mesh, layout.mesh); !fault.empty()) {
+    faults.push_back(fmt::format("mesh = {}: {}", r.mesh, fault));
+    return std::nullopt;
+  }
+  return layout;
+}
+
+void resolve_batches(Recipe& recipe) {
+  TrainOptions& train = recipe.train;
+  if (!train.accumulate_grad_batches || recipe.given("train.global_batch_size")) return;
+  std::vector<std::string> said_elsewhere;
+  const std::optional<Layout> layout = read_layout(recipe, said_elsewhere);
+  // Bounded, so that huge numbers cannot overflow the product; check_batches refuses them.
+  constexpr int64_t kMost = 1 << 20;
+  if (!layout || train.micro_batch_size > kMost || *train.accumulate_grad_batches > kMost) return;
+  train.global_batch_size =
+      train.micro_batch_size * *train.accumulate_grad_batches * layout->mesh.num_data_ranks();
+}
+
+int64_t BatchLimit::of(int64_t batches) const {
+  if (count > 0) return std::min(count, batches);
+  const auto some = static_cast<int64_t>(share * static_cast<double>(batches));
+  return std::clamp<int64_t>(some, std::min<int64_t>(1, batches), batches);
+}
+
+std::optional<BatchLimit> batch_limit(std::string_view text) {
+  if (const auto count = parse_int(text); count && text.find('.') == std::string_view::npos)
+    return *count >= 1 ? std::optional<BatchLimit>({.count = *count}) : std::nullopt;
+  const auto share = parse_float(text);
+  if (!share || *share <= 0 || *share > 1) return std::nullopt;
+  return BatchLimit{.share = *share};
+}
+
+}  // namespace snug::config
