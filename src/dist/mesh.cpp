@@ -61,28 +61,24 @@ std::vector<int> MeshShape::data_members(int rank) const {
   return ranks;
 }
 
-Mesh::Mesh(MeshShape shape, int rank, std::array<std::unique_ptr<Group>, kNumAxes> groups,
-           std::unique_ptr<Group> data, std::unique_ptr<Group> world)
-    : shape_(shape),
-      rank_(rank),
-      groups_(std::move(groups)),
-      data_(std::move(data)),
-      world_(std::move(world)) {
+Mesh::Mesh(MeshShape shape, int rank, Groups groups)
+    : shape_(shape), rank_(rank), groups_(std::move(groups)) {
   SNUG_CHECK(rank_ >= 0 && rank_ < shape_.num_ranks(), "rank {} of {}", rank_, shape_.num_ranks());
 }
 
 std::shared_ptr<Mesh> make_mesh(const MeshShape& shape, int rank, const MakeGroup& make_group) {
   constexpr std::array<const char*, kNumAxes> kGroupNames{"pipeline", "replicate", "shard",
                                                           "context", "tensor"};
-  std::array<std::unique_ptr<Group>, kNumAxes> groups;
+  Mesh::Groups groups;
   for (size_t axis = 0; axis < kNumAxes; ++axis) {
-    groups[axis] = make_group(kGroupNames[axis], shape.members(static_cast<Axis>(axis), rank));
+    groups.axes[axis] = make_group(kGroupNames[axis], shape.members(static_cast<Axis>(axis), rank));
   }
   std::vector<int> all;
   for (int r = 0; r < shape.num_ranks(); ++r) all.push_back(r);
-  auto data = make_group("data", shape.data_members(rank));
-  auto world = make_group("world", all);
-  return std::make_shared<Mesh>(shape, rank, std::move(groups), std::move(data), std::move(world));
+  groups.back = make_group("pipeline back", shape.members(Axis::Pipeline, rank));
+  groups.data = make_group("data", shape.data_members(rank));
+  groups.world = make_group("world", all);
+  return std::make_shared<Mesh>(shape, rank, std::move(groups));
 }
 
 }  // namespace snug::dist

@@ -41,25 +41,32 @@ std::string show(const MeshShape& shape);
 
 class Mesh {
  public:
-  // `groups`: one an axis; `data` spans replicate and shard, `world` all of them.
-  Mesh(MeshShape shape, int rank, std::array<std::unique_ptr<Group>, kNumAxes> groups,
-       std::unique_ptr<Group> data, std::unique_ptr<Group> world);
+  // One an axis; `data` spans replicate and shard, `world` all of them, `back` is another one of
+  // the pipeline axis.
+  struct Groups {
+    std::array<std::unique_ptr<Group>, kNumAxes> axes;
+    std::unique_ptr<Group> back, data, world;
+  };
+  Mesh(MeshShape shape, int rank, Groups groups);
 
   const MeshShape& shape() const { return shape_; }
   int rank() const { return rank_; }
   int size(Axis axis) const { return shape_[axis]; }
   int coordinate(Axis axis) const { return shape_.coordinate(axis, rank_); }
-  Group& group(Axis axis) const { return *groups_[static_cast<size_t>(axis)]; }
-  Group& data() const { return *data_; }
-  Group& world() const { return *world_; }
+  Group& group(Axis axis) const { return *groups_.axes[static_cast<size_t>(axis)]; }
+  Group& data() const { return *groups_.data; }
+  Group& world() const { return *groups_.world; }
+  // For what one stage of the pipeline sends another. Two stages that send each other something at
+  // the same time must not wait for each other, so each way has a group.
+  Group& between_stages(int from, int to) const {
+    return from < to ? group(Axis::Pipeline) : *groups_.back;
+  }
   bool is_single() const { return shape_.num_ranks() == 1; }
 
  private:
   MeshShape shape_;
   int rank_;
-  std::array<std::unique_ptr<Group>, kNumAxes> groups_;
-  std::unique_ptr<Group> data_;
-  std::unique_ptr<Group> world_;
+  Groups groups_;
 };
 
 // A mesh whose groups come from `make_group`, which gets a group's name and members.

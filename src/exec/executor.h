@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -13,45 +14,90 @@
 
 namespace snug::exec {
 
+class StageLinks;
+
+// What is run together, and how. `number` counts within an optimizer step.
+struct MicroBatch {
+  nn::Batch batch;
+  nn::Pass pass;
+  int64_t number = 0;
+};
+
+// An optimizer step's, each made when it is needed.
+struct MicroBatches {
+  int64_t count = 0;
+  std::function<MicroBatch(int64_t number)> make;
+};
+
 class Executor {
  public:
   // `ledger` is the one of the device that the units live on. Units must outlive the executor.
   Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
            memory::Ledger& ledger);
+  // One stage of a pipeline: `stretches` of the model, by chunk, which `links` join to the others'.
+  Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
+           memory::Ledger& ledger, std::vector<Stretch> stretches,
+           std::unique_ptr<StageLinks> links);
+  ~Executor();
 
   // Called between a micro-batch's forward and its backward, for the ledger's phase table.
   void on_forward_done(std::function<void()> callback) { forward_done_ = std::move(callback); }
 
   // Adds the gradients of (pass.gradient_scale * summed loss) to the parameters' gradient buffers.
-  // Returns the summed loss, unscaled. Throws OutOfMemory with the executor ready for the next
-  // call.
+  // Returns each one's summed loss, unscaled; zeros on a stage that does not end the model. Throws
+  // OutOfMemory with the executor ready for the next call.
+  std::vector<double> forward_backward(const MicroBatches& micro_batches);
   double forward_backward(const nn::Batch& batch, const nn::Pass& pass);
 
-  // The summed loss alone, no gradients.
+  // The summed loss alone, no gradients; 0 on a stage that does not end the model.
   double loss(const nn::Batch& batch, const nn::Pass& pass);
 
-  // Logits (S, V) float32 after each document's last token; fills batch.cache if there is one.
+  // Logits (S, V) float32 after each document's last token; fills batch.cache if there is one. All
+  // stages get them.
   at::Tensor last_logits(const nn::Batch& batch, at::ScalarType compute);
 
   const std::vector<nn::Unit*>& units() const { return units_; }
   std::vector<nn::Parameter*> parameters() const;
   at::Device device() const;  // where the units' parameters are, and batches have to be
 
+  // --- of which forward_backward is made ---
+
+  // A micro-batch in one stretch, between its forward and its backward.
+  struct Flight {
+    std::vector<UnitRun> runs;  // those that have a backward
+    at::Tensor loss;
+  };
+  const std::vector<Stretch>& stretches() const { return stretches_; }
+  // Whether the stretch trains anything, or hands a gradient on.
+  bool has_backward(const Stretch& stretch) const;
+  // `micro_batch` must stay where it is until its backward is done.
+  nn::State forward(Flight& flight, const Stretch& stretch, nn::State input,
+                    const MicroBatch& micro_batch);
+  // Returns the gradients of the stretch's input. Those that nothing has computed are missing.
+  nn::State backward(Flight& flight, nn::State gradients, const MicroBatch& micro_batch);
+  // What backward begins with where the stretch ends the model.
+  static nn::State begin_backward(const Flight& flight);
+  // Waits for the device that computes it.
+  static double loss_of(const Flight& flight);
+
  private:
   template <class Run>
   auto guarded(const Run& run);
-  double run_micro_batch(const nn::Batch& batch, const nn::Pass& pass);
-  UnitRun new_run(size_t index, const nn::Pass& pass) const;
-  nn::State run_forward(UnitRun& run, const nn::Batch& batch, const nn::Pass& pass);
-  nn::State run_backward(UnitRun& run, nn::State gradients, const nn::Batch& batch,
-                         const nn::Pass& pass);
+  double run_micro_batch(const MicroBatch& micro_batch);
+  UnitRun new_run(int64_t index, const Stretch& stretch, const MicroBatch& micro_batch) const;
+  nn::State run_forward(UnitRun& run, const MicroBatch& micro_batch);
+  nn::State run_backward(UnitRun& run, nn::State gradients, const MicroBatch& micro_batch);
   nn::State infer(const nn::Batch& batch, const nn::Pass& pass);
+  nn::State infer(const Stretch& stretch, nn::State state, const MicroBatch& micro_batch);
+  int64_t first_trained(const Stretch& stretch) const;
 
   std::vector<nn::Unit*> units_;
   std::vector<std::unique_ptr<Policy>> policies_;
   std::vector<int32_t> ledger_ids_;
-  size_t first_trained_;  // unit: no gradient is wanted before it
+  std::vector<bool> trains_;  // by unit
   memory::Ledger& ledger_;
+  std::vector<Stretch> stretches_;
+  std::unique_ptr<StageLinks> links_;  // null: the process has the whole model
   std::function<void()> forward_done_;
 };
 

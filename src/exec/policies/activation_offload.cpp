@@ -24,20 +24,29 @@ int64_t storage_bytes(const at::Tensor& tensor) {
 }  // namespace
 
 void ActivationOffload::before_forward(UnitRun& run) {
-  units_.resize(static_cast<size_t>(run.num_units));
-  // The last unit's backward follows at once. In a pass without backward nothing is kept.
-  if (run.training && !run.is_last()) recorder_ = std::make_unique<ops::KeptRecorder>(&kept_);
+  // The last unit's backward follows at once. In a pass without backward, and where the forward is
+  // run again, nothing is kept.
+  if (run.training && run.record && !run.is_last())
+    recorder_ = std::make_unique<ops::KeptRecorder>(&kept_);
 }
 
 void ActivationOffload::after_forward(UnitRun& run) {
   if (!run.training) return;
-  if (prefetch_ && run.index > 0) vacate(of(run.index - 1));
-  if (recorder_ == nullptr) return;
+  if (UnitsOwn* before = find(run, -1); prefetch_ && before != nullptr) vacate(*before);
+  if (run.is_last()) return;
   recorder_.reset();
-  UnitsOwn& own = of(run.index);
+  UnitsOwn& own = units_[run.key()];
   own.ledger_unit = memory::current_tag.unit;
   send_out(own, run.input, run.output);
-  if (!prefetch_) vacate(own);
+  // What is after it runs in another process, and who knows when the next one runs here.
+  if (!prefetch_ || run.index + 1 == run.stretch.end) vacate(own);
+}
+
+ActivationOffload::UnitsOwn* ActivationOffload::find(const UnitRun& run, int64_t distance) {
+  const int64_t index = run.index + distance;
+  if (index < run.stretch.begin || index >= run.stretch.end) return nullptr;
+  const auto found = units_.find({run.micro_batch, index});
+  return found == units_.end() ? nullptr : &found->second;
 }
 
 void ActivationOffload::send_out(UnitsOwn& own, const nn::State& input, const nn::State& output) {
@@ -51,8 +60,9 @@ void ActivationOffload::send_out(UnitsOwn& own, const nn::State& input, const nn
         {tensor.detach(), memory::empty_on_host({storage_bytes(tensor)}, at::kByte, tensor.device(),
                                                 memory::Category::Activations)});
   };
-  // The unit's output is the next one's input, and leaves with it.
-  for (const auto& [name, tensor] : input.entries()) add(tensor);
+  // The unit's output is the next one's input, and leaves with it: also what it only hands on.
+  for (const auto& [name, tensor] : input.entries())
+    if (!shares_storage(tensor, output)) add(tensor);
   for (const at::Tensor& tensor : kept_.tensors)
     if (!shares_storage(tensor, output)) add(tensor);
   kept_ = {};
@@ -79,10 +89,12 @@ void ActivationOffload::send_back(UnitsOwn& own) {
 }
 
 void ActivationOffload::before_backward(UnitRun& run) {
-  send_back(of(run.index));
-  copies_.wait(of(run.index).on_its_way);
-  of(run.index) = {};
-  if (prefetch_ && run.index > 0) send_back(of(run.index - 1));
+  if (UnitsOwn* own = find(run, 0)) {
+    send_back(*own);
+    copies_.wait(own->on_its_way);
+    units_.erase(run.key());
+  }
+  if (UnitsOwn* before = find(run, -1); prefetch_ && before != nullptr) send_back(*before);
 }
 
 void ActivationOffload::abandon() {

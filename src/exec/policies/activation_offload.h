@@ -7,7 +7,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "exec/policy.h"
@@ -42,13 +44,14 @@ class ActivationOffload final : public Policy {
   // The device gives up what has been copied.
   void vacate(UnitsOwn& own);
   void send_back(UnitsOwn& own);
-  UnitsOwn& of(int64_t index) { return units_[static_cast<size_t>(index)]; }
+  // What the unit `distance` after this one has sent, in the same micro-batch; null: nothing.
+  UnitsOwn* find(const UnitRun& run, int64_t distance);
 
   ops::CopyStream& copies_;
   bool prefetch_;
   ops::Kept kept_;  // of the unit whose forward is running
   std::unique_ptr<ops::KeptRecorder> recorder_;
-  std::vector<UnitsOwn> units_;
+  std::map<std::pair<int64_t, int64_t>, UnitsOwn> units_;  // by UnitRun::key
 };
 
 }  // namespace snug::exec

@@ -1,28 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "exec/policies/selective_checkpointing.h"
 
+#include <algorithm>
+
 #include "memory/placement.h"
 
 namespace snug::exec {
+namespace {
+
+bool shares_storage(const at::Tensor& tensor, const nn::State& state) {
+  return std::any_of(state.entries().begin(), state.entries().end(), [&](const auto& entry) {
+    return entry.second.storage().is_alias_of(tensor.storage());
+  });
+}
+
+}  // namespace
 
 void SelectiveCheckpointing::before_forward(UnitRun& run) {
-  dropped_.resize(static_cast<size_t>(run.num_units));
   if (run.record && !run.is_last()) recorder_ = std::make_unique<ops::KeptRecorder>(&kept_);
 }
 
 void SelectiveCheckpointing::after_forward(UnitRun& run) {
   if (recorder_ == nullptr) return;
   recorder_.reset();
+  // What goes on to the next unit stays: it reads it.
+  std::erase_if(kept_.recomputable,
+                [&](const auto& r) { return shares_storage(r.tensor, run.output); });
   for (const ops::Recomputable& r : kept_.recomputable) memory::vacate(r.tensor);
-  dropped_[static_cast<size_t>(run.index)] = std::move(kept_.recomputable);
+  dropped_[run.key()] = std::move(kept_.recomputable);
   kept_ = {};
 }
 
 void SelectiveCheckpointing::before_backward(UnitRun& run) {
   // Let go at once: from here on only the graph holds what it needs.
-  std::vector<ops::Recomputable> dropped =
-      std::exchange(dropped_[static_cast<size_t>(run.index)], {});
-  for (const ops::Recomputable& r : dropped) {
+  const auto dropped = dropped_.extract(run.key());
+  if (dropped.empty()) return;
+  for (const ops::Recomputable& r : dropped.mapped()) {
     memory::refill(r.tensor, memory::Category::Activations);
     r.compute();
   }

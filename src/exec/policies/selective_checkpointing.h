@@ -3,7 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "exec/policy.h"
@@ -21,7 +23,8 @@ class SelectiveCheckpointing final : public Policy {
  private:
   ops::Kept kept_;  // of the unit whose forward is running
   std::unique_ptr<ops::KeptRecorder> recorder_;
-  std::vector<std::vector<ops::Recomputable>> dropped_;  // by unit
+  // By UnitRun::key.
+  std::map<std::pair<int64_t, int64_t>, std::vector<ops::Recomputable>> dropped_;
 };
 
 }  // namespace snug::exec

@@ -74,8 +74,9 @@ bool Sharding::holds(const nn::Parameter& parameter) const {
 
 void Sharding::before_forward(UnitRun& run) {
   const auto unit = static_cast<size_t>(run.index);
+  const bool ahead = options_.forward_prefetch && run.index + 1 < run.stretch.end;
   if (gathers())
-    arrive(unit, options_.forward_prefetch ? run.index + 1 : -1);
+    arrive(unit, ahead ? run.index + 1 : -1);
   else
     open(unit);
   // The loss computes gradients while it has the logits at hand.
@@ -110,7 +111,7 @@ void Sharding::send(size_t unit) {
 void Sharding::arrive(size_t unit, int64_t next) {
   send(unit);
   for (const FlatUnit* flat : present_.at(unit)) shards().wait(std::exchange(gathers_[flat], {}));
-  if (next >= 0 && next < static_cast<int64_t>(units_.size())) send(static_cast<size_t>(next));
+  if (next >= 0) send(static_cast<size_t>(next));
 }
 
 // A weight that two units use stays while one of them does.

@@ -8,7 +8,9 @@
 
 namespace snug::exec {
 
-void WeightStreaming::before_forward(UnitRun& run) { arrive(run.index, run.index + 1); }
+void WeightStreaming::before_forward(UnitRun& run) {
+  arrive(run.index, run.index + 1 < run.stretch.end ? run.index + 1 : -1);
+}
 
 // The last unit's backward follows at once, and needs them again.
 void WeightStreaming::after_forward(UnitRun& run) {
@@ -38,8 +40,7 @@ void WeightStreaming::send(int64_t index) {
 void WeightStreaming::arrive(int64_t index, int64_t next) {
   send(index);
   copies_.wait(sent_.at(index));
-  const bool exists = next >= 0 && next < static_cast<int64_t>(units_.size());
-  if (prefetch_ && exists) send(next);
+  if (prefetch_ && next >= 0) send(next);
 }
 
 // A weight that two units use stays while one of them does.
