@@ -33,6 +33,7 @@ struct Part {
   const nn::Parameter* parameter;
   at::ScalarType type;
   int64_t paired_heads;
+  bool transposed;
 };
 
 // Tensors of the file with the parameters that make them up, in file order.
@@ -51,12 +52,14 @@ FileTensors arrange(models::Model& model, models::Layout layout, at::ScalarType 
     auto& parts = result.parts[place.tensor];
     if (parts.empty()) order.push_back(place.tensor);
     // Units list q, k, v in the order in which they are fused.
-    parts.push_back({parameter, stays_float ? at::kFloat : type, place.paired_heads});
+    parts.push_back(
+        {parameter, stays_float ? at::kFloat : type, place.paired_heads, place.transposed});
   }
   for (const std::string& name : order) {
     const auto& parts = result.parts[name];
     std::vector<int64_t> shape = parts.front().parameter->whole_shape();
     for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i].parameter->whole_shape()[0];
+    if (parts.front().transposed) std::ranges::reverse(shape);
     result.infos.push_back(formats::make_tensor_info(name, dtype_of(parts.front().type), shape));
   }
   return result;
@@ -68,7 +71,8 @@ formats::TensorBytes byte_source(const FileTensors& tensors, const ParameterRead
     held.reset();
     std::vector<at::Tensor> parts;
     for (const Part& part : tensors.parts.at(info.name)) {
-      const at::Tensor value = read(*part.parameter).detach().to(part.type).contiguous();
+      at::Tensor value = read(*part.parameter).detach().to(part.type).contiguous();
+      if (part.transposed) value = value.t().contiguous();
       parts.push_back(part.paired_heads > 0 ? models::join_pairs(value, part.paired_heads) : value);
     }
     held = parts.size() == 1 ? parts.front() : at::cat(parts);
