@@ -21,6 +21,7 @@
 #include "launch/launch.h"
 #include "setup/cuda_device.h"
 #include "train/bench.h"
+#include "train/caption.h"
 #include "train/convert.h"
 #include "train/evaluate.h"
 #include "train/finetune.h"
@@ -108,6 +109,8 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
     case Command::Generate:
       snug::train::generate(parsed.generate);
       break;
+    case Command::Caption:
+      return snug::train::caption(parsed.caption);
     case Command::Chat:
       snug::train::chat(parsed.generate);
       break;

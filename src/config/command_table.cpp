@@ -50,6 +50,17 @@ const std::vector<CommandInfo>& command_table() {
         "snug generate MODEL --adapter first --adapter second --prompt \"What is a llama?\"",
         "snug generate MODEL --prompt_style alpaca --temperature 0 --prompt \"Name three "
         "fruits.\""}},
+      {Command::Caption,
+       {"caption"},
+       "say what is on pictures",
+       "Writes one line a picture: its file and a caption. Takes files, folders (with all that is "
+       "in them) and patterns; reads JPEG, PNG and what else this build decodes. Pictures that "
+       "cannot be read are named and passed over, and the exit code is then 2.",
+       {"snug caption MODEL photo.jpg",
+        "snug caption MODEL photos --out captions.jsonl --format jsonl",
+        "snug caption MODEL photos --beside",
+        "snug caption out/finetune/lora/final photos --prompt \"a photo of\" --num_beams 3",
+        "snug caption MODEL photo.jpg --temperature 0.9 --top_p 0.9"}},
       {Command::Chat,
        {"chat"},
        "talk to a model in the terminal",
@@ -57,10 +68,13 @@ const std::vector<CommandInfo>& command_table() {
        {"snug chat MODEL"}},
       {Command::Evaluate,
        {"evaluate"},
-       "loss and perplexity of a model on a file",
-       "Counts the loss as training does: same prompts, same masking, mean over loss tokens.",
+       "loss and perplexity of a model on a file, and how good its captions are",
+       "Counts the loss as training does: same prompts, same masking, mean over loss tokens. Of "
+       "pictures it also writes captions and compares them with those of the data: BLEU-4, ROUGE-L "
+       "and CIDEr-D, over all captions that the data has for a picture.",
        {"snug evaluate MODEL --data.json_path data.json",
-        "snug evaluate MODEL --data.json_path data.json --split val --json"}},
+        "snug evaluate MODEL --data.json_path data.json --split val --json",
+        "snug evaluate MODEL --data ImageFolder --data.path photos --captions_file found.jsonl"}},
       {Command::Convert,
        {"convert"},
        "rewrite a model in another format",
@@ -143,6 +157,8 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
     }
     case Command::Generate:
       return generate_rows(parsed.generate);
+    case Command::Caption:
+      return caption_rows(parsed.caption);
     case Command::Chat:
       return chat_rows(parsed.generate);
     case Command::Evaluate:

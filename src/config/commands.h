@@ -17,6 +17,7 @@ enum class Command {
   FinetuneLora,  // also plain `finetune`
   Plan,
   Generate,
+  Caption,
   Chat,
   Evaluate,
   Convert,
@@ -37,6 +38,15 @@ struct PlanOptions {
   std::string html;  // a file to write
 };
 
+// How the next token is chosen, for generate, caption and chat.
+struct BeamOptions {
+  std::optional<int64_t> num_beams;  // empty = the command's own
+  double length_penalty = 1.0;
+  double repetition_penalty = 1.0;
+  int64_t no_repeat_ngram_size = 0;
+  int64_t min_new_tokens = 0;
+};
+
 // generate and chat. An optional that is empty means that this filter is off.
 struct GenerateOptions {
   std::string checkpoint_dir;
@@ -50,10 +60,35 @@ struct GenerateOptions {
   double temperature = 0.8;  // 0 = always the likeliest token
   std::optional<int64_t> top_k = 50;
   double top_p = 1.0;
+  BeamOptions beams;
   uint64_t seed = 1234;
   std::string precision = "bf16-true";
   bool stream = true;
   bool json = false;
+  std::string accelerator = "auto";  // auto | cpu | cuda
+  std::string memory_budget;
+  int64_t num_threads = 0;
+  bool verbose = false;
+};
+
+struct CaptionOptions {
+  std::string checkpoint_dir;
+  std::vector<std::string> images;  // files, folders, patterns
+  std::string adapter;              // a folder; empty = none
+  std::string quantize;             // weights in 4 or 8 bits; empty = as they are
+  std::string prompt;
+  int64_t max_new_tokens = 30;
+  double temperature = 0;
+  std::optional<int64_t> top_k = 50;
+  double top_p = 1.0;
+  BeamOptions beams;
+  uint64_t seed = 1234;
+  int64_t batch_size = 8;
+  std::string precision = "bf16-true";
+  std::string format = "text";       // text | jsonl
+  std::string out;                   // a file; empty = standard output
+  bool beside = false;               // a text file beside each picture instead
+  bool force = false;                // write over what is there
   std::string accelerator = "auto";  // auto | cpu | cuda
   std::string memory_budget;
   int64_t num_threads = 0;
@@ -70,6 +105,10 @@ struct EvaluateOptions {
   int64_t micro_batch_size = 4;
   std::optional<int64_t> max_seq_length;
   std::optional<int64_t> max_iters;
+  bool captions = true;              // of pictures: also write captions and score them
+  int64_t num_beams = 5;             // of those
+  int64_t max_new_tokens = 30;       // of those
+  std::string captions_file;         // where they are written; empty = nowhere
   std::string accelerator = "auto";  // auto | cpu | cuda
   std::string memory_budget;
   int64_t num_threads = 0;

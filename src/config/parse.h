@@ -25,6 +25,7 @@ struct ParsedCommand {
   Recipe recipe;
   PlanOptions plan;
   GenerateOptions generate;  // also chat
+  CaptionOptions caption;
   EvaluateOptions evaluate;
   ConvertOptions convert;
   MergeOptions merge;

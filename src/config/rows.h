@@ -16,6 +16,7 @@ namespace snug::config {
 std::vector<Row> recipe_rows(Recipe& recipe);
 std::vector<Row> plan_rows(PlanOptions& options);
 std::vector<Row> generate_rows(GenerateOptions& options);
+std::vector<Row> caption_rows(CaptionOptions& options);
 std::vector<Row> chat_rows(GenerateOptions& options);
 std::vector<Row> evaluate_rows(EvaluateOptions& options);
 std::vector<Row> convert_rows(ConvertOptions& options);

@@ -14,6 +14,7 @@ namespace {
 constexpr std::string_view kModel = "Model";
 constexpr std::string_view kPlan = "Plan";
 constexpr std::string_view kText = "Text";
+constexpr std::string_view kPictures = "Pictures";
 constexpr std::string_view kSampling = "Sampling";
 constexpr std::string_view kEvaluation = "Evaluation";
 constexpr std::string_view kBench = "Measurement";
@@ -63,7 +64,8 @@ Row quantize_row(std::string& slot, std::string_view help) {
 constexpr std::string_view kQuantizeHelp =
     "hold the weights of linear layers in 4 or 8 bits: less memory, and what a QLoRA run saw";
 
-std::vector<Row> sampling_rows(GenerateOptions& o) {
+template <class Options>
+std::vector<Row> sampling_rows(Options& o) {
   return {
       {.theme = kSampling,
        .key = "max_new_tokens",
@@ -88,6 +90,40 @@ std::vector<Row> sampling_rows(GenerateOptions& o) {
        .min = 0,
        .max = 1},
       {.theme = kSampling, .key = "seed", .slot = &o.seed, .help = "seed of the choices"},
+      {.theme = kSampling,
+       .key = "repetition_penalty",
+       .slot = &o.beams.repetition_penalty,
+       .help = "above 1: words that are there already become less likely (1.1 to 1.5)",
+       .min = 0.01,
+       .max = 100},
+      {.theme = kSampling,
+       .key = "no_repeat_ngram_size",
+       .slot = &o.beams.no_repeat_ngram_size,
+       .help = "no group of so many tokens comes twice; 0: any may",
+       .min = 0,
+       .max = 1000},
+      {.theme = kSampling,
+       .key = "min_new_tokens",
+       .slot = &o.beams.min_new_tokens,
+       .help = "tokens to write at least",
+       .min = 0},
+  };
+}
+
+std::vector<Row> beam_rows(BeamOptions& o, std::string_view help) {
+  return {
+      {.theme = kSampling,
+       .key = "num_beams",
+       .slot = &o.num_beams,
+       .help = help,
+       .min = 1,
+       .max = 256},
+      {.theme = kSampling,
+       .key = "length_penalty",
+       .slot = &o.length_penalty,
+       .help = "of several beams: above 1 prefers longer texts, below 1 shorter ones",
+       .min = -100,
+       .max = 100},
   };
 }
 
@@ -165,6 +201,64 @@ std::vector<Row> generate_rows(GenerateOptions& o) {
        .help = "print one JSON object with answers, tokens and times instead of text"},
   };
   rows = join(std::move(rows), sampling_rows(o));
+  rows = join(std::move(rows),
+              beam_rows(o.beams,
+                        "above 1: follow so many beginnings at once and give the best text "
+                        "found; nothing is left to chance then; none: 1"));
+  return join(std::move(rows),
+              machine_rows(o.accelerator, o.memory_budget, o.num_threads, o.verbose));
+}
+
+std::vector<Row> caption_rows(CaptionOptions& o) {
+  std::vector<Row> rows = {
+      checkpoint_row(o.checkpoint_dir),
+      {.theme = kPictures,
+       .key = "images",
+       .slot = &o.images,
+       .help = "pictures: files, folders with all that is in them, or patterns like 'photos/*.jpg'",
+       .kind = TextKind::File,
+       .required = true,
+       .positional = true},
+      adapter_row(&o.adapter, "a directory with an adapter for the model, PEFT's or LitGPT's"),
+      quantize_row(o.quantize, kQuantizeHelp),
+      precision_row(o.precision),
+      {.theme = kPictures,
+       .key = "prompt",
+       .slot = &o.prompt,
+       .help = "what the caption goes on from, as the model was fine-tuned: \"a photo of\", or a "
+               "question; none: nothing",
+       .kind = TextKind::Verbatim},
+      {.theme = kPictures,
+       .key = "batch_size",
+       .slot = &o.batch_size,
+       .help = "pictures at once: more take less time each and more memory",
+       .min = 1,
+       .max = 4096},
+      {.theme = kPictures,
+       .key = "format",
+       .slot = &o.format,
+       .help = "text: file, tab, caption; jsonl: {\"file\", \"caption\"} a line",
+       .choices = {"text", "jsonl"}},
+      {.theme = kPictures,
+       .key = "out",
+       .slot = &o.out,
+       .help = "write to this file; none: to standard output",
+       .kind = TextKind::File},
+      {.theme = kPictures,
+       .key = "beside",
+       .slot = &o.beside,
+       .help = "write each caption to a .txt file beside its picture, where ImageFolder data "
+               "looks for it; pictures that have one are passed over"},
+      {.theme = kPictures,
+       .key = "force",
+       .slot = &o.force,
+       .help = "write over files that are there"},
+  };
+  rows = join(std::move(rows), sampling_rows(o));
+  rows = join(std::move(rows),
+              beam_rows(o.beams,
+                        "follow so many beginnings at once and give the best text found; none: 5, "
+                        "or 1 where a temperature leaves words to chance"));
   return join(std::move(rows),
               machine_rows(o.accelerator, o.memory_budget, o.num_threads, o.verbose));
 }
@@ -173,7 +267,7 @@ std::vector<Row> chat_rows(GenerateOptions& o) {
   std::vector<Row> rows = generate_rows(o);
   std::erase_if(rows, [](const Row& row) {
     return row.key == "prompt" || row.key == "num_samples" || row.key == "stream" ||
-           row.key == "json";
+           row.key == "json" || row.key == "num_beams" || row.key == "length_penalty";
   });
   for (Row& row : rows)
     if (row.key == "adapter")
@@ -206,6 +300,26 @@ std::vector<Row> evaluate_rows(EvaluateOptions& o) {
        .key = "max_iters",
        .slot = &o.max_iters,
        .help = "batches at most; none: all",
+       .min = 1},
+      {.theme = kEvaluation,
+       .key = "captions",
+       .slot = &o.captions,
+       .help = "of pictures: write captions too and score them"},
+      {.theme = kEvaluation,
+       .key = "captions_file",
+       .slot = &o.captions_file,
+       .help = "write each caption with the data's own to this file, a JSON object a line",
+       .kind = TextKind::File},
+      {.theme = kEvaluation,
+       .key = "num_beams",
+       .slot = &o.num_beams,
+       .help = "of captions: follow so many beginnings at once",
+       .min = 1,
+       .max = 256},
+      {.theme = kEvaluation,
+       .key = "max_new_tokens",
+       .slot = &o.max_new_tokens,
+       .help = "tokens of a caption at most",
        .min = 1},
       {.theme = kEvaluation,
        .key = "json",

@@ -9,25 +9,41 @@
 namespace snug::setup {
 namespace {
 
-at::Tensor copy(const std::vector<int32_t>& values, at::Device device) {
-  const auto options = at::TensorOptions().dtype(at::kInt);
-  const auto size = static_cast<int64_t>(values.size());
-  at::Tensor result = at::empty({size}, options.device(device));
-  if (!device.is_meta())
-    result.copy_(at::from_blob(const_cast<int32_t*>(values.data()), {size}, options));
+// A flat list as a tensor of these sizes.
+template <class T>
+at::Tensor copy(const std::vector<T>& values, at::IntArrayRef sizes, at::ScalarType type,
+                at::Device device) {
+  const auto options = at::TensorOptions().dtype(type);
+  at::Tensor result = at::empty(sizes, options.device(device));
+  if (!device.is_meta()) result.copy_(at::from_blob(const_cast<T*>(values.data()), sizes, options));
   return result;
+}
+at::Tensor copy(const std::vector<int32_t>& values, at::Device device) {
+  return copy(values, {std::ssize(values)}, at::kInt, device);
 }
 
 }  // namespace
 
 nn::Batch to_device(const data::MicroBatch& batch, at::Device device) {
   const memory::CategoryGuard category(memory::Category::Data);
-  return {.input_ids = copy(batch.input_ids, device),
-          .targets = copy(batch.targets, device),
-          .positions = copy(batch.positions, device),
-          .cu_seqlens = copy(batch.cu_seqlens, device),
-          .max_seqlen = batch.max_seqlen,
-          .loss_tokens = batch.loss_tokens};
+  nn::Batch result{.input_ids = copy(batch.input_ids, device),
+                   .targets = copy(batch.targets, device),
+                   .positions = copy(batch.positions, device),
+                   .cu_seqlens = copy(batch.cu_seqlens, device),
+                   .max_seqlen = batch.max_seqlen,
+                   .loss_tokens = batch.loss_tokens};
+  if (!batch.source_ids.empty())
+    result.source = nn::Source{.input_ids = copy(batch.source_ids, device),
+                               .positions = copy(batch.source_positions, device),
+                               .cu_seqlens = copy(batch.source_cu_seqlens, device),
+                               .max_seqlen = batch.source_max_seqlen};
+  // A plan knows the pictures' size alone.
+  if (!batch.pixels.empty() || (device.is_meta() && batch.image_size > 0)) {
+    const int64_t pictures = std::ssize(batch.cu_seqlens) - 1, side = batch.image_size;
+    result.pixels = copy(batch.pixels, {pictures, side, side, 3}, at::kByte, device);
+    result.picture_rows = copy(batch.picture_rows, device);
+  }
+  return result;
 }
 
 }  // namespace snug::setup

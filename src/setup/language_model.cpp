@@ -73,6 +73,7 @@ LanguageModel open_language_model(const std::filesystem::path& path, at::Device 
   std::vector<std::string> directories = options.adapters;
   if (is_adapter) directories.insert(directories.begin(), path.string());
   LanguageModel result;
+  result.path = checkpoint.path;
   result.precision = nn::parse_precision(options.precision);
   result.tokenizer = open_tokenizer(checkpoint);
   // What an adapter is for is seen before a large model is read.

@@ -24,6 +24,7 @@ struct LoadedAdapter {
 };
 
 struct LanguageModel {
+  std::filesystem::path path;  // the checkpoint's; of an adapter, its base's
   std::unique_ptr<models::Model> model;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::unique_ptr<exec::Executor> executor;

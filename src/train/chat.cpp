@@ -31,13 +31,15 @@ void chat(const config::GenerateOptions& options) {
     if (!std::getline(std::cin, line) || line.empty()) break;
     turns.push_back({"user", line});
     const Generation answer = generator.generate(
-        {.prompt = lm.tokenizer->encode(
-             lm.tokenizer->apply_chat_template(turns, /*add_generation_prompt=*/true), false),
-         .max_new_tokens = options.max_new_tokens,
-         .sampling = {.temperature = options.temperature,
-                      .top_k = options.top_k,
-                      .top_p = options.top_p,
-                      .seed = options.seed + turn},
+        {.prompt = {.ids = lm.tokenizer->encode(
+                        lm.tokenizer->apply_chat_template(turns, /*add_generation_prompt=*/true),
+                        false)},
+         .options = generation_options(options.max_new_tokens,
+                                       {.temperature = options.temperature,
+                                        .top_k = options.top_k,
+                                        .top_p = options.top_p,
+                                        .seed = options.seed + turn},
+                                       options.beams, 1),
          .on_text = print_piece});
     print_piece("\n");
     turns.push_back({"assistant", answer.text});

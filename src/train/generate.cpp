@@ -9,6 +9,7 @@
 #include "data/text_encoder.h"
 #include "setup/language_model.h"
 #include "train/host.h"
+#include "train/prompts.h"
 #include "train/text_generator.h"
 
 namespace snug::train {
@@ -48,21 +49,32 @@ void answer(TextGenerator& generator, GenerationRequest request,
 }
 
 // As many answers as are asked for, of the model with the adapter that is in use.
-void answer_all(TextGenerator& generator, const std::vector<int32_t>& prompt,
+void answer_all(TextGenerator& generator, const Prompt& prompt,
                 const config::GenerateOptions& options, const std::string& adapter) {
   for (int64_t sample = 0; sample < options.num_samples; ++sample)
     answer(generator,
            {.prompt = prompt,
-            .max_new_tokens = options.max_new_tokens,
-            .sampling = {.temperature = options.temperature,
-                         .top_k = options.top_k,
-                         .top_p = options.top_p,
-                         .seed = options.seed + static_cast<uint64_t>(sample)},
-            .on_text = {}},
+            .options = generation_options(options.max_new_tokens,
+                                          {.temperature = options.temperature,
+                                           .top_k = options.top_k,
+                                           .top_p = options.top_p,
+                                           .seed = options.seed + static_cast<uint64_t>(sample)},
+                                          options.beams, 1)},
            options, adapter);
 }
 
 }  // namespace
+
+GenerationOptions generation_options(int64_t max_new_tokens, const SamplingOptions& sampling,
+                                     const config::BeamOptions& beams, int64_t default_beams) {
+  return {.max_new_tokens = max_new_tokens,
+          .sampling = sampling,
+          .num_beams = beams.num_beams.value_or(default_beams),
+          .length_penalty = beams.length_penalty,
+          .rules = {.repetition_penalty = beams.repetition_penalty,
+                    .no_repeat_ngram_size = beams.no_repeat_ngram_size,
+                    .min_new_tokens = beams.min_new_tokens}};
+}
 
 void generate(const config::GenerateOptions& options) {
   const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
@@ -70,7 +82,7 @@ void generate(const config::GenerateOptions& options) {
       options.checkpoint_dir, host.device,
       {.precision = options.precision, .quantize = options.quantize, .adapters = options.adapters});
   const data::TextEncoder encoder = data::make_encoder(*lm.tokenizer);
-  const std::vector<int32_t> prompt = encoder.encode_prompt(prompt_text(options, encoder));
+  const Prompt prompt = text_prompt(*lm.model, encoder, prompt_text(options, encoder));
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
   if (lm.adapters.empty()) return answer_all(generator, prompt, options, "");
   for (const setup::LoadedAdapter& adapter : lm.adapters) {

@@ -10,6 +10,7 @@
 #include "data/random.h"
 #include "data/text_encoder.h"
 #include "report/text_width.h"
+#include "train/prompts.h"
 #include "train/text_generator.h"
 
 namespace snug::train {
@@ -61,11 +62,12 @@ std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, models::Mo
   const int64_t positions = model.dimensions().max_positions;
   for (size_t i = 0; i < count; ++i) {
     const data::Row& row = rows[(first + i) % rows.size()];
-    const std::vector<int32_t> prompt = encoder.encode_prompt(style.prompt(row));
-    model.prepare(engine.device, std::min(positions, std::ssize(prompt) + options.max_new_tokens));
-    const Generation generation = generator.generate({.prompt = prompt,
-                                                      .max_new_tokens = options.max_new_tokens,
-                                                      .sampling = {.temperature = 0}});
+    const Prompt prompt = text_prompt(model, encoder, style.prompt(row));
+    model.prepare(engine.device,
+                  std::min(positions, std::ssize(prompt.ids) + options.max_new_tokens));
+    const Generation generation = generator.generate(
+        {.prompt = prompt,
+         .options = {.max_new_tokens = options.max_new_tokens, .sampling = {.temperature = 0}}});
     const std::string question =
         row.input.empty() ? row.instruction : row.instruction + " " + row.input;
     answers.push_back({one_line(question), one_line(row.output), one_line(generation.text)});

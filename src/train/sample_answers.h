@@ -32,6 +32,14 @@ std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, models::Mo
                                          const data::Dataset& dataset,
                                          const SampleAnswerOptions& options);
 
+// The same of held-out pictures: their rows, their captions, and what the model writes. The first
+// options.count of them, of pictures that are there twice the first; nothing where the data set has
+// no pictures.
+std::vector<SampleAnswer> caption_held_out(const setup::Engine& engine, models::Model& model,
+                                           const tokenizer::Tokenizer& tokenizer,
+                                           const data::Dataset& dataset,
+                                           const SampleAnswerOptions& options);
+
 // "Q: …\n  expected: …\n  before: …\n  after: …" for each; `after` may be empty.
 std::string show_answers(const std::vector<SampleAnswer>& before,
                          const std::vector<SampleAnswer>& after);

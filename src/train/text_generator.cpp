@@ -5,13 +5,32 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <numeric>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
 
-#include "base/error.h"
 #include "report/text_width.h"
-#include "setup/batch.h"
 
 namespace snug::train {
+namespace {
+
+// Token ids at "eos_token_id": one or a list.
+void add_end_ids(const nlohmann::json& config, std::vector<int32_t>& ids) {
+  const auto field = config.find("eos_token_id");
+  if (field == config.end()) return;
+  for (const nlohmann::json& id : field->is_array() ? *field : nlohmann::json::array({*field}))
+    if (id.is_number_integer()) ids.push_back(id.get<int32_t>());
+}
+
+// Numbers of prompts that may run side by side: of a decoder those of one length.
+std::map<size_t, std::vector<size_t>> by_length(std::span<const Prompt> prompts, bool is_decoder) {
+  std::map<size_t, std::vector<size_t>> groups;
+  for (size_t i = 0; i < prompts.size(); ++i)
+    groups[is_decoder ? prompts[i].ids.size() : 0].push_back(i);
+  return groups;
+}
+
+}  // namespace
 
 void print_piece(const std::string& piece) {
   static const bool terminal = ::isatty(STDOUT_FILENO) == 1;
@@ -22,74 +41,64 @@ void print_piece(const std::string& piece) {
 
 TextGenerator::TextGenerator(exec::Executor& executor, const models::Model& model,
                              const tokenizer::Tokenizer& tokenizer, at::ScalarType compute)
-    : executor_(executor),
-      dimensions_(model.dimensions()),
-      tokenizer_(tokenizer),
-      compute_(compute) {
+    : model_(executor, model, compute), tokenizer_(tokenizer) {
   if (tokenizer.special().eos >= 0) end_ids_.push_back(tokenizer.special().eos);
-  // Chat models end a turn with a token of their own, which their config names beside eos.
+  // Chat models end a turn with a token of their own, which their config names beside eos; so do
+  // models of pictures for a caption, in the config of their language model.
   const nlohmann::json config = model.hugging_face_config();
-  for (const nlohmann::json& id : config["eos_token_id"].is_array()
-                                      ? config["eos_token_id"]
-                                      : nlohmann::json::array({config["eos_token_id"]}))
-    if (id.is_number_integer()) end_ids_.push_back(id.get<int32_t>());
+  add_end_ids(config, end_ids_);
+  if (const auto text = config.find("text_config"); text != config.end())
+    add_end_ids(*text, end_ids_);
 }
 
-bool TextGenerator::ends(int32_t id) const {
-  return std::find(end_ids_.begin(), end_ids_.end(), id) != end_ids_.end();
+GenerationOptions TextGenerator::feasible(const Prompt& prompt, GenerationOptions options) const {
+  options.max_new_tokens = std::min(options.max_new_tokens, model_.check(prompt));
+  if (options.end_ids.empty()) options.end_ids = end_ids_;
+  return options;
 }
 
-at::Tensor TextGenerator::forward(std::span<const int32_t> ids, nn::KvCache& cache) {
-  data::MicroBatch flat;
-  flat.input_ids.assign(ids.begin(), ids.end());
-  flat.targets.assign(ids.size(), -100);
-  flat.positions.resize(ids.size());
-  std::iota(flat.positions.begin(), flat.positions.end(), static_cast<int32_t>(cache.length()));
-  flat.cu_seqlens = {0, static_cast<int32_t>(ids.size())};
-  flat.max_seqlen = static_cast<int64_t>(ids.size());
-  nn::Batch batch = setup::to_device(flat, executor_.device());
-  batch.cache = &cache;
-  return executor_.last_logits(batch, compute_).cpu();  // where the next token is chosen
+Generation TextGenerator::decode(GeneratedIds made) const {
+  tokenizer::StreamingDecoder decoder(tokenizer_);
+  Generation result{.text = {}, .ids = std::move(made.ids), .ended = made.ended};
+  for (const int32_t id : result.ids) result.text += decoder.push(id);
+  result.text += decoder.flush();
+  return result;
 }
 
 Generation TextGenerator::generate(const GenerationRequest& request) {
-  const auto prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  if (prompt_tokens == 0) throw UserError("the prompt is empty");
-  const int32_t last = *std::max_element(request.prompt.begin(), request.prompt.end());
-  if (last >= dimensions_.vocabulary)
-    throw UserError(
-        "the prompt has token {}, the model's embedding {} rows: the tokenizer belongs to another "
-        "model",
-        last, dimensions_.vocabulary);
-  const int64_t room = dimensions_.max_positions - prompt_tokens;
-  if (room <= 0)
-    throw UserError("the prompt has {} tokens, the model can see {}; shorten it", prompt_tokens,
-                    dimensions_.max_positions);
-  const int64_t wanted = std::min(request.max_new_tokens, room);
-  nn::KvCache cache({dimensions_.num_layers, dimensions_.num_kv_heads_here, dimensions_.head_dim,
-                     prompt_tokens + wanted},
-                    executor_.device(), compute_);
-  TokenSampler sampler(request.sampling);
   tokenizer::StreamingDecoder decoder(tokenizer_);
-  Generation result;
   const auto emit = [&](const std::string& piece) {
-    result.text += piece;
     if (request.on_text && !piece.empty()) request.on_text(piece);
   };
-  at::Tensor logits = forward(request.prompt, cache);
-  while (static_cast<int64_t>(result.ids.size()) < wanted) {
-    const int32_t id =
-        sampler.next({logits.const_data_ptr<float>(), static_cast<size_t>(dimensions_.vocabulary)});
-    if (ends(id)) {
-      result.ended = true;
-      break;
-    }
-    result.ids.push_back(id);
-    emit(decoder.push(id));
-    if (static_cast<int64_t>(result.ids.size()) < wanted) logits = forward({&id, 1}, cache);
-  }
+  const bool streams = request.on_text && request.options.num_beams == 1;
+  std::vector<GeneratedIds> made =
+      generate_ids(model_, {&request.prompt, 1}, feasible(request.prompt, request.options),
+                   streams ? [&](size_t, int32_t id) { emit(decoder.push(id)); } : OnToken());
   emit(decoder.flush());
+  Generation result = decode(std::move(made.front()));
+  if (!streams) emit(result.text);
   return result;
+}
+
+std::vector<Generation> TextGenerator::generate_all(std::span<const Prompt> prompts,
+                                                    const GenerationOptions& options,
+                                                    int64_t batch_size) {
+  std::vector<Generation> results(prompts.size());
+  const auto most = static_cast<size_t>(std::max<int64_t>(batch_size, 1));
+  for (const auto& [length, group] : by_length(prompts, !model_.decoder_start()))
+    for (size_t begin = 0; begin < group.size(); begin += most) {
+      const size_t end = std::min(group.size(), begin + most);
+      std::vector<Prompt> batch;
+      GenerationOptions own = options;
+      own.sampling.seed += group[begin];
+      for (size_t i = begin; i < end; ++i) {
+        own = feasible(prompts[group[i]], std::move(own));
+        batch.push_back(prompts[group[i]]);
+      }
+      std::vector<GeneratedIds> made = generate_ids(model_, batch, own);
+      for (size_t i = begin; i < end; ++i) results[group[i]] = decode(std::move(made[i - begin]));
+    }
+  return results;
 }
 
 }  // namespace snug::train

@@ -1,26 +1,23 @@
-// Text from a model, token by token, with a key-value cache.
+// Text from a model: one answer token by token, or many answers side by side.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <functional>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "exec/executor.h"
 #include "models/model.h"
-#include "nn/kv_cache.h"
 #include "tokenizer/tokenizer.h"
-#include "train/sampling.h"
+#include "train/generate_ids.h"
 
 namespace snug::train {
 
 struct GenerationRequest {
-  std::vector<int32_t> prompt;
-  int64_t max_new_tokens = 50;
-  SamplingOptions sampling;
-  std::function<void(const std::string&)> on_text;  // each piece as it comes; may be empty
+  Prompt prompt;
+  GenerationOptions options;                             // end_ids: the model's own
+  std::function<void(const std::string&)> on_text = {};  // each piece as it comes; may be empty
 };
 
 struct Generation {
@@ -35,21 +32,25 @@ void print_piece(const std::string& piece);
 
 class TextGenerator {
  public:
-  // Borrows all. `max_positions` bounds prompt and answer together.
+  // Borrows all.
   TextGenerator(exec::Executor& executor, const models::Model& model,
                 const tokenizer::Tokenizer& tokenizer, at::ScalarType compute);
 
-  // Throws UserError for a prompt that is empty or longer than the model's positions.
+  // Throws UserError for a prompt that is empty or longer than the model's positions. A beam
+  // search's text comes as one piece.
   Generation generate(const GenerationRequest& request);
 
- private:
-  at::Tensor forward(std::span<const int32_t> ids, nn::KvCache& cache);
-  bool ends(int32_t id) const;
+  // An answer to each prompt, up to `batch_size` of them at once, drawn with a seed of its own.
+  std::vector<Generation> generate_all(std::span<const Prompt> prompts,
+                                       const GenerationOptions& options, int64_t batch_size);
 
-  exec::Executor& executor_;
-  models::Dimensions dimensions_;
+ private:
+  // As the model can do it: its own end tokens, no more tokens than it can see.
+  GenerationOptions feasible(const Prompt& prompt, GenerationOptions options) const;
+  Generation decode(GeneratedIds made) const;
+
+  ModelLogits model_;
   const tokenizer::Tokenizer& tokenizer_;
-  at::ScalarType compute_;
   std::vector<int32_t> end_ids_;
 };
 

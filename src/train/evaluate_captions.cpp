@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/evaluate_captions.h"
+
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "scores/caption_words.h"
+#include "train/caption.h"
+#include "train/progress_line.h"
+#include "train/prompts.h"
+
+namespace snug::train {
+namespace {
+
+// Samples whose rows hold the same picture, byte by byte; the first one's prompt is used.
+struct Picture {
+  int64_t sample = 0, row = 0;
+  std::vector<int64_t> rows;
+};
+
+std::vector<Picture> distinct_pictures(const data::PictureIndex& index, int64_t num_samples) {
+  std::vector<Picture> pictures;
+  std::map<std::pair<size_t, size_t>, size_t> known;  // size and hash of the bytes
+  for (int64_t i = 0; i < num_samples; ++i) {
+    const int64_t row = index.row_of.at(static_cast<size_t>(i));
+    const data::PictureBytes encoded = index.rows->picture(row);
+    const std::string_view text(reinterpret_cast<const char*>(encoded.bytes.data()),
+                                encoded.bytes.size());
+    const auto [place, is_new] =
+        known.try_emplace({text.size(), std::hash<std::string_view>()(text)}, pictures.size());
+    if (is_new) pictures.push_back({.sample = i, .row = row, .rows = {}});
+    pictures[place->second].rows.push_back(row);
+  }
+  return pictures;
+}
+
+// Captions of all these rows, by row.
+std::map<int64_t, std::string> captions_of(const data::PictureRows& rows,
+                                           const std::vector<Picture>& pictures) {
+  std::vector<int64_t> wanted;
+  for (const Picture& picture : pictures)
+    wanted.insert(wanted.end(), picture.rows.begin(), picture.rows.end());
+  std::sort(wanted.begin(), wanted.end());
+  const std::vector<std::optional<std::string>> found = rows.captions(wanted);
+  std::map<int64_t, std::string> captions;
+  for (size_t i = 0; i < wanted.size(); ++i)
+    if (found[i]) captions[wanted[i]] = *found[i];
+  return captions;
+}
+
+Prompt prompt_of(const CaptionSet& set, const Picture& picture) {
+  const int64_t side = set.processor.size;
+  std::vector<uint8_t> pixels(static_cast<size_t>(side * side * 3));
+  set.processor.process(set.pictures.rows->picture(picture.row).bytes,
+                        set.pictures.rows->where(picture.row), pixels.data());
+  return sample_prompt(set.samples.sample(picture.sample), std::move(pixels));
+}
+
+}  // namespace
+
+std::vector<WrittenCaption> caption_samples(TextGenerator& generator, const CaptionSet& set,
+                                            const GenerationOptions& options, int64_t batch_size,
+                                            int64_t num_samples) {
+  const int64_t count = set.samples.count();
+  const std::vector<Picture> pictures =
+      distinct_pictures(set.pictures, num_samples > 0 ? std::min(num_samples, count) : count);
+  const std::map<int64_t, std::string> references = captions_of(*set.pictures.rows, pictures);
+  const ProgressLine progress(pictures.size(), true);
+  std::vector<WrittenCaption> written;
+  while (written.size() < pictures.size()) {
+    const size_t begin = written.size();
+    const size_t end = std::min(pictures.size(), begin + static_cast<size_t>(batch_size));
+    std::vector<Prompt> prompts;
+    for (size_t i = begin; i < end; ++i) prompts.push_back(prompt_of(set, pictures[i]));
+    std::vector<std::string> texts = write_captions(generator, prompts, options, batch_size);
+    for (size_t i = begin; i < end; ++i) {
+      written.push_back({.picture = set.pictures.rows->where(pictures[i].row),
+                         .caption = std::move(texts[i - begin]),
+                         .references = {}});
+      for (const int64_t row : pictures[i].rows)
+        if (const auto caption = references.find(row); caption != references.end())
+          written.back().references.push_back(caption->second);
+    }
+    progress.show(end);
+  }
+  return written;
+}
+
+scores::CaptionScores score_captions(const std::vector<WrittenCaption>& captions) {
+  std::vector<scores::ScoredCaption> all;
+  for (const WrittenCaption& written : captions) {
+    if (written.references.empty()) continue;
+    scores::ScoredCaption scored{.caption = scores::caption_words(written.caption),
+                                 .references = {}};
+    for (const std::string& reference : written.references)
+      scored.references.push_back(scores::caption_words(reference));
+    all.push_back(std::move(scored));
+  }
+  return scores::caption_scores(all);
+}
+
+}  // namespace snug::train

@@ -1,0 +1,35 @@
+// Captions for the pictures of a data set, compared with the captions that the data set has.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/dataset.h"
+#include "scores/caption_scores.h"
+#include "train/text_generator.h"
+
+namespace snug::train {
+
+struct CaptionSet {
+  const data::SampleStore& samples;
+  const data::PictureIndex& pictures;
+  const data::PictureProcessor& processor;
+};
+
+struct WrittenCaption {
+  std::string picture;  // where its row is
+  std::string caption;
+  std::vector<std::string> references;  // of all rows with this picture
+};
+
+// Rows that hold the same picture count as one, with all their captions. The prompts are those of
+// the samples. `num_samples`: the first so many; 0: all.
+std::vector<WrittenCaption> caption_samples(TextGenerator& generator, const CaptionSet& set,
+                                            const GenerationOptions& options, int64_t batch_size,
+                                            int64_t num_samples = 0);
+
+scores::CaptionScores score_captions(const std::vector<WrittenCaption>& captions);
+
+}  // namespace snug::train

@@ -1,0 +1,27 @@
+// Prompts as a model's training samples begin: with a picture's places, and for an encoder with the
+// end of sequence that it is used to.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/sample.h"
+#include "data/text_encoder.h"
+#include "models/model.h"
+#include "train/next_logits.h"
+
+namespace snug::train {
+
+Prompt text_prompt(const models::Model& model, const data::TextEncoder& encoder,
+                   const std::string& text);
+
+// `text` may be empty; the picture is (image_size, image_size, 3).
+Prompt picture_prompt(const models::Model& model, const data::TextEncoder& encoder,
+                      const std::string& text, std::vector<uint8_t> picture);
+
+// All of a caption's sample that stands before what is learnt.
+Prompt sample_prompt(data::Sample sample, std::vector<uint8_t> picture);
+
+}  // namespace snug::train
