@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "formats/pth.h"
+#include "models/blip2/model.h"
 #include "models/config_fields.h"
 #include "models/gpt2/model.h"
 #include "models/llama/units.h"
@@ -45,8 +46,9 @@ struct Family {
 };
 
 constexpr Family kFamilies[] = {
-    {"llama", llama_model},     {"mistral", llama_model}, {"qwen2", llama_model},
-    {"gpt2", gpt2::make_model}, {"opt", opt::make_model}, {"t5", t5::make_model},
+    {"llama", llama_model},        {"mistral", llama_model}, {"qwen2", llama_model},
+    {"gpt2", gpt2::make_model},    {"opt", opt::make_model}, {"t5", t5::make_model},
+    {"blip-2", blip2::make_model},
 };
 
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
@@ -59,6 +61,26 @@ std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::strin
   }
   throw UserError("{}: model_type \"{}\" is not supported; supported are {}", where, type,
                   fmt::join(known, ", "));
+}
+
+// How pictures are prepared stands in a file beside config.json, or with other processors in one.
+void read_preprocessor(Model& model, const fs::path& folder) {
+  auto* reader = dynamic_cast<blip2::Blip2Model*>(&model);
+  if (reader == nullptr) return;
+  const fs::path own = folder / "preprocessor_config.json", all = folder / "processor_config.json";
+  if (fs::exists(own)) return reader->set_pixels(blip2::pixels_from(read_json(own), own.string()));
+  if (!fs::exists(all)) return;
+  const nlohmann::json processors = read_json(all);
+  if (processors.is_object() && has_field(processors, "image_processor"))
+    reader->set_pixels(blip2::pixels_from(processors["image_processor"], all.string()));
+}
+
+// A model of this config that prepares pictures as `model` does.
+std::unique_ptr<Model> twin_of(const Model& model, const nlohmann::json& config) {
+  auto twin = make_model(config, "the model's config");
+  if (const auto* reader = dynamic_cast<const blip2::Blip2Model*>(&model))
+    dynamic_cast<blip2::Blip2Model&>(*twin).set_pixels(reader->pixels());
+  return twin;
 }
 
 Checkpoint open_gguf(const fs::path& path) {
@@ -87,6 +109,7 @@ Checkpoint open_hugging_face(const fs::path& path) {
   checkpoint.model = make_model(config, config_json.string());
   checkpoint.tensors = formats::open_model_directory(path);
   checkpoint.model = make_model(config, config_json.string(), checkpoint.tensors.get());
+  read_preprocessor(*checkpoint.model, path);
   return checkpoint;
 }
 
@@ -136,7 +159,9 @@ int64_t Model::num_parameters() {
 }
 
 std::unique_ptr<Model> model_from_config(const fs::path& config_json) {
-  return make_model(read_json(config_json), config_json.string());
+  auto model = make_model(read_json(config_json), config_json.string());
+  read_preprocessor(*model, config_json.parent_path());
+  return model;
 }
 
 Checkpoint open_checkpoint(const fs::path& path) {
@@ -169,14 +194,14 @@ Checkpoint open_checkpoint(const fs::path& path) {
 }
 
 std::unique_ptr<Model> model_like(const Model& model) {
-  return make_model(model.hugging_face_config(), "the model's config");
+  return twin_of(model, model.hugging_face_config());
 }
 
 std::unique_ptr<Model> model_with_own_head(const Model& model) {
   nlohmann::json config = model.hugging_face_config();
   (has_field(config, "text_config") ? config["text_config"] : config)["tie_word_embeddings"] =
       false;
-  return make_model(config, "the model's config");
+  return twin_of(model, config);
 }
 
 }  // namespace snug::models

@@ -2,6 +2,9 @@
 #include "nn/attention.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/cpu/random_key.h"
@@ -52,10 +55,10 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 }
 
 Packed even_sequences(int64_t count, int64_t length, at::Device device) {
-  const auto options = at::TensorOptions().device(device).dtype(at::kInt);
-  return {.cu_seqlens = at::arange(0, (count + 1) * length, length, options),
-          .max_seqlen = length,
-          .positions = {}};
+  // Filled in place: on meta arange's own tensor would grow without being seen.
+  at::Tensor borders = at::empty({count + 1}, at::TensorOptions().device(device).dtype(at::kInt));
+  at::arange_out(borders, 0, (count + 1) * length, length);
+  return {.cu_seqlens = std::move(borders), .max_seqlen = length, .positions = {}};
 }
 
 at::Tensor full_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

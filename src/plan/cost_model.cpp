@@ -17,8 +17,10 @@ double bytes_of(const memory::ByCategory& bytes, memory::Category category) {
   return static_cast<double>(bytes[static_cast<size_t>(category)]);
 }
 
-// Share of the blocks whose forward runs twice.
-double recomputed_share(const config::Recipe& recipe, int64_t num_blocks) {
+// Share of the blocks, which are the units between the first and the last, whose forward runs
+// twice.
+double recomputed_share(const config::Recipe& recipe, const models::Model& model) {
+  const auto num_blocks = std::ssize(const_cast<models::Model&>(model).units()) - 2;
   const std::vector<bool> chosen =
       config::chosen_blocks(recipe.activation_checkpointing, num_blocks);
   const auto count = std::count(chosen.begin(), chosen.end(), true);
@@ -123,7 +125,7 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   const double share = tokens / static_cast<double>(std::max<int64_t>(1, prediction.tokens));
   // Of forward, gradients of inputs and those of weights, which frozen ones do not have.
   const double forward = recipe.lora.enabled ? 1.0 / 2 : 1.0 / 3;
-  const double repeated = 1 + recomputed_share(recipe, model.dimensions().num_layers) * forward;
+  const double repeated = 1 + recomputed_share(recipe, model) * forward;
   // Ranks along these axes share the work on the same samples.
   const int sharing = strategy.mesh[dist::Axis::Pipeline] * strategy.mesh[dist::Axis::Context] *
                       strategy.mesh[dist::Axis::Tensor];

@@ -9,8 +9,8 @@
 #include "base/error.h"
 #include "models/family.h"
 #include "plan/suggest.h"
-#include "setup/adapters.h"
 #include "setup/strategy.h"
+#include "setup/trained_parts.h"
 
 namespace snug::plan {
 namespace {
@@ -171,7 +171,7 @@ Candidate evaluate(const models::Model& model, const config::Recipe& recipe,
   const double tokens =
       static_cast<double>(samples.total_tokens()) / static_cast<double>(samples.count());
   const auto adapted = models::model_like(model);
-  setup::add_adapters(*adapted, recipe.lora);
+  setup::choose_trained(*adapted, recipe);
   candidate.cost =
       step_cost(*adapted, recipe, device, candidate.prediction,
                 tokens * static_cast<double>(recipe.train.micro_batch_size), tokens, rank);

@@ -19,6 +19,7 @@
 #include "setup/policies.h"
 #include "setup/sharding.h"
 #include "setup/tensor_parallel.h"
+#include "setup/trained_parts.h"
 
 namespace snug::setup {
 namespace {
@@ -262,7 +263,7 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
   engine.device = device;
   engine.mesh = std::move(mesh);
   cut_tensors(model, recipe, engine.mesh->group(dist::Axis::Tensor));
-  add_adapters(model, recipe.lora);
+  choose_trained(model, recipe);
   quantize_weights(model, recipe);
   engine.units = model.units();
   engine.updated.resize(engine.units.size());

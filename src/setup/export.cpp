@@ -14,6 +14,7 @@
 #include "formats/pth.h"
 #include "formats/safetensors.h"
 #include "models/family.h"
+#include "setup/processor_files.h"
 #include "setup/vocabulary.h"
 #include "tokenizer/gguf_pre.h"
 
@@ -33,6 +34,7 @@ struct Part {
   const nn::Parameter* parameter;
   at::ScalarType type;
   int64_t paired_heads;
+  std::vector<int64_t> file_shape;  // empty: the parameter's
   bool transposed;
 };
 
@@ -52,15 +54,17 @@ FileTensors arrange(models::Model& model, models::Layout layout, at::ScalarType 
     auto& parts = result.parts[place.tensor];
     if (parts.empty()) order.push_back(place.tensor);
     // Units list q, k, v in the order in which they are fused.
-    parts.push_back(
-        {parameter, stays_float ? at::kFloat : type, place.paired_heads, place.transposed});
+    parts.push_back({parameter, stays_float ? at::kFloat : type, place.paired_heads, place.shape,
+                     place.transposed});
   }
   for (const std::string& name : order) {
     const auto& parts = result.parts[name];
-    std::vector<int64_t> shape = parts.front().parameter->whole_shape();
+    const Part& first = parts.front();
+    std::vector<int64_t> shape =
+        first.file_shape.empty() ? first.parameter->whole_shape() : first.file_shape;
     for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i].parameter->whole_shape()[0];
-    if (parts.front().transposed) std::ranges::reverse(shape);
-    result.infos.push_back(formats::make_tensor_info(name, dtype_of(parts.front().type), shape));
+    if (first.transposed) std::ranges::reverse(shape);
+    result.infos.push_back(formats::make_tensor_info(name, dtype_of(first.type), shape));
   }
   return result;
 }
@@ -136,8 +140,9 @@ void write_json(const fs::path& path, const json& value) {
 // The model's config.json; special tokens that it does not know are the tokenizer's.
 json config_of(const models::Model& model, const tokenizer::Tokenizer& tokenizer) {
   json config = model.hugging_face_config();
-  const auto fill = [&config](const char* key, int32_t id) {
-    if (id >= 0 && config.value(key, json()).is_null()) config[key] = id;
+  json& language = config.contains("text_config") ? config["text_config"] : config;
+  const auto fill = [&language](const char* key, int32_t id) {
+    if (id >= 0 && language.value(key, json()).is_null()) language[key] = id;
   };
   fill("bos_token_id", tokenizer.special().bos);
   fill("eos_token_id", tokenizer.special().eos);
@@ -146,8 +151,9 @@ json config_of(const models::Model& model, const tokenizer::Tokenizer& tokenizer
 
 json generation_config(const json& config) {
   json out{{"_from_model_config", true}};
-  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
-    if (config.contains(key) && !config[key].is_null()) out[key] = config[key];
+  const json& language = config.contains("text_config") ? config["text_config"] : config;
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"})
+    if (language.contains(key) && !language[key].is_null()) out[key] = language[key];
   return out;
 }
 
@@ -203,6 +209,7 @@ void export_hugging_face(const fs::path& directory, models::Model& model,
     write_json(folder / "config.json", config);
     write_json(folder / "generation_config.json", generation_config(config));
     tokenizer.write_directory(folder);
+    write_processor_files(folder, model, options.processor);
   });
 }
 

@@ -24,9 +24,11 @@ at::Tensor resident_value(const nn::Parameter& parameter);
 struct ExportOptions {
   at::ScalarType dtype = at::kBFloat16;
   int64_t max_shard_bytes = 5'000'000'000;
+  std::filesystem::path processor;  // the folder whose picture processor goes along
 };
 
-// A Hugging Face directory: weights, config.json, generation_config.json and the tokenizer.
+// A Hugging Face directory: weights, config.json, generation_config.json, the tokenizer and, where
+// the model reads pictures, their processor.
 // `directory` is written under a temporary name and replaced whole.
 void export_hugging_face(const std::filesystem::path& directory, models::Model& model,
                          const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,

@@ -14,6 +14,7 @@
 #include "setup/adapters.h"
 #include "setup/gather_export.h"
 #include "setup/tensor_parallel.h"
+#include "setup/trained_parts.h"
 #include "setup/vocabulary.h"
 
 namespace snug::train {
@@ -36,7 +37,7 @@ BaseModel::BaseModel(const config::Recipe& recipe) : recipe_(recipe) {
   if (is_random()) checkpoint_.model = models::model_from_config(recipe_.model.config);
   tokenizer_ = setup::open_tokenizer(checkpoint_);
   setup::check_tokens(*tokenizer_, model(), recipe_.checkpoint_dir);
-  setup::add_adapters(model(), recipe_.lora);
+  setup::choose_trained(model(), recipe_);
 }
 
 void BaseModel::load(const setup::Engine& engine) {
@@ -97,7 +98,8 @@ void BaseModel::write_model(const std::filesystem::path& folder,
                             const setup::Engine& engine) const {
   const auto write = [&](const setup::ParameterReader& read) {
     setup::export_hugging_face(folder, model(), *tokenizer_, read,
-                               {.dtype = engine.precision.parameters});
+                               {.dtype = engine.precision.parameters,
+                                .processor = std::filesystem::path(recipe_.checkpoint_dir)});
   };
   if (engine.mesh->is_single()) return write(setup::resident_value);
   std::unordered_map<const nn::Parameter*, at::Tensor> wholes;

@@ -33,7 +33,7 @@ void convert(const config::ConvertOptions& options) {
     const bool stays_float = options.to == "gguf" && parameter.shape.size() == 1;
     return models::read_parameter(checkpoint, parameter, stays_float ? at::kFloat : type);
   };
-  const setup::ExportOptions export_options{.dtype = type};
+  const setup::ExportOptions export_options{.dtype = type, .processor = options.source};
   if (options.to == "hf")
     setup::export_hugging_face(options.destination, *checkpoint.model, *tokenizer, read,
                                export_options);

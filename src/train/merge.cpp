@@ -74,7 +74,8 @@ void merge(const config::MergeOptions& options) {
   const auto untied = setup::parts_head(base, adapter) ? models::model_with_own_head(*base.model)
                                                        : std::unique_ptr<models::Model>();
   setup::export_hugging_face(destination, untied ? *untied : *base.model, *tokenizer,
-                             setup::merged_reader(base, adapter, type), {.dtype = type});
+                             setup::merged_reader(base, adapter, type),
+                             {.dtype = type, .processor = base_path});
   std::fprintf(stderr, "%zu weights of %s with the adapter%s, in\n", adapter.modules.size(),
                base_path.c_str(),
                untied ? " (the head, which was the embedding, is one of its own now)" : "");

@@ -19,6 +19,7 @@
 #include "report/tables.h"
 #include "setup/adapters.h"
 #include "setup/strategy.h"
+#include "setup/trained_parts.h"
 #include "setup/vocabulary.h"
 #include "train/open_data.h"
 #include "train/out_of_memory.h"
@@ -231,7 +232,7 @@ class Plan {
 
   std::string parameters() const {
     const auto twin = models::model_like(*checkpoint_.model);
-    setup::add_adapters(*twin, recipe_.lora);
+    setup::choose_trained(*twin, recipe_);
     const setup::ParameterCount count = setup::count_parameters(*twin);
     return fmt::format("{} parameters, {} trained", with_commas(count.total),
                        count.trained == count.total ? "all" : with_commas(count.trained));

@@ -206,7 +206,8 @@ TEST_P(ModelParity, ExportsWhatTransformersWrote) {
 INSTANTIATE_TEST_SUITE_P(Cases, ModelParity,
                          ::testing::Values("llama", "llama3-rope", "llama-bias", "llama-linear",
                                            "mistral", "qwen2", "gpt2", "gpt2-untied", "opt",
-                                           "opt-after", "opt-plain", "t5", "t5-gated"),
+                                           "opt-after", "opt-plain", "t5", "t5-gated", "blip2-opt",
+                                           "blip2-t5"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -64,7 +64,8 @@ nn::State EncoderEmbedding::forward(const nn::State& input, const nn::Batch& bat
     words = ops::replace_rows(words, input.at("picture"), batch.picture_rows);
   nn::State state;
   state.set("source", nn::dropout(words, config_.dropout_rate, name(), pass));
-  state.set("encoder_bias", ops::trained_input(bias_.value, at::kFloat));
+  // A copy: blocks read it when this unit's weights may have been put away.
+  state.set("encoder_bias", ops::trained_input(bias_.value, at::kFloat).clone());
   return state;
 }
 
@@ -133,7 +134,8 @@ nn::State DecoderEmbedding::forward(const nn::State& input, const nn::Batch& bat
   nn::State state;
   state.set("hidden", nn::dropout(nn::look_up(batch.input_ids, tokens_, pass), config_.dropout_rate,
                                   name(), pass));
-  state.set("decoder_bias", ops::trained_input(bias_.value, at::kFloat));
+  // A copy: blocks read it when this unit's weights may have been put away.
+  state.set("decoder_bias", ops::trained_input(bias_.value, at::kFloat).clone());
   hand_on(input, "source", state);
   return state;
 }

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/blip2/model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "models/config_fields.h"
+#include "models/opt/model.h"
+#include "models/t5/model.h"
+
+namespace snug::models::blip2 {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kLanguage = "language_model.";
+
+std::unique_ptr<Model> make_language(const json& text, const std::string& where,
+                                     const formats::TensorSource* files) {
+  const std::string type = ConfigFields(text, where).text("model_type", "opt");
+  if (type == "opt")
+    return std::make_unique<opt::OptModel>(opt::from_hugging_face(text, where), "", kLanguage);
+  if (type == "t5")
+    return std::make_unique<t5::T5Model>(t5::from_hugging_face(text, where, files, kLanguage),
+                                         kLanguage);
+  throw UserError("{}: a language model of type \"{}\" is not supported; supported are opt and t5",
+                  where, type);
+}
+
+bool trains(nn::Unit* unit) {
+  const auto parameters = unit->parameters();
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const nn::Parameter* parameter) { return parameter->trained; });
+}
+
+double multiplications(const nn::Parameter& weight) {
+  return static_cast<double>(weight.num_elements());
+}
+
+}  // namespace
+
+std::unique_ptr<Model> make_model(const json& config, const std::string& where,
+                                  const formats::TensorSource* files) {
+  Config own = from_hugging_face(config, where);
+  auto language = make_language(own.text, where + ": text_config", files);
+  const int64_t rows = language->dimensions().vocabulary;
+  if (own.image_token_index >= rows)
+    throw UserError("{}: image_token_index = {} is none of the vocabulary's {} tokens", where,
+                    own.image_token_index, rows);
+  return std::make_unique<Blip2Model>(std::move(own), std::move(language));
+}
+
+Blip2Model::Blip2Model(Config config, std::unique_ptr<Model> language)
+    : config_(std::move(config)),
+      vision_embeddings_(std::make_unique<VisionEmbeddings>(config_)),
+      vision_norm_(std::make_unique<VisionNorm>(config_.vision)),
+      qformer_embeddings_(std::make_unique<QFormerEmbeddings>(config_)),
+      language_(std::move(language)) {
+  for (int64_t layer = 0; layer < config_.vision.num_hidden_layers; ++layer)
+    vision_blocks_.push_back(std::make_unique<VisionBlock>(config_.vision, layer));
+  for (int64_t layer = 0; layer < config_.qformer.num_hidden_layers; ++layer)
+    qformer_blocks_.push_back(std::make_unique<QFormerBlock>(config_, layer));
+  projection_ = std::make_unique<Projection>(config_, language_->dimensions().hidden_size);
+}
+
+std::vector<PictureUnit*> Blip2Model::picture_units() const {
+  std::vector<PictureUnit*> all{vision_embeddings_.get()};
+  for (const auto& block : vision_blocks_) all.push_back(block.get());
+  all.push_back(vision_norm_.get());
+  all.push_back(qformer_embeddings_.get());
+  for (const auto& block : qformer_blocks_) all.push_back(block.get());
+  all.push_back(projection_.get());
+  return all;
+}
+
+std::vector<nn::Unit*> Blip2Model::units() {
+  std::vector<nn::Unit*> all;
+  for (PictureUnit* unit : picture_units()) all.push_back(unit);
+  for (nn::Unit* unit : language_->units()) all.push_back(unit);
+  return all;
+}
+
+std::vector<ModelPart> Blip2Model::parts() {
+  const std::vector<PictureUnit*> all = picture_units();
+  const auto qformer = all.begin() + std::ssize(vision_blocks_) + 2;
+  const auto projection = all.end() - 1;
+  return {{"vision", {all.begin(), qformer}},
+          {"qformer", {qformer, projection}},
+          {"projection", {projection, all.end()}},
+          {"language", language_->units()}};
+}
+
+Placement Blip2Model::placement(Layout layout, const nn::Parameter& parameter) const {
+  if (layout != Layout::HuggingFace)
+    throw UserError(
+        "BLIP-2 models are read and written as Hugging Face directories only (--to hf)");
+  if (parameter.name.starts_with(kLanguage)) return language_->placement(layout, parameter);
+  std::vector<int64_t> shape = vision_embeddings_->file_shape(parameter);
+  if (shape.empty()) shape = qformer_embeddings_->file_shape(parameter);
+  return {.tensor = parameter.name, .shape = std::move(shape)};
+}
+
+json Blip2Model::hugging_face_config() const {
+  json out = config_.root;
+  out["architectures"] = {"Blip2ForConditionalGeneration"};
+  out["model_type"] = "blip-2";
+  out["image_token_index"] = config_.image_token_index;
+  out["num_query_tokens"] = config_.num_query_tokens;
+  out["text_config"] = language_->hugging_face_config();
+  out["use_decoder_only_language_model"] = !language_->reads().source;
+  json& qformer = out["qformer_config"];
+  qformer["hidden_dropout_prob"] = config_.qformer.hidden_dropout_prob;
+  qformer["attention_probs_dropout_prob"] = config_.qformer.attention_probs_dropout_prob;
+  out["vision_config"]["attention_dropout"] = config_.vision.attention_dropout;
+  // Of files that were read; whoever writes some says theirs.
+  for (json* part : {&out, &qformer, &out["vision_config"]})
+    for (const char* key : {"torch_dtype", "dtype", "transformers_version", "_name_or_path"})
+      part->erase(key);
+  return out;
+}
+
+Reads Blip2Model::reads() const {
+  Reads reads = language_->reads();
+  reads.image_size = config_.vision.image_size;
+  reads.num_picture_tokens = config_.num_query_tokens;
+  reads.picture_token = config_.image_token_index;
+  reads.image_mean = config_.pixels.mean;
+  reads.image_std = config_.pixels.std;
+  return reads;
+}
+
+std::optional<std::string> Blip2Model::tensor_parallel_refusal() const {
+  return "the layers of a BLIP-2 model cannot be shared among ranks; share whole units with "
+         "--strategy fsdp";
+}
+
+void Blip2Model::set_dropout(double probability) {
+  config_.qformer.hidden_dropout_prob = probability;
+  config_.qformer.attention_probs_dropout_prob = probability;
+  if (config_.vision.attention_dropout > 0) config_.vision.attention_dropout = probability;
+  language_->set_dropout(probability);
+}
+
+// 2 per multiply-add: forward, and once more for the gradient of what a layer reads and that of its
+// weight, where these are wanted. Up to the first unit that trains nothing has a gradient.
+double Blip2Model::picture_flops() const {
+  double flops = 0;
+  bool has_backward = false;
+  for (PictureUnit* unit : picture_units()) {
+    has_backward = has_backward || trains(unit);
+    for (const auto& [linear, rows] : unit->products()) {
+      const double per_row = has_backward ? 4 : 2;
+      double all =
+          (per_row + (linear->weight().trained ? 2 : 0)) * multiplications(linear->weight());
+      if (const nn::Adapter* adapter = linear->adapter(); adapter != nullptr)
+        all += 6 * (multiplications(adapter->a) + multiplications(adapter->b));
+      flops += all * static_cast<double>(rows);
+    }
+    flops += (has_backward ? 6 : 2) * unit->attention_products();
+  }
+  return flops;
+}
+
+double Blip2Model::flops_per_token(double seqlen) const {
+  return language_->flops_per_token(seqlen) + picture_flops() / std::max(seqlen, 1.0);
+}
+
+}  // namespace snug::models::blip2

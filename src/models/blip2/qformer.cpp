@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/blip2/qformer.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/reshape.h>
+
+#include <cmath>
+
+#include "ops/trained_input.h"
+
+namespace snug::models::blip2 {
+namespace {
+
+std::string layer_name(int64_t index) { return "qformer.encoder.layer." + std::to_string(index); }
+
+nn::Linear dense(const std::string& name, int64_t in_features, int64_t out_features,
+                 const QFormerConfig& config) {
+  return make_linear(name, in_features, out_features, nn::Bias::Present, config.initializer_range);
+}
+
+}  // namespace
+
+QFormerEmbeddings::QFormerEmbeddings(const Config& c)
+    : PictureUnit("qformer embeddings"),
+      config_(c),
+      queries_{.name = "query_tokens",
+               .shape = {c.num_query_tokens, c.qformer.hidden_size},
+               .init_scale = c.qformer.initializer_range,
+               .value = {}},
+      norm_("qformer.layernorm", c.qformer.hidden_size, c.qformer.layer_norm_eps) {}
+
+std::vector<nn::Parameter*> QFormerEmbeddings::parameters() {
+  std::vector<nn::Parameter*> all{&queries_};
+  norm_.list(all);
+  return all;
+}
+
+std::vector<int64_t> QFormerEmbeddings::file_shape(const nn::Parameter& parameter) const {
+  if (&parameter != &queries_) return {};
+  return {1, config_.num_query_tokens, config_.qformer.hidden_size};
+}
+
+nn::State QFormerEmbeddings::look(const nn::State& input, const nn::Batch& batch,
+                                  const nn::Pass& pass) {
+  const int64_t size = config_.qformer.hidden_size;
+  // All pictures are asked the same.
+  const at::Tensor once = norm_.forward(ops::trained_input(queries_.value, pass.compute));
+  const at::Tensor all =
+      once.unsqueeze(0).expand({batch.pixels.size(0), -1, -1}).reshape({-1, size});
+  nn::State state;
+  state.set("vision", input.at("vision"));
+  state.set("queries",
+            nn::dropout(all, config_.qformer.hidden_dropout_prob, "qformer.embeddings", pass));
+  return state;
+}
+
+QFormerAttention::QFormerAttention(const std::string& name, const QFormerConfig& c,
+                                   int64_t source_size)
+    : config_(c),
+      query_(dense(name + ".attention.query", c.hidden_size, c.hidden_size, c)),
+      key_(dense(name + ".attention.key", source_size, c.hidden_size, c)),
+      value_(dense(name + ".attention.value", source_size, c.hidden_size, c)),
+      dense_(dense(name + ".output.dense", c.hidden_size, c.hidden_size, c)),
+      norm_(name + ".output.LayerNorm", c.hidden_size, c.layer_norm_eps) {}
+
+void QFormerAttention::list(std::vector<nn::Parameter*>& parameters) {
+  for (nn::Linear* linear : linears()) linear->list(parameters);
+  norm_.list(parameters);
+}
+
+at::Tensor QFormerAttention::forward(const at::Tensor& x, const nn::Packed& queries,
+                                     const at::Tensor& source, const nn::Packed& keys,
+                                     const nn::Pass& pass) const {
+  const int64_t d = config_.head_dim();
+  const auto heads = [&](const nn::Linear& linear, const at::Tensor& of) {
+    return linear.forward(of, pass).view({-1, config_.num_attention_heads, d});
+  };
+  const at::Tensor mixed = nn::cross_attention(heads(query_, x), heads(key_, source),
+                                               heads(value_, source), queries, keys,
+                                               {.scale = 1.0 / std::sqrt(static_cast<double>(d)),
+                                                .dropout = config_.attention_probs_dropout_prob,
+                                                .site = query_.name() + ".probabilities"},
+                                               pass);
+  const at::Tensor told = nn::dropout(dense_.forward(mixed, pass), config_.hidden_dropout_prob,
+                                      dense_.name() + ".output", pass);
+  return norm_.forward_sum(told, x).second;
+}
+
+QFormerBlock::QFormerBlock(const Config& c, int64_t index)
+    : PictureUnit("qformer block " + std::to_string(index)),
+      config_(c),
+      layer_(index),
+      self_(layer_name(index) + ".attention", c.qformer, c.qformer.hidden_size),
+      intermediate_(dense(layer_name(index) + ".intermediate_query.dense", c.qformer.hidden_size,
+                          c.qformer.intermediate_size, c.qformer)),
+      output_(dense(layer_name(index) + ".output_query.dense", c.qformer.intermediate_size,
+                    c.qformer.hidden_size, c.qformer)),
+      norm_(layer_name(index) + ".output_query.LayerNorm", c.qformer.hidden_size,
+            c.qformer.layer_norm_eps) {
+  if (c.qformer.looks_at_picture(index))
+    cross_ = std::make_unique<QFormerAttention>(layer_name(index) + ".crossattention", c.qformer,
+                                                c.vision.hidden_size);
+}
+
+std::vector<nn::Parameter*> QFormerBlock::parameters() {
+  std::vector<nn::Parameter*> all;
+  self_.list(all);
+  if (cross_ != nullptr) cross_->list(all);
+  for (nn::Linear* linear : {&intermediate_, &output_}) linear->list(all);
+  norm_.list(all);
+  return all;
+}
+
+std::vector<nn::Linear*> QFormerBlock::linears() {
+  std::vector<nn::Linear*> all = self_.linears();
+  if (cross_ != nullptr)
+    for (nn::Linear* linear : cross_->linears()) all.push_back(linear);
+  all.push_back(&intermediate_);
+  all.push_back(&output_);
+  return all;
+}
+
+std::vector<Product> QFormerBlock::products() {
+  std::vector<Product> all;
+  for (nn::Linear* linear : linears()) all.push_back({linear, config_.num_query_tokens});
+  if (cross_ == nullptr) return all;
+  const std::vector<nn::Linear*> cross = cross_->linears();
+  for (Product& product : all)  // keys and values are made of the picture
+    if (product.layer == cross[1] || product.layer == cross[2])
+      product.rows = config_.vision.num_positions();
+  return all;
+}
+
+double QFormerBlock::attention_products() const {
+  const int64_t keys =
+      config_.num_query_tokens + (cross_ == nullptr ? 0 : config_.vision.num_positions());
+  return 2 * static_cast<double>(config_.num_query_tokens * config_.qformer.hidden_size) *
+         static_cast<double>(keys);
+}
+
+nn::State QFormerBlock::look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
+  const QFormerConfig& c = config_.qformer;
+  const at::Tensor& before = input.at("queries");
+  const int64_t pictures = batch.pixels.size(0);
+  const nn::Packed queries =
+      nn::even_sequences(pictures, config_.num_query_tokens, before.device());
+  at::Tensor x = self_.forward(before, queries, before, queries, pass);
+  if (cross_ != nullptr) {
+    const nn::Packed positions =
+        nn::even_sequences(pictures, config_.vision.num_positions(), before.device());
+    x = cross_->forward(x, queries, input.at("vision"), positions, pass);
+  }
+  const at::Tensor inner = intermediate_.forward(x, pass);
+  const at::Tensor told = nn::dropout(output_.forward_activated(inner, c.activation, pass),
+                                      c.hidden_dropout_prob, output_.name() + ".output", pass);
+  nn::State state;
+  // Nobody asks the picture after the last look.
+  if (layer_ < c.last_look()) state.set("vision", input.at("vision"));
+  state.set("queries", norm_.forward_sum(told, x).second);
+  return state;
+}
+
+Projection::Projection(const Config& config, int64_t language_size)
+    : PictureUnit("projection"),
+      config_(config),
+      linear_(make_linear("language_projection", config.qformer.hidden_size, language_size,
+                          nn::Bias::Present, config.initializer_range)) {}
+
+std::vector<nn::Parameter*> Projection::parameters() {
+  std::vector<nn::Parameter*> all;
+  linear_.list(all);
+  return all;
+}
+
+nn::State Projection::look(const nn::State& input, const nn::Batch& /*batch*/,
+                           const nn::Pass& pass) {
+  nn::State state;
+  state.set("picture", linear_.forward(input.at("queries"), pass));
+  return state;
+}
+
+}  // namespace snug::models::blip2

@@ -1,0 +1,63 @@
+// The vision transformer as units: patches of the picture with their positions, blocks, the last
+// norm. "vision" flows through them, (S·P, D): S pictures, P positions, D hidden_size.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "models/blip2/picture_unit.h"
+#include "nn/functions.h"
+
+namespace snug::models::blip2 {
+
+class VisionEmbeddings final : public PictureUnit {
+ public:
+  explicit VisionEmbeddings(const Config& config);
+  std::vector<nn::Parameter*> parameters() override;
+  std::vector<Product> products() override;
+
+  // In files; empty: as here.
+  std::vector<int64_t> file_shape(const nn::Parameter& parameter) const;
+
+ private:
+  nn::State look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+
+  const Config& config_;
+  nn::Parameter class_;     // (1, D), before the patches
+  nn::Parameter position_;  // (P, D)
+  // (D, 3·patch·patch): a convolution's, which neither adapters nor quantization touch.
+  nn::Linear patch_;
+};
+
+class VisionBlock final : public PictureUnit {
+ public:
+  VisionBlock(const VisionConfig& config, int64_t layer);
+  std::vector<nn::Parameter*> parameters() override;
+  std::vector<nn::Linear*> linears() override { return {&qkv_, &projection_, &fc1_, &fc2_}; }
+  std::vector<Product> products() override;
+  double attention_products() const override;
+
+ private:
+  nn::State look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+  // (S·P, D) -> (S·P, D)
+  at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
+
+  const VisionConfig& config_;
+  nn::LayerNorm norm1_;
+  nn::Linear qkv_, projection_;
+  nn::LayerNorm norm2_;
+  nn::Linear fc1_, fc2_;
+};
+
+class VisionNorm final : public PictureUnit {
+ public:
+  explicit VisionNorm(const VisionConfig& config);
+  std::vector<nn::Parameter*> parameters() override;
+
+ private:
+  nn::State look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
+
+  nn::LayerNorm norm_;
+};
+
+}  // namespace snug::models::blip2
