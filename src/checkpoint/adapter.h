@@ -37,6 +37,7 @@ struct AdapterConfig {
   std::vector<std::pair<std::string, double>> alpha_pattern;
   bool use_rslora = false;  // scaling alpha / sqrt(r) instead of alpha / r
   bool use_dora = false;
+  bool fan_in_fan_out = false;  // the adapted layers' weights are (in, out) in the base's files
   std::string init_lora_weights = "true";  // "true", "false" or a method's name
   std::string base_model_name_or_path;     // a folder, a GGUF file or a name on the hub
 

@@ -38,9 +38,6 @@ constexpr std::array kRefused{
     Refused{"target_parameters",
             "adapters of bare parameters (mixtures of experts) are not read; snug's models have "
             "none"},
-    Refused{"fan_in_fan_out",
-            "it is for layers that store their weight transposed (GPT-2); snug's models have none, "
-            "so this adapter is another model's"},
     Refused{"lora_bias",
             "adapters with biases are not read; train without lora_bias, or merge with peft"},
     Refused{"layer_replication",
@@ -82,7 +79,7 @@ constexpr std::array<std::string_view, 19> kWithoutEffect{"auto_mapping",
                                                           "bias",
                                                           "ephemeral_gpu_offload"};
 
-constexpr std::array<std::string_view, 13> kRead{"r",
+constexpr std::array<std::string_view, 14> kRead{"r",
                                                  "lora_alpha",
                                                  "lora_dropout",
                                                  "target_modules",
@@ -93,6 +90,7 @@ constexpr std::array<std::string_view, 13> kRead{"r",
                                                  "alpha_pattern",
                                                  "use_rslora",
                                                  "use_dora",
+                                                 "fan_in_fan_out",
                                                  "init_lora_weights",
                                                  "base_model_name_or_path"};
 
@@ -296,6 +294,7 @@ AdapterConfig read_peft_config(const std::filesystem::path& file) {
   config.alpha_pattern = reader.alphas("alpha_pattern");
   config.use_rslora = reader.boolean("use_rslora");
   config.use_dora = reader.boolean("use_dora");
+  config.fan_in_fan_out = reader.boolean("fan_in_fan_out");
   config.init_lora_weights = read_start(reader);
   config.base_model_name_or_path = reader.text("base_model_name_or_path");
   return config;
@@ -321,7 +320,7 @@ std::string peft_config_text(const AdapterConfig& config) {
       {"use_dora", config.use_dora},
       {"init_lora_weights", start_json(config.init_lora_weights)},
       {"bias", "none"},
-      {"fan_in_fan_out", false},
+      {"fan_in_fan_out", config.fan_in_fan_out},
       {"modules_to_save", nullptr},
   };
   // Keys that an older peft does not know are left out where they say nothing.

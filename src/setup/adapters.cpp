@@ -190,6 +190,10 @@ checkpoint::AdapterConfig adapter_config(models::Model& model, const config::Lor
                                    .use_rslora = options.use_rslora,
                                    .use_dora = options.use_dora};
   check_targets(linears, config, options.target_modules);
+  config.fan_in_fan_out = std::ranges::any_of(linears, [&](nn::Linear* linear) {
+    return checkpoint::adapts(config, linear->name()) &&
+           model.placement(models::Layout::HuggingFace, linear->weight()).transposed;
+  });
   return config;
 }
 

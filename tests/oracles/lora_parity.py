@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Expected values for tests/parity from peft: low-rank adapters beside the small Llama-type models
-that llama_parity.py made, in float32.
+"""Expected values for tests/parity from peft: low-rank adapters beside the small models that
+llama_parity.py and model_parity.py made, in float32.
 
-Run after llama_parity.py: python3 lora_parity.py ../data/parity
+Run after those: python3 lora_parity.py ../data/parity [CASE …]
                          (torch 2.11, transformers 5, peft 0.21, bitsandbytes 0.50, safetensors)
 Per case <folder>/lora-<name>.safetensors:
   input_ids (B, T), labels (B, T)      as in llama_parity.py
@@ -40,6 +40,10 @@ CASES = {
     "nf4-dq-dora": ("qwen2", dict(r=4, lora_alpha=8, use_dora=True, target_modules=LINEAR), 1,
                     "nf4-dq"),
     "fp4": ("mistral", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj"]), 1, "fp4"),
+    "transposed": ("gpt2", dict(r=4, lora_alpha=8, fan_in_fan_out=True,
+                                target_modules=["c_attn", "c_fc", "c_proj"]), 1, None),
+    "transposed-dora": ("gpt2-untied", dict(r=4, lora_alpha=8, use_dora=True, fan_in_fan_out=True,
+                                            target_modules=["c_attn", "c_proj"]), 1, None),
     "int8": ("llama-bias", dict(r=4, lora_alpha=8, target_modules=LINEAR + ["lm_head"]), 1, "int8"),
 }
 STEPS, BATCH = 10, 2
@@ -118,7 +122,8 @@ def make_case(name, model_name, arguments, ratio, form, folder):
 
 def main():
     for name, (model_name, arguments, ratio, form) in CASES.items():
-        make_case(name, model_name, arguments, ratio, form, Path(sys.argv[1]))
+        if len(sys.argv) == 2 or name in sys.argv[2:]:
+            make_case(name, model_name, arguments, ratio, form, Path(sys.argv[1]))
 
 
 if __name__ == "__main__":
