@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "config/unit_choice.h"
+#include "exec/pipeline_schedule.h"
 #include "nn/precision.h"
 #include "setup/strategy.h"
 
@@ -41,8 +42,10 @@ Beside collectives_beside(const config::Recipe& recipe, setup::Strategy::Stage s
   const auto seconds = [&](Operation operation) {
     return seconds_of(operation, axis.traffic[static_cast<size_t>(operation)], axis.place, network);
   };
+  // A stage receives one step ahead of the computation; both ways send as much.
+  if (axis.axis == Axis::Pipeline) return {axis.seconds / 2, axis.seconds / 2, 0};
   if (axis.axis != Axis::Shard && axis.axis != Axis::Replicate) {
-    beside.alone = axis.seconds;  // tensor, context and pipeline: the next operator needs them
+    beside.alone = axis.seconds;  // tensor and context: the next operator needs them
     return beside;
   }
   // Weights are gathered for forward and for backward; after an update they are sent once, and
@@ -156,8 +159,13 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   add_collectives(cost, recipe, strategy, device, prediction, rank);
   // The first micro-batch reaches the last stage, and the last one the first, with all others idle.
   const int stages = strategy.mesh[dist::Axis::Pipeline];
+  const exec::PipelineShape pipeline{
+      .stages = stages,
+      .chunks = stages > 1 ? recipe.pipeline_interleave : 1,
+      .micro_batches = setup::micro_batches_of_step(recipe, strategy.mesh),
+      .order = setup::pipeline_order(recipe)};
   cost.idle_seconds = (cost.products_seconds + cost.memory_seconds) *
-                      static_cast<double>(stages - 1) / micro_batches;
+                      (exec::pipeline_length(pipeline) - 1);
   return cost;
 }
 

@@ -21,12 +21,17 @@ MeshTraffic traffic_of(const dist::Mesh& mesh) {
   MeshTraffic traffic;
   for (size_t axis = 0; axis < dist::kNumAxes; ++axis)
     traffic[axis] = mesh.group(static_cast<dist::Axis>(axis)).traffic();
+  const auto add = [](dist::TrafficByOperation& to, const dist::TrafficByOperation& from) {
+    for (size_t i = 0; i < dist::kNumOperations; ++i) {
+      to[i].calls += from[i].calls;
+      to[i].bytes += from[i].bytes;
+    }
+  };
   // Whole copies are summed over the data group, which is that of replicas then.
-  dist::TrafficByOperation& replicas = traffic[static_cast<size_t>(dist::Axis::Replicate)];
-  for (size_t i = 0; i < dist::kNumOperations; ++i) {
-    replicas[i].calls += mesh.data().traffic()[i].calls;
-    replicas[i].bytes += mesh.data().traffic()[i].bytes;
-  }
+  add(traffic[static_cast<size_t>(dist::Axis::Replicate)], mesh.data().traffic());
+  if (mesh.size(dist::Axis::Pipeline) > 1)
+    add(traffic[static_cast<size_t>(dist::Axis::Pipeline)],
+        mesh.between_stages(/*from=*/1, /*to=*/0).traffic());
   return traffic;
 }
 
@@ -74,6 +79,8 @@ void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t
 }
 
 int64_t micro_batches_that_matter(const config::Recipe& recipe, const dist::MeshShape& mesh) {
+  // A stage of a pipeline has several under way at once.
+  if (mesh[dist::Axis::Pipeline] > 1) return setup::micro_batches_of_step(recipe, mesh);
   return std::min<int64_t>(setup::micro_batches_of_step(recipe, mesh),
                            recipe.optimizer_in_backward ? 3 : 2);
 }
@@ -98,29 +105,31 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     setup::Engine engine = setup::make_engine(*twin, recipe, at::kMeta, max_seqlen, options.mesh);
     result.resident = ledger.by_category();
     result.on_disk = memory::meta_disk_ledger().allocated() - disk_before;
-    for (const nn::Parameter* parameter : twin->parameters()) {
-      const auto bytes = static_cast<double>(parameter->value.nbytes());
-      result.weight_bytes += bytes;
-      if (parameter->trained) result.trained_bytes += bytes;
-    }
+    for (nn::Unit* unit : engine.units)
+      for (const nn::Parameter* parameter : unit->parameters()) {
+        const auto bytes = static_cast<double>(parameter->value.nbytes());
+        result.weight_bytes += bytes;
+        if (parameter->trained) result.trained_bytes += bytes;
+      }
     result.tokens = static_cast<int64_t>(largest.input_ids.size());
-    const nn::Batch batch = setup::to_device(largest, at::kMeta);
-    nn::Pass pass{.compute = engine.precision.compute, .dropout_key = 0};
     result.micro_batches = 0;
     // Micro-batches but the last are alike: those that are not run have the first one's traffic.
     const dist::MeshShape& shape = options.mesh->shape();
     const int64_t shown = micro_batches_that_matter(recipe, shape);
     const int64_t not_shown = setup::micro_batches_of_step(recipe, shape) - shown;
-    MeshTraffic in_others{};
-    const auto run_micro_batch = [&](bool last) {
-      const MeshTraffic so_far = traffic_of(*options.mesh);
-      pass.last_micro_batch = last;
-      engine.executor->forward_backward(batch, pass);
+    MeshTraffic in_others{}, so_far{};
+    const auto make = [&](int64_t i) -> exec::MicroBatch {
+      const MeshTraffic now = traffic_of(*options.mesh);
+      if (i > 0 && i + 1 == shown && not_shown > 0) in_others = sum(now, so_far, -1);
+      so_far = now;
       ++result.micro_batches;
-      if (!last && not_shown > 0) in_others = sum(traffic_of(*options.mesh), so_far, -1);
+      return {.batch = setup::to_device(largest, at::kMeta),
+              .pass = {.compute = engine.precision.compute,
+                       .dropout_key = 0,
+                       .last_micro_batch = i + 1 == shown}};
     };
     const auto run_micro_batches = [&] {
-      for (int64_t left = shown; left > 0; --left) run_micro_batch(left == 1);
+      engine.executor->forward_backward({.count = shown, .make = make});
     };
     const MeshTraffic before_step = traffic_of(*options.mesh);
     optim::LossScaler scaler(engine.precision.loss_scaling);

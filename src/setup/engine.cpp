@@ -62,12 +62,14 @@ void allocate_parameters(const config::Recipe& recipe, Engine& engine) {
   }
 }
 
-// What ranks that share layers have alike, and another one of them adds to the gradients' norm.
-std::set<std::string> counted_elsewhere(const std::vector<nn::Unit*>& units) {
+// What ranks that share layers, or stages, have alike, and another one of them adds to the
+// gradients' norm.
+std::set<std::string> counted_elsewhere(const Engine& engine) {
   std::set<std::string> names;
-  for (nn::Unit* unit : units)
+  for (nn::Unit* unit : engine.units)
     for (const nn::Parameter* parameter : unit->parameters())
-      if (!parameter->counts_here()) names.insert(parameter->name);
+      if (!parameter->counts_here() || engine.stage.is_counted_elsewhere(*parameter))
+        names.insert(parameter->name);
   return names;
 }
 
@@ -238,6 +240,7 @@ Update Engine::step(const std::function<void()>& run_micro_batches, const Update
   }
   run_micro_batches();
   const memory::PhaseGuard phase(memory::Phase::Step);
+  add_up_common_gradients(*this);
   const double scaled_norm = global_norm(optim::gradient_sum_of_squares(counted_parameters()));
   const double unscale = 1.0 / scaler.scale();
   Update update{.grad_norm = scaled_norm * unscale, .happened = scaler.update(scaled_norm)};
@@ -265,14 +268,15 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
   cut_tensors(model, recipe, engine.mesh->group(dist::Axis::Tensor));
   choose_trained(model, recipe);
   quantize_weights(model, recipe);
-  engine.units = model.units();
+  engine.stage = make_stage(model, recipe, *engine.mesh);
+  engine.units = engine.stage.units;
   engine.updated.resize(engine.units.size());
   engine.updates_on_host = recipe.optimizer_offload != "none";
   auto sharding = share_parameters(recipe, engine);
   engine.publishes_weights =
       (engine.updates_on_host && !recipe.weight_streaming) || sharding != nullptr;
   allocate_parameters(recipe, engine);
-  const std::set<std::string> repeated = counted_elsewhere(engine.units);
+  const std::set<std::string> repeated = counted_elsewhere(engine);
   for (const auto& own : engine.updated)
     for (const nn::Parameter* parameter : own) {
       engine.parameters.push_back({parameter->name, parameter->kept()});
@@ -291,8 +295,9 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
                                                      device.is_cuda());
   engine.copies = std::make_unique<ops::CopyStream>(device);
   auto policies = make_policies(recipe, engine, std::move(sharding));
-  engine.executor =
-      std::make_unique<exec::Executor>(engine.units, std::move(policies), engine.ledger());
+  engine.executor = std::make_unique<exec::Executor>(engine.units, std::move(policies),
+                                                     engine.ledger(), engine.stage.stretches,
+                                                     make_links(model, recipe, engine));
   return engine;
 }
 

@@ -18,6 +18,7 @@
 #include "optim/loss_scaler.h"
 #include "optim/optimizer.h"
 #include "setup/delayed_update.h"
+#include "setup/stages.h"
 
 namespace snug::exec {
 class OptimizerInBackward;
@@ -40,7 +41,8 @@ struct Engine {
   nn::Precision precision;
   at::Device device = at::kCPU;
   std::shared_ptr<dist::Mesh> mesh;  // of the processes that train together
-  std::vector<nn::Unit*> units;
+  Stage stage;                       // of the mesh's pipeline; all of the model where it has none
+  std::vector<nn::Unit*> units;      // the stage's
   std::unique_ptr<ops::CopyStream> copies;  // of the policies that move tensors to the host
   std::unique_ptr<exec::Executor> executor;
   std::unique_ptr<optim::Optimizer> optimizer;

@@ -33,7 +33,8 @@ class Current {
 };
 
 // Rank 0: tells the others what to gather, and that it is over. Returns what `write` threw.
-std::exception_ptr ask(dist::Group& ranks, const std::vector<nn::Unit*>& units, Current& current,
+std::exception_ptr ask(dist::Group& ranks, const std::vector<nn::Unit*>& units,
+                       const UnitGathering& gathering, Current& current,
                        const std::function<void(const ParameterReader&)>& write) {
   std::unordered_map<const nn::Parameter*, size_t> unit_of;
   for (size_t i = 0; i < units.size(); ++i)
@@ -48,7 +49,7 @@ std::exception_ptr ask(dist::Group& ranks, const std::vector<nn::Unit*>& units, 
       current.change_to(found->second);
       together = true;
     }
-    return resident_value(parameter);
+    return gathering.read(parameter);
   };
   std::exception_ptr failure;
   try {
@@ -77,7 +78,7 @@ void write_gathered(dist::Group& ranks, const std::vector<nn::Unit*>& units,
   Current current(gathering);
   std::exception_ptr failure;
   if (ranks.rank() == 0)
-    failure = ask(ranks, units, current, write);
+    failure = ask(ranks, units, gathering, current, write);
   else
     serve(ranks, current);
   current.change_to(std::nullopt);

@@ -18,6 +18,8 @@ namespace snug::setup {
 struct UnitGathering {
   std::function<void(size_t unit)> gather;
   std::function<void(size_t unit)> release;
+  // How rank 0 reads one that is gathered: what is in memory, unless it is said otherwise.
+  ParameterReader read = resident_value;
 };
 
 // Runs `write` on rank 0 with a reader of these units' parameters, while the other ranks take part

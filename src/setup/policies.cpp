@@ -17,12 +17,18 @@
 namespace snug::setup {
 namespace {
 
-// Between the embedding and the head lie the blocks, which is what a recipe counts.
-std::vector<bool> checkpointed_units(const std::string& choice, size_t num_units) {
-  if (num_units < 2) return std::vector<bool>(num_units, false);
-  const auto blocks = config::chosen_blocks(choice, static_cast<int64_t>(num_units) - 2);
-  std::vector<bool> units(num_units, choice == "all");
-  std::copy(blocks.begin(), blocks.end(), units.begin() + 1);
+// Of the model's units, the stage's. Between the embedding and the head lie the blocks, which is
+// what a recipe counts.
+std::vector<bool> checkpointed_units(const std::string& choice, const Stage& stage) {
+  const auto num_units = static_cast<size_t>(stage.layout.begins.back());
+  std::vector<bool> model(num_units, choice == "all" && num_units >= 2);
+  if (num_units >= 2) {
+    const auto blocks = config::chosen_blocks(choice, static_cast<int64_t>(num_units) - 2);
+    std::copy(blocks.begin(), blocks.end(), model.begin() + 1);
+  }
+  std::vector<bool> units;
+  for (const int64_t position : stage.positions)
+    units.push_back(position >= 0 && model[static_cast<size_t>(position)]);
   return units;
 }
 
@@ -64,7 +70,7 @@ std::vector<std::unique_ptr<exec::Policy>> make_policies(const config::Recipe& r
     policies.push_back(std::make_unique<exec::SelectiveCheckpointing>());
   else if (checkpointing != "none")
     policies.push_back(std::make_unique<exec::ActivationCheckpointing>(
-        checkpointed_units(checkpointing, engine.units.size())));
+        checkpointed_units(checkpointing, engine.stage)));
   const bool prefetch = prefetches(recipe, engine);
   if (recipe.activation_offload)
     policies.push_back(std::make_unique<exec::ActivationOffload>(*engine.copies, prefetch));

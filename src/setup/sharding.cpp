@@ -2,6 +2,8 @@
 #include "setup/sharding.h"
 
 #include <map>
+#include <string>
+#include <tuple>
 #include <utility>
 
 #include "base/error.h"
@@ -31,12 +33,16 @@ ShardingStage stage_of(const config::Recipe& recipe, const dist::Mesh& mesh) {
   return ShardingStage::Weights;
 }
 
-// A unit's parameters that lie in one flat tensor each: of one type, all trained or all frozen.
-std::vector<std::vector<nn::Parameter*>> flat_groups(nn::Unit& unit, bool with_frozen) {
-  std::map<std::pair<bool, bool>, std::vector<nn::Parameter*>> groups;
+// A unit's parameters that lie in one flat tensor each: of one type, all trained or all frozen. What
+// stages of a pipeline have in common lies by itself, so that each cuts it alike.
+std::vector<std::vector<nn::Parameter*>> flat_groups(nn::Unit& unit, const Stage& stage,
+                                                     bool with_frozen) {
+  std::map<std::tuple<bool, bool, std::string>, std::vector<nn::Parameter*>> groups;
   for (nn::Parameter* parameter : unit.parameters())
     if (parameter->trained || with_frozen)
-      groups[{!parameter->trained, parameter->quantization.has_value()}].push_back(parameter);
+      groups[{!parameter->trained, parameter->quantization.has_value(),
+              stage.is_common(*parameter) ? parameter->name : ""}]
+          .push_back(parameter);
   std::vector<std::vector<nn::Parameter*>> result;
   for (auto& [kind, parameters] : groups) result.push_back(std::move(parameters));
   return result;
@@ -51,7 +57,7 @@ exec::Sharding::FlatUnits make_flat_units(const config::Recipe& recipe, const En
   for (nn::Unit* unit : engine.units) {
     const memory::UnitGuard tag(memory::unit_id(unit->name()));
     auto& own = flats.emplace_back();
-    for (auto& parameters : flat_groups(*unit, stage == ShardingStage::Weights)) {
+    for (auto& parameters : flat_groups(*unit, engine.stage, stage == ShardingStage::Weights)) {
       own.push_back(std::make_unique<exec::FlatUnit>(std::move(parameters), engine.device,
                                                      engine.precision.parameters, part, parts));
       if (stage == ShardingStage::Weights)

@@ -82,6 +82,11 @@ Strategy named_strategy(const config::Recipe& recipe) {
   return strategy_of(recipe, named_ranks(recipe), named_ranks_per_node(recipe));
 }
 
+exec::PipelineOrder pipeline_order(const config::Recipe& recipe) {
+  return recipe.pipeline_schedule == "gpipe" ? exec::PipelineOrder::AllForwardFirst
+                                             : exec::PipelineOrder::OneForwardOneBackward;
+}
+
 int64_t micro_batches_of_step(const config::Recipe& recipe, const dist::MeshShape& mesh) {
   const int64_t samples = recipe.train.global_batch_size / mesh.num_data_ranks();
   return std::max<int64_t>(

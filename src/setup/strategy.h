@@ -7,6 +7,7 @@
 
 #include "config/recipe.h"
 #include "dist/mesh.h"
+#include "exec/pipeline_schedule.h"
 
 namespace snug::setup {
 
@@ -29,6 +30,8 @@ int64_t named_ranks(const config::Recipe& recipe);
 int64_t named_ranks_per_node(const config::Recipe& recipe);
 // For as many as it names.
 Strategy named_strategy(const config::Recipe& recipe);
+
+exec::PipelineOrder pipeline_order(const config::Recipe& recipe);
 
 // Of one optimizer step, on one rank.
 int64_t micro_batches_of_step(const config::Recipe& recipe, const dist::MeshShape& mesh);

@@ -3,7 +3,6 @@
 
 #include <ATen/ops/empty.h>
 
-#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -16,6 +15,7 @@
 #include "setup/tensor_parallel.h"
 #include "setup/trained_parts.h"
 #include "setup/vocabulary.h"
+#include "train/stage_values.h"
 
 namespace snug::train {
 namespace {
@@ -83,10 +83,12 @@ void BaseModel::write_trained(const std::filesystem::path& folder,
   if (!recipe_.lora.enabled) return write_model(folder, engine);
   if (engine.sharding != nullptr) engine.sharding->open_trained();
   dist::Group& world = engine.mesh->world();
-  // Ranks that share layers have parts of the first one's adapters.
   checkpoint::Adapter adapter;
-  if (world.rank() == 0 || engine.mesh->size(dist::Axis::Tensor) > 1)
-    adapter = setup::adapter_values(model(), recipe_.lora, reader());
+  with_all_adapters(model(), engine, [&] {
+    // Ranks that share layers have parts of the first one's adapters.
+    if (world.rank() == 0 || engine.mesh->size(dist::Axis::Tensor) > 1)
+      adapter = setup::adapter_values(model(), recipe_.lora, reader());
+  });
   dist::agree(&world, [&] {
     if (world.rank() == 0) write_adapter(folder, std::move(adapter));
     return std::string();
@@ -102,25 +104,13 @@ void BaseModel::write_model(const std::filesystem::path& folder,
                                 .processor = std::filesystem::path(recipe_.checkpoint_dir)});
   };
   if (engine.mesh->is_single()) return write(setup::resident_value);
-  std::unordered_map<const nn::Parameter*, at::Tensor> wholes;
-  const auto open = [&](size_t unit) {
-    if (engine.sharding != nullptr) engine.sharding->open(unit);
-    wholes.clear();
-    for (const nn::Parameter* parameter : engine.units[unit]->parameters())
-      if (parameter->slice) wholes[parameter] = setup::whole_value(*parameter);
-  };
-  const auto close = [&](size_t unit) {
-    if (engine.sharding != nullptr) engine.sharding->close(unit);
-  };
+  GatheredUnit gathered(model(), engine);
   setup::write_gathered(
-      engine.mesh->world(), engine.units, {.gather = open, .release = close},
-      [&](const setup::ParameterReader& read) {
-        write([&](const nn::Parameter& parameter) {
-          const at::Tensor own = read(parameter);
-          const auto whole = wholes.find(&parameter);
-          return whole == wholes.end() ? own : whole->second.to(at::kCPU, own.scalar_type());
-        });
-      });
+      engine.mesh->world(), model().units(),
+      {.gather = [&](size_t unit) { gathered.open(unit); },
+       .release = [&](size_t unit) { gathered.close(unit); },
+       .read = [&](const nn::Parameter& parameter) { return gathered.read(parameter); }},
+      write);
 }
 
 void BaseModel::write_adapter(const std::filesystem::path& folder,

@@ -45,6 +45,15 @@ const char* name_of(const Strategy& strategy) {
   return "";
 }
 
+// "one forward one backward, 2 stretches each".
+std::string schedule_words(const config::Recipe& recipe) {
+  const bool is_gpipe = recipe.pipeline_schedule == "gpipe";
+  return fmt::format("{}{}", is_gpipe ? "all forward first" : "one forward one backward",
+                     recipe.pipeline_interleave > 1
+                         ? fmt::format(", {} stretches each", recipe.pipeline_interleave)
+                         : "");
+}
+
 const char* parts_of(Strategy::Stage stage) {
   switch (stage) {
     case Strategy::Stage::Replicate:
@@ -130,6 +139,9 @@ std::string devices_line(const config::Recipe& recipe) {
   else if (copies > 1)
     line += ": each holds the whole model, gradients are summed";
   if (shards > 1 && copies > 1) line += fmt::format(", of which there are {} copies", copies);
+  if (const int stages = strategy.mesh[Axis::Pipeline]; stages > 1)
+    line += fmt::format("{} the layers are dealt out to {} stages, {}",
+                        copies * shards > 1 ? ";" : ":", stages, schedule_words(recipe));
   if (const int tensor = strategy.mesh[Axis::Tensor]; tensor > 1)
     line += fmt::format("{} matrices are cut among {}", copies * shards > 1 ? ";" : ":", tensor);
   return line;

@@ -98,24 +98,31 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
   StepResult result = count(batches);
   const bool per_micro_batch = recipe_.train.loss_normalization == "micro";
   // In the order in which a single process would run all of them.
-  auto dropout_key = dropout_key_ + static_cast<uint64_t>(engine_.mesh->data().rank()) *
-                                        static_cast<uint64_t>(batches.size());
+  const auto dropout_key = dropout_key_ + static_cast<uint64_t>(engine_.mesh->data().rank()) *
+                                              static_cast<uint64_t>(batches.size());
+  const auto divisor = [&](const data::MicroBatch& batch) {
+    return std::max(1.0, per_micro_batch ? static_cast<double>(batch.loss_tokens) *
+                                               static_cast<double>(result.micro_batches)
+                                         : static_cast<double>(result.loss_tokens));
+  };
+  const auto make = [&](int64_t i) -> exec::MicroBatch {
+    const data::MicroBatch& batch = batches[static_cast<size_t>(i)];
+    return {.batch = setup::to_device(batch, engine_.device),
+            .pass = {.compute = engine_.precision.compute,
+                     .gradient_scale = scaler_.scale() / divisor(batch),
+                     .ignore_index = recipe_.data.ignore_index,
+                     .label_smoothing = recipe_.train.label_smoothing,
+                     .z_loss = recipe_.train.z_loss,
+                     .dropout_key = dropout_key + static_cast<uint64_t>(i),
+                     .last_micro_batch = i + 1 == std::ssize(batches)},
+            .number = i};
+  };
   phases_.record("before_fwd");
-  for (const data::MicroBatch& batch : batches) {
-    const auto divisor =
-        std::max(1.0, per_micro_batch ? static_cast<double>(batch.loss_tokens) *
-                                            static_cast<double>(result.micro_batches)
-                                      : static_cast<double>(result.loss_tokens));
-    const nn::Pass pass{.compute = engine_.precision.compute,
-                        .gradient_scale = scaler_.scale() / divisor,
-                        .ignore_index = recipe_.data.ignore_index,
-                        .label_smoothing = recipe_.train.label_smoothing,
-                        .z_loss = recipe_.train.z_loss,
-                        .dropout_key = dropout_key++,
-                        .last_micro_batch = &batch == &batches.back()};
-    result.loss +=
-        engine_.executor->forward_backward(setup::to_device(batch, engine_.device), pass) / divisor;
-  }
+  const std::vector<double> losses =
+      engine_.executor->forward_backward({.count = std::ssize(batches), .make = make});
+  for (size_t i = 0; i < losses.size(); ++i) result.loss += losses[i] / divisor(batches[i]);
+  // Of the stage that ends the model, told to all.
+  result.loss = engine_.mesh->group(dist::Axis::Pipeline).sum({result.loss}).front();
   result.loss = engine_.mesh->data().sum({result.loss}).front();
   return result;
 }

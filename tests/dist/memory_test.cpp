@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <random>
+#include <string>
 
 #include "plan/predict.h"
 #include "plan/suggest.h"
@@ -31,20 +33,40 @@ config::Recipe shared_recipe(std::mt19937& random) {
   return recipe;
 }
 
-TEST(ManyRanksMemory, PlanIsTheMeasurementToTheByte) {
+// The same with a pipeline of as many ranks as there are.
+config::Recipe staged_recipe(std::mt19937& random, const std::string& shape) {
+  config::Recipe recipe = shared_recipe(random);
+  const bool has_tied_head = shape == "qwen2" || shape == "llama3-rope";
+  if (has_tied_head && !recipe.lora.enabled) recipe.optimizer_in_backward = false;
+  const bool shards = recipe.strategy != "ddp";
+  recipe.mesh = test::world().size() == 2 ? "pp=2"
+                : random() % 3 == 0       ? "pp=4"
+                : shards                  ? "pp=2,fsdp=2"
+                                          : "pp=2,dp=2";
+  if (recipe.mesh.find("fsdp") == std::string::npos) recipe.strategy = "auto";
+  if (recipe.mesh == "pp=2,dp=2") recipe.strategy = "ddp";
+  recipe.pipeline_schedule = random() % 3 == 0 ? "gpipe" : "1f1b";
+  recipe.pipeline_interleave = recipe.mesh == "pp=4" ? 1 : 1 + static_cast<int64_t>(random() % 2);
+  return recipe;
+}
+
+void expect_plan_is_measurement(
+    const std::function<config::Recipe(std::mt19937&, const std::string& shape)>& make_recipe,
+    int trials) {
   constexpr const char* kShapes[] = {"llama", "llama3-rope", "llama-bias", "mistral", "qwen2"};
   std::mt19937 random(21);
-  for (int trial = 0; trial < 150; ++trial) {
-    const config::Recipe recipe = shared_recipe(random);
+  for (int trial = 0; trial < trials; ++trial) {
     const std::string shape = kShapes[random() % 5];
-    SCOPED_TRACE(
-        fmt::format("trial {}: {}, {}", trial, recipe.strategy, tests::describe(recipe, shape)));
+    const config::Recipe recipe = make_recipe(random, shape);
+    SCOPED_TRACE(fmt::format("trial {}: {} {} {} {}, {}", trial, recipe.strategy, recipe.mesh,
+                             recipe.pipeline_schedule, recipe.pipeline_interleave,
+                             tests::describe(recipe, shape)));
     const data::SampleStore samples = tests::random_samples(16, 60, random());
     const int64_t size = recipe.train.micro_batch_size;
     const auto mesh =
         test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
     const plan::Prediction predicted = plan::predict(
-        *tests::tiny_model(shape), recipe, plan::largest_micro_batch(samples, recipe, size), 128,
+        *tests::tiny_model(shape), recipe, plan::largest_micro_batch({samples}, recipe, size), 128,
         {.mesh = dist::planned_mesh(mesh->shape(), mesh->rank())});
     memory::Ledger& ledger = memory::cpu_ledger();
     memory::Ledger& host = memory::cpu_host_ledger();
@@ -63,6 +85,16 @@ TEST(ManyRanksMemory, PlanIsTheMeasurementToTheByte) {
     EXPECT_EQ(ledger.allocated(), before) << "bytes left behind";
     EXPECT_EQ(host.allocated(), host_before) << "bytes left on the host";
   }
+}
+
+TEST(ManyRanksMemory, PlanIsTheMeasurementToTheByte) {
+  expect_plan_is_measurement(
+      [](std::mt19937& random, const std::string& /*shape*/) { return shared_recipe(random); },
+      150);
+}
+
+TEST(ManyRanksMemory, PlanOfAStageIsTheMeasurementToTheByte) {
+  expect_plan_is_measurement(staged_recipe, 120);
 }
 
 }  // namespace

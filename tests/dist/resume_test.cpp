@@ -2,6 +2,7 @@
 // the states of one that was never stopped.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,16 +23,30 @@ using tests::TinyRun;
 
 // "single": every rank has the whole model and all samples.
 constexpr const char* kSingle = "single";
+// All ranks are stages; half of them, each in two parts of stages with two stretches.
+constexpr const char* kStages = "stages";
+constexpr const char* kShardedStages = "sharded stages";
+
+void lay_out(config::Recipe& recipe, const std::string& strategy) {
+  const int ranks = test::world().size();
+  recipe.strategy = strategy;
+  if (strategy != kStages && strategy != kShardedStages) return;
+  recipe.strategy = "auto";
+  recipe.mesh = fmt::format("pp={}", ranks);
+  if (strategy == kStages) return;
+  recipe.pipeline_interleave = 2;
+  if (ranks == 4) recipe.mesh = "pp=2,fsdp=2";
+}
 
 std::unique_ptr<TinyRun> make_run(config::Recipe recipe, const data::SampleStore& samples,
-                                  const std::string& strategy) {
+                                  const std::string& strategy, const std::string& model) {
   auto mesh = dist::single_mesh();
   if (strategy != kSingle) {
-    recipe.strategy = strategy;
+    lay_out(recipe, strategy);
     mesh =
         test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
   }
-  return std::make_unique<TinyRun>(recipe, samples, "llama", tests::test_device(), mesh);
+  return std::make_unique<TinyRun>(recipe, samples, model, tests::test_device(), mesh);
 }
 
 // This rank's micro-batches of two.
@@ -75,6 +90,7 @@ struct Case {
   const char* after;
   double tolerance;  // sums of other ranks' gradients are rounded otherwise
   void (*change)(config::Recipe&);
+  const char* model = "llama";
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
@@ -100,6 +116,12 @@ const Case kCases[] = {
        r.optimizer_offload = "cpu";
        r.delayed_parameter_update = true;
      }},
+    {"same_stages", kStages, kStages, 0, [](config::Recipe&) {}, "llama3-rope"},
+    {"stages_to_one", kStages, kSingle, 1e-5, [](config::Recipe&) {}, "llama3-rope"},
+    {"shards_to_stages", "fsdp", kStages, 1e-5, [](config::Recipe&) {}, "llama3-rope"},
+    {"stages_to_sharded_stages", kStages, kShardedStages, 1e-5, [](config::Recipe&) {},
+     "llama3-rope"},
+    {"sharded_stages_to_replicas", kShardedStages, "ddp", 1e-5, [](config::Recipe&) {}},
 };
 
 class Resume : public testing::TestWithParam<Case> {};
@@ -114,7 +136,9 @@ TEST_P(Resume, GoesOnAsIfNeverStopped) {
   config::Recipe recipe = tests::tiny_recipe();
   recipe.train.micro_batch_size = 2;
   c.change(recipe);
-  const auto run = [&](const char* strategy) { return make_run(recipe, samples, strategy); };
+  const auto run = [&](const char* strategy) {
+    return make_run(recipe, samples, strategy, c.model);
+  };
 
   const auto straight = run(c.before);
   train(*straight, 2);

@@ -4,11 +4,14 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
+#include "config/mesh_text.h"
 #include "exec/policies/sharding.h"
 #include "ranks_main.h"
 #include "setup/strategy.h"
+#include "setup/tensor_parallel.h"
 #include "support/tiny_training.h"
 
 namespace snug {
@@ -40,17 +43,18 @@ std::vector<double> train(TinyRun& run, int steps) {
 // Relative to the largest weight of each tensor. The softmax hardly sees a bias that all keys
 // share: its gradient is rounding, which Adam brings to the size of a step.
 void expect_same_weights(const TinyRun& one, const TinyRun& many, double tolerance) {
-  for (size_t i = 0; i < one.engine.units.size(); ++i) {
+  std::map<std::string, at::Tensor> expected;
+  for (const nn::Parameter* parameter : one.model->parameters())
+    expected[parameter->name] = parameter->value.to(at::kDouble);
+  for (size_t i = 0; i < many.engine.units.size(); ++i) {
     if (many.engine.sharding != nullptr) many.engine.sharding->open(i);
-    const auto expected = one.engine.units[i]->parameters();
-    const auto actual = many.engine.units[i]->parameters();
-    for (size_t p = 0; p < expected.size(); ++p) {
-      const at::Tensor a = expected[p]->value.to(at::kDouble);
-      const at::Tensor b = actual[p]->value.to(at::kDouble);
-      const bool is_key_bias = expected[p]->name.ends_with("k_proj.bias");
+    for (const nn::Parameter* parameter : many.engine.units[i]->parameters()) {
+      const at::Tensor a = expected.at(parameter->name);
+      const at::Tensor b = setup::assemble(*parameter, parameter->value.detach()).to(at::kDouble);
+      const bool is_key_bias = parameter->name.ends_with("k_proj.bias");
       EXPECT_LE((a - b).abs().max().item<double>(),
                 (is_key_bias ? 1e3 : 1) * tolerance * std::max(1e-3, a.abs().max().item<double>()))
-          << expected[p]->name;
+          << parameter->name;
     }
     if (many.engine.sharding != nullptr) many.engine.sharding->close(i);
   }
@@ -65,6 +69,12 @@ constexpr Technique kTechniques[] = {
     {"plain", [](config::Recipe&) {}},
     {"clipping", [](config::Recipe& r) { r.train.max_norm = 0.5; }},
     {"checkpointing", [](config::Recipe& r) { r.activation_checkpointing = "all"; }},
+    {"selective checkpointing, activation offload",
+     [](config::Recipe& r) {
+       r.activation_checkpointing = "selective";
+       r.activation_offload = true;
+       r.offload_prefetch = "true";
+     }},
     {"no prefetch",
      [](config::Recipe& r) {
        r.forward_prefetch = r.backward_prefetch = r.overlap_reduction = false;
@@ -100,14 +110,32 @@ constexpr Technique kTechniques[] = {
 
 struct Case {
   const char* strategy;
-  const char* mesh;
+  const char* mesh;  // empty: the strategy's, of any number of ranks
   const char* model;
+  const char* schedule = "1f1b";
+  int64_t interleave = 1;
+
+  bool has_pipeline() const { return std::string(mesh).find("pp=") != std::string::npos; }
+  // The ranks are as many as the mesh lays out.
+  bool fits_here() const {
+    config::MeshSizes sizes;
+    return *mesh == 0 ||
+           (config::read_mesh(mesh, sizes).empty() && sizes.num_ranks() == test::world().size());
+  }
+  bool has_tensor_axis() const { return std::string(mesh).find("tp=") != std::string::npos; }
+  // A tied head on another stage than the embedding would be updated before gradients are added up;
+  // slices of these small layers hold no whole blocks of 4-bit codes.
+  bool refuses(const config::Recipe& recipe) const {
+    return (has_pipeline() && recipe.optimizer_in_backward && std::string(model) == "qwen2") ||
+           (has_tensor_axis() && !recipe.quantize.empty());
+  }
 };
 
 class ManyRanks : public ::testing::TestWithParam<Case> {};
 
 void compare(const Case& c, const Technique& technique, int64_t micro_batch_size, int steps) {
-  SCOPED_TRACE(std::string(c.strategy) + " " + c.mesh + ", " + c.model + ", " + technique.name);
+  SCOPED_TRACE(std::string(c.strategy) + " " + c.mesh + " " + c.schedule + ", " + c.model + ", " +
+               technique.name);
   const data::SampleStore samples = random_samples(8, 40, 5);
   config::Recipe recipe = tiny_recipe();
   recipe.train.micro_batch_size = micro_batch_size;
@@ -115,6 +143,9 @@ void compare(const Case& c, const Technique& technique, int64_t micro_batch_size
   TinyRun one(recipe, samples, c.model);
   recipe.strategy = c.strategy;
   recipe.mesh = c.mesh;
+  recipe.pipeline_schedule = c.schedule;
+  recipe.pipeline_interleave = c.interleave;
+  if (c.refuses(recipe)) return;
   const auto mesh =
       test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
   TinyRun many(recipe, samples, c.model, tests::test_device(), mesh);
@@ -122,14 +153,19 @@ void compare(const Case& c, const Technique& technique, int64_t micro_batch_size
   const std::vector<double> losses = train(many, steps);
   for (int i = 0; i < steps; ++i)
     EXPECT_NEAR(losses[i], expected[i], 1e-6 * expected[i]) << "step " << i;
-  expect_same_weights(one, many, 2e-5);
+  // Along tp more sums are formed in another order.
+  expect_same_weights(one, many, c.has_tensor_axis() ? 1e-4 : 2e-5);
 }
 
 TEST_P(ManyRanks, TrainAsOneDoes) {
+  if (!GetParam().fits_here()) GTEST_SKIP() << "another number of ranks";
   for (const Technique& technique : kTechniques) compare(GetParam(), technique, 2, 5);
 }
 
-TEST_P(ManyRanks, TwentyStepsWithAccumulation) { compare(GetParam(), kTechniques[0], 1, 20); }
+TEST_P(ManyRanks, TwentyStepsWithAccumulation) {
+  if (!GetParam().fits_here()) GTEST_SKIP() << "another number of ranks";
+  compare(GetParam(), kTechniques[0], 1, 20);
+}
 
 INSTANTIATE_TEST_SUITE_P(Strategies, ManyRanks,
                          ::testing::Values(Case{"ddp", "", "llama"}, Case{"zero1", "", "llama"},
@@ -137,6 +173,18 @@ INSTANTIATE_TEST_SUITE_P(Strategies, ManyRanks,
                                            Case{"hybrid", "", "llama"}, Case{"ddp", "", "qwen2"},
                                            Case{"zero1", "", "qwen2"}, Case{"zero2", "", "qwen2"},
                                            Case{"fsdp", "", "qwen2"}));
+
+INSTANTIATE_TEST_SUITE_P(
+    Pipelines, ManyRanks,
+    ::testing::Values(Case{"auto", "pp=2", "llama"}, Case{"auto", "pp=2", "qwen2"},
+                      Case{"auto", "pp=2", "llama", "gpipe"},
+                      Case{"auto", "pp=2", "qwen2", "1f1b", 2},
+                      Case{"auto", "pp=2", "llama", "gpipe", 2}, Case{"auto", "pp=4", "llama"},
+                      Case{"auto", "pp=4", "qwen2", "gpipe"}, Case{"ddp", "pp=2,dp=2", "qwen2"},
+                      Case{"auto", "pp=2,tp=2", "llama-bias"},
+                      Case{"zero1", "pp=2,fsdp=2", "qwen2", "1f1b", 2},
+                      Case{"zero2", "pp=2,fsdp=2", "llama"}, Case{"fsdp", "pp=2,fsdp=2", "qwen2"},
+                      Case{"fsdp", "pp=2,fsdp=2", "qwen2", "gpipe", 2}));
 
 }  // namespace
 }  // namespace snug

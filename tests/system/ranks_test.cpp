@@ -53,10 +53,14 @@ class Kills : public Ranks {
                             const Rank& victim, int size) const;
 
   Words more_words() const {
-    return {
+    Words more{
         "--train.epochs", "6",    "--train.save_interval", "20", "--eval.interval",      "50",
         "--resume",       "auto", "--collective_timeout",  "4",  "--train.log_interval", "1000"};
+    if (!mesh_.empty()) more.insert(more.end(), {"--mesh", mesh_});
+    return more;
   }
+
+  std::string mesh_;  // empty: the default of as many devices
 
   std::mt19937 random_{std::random_device{}()};
   std::vector<Kill> kills_;
@@ -166,6 +170,14 @@ TEST_F(Kills, AnyRankAtAnyMomentCostsNothing) {
       std::printf("%s: %d times, from the signal to the end %.2f s on average, %.2f s at most\n",
                   signal == SIGKILL ? "SIGKILL" : "SIGSTOP", number, sum / number, longest);
   }
+}
+
+TEST_F(Kills, AStageOfAPipelineAtAnyMomentCostsNothing) {
+  mesh_ = "pp=2";
+  const fs::path out = folder_ / "whole";
+  const Result result = run(words(2, out, more_words()));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  run_with_kills(2, 1, read_run(out), read_file(out / "final/model.safetensors"));
 }
 
 // What a person sees of several processes is what one would have shown.

@@ -97,6 +97,13 @@ TEST(Check, WhatIsNotThereYetSaysSo) {
        {"--devices 4 --mesh pp=4", "--logger_name wandb", "--data ImageFolder"})
     EXPECT_CONTAINS(faults_of(options), "not in this version yet");
 }
+TEST(Check, AScheduleBelongsToAPipeline) {
+  EXPECT_EQ(faults_of("--devices 4 --mesh pp=4 --pipeline_schedule gpipe --pipeline_interleave 2"),
+            "");
+  EXPECT_CONTAINS(faults_of("--devices 4 --pipeline_interleave 2"), "give --mesh an axis pp");
+  EXPECT_CONTAINS(faults_of("--pipeline_schedule gpipe"), "belongs to a pipeline");
+}
+
 
 // The names that other programs have for the same.
 TEST(Check, StrategiesHaveManyNames) {

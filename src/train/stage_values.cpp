@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/stage_values.h"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "exec/policies/sharding.h"
+#include "memory/guards.h"
+#include "setup/export.h"
+#include "setup/tensor_parallel.h"
+
+namespace snug::train {
+namespace {
+
+// From another stage to the first one: there the tensor is new memory for it.
+at::Tensor brought(const at::Tensor& value, at::IntArrayRef sizes, int64_t from,
+                   const setup::Engine& engine) {
+  const auto sender = static_cast<int>(from);
+  dist::Group& group = engine.mesh->between_stages(sender, 0);
+  const memory::CategoryGuard category(memory::Category::Communication);
+  if (engine.stage.index == from) {
+    group.wait(group.send(value.to(engine.device, engine.precision.parameters).contiguous(), 0));
+    return value;
+  }
+  at::Tensor memory = at::empty(
+      sizes, at::TensorOptions().device(engine.device).dtype(engine.precision.parameters));
+  group.wait(group.receive(memory, sender));
+  return memory;
+}
+
+bool is_first_or(int64_t stage, const setup::Engine& engine) {
+  return engine.stage.index == 0 || engine.stage.index == stage;
+}
+
+}  // namespace
+
+GatheredUnit::GatheredUnit(models::Model& model, const setup::Engine& engine)
+    : engine_(engine), units_(model.units()) {}
+
+size_t GatheredUnit::index_here(nn::Unit* unit) const {
+  const auto found = std::ranges::find(engine_.units, unit);
+  SNUG_CHECK(found != engine_.units.end(), "{} is not of this stage", unit->name());
+  return static_cast<size_t>(found - engine_.units.begin());
+}
+
+void GatheredUnit::open(size_t unit) {
+  values_.clear();
+  const int64_t stage = engine_.stage.layout.stage_of(static_cast<int64_t>(unit));
+  if (!is_first_or(stage, engine_)) return;
+  const bool is_here = engine_.stage.index == stage;
+  if (is_here && engine_.sharding != nullptr) engine_.sharding->open(index_here(units_[unit]));
+  for (const nn::Parameter* parameter : units_[unit]->parameters()) {
+    if (is_here && parameter->slice) values_[parameter] = setup::whole_value(*parameter);
+    if (stage > 0) bring(*parameter, stage);
+  }
+}
+
+// Only rank 0 reads: its group of the pipeline axis is enough.
+void GatheredUnit::bring(const nn::Parameter& parameter, int64_t from) {
+  const dist::MeshShape& shape = engine_.mesh->shape();
+  const int ranks_of_stage = shape.num_ranks() / shape[dist::Axis::Pipeline];
+  if (engine_.mesh->rank() % ranks_of_stage != 0) return;
+  const auto own = values_.find(&parameter);
+  const at::Tensor value = own != values_.end()          ? own->second
+                           : engine_.stage.index == from ? parameter.kept().detach()
+                                                         : at::Tensor();
+  const at::Tensor here = brought(value, parameter.whole_shape(), from, engine_);
+  if (engine_.stage.index == 0) values_[&parameter] = here;
+}
+
+void GatheredUnit::close(size_t unit) {
+  values_.clear();
+  const int64_t stage = engine_.stage.layout.stage_of(static_cast<int64_t>(unit));
+  if (engine_.sharding != nullptr && engine_.stage.index == stage)
+    engine_.sharding->close(index_here(units_[unit]));
+}
+
+at::Tensor GatheredUnit::read(const nn::Parameter& parameter) const {
+  const auto whole = values_.find(&parameter);
+  if (whole == values_.end()) return setup::resident_value(parameter);
+  return whole->second.to(at::kCPU, engine_.precision.parameters);
+}
+
+void with_all_adapters(models::Model& model, const setup::Engine& engine,
+                       const std::function<void()>& work) {
+  std::vector<nn::Parameter*> lent;
+  const std::vector<nn::Unit*> units = model.units();
+  for (size_t unit = 0; unit < units.size(); ++unit) {
+    const int64_t stage = engine.stage.layout.stage_of(static_cast<int64_t>(unit));
+    if (stage == 0 || !is_first_or(stage, engine)) continue;
+    for (nn::Parameter* parameter : units[unit]->parameters()) {
+      if (!parameter->added) continue;
+      const at::Tensor own =
+          engine.stage.index == stage ? parameter->kept().detach() : at::Tensor();
+      const at::Tensor here = brought(own, parameter->shape, stage, engine);
+      if (engine.stage.index > 0) continue;
+      parameter->value = here;
+      lent.push_back(parameter);
+    }
+  }
+  if (engine.stage.index == 0) work();
+  for (nn::Parameter* parameter : lent) parameter->value.reset();
+}
+
+}  // namespace snug::train
