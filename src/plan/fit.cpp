@@ -92,6 +92,7 @@ class Search {
     if (r.optimizer_in_backward && r.train.on_oom == "split") return;
     for (const int64_t size : micro_batches()) {
       r.train.micro_batch_size = size;
+      r.train.accumulate_grad_batches.reset();  // the global batch stays
       ++tried_;
       Candidate candidate;
       try {

@@ -29,8 +29,10 @@ enum class LitgptSharding {
 class FlatWeights {
  public:
   // `slots` are where the module's forward reads its weights; what they hold is freed. They must
-  // stay where they are.
+  // stay where they are. `gathered`: the type in which they are there, and their gradients summed,
+  // where it is not that of the slots (mixed precision).
   FlatWeights(std::vector<at::Tensor*> slots, int64_t ranks);
+  FlatWeights(std::vector<at::Tensor*> slots, int64_t ranks, at::ScalarType gathered);
   ~FlatWeights();
   FlatWeights(const FlatWeights&) = delete;
   FlatWeights& operator=(const FlatWeights&) = delete;
@@ -39,6 +41,9 @@ class FlatWeights {
   void gather();
   // What gather() brought is freed.
   void release();
+  // What gather() has allocated so far, as the ledger numbers allocations; a size of each.
+  const std::vector<uint64_t>& gathers() const { return gathers_; }
+  int64_t gathered_bytes() const { return static_cast<int64_t>(flat_.nbytes()); }
   // This rank's part, whose gradient is the reduced one.
   const at::Tensor& part() const { return part_; }
 
@@ -50,11 +55,15 @@ class FlatWeights {
   std::vector<at::Tensor*> slots_;
   std::vector<std::vector<int64_t>> sizes_;
   std::vector<int64_t> counts_;
+  std::vector<uint64_t> gathers_;
   at::Tensor flat_;  // leaf
   at::Tensor part_;
 };
 
 // module(x), of which only x is kept: it runs again on the way back (activation checkpointing).
 at::Tensor recomputed(const at::Tensor& x, std::function<at::Tensor(const at::Tensor&)> module);
+// The same of several inputs, some of which may be undefined or need no gradient.
+using TensorModule = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
+at::Tensor recomputed(const std::vector<at::Tensor>& inputs, TensorModule module);
 
 }  // namespace snug::plan

@@ -69,7 +69,7 @@ class Plan {
     if (options_.scaling)
       scaling_.emplace(*checkpoint_.model, recipe_, samples_, longest_, device_);
     if (!options_.like.empty())
-      like_.emplace(options_.like, *checkpoint_.model, wanted_, samples_, device_);
+      like_ = make_like(options_.like, *checkpoint_.model, wanted_, samples_, device_);
     describe();
     if (options_.json)
       std::printf("%s\n", as_json().dump(2).c_str());
@@ -408,7 +408,7 @@ class Plan {
   plan::Candidate wanted_;               // the one that takes most
   std::optional<plan::Fit> fit_;
   std::optional<Scaling> scaling_;
-  std::optional<LikeLitgpt> like_;
+  std::unique_ptr<Like> like_;
   std::vector<std::string> lines_;
 };
 

@@ -9,6 +9,7 @@
 #include "nn/precision.h"
 #include "report/tables.h"
 #include "setup/strategy.h"
+#include "train/plan_like_lightning.h"
 
 namespace snug::train {
 namespace {
@@ -79,8 +80,8 @@ bool LikeLitgpt::fits() const {
          like_.prediction.fits_reserved;
 }
 
-LikeLitgpt::Side LikeLitgpt::ours() const {
-  const std::vector<plan::Moment>& timeline = candidate_.prediction.timeline;
+Like::Side Like::side_of(const plan::Prediction& prediction) {
+  const std::vector<plan::Moment>& timeline = prediction.timeline;
   return {.weights = highest(timeline, Category::Parameters, kAnywhere),
           .gradients = highest(timeline, Category::Gradients, kAnywhere),
           .states = highest(timeline, Category::Optimizer, kAnywhere),
@@ -90,13 +91,11 @@ LikeLitgpt::Side LikeLitgpt::ours() const {
 }
 
 LikeLitgpt::Side LikeLitgpt::theirs() const {
-  const std::vector<plan::Moment>& timeline = like_.prediction.timeline;
-  return {.weights = highest(timeline, Category::Parameters, kAnywhere),
-          .gradients = highest(timeline, Category::Gradients, kAnywhere),
-          .states = highest(timeline, Category::Optimizer, kAnywhere),
-          .kept = like_.kept_by_blocks,
-          .head = like_.head,
-          .update = like_.update_temporaries};
+  Side side = side_of(like_.prediction);
+  side.kept = like_.kept_by_blocks;
+  side.head = like_.head;
+  side.update = like_.update_temporaries;
+  return side;
 }
 
 std::string LikeLitgpt::why_kept() const {
@@ -196,6 +195,14 @@ nlohmann::json LikeLitgpt::json() const {
           {"logits_and_loss", b.head},
           {"update_temporaries", b.update},
           {"paged_states", like_.paged_states}};
+}
+
+std::unique_ptr<Like> make_like(const std::string& program, const models::Model& model,
+                                const plan::Candidate& candidate, const data::SampleStore& samples,
+                                const plan::DeviceProfile& device) {
+  if (!plan::has_lightning_model(model.hugging_face_config()))
+    return std::make_unique<LikeLitgpt>(program, model, candidate, samples, device);
+  return std::make_unique<LikeLightning>(program, model, candidate, samples, device);
 }
 
 }  // namespace snug::train

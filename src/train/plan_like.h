@@ -1,7 +1,8 @@
-// A plan beside what LitGPT takes for the same recipe: where the difference is, and why.
+// A plan beside what another program takes for the same recipe: where the difference is, and why.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
@@ -14,22 +15,44 @@
 
 namespace snug::train {
 
-class LikeLitgpt {
+class Like {
  public:
-  // `program`: litgpt or lightning.
+  virtual ~Like() = default;
+  Like() = default;
+  Like(const Like&) = delete;
+  Like& operator=(const Like&) = delete;
+
+  virtual bool fits() const = 0;
+  virtual std::string text() const = 0;
+  virtual nlohmann::json json() const = 0;
+
+ protected:
+  // Each at its own highest.
+  struct Side {
+    int64_t weights = 0, gradients = 0, states = 0, kept = 0, head = 0, update = 0;
+  };
+  static Side side_of(const plan::Prediction& prediction);
+};
+
+// `program`: litgpt or lightning. Throws UserError for a model or recipe that it is not planned
+// with.
+std::unique_ptr<Like> make_like(const std::string& program, const models::Model& model,
+                                const plan::Candidate& candidate, const data::SampleStore& samples,
+                                const plan::DeviceProfile& device);
+
+// LitGPT's model, in LitGPT's own commands or in a Lightning Trainer.
+class LikeLitgpt : public Like {
+ public:
   LikeLitgpt(const std::string& program, const models::Model& model,
              const plan::Candidate& candidate, const data::SampleStore& samples,
              const plan::DeviceProfile& device);
 
-  bool fits() const;
-  std::string text() const;
-  nlohmann::json json() const;
+  bool fits() const override;
+  std::string text() const override;
+  nlohmann::json json() const override;
 
  private:
-  struct Side {
-    int64_t weights = 0, gradients = 0, states = 0, kept = 0, head = 0, update = 0;
-  };
-  Side ours() const;
+  Side ours() const { return side_of(candidate_.prediction); }
   Side theirs() const;
   std::string why_kept() const;
   std::string whose() const;

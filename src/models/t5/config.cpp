@@ -15,14 +15,16 @@ void read_feed_forward(Config& c, const ConfigFields& fields) {
   c.is_gated = c.feed_forward_proj.starts_with(gated);
   std::string name = c.is_gated ? c.feed_forward_proj.substr(gated.size()) : c.feed_forward_proj;
   if (c.is_gated && name == "gelu") name = "gelu_new";
+  // BLIP-2's checkpoints name another function beside gated-gelu, and that one counts.
+  name = c.dense_act_fn = fields.text("dense_act_fn", name);
   c.activation = ops::activation_of(name, fields.where() + ": feed_forward_proj");
   // What the activation makes is dropped from in training; units.cpp drops from its input, which is
   // the same only there.
   if (!c.is_gated && c.activation != ops::Activation::Relu)
     throw UserError(
-        "{}: feed_forward_proj \"{}\" is not supported; supported are relu and gated activations "
-        "such as gated-gelu and gated-silu",
-        fields.where(), c.feed_forward_proj);
+        "{}: feed_forward_proj \"{}\": {} without a gate is not supported; supported are relu and "
+        "gated activations such as gated-gelu and gated-silu",
+        fields.where(), c.feed_forward_proj, name);
 }
 
 void read_head(Config& c, const ConfigFields& fields, const formats::TensorSource* files,
@@ -90,6 +92,7 @@ json to_hugging_face(const Config& c) {
           {"layer_norm_epsilon", c.layer_norm_epsilon},
           {"initializer_factor", c.initializer_factor},
           {"feed_forward_proj", c.feed_forward_proj},
+          {"dense_act_fn", c.dense_act_fn},
           {"tie_word_embeddings", c.tie_word_embeddings},
           {"scale_decoder_outputs", c.scale_decoder_outputs},
           {"is_encoder_decoder", true},

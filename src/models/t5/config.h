@@ -27,6 +27,7 @@ struct Config {
   double initializer_factor = 0;
   std::string feed_forward_proj;  // "relu", "gated-gelu", "gated-silu"
   bool is_gated = false;          // the same
+  std::string dense_act_fn;       // "relu", "gelu_new", "gelu", "silu"
   ops::Activation activation = ops::Activation::Relu;
   // T5 has the embedding as its head and scales what the head reads; v1.1 and FLAN-T5 have a head
   // of their own and do not.
