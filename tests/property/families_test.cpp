@@ -1,0 +1,215 @@
+// What must hold for every family of language models, with their dropout, encoders and tied
+// weights: techniques change nothing, cutting and padding neither, and plans are measurements.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "plan/predict.h"
+#include "plan/workload.h"
+#include "support/random_recipe.h"
+#include "support/techniques.h"
+#include "support/temp_folder.h"
+
+namespace snug {
+namespace {
+
+using tests::eight_in;
+using tests::tiny_model;
+using tests::tiny_recipe;
+using tests::TinyRun;
+
+// What trains, and how it is stored. The second layers: of T5 also parts of the first blocks.
+struct Trained {
+  const char* name;
+  void (*set_up)(config::Recipe&);
+};
+
+constexpr Trained kTrained[] = {
+    {"all", [](config::Recipe&) {}},
+    {"all in bfloat16, 8-bit states",
+     [](config::Recipe& r) {
+       r.precision = "bf16-true";
+       r.optimizer.name = "adamw_8bit";
+     }},
+    {"adapters",
+     [](config::Recipe& r) {
+       r.precision = "bf16-mixed";
+       r.lora = {.enabled = true, .r = 3, .dropout = 0.2, .mlp = true, .head = true};
+     }},
+    {"adapters of the second layers beside 4 bits",
+     [](config::Recipe& r) {
+       r.quantize = "bnb.nf4";
+       r.lora = {.enabled = true, .r = 3, .target_modules = R"(.*\.1\..*)", .use_dora = true};
+     }},
+};
+
+class Families : public ::testing::TestWithParam<const char*> {
+ protected:
+  static void SetUpTestSuite() { tests::prepare_test_device(); }
+  void SetUp() override {
+    if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
+  }
+
+  data::SampleStore samples(int count = 8, int longest = 30, uint32_t seed = 5) const {
+    return tests::random_samples(count, longest, seed, setup::reading_of(*tiny_model(GetParam())));
+  }
+};
+
+std::vector<double> train(TinyRun& run, int64_t micro_batch_size, int steps) {
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i)
+    losses.push_back(run.stepper->step(eight_in(micro_batch_size), 1e-2).loss);
+  return losses;
+}
+
+void expect_same_weights(const TinyRun& a, const TinyRun& b) {
+  ASSERT_EQ(a.engine.parameters.size(), b.engine.parameters.size());
+  for (size_t i = 0; i < a.engine.parameters.size(); ++i) {
+    const at::Tensor& expected = a.engine.parameters[i].tensor;
+    EXPECT_TRUE(at::equal(expected, b.engine.parameters[i].tensor.to(expected.scalar_type())))
+        << a.engine.parameters[i].name;
+  }
+}
+
+// Dropout included: what is computed again drops the same.
+TEST_P(Families, TechniquesTrainToTheSameBitsAsPlain) {
+  const data::SampleStore store = samples();
+  for (const Trained& trained : kTrained) {
+    config::Recipe base = tiny_recipe();
+    trained.set_up(base);
+    TinyRun plain(base, store, GetParam());
+    const std::vector<double> expected = train(plain, 8, 3);
+    const auto expect_same = [&](const config::Recipe& recipe) {
+      TinyRun run(recipe, store, GetParam());
+      run.engine.copies->set_late(true);
+      EXPECT_EQ(expected, train(run, 8, 3));
+      expect_same_weights(plain, run);
+    };
+    for (const tests::Technique& technique : tests::kTechniques) {
+      SCOPED_TRACE(std::string(trained.name) + ", " + technique.name);
+      config::Recipe recipe = base;
+      technique.turn_on(recipe);
+      expect_same(recipe);
+    }
+    for (const char* checkpointing : {"none", "selective", "all", "every:2"}) {
+      SCOPED_TRACE(fmt::format("{}, everything, checkpointing {}", trained.name, checkpointing));
+      config::Recipe recipe = base;
+      for (const tests::Technique& technique : tests::kTechniques) technique.turn_on(recipe);
+      recipe.activation_checkpointing = checkpointing;
+      expect_same(recipe);
+    }
+  }
+}
+
+TEST_P(Families, CutsAndPaddingTrainTheSame) {
+  const data::SampleStore store = samples();
+  config::Recipe recipe = tiny_recipe();
+  recipe.model.dropout = 0;  // which would be another micro-batch's
+  TinyRun whole(recipe, store, GetParam());
+  const std::vector<double> expected = train(whole, 8, 4);
+  EXPECT_LT(expected.back(), expected.front());
+  for (const int64_t size : {1, 4, 8}) {
+    for (const bool packing : {true, false}) {
+      SCOPED_TRACE(fmt::format("micro-batch {}, {}", size, packing ? "packed" : "padded"));
+      recipe.data.packing = packing;
+      TinyRun cut(recipe, store, GetParam());
+      const std::vector<double> losses = train(cut, size, 4);
+      for (size_t i = 0; i < losses.size(); ++i)
+        EXPECT_NEAR(losses[i], expected[i], 1e-4 * expected[i]) << "step " << i;
+    }
+  }
+}
+
+TEST_P(Families, DropoutIsTheSeedsAndTheRecipes) {
+  const data::SampleStore store = samples();
+  config::Recipe recipe = tiny_recipe();
+  TinyRun first(recipe, store, GetParam()), again(recipe, store, GetParam());
+  recipe.seed += 1;
+  TinyRun other(recipe, store, GetParam());
+  recipe.model.dropout = 0.5;
+  TinyRun more(recipe, store, GetParam());
+  recipe.model.dropout = 0;
+  TinyRun none(recipe, store, GetParam());
+  const std::vector<double> losses = train(first, 8, 2);
+  EXPECT_EQ(losses, train(again, 8, 2));
+  EXPECT_NE(losses, train(other, 8, 2));
+  EXPECT_NE(losses, train(more, 8, 2));
+  EXPECT_NE(losses, train(none, 8, 2));
+}
+
+TEST_P(Families, PlanIsTheMeasurementToTheByte) {
+  std::mt19937 random(23);
+  for (int trial = 0; trial < 50; ++trial) {
+    config::Recipe recipe = tests::random_recipe(random);
+    if (!recipe.lora.target_modules.empty()) recipe.lora.target_modules = R"(.*\.1\..*)";
+    if (random() % 4 == 0) recipe.model.dropout = 0;
+    SCOPED_TRACE(fmt::format("trial {}: {}", trial, tests::describe(recipe, GetParam())));
+    const auto model = tiny_model(GetParam());
+    const data::SampleStore store = samples(16, 40, random());
+    const int64_t size = recipe.train.micro_batch_size;
+    const auto largest = plan::largest_micro_batch(
+        {.samples = store, .reading = setup::reading_of(*model)}, recipe, size);
+    const plan::Prediction predicted =
+        plan::predict(*model, recipe, largest, 128, {.device = tests::test_device().type()});
+    const int64_t before = tests::test_ledger().allocated();
+    const int64_t host_before = memory::cpu_host_ledger().allocated();
+    tests::test_ledger().reset_peak();
+    memory::cpu_host_ledger().reset_peak();
+    {
+      TinyRun run(recipe, store, GetParam());
+      // A step that is skipped for its overflow would need less than planned.
+      run.stepper->scaler().restore(64, 0);
+      const auto count = static_cast<size_t>(plan::micro_batches_that_matter(recipe));
+      const train::SampleIndices longest(count, store.longest_samples(size));
+      for (int step = 0; step < (recipe.delayed_parameter_update ? 2 : 1); ++step)
+        EXPECT_TRUE(run.stepper->step(longest, 1e-2).updated);
+    }
+    EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
+    EXPECT_EQ(predicted.peak_host, memory::cpu_host_ledger().at_peak().allocated - host_before);
+    EXPECT_EQ(tests::test_ledger().allocated(), before) << "bytes left behind";
+    EXPECT_EQ(memory::cpu_host_ledger().allocated(), host_before) << "bytes left on the host";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Families,
+                         ::testing::Values("gpt2", "opt", "opt-after", "t5", "t5-gated"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+// An encoder's output passes through all decoder blocks: each keeps its own input beside it.
+TEST(EncoderDecoder, WhatPassesThroughIsKeptOnce) {
+  tests::prepare_test_device();
+  const std::filesystem::path original =
+      std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/parity/t5/config.json";
+  const data::Reading reading = setup::reading_of(*tiny_model("t5"));
+  const data::SampleStore store = tests::random_samples(8, 12, 5, reading);
+  config::Recipe recipe = tiny_recipe();
+  recipe.activation_checkpointing = "all";
+  recipe.activation_offload = true;
+  const test::TempFolder folder;
+  const auto batch = plan::largest_micro_batch({.samples = store, .reading = reading}, recipe, 8);
+  const auto on_host = [&](int layers) {
+    nlohmann::json config = nlohmann::json::parse(read_file(original));
+    config["num_decoder_layers"] = layers;
+    write_file_atomically(folder / "config.json", config.dump());
+    const auto model = models::model_from_config(folder / "config.json");
+    return plan::predict(*model, recipe, batch, 128).peak_host;
+  };
+  constexpr int64_t kHiddenSize = 32;
+  EXPECT_EQ(on_host(4) - on_host(3), std::ssize(batch.input_ids) * kHiddenSize * 4);
+}
+
+}  // namespace
+}  // namespace snug

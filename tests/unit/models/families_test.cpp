@@ -1,0 +1,203 @@
+// From config.json to models of each family: how large they are, what configs leave open, and what
+// is refused with which words.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ops/ones.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "formats/safetensors.h"
+#include "models/family.h"
+#include "support/temp_folder.h"
+
+namespace snug::models {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const fs::path kParity = fs::path(SNUG_SOURCE_DIR) / "tests/data/parity";
+
+json config_of(const char* shape) {
+  return json::parse(read_file(kParity / shape / "config.json"));
+}
+
+class FromConfig : public ::testing::Test {
+ protected:
+  std::unique_ptr<Model> make(const json& config) const {
+    write_file_atomically(folder_ / "config.json", config.dump());
+    return model_from_config(folder_ / "config.json");
+  }
+
+  // The words of the UserError that this config is refused with.
+  std::string refusal(const json& config) const {
+    try {
+      make(config);
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "it is not refused";
+  }
+
+  test::TempFolder folder_;
+};
+
+TEST_F(FromConfig, PublishedSizes) {
+  const json opt_2_7b = {{"model_type", "opt"},
+                         {"hidden_size", 2560},
+                         {"ffn_dim", 10240},
+                         {"num_attention_heads", 32},
+                         {"num_hidden_layers", 32}};
+  EXPECT_EQ(make(opt_2_7b)->num_parameters(), 2'651'596'800);
+  const json opt_6_7b = {{"model_type", "opt"},
+                         {"hidden_size", 4096},
+                         {"ffn_dim", 16384},
+                         {"num_attention_heads", 32},
+                         {"num_hidden_layers", 32}};
+  EXPECT_EQ(make(opt_6_7b)->num_parameters(), 6'658'473'984);
+  const json flan_t5_xl = {{"model_type", "t5"},
+                           {"d_model", 2048},
+                           {"d_ff", 5120},
+                           {"num_heads", 32},
+                           {"num_layers", 24},
+                           {"feed_forward_proj", "gated-gelu"},
+                           {"tie_word_embeddings", false}};
+  EXPECT_EQ(make(flan_t5_xl)->num_parameters(), 2'849'757'184);
+  const json flan_t5_xxl = {{"model_type", "t5"},
+                            {"d_model", 4096},
+                            {"d_ff", 10240},
+                            {"num_heads", 64},
+                            {"num_layers", 24},
+                            {"feed_forward_proj", "gated-gelu"},
+                            {"tie_word_embeddings", false}};
+  EXPECT_EQ(make(flan_t5_xxl)->num_parameters(), 11'135'332'352);
+}
+
+TEST_F(FromConfig, ATwinHasTheSameConfig) {
+  for (const char* shape : {"gpt2", "opt", "opt-after", "opt-plain", "t5", "t5-gated"}) {
+    const auto model = make(config_of(shape));
+    model->set_dropout(0.25);
+    EXPECT_EQ(model_like(*model)->hugging_face_config(), model->hugging_face_config()) << shape;
+    EXPECT_NE(model->hugging_face_config().dump().find("0.25"), std::string::npos) << shape;
+  }
+}
+
+TEST_F(FromConfig, RefusalsNameFileAndKey) {
+  const auto with = [](const char* shape, const char* key, const json& value) {
+    json config = config_of(shape);
+    config[key] = value;
+    return config;
+  };
+  const auto expect = [&](const json& config, const char* words) {
+    const std::string found = refusal(config);
+    EXPECT_NE(found.find("config.json"), std::string::npos) << found;
+    EXPECT_NE(found.find(words), std::string::npos) << found;
+  };
+  expect(with("opt", "model_type", "gpt_neox"), "supported are llama, mistral");
+  expect(with("opt", "hidden_size", 0), "hidden_size = 0 is out of range");
+  expect(with("opt", "hidden_size", "wide"), "\"hidden_size\" is \"wide\"");
+  expect(with("opt", "num_attention_heads", 5), "5 attention heads");
+  expect(with("opt", "dropout", 1.0), "dropout = 1");
+  expect(with("opt", "layer_norm_elementwise_affine", false), "layer_norm_elementwise_affine");
+  expect(with("opt", "activation_function", "cosine"), "activation_function");
+  expect(with("t5", "dense_act_fn", "gelu"), "gelu without a gate");
+  expect(with("t5", "relative_attention_num_buckets", 7), "relative_attention_num_buckets = 7");
+  expect(with("t5", "decoder_start_token_id", 1000), "decoder_start_token_id = 1000");
+  expect(with("t5", "is_encoder_decoder", false), "is_encoder_decoder");
+}
+
+TEST_F(FromConfig, SequencesBeyondLearnedPositionsAreRefused) {
+  const auto model = make(config_of("opt"));
+  EXPECT_NO_THROW(model->prepare(at::kCPU, 128));
+  EXPECT_THROW(model->prepare(at::kCPU, 129), UserError);
+  EXPECT_NO_THROW(make(config_of("t5"))->prepare(at::kCPU, 100'000));
+}
+
+TEST_F(FromConfig, AnEncoderIsSaidToBeThere) {
+  EXPECT_TRUE(make(config_of("t5"))->reads().source);
+  EXPECT_EQ(make(config_of("t5"))->reads().decoder_start_token, 0);
+  EXPECT_FALSE(make(config_of("opt"))->reads().source);
+}
+
+// Half of a document's tokens go through the encoder: more layers there cost as much as in the
+// decoder but for what that has besides.
+TEST_F(FromConfig, WorkOfAnEncoderCounts) {
+  json config = config_of("t5");
+  const auto flops = [&](int encoder, int decoder, double seqlen) {
+    config["num_layers"] = encoder;
+    config["num_decoder_layers"] = decoder;
+    return make(config)->flops_per_token(seqlen);
+  };
+  const double at_rest = flops(2, 2, 0);
+  // 2 · 3 passes: q, k, v, o of 32 x 24 and two layers of 32 x 40, for half of the tokens.
+  EXPECT_EQ(flops(3, 2, 0) - at_rest, 6.0 * (4 * 32 * 24 + 2 * 32 * 40) / 2);
+  EXPECT_EQ(flops(2, 3, 0) - at_rest, 6.0 * (8 * 32 * 24 + 2 * 32 * 40) / 2);
+  // 12 a query and key, of 50 tokens a stack, for half of the tokens; causal: half as many keys.
+  EXPECT_EQ(flops(3, 2, 100) - flops(2, 2, 100) - (flops(3, 2, 0) - at_rest), 12.0 * 24 * 50 / 2);
+  EXPECT_EQ(flops(2, 3, 100) - flops(2, 2, 100) - (flops(2, 3, 0) - at_rest), 18.0 * 24 * 50 / 2);
+}
+
+// A directory with these tensors, of the shapes that `model` wants, beside its config.
+class Directory : public FromConfig {
+ protected:
+  void write(const json& config, Model& model, const std::string& omit, bool with_head) const {
+    std::vector<formats::TensorInfo> infos;
+    for (const nn::Parameter* parameter : model.parameters()) {
+      std::string name = parameter->name;
+      if (name.starts_with(omit)) name.erase(0, omit.size());
+      infos.push_back(formats::make_tensor_info(name, formats::DType::F32, parameter->shape));
+      if (with_head && (name == "shared.weight" || name.ends_with("embed_tokens.weight")))
+        infos.push_back(
+            formats::make_tensor_info("lm_head.weight", formats::DType::F32, parameter->shape));
+    }
+    formats::write_sharded(
+        folder_.path(), infos, int64_t{1} << 30,
+        [values = std::vector<float>()](const formats::TensorInfo& info) mutable {
+          values.assign(static_cast<size_t>(info.num_elements()), 0.5F);
+          return std::as_bytes(std::span(values));
+        });
+    write_file_atomically(folder_ / "config.json", config.dump());
+  }
+
+  bool has_own_head() const {
+    const auto checkpoint = open_checkpoint(folder_.path());
+    bool found = false;
+    for (const nn::Parameter* parameter : checkpoint.model->parameters())
+      found |= parameter->name == "lm_head.weight";
+    return found;
+  }
+};
+
+// transformers 5 writes tie_word_embeddings = true for every T5, whose head may be its own.
+TEST_F(Directory, FilesSayWhetherAT5HasAHeadOfItsOwn) {
+  json config = config_of("t5");
+  const auto expect = [&](const json& tie, const json& scale, bool in_files, bool own) {
+    config["tie_word_embeddings"] = tie;
+    config["scale_decoder_outputs"] = scale;
+    const auto model = make(config_of("t5"));
+    write(config, *model, "", in_files);
+    EXPECT_EQ(has_own_head(), own) << config.dump() << (in_files ? ", head in files" : "");
+  };
+  expect(true, false, /*in_files=*/true, /*own=*/true);
+  expect(true, false, /*in_files=*/false, /*own=*/false);
+  expect(false, nullptr, /*in_files=*/true, /*own=*/true);
+  expect(true, true, /*in_files=*/true, /*own=*/false);  // a copy of the embedding
+  expect(true, nullptr, /*in_files=*/false, /*own=*/false);
+}
+
+TEST_F(Directory, AnOptDecoderWithoutItsModelIsRead) {
+  const auto model = make(config_of("opt"));
+  write(config_of("opt"), *model, "model.", /*with_head=*/false);
+  const Checkpoint checkpoint = open_checkpoint(folder_.path());
+  for (const nn::Parameter* parameter : checkpoint.model->parameters())
+    EXPECT_EQ(read_parameter(checkpoint, *parameter, at::kFloat).sum().item<float>(),
+              0.5F * static_cast<float>(parameter->num_elements()))
+        << parameter->name;
+}
+
+}  // namespace
+}  // namespace snug::models
