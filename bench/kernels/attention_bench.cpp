@@ -46,6 +46,13 @@ void measure(const AttentionShape& s, Scalar type, double budget) {
   args.q_stride = wide, args.k_stride = args.v_stride = narrow;
   args.scale = 1.f / std::sqrt(float(s.dim)), args.lse = lse.data();
   args.causal = s.causal;
+  const auto biases = storage(s.buckets * s.heads, Scalar::F32);
+  std::vector<float> d_biases(size_t(s.buckets * s.heads));
+  args.bias = {.num_buckets = s.buckets,
+               .data = biases.data(),
+               .max_distance = 128,
+               .both_directions = !s.causal};
+  args.dropout = {.probability = s.dropout, .key = 1};
   const int64_t bytes =
       std::max(attention_workspace_bytes(args, false), attention_workspace_bytes(args, true));
   const std::unique_ptr<void, decltype(&std::free)> workspace(
@@ -53,14 +60,17 @@ void measure(const AttentionShape& s, Scalar type, double budget) {
   const auto forward =
       snug::bench::best_time(budget, [&] { attention_forward(args, workspace.get()); });
   const auto backward = snug::bench::best_time(budget, [&] {
-    attention_backward({args, d_out.data(), dq.data(), dk.data(), dv.data()}, workspace.get());
+    attention_backward({args, d_out.data(), dq.data(), dk.data(), dv.data(),
+                        s.buckets > 0 ? d_biases.data() : nullptr},
+                       workspace.get());
   });
   const double flops = snug::bench::attention_flops(s);
   fmt::print(
-      "{:5} tokens x {} {:2}/{} heads of {:3} {:>5}  forward {:7.2f} ms {:5.1f} %  "
+      "{:5} tokens x {} {:2}/{} heads of {:3}{} {:>5}  forward {:7.2f} ms {:5.1f} %  "
       "backward {:7.2f} ms {:5.1f} %  {:6.1f} MiB\n",
-      s.tokens, s.documents, s.heads, s.kv_heads, s.dim, type == Scalar::F32 ? "f32" : "bf16",
-      forward.seconds * 1e3, 100 * flops / forward.seconds / forward.bound, backward.seconds * 1e3,
+      s.tokens, s.documents, s.heads, s.kv_heads, s.dim, snug::bench::extras(s),
+      type == Scalar::F32 ? "f32" : "bf16", forward.seconds * 1e3,
+      100 * flops / forward.seconds / forward.bound, backward.seconds * 1e3,
       250 * flops / backward.seconds / backward.bound, double(bytes) / (1 << 20));
 }
 

@@ -69,12 +69,27 @@ inline constexpr GemmShape kGemmShapes[] = {
 struct AttentionShape {
   int64_t tokens, documents, heads, kv_heads, dim;
   bool causal = true;
+  int64_t buckets = 0;  // of relative biases
+  double dropout = 0;
 };
-// Language models', and last a vision transformer's of four pictures (ViT-g/14 at 224 pixels).
-inline constexpr AttentionShape kAttentionShapes[] = {
-    {128, 8, 9, 3, 64},  {256, 4, 9, 3, 64},   {1024, 1, 9, 3, 64},
-    {4096, 1, 9, 3, 64}, {1024, 1, 8, 8, 64},  {1024, 1, 8, 2, 128},
-    {1024, 1, 8, 8, 80}, {1024, 1, 4, 4, 100}, {257, 4, 16, 16, 88, false}};
+// Language models', a vision transformer's of four pictures (ViT-g/14 at 224 pixels), and a T5
+// encoder's without biases, with them, and with dropout.
+inline constexpr AttentionShape kAttentionShapes[] = {{128, 8, 9, 3, 64},
+                                                      {256, 4, 9, 3, 64},
+                                                      {1024, 1, 9, 3, 64},
+                                                      {4096, 1, 9, 3, 64},
+                                                      {1024, 1, 8, 8, 64},
+                                                      {1024, 1, 8, 2, 128},
+                                                      {1024, 1, 8, 8, 80},
+                                                      {1024, 1, 4, 4, 100},
+                                                      {257, 4, 16, 16, 88, false},
+                                                      {512, 2, 12, 12, 64, false},
+                                                      {512, 2, 12, 12, 64, false, 32},
+                                                      {512, 2, 12, 12, 64, false, 0, 0.1}};
+
+inline const char* extras(const AttentionShape& s) {
+  return s.buckets > 0 ? " biases" : s.dropout > 0 ? " dropout" : "";
+}
 
 // Pairs that see each other only; the backward pass has five products to the forward pass's two.
 inline double attention_flops(const AttentionShape& s) {

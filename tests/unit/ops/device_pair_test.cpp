@@ -195,6 +195,29 @@ Tensors attend(const Place& p, int64_t heads, int64_t kv_heads, int64_t sliding_
   return p.with_gradients(out, {q, k, v});
 }
 
+// Of 40 tokens to the 50 of another sequence, or with biases to their own.
+Tensors attend_freely(const Place& p, bool other_keys, bool causal, double dropout) {
+  const at::Tensor q = p.leaf(1, {40, 4, 16});
+  const at::Tensor k = p.leaf(2, {other_keys ? 50 : 40, 2, 16});
+  const at::Tensor v = p.leaf(3, k.sizes());
+  const at::Tensor table = p.leaf(4, {8, 4});
+  AttentionContext context;
+  context.cu_seqlens = p.ints({0, 30, 40});
+  context.max_seqlen = 30;
+  context.scale = 0.25;
+  context.causal = causal;
+  context.dropout = dropout;
+  context.dropout_key = 5;
+  if (other_keys) {
+    context.kv_cu_seqlens = p.ints({0, 7, 50});
+    context.max_kv_seqlen = 43;
+    return p.with_gradients(attention(q, k, v, context), {q, k, v});
+  }
+  context.bias_table = table;
+  context.max_distance = 20;
+  return p.with_gradients(attention(q, k, v, context), {q, k, v, table});
+}
+
 Tensors run_sum_of_squares(const Place& p) {
   const double sum = sum_of_squares({p.make(1, {5000}), p.make(2, {37, 48})});
   return {at::full({1}, sum, at::kDouble)};
@@ -228,6 +251,10 @@ const std::vector<Operator> kOperators = {
     {"Attention", [](const Place& p) { return attend(p, 4, 4, 0); }},
     {"SharedHeadsAttention", [](const Place& p) { return attend(p, 6, 2, 0); }},
     {"WindowAttention", [](const Place& p) { return attend(p, 4, 2, 7); }},
+    {"OtherKeysAttention", [](const Place& p) { return attend_freely(p, true, false, 0); }},
+    {"DroppedAttention", [](const Place& p) { return attend_freely(p, true, false, 0.2); }},
+    {"BiasedAttention", [](const Place& p) { return attend_freely(p, false, true, 0); }},
+    {"BothWaysAttention", [](const Place& p) { return attend_freely(p, false, false, 0); }},
     {"SumOfSquares", run_sum_of_squares}};
 
 class DevicePairTest : public ::testing::TestWithParam<Operator> {
