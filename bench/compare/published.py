@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plans every published fine-tuning run of an experiment list with `snug plan --like`, full or with
-adapters, and prints Markdown tables: what was published, what LitGPT is counted to take, what snug takes;
-of runs on several GPUs also what travels between them. Runs of models that snug does not have are listed.
+adapters, and prints Markdown tables: what was published, what LitGPT, or a Lightning script with another
+library's model, is counted to take, what snug takes; of runs on several GPUs also what travels between
+them. Runs of models that snug does not have are listed. BLIP-2's runs are the recipes of recipes/blip2.
 
 The list is a YAML file with `suites`, each with `experiments`: id, model, hardware, precision,
 optimizer.name, micro_batch, global_batch, seq_len, devices, nodes, strategy, lora, expected (ok or oom)
@@ -13,6 +14,7 @@ import argparse
 import json
 import os
 import subprocess
+import tempfile
 
 import yaml
 
@@ -25,7 +27,12 @@ MODELS = {
     "openlm-research/open_llama_7b": "open-llama-7b",
     "openlm-research/open_llama_13b": "open-llama-13b",
 }
-DEVICES = {"A100 80": "a100-80", "A100-80": "a100-80", "V100 32": "v100-32"}
+BLIP2 = {f"Salesforce/{name}": name for name in (
+    "blip2-opt-2.7b", "blip2-opt-6.7b", "blip2-flan-t5-xl", "blip2-flan-t5-xxl")}
+MINGPT = {"gpt2-xl": "mingpt-xl", "gpt2-xxl": "mingpt-xxl", "gpt2-xxxl": "mingpt-xxxl", "gpt2-4xl": "mingpt-4xl"}
+# Two published runs end at 14,992 MiB: what CUDA, cuBLAS and NCCL left of those GPUs is taken to be 15,000.
+V100_BUDGET = "15600MiB"  # with 600 for libraries
+DEVICES = {"H100 94": "h100-94", "V100 16": "v100-16", "A100 80": "a100-80", "A100-80": "a100-80", "V100 32": "v100-32"}
 
 
 def device_of(hardware):
@@ -61,6 +68,8 @@ def runs(path, missing):
             "measured": [{"memory": memory}] if memory else [],
         }))
     for suite, row in rows:
+        if suite.startswith("blip2") or suite == "fsdp-sweep":
+            continue  # blip2_runs, mingpt_runs
         if row.get("model") not in MODELS:
             missing.setdefault(row.get("model"), []).append(row["id"])
             continue
@@ -87,6 +96,42 @@ def runs(path, missing):
                 "nodes": row.get("nodes", 1),
                 "strategy": strategy_of(row),
             }
+
+
+def suites(path, *names):
+    with open(path, encoding="utf-8") as file:
+        document = yaml.safe_load(file)
+    for suite in document["suites"]:
+        if suite["name"].startswith(names):
+            yield from suite["experiments"]
+
+
+def blip2_runs(path):
+    for row in suites(path, "blip2"):
+        yield {
+            "id": row["id"], "model": BLIP2[row["model"]], "device": device_of(row["hardware"]),
+            "devices": row["devices"], "expected": row["expected"], "micro": row["micro_batch"],
+            "global": row["global_batch"], "strategy": strategy_of(row), "act_ckpt": row["activation_checkpointing"],
+            "precision": row["precision"], "optimizer": row["optimizer"]["name"], "lora": row.get("lora"),
+            "quantize": "nf4" if row.get("quantize") else "",
+        }
+
+
+def mingpt_runs(path, missing):
+    for row in suites(path, "fsdp-sweep"):
+        name = (row.get("model") or "").split(" ")[0]
+        if name not in MINGPT:
+            missing.setdefault(row.get("model"), []).append(row["id"])
+            continue
+        measured = (row.get("measured") or [{}])[0]
+        yield {
+            "id": row["id"], "model": MINGPT[name], "device": device_of(row["hardware"]),
+            "devices": row["devices"], "nodes": row["nodes"], "expected": row["expected"],
+            "micro": row["micro_batch"], "global": row["global_batch"], "tokens": row["seq_len"],
+            # The tables of several machines do not say; the runs before them had it.
+            "act_ckpt": row["activation_checkpointing"] in (True, None), "reserved": measured.get("memory_MB"),
+            "milliseconds": measured.get("iteration_time_ms"),
+        }
 
 
 def adapter_options(run):
@@ -124,14 +169,51 @@ def plan(snug, run, like=True):
                     "--strategy", run["strategy"]]
     if like:
         command += ["--like", run["program"]]
+    return run_plan(command)
+
+
+def plan_blip2(snug, run):
+    """The recipe of that name. What snug has no kernel for on a GPU is planned as on a CPU with as much
+    memory: the same bytes, with no word on what the GPU's allocator reserves."""
+    def planned(device, may_refuse=False):
+        return run_plan([
+            snug, "plan", "--config", os.path.join(ROOT, "recipes", "blip2", run["id"] + ".yaml"),
+            "--model_name", "", "--model.config", os.path.join(ROOT, "recipes", "models", run["model"] + ".json"),
+            "--device", device, "--like", "lightning", "--json",
+        ], may_refuse)
+
+    result = planned(run["device"], may_refuse=True)
+    if result:
+        return result
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as profile:
+        profile.write("kind: cpu\nmemory: 92.5GiB\n")
+        profile.flush()
+        result = planned(profile.name)
+    result["like"]["peak_reserved"] = result["memory"]["peak_reserved"] = None
+    return result
+
+
+def plan_mingpt(snug, run):
+    return run_plan([
+        snug, "plan", "--model.config", os.path.join(ROOT, "recipes", "models", run["model"] + ".json"),
+        "--device", run["device"], "--memory_budget", V100_BUDGET, "--precision", "16-mixed", "--train.max_seq_length", str(run["tokens"]),
+        "--batch_size", str(run["micro"]), "--accumulate_grad_batches", "1", "--act_ckpt", str(run["act_ckpt"]),
+        "--devices", str(run["devices"]), "--num_nodes", str(run["nodes"]), "--strategy", "fsdp",
+        "--like", "lightning", "--json",
+    ])
+
+
+def run_plan(command, may_refuse=False):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if may_refuse and "no CUDA kernel" in done.stderr:
+        return None
     if done.returncode not in (0, 3):  # 3: it does not fit
         raise SystemExit("error: " + " ".join(command) + "\n" + done.stderr)
     return json.loads(done.stdout)
 
 
 def gib(value):
-    return f"{value / GIB:.1f}"
+    return "" if value is None else f"{value / GIB:.1f}"
 
 
 def word(fits):
@@ -152,6 +234,8 @@ def main():
     found = list(runs(args.experiments, missing))
     print_single(args.snug, [run for run in found if run["devices"] * run["nodes"] == 1])
     print_multi(args.snug, [run for run in found if run["devices"] * run["nodes"] > 1])
+    print_blip2(args.snug, list(blip2_runs(args.experiments)))
+    print_mingpt(args.snug, list(mingpt_runs(args.experiments, missing)))
     for model, rows in missing.items():
         print(f"\nnot planned, since snug has no {model or 'model that is not named'}: {', '.join(rows)}")
 
@@ -200,6 +284,38 @@ def print_multi(snug, found):
               f"| {', '.join(map(str, reserved))} | {like_text(result, 'peak_reserved', reserved)} "
               f"| {gib(result['memory']['peak_allocated'])} | {gib(result['memory']['peak_reserved'])} "
               f"| {gib(sent)} | {result['time']['step_seconds']:.2f} |")
+
+
+def print_blip2(snug, found):
+    print("\n| run | model | precision, optimizer | batch | GPUs | published | counted for the script: after a forward "
+          "| peak | reserved | on the host | | snug: peak | reserved | on the host | |")
+    print("|---|---|---|---|---|---|---:|---:|---:|---:|---|---:|---:|---:|---|")
+    for run in found:
+        result = plan_blip2(snug, run)
+        like, ours = result["like"], result["memory"]
+        ckpt = ", checkpointing" if run["act_ckpt"] else ""
+        gpus = f"{run['devices']} ({run['strategy'].split(' ')[0]})" if run["devices"] > 1 else "1"
+        print(f"| {run['id']} | {run['model']} | {method(run)}{ckpt} | {run['micro']} of {run['global']} | {gpus} "
+              f"| {word(run['expected'] == 'ok')} | {gib(like['after_forward'])} | {gib(like['peak_allocated'])} "
+              f"| {gib(like['peak_reserved'])} | {gib(like['peak_host'])} | {word(like['fits'])} "
+              f"| {gib(ours['peak_allocated'])} | {gib(ours['peak_reserved'])} | {gib(ours.get('offloaded_to_host', 0))} "
+              f"| {word(result['fits'])} |")
+
+
+def print_mingpt(snug, found):
+    print("\n| run | model | GPUs | batch a GPU | checkpointing | published | reserved, MiB | counted for the script: at "
+          "least | with all blocks gathered | | snug: reserved | |")
+    print("|---|---|---|---:|---|---|---:|---:|---:|---|---:|---|")
+    for run in found:
+        result = plan_mingpt(snug, run)
+        like = result["like"]
+        most = f"{like['reserved_ahead'] / 2**20:.0f}"
+        if run["reserved"]:
+            most += f" ({100 * (like['reserved_ahead'] / 2**20 / run['reserved'] - 1):+.1f} %)"
+        print(f"| {run['id']} | {run['model']} | {run['devices'] * run['nodes']} | {run['micro']} "
+              f"| {'yes' if run['act_ckpt'] else ''} | {word(run['expected'] == 'ok')} | {run['reserved'] or ''} "
+              f"| {like['peak_reserved'] / 2**20:.0f} | {most} | {word(like['fits'])} "
+              f"| {result['memory']['peak_reserved'] / 2**20:.0f} | {word(result['fits'])} |")
 
 
 def like_text(result, key, published):

@@ -149,8 +149,10 @@ std::vector<Row> plan_rows(PlanOptions& o) {
       {.theme = kPlan,
        .key = "like",
        .slot = &o.like,
-       .help = "set beside it what another program takes for the same recipe: litgpt (its "
-               "finetune_full or finetune_lora), lightning (LitGPT's model in a Lightning Trainer)",
+       .help =
+           "set beside it what another program takes for the same recipe: litgpt (its "
+           "finetune_full or finetune_lora), lightning (a Lightning Trainer with LitGPT's model, "
+           "transformers' BLIP-2 or minGPT)",
        .choices = {"litgpt", "lightning"}},
       {.theme = kPlan,
        .key = "scaling",
@@ -247,8 +249,8 @@ std::vector<Row> caption_rows(CaptionOptions& o) {
       {.theme = kPictures,
        .key = "beside",
        .slot = &o.beside,
-       .help = "write each caption to a .txt file beside its picture, where ImageFolder data "
-               "looks for it; pictures that have one are passed over"},
+       .help = "write each caption to a file beside its picture, photo.txt for photo.jpg; pictures "
+               "that have one are passed over"},
       {.theme = kPictures,
        .key = "force",
        .slot = &o.force,

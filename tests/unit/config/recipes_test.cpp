@@ -110,6 +110,34 @@ TEST(Recipes, PagedOptimizersHaveTheirStatesOnTheHost) {
             "none");
 }
 
+// In the words of the script that they come from.
+TEST(Recipes, OfBlip2SayWhatTheScriptDid) {
+  const auto load = [](const char* name, Command command = Command::FinetuneFull) {
+    const fs::path file = fs::path(SNUG_SOURCE_DIR) / "recipes/blip2" / name;
+    const Recipe recipe = load_recipe(command, file, {});
+    EXPECT_EQ(recipe.train.min_lr, recipe.optimizer.lr) << name;  // no schedule
+    EXPECT_EQ(recipe.train.lr_warmup_steps, 0) << name;
+    EXPECT_EQ(recipe.data.max_samples, 512) << name;
+    EXPECT_FALSE(recipe.train.save_interval || recipe.train.save_model) << name;
+    return recipe;
+  };
+  const Recipe accumulated = load("bs03-accumulate.yaml");
+  EXPECT_EQ(accumulated.train.micro_batch_size, 16);
+  EXPECT_EQ(accumulated.train.global_batch_size, 64);
+  EXPECT_EQ(accumulated.optimizer.weight_decay, 0.01);
+  EXPECT_FALSE(accumulated.train.max_steps);
+  EXPECT_EQ(load("bm02-ddp4.yaml").train.global_batch_size, 256);
+  EXPECT_EQ(load("bs12-xxl-actckpt.yaml").activation_checkpointing, "all");
+  const Recipe offload = load("bs13-xxl-ds2-offload.yaml");
+  EXPECT_EQ(offload.optimizer_offload, "cpu");
+  EXPECT_TRUE(offload.optimizer.master_weights);
+  EXPECT_EQ(offload.train.max_steps, 2);
+  const Recipe qlora = load("bp02-xxl-qlora.yaml", Command::FinetuneLora);
+  EXPECT_TRUE(qlora.lora.enabled);
+  EXPECT_EQ(qlora.quantize, "bnb.nf4");
+  EXPECT_EQ(qlora.lora.target_modules, "q,v");
+}
+
 TEST(Recipes, TargetModulesMayBeAList) {
   const fs::path file = fs::path(::testing::TempDir()) / "targets.yaml";
   write_file_atomically(file, "lora_target_modules: [q_proj, v_proj]\n");
