@@ -364,9 +364,16 @@ void check_evaluation(const Recipe& r, Faults& faults) {
 std::vector<std::string> data_faults(const DataOptions& data, const std::set<std::string>& given) {
   Faults faults;
   const bool columns = data.class_path == "ImageFolder" || data.class_path == "HFDataset";
-  if (columns)
+  if (columns && data.path.empty())
+    faults.push_back(fmt::format("data.path is not set: --data {} is a folder", data.class_path));
+  for (const char* key : {"data.split", "data.image_column", "data.text_column", "data.prompt"})
+    if (!columns && given.contains(key))
+      faults.push_back(
+          fmt::format("{}: belongs to HFDataset and ImageFolder, not to {}", key, data.class_path));
+  if (columns && data.val_path)
     faults.push_back(fmt::format(
-        "data = {}: not in this version yet; use JSON or a named set of text", data.class_path));
+        "data.val_path: belongs to --data JSON; {} holds out data.val_split_fraction of its rows",
+        data.class_path));
   if (data.class_path == "JSON" && data.json_path.empty())
     faults.push_back(
         "data.json_path is not set: name a JSON or JSONL file, or a named set such as "

@@ -12,7 +12,10 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "data/hugging_face.h"
 #include "data/named_sets.h"
+#include "data/picture_batches.h"
+#include "data/picture_data.h"
 #include "data/split.h"
 
 namespace snug::data {
@@ -111,7 +114,7 @@ Split read_named_data(const DatasetOptions& options, const NamedSet& set,
 // Recipes write litgpt.data.Alpaca2k or Alpaca2k. Null: JSON.
 const NamedSet* find_set(const std::string& given) {
   const std::string name = given.substr(given.rfind('.') + 1);
-  if (name == "JSON") return nullptr;
+  if (name == "JSON" || name == "HFDataset" || name == "ImageFolder") return nullptr;
   for (const NamedSet& set : named_sets())
     if (set.name == name) return &set;
   const std::string near = nearest_name(name, dataset_names());
@@ -138,6 +141,18 @@ void report(const SampleStore& store, const char* part, const DatasetOptions& op
         options.max_seq_length);
 }
 
+Split read_hugging_face_data(const DatasetOptions& options) {
+  return {read_hugging_face_rows({options.path, options.split}), {}};
+}
+
+void take_some(std::vector<Row>& rows, const DatasetOptions& options) {
+  if (!options.max_samples || *options.max_samples >= std::ssize(rows)) return;
+  std::vector<Row> taken;
+  for (const int64_t i : choose_rows(std::ssize(rows), options.max_samples, options.seed))
+    taken.push_back(std::move(rows[static_cast<size_t>(i)]));
+  rows = std::move(taken);
+}
+
 Reading text_alone(Reading reading) {
   reading.image_size = reading.num_picture_tokens = 0;
   return reading;
@@ -145,15 +160,43 @@ Reading text_alone(Reading reading) {
 
 Split read_split(const DatasetOptions& options, const NamedSet* set,
                  const DownloadFunction& download) {
-  Split split = set ? read_named_data(options, *set, download) : read_json_data(options);
+  Split split = set                           ? read_named_data(options, *set, download)
+                : options.name == "HFDataset" ? read_hugging_face_data(options)
+                                              : read_json_data(options);
+  take_some(split.train, options);
   if (options.include_multiturn_conversations) {
     split.train = split_conversations(split.train);
     split.validation = split_conversations(split.validation);
   }
   if (!split.validation.empty()) return split;
-  const double fraction = options.val_split_fraction.value_or(set ? set->val_split_fraction : 0);
+  const double otherwise = set                           ? set->val_split_fraction
+                           : options.name == "HFDataset" ? kUsualHeldOut
+                                                         : 0;
+  const double fraction = options.val_split_fraction.value_or(otherwise);
   return split_rows(std::move(split.train), fraction, options.seed,
                     set ? set->rounding : SplitRounding::Down);
+}
+
+std::unique_ptr<BatchSource> batches_of(const Dataset& dataset, const SampleStore& samples,
+                                        const PictureIndex& pictures) {
+  if (pictures.rows == nullptr)
+    return std::make_unique<TokenBatchSource>(samples, dataset.batch_options);
+  return std::make_unique<PictureBatchSource>(samples, pictures, dataset.batch_options,
+                                              dataset.processor, dataset.num_workers);
+}
+
+Dataset load_picture_dataset(std::shared_ptr<const PictureRows> pictures,
+                             const DatasetOptions& options, const TextEncoder& encoder) {
+  if (!options.prompt_style.empty() && options.prompt_style != "plain")
+    throw UserError(
+        "data.prompt_style = {}: captions have no questions; put the text before every caption "
+        "into data.prompt",
+        options.prompt_style);
+  Dataset dataset = load_captions(std::move(pictures), options, encoder);
+  dataset.prompt_style = "plain";
+  report(dataset.train, "training", options);
+  report(dataset.validation, "validation", options);
+  return dataset;
 }
 
 }  // namespace
@@ -161,6 +204,9 @@ Split read_split(const DatasetOptions& options, const NamedSet* set,
 Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                      const DownloadFunction& download) {
   const NamedSet* set = find_set(options.name);
+  if (options.name == "HFDataset" || options.name == "ImageFolder")
+    if (auto pictures = open_pictures(options))
+      return load_picture_dataset(std::move(pictures), options, encoder);
   const std::string style_name = !options.prompt_style.empty() ? options.prompt_style
                                  : set                         ? set->prompt_style
                                                                : "alpaca";
@@ -191,15 +237,15 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
 }
 
 std::unique_ptr<BatchSource> Dataset::train_batches() const {
-  return std::make_unique<TokenBatchSource>(train, batch_options);
+  return batches_of(*this, train, train_pictures);
 }
 
 std::unique_ptr<BatchSource> Dataset::validation_batches() const {
-  return std::make_unique<TokenBatchSource>(validation, batch_options);
+  return batches_of(*this, validation, validation_pictures);
 }
 
 std::vector<std::string> dataset_names() {
-  std::vector<std::string> names = {"JSON"};
+  std::vector<std::string> names = {"JSON", "HFDataset", "ImageFolder"};
   for (const NamedSet& set : named_sets()) names.push_back(set.name);
   return names;
 }

@@ -1,10 +1,7 @@
 // Parquet through Arrow's C++ libraries. Each row becomes the JSON object it would be in a .jsonl
 // file and goes the same way from there.
 // SPDX-License-Identifier: Apache-2.0
-#include <arrow/array.h>
 #include <arrow/io/file.h>
-#include <arrow/record_batch.h>
-#include <arrow/type.h>
 #include <fmt/ranges.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
@@ -13,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "data/arrow_values.h"
 #include "data/parquet.h"
 #include "data/row_from_json.h"
 
@@ -20,12 +18,6 @@ namespace snug::data {
 namespace {
 
 using nlohmann::json;
-
-template <class T>
-T value_or_throw(arrow::Result<T> result, const std::string& name) {
-  if (result.ok()) return std::move(result).ValueUnsafe();
-  throw UserError("{}: not a readable Parquet file: {}", name, result.status().message());
-}
 
 // What a row may use; other columns are not even decoded.
 std::vector<int> wanted_columns(const arrow::Schema& schema, const Columns& columns) {
@@ -55,62 +47,21 @@ std::vector<int> leaves_of(const parquet::arrow::SchemaManifest& manifest,
   return leaves;
 }
 
-json value_at(const arrow::Array& array, int64_t i);
-
-template <class ListArray>
-json list_at(const ListArray& array, int64_t i) {
-  json list = json::array();
-  for (int64_t k = array.value_offset(i); k < array.value_offset(i + 1); ++k)
-    list.push_back(value_at(*array.values(), k));
-  return list;
-}
-
-json struct_at(const arrow::StructArray& array, int64_t i) {
-  json object = json::object();
-  for (int k = 0; k < array.num_fields(); ++k)
-    object[array.struct_type()->field(k)->name()] = value_at(*array.field(k), i);
-  return object;
-}
-
-// Text, lists and structs as they are; anything else as a number, which is refused wherever text is
-// wanted.
-json value_at(const arrow::Array& array, int64_t i) {
-  if (array.IsNull(i)) return nullptr;
-  switch (array.type_id()) {
-    case arrow::Type::STRING:
-      return static_cast<const arrow::StringArray&>(array).GetView(i);
-    case arrow::Type::LARGE_STRING:
-      return static_cast<const arrow::LargeStringArray&>(array).GetView(i);
-    case arrow::Type::LIST:
-      return list_at(static_cast<const arrow::ListArray&>(array), i);
-    case arrow::Type::LARGE_LIST:
-      return list_at(static_cast<const arrow::LargeListArray&>(array), i);
-    case arrow::Type::STRUCT:
-      return struct_at(static_cast<const arrow::StructArray&>(array), i);
-    case arrow::Type::DICTIONARY: {
-      const auto& coded = static_cast<const arrow::DictionaryArray&>(array);
-      return value_at(*coded.dictionary(), coded.GetValueIndex(i));
-    }
-    default:
-      return 0;
-  }
-}
-
 void append_rows(const arrow::RecordBatch& batch, const Columns& columns, const std::string& name,
                  std::vector<Row>& rows) {
   for (int64_t i = 0; i < batch.num_rows(); ++i) {
     const std::string where = fmt::format("{}: row {}", name, rows.size() + 1);
     json object = json::object();
     for (int k = 0; k < batch.num_columns(); ++k)
-      object[batch.column_name(k)] = value_at(*batch.column(k), i);
+      object[batch.column_name(k)] = json_at(*batch.column(k), i);
     rows.push_back(row_from_json(object, columns, where));
   }
 }
 
 std::vector<Row> read_rows_of(const std::string& name, const Columns& columns) {
-  const auto file = value_or_throw(arrow::io::ReadableFile::Open(name), name);
+  const auto file = value_or_throw(arrow::io::ReadableFile::Open(name), name, "Parquet");
   const auto reader =
-      value_or_throw(parquet::arrow::OpenFile(file, arrow::default_memory_pool()), name);
+      value_or_throw(parquet::arrow::OpenFile(file, arrow::default_memory_pool()), name, "Parquet");
   std::shared_ptr<arrow::Schema> schema;
   if (const arrow::Status status = reader->GetSchema(&schema); !status.ok())
     throw UserError("{}: not a readable Parquet file: {}", name, status.message());
@@ -121,9 +72,10 @@ std::vector<Row> read_rows_of(const std::string& name, const Columns& columns) {
   std::vector<int> row_groups(static_cast<size_t>(std::max(reader->num_row_groups(), 0)));
   for (size_t i = 0; i < row_groups.size(); ++i) row_groups[i] = static_cast<int>(i);
   const auto batches = value_or_throw(
-      reader->GetRecordBatchReader(row_groups, leaves_of(reader->manifest(), wanted)), name);
+      reader->GetRecordBatchReader(row_groups, leaves_of(reader->manifest(), wanted)), name,
+      "Parquet");
   std::vector<Row> rows;
-  while (const auto batch = value_or_throw(batches->Next(), name)) {
+  while (const auto batch = value_or_throw(batches->Next(), name, "Parquet")) {
     // Offsets and lengths in a damaged file may point anywhere; this also refuses text that is not
     // UTF-8.
     if (const arrow::Status status = batch->ValidateFull(); !status.ok())

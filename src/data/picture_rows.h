@@ -24,7 +24,7 @@ class PictureRows {
  public:
   virtual ~PictureRows() = default;
   virtual int64_t count() const = 0;
-  // Captions of these rows, in ascending order; none where a row has no caption or no picture.
+  // Captions of these rows, in ascending order; none where a row has no caption.
   virtual std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const = 0;
   // Throws UserError where it cannot be read.
   virtual PictureBytes picture(int64_t row) const = 0;

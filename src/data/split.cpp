@@ -13,6 +13,7 @@ namespace {
 
 // The purpose of the split's generator; epochs count from 0 and never get here.
 constexpr uint64_t kSplitPurpose = ~uint64_t{0};
+constexpr uint64_t kChoicePurpose = ~uint64_t{1};
 
 std::filesystem::path find_part(const std::filesystem::path& folder, const std::string& part) {
   for (const char* ending : {".json", ".jsonl", ".parquet"}) {
@@ -44,6 +45,12 @@ int64_t validation_rows(int64_t num_rows, double fraction, SplitRounding roundin
         "fraction",
         fraction, num_rows);
   return count;
+}
+
+std::vector<int64_t> choose_rows(int64_t count, std::optional<int64_t> max_samples, uint64_t seed) {
+  std::vector<int64_t> rows = permutation(count, derive(seed, kChoicePurpose));
+  if (max_samples && *max_samples < count) rows.resize(static_cast<size_t>(*max_samples));
+  return rows;
 }
 
 Split split_rows(std::vector<Row> rows, double val_split_fraction, uint64_t seed,

@@ -93,17 +93,16 @@ TEST(Check, RoundingFitsTheWeights) {
 }
 
 TEST(Check, WhatIsNotThereYetSaysSo) {
-  for (const char* options :
-       {"--devices 4 --mesh pp=4", "--logger_name wandb", "--data ImageFolder"})
+  for (const char* options : {"--devices 4 --mesh cp=4", "--logger_name wandb"})
     EXPECT_CONTAINS(faults_of(options), "not in this version yet");
 }
+
 TEST(Check, AScheduleBelongsToAPipeline) {
   EXPECT_EQ(faults_of("--devices 4 --mesh pp=4 --pipeline_schedule gpipe --pipeline_interleave 2"),
             "");
   EXPECT_CONTAINS(faults_of("--devices 4 --pipeline_interleave 2"), "give --mesh an axis pp");
   EXPECT_CONTAINS(faults_of("--pipeline_schedule gpipe"), "belongs to a pipeline");
 }
-
 
 // The names that other programs have for the same.
 TEST(Check, StrategiesHaveManyNames) {
@@ -226,6 +225,17 @@ TEST(Check, KeysOfAdaptersAreNotPassedOverSilently) {
   EXPECT_EQ(faults_of("--lora_r 4 --quantize bnb.nf4", "finetune"), "");
   EXPECT_EQ(faults_of("--full", "finetune"), "");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST(Check, PartsThatTrainAreNamed) {
+  EXPECT_EQ(faults_of("--model.train_parts qformer,projection"), "");
+  EXPECT_EQ(faults_of("--model.train_parts all --model.dropout 0.2"), "");
+  EXPECT_CONTAINS(faults_of("--model.train_parts qformr"),
+                  "there is no part qformr, did you mean qformer?");
+  EXPECT_CONTAINS(faults_of("--model.train_parts=,"), "use all, or some of vision, qformer");
+  EXPECT_EQ(faults_of("--model.train_parts all", "finetune_lora"), "");
+  EXPECT_CONTAINS(faults_of("--model.train_parts vision", "finetune_lora"),
+                  "name the layers that get some with lora_target_modules");
 }
 
 TEST(Check, BlocksAreChosenByWordPeriodOrList) {

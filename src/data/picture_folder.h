@@ -1,0 +1,23 @@
+// Pictures as files beside a metadata.jsonl or metadata.csv that names them and their captions.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "data/picture_rows.h"
+
+namespace snug::data {
+
+struct PictureFolderOptions {
+  std::filesystem::path path;
+  std::string split =
+      "train";  // a folder in `path` with a metadata file of its own, if there is one
+  std::string image_column = "auto";
+  std::string text_column = "auto";
+};
+
+std::shared_ptr<const PictureRows> open_picture_folder(const PictureFolderOptions& options);
+
+}  // namespace snug::data

@@ -1,0 +1,273 @@
+// Data sets of pictures: those that Hugging Face's libraries wrote (tests/oracles/picture_sets.py),
+// and folders with a metadata file.
+// SPDX-License-Identifier: Apache-2.0
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "data/dataset.h"
+#include "data/hugging_face.h"
+#include "data/parquet.h"
+#include "data/picture_batches.h"
+#include "data/picture_folder.h"
+#include "data_fixtures.h"
+
+namespace snug::data {
+namespace {
+
+std::filesystem::path sets() {
+  return std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/picture_sets";
+}
+
+std::filesystem::path picture_file(const std::string& name) {
+  return std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/pictures" / name;
+}
+
+std::string text_of(const PictureBytes& picture) {
+  return {reinterpret_cast<const char*>(picture.bytes.data()), picture.bytes.size()};
+}
+
+std::vector<std::optional<std::string>> all_captions(const PictureRows& rows) {
+  std::vector<int64_t> indices(static_cast<size_t>(rows.count()));
+  for (size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<int64_t>(i);
+  return rows.captions(indices);
+}
+
+using Captions = std::vector<std::optional<std::string>>;
+const Captions kCaptions = {"a red square", "Grüße vom Meer", "   ", std::nullopt, "a dog, a cat"};
+constexpr const char* kNames[] = {"420.jpg", "rgba.png", "lossy.webp", "turned6.jpg",
+                                  "palette4.png"};
+
+constexpr Reading kPictures = {.image_size = 8, .num_picture_tokens = 3, .picture_token = 900};
+
+DatasetOptions options_for(const std::string& name, const std::filesystem::path& path) {
+  return {.name = name,
+          .val_split_fraction = 0,
+          .path = path,
+          .reading = kPictures,
+          .processor = {.size = 8}};
+}
+
+class HuggingFace : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!parquet_available()) GTEST_SKIP() << "this build has no Arrow";
+  }
+};
+
+TEST_F(HuggingFace, SavedAndParquetSetsGiveTheSameRows) {
+  for (const char* name : {"dict", "dict/train", "parquet", "parquet/data"}) {
+    const auto rows = open_hugging_face_pictures({.path = sets() / name});
+    ASSERT_NE(rows, nullptr) << name;
+    EXPECT_EQ(all_captions(*rows), kCaptions) << name;
+    for (int64_t i = 0; i < rows->count(); ++i)
+      EXPECT_EQ(text_of(rows->picture(i)), read_file(picture_file(kNames[i]))) << name << " " << i;
+  }
+  const auto test = open_hugging_face_pictures({.path = sets() / "dict", .split = "test"});
+  EXPECT_EQ(test->count(), 1);
+  EXPECT_CONTAINS(test->where(0), "data-00000-of-00001.arrow: row 1");
+}
+
+TEST_F(HuggingFace, ListsOfCaptionsGiveTheirFirst) {
+  const auto rows = open_hugging_face_pictures({.path = sets() / "lists"});
+  EXPECT_EQ(all_captions(*rows), (Captions{"one", std::nullopt, "three", "four", "five"}));
+}
+
+TEST_F(HuggingFace, TextAloneIsRowsOfText) {
+  const std::vector<Row> rows = read_hugging_face_rows({.path = sets() / "text"});
+  ASSERT_EQ(rows.size(), 2);
+  EXPECT_EQ(rows[1].instruction, "Say hi.");
+  EXPECT_EQ(open_hugging_face_pictures({.path = sets() / "text"}), nullptr);
+}
+
+TEST_F(HuggingFace, WrongNamesListWhatThereIs) {
+  const auto refusal = [](HuggingFaceOptions options) {
+    return message_of([&] { open_hugging_face_pictures(options); });
+  };
+  EXPECT_CONTAINS(refusal({.path = sets() / "dict", .split = "valid"}),
+                  "no split valid (data.split); splits found: train, test");
+  EXPECT_CONTAINS(refusal({.path = sets() / "dict", .image_column = "imgae"}),
+                  "no column imgae (data.image_column); did you mean image?; columns found: id, "
+                  "image, text");
+  EXPECT_CONTAINS(refusal({.path = sets() / "dict", .image_column = "id"}), "holds int64");
+  EXPECT_CONTAINS(refusal({.path = sets() / "dict", .text_column = "image"}),
+                  "but captions are text");
+  EXPECT_CONTAINS(refusal({.path = sets() / "parquet", .split = "test"}), "splits found: train");
+  EXPECT_CONTAINS(refusal({.path = sets() / "nowhere"}), "does not exist");
+  EXPECT_CONTAINS(refusal({}), "needs --data.path");
+  const Folder folder;
+  EXPECT_CONTAINS(refusal({.path = folder.path()}), "no data set of Hugging Face's");
+}
+
+TEST_F(HuggingFace, CutShortOrDamagedIsRefused) {
+  const std::string whole = read_file(sets() / "dict/train/data-00000-of-00001.arrow");
+  const Folder folder;
+  for (size_t size = 0; size < whole.size() - 8; size += 97) {
+    const auto path = folder.write("x.arrow", whole.substr(0, size));
+    EXPECT_CONTAINS(message_of([&] { open_hugging_face_pictures({.path = path}); }), "x.arrow");
+  }
+}
+
+TEST_F(HuggingFace, RowsWithoutCaptionAreLeftOut) {
+  const Dataset dataset =
+      load_dataset(options_for("HFDataset", sets() / "dict"), byte_encoder(true), {});
+  EXPECT_EQ(dataset.train.count(), 3);
+  std::vector<int64_t> rows = dataset.train_pictures.row_of;
+  for (int64_t i = 0; i < 3; ++i) {
+    const Sample sample = dataset.train.sample(i);
+    const std::string caption = *kCaptions[rows[i]];
+    EXPECT_EQ(sample.ids.size(), 3 + 1 + caption.size() + 1);
+  }
+  std::sort(rows.begin(), rows.end());
+  EXPECT_EQ(rows, (std::vector<int64_t>{0, 1, 4}));
+  DatasetOptions some = options_for("HFDataset", sets() / "dict");
+  some.val_split_fraction = 0.5;
+  some.max_samples = 4;
+  const Dataset split = load_dataset(some, byte_encoder(true), {});
+  EXPECT_EQ(split.train.count() + split.validation.count(),
+            std::ssize(split.train_pictures.row_of) + std::ssize(split.validation_pictures.row_of));
+  EXPECT_EQ(std::ssize(split.validation_rows), split.validation.count());
+}
+
+TEST_F(HuggingFace, TextModelsReadInstructionSets) {
+  DatasetOptions options = options_for("HFDataset", sets() / "text");
+  options.reading = {};
+  const Dataset dataset = load_dataset(options, byte_encoder(true), {});
+  EXPECT_EQ(dataset.train.count(), 2);
+  EXPECT_EQ(dataset.train_pictures.rows, nullptr);
+  EXPECT_TRUE(dataset.train_batches()->make(std::vector<int64_t>{0, 1}).pixels.empty());
+}
+
+class PictureFolderTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (const char* name : kNames) std::filesystem::copy_file(picture_file(name), folder_ / name);
+  }
+  std::string refusal(PictureFolderOptions options = {}) {
+    options.path = folder_.path();
+    return message_of([&] { open_picture_folder(options); });
+  }
+  Folder folder_;
+};
+
+TEST_F(PictureFolderTest, ReadsLinesOfJson) {
+  folder_.write("metadata.jsonl",
+                "{\"file_name\": \"420.jpg\", \"text\": \"a cat\"}\n\n"
+                "{\"file_name\": \"rgba.png\", \"text\": [\"one\", \"two\"], \"more\": 1}\r\n"
+                "{\"file_name\": \"gone.png\", \"text\": null}");
+  const auto rows = open_picture_folder({.path = folder_.path()});
+  EXPECT_EQ(all_captions(*rows), (Captions{"a cat", "one", std::nullopt}));
+  EXPECT_EQ(text_of(rows->picture(1)), read_file(picture_file("rgba.png")));
+  EXPECT_CONTAINS(rows->where(0), "metadata.jsonl: row 1 (420.jpg)");
+  EXPECT_CONTAINS(message_of([&] { rows->picture(2); }), "gone.png");
+}
+
+TEST_F(PictureFolderTest, ReadsCsvWithQuotes) {
+  std::filesystem::create_directory(folder_ / "train");
+  folder_.write(
+      "train/metadata.csv",
+      "file_name,caption\r\n../420.jpg,\"a \"\"red\"\" cat,\na dog\"\r\n../rgba.png,sea\n");
+  const auto rows = open_picture_folder({.path = folder_.path()});
+  EXPECT_EQ(all_captions(*rows), (Captions{"a \"red\" cat,\na dog", "sea"}));
+  EXPECT_EQ(text_of(rows->picture(1)), read_file(picture_file("rgba.png")));
+}
+
+TEST_F(PictureFolderTest, SaysWhatIsWrong) {
+  EXPECT_CONTAINS(refusal(), "neither metadata.jsonl nor metadata.csv");
+  folder_.write("metadata.jsonl", "");
+  EXPECT_CONTAINS(refusal(), "holds no rows");
+  folder_.write("metadata.jsonl", "{\"file_name\": \"a.jpg\", \"words\": \"x\"}\n");
+  EXPECT_CONTAINS(refusal(),
+                  "which column holds the captions? Name it with --data.text_column; "
+                  "columns found: file_name, words");
+  EXPECT_CONTAINS(refusal({.text_column = "word"}), "did you mean words?");
+  folder_.write("metadata.jsonl", "[1]\n");
+  EXPECT_CONTAINS(refusal(), "row 1: not a JSON object on one line");
+  std::filesystem::remove(folder_ / "metadata.jsonl");
+  folder_.write("metadata.csv", "file_name,text\na.jpg\n");
+  EXPECT_CONTAINS(refusal(), "row 1: 1 fields, but the first line names 2");
+  DatasetOptions text_model = options_for("ImageFolder", folder_.path());
+  text_model.reading = {};
+  EXPECT_CONTAINS(message_of([&] { load_dataset(text_model, byte_encoder(true), {}); }),
+                  "this model reads none");
+}
+
+// Pictures of a folder, some of which are damaged, as micro-batches.
+class PictureBatches : public PictureFolderTest {
+ protected:
+  void SetUp() override {
+    PictureFolderTest::SetUp();
+    folder_.write("broken.jpg", read_file(picture_file("420.jpg")).substr(0, 400));
+    std::string lines;
+    for (int i = 0; i < 40; ++i)
+      lines += nlohmann::json{{"file_name", i % 10 == 7 ? "broken.jpg" : kNames[i % 5]},
+                              {"text", "caption " + std::to_string(i)}}
+                   .dump() +
+               "\n";
+    folder_.write("metadata.jsonl", lines);
+  }
+  Dataset load(int num_workers) {
+    DatasetOptions options = options_for("ImageFolder", folder_.path());
+    options.num_workers = num_workers;
+    return load_dataset(options, byte_encoder(true), {});
+  }
+};
+
+TEST_F(PictureBatches, AreTheSameWithAnyNumberOfWorkersAndInAnyOrder) {
+  const LogSinkGuard quiet([](const std::string&) {});
+  const Dataset dataset = load(0);
+  ASSERT_EQ(dataset.train.count(), 40);
+  std::vector<std::vector<int64_t>> wanted;
+  for (int64_t i = 0; i < 40; i += 4) wanted.push_back({i, i + 1, i + 2, i + 3});
+  std::vector<MicroBatch> expected;
+  const auto alone = dataset.train_batches();
+  for (const auto& indices : wanted) expected.push_back(alone->make(indices));
+  for (const int num_workers : {1, 3}) {
+    const Dataset same = load(num_workers);
+    const auto source = same.train_batches();
+    source->expect(wanted);
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      // Now and then something that nobody told, or told otherwise.
+      if (i % 3 == 1) source->make(std::vector<int64_t>{39, 0});
+      if (i == 5) source->expect({wanted.begin() + 5, wanted.end()});
+      const MicroBatch batch = source->make(wanted[i]);
+      EXPECT_EQ(batch.pixels, expected[i].pixels);
+      EXPECT_EQ(batch.targets, expected[i].targets);
+      EXPECT_EQ(batch.picture_rows.size(), 12);
+    }
+    source->expect(wanted);  // and is then thrown away half done
+  }
+}
+
+TEST_F(PictureBatches, UnreadableOnesTeachNothingAndAreNamed) {
+  std::string said;
+  const LogSinkGuard listen([&](const std::string& text) { said += text; });
+  const Dataset dataset = load(2);
+  {
+    const auto source = dataset.train_batches();
+    for (int64_t i = 0; i < 40; ++i) {
+      const MicroBatch batch = source->make(std::vector<int64_t>{i});
+      const bool broken = dataset.train_pictures.row_of[static_cast<size_t>(i)] % 10 == 7;
+      EXPECT_EQ(batch.loss_tokens > 0, !broken);
+      EXPECT_EQ(batch.pixels.size(), 8 * 8 * 3);
+    }
+    EXPECT_EQ(dynamic_cast<PictureBatchSource&>(*source).num_unreadable(), 4);
+  }
+  EXPECT_CONTAINS(said, "(broken.jpg): not a readable JPEG: the file is cut short");
+}
+
+TEST_F(PictureBatches, ASetWithoutAnyReadablePictureIsRefused) {
+  const LogSinkGuard quiet([](const std::string&) {});
+  std::filesystem::remove_all(folder_ / "420.jpg");
+  folder_.write("metadata.jsonl",
+                "{\"file_name\": \"broken.jpg\", \"text\": \"x\"}\n"
+                "{\"file_name\": \"gone.jpg\", \"text\": \"x\"}\n");
+  const Dataset dataset = load(1);
+  const auto source = dataset.train_batches();
+  EXPECT_CONTAINS(message_of([&] {
+                    source->make(std::vector<int64_t>{0, 1});
+                  }),
+                  "none of 2 pictures could be read; the last: ");
+}
+
+}  // namespace
+}  // namespace snug::data
