@@ -180,6 +180,24 @@ TEST_P(Families, PlanIsTheMeasurementToTheByte) {
   }
 }
 
+TEST_P(Families, APlanForCudaNeedsNoDevice) {
+  const auto model = tiny_model(GetParam());
+  const data::SampleStore store = samples(16, 40, 3);
+  for (const char* precision : {"32-true", "bf16-true", "16-mixed"}) {
+    config::Recipe recipe = tiny_recipe();
+    recipe.precision = precision;
+    const auto largest = plan::largest_micro_batch(
+        {.samples = store, .reading = setup::reading_of(*model)}, recipe, 8);
+    const auto peak_on = [&](at::DeviceType device) {
+      return plan::predict(*model, recipe, largest, 128, {.device = device}).peak_allocated;
+    };
+    const int64_t before = memory::meta_ledger().allocated();
+    EXPECT_GT(peak_on(at::kCUDA), peak_on(at::kCPU) / 2) << precision;
+    EXPECT_LT(peak_on(at::kCUDA), peak_on(at::kCPU) * 4) << precision;
+    EXPECT_EQ(memory::meta_ledger().allocated(), before) << precision << " left bytes behind";
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Shapes, Families,
                          ::testing::Values("gpt2", "opt", "opt-after", "t5", "t5-gated"),
                          [](const auto& info) {
