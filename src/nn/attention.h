@@ -41,7 +41,8 @@ Packed even_sequences(int64_t count, int64_t length, at::Device device);
 at::Tensor full_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const Packed& sequences, const AttentionOptions& options,
                           const Pass& pass);
-// Every token of a sequence to every one of its source: q (N, H, d), k and v (M, K, d) -> (N, H·d).
+// Every token of a sequence to every one of its source: q (N, H, d), k and v (M, K, d) ->
+// (N, H·d).
 at::Tensor cross_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const Packed& queries, const Packed& keys,
                            const AttentionOptions& options, const Pass& pass);

@@ -26,9 +26,9 @@ struct BiasTable {
 // The row of the table for a key `distance` tokens after the query, before it if that is negative.
 int64_t relative_bucket(int64_t distance, const BiasTable& table);
 
-// Probabilities that are set to 0 while the others grow by 1 / (1 - probability). Which is a hash of
-// (key, row, column), row = head * N + token, column = the attended token's place in its document:
-// nothing is kept for the backward pass, and no number of threads changes it.
+// Probabilities that are set to 0 while the others grow by 1 / (1 - probability). Which is a hash
+// of (key, row, column), row = head * N + token, column = the attended token's place in its
+// document: nothing is kept for the backward pass, and no number of threads changes it.
 struct ProbabilityDropout {
   double probability = 0;
   uint64_t key = 0;
