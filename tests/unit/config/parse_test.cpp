@@ -259,6 +259,16 @@ TEST(Parse, SeveralAdapters) {
   EXPECT_EQ(parse("evaluate m --data.json_path d.json --adapter a").evaluate.adapter, "a");
 }
 
+TEST(Parse, CaptionTakesManyPictures) {
+  const ParsedCommand c = parse("caption m a.jpg photos --num_beams 3 b.png");
+  EXPECT_EQ(c.caption.checkpoint_dir, "m");
+  EXPECT_EQ(c.caption.images, (std::vector<std::string>{"a.jpg", "photos", "b.png"}));
+  EXPECT_EQ(c.caption.beams.num_beams, 3);
+  EXPECT_FALSE(parse("caption m a.jpg").caption.beams.num_beams);
+  EXPECT_CONTAINS(parse_error("caption m"), "snug caption wants images");
+  EXPECT_CONTAINS(parse_error("chat m x"), "unexpected word x");
+}
+
 TEST(Parse, OtherCommands) {
   const ParsedCommand g = parse_command_line(std::vector<std::string>{
       "generate", "m.gguf", "--prompt", "null", "--top_k", "null", "--temperature", "0"});
