@@ -8,13 +8,16 @@
 #include <string>
 
 #include "memory/ledger.h"
+#include "support/techniques.h"
 #include "support/tiny_training.h"
 
 namespace snug {
 namespace {
 
 using tests::eight_in;
+using tests::kTechniques;
 using tests::random_samples;
+using tests::Technique;
 using tests::tiny_recipe;
 using tests::TinyRun;
 
@@ -100,37 +103,6 @@ TEST_F(Training, RepeatsToTheBit) {
   expect_same_weights(a, b, 0);
 }
 
-// Each technique, and each pair, against plain execution: the arithmetic is the same in the same
-// order, so the bits are. Two units and a half are enough to have a first, a middle and a last one.
-struct Technique {
-  const char* name;
-  void (*turn_on)(config::Recipe&);
-};
-
-constexpr Technique kTechniques[] = {
-    {"checkpointing all", [](config::Recipe& r) { r.activation_checkpointing = "all"; }},
-    {"checkpointing every:2", [](config::Recipe& r) { r.activation_checkpointing = "every:2"; }},
-    {"checkpointing 1", [](config::Recipe& r) { r.activation_checkpointing = "1"; }},
-    {"selective", [](config::Recipe& r) { r.activation_checkpointing = "selective"; }},
-    {"activation offload", [](config::Recipe& r) { r.activation_offload = true; }},
-    {"in backward", [](config::Recipe& r) { r.optimizer_in_backward = true; }},
-    {"optimizer offload", [](config::Recipe& r) { r.optimizer_offload = "cpu"; }},
-    {"optimizer offload to disk",
-     [](config::Recipe& r) { r.optimizer_offload = tests::on_disk(); }},
-    {"weight streaming",
-     [](config::Recipe& r) {
-       if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
-       r.weight_streaming = true;
-     }},
-    {"all offloads, prefetched",
-     [](config::Recipe& r) {
-       if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
-       r.weight_streaming = true;
-       r.activation_offload = true;
-       r.offload_prefetch = "true";
-     }},
-};
-
 // What trains: all weights, or adapters beside frozen ones.
 struct Trained {
   const char* name;
@@ -163,6 +135,8 @@ constexpr Trained kTrained[] = {
      }},
 };
 
+// Each technique, and each pair, against plain execution: the arithmetic is the same in the same
+// order, so the bits are. Two units and a half are enough to have a first, a middle and a last one.
 class Techniques : public Training, public ::testing::WithParamInterface<Trained> {};
 
 TEST_P(Techniques, EveryPairTrainsToTheSameBitsAsPlain) {

@@ -5,12 +5,14 @@
 #include <filesystem>
 #include <memory>
 #include <random>
+#include <span>
 #include <string>
 
 #include "config/recipe.h"
 #include "data/sample_store.h"
 #include "models/family.h"
 #include "setup/engine.h"
+#include "setup/reading.h"
 #include "support/test_device.h"
 #include "train/stepper.h"
 
@@ -21,12 +23,19 @@ inline std::unique_ptr<models::Model> tiny_model(const std::string& shape = "lla
                                    shape / "config.json");
 }
 
-inline data::SampleStore random_samples(int count, int longest, uint32_t seed) {
+// Each begins with what `reading` asks for: a picture's places, and a source before the target.
+inline data::SampleStore random_samples(int count, int longest, uint32_t seed,
+                                        const data::Reading& reading = {}) {
   std::mt19937 random(seed);
   data::SampleStore store;
   for (int i = 0; i < count; ++i) {
     data::Sample sample;
     const int length = 2 + static_cast<int>(random() % static_cast<uint32_t>(longest - 1));
+    sample.ids.assign(static_cast<size_t>(reading.num_picture_tokens), reading.picture_token);
+    if (reading.source)
+      for (int t = 0; t < 1 + i % 4; ++t) sample.ids.push_back(static_cast<int32_t>(random() % 96));
+    sample.labels.assign(sample.ids.size(), -100);
+    sample.source_tokens = reading.source ? std::ssize(sample.ids) : 0;
     for (int t = 0; t < length; ++t) {
       sample.ids.push_back(static_cast<int32_t>(random() % 96));
       sample.labels.push_back(t < length / 3 ? -100 : sample.ids.back());
@@ -48,6 +57,36 @@ inline config::Recipe tiny_recipe() {
 // Of optimizer_offload: its file has no name, so that nothing is left in that folder.
 inline std::string on_disk() { return "disk:" + std::filesystem::temp_directory_path().string(); }
 
+inline data::MicroBatchOptions batch_options(const config::Recipe& recipe,
+                                             const models::Model& model) {
+  return {.packing = recipe.data.packing,
+          .ignore_index = static_cast<int32_t>(recipe.data.ignore_index),
+          .reading = setup::reading_of(model)};
+}
+
+// The pictures of these samples where the model looks at some: noise that a sample's number gives.
+inline void add_pictures(data::MicroBatch& batch, std::span<const int64_t> samples) {
+  for (const int64_t sample : samples) {
+    std::mt19937 random(static_cast<uint32_t>(sample));
+    for (int64_t i = 0; i < batch.image_size * batch.image_size * 3; ++i)
+      batch.pixels.push_back(static_cast<uint8_t>(random()));
+  }
+}
+
+class TinyBatches final : public data::BatchSource {
+ public:
+  TinyBatches(const data::SampleStore& samples, const data::MicroBatchOptions& options)
+      : tokens_(samples, options) {}
+  data::MicroBatch make(std::span<const int64_t> indices) override {
+    data::MicroBatch batch = tokens_.make(indices);
+    add_pictures(batch, indices);
+    return batch;
+  }
+
+ private:
+  data::TokenBatchSource tokens_;
+};
+
 // A model with random weights, an engine and a stepper over `samples`.
 struct TinyRun {
   explicit TinyRun(config::Recipe r, const data::SampleStore& s, const std::string& shape = "llama",
@@ -60,7 +99,8 @@ struct TinyRun {
     });
     engine.weights_changed();
     phases = std::make_unique<train::PhaseRecorder>(engine, records);
-    stepper = std::make_unique<train::Stepper>(engine, recipe, s, *phases);
+    batches = std::make_unique<TinyBatches>(s, batch_options(recipe, *model));
+    stepper = std::make_unique<train::Stepper>(engine, recipe, *batches, *phases);
   }
 
   config::Recipe recipe;
@@ -68,6 +108,7 @@ struct TinyRun {
   setup::Engine engine;
   std::vector<report::PhaseRecord> records;
   std::unique_ptr<train::PhaseRecorder> phases;
+  std::unique_ptr<data::BatchSource> batches;
   std::unique_ptr<train::Stepper> stepper;
 };
 

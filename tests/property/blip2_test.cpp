@@ -1,0 +1,273 @@
+// What must hold for models that look at pictures, with either kind of language model: techniques
+// change nothing, plans are measurements, and what is frozen stays as it is.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include <map>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <string>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "memory/disk_file.h"
+#include "plan/predict.h"
+#include "plan/workload.h"
+#include "setup/adapters.h"
+#include "setup/trained_parts.h"
+#include "support/random_recipe.h"
+#include "support/techniques.h"
+#include "support/temp_folder.h"
+
+namespace snug {
+namespace {
+
+using tests::eight_in;
+using tests::tiny_model;
+using tests::tiny_recipe;
+using tests::TinyRun;
+
+data::SampleStore samples_for(const std::string& shape) {
+  return tests::random_samples(8, 12, 5, setup::reading_of(*tiny_model(shape)));
+}
+
+// What trains, and how it is stored.
+struct Trained {
+  const char* name;
+  void (*set_up)(config::Recipe&);
+};
+
+constexpr Trained kTrained[] = {
+    {"all", [](config::Recipe&) {}},
+    {"all in bfloat16", [](config::Recipe& r) { r.precision = "bf16-true"; }},
+    {"what is between", [](config::Recipe& r) { r.model.train_parts = "qformer,projection"; }},
+    {"vision and language",
+     [](config::Recipe& r) {
+       r.model.train_parts = "vision,language";
+       r.precision = "bf16-mixed";
+     }},
+    {"adapters of the language model",
+     [](config::Recipe& r) { r.lora = {.enabled = true, .r = 3, .dropout = 0.2, .mlp = true}; }},
+    {"adapters of vision and queries beside 4 bits",
+     [](config::Recipe& r) {
+       r.quantize = "bnb.nf4";
+       r.lora = {.enabled = true, .r = 3, .target_modules = "qkv,query"};
+     }},
+};
+
+class Blip2 : public ::testing::TestWithParam<const char*> {
+ protected:
+  static void SetUpTestSuite() { tests::prepare_test_device(); }
+  void SetUp() override {
+    if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
+  }
+};
+
+std::vector<double> train(TinyRun& run, int64_t micro_batch_size, int steps) {
+  std::vector<double> losses;
+  for (int i = 0; i < steps; ++i)
+    losses.push_back(run.stepper->step(eight_in(micro_batch_size), 1e-2).loss);
+  return losses;
+}
+
+void expect_same_weights(const TinyRun& a, const TinyRun& b) {
+  ASSERT_EQ(a.engine.parameters.size(), b.engine.parameters.size());
+  for (size_t i = 0; i < a.engine.parameters.size(); ++i) {
+    const at::Tensor& expected = a.engine.parameters[i].tensor;
+    EXPECT_TRUE(at::equal(expected, b.engine.parameters[i].tensor.to(expected.scalar_type())))
+        << a.engine.parameters[i].name;
+  }
+}
+
+// Dropout included: what is computed again drops the same.
+TEST_P(Blip2, TechniquesTrainToTheSameBitsAsPlain) {
+  const data::SampleStore samples = samples_for(GetParam());
+  for (const Trained& trained : kTrained) {
+    config::Recipe base = tiny_recipe();
+    base.train.max_norm = 0.5;
+    trained.set_up(base);
+    TinyRun plain(base, samples, GetParam());
+    const std::vector<double> expected = train(plain, 8, 3);
+    for (const tests::Technique& technique : tests::kTechniques) {
+      SCOPED_TRACE(std::string(trained.name) + ", " + technique.name);
+      config::Recipe recipe = base;
+      technique.turn_on(recipe);
+      // The norm is added up unit by unit there.
+      if (recipe.optimizer_in_backward) continue;
+      TinyRun run(recipe, samples, GetParam());
+      run.engine.copies->set_late(true);
+      EXPECT_EQ(expected, train(run, 8, 3));
+      expect_same_weights(plain, run);
+    }
+  }
+}
+
+TEST_P(Blip2, TechniquesTogetherTrainToTheSameBitsAsPlain) {
+  const data::SampleStore samples = samples_for(GetParam());
+  for (const Trained& trained : kTrained) {
+    config::Recipe base = tiny_recipe();
+    trained.set_up(base);
+    TinyRun plain(base, samples, GetParam());
+    const std::vector<double> expected = train(plain, 8, 3);
+    for (const char* checkpointing : {"none", "selective", "all", "every:3"}) {
+      SCOPED_TRACE(std::string(trained.name) + ", checkpointing " + checkpointing);
+      config::Recipe recipe = base;
+      recipe.activation_checkpointing = checkpointing;
+      recipe.activation_offload = true;
+      recipe.optimizer_in_backward = true;
+      recipe.optimizer_offload = "cpu";
+      recipe.weight_streaming = true;
+      recipe.offload_prefetch = "true";
+      TinyRun run(recipe, samples, GetParam());
+      run.engine.copies->set_late(true);
+      EXPECT_EQ(expected, train(run, 8, 3));
+      expect_same_weights(plain, run);
+    }
+  }
+}
+
+TEST_P(Blip2, AnyCutOfTheGlobalBatchTrainsTheSame) {
+  const data::SampleStore samples = samples_for(GetParam());
+  config::Recipe recipe = tiny_recipe();
+  recipe.model.dropout = 0;  // which would be another micro-batch's
+  TinyRun whole(recipe, samples, GetParam());
+  const std::vector<double> expected = train(whole, 8, 5);
+  EXPECT_LT(expected.back(), expected.front());
+  for (const int64_t size : {1, 4}) {
+    TinyRun cut(recipe, samples, GetParam());
+    const std::vector<double> losses = train(cut, size, 5);
+    for (size_t i = 0; i < losses.size(); ++i)
+      EXPECT_NEAR(losses[i], expected[i], 1e-4 * expected[i]) << "step " << i;
+  }
+}
+
+TEST_P(Blip2, DropoutIsTheRecipesToSay) {
+  const data::SampleStore samples = samples_for(GetParam());
+  config::Recipe recipe = tiny_recipe();
+  TinyRun first(recipe, samples, GetParam()), again(recipe, samples, GetParam());
+  recipe.model.dropout = 0.5;
+  TinyRun more(recipe, samples, GetParam());
+  recipe.model.dropout = 0;
+  TinyRun none(recipe, samples, GetParam());
+  recipe.seed += 1;
+  TinyRun none_of_another_seed(recipe, samples, GetParam());
+  const std::vector<double> losses = train(first, 8, 2);
+  EXPECT_EQ(losses, train(again, 8, 2));
+  EXPECT_NE(losses, train(more, 8, 2));
+  const std::vector<double> without = train(none, 8, 2);
+  EXPECT_NE(losses, without);
+  EXPECT_EQ(without, train(none_of_another_seed, 8, 2));
+}
+
+TEST_P(Blip2, FrozenPartsStayAsTheyAre) {
+  const data::SampleStore samples = samples_for(GetParam());
+  for (const char* parts : {"vision", "qformer", "projection", "language", "qformer,projection"}) {
+    SCOPED_TRACE(parts);
+    config::Recipe recipe = tiny_recipe();
+    recipe.model.train_parts = parts;
+    TinyRun run(recipe, samples, GetParam());
+    std::map<const nn::Parameter*, at::Tensor> before;
+    for (nn::Parameter* p : run.model->parameters()) before[p] = p->value.detach().clone();
+    train(run, 8, 2);
+    int64_t trained = 0;
+    for (const models::ModelPart& part : run.model->parts()) {
+      const bool trains =
+          ("," + std::string(parts) + ",").find("," + part.name + ",") != std::string::npos;
+      for (nn::Unit* unit : part.units)
+        for (const nn::Parameter* p : unit->parameters()) {
+          EXPECT_EQ(at::equal(p->value, before.at(p)), !trains) << p->name;
+          EXPECT_FALSE(p->value.grad().defined()) << p->name;
+          if (trains) trained += p->num_elements();
+        }
+    }
+    EXPECT_EQ(setup::count_parameters(*run.model).trained, trained);
+  }
+}
+
+TEST_P(Blip2, PartsThatAModelLacksAreRefused) {
+  config::Recipe recipe = tiny_recipe();
+  recipe.model.train_parts = "vision";
+  EXPECT_THROW(setup::choose_trained(*tiny_model("llama"), recipe), UserError);
+}
+
+TEST_P(Blip2, PlanIsTheMeasurementToTheByte) {
+  std::mt19937 random(17);
+  for (int trial = 0; trial < 60; ++trial) {
+    config::Recipe recipe = tests::random_recipe(random);
+    if (!recipe.lora.target_modules.empty()) recipe.lora.target_modules = "qkv,query,value";
+    if (!recipe.lora.enabled && random() % 2)
+      recipe.model.train_parts = random() % 2 ? "qformer,projection" : "vision,language";
+    SCOPED_TRACE(fmt::format("trial {}: {}, trains {}", trial, tests::describe(recipe, GetParam()),
+                             recipe.model.train_parts));
+    const auto model = tiny_model(GetParam());
+    const data::Reading reading = setup::reading_of(*model);
+    const data::SampleStore samples = tests::random_samples(16, 30, random(), reading);
+    const int64_t size = recipe.train.micro_batch_size;
+    const auto largest =
+        plan::largest_micro_batch({.samples = samples, .reading = reading}, recipe, size);
+    const plan::Prediction predicted =
+        plan::predict(*model, recipe, largest, 128, {.device = tests::test_device().type()});
+    const int64_t before = tests::test_ledger().allocated();
+    const int64_t host_before = memory::cpu_host_ledger().allocated();
+    tests::test_ledger().reset_peak();
+    memory::cpu_host_ledger().reset_peak();
+    {
+      TinyRun run(recipe, samples, GetParam());
+      run.stepper->scaler().restore(1, 0);  // a step that overflows would not be taken
+      const auto count = static_cast<size_t>(plan::micro_batches_that_matter(recipe));
+      for (int step = 0; step < (recipe.delayed_parameter_update ? 2 : 1); ++step)
+        run.stepper->step(train::SampleIndices(count, samples.longest_samples(size)), 1e-2);
+    }
+    EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
+    EXPECT_EQ(predicted.peak_host, memory::cpu_host_ledger().at_peak().allocated - host_before);
+    EXPECT_EQ(tests::test_ledger().allocated(), before) << "bytes left behind";
+    EXPECT_EQ(memory::cpu_host_ledger().allocated(), host_before) << "bytes left on the host";
+  }
+}
+
+// Features of the picture pass through the Q-Former's layers: each keeps its queries beside them.
+TEST_P(Blip2, WhatPassesThroughIsKeptOnce) {
+  const std::filesystem::path original =
+      std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/parity" / GetParam() / "config.json";
+  const data::Reading reading = setup::reading_of(*tiny_model(GetParam()));
+  const data::SampleStore samples = tests::random_samples(8, 12, 5, reading);
+  config::Recipe recipe = tiny_recipe();
+  recipe.activation_checkpointing = "all";
+  recipe.activation_offload = true;
+  const test::TempFolder folder;
+  const auto on_host = [&](int layers) {
+    nlohmann::json config = nlohmann::json::parse(read_file(original));
+    config["qformer_config"]["num_hidden_layers"] = layers;
+    config["qformer_config"]["cross_attention_frequency"] = 1;
+    write_file_atomically(folder / "config.json", config.dump());
+    const auto model = models::model_from_config(folder / "config.json");
+    return plan::predict(
+               *model, recipe,
+               plan::largest_micro_batch({.samples = samples, .reading = reading}, recipe, 8), 128)
+        .peak_host;
+  };
+  constexpr int64_t kQuerySize = 16, kPictures = 8;
+  EXPECT_EQ(on_host(5) - on_host(4), kPictures * reading.num_picture_tokens * kQuerySize * 4);
+}
+
+// 72 attention modules of the T5 stacks, 2 matrices each of 16 x (4096 + 4096).
+TEST(Blip2Adapters, NamesOfModulesReachTheLanguageModelAlone) {
+  const auto model = models::model_from_config(std::filesystem::path(SNUG_SOURCE_DIR) /
+                                               "recipes/models/blip2-flan-t5-xxl.json");
+  config::Recipe recipe = tiny_recipe();
+  recipe.lora = {.enabled = true, .r = 16, .target_modules = "q,v"};
+  setup::choose_trained(*model, recipe);
+  EXPECT_EQ(setup::count_parameters(*model).trained, 18'874'368);
+  recipe.lora.target_modules.clear();  // by the switches: query and value
+  setup::choose_trained(*model, recipe);
+  EXPECT_EQ(setup::count_parameters(*model).trained, 18'874'368);
+}
+
+INSTANTIATE_TEST_SUITE_P(Languages, Blip2, ::testing::Values("blip2-opt", "blip2-t5"),
+                         [](const auto& info) { return std::string(info.param).substr(6); });
+
+}  // namespace
+}  // namespace snug

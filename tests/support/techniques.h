@@ -1,0 +1,38 @@
+// What a recipe may turn on to save memory: none of it changes what is learnt.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "support/tiny_training.h"
+
+namespace snug::tests {
+
+struct Technique {
+  const char* name;
+  void (*turn_on)(config::Recipe&);
+};
+
+constexpr Technique kTechniques[] = {
+    {"checkpointing all", [](config::Recipe& r) { r.activation_checkpointing = "all"; }},
+    {"checkpointing every:2", [](config::Recipe& r) { r.activation_checkpointing = "every:2"; }},
+    {"checkpointing 1", [](config::Recipe& r) { r.activation_checkpointing = "1"; }},
+    {"selective", [](config::Recipe& r) { r.activation_checkpointing = "selective"; }},
+    {"activation offload", [](config::Recipe& r) { r.activation_offload = true; }},
+    {"in backward", [](config::Recipe& r) { r.optimizer_in_backward = true; }},
+    {"optimizer offload", [](config::Recipe& r) { r.optimizer_offload = "cpu"; }},
+    {"optimizer offload to disk",
+     [](config::Recipe& r) { r.optimizer_offload = tests::on_disk(); }},
+    {"weight streaming",
+     [](config::Recipe& r) {
+       if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
+       r.weight_streaming = true;
+     }},
+    {"all offloads, prefetched",
+     [](config::Recipe& r) {
+       if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
+       r.weight_streaming = true;
+       r.activation_offload = true;
+       r.offload_prefetch = "true";
+     }},
+};
+
+}  // namespace snug::tests
