@@ -84,7 +84,8 @@ TEST_P(GenerationParity, GivesTheSameIds) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, GenerationParity, ::testing::Values("llama", "mistral", "gpt2", "opt", "t5", "blip2-opt",
+INSTANTIATE_TEST_SUITE_P(Cases, GenerationParity,
+                         ::testing::Values("llama", "mistral", "gpt2", "opt", "t5", "blip2-opt",
                                            "blip2-t5"));
 
 }  // namespace
