@@ -200,7 +200,11 @@ nlohmann::json LikeLitgpt::json() const {
 std::unique_ptr<Like> make_like(const std::string& program, const models::Model& model,
                                 const plan::Candidate& candidate, const data::SampleStore& samples,
                                 const plan::DeviceProfile& device) {
-  if (!plan::has_lightning_model(model.hugging_face_config()))
+  const nlohmann::json config = model.hugging_face_config();
+  if (!plan::has_lightning_model(config) && !config.contains("intermediate_size"))
+    throw UserError("like: {}: a model of type {} is not planned there; leave --like out", program,
+                    config.value("model_type", ""));
+  if (!plan::has_lightning_model(config))
     return std::make_unique<LikeLitgpt>(program, model, candidate, samples, device);
   return std::make_unique<LikeLightning>(program, model, candidate, samples, device);
 }
