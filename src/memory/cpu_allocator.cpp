@@ -201,7 +201,8 @@ class CpuAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     const c10::Device device(c10::kCPU);
     if (bytes == 0) return {nullptr, nullptr, &delete_cpu_allocation, device};
-    if (current_tag.disk != nullptr) return current_tag.disk->allocate(static_cast<int64_t>(bytes));
+    if (current_tag.disk != nullptr && current_tag.disk->has_file())
+      return current_tag.disk->allocate(static_cast<int64_t>(bytes));
     Ledger& ledger = current_tag.on_host ? cpu_host_ledger() : cpu_ledger();
     ledger.admit(static_cast<int64_t>(bytes));
     void* data = take(bytes);

@@ -33,6 +33,9 @@ class DiskFile {
   // made.
   static bool is_on_disk(const std::filesystem::path& folder);
 
+  // False where there is none, and allocations on meta are counted only.
+  bool has_file() const { return mapping_ != nullptr; }
+
   // For the allocators. Space that has been given out does not come back; the file goes with the
   // last of its tensors, which may outlive this object.
   c10::DataPtr allocate(int64_t bytes);

@@ -4,6 +4,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <string>
 
@@ -40,6 +42,8 @@ std::vector<double> train(TinyRun& run, int steps) {
   return losses;
 }
 
+constexpr double kLearningRate = 1e-2, kSteps = 20;  // at most
+
 // Relative to the largest weight of each tensor. The softmax hardly sees a bias that all keys
 // share: its gradient is rounding, which Adam brings to the size of a step.
 void expect_same_weights(const TinyRun& one, const TinyRun& many, double tolerance) {
@@ -51,9 +55,12 @@ void expect_same_weights(const TinyRun& one, const TinyRun& many, double toleran
     for (const nn::Parameter* parameter : many.engine.units[i]->parameters()) {
       const at::Tensor a = expected.at(parameter->name);
       const at::Tensor b = setup::assemble(*parameter, parameter->value.detach()).to(at::kDouble);
-      const bool is_key_bias = parameter->name.ends_with("k_proj.bias");
+      const bool is_key_bias = std::ranges::any_of(
+          std::array{"k_proj.bias", "key.bias", "c_attn.bias", "qkv.bias"},
+          [&](const char* ending) { return parameter->name.ends_with(ending); });
       EXPECT_LE((a - b).abs().max().item<double>(),
-                (is_key_bias ? 1e3 : 1) * tolerance * std::max(1e-3, a.abs().max().item<double>()))
+                is_key_bias ? kSteps * kLearningRate
+                            : tolerance * std::max(1e-3, a.abs().max().item<double>()))
           << parameter->name;
     }
     if (many.engine.sharding != nullptr) many.engine.sharding->close(i);
@@ -126,8 +133,13 @@ struct Case {
   // A tied head on another stage than the embedding would be updated before gradients are added up;
   // slices of these small layers hold no whole blocks of 4-bit codes.
   bool refuses(const config::Recipe& recipe) const {
-    return (has_pipeline() && recipe.optimizer_in_backward && std::string(model) == "qwen2") ||
+    return (has_pipeline() && recipe.optimizer_in_backward && has_tied_weights()) ||
            (has_tensor_axis() && !recipe.quantize.empty());
+  }
+  bool has_tied_weights() const {
+    const auto whole = tests::tiny_model(model);
+    const auto units = whole->units();
+    return std::ranges::any_of(units, [](nn::Unit* unit) { return !unit->borrowed().empty(); });
   }
 };
 
@@ -136,7 +148,8 @@ class ManyRanks : public ::testing::TestWithParam<Case> {};
 void compare(const Case& c, const Technique& technique, int64_t micro_batch_size, int steps) {
   SCOPED_TRACE(std::string(c.strategy) + " " + c.mesh + " " + c.schedule + ", " + c.model + ", " +
                technique.name);
-  const data::SampleStore samples = random_samples(8, 40, 5);
+  const data::SampleStore samples =
+      random_samples(8, 40, 5, setup::reading_of(*tests::tiny_model(c.model)));
   config::Recipe recipe = tiny_recipe();
   recipe.train.micro_batch_size = micro_batch_size;
   technique.turn_on(recipe);
@@ -173,6 +186,13 @@ INSTANTIATE_TEST_SUITE_P(Strategies, ManyRanks,
                                            Case{"hybrid", "", "llama"}, Case{"ddp", "", "qwen2"},
                                            Case{"zero1", "", "qwen2"}, Case{"zero2", "", "qwen2"},
                                            Case{"fsdp", "", "qwen2"}));
+
+// More flows from stage to stage: what an encoder has read, pictures, tables of biases.
+INSTANTIATE_TEST_SUITE_P(FamiliesInPipelines, ManyRanks,
+                         ::testing::Values(Case{"auto", "pp=2", "gpt2"}, Case{"auto", "pp=2", "t5"},
+                                           Case{"auto", "pp=2", "blip2-opt", "1f1b", 2},
+                                           Case{"auto", "pp=4", "blip2-t5"},
+                                           Case{"zero1", "pp=2,fsdp=2", "t5", "1f1b", 2}));
 
 INSTANTIATE_TEST_SUITE_P(
     Pipelines, ManyRanks,
