@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "tokenizer/directory.h"
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <utility>
@@ -128,6 +129,31 @@ Sidecars read_sidecars(const fs::path& directory) {
     out.chat_template_where = jinja.string();
   }
   return out;
+}
+
+nlohmann::json byte_level_files(const fs::path& directory) {
+  const fs::path vocabulary = directory / "vocab.json", merges = directory / "merges.txt";
+  if (!fs::exists(vocabulary) || !fs::exists(merges)) return nullptr;
+  bool add_prefix_space = false;
+  const fs::path config = directory / "tokenizer_config.json";
+  if (const auto json = read_if_present(config))
+    add_prefix_space = Node(*json, config.string()).boolean_or("add_prefix_space", false);
+  nlohmann::json rules = nlohmann::json::array();
+  const std::string text = repair_utf8(read_file(merges, size_t{1} << 28));
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find('\n', at), text.size());
+    std::string line = text.substr(at, end - at);
+    if (line.ends_with('\r')) line.pop_back();
+    if (!line.empty() && !(at == 0 && line.starts_with("#version"))) rules.push_back(line);
+    at = end + 1;
+  }
+  const nlohmann::json bytes = {
+      {"type", "ByteLevel"}, {"add_prefix_space", add_prefix_space}, {"trim_offsets", true}};
+  return {
+      {"pre_tokenizer", bytes},
+      {"decoder", bytes},
+      {"added_tokens", nlohmann::json::array()},
+      {"model", {{"type", "BPE"}, {"vocab", read_json(vocabulary)}, {"merges", std::move(rules)}}}};
 }
 
 void copy_tokenizer_files(const fs::path& from, const fs::path& to) {

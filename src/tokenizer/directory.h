@@ -21,6 +21,10 @@ struct Sidecars {
 
 Sidecars read_sidecars(const std::filesystem::path& directory);
 
+// The tokenizer.json that vocab.json and merges.txt (GPT-2's byte-level BPE, OPT's too) amount to;
+// null where they are not there.
+nlohmann::json byte_level_files(const std::filesystem::path& directory);
+
 // Copies the vocabulary and the files above; does nothing when both directories are the same.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
 

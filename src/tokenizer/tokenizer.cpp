@@ -82,10 +82,13 @@ std::unique_ptr<Tokenizer> Tokenizer::from_directory(const fs::path& directory) 
     state->engine = make_pipeline(Node(read_json(json), json.string()), sidecars.options);
   } else if (fs::exists(model)) {
     state->engine = make_sentencepiece(model, sidecars.options);
+  } else if (const nlohmann::json bytes = byte_level_files(directory); !bytes.is_null()) {
+    state->engine =
+        make_pipeline(Node(bytes, (directory / "vocab.json").string()), sidecars.options);
   } else {
     throw UserError(
-        "{}: neither tokenizer.json nor tokenizer.model is there; copy the tokenizer's "
-        "files beside the weights",
+        "{}: neither tokenizer.json nor tokenizer.model nor vocab.json with merges.txt is there; "
+        "copy the tokenizer's files beside the weights",
         directory.string());
   }
   state->named_tokens = std::move(sidecars.named_tokens);

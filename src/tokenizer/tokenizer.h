@@ -41,8 +41,9 @@ struct GgufVocabulary {
 
 class Tokenizer {
  public:
-  // tokenizer.json where there is one, else tokenizer.model; the small JSON files beside them and
-  // chat_template.jinja are read where present. Throws UserError naming the file.
+  // tokenizer.json where there is one, else tokenizer.model, else vocab.json and merges.txt; the
+  // small JSON files beside them and chat_template.jinja are read where present. Throws UserError
+  // naming the file.
   static std::unique_ptr<Tokenizer> from_directory(const std::filesystem::path& directory);
   static std::unique_ptr<Tokenizer> from_gguf(GgufVocabulary vocabulary);
   ~Tokenizer();

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <thread>
 
 #include "base/error.h"
@@ -50,6 +51,39 @@ void expect_equal(const Tokenizer& a, const Tokenizer& b) {
   if (a.has_chat_template()) {
     EXPECT_EQ(a.apply_chat_template(chat, true), b.apply_chat_template(chat, true));
   }
+}
+
+// OPT's checkpoints hold GPT-2's two files alone.
+TEST_F(Directory, VocabAndMergesAreATokenizerToo) {
+  auto json = nlohmann::json::parse(read_file(data_path("gpt2/tokenizer.json")));
+  json["added_tokens"] = nlohmann::json::array();
+  put("tokenizer.json", json.dump());
+  put("tokenizer_config.json", R"({"add_prefix_space": true})");
+  const auto whole = load();
+  put("vocab.json", json["model"]["vocab"].dump());
+  std::string merges = "#version: 0.2\n";
+  for (const auto& rule : json["model"]["merges"])
+    merges += (rule.is_string() ? rule.get<std::string>()
+                                : rule[0].get<std::string>() + " " + rule[1].get<std::string>()) +
+              "\n";
+  put("merges.txt", merges);
+  fs::remove(path_ / "tokenizer.json");
+  const auto halves = load();
+  for (const auto& line : MixedText(3).lines(200)) {
+    const std::vector<int32_t> ids = halves->encode(line, false);
+    EXPECT_EQ(ids, whole->encode(line, false)) << line;
+    EXPECT_EQ(halves->decode(ids), whole->decode(ids)) << line;
+  }
+  const std::string first = whole->id_to_token(0);
+  put("tokenizer_config.json",
+      nlohmann::json{{"bos_token", first}, {"eos_token", first}, {"add_bos_token", true}}.dump());
+  const auto marked = load();
+  EXPECT_TRUE(marked->special().add_bos);
+  EXPECT_EQ(marked->encode("Hi", true).front(), 0);
+  EXPECT_EQ(marked->special().eos, 0);
+  marked->write_directory(path_ / "copy");
+  EXPECT_EQ(Tokenizer::from_directory(path_ / "copy")->encode("Hi ho", true),
+            marked->encode("Hi ho", true));
 }
 
 TEST_F(Directory, AGgufVocabularyWrittenOutIsTheSameTokenizer) {
