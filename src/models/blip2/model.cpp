@@ -16,14 +16,22 @@ using nlohmann::json;
 
 constexpr const char* kLanguage = "language_model.";
 
+// What the language model's names begin with in these files.
+std::string prefix_in(const formats::TensorSource* files) {
+  for (const char* before : {"model.", "module."})
+    if (files != nullptr && files->find(std::string(before) + kLanguage + "shared.weight"))
+      return std::string(before) + kLanguage;
+  return kLanguage;
+}
+
 std::unique_ptr<Model> make_language(const json& text, const std::string& where,
                                      const formats::TensorSource* files) {
   const std::string type = ConfigFields(text, where).text("model_type", "opt");
   if (type == "opt")
     return std::make_unique<opt::OptModel>(opt::from_hugging_face(text, where), "", kLanguage);
   if (type == "t5")
-    return std::make_unique<t5::T5Model>(t5::from_hugging_face(text, where, files, kLanguage),
-                                         kLanguage);
+    return std::make_unique<t5::T5Model>(
+        t5::from_hugging_face(text, where, files, prefix_in(files)), kLanguage);
   throw UserError("{}: a language model of type \"{}\" is not supported; supported are opt and t5",
                   where, type);
 }
