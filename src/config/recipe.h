@@ -148,7 +148,7 @@ struct Recipe {
   bool sequence_parallel = true;  // with tp: hidden states are cut along tokens
   std::string pipeline_schedule = "1f1b";  // with pp: 1f1b | gpipe
   int64_t pipeline_interleave = 1;         // with pp: stretches of layers that each rank has
-  bool forward_prefetch = true;   // shards travel one block ahead of their use
+  bool forward_prefetch = true;            // shards travel one block ahead of their use
   bool backward_prefetch = true;
   bool overlap_reduction = true;
   int64_t num_threads = 0;  // 0 = as many as there are cores

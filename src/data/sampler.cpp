@@ -49,29 +49,33 @@ Sampler::Sampler(SamplerOptions options) : options_(std::move(options)) { check(
 
 int64_t Sampler::num_steps() const {
   if (options_.epochs == 0) return options_.max_steps;
-  const int64_t steps =
-      divide_up(options_.epochs * options_.num_samples, options_.global_batch_size);
+  const int64_t steps = divide_up(options_.epochs * epoch_size(), options_.global_batch_size);
   return options_.max_steps == 0 ? steps : std::min(steps, options_.max_steps);
 }
 
 int64_t Sampler::steps_per_epoch() const {
-  return divide_up(options_.num_samples, options_.global_batch_size);
+  return divide_up(epoch_size(), options_.global_batch_size);
+}
+
+int64_t Sampler::epoch_size() const {
+  const int64_t most = options_.samples_per_epoch;
+  return most > 0 ? std::min(most, options_.num_samples) : options_.num_samples;
 }
 
 int64_t Sampler::samples_read() const {
-  return position_.epoch * options_.num_samples + position_.next_index;
+  return position_.epoch * epoch_size() + position_.next_index;
 }
 
 int64_t Sampler::samples_left() const {
   int64_t total = std::numeric_limits<int64_t>::max();
-  if (options_.epochs > 0) total = options_.epochs * options_.num_samples;
+  if (options_.epochs > 0) total = options_.epochs * epoch_size();
   if (options_.max_steps > 0)
     total = std::min(total, options_.max_steps * options_.global_batch_size);
   return std::max<int64_t>(0, total - samples_read());
 }
 
 double Sampler::epochs_done() const {
-  return static_cast<double>(samples_read()) / static_cast<double>(options_.num_samples);
+  return static_cast<double>(samples_read()) / static_cast<double>(epoch_size());
 }
 
 void Sampler::enter_epoch(int64_t epoch) {
@@ -95,10 +99,10 @@ std::vector<int64_t> Sampler::next_samples() {
   while (static_cast<int64_t>(samples.size()) < wanted) {
     enter_epoch(position_.epoch);
     const int64_t end = std::min(
-        options_.num_samples, position_.next_index + wanted - static_cast<int64_t>(samples.size()));
+        epoch_size(), position_.next_index + wanted - static_cast<int64_t>(samples.size()));
     samples.insert(samples.end(), order_.begin() + position_.next_index, order_.begin() + end);
     position_.next_index = end;
-    if (end == options_.num_samples) position_ = {position_.epoch + 1, 0};
+    if (end == epoch_size()) position_ = {position_.epoch + 1, 0};
   }
   return samples;
 }
@@ -120,15 +124,22 @@ std::vector<std::vector<int64_t>> Sampler::next_step(int64_t rank, int64_t world
   return micro_batches;
 }
 
+std::vector<std::vector<int64_t>> Sampler::upcoming_step(int64_t rank, int64_t world_size) {
+  if (done()) return {};
+  const DataPosition here = position_;
+  auto micro_batches = next_step(rank, world_size);
+  position_ = here;
+  return micro_batches;
+}
+
 void Sampler::restore(DataPosition position) {
-  if (position.epoch < 0 || position.next_index < 0 ||
-      position.next_index >= options_.num_samples ||
-      position.epoch > std::numeric_limits<int64_t>::max() / options_.num_samples - 1)
+  if (position.epoch < 0 || position.next_index < 0 || position.next_index >= epoch_size() ||
+      position.epoch > std::numeric_limits<int64_t>::max() / epoch_size() - 1)
     throw UserError(
         "the checkpoint stands at sample {} of epoch {}, which the {} training samples of this "
         "data "
         "set do not have; resume with the data it was made from",
-        position.next_index, position.epoch, options_.num_samples);
+        position.next_index, position.epoch, epoch_size());
   position_ = position;
 }
 

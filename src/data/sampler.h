@@ -20,6 +20,7 @@ struct SamplerOptions {
   int64_t num_samples = 0;
   int64_t global_batch_size = 1;  // samples a step, over all ranks
   int64_t micro_batch_size = 1;   // samples a micro-batch, at most
+  int64_t samples_per_epoch = 0;  // of each shuffle the first so many; 0: all
   int64_t epochs = 1;             // 0: as many as max_steps needs
   int64_t max_steps = 0;          // 0: as many as the epochs need
   uint64_t seed = 42;
@@ -45,10 +46,14 @@ class Sampler {
   // Within a share the micro-batches are as even as can be, none over micro_batch_size.
   std::vector<std::vector<int64_t>> next_step(int64_t rank = 0, int64_t world_size = 1);
 
+  // The micro-batches that next_step() will give, without moving on; empty at the end.
+  std::vector<std::vector<int64_t>> upcoming_step(int64_t rank = 0, int64_t world_size = 1);
+
   DataPosition position() const { return position_; }
   void restore(DataPosition position);  // throws UserError when it cannot be one of this data set
 
  private:
+  int64_t epoch_size() const;  // samples
   int64_t samples_read() const;
   int64_t samples_left() const;
   void enter_epoch(int64_t epoch);

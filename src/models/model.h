@@ -42,7 +42,7 @@ struct Placement {
   std::string tensor;
   int64_t row_begin = 0;
   int64_t paired_heads = 0;
-  bool transposed = false;  // the file keeps (in, out) of what is (out, in) here
+  bool transposed = false;     // the file keeps (in, out) of what is (out, in) here
   std::vector<int64_t> shape;  // of the file's tensor, where it has more dimensions; else empty
 };
 

@@ -164,8 +164,8 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
       .chunks = stages > 1 ? recipe.pipeline_interleave : 1,
       .micro_batches = setup::micro_batches_of_step(recipe, strategy.mesh),
       .order = setup::pipeline_order(recipe)};
-  cost.idle_seconds = (cost.products_seconds + cost.memory_seconds) *
-                      (exec::pipeline_length(pipeline) - 1);
+  cost.idle_seconds =
+      (cost.products_seconds + cost.memory_seconds) * (exec::pipeline_length(pipeline) - 1);
   return cost;
 }
 

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "models/family.h"
-#include "plan/suggest.h"
 #include "setup/strategy.h"
 #include "setup/trained_parts.h"
 
@@ -27,13 +26,9 @@ constexpr std::array kCheckpointing = {"none", "selective", "every:2", "all"};
 
 class Search {
  public:
-  Search(const models::Model& model, const config::Recipe& recipe, const data::SampleStore& samples,
-         int64_t max_seqlen, const DeviceProfile& device)
-      : model_(model),
-        recipe_(recipe),
-        samples_(samples),
-        max_seqlen_(max_seqlen),
-        device_(device) {}
+  Search(const models::Model& model, const config::Recipe& recipe, const Workload& work,
+         const DeviceProfile& device)
+      : model_(model), recipe_(recipe), work_(work), device_(device) {}
 
   Fit run() {
     for (const std::string& strategy : strategies())
@@ -96,7 +91,7 @@ class Search {
       ++tried_;
       Candidate candidate;
       try {
-        candidate = evaluate(model_, r, samples_, max_seqlen_, device_);
+        candidate = evaluate_neediest(model_, r, work_, device_);
       } catch (const UserError&) {
         return;  // the device has no way to run it
       }
@@ -146,8 +141,7 @@ class Search {
 
   const models::Model& model_;
   const config::Recipe& recipe_;
-  const data::SampleStore& samples_;
-  int64_t max_seqlen_;
+  const Workload& work_;
   const DeviceProfile& device_;
   std::vector<Candidate> found_;
   std::optional<Candidate> smallest_;
@@ -156,27 +150,39 @@ class Search {
 
 }  // namespace
 
-Candidate evaluate(const models::Model& model, const config::Recipe& recipe,
-                   const data::SampleStore& samples, int64_t max_seqlen,
+Candidate evaluate(const models::Model& model, const config::Recipe& recipe, const Workload& work,
                    const DeviceProfile& device, int rank) {
-  const data::MicroBatch largest =
-      largest_micro_batch(samples, recipe, recipe.train.micro_batch_size);
+  const data::MicroBatch largest = largest_micro_batch(work, recipe, recipe.train.micro_batch_size);
   Candidate candidate{.recipe = recipe};
   const auto transport = device.kind == at::kCUDA ? dist::Transport::Nccl : dist::Transport::Mpi;
   candidate.prediction =
-      predict(model, recipe, largest, max_seqlen,
+      predict(model, recipe, largest, work.max_seqlen,
               {.device = device.kind,
                .reserved_limit = device.usable_bytes(),
                .timeline = true,
                .mesh = dist::planned_mesh(setup::named_strategy(recipe).mesh, rank, transport)});
   const double tokens =
-      static_cast<double>(samples.total_tokens()) / static_cast<double>(samples.count());
+      static_cast<double>(work.samples.total_tokens()) / static_cast<double>(work.samples.count());
   const auto adapted = models::model_like(model);
   setup::choose_trained(*adapted, recipe);
   candidate.cost =
       step_cost(*adapted, recipe, device, candidate.prediction,
                 tokens * static_cast<double>(recipe.train.micro_batch_size), tokens, rank);
   return candidate;
+}
+
+Candidate evaluate_neediest(const models::Model& model, const config::Recipe& recipe,
+                            const Workload& work, const DeviceProfile& device) {
+  const dist::MeshShape mesh = setup::named_strategy(recipe).mesh;
+  const int stages = mesh[dist::Axis::Pipeline];
+  Candidate neediest = evaluate(model, recipe, work, device);
+  for (int stage = 1; stage < stages; ++stage) {
+    Candidate candidate =
+        evaluate(model, recipe, work, device, stage * (mesh.num_ranks() / stages));
+    if (candidate.prediction.peak_allocated > neediest.prediction.peak_allocated)
+      neediest = std::move(candidate);
+  }
+  return neediest;
 }
 
 bool fits(const Candidate& candidate, const DeviceProfile& device) {
@@ -188,9 +194,9 @@ bool fits(const Candidate& candidate, const DeviceProfile& device) {
   return p.peak_allocated <= device.usable_bytes() && p.fits_reserved && host_fits;
 }
 
-Fit fit(const models::Model& model, const config::Recipe& recipe, const data::SampleStore& samples,
-        int64_t max_seqlen, const DeviceProfile& device) {
-  return Search(model, recipe, samples, max_seqlen, device).run();
+Fit fit(const models::Model& model, const config::Recipe& recipe, const Workload& work,
+        const DeviceProfile& device) {
+  return Search(model, recipe, work, device).run();
 }
 
 }  // namespace snug::plan

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "config/recipe.h"
-#include "data/sample_store.h"
 #include "models/model.h"
 #include "plan/cost_model.h"
 #include "plan/device_profile.h"
 #include "plan/predict.h"
+#include "plan/workload.h"
 
 namespace snug::plan {
 
@@ -33,13 +33,15 @@ struct Fit {
 // Tries activation checkpointing and offload, optimizer in backward and offload, weight streaming
 // and the micro-batch, and on several devices the strategy, each unless the recipe gives it.
 // Optimizer, precision and global batch stay: they would change the training.
-Fit fit(const models::Model& model, const config::Recipe& recipe, const data::SampleStore& samples,
-        int64_t max_seqlen, const DeviceProfile& device);
+Fit fit(const models::Model& model, const config::Recipe& recipe, const Workload& work,
+        const DeviceProfile& device);
 
 // One recipe on a device, with its timeline; of several devices one, as rank `rank`.
-Candidate evaluate(const models::Model& model, const config::Recipe& recipe,
-                   const data::SampleStore& samples, int64_t max_seqlen,
+Candidate evaluate(const models::Model& model, const config::Recipe& recipe, const Workload& work,
                    const DeviceProfile& device, int rank = 0);
+// As the rank that needs most: stages of a pipeline differ.
+Candidate evaluate_neediest(const models::Model& model, const config::Recipe& recipe,
+                            const Workload& work, const DeviceProfile& device);
 bool fits(const Candidate& candidate, const DeviceProfile& device);
 
 }  // namespace snug::plan

@@ -122,14 +122,13 @@ std::string options_of(const Change& change, const config::Recipe& before,
 
 class Search {
  public:
-  Search(const models::Model& model, const data::SampleStore& samples, int64_t max_seqlen,
-         const DeviceProfile& device)
-      : model_(model), samples_(samples), max_seqlen_(max_seqlen), device_(device) {}
+  Search(const models::Model& model, const Workload& work, const DeviceProfile& device)
+      : model_(model), work_(work), device_(device) {}
 
   // Adds the candidate when it fits.
   bool consider(const config::Recipe& recipe, Suggestion suggestion) {
     try {
-      const Candidate candidate = evaluate(model_, recipe, samples_, max_seqlen_, device_);
+      const Candidate candidate = evaluate_neediest(model_, recipe, work_, device_);
       if (!fits(candidate, device_)) return false;
       suggestion.peak_allocated = candidate.prediction.peak_allocated;
       suggestion.step_seconds = candidate.cost.seconds();
@@ -148,8 +147,7 @@ class Search {
 
  private:
   const models::Model& model_;
-  const data::SampleStore& samples_;
-  int64_t max_seqlen_;
+  const Workload& work_;
   const DeviceProfile& device_;
   std::vector<Suggestion> found_;
 };
@@ -168,18 +166,9 @@ void consider_smaller_micro_batches(Search& search, config::Recipe recipe,
 
 }  // namespace
 
-data::MicroBatch largest_micro_batch(const data::SampleStore& samples, const config::Recipe& recipe,
-                                     int64_t micro_batch_size) {
-  const auto indices = samples.longest_samples(std::min(micro_batch_size, samples.count()));
-  return data::make_micro_batch(samples, indices,
-                                {.packing = recipe.data.packing,
-                                 .ignore_index = static_cast<int32_t>(recipe.data.ignore_index)});
-}
-
 std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
-                                const data::SampleStore& samples, int64_t max_seqlen,
-                                const DeviceProfile& device) {
-  Search search(model, samples, max_seqlen, device);
+                                const Workload& work, const DeviceProfile& device) {
+  Search search(model, work, device);
   consider_smaller_micro_batches(
       search, recipe, {.cost = "same training, more and smaller products: a little slower"});
   config::Recipe together = recipe;
@@ -205,11 +194,10 @@ std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe
 }
 
 std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
-                                const data::SampleStore& samples, int64_t max_seqlen,
-                                int64_t budget_bytes, at::DeviceType device) {
+                                const Workload& work, int64_t budget_bytes, at::DeviceType device) {
   DeviceProfile profile = find_profile(device == at::kCUDA ? "a100-80" : "cpu", 0);
   profile.memory_bytes = budget_bytes + profile.context_bytes;
-  return suggest(model, recipe, samples, max_seqlen, profile);
+  return suggest(model, recipe, work, profile);
 }
 
 }  // namespace snug::plan

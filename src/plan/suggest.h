@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "config/recipe.h"
-#include "data/micro_batch.h"
-#include "data/sample_store.h"
 #include "models/model.h"
 #include "plan/device_profile.h"
+#include "plan/workload.h"
 
 namespace snug::plan {
 
@@ -22,18 +21,13 @@ struct Suggestion {
   bool same_training = true;   // what is learnt stays the same
 };
 
-// The micro-batch with most tokens that this recipe can meet: its longest samples together.
-data::MicroBatch largest_micro_batch(const data::SampleStore& samples, const config::Recipe& recipe,
-                                     int64_t micro_batch_size);
-
 // Changes, alone and together, after which the run fits into the device.
 std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
-                                const data::SampleStore& samples, int64_t max_seqlen,
-                                const DeviceProfile& device);
+                                const Workload& work, const DeviceProfile& device);
 // The same for `budget_bytes` of a device of which no more is known; rates are this processor's or
 // a common GPU's.
 std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
-                                const data::SampleStore& samples, int64_t max_seqlen,
-                                int64_t budget_bytes, at::DeviceType device = at::kCPU);
+                                const Workload& work, int64_t budget_bytes,
+                                at::DeviceType device = at::kCPU);
 
 }  // namespace snug::plan

@@ -295,9 +295,9 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
                                                      device.is_cuda());
   engine.copies = std::make_unique<ops::CopyStream>(device);
   auto policies = make_policies(recipe, engine, std::move(sharding));
-  engine.executor = std::make_unique<exec::Executor>(engine.units, std::move(policies),
-                                                     engine.ledger(), engine.stage.stretches,
-                                                     make_links(model, recipe, engine));
+  engine.executor =
+      std::make_unique<exec::Executor>(engine.units, std::move(policies), engine.ledger(),
+                                       engine.stage.stretches, make_links(model, recipe, engine));
   return engine;
 }
 

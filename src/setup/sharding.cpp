@@ -33,8 +33,8 @@ ShardingStage stage_of(const config::Recipe& recipe, const dist::Mesh& mesh) {
   return ShardingStage::Weights;
 }
 
-// A unit's parameters that lie in one flat tensor each: of one type, all trained or all frozen. What
-// stages of a pipeline have in common lies by itself, so that each cuts it alike.
+// A unit's parameters that lie in one flat tensor each: of one type, all trained or all frozen.
+// What stages of a pipeline have in common lies by itself, so that each cuts it alike.
 std::vector<std::vector<nn::Parameter*>> flat_groups(nn::Unit& unit, const Stage& stage,
                                                      bool with_frozen) {
   std::map<std::tuple<bool, bool, std::string>, std::vector<nn::Parameter*>> groups;

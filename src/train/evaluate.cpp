@@ -6,14 +6,111 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/text.h"
 #include "data/dataset.h"
 #include "setup/adapter_directory.h"
 #include "setup/language_model.h"
+#include "setup/reading.h"
+#include "train/evaluate_captions.h"
 #include "train/host.h"
 #include "train/validation.h"
 
 namespace snug::train {
+namespace {
+
+data::DatasetOptions dataset_options(const config::EvaluateOptions& options,
+                                     const setup::LanguageModel& lm) {
+  const config::DataOptions& d = options.data;
+  const int64_t positions = lm.model->dimensions().max_positions;
+  const data::Reading reading = setup::reading_of(*lm.model);
+  const bool captions = d.class_path == "ImageFolder" || d.class_path == "HFDataset";
+  const int64_t usual = captions && reading.image_size > 0
+                            ? reading.num_picture_tokens + data::kCaptionTokens
+                            : positions;
+  data::DatasetOptions result{
+      .name = d.class_path,
+      .json_path = d.json_path,
+      .val_path = d.val_path.value_or(""),
+      .prompt_style = d.prompt_style,
+      .mask_prompt = d.mask_prompt,
+      .ignore_index = static_cast<int32_t>(d.ignore_index),
+      .seed = d.seed,
+      .num_workers = static_cast<int>(d.num_workers),
+      .max_seq_length = std::min(options.max_seq_length.value_or(usual), positions),
+      .cache_folder = d.download_dir,
+      .packing = d.packing,
+      .max_samples = d.max_samples,
+      .path = d.path,
+      .split = d.split,
+      .image_column = d.image_column,
+      .text_column = d.text_column,
+      .prompt = d.prompt,
+      .reading = reading};
+  if (reading.image_size > 0)
+    result.processor = data::read_picture_processor(lm.path, reading.image_size);
+  // "all": nothing is held out, so that the training part is the whole file.
+  // A folder, or a validation file, says by itself which part is which.
+  const bool one_file = !d.val_path && !std::filesystem::is_directory(d.json_path);
+  if (one_file) result.val_split_fraction = options.split == "all" ? 0.0 : d.val_split_fraction;
+  return result;
+}
+
+data::Dataset open_evaluated(const config::EvaluateOptions& options,
+                             const setup::LanguageModel& lm) {
+  return data::load_dataset(
+      dataset_options(options, lm), data::make_encoder(*lm.tokenizer),
+      [](const data::DownloadRequest& request) -> std::vector<std::filesystem::path> {
+        throw UserError(
+            "data set {} is not in the cache; train on it once, or give a file with "
+            "--data JSON --data.json_path FILE",
+            request.repo_id);
+      });
+}
+
+void write_captions_file(const std::string& path, const std::vector<WrittenCaption>& captions) {
+  std::string text;
+  for (const WrittenCaption& written : captions)
+    text += nlohmann::json{{"file", written.picture},
+                           {"caption", written.caption},
+                           {"references", written.references}}
+                .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+            "\n";
+  write_file_atomically(path, text);
+}
+
+// Of the part that is evaluated: what the model writes, and how near it is.
+nlohmann::json evaluate_captions(const config::EvaluateOptions& options,
+                                 const setup::LanguageModel& lm, const CaptionSet& set) {
+  TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
+  const std::vector<WrittenCaption> captions = caption_samples(
+      generator, set,
+      {.max_new_tokens = options.max_new_tokens,
+       .sampling = {.temperature = 0},
+       .num_beams = options.num_beams},
+      options.micro_batch_size, options.max_iters.value_or(0) * options.micro_batch_size);
+  if (!options.captions_file.empty()) write_captions_file(options.captions_file, captions);
+  const scores::CaptionScores scores = score_captions(captions);
+  return {{"pictures", captions.size()}, {"bleu_1", scores.bleu[0]}, {"bleu_2", scores.bleu[1]},
+          {"bleu_3", scores.bleu[2]},    {"bleu_4", scores.bleu[3]}, {"rouge_l", scores.rouge_l},
+          {"cider_d", scores.cider}};
+}
+
+void print(const nlohmann::json& result) {
+  const auto number = [&](const char* key) { return result[key].get<double>(); };
+  const auto count = [&](const char* key) { return with_commas(result[key].get<int64_t>()); };
+  print_piece(fmt::format("loss {:.4f}, perplexity {:.2f} ({} tokens of {} samples)\n",
+                          number("loss"), number("perplexity"), count("tokens"), count("samples")));
+  if (result.contains("bleu_4"))
+    print_piece(
+        fmt::format("BLEU-4 {:.1f}, ROUGE-L {:.1f}, CIDEr-D {:.1f} (hundredths; captions "
+                    "of {} pictures)\n",
+                    100 * number("bleu_4"), 100 * number("rouge_l"), 100 * number("cider_d"),
+                    count("pictures")));
+}
+
+}  // namespace
+
 void evaluate(const config::EvaluateOptions& options) {
   const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   const bool is_adapter = setup::is_adapter_directory(options.checkpoint_dir);
@@ -25,53 +122,28 @@ void evaluate(const config::EvaluateOptions& options) {
   const setup::LanguageModel lm = setup::open_language_model(
       options.checkpoint_dir, host.device,
       {.precision = options.precision, .quantize = options.quantize, .adapters = adapters});
-  const int64_t positions = lm.model->dimensions().max_positions;
-  data::DatasetOptions data_options{
-      .name = options.data.class_path,
-      .json_path = options.data.json_path,
-      .prompt_style = options.data.prompt_style,
-      .mask_prompt = options.data.mask_prompt,
-      .ignore_index = static_cast<int32_t>(options.data.ignore_index),
-      .seed = options.data.seed,
-      .num_workers = static_cast<int>(options.data.num_workers),
-      .max_seq_length = std::min(options.max_seq_length.value_or(positions), positions),
-      .cache_folder = options.data.download_dir};
-  // "all": nothing is held out, so that the training part is the whole file.
-  // A folder, or a validation file, says by itself which part is which.
-  data_options.val_path = options.data.val_path.value_or("");
-  const bool one_file =
-      !options.data.val_path && !std::filesystem::is_directory(options.data.json_path);
-  if (one_file)
-    data_options.val_split_fraction =
-        options.split == "all" ? 0.0 : options.data.val_split_fraction;
-  const data::Dataset dataset = data::load_dataset(
-      data_options, data::make_encoder(*lm.tokenizer),
-      [](const data::DownloadRequest& request) -> std::vector<std::filesystem::path> {
-        throw UserError(
-            "data set {} is not in the cache; train on it once, or give a file with "
-            "--data JSON --data.json_path FILE",
-            request.repo_id);
-      });
-  const data::SampleStore& samples = options.split == "val" ? dataset.validation : dataset.train;
+  const data::Dataset dataset = open_evaluated(options, lm);
+  const bool held_out = options.split == "val";
+  const data::SampleStore& samples = held_out ? dataset.validation : dataset.train;
   if (samples.empty()) throw UserError("the {} part of the data is empty", options.split);
-  const ValidationResult result = validate(*lm.executor, samples,
-                                           {.micro_batch_size = options.micro_batch_size,
-                                            .max_batches = options.max_iters.value_or(0),
-                                            .compute = lm.precision.compute,
-                                            .packing = options.data.packing,
-                                            .ignore_index = options.data.ignore_index});
+  const auto batches = held_out ? dataset.validation_batches() : dataset.train_batches();
+  const ValidationResult loss = validate(*lm.executor, *batches, samples.count(),
+                                         {.micro_batch_size = options.micro_batch_size,
+                                          .max_batches = options.max_iters.value_or(0),
+                                          .compute = lm.precision.compute,
+                                          .ignore_index = options.data.ignore_index});
+  nlohmann::json result{{"loss", loss.loss},
+                        {"perplexity", std::exp(loss.loss)},
+                        {"tokens", loss.tokens},
+                        {"samples", samples.count()}};
+  const data::PictureIndex& pictures =
+      held_out ? dataset.validation_pictures : dataset.train_pictures;
+  if (pictures.rows && options.captions)
+    result.update(evaluate_captions(options, lm, {samples, pictures, dataset.processor}));
   if (options.json)
-    std::puts(nlohmann::json{{"loss", result.loss},
-                             {"perplexity", std::exp(result.loss)},
-                             {"tokens", result.tokens},
-                             {"samples", samples.count()}}
-                  .dump()
-                  .c_str());
+    print_piece(result.dump() + "\n");
   else
-    std::puts(fmt::format("loss {:.4f}, perplexity {:.2f} ({} tokens of {} samples)", result.loss,
-                          std::exp(result.loss), with_commas(result.tokens),
-                          with_commas(samples.count()))
-                  .c_str());
+    print(result);
 }
 
 }  // namespace snug::train

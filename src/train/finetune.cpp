@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "checkpoint/training_checkpoint.h"
+#include "config/batches.h"
 #include "config/differences.h"
 #include "config/print.h"
 #include "data/dataset.h"
@@ -23,9 +24,6 @@
 #include "launch/rank_record.h"
 #include "ops/device.h"
 #include "optim/schedule.h"
-#include "plan/fit.h"
-#include "plan/predict.h"
-#include "plan/suggest.h"
 #include "report/tables.h"
 #include "setup/accelerator.h"
 #include "setup/adapters.h"
@@ -36,6 +34,7 @@
 #include "train/open_data.h"
 #include "train/out_of_memory.h"
 #include "train/run_log.h"
+#include "train/run_plan.h"
 #include "train/sample_answers.h"
 #include "train/startup.h"
 #include "train/stepper.h"
@@ -47,17 +46,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-// The device of the run as the search for techniques wants it.
-plan::DeviceProfile profile_of(const Host& host) {
-  if (!host.device.is_cuda()) return plan::find_profile("cpu", host.budget_bytes);
-  plan::DeviceProfile profile = plan::profile_of_gpu(setup::device_name(host.device));
-  profile.name = setup::device_name(host.device);
-  profile.memory_bytes =
-      host.budget_bytes > 0 ? host.budget_bytes : setup::device_memory_bytes(host.device);
-  profile.context_bytes = host.library_bytes;
-  return profile;
 }
 
 // Cores differ from machine to machine.
@@ -87,8 +75,7 @@ class Finetune {
   void open_data();
   void make_mesh();
   void choose_techniques();
-  config::Recipe fitting() const;
-  void plan();
+  PlannedRun planned() const;
   void load_weights();
   void set_earlier_runs_aside();
   void resume();
@@ -98,6 +85,7 @@ class Finetune {
   bool train_step();
   SampleIndices next_micro_batches();
   int64_t micro_batch_size() const;
+  int64_t samples_per_epoch() const;
   StepResult step_with_splits(SampleIndices micro_batches, double lr);
   void log_step(const StepResult& result, double lr, double seconds);
   void run_validation();
@@ -108,7 +96,6 @@ class Finetune {
   void show_samples();
   bool is_over() const;
   bool stop_wanted() const;
-  std::vector<plan::Suggestion> suggestions() const;
   [[noreturn]] void explain(const OutOfMemory& error);
   void fill_record();
   void fill_ranks();
@@ -124,6 +111,7 @@ class Finetune {
 
   std::unique_ptr<BaseModel> base_;
   data::Dataset dataset_;
+  std::unique_ptr<data::BatchSource> train_batches_, validation_batches_;
   int64_t max_seqlen_ = 0;
   std::unique_ptr<RunLog> log_;
   setup::Engine engine_;
@@ -154,7 +142,7 @@ void Finetune::run() {
     open_data();
     startup_.end_stage("data");
     choose_techniques();
-    plan();
+    check_plan(planned(), *log_);
     startup_.end_stage("plan");
     load_weights();
     startup_.end_stage("weights");
@@ -236,10 +224,10 @@ void Finetune::open_model() {
 }
 
 void Finetune::open_data() {
-  const int64_t positions = base_->model().dimensions().max_positions;
-  recipe_.train.max_seq_length =
-      std::min(recipe_.train.max_seq_length.value_or(positions), positions);
-  dataset_ = train::open_data(recipe_, base_->tokenizer());
+  recipe_.train.max_seq_length = longest_sample(recipe_, base_->model());
+  dataset_ = train::open_data(recipe_, base_->model(), recipe_.checkpoint_dir, base_->tokenizer());
+  train_batches_ = dataset_.train_batches();
+  validation_batches_ = dataset_.validation_batches();
   const data::SampleStore& train = dataset_.train;
   max_seqlen_ = std::max(train.longest(), dataset_.validation.longest());
   check_sample_options(dataset_, sample_options());
@@ -254,34 +242,13 @@ void Finetune::open_data() {
         resume_from_->string());
 }
 
-void Finetune::plan() {
-  const data::MicroBatch largest =
-      plan::largest_micro_batch(dataset_.train, recipe_, recipe_.train.micro_batch_size);
-  const plan::Prediction prediction =
-      plan::predict(base_->model(), recipe_, largest, max_seqlen_,
-                    {.device = host_.device.type(),
-                     .mesh = dist::planned_mesh(
-                         mesh_->shape(), mesh_->rank(),
-                         host_.device.is_cuda() ? dist::Transport::Nccl : dist::Transport::Mpi)});
-  const int64_t peak = prediction.peak_allocated + host_.library_bytes;
-  report::MemoryPeaks peaks{.peak_allocated = peak, .on_disk = prediction.on_disk};
-  for (size_t c = 0; c < memory::kNumCategories; ++c)
-    peaks.by_category[memory::name(static_cast<memory::Category>(c))] = prediction.by_category[c];
-  peaks.by_category[memory::name(memory::Category::Workspace)] += host_.library_bytes;
-  log_->record().memory.predicted = peaks;
-  log_->print(fmt::format("Plan     peak {}{}", format_bytes(peak),
-                          budget_ == 0
-                              ? ""
-                              : fmt::format(" of a budget of {}: {}", format_bytes(budget_),
-                                            peak <= budget_ ? "fits" : "does not fit")));
-  if (prediction.peak_host > 0)
-    log_->print(fmt::format("Host     {} beside it", format_bytes(prediction.peak_host)));
-  if (prediction.on_disk > 0)
-    log_->print(fmt::format("Disk     {} in {}", format_bytes(prediction.on_disk),
-                            recipe_.offload_folder().value_or("")));
-  const bool may_try = recipe_.force || recipe_.train.on_oom == "split";
-  if (budget_ > 0 && peak > budget_ && !may_try)
-    throw plan_does_not_fit(prediction, budget_, host_.library_bytes);
+PlannedRun Finetune::planned() const {
+  return {.model = base_->model(),
+          .recipe = recipe_,
+          .dataset = dataset_,
+          .max_seqlen = max_seqlen_,
+          .host = host_,
+          .mesh = *mesh_};
 }
 
 // --fit: techniques and micro-batch for the memory there is. The first process chooses for all,
@@ -289,30 +256,19 @@ void Finetune::plan() {
 void Finetune::choose_techniques() {
   if (!recipe_.fit) return;
   if (mesh_->is_single()) {
-    recipe_ = fitting();
+    recipe_ = fitting_recipe(planned(), *log_);
     return;
   }
   const std::vector<std::string> chosen = dist::agree(&mesh_->world(), [this] {
-    return world_->rank() == 0 ? nlohmann::json(config::differences(recipe_, fitting())).dump()
-                               : std::string();
+    return world_->rank() == 0
+               ? nlohmann::json(config::differences(recipe_, fitting_recipe(planned(), *log_)))
+                     .dump()
+               : std::string();
   });
   config::apply_differences(recipe_, nlohmann::json::parse(chosen.front()));
   make_mesh();
   log_->record().recipe = config::recipe_json(recipe_);
   log_->record().mesh = dist::show(mesh_->shape());
-}
-
-config::Recipe Finetune::fitting() const {
-  const plan::DeviceProfile device = profile_of(host_);
-  const plan::Fit fit = plan::fit(base_->model(), recipe_, dataset_.train, max_seqlen_, device);
-  if (!fit.best)
-    throw PlanDoesNotFit(fmt::format("--fit: none of {} combinations fits into {}", fit.tried,
-                                     format_bytes(device.usable_bytes())),
-                         {.phase = "plan"});
-  log_->print(fmt::format("Fit      {} combinations tried: {}", fit.tried,
-                          fit.best->options.empty() ? "the recipe as it is is the fastest that fits"
-                                                    : fit.best->options));
-  return fit.best->recipe;
 }
 
 void Finetune::load_weights() {
@@ -330,7 +286,7 @@ void Finetune::load_weights() {
   if (resume_from_)
     checkpoint::load_late_weights(*resume_from_, engine_.training_tensors(), &mesh_->world());
   phases_ = std::make_unique<PhaseRecorder>(engine_, log_->record().memory.phases);
-  stepper_ = std::make_unique<Stepper>(engine_, recipe_, dataset_.train, *phases_);
+  stepper_ = std::make_unique<Stepper>(engine_, recipe_, *train_batches_, *phases_);
 }
 
 void Finetune::set_earlier_runs_aside() {
@@ -380,6 +336,7 @@ void Finetune::train() {
       data::SamplerOptions{.num_samples = dataset_.train.count(),
                            .global_batch_size = t.global_batch_size,
                            .micro_batch_size = micro_batch_size(),
+                           .samples_per_epoch = samples_per_epoch(),
                            .epochs = t.epochs.value_or(bounded ? 0 : 1),
                            .max_steps = t.max_steps.value_or(t.epochs ? 0 : token_steps),
                            .seed = recipe_.data.seed,
@@ -466,8 +423,21 @@ int64_t Finetune::micro_batch_size() const {
   return was_split ? std::min(size, state_.micro_batch_size) : size;
 }
 
+// train.limit_train_batches, of all processes.
+int64_t Finetune::samples_per_epoch() const {
+  const config::BatchLimit limit = *config::batch_limit(recipe_.train.limit_train_batches);
+  if (limit.count == 0 && limit.share == 1) return 0;
+  const int64_t together = recipe_.train.micro_batch_size * mesh_->data().size();
+  const int64_t batches = (dataset_.train.count() + together - 1) / together;
+  return limit.of(batches) * together;
+}
+
 SampleIndices Finetune::next_micro_batches() {
-  SampleIndices micro_batches = sampler_->next_step(mesh_->data().rank(), mesh_->data().size());
+  const int64_t rank = mesh_->data().rank(), ranks = mesh_->data().size();
+  SampleIndices micro_batches = sampler_->next_step(rank, ranks);
+  SampleIndices expected = micro_batches;
+  for (auto& indices : sampler_->upcoming_step(rank, ranks)) expected.push_back(std::move(indices));
+  train_batches_->expect(expected);
   // A split once found necessary holds for the rest of the run.
   for (int64_t size = mesh_->is_single() ? recipe_.train.micro_batch_size : 0;
        state_.micro_batch_size > 0 && size > state_.micro_batch_size; size = (size + 1) / 2)
@@ -518,13 +488,13 @@ void Finetune::log_step(const StepResult& result, double lr, double seconds) {
 
 void Finetune::run_validation() {
   if (dataset_.validation.empty()) return;
-  const ValidationResult result = validate(*engine_.executor, dataset_.validation,
-                                           {.micro_batch_size = recipe_.train.micro_batch_size,
-                                            .max_batches = recipe_.eval.max_iters,
-                                            .compute = engine_.precision.compute,
-                                            .packing = recipe_.data.packing,
-                                            .ignore_index = recipe_.data.ignore_index},
-                                           &mesh_->data());
+  const ValidationResult result =
+      validate(*engine_.executor, *validation_batches_, dataset_.validation.count(),
+               {.micro_batch_size = recipe_.train.micro_batch_size,
+                .max_batches = recipe_.eval.max_iters,
+                .compute = engine_.precision.compute,
+                .ignore_index = recipe_.data.ignore_index},
+               mesh_.get());
   log_->validation(state_.step, result.loss, result.tokens);
   log_->print(fmt::format("Validation at step {}: loss {:.4f}, perplexity {:.2f} ({} tokens)",
                           state_.step, result.loss, std::exp(result.loss),
@@ -556,7 +526,7 @@ void Finetune::finish() {
   if (recipe_.eval.num_samples > 0 || recipe_.lora.enabled) base_->reopen();
   // First of all: what comes after it may fail, and the model is what the run was for.
   const std::filesystem::path final_folder = std::filesystem::path(recipe_.out_dir) / "final";
-  base_->write_trained(final_folder, engine_);
+  if (recipe_.train.save_model) base_->write_trained(final_folder, engine_);
   if (recipe_.eval.final_validation && !validated) run_validation();
   log_->end_line();
   show_samples();
@@ -566,18 +536,28 @@ void Finetune::finish() {
   log_->print("\nAt the peak\n\n" + report::memory_bars(log_->record().memory.measured.by_category,
                                                         {.budget_bytes = budget_}));
   log_->print(report::summary_block(report::summary_of(log_->record())));
-  log_->print(
-      fmt::format("{} in {}, the figures in {}/run.json, a page to look at in {}/report.html",
-                  recipe_.lora.enabled ? "The adapter is" : "The model is", final_folder.string(),
-                  recipe_.out_dir, recipe_.out_dir));
+  const std::string model =
+      recipe_.train.save_model
+          ? fmt::format("{} in {}", recipe_.lora.enabled ? "The adapter is" : "The model is",
+                        final_folder.string())
+          : "No model was written (train.save_model = false)";
+  log_->print(fmt::format("{}, the figures in {}/run.json, a page to look at in {}/report.html",
+                          model, recipe_.out_dir, recipe_.out_dir));
 }
 
-// Held-out questions, answered by the trained model and, last of all, by the one it was made from:
-// that keeps nobody waiting for the first step, and a resumed run can show it too.
+// Held-out questions or pictures, answered by the trained model and, last of all, by the one it was
+// made from: that keeps nobody waiting for the first step, and a resumed run can show it too.
 void Finetune::show_samples() {
   if (recipe_.eval.num_samples == 0 || dataset_.validation.empty()) return;
-  const auto answers = [this] {
-    return answer_samples(engine_, base_->model(), base_->tokenizer(), dataset_, sample_options());
+  // A decoder's stages would have to tell each other what the encoder has read, at every token.
+  if (mesh_->size(dist::Axis::Pipeline) > 1 && base_->model().reads().source)
+    return log_->print(
+        "No sample answers: stages of an encoder-decoder cannot generate; ask the "
+        "written model with snug generate");
+  const bool pictures = dataset_.validation_pictures.rows != nullptr;
+  const auto answers = [&] {
+    const auto answer = pictures ? caption_held_out : answer_samples;
+    return answer(engine_, base_->model(), base_->tokenizer(), dataset_, sample_options());
   };
   try {
     const std::vector<SampleAnswer> after = answers();
@@ -585,8 +565,9 @@ void Finetune::show_samples() {
     base_->load(engine_);
     engine_.weights_changed();  // while the adapters are still there
     setup::remove_adapters(base_->model());
-    log_->print("\nHeld-out questions, answered before and after\n\n" +
-                show_answers(answers(), after));
+    log_->print(fmt::format("\nHeld-out {} before and after\n\n{}",
+                            pictures ? "pictures, captioned" : "questions, answered",
+                            show_answers(answers(), after)));
   } catch (const UserError& error) {
     warn("no sample answers: {}", error.what());  // the model itself is written already
   }
@@ -634,28 +615,14 @@ void Finetune::fill_ranks() {
   log_->print(fmt::format("Peak of each process, {}\n\n{}", record.mesh, table));
 }
 
-// What would fit into the budget, or into the device where there is none. Nothing where planning
-// itself fails: that must not hide why the run ended.
-std::vector<plan::Suggestion> Finetune::suggestions() const {
-  const int64_t limit = budget_ > 0 ? budget_ : setup::device_memory_bytes(host_.device);
-  if (limit == 0 || dataset_.train.count() == 0) return {};
-  // Planning takes a little memory of its own.
-  memory::ledger_of(host_.device.type()).set_budget(0);
-  try {
-    return plan::suggest(base_->model(), recipe_, dataset_.train, max_seqlen_,
-                         limit - host_.library_bytes, host_.device.type());
-  } catch (const std::exception&) {
-    return {};
-  }
-}
-
 // The same error, with what would fit.
 void Finetune::explain(const OutOfMemory& error) {
   report::RunRecord& record = log_->record();
   record.outcome = "oom";
   record.out_of_memory = out_of_memory_record(error);
   fill_record();
-  record.out_of_memory->suggestions = suggestion_records(suggestions(), command_);
+  record.out_of_memory->suggestions = suggestion_records(
+      base_ ? suggestions(planned()) : std::vector<plan::Suggestion>(), command_);
   record.reason = error.what() + suggestions_text(record.out_of_memory->suggestions);
   log_->write();
   throw OutOfMemory(record.reason);

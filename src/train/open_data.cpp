@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/open_data.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 
+#include "base/error.h"
 #include "hub/download.h"
+#include "setup/reading.h"
 
 namespace snug::train {
 namespace {
@@ -19,10 +22,46 @@ std::optional<double> held_out_fraction(const config::Recipe& recipe) {
   return std::nullopt;
 }
 
+// Files and sets of questions and answers, as against those that may hold pictures. Where no data
+// is named, a plan is for what the model is made for.
+bool reads_text(const config::DataOptions& data) {
+  const bool is_named = data.class_path != "JSON" || !data.json_path.empty();
+  return is_named && data.class_path != "ImageFolder" && data.class_path != "HFDataset";
+}
+
+// Where nobody has said how long samples may be and the model does not end anywhere: T5 was trained
+// with so many tokens.
+constexpr int64_t kUsualTokens = 512;
+
+data::PictureProcessor processor_of(const std::filesystem::path& checkpoint,
+                                    const data::Reading& reading) {
+  if (reading.image_size == 0) return {};
+  return data::read_picture_processor(checkpoint, reading.image_size);
+}
+
 }  // namespace
 
-data::Dataset open_data(const config::Recipe& recipe, const tokenizer::Tokenizer& tokenizer) {
+int64_t longest_sample(const config::Recipe& recipe, const models::Model& model) {
+  const int64_t positions = model.dimensions().max_positions;
+  const models::Reads reads = model.reads();
+  const bool captions = reads.image_size > 0 && !reads_text(recipe.data);
+  const int64_t usual = captions       ? reads.num_picture_tokens + data::kCaptionTokens
+                        : reads.source ? kUsualTokens
+                                       : positions;
+  const int64_t length = std::min(recipe.train.max_seq_length.value_or(usual), positions);
+  if (captions && length <= reads.num_picture_tokens)
+    throw UserError(
+        "train.max_seq_length = {}: a picture takes {} places, which leaves none for its caption; "
+        "use {} for captions of {} tokens",
+        length, reads.num_picture_tokens, usual, data::kCaptionTokens);
+  return length;
+}
+
+data::Dataset open_data(const config::Recipe& recipe, const models::Model& model,
+                        const std::filesystem::path& checkpoint,
+                        const tokenizer::Tokenizer& tokenizer) {
   const config::DataOptions& d = recipe.data;
+  const data::Reading reading = setup::reading_of(model);
   const bool own_style = d.class_path != "JSON" && !recipe.given("data.prompt_style");
   const data::DatasetOptions options{.name = d.class_path,
                                      .json_path = d.json_path,
@@ -34,7 +73,16 @@ data::Dataset open_data(const config::Recipe& recipe, const tokenizer::Tokenizer
                                      .seed = d.seed,
                                      .num_workers = static_cast<int>(d.num_workers),
                                      .max_seq_length = recipe.train.max_seq_length.value_or(0),
-                                     .cache_folder = d.download_dir};
+                                     .cache_folder = d.download_dir,
+                                     .packing = d.packing,
+                                     .max_samples = d.max_samples,
+                                     .path = d.path,
+                                     .split = d.split,
+                                     .image_column = d.image_column,
+                                     .text_column = d.text_column,
+                                     .prompt = d.prompt,
+                                     .reading = reading,
+                                     .processor = processor_of(checkpoint, reading)};
   return data::load_dataset(options, data::make_encoder(tokenizer),
                             [&](const data::DownloadRequest& request) {
                               return hub::download({.repo_id = request.repo_id,

@@ -2,13 +2,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
+
 #include "config/recipe.h"
 #include "data/dataset.h"
+#include "models/model.h"
 #include "tokenizer/tokenizer.h"
 
 namespace snug::train {
 
-// Fetches a named set first where it is not cached yet.
-data::Dataset open_data(const config::Recipe& recipe, const tokenizer::Tokenizer& tokenizer);
+// Tokens of the longest sample that the recipe allows: train.max_seq_length, or what the model can
+// see, of a caption what is usual. Throws UserError where a picture's places leave no room.
+int64_t longest_sample(const config::Recipe& recipe, const models::Model& model);
+
+// Fetches a named set first where it is not cached yet. `checkpoint` is the model's folder, whose
+// preprocessor_config.json says how pictures are resized.
+data::Dataset open_data(const config::Recipe& recipe, const models::Model& model,
+                        const std::filesystem::path& checkpoint,
+                        const tokenizer::Tokenizer& tokenizer);
 
 }  // namespace snug::train

@@ -18,6 +18,7 @@
 #include "report/plan_page.h"
 #include "report/tables.h"
 #include "setup/adapters.h"
+#include "setup/reading.h"
 #include "setup/strategy.h"
 #include "setup/trained_parts.h"
 #include "setup/vocabulary.h"
@@ -38,11 +39,29 @@ std::map<std::string, int64_t> named(const memory::ByCategory& bytes) {
   return result;
 }
 
-// Enough samples of one length for a global batch.
-data::SampleStore full_length_samples(int64_t count, int64_t length) {
+// A sample of `length` tokens; for an encoder, of as many on either side. A picture's places come
+// first and leave the rest to the text.
+data::Sample full_length_sample(int64_t length, const data::Reading& reading) {
+  data::Sample sample;
+  const auto add = [&](int64_t count, int32_t id, int32_t label) {
+    sample.ids.insert(sample.ids.end(), static_cast<size_t>(count), id);
+    sample.labels.insert(sample.labels.end(), static_cast<size_t>(count), label);
+  };
+  const int32_t ignored = data::SampleOptions().ignore_index;
+  const int64_t places = reading.image_size > 0 ? reading.num_picture_tokens : 0;
+  add(places, reading.picture_token, ignored);
+  if (reading.source) {
+    add(places > 0 ? 1 : length, 1, ignored);  // no prompt but the end of the sequence
+    sample.source_tokens = std::ssize(sample.ids);
+  }
+  add(length - places, 1, 1);
+  return sample;
+}
+
+// Enough of them for a global batch.
+data::SampleStore full_length_samples(int64_t count, int64_t length, const data::Reading& reading) {
   data::SampleStore samples;
-  const std::vector<int32_t> ids(static_cast<size_t>(length), 1);
-  for (int64_t i = 0; i < count; ++i) samples.append({.ids = ids, .labels = ids});
+  for (int64_t i = 0; i < count; ++i) samples.append(full_length_sample(length, reading));
   return samples;
 }
 
@@ -65,9 +84,8 @@ class Plan {
     open_model();
     open_samples();
     plan_ranks();
-    if (recipe_.fit) fit_ = plan::fit(*checkpoint_.model, recipe_, samples_, longest_, device_);
-    if (options_.scaling)
-      scaling_.emplace(*checkpoint_.model, recipe_, samples_, longest_, device_);
+    if (recipe_.fit) fit_ = plan::fit(*checkpoint_.model, recipe_, workload(), device_);
+    if (options_.scaling) scaling_.emplace(*checkpoint_.model, recipe_, workload(), device_);
     if (!options_.like.empty())
       like_ = make_like(options_.like, *checkpoint_.model, wanted_, samples_, device_);
     describe();
@@ -107,18 +125,27 @@ class Plan {
   }
 
   void open_samples() {
-    const int64_t positions = checkpoint_.model->dimensions().max_positions;
-    const int64_t length = std::min(recipe_.train.max_seq_length.value_or(positions), positions);
-    recipe_.train.max_seq_length = length;
-    const bool has_data = !recipe_.data.json_path.empty() && !recipe_.checkpoint_dir.empty();
-    if (has_data) {
-      samples_ = open_data(recipe_, *setup::open_tokenizer(checkpoint_)).train;
-      if (samples_.count() == 0) throw UserError("{} has no samples", recipe_.data.json_path);
+    const models::Model& model = *checkpoint_.model;
+    const bool names_data = !recipe_.data.json_path.empty() || !recipe_.data.path.empty();
+    from_data_ = names_data && !recipe_.checkpoint_dir.empty();
+    recipe_.train.max_seq_length = longest_sample(recipe_, model);
+    if (from_data_) {
+      data::Dataset dataset =
+          open_data(recipe_, model, recipe_.checkpoint_dir, *setup::open_tokenizer(checkpoint_));
+      reading_ = dataset.batch_options.reading;
+      samples_ = std::move(dataset.train);
+      if (samples_.count() == 0)
+        throw UserError("{} has no samples",
+                        recipe_.data.path.empty() ? recipe_.data.json_path : recipe_.data.path);
     } else {
-      samples_ = full_length_samples(recipe_.train.global_batch_size, length);
+      reading_ = setup::reading_of(model);
+      samples_ = full_length_samples(recipe_.train.global_batch_size, *recipe_.train.max_seq_length,
+                                     reading_);
     }
     longest_ = samples_.longest();
-    from_data_ = has_data;
+  }
+  plan::Workload workload() const {
+    return {.samples = samples_, .max_seqlen = longest_, .reading = reading_};
   }
 
   // Ranks differ by their stage of the pipeline: the plan shows the one that needs most.
@@ -126,7 +153,7 @@ class Plan {
     const dist::MeshShape mesh = setup::named_strategy(recipe_).mesh;
     const int stages = mesh[dist::Axis::Pipeline];
     for (int stage = 0; stage < stages; ++stage)
-      stages_.push_back(plan::evaluate(*checkpoint_.model, recipe_, samples_, longest_, device_,
+      stages_.push_back(plan::evaluate(*checkpoint_.model, recipe_, workload(), device_,
                                        stage * (mesh.num_ranks() / stages)));
     wanted_ = *std::max_element(stages_.begin(), stages_.end(),
                                 [](const plan::Candidate& a, const plan::Candidate& b) {
@@ -262,7 +289,7 @@ class Plan {
   }
 
   std::string suggestions() const {
-    const auto found = plan::suggest(*checkpoint_.model, recipe_, samples_, longest_, device_);
+    const auto found = plan::suggest(*checkpoint_.model, recipe_, workload(), device_);
     return found.empty() ? "Nothing this version can change makes it fit.\n"
                          : "What would fit (--fit finds the fastest):" +
                                suggestion_lines(suggestion_records(found, "")) + "\n";
@@ -402,6 +429,7 @@ class Plan {
   plan::DeviceProfile device_;
   models::Checkpoint checkpoint_;
   data::SampleStore samples_;
+  data::Reading reading_;
   int64_t longest_ = 0;
   bool from_data_ = false;
   std::vector<plan::Candidate> stages_;  // one a stage of the pipeline

@@ -200,15 +200,14 @@ nlohmann::json links_json(const plan::Candidate& candidate, const plan::DevicePr
 }
 
 Scaling::Scaling(const models::Model& model, const config::Recipe& recipe,
-                 const data::SampleStore& samples, int64_t max_seqlen,
-                 const plan::DeviceProfile& device)
+                 const plan::Workload& work, const plan::DeviceProfile& device)
     : device_(device) {
   for (const int64_t ranks : kScales)
     for (const std::string& strategy : strategies(recipe, ranks)) {
       config::Recipe scaled = recipe;
       scaled.strategy = strategy;
       if (!scale(scaled, ranks)) continue;
-      rows_.push_back({ranks, plan::evaluate(model, scaled, samples, max_seqlen, device)});
+      rows_.push_back({ranks, plan::evaluate_neediest(model, scaled, work, device)});
     }
 }
 

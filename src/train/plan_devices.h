@@ -7,7 +7,6 @@
 #include <string>
 
 #include "config/recipe.h"
-#include "data/sample_store.h"
 #include "models/model.h"
 #include "plan/device_profile.h"
 #include "plan/fit.h"
@@ -24,8 +23,8 @@ nlohmann::json links_json(const plan::Candidate& candidate, const plan::DevicePr
 // 1, 8, 64, 512 and 4096 devices, each with as many samples as one of the recipe's.
 class Scaling {
  public:
-  Scaling(const models::Model& model, const config::Recipe& recipe,
-          const data::SampleStore& samples, int64_t max_seqlen, const plan::DeviceProfile& device);
+  Scaling(const models::Model& model, const config::Recipe& recipe, const plan::Workload& work,
+          const plan::DeviceProfile& device);
 
   std::string text() const;
   nlohmann::json json() const;

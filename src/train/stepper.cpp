@@ -15,19 +15,18 @@ namespace {
 
 // For a process that has no sample left while others do: all of them run the same units at the same
 // time. Its targets count for nothing.
-data::MicroBatch idle_batch(const data::SampleStore& samples,
-                            const data::MicroBatchOptions& options) {
+data::MicroBatch idle_batch(data::BatchSource& samples, int64_t ignore_index) {
   const std::vector<int64_t> any = {0};
-  data::MicroBatch batch = data::make_micro_batch(samples, any, options);
-  std::ranges::fill(batch.targets, options.ignore_index);
+  data::MicroBatch batch = samples.make(any);
+  std::ranges::fill(batch.targets, static_cast<int32_t>(ignore_index));
   batch.loss_tokens = batch.real_tokens = batch.padded_tokens = batch.raw_tokens = 0;
   return batch;
 }
 
 }  // namespace
 
-Stepper::Stepper(setup::Engine& engine, const config::Recipe& recipe,
-                 const data::SampleStore& samples, PhaseRecorder& phases)
+Stepper::Stepper(setup::Engine& engine, const config::Recipe& recipe, data::BatchSource& samples,
+                 PhaseRecorder& phases)
     : engine_(engine),
       recipe_(recipe),
       samples_(samples),
@@ -62,15 +61,12 @@ StepResult Stepper::step(const SampleIndices& micro_batches, double lr) {
 }
 
 std::vector<data::MicroBatch> Stepper::make_batches(const SampleIndices& micro_batches) const {
-  const data::MicroBatchOptions options{
-      .packing = recipe_.data.packing,
-      .ignore_index = static_cast<int32_t>(recipe_.data.ignore_index)};
   std::vector<data::MicroBatch> batches;
   for (const std::vector<int64_t>& indices : micro_batches) {
     if (!indices.empty())
-      batches.push_back(data::make_micro_batch(samples_, indices, options));
+      batches.push_back(samples_.make(indices));
     else if (!engine_.mesh->is_single())
-      batches.push_back(idle_batch(samples_, options));
+      batches.push_back(idle_batch(samples_, recipe_.data.ignore_index));
   }
   return batches;
 }

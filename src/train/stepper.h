@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "config/recipe.h"
-#include "data/micro_batch.h"
-#include "data/sample_store.h"
+#include "data/batch_source.h"
 #include "optim/loss_scaler.h"
 #include "setup/engine.h"
 #include "train/phases.h"
@@ -32,7 +31,7 @@ using SampleIndices = std::vector<std::vector<int64_t>>;  // [micro-batch][sampl
 
 class Stepper {
  public:
-  Stepper(setup::Engine& engine, const config::Recipe& recipe, const data::SampleStore& samples,
+  Stepper(setup::Engine& engine, const config::Recipe& recipe, data::BatchSource& samples,
           PhaseRecorder& phases);
 
   // Takes one step at learning rate `lr` with this process's share of the global batch: as many
@@ -55,7 +54,7 @@ class Stepper {
 
   setup::Engine& engine_;
   const config::Recipe& recipe_;
-  const data::SampleStore& samples_;
+  data::BatchSource& samples_;
   PhaseRecorder& phases_;
   optim::LossScaler scaler_;
   bool is_updating_ = false;

@@ -4,29 +4,32 @@
 #include <algorithm>
 #include <numeric>
 
-#include "data/micro_batch.h"
 #include "setup/batch.h"
+#include "train/stepper.h"
 
 namespace snug::train {
 
-ValidationResult validate(exec::Executor& executor, const data::SampleStore& samples,
-                          const ValidationOptions& options, dist::Group* data) {
+ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, int64_t num_samples,
+                          const ValidationOptions& options, const dist::Mesh* mesh) {
+  dist::Group* data = mesh == nullptr ? nullptr : &mesh->data();
   const int64_t ranks = data == nullptr ? 1 : data->size();
   const int64_t rank = data == nullptr ? 0 : data->rank();
-  int64_t batches = (samples.count() + options.micro_batch_size - 1) / options.micro_batch_size;
+  int64_t batches = (num_samples + options.micro_batch_size - 1) / options.micro_batch_size;
   if (options.max_batches > 0) batches = std::min(batches, options.max_batches);
   double sum = 0;
   ValidationResult result;
   // All run as many, since they run the same units at the same time: who has none left repeats one.
+  SampleIndices mine;
   for (int64_t first = 0; first < batches; first += ranks) {
-    const bool counts = first + rank < batches;
-    const int64_t begin = (counts ? first + rank : first) * options.micro_batch_size;
-    std::vector<int64_t> indices(
-        static_cast<size_t>(std::min(options.micro_batch_size, samples.count() - begin)));
-    std::iota(indices.begin(), indices.end(), begin);
-    const data::MicroBatch batch = data::make_micro_batch(
-        samples, indices,
-        {.packing = options.packing, .ignore_index = static_cast<int32_t>(options.ignore_index)});
+    const int64_t begin =
+        (first + rank < batches ? first + rank : first) * options.micro_batch_size;
+    mine.emplace_back(static_cast<size_t>(std::min(options.micro_batch_size, num_samples - begin)));
+    std::iota(mine.back().begin(), mine.back().end(), begin);
+  }
+  samples.expect(mine);
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const bool counts = static_cast<int64_t>(i) * ranks + rank < batches;
+    const data::MicroBatch batch = samples.make(mine[i]);
     const double loss =
         executor.loss(setup::to_device(batch, executor.device()),
                       {.compute = options.compute, .ignore_index = options.ignore_index});
@@ -35,6 +38,8 @@ ValidationResult validate(exec::Executor& executor, const data::SampleStore& sam
     result.tokens += batch.loss_tokens;
   }
   if (data != nullptr) {
+    // Of the stage that ends the model, told to all.
+    sum = mesh->group(dist::Axis::Pipeline).sum({sum}).front();
     const auto total = data->sum({sum, static_cast<double>(result.tokens)});
     sum = total[0];
     result.tokens = static_cast<int64_t>(total[1]);

@@ -2,8 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "data/sample_store.h"
-#include "dist/group.h"
+#include "data/batch_source.h"
+#include "dist/mesh.h"
 #include "exec/executor.h"
 
 namespace snug::train {
@@ -12,7 +12,6 @@ struct ValidationOptions {
   int64_t micro_batch_size = 1;
   int64_t max_batches = 0;  // 0: all
   at::ScalarType compute = at::kFloat;
-  bool packing = true;
   int64_t ignore_index = -100;
 };
 
@@ -21,8 +20,9 @@ struct ValidationResult {
   int64_t tokens = 0;
 };
 
-// `data`: processes that share the work, each of which calls this; null: one alone.
-ValidationResult validate(exec::Executor& executor, const data::SampleStore& samples,
-                          const ValidationOptions& options, dist::Group* data = nullptr);
+// Over the first `num_samples` of `samples`. `mesh`: processes that share the work, each of which
+// calls this; null: one alone.
+ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, int64_t num_samples,
+                          const ValidationOptions& options, const dist::Mesh* mesh = nullptr);
 
 }  // namespace snug::train

@@ -215,7 +215,8 @@ struct Trained {
 Trained train(Training& run, const data::SampleStore& samples, int steps) {
   std::vector<report::PhaseRecord> records;
   train::PhaseRecorder phases(run.engine, records);
-  train::Stepper stepper(run.engine, run.recipe, samples, phases);
+  data::TokenBatchSource batches(samples, {.packing = run.recipe.data.packing});
+  train::Stepper stepper(run.engine, run.recipe, batches, phases);
   const dist::Group& data = run.engine.mesh->data();
   train::SampleIndices own;
   for (int64_t begin = data.rank() * 8 / data.size(); begin < (data.rank() + 1) * 8 / data.size();

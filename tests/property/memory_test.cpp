@@ -44,7 +44,7 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
     SCOPED_TRACE(fmt::format("trial {}: {}", trial, describe(recipe, shape)));
     const data::SampleStore samples = random_samples(16, 60, random());
     const int64_t size = recipe.train.micro_batch_size;
-    const auto largest = plan::largest_micro_batch(samples, recipe, size);
+    const auto largest = plan::largest_micro_batch({samples}, recipe, size);
     const plan::Prediction predicted = plan::predict(*tiny_model(shape), recipe, largest, 128,
                                                      {.device = tests::test_device().type()});
     const int64_t before = tests::test_ledger().allocated();
@@ -76,7 +76,7 @@ TEST_F(Memory, APlanForCudaNeedsNoDevice) {
   for (const char* precision : {"32-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed"}) {
     config::Recipe recipe = tiny_recipe();
     recipe.precision = precision;
-    const auto largest = plan::largest_micro_batch(samples, recipe, 8);
+    const auto largest = plan::largest_micro_batch({samples}, recipe, 8);
     const auto peak_on = [&](at::DeviceType device) {
       return plan::predict(*tiny_model(), recipe, largest, 128, {.device = device}).peak_allocated;
     };
@@ -94,9 +94,9 @@ TEST_F(Memory, MoreSamplesNeverTakeLess) {
     config::Recipe recipe = tiny_recipe();
     recipe.train.micro_batch_size = size;
     recipe.train.global_batch_size = size;
-    const int64_t peak =
-        plan::predict(*tiny_model(), recipe, plan::largest_micro_batch(samples, recipe, size), 128)
-            .peak_allocated;
+    const int64_t peak = plan::predict(*tiny_model(), recipe,
+                                       plan::largest_micro_batch({samples}, recipe, size), 128)
+                             .peak_allocated;
     EXPECT_GE(peak, last) << "micro-batch " << size;
     last = peak;
   }
@@ -114,7 +114,7 @@ TEST_F(Memory, AdaptersNeverTakeMoreThanAllWeights) {
     SCOPED_TRACE(fmt::format("trial {}: {}", trial, describe(recipe, "smollm2")));
     const auto peak = [&] {
       const auto largest =
-          plan::largest_micro_batch(samples, recipe, recipe.train.micro_batch_size);
+          plan::largest_micro_batch({samples}, recipe, recipe.train.micro_batch_size);
       const plan::Prediction p =
           plan::predict(*model, recipe, largest, 128, {.device = tests::test_device().type()});
       return std::pair(p.peak_allocated, p.peak_host);
@@ -274,10 +274,10 @@ TEST_F(Memory, SuggestionsFitTheBudgetTheyWereMadeFor) {
   const data::SampleStore samples = random_samples(16, 60, 3);
   config::Recipe recipe = tiny_recipe();
   const auto model = tiny_model();
-  const auto largest = plan::largest_micro_batch(samples, recipe, recipe.train.micro_batch_size);
+  const auto largest = plan::largest_micro_batch({samples}, recipe, recipe.train.micro_batch_size);
   const int64_t needed = plan::predict(*model, recipe, largest, 128).peak_allocated;
   const int64_t budget = needed * 3 / 4;
-  const auto suggestions = plan::suggest(*model, recipe, samples, 128, budget);
+  const auto suggestions = plan::suggest(*model, recipe, {samples, 128}, budget);
   ASSERT_FALSE(suggestions.empty());
   for (const plan::Suggestion& s : suggestions) EXPECT_LE(s.peak_allocated, budget) << s.options;
   // Those that keep the training come first, each kind the fastest first.
@@ -295,12 +295,12 @@ TEST_F(Memory, SuggestionsLeaveStatesWhereTheyAre) {
   config::Recipe recipe = tiny_recipe();
   recipe.optimizer_offload = tests::on_disk();
   const auto model = tiny_model();
-  const auto largest = plan::largest_micro_batch(samples, recipe, recipe.train.micro_batch_size);
+  const auto largest = plan::largest_micro_batch({samples}, recipe, recipe.train.micro_batch_size);
   config::Recipe streamed = recipe;
   streamed.weight_streaming = true;
   const int64_t budget = plan::predict(*model, streamed, largest, 128).peak_allocated;
   ASSERT_LT(budget, plan::predict(*model, recipe, largest, 128).peak_allocated);
-  const auto suggestions = plan::suggest(*model, recipe, samples, 128, budget);
+  const auto suggestions = plan::suggest(*model, recipe, {samples, 128}, budget);
   ASSERT_FALSE(suggestions.empty());
   bool streams = false;
   for (const plan::Suggestion& s : suggestions) {

@@ -112,4 +112,34 @@ TEST(PlanCommand, AMistypedDeviceIsAnswered) {
 }
 
 }  // namespace
+
+// A recipe of BLIP-2's beside the script that it comes from; four GPUs of minGPT's sweep.
+TEST(PlanCommand, SetsLightningScriptsBesideIt) {
+  const std::string recipes = std::string(SNUG_SOURCE_DIR) + "/recipes/";
+  const auto planned = [&](const std::string& model, std::vector<std::string> more) {
+    std::vector<std::string> words{"plan", "--model.config", recipes + "models/" + model + ".json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  const std::vector<std::string> blip2{"--config",     recipes + "blip2/bs05-bf16-true.yaml",
+                                       "--model_name", "null",
+                                       "--device",     "h100-94",
+                                       "--like",       "lightning"};
+  const Result text = planned("blip2-opt-2.7b", blip2);
+  EXPECT_EQ(text.exit_code, 0) << text.output;
+  for (const char* part : {"Beside transformers' BLIP-2 in a Lightning Trainer: 16 x 82 tokens",
+                           "after_opt_step", "it fits too"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  const Result sweep = planned(
+      "mingpt-xl", {"--device", "v100-16", "--precision", "16-mixed", "--batch_size", "8",
+                    "--accumulate_grad_batches", "1", "--act_ckpt", "--devices", "4", "--strategy",
+                    "fsdp", "--train.max_seq_length", "128", "--like", "lightning", "--json"});
+  const nlohmann::json plan = nlohmann::json::parse(sweep.output.substr(sweep.output.find('{')));
+  EXPECT_EQ(plan["batch"]["global_batch_size"], 32);
+  EXPECT_GT(plan["like"]["reserved_ahead"], plan["like"]["peak_reserved"]);
+  const Result refused = planned("mingpt-xl", {"--like", "litgpt"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.output.find("--like lightning"), std::string::npos) << refused.output;
+}
+
 }  // namespace snug::tests

@@ -158,8 +158,7 @@ TEST(Parse, UnknownKeysNameTheNearest) {
   EXPECT_CONTAINS(
       message,
       "recipe.yaml:3: train.micro_batchsize: unknown key; did you mean train.micro_batch_size?");
-  EXPECT_CONTAINS(parse_error("finetune_full x --max_tokens 3"),
-                  "did you mean train.max_tokens?");
+  EXPECT_CONTAINS(parse_error("finetune_full x --max_tokens 3"), "did you mean train.max_tokens?");
   EXPECT_CONTAINS(parse_error("finetune_full x --max_step 3"), "did you mean train.max_steps?");
   EXPECT_CONTAINS(parse_error("finetune_full x --learning_rate_of_llamas 3"),
                   "--help lists all keys");

@@ -40,7 +40,7 @@ class Fitting : public ::testing::Test {
 TEST_F(Fitting, ResidentBytesAreFourTimesTheWeights) {
   const auto seven = model("open-llama-7b");
   EXPECT_EQ(seven->num_parameters(), 6738415616);
-  const Candidate c = evaluate(*seven, recipe("bf16-true", 4, 16), samples(16, 512), 512,
+  const Candidate c = evaluate(*seven, recipe("bf16-true", 4, 16), {samples(16, 512), 512},
                                find_profile("a100-80", 0));
   const double weights = 2 * 6738415616.0;
   EXPECT_GT(static_cast<double>(c.prediction.peak_allocated), 4 * weights);
@@ -75,7 +75,7 @@ TEST_F(Fitting, SameRowsFitAsPublished) {
   for (const Row& row : kRows) {
     config::Recipe r = recipe(row.precision, row.micro, row.global);
     r.optimizer.name = row.optimizer;
-    const Candidate c = evaluate(*model(row.model), r, samples(row.global, 512), 512, a100);
+    const Candidate c = evaluate(*model(row.model), r, {samples(row.global, 512), 512}, a100);
     EXPECT_EQ(fits(c, a100), row.fits) << row.model << " " << row.precision << " " << row.optimizer
                                        << ": " << format_bytes(c.prediction.peak_allocated);
   }
@@ -86,7 +86,8 @@ TEST_F(Fitting, OffloadingFitsSevenIntoSixteenAndThirteenIntoTwentyFour) {
        {std::pair{"open-llama-7b", "v100-16"}, std::pair{"open-llama-13b", "rtx-4090"},
         std::pair{"open-llama-13b", "a100-80"}}) {
     const DeviceProfile profile = find_profile(device, 0);
-    const Fit found = fit(*model(name), recipe("bf16-true", 1, 16), samples(16, 512), 512, profile);
+    const Fit found =
+        fit(*model(name), recipe("bf16-true", 1, 16), {samples(16, 512), 512}, profile);
     ASSERT_TRUE(found.best) << name << " on " << device;
     EXPECT_TRUE(fits(*found.best, profile));
     EXPECT_LE(found.best->prediction.peak_reserved, profile.usable_bytes());
@@ -94,7 +95,7 @@ TEST_F(Fitting, OffloadingFitsSevenIntoSixteenAndThirteenIntoTwentyFour) {
 }
 
 TEST_F(Fitting, TheFrontFallsInMemoryAndRisesInTime) {
-  const Fit found = fit(*model("smollm2-135m"), recipe("bf16-true", 4, 8), samples(8, 256), 256,
+  const Fit found = fit(*model("smollm2-135m"), recipe("bf16-true", 4, 8), {samples(8, 256), 256},
                         find_profile("rtx-4090", 0));
   ASSERT_GT(found.front.size(), 1U);
   for (size_t i = 1; i < found.front.size(); ++i) {
@@ -111,12 +112,12 @@ TEST_F(Fitting, WhereNothingFitsTheSmallestIsTold) {
   r.given_keys = {"activation_checkpointing", "train.micro_batch_size"};
   const int64_t context = find_profile("rtx-4090", 0).context_bytes;
   const Fit found =
-      fit(*llm, r, samples(8, 256), 256, find_profile("rtx-4090", context + 100 * kMiB));
+      fit(*llm, r, {samples(8, 256), 256}, find_profile("rtx-4090", context + 100 * kMiB));
   EXPECT_FALSE(found.best);
   ASSERT_TRUE(found.smallest);
   EXPECT_GT(found.smallest->prediction.peak_allocated, 100 * kMiB);
   const Fit enough =
-      fit(*llm, r, samples(8, 256), 256,
+      fit(*llm, r, {samples(8, 256), 256},
           find_profile("rtx-4090", context + found.smallest->prediction.peak_reserved));
   EXPECT_TRUE(enough.best) << found.smallest->options;
 }
@@ -129,8 +130,8 @@ TEST_F(Fitting, TimeIsOfAnAverageStep) {
   uneven.append({.ids = ids, .labels = ids});
   const DeviceProfile device = find_profile("rtx-4090", 0);
   const config::Recipe r = recipe("bf16-true", 1, 1);
-  const Candidate mixed = evaluate(*llm, r, uneven, 512, device);
-  const Candidate longest = evaluate(*llm, r, samples(8, 512), 512, device);
+  const Candidate mixed = evaluate(*llm, r, {uneven, 512}, device);
+  const Candidate longest = evaluate(*llm, r, {samples(8, 512), 512}, device);
   EXPECT_EQ(mixed.prediction.peak_allocated, longest.prediction.peak_allocated);
   // (7 * 64 + 512) / 8 = 120 tokens.
   EXPECT_DOUBLE_EQ(mixed.cost.tokens, 120);
@@ -142,9 +143,9 @@ TEST_F(Fitting, AdaptersTakeTwoThirdsOfTheTime) {
   const auto llm = model("smollm2-135m");
   const DeviceProfile device = find_profile("rtx-4090", 0);
   config::Recipe r = recipe("bf16-true", 1, 1);
-  const StepCost all = evaluate(*llm, r, samples(1, 64), 64, device).cost;
+  const StepCost all = evaluate(*llm, r, {samples(1, 64), 64}, device).cost;
   r.lora.enabled = true;
-  const StepCost adapters = evaluate(*llm, r, samples(1, 64), 64, device).cost;
+  const StepCost adapters = evaluate(*llm, r, {samples(1, 64), 64}, device).cost;
   EXPECT_NEAR(adapters.products_seconds / all.products_seconds, 2.0 / 3, 0.02);
   EXPECT_LT(adapters.optimizer_seconds, all.optimizer_seconds / 20);
 }
@@ -154,7 +155,7 @@ TEST_F(Fitting, WhatTheRecipeGivesStays) {
   r.activation_checkpointing = "every:2";
   r.given_keys = {"activation_checkpointing", "train.micro_batch_size", "optimizer_offload"};
   const Fit found =
-      fit(*model("smollm2-135m"), r, samples(8, 256), 256, find_profile("rtx-4090", 0));
+      fit(*model("smollm2-135m"), r, {samples(8, 256), 256}, find_profile("rtx-4090", 0));
   ASSERT_TRUE(found.best);
   for (const Candidate& c : found.front) {
     EXPECT_EQ(c.recipe.activation_checkpointing, "every:2");

@@ -42,7 +42,7 @@ class ManyDevices : public ::testing::Test {
     r.strategy = strategy;
     r.devices = std::to_string(devices);
     r.num_nodes = nodes;
-    return evaluate(*model_, r, samples_of(64, kLength), kLength, profile_, rank);
+    return evaluate(*model_, r, {samples_of(64, kLength), kLength}, profile_, rank);
   }
 
   double num_parameters() const { return static_cast<double>(model_->num_parameters()); }
@@ -168,7 +168,7 @@ TEST_F(ManyDevices, FitChoosesTheStrategy) {
   recipe_.devices = "4";
   const auto samples = samples_of(64, kLength);
   const auto best = [&](int64_t budget) {
-    return fit(*model_, recipe_, samples, kLength, find_profile("a100-80", budget));
+    return fit(*model_, recipe_, {samples, kLength}, find_profile("a100-80", budget));
   };
   const Fit roomy = best(0);
   ASSERT_TRUE(roomy.best);

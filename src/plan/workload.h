@@ -1,0 +1,21 @@
+// What a run trains on, as far as its memory and time depend on it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "config/recipe.h"
+#include "data/micro_batch.h"
+#include "data/sample_store.h"
+
+namespace snug::plan {
+
+struct Workload {
+  const data::SampleStore& samples;
+  int64_t max_seqlen = 0;      // of the longest sample, validation's too
+  data::Reading reading = {};  // how samples become micro-batches
+};
+
+// The micro-batch with most tokens that this recipe can meet: its longest samples together.
+data::MicroBatch largest_micro_batch(const Workload& work, const config::Recipe& recipe,
+                                     int64_t micro_batch_size);
+
+}  // namespace snug::plan

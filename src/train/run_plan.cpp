@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/run_plan.h"
+
+#include <fmt/format.h>
+
+#include "base/bytes.h"
+#include "dist/world.h"
+#include "memory/ledger.h"
+#include "plan/fit.h"
+#include "plan/predict.h"
+#include "setup/accelerator.h"
+#include "train/out_of_memory.h"
+
+namespace snug::train {
+namespace {
+
+// The device of the run as the search for techniques wants it.
+plan::DeviceProfile profile_of(const Host& host) {
+  if (!host.device.is_cuda()) return plan::find_profile("cpu", host.budget_bytes);
+  plan::DeviceProfile profile = plan::profile_of_gpu(setup::device_name(host.device));
+  profile.name = setup::device_name(host.device);
+  profile.memory_bytes =
+      host.budget_bytes > 0 ? host.budget_bytes : setup::device_memory_bytes(host.device);
+  profile.context_bytes = host.library_bytes;
+  return profile;
+}
+
+plan::Workload workload(const PlannedRun& run) {
+  return {.samples = run.dataset.train,
+          .max_seqlen = run.max_seqlen,
+          .reading = run.dataset.batch_options.reading};
+}
+
+}  // namespace
+
+void check_plan(const PlannedRun& run, RunLog& log) {
+  const int64_t budget = run.host.budget_bytes;
+  const data::MicroBatch largest =
+      plan::largest_micro_batch(workload(run), run.recipe, run.recipe.train.micro_batch_size);
+  const plan::Prediction prediction =
+      plan::predict(run.model, run.recipe, largest, run.max_seqlen,
+                    {.device = run.host.device.type(),
+                     .mesh = dist::planned_mesh(run.mesh.shape(), run.mesh.rank(),
+                                                run.host.device.is_cuda() ? dist::Transport::Nccl
+                                                                          : dist::Transport::Mpi)});
+  const int64_t peak = prediction.peak_allocated + run.host.library_bytes;
+  report::MemoryPeaks peaks{.peak_allocated = peak, .on_disk = prediction.on_disk};
+  for (size_t c = 0; c < memory::kNumCategories; ++c)
+    peaks.by_category[memory::name(static_cast<memory::Category>(c))] = prediction.by_category[c];
+  peaks.by_category[memory::name(memory::Category::Workspace)] += run.host.library_bytes;
+  log.record().memory.predicted = peaks;
+  log.print(fmt::format("Plan     peak {}{}", format_bytes(peak),
+                        budget == 0 ? ""
+                                    : fmt::format(" of a budget of {}: {}", format_bytes(budget),
+                                                  peak <= budget ? "fits" : "does not fit")));
+  if (prediction.peak_host > 0)
+    log.print(fmt::format("Host     {} beside it", format_bytes(prediction.peak_host)));
+  if (prediction.on_disk > 0)
+    log.print(fmt::format("Disk     {} in {}", format_bytes(prediction.on_disk),
+                          run.recipe.offload_folder().value_or("")));
+  const bool may_try = run.recipe.force || run.recipe.train.on_oom == "split";
+  if (budget > 0 && peak > budget && !may_try)
+    throw plan_does_not_fit(prediction, budget, run.host.library_bytes);
+}
+
+config::Recipe fitting_recipe(const PlannedRun& run, RunLog& log) {
+  const plan::DeviceProfile device = profile_of(run.host);
+  const plan::Fit fit = plan::fit(run.model, run.recipe, workload(run), device);
+  if (!fit.best)
+    throw PlanDoesNotFit(fmt::format("--fit: none of {} combinations fits into {}", fit.tried,
+                                     format_bytes(device.usable_bytes())),
+                         {.phase = "plan"});
+  log.print(fmt::format("Fit      {} combinations tried: {}", fit.tried,
+                        fit.best->options.empty() ? "the recipe as it is is the fastest that fits"
+                                                  : fit.best->options));
+  return fit.best->recipe;
+}
+
+std::vector<plan::Suggestion> suggestions(const PlannedRun& run) {
+  const int64_t budget = run.host.budget_bytes;
+  const int64_t limit = budget > 0 ? budget : setup::device_memory_bytes(run.host.device);
+  if (limit == 0 || run.dataset.train.count() == 0) return {};
+  // Planning takes a little memory of its own.
+  memory::ledger_of(run.host.device.type()).set_budget(0);
+  try {
+    return plan::suggest(run.model, run.recipe, workload(run), limit - run.host.library_bytes,
+                         run.host.device.type());
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+}  // namespace snug::train

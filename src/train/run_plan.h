@@ -1,0 +1,40 @@
+// What a run asks the planner: what it will take, which techniques to choose, and what would have
+// fitted.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "config/recipe.h"
+#include "data/dataset.h"
+#include "dist/mesh.h"
+#include "models/model.h"
+#include "plan/suggest.h"
+#include "train/host.h"
+#include "train/run_log.h"
+
+namespace snug::train {
+
+// The run as far as it is known before its weights are there.
+struct PlannedRun {
+  const models::Model& model;
+  const config::Recipe& recipe;
+  const data::Dataset& dataset;
+  int64_t max_seqlen;  // of the data
+  const Host& host;
+  const dist::Mesh& mesh;
+};
+
+// Prints and records what the run will take. Throws PlanDoesNotFit, unless the recipe says to try.
+void check_plan(const PlannedRun& run, RunLog& log);
+
+// --fit: the recipe with techniques and micro-batch for the memory there is. Throws PlanDoesNotFit
+// where none fits.
+config::Recipe fitting_recipe(const PlannedRun& run, RunLog& log);
+
+// What would fit into the budget, or into the device where there is none. Nothing where planning
+// itself fails: that must not hide why the run ended.
+std::vector<plan::Suggestion> suggestions(const PlannedRun& run);
+
+}  // namespace snug::train
