@@ -178,11 +178,15 @@ void check_tensor_axis(const Recipe& r, const Layout& layout, Faults& faults) {
 }
 
 void check_pipeline_axis(const Recipe& r, const Layout& layout, Faults& faults) {
-  const bool has_stages = layout.mesh.pipeline > 1;
-  for (const char* key : {"pipeline_schedule", "pipeline_interleave"})
-    if (!has_stages && r.given(key))
-      faults.push_back(
-          fmt::format("{}: belongs to a pipeline; leave it out, or give --mesh an axis pp", key));
+  if (layout.mesh.pipeline > 1) return;
+  const auto refuse = [&](const char* key) {
+    faults.push_back(
+        fmt::format("{}: belongs to a pipeline; leave it out, or give --mesh an axis pp", key));
+  };
+  // A recipe that was printed gives every key: what says nothing is no fault.
+  const Recipe usual;
+  if (r.pipeline_schedule != usual.pipeline_schedule) refuse("pipeline_schedule");
+  if (r.pipeline_interleave != usual.pipeline_interleave) refuse("pipeline_interleave");
 }
 
 void check_devices(const Recipe& r, Faults& faults) {

@@ -15,17 +15,19 @@
 namespace snug::models::blip2 {
 namespace {
 
-constexpr const char* kEmbeddings = "vision_model.embeddings.";
+std::string of_embeddings(const char* name) {
+  std::string full = "vision_model.embeddings.";
+  full += name;
+  return full;
+}
 
 std::string layer_name(int64_t index) {
   return "vision_model.encoder.layers." + std::to_string(index) + ".";
 }
 
 nn::Parameter free_parameter(const char* name, std::vector<int64_t> shape, double deviation) {
-  return {.name = std::string(kEmbeddings) + name,
-          .shape = std::move(shape),
-          .init_scale = deviation,
-          .value = {}};
+  return {
+      .name = of_embeddings(name), .shape = std::move(shape), .init_scale = deviation, .value = {}};
 }
 
 void check_size(const at::Tensor& pixels, int64_t image_size) {
@@ -47,10 +49,9 @@ VisionEmbeddings::VisionEmbeddings(const Config& config)
       position_(free_parameter("position_embedding",
                                {config.vision.num_positions(), config.vision.hidden_size},
                                config.vision.initializer_range)),
-      patch_(make_linear(std::string(kEmbeddings) + "patch_embedding",
-                         3 * config.vision.patch_size * config.vision.patch_size,
-                         config.vision.hidden_size, nn::Bias::Present,
-                         config.vision.initializer_range)) {}
+      patch_(make_linear(
+          of_embeddings("patch_embedding"), 3 * config.vision.patch_size * config.vision.patch_size,
+          config.vision.hidden_size, nn::Bias::Present, config.vision.initializer_range)) {}
 
 std::vector<nn::Parameter*> VisionEmbeddings::parameters() {
   std::vector<nn::Parameter*> all{&class_, &position_};
