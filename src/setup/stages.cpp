@@ -49,11 +49,6 @@ double work_of(nn::Unit& unit) {
 // Of a split into contiguous places: the most that one has to do, then how uneven it is.
 using Cost = std::pair<double, double>;
 
-std::vector<nn::Unit*> units_between(const std::vector<nn::Unit*>& all, int64_t begin,
-                                     int64_t end) {
-  return {all.begin() + begin, all.begin() + end};
-}
-
 std::vector<CommonParameter> common_parameters(const std::vector<nn::Unit*>& units,
                                                const StageLayout& layout) {
   std::vector<CommonParameter> all;
