@@ -440,7 +440,8 @@ std::vector<Row> device_rows(Recipe& r) {
        .slot = &r.pipeline_interleave,
        .help = "pp: stretches of layers that each device has. More of them shorten the time in "
                "which devices wait for the first and the last micro-batch, and send more",
-       .min = 1},
+       .min = 1,
+       .max = 64},
       {.theme = kDevices,
        .key = "forward_prefetch",
        .slot = &r.forward_prefetch,

@@ -3,13 +3,13 @@
 #include <arrow/io/file.h>
 #include <arrow/ipc/reader.h>
 #include <arrow/table.h>
+#include <arrow/util/byte_size.h>
 #include <parquet/arrow/reader.h>
 #include <parquet/arrow/schema.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
 
 #include <algorithm>
-#include <list>
 #include <mutex>
 
 #include "base/bytes.h"
@@ -76,10 +76,13 @@ class MappedRows : public ArrowRows {
   int64_t count_ = 0;
 };
 
-// Row groups read when a row of theirs is asked for; the latest few stay.
+constexpr int64_t kCacheBytes = int64_t{1} << 30;
+
+// Row groups read when a row of theirs is asked for.
 class ParquetRows : public ArrowRows {
  public:
-  explicit ParquetRows(std::string name) : name_(std::move(name)) {
+  ParquetRows(std::string name, std::shared_ptr<GroupCache> cache)
+      : name_(std::move(name)), cache_(std::move(cache)) {
     const auto file = value_or_throw(arrow::io::ReadableFile::Open(name_), name_, "Parquet");
     reader_ = value_or_throw(parquet::arrow::OpenFile(file, arrow::default_memory_pool()), name_,
                              "Parquet");
@@ -94,25 +97,21 @@ class ParquetRows : public ArrowRows {
     }
     if (largest > kLargeGroup)
       warn(
-          "{}: row groups of up to {}, of which {} are kept in memory; write it with "
-          "row_group_size=100 to use less",
-          name_, format_bytes(largest), kKeptGroups);
+          "{}: row groups of up to {}, which are read whole; write it with row_group_size=100 to "
+          "use less memory and time",
+          name_, format_bytes(largest));
   }
   std::shared_ptr<arrow::Schema> schema() const override { return schema_; }
   int64_t count() const override { return count_; }
   Chunk at(int field, int64_t row) const override {
     const size_t group = chunk_of(begins_, row);
-    const std::lock_guard lock(mutex_);
-    auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) {
-      return kept.group == group && kept.field == field;
-    });
-    if (found == kept_.end()) {
-      if (kept_.size() == kKeptGroups) kept_.pop_back();
-      kept_.push_front({group, field, read(field, group)});
-    } else {
-      kept_.splice(kept_.begin(), kept_, found);
+    const GroupCache::Key key{.file = this, .group = group, .field = field};
+    std::shared_ptr<arrow::Array> column = cache_->find(key);
+    if (!column) {
+      const std::lock_guard lock(mutex_);  // the reader is one thread's at a time
+      column = cache_->find(key);          // somebody else has read it meanwhile
+      if (!column) cache_->put(key, column = read(field, group));
     }
-    const std::shared_ptr<arrow::Array>& column = kept_.front().column;
     const int64_t at = row - begins_[group];
     if (at >= column->length())
       throw UserError("{}: row group {} holds fewer rows than it says", name_, group);
@@ -121,12 +120,6 @@ class ParquetRows : public ArrowRows {
 
  private:
   static constexpr int64_t kLargeGroup = int64_t{1} << 29;
-  static constexpr size_t kKeptGroups = 4;
-  struct Kept {
-    size_t group;
-    int field;
-    std::shared_ptr<arrow::Array> column;
-  };
 
   std::shared_ptr<arrow::Array> read(int field, size_t group) const {
     try {
@@ -157,16 +150,37 @@ class ParquetRows : public ArrowRows {
   std::shared_ptr<arrow::Schema> schema_;
   std::vector<int64_t> begins_;
   int64_t count_ = 0;
+  std::shared_ptr<GroupCache> cache_;
   mutable std::mutex mutex_;
-  mutable std::list<Kept> kept_;  // latest first
 };
 
 }  // namespace
 
-std::unique_ptr<ArrowRows> open_arrow_rows(const std::filesystem::path& path) {
+std::shared_ptr<arrow::Array> GroupCache::find(const Key& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(kept_, key, &Kept::key);
+  if (found == kept_.end()) return nullptr;
+  kept_.splice(kept_.begin(), kept_, found);
+  return kept_.front().column;
+}
+
+void GroupCache::put(const Key& key, std::shared_ptr<arrow::Array> column) {
+  const std::lock_guard lock(mutex_);
+  const int64_t bytes = arrow::util::TotalBufferSize(*column);
+  kept_.push_front({key, std::move(column), bytes});
+  bytes_ += bytes;
+  while (bytes_ > kCacheBytes && kept_.size() > 1) {
+    bytes_ -= kept_.back().bytes;
+    kept_.pop_back();
+  }
+}
+
+std::unique_ptr<ArrowRows> open_arrow_rows(const std::filesystem::path& path,
+                                           std::shared_ptr<GroupCache> cache) {
   const std::string name = path.string();
   try {
-    if (path.extension() == ".parquet") return std::make_unique<ParquetRows>(name);
+    if (path.extension() == ".parquet")
+      return std::make_unique<ParquetRows>(name, std::move(cache));
     return std::make_unique<MappedRows>(name);
   } catch (const Error&) {
     throw;

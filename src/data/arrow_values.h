@@ -8,7 +8,9 @@
 #include <arrow/type.h>
 
 #include <filesystem>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -54,8 +56,34 @@ class ArrowRows {
   virtual Chunk at(int field, int64_t row) const = 0;
 };
 
-// Memory-mapped Arrow (stream or file format), or Parquet read by row groups, of which a few are
-// kept. Throws UserError for what is damaged.
-std::unique_ptr<ArrowRows> open_arrow_rows(const std::filesystem::path& path);
+// Columns of row groups that were read lately, of all files of a data set together: a gigabyte of
+// them, and always the latest one.
+class GroupCache {
+ public:
+  struct Key {
+    const void* file = nullptr;
+    size_t group = 0;
+    int field = 0;
+    bool operator==(const Key&) const = default;
+  };
+  // Null: it is not there.
+  std::shared_ptr<arrow::Array> find(const Key& key);
+  void put(const Key& key, std::shared_ptr<arrow::Array> column);
+
+ private:
+  struct Kept {
+    Key key;
+    std::shared_ptr<arrow::Array> column;
+    int64_t bytes = 0;
+  };
+  std::mutex mutex_;
+  std::list<Kept> kept_;  // latest first
+  int64_t bytes_ = 0;
+};
+
+// Memory-mapped Arrow (stream or file format), or Parquet read by row groups, of which `cache`
+// keeps some. Throws UserError for what is damaged.
+std::unique_ptr<ArrowRows> open_arrow_rows(const std::filesystem::path& path,
+                                           std::shared_ptr<GroupCache> cache);
 
 }  // namespace snug::data

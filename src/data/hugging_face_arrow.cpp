@@ -19,8 +19,9 @@ namespace fs = std::filesystem;
 class Table {
  public:
   explicit Table(const std::vector<fs::path>& paths) : paths_(paths) {
+    const auto cache = std::make_shared<GroupCache>();
     for (const fs::path& path : paths) {
-      files_.push_back(open_arrow_rows(path));
+      files_.push_back(open_arrow_rows(path, cache));
       begins_.push_back(count_);
       count_ += files_.back()->count();
       if (files_.back()->schema()->field_names() != schema()->field_names())

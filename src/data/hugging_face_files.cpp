@@ -88,7 +88,12 @@ std::vector<fs::path> saved_files(const fs::path& folder) {
 
 fs::path split_folder(const fs::path& path, const std::string& split) {
   const fs::path list = path / "dataset_dict.json";
-  if (!fs::exists(list)) return path;
+  if (!fs::exists(list)) {
+    if (split != "train" && fs::exists(path / "state.json"))
+      throw UserError("{}: no split {} (data.split); it is one data set without splits",
+                      path.string(), split);
+    return path;
+  }
   const std::vector<std::string> splits = names_in(read_json_file(list), "splits", nullptr, list);
   if (std::find(splits.begin(), splits.end(), split) == splits.end())
     throw UserError("{}: no split {} (data.split); splits found: {}", path.string(), split,

@@ -49,6 +49,15 @@ class Captions {
     if (num_blank_ > 0)
       warn("{} of {} pictures have no caption and are left out", with_commas(num_blank_),
            with_commas(std::ssize(rows)));
+    if (num_cut_ > 0)
+      warn(
+          "{} of {} captions are longer than the {} tokens that a caption takes, and were cut "
+          "there; "
+          "--train.max_seq_length says how long picture and text may be together",
+          with_commas(num_cut_), with_commas(std::ssize(rows)),
+          (options.max_seq_length > 0 ? options.max_seq_length
+                                      : options.reading.num_picture_tokens + kCaptionTokens) -
+              options.reading.num_picture_tokens);
   }
 
   // Moves nothing if the row has no caption.
@@ -70,6 +79,7 @@ class Captions {
     };
     const SampleStore block =
         SampleStore::build(std::ssize(rows), options.ignore_index, sample_at, options.num_workers);
+    num_cut_ += block.num_truncated();
     for (int64_t i = 0; i < block.count(); ++i) {
       if (block.length(i) == 0) {
         ++num_blank_;
@@ -82,7 +92,7 @@ class Captions {
 
   SampleStore samples_;
   std::unordered_map<int64_t, int64_t> sample_of_;
-  int64_t num_blank_ = 0;
+  int64_t num_blank_ = 0, num_cut_ = 0;
 };
 
 }  // namespace

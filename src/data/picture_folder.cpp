@@ -25,11 +25,18 @@ struct Record {
   size_t begin = 0, end = 0;
 };
 
-// A CSV record ends at a line's end that stands in no quotes.
+// A CSV record ends at a line's end that stands in no quotes. Quotes open at a field's beginning
+// only: elsewhere they are inches and the like.
 size_t end_of_record(std::string_view text, size_t at, bool is_csv) {
   bool quoted = false;
-  for (; at < text.size(); ++at) {
-    if (is_csv && text[at] == '"') quoted = !quoted;
+  for (const size_t begin = at; at < text.size(); ++at) {
+    const bool opens = at == begin || text[at - 1] == ',';
+    if (is_csv && text[at] == '"') {
+      if (quoted && text.substr(at + 1).starts_with('"'))
+        ++at;  // two of them are one in the text
+      else if (quoted || opens)
+        quoted = !quoted;
+    }
     if (text[at] == '\n' && !quoted) break;
   }
   return at;
@@ -54,9 +61,10 @@ std::vector<std::string> csv_fields(std::string_view record) {
   bool quoted = false;
   for (size_t i = 0; i < record.size(); ++i) {
     const char c = record[i];
+    const bool opens = i == 0 || record[i - 1] == ',';
     if (quoted && c == '"' && i + 1 < record.size() && record[i + 1] == '"')
       fields.back() += record[++i];
-    else if (c == '"')
+    else if (c == '"' && (quoted || opens))
       quoted = !quoted;
     else if (c == ',' && !quoted)
       fields.emplace_back();
@@ -181,10 +189,17 @@ std::shared_ptr<const PictureRows> open_picture_folder(const PictureFolderOption
   if (!fs::is_directory(path))
     throw UserError("data.path: {} {}", path.string(),
                     fs::exists(path) ? "is no folder" : "does not exist");
-  for (const fs::path& folder : {path / options.split, path})
+  // Only the training part may lie in the folder itself: another one by its name, or not at all.
+  std::vector<fs::path> folders = {path / options.split};
+  if (options.split == "train") folders.push_back(path);
+  for (const fs::path& folder : folders)
     for (const char* name : {"metadata.jsonl", "metadata.csv"})
       if (fs::is_regular_file(folder / name))
         return std::make_shared<PictureFolder>(folder / name, options);
+  if (options.split != "train")
+    throw UserError(
+        "{}: no split {} (data.split): {} holds neither metadata.jsonl nor metadata.csv",
+        path.string(), options.split, (path / options.split).string());
   const bool saved = fs::exists(path / "dataset_dict.json") || fs::exists(path / "state.json");
   throw UserError("{}: neither metadata.jsonl nor metadata.csv, with file_name and text a row{}",
                   path.string(), saved ? "; a data set of save_to_disk is --data HFDataset" : "");

@@ -15,6 +15,7 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kFileName = "preprocessor_config.json";
+constexpr const char* kFileOfAll = "processor_config.json";
 
 // The file's values, each checked for its type, with the file's name in every error.
 class Config {
@@ -72,8 +73,11 @@ class Config {
 };
 
 Config read_config(const std::filesystem::path& path) {
-  const json values = json::parse(read_file(path, size_t{1} << 20), nullptr, false);
+  json values = json::parse(read_file(path, size_t{1} << 20), nullptr, false);
   if (!values.is_object()) throw UserError("{}: not a JSON object", path.string());
+  // Newer directories keep all processors in one file.
+  if (const auto own = values.find("image_processor"); own != values.end() && own->is_object())
+    values = json(*own);
   return {values, path.string()};
 }
 
@@ -94,7 +98,8 @@ void PictureProcessor::process(std::span<const std::byte> bytes, const std::stri
 PictureProcessor read_picture_processor(const std::filesystem::path& directory,
                                         int64_t image_size) {
   PictureProcessor processor{.size = image_size};
-  const std::filesystem::path path = directory / kFileName;
+  std::filesystem::path path = directory / kFileName;
+  if (!std::filesystem::exists(path)) path = directory / kFileOfAll;
   if (!std::filesystem::exists(path)) return processor;
   const Config config = read_config(path);
   if (config.flag("do_center_crop", false)) config.refuse("do_center_crop", "false");
@@ -103,7 +108,7 @@ PictureProcessor read_picture_processor(const std::filesystem::path& directory,
     throw UserError("{}: size = {}, but the model takes pictures of {} pixels a side",
                     path.string(), side, image_size);
   const double resample = config.number("resample", 3);
-  if (resample != static_cast<int>(resample) || resample < 0 || resample > 5)
+  if (!(resample >= 0 && resample <= 5) || resample != std::floor(resample))
     config.refuse("resample", "0 (nearest), 1 (lanczos), 2 (bilinear) or 3 (bicubic)");
   processor.resampling = static_cast<Resampling>(static_cast<int>(resample));
   config.colours("image_mean", processor.mean);

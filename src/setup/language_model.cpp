@@ -76,7 +76,6 @@ LanguageModel open_language_model(const std::filesystem::path& path, at::Device 
   result.path = checkpoint.path;
   result.precision = nn::parse_precision(options.precision);
   result.tokenizer = open_tokenizer(checkpoint);
-  check_tokens(*result.tokenizer, *checkpoint.model, checkpoint.path.string());
   // What an adapter is for is seen before a large model is read.
   for (const std::string& directory : directories)
     result.adapters.push_back(

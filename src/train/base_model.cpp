@@ -26,9 +26,24 @@ constexpr const char* kMeaningOfAdapters[] = {
     "lora_query", "lora_key",        "lora_value",        "lora_projection",
     "lora_mlp",   "lora_head",       "quantize"};
 
+// An adapter is nothing without its base, which must not lie where the adapter will be written.
+void check_base_stays(const config::Recipe& recipe) {
+  namespace fs = std::filesystem;
+  if (!recipe.lora.enabled || recipe.checkpoint_dir.empty()) return;
+  const fs::path written = fs::weakly_canonical(fs::path(recipe.out_dir) / "final");
+  const fs::path base = fs::weakly_canonical(recipe.checkpoint_dir);
+  const auto [end, _] = std::mismatch(written.begin(), written.end(), base.begin(), base.end());
+  if (end == written.end())
+    throw UserError(
+        "{} is the base of this adapter, and would be replaced by it: {} is where a run in {} "
+        "writes what it trained; choose another --out_dir",
+        recipe.checkpoint_dir, written.string(), recipe.out_dir);
+}
+
 }  // namespace
 
 BaseModel::BaseModel(const config::Recipe& recipe) : recipe_(recipe) {
+  check_base_stays(recipe_);
   // From random weights, a folder needs to hold no more than a tokenizer.
   if (is_random() && std::filesystem::is_directory(recipe_.checkpoint_dir))
     checkpoint_.path = recipe_.checkpoint_dir;

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <filesystem>
 #include <future>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -45,7 +46,7 @@ class CaptionWriter {
   bool shows() const { return options_.out.empty() && !options_.beside; }
 
   void write(const fs::path& picture, const std::string& text) {
-    if (options_.beside) return write_file_atomically(text_beside(picture), text + "\n");
+    if (options_.beside) return write_beside(picture, text);
     std::string line = picture.string() + "\t" + text;
     if (options_.format == "jsonl")
       line = nlohmann::json{{"file", picture.string()}, {"caption", text}}.dump(
@@ -58,11 +59,21 @@ class CaptionWriter {
   }
 
  private:
+  // Pictures that differ in their ending alone would have one text.
+  void write_beside(const fs::path& picture, const std::string& text) {
+    const fs::path file = text_beside(picture);
+    if (const auto [first, is_new] = beside_.try_emplace(file, picture); !is_new)
+      return warn("{} holds the caption of {}; that of {} is: {}", file.string(),
+                  first->second.string(), picture.string(), text);
+    write_file_atomically(file, text + "\n");
+  }
+
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
   const config::CaptionOptions& options_;
   std::unique_ptr<std::FILE, Close> file_;
+  std::map<fs::path, fs::path> beside_;  // which picture's text was written
 };
 
 struct Loaded {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/evaluate.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -28,11 +29,15 @@ data::DatasetOptions dataset_options(const config::EvaluateOptions& options,
   const int64_t usual = captions && reading.image_size > 0
                             ? reading.num_picture_tokens + data::kCaptionTokens
                             : positions;
+  // Captions have no questions: what nobody has chosen does not count.
+  const bool is_default = d.prompt_style == config::DataOptions().prompt_style;
+  const std::string prompt_style =
+      captions && reading.image_size > 0 && is_default ? "" : d.prompt_style;
   data::DatasetOptions result{
       .name = d.class_path,
       .json_path = d.json_path,
       .val_path = d.val_path.value_or(""),
-      .prompt_style = d.prompt_style,
+      .prompt_style = prompt_style,
       .mask_prompt = d.mask_prompt,
       .ignore_index = static_cast<int32_t>(d.ignore_index),
       .seed = d.seed,
@@ -109,6 +114,18 @@ void print(const nlohmann::json& result) {
                     count("pictures")));
 }
 
+// Stored ids are complements where their labels are ignored.
+void check_ids(const data::SampleStore& samples, const setup::LanguageModel& lm) {
+  int32_t largest = 0;
+  for (int64_t i = 0; i < samples.count(); ++i)
+    for (const int32_t id : samples.stored_ids(i)) largest = std::max(largest, id < 0 ? ~id : id);
+  if (const int64_t rows = lm.model->dimensions().vocabulary; largest >= rows)
+    throw UserError(
+        "the data has token {}, the model's embedding {} rows: the tokenizer in {} belongs to "
+        "another model",
+        largest, rows, lm.path.string());
+}
+
 }  // namespace
 
 void evaluate(const config::EvaluateOptions& options) {
@@ -126,6 +143,7 @@ void evaluate(const config::EvaluateOptions& options) {
   const bool held_out = options.split == "val";
   const data::SampleStore& samples = held_out ? dataset.validation : dataset.train;
   if (samples.empty()) throw UserError("the {} part of the data is empty", options.split);
+  check_ids(samples, lm);
   const auto batches = held_out ? dataset.validation_batches() : dataset.train_batches();
   const ValidationResult loss = validate(*lm.executor, *batches, samples.count(),
                                          {.micro_batch_size = options.micro_batch_size,

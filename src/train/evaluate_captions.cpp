@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "scores/caption_words.h"
 #include "train/caption.h"
 #include "train/progress_line.h"
@@ -21,12 +22,37 @@ struct Picture {
   std::vector<int64_t> rows;
 };
 
-std::vector<Picture> distinct_pictures(const data::PictureIndex& index, int64_t num_samples) {
+// Runs `read` of a picture; false, told and counted, where it cannot be read: the others are worth
+// their scores.
+class Skipping {
+ public:
+  ~Skipping() {
+    if (skipped_ > kShown) warn("{} pictures could not be read and have no caption", skipped_);
+  }
+  template <class Read>
+  bool operator()(const Read& read) {
+    try {
+      read();
+      return true;
+    } catch (const UserError& error) {
+      if (++skipped_ <= kShown) warn("no caption: {}", error.what());
+      return false;
+    }
+  }
+
+ private:
+  static constexpr int64_t kShown = 3;
+  int64_t skipped_ = 0;
+};
+
+std::vector<Picture> distinct_pictures(const data::PictureIndex& index, int64_t num_samples,
+                                       Skipping& readable) {
   std::vector<Picture> pictures;
   std::map<std::pair<size_t, size_t>, size_t> known;  // size and hash of the bytes
   for (int64_t i = 0; i < num_samples; ++i) {
     const int64_t row = index.row_of.at(static_cast<size_t>(i));
-    const data::PictureBytes encoded = index.rows->picture(row);
+    data::PictureBytes encoded;
+    if (!readable([&] { encoded = index.rows->picture(row); })) continue;
     const std::string_view text(reinterpret_cast<const char*>(encoded.bytes.data()),
                                 encoded.bytes.size());
     const auto [place, is_new] =
@@ -65,22 +91,25 @@ std::vector<WrittenCaption> caption_samples(TextGenerator& generator, const Capt
                                             const GenerationOptions& options, int64_t batch_size,
                                             int64_t num_samples) {
   const int64_t count = set.samples.count();
-  const std::vector<Picture> pictures =
-      distinct_pictures(set.pictures, num_samples > 0 ? std::min(num_samples, count) : count);
+  Skipping readable;
+  const std::vector<Picture> pictures = distinct_pictures(
+      set.pictures, num_samples > 0 ? std::min(num_samples, count) : count, readable);
   const std::map<int64_t, std::string> references = captions_of(*set.pictures.rows, pictures);
   const ProgressLine progress(pictures.size(), true);
   std::vector<WrittenCaption> written;
-  while (written.size() < pictures.size()) {
-    const size_t begin = written.size();
+  for (size_t begin = 0; begin < pictures.size(); begin += static_cast<size_t>(batch_size)) {
     const size_t end = std::min(pictures.size(), begin + static_cast<size_t>(batch_size));
     std::vector<Prompt> prompts;
-    for (size_t i = begin; i < end; ++i) prompts.push_back(prompt_of(set, pictures[i]));
+    std::vector<const Picture*> shown;
+    for (size_t i = begin; i < end; ++i)
+      if (readable([&] { prompts.push_back(prompt_of(set, pictures[i])); }))
+        shown.push_back(&pictures[i]);
     std::vector<std::string> texts = write_captions(generator, prompts, options, batch_size);
-    for (size_t i = begin; i < end; ++i) {
-      written.push_back({.picture = set.pictures.rows->where(pictures[i].row),
-                         .caption = std::move(texts[i - begin]),
+    for (size_t i = 0; i < shown.size(); ++i) {
+      written.push_back({.picture = set.pictures.rows->where(shown[i]->row),
+                         .caption = std::move(texts[i]),
                          .references = {}});
-      for (const int64_t row : pictures[i].rows)
+      for (const int64_t row : shown[i]->rows)
         if (const auto caption = references.find(row); caption != references.end())
           written.back().references.push_back(caption->second);
     }

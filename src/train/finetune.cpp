@@ -473,7 +473,7 @@ void Finetune::log_step(const StepResult& result, double lr, double seconds) {
        .lr = lr,
        .grad_norm = result.grad_norm,
        .raw_tokens = result.raw_tokens},
-      {.epoch = static_cast<int64_t>(sampler_->epochs_done()) + 1,
+      {.epoch = static_cast<int64_t>(std::ceil(sampler_->epochs_done())),
        .iter = state_.micro_batches,
        .step = state_.step,
        .total_steps = schedule_.total_steps,

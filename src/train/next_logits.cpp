@@ -67,8 +67,11 @@ int64_t ModelLogits::check(const Prompt& prompt) const {
         last, dimensions_.vocabulary);
   const int64_t pictures = prompt.picture.empty() ? 0 : 1;
   const auto places = std::count(prompt.ids.begin(), prompt.ids.end(), reads_.picture_token);
-  SNUG_CHECK(reads_.num_picture_tokens == 0 || places == pictures * reads_.num_picture_tokens,
-             "{} places for {} pictures", places, pictures);
+  if (reads_.num_picture_tokens > 0 && places != pictures * reads_.num_picture_tokens)
+    throw UserError(
+        "the prompt holds {} of the tokens that stand for a picture, and {} are wanted: leave the "
+        "placeholder (<image>) out of the text, it is put before it",
+        places, pictures * reads_.num_picture_tokens);
   const int64_t room = dimensions_.max_positions - (reads_.source ? 1 : tokens);
   if (room <= 0 || tokens > dimensions_.max_positions)
     throw UserError("the prompt has {} tokens, the model can see {}; shorten it", tokens,

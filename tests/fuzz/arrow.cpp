@@ -4,7 +4,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   snug::fuzz::with_file(data, size, [](const std::filesystem::path& path) {
-    const auto rows = snug::data::open_arrow_rows(path);
+    const auto rows = snug::data::open_arrow_rows(path, std::make_shared<snug::data::GroupCache>());
     size_t sum = 0;
     for (int field = 0; field < rows->schema()->num_fields(); ++field) {
       const arrow::DataType& type = *rows->schema()->field(field)->type();

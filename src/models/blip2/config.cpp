@@ -27,6 +27,10 @@ void check_heads(const ConfigFields& fields, int64_t hidden_size, int64_t heads)
   if (hidden_size % heads != 0)
     throw UserError("{}: hidden_size = {} is no multiple of num_attention_heads = {}",
                     fields.where(), hidden_size, heads);
+  constexpr int64_t kMostOfHead = 256;  // of the attention kernels
+  if (hidden_size / heads > kMostOfHead)
+    throw UserError("{}: heads of {} features (hidden_size / num_attention_heads); {} are the most",
+                    fields.where(), hidden_size / heads, kMostOfHead);
 }
 
 VisionConfig read_vision(const ConfigFields& fields, double initializer_range) {

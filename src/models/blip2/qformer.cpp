@@ -36,7 +36,7 @@ std::vector<nn::Parameter*> QFormerEmbeddings::parameters() {
 }
 
 std::vector<int64_t> QFormerEmbeddings::file_shape(const nn::Parameter& parameter) const {
-  if (&parameter != &queries_) return {};
+  if (parameter.name != queries_.name) return {};
   return {1, config_.num_query_tokens, config_.qformer.hidden_size};
 }
 

@@ -65,9 +65,10 @@ std::vector<Product> VisionEmbeddings::products() {
 
 std::vector<int64_t> VisionEmbeddings::file_shape(const nn::Parameter& parameter) const {
   const VisionConfig& c = config_.vision;
-  if (&parameter == &class_) return {1, 1, c.hidden_size};
-  if (&parameter == &position_) return {1, c.num_positions(), c.hidden_size};
-  if (&parameter == &patch_.weight()) return {c.hidden_size, 3, c.patch_size, c.patch_size};
+  // By name: a twin of the model may be asked.
+  if (parameter.name == class_.name) return {1, 1, c.hidden_size};
+  if (parameter.name == position_.name) return {1, c.num_positions(), c.hidden_size};
+  if (parameter.name == patch_.weight().name) return {c.hidden_size, 3, c.patch_size, c.patch_size};
   return {};
 }
 

@@ -171,6 +171,20 @@ TEST_F(PictureFolderTest, ReadsCsvWithQuotes) {
   EXPECT_EQ(text_of(rows->picture(1)), read_file(picture_file("rgba.png")));
 }
 
+// Inches are no quotes: only a field's beginning opens them.
+TEST_F(PictureFolderTest, QuotesInsideOfCsvFieldsAreText) {
+  folder_.write("metadata.csv", "file_name,text\n420.jpg,a 5\" nail\nrgba.png,a 6\" nail\n");
+  const auto rows = open_picture_folder({.path = folder_.path()});
+  EXPECT_EQ(all_captions(*rows), (Captions{"a 5\" nail", "a 6\" nail"}));
+}
+
+TEST_F(PictureFolderTest, ASplitThatIsNotThereIsRefused) {
+  folder_.write("metadata.csv", "file_name,text\n420.jpg,a cat\n");
+  EXPECT_CONTAINS(
+      message_of([&] { open_picture_folder({.path = folder_.path(), .split = "vall"}); }),
+      "no split vall");
+}
+
 TEST_F(PictureFolderTest, SaysWhatIsWrong) {
   EXPECT_CONTAINS(refusal(), "neither metadata.jsonl nor metadata.csv");
   folder_.write("metadata.jsonl", "");
