@@ -12,48 +12,27 @@
 #include "data/dataset.h"
 #include "setup/adapter_directory.h"
 #include "setup/language_model.h"
-#include "setup/reading.h"
 #include "train/evaluate_captions.h"
 #include "train/host.h"
+#include "train/open_data.h"
 #include "train/validation.h"
 
 namespace snug::train {
 namespace {
 
-data::DatasetOptions dataset_options(const config::EvaluateOptions& options,
-                                     const setup::LanguageModel& lm) {
+data::DatasetOptions evaluated_options(const config::EvaluateOptions& options,
+                                       const setup::LanguageModel& lm) {
   const config::DataOptions& d = options.data;
+  data::DatasetOptions result = dataset_options(d, *lm.model, lm.path);
+  const data::Reading& reading = result.reading;
+  const bool captions =
+      reading.image_size > 0 && (d.class_path == "ImageFolder" || d.class_path == "HFDataset");
   const int64_t positions = lm.model->dimensions().max_positions;
-  const data::Reading reading = setup::reading_of(*lm.model);
-  const bool captions = d.class_path == "ImageFolder" || d.class_path == "HFDataset";
-  const int64_t usual = captions && reading.image_size > 0
-                            ? reading.num_picture_tokens + data::kCaptionTokens
-                            : positions;
+  const int64_t usual = captions ? reading.num_picture_tokens + data::kCaptionTokens : positions;
+  result.max_seq_length = std::min(options.max_seq_length.value_or(usual), positions);
   // Captions have no questions: what nobody has chosen does not count.
   const bool is_default = d.prompt_style == config::DataOptions().prompt_style;
-  const std::string prompt_style =
-      captions && reading.image_size > 0 && is_default ? "" : d.prompt_style;
-  data::DatasetOptions result{
-      .name = d.class_path,
-      .json_path = d.json_path,
-      .val_path = d.val_path.value_or(""),
-      .prompt_style = prompt_style,
-      .mask_prompt = d.mask_prompt,
-      .ignore_index = static_cast<int32_t>(d.ignore_index),
-      .seed = d.seed,
-      .num_workers = static_cast<int>(d.num_workers),
-      .max_seq_length = std::min(options.max_seq_length.value_or(usual), positions),
-      .cache_folder = d.download_dir,
-      .packing = d.packing,
-      .max_samples = d.max_samples,
-      .path = d.path,
-      .split = d.split,
-      .image_column = d.image_column,
-      .text_column = d.text_column,
-      .prompt = d.prompt,
-      .reading = reading};
-  if (reading.image_size > 0)
-    result.processor = data::read_picture_processor(lm.path, reading.image_size);
+  if (captions && is_default) result.prompt_style.clear();
   // "all": nothing is held out, so that the training part is the whole file.
   // A folder, or a validation file, says by itself which part is which.
   const bool one_file = !d.val_path && !std::filesystem::is_directory(d.json_path);
@@ -64,7 +43,7 @@ data::DatasetOptions dataset_options(const config::EvaluateOptions& options,
 data::Dataset open_evaluated(const config::EvaluateOptions& options,
                              const setup::LanguageModel& lm) {
   return data::load_dataset(
-      dataset_options(options, lm), data::make_encoder(*lm.tokenizer),
+      evaluated_options(options, lm), data::make_encoder(*lm.tokenizer),
       [](const data::DownloadRequest& request) -> std::vector<std::filesystem::path> {
         throw UserError(
             "data set {} is not in the cache; train on it once, or give a file with "

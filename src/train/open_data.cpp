@@ -33,12 +33,6 @@ bool reads_text(const config::DataOptions& data) {
 // with so many tokens.
 constexpr int64_t kUsualTokens = 512;
 
-data::PictureProcessor processor_of(const std::filesystem::path& checkpoint,
-                                    const data::Reading& reading) {
-  if (reading.image_size == 0) return {};
-  return data::read_picture_processor(checkpoint, reading.image_size);
-}
-
 }  // namespace
 
 int64_t longest_sample(const config::Recipe& recipe, const models::Model& model) {
@@ -57,32 +51,38 @@ int64_t longest_sample(const config::Recipe& recipe, const models::Model& model)
   return length;
 }
 
+data::DatasetOptions dataset_options(const config::DataOptions& d, const models::Model& model,
+                                     const std::filesystem::path& checkpoint) {
+  data::DatasetOptions options{.name = d.class_path,
+                               .json_path = d.json_path,
+                               .val_path = d.val_path.value_or(""),
+                               .prompt_style = d.prompt_style,
+                               .mask_prompt = d.mask_prompt,
+                               .ignore_index = static_cast<int32_t>(d.ignore_index),
+                               .seed = d.seed,
+                               .num_workers = static_cast<int>(d.num_workers),
+                               .cache_folder = d.download_dir,
+                               .packing = d.packing,
+                               .max_samples = d.max_samples,
+                               .path = d.path,
+                               .split = d.split,
+                               .image_column = d.image_column,
+                               .text_column = d.text_column,
+                               .prompt = d.prompt,
+                               .reading = setup::reading_of(model)};
+  if (const int64_t size = options.reading.image_size; size > 0)
+    options.processor = data::read_picture_processor(checkpoint, size);
+  return options;
+}
+
 data::Dataset open_data(const config::Recipe& recipe, const models::Model& model,
                         const std::filesystem::path& checkpoint,
                         const tokenizer::Tokenizer& tokenizer) {
-  const config::DataOptions& d = recipe.data;
-  const data::Reading reading = setup::reading_of(model);
-  const bool own_style = d.class_path != "JSON" && !recipe.given("data.prompt_style");
-  const data::DatasetOptions options{.name = d.class_path,
-                                     .json_path = d.json_path,
-                                     .val_path = d.val_path.value_or(""),
-                                     .val_split_fraction = held_out_fraction(recipe),
-                                     .prompt_style = own_style ? "" : d.prompt_style,
-                                     .mask_prompt = d.mask_prompt,
-                                     .ignore_index = static_cast<int32_t>(d.ignore_index),
-                                     .seed = d.seed,
-                                     .num_workers = static_cast<int>(d.num_workers),
-                                     .max_seq_length = recipe.train.max_seq_length.value_or(0),
-                                     .cache_folder = d.download_dir,
-                                     .packing = d.packing,
-                                     .max_samples = d.max_samples,
-                                     .path = d.path,
-                                     .split = d.split,
-                                     .image_column = d.image_column,
-                                     .text_column = d.text_column,
-                                     .prompt = d.prompt,
-                                     .reading = reading,
-                                     .processor = processor_of(checkpoint, reading)};
+  data::DatasetOptions options = dataset_options(recipe.data, model, checkpoint);
+  options.val_split_fraction = held_out_fraction(recipe);
+  options.max_seq_length = recipe.train.max_seq_length.value_or(0);
+  const bool own_style = options.name != "JSON" && !recipe.given("data.prompt_style");
+  if (own_style) options.prompt_style.clear();
   return data::load_dataset(options, data::make_encoder(tokenizer),
                             [&](const data::DownloadRequest& request) {
                               return hub::download({.repo_id = request.repo_id,

@@ -15,6 +15,11 @@ namespace snug::train {
 // see, of a caption what is usual. Throws UserError where a picture's places leave no room.
 int64_t longest_sample(const config::Recipe& recipe, const models::Model& model);
 
+// What a recipe's data options say for a model, but for what is held out and how long samples may
+// be. `checkpoint` as in open_data().
+data::DatasetOptions dataset_options(const config::DataOptions& d, const models::Model& model,
+                                     const std::filesystem::path& checkpoint);
+
 // Fetches a named set first where it is not cached yet. `checkpoint` is the model's folder, whose
 // preprocessor_config.json says how pictures are resized.
 data::Dataset open_data(const config::Recipe& recipe, const models::Model& model,
