@@ -5,13 +5,16 @@
 #include <cuda_runtime_api.h>
 
 #include "kernels/cuda/activation.h"
+#include "kernels/cuda/adafactor.h"
 #include "kernels/cuda/adamw.h"
+#include "kernels/cuda/adamw_8bit.h"
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/dequantize.h"
 #include "kernels/cuda/dropout.h"
 #include "kernels/cuda/embedding.h"
 #include "kernels/cuda/global_norm.h"
 #include "kernels/cuda/layer_norm.h"
+#include "kernels/cuda/lion.h"
 #include "kernels/cuda/pictures.h"
 #include "kernels/cuda/rms_norm.h"
 #include "kernels/cuda/rope.h"
@@ -140,6 +143,21 @@ void dequantize(const kernels::cpu::DequantizeOnDevice& args) {
 void adamw_step(std::span<const kernels::cpu::AdamWTensor> tensors,
                 const kernels::cpu::AdamWOptions& options) {
   device::adamw_step(tensors, options, /*grad_scale=*/nullptr, stream());
+}
+
+void adamw_8bit_step(std::span<const kernels::cpu::AdamW8bitTensor> tensors,
+                     const kernels::cpu::AdamWOptions& options) {
+  device::adamw_8bit_step(tensors, options, /*grad_scale=*/nullptr, stream());
+}
+
+void lion_step(std::span<const kernels::cpu::LionTensor> tensors,
+               const kernels::cpu::LionOptions& options) {
+  device::lion_step(tensors, options, /*grad_scale=*/nullptr, stream());
+}
+
+void adafactor_step(const kernels::cpu::AdafactorTensor& tensor,
+                    const kernels::cpu::AdafactorOptions& options, void* workspace) {
+  device::adafactor_step(tensor, options, workspace, stream());
 }
 
 void sgd_step(std::span<const kernels::cpu::SgdTensor> tensors,

@@ -8,12 +8,15 @@
 #include <span>
 
 #include "kernels/cpu/activation.h"
+#include "kernels/cpu/adafactor.h"
 #include "kernels/cpu/adamw.h"
+#include "kernels/cpu/adamw_8bit.h"
 #include "kernels/cpu/cross_entropy.h"
 #include "kernels/cpu/dropout.h"
 #include "kernels/cpu/embedding.h"
 #include "kernels/cpu/global_norm.h"
 #include "kernels/cpu/layer_norm.h"
+#include "kernels/cpu/lion.h"
 #include "kernels/cpu/pictures.h"
 #include "kernels/cpu/quantized.h"
 #include "kernels/cpu/rms_norm.h"
@@ -66,6 +69,12 @@ void dequantize(const kernels::cpu::DequantizeOnDevice& args);
 
 void adamw_step(std::span<const kernels::cpu::AdamWTensor> tensors,
                 const kernels::cpu::AdamWOptions& options);
+void adamw_8bit_step(std::span<const kernels::cpu::AdamW8bitTensor> tensors,
+                     const kernels::cpu::AdamWOptions& options);
+void lion_step(std::span<const kernels::cpu::LionTensor> tensors,
+               const kernels::cpu::LionOptions& options);
+void adafactor_step(const kernels::cpu::AdafactorTensor& tensor,
+                    const kernels::cpu::AdafactorOptions& options, void* workspace);
 void sgd_step(std::span<const kernels::cpu::SgdTensor> tensors,
               const kernels::cpu::SgdOptions& options);
 

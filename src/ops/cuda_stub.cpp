@@ -74,6 +74,18 @@ void adamw_step(std::span<const kernels::cpu::AdamWTensor> /*tensors*/,
                 const kernels::cpu::AdamWOptions& /*options*/) {
   absent();
 }
+void adamw_8bit_step(std::span<const kernels::cpu::AdamW8bitTensor> /*tensors*/,
+                     const kernels::cpu::AdamWOptions& /*options*/) {
+  absent();
+}
+void lion_step(std::span<const kernels::cpu::LionTensor> /*tensors*/,
+               const kernels::cpu::LionOptions& /*options*/) {
+  absent();
+}
+void adafactor_step(const kernels::cpu::AdafactorTensor& /*tensor*/,
+                    const kernels::cpu::AdafactorOptions& /*options*/, void* /*workspace*/) {
+  absent();
+}
 void sgd_step(std::span<const kernels::cpu::SgdTensor> /*tensors*/,
               const kernels::cpu::SgdOptions& /*options*/) {
   absent();

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "kernels/cpu/adafactor.h"
 #include "memory/guards.h"
+#include "ops/cuda.h"
 #include "optim/describe.h"
 
 namespace snug::optim {
@@ -46,14 +47,16 @@ void Adafactor::update_range(Range range, const StepOptions& step) {
     const bool matrix = row_var_[i].defined();
     const int64_t rows = matrix ? weight.size(0) : 1;
     const int64_t cols = weight.size(matrix ? 1 : 0);
-    ops::with_workspace(weight, kernels::cpu::adafactor_workspace_bytes(rows, cols),
-                        [&](void* workspace) {
-                          kernels::cpu::AdafactorTensor entry{.rows = rows, .cols = cols};
-                          if (!describe(i, entry)) return;
-                          if (matrix) entry.row_var = row_var_[i].mutable_data_ptr<float>();
-                          entry.col_var = col_var_[i].mutable_data_ptr<float>();
-                          kernels::cpu::adafactor_step(entry, options, workspace);
-                        });
+    ops::with_workspace(
+        weight, kernels::cpu::adafactor_workspace_bytes(rows, cols), [&](void* workspace) {
+          kernels::cpu::AdafactorTensor entry{.rows = rows, .cols = cols};
+          if (!describe(i, entry)) return;
+          if (matrix) entry.row_var = row_var_[i].mutable_data_ptr<float>();
+          entry.col_var = col_var_[i].mutable_data_ptr<float>();
+          ops::run_on(
+              weight, [&] { kernels::cpu::adafactor_step(entry, options, workspace); },
+              [&] { ops::cuda::adafactor_step(entry, options, workspace); });
+        });
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/adamw_8bit.h"
 #include "memory/guards.h"
+#include "ops/cuda.h"
 #include "optim/adamw.h"
 #include "optim/describe.h"
 
@@ -66,8 +67,17 @@ void AdamW8bit::update_range(Range range, const StepOptions& step) {
     }
   }
   const kernels::cpu::AdamWOptions options = adamw_options(options_, step, num_steps_, seed_);
-  kernels::cpu::adamw_8bit_step(quantized, options);
-  kernels::cpu::adamw_step(small, options);
+  if (quantized.empty() && small.empty()) return;
+  ops::run_on(
+      parameters_.front().tensor,
+      [&] {
+        kernels::cpu::adamw_8bit_step(quantized, options);
+        kernels::cpu::adamw_step(small, options);
+      },
+      [&] {
+        ops::cuda::adamw_8bit_step(quantized, options);
+        ops::cuda::adamw_step(small, options);
+      });
 }
 
 }  // namespace snug::optim

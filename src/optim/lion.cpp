@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/lion.h"
 #include "memory/guards.h"
+#include "ops/cuda.h"
 #include "optim/describe.h"
 
 namespace snug::optim {
@@ -28,14 +29,18 @@ void Lion::update_range(Range range, const StepOptions& step) {
     entry.state_type = ops::to_scalar(exp_avg_[i].scalar_type());
     list.push_back(entry);
   }
-  kernels::cpu::lion_step(list, {.lr = step.lr,
-                                 .beta1 = options_.beta1,
-                                 .beta2 = options_.beta2,
-                                 .weight_decay = options_.weight_decay,
-                                 .step = num_steps_,
-                                 .grad_scale = static_cast<float>(step.gradient_scale),
-                                 .stochastic_rounding = options_.stochastic_rounding,
-                                 .seed = seed_});
+  if (list.empty()) return;
+  const kernels::cpu::LionOptions options{.lr = step.lr,
+                                          .beta1 = options_.beta1,
+                                          .beta2 = options_.beta2,
+                                          .weight_decay = options_.weight_decay,
+                                          .step = num_steps_,
+                                          .grad_scale = static_cast<float>(step.gradient_scale),
+                                          .stochastic_rounding = options_.stochastic_rounding,
+                                          .seed = seed_};
+  ops::run_on(
+      parameters_.front().tensor, [&] { kernels::cpu::lion_step(list, options); },
+      [&] { ops::cuda::lion_step(list, options); });
 }
 
 }  // namespace snug::optim

@@ -115,27 +115,9 @@ std::vector<NamedTensor> Optimizer::states(Range range) const {
   return stored(range);
 }
 
-namespace {
-
-void check_device(const config::OptimizerOptions& options,
-                  const std::vector<NamedTensor>& parameters) {
-  const bool has_kernel = options.name == "adamw" || options.name == "sgd";
-  for (const NamedTensor& parameter : parameters) {
-    const bool on_host = memory::current_tag.on_host || parameter.tensor.is_cpu();
-    if (has_kernel || on_host || ops::kernel_device(parameter.tensor) != at::kCUDA) continue;
-    throw UserError(
-        "optimizer \"{}\": no CUDA kernel updates {} in this version; use adamw or sgd, or add "
-        "--optimizer_offload cpu to update the weights in host memory",
-        options.name, parameter.name);
-  }
-}
-
-}  // namespace
-
 std::unique_ptr<Optimizer> make_optimizer(const config::OptimizerOptions& options,
                                           std::vector<NamedTensor> parameters, uint64_t seed,
                                           const std::vector<int64_t>& whole_elements) {
-  check_device(options, parameters);
   if (options.name == "adamw") return std::make_unique<AdamW>(options, std::move(parameters), seed);
   if (options.name == "adamw_8bit")
     return std::make_unique<AdamW8bit>(options, std::move(parameters), seed, whole_elements);

@@ -57,8 +57,14 @@ void move_col_var(const AdafactorTensor& t, const Slabs& slabs, const float* col
 
 }  // namespace
 
+AdafactorSlabs adafactor_slabs(int64_t rows, int64_t cols) {
+  const Slabs slabs(rows, cols);
+  return {slabs.height, slabs.count};
+}
+
 int64_t adafactor_workspace_bytes(int64_t rows, int64_t cols) {
-  return Slabs(rows, cols).count * cols * static_cast<int64_t>(sizeof(float));
+  return rows * static_cast<int64_t>(sizeof(double)) + kAdafactorNormsBytes +
+         Slabs(rows, cols).count * cols * static_cast<int64_t>(sizeof(float));
 }
 
 void adafactor_step(const AdafactorTensor& t, const AdafactorOptions& o, void* workspace) {

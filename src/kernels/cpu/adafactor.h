@@ -43,6 +43,15 @@ struct AdafactorOptions {
   uint64_t seed = 0;
   int num_threads = 0;
 };
+
+// Rows are summed in slabs of `height`, so that sums have the same order on any number of threads.
+struct AdafactorSlabs {
+  int64_t height = 0, count = 0;
+};
+AdafactorSlabs adafactor_slabs(int64_t rows, int64_t cols);
+
+// What either device needs: a double a row, some norms, and a slab's sums of columns each.
+inline constexpr int64_t kAdafactorNormsBytes = 64;
 int64_t adafactor_workspace_bytes(int64_t rows, int64_t cols);
 void adafactor_step(const AdafactorTensor& tensor, const AdafactorOptions& options,
                     void* workspace);

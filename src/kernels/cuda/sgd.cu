@@ -89,26 +89,12 @@ void sgd_step(std::span<const cpu::SgdTensor> tensors, const cpu::SgdOptions& op
                            options.nesterov,
                            options.first_step,
                            options.stochastic_rounding};
-  const auto kind = [](const Tensor& t) {
-    return std::tuple(t.param_type, t.grad_type, t.state_type);
-  };
-  for_each_list(std::span<const Tensor>(described_tensors), kind,
-                [&](const auto& list, unsigned blocks) {
-                  with_type(list.tensors[0].param_type, [&](auto p) {
-                    with_type(list.tensors[0].grad_type, [&](auto g) {
-                      using P = decltype(p);
-                      using G = decltype(g);
-                      if (list.tensors[0].state_type == Scalar::F32) {
-                        update_list<P, G, float>
+  for_each_typed_list(std::span<const Tensor>(described_tensors),
+                      [&](const auto& list, unsigned blocks, auto p, auto g, auto s) {
+                        update_list<decltype(p), decltype(g), decltype(s)>
                             <<<blocks, kListThreads, 0, stream>>>(list, factors, grad_scale);
-                      } else {
-                        update_list<P, G, BF16>
-                            <<<blocks, kListThreads, 0, stream>>>(list, factors, grad_scale);
-                      }
-                      check_launch("sgd_step");
-                    });
-                  });
-                });
+                        check_launch("sgd_step");
+                      });
 }
 
 }  // namespace snug::kernels::cuda

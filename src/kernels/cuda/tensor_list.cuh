@@ -76,4 +76,24 @@ void for_each_list(std::span<const Tensor> tensors, const Kind& kind, const Laun
   flush();
 }
 
+// launch(list, blocks, P{}, G{}, S{}) with the types of weights, gradients and states, for tensors
+// whose states are float32 or bfloat16.
+template <class Tensor, class Launch>
+void for_each_typed_list(std::span<const Tensor> tensors, const Launch& launch) {
+  const auto kind = [](const Tensor& t) {
+    return std::tuple(t.param_type, t.grad_type, t.state_type);
+  };
+  for_each_list(tensors, kind, [&](const auto& list, unsigned blocks) {
+    with_type(list.tensors[0].param_type, [&](auto p) {
+      with_type(list.tensors[0].grad_type, [&](auto g) {
+        if (list.tensors[0].state_type == Scalar::F32) {
+          launch(list, blocks, p, g, float{});
+        } else {
+          launch(list, blocks, p, g, BF16{});
+        }
+      });
+    });
+  });
+}
+
 }  // namespace snug::kernels::cuda
