@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "memory/guards.h"
 #include "memory/placement.h"
 #include "ops/device.h"
@@ -51,12 +52,12 @@ FlatUnit::FlatUnit(std::vector<nn::Parameter*> parameters, at::Device device, at
   values_ =
       at::empty({layout_.total_elements()},
                 at::TensorOptions().device(device).dtype(stored_type(*parameters_.front(), type)));
+  views_ = views_of(values_);
   const int64_t first = part * layout_.part_elements;
   const int64_t last = first + layout_.part_elements;
   for (size_t i = 0; i < parameters_.size(); ++i) {
     nn::Parameter& parameter = *parameters_[i];
-    parameter.value = view_of(values_, i);
-    parameter.value.set_requires_grad(parameter.trained && !parameter.quantization);
+    parameter.value = views_[i];
     const int64_t offset = layout_.offsets[i];
     const int64_t begin = std::max(first, offset);
     const int64_t end = std::min(last, offset + stored_elements(parameter));
@@ -87,11 +88,21 @@ at::Tensor FlatUnit::view_of(const at::Tensor& flat, size_t index) const {
   return (parameter.quantization ? stretch : stretch.view(parameter.shape)).detach();
 }
 
+std::vector<at::Tensor> FlatUnit::views_of(const at::Tensor& flat) const {
+  std::vector<at::Tensor> views;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const nn::Parameter& parameter = *parameters_[i];
+    views.push_back(view_of(flat, i));
+    views.back().set_requires_grad(parameter.trained && !parameter.quantization);
+  }
+  return views;
+}
+
 at::Tensor FlatUnit::own_part_of(const at::Tensor& flat) const {
   return flat.narrow(0, part_index_ * layout_.part_elements, layout_.part_elements);
 }
 
-void FlatUnit::keep_part_apart(bool on_device) {
+void FlatUnit::keep_part_apart(bool on_device, at::ScalarType computed) {
   const memory::CategoryGuard category(memory::Category::Parameters);
   const memory::UnitGuard unit(unit_);
   kept_apart_ = true;
@@ -100,10 +111,23 @@ void FlatUnit::keep_part_apart(bool on_device) {
   for (const auto& piece : pieces_)
     piece->parameter.value = part_.narrow(0, piece->offset, piece->end - piece->begin);
   if (!on_device) memory::vacate(part_);
+  if (computed == values_.scalar_type() || values_.scalar_type() == at::kByte) return;
+  computed_values_ = at::empty(values_.sizes(), values_.options().dtype(computed));
+  memory::vacate(computed_values_);
+  computed_views_ = views_of(computed_values_);
+  show(Form::Computed);
+}
+
+void FlatUnit::show(Form form) {
+  if (!computed_values_.defined() || form == form_) return;
+  form_ = form;
+  const std::vector<at::Tensor>& views = form == Form::Kept ? views_ : computed_views_;
+  for (size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->value = views[i];
 }
 
 void FlatUnit::values_from_pieces() const {
   const at::Tensor own = own_values();
+  if (kept_apart_ && !memory::is_vacant(part_)) return ops::copy(own, part_);
   for (const auto& piece : pieces_) {
     const bool is_there = !kept_apart_ && !piece->parameter.home.defined();
     if (!is_there)
@@ -112,6 +136,7 @@ void FlatUnit::values_from_pieces() const {
 }
 
 void FlatUnit::pieces_from_values() const {
+  SNUG_CHECK(form_ == Form::Kept, "pieces are taken from values in a shorter type");
   const at::Tensor own = own_values();
   if (kept_apart_ && !memory::is_vacant(part_)) ops::copy(part_, own);
   for (const auto& piece : pieces_)

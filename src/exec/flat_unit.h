@@ -5,6 +5,9 @@
 //
 // Each parameter begins at a multiple of 256 elements, and so does each part: a block of 8-bit
 // states never lies in two pieces, and every value is aligned for the kernels.
+//
+// Where computing wants a shorter type than the one that weights are kept and updated in (mixed
+// precision), ranks send each other that: half the bytes on the way, half the memory beside.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -40,6 +43,9 @@ struct FlatLayout {
 
 class FlatUnit {
  public:
+  // In which type all values are at hand: the one they are kept in, or the one computed with.
+  enum class Form { Kept, Computed };
+
   // Of parameters of one type that are not allocated yet, `type` being that of dense ones. Gives
   // them values; their content is undefined.
   FlatUnit(std::vector<nn::Parameter*> parameters, at::Device device, at::ScalarType type, int part,
@@ -50,14 +56,18 @@ class FlatUnit {
   std::vector<std::unique_ptr<Piece>>& pieces() { return pieces_; }
   bool holds(const nn::Parameter& parameter) const;
 
-  const at::Tensor& values() const { return values_; }
-  at::Tensor own_values() const { return own_part_of(values_); }
+  // In the form that is shown.
+  const at::Tensor& values() const { return form_ == Form::Kept ? values_ : computed_values_; }
+  at::Tensor own_values() const { return own_part_of(values()); }
   // This rank's part of a flat tensor of the same layout.
   at::Tensor own_part_of(const at::Tensor& flat) const;
 
   // From now on the pieces' values have memory of their own: that of values() is given back.
-  // `on_device` false: the pieces have none on the device, and are to be given homes.
-  void keep_part_apart(bool on_device);
+  // `on_device` false: the pieces have none on the device, and are to be given homes. `computed`:
+  // the type of Form::Computed, which is shown from here on.
+  void keep_part_apart(bool on_device, at::ScalarType computed);
+  // The parameters' values become views of this form. Neither form's memory may be there.
+  void show(Form form);
   // The part that is kept apart, vacant where pieces live at home; undefined where none is.
   const at::Tensor& part() const { return part_; }
   // Between the pieces and this rank's part of values(), which must be there.
@@ -85,12 +95,16 @@ class FlatUnit {
 
  private:
   at::Tensor view_of(const at::Tensor& flat, size_t index) const;
+  std::vector<at::Tensor> views_of(const at::Tensor& flat) const;
 
   std::vector<nn::Parameter*> parameters_;
   FlatLayout layout_;
   int part_index_;
   int32_t unit_;  // of the ledger
   at::Tensor values_;
+  at::Tensor computed_values_;  // undefined where both forms are one
+  std::vector<at::Tensor> views_, computed_views_;
+  Form form_ = Form::Kept;
   at::Tensor part_;
   at::Tensor gradients_;
   bool kept_apart_ = false;

@@ -33,19 +33,31 @@ ShardingStage stage_of(const config::Recipe& recipe, const dist::Mesh& mesh) {
   return ShardingStage::Weights;
 }
 
+// Norms and biases are added and multiplied in float32.
+bool is_rounded_when_used(const nn::Parameter& parameter) {
+  return parameter.shape.size() >= 2 && !parameter.quantization;
+}
+
 // A unit's parameters that lie in one flat tensor each: of one type, all trained or all frozen.
-// What stages of a pipeline have in common lies by itself, so that each cuts it alike.
+// What stages of a pipeline have in common lies by itself, so that each cuts it alike; and, where
+// `computed_apart`, what products and look-ups read, which round it to the type they compute in.
 std::vector<std::vector<nn::Parameter*>> flat_groups(nn::Unit& unit, const Stage& stage,
-                                                     bool with_frozen) {
-  std::map<std::tuple<bool, bool, std::string>, std::vector<nn::Parameter*>> groups;
+                                                     bool with_frozen, bool computed_apart) {
+  std::map<std::tuple<bool, bool, std::string, bool>, std::vector<nn::Parameter*>> groups;
   for (nn::Parameter* parameter : unit.parameters())
     if (parameter->trained || with_frozen)
       groups[{!parameter->trained, parameter->quantization.has_value(),
-              stage.is_common(*parameter) ? parameter->name : ""}]
+              stage.is_common(*parameter) ? parameter->name : "",
+              computed_apart && !is_rounded_when_used(*parameter)}]
           .push_back(parameter);
   std::vector<std::vector<nn::Parameter*>> result;
   for (auto& [kind, parameters] : groups) result.push_back(std::move(parameters));
   return result;
+}
+
+// The type that weights are gathered in. A magnitude of DoRA's is worked out from whole weights.
+at::ScalarType gathered_type(const config::Recipe& recipe, const Engine& engine) {
+  return recipe.lora.use_dora ? engine.precision.parameters : engine.precision.compute;
 }
 
 exec::Sharding::FlatUnits make_flat_units(const config::Recipe& recipe, const Engine& engine,
@@ -53,15 +65,20 @@ exec::Sharding::FlatUnits make_flat_units(const config::Recipe& recipe, const En
   const bool is_cut = stage != ShardingStage::Replicate;
   const int parts = is_cut ? engine.mesh->size(dist::Axis::Shard) : 1;
   const int part = is_cut ? engine.mesh->coordinate(dist::Axis::Shard) : 0;
+  const bool gathers = stage == ShardingStage::Weights;
+  const at::ScalarType gathered = gathered_type(recipe, engine);
+  const bool computed_apart = gathers && gathered != engine.precision.parameters;
   exec::Sharding::FlatUnits flats;
   for (nn::Unit* unit : engine.units) {
     const memory::UnitGuard tag(memory::unit_id(unit->name()));
     auto& own = flats.emplace_back();
-    for (auto& parameters : flat_groups(*unit, engine.stage, stage == ShardingStage::Weights)) {
+    for (auto& parameters : flat_groups(*unit, engine.stage, gathers, computed_apart)) {
+      const bool is_rounded = is_rounded_when_used(*parameters.front());
       own.push_back(std::make_unique<exec::FlatUnit>(std::move(parameters), engine.device,
                                                      engine.precision.parameters, part, parts));
-      if (stage == ShardingStage::Weights)
-        own.back()->keep_part_apart(/*on_device=*/!recipe.weight_streaming);
+      if (gathers)
+        own.back()->keep_part_apart(/*on_device=*/!recipe.weight_streaming,
+                                    is_rounded ? gathered : engine.precision.parameters);
     }
   }
   return flats;

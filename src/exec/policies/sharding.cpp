@@ -94,7 +94,8 @@ void Sharding::start_gather(FlatUnit& flat) {
   dist::Group::Ticket& ticket = gathers_[&flat];
   const bool apart = flat.part().defined();
   if (apart) memory::refill(flat.values(), memory::Category::Parameters);
-  const bool part_is_there = apart && !memory::is_vacant(flat.part());
+  const bool part_is_there = apart && !memory::is_vacant(flat.part()) &&
+                             flat.part().scalar_type() == flat.values().scalar_type();
   if (!part_is_there) flat.values_from_pieces();
   ticket = shards().all_gather(flat.values(), part_is_there ? flat.part() : flat.own_values());
 }
@@ -142,40 +143,61 @@ void Sharding::publish() {
 }
 
 void Sharding::open(size_t unit) {
-  if (gathers()) return arrive(unit, -1);
+  if (gathers()) {
+    show(unit, FlatUnit::Form::Kept);
+    return arrive(unit, -1);
+  }
   for (const FlatUnit* flat : used_by(unit))
     if (const auto sent = gathers_.extract(flat)) shards().wait(sent.mapped());
 }
 
 void Sharding::close(size_t unit) {
-  if (gathers()) release(unit);
+  if (!gathers()) return;
+  release(unit);
+  show(unit, FlatUnit::Form::Computed);
+}
+
+// What another unit has open stays as it is.
+void Sharding::show(size_t unit, FlatUnit::Form form) {
+  for (FlatUnit* flat : used_by(unit))
+    if (!is_used_elsewhere(flat, unit)) flat->show(form);
 }
 
 void Sharding::open_trained() {
   for (const auto& own : flats_)
     for (const auto& flat : own)
-      if (flat->is_trained()) start_gather(*flat);
+      if (flat->is_trained()) {
+        flat->show(FlatUnit::Form::Kept);
+        start_gather(*flat);
+      }
   for (auto& [flat, ticket] : gathers_) shards().wait(std::exchange(ticket, {}));
 }
 
 void Sharding::close_trained() {
   for (const auto& own : flats_)
     for (const auto& flat : own)
-      if (flat->is_trained() && gathers()) memory::vacate(flat->values());
+      if (flat->is_trained() && gathers()) {
+        memory::vacate(flat->values());
+        flat->show(FlatUnit::Form::Computed);
+      }
   gathers_.clear();
 }
 
 void Sharding::open_blank(size_t unit) {
   if (!gathers()) return;
-  for (const auto& flat : flats_[unit])
+  for (const auto& flat : flats_[unit]) {
+    flat->show(FlatUnit::Form::Kept);
     memory::refill(flat->values(), memory::Category::Parameters);
+  }
 }
 
 void Sharding::close_written(size_t unit) {
   if (pieces_are_whole()) return;
   for (const auto& flat : flats_[unit]) {
     flat->pieces_from_values();
-    if (gathers()) memory::vacate(flat->values());
+    if (!gathers()) continue;
+    memory::vacate(flat->values());
+    flat->show(FlatUnit::Form::Computed);
   }
 }
 

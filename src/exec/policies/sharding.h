@@ -11,6 +11,8 @@
 // With Weights a unit's weights are gathered before its forward and again before its backward, one
 // unit ahead, and given back after each. With hybrid sharding the groups of ranks that share a
 // model's parts are replicas of each other: parts of gradients are then summed over those too.
+// In mixed precision matrices are gathered in the type that is computed with; gradients are summed
+// in float32.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -100,6 +102,7 @@ class Sharding final : public Policy {
   void send(size_t unit);
   void arrive(size_t unit, int64_t next);
   void release(size_t unit);
+  void show(size_t unit, FlatUnit::Form form);
   bool is_used_elsewhere(const FlatUnit* flat, size_t unit) const;
   void start_gather(FlatUnit& flat);
   void provide_gradients(size_t unit);

@@ -38,7 +38,10 @@ class ManyDevices : public ::testing::Test {
   }
 
   Candidate plan(const std::string& strategy, int64_t devices, int64_t nodes = 1, int rank = 0) {
-    config::Recipe r = recipe_;
+    return plan(recipe_, strategy, devices, nodes, rank);
+  }
+  Candidate plan(config::Recipe r, const std::string& strategy, int64_t devices, int64_t nodes,
+                 int rank) {
     r.strategy = strategy;
     r.devices = std::to_string(devices);
     r.num_nodes = nodes;
@@ -127,6 +130,13 @@ TEST_F(ManyDevices, WhatTravelsIsWhatTheStrategiesPromise) {
   EXPECT_NEAR(bytes(fsdp, Axis::Shard, Operation::ReduceScatter), 16, kPadding * 16);
   EXPECT_NEAR(bytes(fsdp, Axis::Shard, Operation::AllGather), 32, 3);
   EXPECT_EQ(bytes(fsdp, Axis::Replicate, Operation::AllReduce), 0);
+  // Float32 weights and gradients have twice the bytes; gathered is what products read, in
+  // bfloat16.
+  config::Recipe recipe = recipe_;
+  recipe.precision = "bf16-mixed";
+  const Candidate mixed = plan(recipe, "fsdp", 4, 1, 0);
+  EXPECT_NEAR(bytes(mixed, Axis::Shard, Operation::ReduceScatter), 32, kPadding * 32);
+  EXPECT_NEAR(bytes(mixed, Axis::Shard, Operation::AllGather), 32, 3);
   // Between machines a part of the gradients, once a step.
   const Candidate hybrid = plan("hybrid", 4, 2);
   EXPECT_NEAR(bytes(hybrid, Axis::Replicate, Operation::AllReduce), 0.25, kPadding);
