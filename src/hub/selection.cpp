@@ -34,6 +34,8 @@ struct Choice {
 // One copy of the weights: many repositories hold the same tensors in two or three forms.
 Choice model_choice(const Listing& listing) {
   Choice choice{{"*.json", "tokenizer.model", "*.jinja", "*.txt"}, {}};
+  // T5's vocabulary, which tokenizer.json holds too where there is one.
+  if (!any_top_file(listing, "tokenizer.json")) choice.wanted.emplace_back("spiece.model");
   if (any_top_file(listing, "*.safetensors")) {
     choice.wanted.emplace_back("*.safetensors");
     choice.unwanted.emplace_back("*.bin.index.json");

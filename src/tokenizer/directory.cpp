@@ -17,10 +17,16 @@ namespace fs = std::filesystem;
 
 constexpr const char* kNamedTokens[] = {"bos_token", "eos_token", "pad_token", "unk_token",
                                         "sep_token", "cls_token", "mask_token"};
-constexpr const char* kFiles[] = {
-    "tokenizer.json",          "tokenizer.model",   "tokenizer_config.json",
-    "special_tokens_map.json", "added_tokens.json", "chat_template.jinja",
-    "chat_template.json",      "vocab.json",        "merges.txt"};
+constexpr const char* kFiles[] = {"tokenizer.json",
+                                  "tokenizer.model",
+                                  "spiece.model",
+                                  "tokenizer_config.json",
+                                  "special_tokens_map.json",
+                                  "added_tokens.json",
+                                  "chat_template.jinja",
+                                  "chat_template.json",
+                                  "vocab.json",
+                                  "merges.txt"};
 constexpr size_t kMaxTemplateBytes = size_t{1} << 24;
 
 std::optional<nlohmann::json> read_if_present(const fs::path& path) {
@@ -72,6 +78,7 @@ void read_tokenizer_config(const Node& node, Sidecars& out) {
   if (const auto add = node.find("add_bos_token")) out.options.add_bos = add->boolean();
   if (const auto add = node.find("add_eos_token")) out.options.add_eos = add->boolean();
   out.options.legacy = node.boolean_or("legacy", true);
+  if (const auto extra = node.find("extra_ids")) out.num_extra_ids = extra->token_id();
   if (const auto chat = node.find("chat_template")) {
     out.chat_template = template_text(*chat);
     out.chat_template_where = chat->where();

@@ -15,6 +15,7 @@ namespace snug::tokenizer {
 struct Sidecars {
   EngineOptions options;
   std::map<std::string, std::string> named_tokens;  // "bos_token" -> "<s>", …
+  int32_t num_extra_ids = 100;                      // T5's <extra_id_0> …
   int32_t generation_eos = -1;                      // the first of generation_config.json's
   std::string chat_template, chat_template_where;
 };
@@ -24,6 +25,10 @@ Sidecars read_sidecars(const std::filesystem::path& directory);
 // The tokenizer.json that vocab.json and merges.txt (GPT-2's byte-level BPE, OPT's too) amount to;
 // null where they are not there.
 nlohmann::json byte_level_files(const std::filesystem::path& directory);
+
+// The one that a T5's spiece.model and its extra ids amount to, as transformers' T5Tokenizer makes
+// it; null where it is not there.
+nlohmann::json t5_files(const std::filesystem::path& directory, int32_t num_extra_ids);
 
 // Copies the vocabulary and the files above; does nothing when both directories are the same.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);

@@ -82,12 +82,20 @@ std::unique_ptr<Tokenizer> Tokenizer::from_directory(const fs::path& directory) 
     state->engine = make_pipeline(Node(read_json(json), json.string()), sidecars.options);
   } else if (fs::exists(model)) {
     state->engine = make_sentencepiece(model, sidecars.options);
+  } else if (const nlohmann::json t5 = t5_files(directory, sidecars.num_extra_ids); !t5.is_null()) {
+    state->engine =
+        make_pipeline(Node(t5, (directory / "spiece.model").string()), sidecars.options);
+    state->config = {{"tokenizer_class", "T5Tokenizer"}, {"extra_ids", sidecars.num_extra_ids}};
+    for (const auto& [key, text] : {std::pair("eos_token", "</s>"), std::pair("pad_token", "<pad>"),
+                                    std::pair("unk_token", "<unk>")})
+      sidecars.named_tokens.try_emplace(key, text);
   } else if (const nlohmann::json bytes = byte_level_files(directory); !bytes.is_null()) {
     state->engine =
         make_pipeline(Node(bytes, (directory / "vocab.json").string()), sidecars.options);
   } else {
     throw UserError(
-        "{}: neither tokenizer.json nor tokenizer.model nor vocab.json with merges.txt is there; "
+        "{}: neither tokenizer.json nor tokenizer.model nor spiece.model nor vocab.json with "
+        "merges.txt is there; "
         "copy the tokenizer's files beside the weights",
         directory.string());
   }
@@ -103,7 +111,9 @@ std::unique_ptr<Tokenizer> Tokenizer::from_directory(const fs::path& directory) 
     std::string text = state->engine->token(sidecars.generation_eos);
     if (!text.empty()) state->named_tokens["eos_token"] = std::move(text);
   }
+  const nlohmann::json own = state->config;
   state->config = minimal_config(state->named_tokens);
+  if (own.is_object()) state->config.update(own);
   state->set_special();
   state->set_chat_template(sidecars.chat_template, sidecars.chat_template_where);
   return std::unique_ptr<Tokenizer>(new Tokenizer(std::move(state)));
@@ -199,6 +209,8 @@ GgufVocabulary Tokenizer::gguf_vocabulary(int64_t num_tokens) const {
     set_gguf_rules(nlohmann::json::parse(state_->tokenizer_json), where, out);
   else if (fs::exists(json))
     set_gguf_rules(read_json(json), where, out);
+  else if (const nlohmann::json t5 = t5_files(state_->source, 0); !t5.is_null())
+    set_gguf_rules(t5, where, out);
   else
     set_gguf_rules(state_->source / "tokenizer.model", out);
   if (out.model == "llama" && out.special.unk >= 0) out.token_types[out.special.unk] = kUnknown;

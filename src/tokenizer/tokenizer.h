@@ -1,6 +1,7 @@
 // Text to token ids and back, equal to Hugging Face's `tokenizers` id by id, from a tokenizer.json,
-// a sentencepiece tokenizer.model or the vocabulary inside a GGUF file; and the chat template that
-// belongs to the vocabulary. All const methods may be called from many threads at once.
+// a sentencepiece tokenizer.model or spiece.model or the vocabulary inside a GGUF file; and the
+// chat template that belongs to the vocabulary. All const methods may be called from many threads
+// at once.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -41,9 +42,9 @@ struct GgufVocabulary {
 
 class Tokenizer {
  public:
-  // tokenizer.json where there is one, else tokenizer.model, else vocab.json and merges.txt; the
-  // small JSON files beside them and chat_template.jinja are read where present. Throws UserError
-  // naming the file.
+  // tokenizer.json where there is one, else tokenizer.model, else T5's spiece.model, else
+  // vocab.json and merges.txt; the small JSON files beside them and chat_template.jinja are read
+  // where present. Throws UserError naming the file.
   static std::unique_ptr<Tokenizer> from_directory(const std::filesystem::path& directory);
   static std::unique_ptr<Tokenizer> from_gguf(GgufVocabulary vocabulary);
   ~Tokenizer();

@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "gguf_sample.h"
 #include "mixed_text.h"
+#include "support/temp_folder.h"
 #include "tokenizer/tokenizer.h"
 
 namespace snug::tokenizer::test {
@@ -100,6 +101,38 @@ TEST(SentencePiece, WithoutLegacyOnlyTheFirstStretchHasAPrefixSpace) {
   write_file_atomically(directory / "tokenizer_config.json", R"({"legacy": false})");
   expect_same_ids(*Tokenizer::from_directory(directory), expected()["sentencepiece"]["not_legacy"]);
   std::filesystem::remove_all(directory);
+}
+
+// A T5 directory with spiece.model alone, as transformers' T5Tokenizer reads it
+// (tests/oracles/tokenizer_t5.py).
+TEST(SentencePiece, OfT5HasExtraIdsAndEndsTexts) {
+  const auto wanted = read_data("t5_spiece/expected.json");
+  const auto tokenizer = Tokenizer::from_directory(data_path("t5_spiece"));
+  EXPECT_EQ(tokenizer->vocabulary_size(), wanted["size"]);
+  EXPECT_EQ(tokenizer->special().pad, 0);
+  EXPECT_EQ(tokenizer->special().eos, 1);
+  EXPECT_TRUE(tokenizer->special().add_eos);
+  EXPECT_EQ(tokenizer->token_to_id("<extra_id_0>"), wanted["size"].get<int32_t>() - 1);
+  for (const auto& sample : wanted["samples"]) {
+    const auto ids = tokenizer->encode(sample["text"].get<std::string>(), true);
+    EXPECT_EQ(ids, sample["ids"].get<std::vector<int32_t>>()) << sample["text"];
+    EXPECT_EQ(tokenizer->decode(sample["ids"].get<std::vector<int32_t>>(), false),
+              sample["decoded"].get<std::string>());
+    EXPECT_EQ(tokenizer->decode(sample["ids"].get<std::vector<int32_t>>(), true),
+              sample["without_special"].get<std::string>());
+  }
+  expect_same_ids(*tokenizer, wanted["ids"]);
+}
+
+TEST(SentencePiece, OfT5IsWrittenAsTransformersReadsIt) {
+  const snug::test::TempFolder folder;
+  const auto tokenizer = Tokenizer::from_directory(data_path("t5_spiece"));
+  tokenizer->write_directory(folder / "out");
+  const auto config = nlohmann::json::parse(read_file(folder / "out/tokenizer_config.json"));
+  EXPECT_EQ(config["tokenizer_class"], "T5Tokenizer");
+  EXPECT_EQ(config["extra_ids"], 100);
+  const auto again = Tokenizer::from_directory(folder / "out");
+  EXPECT_EQ(again->encode("a <extra_id_0>", true), tokenizer->encode("a <extra_id_0>", true));
 }
 
 }  // namespace
