@@ -123,6 +123,10 @@ bool is_picture_type(const arrow::DataType& type) {
          fields.GetFieldByName("path") != nullptr;
 }
 
+std::string picture_path_at(const arrow::Array& array, int64_t i) {
+  return std::string(parts_at(array, i).path.value_or(""));
+}
+
 PictureBytes picture_at(const std::shared_ptr<arrow::Array>& array, int64_t i,
                         const std::filesystem::path& folder) {
   const PictureParts parts = parts_at(*array, i);

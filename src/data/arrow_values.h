@@ -39,6 +39,8 @@ std::optional<std::string> caption_at(const arrow::Array& array, int64_t i);
 // Encoded bytes, a struct of bytes and path (Hugging Face's Image), or the path of a file, relative
 // to `folder`.
 bool is_picture_type(const arrow::DataType& type);
+// The path beside a picture's bytes; "": none.
+std::string picture_path_at(const arrow::Array& array, int64_t i);
 PictureBytes picture_at(const std::shared_ptr<arrow::Array>& array, int64_t i,
                         const std::filesystem::path& folder);
 

@@ -77,6 +77,11 @@ class HuggingFacePictures : public PictureRows {
     const ArrowRows::Chunk chunk = table_.at(image_field_, row);
     return picture_at(chunk.column, chunk.row, table_.path(row).parent_path());
   }
+  std::string file(int64_t row) const override {
+    const ArrowRows::Chunk chunk = table_.at(image_field_, row);
+    const std::string path = picture_path_at(*chunk.column, chunk.row);
+    return path.empty() ? where(row) : path;
+  }
   std::string where(int64_t row) const override { return table_.where(row); }
 
  private:

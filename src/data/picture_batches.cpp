@@ -16,12 +16,14 @@ constexpr int64_t kHopeless = 16;  // so many unreadable ones, and none that is 
 
 PictureBatchSource::PictureBatchSource(const SampleStore& samples, const PictureIndex& pictures,
                                        const MicroBatchOptions& options,
-                                       const PictureProcessor& processor, int num_workers)
+                                       const PictureProcessor& processor, int num_workers,
+                                       NoneReadable none_readable)
     : samples_(samples),
       pictures_(pictures),
       options_(options),
       processor_(processor),
-      picture_bytes_(static_cast<size_t>(processor.size * processor.size * 3)) {
+      picture_bytes_(static_cast<size_t>(processor.size * processor.size * 3)),
+      none_readable_(none_readable) {
   SNUG_CHECK(std::ssize(pictures.row_of) == samples.count(), "{} pictures of {} samples",
              pictures.row_of.size(), samples.count());
   SNUG_CHECK(processor.size == options.reading.image_size, "pictures of {} and of {}",
@@ -156,7 +158,8 @@ void PictureBatchSource::finish(Job& job, MicroBatch& batch) {
 
 void PictureBatchSource::count_fault(int64_t index, const std::string& fault) {
   if (!unreadable_.insert(index).second) return;
-  if (num_read_ == 0 && num_unreadable() >= std::min(kHopeless, samples_.count()))
+  const bool refuses = none_readable_ == NoneReadable::Refuse;
+  if (refuses && num_read_ == 0 && num_unreadable() >= std::min(kHopeless, samples_.count()))
     throw UserError("none of {} pictures could be read; the last: {}", num_unreadable(), fault);
   if (num_unreadable() <= kNamedFaults) warn("left out: {}", fault);
   if (num_unreadable() == kNamedFaults + 1)

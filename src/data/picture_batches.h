@@ -21,10 +21,14 @@ namespace snug::data {
 
 class PictureBatchSource : public BatchSource {
  public:
+  // Where none can be read at all: an error for what is trained on, which nobody would miss to hear
+  // of; batches without targets for what is only looked at.
+  enum class NoneReadable { Refuse, GoOn };
+
   // Borrows samples and pictures. Without workers the caller does the work.
   PictureBatchSource(const SampleStore& samples, const PictureIndex& pictures,
                      const MicroBatchOptions& options, const PictureProcessor& processor,
-                     int num_workers);
+                     int num_workers, NoneReadable none_readable = NoneReadable::Refuse);
   ~PictureBatchSource() override;
 
   MicroBatch make(std::span<const int64_t> indices) override;
@@ -57,6 +61,7 @@ class PictureBatchSource : public BatchSource {
   MicroBatchOptions options_;
   PictureProcessor processor_;
   size_t picture_bytes_;
+  NoneReadable none_readable_;
   std::set<int64_t> unreadable_;
   int64_t num_read_ = 0;
 

@@ -60,11 +60,10 @@ class Captions {
               options.reading.num_picture_tokens);
   }
 
-  // Moves nothing if the row has no caption.
+  bool has(int64_t row) const { return sample_of_.contains(row); }
+
   void append_to(SampleStore& store, PictureIndex& index, int64_t row) const {
-    const auto found = sample_of_.find(row);
-    if (found == sample_of_.end()) return;
-    store.append(samples_.sample(found->second));
+    store.append(samples_.sample(sample_of_.at(row)));
     index.row_of.push_back(row);
   }
 
@@ -114,12 +113,13 @@ std::shared_ptr<const PictureRows> open_pictures(const DatasetOptions& options) 
 
 Dataset load_captions(std::shared_ptr<const PictureRows> pictures, const DatasetOptions& options,
                       const TextEncoder& encoder) {
-  const std::vector<int64_t> rows =
-      choose_rows(pictures->count(), options.max_samples, options.seed);
+  std::vector<int64_t> rows = choose_rows(pictures->count(), options.max_samples, options.seed);
+  const Captions captions(*pictures, options, encoder, rows);
+  // What has no caption is neither trained on nor held out, so it counts in neither part.
+  std::erase_if(rows, [&](int64_t row) { return !captions.has(row); });
   const double fraction = options.val_split_fraction.value_or(rows.size() > 1 ? kUsualHeldOut : 0);
   const auto held_out =
       static_cast<size_t>(validation_rows(std::ssize(rows), fraction, SplitRounding::Down));
-  const Captions captions(*pictures, options, encoder, rows);
   Dataset dataset{.train = empty_store(options.ignore_index),
                   .validation = empty_store(options.ignore_index),
                   .batch_options = {.packing = options.packing,

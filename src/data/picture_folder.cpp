@@ -106,10 +106,14 @@ class PictureFolder : public PictureRows {
   }
 
   PictureBytes picture(int64_t index) const override {
+    const auto picture = std::make_shared<MappedFile>(file(index));
+    return {picture->bytes(), picture};
+  }
+
+  std::string file(int64_t index) const override {
     const auto file_name = value(row(index), image_column_, index);
     if (!file_name || file_name->empty()) throw UserError("{}: no {}", place(index), image_column_);
-    const auto file = std::make_shared<MappedFile>(file_.path().parent_path() / *file_name);
-    return {file->bytes(), file};
+    return (file_.path().parent_path() / *file_name).string();
   }
 
   std::string where(int64_t index) const override {

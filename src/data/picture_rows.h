@@ -28,6 +28,8 @@ class PictureRows {
   virtual std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const = 0;
   // Throws UserError where it cannot be read.
   virtual PictureBytes picture(int64_t row) const = 0;
+  // The picture's path, or the name that the data set gives it; where(row) if it has none.
+  virtual std::string file(int64_t row) const { return where(row); }
   // How messages name a row: "captions/metadata.jsonl:7 (cat.jpg)".
   virtual std::string where(int64_t row) const = 0;
 };

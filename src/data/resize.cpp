@@ -173,13 +173,6 @@ void resize_height(const uint8_t* pixels, Extent from, const Filter& filter, uin
     mix_rows(pixels, row_bytes, mix, y, sums.data(), out + y * row_bytes);
 }
 
-// Which pass is first decides about last bits. Pillow 13 begins with the rows of pictures that lose
-// far more of their height than of their width; those before it always began with the columns.
-bool rows_first(Extent from, Extent to) {
-  const int64_t lost = from.height - to.height;
-  return lost > 0 && lost > 2 * (from.width - to.width);
-}
-
 }  // namespace
 
 void resize(const uint8_t* pixels, Extent from, Resampling resampling, uint8_t* out, Extent to) {
@@ -187,13 +180,7 @@ void resize(const uint8_t* pixels, Extent from, Resampling resampling, uint8_t* 
              "{} × {} to {} × {}", from.width, from.height, to.width, to.height);
   if (resampling == Resampling::Nearest) return take_nearest(pixels, from, out, to);
   const Filter filter = filter_of(resampling);
-  std::vector<uint8_t> between;
-  if (rows_first(from, to)) {
-    between.resize(static_cast<size_t>(from.width * to.height * kChannels));
-    resize_height(pixels, from, filter, between.data(), to.height);
-    return resize_width(between.data(), {from.width, to.height}, filter, out, to.width);
-  }
-  between.resize(static_cast<size_t>(to.width * from.height * kChannels));
+  std::vector<uint8_t> between(static_cast<size_t>(to.width * from.height * kChannels));
   resize_width(pixels, from, filter, between.data(), to.width);
   resize_height(between.data(), {to.width, from.height}, filter, out, to.height);
 }

@@ -1,6 +1,8 @@
 // Pictures made smaller or larger as Pillow's Image.resize does it, byte for byte: a filter as wide
-// as the picture shrinks, weights of 22 fractional bits, one pass along columns and one along rows
-// with bytes between them.
+// as the picture shrinks, weights of 22 fractional bits, first each row is made narrower or wider,
+// then the columns are made shorter or longer, with bytes between the two. (Pillow 13 turns that
+// order round for pictures that lose far more of their height than of their width; what models were
+// trained with, older Pillow and torchvision, does not.)
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -24,7 +24,7 @@ using tests::read;
 using tests::rows_as_batch;
 
 constexpr int64_t kRowsPerBatch = 2;
-constexpr double kTolerance = 2e-5;  // as for the models themselves
+constexpr double kTolerance = 1e-5;  // as for the models themselves
 
 struct Case {
   const char* name;

@@ -35,7 +35,7 @@ using tests::read;
 constexpr int64_t kRowsPerBatch = 2;
 
 // float32 sums of a few hundred terms in another order, through two blocks.
-constexpr double kTolerance = 2e-5;
+constexpr double kTolerance = 1e-5;
 
 config::Recipe recipe() {
   config::Recipe r;
@@ -64,6 +64,13 @@ json without_special_tokens(const models::Model& model) {
   config.erase("bos_token_id");
   config.erase("eos_token_id");
   return config;
+}
+
+// The same bias in all keys shifts a query's scores alike, which softmax does not notice: without
+// rotation its gradient is zero, and what both sides have is rounding.
+double gradient_tolerance(const std::string& name, const at::Tensor& expected) {
+  const bool is_zero = name.ends_with("k_proj.bias") && expected.abs().max().item<double>() < 1e-6;
+  return is_zero ? 2 * kTolerance : kTolerance;
 }
 
 class ModelParity : public ::testing::TestWithParam<const char*> {
@@ -131,9 +138,11 @@ TEST_P(ModelParity, LastLogits) {
 TEST_P(ModelParity, LossAndEveryGradient) {
   const double loss = forward_backward(0);
   EXPECT_NEAR(loss, read(*expected_, "loss").item<double>(), 1e-5 * loss);
-  for (const auto& [name, tensor] : engine_.parameters)
-    expect_close("gradient of " + name, tensor.grad(), read(*expected_, "grad." + name),
-                 kTolerance);
+  for (const auto& [name, tensor] : engine_.parameters) {
+    const at::Tensor expected = read(*expected_, "grad." + name);
+    expect_close("gradient of " + name, tensor.grad(), expected,
+                 gradient_tolerance(name, expected));
+  }
   int64_t gradients = 0;
   for (const formats::TensorInfo& tensor : expected_->tensors())
     gradients += tensor.name.starts_with("grad.");
@@ -188,8 +197,8 @@ TEST_P(ModelParity, ExportsWhatTransformersWrote) {
   const test::TempFolder folder;
   const auto tokenizer =
       tokenizer::Tokenizer::from_directory(fs::path(SNUG_SOURCE_DIR) / "tests/data/system/tiny");
-  setup::export_hugging_face(folder / "out", *checkpoint_.model, *tokenizer, setup::resident_value,
-                             {.dtype = at::kFloat});
+  setup::export_hugging_face(folder / "out", *checkpoint_.model, tokenizer.get(),
+                             setup::resident_value, {.dtype = at::kFloat});
   const auto written = formats::open_safetensors(folder / "out/model.safetensors");
   const formats::TensorSource& original = *checkpoint_.tensors;
   EXPECT_EQ(written->tensors().size(), original.tensors().size());

@@ -283,5 +283,42 @@ TEST_F(PictureBatches, ASetWithoutAnyReadablePictureIsRefused) {
                   "none of 2 pictures could be read; the last: ");
 }
 
+// What is only looked at does not end a run.
+TEST_F(PictureBatches, AValidationPartWithoutAnyReadablePictureGivesNoTargets) {
+  std::string said;
+  const LogSinkGuard listen([&](const std::string& text) { said += text; });
+  std::string lines;
+  for (int i = 0; i < 20; ++i) lines += "{\"file_name\": \"gone.jpg\", \"text\": \"x\"}\n";
+  folder_.write("metadata.jsonl", lines);
+  DatasetOptions options = options_for("ImageFolder", folder_.path());
+  options.val_split_fraction = 0.95;
+  const Dataset dataset = load_dataset(options, byte_encoder(true), {});
+  ASSERT_EQ(dataset.validation.count(), 19);
+  const auto source = dataset.validation_batches();
+  for (int64_t i = 0; i < 19; ++i) EXPECT_EQ(source->make(std::vector<int64_t>{i}).loss_tokens, 0);
+  EXPECT_CONTAINS(said, "gone.jpg");
+}
+
+TEST_F(PictureFolderTest, EmptyCaptionsCountInNeitherPart) {
+  const LogSinkGuard quiet([](const std::string&) {});
+  std::string lines;
+  for (int i = 0; i < 100; ++i)
+    lines +=
+        nlohmann::json{{"file_name", "420.jpg"}, {"text", i < 80 ? "  " : "a cat"}}.dump() + "\n";
+  folder_.write("metadata.jsonl", lines);
+  DatasetOptions options = options_for("ImageFolder", folder_.path());
+  options.val_split_fraction = 0.25;
+  for (options.seed = 0; options.seed < 5; ++options.seed) {
+    const Dataset dataset = load_dataset(options, byte_encoder(true), {});
+    EXPECT_EQ(dataset.validation.count(), 5) << "a quarter of the 20 that have one";
+    EXPECT_EQ(dataset.train.count(), 15);
+  }
+}
+
+TEST_F(PictureFolderTest, RowsNameTheirFiles) {
+  folder_.write("metadata.jsonl", "{\"file_name\": \"420.jpg\", \"text\": \"x\"}\n");
+  EXPECT_EQ(open_picture_folder({.path = folder_.path()})->file(0), (folder_ / "420.jpg").string());
+}
+
 }  // namespace
 }  // namespace snug::data
