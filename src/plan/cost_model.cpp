@@ -6,7 +6,9 @@
 #include "config/unit_choice.h"
 #include "exec/pipeline_schedule.h"
 #include "nn/precision.h"
+#include "setup/stages.h"
 #include "setup/strategy.h"
+#include "setup/unit_work.h"
 
 namespace snug::plan {
 namespace {
@@ -26,6 +28,14 @@ double recomputed_share(const config::Recipe& recipe, const models::Model& model
       config::chosen_blocks(recipe.activation_checkpointing, num_blocks);
   const auto count = std::count(chosen.begin(), chosen.end(), true);
   return num_blocks > 0 ? static_cast<double>(count) / static_cast<double>(num_blocks) : 0;
+}
+
+// How much longer the stage of a pipeline takes that has most to compute.
+double slowest_stage(const config::Recipe& recipe, const models::Model& model, int64_t stages) {
+  if (stages == 1) return 1;
+  const auto units = const_cast<models::Model&>(model).units();
+  return setup::most_of_a_stage(units,
+                                setup::deal_units(units, stages, recipe.pipeline_interleave));
 }
 
 // Collectives of the shard and replicate axes, by the part of a step that they run beside.
@@ -132,8 +142,14 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   // Ranks along these axes share the work on the same samples.
   const int sharing = strategy.mesh[dist::Axis::Pipeline] * strategy.mesh[dist::Axis::Context] *
                       strategy.mesh[dist::Axis::Tensor];
-  cost.products_seconds = model.flops_per_token(seqlen) * tokens * micro_batches * repeated /
+  const int stages = strategy.mesh[dist::Axis::Pipeline];
+  cost.products_seconds = model.flops_per_token(seqlen) * tokens * micro_batches * repeated *
+                          slowest_stage(recipe, model, stages) /
                           (device.flops(precision.compute) * device.product_efficiency * sharing);
+  cost.model_flops = model.flops_per_token(seqlen) * cost.tokens;
+  // Processes on a cpu share its peak.
+  cost.peak_flops_per_second =
+      device.flops(precision.compute) * static_cast<double>(strategy.mesh.num_ranks());
   cost.memory_seconds = kTouches * share * static_cast<double>(prediction.bytes_written) *
                         micro_batches / static_cast<double>(prediction.micro_batches) /
                         device.bytes_per_second;
@@ -158,7 +174,6 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   cost.transfer_seconds = moved / device.link_bytes_per_second;
   add_collectives(cost, recipe, strategy, device, prediction, rank);
   // The first micro-batch reaches the last stage, and the last one the first, with all others idle.
-  const int stages = strategy.mesh[dist::Axis::Pipeline];
   const exec::PipelineShape pipeline{
       .stages = stages,
       .chunks = stages > 1 ? recipe.pipeline_interleave : 1,

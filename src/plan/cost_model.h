@@ -24,11 +24,18 @@ struct StepCost {
   double exposed_seconds = 0;     // of those, what nothing hides
   double idle_seconds = 0;  // pipeline stages that wait for the first and the last micro-batch
   double tokens = 0;        // of the step, on all devices
-  LinkBytes sent;           // by each rank
+  double model_flops = 0;   // of the step, on all devices, without what is computed again
+  double peak_flops_per_second = 0;  // of all devices
+  LinkBytes sent;                    // by each rank
 
   double seconds() const {
     return products_seconds + memory_seconds + optimizer_seconds + transfer_seconds +
            exposed_seconds + idle_seconds;
+  }
+  // What computes, of the whole step.
+  double busy_share() const {
+    const double busy = products_seconds + memory_seconds + optimizer_seconds;
+    return seconds() > 0 ? busy / seconds() : 0;
   }
   double tokens_per_second() const { return seconds() > 0 ? tokens / seconds() : 0; }
 };

@@ -5,24 +5,77 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "base/error.h"
-#include "models/family.h"
+#include "exec/pipeline_schedule.h"
+#include "plan/layouts.h"
 #include "setup/strategy.h"
-#include "setup/trained_parts.h"
 
 namespace snug::plan {
 namespace {
 
-// Where states and weights live and when they are updated.
-struct Placement {
-  bool in_backward, offload, streaming;
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// What is turned on, wherever the devices' shares of the model are.
+struct Technique {
+  bool in_backward = false, offload = false, streaming = false;
+  const char* checkpointing = "none";
+  bool activation_offload = false;
 };
-constexpr std::array kPlacements = {
-    Placement{false, false, false}, Placement{true, false, false}, Placement{false, true, false},
-    Placement{true, true, false},   Placement{false, true, true},  Placement{true, true, true},
-};
-constexpr std::array kCheckpointing = {"none", "selective", "every:2", "all"};
+
+std::vector<Technique> all_techniques() {
+  // Where states and weights live and when they are updated.
+  constexpr std::array<std::array<bool, 3>, 6> kPlacements{{{false, false, false},
+                                                            {true, false, false},
+                                                            {false, true, false},
+                                                            {true, true, false},
+                                                            {false, true, true},
+                                                            {true, true, true}}};
+  std::vector<Technique> all;
+  for (const auto& [in_backward, offload, streaming] : kPlacements)
+    for (const char* checkpointing : {"none", "selective", "every:2", "all"})
+      for (const bool activation_offload : {false, true})
+        all.push_back({in_backward, offload, streaming, checkpointing, activation_offload});
+  return all;
+}
+
+// For models that are divided, of which there are many ways: from what costs least time to what
+// needs least memory.
+std::vector<Technique> few_techniques() {
+  std::vector<Technique> few;
+  for (const char* checkpointing : {"selective", "every:2", "all"})
+    few.push_back({.checkpointing = checkpointing});
+  few.push_back({.in_backward = true, .checkpointing = "all"});
+  few.push_back({.checkpointing = "all", .activation_offload = true});
+  for (const char* checkpointing : {"none", "selective", "all"})
+    few.push_back({.offload = true, .checkpointing = checkpointing});
+  few.push_back({.offload = true, .streaming = true, .checkpointing = "all"});
+  few.push_back({true, true, true, "all", true});
+  return few;
+}
+
+// The share of the forward's work that a backward repeats, at least.
+double least_repeated(const config::Recipe& recipe) {
+  return recipe.activation_checkpointing == "all" ? 1 : 0;
+}
+
+bool is_faster(const Candidate& a, const Candidate& b) {
+  return a.cost.seconds() < b.cost.seconds();
+}
+
+// Of these the fastest, then always the fastest of those that take less memory.
+std::vector<Candidate> front_of(std::vector<Candidate> candidates) {
+  std::stable_sort(
+      candidates.begin(), candidates.end(),
+      [](const Candidate& a, const Candidate& b) { return a.cost.seconds() < b.cost.seconds(); });
+  std::vector<Candidate> front;
+  for (Candidate& candidate : candidates)
+    if (front.empty() ||
+        candidate.prediction.peak_allocated < front.back().prediction.peak_allocated)
+      front.push_back(std::move(candidate));
+  return front;
+}
 
 class Search {
  public:
@@ -31,27 +84,127 @@ class Search {
       : model_(model), recipe_(recipe), work_(work), device_(device) {}
 
   Fit run() {
-    for (const std::string& strategy : strategies())
-      for (const Placement& placement : kPlacements)
-        for (const char* checkpointing : kCheckpointing)
-          for (const bool offload : {false, true})
-            try_combination(strategy, placement, checkpointing, offload);
-    std::stable_sort(found_.begin(), found_.end(), [](const Candidate& a, const Candidate& b) {
-      return a.cost.seconds() < b.cost.seconds();
-    });
+    const std::vector<Layout> all = layouts(model_, recipe_);
+    std::vector<Layout> divided;
+    for (const Layout& layout : all) {
+      if (all.size() > 1 && layout.divides_the_model()) {
+        divided.push_back(layout);
+        continue;
+      }
+      with_techniques(layout, all_techniques());
+    }
+    consider(divided);
     Fit result{.tried = tried_};
     result.smallest = std::move(smallest_);
+    std::stable_sort(found_.begin(), found_.end(), is_faster);
     for (Candidate& candidate : found_) {
-      if (!result.front.empty() &&
-          candidate.prediction.peak_allocated >= result.front.back().prediction.peak_allocated)
-        continue;
-      result.front.push_back(std::move(candidate));
+      const bool is_smaller =
+          result.front.empty() ||
+          candidate.prediction.peak_allocated < result.front.back().prediction.peak_allocated;
+      if (is_smaller && holds(candidate, /*is_chosen=*/result.front.empty()))
+        result.front.push_back(std::move(candidate));
     }
+    // Sketches have become plans, whose times and peaks differ a little from theirs.
+    result.front = front_of(std::move(result.front));
+    // The first one now may be another.
+    while (!result.front.empty() && !holds(result.front.front(), /*is_chosen=*/true))
+      result.front.erase(result.front.begin());
     if (!result.front.empty()) result.best = result.front.front();
     return result;
   }
 
  private:
+  // --- models that are cut or dealt out ---
+
+  // First each by itself, those that promise most before the others; then, where that does not fit,
+  // with techniques.
+  void consider(const std::vector<Layout>& divided) {
+    struct Try {
+      size_t layout;
+      int64_t size;
+      double seconds;  // at least
+    };
+    std::vector<Try> tries;
+    for (size_t i = 0; i < divided.size(); ++i)
+      for (const int64_t size : micro_batches(divided[i])) {
+        config::Recipe r = laid_out(recipe_, divided[i]);
+        r.train.micro_batch_size = size;
+        tries.push_back({i, size, least_seconds(r)});
+      }
+    std::stable_sort(tries.begin(), tries.end(),
+                     [](const Try& a, const Try& b) { return a.seconds < b.seconds; });
+    std::vector<double> best(divided.size(), kNever);  // by layout, whether it fits or not
+    std::vector<bool> is_done(divided.size());
+    std::vector<size_t> too_large;  // in the order of what they promise
+    for (const Try& t : tries) {
+      if (!is_worth(t.seconds)) break;
+      if (is_done[t.layout]) continue;
+      const Outcome outcome = try_one(divided[t.layout], {}, t.size);
+      if (outcome == Outcome::Refused) continue;
+      best[t.layout] = std::min(best[t.layout], last_seconds_);
+      if (outcome == Outcome::TooLarge && std::ranges::find(too_large, t.layout) == too_large.end())
+        too_large.push_back(t.layout);
+      // Without a pipeline smaller micro-batches only take longer.
+      is_done[t.layout] = stages_of(divided[t.layout]) == 1 &&
+                          (outcome == Outcome::Fits || !is_worth(last_seconds_));
+    }
+    for (const size_t i : too_large)
+      if (is_worth(best[i]))
+        with_techniques(divided[i], few_techniques());  // techniques only take longer
+  }
+
+  // Techniques from what takes most memory to what takes least.
+  void with_techniques(const Layout& layout, const std::vector<Technique>& techniques) {
+    if (may_fit(layout, techniques))
+      for (const Technique& technique : techniques) try_technique(layout, technique);
+  }
+
+  // What fits neither with the last technique nor with the last one that updates after the
+  // backward, and the smallest micro-batch, fits with none.
+  bool may_fit(const Layout& layout, const std::vector<Technique>& techniques) {
+    const std::vector<int64_t> sizes = micro_batches(layout);
+    if (sizes.empty()) return false;
+    for (const bool in_backward : {true, false})
+      for (auto leanest = techniques.rbegin(); leanest != techniques.rend(); ++leanest) {
+        if (leanest->in_backward != in_backward) continue;
+        const Outcome outcome = try_one(layout, *leanest, sizes.back());
+        if (outcome == Outcome::Refused) continue;
+        if (outcome == Outcome::TooLarge) break;
+        found_.pop_back();  // it comes again, with the largest micro-batch that fits
+        return true;
+      }
+    return false;
+  }
+
+  // No step can be shorter: products, most of what is read and written, and the stages' waiting for
+  // the first and the last micro-batch.
+  double least_seconds(const config::Recipe& r) const {
+    const dist::MeshShape mesh = setup::named_strategy(r).mesh;
+    const int stages = mesh[dist::Axis::Pipeline];
+    const exec::PipelineShape pipeline{.stages = stages,
+                                       .chunks = stages > 1 ? r.pipeline_interleave : 1,
+                                       .micro_batches = setup::micro_batches_of_step(r, mesh),
+                                       .order = setup::pipeline_order(r)};
+    const double forward = r.lora.enabled ? 1.0 / 2 : 1.0 / 3;
+    return (least_products_ * (1 + least_repeated(r) * forward) + least_memory_) *
+           exec::pipeline_length(pipeline);
+  }
+
+  // What the parts of a step take in candidates so far, which all have as many devices.
+  void learn(const Candidate& candidate) {
+    if (candidate.recipe.activation_checkpointing != "none") return;
+    constexpr double kCertain = 0.9;  // dividing a model changes what is written a little
+    const auto least = [](double& so_far, double seconds) {
+      so_far = so_far == 0 ? seconds : std::min(so_far, seconds);
+    };
+    least(least_products_, candidate.cost.products_seconds);
+    least(least_memory_, kCertain * candidate.cost.memory_seconds);
+  }
+
+  bool is_worth(double least_seconds) const { return least_seconds < best_seconds_; }
+
+  // --- one combination ---
+
   // False where the recipe's owner has said otherwise.
   template <class T>
   bool set(const char* key, T& member, const T& value) const {
@@ -60,59 +213,115 @@ class Search {
     return true;
   }
 
-  // How several devices share the work, where nobody has said.
-  std::vector<std::string> strategies() const {
-    const bool chosen = recipe_.given("strategy") || !recipe_.mesh.empty();
-    if (chosen || setup::named_ranks(recipe_) == 1) return {recipe_.strategy};
-    if (recipe_.optimizer.name == "adafactor") return {"ddp"};  // it updates whole matrices
-    std::vector<std::string> names{"ddp", "zero1", "zero2", "fsdp"};
-    if (recipe_.num_nodes > 1) names.emplace_back("hybrid");
-    return names;
+  // None where it is refused, or not what the recipe says.
+  std::optional<config::Recipe> applied(const Layout& layout, const Technique& technique) const {
+    config::Recipe r = laid_out(recipe_, layout);
+    const bool allowed =
+        set("activation_checkpointing", r.activation_checkpointing,
+            std::string(technique.checkpointing)) &&
+        set("activation_offload", r.activation_offload, technique.activation_offload) &&
+        set("optimizer_in_backward", r.optimizer_in_backward, technique.in_backward) &&
+        set("optimizer_offload", r.optimizer_offload,
+            std::string(technique.offload ? "cpu" : "none")) &&
+        set("weight_streaming", r.weight_streaming, technique.streaming);
+    if (!allowed || (r.optimizer_in_backward && r.precision == "16-mixed")) return std::nullopt;
+    const bool may_delay = technique.offload && !technique.in_backward && !technique.streaming;
+    if (r.delayed_parameter_update && !may_delay) return std::nullopt;
+    if (r.optimizer_in_backward && r.train.on_oom == "split") return std::nullopt;
+    r.train.accumulate_grad_batches.reset();  // the global batch stays
+    return r;
   }
 
-  void try_combination(const std::string& strategy, const Placement& placement,
-                       const char* checkpointing, bool offload) {
-    config::Recipe r = recipe_;
-    r.strategy = strategy;
-    const bool allowed =
-        set("activation_checkpointing", r.activation_checkpointing, std::string(checkpointing)) &&
-        set("activation_offload", r.activation_offload, offload) &&
-        set("optimizer_in_backward", r.optimizer_in_backward, placement.in_backward) &&
-        set("optimizer_offload", r.optimizer_offload,
-            std::string(placement.offload ? "cpu" : "none")) &&
-        set("weight_streaming", r.weight_streaming, placement.streaming);
-    if (!allowed || (r.optimizer_in_backward && r.precision == "16-mixed")) return;
-    const bool may_delay = placement.offload && !placement.in_backward && !placement.streaming;
-    if (r.delayed_parameter_update && !may_delay) return;
-    if (r.optimizer_in_backward && r.train.on_oom == "split") return;
-    for (const int64_t size : micro_batches()) {
-      r.train.micro_batch_size = size;
-      r.train.accumulate_grad_batches.reset();  // the global batch stays
-      ++tried_;
-      Candidate candidate;
-      try {
-        candidate = evaluate_neediest(model_, r, work_, device_);
-      } catch (const UserError&) {
-        return;  // the device has no way to run it
-      }
-      candidate.options = changes(r);
-      candidate.prediction.timeline.clear();
-      if (!fits(candidate, device_)) {
-        const bool smaller = !smallest_ || candidate.prediction.peak_allocated <
-                                               smallest_->prediction.peak_allocated;
-        if (smaller) smallest_ = std::move(candidate);
-        continue;
-      }
-      found_.push_back(std::move(candidate));
-      return;
+  // The largest micro-batch that fits. In a pipeline smaller ones wait less: each is tried, from
+  // the smallest, until it takes longer again.
+  void try_technique(const Layout& layout, const Technique& technique) {
+    std::vector<int64_t> sizes = micro_batches(layout);
+    const bool is_pipeline = stages_of(layout) > 1;
+    if (is_pipeline) std::reverse(sizes.begin(), sizes.end());
+    double before = kNever;
+    for (const int64_t size : sizes) {
+      const Outcome outcome = try_one(layout, technique, size);
+      if (outcome == Outcome::Refused || (outcome == Outcome::Fits && !is_pipeline)) return;
+      if (!is_pipeline) continue;
+      if (outcome != Outcome::Fits || found_.back().cost.seconds() > before) return;
+      before = found_.back().cost.seconds();
     }
   }
 
-  std::vector<int64_t> micro_batches() const {
+  enum class Outcome { Refused, TooLarge, Fits };
+
+  Outcome try_one(const Layout& layout, const Technique& technique, int64_t micro_batch_size) {
+    std::optional<config::Recipe> recipe = applied(layout, technique);
+    if (!recipe) return Outcome::Refused;
+    recipe->train.micro_batch_size = micro_batch_size;
+    if (layout.divides_the_model() && !is_worth(least_seconds(*recipe))) return Outcome::Refused;
+    ++tried_;
+    Candidate candidate;
+    try {
+      candidate = evaluate_neediest(model_, *recipe, work_, device_, Detail::Sketch);
+    } catch (const UserError&) {
+      return Outcome::Refused;  // the device has no way to run it
+    }
+    candidate.options = changes(*recipe);
+    candidate.prediction.timeline.clear();
+    last_seconds_ = candidate.cost.seconds();
+    if (!fits(candidate, device_)) {
+      remember_smallest(std::move(candidate));
+      return Outcome::TooLarge;
+    }
+    learn(candidate);
+    best_seconds_ = std::min(best_seconds_, last_seconds_);
+    found_.push_back(std::move(candidate));
+    return Outcome::Fits;
+  }
+
+  void remember_smallest(Candidate candidate) {
+    learn(candidate);
+    const bool smaller =
+        !smallest_ || candidate.prediction.peak_allocated < smallest_->prediction.peak_allocated;
+    if (smaller) smallest_ = std::move(candidate);
+  }
+
+  // The search has looked at one rank of each stage, and of pipelines at a sketch. What is chosen,
+  // and what leaves little room, is planned for all ranks that differ; false where one does not
+  // fit.
+  bool holds(Candidate& candidate, bool is_chosen) const {
+    const dist::MeshShape mesh = setup::named_strategy(candidate.recipe).mesh;
+    const bool is_sketch = mesh[dist::Axis::Pipeline] > 1;
+    const bool all = mesh.num_ranks() > 1 && (is_chosen || is_tight(candidate));
+    if (!all && !is_sketch) return true;
+    std::vector<Candidate> planned;
+    for (const int rank : all ? different_ranks(mesh) : first_of_stages(mesh))
+      planned.push_back(evaluate(model_, candidate.recipe, work_, device_, rank));
+    Candidate whole = neediest_of(planned, device_);
+    whole.options = candidate.options;
+    whole.prediction.timeline.clear();
+    candidate = std::move(whole);
+    return fits(candidate, device_);
+  }
+
+  // Ranks differ by less than this.
+  bool is_tight(const Candidate& candidate) const {
+    constexpr double kRoom = 0.95;
+    DeviceProfile smaller = device_;
+    const auto less = [](int64_t bytes) {
+      return static_cast<int64_t>(kRoom * static_cast<double>(bytes));
+    };
+    smaller.memory_bytes = smaller.context_bytes + less(device_.usable_bytes());
+    smaller.host_bytes = less(device_.host_bytes);
+    return !fits(candidate, smaller) || candidate.prediction.peak_reserved > smaller.usable_bytes();
+  }
+
+  int stages_of(const Layout& layout) const {
+    return setup::named_strategy(laid_out(recipe_, layout)).mesh[dist::Axis::Pipeline];
+  }
+
+  // Largest first.
+  std::vector<int64_t> micro_batches(const Layout& layout) const {
     if (recipe_.given("train.micro_batch_size")) return {recipe_.train.micro_batch_size};
     std::vector<int64_t> sizes;
-    const int64_t samples =
-        recipe_.train.global_batch_size / setup::named_strategy(recipe_).mesh.num_data_ranks();
+    const int64_t samples = recipe_.train.global_batch_size /
+                            setup::named_strategy(laid_out(recipe_, layout)).mesh.num_data_ranks();
     for (int64_t size = samples; size >= 1; --size)
       if (samples % size == 0) sizes.push_back(size);
     return sizes;
@@ -124,6 +333,9 @@ class Search {
       if (changed) text += (text.empty() ? "" : " ") + option;
     };
     add(r.strategy != recipe_.strategy, "--strategy " + r.strategy);
+    add(r.mesh != recipe_.mesh, "--mesh " + r.mesh);
+    add(r.pipeline_interleave != recipe_.pipeline_interleave,
+        fmt::format("--pipeline_interleave {}", r.pipeline_interleave));
     add(r.train.micro_batch_size != recipe_.train.micro_batch_size,
         fmt::format("--train.micro_batch_size {}", r.train.micro_batch_size));
     add(r.activation_checkpointing != recipe_.activation_checkpointing,
@@ -145,54 +357,13 @@ class Search {
   const DeviceProfile& device_;
   std::vector<Candidate> found_;
   std::optional<Candidate> smallest_;
+  double best_seconds_ = kNever;  // of those that fit
+  double last_seconds_ = 0;       // of the one that was tried last
+  double least_products_ = 0, least_memory_ = 0;
   int64_t tried_ = 0;
 };
 
 }  // namespace
-
-Candidate evaluate(const models::Model& model, const config::Recipe& recipe, const Workload& work,
-                   const DeviceProfile& device, int rank) {
-  const data::MicroBatch largest = largest_micro_batch(work, recipe, recipe.train.micro_batch_size);
-  Candidate candidate{.recipe = recipe};
-  const auto transport = device.kind == at::kCUDA ? dist::Transport::Nccl : dist::Transport::Mpi;
-  candidate.prediction =
-      predict(model, recipe, largest, work.max_seqlen,
-              {.device = device.kind,
-               .reserved_limit = device.usable_bytes(),
-               .timeline = true,
-               .mesh = dist::planned_mesh(setup::named_strategy(recipe).mesh, rank, transport)});
-  const double tokens =
-      static_cast<double>(work.samples.total_tokens()) / static_cast<double>(work.samples.count());
-  const auto adapted = models::model_like(model);
-  setup::choose_trained(*adapted, recipe);
-  candidate.cost =
-      step_cost(*adapted, recipe, device, candidate.prediction,
-                tokens * static_cast<double>(recipe.train.micro_batch_size), tokens, rank);
-  return candidate;
-}
-
-Candidate evaluate_neediest(const models::Model& model, const config::Recipe& recipe,
-                            const Workload& work, const DeviceProfile& device) {
-  const dist::MeshShape mesh = setup::named_strategy(recipe).mesh;
-  const int stages = mesh[dist::Axis::Pipeline];
-  Candidate neediest = evaluate(model, recipe, work, device);
-  for (int stage = 1; stage < stages; ++stage) {
-    Candidate candidate =
-        evaluate(model, recipe, work, device, stage * (mesh.num_ranks() / stages));
-    if (candidate.prediction.peak_allocated > neediest.prediction.peak_allocated)
-      neediest = std::move(candidate);
-  }
-  return neediest;
-}
-
-bool fits(const Candidate& candidate, const DeviceProfile& device) {
-  const Prediction& p = candidate.prediction;
-  // On a cpu, device and host share one memory; and all processes of a machine share its host's.
-  const int64_t in_host = (p.peak_host + (device.kind == at::kCPU ? p.peak_allocated : 0)) *
-                          setup::named_ranks_per_node(candidate.recipe);
-  const bool host_fits = device.host_bytes == 0 || in_host <= device.host_bytes;
-  return p.peak_allocated <= device.usable_bytes() && p.fits_reserved && host_fits;
-}
 
 Fit fit(const models::Model& model, const config::Recipe& recipe, const Workload& work,
         const DeviceProfile& device) {

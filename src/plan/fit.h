@@ -4,24 +4,11 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
-#include "config/recipe.h"
-#include "models/model.h"
-#include "plan/cost_model.h"
-#include "plan/device_profile.h"
-#include "plan/predict.h"
-#include "plan/workload.h"
+#include "plan/candidate.h"
 
 namespace snug::plan {
-
-struct Candidate {
-  config::Recipe recipe;
-  std::string options;  // what it changes, as typed on the command line; empty: nothing
-  Prediction prediction;
-  StepCost cost;
-};
 
 struct Fit {
   std::optional<Candidate> best;      // none: nothing fits
@@ -31,17 +18,10 @@ struct Fit {
 };
 
 // Tries activation checkpointing and offload, optimizer in backward and offload, weight streaming
-// and the micro-batch, and on several devices the strategy, each unless the recipe gives it.
-// Optimizer, precision and global batch stay: they would change the training.
+// and the micro-batch, and on several devices the strategy and the mesh (layouts.h), each unless
+// the recipe gives it. Optimizer, precision and global batch stay: they would change the training.
+// Models that are cut or dealt out are tried where they could be faster than what was found before.
 Fit fit(const models::Model& model, const config::Recipe& recipe, const Workload& work,
         const DeviceProfile& device);
-
-// One recipe on a device, with its timeline; of several devices one, as rank `rank`.
-Candidate evaluate(const models::Model& model, const config::Recipe& recipe, const Workload& work,
-                   const DeviceProfile& device, int rank = 0);
-// As the rank that needs most: stages of a pipeline differ.
-Candidate evaluate_neediest(const models::Model& model, const config::Recipe& recipe,
-                            const Workload& work, const DeviceProfile& device);
-bool fits(const Candidate& candidate, const DeviceProfile& device);
 
 }  // namespace snug::plan

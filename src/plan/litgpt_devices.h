@@ -23,6 +23,9 @@ enum class LitgptSharding {
   // FSDP around each block and around the rest, with activation checkpointing of blocks: `litgpt
   // finetune` on several devices.
   FsdpBlocks,
+  // DeepSpeed's, with the optimizer on the host: `DeepSpeedStrategy(stage=3,
+  // offload_optimizer=True)`.
+  Zero3Offload,
 };
 
 // The weights of one FSDP module as a flat parameter, of which each rank keeps a part.

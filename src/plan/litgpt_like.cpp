@@ -13,9 +13,11 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "base/error.h"
 #include "memory/guards.h"
+#include "plan/deepspeed_zero3.h"
 #include "plan/litgpt_model.h"
 #include "plan/timeline.h"
 
@@ -116,6 +118,7 @@ class Loop {
                options.ranks),
         optimizer_(recipe.optimizer, !recipe.quantize.empty(), model_.weights()) {
     if (options.sharding == LitgptSharding::Ddp) make_buckets();
+    if (options.sharding == LitgptSharding::Zero3Offload) take_apart();
   }
 
   LitgptLike run() {
@@ -124,9 +127,10 @@ class Loop {
     for (int step = 0; step < 2; ++step) {
       for (int64_t i = 0; i < std::max<int64_t>(1, accumulate); ++i)
         run_micro_batch(static_cast<double>(accumulate), /*first=*/i == 0);
-      optimizer_.step();
+      if (zero3_ == nullptr) optimizer_.step();
       if (!trainer()) drop_gradients();
     }
+    if (zero3_ != nullptr) result_.prediction.peak_host = zero3_->host_bytes();
     result_.paged_states = optimizer_.paged_bytes();
     return result_;
   }
@@ -137,6 +141,15 @@ class Loop {
     const memory::CategoryGuard category(Category::Communication);
     for (const at::Tensor& weight : model_.weights())
       buckets_.push_back(at::empty_like(weight, weight.options().requires_grad(false)));
+  }
+
+  void take_apart() {
+    if (recipe_.optimizer.name != "adamw")
+      throw UserError("like: optimizer = {}: DeepSpeed is planned with adamw on the host",
+                      recipe_.optimizer.name);
+    std::vector<at::Tensor> in_order = model_.weights();  // but for the head, which is made first
+    std::rotate(in_order.begin(), in_order.begin() + 1, in_order.end());
+    zero3_ = std::make_unique<DeepSpeedZero3>(std::move(in_order), options_.ranks);
   }
 
   bool trainer() const { return options_.loop == LitgptLoop::Trainer; }
@@ -151,6 +164,7 @@ class Loop {
       ids_ = at::empty({options_.batch, options_.tokens}, ints);
       labels_ = at::empty({options_.batch, options_.tokens}, ints);
     }
+    if (zero3_ != nullptr) zero3_->before_forward();
     const uint64_t start = ledger.serial();
     const bool in_pieces = recipe_.lora.enabled && !trainer();
     std::vector<at::Tensor> logits = model_.forward(ids_, in_pieces ? kChunk : 0);
@@ -175,7 +189,9 @@ class Loop {
     if (trainer() && first) drop_gradients();
     const memory::PhaseGuard backward(memory::Phase::Backward);
     const memory::UnitGuard unit(memory::unit_id("head"));
+    if (zero3_ != nullptr) zero3_->before_backward();
     torch::autograd::backward({loss_ / accumulate}, {});
+    if (zero3_ != nullptr) zero3_->after_backward();
     // A training_step's variables end with it; Fabric's loop keeps them until they are overwritten.
     if (trainer()) {
       logits_.clear();
@@ -202,6 +218,7 @@ class Loop {
   nn::Precision precision_;
   LitgptModel model_;
   Optimizer optimizer_;
+  std::unique_ptr<DeepSpeedZero3> zero3_;  // instead of the optimizer
   at::Tensor ids_, labels_, loss_;
   std::vector<at::Tensor> logits_;
   std::vector<at::Tensor> buckets_;

@@ -70,10 +70,12 @@ LitgptModel::LitgptModel(const models::Model& like, const config::Recipe& recipe
     throw UserError("like: quantize = {}: LitGPT quantizes on one device only", quantize_);
   const bool has_flats =
       sharding == LitgptSharding::FsdpWhole || sharding == LitgptSharding::FsdpBlocks;
-  if (has_flats && (lora_.enabled || precision_.parameters != precision_.compute))
+  if ((has_flats || sharding == LitgptSharding::Zero3Offload) &&
+      (lora_.enabled || precision_.parameters != precision_.compute))
     throw UserError(
-        "like: FSDP is planned for full fine-tuning in 32-true, bf16-true or 16-true; leave "
-        "adapters and mixed precision out, or use --devices 1");
+        "like: {} is planned for full fine-tuning in 32-true, bf16-true or 16-true; leave "
+        "adapters and mixed precision out, or use --devices 1",
+        has_flats ? "FSDP" : "DeepSpeed's ZeRO-3");
   if (quantize_.starts_with("bnb.int8"))
     throw UserError("like: quantize = {}: LitGPT is planned with its 4-bit kinds", quantize_);
   const auto& [layers, width, heads, groups, head_size, intermediate, vocabulary, qkv_bias,

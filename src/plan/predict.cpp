@@ -55,6 +55,17 @@ int64_t bytes_gathered(const MeshTraffic& traffic, const config::Recipe& recipe,
                     .bytes;
 }
 
+// Of a pipeline's `all` micro-batches those that a sketch runs: from the third round through its
+// stages on each round is like the one before.
+int64_t micro_batches_of_sketch(const config::Recipe& recipe, const dist::MeshShape& mesh,
+                                int64_t all) {
+  constexpr int64_t kRounds = 3;
+  const int64_t stages = mesh[dist::Axis::Pipeline];
+  const bool repeats = setup::pipeline_order(recipe) == exec::PipelineOrder::OneForwardOneBackward;
+  if (stages == 1 || !repeats) return all;
+  return std::min(all, kRounds * stages + all % stages);
+}
+
 }  // namespace
 
 void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t limit,
@@ -113,15 +124,20 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
       }
     result.tokens = static_cast<int64_t>(largest.input_ids.size());
     result.micro_batches = 0;
-    // Micro-batches but the last are alike: those that are not run have the first one's traffic.
+    // Rounds of micro-batches but the last are alike: those that are not run have the traffic of
+    // the one before it.
     const dist::MeshShape& shape = options.mesh->shape();
-    const int64_t shown = micro_batches_that_matter(recipe, shape);
+    const int64_t matter = micro_batches_that_matter(recipe, shape);
+    const int64_t shown = options.sketch ? micro_batches_of_sketch(recipe, shape, matter) : matter;
+    const int64_t round = shape[dist::Axis::Pipeline];
     const int64_t not_shown = setup::micro_batches_of_step(recipe, shape) - shown;
-    MeshTraffic in_others{}, so_far{};
+    MeshTraffic in_round{};
+    std::vector<MeshTraffic> so_far(static_cast<size_t>(shown));
     const auto make = [&](int64_t i) -> exec::MicroBatch {
       const MeshTraffic now = traffic_of(*options.mesh);
-      if (i > 0 && i + 1 == shown && not_shown > 0) in_others = sum(now, so_far, -1);
-      so_far = now;
+      if (i >= round && i + 1 == shown && not_shown > 0)
+        in_round = sum(now, so_far[static_cast<size_t>(i - round)], -1);
+      so_far[static_cast<size_t>(i)] = now;
       ++result.micro_batches;
       return {.batch = setup::to_device(largest, at::kMeta),
               .pass = {.compute = engine.precision.compute,
@@ -131,6 +147,9 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     const auto run_micro_batches = [&] {
       engine.executor->forward_backward({.count = shown, .make = make});
     };
+    engine.executor->on_forward_done([&] {
+      if (result.after_forward == 0) result.after_forward = ledger.allocated() - before;
+    });
     const MeshTraffic before_step = traffic_of(*options.mesh);
     optim::LossScaler scaler(engine.precision.loss_scaling);
     // A delayed update holds its gradients through the next step.
@@ -141,7 +160,7 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     // Clipping with the optimizer in backward runs all of them twice.
     const int64_t rounds = result.micro_batches / shown;
     const MeshTraffic of_shown = sum(traffic_of(*options.mesh), before_step, -1);
-    result.traffic = sum(of_shown, in_others, rounds * not_shown);
+    result.traffic = sum(of_shown, in_round, rounds * not_shown / round);
     gathered = bytes_gathered(of_shown, recipe, shape);
   }
   const memory::Snapshot peak = ledger.at_peak();

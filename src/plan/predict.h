@@ -23,6 +23,7 @@ struct Prediction {
   double trained_bytes = 0;       // of those that train
   int64_t peak_reserved = 0;      // by the device's allocator; on cpu as much as allocated
   bool fits_reserved = true;      // into the limit given
+  int64_t after_forward = 0;      // live right after the first forward
   int64_t bytes_written = 0;      // allocated over all forwards and backwards
   int64_t tokens = 0;             // of the micro-batch
   int64_t micro_batches = 1;      // that were run through
@@ -35,6 +36,9 @@ struct PredictOptions {
   at::DeviceType device = at::kCPU;
   int64_t reserved_limit = 0;  // cuda: what the allocator may reserve; 0: no limit
   bool timeline = false;       // fill timeline, peak_reserved and bytes_written too
+  // Of a pipeline, one forward one backward: only so many micro-batches as show how it starts, goes
+  // on and ends. Its traffic is that of all; for searching.
+  bool sketch = false;
   // One of the processes that share the model, with groups that are planned too.
   std::shared_ptr<dist::Mesh> mesh = dist::single_mesh();
 };

@@ -193,11 +193,4 @@ std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe
   return search.found();
 }
 
-std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
-                                const Workload& work, int64_t budget_bytes, at::DeviceType device) {
-  DeviceProfile profile = find_profile(device == at::kCUDA ? "a100-80" : "cpu", 0);
-  profile.memory_bytes = budget_bytes + profile.context_bytes;
-  return suggest(model, recipe, work, profile);
-}
-
 }  // namespace snug::plan

@@ -24,10 +24,5 @@ struct Suggestion {
 // Changes, alone and together, after which the run fits into the device.
 std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
                                 const Workload& work, const DeviceProfile& device);
-// The same for `budget_bytes` of a device of which no more is known; rates are this processor's or
-// a common GPU's.
-std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
-                                const Workload& work, int64_t budget_bytes,
-                                at::DeviceType device = at::kCPU);
 
 }  // namespace snug::plan

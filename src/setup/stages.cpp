@@ -9,11 +9,11 @@
 
 #include "base/error.h"
 #include "memory/guards.h"
-#include "nn/linear.h"
 #include "ops/elementwise.h"
 #include "setup/engine.h"
 #include "setup/state_shapes.h"
 #include "setup/strategy.h"
+#include "setup/unit_work.h"
 
 namespace snug::setup {
 namespace {
@@ -35,16 +35,6 @@ class CommonOwner final : public nn::Unit {
  private:
   std::vector<nn::Parameter*> parameters_;
 };
-
-// Elements of the weights that a unit's products read, a tied one's too. One more, so that units
-// without any are dealt out as well.
-double work_of(nn::Unit& unit) {
-  double work = 1;
-  for (const nn::Linear* linear : unit.linears())
-    work +=
-        static_cast<double>(linear->in_features()) * static_cast<double>(linear->out_features());
-  return work;
-}
 
 // Of a split into contiguous places: the most that one has to do, then how uneven it is.
 using Cost = std::pair<double, double>;

@@ -183,7 +183,6 @@ TEST_F(Memory, WeightsAndStatesAreTheirUnits) {
   for (const char* optimizer : {"adamw", "adamw_8bit", "adafactor"}) {
     config::Recipe recipe = tests::tiny_recipe();
     recipe.optimizer.name = optimizer;
-    recipe.optimizer_offload = tests::test_device().is_cuda() ? "cpu" : "none";
     const data::SampleStore samples = random_samples(8, 20, 3);
     const TinyRun run(recipe, samples);
     const auto of_unit = [](const memory::Ledger& ledger, size_t unit, memory::Category category) {
@@ -191,8 +190,6 @@ TEST_F(Memory, WeightsAndStatesAreTheirUnits) {
       return unit < all.size() ? all[unit][static_cast<size_t>(category)] : 0;
     };
     const memory::Ledger& ledger = tests::test_ledger();
-    const memory::Ledger& states =
-        tests::test_device().is_cuda() ? memory::cpu_host_ledger() : ledger;
     for (nn::Unit* unit : run.engine.units) {
       SCOPED_TRACE(fmt::format("{}, {}", optimizer, unit->name()));
       int64_t bytes = 0;
@@ -200,9 +197,9 @@ TEST_F(Memory, WeightsAndStatesAreTheirUnits) {
         bytes += static_cast<int64_t>(p->value.nbytes());
       const auto id = static_cast<size_t>(memory::unit_id(unit->name()));
       EXPECT_GE(of_unit(ledger, id, memory::Category::Parameters), bytes);
-      EXPECT_GT(of_unit(states, id, memory::Category::Optimizer), 0);
+      EXPECT_GT(of_unit(ledger, id, memory::Category::Optimizer), 0);
     }
-    EXPECT_EQ(of_unit(states, 0, memory::Category::Optimizer), 0) << optimizer;
+    EXPECT_EQ(of_unit(ledger, 0, memory::Category::Optimizer), 0) << optimizer;
   }
 }
 
@@ -277,7 +274,8 @@ TEST_F(Memory, SuggestionsFitTheBudgetTheyWereMadeFor) {
   const auto largest = plan::largest_micro_batch({samples}, recipe, recipe.train.micro_batch_size);
   const int64_t needed = plan::predict(*model, recipe, largest, 128).peak_allocated;
   const int64_t budget = needed * 3 / 4;
-  const auto suggestions = plan::suggest(*model, recipe, {samples, 128}, budget);
+  const auto suggestions =
+      plan::suggest(*model, recipe, {samples, 128}, plan::find_profile("cpu", budget));
   ASSERT_FALSE(suggestions.empty());
   for (const plan::Suggestion& s : suggestions) EXPECT_LE(s.peak_allocated, budget) << s.options;
   // Those that keep the training come first, each kind the fastest first.
@@ -300,7 +298,8 @@ TEST_F(Memory, SuggestionsLeaveStatesWhereTheyAre) {
   streamed.weight_streaming = true;
   const int64_t budget = plan::predict(*model, streamed, largest, 128).peak_allocated;
   ASSERT_LT(budget, plan::predict(*model, recipe, largest, 128).peak_allocated);
-  const auto suggestions = plan::suggest(*model, recipe, {samples, 128}, budget);
+  const auto suggestions =
+      plan::suggest(*model, recipe, {samples, 128}, plan::find_profile("cpu", budget));
   ASSERT_FALSE(suggestions.empty());
   bool streams = false;
   for (const plan::Suggestion& s : suggestions) {

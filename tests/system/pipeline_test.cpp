@@ -106,7 +106,13 @@ INSTANTIATE_TEST_SUITE_P(All, Pipeline,
                                          Kind{"lora",
                                               "finetune_lora",
                                               "adapter_model.safetensors",
-                                              {"--lora_mlp", "true", "--lora_head", "true"}}),
+                                              {"--lora_mlp", "true", "--lora_head", "true"}},
+                                         // What is written has the masters' type, on every stage.
+                                         Kind{"masters",
+                                              "finetune_lora",
+                                              "adapter_model.safetensors",
+                                              {"--precision", "bf16-true", "--optimizer_offload",
+                                               "cpu", "--optimizer.master_weights", "true"}}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

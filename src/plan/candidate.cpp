@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/candidate.h"
+
+#include <algorithm>
+
+#include "models/family.h"
+#include "setup/strategy.h"
+#include "setup/trained_parts.h"
+
+namespace snug::plan {
+
+Candidate evaluate(const models::Model& model, const config::Recipe& recipe, const Workload& work,
+                   const DeviceProfile& device, int rank, Detail detail) {
+  const data::MicroBatch largest = largest_micro_batch(work, recipe, recipe.train.micro_batch_size);
+  Candidate candidate{.recipe = recipe};
+  const auto transport = device.kind == at::kCUDA ? dist::Transport::Nccl : dist::Transport::Mpi;
+  candidate.prediction =
+      predict(model, recipe, largest, work.max_seqlen,
+              {.device = device.kind,
+               .reserved_limit = device.usable_bytes(),
+               .timeline = true,
+               .sketch = detail == Detail::Sketch,
+               .mesh = dist::planned_mesh(setup::named_strategy(recipe).mesh, rank, transport)});
+  const double tokens =
+      static_cast<double>(work.samples.total_tokens()) / static_cast<double>(work.samples.count());
+  const auto adapted = models::model_like(model);
+  setup::choose_trained(*adapted, recipe);
+  candidate.cost =
+      step_cost(*adapted, recipe, device, candidate.prediction,
+                tokens * static_cast<double>(recipe.train.micro_batch_size), tokens, rank);
+  return candidate;
+}
+
+Candidate evaluate_neediest(const models::Model& model, const config::Recipe& recipe,
+                            const Workload& work, const DeviceProfile& device, Detail detail) {
+  const dist::MeshShape mesh = setup::named_strategy(recipe).mesh;
+  const std::vector<int> ranks = first_of_stages(mesh);
+  std::vector<Candidate> stages;
+  for (size_t stage = 0; stage < ranks.size(); ++stage) {
+    // Those between are much alike, and the ones in front have most under way.
+    if (detail == Detail::Sketch && stage > 1 && stage + 1 < ranks.size()) continue;
+    stages.push_back(evaluate(model, recipe, work, device, ranks[stage], detail));
+    // A search need not know what the others take.
+    if (detail == Detail::Sketch && !fits(stages.back(), device)) return stages.back();
+  }
+  return neediest_of(stages, device);
+}
+
+Candidate neediest_of(const std::vector<Candidate>& stages, const DeviceProfile& device) {
+  const auto needs_less = [&](const Candidate& a, const Candidate& b) {
+    const bool a_fits = fits(a, device), b_fits = fits(b, device);
+    return a_fits != b_fits ? a_fits : a.prediction.peak_allocated < b.prediction.peak_allocated;
+  };
+  Candidate neediest = *std::max_element(stages.begin(), stages.end(), needs_less);
+  neediest.cost =
+      std::max_element(stages.begin(), stages.end(), [](const Candidate& a, const Candidate& b) {
+        return a.cost.seconds() < b.cost.seconds();
+      })->cost;
+  return neediest;
+}
+
+bool fits(const Candidate& candidate, const DeviceProfile& device) {
+  const Prediction& p = candidate.prediction;
+  // On a cpu, device and host share one memory; and all processes of a machine share its host's.
+  const int64_t in_host = (p.peak_host + (device.kind == at::kCPU ? p.peak_allocated : 0)) *
+                          setup::named_ranks_per_node(candidate.recipe);
+  const bool host_fits = device.host_bytes == 0 || in_host <= device.host_bytes;
+  return p.peak_allocated <= device.usable_bytes() && p.fits_reserved && host_fits;
+}
+
+std::vector<int> first_of_stages(const dist::MeshShape& mesh) {
+  std::vector<int> ranks;
+  const int stages = mesh[dist::Axis::Pipeline];
+  for (int stage = 0; stage < stages; ++stage) ranks.push_back(stage * (mesh.num_ranks() / stages));
+  return ranks;
+}
+
+std::vector<int> different_ranks(const dist::MeshShape& mesh) {
+  constexpr int kMany = 32;
+  const std::vector<int> firsts = first_of_stages(mesh);
+  std::vector<int> ranks;
+  for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
+    if (mesh.coordinate(dist::Axis::Replicate, rank) > 0) continue;
+    const bool is_first = std::ranges::find(firsts, rank) != firsts.end();
+    const bool is_outer = rank < kMany / 2 || mesh.num_ranks() - rank <= kMany / 2;
+    if (mesh.num_ranks() <= kMany || is_first || is_outer) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+}  // namespace snug::plan

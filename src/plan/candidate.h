@@ -1,0 +1,46 @@
+// One recipe on a device as the planner sees it: what it takes, how long, and whether it fits.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/recipe.h"
+#include "dist/mesh.h"
+#include "models/model.h"
+#include "plan/cost_model.h"
+#include "plan/device_profile.h"
+#include "plan/predict.h"
+#include "plan/workload.h"
+
+namespace snug::plan {
+
+struct Candidate {
+  config::Recipe recipe;
+  std::string options;  // what it changes, as typed on the command line; empty: nothing
+  Prediction prediction;
+  StepCost cost;
+};
+
+// Sketch: close to the plan and sooner there (PredictOptions::sketch).
+enum class Detail { Whole, Sketch };
+
+// One recipe on a device, with its timeline; of several devices one, as rank `rank`.
+Candidate evaluate(const models::Model& model, const config::Recipe& recipe, const Workload& work,
+                   const DeviceProfile& device, int rank = 0, Detail detail = Detail::Whole);
+// Memory of the rank that needs most, time of the one that takes longest: stages of a pipeline
+// differ. One that does not fit needs most of all.
+Candidate evaluate_neediest(const models::Model& model, const config::Recipe& recipe,
+                            const Workload& work, const DeviceProfile& device,
+                            Detail detail = Detail::Whole);
+// The same of what was planned for each stage; at least one.
+Candidate neediest_of(const std::vector<Candidate>& stages, const DeviceProfile& device);
+bool fits(const Candidate& candidate, const DeviceProfile& device);
+
+// One rank of each stage of a pipeline.
+std::vector<int> first_of_stages(const dist::MeshShape& mesh);
+// Ranks that do not hold the same: copies do. Of very many the first and the last, and one of each
+// stage.
+std::vector<int> different_ranks(const dist::MeshShape& mesh);
+
+}  // namespace snug::plan

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/layouts.h"
+
+#include <numeric>
+
+#include "config/check.h"
+#include "config/mesh_text.h"
+#include "models/family.h"
+#include "setup/strategy.h"
+
+namespace snug::plan {
+namespace {
+
+std::vector<int64_t> divisors(int64_t whole) {
+  std::vector<int64_t> found;
+  for (int64_t d = 1; d <= whole; ++d)
+    if (whole % d == 0) found.push_back(d);
+  return found;
+}
+
+// By how many ranks along tp each layer can be shared; 1 alone where the family refuses.
+std::vector<int64_t> tensor_sizes(const models::Model& model, const config::Recipe& recipe) {
+  if (model.tensor_parallel_refusal()) return {1};
+  const models::Dimensions d = model.dimensions();
+  const int64_t heads = std::gcd(d.num_heads, d.num_kv_heads);
+  return divisors(std::gcd(heads, setup::named_ranks_per_node(recipe)));
+}
+
+// How the devices that neither tensor nor pipeline takes share their samples.
+std::vector<Layout> data_layouts(const config::Recipe& recipe, config::MeshSizes sizes,
+                                 int64_t copies) {
+  const auto with = [&](const char* strategy, int64_t replicate, int64_t shard) -> Layout {
+    sizes.replicate = replicate;
+    sizes.shard = shard;
+    return {.strategy = strategy, .mesh = config::mesh_text(sizes)};
+  };
+  std::vector<Layout> found{with("auto", copies, 1)};
+  if (copies == 1) return found;
+  found.push_back(with("zero1", 1, copies));
+  // Gradients would be summed for each micro-batch of each stage.
+  if (sizes.pipeline == 1) found.push_back(with("zero2", 1, copies));
+  found.push_back(with("fsdp", 1, copies));
+  const int64_t on_machine = setup::named_ranks_per_node(recipe) / sizes.tensor;
+  if (on_machine > 1 && copies > on_machine && copies % on_machine == 0)
+    found.push_back(with("fsdp", copies / on_machine, on_machine));
+  return found;
+}
+
+bool is_allowed(const config::Recipe& recipe, const Layout& layout) {
+  config::Recipe r = laid_out(recipe, layout);
+  // The search chooses it, and the global batch stays.
+  r.train.accumulate_grad_batches.reset();
+  if (!recipe.given("train.micro_batch_size")) r.train.micro_batch_size = 1;
+  return config::layout_faults(r).empty();
+}
+
+}  // namespace
+
+bool Layout::divides_the_model() const {
+  config::MeshSizes sizes;
+  return config::read_mesh(mesh, sizes).empty() && sizes.pipeline * sizes.tensor > 1;
+}
+
+config::Recipe laid_out(config::Recipe recipe, const Layout& layout) {
+  recipe.strategy = layout.strategy;
+  recipe.mesh = layout.mesh;
+  recipe.pipeline_interleave = layout.interleave;
+  return recipe;
+}
+
+std::vector<Layout> layouts(const models::Model& model, const config::Recipe& recipe) {
+  const int64_t ranks = setup::named_ranks(recipe);
+  const Layout own{recipe.strategy, recipe.mesh, recipe.pipeline_interleave};
+  if (recipe.given("strategy") || !recipe.mesh.empty() || ranks == 1) return {own};
+  std::vector<Layout> found;
+  const auto add = [&](const Layout& layout) {
+    if (is_allowed(recipe, layout)) found.push_back(layout);
+  };
+  for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp", "hybrid"})
+    if (recipe.num_nodes > 1 || std::string(strategy) != "hybrid") add({.strategy = strategy});
+  const auto num_units = std::ssize(models::model_like(model)->units());
+  for (const int64_t tensor : tensor_sizes(model, recipe))
+    for (const int64_t stages : divisors(ranks / tensor)) {
+      if (tensor * stages == 1 || stages > num_units) continue;
+      const config::MeshSizes sizes{.pipeline = stages, .tensor = tensor};
+      for (Layout layout : data_layouts(recipe, sizes, ranks / (tensor * stages))) {
+        add(layout);
+        layout.interleave = 2;
+        const bool may_interleave = stages > 1 && 2 * stages <= num_units;
+        if (may_interleave && !recipe.given("pipeline_interleave")) add(layout);
+      }
+    }
+  return found;
+}
+
+}  // namespace snug::plan
