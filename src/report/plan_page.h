@@ -7,13 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace snug::report {
+#include "report/timeline_chart.h"
 
-struct PlanMoment {
-  std::string label;  // "block 3, forward"
-  std::string phase;  // "forward": stretches of one phase are marked below the chart
-  std::vector<int64_t> by_category;
-};
+namespace snug::report {
 
 struct PlanPage {
   std::string title;

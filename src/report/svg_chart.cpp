@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
+#include "report/chart_axis.h"
 #include "report/text_width.h"
 
 namespace snug::report {
@@ -17,13 +18,15 @@ namespace {
 constexpr double kWidth = 760, kLeft = 64, kRight = 20;
 constexpr double kTop = 46, kPlotHeight = 220, kBottom = 34;
 constexpr size_t kMaxPoints = 1000;  // more than pixels across
-constexpr double kLargest = 1e30;    // beyond it a value is shown as missing, like an infinity
 
 constexpr std::string_view kStyle =
     "<style>.chart{font:12px system-ui,sans-serif;--fg:#1f2328;--mu:#6b7280;--gr:#e5e7eb}"
     ".chart text{fill:var(--fg)}.chart .mu{fill:var(--mu)}.chart .t{font-weight:600;font-size:14px}"
     ".chart .grid{stroke:var(--gr)}.chart path{fill:none;stroke-width:2;stroke-linejoin:round}"
-    ".chart path.faint{stroke-width:1;opacity:.35}.chart .mark{stroke:var(--fg);stroke-width:2}"
+    ".chart path.faint{stroke-width:1;opacity:.35}.chart path.dashed{stroke-dasharray:2 5}"
+    ".chart circle.ring{fill:none;stroke:var(--c);stroke-width:2}.chart "
+    ".mark{stroke:var(--fg);stroke-width:2}"
+    ".chart .best{stroke:var(--mu);stroke-width:1}"
     ".chart .limit{stroke:#dc2626;stroke-dasharray:5 4;stroke-width:1.5}"
     ".c0{--c:#2563eb}.c1{--c:#ea8a0c}.c2{--c:#8b5cf6}.c3{--c:#16a34a}"
     ".c4{--c:#0891b2}.c5{--c:#db2777}.c6{--c:#a16207}.c7{--c:#64748b}"
@@ -32,45 +35,6 @@ constexpr std::string_view kStyle =
     ".c0{--c:#60a5fa}.c1{--c:#fbbf24}.c2{--c:#a78bfa}.c3{--c:#4ade80}"
     ".c4{--c:#22d3ee}.c5{--c:#f472b6}.c6{--c:#d6a545}.c7{--c:#94a3b8}.chart .limit{stroke:#f87171}}"
     "</style>";
-
-bool drawable(double value) { return std::isfinite(value) && std::abs(value) < kLargest; }
-
-struct Axis {
-  double low = std::numeric_limits<double>::infinity();
-  double high = -std::numeric_limits<double>::infinity();
-  double from = 0, to = 1;  // pixels
-
-  void include(double value) {
-    low = std::min(low, value);
-    high = std::max(high, value);
-  }
-  // Room on both sides of a constant, so that the scale is never 0.
-  void widen() {
-    if (high - low > 1e-9 * std::abs(high)) return;
-    const double room = high == 0 ? 1 : std::abs(high) * 0.1;
-    low -= room;
-    high += room;
-  }
-  double pixel(double value) const { return from + (value - low) / (high - low) * (to - from); }
-};
-
-// Round steps (1, 2 or 5 times a power of ten) that give about `count` ticks.
-std::vector<double> ticks(const Axis& axis, int count) {
-  const double raw = (axis.high - axis.low) / count;
-  const double power = std::pow(10, std::floor(std::log10(raw)));
-  const double ratio = raw / power;
-  const double step = power * (ratio < 1.5 ? 1 : ratio < 3.5 ? 2 : ratio < 7.5 ? 5 : 10);
-  std::vector<double> out;
-  const double first = std::ceil(axis.low / step - 1e-9);
-  for (double k = first; k * step <= axis.high + 1e-9 * step && out.size() < 50; ++k)
-    out.push_back(k * step == 0 ? 0 : k * step);
-  return out;
-}
-
-std::string number(double value) {
-  if (std::abs(value) >= 10000 && std::abs(value) < 1e15) return with_commas(std::llround(value));
-  return fmt::format("{:.4g}", value);
-}
 
 // The smallest and the largest point of each bucket: peaks survive, the page stays small.
 std::vector<std::pair<double, double>> thinned(
@@ -90,13 +54,13 @@ std::vector<std::pair<double, double>> thinned(
   return out;
 }
 
-std::string open_svg(double height, const std::string& title) {
+std::string open_svg(double width, double height, const std::string& title, bool has_style = true) {
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" role=\"img\" viewBox=\"0 0 {0} "
       "{1}\" "
       "width=\"{0}\" height=\"{1}\"><title>{2}</title>{3}"
       "<text class=\"t\" x=\"0\" y=\"16\">{2}</text>",
-      kWidth, height, xml_escape(title), kStyle);
+      width, height, xml_escape(title), has_style ? kStyle : "");
 }
 
 struct LegendEntry {
@@ -122,40 +86,55 @@ std::string line_at(std::string_view style, double x1, double y1, double x2, dou
                      style, x1, y1, x2, y2);
 }
 
-std::string grid(const Axis& x, const Axis& y) {
+std::string grid(const LineChart& chart, const Axis& x, const Axis& y) {
   std::string out;
   for (const double tick : ticks(y, 5)) {
-    out += line_at("grid", kLeft, y.pixel(tick), kWidth - kRight, y.pixel(tick));
+    out += line_at("grid", kLeft, y.pixel(tick), x.to, y.pixel(tick));
     out += fmt::format("<text class=\"mu\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
-                       kLeft - 8, y.pixel(tick) + 4, number(tick));
+                       kLeft - 8, y.pixel(tick) + 4, tick_text(tick));
   }
-  for (const double tick : ticks(x, 8)) {
+  for (const double tick : chart.x_ticks.empty() ? ticks(x, 8) : chart.x_ticks) {
     if (tick != std::floor(tick)) continue;  // there is no step and a half
     out += fmt::format("<text class=\"mu\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                       x.pixel(tick), kTop + kPlotHeight + 18, number(tick));
+                       x.pixel(tick), kTop + kPlotHeight + 18, tick_text(tick));
   }
   return out;
 }
 
-std::string draw_series(const Series& series, const Axis& x, const Axis& y) {
+std::string draw_series(const Series& series, const std::string& x_label, const Axis& x,
+                        const Axis& y) {
   std::string path, dots;
   bool pen_down = false;
   const auto points = thinned(series.points);
   for (const auto& [step, value] : points) {
-    if (!drawable(value) || !drawable(step)) {
+    if (!is_drawable(value) || !is_drawable(step)) {
       pen_down = false;
       continue;
     }
     path += fmt::format("{}{:.1f} {:.1f}", pen_down ? "L" : "M", x.pixel(step), y.pixel(value));
-    if (series.look == Series::Look::Dots || points.size() == 1)
+    const bool is_ring = series.look == Series::Look::Rings;
+    if (is_ring || series.look == Series::Look::Dots || points.size() == 1)
       dots += fmt::format(
-          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\"><title>step {}: {}</title></circle>",
-          x.pixel(step), y.pixel(value), number(step), number(value));
+          "<circle{} cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"{}\"><title>{} {}: {}</title></circle>",
+          is_ring ? " class=\"ring\"" : "", x.pixel(step), y.pixel(value), is_ring ? "5" : "3.5",
+          xml_escape(x_label), tick_text(step), tick_text(value));
     pen_down = true;
   }
   if (path.empty()) return "";
   return fmt::format("<g class=\"{}\"><path{} d=\"{}\"/>{}</g>", series.colour_class,
-                     series.look == Series::Look::Faint ? " class=\"faint\"" : "", path, dots);
+                     series.look == Series::Look::Faint   ? " class=\"faint\""
+                     : series.look == Series::Look::Rings ? " class=\"dashed\""
+                                                          : "",
+                     path, dots);
+}
+
+// A vertical line with its name on the side that has room.
+std::string mark_at(double x, const Axis& axis, const std::string& name) {
+  const bool to_the_left = x > (axis.from + axis.to) / 2;
+  return line_at("best", x, kTop, x, kTop + kPlotHeight) +
+         fmt::format("<text class=\"mu\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"{}\">{}</text>",
+                     to_the_left ? x - 6 : x + 6, kTop + kPlotHeight - 8,
+                     to_the_left ? "end" : "start", xml_escape(name));
 }
 
 constexpr double kBarLeft = 168, kRow = 24, kBar = 16, kFirstRow = 58;
@@ -238,30 +217,38 @@ std::string xml_escape(std::string_view text) {
 
 std::string line_chart(const LineChart& chart) {
   Axis x, y;
+  x.logarithmic = chart.logarithmic_x;
   for (const Series& series : chart.series)
     for (const auto& [step, value] : series.points)
-      if (drawable(step) && drawable(value)) {
+      if (is_drawable(step) && is_drawable(value)) {
         x.include(step);
         y.include(value);
       }
-  if (!std::isfinite(x.low)) return "";
+  if (x.is_empty()) return "";
+  if (chart.limit > 0) y.include(chart.limit);
   if (chart.from_zero) y.include(0);
   x.widen();
   y.widen();
   y.high += 0.04 * (y.high - y.low);
   x.from = kLeft;
-  x.to = kWidth - kRight;
+  x.to = chart.width - kRight;
   y.from = kTop + kPlotHeight;
   y.to = kTop;
-  std::string out = open_svg(kTop + kPlotHeight + kBottom, chart.title);
+  std::string out =
+      open_svg(chart.width, kTop + kPlotHeight + kBottom, chart.title, chart.has_style);
   std::vector<LegendEntry> entries;
   for (const Series& series : chart.series)
     if (!series.name.empty()) entries.push_back({series.name, series.colour_class});
-  out += legend(entries, kLeft + 90, 16) + grid(x, y);
+  const double title_width = 8.5 * static_cast<double>(display_width(chart.title));
+  out += legend(entries, std::max(kLeft + 90, title_width + 24), 16) + grid(chart, x, y);
   out += fmt::format("<text class=\"mu\" x=\"0\" y=\"34\">{}</text>", xml_escape(chart.unit));
-  out += fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">step</text>",
-                     kWidth - kRight, kTop + kPlotHeight + 32);
-  for (const Series& series : chart.series) out += draw_series(series, x, y);
+  out += fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
+                     chart.width - kRight, kTop + kPlotHeight + 32, xml_escape(chart.x_label));
+  if (chart.limit > 0)
+    out +=
+        line_at("limit", kLeft, y.pixel(chart.limit), chart.width - kRight, y.pixel(chart.limit));
+  if (chart.mark) out += mark_at(x.pixel(*chart.mark), x, chart.mark_name);
+  for (const Series& series : chart.series) out += draw_series(series, chart.x_label, x, y);
   return out + "</svg>";
 }
 
@@ -269,7 +256,7 @@ std::string stacked_chart(const StackedChart& chart) {
   if (chart.bars.empty()) return "";
   const Axis x = bytes_axis(chart);
   const double bottom = kFirstRow + kRow * static_cast<double>(chart.bars.size());
-  std::string out = open_svg(bottom + 12, chart.title);
+  std::string out = open_svg(kWidth, bottom + 12, chart.title);
   std::vector<LegendEntry> entries;
   for (size_t c = 0; c < chart.categories.size(); ++c)
     if (is_visible(chart, c, x)) entries.push_back({chart.categories[c], colour_class(c)});

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -16,9 +17,10 @@ namespace snug::report {
 std::string xml_escape(std::string_view text);
 
 struct Series {
-  enum class Look { Line, Faint, Dots };  // Dots: points joined by a line
-  std::string name;                       // empty: not in the legend
-  std::string colour_class;               // c0 .. c7
+  // Dots: points joined by a line; Rings: hollow ones, joined by a dashed line.
+  enum class Look { Line, Faint, Dots, Rings };
+  std::string name;          // empty: not in the legend
+  std::string colour_class;  // c0 .. c7
   Look look = Look::Line;
   std::vector<std::pair<double, double>> points;  // (step, value); NaN and infinities leave a gap
 };
@@ -28,6 +30,14 @@ struct LineChart {
   std::string unit;  // of the values, shown above the axis
   std::vector<Series> series;
   bool from_zero = false;
+  std::string x_label = "step";
+  bool logarithmic_x = false;   // then all of them are positive
+  std::vector<double> x_ticks;  // empty: round ones
+  double limit = 0;             // a horizontal line; 0: none
+  std::optional<double> mark;   // a vertical line with a name
+  std::string mark_name;
+  double width = 760;
+  bool has_style = true;  // false: the page around it styles charts
 };
 
 // Empty when no series has a finite point.

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/gpu_findings.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "base/bytes.h"
+
+namespace snug::doctor {
+namespace {
+
+constexpr const char* kInstallDriver =
+    "scripts/provision --install, or: sudo apt-get install nvidia-driver-580-server and a reboot";
+
+std::string version_text(int cuda) { return fmt::format("{}.{}", cuda / 1000, cuda % 1000 / 10); }
+
+// "12.4" -> 12040
+int version_number(const std::string& text) {
+  char* end = nullptr;
+  const long major = std::strtol(text.c_str(), &end, 10);
+  const long minor = end != nullptr && *end == '.' ? std::strtol(end + 1, nullptr, 10) : 0;
+  return static_cast<int>(1000 * major + 10 * minor);
+}
+
+// A machine without NVIDIA's devices needs no driver. In a container without any the bus is still
+// the machine's, so what is missing may be no more than an option of docker run.
+Finding no_driver(const Facts& facts) {
+  Finding finding{.subject = "driver", .found = facts.gpus.why_not};
+  if (facts.nvidia_devices == 0) {
+    finding.found = "no NVIDIA GPU on the bus, and no driver: runs use the processor";
+    return finding;
+  }
+  finding.level = facts.has_cuda ? Level::Missing : Level::Note;
+  finding.found = fmt::format("{} NVIDIA GPU{} on the bus, but {}", facts.nvidia_devices,
+                              facts.nvidia_devices == 1 ? "" : "s", facts.gpus.why_not);
+  finding.why = "without the driver a GPU cannot be used";
+  finding.mend = facts.in_container
+                     ? std::string(
+                           "docker run --gpus all …, with the NVIDIA Container Toolkit on "
+                           "the host (scripts/provision)")
+                     : kInstallDriver;
+  return finding;
+}
+
+Finding driver(const Facts& facts) {
+  const machine::Gpus& gpus = facts.gpus;
+  if (!gpus.has_library) return no_driver(facts);
+  if (gpus.driver_version.empty())
+    return {.level = facts.has_cuda ? Level::Missing : Level::Note,
+            .subject = "driver",
+            .found = gpus.why_not,
+            .why = "without the driver a GPU cannot be used",
+            .mend =
+                "after an update of the driver: sudo reboot; otherwise: sudo dmesg | grep -i "
+                "nvrm"};
+  Finding finding{
+      .subject = "driver",
+      .found = fmt::format("{}, CUDA up to {}", gpus.driver_version, gpus.cuda_version)};
+  const int wanted = facts.cuda_runtime.value_or(kWantedCuda);
+  // Within one major version an older driver runs newer libraries.
+  if (version_number(gpus.cuda_version) / 1000 >= wanted / 1000) return finding;
+  finding.level = facts.has_cuda ? Level::Missing : Level::Note;
+  finding.why =
+      fmt::format("snug's CUDA is {}: the driver must be 580 or newer", version_text(wanted));
+  finding.mend = facts.in_container ? "on the host: scripts/provision --install" : kInstallDriver;
+  return finding;
+}
+
+Finding cuda(const Facts& facts) {
+  Finding finding{.subject = "CUDA"};
+  if (!facts.has_cuda) {
+    finding.found = "this snug is built without it";
+    if (facts.gpus.gpus.empty()) return finding;
+    finding.level = Level::Note;
+    finding.why = "runs use the processor, although there is a GPU";
+    finding.mend = "scripts/build --cuda";
+    return finding;
+  }
+  finding.found = facts.cuda_runtime
+                      ? fmt::format("{}, {} GPU{} visible", version_text(*facts.cuda_runtime),
+                                    facts.visible_gpus, facts.visible_gpus == 1 ? "" : "s")
+                      : std::string("its library does not answer");
+  if (!facts.gpus.gpus.empty() && facts.visible_gpus == 0) {
+    finding.level = Level::Missing;
+    finding.why = fmt::format("CUDA says: {}", facts.why_no_gpu);
+    finding.mend = facts.visible_devices.empty() ? "nvidia-smi; then sudo reboot"
+                                                 : "unset CUDA_VISIBLE_DEVICES";
+  } else if (!facts.visible_devices.empty()) {
+    finding.found += fmt::format(" (CUDA_VISIBLE_DEVICES={})", facts.visible_devices);
+  }
+  return finding;
+}
+
+Finding gpu(const machine::Gpu& gpu) {
+  Finding finding{.subject = fmt::format("GPU {}", gpu.index),
+                  .found = fmt::format("{}, {} free of {}", gpu.name,
+                                       format_bytes(gpu.memory_total - gpu.memory_used),
+                                       format_bytes(gpu.memory_total))};
+  if (gpu.mig) {
+    finding.level = Level::Note;
+    finding.found += ", divided (MIG)";
+    finding.why = "a run gets one of its parts, with that part's memory";
+    finding.mend = "nvidia-smi -L names the parts: CUDA_VISIBLE_DEVICES=MIG-…";
+  } else if (gpu.memory_total > 0 && gpu.memory_used > gpu.memory_total / 10) {
+    finding.level = Level::Note;
+    finding.why = "another program has memory there, which a plan for the whole GPU does not know";
+    finding.mend = fmt::format("nvidia-smi shows who; or --memory_budget {}MiB",
+                               (gpu.memory_total - gpu.memory_used) * 95 / 100 / kMiB);
+  }
+  return finding;
+}
+
+// One line for all pairs, by the slowest way.
+Finding topology(const Facts& facts) {
+  size_t pairs = 0, by_nvlink = 0;
+  int fewest_lanes = 0;
+  std::string other;
+  for (const machine::Gpu& gpu : facts.gpus.gpus) {
+    for (const machine::GpuLink& link : gpu.links) {
+      ++pairs;
+      if (link.kind != "NVLink") {
+        other = link.kind;
+        continue;
+      }
+      ++by_nvlink;
+      fewest_lanes = fewest_lanes == 0 ? link.lanes : std::min(fewest_lanes, link.lanes);
+    }
+  }
+  Finding finding{.subject = "between GPUs"};
+  if (pairs > 0 && by_nvlink == pairs) {
+    finding.found = fmt::format("NVLink, {} links or more each way", fewest_lanes);
+    return finding;
+  }
+  finding.level = Level::Note;
+  finding.found = pairs == 0      ? std::string("not known")
+                  : by_nvlink > 0 ? fmt::format("NVLink between some, else {}", other)
+                                  : other;
+  finding.why = "gradients and shards travel there every step; PCIe is a tenth of NVLink";
+  finding.mend = "measure it: snug bench collectives --devices 2; shard within NVLink's reach only";
+  return finding;
+}
+
+// 22703 is 2.27.3
+Finding nccl(const Facts& facts) {
+  if (facts.nccl)
+    return {.subject = "NCCL",
+            .found = fmt::format("{}.{}.{}", *facts.nccl / 10000, *facts.nccl % 10000 / 100,
+                                 *facts.nccl % 100)};
+  return {.level = facts.gpus.gpus.size() > 1 ? Level::Missing : Level::Note,
+          .subject = "NCCL",
+          .found = "its library does not answer",
+          .why = "GPUs exchange gradients through it",
+          .mend = "scripts/build --cuda fetches it with libtorch"};
+}
+
+}  // namespace
+
+std::vector<Finding> gpu_findings(const Facts& facts) {
+  std::vector<Finding> all{driver(facts), cuda(facts)};
+  for (const machine::Gpu& one : facts.gpus.gpus) all.push_back(gpu(one));
+  if (facts.gpus.gpus.size() > 1) all.push_back(topology(facts));
+  if (facts.has_cuda) all.push_back(nccl(facts));
+  return all;
+}
+
+}  // namespace snug::doctor

@@ -1,0 +1,16 @@
+// Of NVIDIA's GPUs: driver, CUDA, each GPU, the ways between them, NCCL.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "doctor/findings.h"
+
+namespace snug::doctor {
+
+// The oldest CUDA that a driver must know for a build with CUDA, in CUDA's way of writing.
+inline constexpr int kWantedCuda = 13000;
+
+std::vector<Finding> gpu_findings(const Facts& facts);
+
+}  // namespace snug::doctor

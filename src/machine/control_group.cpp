@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "machine/control_group.h"
+
+#include <cstdlib>
+#include <sstream>
+#include <string>
+
+#include "machine/kernel_files.h"
+
+namespace snug::machine {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Names of the two versions' files.
+struct Layout {
+  fs::path mount;
+  const char *limit, *in_use, *events;
+};
+
+Layout version_2(const fs::path& root) {
+  return {root / "sys/fs/cgroup", "memory.max", "memory.current", "memory.events"};
+}
+Layout version_1(const fs::path& root) {
+  return {root / "sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes",
+          "memory.oom_control"};
+}
+
+// Version 1 says "none" by a number of almost 2^63.
+constexpr int64_t kNoLimit = int64_t{1} << 60;
+
+// Lines are "number:controllers:path"; version 2 has number 0 and no controllers.
+std::optional<std::string> path_of(const std::string& groups, bool is_version_2) {
+  std::istringstream lines(groups);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t first = line.find(':'), second = line.find(':', first + 1);
+    if (first == line.npos || second == line.npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool fits =
+        is_version_2 ? controllers == ",," : controllers.find(",memory,") != controllers.npos;
+    if (fits) return line.substr(second + 1);
+  }
+  return std::nullopt;
+}
+
+// "200000 100000": microseconds in each period, or "max 100000".
+std::optional<double> processors_of(const fs::path& folder) {
+  const std::string text = kernel_text(folder / "cpu.max");
+  const std::optional<int64_t> quota = kernel_number(folder / "cpu.max");
+  const size_t blank = text.find(' ');
+  if (!quota || blank == text.npos) return std::nullopt;
+  const double period = std::strtod(text.c_str() + blank, nullptr);
+  if (period <= 0) return std::nullopt;
+  return static_cast<double>(*quota) / period;
+}
+
+// This group's folder and those above it, up to the mount. A container sees only its own as the
+// mount, while the path may still be the machine's: then it begins there.
+ControlGroup read_tree(const Layout& layout, const std::string& path) {
+  ControlGroup group;
+  fs::path folder = layout.mount / fs::path(path).relative_path();
+  if (!fs::exists(folder / layout.in_use)) folder = layout.mount;
+  group.in_use = kernel_number(folder / layout.in_use);
+  group.out_of_memory_kills = number_behind(kernel_text(folder / layout.events), "oom_kill");
+  while (true) {
+    const std::optional<int64_t> limit = kernel_number(folder / layout.limit);
+    if (limit && *limit < kNoLimit && (!group.limit || *limit < *group.limit)) {
+      group.limit = limit;
+      group.in_use = kernel_number(folder / layout.in_use);
+    }
+    if (const auto share = processors_of(folder);
+        share && (!group.processors || *share < *group.processors))
+      group.processors = share;
+    if (folder == layout.mount || folder == folder.parent_path()) break;
+    folder = folder.parent_path();
+  }
+  return group;
+}
+
+}  // namespace
+
+ControlGroup control_group(const fs::path& root) {
+  const std::string groups = kernel_text(root / "proc/self/cgroup");
+  if (const auto path = path_of(groups, false); path && fs::exists(version_1(root).mount))
+    return read_tree(version_1(root), *path);
+  if (const auto path = path_of(groups, true)) return read_tree(version_2(root), *path);
+  return {};
+}
+
+}  // namespace snug::machine

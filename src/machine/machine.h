@@ -1,0 +1,79 @@
+// What this machine is and has: read from the kernel's files and, where NVIDIA's driver is, from
+// its management library (NVML), which is opened at run time so that nothing needs it to start.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace snug::machine {
+
+struct Processor {
+  std::string name;
+  int cores = 0;  // that this process may run on, and that its control group has time for
+  // avx2, avx512f, avx512_bf16, amx_bf16, …: those that kernels are made for.
+  std::vector<std::string> features;
+};
+Processor processor();
+
+struct Memory {
+  int64_t total = 0, available = 0;           // of the machine
+  std::optional<int64_t> limit, in_use;       // of this process's control group, or one above it
+  std::optional<int64_t> page_locked_limit;   // RLIMIT_MEMLOCK; empty: none
+  std::optional<int64_t> shared_memory_size;  // of /dev/shm
+};
+Memory memory();
+
+struct Disk {
+  int64_t size = 0, free = 0;
+  std::string kind;  // file system
+};
+Disk disk(const std::filesystem::path& folder);  // of the nearest folder above that is there
+
+// Kernel's count of processes that it ended for want of memory: of this control group and the
+// machine; empty where it does not say.
+std::optional<int64_t> out_of_memory_kills();
+
+// The way from one GPU to another.
+struct GpuLink {
+  int other = 0;
+  std::string kind;  // NVLink, PCIe switch, host bridge, …
+  int lanes = 0;     // of NVLink
+};
+
+struct Gpu {
+  int index = 0;
+  std::string name, uuid, bus_id;
+  int64_t memory_total = 0, memory_used = 0;
+  std::optional<int> busy_percent, memory_busy_percent, temperature, power_watts, power_limit_watts;
+  std::map<int64_t, int64_t> process_bytes;  // by process id, as the driver counts them
+  std::vector<GpuLink> links;                // where they are asked for
+  bool mig = false;
+};
+
+struct Gpus {
+  bool has_library = false;
+  std::string why_not;                       // in words, where there are none
+  std::string driver_version, cuda_version;  // the newest CUDA that the driver takes
+  std::vector<Gpu> gpus;
+};
+enum class Links { Leave, Read };  // a hundred questions to the driver where there are eight GPUs
+Gpus gpus(Links links = Links::Leave);
+
+// Of a process; empty when it is gone, or ended and nobody has asked how yet.
+struct ProcessUse {
+  double processor_seconds = 0;
+  int64_t resident = 0;
+  int threads = 0;
+  double started = 0;  // seconds since the epoch
+};
+std::optional<ProcessUse> process_use(int64_t pid);
+
+bool in_container();
+std::string describe();  // one line: processor, cores, memory, GPUs
+
+}  // namespace snug::machine

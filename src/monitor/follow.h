@@ -1,0 +1,34 @@
+// From a folder to what is seen of the run in it: a run's out_dir, a suite's folder, whose newest
+// row is followed, or a folder somewhere below which runs are.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "monitor/look.h"
+
+namespace snug::monitor {
+
+class Follow {
+ public:
+  // Empty: the newest run below `newest_below`. Throws UserError where there is nothing to follow;
+  // a folder that is there and has no run in it yet is waited for.
+  explicit Follow(const std::string& run, const std::filesystem::path& newest_below = "out");
+
+  Look look();
+
+ private:
+  struct Before {
+    double time = 0, processor_seconds = 0;
+  };
+  void read_ranks(Look& look);
+  RankLook read_rank(const report::LiveState& live, double now);
+
+  std::filesystem::path folder_;
+  bool is_suite_ = false;
+  std::map<int64_t, Before> before_;  // by process
+};
+
+}  // namespace snug::monitor

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "monitor/monitor.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "monitor/follow.h"
+#include "monitor/look.h"
+#include "monitor/terminal.h"
+#include "monitor/view.h"
+
+namespace snug::monitor {
+namespace {
+
+void print(const std::string& line) {
+  std::fputs((line + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+void print_view(const Look& look) {
+  const bool draws = can_draw();
+  Style style = style_of_terminal();
+  if (!draws) style.colours = false;
+  for (const std::string& line :
+       view(look, {.columns = draws ? terminal_size().columns : 100, .style = style}))
+    print(line);
+}
+
+// A reader that went away ends this by SIGPIPE, as it does any filter.
+int follow_in_lines(Follow& follow, const config::MonitorOptions& options) {
+  std::string last;
+  while (true) {
+    const Look look = follow.look();
+    const std::string line = options.json ? look_json(look) : plain_line(look);
+    if (options.json || line != last) print(line);
+    last = line;
+    if (is_over(look)) {
+      if (!options.json) print(ending_sentence(look));
+      return 0;
+    }
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.interval));
+  }
+}
+
+// What was seen last stays on the screen that the person comes back to.
+int follow_in_terminal(Follow& follow, const config::MonitorOptions& options) {
+  Look look = follow.look();
+  {
+    Terminal terminal;
+    bool help = false;
+    while (!is_over(look)) {
+      const Size size = terminal_size();
+      terminal.draw(view(look, {.columns = size.columns,
+                                .rows = size.rows,
+                                .style = style_of_terminal(),
+                                .keys = true,
+                                .help = help}));
+      char key = 0;
+      const Terminal::Event event = terminal.wait(options.interval, key);
+      if (event == Terminal::Event::Quit || key == 'q' || key == 'Q') return 0;
+      if (key == 'h' || key == '?') help = !help;
+      if (event == Terminal::Event::Time || key == 'r') look = follow.look();
+    }
+  }
+  print_view(look);
+  return 0;
+}
+
+}  // namespace
+
+int monitor(const config::MonitorOptions& options) {
+  Follow follow(options.run);
+  if (options.once) {
+    const Look look = follow.look();
+    if (options.json)
+      print(look_json(look));
+    else
+      print_view(look);
+    return 0;
+  }
+  if (options.json || !can_draw()) return follow_in_lines(follow, options);
+  return follow_in_terminal(follow, options);
+}
+
+}  // namespace snug::monitor

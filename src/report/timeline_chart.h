@@ -1,0 +1,35 @@
+// Memory over one optimizer step, stacked by category, as one SVG: what ran at a moment shows where
+// the pointer rests, phases are named below, the limit is a dashed line. Colours are the CSS
+// variables --k0 … --k7, --fg, --mu, --line and --bg of the page around it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace snug::report {
+
+struct PlanMoment {
+  std::string label;  // "block 3, forward"
+  std::string phase;  // "forward": stretches of one phase are marked below the chart
+  std::vector<int64_t> by_category;
+};
+
+struct TimelineChart {
+  std::string name = "memory over one step, by category";  // for those who cannot see it
+  std::string limit_name = "the device has";
+  std::vector<std::string> categories;
+  std::vector<PlanMoment> moments;
+  int64_t limit_bytes = 0;  // 0: none
+};
+
+std::string timeline_chart(const TimelineChart& chart);
+
+int64_t total(const PlanMoment& moment);
+
+// At most `count` moments, in order, each the highest of those that it stands for; phases stay
+// apart.
+std::vector<PlanMoment> thinned(const std::vector<PlanMoment>& moments, size_t count);
+
+}  // namespace snug::report

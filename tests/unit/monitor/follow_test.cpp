@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "monitor/follow.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "support/temp_folder.h"
+
+namespace snug::monitor {
+namespace {
+
+namespace fs = std::filesystem;
+
+double now_seconds() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+std::string host() {
+  char text[256] = {};
+  ::gethostname(text, sizeof text - 1);
+  return text;
+}
+
+// The number of a process that has just ended.
+pid_t dead_process() {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ::waitpid(child, nullptr, 0);
+  return child;
+}
+
+class FollowTest : public testing::Test {
+ protected:
+  report::LiveState state(int rank = 0, int size = 1) const {
+    report::LiveState live;
+    live.state = "training";
+    live.pid = ::getpid();
+    live.rank = rank;
+    live.world_size = size;
+    live.host = host();
+    live.time = live.started = now_seconds();
+    live.step = 1;
+    return live;
+  }
+  void put(const fs::path& run, const report::LiveState& live) const {
+    report::LiveWriter(report::live_file(run, live.rank)).write(live, true);
+  }
+  static void age(const fs::path& file, int seconds) {
+    fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::seconds(seconds));
+  }
+  void write(const fs::path& file, const nlohmann::json& json) const {
+    fs::create_directories(file.parent_path());
+    std::ofstream(file) << json.dump();
+  }
+
+  test::TempFolder folder_;
+};
+
+TEST_F(FollowTest, ARunThatIsAlive) {
+  put(folder_ / "run", state());
+  Follow follow(folder_ / "run");
+  const Look look = follow.look();
+  ASSERT_EQ(look.ranks.size(), 1U);
+  EXPECT_TRUE(look.ranks[0].is_here);
+  EXPECT_FALSE(look.ranks[0].is_gone);
+  ASSERT_TRUE(look.ranks[0].use.has_value());
+  EXPECT_GT(look.ranks[0].use->resident, 0);
+  EXPECT_TRUE(look.ranks[0].processor_percent.has_value());
+  EXPECT_GE(look.cores, 1);
+  EXPECT_FALSE(is_over(look));
+}
+
+TEST_F(FollowTest, AProcessThatIsGone) {
+  report::LiveState live = state();
+  live.pid = dead_process();
+  put(folder_ / "run", live);
+  const Look look = Follow(folder_ / "run").look();
+  ASSERT_EQ(look.ranks.size(), 1U);
+  EXPECT_TRUE(look.ranks[0].is_gone);
+  EXPECT_TRUE(is_over(look));
+  live.state = "ended";
+  live.outcome = "ok";
+  put(folder_ / "run", live);
+  const Look ended = Follow(folder_ / "run").look();
+  EXPECT_FALSE(ended.ranks.at(0).is_gone);
+  EXPECT_EQ(state_word(ended), "ok");
+}
+
+// This test's own number, taken over from a process that was there long before.
+TEST_F(FollowTest, AnotherProcessWithTheSameNumberIsNotTheRun) {
+  report::LiveState live = state();
+  live.started -= 1e6;
+  put(folder_ / "run", live);
+  EXPECT_TRUE(Follow(folder_ / "run").look().ranks.at(0).is_gone);
+}
+
+TEST_F(FollowTest, AProcessElsewhereIsNotAskedFor) {
+  report::LiveState live = state();
+  live.host = "some-other-host";
+  live.pid = dead_process();
+  live.time -= 30;
+  put(folder_ / "run", live);
+  const Look look = Follow(folder_ / "run").look();
+  EXPECT_FALSE(look.ranks.at(0).is_here);
+  EXPECT_FALSE(look.ranks.at(0).is_gone);
+  EXPECT_NEAR(look.ranks.at(0).silent_seconds, 30, 5);
+}
+
+TEST_F(FollowTest, AllProcessesButThoseOfAnEarlierRun) {
+  const fs::path run = folder_ / "run";
+  put(run, state(0, 3));
+  put(run, state(1, 3));
+  report::LiveState earlier = state(2, 4);
+  earlier.started -= 3600;
+  put(run, earlier);
+  put(run, state(3, 4));  // beyond this run's
+  const Look look = Follow(run).look();
+  ASSERT_EQ(look.ranks.size(), 2U);
+  EXPECT_EQ(look.ranks[1].live.rank, 1);
+}
+
+TEST_F(FollowTest, TheNewestRunIsTheDefault) {
+  put(folder_ / "out/a/first", state());
+  put(folder_ / "out/second", state());
+  age(report::live_file(folder_ / "out/second", 0), 100);
+  EXPECT_EQ(Follow("", folder_ / "out").look().run_folder, folder_ / "out/a/first");
+  // And in a folder of runs that is named.
+  EXPECT_EQ(Follow(folder_ / "out").look().run_folder, folder_ / "out/a/first");
+}
+
+TEST_F(FollowTest, WaitsInAFolderThatIsThere) {
+  fs::create_directories(folder_ / "new");
+  Follow follow(folder_ / "new");
+  EXPECT_TRUE(follow.look().ranks.empty());
+  put(folder_ / "new", state());
+  EXPECT_EQ(follow.look().ranks.size(), 1U);
+}
+
+TEST_F(FollowTest, NothingToFollowIsAnErrorThatSaysWhatToDo) {
+  const auto message = [](const auto& make) -> std::string {
+    try {
+      make();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_NE(message([&] { Follow("", folder_ / "out"); }).find("start one with"),
+            std::string::npos);
+  EXPECT_NE(message([&] { Follow(folder_ / "none"); }).find("no such folder"), std::string::npos);
+  write(folder_ / "old/run.json", {});
+  EXPECT_NE(message([&] { Follow(folder_ / "old"); }).find("report.html"), std::string::npos);
+}
+
+TEST_F(FollowTest, DamagedStatusIsAnErrorThatNamesIt) {
+  write(report::live_file(folder_ / "run", 0), {1, 2});
+  Follow follow(folder_ / "run");
+  EXPECT_THROW(follow.look(), UserError);
+}
+
+class FollowSuite : public FollowTest {
+ protected:
+  void SetUp() override {
+    write(lab_ / "lab.json", {{"suite", "litgpt"}, {"mode", "scaled"}, {"rows", {"a", "b", "c"}}});
+    write(lab_ / "rows/a/row.json", {{"id", "a"}, {"outcome", "ok"}});
+    report::LiveState done = state();
+    done.state = "ended";
+    done.outcome = "ok";
+    put(lab_ / "rows/a/run", done);
+    age(report::live_file(lab_ / "rows/a/run", 0), 50);
+    age(lab_ / "rows/a/row.json", 49);
+  }
+  const fs::path lab_ = folder_ / "out/lab/litgpt";
+};
+
+TEST_F(FollowSuite, TheRowThatRunsIsFollowed) {
+  put(lab_ / "rows/b/run", state());
+  for (Follow follow : {Follow(lab_), Follow("", folder_ / "out")}) {
+    const Look look = follow.look();
+    ASSERT_TRUE(look.suite.has_value());
+    EXPECT_EQ(look.suite->name, "litgpt");
+    EXPECT_EQ(look.suite->mode, "scaled");
+    EXPECT_EQ(look.suite->done, 1);
+    EXPECT_EQ(look.suite->total, 3);
+    EXPECT_EQ(look.suite->current, "b");
+    ASSERT_EQ(look.suite->newest.size(), 1U);
+    EXPECT_EQ(look.suite->newest[0].second, "ok");
+    EXPECT_EQ(look.run_folder, lab_ / "rows/b/run");
+    EXPECT_EQ(state_word(look), "training");
+    EXPECT_FALSE(is_over(look));
+  }
+}
+
+TEST_F(FollowSuite, ARowsOwnFolderIsThatRun) {
+  const Look look = Follow(lab_ / "rows/a/run").look();
+  EXPECT_FALSE(look.suite.has_value());
+  EXPECT_EQ(state_word(look), "ok");
+}
+
+TEST_F(FollowSuite, BetweenTwoRowsItGoesOn) {
+  const Look look = Follow(lab_).look();
+  EXPECT_EQ(look.suite->current, "");
+  EXPECT_FALSE(is_over(look));
+}
+
+TEST_F(FollowSuite, OverWhenAllRowsAreDone) {
+  for (const char* id : {"b", "c", "a-try-beside"})
+    write(lab_ / "rows" / id / "row.json", {{"id", id}, {"outcome", "oom"}});
+  const Look look = Follow(lab_).look();
+  EXPECT_EQ(look.suite->done, 3) << "tries of a search are not among those asked for";
+  EXPECT_TRUE(is_over(look));
+}
+
+TEST_F(FollowSuite, OverWhenNothingHappensAnyMore) {
+  age(lab_ / "lab.json", 1000);
+  age(lab_ / "rows/a/row.json", 900);
+  age(report::live_file(lab_ / "rows/a/run", 0), 950);
+  age(lab_ / "rows/a", 900);
+  const Look look = Follow(lab_).look();
+  EXPECT_TRUE(is_over(look));
+  EXPECT_NE(ending_sentence(look).find("stands still: 1 of 3"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace snug::monitor
