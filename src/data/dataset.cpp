@@ -17,6 +17,7 @@
 #include "data/picture_batches.h"
 #include "data/picture_data.h"
 #include "data/split.h"
+#include "data/synthetic.h"
 
 namespace snug::data {
 namespace {
@@ -177,12 +178,15 @@ Split read_split(const DatasetOptions& options, const NamedSet* set,
                     set ? set->rounding : SplitRounding::Down);
 }
 
+using NoneReadable = PictureBatchSource::NoneReadable;
+
 std::unique_ptr<BatchSource> batches_of(const Dataset& dataset, const SampleStore& samples,
-                                        const PictureIndex& pictures) {
+                                        const PictureIndex& pictures, NoneReadable none_readable) {
   if (pictures.rows == nullptr)
     return std::make_unique<TokenBatchSource>(samples, dataset.batch_options);
   return std::make_unique<PictureBatchSource>(samples, pictures, dataset.batch_options,
-                                              dataset.processor, dataset.num_workers);
+                                              dataset.processor, dataset.num_workers,
+                                              none_readable);
 }
 
 Dataset load_picture_dataset(std::shared_ptr<const PictureRows> pictures,
@@ -203,6 +207,7 @@ Dataset load_picture_dataset(std::shared_ptr<const PictureRows> pictures,
 
 Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                      const DownloadFunction& download) {
+  if (options.name == "Synthetic") return load_synthetic(options);
   const NamedSet* set = find_set(options.name);
   if (options.name == "HFDataset" || options.name == "ImageFolder")
     if (auto pictures = open_pictures(options))
@@ -237,15 +242,15 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
 }
 
 std::unique_ptr<BatchSource> Dataset::train_batches() const {
-  return batches_of(*this, train, train_pictures);
+  return batches_of(*this, train, train_pictures, NoneReadable::Refuse);
 }
 
 std::unique_ptr<BatchSource> Dataset::validation_batches() const {
-  return batches_of(*this, validation, validation_pictures);
+  return batches_of(*this, validation, validation_pictures, NoneReadable::GoOn);
 }
 
 std::vector<std::string> dataset_names() {
-  std::vector<std::string> names = {"JSON", "HFDataset", "ImageFolder"};
+  std::vector<std::string> names = {"JSON", "HFDataset", "ImageFolder", "Synthetic"};
   for (const NamedSet& set : named_sets()) names.push_back(set.name);
   return names;
 }

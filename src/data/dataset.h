@@ -21,7 +21,8 @@
 namespace snug::data {
 
 struct DatasetOptions {
-  std::string name = "JSON";             // JSON, HFDataset, ImageFolder or a named set: Alpaca, …
+  // JSON, HFDataset, ImageFolder or a named set: Alpaca, …; for Synthetic see load_synthetic()
+  std::string name = "JSON";
   std::filesystem::path json_path = {};  // for JSON: a file, or a folder with train and val files
   std::filesystem::path val_path = {};   // for JSON: a file of its own for validation
   std::optional<double> val_split_fraction =
@@ -46,6 +47,7 @@ struct DatasetOptions {
 
   Reading reading = {};  // what the model reads
   PictureProcessor processor = {};
+  int64_t vocabulary = 0;  // rows of its embedding, for Synthetic
 };
 
 // Files of one hub data set, wanted in `folder`. Patterns are shell globs on paths in the

@@ -138,14 +138,15 @@ void write_json(const fs::path& path, const json& value) {
 }
 
 // The model's config.json; special tokens that it does not know are the tokenizer's.
-json config_of(const models::Model& model, const tokenizer::Tokenizer& tokenizer) {
+json config_of(const models::Model& model, const tokenizer::Tokenizer* tokenizer) {
   json config = model.hugging_face_config();
+  if (tokenizer == nullptr) return config;
   json& language = config.contains("text_config") ? config["text_config"] : config;
   const auto fill = [&language](const char* key, int32_t id) {
     if (id >= 0 && language.value(key, json()).is_null()) language[key] = id;
   };
-  fill("bos_token_id", tokenizer.special().bos);
-  fill("eos_token_id", tokenizer.special().eos);
+  fill("bos_token_id", tokenizer->special().bos);
+  fill("eos_token_id", tokenizer->special().eos);
   return config;
 }
 
@@ -198,7 +199,7 @@ at::Tensor resident_value(const nn::Parameter& parameter) {
 }
 
 void export_hugging_face(const fs::path& directory, models::Model& model,
-                         const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
+                         const tokenizer::Tokenizer* tokenizer, const ParameterReader& read,
                          const ExportOptions& options) {
   replace_directory(directory, [&](const fs::path& folder) {
     const FileTensors tensors = arrange(model, models::Layout::HuggingFace, options.dtype);
@@ -208,16 +209,16 @@ void export_hugging_face(const fs::path& directory, models::Model& model,
     config["torch_dtype"] = torch_name(options.dtype);
     write_json(folder / "config.json", config);
     write_json(folder / "generation_config.json", generation_config(config));
-    tokenizer.write_directory(folder);
+    if (tokenizer != nullptr) tokenizer->write_directory(folder);
     write_processor_files(folder, model, options.processor);
   });
 }
 
 void export_peft(const fs::path& directory, const checkpoint::Adapter& adapter,
-                 const tokenizer::Tokenizer& tokenizer) {
+                 const tokenizer::Tokenizer* tokenizer) {
   replace_directory(directory, [&](const fs::path& folder) {
     checkpoint::write_peft_files(folder, adapter);
-    tokenizer.write_directory(folder);
+    if (tokenizer != nullptr) tokenizer->write_directory(folder);
   });
 }
 
@@ -235,7 +236,7 @@ void export_litgpt(const fs::path& directory, models::Model& model,
     }
     formats::write_pth(folder / "lit_model.pth", tensors.infos, byte_source(tensors, read));
     write_file_atomically(folder / "model_config.yaml", model.litgpt_config());
-    json config = config_of(model, tokenizer);
+    json config = config_of(model, &tokenizer);
     write_json(folder / "config.json", config);
     write_json(folder / "generation_config.json", generation_config(config));
     tokenizer.write_directory(folder);

@@ -27,16 +27,16 @@ struct ExportOptions {
   std::filesystem::path processor;  // the folder whose picture processor goes along
 };
 
-// A Hugging Face directory: weights, config.json, generation_config.json, the tokenizer and, where
-// the model reads pictures, their processor.
-// `directory` is written under a temporary name and replaced whole.
+// A Hugging Face directory: weights, config.json, generation_config.json, the tokenizer (null:
+// there is none) and, where the model reads pictures, their processor. `directory` is written under
+// a temporary name and replaced whole.
 void export_hugging_face(const std::filesystem::path& directory, models::Model& model,
-                         const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
+                         const tokenizer::Tokenizer* tokenizer, const ParameterReader& read,
                          const ExportOptions& options);
 
-// A PEFT directory: the adapter and the tokenizer.
+// A PEFT directory: the adapter and the tokenizer (null: there is none).
 void export_peft(const std::filesystem::path& directory, const checkpoint::Adapter& adapter,
-                 const tokenizer::Tokenizer& tokenizer);
+                 const tokenizer::Tokenizer* tokenizer);
 
 // lit_model.pth, model_config.yaml and the tokenizer, as LitGPT lays them out.
 void export_litgpt(const std::filesystem::path& directory, models::Model& model,

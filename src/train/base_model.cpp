@@ -15,6 +15,7 @@
 #include "setup/tensor_parallel.h"
 #include "setup/trained_parts.h"
 #include "setup/vocabulary.h"
+#include "train/open_data.h"
 #include "train/stage_values.h"
 
 namespace snug::train {
@@ -44,14 +45,17 @@ void check_base_stays(const config::Recipe& recipe) {
 
 BaseModel::BaseModel(const config::Recipe& recipe) : recipe_(recipe) {
   check_base_stays(recipe_);
+  const bool reads_text = !is_random() || !is_synthetic(recipe_.data);
   // From random weights, a folder needs to hold no more than a tokenizer.
   if (is_random() && std::filesystem::is_directory(recipe_.checkpoint_dir))
     checkpoint_.path = recipe_.checkpoint_dir;
-  else
+  else if (reads_text)
     checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
   if (is_random()) checkpoint_.model = models::model_from_config(recipe_.model.config);
-  tokenizer_ = setup::open_tokenizer(checkpoint_);
-  setup::check_tokens(*tokenizer_, model(), recipe_.checkpoint_dir);
+  if (reads_text) {
+    tokenizer_ = setup::open_tokenizer(checkpoint_);
+    setup::check_tokens(*tokenizer_, model(), recipe_.checkpoint_dir);
+  }
   setup::choose_trained(model(), recipe_);
 }
 
@@ -114,7 +118,7 @@ void BaseModel::write_trained(const std::filesystem::path& folder,
 void BaseModel::write_model(const std::filesystem::path& folder,
                             const setup::Engine& engine) const {
   const auto write = [&](const setup::ParameterReader& read) {
-    setup::export_hugging_face(folder, model(), *tokenizer_, read,
+    setup::export_hugging_face(folder, model(), tokenizer_.get(), read,
                                {.dtype = engine.precision.parameters,
                                 .processor = std::filesystem::path(recipe_.checkpoint_dir)});
   };
@@ -134,7 +138,7 @@ void BaseModel::write_adapter(const std::filesystem::path& folder,
   if (!is_random())
     adapter.config.base_model_name_or_path =
         std::filesystem::absolute(recipe_.checkpoint_dir).string();
-  setup::export_peft(folder, adapter, *tokenizer_);
+  setup::export_peft(folder, adapter, tokenizer_.get());
 }
 
 void check_same_adapters(const config::Recipe& recipe, const nlohmann::json& before,

@@ -23,7 +23,8 @@ class BaseModel {
   explicit BaseModel(const config::Recipe& recipe);
 
   models::Model& model() const { return *checkpoint_.model; }
-  const tokenizer::Tokenizer& tokenizer() const { return *tokenizer_; }
+  // Null where random weights learn synthetic samples: neither has anything to do with text.
+  const tokenizer::Tokenizer* tokenizer() const { return tokenizer_.get(); }
 
   // The weights that training starts from, and the adapters', into an engine's memory.
   void load(const setup::Engine& engine);

@@ -35,7 +35,7 @@ void convert(const config::ConvertOptions& options) {
   };
   const setup::ExportOptions export_options{.dtype = type, .processor = options.source};
   if (options.to == "hf")
-    setup::export_hugging_face(options.destination, *checkpoint.model, *tokenizer, read,
+    setup::export_hugging_face(options.destination, *checkpoint.model, tokenizer.get(), read,
                                export_options);
   else if (options.to == "litgpt")
     setup::export_litgpt(options.destination, *checkpoint.model, *tokenizer, read, export_options);

@@ -25,8 +25,8 @@ data::DatasetOptions evaluated_options(const config::EvaluateOptions& options,
   const config::DataOptions& d = options.data;
   data::DatasetOptions result = dataset_options(d, *lm.model, lm.path);
   const data::Reading& reading = result.reading;
-  const bool captions =
-      reading.image_size > 0 && (d.class_path == "ImageFolder" || d.class_path == "HFDataset");
+  const bool captions = reading.image_size > 0 && (d.class_path == "ImageFolder" ||
+                                                   d.class_path == "HFDataset" || is_synthetic(d));
   const int64_t positions = lm.model->dimensions().max_positions;
   const int64_t usual = captions ? reading.num_picture_tokens + data::kCaptionTokens : positions;
   result.max_seq_length = std::min(options.max_seq_length.value_or(usual), positions);
@@ -55,7 +55,7 @@ data::Dataset open_evaluated(const config::EvaluateOptions& options,
 void write_captions_file(const std::string& path, const std::vector<WrittenCaption>& captions) {
   std::string text;
   for (const WrittenCaption& written : captions)
-    text += nlohmann::json{{"file", written.picture},
+    text += nlohmann::json{{"file", written.file},
                            {"caption", written.caption},
                            {"references", written.references}}
                 .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
@@ -129,13 +129,19 @@ void evaluate(const config::EvaluateOptions& options) {
                                           .max_batches = options.max_iters.value_or(0),
                                           .compute = lm.precision.compute,
                                           .ignore_index = options.data.ignore_index});
+  if (loss.tokens == 0)
+    throw UserError("no sample of the {} part has a token to count: {}", options.split,
+                    dataset.train_pictures.rows ? "none of its pictures could be read"
+                                                : "their prompts fill all the model takes");
+  const int64_t most = options.max_iters.value_or(0) * options.micro_batch_size;
+  const int64_t counted = most > 0 ? std::min(most, samples.count()) : samples.count();
   nlohmann::json result{{"loss", loss.loss},
                         {"perplexity", std::exp(loss.loss)},
                         {"tokens", loss.tokens},
-                        {"samples", samples.count()}};
+                        {"samples", counted}};
   const data::PictureIndex& pictures =
       held_out ? dataset.validation_pictures : dataset.train_pictures;
-  if (pictures.rows && options.captions)
+  if (pictures.rows && options.captions && !is_synthetic(options.data))
     result.update(evaluate_captions(options, lm, {samples, pictures, dataset.processor}));
   if (options.json)
     print_piece(result.dump() + "\n");

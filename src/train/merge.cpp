@@ -73,7 +73,7 @@ void merge(const config::MergeOptions& options) {
   const at::ScalarType type = weight_type(options.dtype, base);
   const auto untied = setup::parts_head(base, adapter) ? models::model_with_own_head(*base.model)
                                                        : std::unique_ptr<models::Model>();
-  setup::export_hugging_face(destination, untied ? *untied : *base.model, *tokenizer,
+  setup::export_hugging_face(destination, untied ? *untied : *base.model, tokenizer.get(),
                              setup::merged_reader(base, adapter, type),
                              {.dtype = type, .processor = base_path});
   std::fprintf(stderr, "%zu weights of %s with the adapter%s, in\n", adapter.modules.size(),

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.h"
+#include "data/synthetic.h"
 #include "hub/download.h"
 #include "setup/reading.h"
 
@@ -26,7 +27,8 @@ std::optional<double> held_out_fraction(const config::Recipe& recipe) {
 // is named, a plan is for what the model is made for.
 bool reads_text(const config::DataOptions& data) {
   const bool is_named = data.class_path != "JSON" || !data.json_path.empty();
-  return is_named && data.class_path != "ImageFolder" && data.class_path != "HFDataset";
+  return is_named && data.class_path != "ImageFolder" && data.class_path != "HFDataset" &&
+         !is_synthetic(data);
 }
 
 // Where nobody has said how long samples may be and the model does not end anywhere: T5 was trained
@@ -34,6 +36,8 @@ bool reads_text(const config::DataOptions& data) {
 constexpr int64_t kUsualTokens = 512;
 
 }  // namespace
+
+bool is_synthetic(const config::DataOptions& data) { return data.class_path == "Synthetic"; }
 
 int64_t longest_sample(const config::Recipe& recipe, const models::Model& model) {
   const int64_t positions = model.dimensions().max_positions;
@@ -69,7 +73,8 @@ data::DatasetOptions dataset_options(const config::DataOptions& d, const models:
                                .image_column = d.image_column,
                                .text_column = d.text_column,
                                .prompt = d.prompt,
-                               .reading = setup::reading_of(model)};
+                               .reading = setup::reading_of(model),
+                               .vocabulary = model.dimensions().vocabulary};
   if (const int64_t size = options.reading.image_size; size > 0)
     options.processor = data::read_picture_processor(checkpoint, size);
   return options;
@@ -77,13 +82,22 @@ data::DatasetOptions dataset_options(const config::DataOptions& d, const models:
 
 data::Dataset open_data(const config::Recipe& recipe, const models::Model& model,
                         const std::filesystem::path& checkpoint,
-                        const tokenizer::Tokenizer& tokenizer) {
+                        const tokenizer::Tokenizer* tokenizer) {
   data::DatasetOptions options = dataset_options(recipe.data, model, checkpoint);
   options.val_split_fraction = held_out_fraction(recipe);
+  if (is_synthetic(recipe.data)) {
+    options.max_seq_length = longest_sample(recipe, model);
+    // Enough for a step, or its micro-batches would be smaller than what is measured.
+    if (!recipe.given("data.max_samples") || !options.max_samples)
+      options.max_samples =
+          std::max(options.max_samples.value_or(0), recipe.train.global_batch_size);
+    return data::load_synthetic(options);
+  }
+  SNUG_CHECK(tokenizer != nullptr, "--data {} without a tokenizer", recipe.data.class_path);
   options.max_seq_length = recipe.train.max_seq_length.value_or(0);
   const bool own_style = options.name != "JSON" && !recipe.given("data.prompt_style");
   if (own_style) options.prompt_style.clear();
-  return data::load_dataset(options, data::make_encoder(tokenizer),
+  return data::load_dataset(options, data::make_encoder(*tokenizer),
                             [&](const data::DownloadRequest& request) {
                               return hub::download({.repo_id = request.repo_id,
                                                     .repo_type = "dataset",

@@ -180,7 +180,7 @@ TEST_F(Exported, AHeadOfItsOwnStaysSoThroughLitGpt) {
 TEST_F(Exported, LitGptsWeightsAreReadWhereHuggingFacesLieBeside) {
   make("llama");
   export_litgpt(folder_ / "both", *model_, *tokenizer_, resident_value, options_);
-  export_hugging_face(folder_ / "hf", *model_, *tokenizer_, resident_value, options_);
+  export_hugging_face(folder_ / "hf", *model_, tokenizer_.get(), resident_value, options_);
   fs::copy(folder_ / "hf/model.safetensors", folder_ / "both");
   const models::Checkpoint read = models::open_checkpoint(folder_ / "both");
   EXPECT_EQ(read.layout, models::Layout::LitGpt);
@@ -199,7 +199,7 @@ TEST_F(Exported, SpecialTokensComeThroughLitGpt) {
     const auto value = [&](const nn::Parameter& parameter) {
       return models::read_parameter(read, parameter, at::kFloat);
     };
-    export_hugging_face(folder_ / name, *read.model, *tokenizer_, value, options_);
+    export_hugging_face(folder_ / name, *read.model, tokenizer_.get(), value, options_);
     const json config = json::parse(read_file(folder_ / name / "config.json"));
     const json generation = json::parse(read_file(folder_ / name / "generation_config.json"));
     for (const char* key : {"bos_token_id", "eos_token_id"})

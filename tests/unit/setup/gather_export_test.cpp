@@ -75,7 +75,7 @@ class GatherExport : public testing::Test {
     return test::as_ranks(kRanks, [&](ThreadGroup& ranks) {
       InParts& own = *models_[static_cast<size_t>(ranks.rank())];
       write_gathered(ranks, own.units(), own.gathering(), [&](const ParameterReader& read) {
-        export_hugging_face(directory, own.model(), *tokenizer_, read, {.dtype = at::kFloat});
+        export_hugging_face(directory, own.model(), tokenizer_.get(), read, {.dtype = at::kFloat});
       });
     });
   }
@@ -93,7 +93,7 @@ TEST_F(GatherExport, WritesWhatAWholeModelDoes) {
     parameter->allocate(at::kCPU, at::kFloat);
     parameter->initialize(3, 0.1);
   }
-  export_hugging_face(folder_ / "whole", *whole, *tokenizer_, resident_value,
+  export_hugging_face(folder_ / "whole", *whole, tokenizer_.get(), resident_value,
                       {.dtype = at::kFloat});
   for (const auto& entry : fs::directory_iterator(folder_ / "whole"))
     EXPECT_EQ(read_file(entry.path()), read_file(folder_ / "gathered" / entry.path().filename()))

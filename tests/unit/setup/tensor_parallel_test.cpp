@@ -104,7 +104,7 @@ TEST_F(CutModel, ReadsItsSlicesFromEveryLayout) {
     const auto whole = make_filled();
     const auto tokenizer = tokenizer::Tokenizer::from_directory(kData / "system/tiny");
     const ExportOptions options{.dtype = at::kFloat};
-    export_hugging_face(folder_ / "hf", *whole, *tokenizer, resident_value, options);
+    export_hugging_face(folder_ / "hf", *whole, tokenizer.get(), resident_value, options);
     export_litgpt(folder_ / "litgpt", *whole, *tokenizer, resident_value, options);
     std::vector<fs::path> paths = {folder_ / "hf", folder_ / "litgpt"};
     if (!biases) {
@@ -137,7 +137,8 @@ TEST_F(CutModel, QuantizesItsSlicesToTheWholesNumbers) {
   write_config({{"hidden_size", 128}, {"head_dim", 64}, {"intermediate_size", 256}});
   const auto whole = make_filled();
   const auto tokenizer = tokenizer::Tokenizer::from_directory(kData / "system/tiny");
-  export_hugging_face(folder_ / "hf", *whole, *tokenizer, resident_value, {.dtype = at::kFloat});
+  export_hugging_face(folder_ / "hf", *whole, tokenizer.get(), resident_value,
+                      {.dtype = at::kFloat});
   config::Recipe recipe;
   recipe.quantize = "bnb.nf4";
   recipe.precision = "32-true";

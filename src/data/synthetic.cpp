@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/synthetic.h"
+
+#include <algorithm>
+#include <array>
+
+#include "base/error.h"
+#include "data/split.h"
+#include "data/synthetic_pictures.h"
+
+namespace snug::data {
+namespace {
+
+// Purposes of derive(); each sample has one of its own behind them.
+enum Purpose : uint64_t { kSymbols = 0, kFirstBranch = 16, kFirstSample = 1024 };
+
+constexpr int64_t kMostSymbols = 256;
+
+// The branch that three random bits choose.
+constexpr std::array<uint8_t, 8> kBranchOf = {0, 0, 0, 0, 1, 1, 2, 3};
+constexpr int kNumBranches = 4;
+
+// A caption's first two ids say what is to be seen.
+void tell_picture(Sample& sample, const SyntheticPicture& picture, const SyntheticRule& rule,
+                  int64_t first) {
+  const int64_t symbols[] = {picture.colour, SyntheticPicture::kColours + picture.shape};
+  for (const int64_t symbol : symbols) {
+    if (first >= std::ssize(sample.ids)) return;
+    const auto at = static_cast<size_t>(first++);
+    sample.ids[at] = sample.labels[at] = rule.id(symbol % rule.num_symbols());
+  }
+}
+
+Sample make_sample(const SyntheticRule& rule, int64_t index, const DatasetOptions& options) {
+  SplitMix random = derive(options.seed, kFirstSample + static_cast<uint64_t>(index));
+  auto symbol = static_cast<int64_t>(random.below(static_cast<uint64_t>(rule.num_symbols())));
+  const Reading& reading = options.reading;
+  Sample sample = full_length_sample(options.max_seq_length, reading, [&] {
+    symbol = rule.draw_successor(symbol, random);
+    return rule.id(symbol);
+  });
+  if (reading.image_size > 0)
+    tell_picture(sample, synthetic_picture(index), rule,
+                 reading.source ? sample.source_tokens : reading.num_picture_tokens);
+  sample.raw_tokens = std::ssize(sample.ids);
+  return sample;
+}
+
+}  // namespace
+
+SyntheticRule::SyntheticRule(int64_t vocabulary, const Reading& reading, uint64_t seed) {
+  // A quarter of a small vocabulary, so that there is something to find out about which occur.
+  const int64_t wanted = std::clamp<int64_t>(vocabulary / 4, 2, kMostSymbols);
+  for (const int64_t id : permutation(vocabulary, derive(seed, kSymbols)))
+    if (num_symbols() < wanted && id != reading.picture_token)
+      ids_.push_back(static_cast<int32_t>(id));
+  // Permutations: all symbols occur equally often.
+  for (uint64_t branch = 0; branch < kNumBranches; ++branch)
+    branches_.push_back(permutation(num_symbols(), derive(seed, kFirstBranch + branch)));
+}
+
+int64_t SyntheticRule::draw_successor(int64_t symbol, SplitMix& random) const {
+  const size_t branch = kBranchOf[random.next() >> 61];
+  return branches_[branch][static_cast<size_t>(symbol)];
+}
+
+Sample full_length_sample(int64_t length, const Reading& reading,
+                          const std::function<int32_t()>& next) {
+  Sample sample;
+  const int32_t ignored = SampleOptions().ignore_index;
+  const int64_t places = reading.image_size > 0 ? reading.num_picture_tokens : 0;
+  const auto add = [&](int64_t count, bool is_learnt) {
+    for (int64_t i = 0; i < count; ++i) {
+      sample.ids.push_back(next());
+      sample.labels.push_back(is_learnt ? sample.ids.back() : ignored);
+    }
+  };
+  sample.ids.assign(static_cast<size_t>(places), reading.picture_token);
+  sample.labels.assign(static_cast<size_t>(places), ignored);
+  if (reading.source) {
+    add(places > 0 ? 1 : length, false);  // no prompt but the end of the sequence
+    sample.source_tokens = std::ssize(sample.ids);
+  }
+  add(length - places, true);
+  return sample;
+}
+
+SyntheticPicture synthetic_picture(int64_t index) {
+  return {.colour = index % SyntheticPicture::kColours,
+          .shape = index / SyntheticPicture::kColours % SyntheticPicture::kShapes};
+}
+
+Dataset load_synthetic(const DatasetOptions& options) {
+  SNUG_CHECK(options.max_seq_length > 0 && options.vocabulary > 1,
+             "Synthetic data of {} tokens of a vocabulary of {}", options.max_seq_length,
+             options.vocabulary);
+  const int64_t num_samples = options.max_samples.value_or(kSyntheticSamples);
+  const SyntheticRule rule(options.vocabulary, options.reading, options.seed);
+  const int64_t held_out =
+      validation_rows(num_samples, options.val_split_fraction.value_or(0), SplitRounding::Down);
+  const auto build = [&](int64_t first, int64_t count) {
+    return SampleStore::build(
+        count, options.ignore_index,
+        [&](int64_t i) {
+          Sample sample = make_sample(rule, first + i, options);
+          std::ranges::replace(sample.labels, SampleOptions().ignore_index, options.ignore_index);
+          return sample;
+        },
+        options.num_workers);
+  };
+  Dataset dataset;
+  dataset.validation = build(0, held_out);
+  dataset.train = build(held_out, num_samples - held_out);
+  dataset.batch_options = {
+      .packing = options.packing, .ignore_index = options.ignore_index, .reading = options.reading};
+  dataset.processor = options.processor;
+  dataset.num_workers = options.num_workers;
+  dataset.prompt_style = "none";
+  if (options.reading.image_size > 0) {
+    const auto pictures =
+        std::make_shared<SyntheticPictures>(num_samples, options.reading.image_size);
+    for (int64_t i = 0; i < num_samples; ++i)
+      (i < held_out ? dataset.validation_pictures : dataset.train_pictures).row_of.push_back(i);
+    dataset.train_pictures.rows = dataset.validation_pictures.rows = pictures;
+  }
+  return dataset;
+}
+
+}  // namespace snug::data
