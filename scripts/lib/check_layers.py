@@ -10,7 +10,7 @@ import sys
 
 LEVELS = [
     ["base"],
-    ["config", "memory", "tokenizer", "report", "hub"],
+    ["config", "memory", "tokenizer", "report", "hub", "machine"],
     ["kernels", "formats", "scores"],
     ["dist"],
     ["ops", "data", "launch"],
@@ -19,7 +19,7 @@ LEVELS = [
     ["setup"],
     ["plan"],
     ["train"],
-    ["experiment", "serve"],
+    ["experiment", "monitor", "doctor", "serve"],
     ["cli"],
 ]
 LEVEL = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}

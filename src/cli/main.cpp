@@ -17,8 +17,11 @@
 #include "config/help.h"
 #include "config/parse.h"
 #include "config/print.h"
+#include "doctor/doctor.h"
+#include "experiment/lab.h"
 #include "hub/download.h"
 #include "launch/launch.h"
+#include "monitor/monitor.h"
 #include "setup/cuda_device.h"
 #include "train/bench.h"
 #include "train/caption.h"
@@ -125,6 +128,12 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
       break;
     case Command::Bench:
       return snug::train::bench(parsed.bench, words);
+    case Command::Lab:
+      return snug::experiment::lab(parsed.lab, words);
+    case Command::Monitor:
+      return snug::monitor::monitor(parsed.monitor);
+    case Command::Doctor:
+      return snug::doctor::doctor(parsed.doctor);
     case Command::Download:
       download(parsed.download);
       break;

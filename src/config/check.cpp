@@ -59,7 +59,9 @@ void check_model(Command command, const Recipe& r, Faults& faults) {
         "checkpoint_dir is not set: name a model directory or a GGUF file, or give "
         "model.config to start from random weights");
   if (command == Command::FinetuneFull && !r.full)
-    faults.push_back("full = false: finetune_full always trains all weights; leave the key out");
+    faults.push_back(
+        "full = false (or use_lora = true): finetune_full always trains all weights; for adapters "
+        "use snug finetune, else leave the key out");
   const std::string parts = part_names_fault(r.model.train_parts);
   if (!parts.empty())
     faults.push_back(parts);
@@ -378,6 +380,11 @@ std::vector<std::string> data_faults(const DataOptions& data, const std::set<std
     faults.push_back(fmt::format(
         "data.val_path: belongs to --data JSON; {} holds out data.val_split_fraction of its rows",
         data.class_path));
+  if (data.class_path == "Synthetic" && data.val_path)
+    faults.push_back(
+        "data.val_path: belongs to --data JSON; Synthetic holds out data.val_split_fraction of "
+        "what "
+        "it makes");
   if (data.class_path == "JSON" && data.json_path.empty())
     faults.push_back(
         "data.json_path is not set: name a JSON or JSONL file, or a named set such as "
@@ -396,6 +403,14 @@ std::vector<std::string> data_faults(const DataOptions& data, const std::set<std
                     data.val_split_fraction));
   if (data.val_split_fraction >= 1 && given.contains("data.val_split_fraction"))
     faults.push_back("data.val_split_fraction = 1 leaves nothing to train on; use less than 1");
+  return faults;
+}
+
+std::vector<std::string> layout_faults(const Recipe& recipe) {
+  Faults faults;
+  check_devices(recipe, faults);
+  check_batches(recipe, faults);
+  check_not_yet(recipe, faults);
   return faults;
 }
 

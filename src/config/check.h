@@ -18,6 +18,9 @@ std::vector<std::string> recipe_faults(Command command, const Recipe& recipe);
 // The part of it that is about data; `given` are the keys that somebody chose.
 std::vector<std::string> data_faults(const DataOptions& data, const std::set<std::string>& given);
 
+// The part of it that is about how several devices share the work.
+std::vector<std::string> layout_faults(const Recipe& recipe);
+
 // Throws one UserError that lists recipe_faults; `file` is named in front when not empty.
 void check_recipe(Command command, const Recipe& recipe, const std::string& file = "");
 

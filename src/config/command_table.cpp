@@ -102,6 +102,34 @@ const std::vector<CommandInfo>& command_table() {
        {"snug bench collectives --devices 4",
         "snug bench collectives --devices 2 --accelerator cpu --min_bytes 1MiB --max_bytes 64MiB",
         "snug bench collectives --devices 8 --dtype bfloat16 --json"}},
+      {Command::Lab,
+       {"lab"},
+       "run a suite of experiments and write its report",
+       "A suite is a table of runs that differ by one technique each. Every row is a process of "
+       "its "
+       "own, so that running out of memory is a result and not the end. --plan foresees all rows "
+       "at "
+       "full size on the suite's device, anywhere, in seconds; --scaled runs them for real on this "
+       "machine with small models and a small budget. A suite goes on where it stopped. The report "
+       "(one HTML page, Markdown, CSV, JSON) shows what was foreseen, measured and published.",
+       {"snug lab list", "snug lab list blip2-single", "snug lab run litgpt-single --plan",
+        "snug lab run blip2-single --scaled", "snug lab run litgpt-single --rows 'ls0[1-4]*'",
+        "snug lab report out/lab/litgpt-single", "snug lab compare out/lab/first out/lab/second"}},
+      {Command::Monitor,
+       {"monitor"},
+       "watch a run: memory by category, speed, loss, each rank",
+       "Follows a run's folder, whoever started it, and ends with the run or on q. On NVIDIA's "
+       "GPUs "
+       "it also shows what the driver says of the device.",
+       {"snug monitor", "snug monitor out/finetune/full", "snug monitor out/lab/blip2-single",
+        "snug monitor out/finetune/full --once"}},
+      {Command::Doctor,
+       {"doctor"},
+       "look at this machine: GPUs, driver, MPI, memory, disk, limits",
+       "Says what is there, what is missing, and the command that mends it. Exit code 2 if "
+       "something "
+       "that snug needs is missing.",
+       {"snug doctor", "snug doctor --json"}},
       {Command::Download,
        {"download"},
        "fetch a model from the Hugging Face hub",
@@ -169,6 +197,12 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
       return merge_rows(parsed.merge);
     case Command::Bench:
       return bench_rows(parsed.bench);
+    case Command::Lab:
+      return lab_rows(parsed.lab);
+    case Command::Monitor:
+      return monitor_rows(parsed.monitor);
+    case Command::Doctor:
+      return doctor_rows(parsed.doctor);
     case Command::Download:
       return download_rows(parsed.download);
     case Command::Completion:

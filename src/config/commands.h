@@ -23,6 +23,9 @@ enum class Command {
   Convert,
   Merge,
   Bench,
+  Lab,
+  Monitor,
+  Doctor,
   Download,
   Completion,
   Version,
@@ -147,6 +150,37 @@ struct BenchOptions {
   std::string max_bytes = "64MiB";
   int64_t factor = 4;  // each size this many times the one before
   std::string out_dir = "out/bench";
+  bool json = false;
+};
+
+// lab: suites of runs. Which options an action takes, check.h says.
+struct LabOptions {
+  std::string action;  // run | list | report | compare
+  std::vector<std::string>
+      targets;                   // suites (names or files); of report and compare: runs' folders
+  bool plan = false;             // rows are planned, at full size, on the suite's device
+  bool scaled = false;           // rows run on this machine with small models and a small budget
+  bool dry_run = false;          // say what would run, with its plan; nothing is written
+  std::string rows;              // ids and patterns, comma-separated; empty = all
+  std::string device;            // a profile; empty = the suite's (plan), this machine (run)
+  std::string memory_budget;     // empty = the suite's (scaled), the device's
+  std::vector<std::string> set;  // KEY=VALUE for every row, after its own
+  std::string out_dir;           // empty = out/lab/SUITE, with -plan or -scaled behind it
+  double row_timeout = 0;        // seconds; 0 = the suite's
+  bool restart = false;          // do done rows again
+  bool json = false;
+  bool verbose = false;
+};
+
+struct MonitorOptions {
+  std::string run;      // a run's folder, a lab run's folder; empty = the newest under out/
+  double interval = 1;  // seconds between looks
+  bool once = false;    // say it once and end
+  bool json = false;    // one object a look
+};
+
+struct DoctorOptions {
+  std::string out_dir = "out";  // whose disk is looked at
   bool json = false;
 };
 

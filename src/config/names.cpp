@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 #include <span>
 
 #include "config/numbers.h"
@@ -69,9 +70,10 @@ struct DataClass {
   std::string_view name;
   double val_split_fraction;
   std::string_view prompt_style = "alpaca";
+  std::optional<int64_t> max_samples = std::nullopt;  // of what has no end of its own
 };
 
-// LitGPT's classes with their defaults, then the two that it does not have.
+// LitGPT's classes with their defaults, then those that it does not have.
 constexpr DataClass kDataClasses[] = {
     {"JSON", 0.05},
     {"Alpaca2k", 0.05},
@@ -84,6 +86,7 @@ constexpr DataClass kDataClasses[] = {
     {"LongForm", 0.05, "longform"},
     {"ImageFolder", 0.05, "plain"},
     {"HFDataset", 0.05},
+    {"Synthetic", 0, "plain", 256},
 };
 
 // What Lightning, DeepSpeed and PyTorch's FSDP call each way of sharing the work, in lower case.
@@ -194,6 +197,11 @@ double data_val_split_fraction(std::string_view name) {
 std::string data_prompt_style(std::string_view name) {
   const DataClass* known = find_data(name);
   return known ? std::string(known->prompt_style) : DataOptions{}.prompt_style;
+}
+
+std::optional<int64_t> data_max_samples(std::string_view name) {
+  const DataClass* known = find_data(name);
+  return known ? known->max_samples : std::nullopt;
 }
 
 std::string normalise_precision(std::string_view name) {

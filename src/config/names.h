@@ -5,6 +5,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +29,7 @@ std::vector<std::string> data_names();
 // What this data set's class takes when nothing is said.
 double data_val_split_fraction(std::string_view name);
 std::string data_prompt_style(std::string_view name);
+std::optional<int64_t> data_max_samples(std::string_view name);
 
 // "bf16" -> "bf16-mixed", "32" -> "32-true", "fp16-true" -> "16-true": Lightning's other spellings.
 std::string normalise_precision(std::string_view name);

@@ -48,6 +48,16 @@ constexpr std::array<std::array<std::string_view, 2>, 7> kElsewhere = {{
       near.empty() ? "; snug --help lists all commands" : fmt::format("; did you mean {}?", near));
 }
 
+// An option that says otherwise than the bare word of the same row; nullptr: there is none.
+const Setting* contradiction(const Words& words, const Row& row, const Setting& positional) {
+  for (const Setting& setting : words.settings) {
+    const bool same_row = row.key == setting.key || std::ranges::count(row.aliases, setting.key);
+    const bool unset = setting.value.kind == Value::Kind::Null || is_null_word(setting.value.text);
+    if (same_row && !unset && setting.value.text != positional.value.text) return &setting;
+  }
+  return nullptr;
+}
+
 // Bare words go to the rows that take them, in order; one that takes many gets the rest.
 void place_positionals(Words& words, const std::vector<Row>& rows, const std::string& command,
                        std::vector<std::string>& faults) {
@@ -67,6 +77,13 @@ void place_positionals(Words& words, const std::vector<Row>& rows, const std::st
       continue;
     }
     setting.key = takers[std::min(i, takers.size() - 1)];
+    const Row& row = *find_row(rows, setting.key);
+    if (const Setting* other = contradiction(words, row, setting);
+        other && !std::holds_alternative<ListSlot>(row.slot)) {
+      faults.push_back(fmt::format("{} is given twice: {} as a word, {} by {}; keep one", row.key,
+                                   setting.value.text, other->value.text, other->where));
+      continue;
+    }
     setting.where = setting.key;
     words.settings.push_back(std::move(setting));
   }
@@ -114,6 +131,7 @@ void resolve_data(DataOptions& data, const std::set<std::string>& given) {
   if (!given.contains("data.val_split_fraction"))
     data.val_split_fraction = data.val_path ? 0 : data_val_split_fraction(data.class_path);
   if (!given.contains("data.prompt_style")) data.prompt_style = data_prompt_style(data.class_path);
+  if (!given.contains("data.max_samples")) data.max_samples = data_max_samples(data.class_path);
 }
 
 // bitsandbytes' paged optimizers keep states in memory that moves between device and host as it is

@@ -30,6 +30,9 @@ struct ParsedCommand {
   ConvertOptions convert;
   MergeOptions merge;
   BenchOptions bench;
+  LabOptions lab;
+  MonitorOptions monitor;
+  DoctorOptions doctor;
   DownloadOptions download;
   CompletionOptions completion;
   HelpOptions help_options;

@@ -41,7 +41,8 @@ std::vector<Row> model_rows(Recipe& r) {
        .help = "which parts train: all, or some of vision, qformer, projection and language as in "
                "qformer,projection; the others stay as they are",
        .choices = {"all", "vision", "qformer", "projection", "language", "LIST"},
-       .open = true},
+       .open = true,
+       .joins_list = true},
       {.theme = kModel,
        .key = "model.dropout",
        .slot = &r.model.dropout,
@@ -330,7 +331,8 @@ std::vector<Row> memory_rows(Recipe& r) {
        .choices = {"none", "all", "selective", "every:K", "LIST"},
        .open = true,
        .aliases = {"act_ckpt"},
-       .rewordings = {{"act_ckpt", "true", "all"}, {"act_ckpt", "false", "none"}}},
+       .rewordings = {{"act_ckpt", "true", "all"}, {"act_ckpt", "false", "none"}},
+       .joins_list = true},
       {.theme = kMemory,
        .key = "activation_offload",
        .slot = &r.activation_offload,
@@ -367,9 +369,9 @@ std::vector<Row> memory_rows(Recipe& r) {
       {.theme = kMemory,
        .key = "fit",
        .slot = &r.fit,
-       .help =
-           "choose micro-batch and memory techniques: the fastest that fit; what the recipe gives "
-           "stays as it is"},
+       .help = "choose micro-batch, memory techniques and the mesh of several devices: the fastest "
+               "that "
+               "fit; what the recipe gives stays as it is"},
       {.theme = kMemory,
        .key = "force",
        .slot = &r.force,

@@ -16,7 +16,8 @@ std::vector<Row> data_rows(DataOptions& d) {
        .key = "data.class_path",
        .slot = &d.class_path,
        .help = "JSON for a file of your own, HFDataset for a folder of Hugging Face's, ImageFolder "
-               "for pictures with a metadata file, or a named data set, which is fetched once",
+               "for pictures with a metadata file, Synthetic for samples of a random rule that "
+               "need no files (for measuring), or a named data set, which is fetched once",
        .choices = data_names(),
        .shown = "data",
        .aliases = {"data", "data.name"},
@@ -85,7 +86,8 @@ std::vector<Row> data_rows(DataOptions& d) {
       {.theme = kData,
        .key = "data.max_samples",
        .slot = &d.max_samples,
-       .help = "train on the first so many samples after shuffling; none: on all",
+       .help = "train on the first so many samples after shuffling; none: on all (Synthetic: 256 "
+               "are made, or a global batch if that is more)",
        .min = 1,
        .aliases = {"num_train_samples"}},
       {.theme = kData,

@@ -48,10 +48,13 @@ void flatten(const YamlNode& node, const std::string& typed, const std::string& 
   }
 }
 
-// The value of an option: "[0.9, 0.95]" and "0.9,0.95" are lists, everything else is a text.
+// The value of an option. Of a pair "[0.9, 0.95]" and "0.9,0.95" are lists, of what a list of words
+// may give "[q, v]", as a recipe writes it; everything else is a text.
 Value value_of_word(const std::string& word, const Row* row, const std::string& where) {
   const bool pair = row && std::holds_alternative<PairSlot>(row->slot);
-  if (!pair) return {.kind = Value::Kind::Text, .text = word, .items = {}};
+  const bool bracketed = word.starts_with('[') && word.find(']') + 1 == word.size();
+  const bool list_of_words = row && row->joins_list && bracketed;  // a regular expression is a word
+  if (!pair && !list_of_words) return {.kind = Value::Kind::Text, .text = word, .items = {}};
   if (is_null_word(word) || word == "none") return {};
   const std::string list = word.starts_with('[') ? word : "[" + word + "]";
   const YamlNode tree = read_yaml(list, where);

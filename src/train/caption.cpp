@@ -37,6 +37,11 @@ class CaptionWriter {
  public:
   explicit CaptionWriter(const config::CaptionOptions& options) : options_(options) {
     if (options.out.empty()) return;
+    if (fs::is_directory(options.out))
+      throw UserError(
+          "--out {}: this is a folder; name a file for all captions, as in --out {}, or let "
+          "--beside write one beside each picture",
+          options.out, (fs::path(options.out) / "captions.txt").string());
     if (fs::exists(options.out) && !options.force)
       throw UserError("{} is there already; --force writes over it", options.out);
     file_.reset(std::fopen(options.out.c_str(), "wb"));

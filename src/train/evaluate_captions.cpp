@@ -107,6 +107,7 @@ std::vector<WrittenCaption> caption_samples(TextGenerator& generator, const Capt
     std::vector<std::string> texts = write_captions(generator, prompts, options, batch_size);
     for (size_t i = 0; i < shown.size(); ++i) {
       written.push_back({.picture = set.pictures.rows->where(shown[i]->row),
+                         .file = set.pictures.rows->file(shown[i]->row),
                          .caption = std::move(texts[i]),
                          .references = {}});
       for (const int64_t row : shown[i]->rows)

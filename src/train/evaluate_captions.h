@@ -20,6 +20,7 @@ struct CaptionSet {
 
 struct WrittenCaption {
   std::string picture;  // where its row is
+  std::string file;     // the picture's own path or name
   std::string caption;
   std::vector<std::string> references;  // of all rows with this picture
 };

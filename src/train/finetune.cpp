@@ -31,6 +31,7 @@
 #include "train/base_model.h"
 #include "train/host.h"
 #include "train/interrupt.h"
+#include "train/live.h"
 #include "train/open_data.h"
 #include "train/out_of_memory.h"
 #include "train/run_log.h"
@@ -108,6 +109,7 @@ class Finetune {
   // Destroyed last of all: what is below may still use its groups.
   std::shared_ptr<dist::World> world_;
   std::shared_ptr<dist::Mesh> mesh_;
+  std::unique_ptr<Live> live_;
 
   std::unique_ptr<BaseModel> base_;
   data::Dataset dataset_;
@@ -129,8 +131,12 @@ class Finetune {
 
 void Finetune::run() {
   startup_.end_stage("program");
+  const dist::Position position = dist::position_in_environment();
+  live_ = std::make_unique<Live>(recipe_.out_dir, command_, position.rank, position.size);
+  live_->set_model(recipe_.checkpoint_dir.empty() ? recipe_.model.config : recipe_.checkpoint_dir);
   host_ = prepare_host(recipe_.memory_budget, recipe_.num_threads, recipe_.accelerator);
   budget_ = host_.budget_bytes;
+  live_->set_device(host_.device.type(), setup::device_name(host_.device), budget_);
   startup_.end_stage("device");
   join();
   resume();
@@ -141,11 +147,15 @@ void Finetune::run() {
     startup_.end_stage("model");
     open_data();
     startup_.end_stage("data");
+    live_->state("planning");
     choose_techniques();
     check_plan(planned(), *log_);
+    live_->set_predicted_peak(record.memory.predicted->peak_allocated);
     startup_.end_stage("plan");
+    live_->state("loading");
     load_weights();
     startup_.end_stage("weights");
+    live_->state("training");
     train();
     finish();
     record.outcome = "ok";
@@ -158,10 +168,12 @@ void Finetune::run() {
     record.reason = error.what();
     fill_record();
     log_->write();
+    live_->ended("error", record.reason);
     throw;
   }
   fill_record();
   log_->write();
+  live_->ended("ok");
 }
 
 // The other processes of this run, if there are any.
@@ -208,19 +220,19 @@ void Finetune::resume() {
 void Finetune::open_model() {
   base_ = std::make_unique<BaseModel>(recipe_);
   const setup::ParameterCount count = setup::count_parameters(base_->model());
-  log_->record().model = {
-      .id = recipe_.checkpoint_dir, .parameters = count.total, .trainable = count.trained};
+  const std::string& name =
+      recipe_.checkpoint_dir.empty() ? recipe_.model.config : recipe_.checkpoint_dir;
+  log_->record().model = {.id = name, .parameters = count.total, .trainable = count.trained};
   log_->record().world_size = world_->size();
   log_->record().mesh = dist::show(mesh_->shape());
   log_->record().device = {.name = setup::device_name(host_.device), .budget_bytes = budget_};
-  log_->print(fmt::format("Model    {}: {} parameters, {} trained, {}", recipe_.checkpoint_dir,
-                          with_commas(count.total),
-                          count.trained == count.total
-                              ? "all"
-                              : fmt::format("{} ({:.2f} %)", with_commas(count.trained),
-                                            100.0 * static_cast<double>(count.trained) /
-                                                static_cast<double>(count.total)),
-                          recipe_.precision));
+  log_->print(fmt::format(
+      "Model    {}: {} parameters, {} trained, {}", name, with_commas(count.total),
+      count.trained == count.total ? "all"
+                                   : fmt::format("{} ({:.2f} %)", with_commas(count.trained),
+                                                 100.0 * static_cast<double>(count.trained) /
+                                                     static_cast<double>(count.total)),
+      recipe_.precision));
 }
 
 void Finetune::open_data() {
@@ -231,10 +243,12 @@ void Finetune::open_data() {
   const data::SampleStore& train = dataset_.train;
   max_seqlen_ = std::max(train.longest(), dataset_.validation.longest());
   check_sample_options(dataset_, sample_options());
-  log_->print(fmt::format(
-      "Data     {} training and {} validation samples, {} tokens, longest {}, prompt style {}",
-      with_commas(train.count()), with_commas(dataset_.validation.count()),
-      with_commas(train.total_tokens()), max_seqlen_, dataset_.prompt_style));
+  log_->print(
+      fmt::format("Data     {} training and {} validation samples, {} tokens, longest {}, {}",
+                  with_commas(train.count()), with_commas(dataset_.validation.count()),
+                  with_commas(train.total_tokens()), max_seqlen_,
+                  is_synthetic(recipe_.data) ? "of a random rule: for measuring, not for learning"
+                                             : "prompt style " + dataset_.prompt_style));
   if (resume_from_ && state_.data_fingerprint != train.fingerprint())
     throw UserError(
         "{} was written while training on other data; resume with the same data options, or start "
@@ -259,12 +273,18 @@ void Finetune::choose_techniques() {
     recipe_ = fitting_recipe(planned(), *log_);
     return;
   }
-  const std::vector<std::string> chosen = dist::agree(&mesh_->world(), [this] {
-    return world_->rank() == 0
-               ? nlohmann::json(config::differences(recipe_, fitting_recipe(planned(), *log_)))
-                     .dump()
-               : std::string();
-  });
+  std::vector<std::string> chosen;
+  try {
+    chosen = dist::agree(&mesh_->world(), [this] {
+      return world_->rank() == 0
+                 ? nlohmann::json(config::differences(recipe_, fitting_recipe(planned(), *log_)))
+                       .dump()
+                 : std::string();
+    });
+  } catch (const OutOfMemory& error) {
+    // What went from rank to rank is the text alone.
+    throw PlanDoesNotFit(error.what(), {.phase = "plan"});
+  }
   config::apply_differences(recipe_, nlohmann::json::parse(chosen.front()));
   make_mesh();
   log_->record().recipe = config::recipe_json(recipe_);
@@ -347,7 +367,8 @@ void Finetune::train() {
           ? static_cast<int64_t>(*t.lr_warmup_fraction * static_cast<double>(total))
           : t.lr_warmup_steps;
   schedule_ = {recipe_.optimizer.lr, t.min_lr, warmup, total};
-  if (warmup >= total)
+  const bool said_of_recipe = t.max_steps && t.lr_warmup_steps >= *t.max_steps;
+  if (warmup >= total && !said_of_recipe)
     warn(
         "train.lr_warmup_steps = {} is not shorter than the run's {} steps: the learning rate "
         "never reaches {}",
@@ -464,30 +485,33 @@ StepResult Finetune::step_with_splits(SampleIndices micro_batches, double lr) {
 void Finetune::log_step(const StepResult& result, double lr, double seconds) {
   const double rate = static_cast<double>(result.tokens) / std::max(1e-9, seconds);
   const auto& validation = log_->record().validation;
-  log_->step(
-      {.step = state_.step,
-       .loss = result.loss,
-       .seconds = seconds,
-       .tokens = result.tokens,
-       .padded_tokens = result.padded_tokens,
-       .lr = lr,
-       .grad_norm = result.grad_norm,
-       .raw_tokens = result.raw_tokens},
-      {.epoch = static_cast<int64_t>(std::ceil(sampler_->epochs_done())),
-       .iter = state_.micro_batches,
-       .step = state_.step,
-       .total_steps = schedule_.total_steps,
-       .loss = result.loss,
-       .val_loss = validation.empty() ? std::optional<double>() : validation.back().loss,
-       .iter_seconds = seconds / static_cast<double>(std::max<int64_t>(1, result.iterations)),
-       .tokens_per_second = rate,
-       .share_of_peak = peak_flops_per_second_ > 0 ? rate * flops_ / peak_flops_per_second_ : 0,
-       .memory_bytes = engine_.ledger().at_peak().allocated,
-       .budget_bytes = budget_});
+  const report::LiveStatus status{
+      .epoch = static_cast<int64_t>(std::ceil(sampler_->epochs_done())),
+      .iter = state_.micro_batches,
+      .step = state_.step,
+      .total_steps = schedule_.total_steps,
+      .loss = result.loss,
+      .val_loss = validation.empty() ? std::optional<double>() : validation.back().loss,
+      .iter_seconds = seconds / static_cast<double>(std::max<int64_t>(1, result.iterations)),
+      .tokens_per_second = rate,
+      .share_of_peak = peak_flops_per_second_ > 0 ? rate * flops_ / peak_flops_per_second_ : 0,
+      .memory_bytes = engine_.ledger().at_peak().allocated,
+      .budget_bytes = budget_};
+  log_->step({.step = state_.step,
+              .loss = result.loss,
+              .seconds = seconds,
+              .tokens = result.tokens,
+              .padded_tokens = result.padded_tokens,
+              .lr = lr,
+              .grad_norm = result.grad_norm,
+              .raw_tokens = result.raw_tokens},
+             status);
+  live_->step(status, seconds);
 }
 
 void Finetune::run_validation() {
   if (dataset_.validation.empty()) return;
+  const Live::Doing doing(*live_, "validating");
   const ValidationResult result =
       validate(*engine_.executor, *validation_batches_, dataset_.validation.count(),
                {.micro_batch_size = recipe_.train.micro_batch_size,
@@ -495,6 +519,10 @@ void Finetune::run_validation() {
                 .compute = engine_.precision.compute,
                 .ignore_index = recipe_.data.ignore_index},
                mesh_.get());
+  if (result.tokens == 0)
+    return warn("no validation: not one of the {} held-out samples has anything to learn from{}",
+                dataset_.validation.count(),
+                dataset_.validation_pictures.rows ? "; their pictures could not be read" : "");
   log_->validation(state_.step, result.loss, result.tokens);
   log_->print(fmt::format("Validation at step {}: loss {:.4f}, perplexity {:.2f} ({} tokens)",
                           state_.step, result.loss, std::exp(result.loss),
@@ -502,6 +530,7 @@ void Finetune::run_validation() {
 }
 
 void Finetune::save_checkpoint() {
+  const Live::Doing doing(*live_, "saving");
   fill_record();
   const auto folder =
       checkpoint::save(recipe_.out_dir, state_, engine_.training_tensors(), log_->unfinished(),
@@ -526,9 +555,11 @@ void Finetune::finish() {
   if (recipe_.eval.num_samples > 0 || recipe_.lora.enabled) base_->reopen();
   // First of all: what comes after it may fail, and the model is what the run was for.
   const std::filesystem::path final_folder = std::filesystem::path(recipe_.out_dir) / "final";
+  live_->state("saving");
   if (recipe_.train.save_model) base_->write_trained(final_folder, engine_);
   if (recipe_.eval.final_validation && !validated) run_validation();
   log_->end_line();
+  live_->state("validating");
   show_samples();
   fill_record();
   fill_ranks();
@@ -538,8 +569,9 @@ void Finetune::finish() {
   log_->print(report::summary_block(report::summary_of(log_->record())));
   const std::string model =
       recipe_.train.save_model
-          ? fmt::format("{} in {}", recipe_.lora.enabled ? "The adapter is" : "The model is",
-                        final_folder.string())
+          ? fmt::format("{} in {}{}", recipe_.lora.enabled ? "The adapter is" : "The model is",
+                        final_folder.string(),
+                        base_->tokenizer() == nullptr ? " (without a tokenizer)" : "")
           : "No model was written (train.save_model = false)";
   log_->print(fmt::format("{}, the figures in {}/run.json, a page to look at in {}/report.html",
                           model, recipe_.out_dir, recipe_.out_dir));
@@ -548,6 +580,8 @@ void Finetune::finish() {
 // Held-out questions or pictures, answered by the trained model and, last of all, by the one it was
 // made from: that keeps nobody waiting for the first step, and a resumed run can show it too.
 void Finetune::show_samples() {
+  if (recipe_.eval.num_samples > 0 && is_synthetic(recipe_.data))
+    return log_->print("No sample answers: synthetic samples are ids without a text");
   if (recipe_.eval.num_samples == 0 || dataset_.validation.empty()) return;
   // A decoder's stages would have to tell each other what the encoder has read, at every token.
   if (mesh_->size(dist::Axis::Pipeline) > 1 && base_->model().reads().source)
@@ -557,7 +591,7 @@ void Finetune::show_samples() {
   const bool pictures = dataset_.validation_pictures.rows != nullptr;
   const auto answers = [&] {
     const auto answer = pictures ? caption_held_out : answer_samples;
-    return answer(engine_, base_->model(), base_->tokenizer(), dataset_, sample_options());
+    return answer(engine_, base_->model(), *base_->tokenizer(), dataset_, sample_options());
   };
   try {
     const std::vector<SampleAnswer> after = answers();
@@ -625,6 +659,7 @@ void Finetune::explain(const OutOfMemory& error) {
       base_ ? suggestions(planned()) : std::vector<plan::Suggestion>(), command_);
   record.reason = error.what() + suggestions_text(record.out_of_memory->suggestions);
   log_->write();
+  live_->ended("oom", error.what());
   throw OutOfMemory(record.reason);
 }
 

@@ -24,13 +24,19 @@ bool is_named_as_picture(const fs::path& file) {
   return std::ranges::find(kEndings, ending) != kEndings.end();
 }
 
+// What desktops leave beside pictures (._photo.jpg, .thumbnails) is none of the person's.
+bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
 std::vector<fs::path> pictures_below(const fs::path& folder) {
   std::vector<fs::path> found;
   std::error_code fault;
   fs::recursive_directory_iterator entry(folder, fault), end;
-  for (; !fault && entry != end; entry.increment(fault))
-    if (entry->is_regular_file() && is_named_as_picture(entry->path()))
+  for (; !fault && entry != end; entry.increment(fault)) {
+    if (is_hidden(entry->path()))
+      entry.disable_recursion_pending();
+    else if (entry->is_regular_file() && is_named_as_picture(entry->path()))
       found.push_back(entry->path());
+  }
   if (fault) throw UserError("{} cannot be read: {}", folder.string(), fault.message());
   if (found.empty())
     throw UserError("{} has no pictures: no file in it ends in .jpg, .png or another such name",

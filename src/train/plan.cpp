@@ -12,6 +12,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "data/synthetic.h"
+#include "launch/command.h"
 #include "models/family.h"
 #include "plan/fit.h"
 #include "plan/suggest.h"
@@ -25,6 +27,7 @@
 #include "train/open_data.h"
 #include "train/out_of_memory.h"
 #include "train/plan_devices.h"
+#include "train/plan_json.h"
 #include "train/plan_like.h"
 
 namespace snug::train {
@@ -32,41 +35,30 @@ namespace {
 
 using nlohmann::json;
 
-std::map<std::string, int64_t> named(const memory::ByCategory& bytes) {
-  std::map<std::string, int64_t> result;
-  for (size_t c = 0; c < memory::kNumCategories; ++c)
-    result[memory::name(static_cast<memory::Category>(c))] = bytes[c];
-  return result;
-}
-
-// A sample of `length` tokens; for an encoder, of as many on either side. A picture's places come
-// first and leave the rest to the text.
-data::Sample full_length_sample(int64_t length, const data::Reading& reading) {
-  data::Sample sample;
-  const auto add = [&](int64_t count, int32_t id, int32_t label) {
-    sample.ids.insert(sample.ids.end(), static_cast<size_t>(count), id);
-    sample.labels.insert(sample.labels.end(), static_cast<size_t>(count), label);
-  };
-  const int32_t ignored = data::SampleOptions().ignore_index;
-  const int64_t places = reading.image_size > 0 ? reading.num_picture_tokens : 0;
-  add(places, reading.picture_token, ignored);
-  if (reading.source) {
-    add(places > 0 ? 1 : length, 1, ignored);  // no prompt but the end of the sequence
-    sample.source_tokens = std::ssize(sample.ids);
-  }
-  add(length - places, 1, 1);
-  return sample;
-}
-
 // Enough of them for a global batch.
 data::SampleStore full_length_samples(int64_t count, int64_t length, const data::Reading& reading) {
   data::SampleStore samples;
-  for (int64_t i = 0; i < count; ++i) samples.append(full_length_sample(length, reading));
+  for (int64_t i = 0; i < count; ++i)
+    samples.append(data::full_length_sample(length, reading, [] { return 1; }));
   return samples;
 }
 
 std::string seconds_text(double seconds) {
   return seconds < 100 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.0f}", seconds);
+}
+
+// A plan needs no weights: whoever has none yet is told so.
+models::Checkpoint open_present(const std::filesystem::path& checkpoint) {
+  namespace fs = std::filesystem;
+  if (fs::exists(checkpoint)) return models::open_checkpoint(checkpoint);
+  const std::string name = checkpoint.filename().string();
+  const std::string config = fmt::format("recipes/models/{}.json", name);
+  throw UserError(
+      "{} is not here. A plan needs its shape alone: --checkpoint_dir none --model.config {}. Or "
+      "fetch it: snug download "
+      "{}/{}",
+      checkpoint.string(), fs::exists(config) ? config : "recipes/models/….json, or a config.json",
+      checkpoint.has_parent_path() ? checkpoint.parent_path().filename().string() : "ORG", name);
 }
 
 class Plan {
@@ -81,6 +73,7 @@ class Plan {
     const int64_t budget =
         recipe_.memory_budget.empty() ? 0 : parse_bytes(recipe_.memory_budget, "memory_budget");
     device_ = plan::find_profile(options_.device, budget);
+    share_cores();
     open_model();
     open_samples();
     plan_ranks();
@@ -115,23 +108,31 @@ class Plan {
       throw UserError("--html {}: there is no folder {}", options_.html, folder.string());
   }
 
+  // On a CPU the kernels' scratch grows with their threads: ranks of one machine have a share each.
+  void share_cores() const {
+    const int64_t ranks = setup::named_ranks_per_node(recipe_);
+    if (device_.kind == at::kCPU && ranks > 1 && recipe_.num_threads == 0)
+      at::set_num_threads(launch::threads_each(static_cast<int>(ranks)));
+  }
+
   void open_model() {
     const bool from_scratch = !recipe_.model.config.empty();
     if (from_scratch)
       checkpoint_.path = recipe_.checkpoint_dir;  // may hold a tokenizer
     else
-      checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
+      checkpoint_ = open_present(recipe_.checkpoint_dir);
     if (from_scratch) checkpoint_.model = models::model_from_config(recipe_.model.config);
   }
 
   void open_samples() {
     const models::Model& model = *checkpoint_.model;
     const bool names_data = !recipe_.data.json_path.empty() || !recipe_.data.path.empty();
-    from_data_ = names_data && !recipe_.checkpoint_dir.empty();
+    const bool synthetic = is_synthetic(recipe_.data);
+    from_data_ = synthetic || (names_data && !recipe_.checkpoint_dir.empty());
     recipe_.train.max_seq_length = longest_sample(recipe_, model);
     if (from_data_) {
-      data::Dataset dataset =
-          open_data(recipe_, model, recipe_.checkpoint_dir, *setup::open_tokenizer(checkpoint_));
+      const auto tokenizer = synthetic ? nullptr : setup::open_tokenizer(checkpoint_);
+      data::Dataset dataset = open_data(recipe_, model, recipe_.checkpoint_dir, tokenizer.get());
       reading_ = dataset.batch_options.reading;
       samples_ = std::move(dataset.train);
       if (samples_.count() == 0)
@@ -151,14 +152,9 @@ class Plan {
   // Ranks differ by their stage of the pipeline: the plan shows the one that needs most.
   void plan_ranks() {
     const dist::MeshShape mesh = setup::named_strategy(recipe_).mesh;
-    const int stages = mesh[dist::Axis::Pipeline];
-    for (int stage = 0; stage < stages; ++stage)
-      stages_.push_back(plan::evaluate(*checkpoint_.model, recipe_, workload(), device_,
-                                       stage * (mesh.num_ranks() / stages)));
-    wanted_ = *std::max_element(stages_.begin(), stages_.end(),
-                                [](const plan::Candidate& a, const plan::Candidate& b) {
-                                  return a.prediction.peak_allocated < b.prediction.peak_allocated;
-                                });
+    for (const int rank : plan::first_of_stages(mesh))
+      stages_.push_back(plan::evaluate(*checkpoint_.model, recipe_, workload(), device_, rank));
+    wanted_ = plan::neediest_of(stages_, device_);
   }
   bool has_many_devices() const { return setup::named_ranks(recipe_) > 1; }
 
@@ -257,10 +253,14 @@ class Plan {
     return text;
   }
 
-  std::string parameters() const {
+  setup::ParameterCount count_parameters() const {
     const auto twin = models::model_like(*checkpoint_.model);
     setup::choose_trained(*twin, recipe_);
-    const setup::ParameterCount count = setup::count_parameters(*twin);
+    return setup::count_parameters(*twin);
+  }
+
+  std::string parameters() const {
+    const setup::ParameterCount count = count_parameters();
     return fmt::format("{} parameters, {} trained", with_commas(count.total),
                        count.trained == count.total ? "all" : with_commas(count.trained));
   }
@@ -299,14 +299,21 @@ class Plan {
     if (!fit_->best)
       return fmt::format("Fit: none of {} combinations fits into {}.{}\n", fit_->tried,
                          format_bytes(device_.usable_bytes()), nearest_miss());
-    report::Table table(
-        {{"peak"}, {"host"}, {"s a step"}, {"tokens/s"}, {"options", report::Align::Left}});
-    for (const plan::Candidate& c : fit_->front)
-      table.add_row({format_bytes(c.prediction.peak_allocated),
-                     c.prediction.peak_host > 0 ? format_bytes(c.prediction.peak_host) : "-",
-                     seconds_text(c.cost.seconds()),
-                     fmt::format("{:.0f}", c.cost.tokens_per_second()),
-                     c.options.empty() ? "(as the recipe is)" : c.options});
+    // Of one device there is no mesh to name.
+    const bool many = has_many_devices();
+    std::vector<report::Table::Column> columns{{"peak"}, {"host"}, {"s a step"}, {"tokens/s"}};
+    if (many) columns.push_back({"mesh", report::Align::Left});
+    columns.push_back({"options", report::Align::Left});
+    report::Table table(columns);
+    for (const plan::Candidate& c : fit_->front) {
+      std::vector<std::string> row{
+          format_bytes(c.prediction.peak_allocated),
+          c.prediction.peak_host > 0 ? format_bytes(c.prediction.peak_host) : "-",
+          seconds_text(c.cost.seconds()), fmt::format("{:.0f}", c.cost.tokens_per_second())};
+      if (many) row.push_back(dist::show(setup::named_strategy(c.recipe).mesh));
+      row.push_back(c.options.empty() ? "(as the recipe is)" : c.options);
+      table.add_row(row);
+    }
     std::string text = fmt::format(
         "Fit: the fastest first, each further row the fastest of those that take less "
         "({} combinations tried)\n\n{}",
@@ -326,9 +333,12 @@ class Plan {
 
   std::string yaml() const {
     const config::Recipe& r = fit_->best->recipe;
-    const std::string strategy =
-        has_many_devices() ? fmt::format("strategy: {}\n", r.strategy) : "";
-    return strategy +
+    std::string layout;
+    if (has_many_devices()) layout = fmt::format("strategy: {}\n", r.strategy);
+    if (!r.mesh.empty()) layout += fmt::format("mesh: {}\n", r.mesh);
+    if (r.pipeline_interleave != recipe_.pipeline_interleave)
+      layout += fmt::format("pipeline_interleave: {}\n", r.pipeline_interleave);
+    return layout +
            fmt::format(
                "train:\n  micro_batch_size: {}\nactivation_checkpointing: {}\nactivation_offload: "
                "{}\n"
@@ -346,7 +356,12 @@ class Plan {
             {"transfer_seconds", c.transfer_seconds},
             {"collective_seconds", c.collective_seconds},
             {"exposed_collective_seconds", c.exposed_seconds},
-            {"idle_seconds", c.idle_seconds}};
+            {"idle_seconds", c.idle_seconds},
+            {"model_flops_per_second", c.seconds() > 0 ? c.model_flops / c.seconds() : 0},
+            {"share_of_peak", c.seconds() > 0 && c.peak_flops_per_second > 0
+                                  ? c.model_flops / c.seconds() / c.peak_flops_per_second
+                                  : 0},
+            {"busy_share", c.busy_share()}};
   }
 
   json candidate_json(const plan::Candidate& c) const {
@@ -354,6 +369,8 @@ class Plan {
             {"fits", plan::fits(c, device_)},
             {"micro_batch_size", c.recipe.train.micro_batch_size},
             {"strategy", c.recipe.strategy},
+            {"mesh", dist::show(setup::named_strategy(c.recipe).mesh)},
+            {"pipeline_interleave", c.recipe.pipeline_interleave},
             {"peak_allocated", c.prediction.peak_allocated},
             {"peak_reserved", c.prediction.peak_reserved},
             {"offloaded_to_host", c.prediction.peak_host},
@@ -361,18 +378,16 @@ class Plan {
   }
 
   json as_json() const {
-    json timeline = json::array();
-    for (const plan::Moment& moment : prediction().timeline)
-      timeline.push_back({{"unit", moment.unit},
-                          {"phase", memory::name(moment.phase)},
-                          {"allocated", moment.allocated},
-                          {"by_category", named(moment.by_category)}});
     json out{{"schema", 1},
-             {"model", {{"parameters", checkpoint_.model->num_parameters()}}},
+             {"model",
+              {{"parameters", checkpoint_.model->num_parameters()},
+               {"trained", count_parameters().trained}}},
              {"device",
               {{"name", device_.name},
+               {"kind", device_.kind == at::kCUDA ? "cuda" : "cpu"},
                {"memory_bytes", device_.memory_bytes},
-               {"context_bytes", device_.context_bytes}}},
+               {"context_bytes", device_.context_bytes},
+               {"usable_bytes", device_.usable_bytes()}}},
              {"batch",
               {{"micro_batch_size", recipe_.train.micro_batch_size},
                {"tokens_per_sample", longest_},
@@ -384,10 +399,13 @@ class Plan {
                {"peak_reserved", prediction().peak_reserved},
                {"offloaded_to_host", prediction().peak_host},
                {"on_disk", prediction().on_disk},
+               {"after_forward", prediction().after_forward},
+               {"parameter_bytes",
+                prediction().resident[static_cast<size_t>(memory::Category::Parameters)]},
                {"by_category", named(prediction().by_category)},
                {"host_by_category", named(prediction().host_by_category)}}},
              {"time", cost_json(wanted_.cost)},
-             {"timeline", timeline}};
+             {"timeline", timeline_json(prediction().timeline)}};
     if (has_many_devices()) {
       out["ranks"] = setup::named_ranks(recipe_);
       out["links"] = links_json(wanted_, device_);

@@ -9,6 +9,7 @@
 #include "nn/precision.h"
 #include "report/tables.h"
 #include "setup/strategy.h"
+#include "train/plan_json.h"
 #include "train/plan_like_lightning.h"
 
 namespace snug::train {
@@ -43,8 +44,9 @@ plan::LitgptSharding sharding_of(const std::string& program, const config::Recip
   if (setup::named_ranks(recipe) == 1) return plan::LitgptSharding::None;
   if (program == "litgpt") return plan::LitgptSharding::FsdpBlocks;
   if (recipe.strategy == "ddp") return plan::LitgptSharding::Ddp;
+  const bool offloads = recipe.optimizer_offload == "cpu";
   if (recipe.strategy == "auto" || recipe.strategy == "fsdp")
-    return plan::LitgptSharding::FsdpWhole;
+    return offloads ? plan::LitgptSharding::Zero3Offload : plan::LitgptSharding::FsdpWhole;
   throw UserError(
       "like: strategy = {}: on several devices Lightning is planned with ddp and fsdp; choose one "
       "of "
@@ -150,6 +152,9 @@ std::string LikeLitgpt::text() const {
   if (device_.kind == at::kCUDA)
     row("peak reserved", p.peak_reserved, like_.prediction.peak_reserved, "");
   std::string paged;
+  if (like_.prediction.peak_host > 0)
+    paged = fmt::format(" On the host it has {} for each GPU; here they are {}.",
+                        format_bytes(like_.prediction.peak_host), format_bytes(p.peak_host));
   if (like_.paged_states > 0)
     paged = fmt::format(" Its optimizer has {} more in memory that the driver pages.",
                         format_bytes(like_.paged_states));
@@ -170,6 +175,9 @@ std::string LikeLitgpt::whose() const {
       return "LitGPT's model in a Lightning Trainer with DDP";
     case plan::LitgptSharding::FsdpWhole:
       return "LitGPT's model in a Lightning Trainer with FSDP, the whole model as one module";
+    case plan::LitgptSharding::Zero3Offload:
+      return "LitGPT's model in a Lightning Trainer with DeepSpeed's ZeRO-3, its optimizer on the "
+             "host";
     case plan::LitgptSharding::FsdpBlocks:
       return "litgpt finetune_full with FSDP and activation checkpointing of each block";
   }
@@ -188,6 +196,10 @@ nlohmann::json LikeLitgpt::json() const {
           {"peak_allocated", like_.prediction.peak_allocated},
           {"peak_reserved", like_.prediction.peak_reserved},
           {"after_forward", like_.after_forward},
+          {"offloaded_to_host", like_.prediction.peak_host},
+          {"whose", whose()},
+          {"by_category", named(like_.prediction.by_category)},
+          {"timeline", timeline_json(like_.prediction.timeline)},
           {"weights", b.weights},
           {"gradients", b.gradients},
           {"optimizer_states", b.states},

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "report/tables.h"
 #include "setup/strategy.h"
+#include "train/plan_json.h"
 
 namespace snug::train {
 namespace {
@@ -167,6 +168,9 @@ nlohmann::json LikeLightning::json() const {
           {"reserved_ahead", like_.reserved_ahead},
           {"peak_host", like_.prediction.peak_host},
           {"after_forward", like_.after_forward},
+          {"whose", whose()},
+          {"by_category", named(like_.prediction.by_category)},
+          {"timeline", timeline_json(like_.prediction.timeline)},
           {"weights", b.weights},
           {"gradients", b.gradients},
           {"optimizer_states", b.states},

@@ -77,14 +77,13 @@ config::Recipe fitting_recipe(const PlannedRun& run, RunLog& log) {
 }
 
 std::vector<plan::Suggestion> suggestions(const PlannedRun& run) {
-  const int64_t budget = run.host.budget_bytes;
-  const int64_t limit = budget > 0 ? budget : setup::device_memory_bytes(run.host.device);
-  if (limit == 0 || run.dataset.train.count() == 0) return {};
+  if (run.dataset.train.count() == 0) return {};
   // Planning takes a little memory of its own.
   memory::ledger_of(run.host.device.type()).set_budget(0);
   try {
-    return plan::suggest(run.model, run.recipe, workload(run), limit - run.host.library_bytes,
-                         run.host.device.type());
+    const plan::DeviceProfile device = profile_of(run.host);
+    if (device.usable_bytes() <= 0) return {};
+    return plan::suggest(run.model, run.recipe, workload(run), device);
   } catch (const std::exception&) {
     return {};
   }

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <string>
 
 #include "base/error.h"
 #include "exec/policies/sharding.h"
@@ -14,20 +15,31 @@
 namespace snug::train {
 namespace {
 
-// From another stage to the first one: there the tensor is new memory for it.
+// From another stage to the first one, as `type`: there the tensor is new memory for it.
 at::Tensor brought(const at::Tensor& value, at::IntArrayRef sizes, int64_t from,
-                   const setup::Engine& engine) {
+                   at::ScalarType type, const setup::Engine& engine) {
   const auto sender = static_cast<int>(from);
   dist::Group& group = engine.mesh->between_stages(sender, 0);
   const memory::CategoryGuard category(memory::Category::Communication);
   if (engine.stage.index == from) {
-    group.wait(group.send(value.to(engine.device, engine.precision.parameters).contiguous(), 0));
+    group.wait(group.send(value.to(engine.device, type).contiguous(), 0));
     return value;
   }
-  at::Tensor memory = at::empty(
-      sizes, at::TensorOptions().device(engine.device).dtype(engine.precision.parameters));
+  at::Tensor memory = at::empty(sizes, at::TensorOptions().device(engine.device).dtype(type));
   group.wait(group.receive(memory, sender));
   return memory;
+}
+
+// What trains is kept as the optimizer sees it: in float32 where masters live on the host. Stages
+// that train nothing learn it from the others.
+at::ScalarType type_of_trained(const setup::Engine& engine) {
+  const std::string own =
+      engine.parameters.empty()
+          ? ""
+          : std::to_string(static_cast<int>(engine.parameters.front().tensor.scalar_type()));
+  for (const std::string& type : engine.mesh->world().gather_texts(own))
+    if (!type.empty()) return static_cast<at::ScalarType>(std::stoi(type));
+  return engine.precision.parameters;
 }
 
 bool is_first_or(int64_t stage, const setup::Engine& engine) {
@@ -66,7 +78,8 @@ void GatheredUnit::bring(const nn::Parameter& parameter, int64_t from) {
   const at::Tensor value = own != values_.end()          ? own->second
                            : engine_.stage.index == from ? parameter.kept().detach()
                                                          : at::Tensor();
-  const at::Tensor here = brought(value, parameter.whole_shape(), from, engine_);
+  const at::Tensor here =
+      brought(value, parameter.whole_shape(), from, engine_.precision.parameters, engine_);
   if (engine_.stage.index == 0) values_[&parameter] = here;
 }
 
@@ -85,6 +98,9 @@ at::Tensor GatheredUnit::read(const nn::Parameter& parameter) const {
 
 void with_all_adapters(models::Model& model, const setup::Engine& engine,
                        const std::function<void()>& work) {
+  const at::ScalarType type = engine.mesh->size(dist::Axis::Pipeline) > 1
+                                  ? type_of_trained(engine)
+                                  : engine.precision.parameters;
   std::vector<nn::Parameter*> lent;
   const std::vector<nn::Unit*> units = model.units();
   for (size_t unit = 0; unit < units.size(); ++unit) {
@@ -94,7 +110,7 @@ void with_all_adapters(models::Model& model, const setup::Engine& engine,
       if (!parameter->added) continue;
       const at::Tensor own =
           engine.stage.index == stage ? parameter->kept().detach() : at::Tensor();
-      const at::Tensor here = brought(own, parameter->shape, stage, engine);
+      const at::Tensor here = brought(own, parameter->shape, stage, type, engine);
       if (engine.stage.index > 0) continue;
       parameter->value = here;
       lent.push_back(parameter);

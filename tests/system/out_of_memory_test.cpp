@@ -105,7 +105,7 @@ class Budgets : public ::testing::Test {
     expect_whole_csv(out / "metrics.csv", record["steps"].size());
     std::set<std::string> left;
     for (const auto& entry : fs::directory_iterator(out)) left.insert(entry.path().filename());
-    EXPECT_EQ(left, (std::set<std::string>{"metrics.csv", "report.html", "run.json"}));
+    EXPECT_EQ(left, (std::set<std::string>{"live", "metrics.csv", "report.html", "run.json"}));
     return record;
   }
 

@@ -31,6 +31,14 @@ TEST(PlanCommand, PrintsThePlanAndItsCourse) {
     EXPECT_NE(result.output.find(part), std::string::npos) << part;
 }
 
+TEST(PlanCommand, OfAModelThatIsNotHereSaysWhatItNeeds) {
+  const Result result = run({"plan", "checkpoints/openlm-research/open-llama-7b"});
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  for (const char* part : {"is not here", "--model.config recipes/models/",
+                           "snug download openlm-research/open-llama-7b"})
+    EXPECT_NE(result.output.find(part), std::string::npos) << result.output;
+}
+
 TEST(PlanCommand, SetsLitgptBesideIt) {
   const Result text = run(plan_words({"--device", "a100-80", "--like", "litgpt"}));
   EXPECT_EQ(text.exit_code, 0) << text.output;

@@ -62,6 +62,7 @@ TEST(Check, ValuesThatContradict) {
   EXPECT_CONTAINS(faults_of("--eval.evaluate_example last"), "eval.evaluate_example = last");
   EXPECT_CONTAINS(faults_of("--activation_checkpointing every:0"), "is not one of none, all");
   EXPECT_CONTAINS(faults_of("--full false"), "always trains all weights");
+  EXPECT_CONTAINS(faults_of("--use_lora"), "for adapters use snug finetune");
   EXPECT_CONTAINS(faults_of("--data LIMA"), "belongs to --data JSON");
   EXPECT_CONTAINS(faults_of("--data.path x"), "data.path = x");
   EXPECT_CONTAINS(faults_of("--data.val_path v --data.val_split_fraction 0.1"), "are both set");

@@ -167,6 +167,39 @@ TEST(Parse, UnknownKeysNameTheNearest) {
   EXPECT_CONTAINS(parse_error("convert a b --log.run 3"), "unknown key");
 }
 
+TEST(Parse, ListsOfWordsMayBeWrittenAsInARecipe) {
+  for (const char* list : {"q,v", "[q,v]", "[q, v]", "['q', \"v\"]"}) {
+    const std::vector<std::string> words = {"finetune", "x", "--lora_target_modules", list};
+    EXPECT_EQ(parse_command_line(words).recipe.lora.target_modules, "q,v") << list;
+  }
+  EXPECT_EQ(parse("finetune x --lora_target_modules [qv]_proj.*[0-3]").recipe.lora.target_modules,
+            "[qv]_proj.*[0-3]")
+      << "a regular expression";
+  EXPECT_EQ(parse("finetune x --model.train_parts [qformer,projection]").recipe.model.train_parts,
+            "qformer,projection");
+  EXPECT_EQ(parse("finetune x --activation_checkpointing [0,2]").recipe.activation_checkpointing,
+            "0,2");
+  EXPECT_EQ(recipe_from("activation_checkpointing: [0, 2]\n").activation_checkpointing, "0,2");
+}
+
+TEST(Parse, AModelGivenTwiceIsRefused) {
+  EXPECT_CONTAINS(parse_error("finetune_full one --model_name two"),
+                  "checkpoint_dir is given twice: one as a word, two by --model_name; keep one");
+  EXPECT_CONTAINS(parse_error("generate one --checkpoint_dir two"), "is given twice");
+  EXPECT_EQ(parse("finetune_full one --model_name null").recipe.checkpoint_dir, "one");
+  EXPECT_EQ(parse("finetune_full one --checkpoint_dir one").recipe.checkpoint_dir, "one");
+}
+
+TEST(Parse, SyntheticDataHasAnEndOfItsOwn) {
+  const Recipe r = parse("finetune_full --model.config x.json --data synthetic").recipe;
+  EXPECT_EQ(r.data.class_path, "Synthetic");
+  EXPECT_EQ(r.data.max_samples, 256);
+  EXPECT_EQ(r.data.val_split_fraction, 0);
+  EXPECT_EQ(parse("finetune_full x --data Synthetic --data.max_samples 8").recipe.data.max_samples,
+            8);
+  EXPECT_FALSE(parse("finetune_full x --data Alpaca").recipe.data.max_samples);
+}
+
 TEST(Parse, WrongValuesSayWhatIsWanted) {
   EXPECT_CONTAINS(parse_error("finetune_full x --train.epochs five"),
                   "--train.epochs: \"five\" is not a whole number from 1");

@@ -18,10 +18,12 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+// What is in recipes/lab is suites of runs.
 std::vector<fs::path> shipped_recipes() {
   std::vector<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(fs::path(SNUG_SOURCE_DIR) / "recipes"))
-    if (entry.path().extension() == ".yaml") files.push_back(entry.path());
+    if (entry.path().extension() == ".yaml" && entry.path().parent_path().filename() != "lab")
+      files.push_back(entry.path());
   return files;
 }
 

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiment/explain.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+#include "experiment/figures.h"
+
+namespace snug::experiment {
+namespace {
+
+constexpr double kWorthSaying = 0.02;  // of the larger peak
+constexpr size_t kMostClauses = 3;
+constexpr size_t kMostOptions = 4;
+
+// What became of one category, or of several that changed alike.
+struct Change {
+  std::vector<std::string> categories;
+  int64_t before = 0, after = 0;
+  int64_t size() const { return std::abs(after - before); }
+  double ratio() const { return static_cast<double>(after) / static_cast<double>(before); }
+};
+
+std::string joined(const std::vector<std::string>& parts, const char* last = " and ") {
+  std::string out;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) out += i + 1 == parts.size() ? last : ", ";
+    out += parts[i];
+  }
+  return out;
+}
+
+bool is_near(double value, double wanted) { return std::abs(value / wanted - 1) < 0.02; }
+
+// Workspace, the one word without a plural, alone.
+bool is_singular(const Change& change) {
+  return change.categories.size() == 1 && change.categories[0] == "workspace";
+}
+
+std::string clause(const Change& change) {
+  std::vector<std::string> names;
+  for (const std::string& category : change.categories) names.push_back(category_words(category));
+  const bool one = is_singular(change);
+  const std::string who = joined(names);
+  if (change.before == 0)
+    return fmt::format("{} now {} {}", who, one ? "takes" : "take", memory_text(change.after));
+  if (change.after == 0)
+    return fmt::format("{} {} no more (before: {})", who, one ? "is there" : "are there",
+                       memory_text(change.before));
+  const std::string pair = memory_pair(change.before, change.after);
+  const double ratio = change.ratio();
+  const char* share = is_near(ratio, 0.5)    ? "half"
+                      : is_near(ratio, 0.25) ? "a quarter"
+                      : is_near(ratio, 2)    ? "twice as much"
+                      : is_near(ratio, 4)    ? "four times as much"
+                                             : nullptr;
+  if (share != nullptr)
+    return fmt::format("{} {} {} ({})", who, one ? "takes" : "take", share, pair);
+  const bool falls = change.after < change.before;
+  return fmt::format("{} {} ({})", who, falls ? (one ? "falls" : "fall") : (one ? "rises" : "rise"),
+                     pair);
+}
+
+// The largest changes first; categories that changed by one and the same factor are one.
+std::vector<Change> changes_between(const Figures& before, const Figures& after) {
+  const auto least = static_cast<int64_t>(
+      kWorthSaying * static_cast<double>(std::max(before.peak_allocated, after.peak_allocated)));
+  std::vector<Change> out;
+  for (const std::string& category : categories_of({&before, &after})) {
+    const Change change{{category}, bytes_of(before, category), bytes_of(after, category)};
+    if (change.size() < std::max<int64_t>(least, 1)) continue;
+    const auto kin = std::find_if(out.begin(), out.end(), [&](const Change& other) {
+      return change.before > 0 && change.after > 0 && other.before > 0 && other.after > 0 &&
+             is_near(change.ratio(), other.ratio());
+    });
+    if (kin == out.end()) {
+      out.push_back(change);
+    } else {
+      kin->categories.push_back(category);
+      kin->before += change.before;
+      kin->after += change.after;
+    }
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const Change& a, const Change& b) { return a.size() > b.size(); });
+  if (out.size() > kMostClauses) out.resize(kMostClauses);
+  return out;
+}
+
+// 4, 2, 1 or 8; 0 where the figures make no such number: a shard, an embedding in another type.
+int bytes_a_parameter(const RowResult& result, const Figures& figures) {
+  if (result.parameters <= 0) return 0;
+  const double each =
+      static_cast<double>(bytes_of(figures, "parameters")) / static_cast<double>(result.parameters);
+  for (const int whole : {1, 2, 4, 8})
+    if (is_near(each, whole)) return whole;
+  return 0;
+}
+
+std::string width_clause(const RowResult& base, const Figures& before, const RowResult& own,
+                         const Figures& after) {
+  if (base.parameters != own.parameters) return "";
+  const int from = bytes_a_parameter(base, before), to = bytes_a_parameter(own, after);
+  if (from == 0 || to == 0 || from == to) return "";
+  return fmt::format("; a weight has {} byte{} instead of {}", to, to == 1 ? "" : "s", from);
+}
+
+std::string host_clause(const Figures& before, const Figures& after) {
+  const auto least = static_cast<int64_t>(kWorthSaying * static_cast<double>(after.peak_allocated));
+  if (std::abs(after.peak_host - before.peak_host) <= std::max<int64_t>(least, 0)) return "";
+  if (before.peak_host == 0)
+    return fmt::format("; host memory holds {} beside it", memory_text(after.peak_host));
+  return fmt::format("; in host memory {}", memory_pair(before.peak_host, after.peak_host));
+}
+
+std::string sentence_start(std::string text) {
+  if (!text.empty() && text[0] >= 'a' && text[0] <= 'z')
+    text[0] = static_cast<char>(text[0] - 'a' + 'A');
+  return text;
+}
+
+// "activations take the most (30.1 GiB), then weights (4.10 GiB)"; empty without categories.
+std::string what_takes_most(const Figures& figures) {
+  std::vector<std::pair<int64_t, std::string>> parts;
+  for (const std::string& category : categories_of({&figures}))
+    parts.emplace_back(bytes_of(figures, category), category);
+  std::stable_sort(parts.begin(), parts.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  if (parts.empty()) return "";
+  const bool one = parts[0].second == "workspace";
+  std::string out = fmt::format("{} {} the most ({})", category_words(parts[0].second),
+                                one ? "takes" : "take", memory_text(parts[0].first));
+  if (parts.size() > 1)
+    out +=
+        fmt::format(", then {} ({})", category_words(parts[1].second), memory_text(parts[1].first));
+  return out;
+}
+
+class Explanation {
+ public:
+  Explanation(const LabRun& run, const Row& row, const RowResult& result)
+      : run_(run), row_(row), result_(result), own_(own_figures(result)) {
+    base_row_ = comparable_row(run, row);
+    if (base_row_ != nullptr) base_ = run.find(base_row_->id);
+    if (base_ == nullptr || own_ == nullptr) return;
+    // One kind of figure beside the same kind.
+    if (is_measured(result) == is_measured(*base_)) {
+      before_ = own_figures(*base_);
+    } else if (result.predicted && base_->predicted) {
+      before_ = &*base_->predicted;
+      own_ = &*result.predicted;
+    }
+  }
+
+  std::vector<std::string> sentences() const {
+    if (own_ == nullptr) return {without_figures()};
+    std::vector<std::string> out;
+    if (is_out_of_memory()) {
+      out.push_back(out_of_memory());
+      if (before_ != nullptr) out.push_back(against());
+      return out;
+    }
+    out.push_back(before_ != nullptr ? against() : alone());
+    if (std::string time = time_sentence(); !time.empty()) out.push_back(std::move(time));
+    return out;
+  }
+
+ private:
+  bool is_plan() const {
+    return own_ != nullptr && result_.predicted && own_ == &*result_.predicted;
+  }
+  bool is_out_of_memory() const {
+    return run_.mode == Mode::Plan ? result_.predicted && !result_.predicted->fits
+                                   : result_.outcome == Outcome::OutOfMemory;
+  }
+
+  std::string without_figures() const {
+    if (!row_.not_run.empty()) return fmt::format("Not run: {}.", row_.not_run);
+    if (result_.outcome == Outcome::NotRun) return "Not run.";
+    if (result_.reason.empty()) return fmt::format("No figures: {}.", name(result_.outcome));
+    return fmt::format("No figures: {}.", result_.reason);
+  }
+
+  std::string out_of_memory() const {
+    const Figures& f = *own_;
+    std::string out;
+    if (is_plan()) {
+      const int64_t needed = needed_bytes(f);
+      out = fmt::format("Out of memory: it needs {}", memory_text(needed));
+      if (result_.limit_bytes > 0) {
+        out += fmt::format(" where there is {}", memory_text(result_.limit_bytes));
+        if (needed > result_.limit_bytes)
+          out += fmt::format(", so {} is missing", memory_text(needed - result_.limit_bytes));
+      }
+    } else {
+      out = fmt::format("Out of memory: it held {}", memory_text(f.peak_allocated));
+      if (result_.limit_bytes > 0) out += fmt::format(" of {}", memory_text(result_.limit_bytes));
+    }
+    const std::string most = what_takes_most(f);
+    return out + (most.empty() ? "." : "; " + most + ".");
+  }
+
+  std::string alone() const {
+    std::string out = fmt::format("The peak is {}", memory_text(own_->peak_allocated));
+    if (result_.limit_bytes > 0)
+      out += fmt::format(" of the {} there is", memory_text(result_.limit_bytes));
+    const std::string most = what_takes_most(*own_);
+    return out + (most.empty() ? "." : ": " + most + ".");
+  }
+
+  std::string against() const {
+    const int64_t before = before_->peak_allocated, after = own_->peak_allocated;
+    const std::string pair = memory_pair(before, after);
+    std::string out = fmt::format("Against {}, ", base_row_->id);
+    if (memory_text(before) == memory_text(after))
+      out += fmt::format("peak memory stays at {}", memory_text(after));
+    else
+      out += fmt::format("peak memory {} ({})", after < before ? "falls" : "rises", pair);
+    std::vector<std::string> clauses;
+    for (const Change& change : changes_between(*before_, *own_)) clauses.push_back(clause(change));
+    if (!clauses.empty()) out += ": " + joined(clauses);
+    out += width_clause(*base_, *before_, result_, *own_);
+    if (is_plan()) out += host_clause(*before_, *own_);
+    return out + ".";
+  }
+
+  std::string rate_words(const Figures& f) const {
+    return f.tokens_per_second > 0 ? fmt::format("{} tokens/s", count_text(f.tokens_per_second))
+                                   : std::string();
+  }
+
+  std::string time_sentence() const {
+    if (own_->step_seconds <= 0) return "";
+    const char* takes = is_plan() ? "would take" : "takes";
+    const std::string now = seconds_text(own_->step_seconds);
+    std::string out = fmt::format("A step {} {}", takes, now);
+    std::string rate = rate_words(*own_);
+    if (before_ != nullptr && before_->step_seconds > 0) {
+      const std::string then = seconds_text(before_->step_seconds);
+      out += now == then ? ", as before" : fmt::format(" instead of {}", then);
+      const std::string old_rate = rate_words(*before_);
+      if (!rate.empty() && !old_rate.empty() && rate != old_rate)
+        rate += fmt::format(" instead of {}", count_text(before_->tokens_per_second));
+    }
+    return out + (rate.empty() ? "." : fmt::format(" ({}).", rate));
+  }
+
+  const LabRun& run_;
+  const Row& row_;
+  const RowResult& result_;
+  const Row* base_row_ = nullptr;
+  const RowResult* base_ = nullptr;
+  const Figures* own_ = nullptr;
+  const Figures* before_ = nullptr;
+};
+
+std::map<std::string, std::string> last_values(const Settings& settings) {
+  std::map<std::string, std::string> out;
+  for (const auto& [key, value] : settings) out[key] = value;
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> explain(const LabRun& run, const Row& row) {
+  const RowResult* result = run.find(row.id);
+  if (result == nullptr) return {"Not run."};
+  std::vector<std::string> out = Explanation(run, row, *result).sentences();
+  for (std::string& sentence : out) sentence = sentence_start(std::move(sentence));
+  return out;
+}
+
+std::string changes_text(const LabRun& run, const Row& row) {
+  if (!row.change.empty()) return row.change;
+  const Row* base = row.from.empty() ? comparable_row(run, row) : run.find_row(row.from);
+  if (base == nullptr) return "";
+  std::vector<std::string> parts;
+  if (base->model != row.model)
+    parts.push_back(fmt::format("model {} → {}", base->model, row.model));
+  auto before = last_values(base->options), after = last_values(row.options);
+  if (base->model != row.model) {  // each has its recipe: that is the same change
+    before.erase("config");
+    after.erase("config");
+  }
+  for (const auto& [key, value] : after) {
+    const auto old = before.find(key);
+    if (old == before.end())
+      parts.push_back(fmt::format("{} {}", key, value));
+    else if (old->second != value)
+      parts.push_back(fmt::format("{} {} → {}", key, old->second, value));
+  }
+  for (const auto& [key, value] : before)
+    if (!after.contains(key)) parts.push_back(fmt::format("no {} {}", key, value));
+  if (parts.size() > kMostOptions) {
+    const size_t more = parts.size() - kMostOptions;
+    parts.resize(kMostOptions);
+    parts.push_back(fmt::format("{} more", more));
+    return joined(parts, " and ");
+  }
+  return joined(parts, ", ");
+}
+
+}  // namespace snug::experiment

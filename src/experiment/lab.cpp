@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiment/lab.h"
+
+#include <fmt/format.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "config/print.h"
+#include "experiment/lab_list.h"
+#include "experiment/lab_run.h"
+#include "experiment/reports.h"
+#include "experiment/stop_wish.h"
+#include "experiment/verdict.h"
+
+namespace snug::experiment {
+namespace {
+
+namespace fs = std::filesystem;
+using config::LabOptions;
+using Words = std::vector<std::string>;
+
+constexpr int kInterruptedCode = 130;  // as a shell has it for Ctrl-C
+
+int terminal_width() {
+  winsize size{};
+  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40;
+  return known ? size.ws_col : 120;
+}
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  if (!text.ends_with('\n')) std::fputc('\n', stdout);
+  std::fflush(stdout);
+}
+
+Mode mode_of(const LabOptions& options) {
+  if (options.plan && options.scaled)
+    throw UserError(
+        "--plan and --scaled: a suite is planned at full size or run with small models; give one "
+        "of them (--scaled --dry_run plans the small ones)");
+  return options.plan ? Mode::Plan : options.scaled ? Mode::Scaled : Mode::Run;
+}
+
+// Options that the action would pass over in silence.
+void check_options(const LabOptions& options) {
+  const bool runs = options.action == "run";
+  const std::pair<bool, const char*> of_run[] = {{options.plan, "plan"},
+                                                 {options.scaled, "scaled"},
+                                                 {options.dry_run, "dry_run"},
+                                                 {!options.rows.empty(), "rows"},
+                                                 {!options.device.empty(), "device"},
+                                                 {!options.memory_budget.empty(), "memory_budget"},
+                                                 {!options.set.empty(), "set"},
+                                                 {!options.out_dir.empty(), "out_dir"},
+                                                 {options.row_timeout > 0, "row_timeout"},
+                                                 {options.restart, "restart"}};
+  for (const auto& [is_given, key] : of_run)
+    if (!runs && is_given) throw UserError("--{} is for snug lab run, not {}", key, options.action);
+  if (!options.device.empty() && !options.plan)
+    throw UserError("--device {}: names what --plan plans for; a run takes this machine's devices",
+                    options.device);
+}
+
+void want_targets(const LabOptions& options, size_t least, size_t most, const char* what) {
+  if (options.targets.size() >= least && options.targets.size() <= most) return;
+  throw UserError("snug lab {} wants {}, and {} {} given", options.action, what,
+                  options.targets.empty() ? "none" : std::to_string(options.targets.size()),
+                  options.targets.size() == 1 ? "was" : "were");
+}
+
+std::vector<fs::path> wanted_suites(const LabOptions& options) {
+  want_targets(options, 1, SIZE_MAX,
+               "suites: names of snug lab list, files, or all (snug lab run litgpt-single --plan)");
+  std::vector<fs::path> files;
+  for (const std::string& target : options.targets) {
+    if (target == "all")
+      std::ranges::copy(suite_files(), std::back_inserter(files));
+    else
+      files.push_back(find_suite(target));
+  }
+  return files;
+}
+
+fs::path folder_of(const LabOptions& options, const std::string& suite, Mode mode, bool is_only) {
+  if (options.out_dir.empty()) return default_folder(suite, mode);
+  return is_only ? fs::path(options.out_dir)
+                 : options.out_dir / default_folder(suite, mode).filename();
+}
+
+// Of what was published, or is said of the row; how far figures are from published ones is for the
+// report.
+bool has_other_outcome(const LabRun& run, const Row& row, const RowResult& result) {
+  const bool ended = result.outcome == Outcome::Ok || result.outcome == Outcome::OutOfMemory;
+  if (!ended || row.expected == Expected::Unknown) return false;
+  const bool is_count = run.mode == Mode::Plan && result.like.has_value();
+  const bool fits = is_count ? result.like->fits : result.outcome == Outcome::Ok;
+  return fits != (row.expected == Expected::Ok) && verdict_of(run, row).verdict == Verdict::Differs;
+}
+
+int exit_code_of(const LabRun& run) {
+  int code = 0;
+  for (const Row& row : run.rows) {
+    const RowResult* result = run.find(row.id);
+    if (result->outcome == Outcome::Crashed || result->outcome == Outcome::TimedOut) return 1;
+    if (result->outcome == Outcome::Error || has_other_outcome(run, row, *result)) code = 2;
+  }
+  return code;
+}
+
+std::string commands_text(const LabRun& run) {
+  std::string text = "Commands\n";
+  for (const RowResult& result : run.results)
+    if (!result.command.empty()) text += fmt::format("  {}\n    {}\n", result.id, result.command);
+  return text;
+}
+
+void print_run(const LabRun& run, const LabOptions& options, bool was_interrupted) {
+  print("\n" + report_text(run, terminal_width()));
+  if (options.dry_run) return print("\n" + commands_text(run));
+  print(fmt::format("\nThe report is {0}/report.html (and report.md, report.csv, report.json)",
+                    run.folder.string()));
+  if (!was_interrupted) return;
+  const auto done = std::ranges::count_if(run.results, [](const RowResult& result) {
+    return result.outcome != Outcome::NotRun && result.outcome != Outcome::Interrupted;
+  });
+  print(fmt::format("Stopped on request: {} of {} rows are done; the same command goes on there",
+                    done, run.rows.size()));
+}
+
+int run_suites(const LabOptions& options, const Words& words) {
+  const Mode mode = mode_of(options);
+  const std::vector<fs::path> files = wanted_suites(options);
+  const StopWish stop;
+  Progress progress(stderr, ::isatty(STDERR_FILENO) == 1);
+  nlohmann::json all = nlohmann::json::array();
+  int code = 0;
+  for (const fs::path& file : files) {
+    Suite suite = read_suite(file);
+    const fs::path folder = folder_of(options, suite.name, mode, files.size() == 1);
+    if (files.size() > 1) progress.say(fmt::format("\n{}: {}", suite.name, suite.title));
+    LabRunner runner(options, std::move(suite), mode, folder, config::print_command(words));
+    const LabRun& run = runner.run(progress);
+    if (options.json)
+      all.push_back(nlohmann::json::parse(report_json(run)));
+    else
+      print_run(run, options, runner.was_interrupted());
+    if (runner.was_interrupted()) {
+      code = kInterruptedCode;
+      break;
+    }
+    const int of_suite = exit_code_of(run);
+    code = code == 1 || of_suite == 1 ? 1 : std::max(code, of_suite);
+  }
+  if (options.json) print((files.size() == 1 && !all.empty() ? all.front() : all).dump(1));
+  return code;
+}
+
+int list(const LabOptions& options) {
+  if (options.targets.empty()) {
+    const std::vector<fs::path> files = suite_files();
+    print(options.json ? list_suites_json(files) : list_suites_text(files, terminal_width()));
+    return 0;
+  }
+  for (const fs::path& file : wanted_suites(options)) {
+    const Suite suite = read_suite(file);
+    print(options.json ? list_rows_json(suite) : list_rows_text(suite, terminal_width()));
+  }
+  return 0;
+}
+
+int report_again(const LabOptions& options) {
+  want_targets(options, 1, SIZE_MAX, "folders of lab runs, as in out/lab/SUITE");
+  for (const std::string& target : options.targets) {
+    const LabRun run = read_lab_run(target);
+    write_reports(run);
+    if (options.json)
+      print(report_json(run));
+    else
+      print_run(run, options, false);
+  }
+  return 0;
+}
+
+int compare(const LabOptions& options) {
+  want_targets(options, 2, 2, "two folders of lab runs, as in out/lab/SUITE");
+  const LabRun first = read_lab_run(options.targets[0]);
+  const LabRun second = read_lab_run(options.targets[1]);
+  print(options.json ? compare_json(first, second) : compare_text(first, second, terminal_width()));
+  return 0;
+}
+
+}  // namespace
+
+int lab(const LabOptions& options, const Words& words) {
+  set_verbose(options.verbose);
+  check_options(options);
+  if (options.action == "list") return list(options);
+  if (options.action == "report") return report_again(options);
+  if (options.action == "compare") return compare(options);
+  return run_suites(options, words);
+}
+
+}  // namespace snug::experiment

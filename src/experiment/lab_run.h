@@ -1,0 +1,83 @@
+// snug lab run: one suite's rows in their order, its searches behind them, and the reports.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <future>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "config/commands.h"
+#include "experiment/edge.h"
+#include "experiment/lab_folder.h"
+#include "experiment/progress.h"
+#include "experiment/result.h"
+#include "experiment/row_work.h"
+
+namespace snug::experiment {
+
+class LabRunner {
+ public:
+  // `folder`: of the run and its report. Throws UserError for rows, options and files that are not
+  // there, before anything runs.
+  LabRunner(const config::LabOptions& options, Suite suite, Mode mode,
+            const std::filesystem::path& folder, const std::string& command);
+
+  // Returns what there is, also when the person asked to stop; its reports are written, unless
+  // options.dry_run.
+  const LabRun& run(Progress& progress);
+  bool was_interrupted() const { return is_stopped_; }
+
+ private:
+  struct Try {
+    Row row;
+    RowResult result;
+    bool is_kept = false;
+  };
+  struct PlannedSearch {
+    std::vector<Try> tries;
+    Edge edge;
+  };
+  void choose_rows();
+  void check_models() const;
+  void check_machine() const;
+  void begin_record(const std::string& command);
+  bool is_chosen(const Row& row) const { return chosen_.contains(row.id); }
+
+  std::vector<Row> earlier_tries() const;
+  std::future<RowResult> begin_plan(const Row& row) const;
+  void plan_rows();
+  void run_rows();
+  void plan_searches();
+  PlannedSearch plan_search(const Group& group) const;
+  void run_search(const Group& group);
+  void say_edge(const Group& group, const Edge& edge);
+
+  std::optional<RowResult> done_before(const Row& row) const;
+  // Nothing where the person stopped it.
+  std::optional<RowResult> do_row(const Row& row);
+  std::string why_not_run(const Row& row) const;
+  void note(const Row& row, RowResult result, bool is_kept);
+  void note_not_run(const Row& row, const std::string& why);
+  void add_row(const Row& row);
+  bool stops() const;
+
+  const config::LabOptions& options_;
+  LabRun run_;
+  std::unique_ptr<LabFolder> folder_;  // none in a dry run
+  std::unique_ptr<RowWork> work_;
+  Progress* progress_ = nullptr;
+  std::set<std::string> chosen_;
+  std::vector<Group> searches_;
+  std::map<std::string, std::string> ended_sweeps_;  // group -> the row that ended it
+  bool is_stopped_ = false;
+};
+
+// By the options: out/lab/SUITE, with -plan or -scaled behind it.
+std::filesystem::path default_folder(const std::string& suite, Mode mode);
+
+}  // namespace snug::experiment

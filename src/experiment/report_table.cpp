@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiment/report_table.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "experiment/figures.h"
+
+namespace snug::experiment {
+namespace {
+
+const Figures* figures_in(const RowView& view, Cell cell) {
+  const RowResult& result = *view.result;
+  if (cell == Cell::Planned) return result.predicted ? &*result.predicted : nullptr;
+  if (cell == Cell::Measured) return result.measured ? &*result.measured : nullptr;
+  if (cell == Cell::Counted) return result.like ? &*result.like : nullptr;
+  return view.own;
+}
+
+std::vector<std::string> published_lines(const RowView& view) {
+  std::vector<std::string> out;
+  for (const FigureCheck& check : view.verdict.figures)
+    out.push_back(published_text(check) + " " + check.what);
+  const Published& published = view.row->published;
+  if (published.epoch_seconds) out.push_back(seconds_text(*published.epoch_seconds) + " an epoch");
+  if (out.empty() && view.row->expected != Expected::Unknown)
+    out.emplace_back(view.row->expected == Expected::Ok ? "fits" : "out of memory");
+  return out;
+}
+
+std::vector<std::string> deviation_lines(const RowView& view) {
+  std::vector<std::string> out;
+  for (const FigureCheck& check : view.verdict.figures)
+    out.push_back(check.is_held() ? fmt::format("{}{}", percent_text(check.deviation()),
+                                                check.decides ? "" : " (snug)")
+                                  : "–");
+  return out;
+}
+
+// Time of a row that does not fit is no time.
+bool has_time(const RowView& view) {
+  return view.own != nullptr && view.outcome.kind == OutcomeView::Kind::Good;
+}
+
+}  // namespace
+
+std::vector<std::string> cell_lines(const RowView& view, Cell cell) {
+  const Figures* figures = figures_in(view, cell);
+  switch (cell) {
+    case Cell::Row:
+      return {view.row->id};
+    case Cell::Changes:
+      if (view.changes.empty()) return {};
+      return {view.changes};
+    case Cell::Outcome:
+      return {view.outcome.sign + " " + view.outcome.words};
+    case Cell::Planned:
+    case Cell::Measured:
+    case Cell::Counted:
+      if (figures == nullptr || figures->peak_allocated <= 0) return {};
+      if (cell == Cell::Counted && !figures->fits)
+        return {memory_text(figures->peak_allocated) + " ✗"};
+      return {memory_text(figures->peak_allocated)};
+    case Cell::Published:
+      return published_lines(view);
+    case Cell::Deviation:
+      return deviation_lines(view);
+    case Cell::StepTime:
+      if (!has_time(view) || figures->step_seconds <= 0) return {};
+      return {seconds_text(figures->step_seconds)};
+    case Cell::TokensPerSecond:
+      if (!has_time(view) || figures->tokens_per_second <= 0) return {};
+      return {count_text(figures->tokens_per_second)};
+    case Cell::Verdict:
+      if (view.verdict_words.empty()) return {};
+      return {view.verdict_words};
+  }
+  return {};
+}
+
+std::string cell_text(const RowView& view, Cell cell) {
+  std::string out;
+  for (const std::string& line : cell_lines(view, cell)) {
+    if (!out.empty()) out += ", ";
+    out += line;
+  }
+  return out.empty() ? "–" : out;
+}
+
+std::string sort_key(const RowView& view, Cell cell) {
+  const Figures* figures = figures_in(view, cell);
+  switch (cell) {
+    case Cell::Planned:
+    case Cell::Measured:
+    case Cell::Counted:
+      return fmt::format("{}", figures == nullptr ? 0 : figures->peak_allocated);
+    case Cell::StepTime:
+      return fmt::format("{}", has_time(view) ? figures->step_seconds : 0);
+    case Cell::TokensPerSecond:
+      return fmt::format("{}", has_time(view) ? figures->tokens_per_second : 0);
+    case Cell::Deviation: {
+      double most = 0;
+      for (const FigureCheck& check : view.verdict.figures)
+        if (check.is_held()) most = std::max(most, std::abs(check.deviation()));
+      return fmt::format("{}", most);
+    }
+    default:
+      return "";
+  }
+}
+
+std::vector<TableColumn> table_columns(const LabRun& run, const std::vector<RowView>& views) {
+  const std::string program = counted_program(run);
+  const std::array all{TableColumn{Cell::Row, "Row", false},
+                       TableColumn{Cell::Changes, "What changed", false},
+                       TableColumn{Cell::Outcome, "Outcome", false},
+                       TableColumn{Cell::Planned, "snug, planned", true},
+                       TableColumn{Cell::Measured, "snug, measured", true},
+                       TableColumn{Cell::Counted, program_words(program) + ", counted", true},
+                       TableColumn{Cell::Published, "Published", true},
+                       TableColumn{Cell::Deviation, "Deviation", true},
+                       TableColumn{Cell::StepTime, "A step", true},
+                       TableColumn{Cell::TokensPerSecond, "Tokens/s", true},
+                       TableColumn{Cell::Verdict, "Verdict", false}};
+  std::vector<TableColumn> out;
+  for (const TableColumn& column : all) {
+    const bool is_filled = std::any_of(views.begin(), views.end(), [&](const RowView& view) {
+      const auto lines = cell_lines(view, column.cell);
+      return std::any_of(lines.begin(), lines.end(), [](const auto& line) { return line != "–"; });
+    });
+    if (is_filled || column.cell == Cell::Row) out.push_back(column);
+  }
+  return out;
+}
+
+}  // namespace snug::experiment

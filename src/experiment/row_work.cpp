@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiment/row_work.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/version.h"
+#include "config/gpus.h"
+#include "config/parse.h"
+#include "config/print.h"
+#include "experiment/collect.h"
+#include "experiment/row_process.h"
+#include "experiment/stop_wish.h"
+#include "machine/machine.h"
+#include "report/live_status.h"
+
+namespace snug::experiment {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+constexpr double kPlanSeconds = 900;  // a plan that takes longer hangs
+constexpr uintmax_t kMostRead = uintmax_t{4} << 20;
+
+// FNV-1a, to notice a change; not against anyone.
+uint64_t digest(const std::string& text) {
+  uint64_t hash = 14695981039346656037U;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+  return hash;
+}
+
+// Of a file: what it holds; of a large one its size. Empty for a word that names none.
+std::string content_of(const std::string& word) {
+  std::error_code error;
+  if (!fs::is_regular_file(word, error)) return "";
+  const uintmax_t size = fs::file_size(word, error);
+  if (error || size > kMostRead) return fmt::format("{} bytes", size);
+  return fmt::format("{:016x}", digest(read_file(word)));
+}
+
+std::string words_text(const Words& words) {
+  std::string text;
+  for (const std::string& word : words) {
+    text += ' ' + word;
+    if (const std::string content = content_of(word); !content.empty()) text += '#' + content;
+  }
+  return text;
+}
+
+std::optional<report::LiveState> live_state(const fs::path& out_dir) {
+  const fs::path file = report::live_file(out_dir, 0);
+  if (!fs::exists(file)) return std::nullopt;
+  try {
+    return report::read_live_json(file);
+  } catch (const UserError&) {
+    return std::nullopt;
+  }
+}
+
+// Of the GPU here, as --device of plans has it; empty: none, or not in the table.
+const std::string& gpu_profile() {
+  static const std::string profile = [] {
+    const machine::Gpus here = machine::gpus();
+    if (here.gpus.empty()) return std::string();
+    const config::Gpu* known = config::gpu_by_cuda_name(here.gpus.front().name);
+    return known == nullptr ? std::string() : std::string(known->profile);
+  }();
+  return profile;
+}
+
+// What was asked for on the person's own command line is for them to read, not a machine.
+std::string without_json(Words words) {
+  std::erase(words, "--json");
+  return config::print_command(words);
+}
+
+}  // namespace
+
+Settings read_settings(const std::vector<std::string>& texts) {
+  Settings settings;
+  for (const std::string& text : texts) {
+    const size_t at = text.find('=');
+    if (at == std::string::npos || at == 0)
+      throw UserError("--set {}: wants KEY=VALUE, as in --set train.max_steps=10", text);
+    std::string key = text.substr(0, at);
+    if (key.starts_with("--")) key.erase(0, 2);
+    settings.emplace_back(std::move(key), text.substr(at + 1));
+  }
+  return settings;
+}
+
+Words RowWork::plan_words(const Row& row) const {
+  Words words = experiment::plan_words(suite_, row, mode_, extra_);
+  const std::string gpu = mode_ == Mode::Run ? gpu_profile() : "";
+  if (!gpu.empty() && std::ranges::find(words, "cpu") == words.end())
+    words.insert(words.end(), {"--device", gpu});
+  return words;
+}
+
+// A row that was planned not to fit is to run out of memory all the same.
+Words RowWork::run_words(const Row& row, const fs::path& out_dir) const {
+  Settings settings{{"force", "true"}};
+  settings.insert(settings.end(), extra_.begin(), extra_.end());
+  return experiment::run_words(suite_, row, mode_, settings, out_dir);
+}
+
+fs::path RowWork::out_dir(const Row& row) const {
+  return folder_ != nullptr ? folder_->out_dir(row.id) : fs::path("out") / row.id;
+}
+
+double RowWork::run_timeout() const {
+  if (row_timeout_ > 0) return row_timeout_;
+  return mode_ == Mode::Scaled ? suite_.scaled_row_timeout_seconds : suite_.row_timeout_seconds;
+}
+
+std::string RowWork::made_from(const Row& row) const {
+  std::string text = fmt::format("snug {}:{}", kVersion, words_text(plan_words(row)));
+  if (mode_ != Mode::Plan) text += " |" + words_text(run_words(row, "OUT"));
+  return text;
+}
+
+void RowWork::check_words(const Row& row) const {
+  try {
+    config::parse_command_line(plan_words(row));
+    if (mode_ != Mode::Plan) config::parse_command_line(run_words(row, out_dir(row)));
+  } catch (const UserError& error) {
+    throw UserError("row {}: {}", row.id, error.what());
+  }
+}
+
+RowResult RowWork::empty_result(const Row& row) const {
+  RowResult result{.id = row.id, .made_from = made_from(row)};
+  result.plan_command = without_json(plan_words(row));
+  result.command = mode_ == Mode::Plan ? result.plan_command
+                                       : config::print_command(run_words(row, out_dir(row)));
+  return result;
+}
+
+RowResult RowWork::plan(const Row& row) const {
+  RowResult result = empty_result(row);
+  std::string text;
+  const ProcessEnd end =
+      run_process({.words = plan_words(row),
+                   .output = {},
+                   .timeout_seconds = row_timeout_ > 0 ? row_timeout_ : kPlanSeconds,
+                   .tick = {},
+                   .stop_wanted = StopWish::wanted},
+                  &text);
+  result.seconds = end.seconds;
+  collect_plan(text, end, result);
+  if (folder_ != nullptr && result.predicted) folder_->write_plan(row.id, text);
+  return result;
+}
+
+RowResult RowWork::run(const Row& row, const std::function<void(const RowStatus&)>& show) const {
+  show({.id = row.id, .doing = "planning", .live = {}});
+  RowResult result = plan(row);
+  // What cannot be planned may run all the same, unless it is for its recipe.
+  if (!result.predicted && result.outcome != Outcome::Crashed) return result;
+  const fs::path out = out_dir(row);
+  const auto look = [&] { show({.id = row.id, .doing = "starting", .live = live_state(out)}); };
+  look();
+  const ProcessEnd end = run_process({.words = run_words(row, out),
+                                      .output = folder_->output(row.id),
+                                      .timeout_seconds = run_timeout(),
+                                      .tick = look,
+                                      .stop_wanted = StopWish::wanted});
+  result.seconds += end.seconds;
+  collect_run(out, end, result);
+  if (!end.output_fault.empty()) {
+    if (!result.reason.empty()) result.reason += "; ";
+    result.reason += end.output_fault;
+  }
+  return result;
+}
+
+}  // namespace snug::experiment

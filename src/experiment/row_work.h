@@ -1,0 +1,56 @@
+// One row, planned and run: the processes it takes and the result that comes of them. Knows nothing
+// of other rows and of the folder's lab.json.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "config/commands.h"
+#include "experiment/lab_folder.h"
+#include "experiment/progress.h"
+#include "experiment/result.h"
+
+namespace snug::experiment {
+
+class RowWork {
+ public:
+  // `suite` with what the user's options change of all rows; `folder` null: nothing is written.
+  RowWork(const Suite& suite, Mode mode, Settings extra, double row_timeout,
+          const LabFolder* folder)
+      : suite_(suite),
+        mode_(mode),
+        extra_(std::move(extra)),
+        row_timeout_(row_timeout),
+        folder_(folder) {}
+
+  // All that the result comes from: the words, what the files among them hold, snug's version.
+  std::string made_from(const Row& row) const;
+
+  // `snug plan`; several threads may ask at once.
+  RowResult plan(const Row& row) const;
+  // Plan and run. `show` is called now and then with what is going on.
+  RowResult run(const Row& row, const std::function<void(const RowStatus&)>& show) const;
+
+  // The words are ones that the program takes. Throws UserError.
+  void check_words(const Row& row) const;
+
+ private:
+  std::vector<std::string> plan_words(const Row& row) const;
+  std::vector<std::string> run_words(const Row& row, const std::filesystem::path& out_dir) const;
+  std::filesystem::path out_dir(const Row& row) const;
+  double run_timeout() const;
+  RowResult empty_result(const Row& row) const;
+
+  const Suite& suite_;
+  Mode mode_;
+  Settings extra_;
+  double row_timeout_;
+  const LabFolder* folder_;
+};
+
+// "train.max_steps=10" -> that option. Throws UserError.
+Settings read_settings(const std::vector<std::string>& texts);
+
+}  // namespace snug::experiment

@@ -1,0 +1,151 @@
+// Where suites are found, and which of their rows are meant.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "experiment/suite.h"
+
+namespace snug::experiment {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> parts;
+  std::istringstream stream(text);
+  for (std::string part; std::getline(stream, part, separator);) {
+    const size_t begin = part.find_first_not_of(' ');
+    if (begin != std::string::npos)
+      parts.push_back(part.substr(begin, part.find_last_not_of(' ') - begin + 1));
+  }
+  return parts;
+}
+
+std::vector<fs::path> suite_folders() {
+  std::vector<fs::path> folders;
+  if (const char* chosen = std::getenv("SNUG_SUITES"))
+    for (const std::string& folder : split(chosen, ':')) folders.emplace_back(folder);
+  folders.emplace_back("recipes/lab");
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (error) return folders;
+  const fs::path above = program.parent_path().parent_path();
+  folders.push_back(above / "recipes/lab");             // a build folder in the repository
+  folders.push_back(above / "share/snug/recipes/lab");  // PREFIX/bin
+  return folders;
+}
+
+std::vector<std::string> names_of(const std::vector<fs::path>& files) {
+  std::vector<std::string> names;
+  for (const fs::path& file : files) names.push_back(file.stem().string());
+  return names;
+}
+
+// The patterns of one choice, each with a note of whether anything has matched it.
+class Patterns {
+ public:
+  explicit Patterns(const std::string& text) : patterns_(split(text, ',')) {}
+
+  bool matches(const std::string& id) {
+    bool any = patterns_.empty();
+    for (const std::string& pattern : patterns_)
+      if (::fnmatch(pattern.c_str(), id.c_str(), 0) == 0) {
+        used_.insert(pattern);
+        any = true;
+      }
+    return any;
+  }
+
+  void throw_unused(const Suite& suite) const {
+    for (const std::string& pattern : patterns_) {
+      if (used_.contains(pattern)) continue;
+      std::vector<std::string> ids;
+      for (const Row& row : suite.rows) ids.push_back(row.id);
+      for (const Group& group : suite.groups) ids.push_back(group.id);
+      const std::string near = nearest_name(pattern, ids);
+      throw UserError("suite {} has no row {}{}", suite.name, pattern,
+                      near.empty() ? fmt::format("; snug lab list {} shows them", suite.name)
+                                   : fmt::format("; did you mean {}?", near));
+    }
+  }
+
+ private:
+  std::vector<std::string> patterns_;
+  std::set<std::string> used_;
+};
+
+struct Choice {
+  std::vector<const Row*> rows;
+  std::vector<const Group*> searches;
+};
+
+Choice choose(const Suite& suite, const std::string& text) {
+  Patterns patterns(text);
+  Choice choice;
+  std::set<std::string> sweeps;
+  for (const Group& group : suite.groups) {
+    if (!patterns.matches(group.id)) continue;
+    if (group.kind == Group::Kind::Search) choice.searches.push_back(&group);
+    if (group.kind == Group::Kind::Sweep) sweeps.insert(group.id);
+  }
+  for (const Row& row : suite.rows)
+    if (patterns.matches(row.id) || sweeps.contains(row.group)) choice.rows.push_back(&row);
+  patterns.throw_unused(suite);
+  return choice;
+}
+
+}  // namespace
+
+std::vector<fs::path> suite_files() {
+  std::map<std::string, fs::path> files;  // by name
+  for (const fs::path& folder : suite_folders()) {
+    std::error_code error;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
+      if (entry.path().extension() == ".yaml") files.emplace(entry.path().stem(), entry.path());
+  }
+  std::vector<fs::path> sorted;
+  for (const auto& [name, file] : files) sorted.push_back(file);
+  return sorted;
+}
+
+fs::path find_suite(const std::string& name_or_path) {
+  const std::vector<fs::path> files = suite_files();
+  for (const fs::path& file : files)
+    if (file.stem() == name_or_path) return file;
+  std::error_code error;
+  const bool is_path =
+      name_or_path.ends_with(".yaml") || name_or_path.find('/') != std::string::npos;
+  if (fs::is_regular_file(name_or_path, error)) return name_or_path;
+  if (is_path) throw UserError("{}: there is no such file", name_or_path);
+  const std::vector<std::string> names = names_of(files);
+  if (names.empty())
+    throw UserError(
+        "no suite {}: none are found; run snug where recipes/lab is, or say where "
+        "they are with SNUG_SUITES=FOLDER",
+        name_or_path);
+  const std::string near = nearest_name(name_or_path, names);
+  throw UserError("no suite {}; there are {}{}", name_or_path, fmt::join(names, ", "),
+                  near.empty() ? "" : fmt::format("; did you mean {}?", near));
+}
+
+std::vector<const Row*> chosen_rows(const Suite& suite, const std::string& patterns) {
+  return choose(suite, patterns).rows;
+}
+
+std::vector<const Group*> chosen_searches(const Suite& suite, const std::string& patterns) {
+  return choose(suite, patterns).searches;
+}
+
+}  // namespace snug::experiment
