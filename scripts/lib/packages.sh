@@ -18,6 +18,12 @@ SNUG_TIDY_PACKAGES=(clang-tidy-14)
 # For tests that skip themselves without: a Slurm of one node, two hosts by network namespaces.
 SNUG_CLUSTER_PACKAGES=(slurm-wlm munge iproute2)
 
+# A browser that looks at the lab's report pages, and what its driver's Python is made from.
+SNUG_BROWSER_PACKAGES=(chromium fonts-dejavu-core python3-venv)
+
+# A Python for docs/lab's notebooks is made from these and PyPI.
+SNUG_NOTEBOOK_PACKAGES=(python3-venv)
+
 missing_packages() {
   local package
   for package in "$@"; do
