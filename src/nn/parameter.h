@@ -48,7 +48,8 @@ struct Parameter {
   std::optional<double> init_scale;  // deviation or bound; absent: the model's deviation
   std::optional<int64_t> cut_dim;    // along which ranks may share it; none: each has all of it
   bool trained = true;
-  bool added = false;                        // belongs to an adapter: no model file holds it
+  bool added = false;  // belongs to an adapter: no model file holds it
+  bool exact = false;  // a matrix that is read in float32, whatever products are made in
   std::optional<Quantization> quantization;  // then `value` holds bytes: ops/quantized.h
   at::Tensor value;                          // on the device; undefined until allocate()
   at::Tensor home;  // in host memory, where the weight is kept and updated; undefined: in `value`

@@ -47,16 +47,18 @@ void Adafactor::update_range(Range range, const StepOptions& step) {
     const bool matrix = row_var_[i].defined();
     const int64_t rows = matrix ? weight.size(0) : 1;
     const int64_t cols = weight.size(matrix ? 1 : 0);
-    ops::with_workspace(
-        weight, kernels::cpu::adafactor_workspace_bytes(rows, cols), [&](void* workspace) {
-          kernels::cpu::AdafactorTensor entry{.rows = rows, .cols = cols};
-          if (!describe(i, entry)) return;
-          if (matrix) entry.row_var = row_var_[i].mutable_data_ptr<float>();
-          entry.col_var = col_var_[i].mutable_data_ptr<float>();
-          ops::run_on(
-              weight, [&] { kernels::cpu::adafactor_step(entry, options, workspace); },
-              [&] { ops::cuda::adafactor_step(entry, options, workspace); });
-        });
+    int64_t scratch_bytes = kernels::cpu::adafactor_workspace_bytes(rows, cols);
+    if (ops::kernel_device(weight) == at::kCUDA)
+      scratch_bytes += kernels::cpu::adafactor_device_sums_bytes(rows);
+    ops::with_workspace(weight, scratch_bytes, [&](void* workspace) {
+      kernels::cpu::AdafactorTensor entry{.rows = rows, .cols = cols};
+      if (!describe(i, entry)) return;
+      if (matrix) entry.row_var = row_var_[i].mutable_data_ptr<float>();
+      entry.col_var = col_var_[i].mutable_data_ptr<float>();
+      ops::run_on(
+          weight, [&] { kernels::cpu::adafactor_step(entry, options, workspace); },
+          [&] { ops::cuda::adafactor_step(entry, options, workspace); });
+    });
   }
 }
 

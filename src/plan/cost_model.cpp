@@ -5,6 +5,7 @@
 
 #include "config/unit_choice.h"
 #include "exec/pipeline_schedule.h"
+#include "models/family.h"
 #include "nn/precision.h"
 #include "setup/stages.h"
 #include "setup/strategy.h"
@@ -33,7 +34,8 @@ double recomputed_share(const config::Recipe& recipe, const models::Model& model
 // How much longer the stage of a pipeline takes that has most to compute.
 double slowest_stage(const config::Recipe& recipe, const models::Model& model, int64_t stages) {
   if (stages == 1) return 1;
-  const auto units = const_cast<models::Model&>(model).units();
+  const auto twin = models::model_like(model);
+  const auto units = twin->units();
   return setup::most_of_a_stage(units,
                                 setup::deal_units(units, stages, recipe.pipeline_interleave));
 }

@@ -35,7 +35,7 @@ ShardingStage stage_of(const config::Recipe& recipe, const dist::Mesh& mesh) {
 
 // Norms and biases are added and multiplied in float32.
 bool is_rounded_when_used(const nn::Parameter& parameter) {
-  return parameter.shape.size() >= 2 && !parameter.quantization;
+  return parameter.shape.size() >= 2 && !parameter.exact && !parameter.quantization;
 }
 
 // A unit's parameters that lie in one flat tensor each: of one type, all trained or all frozen.

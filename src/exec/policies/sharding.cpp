@@ -299,7 +299,7 @@ void Sharding::abandon() {
   if (mesh_->is_single() || units_.front()->parameters().front()->value.is_meta()) {
     leaving_.clear();
     between_replicas_.clear();
-    while (!present_.empty()) release(present_.begin()->first);
+    while (!present_.empty()) close(present_.begin()->first);
   }
 }
 

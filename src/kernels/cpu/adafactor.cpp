@@ -63,8 +63,7 @@ AdafactorSlabs adafactor_slabs(int64_t rows, int64_t cols) {
 }
 
 int64_t adafactor_workspace_bytes(int64_t rows, int64_t cols) {
-  return rows * static_cast<int64_t>(sizeof(double)) + kAdafactorNormsBytes +
-         Slabs(rows, cols).count * cols * static_cast<int64_t>(sizeof(float));
+  return Slabs(rows, cols).count * cols * static_cast<int64_t>(sizeof(float));
 }
 
 void adafactor_step(const AdafactorTensor& t, const AdafactorOptions& o, void* workspace) {

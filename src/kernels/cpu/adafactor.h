@@ -50,9 +50,13 @@ struct AdafactorSlabs {
 };
 AdafactorSlabs adafactor_slabs(int64_t rows, int64_t cols);
 
-// What either device needs: a double a row, some norms, and a slab's sums of columns each.
-inline constexpr int64_t kAdafactorNormsBytes = 64;
+// A row of columns' sums for each slab.
 int64_t adafactor_workspace_bytes(int64_t rows, int64_t cols);
+// What a GPU's kernels want before that: a double a row, and some norms.
+inline constexpr int64_t kAdafactorNormsBytes = 64;
+inline int64_t adafactor_device_sums_bytes(int64_t rows) {
+  return rows * static_cast<int64_t>(sizeof(double)) + kAdafactorNormsBytes;
+}
 void adafactor_step(const AdafactorTensor& tensor, const AdafactorOptions& options,
                     void* workspace);
 

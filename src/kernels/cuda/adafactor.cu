@@ -169,6 +169,8 @@ void step(const cpu::AdafactorTensor& t, const Factors& f, const Work& work, cud
 void adafactor_step(const cpu::AdafactorTensor& t, const cpu::AdafactorOptions& o, void* workspace,
                     cudaStream_t stream) {
   SNUG_CHECK(o.step >= 1, "Adafactor step {}; the first is 1", o.step);
+  SNUG_CHECK(t.count == t.rows * t.cols && (t.row_var != nullptr || t.rows == 1),
+             "Adafactor of {} elements as {} rows of {}", t.count, t.rows, t.cols);
   if (t.count == 0) return;
   const auto number = static_cast<double>(o.step);
   const Factors factors = {static_cast<float>(std::pow(number, o.beta2_decay)),

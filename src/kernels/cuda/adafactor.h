@@ -8,7 +8,8 @@
 
 namespace snug::kernels::cuda {
 
-// `workspace`: cpu::adafactor_workspace_bytes(rows, cols), aligned to 8.
+// `workspace`: cpu::adafactor_device_sums_bytes(rows) and cpu::adafactor_workspace_bytes(rows,
+// cols), aligned to 8.
 void adafactor_step(const cpu::AdafactorTensor& tensor, const cpu::AdafactorOptions& options,
                     void* workspace, cudaStream_t stream);
 

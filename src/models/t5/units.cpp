@@ -30,6 +30,7 @@ nn::Parameter bias_table(const Config& c, const std::string& prefix, const char*
   return {.name = block_name(prefix, stack, 0) + "0.SelfAttention.relative_attention_bias.weight",
           .shape = {c.relative_attention_num_buckets, c.num_heads},
           .init_scale = c.initializer_factor / std::sqrt(static_cast<double>(c.d_model)),
+          .exact = true,
           .value = {}};
 }
 
