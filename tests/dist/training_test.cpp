@@ -182,7 +182,7 @@ TEST_P(ManyRanks, TwentyStepsWithAccumulation) {
 
 // So that what is rounded on the way and what is not shows in the loss.
 void enlarge_tables_of_biases(TinyRun& run) {
-  exec::Sharding* sharding = run.engine.sharding.get();
+  exec::Sharding* sharding = run.engine.sharding;
   for (size_t i = 0; i < run.engine.units.size(); ++i) {
     if (sharding != nullptr) sharding->open(i);
     for (nn::Parameter* parameter : run.engine.units[i]->parameters())
