@@ -2,9 +2,7 @@
 #include "checkpoint/shared_folder.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <random>
@@ -12,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/host.h"
 
 namespace snug::checkpoint {
 namespace {
@@ -23,11 +22,6 @@ constexpr auto kPatience = std::chrono::seconds(5);
 
 fs::path mark_name(const fs::path& folder, const std::string& id) {
   return folder / (".seen-by-all-" + id);
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "this machine";
 }
 
 }  // namespace

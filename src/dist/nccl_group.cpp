@@ -7,7 +7,6 @@
 #include "dist/nccl_group.h"
 
 #include <c10/cuda/CUDAGuard.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,6 +15,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
+#include "base/host.h"
 #include "memory/guards.h"
 
 namespace snug::dist {
@@ -29,11 +29,6 @@ struct NcclPending : Group::Pending {
   int32_t unit = 0;
   std::vector<at::Tensor> held;
 };
-
-std::string host_name() {
-  char text[256] = {};
-  return gethostname(text, sizeof text - 1) == 0 ? text : "localhost";
-}
 
 // Where NCCL's ranks find each other: a small server at the group's first rank, whose address goes
 // round over MPI.

@@ -15,6 +15,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/host.h"
 
 namespace snug::dist {
 
@@ -45,11 +46,6 @@ static_assert(sizeof(StatusRecord) <= kPageBytes);
 double seconds_since_1970() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();
-}
-
-std::string host_name() {
-  char text[128] = {};
-  return gethostname(text, sizeof text - 1) == 0 ? text : "?";
 }
 
 std::string process_namespace() {

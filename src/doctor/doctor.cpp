@@ -4,28 +4,21 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 
+#include "base/terminal.h"
 #include "doctor/findings.h"
 
 namespace snug::doctor {
 namespace {
 
 // Symbols are for eyes: in a pipe there are words.
-TextStyle style_of_output() {
+std::string text_for_output(const Facts& facts, const std::vector<Finding>& all) {
+  TextStyle style = style_of(STDOUT_FILENO);
   const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;
-  const char* plain = std::getenv("NO_COLOR");
-  TextStyle style{.unicode = false, .colours = is_terminal && (plain == nullptr || *plain == '\0')};
-  for (const char* variable : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* value = std::getenv(variable);
-    if (value == nullptr || *value == '\0') continue;
-    const std::string text = value;
-    style.unicode =
-        is_terminal && (text.find("UTF-8") != text.npos || text.find("utf8") != text.npos);
-    break;
-  }
-  return style;
+  if (!is_terminal) style.unicode = false;
+  const int columns = is_terminal ? terminal_size(STDOUT_FILENO).columns : 0;
+  return findings_text(facts, all, style, static_cast<size_t>(columns));
 }
 
 }  // namespace
@@ -33,8 +26,7 @@ TextStyle style_of_output() {
 int doctor(const config::DoctorOptions& options) {
   const Facts facts = gather(options.out_dir);
   const std::vector<Finding> all = findings(facts);
-  const std::string text =
-      options.json ? findings_json(facts, all) : findings_text(facts, all, style_of_output());
+  const std::string text = options.json ? findings_json(facts, all) : text_for_output(facts, all);
   std::fputs(text.c_str(), stdout);
   return exit_code(all);
 }

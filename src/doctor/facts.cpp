@@ -31,6 +31,18 @@ std::optional<int> version_by(const char* function) {
   return version;
 }
 
+// Where the GPUs that CUDA would use are on the bus: "0000:01:00.0".
+std::vector<std::string> bus_ids(int gpus) {
+  using Call = int (*)(char*, int, int);
+  auto* call = reinterpret_cast<Call>(::dlsym(RTLD_DEFAULT, "cudaDeviceGetPCIBusId"));
+  std::vector<std::string> ids;
+  for (int gpu = 0; call != nullptr && gpu < gpus; ++gpu) {
+    std::array<char, 32> text{};
+    if (call(text.data(), static_cast<int>(text.size()), gpu) == 0) ids.emplace_back(text.data());
+  }
+  return ids;
+}
+
 // MPI may be asked for it before it is started. Its first line says what it is.
 std::string mpi_library() {
   using Call = int (*)(char*, int*);
@@ -56,7 +68,7 @@ std::string program_on_path(const std::string& name) {
   return {};
 }
 
-std::string first_line_of(const std::string& command) {
+std::string first_line_said_by(const std::string& command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
   std::array<char, 512> line{};
   if (pipe == nullptr || std::fgets(line.data(), line.size(), pipe.get()) == nullptr) return {};
@@ -121,10 +133,11 @@ Facts gather(const fs::path& out_dir) {
   if (facts.has_cuda) {
     facts.cuda_runtime = version_by("cudaRuntimeGetVersion");
     facts.nccl = version_by("ncclGetVersion");
+    facts.visible_bus_ids = bus_ids(facts.visible_gpus);
   }
   if (!facts.mpirun.empty())
     facts.mpirun_version =
-        first_line_of(fmt::format("{} --version 2>/dev/null", shell_quoted(facts.mpirun)));
+        first_line_said_by(fmt::format("{} --version 2>/dev/null", shell_quoted(facts.mpirun)));
   return facts;
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "machine/machine.h"
 
@@ -14,11 +15,12 @@ namespace snug::doctor {
 struct Facts {
   // This program.
   std::string snug_version, torch_version;
-  bool has_cuda = false;                  // built with it
-  std::optional<int> cuda_runtime, nccl;  // versions of the libraries it runs with
-  int visible_gpus = 0;                   // that CUDA would use
-  std::string why_no_gpu;                 // CUDA's own words
-  std::string mpi_library;                // its own name and version
+  bool has_cuda = false;                     // built with it
+  std::optional<int> cuda_runtime, nccl;     // versions of the libraries it runs with
+  int visible_gpus = 0;                      // that CUDA would use
+  std::vector<std::string> visible_bus_ids;  // of those; empty where CUDA cannot be asked
+  std::string why_no_gpu;                    // CUDA's own words
+  std::string mpi_library;                   // its own name and version
   // This machine.
   std::string system;  // "Ubuntu 24.04.1 LTS"
   bool in_container = false;

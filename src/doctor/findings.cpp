@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/bytes.h"
+#include "base/text.h"
 #include "doctor/gpu_findings.h"
 
 namespace snug::doctor {
@@ -82,12 +83,13 @@ Finding disk(const Facts& facts) {
     finding.level = Level::Missing;
     finding.found += ", and may not be written to";
     finding.why = "runs leave models and records there";
-    finding.mend = "choose another with --out_dir, or: sudo chown \"$USER\" FOLDER";
+    finding.mend = fmt::format("sudo chown \"$USER\" {}; or choose another with --out_dir",
+                               shell_quoted(facts.out_dir.string()));
   } else if (d.free < kNoDisk) {
     finding.level = Level::Missing;
     finding.why = "a run could not even leave its record";
     finding.mend = fmt::format("du -xsh {}/* | sort -h | tail; or choose another with --out_dir",
-                               facts.out_dir.string());
+                               shell_quoted(facts.out_dir.string()));
   } else if (d.free < kLittleDisk) {
     finding.level = Level::Note;
     finding.why = "a checkpoint of full fine-tuning takes 12 bytes a weight: 12 GB a billion";
@@ -148,7 +150,7 @@ Finding mpi(const Facts& facts) {
           .subject = "MPI",
           .found = "the library does not answer",
           .why = "the program is linked against Open MPI",
-          .mend = "sudo apt-get install libopenmpi3"};
+          .mend = "sudo apt-get install openmpi-bin, which brings it"};
 }
 
 }  // namespace

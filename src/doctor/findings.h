@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/terminal.h"
 #include "doctor/facts.h"
 
 namespace snug::doctor {
@@ -26,12 +27,10 @@ std::vector<Finding> findings(const Facts& facts);
 // 2 where something is missing, else 0.
 int exit_code(const std::vector<Finding>& findings);
 
-struct TextStyle {
-  bool unicode = true;
-  bool colours = false;
-};
+// Symbols, or words where the style is without unicode. What mends is left in one line, so that it
+// can be copied; the rest is at most so many columns wide, 0: as wide as it is.
 std::string findings_text(const Facts& facts, const std::vector<Finding>& findings,
-                          const TextStyle& style);
+                          const TextStyle& style, size_t columns = 0);
 std::string findings_json(const Facts& facts, const std::vector<Finding>& findings);
 
 }  // namespace snug::doctor

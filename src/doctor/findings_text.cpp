@@ -6,6 +6,7 @@
 
 #include "doctor/findings.h"
 #include "report/text_width.h"
+#include "report/wrap.h"
 
 namespace snug::doctor {
 namespace {
@@ -13,6 +14,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr size_t kSubjectColumns = 14;
+constexpr size_t kFewestColumns = 20;  // beside the subjects, however narrow the terminal is
 
 std::string sign(Level level, const TextStyle& style) {
   static constexpr const char* kSigns[] = {"✓", "!", "✗"};
@@ -42,16 +44,29 @@ std::string verdict(const std::vector<Finding>& findings) {
   return fmt::format("{} {} missing{}.", missing, missing == 1 ? "thing is" : "things are", worth);
 }
 
+// Lines after the first begin below it.
+std::string beside_subject(const std::string& words, const std::string& indent, size_t columns) {
+  std::string text;
+  for (const std::string& line : report::wrapped(report::printable(words), columns))
+    text += (text.empty() ? "" : indent) + line + "\n";
+  return text;
+}
+
 }  // namespace
 
 std::string findings_text(const Facts& facts, const std::vector<Finding>& findings,
-                          const TextStyle& style) {
+                          const TextStyle& style, size_t columns) {
   const std::string indent((style.unicode ? 2 : 8) + kSubjectColumns, ' ');
-  std::string text = built_with(facts) + "\n\n";
+  const size_t beside =
+      columns == 0 ? 0 : std::max(columns, indent.size() + kFewestColumns) - indent.size();
+  std::string text;
+  const size_t across = columns == 0 ? 0 : std::max(columns, kFewestColumns);
+  for (const std::string& line : report::wrapped(built_with(facts), across)) text += line + "\n";
+  text += "\n";
   for (const Finding& f : findings) {
-    const std::string found = report::printable(f.found);
-    text += fmt::format("{} {:<{}}{}\n", sign(f.level, style), f.subject, kSubjectColumns, found);
-    if (!f.why.empty()) text += fmt::format("{}{}\n", indent, report::printable(f.why));
+    text += fmt::format("{} {:<{}}", sign(f.level, style), f.subject, kSubjectColumns);
+    text += beside_subject(f.found, indent, beside);
+    if (!f.why.empty()) text += indent + beside_subject(f.why, indent, beside);
     if (!f.mend.empty())
       text +=
           fmt::format("{}{} {}\n", indent, style.unicode ? "→" : "->", report::printable(f.mend));

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdlib>
 
 #include "base/bytes.h"
@@ -93,12 +94,32 @@ Finding cuda(const Facts& facts) {
   return finding;
 }
 
-Finding gpu(const machine::Gpu& gpu) {
+// CUDA and the driver write the same place with more or fewer zeros before it: "0000:01:00.0",
+// "00000000:01:00.0".
+bool is_same_place(std::string a, std::string b) {
+  for (std::string* id : {&a, &b}) {
+    std::ranges::transform(*id, id->begin(), [](unsigned char c) { return std::tolower(c); });
+    id->erase(0, std::min(id->find_first_not_of('0'), id->size()));
+  }
+  return a == b;
+}
+
+// The driver shows all GPUs, CUDA those that the environment leaves it.
+bool is_hidden(const machine::Gpu& gpu, const Facts& facts) {
+  if (!facts.has_cuda || gpu.bus_id.empty()) return false;
+  if (facts.visible_gpus > 0 && facts.visible_bus_ids.empty()) return false;  // not known
+  return std::ranges::none_of(facts.visible_bus_ids,
+                              [&](const std::string& id) { return is_same_place(id, gpu.bus_id); });
+}
+
+Finding gpu(const machine::Gpu& gpu, const Facts& facts) {
   Finding finding{.subject = fmt::format("GPU {}", gpu.index),
                   .found = fmt::format("{}, {} free of {}", gpu.name,
                                        format_bytes(gpu.memory_total - gpu.memory_used),
                                        format_bytes(gpu.memory_total))};
-  if (gpu.mig) {
+  if (!facts.has_cuda || is_hidden(gpu, facts)) {
+    finding.found += facts.has_cuda ? ", hidden from this program" : ", not used by this build";
+  } else if (gpu.mig) {
     finding.level = Level::Note;
     finding.found += ", divided (MIG)";
     finding.why = "a run gets one of its parts, with that part's memory";
@@ -144,6 +165,7 @@ Finding topology(const Facts& facts) {
 
 // 22703 is 2.27.3
 Finding nccl(const Facts& facts) {
+  if (!facts.has_cuda) return {.subject = "NCCL", .found = "comes with a build with CUDA"};
   if (facts.nccl)
     return {.subject = "NCCL",
             .found = fmt::format("{}.{}.{}", *facts.nccl / 10000, *facts.nccl % 10000 / 100,
@@ -159,9 +181,9 @@ Finding nccl(const Facts& facts) {
 
 std::vector<Finding> gpu_findings(const Facts& facts) {
   std::vector<Finding> all{driver(facts), cuda(facts)};
-  for (const machine::Gpu& one : facts.gpus.gpus) all.push_back(gpu(one));
+  for (const machine::Gpu& one : facts.gpus.gpus) all.push_back(gpu(one, facts));
   if (facts.gpus.gpus.size() > 1) all.push_back(topology(facts));
-  if (facts.has_cuda) all.push_back(nccl(facts));
+  all.push_back(nccl(facts));
   return all;
 }
 

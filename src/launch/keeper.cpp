@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/host.h"
 #include "dist/status_page.h"
 #include "launch/relay.h"
 #include "launch/watch.h"

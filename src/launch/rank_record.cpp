@@ -141,11 +141,6 @@ void clear_folder(const fs::path& folder) {
   }
 }
 
-std::string host_name() {
-  std::array<char, 256> text{};
-  return ::gethostname(text.data(), text.size() - 1) == 0 ? text.data() : "?";
-}
-
 std::string signal_text(int signal_number) {
   const char* short_name = ::sigabbrev_np(signal_number);
   return short_name == nullptr ? fmt::format("signal {}", signal_number)

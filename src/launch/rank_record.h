@@ -58,7 +58,6 @@ bool is_job_over(const std::filesystem::path& folder, const std::string& job);
 // Removes logs, records and pages that an earlier run left.
 void clear_folder(const std::filesystem::path& folder);
 
-std::string host_name();
 // "SIGKILL (9)"
 std::string signal_text(int signal_number);
 

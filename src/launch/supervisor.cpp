@@ -22,6 +22,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/host.h"
 #include "launch/frames.h"
 #include "launch/relay.h"
 #include "launch/watch.h"

@@ -8,12 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "base/terminal.h"
+
 namespace snug::monitor {
 
-struct Style {
-  bool unicode = true;
-  bool colours = true;
-};
+using Style = TextStyle;
 
 // The text in a colour ("32", "1;31"); as it is where colours are off.
 std::string paint(std::string_view text, std::string_view colour, const Style& style);

@@ -17,6 +17,8 @@ class Follow {
   // a folder that is there and has no run in it yet is waited for.
   explicit Follow(const std::string& run, const std::filesystem::path& newest_below = "out");
 
+  // Throws UserError where the first process's status is damaged, or of another snug. What comes
+  // and goes while it looks is no error.
   Look look();
 
  private:
@@ -25,9 +27,9 @@ class Follow {
   };
   void read_ranks(Look& look);
   RankLook read_rank(const report::LiveState& live, double now);
+  bool suite_is_over(const Look& look, double changed) const;
 
   std::filesystem::path folder_;
-  bool is_suite_ = false;
   std::map<int64_t, Before> before_;  // by process
 };
 

@@ -66,9 +66,12 @@ Json suite_json(const SuiteLook& suite) {
 
 std::string suite_sentence(const SuiteLook& suite) {
   if (suite.done >= suite.total)
-    return fmt::format("the suite {} ended: {} rows are done", suite.name, suite.done);
-  return fmt::format("the suite {} stands still: {} of {} rows are done", suite.name, suite.done,
-                     suite.total);
+    return fmt::format("the suite {} ended: {} rows are done", report::printable(suite.name),
+                       suite.done);
+  return fmt::format("the suite {} stopped{}: {} of {} rows are done; the same command goes on",
+                     report::printable(suite.name),
+                     suite.current.empty() ? "" : " in " + report::printable(suite.current),
+                     suite.done, suite.total);
 }
 
 }  // namespace
@@ -120,13 +123,6 @@ std::string look_json(const Look& look) {
                   {"ranks", std::move(ranks)},
                   {"gpus", std::move(gpus)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string clock_text(double seconds) {
-  const auto s = static_cast<int64_t>(std::clamp(seconds, 0.0, 1e9));
-  if (s >= 86400) return fmt::format("{}d {:02}:{:02}", s / 86400, s / 3600 % 24, s / 60 % 60);
-  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-  return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
 }  // namespace snug::monitor

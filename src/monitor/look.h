@@ -53,7 +53,4 @@ std::string ending_sentence(const Look& look);
 // One line of JSON.
 std::string look_json(const Look& look);
 
-// "2:31", "1:02:31", "2d 03:04"
-std::string clock_text(double seconds);
-
 }  // namespace snug::monitor

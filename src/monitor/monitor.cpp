@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "monitor/monitor.h"
 
-#include <fmt/format.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <cstdio>
 #include <thread>
 
+#include "base/terminal.h"
 #include "monitor/follow.h"
 #include "monitor/look.h"
 #include "monitor/terminal.h"
@@ -21,11 +22,8 @@ void print(const std::string& line) {
 }
 
 void print_view(const Look& look) {
-  const bool draws = can_draw();
-  Style style = style_of_terminal();
-  if (!draws) style.colours = false;
-  for (const std::string& line :
-       view(look, {.columns = draws ? terminal_size().columns : 100, .style = style}))
+  const int columns = can_draw(STDOUT_FILENO) ? terminal_size(STDOUT_FILENO).columns : 100;
+  for (const std::string& line : view(look, {.columns = columns, .style = style_of(STDOUT_FILENO)}))
     print(line);
 }
 
@@ -45,27 +43,30 @@ int follow_in_lines(Follow& follow, const config::MonitorOptions& options) {
   }
 }
 
+// Until the run is over, which is in `look` then; false where the person had enough before.
+bool watch(Follow& follow, const config::MonitorOptions& options, Look& look) {
+  Terminal terminal;
+  bool help = false;
+  while (!is_over(look)) {
+    const TerminalSize size = terminal_size(STDOUT_FILENO);
+    terminal.draw(view(look, {.columns = size.columns,
+                              .rows = size.rows,
+                              .style = style_of(STDOUT_FILENO),
+                              .keys = true,
+                              .help = help}));
+    char key = 0;
+    const Terminal::Event event = terminal.wait(options.interval, key);
+    if (event == Terminal::Event::Quit || key == 'q' || key == 'Q') return false;
+    if (key == 'h' || key == '?') help = !help;
+    if (event == Terminal::Event::Time || key == 'r') look = follow.look();
+  }
+  return true;
+}
+
 // What was seen last stays on the screen that the person comes back to.
 int follow_in_terminal(Follow& follow, const config::MonitorOptions& options) {
   Look look = follow.look();
-  {
-    Terminal terminal;
-    bool help = false;
-    while (!is_over(look)) {
-      const Size size = terminal_size();
-      terminal.draw(view(look, {.columns = size.columns,
-                                .rows = size.rows,
-                                .style = style_of_terminal(),
-                                .keys = true,
-                                .help = help}));
-      char key = 0;
-      const Terminal::Event event = terminal.wait(options.interval, key);
-      if (event == Terminal::Event::Quit || key == 'q' || key == 'Q') return 0;
-      if (key == 'h' || key == '?') help = !help;
-      if (event == Terminal::Event::Time || key == 'r') look = follow.look();
-    }
-  }
-  print_view(look);
+  if (is_over(look) || watch(follow, options, look)) print_view(look);
   return 0;
 }
 
@@ -81,7 +82,7 @@ int monitor(const config::MonitorOptions& options) {
       print_view(look);
     return 0;
   }
-  if (options.json || !can_draw()) return follow_in_lines(follow, options);
+  if (options.json || !can_draw(STDOUT_FILENO)) return follow_in_lines(follow, options);
   return follow_in_terminal(follow, options);
 }
 

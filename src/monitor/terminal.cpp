@@ -3,17 +3,15 @@
 
 #include <poll.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <termios.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cctype>
+#include <cerrno>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
-#include <cstring>
 #include <string_view>
+
+#include "base/terminal.h"
 
 namespace snug::monitor {
 namespace {
@@ -91,38 +89,7 @@ sigset_t watched() {
   return set;
 }
 
-bool names_utf8(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text.find("utf-8") != text.npos || text.find("utf8") != text.npos;
-}
-
 }  // namespace
-
-bool can_draw() {
-  const char* kind = std::getenv("TERM");
-  return ::isatty(STDOUT_FILENO) == 1 && kind != nullptr && *kind != '\0' &&
-         std::string_view(kind) != "dumb";
-}
-
-Style style_of_terminal() {
-  Style style{.unicode = false, .colours = false};
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    const char* value = std::getenv(name);
-    if (value == nullptr || *value == '\0') continue;
-    style.unicode = names_utf8(value);
-    break;
-  }
-  const char* plain = std::getenv("NO_COLOR");
-  style.colours = can_draw() && (plain == nullptr || *plain == '\0');
-  return style;
-}
-
-Size terminal_size() {
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0)
-    return {};
-  return {size.ws_col, size.ws_row};
-}
 
 Terminal::Terminal() {
   wants_end = 0;
@@ -156,7 +123,7 @@ void Terminal::draw(const std::vector<std::string>& lines) {
     text += "\x1b[2K";
     text += lines[i];
   }
-  if (lines.size() < static_cast<size_t>(terminal_size().rows)) text += "\r\n\x1b[J";
+  if (lines.size() < static_cast<size_t>(terminal_size(STDOUT_FILENO).rows)) text += "\r\n\x1b[J";
   write_all(text);
 }
 

@@ -7,18 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "monitor/bars.h"
-
 namespace snug::monitor {
-
-// Standard output is a terminal that understands positions.
-bool can_draw();
-// Of the environment: UTF-8 by LC_ALL, LC_CTYPE, LANG; colours unless NO_COLOR is set.
-Style style_of_terminal();
-struct Size {
-  int columns = 80, rows = 24;
-};
-Size terminal_size();
 
 class Terminal {
  public:

@@ -60,13 +60,16 @@ int64_t MemoryView::scale() const {
   return std::max({live_.peak, live_.predicted_peak, live_.allocated});
 }
 
-std::string MemoryView::sentence() const {
+std::string MemoryView::sentence(size_t columns) const {
   std::string text = format_bytes(live_.allocated);
-  if (live_.budget > 0) text += fmt::format(" of {}", format_bytes(live_.budget));
-  text += fmt::format(", peak {}", format_bytes(live_.peak));
-  if (live_.predicted_peak > 0)
-    text += fmt::format(", planned {}", format_bytes(live_.predicted_peak));
-  if (live_.host_bytes > 0) text += fmt::format(", host {}", format_bytes(live_.host_bytes));
+  const auto add = [&](const char* before, int64_t bytes) {
+    const std::string more = before + format_bytes(bytes);
+    if (bytes > 0 && text.size() + more.size() <= columns) text += more;
+  };
+  add(" of ", live_.budget);
+  add(", peak ", live_.peak);
+  add(", planned ", live_.predicted_peak);
+  add(", host ", live_.host_bytes);
   return text;
 }
 

@@ -15,8 +15,8 @@ class MemoryView {
  public:
   explicit MemoryView(const report::LiveState& live) : live_(live) {}
 
-  // "1.52 GiB of 2.00 GiB, peak 1.91 GiB, planned 1.90 GiB"
-  std::string sentence() const;
+  // "1.52 GiB of 2.00 GiB, peak 1.91 GiB, planned 1.90 GiB"; what does not fit is left out.
+  std::string sentence(size_t columns) const;
   // Bytes that a full bar stands for: the budget, or without one the largest of what is shown.
   int64_t scale() const;
   std::string bar_now(size_t columns, const Style& style) const;

@@ -2,17 +2,16 @@
 #include "report/live_line.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstdlib>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/terminal.h"
 #include "base/text.h"
+#include "report/clock_text.h"
 #include "report/text_width.h"
 
 namespace snug::report {
@@ -36,28 +35,13 @@ double monotonic_seconds() {
   return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
-// Asked anew for each draw, which is cheaper than it sounds and needs no signal handler.
-int columns_of(std::FILE* out) {
-  winsize size{};
-  const bool known = ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
-}
-
-// 151 -> "2:31", 3751 -> "1:02:31", from a day on "2d 03:04".
-std::string clock_text(double seconds) {
-  const auto s = static_cast<int64_t>(std::clamp(seconds, 0.0, 1e9));
-  if (s >= 86400) return fmt::format("{}d {:02}:{:02}", s / 86400, s / 3600 % 24, s / 60 % 60);
-  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-  return fmt::format("{}:{:02}", s / 60, s % 60);
-}
-
 std::string rate_text(double tokens_per_second) {
   if (!std::isfinite(tokens_per_second) || tokens_per_second < 0) return "- tok/s";
   if (tokens_per_second < 10) return fmt::format("{:.1f} tok/s", tokens_per_second);
   return with_commas(std::llround(std::min(tokens_per_second, 1e15))) + " tok/s";
 }
 
-std::string memory_text(const LiveStatus& status) {
+std::string memory_text(const StepStatus& status) {
   if (status.budget_bytes <= 0) return format_bytes(status.memory_bytes);
   return fmt::format("{:.2f}/{:.2f} GiB", static_cast<double>(status.memory_bytes) / kGiB,
                      static_cast<double>(status.budget_bytes) / kGiB);
@@ -71,13 +55,13 @@ std::string paint(std::string_view text, std::string_view style, Colours colours
   return fmt::format("\x1b[{}m{}\x1b[0m", style, text);
 }
 
-std::string_view memory_style(const LiveStatus& status) {
+std::string_view memory_style(const StepStatus& status) {
   if (status.budget_bytes <= 0) return kPlain;
   const double share = static_cast<double>(status.memory_bytes) / status.budget_bytes;
   return share > 0.95 ? kRed : share > 0.85 ? kYellow : kPlain;
 }
 
-double done_share(const LiveStatus& status) {
+double done_share(const StepStatus& status) {
   if (status.total_steps <= 0) return 0;
   return std::clamp(static_cast<double>(status.step) / status.total_steps, 0.0, 1.0);
 }
@@ -97,7 +81,7 @@ struct Part {
   bool shown = false;
 };
 
-std::vector<Part> parts_of(const LiveStatus& status) {
+std::vector<Part> parts_of(const StepStatus& status) {
   std::vector<Part> parts;
   parts.push_back({status.total_steps > 0
                        ? fmt::format("step {}/{}", status.step, status.total_steps)
@@ -132,7 +116,7 @@ int choose(std::vector<Part>& parts, int width) {
 
 }  // namespace
 
-std::string litgpt_line(const LiveStatus& status) {
+std::string litgpt_line(const StepStatus& status) {
   const std::string val = status.val_loss ? fmt::format("{:.3f}", *status.val_loss) : "n/a";
   return fmt::format(
       "Epoch {} | iter {} step {} | loss train: {:.3f}, val: {} | iter time: {:.2f} ms{}",
@@ -140,7 +124,7 @@ std::string litgpt_line(const LiveStatus& status) {
       status.is_step ? " (step)" : "");
 }
 
-std::string render_live_line(const LiveStatus& status, int width, Colours colours) {
+std::string render_live_line(const StepStatus& status, int width, Colours colours) {
   std::vector<Part> parts = parts_of(status);
   const int used = choose(parts, width);
   if (used == 0) return fit_columns(parts[0].text, static_cast<size_t>(std::max(width, 0)));
@@ -162,15 +146,15 @@ std::string render_live_line(const LiveStatus& status, int width, Colours colour
 LiveLine::LiveLine(std::FILE* out, bool is_tty, LiveLineOptions options)
     : out_(out), is_tty_(is_tty), options_(std::move(options)) {
   if (!options_.clock) options_.clock = monotonic_seconds;
-  if (!options_.terminal_width) options_.terminal_width = [out] { return columns_of(out); };
-  const char* no_color = std::getenv("NO_COLOR");
-  const bool refused = no_color != nullptr && *no_color != '\0';
-  if (!options_.colours) options_.colours = is_tty && !refused;
+  // Asked anew for each draw, which is cheaper than it sounds and needs no signal handler.
+  if (!options_.terminal_width)
+    options_.terminal_width = [out] { return terminal_size(::fileno(out)).columns; };
+  if (!options_.colours) options_.colours = is_tty && !colours_are_refused();
 }
 
 LiveLine::~LiveLine() { finish(); }
 
-void LiveLine::update(const LiveStatus& status) {
+void LiveLine::update(const StepStatus& status) {
   if (is_tty_ && !messages_) messages_.emplace([this](const std::string& text) { print(text); });
   const std::lock_guard lock(mutex_);
   const double now = options_.clock();

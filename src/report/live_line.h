@@ -17,7 +17,8 @@
 
 namespace snug::report {
 
-struct LiveStatus {
+// Of one iteration, for the line. What others may read of a process is LiveState.
+struct StepStatus {
   int64_t epoch = 1;
   int64_t iter = 0;  // micro-batches so far
   int64_t step = 0;  // optimizer steps so far
@@ -49,7 +50,7 @@ class LiveLine {
   // Until finish(), messages of base/log.h go above the line too, in a terminal.
   // Redraws at most ten times a second in a terminal. Elsewhere prints each call's line while they
   // are few (the first 20, or all of a run of at most 200 steps), then one every ten seconds.
-  void update(const LiveStatus& status);
+  void update(const StepStatus& status);
 
   // The newest validation loss, for the line that is there and shows up again below the next text.
   void validated(double loss);
@@ -70,7 +71,7 @@ class LiveLine {
   bool is_tty_;
   LiveLineOptions options_;
   std::mutex mutex_;
-  std::optional<LiveStatus> status_;
+  std::optional<StepStatus> status_;
   bool drawn_ = false;  // status_ is what the screen shows
   bool open_ = false;   // the cursor stands in an unfinished live line
   double last_write_ = -1e9;
@@ -83,11 +84,11 @@ class LiveLine {
 
 // LitGPT's line: "Epoch 1 | iter 8 step 1 | loss train: 2.310, val: n/a | iter time: 81.20 ms
 // (step)".
-std::string litgpt_line(const LiveStatus& status);
+std::string litgpt_line(const StepStatus& status);
 
 enum class Colours { Off, On };
 
 // The live line at most `width` columns wide; what matters least is left out first.
-std::string render_live_line(const LiveStatus& status, int width, Colours colours);
+std::string render_live_line(const StepStatus& status, int width, Colours colours);
 
 }  // namespace snug::report

@@ -32,9 +32,16 @@ double monotonic_seconds() {
   return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
+// Another program's status is not guessed at: a field may have changed its meaning.
+void check_schema(int schema, const fs::path& path) {
+  if (schema == kSchema) return;
+  throw UserError(
+      "{}: the run is of {} snug than this one (its live status has schema {}, this one reads "
+      "{}); watch it with the snug that runs it",
+      path.string(), schema > kSchema ? "a newer" : "an older", schema, kSchema);
+}
+
 LiveState from_json(const Json& json) {
-  if (const int schema = json.at("schema"); schema != kSchema)
-    throw std::runtime_error(fmt::format("schema {}, and this snug reads {}", schema, kSchema));
   LiveState s;
   json.at("state").get_to(s.state);
   json.at("outcome").get_to(s.outcome);
@@ -133,7 +140,11 @@ std::string live_json(const LiveState& s) {
 LiveState read_live_json(const fs::path& path) {
   const std::string text = read_file(path, size_t{1} << 24);
   try {
-    return from_json(Json::parse(text));
+    const Json json = Json::parse(text);
+    check_schema(json.at("schema"), path);
+    return from_json(json);
+  } catch (const UserError&) {
+    throw;
   } catch (const std::exception& error) {
     throw UserError("{}: not the live status of a run of this snug: {}", path.string(),
                     error.what());

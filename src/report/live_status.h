@@ -13,7 +13,6 @@
 namespace snug::report {
 
 struct LiveState {
-  int schema = 1;
   std::string state;    // starting, planning, loading, training, validating, saving, ended
   std::string outcome;  // once ended: ok, oom, error
   std::string reason;   // of an end that is not ok, in its first line's words

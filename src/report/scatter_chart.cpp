@@ -13,7 +13,7 @@
 namespace snug::report {
 namespace {
 
-constexpr double kWidth = 860, kHeight = 400, kLeft = 56, kRight = 24, kTop = 30, kBottom = 44;
+constexpr double kLeft = 56, kRight = 24, kTop = 30, kBottom = 44;
 constexpr double kLetter = 6.8, kLine = 14, kRadius = 5.5;
 
 struct Box {
@@ -54,8 +54,8 @@ class Drawing {
       x_.high += room;
     }
     x_.from = kLeft;
-    x_.to = kWidth - kRight;
-    y_.from = kHeight - kBottom;
+    x_.to = chart.width - kRight;
+    y_.from = chart.height - kBottom;
     y_.to = kTop;
   }
 
@@ -63,17 +63,19 @@ class Drawing {
     if (x_.is_empty()) return "";
     std::string out =
         fmt::format("<svg class=\"chart\" viewBox=\"0 0 {} {}\" role=\"group\" aria-label=\"{}\">",
-                    kWidth, kHeight, xml_escape(chart_.name));
+                    chart_.width, chart_.height, xml_escape(chart_.name));
     out += scales() + limit();
     for (const ScatterPoint& point : chart_.points)
       if (is_drawn(point)) taken_.push_back(around(point));
     std::string names;
-    for (const ScatterPoint& point : chart_.points)
-      if (is_drawn(point)) names += name_of(point);
+    for (size_t i = 0; i < chart_.points.size(); ++i)
+      if (is_drawn(chart_.points[i])) names += name_of(i);
     for (const ScatterPoint& point : chart_.points)
       if (is_drawn(point)) out += mark(point);
     return out + names + "</svg>";
   }
+
+  const std::vector<size_t>& numbered() const { return numbered_; }
 
  private:
   static bool is_drawn(const ScatterPoint& point) {
@@ -86,16 +88,16 @@ class Drawing {
       out += fmt::format(
           "<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
           "<text class=\"mu\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
-          kLeft, kWidth - kRight, y_.pixel(tick), y_.pixel(tick), kLeft - 8, y_.pixel(tick) + 4,
-          tick_text(tick));
-    for (const double tick : ticks(x_, 9))
+          kLeft, chart_.width - kRight, y_.pixel(tick), y_.pixel(tick), kLeft - 8,
+          y_.pixel(tick) + 4, tick_text(tick));
+    for (const double tick : ticks(x_, chart_.width < 600 ? 5 : 9))
       out +=
           fmt::format("<text class=\"mu\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                      x_.pixel(tick), kHeight - kBottom + 18, tick_text(tick));
+                      x_.pixel(tick), chart_.height - kBottom + 18, tick_text(tick));
     return out + fmt::format(
                      "<text class=\"mu\" x=\"0\" y=\"14\">{}</text>"
                      "<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                     xml_escape(chart_.y_label), kWidth - kRight, kHeight - 8,
+                     xml_escape(chart_.y_label), chart_.width - kRight, chart_.height - 8,
                      xml_escape(chart_.x_label));
   }
 
@@ -108,12 +110,12 @@ class Drawing {
     const bool is_taken = std::any_of(
         chart_.points.begin(), chart_.points.end(),
         [&](const ScatterPoint& point) { return is_drawn(point) && around(point).overlaps(box); });
-    if (is_taken) box = {kWidth - kRight - width, box.top, kWidth - kRight, box.bottom};
+    if (is_taken) box = {chart_.width - kRight - width, box.top, chart_.width - kRight, box.bottom};
     taken_.push_back(box);
     return fmt::format(
         "<line class=\"limit\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>"
         "<text class=\"mu\" x=\"{3:.1f}\" y=\"{4:.1f}\" text-anchor=\"{5}\">{6}</text>",
-        kLeft, kWidth - kRight, at, is_taken ? box.right - 4 : box.left + 4, at - 5,
+        kLeft, chart_.width - kRight, at, is_taken ? box.right - 4 : box.left + 4, at - 5,
         is_taken ? "end" : "start", xml_escape(chart_.limit_name));
   }
 
@@ -123,9 +125,9 @@ class Drawing {
   }
 
   // Right, left, above, below, and the corners.
-  std::array<Place, 8> places(const ScatterPoint& point) const {
+  std::array<Place, 8> places(const ScatterPoint& point, const std::string& label) const {
     const double x = x_.pixel(point.x), y = y_.pixel(point.y);
-    const double width = kLetter * static_cast<double>(display_width(point.label));
+    const double width = kLetter * static_cast<double>(display_width(label));
     const auto place = [&](double dx, double dy, const char* anchor) {
       const double at = x + dx, base = y + dy;
       const double left = anchor[0] == 's' ? at : anchor[0] == 'e' ? at - width : at - width / 2;
@@ -136,19 +138,32 @@ class Drawing {
             place(-8, -8, "end"),   place(-8, 17, "end")};
   }
 
-  std::string name_of(const ScatterPoint& point) {
-    for (const Place& place : places(point)) {
-      const bool is_inside = place.box.left >= kLeft && place.box.right <= kWidth &&
-                             place.box.top >= kTop - 12 && place.box.bottom <= kHeight - kBottom;
-      const bool is_free = std::none_of(taken_.begin(), taken_.end(),
-                                        [&](const Box& box) { return box.overlaps(place.box); });
-      if (!is_inside || !is_free) continue;
-      taken_.push_back(place.box);
-      return fmt::format(
-          "<text class=\"halo\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>", place.x,
-          place.y, place.anchor, xml_escape(point.label));
+  bool has_room(const Place& place) const {
+    return place.box.left >= kLeft && place.box.right <= chart_.width &&
+           place.box.top >= kTop - 12 && place.box.bottom <= chart_.height - kBottom &&
+           std::none_of(taken_.begin(), taken_.end(),
+                        [&](const Box& box) { return box.overlaps(place.box); });
+  }
+
+  // Its name where that covers nothing, else its number; should even that find no room, on the
+  // right of the point all the same.
+  std::string name_of(size_t index) {
+    const ScatterPoint& point = chart_.points[index];
+    const std::string number = fmt::format("{}", index + 1);
+    for (const std::string& label : {point.label, number}) {
+      if (chart_.all_numbered && label != number) continue;
+      for (const Place& place : places(point, label))
+        if (has_room(place)) return text_at(place, index, label);
     }
-    return "";
+    return text_at(places(point, number)[0], index, number);
+  }
+
+  std::string text_at(const Place& place, size_t index, const std::string& label) {
+    taken_.push_back(place.box);
+    if (label != chart_.points[index].label) numbered_.push_back(index);
+    return fmt::format(
+        "<text class=\"halo\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>", place.x,
+        place.y, place.anchor, xml_escape(label));
   }
 
   std::string mark(const ScatterPoint& point) const {
@@ -168,10 +183,16 @@ class Drawing {
   const ScatterChart& chart_;
   Axis x_, y_;
   std::vector<Box> taken_;
+  std::vector<size_t> numbered_;
 };
 
 }  // namespace
 
-std::string scatter_chart(const ScatterChart& chart) { return Drawing(chart).svg(); }
+std::string scatter_chart(const ScatterChart& chart, std::vector<size_t>* numbered) {
+  Drawing drawing(chart);
+  std::string out = drawing.svg();
+  if (numbered != nullptr) *numbered = drawing.numbered();
+  return out;
+}
 
 }  // namespace snug::report

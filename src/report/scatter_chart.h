@@ -1,8 +1,9 @@
 // Points with names over two axes, as SVG: what each costs one way and the other. Names stand where
-// they cover nothing; one that finds no room is left to the tool tip.
+// they cover nothing; one that finds no room has a number there, for a key beside the drawing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -24,10 +25,13 @@ struct ScatterChart {
   bool logarithmic_x = false;
   double limit = 0;  // a horizontal line; 0: none
   std::string limit_name;
+  double width = 860, height = 400;
+  bool all_numbered = false;  // no names at all: a small drawing
 };
 
 // Empty when no point is finite. The page around it styles chart, grid, mu, limit, cross, halo and
 // c0 .. c7.
-std::string scatter_chart(const ScatterChart& chart);
+// `numbered`: indices of the points that have a number, index + 1, in place of their name.
+std::string scatter_chart(const ScatterChart& chart, std::vector<size_t>* numbered = nullptr);
 
 }  // namespace snug::report

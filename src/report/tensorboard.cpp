@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "base/host.h"
 
 namespace snug::report {
 namespace {
@@ -95,8 +96,7 @@ double wall_clock() {
 // keep two writers of one second apart.
 std::pair<std::filesystem::path, std::FILE*> create_events_file(const std::filesystem::path& dir,
                                                                 double now) {
-  char host[256] = "localhost";
-  ::gethostname(host, sizeof(host) - 1);
+  const std::string host = host_name();
   for (int number = 0;; ++number) {
     const auto path = dir / fmt::format("events.out.tfevents.{:010}.{}.{}.{}",
                                         static_cast<int64_t>(now), host, ::getpid(), number);

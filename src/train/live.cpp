@@ -2,12 +2,12 @@
 #include "train/live.h"
 
 #include <unistd.h>
-#include <algorithm>
 
+#include <algorithm>
 #include <chrono>
 #include <limits>
 
-#include "launch/rank_record.h"
+#include "base/host.h"
 #include "memory/ledger.h"
 #include "report/live_line.h"
 #include "train/startup.h"
@@ -42,7 +42,7 @@ Live::Live(const std::string& out_dir, const std::string& command, int rank, int
   state_.world_size = world_size;
   state_.started = now_seconds() - seconds_since_process_start();
   state_.command = command;
-  state_.host = launch::host_name();
+  state_.host = host_name();
   state_.loss = std::numeric_limits<double>::quiet_NaN();
   write(true);
 }
@@ -63,7 +63,7 @@ void Live::state(const std::string& name) {
   write(true);
 }
 
-void Live::step(const report::LiveStatus& status, double seconds) {
+void Live::step(const report::StepStatus& status, double seconds) {
   losses_.add(status.loss);
   const double now = now_seconds();
   const double per_step = seconds_per_step(status.step, now);

@@ -12,7 +12,7 @@
 #include "report/live_status.h"
 
 namespace snug::report {
-struct LiveStatus;
+struct StepStatus;
 }
 
 namespace snug::train {
@@ -31,7 +31,7 @@ class Live {
   void set_predicted_peak(int64_t bytes) { state_.predicted_peak = bytes; }
 
   void state(const std::string& name);
-  void step(const report::LiveStatus& status, double seconds);
+  void step(const report::StepStatus& status, double seconds);
   void ended(const std::string& outcome, const std::string& reason = "");
 
   // The state while this lives; then again what it was.

@@ -124,7 +124,7 @@ void RunLog::write_unfinished() const noexcept {
   }
 }
 
-void RunLog::step(const report::StepRecord& step, const report::LiveStatus& status) {
+void RunLog::step(const report::StepRecord& step, const report::StepStatus& status) {
   record_.steps.push_back(step);
   live_.update(status);
   if (!writes_files_ || step.step % log_interval_ != 0) return;

@@ -30,7 +30,7 @@ class RunLog {
 
   report::RunRecord& record() { return record_; }
   void print(const std::string& text) { live_.print(text); }
-  void step(const report::StepRecord& step, const report::LiveStatus& status);
+  void step(const report::StepRecord& step, const report::StepStatus& status);
   void validation(int64_t step, double loss, int64_t tokens);
   void end_line() { live_.finish(); }
 

@@ -158,7 +158,7 @@ TEST_F(Watch, ARunInATerminal) {
   for (const char* part : {kEnter, "training", "parameters", "1.00 GiB", "Processor", "q quit"})
     EXPECT_TRUE(monitor.wait_for(part)) << part;
   monitor.press('h');
-  EXPECT_TRUE(monitor.wait_for("forward keeps for backward"));
+  EXPECT_TRUE(monitor.wait_for("kept for backward"));
   monitor.forget();
   monitor.resize(40, 12);
   monitor.press('h');

@@ -6,8 +6,10 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/bytes.h"
+#include "report/text_width.h"
 
 namespace snug::doctor {
 namespace {
@@ -158,6 +160,27 @@ TEST(Findings, GpusThatAreHidden) {
   EXPECT_TRUE(has(finding.mend, "CUDA_VISIBLE_DEVICES"));
 }
 
+TEST(Findings, OneOfTwoGpusIsHidden) {
+  Facts f = good_server();
+  f.gpus.gpus[0].bus_id = "00000000:0a:00.0";
+  f.gpus.gpus[1].bus_id = "00000000:41:00.0";
+  f.visible_gpus = 1;
+  f.visible_devices = "1";
+  f.visible_bus_ids = {"0000:41:00.0"};
+  EXPECT_TRUE(has(find(f, "GPU 0").found, "hidden")) << find(f, "GPU 0").found;
+  EXPECT_FALSE(has(find(f, "GPU 1").found, "hidden")) << find(f, "GPU 1").found;
+  EXPECT_TRUE(has(find(f, "CUDA").found, "1 GPU visible (CUDA_VISIBLE_DEVICES=1)"));
+  // Another's memory on a GPU that is not used is nobody's concern.
+  f.gpus.gpus[0].memory_used = 20 * kGiB;
+  EXPECT_EQ(find(f, "GPU 0").level, Level::Ok);
+  f.visible_gpus = 0;
+  f.visible_bus_ids.clear();
+  EXPECT_TRUE(has(find(f, "GPU 1").found, "hidden"));
+  f.has_cuda = false;
+  EXPECT_TRUE(has(find(f, "GPU 1").found, "not used by this build"));
+  EXPECT_TRUE(has(find(f, "NCCL").found, "build with CUDA"));
+}
+
 TEST(Findings, AGpuThatOthersUse) {
   Facts f = good_server();
   f.gpus.gpus[1].memory_used = 20 * kGiB;
@@ -270,6 +293,28 @@ TEST(Findings, TextInWordsAndInSymbols) {
   const std::string symbols = findings_text(f, findings(f), {.unicode = true, .colours = true});
   EXPECT_TRUE(has(symbols, "\x1b[33m!\x1b[0m mpirun"));
   EXPECT_TRUE(has(symbols, "→ sudo apt-get"));
+}
+
+// A terminal would part words anywhere; commands stay in one piece.
+TEST(Findings, NoLineButACommandIsWiderThanTheTerminal) {
+  Facts f = good_server();
+  f.mpirun.clear();
+  f.memory.shared_memory_size = 64 * kMiB;
+  f.processor.features = {"avx2", "fma", "f16c", "avx512f", "avx512bw", "avx512_vnni", "amx_tile"};
+  for (const size_t columns : {1U, 40U, 80U, 200U}) {
+    for (const bool unicode : {false, true}) {
+      const std::string text =
+          findings_text(f, findings(f), {.unicode = unicode, .colours = false}, columns);
+      std::istringstream lines(text);
+      for (std::string line; std::getline(lines, line);) {
+        if (has(line, "-> ") || has(line, "→ ")) continue;
+        EXPECT_LE(report::display_width(line), std::max<size_t>(columns, 42)) << line;
+      }
+      EXPECT_TRUE(has(text, "-> sudo apt-get install openmpi-bin\n") ||
+                  has(text, "→ sudo apt-get install openmpi-bin\n"))
+          << text;
+    }
+  }
 }
 
 TEST(Findings, Json) {

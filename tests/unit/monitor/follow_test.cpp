@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "monitor/follow.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/error.h"
+#include "base/host.h"
 #include "support/temp_folder.h"
 
 namespace snug::monitor {
@@ -19,12 +24,6 @@ namespace fs = std::filesystem;
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string host() {
-  char text[256] = {};
-  ::gethostname(text, sizeof text - 1);
-  return text;
 }
 
 // The number of a process that has just ended.
@@ -43,7 +42,7 @@ class FollowTest : public testing::Test {
     live.pid = ::getpid();
     live.rank = rank;
     live.world_size = size;
-    live.host = host();
+    live.host = host_name();
     live.time = live.started = now_seconds();
     live.step = 1;
     return live;
@@ -134,6 +133,77 @@ TEST_F(FollowTest, TheNewestRunIsTheDefault) {
   EXPECT_EQ(Follow(folder_ / "out").look().run_folder, folder_ / "out/a/first");
 }
 
+// A run that is started anew takes away what the one before left, at any moment. Now and then the
+// other thread stands still for two looks, so that whole states are seen as well.
+TEST_F(FollowTest, WhatComesAndGoesWhileItLooksIsNoError) {
+  const fs::path run = folder_ / "out/run";
+  put(run, state(0, 3));
+  Follow follow(run);
+  std::atomic<bool> done = false;
+  std::atomic<int> looks = 0;
+  std::thread other([&] {
+    for (int round = 0; !done; ++round) {
+      const auto stand_still = [&] {
+        const int before = looks;
+        while (round % 10 == 0 && !done && looks < before + 2) std::this_thread::yield();
+      };
+      for (int rank = 0; rank < 3; ++rank) put(run, state(rank, 3));
+      stand_still();
+      std::error_code ignored;
+      fs::remove_all(run / "live", ignored);
+      stand_still();
+    }
+  });
+  size_t most = 0, fewest = 3;
+  for (; looks < 500 || (looks < 100000 && (most < 3 || fewest > 0)); ++looks) {
+    Look look;
+    EXPECT_NO_THROW(look = follow.look());
+    if (looks % 10 == 0) {
+      EXPECT_NO_THROW(Follow(folder_.path()).look());
+    }
+    most = std::max(most, look.ranks.size());
+    fewest = std::min(fewest, look.ranks.size());
+  }
+  done = true;
+  other.join();
+  EXPECT_EQ(most, 3U) << "it saw all of them";
+  EXPECT_EQ(fewest, 0U) << "and none";
+}
+
+// The folders that are searched may vanish just as well.
+TEST_F(FollowTest, FoldersThatVanishDoNotHideTheOthers) {
+  put(folder_ / "out/z/run", state());
+  std::atomic<bool> done = false;
+  std::thread other([&] {
+    while (!done) {
+      for (const char* name : {"a/b", "m/n", "y/z"}) fs::create_directories(folder_ / "out" / name);
+      std::error_code ignored;
+      for (const char* name : {"a", "m", "y"}) fs::remove_all(folder_ / "out" / name, ignored);
+    }
+  });
+  for (int i = 0; i < 500; ++i)
+    EXPECT_EQ(Follow("", folder_ / "out").look().run_folder, folder_ / "out/z/run");
+  done = true;
+  other.join();
+}
+
+TEST_F(FollowTest, ADamagedProcessAmongOthersIsPassedOver) {
+  put(folder_ / "run", state(0, 3));
+  put(folder_ / "run", state(2, 3));
+  write(report::live_file(folder_ / "run", 1), {{"schema", 1}});
+  const Look look = Follow(folder_ / "run").look();
+  ASSERT_EQ(look.ranks.size(), 2U);
+  EXPECT_EQ(look.ranks[1].live.rank, 2);
+}
+
+TEST_F(FollowTest, ARunThatBeginsBelowTheFolderIsFound) {
+  fs::create_directories(folder_ / "new");
+  Follow follow(folder_ / "new");
+  EXPECT_TRUE(follow.look().ranks.empty());
+  put(folder_ / "new/full", state());
+  EXPECT_EQ(follow.look().run_folder, folder_ / "new/full");
+}
+
 TEST_F(FollowTest, WaitsInAFolderThatIsThere) {
   fs::create_directories(folder_ / "new");
   Follow follow(folder_ / "new");
@@ -203,28 +273,77 @@ TEST_F(FollowSuite, ARowsOwnFolderIsThatRun) {
   EXPECT_EQ(state_word(look), "ok");
 }
 
-TEST_F(FollowSuite, BetweenTwoRowsItGoesOn) {
+// As a lab takes it for as long as it lives.
+class LabLock {
+ public:
+  explicit LabLock(const fs::path& lab)
+      : file_(::open((lab / ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)),
+        is_mine_(::flock(file_, LOCK_EX | LOCK_NB) == 0) {}
+  ~LabLock() { ::close(file_); }
+  LabLock(const LabLock&) = delete;
+  LabLock& operator=(const LabLock&) = delete;
+  bool is_mine() const { return is_mine_; }
+
+ private:
+  int file_;
+  bool is_mine_;
+};
+
+TEST_F(FollowSuite, BetweenTwoRowsItGoesOnForAsLongAsTheLabLives) {
+  {
+    const LabLock lab(lab_);
+    ASSERT_TRUE(lab.is_mine());
+    age(report::live_file(lab_ / "rows/a/run", 0), 1000);  // a row may take long to begin
+    const Look look = Follow(lab_).look();
+    EXPECT_EQ(look.suite->current, "");
+    EXPECT_FALSE(is_over(look));
+  }
+  const Look after = Follow(lab_).look();
+  EXPECT_TRUE(is_over(after)) << "it ended, or was killed";
+  EXPECT_NE(ending_sentence(after).find("stopped: 1 of 3"), std::string::npos);
+  EXPECT_TRUE(LabLock(lab_).is_mine()) << "who watches stands in no lab's way";
+}
+
+TEST_F(FollowSuite, TheRowOfALabThatWasKilledIsNamed) {
+  report::LiveState killed = state();
+  killed.pid = dead_process();
+  put(lab_ / "rows/b/run", killed);
   const Look look = Follow(lab_).look();
-  EXPECT_EQ(look.suite->current, "");
-  EXPECT_FALSE(is_over(look));
+  EXPECT_TRUE(is_over(look));
+  EXPECT_NE(ending_sentence(look).find("stopped in b: 1 of 3"), std::string::npos)
+      << ending_sentence(look);
+}
+
+TEST_F(FollowSuite, ALabElsewhereIsKnownByItsSilenceAlone) {
+  report::LiveState done = report::read_live_json(report::live_file(lab_ / "rows/a/run", 0));
+  done.host = "some-other-host";
+  put(lab_ / "rows/a/run", done);
+  EXPECT_FALSE(is_over(Follow(lab_).look()));
 }
 
 TEST_F(FollowSuite, OverWhenAllRowsAreDone) {
   for (const char* id : {"b", "c", "a-try-beside"})
     write(lab_ / "rows" / id / "row.json", {{"id", id}, {"outcome", "oom"}});
+  {
+    const LabLock lab(lab_);
+    EXPECT_FALSE(is_over(Follow(lab_).look())) << "a search goes on, or reports are written";
+  }
   const Look look = Follow(lab_).look();
   EXPECT_EQ(look.suite->done, 3) << "tries of a search are not among those asked for";
   EXPECT_TRUE(is_over(look));
 }
 
 TEST_F(FollowSuite, OverWhenNothingHappensAnyMore) {
+  report::LiveState done = report::read_live_json(report::live_file(lab_ / "rows/a/run", 0));
+  done.host = "some-other-host";
+  put(lab_ / "rows/a/run", done);
   age(lab_ / "lab.json", 1000);
   age(lab_ / "rows/a/row.json", 900);
   age(report::live_file(lab_ / "rows/a/run", 0), 950);
   age(lab_ / "rows/a", 900);
   const Look look = Follow(lab_).look();
   EXPECT_TRUE(is_over(look));
-  EXPECT_NE(ending_sentence(look).find("stands still: 1 of 3"), std::string::npos);
+  EXPECT_NE(ending_sentence(look).find("stopped: 1 of 3"), std::string::npos);
 }
 
 }  // namespace

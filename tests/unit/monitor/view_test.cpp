@@ -160,6 +160,18 @@ TEST(View, AtFortyColumnsTheFiguresAreWhole) {
   const std::string text = plain(look_of(1), 40);
   EXPECT_TRUE(has(text, "communication    1.00 GiB    2.00 GiB\n")) << text;
   EXPECT_TRUE(has(text, "12,345 tok/s")) << text;
+  // What has no room is left out, not cut.
+  EXPECT_TRUE(has(text, "Memory    7.00 GiB of 20.00 GiB\n")) << text;
+  EXPECT_TRUE(has(text, "Speed     12,345 tok/s, 41 % of peak\n")) << text;
+  EXPECT_TRUE(has(text, "rank state        step      memory\n")) << text;
+}
+
+// Where a large part has no room, smaller ones of less weight take it.
+TEST(View, NoRowIsLeftEmptyThatSomethingWouldFit) {
+  const std::string text =
+      joined(view(look_of(4), {.columns = 40, .rows = 15, .style = kPlain, .keys = true}));
+  EXPECT_FALSE(has(text, "activations")) << text;
+  EXPECT_TRUE(has(text, "\n3    training")) << text;
 }
 
 TEST(View, ASmallTerminalKeepsWhatMattersMost) {
@@ -205,6 +217,12 @@ TEST(View, TheEndIsSaid) {
   EXPECT_TRUE(has(plain(oom), "the run ended: out of memory: asked for 1.00 GiB more"));
   EXPECT_TRUE(has(plain(ended("ok")), "the run ended: ok after 12 steps"));
   EXPECT_TRUE(has(plain(ended("error", "no such file")), "the run ended: error: no such file"));
+}
+
+TEST(View, TheEndIsSaidInFull) {
+  const std::string text = plain(ended("oom", "block 5, forward: 2.75 MiB more for workspace"), 40);
+  EXPECT_TRUE(has(text, "\nforward: 2.75 MiB more for workspace\n")) << text;
+  EXPECT_TRUE(has(text, "the run ended: out of memory: block 5,\n")) << text;
 }
 
 TEST(View, OneProcessOutOfMemoryIsTheRunsEnd) {
@@ -257,8 +275,15 @@ TEST(View, ASuitesProgress) {
   for (const char* part : {"2/4 rows", "blip2-single (scaled): now b03", "done: b02 oom, b01 ok"})
     EXPECT_TRUE(has(text, part)) << part << "\n" << text;
   EXPECT_FALSE(is_over(look));
+  EXPECT_TRUE(has(plain_line(look), "blip2-single 2/4 rows, b03: training, step 12/40"));
+  look.suite->current = "";
+  EXPECT_TRUE(has(plain(look), "between rows")) << plain(look);
+  EXPECT_FALSE(has(plain(look), "left")) << "that was the last row's";
+  EXPECT_EQ(plain_line(look), "blip2-single 2/4 rows");
   look.suite->is_over = true;
+  EXPECT_TRUE(has(plain(look), "stopped")) << plain(look);
   look.suite->done = 4;
+  EXPECT_TRUE(has(plain(look), " done\n")) << plain(look);
   EXPECT_EQ(ending_sentence(look), "the suite blip2-single ended: 4 rows are done");
 }
 
@@ -300,15 +325,27 @@ TEST(View, AnyGpuOfTheKindWhereTheDriverCountsOtherProcesses) {
 }
 
 TEST(View, HelpTellsWhatTheWordsMean) {
-  const std::string text = joined(view(look_of(1), {.style = kPlain, .help = true}));
-  for (const char* category : kCategories) EXPECT_TRUE(has(text, category)) << category;
-  EXPECT_TRUE(has(text, "forward keeps for backward"));
+  for (const int columns : {40, 80}) {
+    const std::string text =
+        joined(view(look_of(1), {.columns = columns, .style = kPlain, .help = true}));
+    for (const char* category : kCategories) EXPECT_TRUE(has(text, category)) << category;
+    for (const char* whole : {"by what it is for:\n", "kept for backward\n",
+                              "of the running operator\n", "the peak that was planned\n"})
+      EXPECT_TRUE(has(text, whole)) << text;
+  }
 }
 
 TEST(View, PlainLine) {
   EXPECT_EQ(plain_line(look_of(1)),
             "training, step 12/40, loss 2.3125, 12,345 tok/s, 7.00 GiB of 20.00 GiB, peak 14.00 "
             "GiB, planned 15.00 GiB, 0:23 left");
+}
+
+TEST(View, ThePlainLineOfAProcessThatIsGoneForeseesNothing) {
+  Look look = look_of(1);
+  look.ranks[0].is_gone = true;
+  EXPECT_TRUE(has(plain_line(look), "gone, step 12/40")) << plain_line(look);
+  EXPECT_FALSE(has(plain_line(look), "left")) << plain_line(look);
 }
 
 TEST(View, JsonHasWhatAProgramWants) {
@@ -326,14 +363,6 @@ TEST(View, JsonHasWhatAProgramWants) {
   EXPECT_TRUE(json["ranks"][1]["resident_bytes"].is_null());
   EXPECT_EQ(json["gpus"][0]["busy_percent"], 97);
   EXPECT_TRUE(json["suite"].is_null());
-}
-
-TEST(View, ClockTexts) {
-  EXPECT_EQ(clock_text(0), "0:00");
-  EXPECT_EQ(clock_text(151), "2:31");
-  EXPECT_EQ(clock_text(3751), "1:02:31");
-  EXPECT_EQ(clock_text(183840), "2d 03:04");
-  EXPECT_EQ(clock_text(-5), "0:00");
 }
 
 }  // namespace

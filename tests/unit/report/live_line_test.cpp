@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "report/clock_text.h"
 #include "report/text_width.h"
 
 namespace snug::report {
@@ -45,8 +46,8 @@ class Output {
   std::FILE* file_;
 };
 
-LiveStatus at(int64_t step, int64_t total = 500) {
-  LiveStatus status;
+StepStatus at(int64_t step, int64_t total = 500) {
+  StepStatus status;
   status.iter = 2 * step;
   status.step = step;
   status.total_steps = total;
@@ -71,7 +72,7 @@ struct Fixture {
 };
 
 TEST(LiveLine, LitGptLine) {
-  LiveStatus status = at(1);
+  StepStatus status = at(1);
   status.iter = 8;
   EXPECT_EQ(litgpt_line(status),
             "Epoch 1 | iter 8 step 1 | loss train: 1.234, val: n/a | iter time: 81.20 ms (step)");
@@ -89,7 +90,7 @@ TEST(LiveLine, TellsEverythingWhereThereIsRoom) {
 }
 
 TEST(LiveLine, LeavesOutWhatMattersLeast) {
-  LiveStatus status = at(250);
+  StepStatus status = at(250);
   status.val_loss = 1.5;
   EXPECT_EQ(render_live_line(status, 65, Colours::Off),
             "step 250/500  loss 1.234  1,312 tok/s  1.90/2.00 GiB  2:31 left");
@@ -99,7 +100,7 @@ TEST(LiveLine, LeavesOutWhatMattersLeast) {
 }
 
 TEST(LiveLine, FitsEveryWidth) {
-  LiveStatus status = at(250);
+  StepStatus status = at(250);
   status.val_loss = 1.5;
   for (const Colours colours : {Colours::Off, Colours::On})
     for (int width = 0; width < 200; ++width)
@@ -108,7 +109,7 @@ TEST(LiveLine, FitsEveryWidth) {
 }
 
 TEST(LiveLine, SurvivesAbsurdFigures) {
-  LiveStatus status = at(600);  // past the end
+  StepStatus status = at(600);  // past the end
   status.loss = NAN;
   status.tokens_per_second = INFINITY;
   status.seconds_left = -5;
@@ -120,7 +121,7 @@ TEST(LiveLine, SurvivesAbsurdFigures) {
 }
 
 TEST(LiveLine, NoTotalNoBar) {
-  LiveStatus status = at(7, 0);
+  StepStatus status = at(7, 0);
   status.seconds_left.reset();
   EXPECT_EQ(render_live_line(status, 120, Colours::Off),
             "step 7  loss 1.234  1,312 tok/s  41% peak  1.90/2.00 GiB");
@@ -222,7 +223,7 @@ TEST(LiveLine, WorksOutTheTimeLeft) {
   Fixture fixture;
   Output out;
   LiveLine line(out.file(), false, fixture.options());
-  LiveStatus status = at(10, 110);
+  StepStatus status = at(10, 110);
   status.seconds_left.reset();
   line.update(status);
   EXPECT_EQ(out.take().find("left"), std::string::npos) << "one step tells nothing about the rate";
@@ -288,6 +289,15 @@ TEST(LiveLine, WarningsStandAboveTheLine) {
   EXPECT_EQ(seen, first + "\r\x1b[Kwarning: between 1 and 2\r\n" + first + second + "\r\n");
   std::fclose(terminal);
   ::close(parent);
+}
+
+TEST(ClockText, GrowsWithTheTime) {
+  EXPECT_EQ(clock_text(0), "0:00");
+  EXPECT_EQ(clock_text(151), "2:31");
+  EXPECT_EQ(clock_text(3751), "1:02:31");
+  EXPECT_EQ(clock_text(183840), "2d 03:04");
+  EXPECT_EQ(clock_text(-5), "0:00");
+  EXPECT_EQ(clock_text(NAN), "0:00");
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ LiveState filled() {
   return s;
 }
 
-TEST(LiveStatus, WhatIsWrittenIsRead) {
+TEST(LiveState, WhatIsWrittenIsRead) {
   const TempFolder folder;
   const fs::path file = live_file(folder.path(), 1);
   EXPECT_EQ(file, folder.path() / "live" / "rank-1.json");
@@ -88,7 +88,7 @@ TEST(LiveStatus, WhatIsWrittenIsRead) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder / "live"), fs::directory_iterator()), 1);
 }
 
-TEST(LiveStatus, ALossThatIsNoneYetAndNoTimeLeft) {
+TEST(LiveState, ALossThatIsNoneYetAndNoTimeLeft) {
   const TempFolder folder;
   LiveState s = filled();
   s.loss = std::numeric_limits<double>::quiet_NaN();
@@ -102,7 +102,7 @@ TEST(LiveStatus, ALossThatIsNoneYetAndNoTimeLeft) {
   EXPECT_FALSE(r.seconds_left.has_value());
 }
 
-TEST(LiveStatus, IsNotWrittenMoreOftenThanAsked) {
+TEST(LiveState, IsNotWrittenMoreOftenThanAsked) {
   const TempFolder folder;
   LiveWriter writer(folder / "f", 1e-3);  // once in 1000 seconds
   LiveState s = filled();
@@ -115,7 +115,7 @@ TEST(LiveStatus, IsNotWrittenMoreOftenThanAsked) {
   EXPECT_EQ(read_live_json(folder / "f").step, 4);
 }
 
-TEST(LiveStatus, AFolderThatCannotBeMadeIsNoError) {
+TEST(LiveState, AFolderThatCannotBeMadeIsNoError) {
   const TempFolder folder;
   std::ofstream(folder / "file") << "no folder";
   LiveWriter writer(folder / "file" / "live" / "rank-0.json");
@@ -123,7 +123,7 @@ TEST(LiveStatus, AFolderThatCannotBeMadeIsNoError) {
   EXPECT_EQ(read_file(folder / "file"), "no folder");
 }
 
-TEST(LiveStatus, AFolderThatIsRemovedIsMadeAgain) {
+TEST(LiveState, AFolderThatIsRemovedIsMadeAgain) {
   const TempFolder folder;
   LiveWriter writer(live_file(folder.path(), 0));
   writer.write(filled(), true);
@@ -132,12 +132,9 @@ TEST(LiveStatus, AFolderThatIsRemovedIsMadeAgain) {
   EXPECT_EQ(read_live_json(live_file(folder.path(), 0)).pid, 4711);
 }
 
-TEST(LiveStatus, DamagedFilesAreErrorsThatNameThem) {
+TEST(LiveState, DamagedFilesAreErrorsThatNameThem) {
   const TempFolder folder;
-  std::string newer = live_json(filled());
-  newer.replace(newer.find("\"schema\":1"), 10, "\"schema\":9");
-  for (const std::string& text :
-       {std::string("{"), std::string("{}"), std::string("[1]"), newer, std::string()}) {
+  for (const char* text : {"{", "{}", "[1]", "{\"schema\":\"one\"}", ""}) {
     std::ofstream(folder / "bad.json", std::ios::trunc) << text;
     try {
       read_live_json(folder / "bad.json");
@@ -147,6 +144,21 @@ TEST(LiveStatus, DamagedFilesAreErrorsThatNameThem) {
     }
   }
   EXPECT_THROW(read_live_json(folder / "none.json"), UserError);
+}
+
+TEST(LiveState, ANewerSnugsStatusIsRefusedByName) {
+  const TempFolder folder;
+  std::string newer = live_json(filled());
+  newer.replace(newer.find("\"schema\":1"), 10, "\"schema\":9");
+  std::ofstream(folder / "newer.json") << newer;
+  try {
+    read_live_json(folder / "newer.json");
+    FAIL() << "taken";
+  } catch (const UserError& error) {
+    const std::string text = error.what();
+    for (const char* part : {"newer.json", "a newer snug", "schema 9", "reads 1"})
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
 }
 
 // Whatever was added, values are spread evenly: their distances are all the same.

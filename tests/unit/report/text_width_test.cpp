@@ -3,6 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "report/wrap.h"
+
 namespace snug::report {
 namespace {
 
@@ -39,6 +45,40 @@ TEST(TextWidth, PrintableLinesKeepsLinesAndTabs) {
   EXPECT_EQ(printable_lines("an\n\tanswer\x1b]0;title\x07 with \x1b[31mred\r"),
             "an\n\tanswer ]0;title  with  [31mred ");
   EXPECT_EQ(printable_lines("x\u009b2Jy\n"), "x 2Jy\n");
+}
+
+using Lines = std::vector<std::string>;
+
+TEST(Wrapped, PartsAtBlanks) {
+  EXPECT_EQ(wrapped("one two three", 80), Lines{"one two three"});
+  EXPECT_EQ(wrapped("one two three", 7), (Lines{"one two", "three"}));
+  EXPECT_EQ(wrapped("one two three", 6), (Lines{"one", "two", "three"}));
+  EXPECT_EQ(wrapped("one two three", 0), Lines{"one two three"});
+  EXPECT_EQ(wrapped("", 10), Lines{""});
+}
+
+TEST(Wrapped, PartsLongWordsAnywhereAndLettersNowhere) {
+  EXPECT_EQ(wrapped("abcdefgh ij", 3), (Lines{"abc", "def", "gh", "ij"}));
+  EXPECT_EQ(wrapped("äöü ß", 3), (Lines{"äöü", "ß"}));
+}
+
+TEST(Wrapped, LosesNothingAndEndsAtAnyWidth) {
+  const std::string text =
+      "a   wide 漢字 word, and  one-that-is-longer-than-any-line-of-them ends.";
+  const auto letters = [](const std::string& some) {
+    std::string kept;
+    for (const char c : some)
+      if (c != ' ') kept += c;
+    return kept;
+  };
+  for (size_t columns = 1; columns < 90; ++columns) {
+    std::string all;
+    for (const std::string& line : wrapped(text, columns)) {
+      all += line;
+      EXPECT_LE(display_width(line), std::max<size_t>(columns, 2)) << line;
+    }
+    EXPECT_EQ(letters(all), letters(text)) << columns;
+  }
 }
 
 }  // namespace
