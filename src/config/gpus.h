@@ -19,7 +19,8 @@ struct Gpu {
   double tflops_16bit = 0, tflops_32bit = 0;
   double gb_per_second = 0;       // of its memory
   double link_gb_per_second = 0;  // from and to the host, one way, as usually measured
-  bool flash_attention = true;    // compute capability 8.0 or later
+  // Compute capability 8.0 or later; those before have no tensor cores for bfloat16 either.
+  bool flash_attention = true;
   // NVLink to the GPUs of the same machine, one way, data sheets; 0: PCIe, as to the host.
   double nvlink_gb_per_second = 0;
   // A GPU's share of the network between machines, one way, in clusters that are sold with it:

@@ -221,7 +221,14 @@ AttentionGradients products_backward(const at::Tensor& d_out, const at::Tensor& 
 
 LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionContext& context) {
   const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
-  if (!half)
+  if (!cuda::has_flash_attention())
+    warn(
+        "attention runs as plain matrix products, since flash attention wants a GPU of compute "
+        "capability 8.0 (Ampere) or newer: slower{}",
+        q.scalar_type() == at::kBFloat16
+            ? "; such a GPU has no tensor cores for bfloat16 either: --precision 16-mixed is faster"
+            : "");
+  else if (!half)
     warn(
         "attention in float32 runs as plain matrix products, since flash attention is made for 16 "
         "bits: slower; --precision bf16-true or bf16-mixed has it");
@@ -235,10 +242,6 @@ LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionCo
         "attention with {} runs as plain matrix products, since libtorch's flash attention has "
         "none: slower",
         context.bias_table.defined() ? "relative biases" : "dropped probabilities");
-  else if (!cuda::has_flash_attention())
-    warn(
-        "attention runs as plain matrix products, since flash attention wants a GPU of compute "
-        "capability 8.0 (Ampere) or newer: slower");
   else
     return LibraryAttention::Flash;
   return LibraryAttention::Products;

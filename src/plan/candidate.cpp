@@ -59,13 +59,25 @@ Candidate neediest_of(const std::vector<Candidate>& stages, const DeviceProfile&
   return neediest;
 }
 
-bool fits(const Candidate& candidate, const DeviceProfile& device) {
+Missing missing(const Candidate& candidate, const DeviceProfile& device) {
   const Prediction& p = candidate.prediction;
+  const int64_t ranks = setup::named_ranks_per_node(candidate.recipe);
+  const auto beyond = [](int64_t needed, int64_t there) {
+    return std::max<int64_t>(0, needed - there);
+  };
+  Missing result{.on_device = beyond(p.peak_allocated, device.usable_bytes())};
+  // What an allocator that cannot get through would have reserved.
+  if (!p.fits_reserved)
+    result.on_device = std::max<int64_t>(1, beyond(p.peak_reserved, device.usable_bytes()));
   // On a cpu, device and host share one memory; and all processes of a machine share its host's.
-  const int64_t in_host = (p.peak_host + (device.kind == at::kCPU ? p.peak_allocated : 0)) *
-                          setup::named_ranks_per_node(candidate.recipe);
-  const bool host_fits = device.host_bytes == 0 || in_host <= device.host_bytes;
-  return p.peak_allocated <= device.usable_bytes() && p.fits_reserved && host_fits;
+  const int64_t in_host = p.peak_host + (device.kind == at::kCPU ? p.peak_allocated : 0);
+  if (device.host_bytes > 0) result.in_host = beyond(in_host * ranks, device.host_bytes);
+  if (device.disk_bytes > 0) result.on_disk = beyond(p.on_disk * ranks, device.disk_bytes);
+  return result;
+}
+
+bool fits(const Candidate& candidate, const DeviceProfile& device) {
+  return missing(candidate, device).sum() == 0;
 }
 
 std::vector<int> first_of_stages(const dist::MeshShape& mesh) {

@@ -36,6 +36,12 @@ Candidate evaluate_neediest(const models::Model& model, const config::Recipe& re
 // The same of what was planned for each stage; at least one.
 Candidate neediest_of(const std::vector<Candidate>& stages, const DeviceProfile& device);
 bool fits(const Candidate& candidate, const DeviceProfile& device);
+// What is missing, each of its own kind; 0: enough, or not known.
+struct Missing {
+  int64_t on_device = 0, in_host = 0, on_disk = 0;
+  int64_t sum() const { return on_device + in_host + on_disk; }
+};
+Missing missing(const Candidate& candidate, const DeviceProfile& device);
 
 // One rank of each stage of a pipeline.
 std::vector<int> first_of_stages(const dist::MeshShape& mesh);

@@ -7,6 +7,7 @@
 #include "exec/pipeline_schedule.h"
 #include "models/family.h"
 #include "nn/precision.h"
+#include "plan/beside.h"
 #include "setup/stages.h"
 #include "setup/strategy.h"
 #include "setup/unit_work.h"
@@ -16,10 +17,6 @@ namespace {
 
 // Every byte that an operator writes is read about twice: by the next one and on the way back.
 constexpr double kTouches = 3;
-
-double bytes_of(const memory::ByCategory& bytes, memory::Category category) {
-  return static_cast<double>(bytes[static_cast<size_t>(category)]);
-}
 
 // Share of the blocks, which are the units between the first and the last, whose forward runs
 // twice.
@@ -41,11 +38,6 @@ double slowest_stage(const config::Recipe& recipe, const models::Model& model, i
 }
 
 // Collectives of the shard and replicate axes, by the part of a step that they run beside.
-struct Beside {
-  double forward = 0, backward = 0;
-  double alone = 0;  // those that somebody waits for at once
-};
-
 Beside collectives_beside(const config::Recipe& recipe, setup::Strategy::Stage stage,
                           const AxisCost& axis, const Network& network) {
   using dist::Axis;
@@ -98,24 +90,31 @@ std::vector<AxisCost> axis_costs(const Prediction& prediction, const dist::MeshS
 
 namespace {
 
-void add_collectives(StepCost& cost, const config::Recipe& recipe, const setup::Strategy& strategy,
-                     const DeviceProfile& device, const Prediction& prediction, int rank) {
+Beside all_collectives(const config::Recipe& recipe, const setup::Strategy& strategy,
+                       const DeviceProfile& device, const std::vector<AxisCost>& axes) {
   const Network network = network_of(device, setup::named_ranks_per_node(recipe));
-  // On a cpu the processors that would sum and copy are those that compute.
-  const bool overlaps = device.kind != at::kCPU;
   Beside all;
-  for (const AxisCost& axis : axis_costs(prediction, strategy.mesh, rank, network)) {
-    const Beside beside = collectives_beside(recipe, strategy.stage, axis, network);
-    all.forward += beside.forward;
-    all.backward += beside.backward;
-    all.alone += beside.alone;
-    cost.collective_seconds += axis.seconds;
-    cost.sent += axis.sent;
-  }
-  const double compute = cost.products_seconds + cost.memory_seconds;
-  const double forward = overlaps ? compute / 3 : 0, backward = overlaps ? compute - forward : 0;
-  cost.exposed_seconds =
-      all.alone + std::max(0.0, all.forward - forward) + std::max(0.0, all.backward - backward);
+  for (const AxisCost& axis : axes)
+    all += collectives_beside(recipe, strategy.stage, axis, network);
+  // On a cpu the processors that would sum and copy are those that compute.
+  return device.kind == at::kCPU ? Beside{.alone = all.seconds()} : all;
+}
+
+// Both wait for the same computation.
+void add_transfers(StepCost& cost, const Beside& collectives, const Beside& copies,
+                   const Compute& compute) {
+  cost.transfer_seconds = copies.seconds();
+  Beside both = collectives;
+  both += copies;
+  cost.exposed_collective_seconds = collectives.exposed(compute);
+  cost.exposed_transfer_seconds = both.exposed(compute) - cost.exposed_collective_seconds;
+}
+
+void add_update(StepCost& cost, const UpdateCost& update) {
+  cost.optimizer_seconds = update.optimizer_seconds;
+  cost.disk_seconds = update.disk_seconds;
+  cost.exposed_optimizer_seconds = update.exposed_optimizer_seconds;
+  cost.exposed_disk_seconds = update.exposed_disk_seconds;
 }
 
 }  // namespace
@@ -123,12 +122,10 @@ void add_collectives(StepCost& cost, const config::Recipe& recipe, const setup::
 StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
                    const DeviceProfile& whole_device, const Prediction& prediction, double tokens,
                    double seqlen, int rank) {
-  using memory::Category;
   const nn::Precision precision = nn::parse_precision(recipe.precision);
   const setup::Strategy strategy = setup::named_strategy(recipe);
   const int64_t ranks_per_machine = setup::named_ranks_per_node(recipe);
   const DeviceProfile device = share_of(whole_device, ranks_per_machine);
-  const bool on_host = recipe.optimizer_offload != "none";
   // Clipping with the optimizer in backward runs everything twice.
   const double rounds =
       recipe.optimizer_in_backward && recipe.train.max_norm.value_or(0) > 0 ? 2 : 1;
@@ -155,34 +152,31 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   cost.memory_seconds = kTouches * share * static_cast<double>(prediction.bytes_written) *
                         micro_batches / static_cast<double>(prediction.micro_batches) /
                         device.bytes_per_second;
-  // States, weights and gradients are read, the first two written.
-  const memory::ByCategory& where = on_host ? prediction.host_by_category : prediction.resident;
-  const double states =
-      bytes_of(where, Category::Optimizer) + static_cast<double>(prediction.on_disk);
+  const double computing = cost.products_seconds + cost.memory_seconds;
+  const Compute compute{.forward = computing * forward / repeated,
+                        .backward = computing * (1 - forward / repeated)};
   const bool updates_part = strategy.stage >= setup::Strategy::Stage::OptimizerStates;
-  const double trained =
-      prediction.trained_bytes / (updates_part ? strategy.mesh[dist::Axis::Shard] : 1);
-  cost.optimizer_seconds = (2 * states + 3 * trained) /
-                           (on_host ? device.host_bytes_per_second : device.bytes_per_second);
-  double moved = 0;
-  if (recipe.activation_offload)
-    moved +=
-        2 * share * bytes_of(prediction.host_by_category, Category::Activations) * micro_batches;
-  if (on_host) moved += trained * micro_batches;  // gradients out
-  if (recipe.weight_streaming)
-    moved += 2 * prediction.weight_bytes * micro_batches;
-  else if (on_host)
-    moved += trained;
-  cost.transfer_seconds = moved / device.link_bytes_per_second;
-  add_collectives(cost, recipe, strategy, device, prediction, rank);
+  const StepSize size{.micro_batches = micro_batches,
+                      .rounds = rounds,
+                      .token_share = share,
+                      .trained_bytes = prediction.trained_bytes /
+                                       (updates_part ? strategy.mesh[dist::Axis::Shard] : 1)};
+  add_update(cost, update_cost(recipe, device, prediction, size, compute));
+  const std::vector<AxisCost> axes =
+      axis_costs(prediction, strategy.mesh, rank, network_of(device, ranks_per_machine));
+  for (const AxisCost& axis : axes) {
+    cost.collective_seconds += axis.seconds;
+    cost.sent += axis.sent;
+  }
+  add_transfers(cost, all_collectives(recipe, strategy, device, axes),
+                host_copies(recipe, device, prediction, size), compute);
   // The first micro-batch reaches the last stage, and the last one the first, with all others idle.
   const exec::PipelineShape pipeline{
       .stages = stages,
       .chunks = stages > 1 ? recipe.pipeline_interleave : 1,
       .micro_batches = setup::micro_batches_of_step(recipe, strategy.mesh),
       .order = setup::pipeline_order(recipe)};
-  cost.idle_seconds =
-      (cost.products_seconds + cost.memory_seconds) * (exec::pipeline_length(pipeline) - 1);
+  cost.idle_seconds = computing * (exec::pipeline_length(pipeline) - 1);
   return cost;
 }
 

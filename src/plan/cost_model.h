@@ -1,7 +1,7 @@
 // Time of one optimizer step on a device, from what the step computes, touches and moves: a
-// roofline a part, added up. Good for comparing recipes on one device, and for orders of magnitude.
-// Of many devices it is the time of one of them: collectives run beside the computation where the
-// strategy starts them early, and what they take longer is added.
+// roofline a part. Good for comparing recipes on one device, and for orders of magnitude. Of many
+// devices it is the time of one of them. Computation is added up; of copies to the host, states on
+// disk, delayed updates and collectives, which run beside it, what takes longer (beside.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,12 +16,17 @@
 namespace snug::plan {
 
 struct StepCost {
-  double products_seconds = 0;    // matrix products and attention, recomputation included
-  double memory_seconds = 0;      // reading and writing activations around them
-  double optimizer_seconds = 0;   // the update, where it runs
-  double transfer_seconds = 0;    // between host and device
+  double products_seconds = 0;   // matrix products and attention, recomputation included
+  double memory_seconds = 0;     // reading and writing activations around them
+  double optimizer_seconds = 0;  // the update, where it runs
+  double disk_seconds = 0;       // reading and writing states on disk
+  double transfer_seconds = 0;   // between host and device, gradients added up on the host included
   double collective_seconds = 0;  // between devices, all of them
-  double exposed_seconds = 0;     // of those, what nothing hides
+  // What of the last four nothing hides.
+  double exposed_optimizer_seconds = 0;
+  double exposed_disk_seconds = 0;
+  double exposed_transfer_seconds = 0;
+  double exposed_collective_seconds = 0;
   double idle_seconds = 0;  // pipeline stages that wait for the first and the last micro-batch
   double tokens = 0;        // of the step, on all devices
   double model_flops = 0;   // of the step, on all devices, without what is computed again
@@ -29,12 +34,12 @@ struct StepCost {
   LinkBytes sent;                    // by each rank
 
   double seconds() const {
-    return products_seconds + memory_seconds + optimizer_seconds + transfer_seconds +
-           exposed_seconds + idle_seconds;
+    return products_seconds + memory_seconds + exposed_optimizer_seconds + exposed_disk_seconds +
+           exposed_transfer_seconds + exposed_collective_seconds + idle_seconds;
   }
   // What computes, of the whole step.
   double busy_share() const {
-    const double busy = products_seconds + memory_seconds + optimizer_seconds;
+    const double busy = products_seconds + memory_seconds + exposed_optimizer_seconds;
     return seconds() > 0 ? busy / seconds() : 0;
   }
   double tokens_per_second() const { return seconds() > 0 ? tokens / seconds() : 0; }

@@ -1,26 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/cpu_rates.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-#include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "base/error.h"
-#include "base/files.h"
-#include "data/dataset.h"
 #include "kernels/cpu/linalg/cpu_features.h"
 #include "kernels/cpu/linalg/gemm.h"
+#include "plan/best_rates.h"
 
 namespace snug::plan {
 namespace {
@@ -86,74 +78,20 @@ std::string file_name() {
   return name + ".json";
 }
 
-std::optional<CpuRates> remembered(const std::filesystem::path& path) {
-  try {
-    const auto json = nlohmann::json::parse(read_file(path));
-    return CpuRates{.flops_16bit = json.at("flops_16bit"),
-                    .flops_32bit = json.at("flops_32bit"),
-                    .copy_bytes_per_second = json.at("copy_bytes_per_second")};
-  } catch (const std::exception&) {  // missing, or of another version
-    return std::nullopt;
-  }
-}
-
-// While it lives no other program is between reading the file beside it and writing it.
-class Lock {
- public:
-  explicit Lock(const std::filesystem::path& path)
-      : file_(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644)) {
-    if (file_ >= 0) ::flock(file_, LOCK_EX);
-  }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-  ~Lock() {
-    if (file_ >= 0) ::close(file_);
-  }
-
- private:
-  int file_;
-};
-
-// Another program may have written more since the file was read.
-void remember(CpuRates& rates, const std::filesystem::path& path) {
-  try {
-    std::filesystem::create_directories(path.parent_path());
-    const Lock lock(path.string() + ".lock");
-    const CpuRates known = remembered(path).value_or(CpuRates{});
-    rates.flops_16bit = std::max(rates.flops_16bit, known.flops_16bit);
-    rates.flops_32bit = std::max(rates.flops_32bit, known.flops_32bit);
-    rates.copy_bytes_per_second =
-        std::max(rates.copy_bytes_per_second, known.copy_bytes_per_second);
-    const nlohmann::json json{{"flops_16bit", rates.flops_16bit},
-                              {"flops_32bit", rates.flops_32bit},
-                              {"copy_bytes_per_second", rates.copy_bytes_per_second}};
-    write_file_atomically(path, json.dump(2) + "\n");
-  } catch (const std::exception&) {  // a place that cannot be written to: measured again next time
-  }
-}
-
-// Raises `best` to `now` where that is clearly more; less is a neighbour's doing.
-bool raise(double& best, double now) {
-  constexpr double kClearly = 1.03;
-  if (now < kClearly * best) return false;
-  best = now;
-  return true;
-}
-
 }  // namespace
 
 CpuRates cpu_rates(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / file_name();
-  const std::optional<CpuRates> known = remembered(path);
-  const double seconds = known ? 0.03 : 0.2;
-  CpuRates rates = known.value_or(CpuRates{});
-  bool better = raise(rates.flops_16bit, product_rate(cpu::Scalar::BF16, seconds));
-  better |= raise(rates.flops_32bit, product_rate(cpu::Scalar::F32, seconds));
-  better |= raise(rates.copy_bytes_per_second, copy_rate(seconds));
-  if (better) remember(rates, path);
-  return rates;
+  BestRates best(folder / file_name(), {"flops_16bit", "flops_32bit", "copy_bytes_per_second"});
+  const double seconds = best.is_known() ? 0.03 : 0.2;
+  best.raise("flops_16bit", product_rate(cpu::Scalar::BF16, seconds));
+  best.raise("flops_32bit", product_rate(cpu::Scalar::F32, seconds));
+  best.raise("copy_bytes_per_second", copy_rate(seconds));
+  best.save();
+  return {.flops_16bit = best["flops_16bit"],
+          .flops_32bit = best["flops_32bit"],
+          .copy_bytes_per_second = best["copy_bytes_per_second"]};
 }
 
-CpuRates cpu_rates() { return cpu_rates(data::default_cache_folder().parent_path()); }
+CpuRates cpu_rates() { return cpu_rates(rates_folder()); }
 
 }  // namespace snug::plan

@@ -1,5 +1,4 @@
-// What this machine's processor reaches, remembered at its best, so that a busy moment does not
-// make a plan slow and two plans of one recipe soon say the same.
+// What this machine's processor reaches, remembered at its best (best_rates.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,8 +13,7 @@ struct CpuRates {
 
 // From `folder`/cpu-rates-….json, one a processor, number of threads and instruction set. A short
 // measurement goes with every call (the first one takes about a second) and raises what is written
-// there where it finds more; of several programs at once the best stays. Delete the file to begin
-// anew.
+// there where it finds more.
 CpuRates cpu_rates(const std::filesystem::path& folder);
 // cpu_rates() of snug's cache folder ($SNUG_CACHE, else ~/.cache/snug).
 CpuRates cpu_rates();

@@ -2,13 +2,13 @@
 #include "plan/device_profile.h"
 
 #include <fmt/ranges.h>
-#include <unistd.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <filesystem>
+#include <optional>
 #include <span>
 
 #include "base/bytes.h"
@@ -17,7 +17,9 @@
 #include "base/text.h"
 #include "config/gpus.h"
 #include "kernels/cpu/linalg/cpu_features.h"
+#include "machine/machine.h"
 #include "plan/cpu_rates.h"
+#include "plan/disk_rates.h"
 
 namespace snug::plan {
 namespace {
@@ -26,6 +28,8 @@ namespace {
 // 0.4 to 0.6 GiB.
 constexpr int64_t kContextBytes = 600 * kMiB;
 constexpr double kHostBytesPerSecond = 60e9;
+// Of a machine without a word on its disk: a solid-state drive on SATA.
+constexpr double kSataBytesPerSecond = 0.5e9;
 // A hop of a collective; rounded from what NCCL's own choice of algorithms assumes.
 constexpr double kNvlinkLatency = 3e-6, kPcieLatency = 6e-6, kNetworkLatency = 14e-6;
 // A fast network of machines without GPUs: 25 Gbit/s, and what MPI makes of it.
@@ -38,6 +42,7 @@ DeviceProfile profile_of(const config::Gpu& gpu) {
           .context_bytes = kContextBytes,
           .flops_16bit = gpu.tflops_16bit * 1e12,
           .flops_32bit = gpu.tflops_32bit * 1e12,
+          .flops_bf16 = gpu.flash_attention ? 0 : gpu.tflops_32bit * 1e12,
           .bytes_per_second = gpu.gb_per_second * 1e9,
           .link_bytes_per_second = gpu.link_gb_per_second * 1e9,
           .host_bytes_per_second = kHostBytesPerSecond,
@@ -57,9 +62,14 @@ std::string letters_and_digits(std::string_view text) {
   return out;
 }
 
+// What this process may have of the machine's memory.
+int64_t this_memory() {
+  const machine::Memory memory = machine::memory();
+  return memory.limit ? std::min(memory.total, *memory.limit) : memory.total;
+}
+
 DeviceProfile this_cpu(int64_t budget_bytes) {
-  const int64_t pages = ::sysconf(_SC_PHYS_PAGES);
-  const int64_t all = pages * ::sysconf(_SC_PAGESIZE);
+  const int64_t all = this_memory();
   const CpuRates rates = cpu_rates();
   return {.name = kernels::cpu::cpu_summary(),
           .kind = at::kCPU,
@@ -70,6 +80,8 @@ DeviceProfile this_cpu(int64_t budget_bytes) {
           .bytes_per_second = rates.copy_bytes_per_second,
           .link_bytes_per_second = rates.copy_bytes_per_second / 2,
           .host_bytes_per_second = rates.copy_bytes_per_second,
+          .disk_read_bytes_per_second = kSataBytesPerSecond,
+          .disk_write_bytes_per_second = kSataBytesPerSecond,
           .product_efficiency = 1,  // the rates are of products
           .intra_node_bytes_per_second = rates.copy_bytes_per_second / 2,
           .inter_node_bytes_per_second = kCpuNetwork,
@@ -93,10 +105,13 @@ DeviceProfile from_yaml(const std::string& path) {
                                            "context",
                                            "tflops_16bit",
                                            "tflops_32bit",
+                                           "tflops_bf16",
                                            "gb_per_second",
                                            "host_memory",
                                            "link_gb_per_second",
                                            "host_gb_per_second",
+                                           "disk_read_gb_per_second",
+                                           "disk_write_gb_per_second",
                                            "product_efficiency",
                                            "intra_node_gb_per_second",
                                            "inter_node_gb_per_second",
@@ -123,9 +138,14 @@ DeviceProfile from_yaml(const std::string& path) {
           parse_bytes(file["host_memory"].as<std::string>(), path + ": host_memory");
     profile.flops_16bit = number("tflops_16bit", 100) * 1e12;
     profile.flops_32bit = number("tflops_32bit", 20) * 1e12;
+    profile.flops_bf16 = number("tflops_bf16", 0) * 1e12;
     profile.bytes_per_second = number("gb_per_second", 1000) * 1e9;
     profile.link_bytes_per_second = number("link_gb_per_second", 24) * 1e9;
     profile.host_bytes_per_second = number("host_gb_per_second", kHostBytesPerSecond / 1e9) * 1e9;
+    profile.disk_read_bytes_per_second =
+        number("disk_read_gb_per_second", profile.disk_read_bytes_per_second / 1e9) * 1e9;
+    profile.disk_write_bytes_per_second =
+        number("disk_write_gb_per_second", profile.disk_write_bytes_per_second / 1e9) * 1e9;
     profile.product_efficiency = number("product_efficiency", profile.product_efficiency);
     // Without a word on them devices talk over the link to the host.
     profile.intra_node_bytes_per_second =
@@ -143,6 +163,8 @@ DeviceProfile from_yaml(const std::string& path) {
                           profile.bytes_per_second,
                           profile.link_bytes_per_second,
                           profile.host_bytes_per_second,
+                          profile.disk_read_bytes_per_second,
+                          profile.disk_write_bytes_per_second,
                           profile.product_efficiency,
                           profile.intra_node_bytes_per_second,
                           profile.inter_node_bytes_per_second,
@@ -206,12 +228,32 @@ DeviceProfile find_profile(const std::string& name, int64_t budget_bytes) {
   return profile;
 }
 
+DeviceProfile with_host(DeviceProfile device, const config::Recipe& recipe, Machine where) {
+  const bool is_here = where == Machine::Here;
+  if (!recipe.host_memory.empty())
+    device.host_bytes = parse_bytes(recipe.host_memory, "host_memory");
+  else if (is_here)
+    device.host_bytes = this_memory();
+  std::optional<std::string> folder = recipe.offload_folder();
+  if (!folder && recipe.fit && !recipe.fit_disk.empty()) folder = recipe.fit_disk;
+  if (!is_here || !folder || !std::filesystem::is_directory(*folder)) return device;
+  device.disk_bytes = machine::disk(*folder).free;
+  if (const std::optional<DiskRates> rates = disk_rates(*folder)) {
+    device.disk_read_bytes_per_second = rates->read_bytes_per_second;
+    device.disk_write_bytes_per_second = rates->write_bytes_per_second;
+  }
+  return device;
+}
+
 DeviceProfile share_of(const DeviceProfile& device, int64_t ranks_per_machine) {
   DeviceProfile share = device;
+  for (double* rate : {&share.disk_read_bytes_per_second, &share.disk_write_bytes_per_second})
+    *rate /= static_cast<double>(std::max<int64_t>(1, ranks_per_machine));
   if (device.kind != at::kCPU || ranks_per_machine <= 1) return share;
-  for (double* rate : {&share.flops_16bit, &share.flops_32bit, &share.bytes_per_second,
-                       &share.link_bytes_per_second, &share.host_bytes_per_second,
-                       &share.intra_node_bytes_per_second, &share.inter_node_bytes_per_second})
+  for (double* rate :
+       {&share.flops_16bit, &share.flops_32bit, &share.flops_bf16, &share.bytes_per_second,
+        &share.link_bytes_per_second, &share.host_bytes_per_second,
+        &share.intra_node_bytes_per_second, &share.inter_node_bytes_per_second})
     *rate /= static_cast<double>(ranks_per_machine);
   return share;
 }

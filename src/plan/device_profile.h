@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/recipe.h"
 #include "plan/network.h"
 
 namespace snug::plan {
@@ -23,10 +24,14 @@ struct DeviceProfile {
   int64_t host_bytes = 0;     // of memory beside it; 0: not known
   double flops_16bit = 0;     // per second, dense products with float32 sums
   double flops_32bit = 0;
+  double flops_bf16 = 0;             // 0: as flops_16bit; GPUs before Ampere have none of their own
   double bytes_per_second = 0;       // of the device's memory
   double link_bytes_per_second = 0;  // between host and device, one direction
   double host_bytes_per_second = 0;  // of the host's memory
-  double product_efficiency = 0.6;   // share of the peak that products reach
+  // Of the disk that optimizer states may go to: an NVMe drive on PCIe 4.0, written to for long.
+  double disk_read_bytes_per_second = 5e9, disk_write_bytes_per_second = 3e9;
+  int64_t disk_bytes = 0;           // free there; 0: not known
+  double product_efficiency = 0.6;  // share of the peak that products reach
   // Between devices, of one of them, one direction: those of the same machine and those of others.
   double intra_node_bytes_per_second = 0;
   double inter_node_bytes_per_second = 0;
@@ -37,12 +42,20 @@ struct DeviceProfile {
 
   int64_t usable_bytes() const { return memory_bytes - context_bytes; }
   double flops(at::ScalarType compute) const {
-    return compute == at::kFloat ? flops_32bit : flops_16bit;
+    if (compute == at::kFloat) return flops_32bit;
+    return compute == at::kBFloat16 && flops_bf16 > 0 ? flops_bf16 : flops_16bit;
   }
 };
 
-// What one of so many processes on a machine has of it: a GPU each; a cpu's rates and memory are
-// shared.
+// Whether the machine that is planned for is the one that plans.
+enum class Machine { Here, Elsewhere };
+// With what a recipe says of the machine beside the device: host_memory, and the folder for
+// optimizer states of optimizer_offload, or of fit_disk where that is asked for. Here the host has
+// this machine's memory without a word on it, and the folder's disk is measured.
+DeviceProfile with_host(DeviceProfile device, const config::Recipe& recipe, Machine where);
+
+// What one of so many processes on a machine has of it: a GPU each; a cpu's rates and memory, and
+// any disk's rates, are shared.
 DeviceProfile share_of(const DeviceProfile& device, int64_t ranks_per_machine);
 // The links of a device that is one of so many on its machine.
 Network network_of(const DeviceProfile& device, int64_t ranks_per_machine);

@@ -4,12 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
+#include <utility>
 
 #include "base/error.h"
 #include "exec/pipeline_schedule.h"
 #include "plan/layouts.h"
+#include "plan/techniques.h"
 #include "setup/strategy.h"
 
 namespace snug::plan {
@@ -17,47 +18,14 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// What is turned on, wherever the devices' shares of the model are.
-struct Technique {
-  bool in_backward = false, offload = false, streaming = false;
-  const char* checkpointing = "none";
-  bool activation_offload = false;
-};
-
-std::vector<Technique> all_techniques() {
-  // Where states and weights live and when they are updated.
-  constexpr std::array<std::array<bool, 3>, 6> kPlacements{{{false, false, false},
-                                                            {true, false, false},
-                                                            {false, true, false},
-                                                            {true, true, false},
-                                                            {false, true, true},
-                                                            {true, true, true}}};
-  std::vector<Technique> all;
-  for (const auto& [in_backward, offload, streaming] : kPlacements)
-    for (const char* checkpointing : {"none", "selective", "every:2", "all"})
-      for (const bool activation_offload : {false, true})
-        all.push_back({in_backward, offload, streaming, checkpointing, activation_offload});
-  return all;
-}
-
-// For models that are divided, of which there are many ways: from what costs least time to what
-// needs least memory.
-std::vector<Technique> few_techniques() {
-  std::vector<Technique> few;
-  for (const char* checkpointing : {"selective", "every:2", "all"})
-    few.push_back({.checkpointing = checkpointing});
-  few.push_back({.in_backward = true, .checkpointing = "all"});
-  few.push_back({.checkpointing = "all", .activation_offload = true});
-  for (const char* checkpointing : {"none", "selective", "all"})
-    few.push_back({.offload = true, .checkpointing = checkpointing});
-  few.push_back({.offload = true, .streaming = true, .checkpointing = "all"});
-  few.push_back({true, true, true, "all", true});
-  return few;
-}
-
 // The share of the forward's work that a backward repeats, at least.
 double least_repeated(const config::Recipe& recipe) {
   return recipe.activation_checkpointing == "all" ? 1 : 0;
+}
+
+// Of the products of a step without repetition; frozen weights have no gradient.
+double share_of_forward(const config::Recipe& recipe) {
+  return recipe.lora.enabled ? 1.0 / 2 : 1.0 / 3;
 }
 
 bool is_faster(const Candidate& a, const Candidate& b) {
@@ -81,21 +49,37 @@ class Search {
  public:
   Search(const models::Model& model, const config::Recipe& recipe, const Workload& work,
          const DeviceProfile& device)
-      : model_(model), recipe_(recipe), work_(work), device_(device) {}
+      : model_(model),
+        recipe_(recipe),
+        work_(work),
+        device_(device),
+        techniques_(recipe, /*delay_gains=*/device.kind == at::kCUDA) {}
 
   Fit run() {
     const std::vector<Layout> all = layouts(model_, recipe_);
     std::vector<Layout> divided;
     for (const Layout& layout : all) {
-      if (all.size() > 1 && layout.divides_the_model()) {
+      if (all.size() > 1 && layout.divides_the_model())
         divided.push_back(layout);
-        continue;
-      }
-      with_techniques(layout, all_techniques());
+      else
+        with_techniques(layout, techniques_.all());
     }
     consider(divided);
-    Fit result{.tried = tried_};
+    Fit result;
+    const bool disk_helps = found_.empty() && host_was_missing_ && techniques_.may_place_states();
+    if (disk_helps && folder_.empty())
+      result.with_disk = fastest_with_disk(all);
+    else if (disk_helps)
+      with_states_on_disk(all);
+    result.tried = tried_;
     result.smallest = std::move(smallest_);
+    set_front(result);
+    return result;
+  }
+
+ private:
+  // What was found, by time and memory.
+  void set_front(Fit& result) {
     std::stable_sort(found_.begin(), found_.end(), is_faster);
     for (Candidate& candidate : found_) {
       const bool is_smaller =
@@ -110,15 +94,36 @@ class Search {
     while (!result.front.empty() && !holds(result.front.front(), /*is_chosen=*/true))
       result.front.erase(result.front.begin());
     if (!result.front.empty()) result.best = result.front.front();
-    return result;
   }
 
- private:
+  // --- states on disk ---
+
+  void with_states_on_disk(const std::vector<Layout>& all) {
+    for (const Layout& layout : all) {
+      const bool divides = all.size() > 1 && layout.divides_the_model();
+      with_techniques(layout, techniques_.on_disk(divides ? techniques_.few() : techniques_.all()));
+    }
+  }
+
+  // The same for a folder that nobody has named yet.
+  std::optional<Candidate> fastest_with_disk(const std::vector<Layout>& all) {
+    folder_ = "FOLDER";
+    const std::optional<Candidate> smallest = smallest_;
+    with_states_on_disk(all);
+    smallest_ = smallest;
+    const std::vector<Candidate> found = std::exchange(found_, {});
+    const auto fastest = std::min_element(found.begin(), found.end(), is_faster);
+    if (fastest == found.end()) return std::nullopt;
+    return *fastest;
+  }
+
   // --- models that are cut or dealt out ---
 
   // First each by itself, those that promise most before the others; then, where that does not fit,
   // with techniques.
   void consider(const std::vector<Layout>& divided) {
+    const std::vector<Technique> techniques = techniques_.few();
+    if (techniques.empty()) return;
     struct Try {
       size_t layout;
       int64_t size;
@@ -139,7 +144,7 @@ class Search {
     for (const Try& t : tries) {
       if (!is_worth(t.seconds)) break;
       if (is_done[t.layout]) continue;
-      const Outcome outcome = try_one(divided[t.layout], {}, t.size);
+      const Outcome outcome = try_one(divided[t.layout], techniques.front(), t.size);
       if (outcome == Outcome::Refused) continue;
       best[t.layout] = std::min(best[t.layout], last_seconds_);
       if (outcome == Outcome::TooLarge && std::ranges::find(too_large, t.layout) == too_large.end())
@@ -150,7 +155,8 @@ class Search {
     }
     for (const size_t i : too_large)
       if (is_worth(best[i]))
-        with_techniques(divided[i], few_techniques());  // techniques only take longer
+        // More of them only take longer.
+        with_techniques(divided[i], {techniques.begin() + 1, techniques.end()});
   }
 
   // Techniques from what takes most memory to what takes least.
@@ -169,6 +175,8 @@ class Search {
         if (leanest->in_backward != in_backward) continue;
         const Outcome outcome = try_one(layout, *leanest, sizes.back());
         if (outcome == Outcome::Refused) continue;
+        // What offloads least may fit where the host has too little.
+        if (outcome == Outcome::TooLarge && last_missing_.on_device == 0) return true;
         if (outcome == Outcome::TooLarge) break;
         found_.pop_back();  // it comes again, with the largest micro-batch that fits
         return true;
@@ -185,52 +193,27 @@ class Search {
                                        .chunks = stages > 1 ? r.pipeline_interleave : 1,
                                        .micro_batches = setup::micro_batches_of_step(r, mesh),
                                        .order = setup::pipeline_order(r)};
-    const double forward = r.lora.enabled ? 1.0 / 2 : 1.0 / 3;
-    return (least_products_ * (1 + least_repeated(r) * forward) + least_memory_) *
+    return (least_products_ * (1 + least_repeated(r) * share_of_forward(r)) + least_memory_) *
            exec::pipeline_length(pipeline);
   }
 
   // What the parts of a step take in candidates so far, which all have as many devices.
   void learn(const Candidate& candidate) {
-    if (candidate.recipe.activation_checkpointing != "none") return;
+    const config::Recipe& r = candidate.recipe;
+    const bool is_alike = recipe_.given("activation_checkpointing");  // in all candidates
+    if (r.activation_checkpointing != "none" && !is_alike) return;
     constexpr double kCertain = 0.9;  // dividing a model changes what is written a little
     const auto least = [](double& so_far, double seconds) {
       so_far = so_far == 0 ? seconds : std::min(so_far, seconds);
     };
-    least(least_products_, candidate.cost.products_seconds);
+    least(least_products_,
+          candidate.cost.products_seconds / (1 + least_repeated(r) * share_of_forward(r)));
     least(least_memory_, kCertain * candidate.cost.memory_seconds);
   }
 
   bool is_worth(double least_seconds) const { return least_seconds < best_seconds_; }
 
   // --- one combination ---
-
-  // False where the recipe's owner has said otherwise.
-  template <class T>
-  bool set(const char* key, T& member, const T& value) const {
-    if (recipe_.given(key)) return member == value;
-    member = value;
-    return true;
-  }
-
-  // None where it is refused, or not what the recipe says.
-  std::optional<config::Recipe> applied(const Layout& layout, const Technique& technique) const {
-    config::Recipe r = laid_out(recipe_, layout);
-    const bool allowed =
-        set("activation_checkpointing", r.activation_checkpointing,
-            std::string(technique.checkpointing)) &&
-        set("activation_offload", r.activation_offload, technique.activation_offload) &&
-        set("optimizer_in_backward", r.optimizer_in_backward, technique.in_backward) &&
-        set("optimizer_offload", r.optimizer_offload,
-            std::string(technique.offload ? "cpu" : "none")) &&
-        set("weight_streaming", r.weight_streaming, technique.streaming);
-    if (!allowed || (r.optimizer_in_backward && r.precision == "16-mixed")) return std::nullopt;
-    const bool may_delay = technique.offload && !technique.in_backward && !technique.streaming;
-    if (r.delayed_parameter_update && !may_delay) return std::nullopt;
-    if (r.optimizer_in_backward && r.train.on_oom == "split") return std::nullopt;
-    r.train.accumulate_grad_batches.reset();  // the global batch stays
-    return r;
-  }
 
   // The largest micro-batch that fits. In a pipeline smaller ones wait less: each is tried, from
   // the smallest, until it takes longer again.
@@ -251,21 +234,22 @@ class Search {
   enum class Outcome { Refused, TooLarge, Fits };
 
   Outcome try_one(const Layout& layout, const Technique& technique, int64_t micro_batch_size) {
-    std::optional<config::Recipe> recipe = applied(layout, technique);
-    if (!recipe) return Outcome::Refused;
-    recipe->train.micro_batch_size = micro_batch_size;
-    if (layout.divides_the_model() && !is_worth(least_seconds(*recipe))) return Outcome::Refused;
+    config::Recipe recipe = techniques_.applied(laid_out(recipe_, layout), technique, folder_);
+    recipe.train.micro_batch_size = micro_batch_size;
+    if (layout.divides_the_model() && !is_worth(least_seconds(recipe))) return Outcome::Refused;
     ++tried_;
     Candidate candidate;
     try {
-      candidate = evaluate_neediest(model_, *recipe, work_, device_, Detail::Sketch);
+      candidate = evaluate_neediest(model_, recipe, work_, device_, Detail::Sketch);
     } catch (const UserError&) {
       return Outcome::Refused;  // the device has no way to run it
     }
-    candidate.options = changes(*recipe);
+    candidate.options = changes(recipe);
     candidate.prediction.timeline.clear();
     last_seconds_ = candidate.cost.seconds();
-    if (!fits(candidate, device_)) {
+    last_missing_ = missing(candidate, device_);
+    if (last_missing_.sum() > 0) {
+      host_was_missing_ |= last_missing_.on_device == 0 && last_missing_.in_host > 0;
       remember_smallest(std::move(candidate));
       return Outcome::TooLarge;
     }
@@ -278,7 +262,7 @@ class Search {
   void remember_smallest(Candidate candidate) {
     learn(candidate);
     const bool smaller =
-        !smallest_ || candidate.prediction.peak_allocated < smallest_->prediction.peak_allocated;
+        !smallest_ || missing(candidate, device_).sum() < missing(*smallest_, device_).sum();
     if (smaller) smallest_ = std::move(candidate);
   }
 
@@ -348,6 +332,8 @@ class Search {
         "--optimizer_offload " + r.optimizer_offload);
     add(r.weight_streaming != recipe_.weight_streaming,
         fmt::format("--weight_streaming {}", r.weight_streaming));
+    add(r.delayed_parameter_update != recipe_.delayed_parameter_update,
+        fmt::format("--delayed_parameter_update {}", r.delayed_parameter_update));
     return text;
   }
 
@@ -355,15 +341,23 @@ class Search {
   const config::Recipe& recipe_;
   const Workload& work_;
   const DeviceProfile& device_;
+  const Techniques techniques_;
+  std::string folder_ = recipe_.fit_disk;  // for states on disk
   std::vector<Candidate> found_;
   std::optional<Candidate> smallest_;
-  double best_seconds_ = kNever;  // of those that fit
-  double last_seconds_ = 0;       // of the one that was tried last
+  double best_seconds_ = kNever;   // of those that fit
+  double last_seconds_ = 0;        // of the one that was tried last
+  Missing last_missing_;           // for it
+  bool host_was_missing_ = false;  // and nothing else, for one that was tried
   double least_products_ = 0, least_memory_ = 0;
   int64_t tried_ = 0;
 };
 
 }  // namespace
+
+bool Fit::chose_disk(const config::Recipe& asked) const {
+  return best && best->recipe.offload_folder() && !asked.given("optimizer_offload");
+}
 
 Fit fit(const models::Model& model, const config::Recipe& recipe, const Workload& work,
         const DeviceProfile& device) {

@@ -48,8 +48,7 @@ MeshTraffic sum(MeshTraffic a, const MeshTraffic& b, int64_t times) {
 // Weights that others send are new memory in every forward and backward, but no operator's result.
 int64_t bytes_gathered(const MeshTraffic& traffic, const config::Recipe& recipe,
                        const dist::MeshShape& mesh) {
-  const auto stage = setup::strategy_of(recipe, mesh.num_ranks(), 0).stage;
-  if (stage != setup::Strategy::Stage::Weights) return 0;
+  if (setup::stage_on(mesh, recipe) != setup::Strategy::Stage::Weights) return 0;
   return traffic[static_cast<size_t>(dist::Axis::Shard)]
                 [static_cast<size_t>(dist::Operation::AllGather)]
                     .bytes;
@@ -169,6 +168,8 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
   result.by_category = peak.by_category;
   result.peak_host = host_peak.allocated - host_before;
   result.host_by_category = host_peak.by_category;
+  result.host_activations =
+      host.category_peaks()[static_cast<size_t>(memory::Category::Activations)];
   result.peak_reserved = result.peak_allocated;
   if (recorder != nullptr) {
     result.timeline = recorder->moments();

@@ -17,6 +17,7 @@ struct Prediction {
   memory::ByCategory by_category{};  // live at the moment of the peak
   int64_t peak_host = 0;             // what offloading puts into host memory beside the device
   memory::ByCategory host_by_category{};
+  int64_t host_activations = 0;   // of them at most
   int64_t on_disk = 0;            // optimizer states in a file
   memory::ByCategory resident{};  // on the device between steps: weights and states
   double weight_bytes = 0;        // of all weights as they are stored

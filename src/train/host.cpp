@@ -61,7 +61,8 @@ Host prepare_host(const std::string& memory_budget, int64_t num_threads,
 }
 
 void check_offload_folder(const config::Recipe& recipe) {
-  const std::optional<std::string> folder = recipe.offload_folder();
+  std::optional<std::string> folder = recipe.offload_folder();
+  if (!folder && recipe.fit && !recipe.fit_disk.empty()) folder = recipe.fit_disk;
   if (!folder || memory::DiskFile::is_on_disk(*folder)) return;
   warn(
       "optimizer_offload = disk:{}: files there are held in memory (tmpfs), so the states stay in "

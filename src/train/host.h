@@ -25,8 +25,8 @@ struct Host {
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,
                   const std::string& accelerator);
 
-// Of optimizer_offload = disk:FOLDER, before a model is read: throws UserError where no file can be
-// made there, warns where files are memory.
+// Of optimizer_offload = disk:FOLDER, or of fit_disk, before a model is read: throws UserError
+// where no file can be made there, warns where files are memory.
 void check_offload_folder(const config::Recipe& recipe);
 
 }  // namespace snug::train

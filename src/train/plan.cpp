@@ -2,11 +2,13 @@
 #include "train/plan.h"
 
 #include <ATen/Parallel.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <ranges>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -26,6 +28,7 @@
 #include "setup/vocabulary.h"
 #include "train/open_data.h"
 #include "train/out_of_memory.h"
+#include "train/plan_choice.h"
 #include "train/plan_devices.h"
 #include "train/plan_json.h"
 #include "train/plan_like.h"
@@ -45,6 +48,10 @@ data::SampleStore full_length_samples(int64_t count, int64_t length, const data:
 
 std::string seconds_text(double seconds) {
   return seconds < 100 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.0f}", seconds);
+}
+
+std::string rate_text(double bytes_per_second) {
+  return fmt::format("{:.2g}", bytes_per_second / 1e9);
 }
 
 // A plan needs no weights: whoever has none yet is told so.
@@ -72,7 +79,11 @@ class Plan {
     check_page_folder();
     const int64_t budget =
         recipe_.memory_budget.empty() ? 0 : parse_bytes(recipe_.memory_budget, "memory_budget");
-    device_ = plan::find_profile(options_.device, budget);
+    const plan::DeviceProfile device = plan::find_profile(options_.device, budget);
+    // Its own file may say more of a cpu than this machine can.
+    const bool is_here = options_.device == "cpu";
+    device_ =
+        plan::with_host(device, recipe_, is_here ? plan::Machine::Here : plan::Machine::Elsewhere);
     share_cores();
     open_model();
     open_samples();
@@ -204,18 +215,45 @@ class Plan {
       add("Host     {} beside it{}", format_bytes(prediction().peak_host),
           device_.host_bytes == 0 ? "" : fmt::format(" of {}", format_bytes(device_.host_bytes)));
     if (prediction().on_disk > 0)
-      add("Disk     {} in {}", format_bytes(prediction().on_disk),
-          recipe_.offload_folder().value_or(""));
+      add("Disk     {} in {}{}, read and written once a step at {} and {} GB/s",
+          format_bytes(prediction().on_disk), recipe_.offload_folder().value_or(""),
+          device_.disk_bytes == 0 ? ""
+                                  : fmt::format(" of {} free", format_bytes(device_.disk_bytes)),
+          rate_text(device_.disk_read_bytes_per_second),
+          rate_text(device_.disk_write_bytes_per_second));
+    add_time();
+  }
+
+  void add_time() {
     const plan::StepCost& c = wanted_.cost;
-    add("Time     about {} s a step{}, {:.0f} tokens/s (products {:.0f} %, activations {:.0f} %, "
-        "optimizer {:.0f} %, transfers {:.0f} %{}){}",
-        seconds_text(c.seconds()), from_data_ ? " of average samples" : "", c.tokens_per_second(),
-        100 * c.products_seconds / c.seconds(), 100 * c.memory_seconds / c.seconds(),
-        100 * c.optimizer_seconds / c.seconds(), 100 * c.transfer_seconds / c.seconds(),
-        has_many_devices() ? fmt::format(", waiting for other devices {:.0f} %",
-                                         100 * (c.exposed_seconds + c.idle_seconds) / c.seconds())
-                           : "",
-        prediction().on_disk > 0 ? "; what the disk takes comes on top" : "");
+    const auto share = [&](double seconds) { return 100 * seconds / c.seconds(); };
+    std::string parts = fmt::format(
+        "products {:.0f} %, activations {:.0f} %, optimizer {:.0f} %, transfers {:.0f} %",
+        share(c.products_seconds), share(c.memory_seconds), share(c.exposed_optimizer_seconds),
+        share(c.exposed_transfer_seconds));
+    if (c.disk_seconds > 0) parts += fmt::format(", disk {:.0f} %", share(c.exposed_disk_seconds));
+    if (has_many_devices())
+      parts += fmt::format(", waiting for other devices {:.0f} %",
+                           share(c.exposed_collective_seconds + c.idle_seconds));
+    add("Time     about {} s a step{}, {:.0f} tokens/s ({})", seconds_text(c.seconds()),
+        from_data_ ? " of average samples" : "", c.tokens_per_second(), parts);
+    if (const std::string hidden = hidden_text(c); !hidden.empty())
+      add("Hidden   {}: behind the rest of the step", hidden);
+  }
+
+  // What of copies, updates and the disk costs no time; collectives have a line of their own.
+  static std::string hidden_text(const plan::StepCost& c) {
+    std::vector<std::string> parts;
+    const auto part = [&](const char* name, double all, double exposed) {
+      constexpr double kWorthAWord = 0.001;  // of the step
+      if (all - exposed > kWorthAWord * c.seconds())
+        parts.push_back(
+            fmt::format("{} of {} s of {}", seconds_text(all - exposed), seconds_text(all), name));
+    };
+    part("transfers", c.transfer_seconds, c.exposed_transfer_seconds);
+    part("the update", c.optimizer_seconds, c.exposed_optimizer_seconds);
+    part("the disk", c.disk_seconds, c.exposed_disk_seconds);
+    return fmt::format("{}", fmt::join(parts, ", "));
   }
 
   std::string whose_peak() const {
@@ -298,18 +336,24 @@ class Plan {
   std::string fit_text() const {
     if (!fit_->best)
       return fmt::format("Fit: none of {} combinations fits into {}.{}\n", fit_->tried,
-                         format_bytes(device_.usable_bytes()), nearest_miss());
+                         format_bytes(device_.usable_bytes()), why_none_fits(*fit_, device_));
     // Of one device there is no mesh to name.
     const bool many = has_many_devices();
-    std::vector<report::Table::Column> columns{{"peak"}, {"host"}, {"s a step"}, {"tokens/s"}};
+    const bool any_disk = std::ranges::any_of(
+        fit_->front, [](const plan::Candidate& c) { return c.prediction.on_disk > 0; });
+    std::vector<report::Table::Column> columns{{"peak"}, {"host"}};
+    if (any_disk) columns.push_back({"disk"});
+    columns.insert(columns.end(), {{"s a step"}, {"tokens/s"}});
     if (many) columns.push_back({"mesh", report::Align::Left});
     columns.push_back({"options", report::Align::Left});
     report::Table table(columns);
     for (const plan::Candidate& c : fit_->front) {
-      std::vector<std::string> row{
-          format_bytes(c.prediction.peak_allocated),
-          c.prediction.peak_host > 0 ? format_bytes(c.prediction.peak_host) : "-",
-          seconds_text(c.cost.seconds()), fmt::format("{:.0f}", c.cost.tokens_per_second())};
+      const auto or_none = [](int64_t bytes) { return bytes > 0 ? format_bytes(bytes) : "-"; };
+      std::vector<std::string> row{format_bytes(c.prediction.peak_allocated),
+                                   or_none(c.prediction.peak_host)};
+      if (any_disk) row.push_back(or_none(c.prediction.on_disk));
+      row.push_back(seconds_text(c.cost.seconds()));
+      row.push_back(fmt::format("{:.0f}", c.cost.tokens_per_second()));
       if (many) row.push_back(dist::show(setup::named_strategy(c.recipe).mesh));
       row.push_back(c.options.empty() ? "(as the recipe is)" : c.options);
       table.add_row(row);
@@ -318,17 +362,9 @@ class Plan {
         "Fit: the fastest first, each further row the fastest of those that take less "
         "({} combinations tried)\n\n{}",
         fit_->tried, table.render());
+    if (const std::string reasons = choice_reasons(*fit_, recipe_, device_); !reasons.empty())
+      text += reasons + "\n";
     return text + "\nThe first row's options, as YAML:\n" + yaml();
-  }
-
-  std::string nearest_miss() const {
-    if (!fit_->smallest) return "";
-    const plan::Prediction& p = fit_->smallest->prediction;
-    std::string host;
-    if (p.peak_host > 0) host = fmt::format(" and {} of host memory", format_bytes(p.peak_host));
-    return fmt::format("\nThe smallest takes {}{}: {}",
-                       format_bytes(device_.kind == at::kCUDA ? p.peak_reserved : p.peak_allocated),
-                       host, fit_->smallest->options);
   }
 
   std::string yaml() const {
@@ -344,7 +380,8 @@ class Plan {
                "{}\n"
                "optimizer_in_backward: {}\noptimizer_offload: {}\nweight_streaming: {}\n",
                r.train.micro_batch_size, r.activation_checkpointing, r.activation_offload,
-               r.optimizer_in_backward, r.optimizer_offload, r.weight_streaming);
+               r.optimizer_in_backward, r.optimizer_offload, r.weight_streaming) +
+           (r.delayed_parameter_update ? "delayed_parameter_update: true\n" : "");
   }
 
   static json cost_json(const plan::StepCost& c) {
@@ -353,9 +390,13 @@ class Plan {
             {"products_seconds", c.products_seconds},
             {"activations_seconds", c.memory_seconds},
             {"optimizer_seconds", c.optimizer_seconds},
+            {"exposed_optimizer_seconds", c.exposed_optimizer_seconds},
+            {"disk_seconds", c.disk_seconds},
+            {"exposed_disk_seconds", c.exposed_disk_seconds},
             {"transfer_seconds", c.transfer_seconds},
+            {"exposed_transfer_seconds", c.exposed_transfer_seconds},
             {"collective_seconds", c.collective_seconds},
-            {"exposed_collective_seconds", c.exposed_seconds},
+            {"exposed_collective_seconds", c.exposed_collective_seconds},
             {"idle_seconds", c.idle_seconds},
             {"model_flops_per_second", c.seconds() > 0 ? c.model_flops / c.seconds() : 0},
             {"share_of_peak", c.seconds() > 0 && c.peak_flops_per_second > 0
@@ -374,6 +415,7 @@ class Plan {
             {"peak_allocated", c.prediction.peak_allocated},
             {"peak_reserved", c.prediction.peak_reserved},
             {"offloaded_to_host", c.prediction.peak_host},
+            {"on_disk", c.prediction.on_disk},
             {"time", cost_json(c.cost)}};
   }
 
@@ -387,7 +429,10 @@ class Plan {
                {"kind", device_.kind == at::kCUDA ? "cuda" : "cpu"},
                {"memory_bytes", device_.memory_bytes},
                {"context_bytes", device_.context_bytes},
-               {"usable_bytes", device_.usable_bytes()}}},
+               {"usable_bytes", device_.usable_bytes()},
+               {"host_bytes", device_.host_bytes},
+               {"disk_read_bytes_per_second", device_.disk_read_bytes_per_second},
+               {"disk_write_bytes_per_second", device_.disk_write_bytes_per_second}}},
              {"batch",
               {{"micro_batch_size", recipe_.train.micro_batch_size},
                {"tokens_per_sample", longest_},
@@ -420,6 +465,7 @@ class Plan {
       for (const plan::Candidate& c : fit_->front) front.push_back(candidate_json(c));
       out["fit"] = {{"tried", fit_->tried}, {"front", front}};
       if (fit_->best) out["fit"]["best"] = candidate_json(*fit_->best);
+      if (fit_->with_disk) out["fit"]["with_disk"] = candidate_json(*fit_->with_disk);
     }
     return out;
   }

@@ -177,7 +177,7 @@ std::string links_text(const plan::Candidate& candidate, const plan::DeviceProfi
       "scatter's size, twice that of an all-reduce's)\n\n{}\n{} s of collectives, of which {} s "
       "are hidden behind computation.\n",
       table.render(), seconds_text(c.collective_seconds),
-      seconds_text(c.collective_seconds - c.exposed_seconds));
+      seconds_text(c.collective_seconds - c.exposed_collective_seconds));
 }
 
 nlohmann::json links_json(const plan::Candidate& candidate, const plan::DeviceProfile& device) {

@@ -10,12 +10,13 @@
 #include "plan/predict.h"
 #include "setup/accelerator.h"
 #include "train/out_of_memory.h"
+#include "train/plan_choice.h"
 
 namespace snug::train {
 namespace {
 
 // The device of the run as the search for techniques wants it.
-plan::DeviceProfile profile_of(const Host& host) {
+plan::DeviceProfile device_of(const Host& host) {
   if (!host.device.is_cuda()) return plan::find_profile("cpu", host.budget_bytes);
   plan::DeviceProfile profile = plan::profile_of_gpu(setup::device_name(host.device));
   profile.name = setup::device_name(host.device);
@@ -23,6 +24,10 @@ plan::DeviceProfile profile_of(const Host& host) {
       host.budget_bytes > 0 ? host.budget_bytes : setup::device_memory_bytes(host.device);
   profile.context_bytes = host.library_bytes;
   return profile;
+}
+
+plan::DeviceProfile profile_of(const PlannedRun& run) {
+  return plan::with_host(device_of(run.host), run.recipe, plan::Machine::Here);
 }
 
 plan::Workload workload(const PlannedRun& run) {
@@ -64,15 +69,17 @@ void check_plan(const PlannedRun& run, RunLog& log) {
 }
 
 config::Recipe fitting_recipe(const PlannedRun& run, RunLog& log) {
-  const plan::DeviceProfile device = profile_of(run.host);
+  const plan::DeviceProfile device = profile_of(run);
   const plan::Fit fit = plan::fit(run.model, run.recipe, workload(run), device);
   if (!fit.best)
-    throw PlanDoesNotFit(fmt::format("--fit: none of {} combinations fits into {}", fit.tried,
-                                     format_bytes(device.usable_bytes())),
-                         {.phase = "plan"});
+    throw PlanDoesNotFit(
+        fmt::format("--fit: none of {} combinations fits into {}{}", fit.tried,
+                    format_bytes(device.usable_bytes()), why_none_fits(fit, device)),
+        {.phase = "plan"});
   log.print(fmt::format("Fit      {} combinations tried: {}", fit.tried,
                         fit.best->options.empty() ? "the recipe as it is is the fastest that fits"
-                                                  : fit.best->options));
+                                                  : fit.best->options) +
+            choice_reasons(fit, run.recipe, device));
   return fit.best->recipe;
 }
 
@@ -81,7 +88,7 @@ std::vector<plan::Suggestion> suggestions(const PlannedRun& run) {
   // Planning takes a little memory of its own.
   memory::ledger_of(run.host.device.type()).set_budget(0);
   try {
-    const plan::DeviceProfile device = profile_of(run.host);
+    const plan::DeviceProfile device = profile_of(run);
     if (device.usable_bytes() <= 0) return {};
     return plan::suggest(run.model, run.recipe, workload(run), device);
   } catch (const std::exception&) {

@@ -103,6 +103,31 @@ TEST(Finetune, FitChoosesWhatMakesItFit) {
             record["memory"]["predicted"]["peak_allocated"].get<int64_t>());
 }
 
+// With so little host memory that the states must leave it, --fit trains with them in the folder
+// that it was given, and says why.
+TEST(Finetune, FitPutsStatesOnADiskWhereItMayAndMust) {
+  const TempFolder folder, disk;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 64);
+  ASSERT_EQ(run(finetune_words(rows, folder / "roomy")).exit_code, 0);
+  const int64_t peak = read_run(folder / "roomy")["memory"]["measured"]["peak_allocated"];
+  const int64_t there = peak * 84 / 100;
+  Words words =
+      finetune_words(rows, folder / "tight", {"--host_memory", std::to_string(there), "--fit"});
+  const Result refused = run(words);
+  EXPECT_EQ(refused.exit_code, 3) << refused.output;
+  EXPECT_NE(refused.output.find("--fit_disk FOLDER"), std::string::npos) << refused.output;
+  words.insert(words.end(), {"--fit_disk", disk.path().string()});
+  const Result result = run(words);
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("States are on disk, as fit_disk allows"), std::string::npos)
+      << result.output;
+  const nlohmann::json record = read_run(folder / "tight");
+  EXPECT_EQ(record["memory"]["measured"]["on_disk"], record["memory"]["predicted"]["on_disk"]);
+  EXPECT_GT(record["memory"]["measured"]["on_disk"].get<int64_t>(), 0);
+  EXPECT_LE(record["memory"]["measured"]["peak_allocated"].get<int64_t>(), there);
+  EXPECT_TRUE(fs::is_empty(disk.path()));
+}
+
 TEST(Plan, SaysWhatARunThenTakes) {
   const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);

@@ -113,6 +113,27 @@ TEST(PlanCommand, WhatCannotFitSaysWhatTheLeastIs) {
   EXPECT_NE(result.output.find("The smallest takes"), std::string::npos) << result.output;
 }
 
+// A host too small for the states: what would help is named, and done where it is allowed.
+TEST(PlanCommand, FitNamesTheDiskThatWouldHelpAndTakesTheOneItMay) {
+  std::vector<std::string> words = plan_words(
+      {"--device", "rtx-4090", "--memory_budget", "16GB", "--host_memory", "32GiB", "--fit"});
+  const Result refused = run(words);
+  EXPECT_EQ(refused.exit_code, 3) << refused.output;
+  EXPECT_NE(refused.output.find("--fit_disk FOLDER"), std::string::npos) << refused.output;
+  words.insert(words.end(), {"--fit_disk", "/mnt/nvme"});
+  const Result text = run(words);
+  EXPECT_EQ(text.exit_code, 0) << text.output;
+  for (const char* part : {"States are on disk, as fit_disk allows",
+                           "optimizer_offload: disk:/mnt/nvme", "--optimizer_offload disk:/mnt"})
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << " in\n" << text.output;
+  words.emplace_back("--json");
+  const nlohmann::json plan = nlohmann::json::parse(run(words).output);
+  const nlohmann::json best = plan["fit"]["best"];
+  EXPECT_LE(best["offloaded_to_host"].get<int64_t>(), int64_t{32} << 30);
+  EXPECT_GE(best["on_disk"].get<int64_t>(), 4 * plan["model"]["parameters"].get<int64_t>());
+  EXPECT_GT(best["time"]["disk_seconds"].get<double>(), 0);
+}
+
 TEST(PlanCommand, AMistypedDeviceIsAnswered) {
   const Result result = run(plan_words({"--device", "rtx4080"}));
   EXPECT_EQ(result.exit_code, 2);

@@ -45,6 +45,16 @@ TEST(DeviceProfile, NamesAreFoundHoweverTheyAreWritten) {
     EXPECT_GT(find_profile(name, 0).flops(at::kBFloat16), 1e9) << name;
 }
 
+TEST(DeviceProfile, TensorCoresOfBfloat16CameWithAmpere) {
+  for (const std::string name : {"v100-16", "v100-32", "t4"}) {
+    const DeviceProfile profile = find_profile(name, 0);
+    EXPECT_DOUBLE_EQ(profile.flops(at::kBFloat16), profile.flops(at::kFloat)) << name;
+    EXPECT_GT(profile.flops(at::kHalf), 5 * profile.flops(at::kBFloat16)) << name;
+  }
+  const DeviceProfile newer = find_profile("a100-80", 0);
+  EXPECT_DOUBLE_EQ(newer.flops(at::kBFloat16), newer.flops(at::kHalf));
+}
+
 TEST(DeviceProfile, AMistypedNameIsAnsweredWithTheNearest) {
   EXPECT_NE(error_of("rtx4080").find("did you mean rtx-4090?"), std::string::npos);
   EXPECT_NE(error_of("a100").find("did you mean a100-80 or a100-40?"), std::string::npos)
@@ -106,6 +116,45 @@ TEST(DeviceProfile, OnesOwnComesFromAFile) {
   EXPECT_DOUBLE_EQ(network.latency_between, 20e-6);
 }
 
+TEST(DeviceProfile, OnesOwnMaySayWhatItsDiskDoes) {
+  const test::TempFolder folder;
+  const std::string path = (folder / "mine.yaml").string();
+  write_file_atomically(path, "memory: 24GiB\n");
+  const DeviceProfile silent = find_profile(path, 0);
+  EXPECT_EQ(silent.disk_read_bytes_per_second,
+            find_profile("a100-80", 0).disk_read_bytes_per_second);
+  write_file_atomically(path,
+                        "memory: 24GiB\ndisk_read_gb_per_second: 2\ndisk_write_gb_per_second: 1\n");
+  const DeviceProfile profile = find_profile(path, 0);
+  EXPECT_DOUBLE_EQ(profile.disk_read_bytes_per_second, 2e9);
+  EXPECT_DOUBLE_EQ(profile.disk_write_bytes_per_second, 1e9);
+}
+
+// What the recipe says of the host counts everywhere; what this machine has, where it is meant.
+TEST(DeviceProfile, TheHostIsTheRecipesOrThisMachines) {
+  const test::TempFolder folder;
+  const DeviceProfile gpu = find_profile("a100-80", 0);
+  config::Recipe recipe;
+  EXPECT_EQ(with_host(gpu, recipe, Machine::Elsewhere).host_bytes, 0);
+  EXPECT_GT(with_host(gpu, recipe, Machine::Here).host_bytes, kGiB / 2);
+  recipe.host_memory = "3GiB";
+  EXPECT_EQ(with_host(gpu, recipe, Machine::Elsewhere).host_bytes, 3 * kGiB);
+  EXPECT_EQ(with_host(gpu, recipe, Machine::Here).host_bytes, 3 * kGiB);
+  recipe.fit_disk = folder.path().string();
+  EXPECT_EQ(with_host(gpu, recipe, Machine::Here).disk_bytes, 0);  // nobody asks for a fit
+  recipe.fit = true;
+  EXPECT_GT(with_host(gpu, recipe, Machine::Here).disk_bytes, 0);
+  EXPECT_EQ(with_host(gpu, recipe, Machine::Elsewhere).disk_bytes, 0);
+  recipe.fit = false;
+  recipe.optimizer_offload = "disk:" + recipe.fit_disk;
+  const DeviceProfile here = with_host(gpu, recipe, Machine::Here);
+  EXPECT_GT(here.disk_bytes, 0);
+  EXPECT_NE(here.disk_read_bytes_per_second, gpu.disk_read_bytes_per_second);
+  recipe.optimizer_offload = "disk:/no such folder";
+  EXPECT_EQ(with_host(gpu, recipe, Machine::Here).disk_read_bytes_per_second,
+            gpu.disk_read_bytes_per_second);
+}
+
 // Each GPU has a process of its own; processes on a cpu share it.
 TEST(DeviceProfile, ProcessesShareACpu) {
   const DeviceProfile gpu = find_profile("a100-80", 0), cpu = find_profile("cpu", 0);
@@ -133,6 +182,8 @@ TEST(DeviceProfile, FaultsSayWhatAndWhere) {
   EXPECT_NE(fault("memory: [1\n").find("bad.yaml"), std::string::npos);
   EXPECT_NE(fault("memory: much\n").find("memory"), std::string::npos);
   EXPECT_NE(fault("memory: 24GiB\ngb_per_second: 0\n").find("above 0"), std::string::npos);
+  EXPECT_NE(fault("memory: 24GiB\ndisk_write_gb_per_second: 0\n").find("above 0"),
+            std::string::npos);
   EXPECT_NE(fault("memory: 100MiB\n").find("context"), std::string::npos);
   EXPECT_NE(fault("memory: 24GiB\ncollective_efficiency: 2\n").find("at most 1"),
             std::string::npos);

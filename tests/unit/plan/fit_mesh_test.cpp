@@ -75,7 +75,8 @@ TEST_F(FitMesh, LaysDevicesOutInAllWaysThatAreAllowed) {
                                              "pp=4", "dp=2,tp=2", "fsdp=2,tp=2", "pp=2,tp=2"}));
 }
 
-// A family that cannot be cut, an optimizer that looks at whole matrices, machines of two.
+// An optimizer that looks at whole matrices, machines of two, heads that two cannot share evenly, a
+// family that cannot be cut.
 TEST_F(FitMesh, LeavesOutWhatWouldBeRefused) {
   recipe_.optimizer.name = "adafactor";
   EXPECT_EQ(meshes(), (std::set<std::string>{"dp=4", "pp=2,dp=2", "pp=4"}));
@@ -87,6 +88,8 @@ TEST_F(FitMesh, LeavesOutWhatWouldBeRefused) {
   model_ = named("mingpt-xl");
   for (const std::string& mesh : meshes()) EXPECT_EQ(mesh.find("tp="), mesh.npos) << mesh;
   EXPECT_TRUE(meshes().contains("pp=4"));
+  model_ = named("tiny-blip2");
+  for (const std::string& mesh : meshes()) EXPECT_EQ(mesh.find("tp="), mesh.npos) << mesh;
 }
 
 TEST_F(FitMesh, KeepsWhatSomebodyHasChosen) {

@@ -1,0 +1,165 @@
+// What --fit chooses only where it is allowed to: states on disk where nothing fits without, and
+// delayed updates; and that it keeps whatever a recipe gives.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/bytes.h"
+#include "models/family.h"
+#include "plan/fit.h"
+
+namespace snug::plan {
+namespace {
+
+class FitAllowed : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { memory::install_allocators(); }
+
+  FitAllowed() {
+    recipe_.precision = "bf16-true";
+    recipe_.fit = true;
+    recipe_.train.micro_batch_size = 1;
+    recipe_.train.global_batch_size = 1;
+    const std::vector<int32_t> ids(128, 1);
+    samples_.append({.ids = ids, .labels = ids});
+  }
+
+  double weights() const { return 2 * static_cast<double>(model_->num_parameters()); }
+  // Of a device that holds so many times the weights, beside a host that does.
+  DeviceProfile device(double on_device, double in_host) const {
+    DeviceProfile profile = find_profile("rtx-4090", 0);
+    profile.memory_bytes = profile.context_bytes + static_cast<int64_t>(on_device * weights());
+    profile.host_bytes = static_cast<int64_t>(in_host * weights());
+    return profile;
+  }
+  Fit fit_into(const DeviceProfile& profile) const {
+    return fit(*model_, recipe_, {samples_, 128}, profile);
+  }
+  void give(const std::string& key) { recipe_.given_keys.insert(key); }
+
+  std::unique_ptr<models::Model> model_ = models::model_from_config(
+      std::filesystem::path(SNUG_SOURCE_DIR) / "recipes/models/smollm2-135m.json");
+  config::Recipe recipe_;
+  data::SampleStore samples_;
+};
+
+// Weights, gradients and two states are four times the weights. A device of two and a half has room
+// for the first two; a host of a little more has none for weights and states at once.
+constexpr double kTight = 2.5, kScarce = 2.7, kPlenty = 8;
+
+TEST_F(FitAllowed, ADiskIsChosenOnlyWhereItIsAllowedAndNeeded) {
+  const Fit refused = fit_into(device(kTight, kScarce));
+  EXPECT_FALSE(refused.best);
+  ASSERT_TRUE(refused.with_disk);
+  EXPECT_NE(refused.with_disk->options.find("disk:FOLDER"), std::string::npos);
+  EXPECT_FALSE(refused.smallest->recipe.offload_folder());
+
+  recipe_.fit_disk = "/mnt/nvme";
+  const DeviceProfile scarce = device(kTight, kScarce);
+  const Fit allowed = fit_into(scarce);
+  ASSERT_TRUE(allowed.best);
+  EXPECT_TRUE(allowed.chose_disk(recipe_));
+  EXPECT_EQ(allowed.best->recipe.optimizer_offload, "disk:/mnt/nvme");
+  EXPECT_NE(allowed.best->options.find("--optimizer_offload disk:/mnt/nvme"), std::string::npos);
+  EXPECT_TRUE(fits(*allowed.best, scarce));
+  EXPECT_GT(allowed.best->prediction.on_disk, 0);
+  EXPECT_LE(allowed.best->prediction.peak_host, scarce.host_bytes);
+  EXPECT_DOUBLE_EQ(allowed.best->cost.seconds(), refused.with_disk->cost.seconds());
+  EXPECT_FALSE(allowed.with_disk);
+
+  for (const auto& [on_device, in_host] : {std::pair{kTight, kPlenty}, {kPlenty, kScarce}}) {
+    const Fit roomy = fit_into(device(on_device, in_host));
+    ASSERT_TRUE(roomy.best) << on_device << " " << in_host;
+    for (const Candidate& candidate : roomy.front)
+      EXPECT_FALSE(candidate.recipe.offload_folder()) << candidate.options;
+    EXPECT_FALSE(roomy.with_disk);
+  }
+}
+
+// A disk is no device memory, and what somebody has said about the states stays.
+TEST_F(FitAllowed, ADiskIsNotOfferedWhereItDoesNotHelp) {
+  EXPECT_FALSE(fit_into(device(0.01, kScarce)).with_disk);
+  EXPECT_FALSE(fit_into(device(kTight, 0.1)).with_disk);
+  recipe_.optimizer_offload = "cpu";
+  give("optimizer_offload");
+  recipe_.fit_disk = "/mnt/nvme";
+  const Fit found = fit_into(device(kTight, kScarce));
+  EXPECT_FALSE(found.best);
+  EXPECT_FALSE(found.with_disk);
+}
+
+TEST_F(FitAllowed, ADiskThatIsTooSmallIsNotChosen) {
+  recipe_.fit_disk = "/mnt/nvme";
+  DeviceProfile profile = device(kTight, kScarce);
+  profile.disk_bytes = static_cast<int64_t>(1.9 * weights());
+  const Fit found = fit_into(profile);
+  EXPECT_FALSE(found.best);
+  ASSERT_TRUE(found.smallest);
+  profile.disk_bytes = static_cast<int64_t>(2.1 * weights());
+  EXPECT_TRUE(fit_into(profile).best);
+}
+
+TEST_F(FitAllowed, ADiskThatIsGivenStays) {
+  recipe_.optimizer_offload = "disk:/mnt/mine";
+  give("optimizer_offload");
+  recipe_.fit_disk = "/mnt/other";
+  const Fit found = fit_into(device(kPlenty, kPlenty));
+  ASSERT_TRUE(found.best);
+  EXPECT_FALSE(found.chose_disk(recipe_));
+  for (const Candidate& candidate : found.front)
+    EXPECT_EQ(candidate.recipe.optimizer_offload, "disk:/mnt/mine");
+}
+
+// Room on the device and little beside it: what offloads most must not rule out what offloads
+// nothing.
+TEST_F(FitAllowed, ASmallHostDoesNotRuleOutTheDevice) {
+  const Fit found = fit_into(device(kPlenty, 0.1));
+  ASSERT_TRUE(found.best);
+  EXPECT_EQ(found.best->recipe.optimizer_offload, "none");
+}
+
+TEST_F(FitAllowed, ADelayIsChosenOnlyWhereItIsAllowedAndGainsTime) {
+  const DeviceProfile gpu = device(kTight, kPlenty);
+  const auto delays = [](const Fit& found) {
+    return std::ranges::any_of(
+        found.front, [](const Candidate& c) { return c.recipe.delayed_parameter_update; });
+  };
+  recipe_.optimizer_offload = "cpu";
+  give("optimizer_offload");
+  const Fit at_once = fit_into(gpu);
+  ASSERT_TRUE(at_once.best);
+  EXPECT_FALSE(delays(at_once));
+
+  recipe_.fit_delay = true;
+  const Fit late = fit_into(gpu);
+  ASSERT_TRUE(late.best);
+  EXPECT_TRUE(late.best->recipe.delayed_parameter_update);
+  EXPECT_NE(late.best->options.find("--delayed_parameter_update true"), std::string::npos);
+  EXPECT_LT(late.best->cost.seconds(), at_once.best->cost.seconds());
+
+  DeviceProfile cpu = gpu;
+  cpu.kind = at::kCPU;
+  EXPECT_FALSE(delays(fit_into(cpu)));
+  give("delayed_parameter_update");  // as false
+  EXPECT_FALSE(delays(fit_into(gpu)));
+}
+
+// Not only what the search would have tried itself.
+TEST_F(FitAllowed, WhateverIsGivenStays) {
+  recipe_.activation_checkpointing = "0,2,5";
+  recipe_.delayed_parameter_update = true;
+  give("activation_checkpointing");
+  give("delayed_parameter_update");
+  const Fit found = fit_into(device(kPlenty, kPlenty));
+  ASSERT_TRUE(found.best);
+  for (const Candidate& candidate : found.front) {
+    EXPECT_EQ(candidate.recipe.activation_checkpointing, "0,2,5");
+    EXPECT_TRUE(candidate.recipe.delayed_parameter_update);
+    EXPECT_EQ(candidate.recipe.optimizer_offload, "cpu");
+  }
+}
+
+}  // namespace
+}  // namespace snug::plan
