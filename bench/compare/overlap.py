@@ -2,7 +2,8 @@
 """What overlapping communication with computation is worth: two processes in two network namespaces,
 joined by a cable of limited rate, train one model by DDP and by FSDP, with overlap and without. The
 computation's share is what two processes take that know nothing of each other, with half of the batch each,
-side by side on the same processors. Needs root."""
+side by side on the same processors; communication's is what a step without overlap takes longer. The cable's
+rate is chosen so that the bytes alone take a given share of the computation. Needs root."""
 
 import argparse
 import concurrent.futures
@@ -26,6 +27,9 @@ SHAPE = {
     "max_position_embeddings": 1024,
     "tie_word_embeddings": False,
 }
+# What a rank sends in a step, in sizes of all weights: half of every sum and as much of its parts that come back
+# (ddp); half of the weights before the forward and before the backward, and half of the gradients (fsdp).
+SENT = {"ddp": 1.0, "fsdp": 1.5}
 OFF = "--forward_prefetch false --backward_prefetch false --overlap_reduction false"
 
 
@@ -64,6 +68,13 @@ def seconds(args, folder, base, ranks, options, mbit, name="out"):
     return statistics.median(step["seconds"] for step in steps[1:])
 
 
+def sent_bytes(args, strategy):
+    """On each way of the cable, in one step. Norms and the small vocabulary are left out."""
+    hidden, wide = SHAPE["hidden_size"], SHAPE["intermediate_size"]
+    weights = args.layers * (4 * hidden * hidden + 3 * hidden * wide)
+    return SENT[strategy] * weights * (2 if args.precision == "bf16-true" else 4)
+
+
 def seconds_apart(args, folder, base):
     with concurrent.futures.ThreadPoolExecutor(2) as both:
         runs = [both.submit(seconds, args, folder, base, 1, "", 0, f"alone{i}") for i in range(2)]
@@ -73,30 +84,32 @@ def seconds_apart(args, folder, base):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--snug", default=os.path.join(ROOT, "build/snug"))
-    parser.add_argument("--mbit", type=int, nargs="+", default=[500, 1000])
+    parser.add_argument("--strategies", nargs="+", default=["ddp", "fsdp"])
+    parser.add_argument("--share", type=float, default=0.6, help="of the computation, that the bytes alone take")
+    parser.add_argument("--mbit", type=int, help="the cable's rate, instead of one for that share")
     parser.add_argument("--layers", type=int, default=16)
-    parser.add_argument("--tokens", type=int, default=512)
+    parser.add_argument("--tokens", type=int, default=900)
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--precision", default="bf16-true")
     parser.add_argument("--limit_seconds", type=float, default=600)
     args = parser.parse_args()
-    print("| strategy | link | computation | communication | sum | apart | overlapped | overlapped / larger |")
-    print("|---|---|---|---|---|---|---|---|")
+    print("| strategy | link | computation | communication | sum | overlapped | overlapped / larger |")
+    print("|---|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         base = prepare(args, folder)
         alone = seconds_apart(args, folder, base)
-        for mbit in args.mbit:
-            for strategy in ("ddp", "fsdp"):
-                apart = seconds(args, folder, base, 2, f"--strategy {strategy} {OFF}", mbit)
-                together = seconds(args, folder, base, 2, f"--strategy {strategy}", mbit)
-                sending = apart - alone
-                print(
-                    f"| {strategy} | {mbit} Mbit/s | {alone:.2f} s | {sending:.2f} s | "
-                    f"{apart / max(alone, sending):.2f} of the larger | {apart:.2f} s | {together:.2f} s | "
-                    f"{together / max(alone, sending):.2f} |",
-                    flush=True,
-                )
+        for strategy in args.strategies:
+            mbit = args.mbit or round(8e-6 * sent_bytes(args, strategy) / (args.share * alone))
+            apart = seconds(args, folder, base, 2, f"--strategy {strategy} {OFF}", mbit)
+            together = seconds(args, folder, base, 2, f"--strategy {strategy}", mbit)
+            sending = apart - alone
+            larger = max(alone, sending)
+            print(
+                f"| {strategy} | {mbit} Mbit/s | {alone:.2f} s | {sending:.2f} s | {apart / larger:.2f} of the larger | "
+                f"{together:.2f} s | {together / larger:.2f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

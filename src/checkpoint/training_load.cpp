@@ -22,8 +22,22 @@ std::string master_of(const std::string& weight) {
   return weight + std::string(optim::kMasterSuffix);
 }
 
+// Whether `longer` is the shape with one of its dimensions as two: so lie layers side by side in a
+// tensor that ranks share by sections of it.
+bool is_split(const std::vector<int64_t>& shape, const std::vector<int64_t>& longer) {
+  for (size_t d = 0; d < shape.size() && longer.size() == shape.size() + 1; ++d) {
+    std::vector<int64_t> joined = longer;
+    joined[d] *= joined[d + 1];
+    joined.erase(joined.begin() + static_cast<std::ptrdiff_t>(d) + 1);
+    if (joined == shape) return true;
+  }
+  return false;
+}
+
 bool has_shape_of(const StoredTensor* found, const PieceOf& piece) {
-  return found != nullptr && found->whole_shape == piece.whole_shape;
+  if (found == nullptr) return false;
+  const std::vector<int64_t>&stored = found->whole_shape, &wanted = piece.whole_shape;
+  return stored == wanted || is_split(stored, wanted) || is_split(wanted, stored);
 }
 bool is_like(const StoredTensor* found, const StoredPiece& wanted) {
   return has_shape_of(found, wanted.piece) && found->dtype == wanted.dtype;

@@ -35,7 +35,9 @@ class Stream {
   int peer() const { return peer_; }
 
  private:
-  static constexpr int64_t kMessagesAtOnce = 4;
+  // A long message begins when the receiver has answered, and on a slow link that answer waits
+  // behind what else is on its way: so many are agreed on ahead that the link never has to.
+  static constexpr int64_t kMessagesAtOnce = 16;
 
   int64_t length_at(int64_t offset) const;
   void start_message();

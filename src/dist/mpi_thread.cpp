@@ -28,7 +28,8 @@ constexpr auto kTimeToYield = microseconds(200);
 constexpr auto kTimeToWatch = microseconds(200);
 constexpr auto kShortestSleep = microseconds(20);
 constexpr auto kLongestSleep = microseconds(200);
-constexpr auto kSleepBesideWork = microseconds(100);
+constexpr auto kShortestSleepBesideWork = microseconds(100);
+constexpr auto kLongestSleepBesideWork = microseconds(1000);
 constexpr auto kBeat = milliseconds(500);
 constexpr auto kTimeToLeave = std::chrono::seconds(20);
 
@@ -359,7 +360,9 @@ std::string MpiThread::Shared::title(const Work& work) const {
 }
 
 // The longer nothing has moved, the longer the pause. A new work ends it. While nobody waits the
-// processors compute, and are not to be taken from that.
+// processors compute, and are not to be taken from that: on a slow link a message takes many
+// milliseconds, and each look at it is a system call or two and a switch of threads. Several
+// messages are under way, so the link has something to carry through the longest pause.
 void MpiThread::Shared::idle(Clock::time_point idle_since) {
   const auto idle_for = Clock::now() - idle_since;
   const bool somebody_waits = num_waiting.load(std::memory_order_relaxed) > 0;
@@ -369,9 +372,10 @@ void MpiThread::Shared::idle(Clock::time_point idle_since) {
     sched_yield();
     return;
   }
-  const auto busy_pause = somebody_waits ? std::clamp(duration_cast<microseconds>(idle_for / 8),
-                                                      kShortestSleep, kLongestSleep)
-                                         : kSleepBesideWork;
+  const auto share = duration_cast<microseconds>(idle_for / 8);
+  const auto busy_pause =
+      somebody_waits ? std::clamp(share, kShortestSleep, kLongestSleep)
+                     : std::clamp(share, kShortestSleepBesideWork, kLongestSleepBesideWork);
   const auto pause = active.empty() ? microseconds(kBeat) : busy_pause;
   std::unique_lock lock(mutex);
   has_news.wait_for(lock, pause, [&] { return !submitted.empty() || wish != Wish::None; });

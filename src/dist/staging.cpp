@@ -12,17 +12,22 @@ constexpr int64_t kMostStagingBytes = 8 << 20;
 constexpr int64_t kLongestChunkBytes = 256 << 10;
 constexpr int64_t kShortestChunkBytes = 64 << 10;
 
+constexpr int64_t kFewestPlaces = 2, kMostPlaces = 8;
+
 constexpr int64_t kPartAlignment = 64;  // elements
 
 }  // namespace
 
 Staging reduce_scatter_staging(int64_t part_count, int64_t element_bytes, int size) {
   const int64_t num_others = size - 1;
-  const int64_t chunk_bytes = std::clamp(kMostStagingBytes / (2 * std::max<int64_t>(1, num_others)),
-                                         kShortestChunkBytes, kLongestChunkBytes);
+  const int64_t bytes_of_each = kMostStagingBytes / std::max<int64_t>(1, num_others);
+  const int64_t chunk_bytes =
+      std::clamp(bytes_of_each / kFewestPlaces, kShortestChunkBytes, kLongestChunkBytes);
+  const int64_t places = std::clamp(bytes_of_each / chunk_bytes, kFewestPlaces, kMostPlaces);
   Staging staging;
   staging.chunk = std::min(part_count, chunk_bytes / element_bytes);
-  staging.num_places = part_count > staging.chunk ? 2 : 1;
+  const int64_t chunks = (part_count + staging.chunk - 1) / std::max<int64_t>(1, staging.chunk);
+  staging.num_places = static_cast<int>(std::clamp<int64_t>(chunks, 1, places));
   staging.bytes = staging.chunk * element_bytes * num_others * staging.num_places;
   return staging;
 }

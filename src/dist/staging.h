@@ -1,7 +1,8 @@
 // The memory that a sum over MPI needs besides its tensors: places where the other ranks' numbers
 // arrive before they are added. A stretch at a time, so that it stays small however long the tensor
-// is; two places a rank, so that one fills while the other is added up. The planned group asks for
-// the same.
+// is; two places a rank at least, so that one fills while the other is added up, and more where
+// there are few ranks, so that a link with much on its way does not run dry. The planned group asks
+// for the same.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -43,7 +43,8 @@ std::vector<nn::Stretch> stretches_in_file(const nn::Parameter& parameter, const
   turned.shape.assign(parameter.shape.rbegin(), parameter.shape.rend());
   turned.slice = nn::Slice{.dim = 1 - parameter.slice->dim,
                            .begin = parameter.slice->begin,
-                           .whole = shape_in_file(parameter, place)};
+                           .whole = shape_in_file(parameter, place),
+                           .sections = parameter.slice->sections};
   return turned.stretches();
 }
 

@@ -32,10 +32,12 @@ void Adapter::list(std::vector<Parameter*>& parameters) {
 void Adapter::cut_as(const Parameter& weight) {
   if (!weight.slice) return;
   const bool by_outputs = weight.slice->dim == 0;
-  if (by_outputs)
+  if (by_outputs) {
     b.cut_dim = magnitude.cut_dim = 0;
-  else
+    b.cut_sections = magnitude.cut_sections = weight.cut_sections;
+  } else {
     a.cut_dim = 1;
+  }
   for (Parameter* parameter : {&a, &b, &magnitude}) parameter->cut(weight.share);
 }
 

@@ -25,6 +25,7 @@ ops::AttentionContext context_of(const Packed& queries, const AttentionOptions& 
   if (options.dropout > 0 && pass.dropout_key) {
     context.dropout = options.dropout;
     context.dropout_key = kernels::cpu::mix64(*pass.dropout_key ^ hash_name(options.site));
+    context.dropout_first_head = options.first_head;
   }
   return context;
 }

@@ -18,8 +18,9 @@ struct AttentionOptions {
   int64_t sliding_window = 0;
   at::Tensor bias_table;  // ops::AttentionContext
   int64_t max_distance = 128;
-  double dropout = 0;  // of probabilities
-  std::string site;    // names the layer, for dropout
+  double dropout = 0;      // of probabilities
+  std::string site;        // names the layer, for dropout
+  int64_t first_head = 0;  // of those that are here
 };
 
 // Causal attention of the batch's tokens to themselves and, in generation, to what the cache holds

@@ -44,9 +44,9 @@ at::Tensor join_columns(const at::Tensor& own, const Parameter& weight) {
 
 }  // namespace
 
-at::Tensor embed(const Batch& batch, const Parameter& table, const Pass& pass) {
-  if (!table.slice) return ops::embedding(batch.input_ids, table.value, pass.compute);
-  return ops::cut_embedding(batch.input_ids, table.value,
+at::Tensor look_up(const at::Tensor& ids, const Parameter& table, const Pass& pass) {
+  if (!table.slice) return ops::embedding(ids, table.value, pass.compute);
+  return ops::cut_embedding(ids, table.value,
                             {.first = table.slice->begin, .whole = table.slice->whole[0]},
                             pass.compute, *table.share);
 }
@@ -66,12 +66,12 @@ LayerNorm::LayerNorm(const std::string& name, int64_t size, double epsilon)
       eps(epsilon) {}
 
 at::Tensor LayerNorm::forward(const at::Tensor& x) const {
-  return ops::layer_norm(x, weight.value, bias.value, eps);
+  return ops::layer_norm(x, weight.value, bias.value, eps, other_rows(weight));
 }
 
 std::pair<at::Tensor, at::Tensor> LayerNorm::forward_sum(const at::Tensor& x,
                                                          const at::Tensor& residual) const {
-  return ops::add_layer_norm(x, residual, weight.value, bias.value, eps);
+  return ops::add_layer_norm(x, residual, weight.value, bias.value, eps, other_rows(weight));
 }
 
 void LayerNorm::list(std::vector<Parameter*>& parameters) {
@@ -80,13 +80,11 @@ void LayerNorm::list(std::vector<Parameter*>& parameters) {
 }
 
 at::Tensor dropout(const at::Tensor& x, double probability, const std::string& site,
-                   const Pass& pass) {
+                   const Pass& pass, const ops::TensorShare* share) {
   if (!pass.dropout_key) return x;
-  return ops::dropout(x, probability, kernels::cpu::mix64(*pass.dropout_key ^ hash_name(site)));
-}
-
-at::Tensor look_up(const at::Tensor& ids, const Parameter& table, const Pass& pass) {
-  return ops::embedding(ids, table.value, pass.compute);
+  dist::Group* ranks = share == nullptr ? nullptr : share->other_rows();
+  return ops::dropout(x, probability, kernels::cpu::mix64(*pass.dropout_key ^ hash_name(site)),
+                      ranks == nullptr ? 0 : ranks->rank() * x.numel());
 }
 
 std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<const Linear*>& layers,

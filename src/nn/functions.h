@@ -17,8 +17,9 @@
 
 namespace snug::nn {
 
-// The table's rows of the batch's tokens: (c, D).
-at::Tensor embed(const Batch& batch, const Parameter& table, const Pass& pass);
+// The table's rows of `ids` (N), in pass.compute: (c, D). Of a table that ranks do not share all
+// rows: (N, D).
+at::Tensor look_up(const at::Tensor& ids, const Parameter& table, const Pass& pass);
 
 // x (c, D) -> (c, D)
 at::Tensor rms_norm(const at::Tensor& x, const Parameter& weight, double eps);
@@ -29,7 +30,7 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Te
 // A layer norm's two parameters, "<name>.weight" and "<name>.bias".
 struct LayerNorm {
   LayerNorm(const std::string& name, int64_t size, double epsilon);
-  // x (N, D) -> (N, D)
+  // x (c, D) -> (c, D)
   at::Tensor forward(const at::Tensor& x) const;
   // sum = x + residual, and its norm.
   std::pair<at::Tensor, at::Tensor> forward_sum(const at::Tensor& x,
@@ -40,19 +41,18 @@ struct LayerNorm {
   double eps;
 };
 
-// Drops elements of x while training (pass.dropout_key); `site` names the place in the model, so
-// that no two drop alike.
+// Drops elements of x (c, D) while training (pass.dropout_key); `site` names the place in the
+// model, so that no two drop alike. `share` is that of the layer which x comes from; null: all rows
+// are here.
 at::Tensor dropout(const at::Tensor& x, double probability, const std::string& site,
-                   const Pass& pass);
-
-// The table's rows of `ids` (N), in pass.compute: (N, D). For tables that ranks do not share.
-at::Tensor look_up(const at::Tensor& ids, const Parameter& table, const Pass& pass);
+                   const Pass& pass, const ops::TensorShare* share = nullptr);
 
 // What layers make of the same x (c, D), in their order: (N, features that are here) each.
 std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<const Linear*>& layers,
                                 const Batch& batch, const Pass& pass);
 
-// All rows (N, D) of hidden states x (c, D), of which `weight` is to take the norm. No gradient.
+// All rows (N, D) of hidden states x (c, D), of which `weight`'s layer is to make something. No
+// gradient.
 at::Tensor all_rows(const at::Tensor& x, const Parameter& weight, const Batch& batch);
 
 // The last row of each document of x (N, D): (S, D).

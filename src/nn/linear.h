@@ -43,6 +43,9 @@ class Linear {
   // What operators that contain the product want.
   ops::Projection projection(const Pass& pass) const;
 
+  // The outputs are those of so many layers side by side, each of which ranks share alike.
+  void set_sections(int64_t sections) { weight_.cut_sections = bias_.cut_sections = sections; }
+
   // Those of this layer: a tied weight is not.
   void list(std::vector<Parameter*>& parameters);
 

@@ -62,16 +62,24 @@ int64_t product(const std::vector<int64_t>& sizes, size_t from) {
 
 }  // namespace
 
+std::vector<int64_t> Slice::by_sections(std::vector<int64_t> shape) const {
+  const auto at = shape.begin() + static_cast<std::ptrdiff_t>(dim);
+  *at /= sections;
+  shape.insert(at, sections);
+  return shape;
+}
+
 int64_t Parameter::num_elements() const { return product(shape, 0); }
 
 std::vector<Stretch> Parameter::stretches() const {
   if (!slice) return {{0, num_elements()}};
   const auto dim = static_cast<size_t>(slice->dim);
   const int64_t inner = product(shape, dim + 1);
-  const int64_t count = shape[dim] * inner;
+  const int64_t section = slice->whole[dim] / slice->sections;
+  const int64_t count = shape[dim] / slice->sections * inner;
   std::vector<Stretch> all;
   for (int64_t outer = 0; outer < num_elements() / std::max<int64_t>(count, 1); ++outer)
-    all.push_back({(outer * slice->whole[dim] + slice->begin) * inner, count});
+    all.push_back({(outer * section + slice->begin) * inner, count});
   return all;
 }
 
@@ -80,13 +88,14 @@ void Parameter::cut(std::shared_ptr<const ops::TensorShare> with) {
   slice.reset();
   share = std::move(with);
   if (share == nullptr || !cut_dim) return;
-  slice = Slice{.dim = *cut_dim, .whole = shape};
+  slice = Slice{.dim = *cut_dim, .whole = shape, .sections = cut_sections};
   int64_t& size = shape[static_cast<size_t>(*cut_dim)];
+  const int64_t section = size / cut_sections;
   // Sizes differ by one at most, the larger ones first: a plan for rank 0 holds for all.
   const int64_t parts = share->group->size(), rank = share->group->rank();
-  const int64_t least = size / parts, larger = size % parts;
+  const int64_t least = section / parts, larger = section % parts;
   slice->begin = rank * least + std::min(rank, larger);
-  size = least + (rank < larger ? 1 : 0);
+  size = cut_sections * (least + (rank < larger ? 1 : 0));
 }
 
 void Parameter::allocate(at::Device device, at::ScalarType type) {

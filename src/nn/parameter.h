@@ -28,11 +28,18 @@ struct Quantization {
 };
 
 // The part of a whole tensor that a parameter is, where ranks share its layer: along `dim` the
-// shape's size from `begin` on, everything along the others.
+// shape's size from `begin` on, everything along the others. Where layers lie side by side in one
+// tensor (q, k and v in one product) dim has as many sections, and the part is one of each: begin
+// and an equal share of the shape's size count within a section.
 struct Slice {
   int64_t dim = 0;
   int64_t begin = 0;
   std::vector<int64_t> whole;  // the shape of the whole
+  int64_t sections = 1;
+
+  // A shape with dim as two dimensions, sections and size within one: there the slice is a box,
+  // with a range of dim + 1.
+  std::vector<int64_t> by_sections(std::vector<int64_t> shape) const;
 };
 
 // Elements that follow each other in a whole tensor, row by row.
@@ -47,6 +54,7 @@ struct Parameter {
   Init init = Init::Normal;
   std::optional<double> init_scale;  // deviation or bound; absent: the model's deviation
   std::optional<int64_t> cut_dim;    // along which ranks may share it; none: each has all of it
+  int64_t cut_sections = 1;          // each of which is shared alike: Slice
   bool trained = true;
   bool added = false;  // belongs to an adapter: no model file holds it
   bool exact = false;  // a matrix that is read in float32, whatever products are made in

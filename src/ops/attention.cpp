@@ -52,7 +52,9 @@ kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, 
           .num_keys = context.kv_cu_seqlens.defined() ? k.size(0) : 0,
           .kv_cu_seqlens = read_pointer<int32_t>(context.kv_cu_seqlens),
           .bias = bias_of(context),
-          .dropout = {.probability = context.dropout, .key = context.dropout_key},
+          .dropout = {.probability = context.dropout,
+                      .key = context.dropout_key,
+                      .first_head = context.dropout_first_head},
           .out = write_pointer(out),
           .lse = static_cast<float*>(write_pointer(lse))};
 }
@@ -120,6 +122,7 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     data["max_distance"] = context.max_distance;
     data["dropout"] = context.dropout;
     data["dropout_key"] = static_cast<int64_t>(context.dropout_key);
+    data["dropout_first_head"] = context.dropout_first_head;
     return result.out;
   }
 
@@ -137,7 +140,8 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
             .bias_table = bias_table,
             .max_distance = data["max_distance"].toInt(),
             .dropout = data["dropout"].toDouble(),
-            .dropout_key = static_cast<uint64_t>(data["dropout_key"].toInt())};
+            .dropout_key = static_cast<uint64_t>(data["dropout_key"].toInt()),
+            .dropout_first_head = data["dropout_first_head"].toInt()};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {

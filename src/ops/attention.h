@@ -28,6 +28,7 @@ struct AttentionContext {
   // Of the probabilities, while training.
   double dropout = 0;
   uint64_t dropout_key = 0;
+  int64_t dropout_first_head = 0;  // where other ranks have the heads before
 };
 
 // q (N, H, D), k and v (N, Hkv, D) -> (N, H*D); with keys of another sequence k and v (M, Hkv, D).

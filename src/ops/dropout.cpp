@@ -15,14 +15,18 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-at::Tensor drop(const at::Tensor& x, double probability, uint64_t key) {
+at::Tensor drop(const at::Tensor& x, double probability, uint64_t key, int64_t first_element) {
   at::Tensor out = at::empty_like(x, x.options().requires_grad(false));
-  const kernels::cpu::Dropout args{.type = to_scalar(x.scalar_type()),
-                                   .count = x.numel(),
-                                   .x = read_pointer(x),
-                                   .out = write_pointer(out),
-                                   .probability = probability,
-                                   .key = key};
+  kernels::cpu::Dropout args{.type = to_scalar(x.scalar_type()),
+                             .count = x.numel(),
+                             .x = read_pointer(x),
+                             .out = write_pointer(out),
+                             .probability = probability,
+                             .key = key};
+  if (first_element > 0) {
+    args.columns = args.whole_columns = x.size(-1);
+    args.first_column = first_element;
+  }
   run_on(
       x, [&] { kernels::cpu::dropout(args); }, [&] { cuda::dropout(args); });
   return out;
@@ -30,15 +34,18 @@ at::Tensor drop(const at::Tensor& x, double probability, uint64_t key) {
 
 struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, double probability,
-                            uint64_t key) {
+                            uint64_t key, int64_t first_element) {
     ctx->saved_data["probability"] = probability;
     ctx->saved_data["key"] = static_cast<int64_t>(key);
-    return drop(x, probability, key);
+    ctx->saved_data["first_element"] = first_element;
+    return drop(x, probability, key, first_element);
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     return {drop(grads[0].contiguous(), ctx->saved_data["probability"].toDouble(),
-                 static_cast<uint64_t>(ctx->saved_data["key"].toInt())),
+                 static_cast<uint64_t>(ctx->saved_data["key"].toInt()),
+                 ctx->saved_data["first_element"].toInt()),
+            {},
             {},
             {}};
   }
@@ -46,10 +53,10 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 
 }  // namespace
 
-at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key) {
+at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key, int64_t first_element) {
   SNUG_CHECK(probability >= 0 && probability < 1, "dropout with a probability of {}", probability);
   if (probability == 0) return x;
-  return DropoutFunction::apply(x, probability, key);
+  return DropoutFunction::apply(x, probability, key, first_element);
 }
 
 }  // namespace snug::ops

@@ -10,7 +10,9 @@
 
 namespace snug::ops {
 
-// x itself where probability is 0.
-at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key);
+// x itself where probability is 0. Of a longer tensor x is the part that begins with element
+// `first_element`, and has its mask.
+at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key,
+                   int64_t first_element = 0);
 
 }  // namespace snug::ops

@@ -5,6 +5,7 @@
 
 #include <optional>
 
+#include "dist/group.h"
 #include "kernels/cpu/layer_norm.h"
 #include "ops/cuda.h"
 #include "ops/device.h"
@@ -17,9 +18,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Weight and bias; either may be undefined.
+// Weight and bias; either may be undefined. `rows_of` sums their gradients: ops/norm.h.
 struct Affine {
   at::Tensor weight, bias;
+  dist::Group* rows_of = nullptr;
 
   at::ScalarType type() const {
     if (weight.defined()) return weight.scalar_type();
@@ -60,13 +62,15 @@ at::Tensor detached(const at::Tensor& t) { return t.defined() ? t.detach() : t; 
 // The product that takes y keeps it; x is kept anyway.
 void recompute_on_request(const at::Tensor& y, const at::Tensor& x, const Affine& affine,
                           double eps) {
-  const Affine values{detached(affine.weight), detached(affine.bias)};
+  const Affine values{detached(affine.weight), detached(affine.bias), nullptr};
   may_recompute(y.detach(), [y = y.detach(), x = x.detach(), values, eps] {
     run_forward(x, forward_args(x, values, eps, y, Statistics(x)));
   });
 }
 
+// The group outlives the graph: the ranks that share a model do.
 void remember(AutogradContext* ctx, const Affine& affine) {
+  ctx->saved_data["rows_of"] = reinterpret_cast<int64_t>(affine.rows_of);
   if (affine.weight.defined()) ctx->saved_data["weight"] = affine.weight;
   if (affine.bias.defined()) ctx->saved_data["bias"] = affine.bias;
 }
@@ -75,7 +79,8 @@ Affine remembered(AutogradContext* ctx) {
     const auto found = ctx->saved_data.find(name);
     return found == ctx->saved_data.end() ? at::Tensor() : found->second.toTensor();
   };
-  return {get("weight"), get("bias")};
+  return {get("weight"), get("bias"),
+          reinterpret_cast<dist::Group*>(ctx->saved_data["rows_of"].toInt())};
 }
 
 // Memory for the gradient of weight or bias, which have x's columns; undefined where none is
@@ -83,6 +88,15 @@ Affine remembered(AutogradContext* ctx) {
 at::Tensor gradient_of(const at::Tensor& parameter, const at::Tensor& x) {
   if (!parameter.defined() || !parameter.requires_grad()) return {};
   return at::empty({x.size(1)}, x.options().dtype(at::kFloat));
+}
+
+// Sums what ranks have of either's gradient; undefined ones are left out.
+void add_up(dist::Group& ranks, const at::Tensor& d_weight, const at::Tensor& d_bias) {
+  dist::Group::Ticket of_weight, of_bias;
+  if (d_weight.defined()) of_weight = ranks.all_reduce(d_weight);
+  if (d_bias.defined()) of_bias = ranks.all_reduce(d_bias);
+  ranks.wait(of_weight);
+  ranks.wait(of_bias);
 }
 
 // dx, with d_residual (may be undefined) added; weight's and bias's gradients go into their
@@ -111,6 +125,7 @@ at::Tensor norm_backward(const at::Tensor& dy, const variable_list& saved, const
                    [&](void* scratch) { cuda::layer_norm_backward(args, scratch); });
   else if (!x.is_meta())
     kernels::cpu::layer_norm_backward(args);
+  if (affine.rows_of != nullptr) add_up(*affine.rows_of, d_weight, d_bias);
   if (d_weight.defined()) add_to_gradient(affine.weight, d_weight);
   if (d_bias.defined()) add_to_gradient(affine.bias, d_bias);
   return dx;
@@ -119,8 +134,9 @@ at::Tensor norm_backward(const at::Tensor& dy, const variable_list& saved, const
 struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
                             const std::optional<at::Tensor>& weight,
-                            const std::optional<at::Tensor>& bias, double eps) {
-    const Affine affine{weight.value_or(at::Tensor()), bias.value_or(at::Tensor())};
+                            const std::optional<at::Tensor>& bias, double eps,
+                            dist::Group* rows_of) {
+    const Affine affine{weight.value_or(at::Tensor()), bias.value_or(at::Tensor()), rows_of};
     at::Tensor y = at::empty_like(x);
     const Statistics statistics(x);
     run_forward(x, forward_args(x, affine, eps, y, statistics));
@@ -134,6 +150,7 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
     return {norm_backward(grads[0].contiguous(), ctx->get_saved_variables(), remembered(ctx), {}),
             {},
             {},
+            {},
             {}};
   }
 };
@@ -141,8 +158,9 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
 struct AddLayerNormFunction : torch::autograd::Function<AddLayerNormFunction> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
                                const at::Tensor& residual, const std::optional<at::Tensor>& weight,
-                               const std::optional<at::Tensor>& bias, double eps) {
-    const Affine affine{weight.value_or(at::Tensor()), bias.value_or(at::Tensor())};
+                               const std::optional<at::Tensor>& bias, double eps,
+                               dist::Group* rows_of) {
+    const Affine affine{weight.value_or(at::Tensor()), bias.value_or(at::Tensor()), rows_of};
     at::Tensor sum = at::empty_like(x);
     at::Tensor y = at::empty_like(x);
     const Statistics statistics(x);
@@ -159,7 +177,7 @@ struct AddLayerNormFunction : torch::autograd::Function<AddLayerNormFunction> {
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor dx = norm_backward(grads[1].contiguous(), ctx->get_saved_variables(),
                                         remembered(ctx), grads[0].contiguous());
-    return {dx, dx, {}, {}, {}};
+    return {dx, dx, {}, {}, {}, {}};
   }
 };
 
@@ -170,15 +188,15 @@ std::optional<at::Tensor> if_defined(const at::Tensor& t) {
 }  // namespace
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                      double eps) {
-  return LayerNormFunction::apply(x, if_defined(weight), if_defined(bias), eps);
+                      double eps, dist::Group* rows_of) {
+  return LayerNormFunction::apply(x, if_defined(weight), if_defined(bias), eps, rows_of);
 }
 
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
                                                  const at::Tensor& weight, const at::Tensor& bias,
-                                                 double eps) {
+                                                 double eps, dist::Group* rows_of) {
   const variable_list outputs =
-      AddLayerNormFunction::apply(x, residual, if_defined(weight), if_defined(bias), eps);
+      AddLayerNormFunction::apply(x, residual, if_defined(weight), if_defined(bias), eps, rows_of);
   return {outputs[0], outputs[1]};
 }
 

@@ -14,7 +14,7 @@ class Group;
 namespace snug::ops {
 
 // Where the rows are dealt out to the ranks of a group, `rows_of` is that group, which sums the
-// weight's gradient; null: all rows are here.
+// weight's gradient, and a bias's; null: all rows are here.
 
 // x (N, D), weight (D) -> y (N, D) of x's type. Saves x and one float per row.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
@@ -28,11 +28,11 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Te
 // x (N, D), weight and bias (D) -> y (N, D) of x's type; saves x and two floats per row. Without
 // weight and bias where they are undefined.
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
-                      double eps);
+                      double eps, dist::Group* rows_of = nullptr);
 
 // sum = x + residual and its norm in one pass; saves the sum only. -> (sum, y), both (N, D)
 std::pair<at::Tensor, at::Tensor> add_layer_norm(const at::Tensor& x, const at::Tensor& residual,
                                                  const at::Tensor& weight, const at::Tensor& bias,
-                                                 double eps);
+                                                 double eps, dist::Group* rows_of = nullptr);
 
 }  // namespace snug::ops

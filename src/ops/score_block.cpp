@@ -124,7 +124,9 @@ at::Tensor kept_factors(const at::Tensor& like, const ScoreBlock& block, int64_t
   const auto options = like.options().dtype(at::kLong);
   const auto key_low = static_cast<int64_t>(dropout.key & kLow);
   const auto key_high = static_cast<int64_t>(dropout.key >> 32);
-  const at::Tensor head = at::arange(block.heads(), options).mul_(num_tokens).view({-1, 1, 1});
+  const int64_t first = context.dropout_first_head;
+  const at::Tensor head =
+      at::arange(first, first + block.heads(), options).mul_(num_tokens).view({-1, 1, 1});
   at::Tensor row = at::arange(block.begin, block.end, options).view({1, -1, 1}).add(head);
   row.mul_(int64_t{0x9e3779b9}).add_(key_low).bitwise_and_(kLow);
   const int64_t start = block.key_document;

@@ -17,9 +17,8 @@ namespace {
 using exec::ShardingStage;
 
 ShardingStage stage_of(const config::Recipe& recipe, const dist::Mesh& mesh) {
-  if (mesh.size(dist::Axis::Shard) == 1) return ShardingStage::Replicate;
   const bool offloads = recipe.optimizer_offload != "none";
-  switch (strategy_of(recipe, mesh.shape().num_ranks(), 0).stage) {
+  switch (stage_on(mesh.shape(), recipe)) {
     case Strategy::Stage::Replicate:
       return ShardingStage::Replicate;
     case Strategy::Stage::OptimizerStates:

@@ -62,12 +62,15 @@ dist::MeshShape mesh_of_strategy(const std::string& strategy, int64_t num_ranks,
 }  // namespace
 
 Strategy strategy_of(const config::Recipe& recipe, int64_t num_ranks, int64_t ranks_per_node) {
-  Strategy strategy{.mesh = recipe.mesh.empty()
-                                ? mesh_of_strategy(recipe.strategy, num_ranks, ranks_per_node)
-                                : mesh_of_text(recipe.mesh, num_ranks),
-                    .stage = stage_of(recipe.strategy)};
-  if (strategy.mesh[Axis::Shard] == 1) strategy.stage = Stage::Replicate;
-  return strategy;
+  const dist::MeshShape mesh = recipe.mesh.empty()
+                                   ? mesh_of_strategy(recipe.strategy, num_ranks, ranks_per_node)
+                                   : mesh_of_text(recipe.mesh, num_ranks);
+  return {.mesh = mesh, .stage = stage_on(mesh, recipe)};
+}
+
+Stage stage_on(const dist::MeshShape& mesh, const config::Recipe& recipe) {
+  const Stage stage = stage_of(recipe.strategy);
+  return mesh[Axis::Shard] == 1 ? Stage::Replicate : stage;
 }
 
 int64_t named_ranks_per_node(const config::Recipe& recipe) {

@@ -22,8 +22,12 @@ struct Strategy {
 };
 
 // For `num_ranks` processes, `ranks_per_node` on each machine (0: all on one). Throws UserError
-// where the recipe's mesh has another number of them.
+// where the recipe's mesh has another number of them. For whoever makes the mesh: what has one
+// asks stage_on().
 Strategy strategy_of(const config::Recipe& recipe, int64_t num_ranks, int64_t ranks_per_node);
+
+// What the recipe cuts along the shard axis of a mesh that is there.
+Strategy::Stage stage_on(const dist::MeshShape& mesh, const config::Recipe& recipe);
 
 // How many processes a recipe names, and how many of them on each machine; "auto" is one.
 int64_t named_ranks(const config::Recipe& recipe);

@@ -79,26 +79,29 @@ at::Tensor assemble(const nn::Parameter& parameter, const at::Tensor& part) {
   SNUG_CHECK(part.sizes() == at::IntArrayRef(parameter.shape), "{}: a slice of {} elements",
              parameter.name, part.numel());
   dist::Group& group = *parameter.share->group;
-  const int64_t dim = parameter.slice->dim;
-  const std::vector<int64_t>& whole_shape = parameter.slice->whole;
+  const nn::Slice& slice = *parameter.slice;
+  // Ranks have a range each of this dimension.
+  const int64_t dim = slice.dim + 1;
+  const std::vector<int64_t> whole_shape = slice.by_sections(slice.whole);
+  std::vector<int64_t> shape = slice.by_sections(parameter.shape);
+  const at::Tensor own = part.detach().view(shape);
   const int64_t size = whole_shape[static_cast<size_t>(dim)];
   const int64_t least = size / group.size(), larger = size % group.size();
   const memory::CategoryGuard category(memory::Category::Communication);
   // Shorter slices are filled up to the longest.
-  std::vector<int64_t> shape = parameter.shape;
   shape[static_cast<size_t>(dim)] = least + (larger > 0 ? 1 : 0);
   const at::Tensor sent = at::empty(shape, part.options());
-  sent.narrow(dim, 0, part.size(dim)).copy_(part.detach());
+  sent.narrow(dim, 0, own.size(dim)).copy_(own);
   shape.insert(shape.begin(), group.size());
   const at::Tensor parts = at::empty(shape, part.options());
   group.wait(group.all_gather(parts, sent));
-  at::Tensor whole = at::empty(whole_shape, part.options());
+  const at::Tensor whole = at::empty(whole_shape, part.options());
   for (int64_t rank = 0, begin = 0; rank < group.size(); ++rank) {
     const int64_t count = least + (rank < larger ? 1 : 0);
     whole.narrow(dim, begin, count).copy_(parts.select(0, rank).narrow(dim, 0, count));
     begin += count;
   }
-  return whole;
+  return whole.view(slice.whole);
 }
 
 at::Tensor whole_value(const nn::Parameter& parameter) {

@@ -39,6 +39,12 @@ constexpr Technique kTechniques[] = {
        r.lora = {.enabled = true, .r = 4, .mlp = true};
        r.quantize = "bnb.nf4";
      }},
+    {"adapters beside a whole Q-Former",
+     [](config::Recipe& r) {
+       r.lora = {.enabled = true, .r = 4};
+       r.model.train_parts = "qformer,projection";
+       r.quantize = "bnb.nf4";
+     }},
 };
 
 std::vector<double> train(TinyRun& run, int steps) {

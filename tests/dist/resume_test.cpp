@@ -26,10 +26,18 @@ constexpr const char* kSingle = "single";
 // All ranks are stages; half of them, each in two parts of stages with two stretches.
 constexpr const char* kStages = "stages";
 constexpr const char* kShardedStages = "sharded stages";
+// Pairs share layers; of four ranks two pairs have half of the states each.
+constexpr const char* kPairs = "pairs";
+
+constexpr double kLearningRate = 1e-2, kSteps = 4;
 
 void lay_out(config::Recipe& recipe, const std::string& strategy) {
   const int ranks = test::world().size();
   recipe.strategy = strategy;
+  if (strategy == kPairs) {
+    recipe.strategy = ranks == 4 ? "zero1" : "auto";
+    recipe.mesh = ranks == 4 ? "fsdp=2,tp=2" : "tp=2";
+  }
   if (strategy != kStages && strategy != kShardedStages) return;
   recipe.strategy = "auto";
   recipe.mesh = fmt::format("pp={}", ranks);
@@ -56,7 +64,7 @@ void train(TinyRun& run, int steps) {
   const auto share = static_cast<std::ptrdiff_t>(all.size()) / data.size();
   for (int i = 0; i < steps; ++i)
     run.stepper->step({all.begin() + data.rank() * share, all.begin() + (data.rank() + 1) * share},
-                      1e-2);
+                      kLearningRate);
 }
 
 fs::path save(const TinyRun& run, const fs::path& folder, int64_t step) {
@@ -73,13 +81,16 @@ void load(const TinyRun& run, const fs::path& saved) {
   checkpoint::load_late_weights(saved, tensors, &ranks);
 }
 
-// Relative to the largest number of each tensor; 0: the same bits.
+// Relative to the largest number of each tensor; 0: the same bits. The softmax hardly sees a bias
+// that all keys share: its gradient is rounding, which Adam brings to the size of a step.
 void expect_same(const std::vector<optim::NamedTensor>& expected,
                  const std::vector<optim::NamedTensor>& actual, double tolerance) {
   ASSERT_EQ(expected.size(), actual.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     const at::Tensor a = expected[i].tensor.to(at::kDouble), b = actual[i].tensor.to(at::kDouble);
-    EXPECT_LE((a - b).abs().max().item<double>(), tolerance * a.abs().max().item<double>())
+    const bool is_key_bias = tolerance > 0 && expected[i].name.ends_with("c_attn.bias");
+    EXPECT_LE((a - b).abs().max().item<double>(),
+              is_key_bias ? kSteps * kLearningRate : tolerance * a.abs().max().item<double>())
         << expected[i].name;
   }
 }
@@ -122,6 +133,10 @@ const Case kCases[] = {
     {"stages_to_sharded_stages", kStages, kShardedStages, 1e-5, [](config::Recipe&) {},
      "llama3-rope"},
     {"sharded_stages_to_replicas", kShardedStages, "ddp", 1e-5, [](config::Recipe&) {}},
+    {"same_pairs", kPairs, kPairs, 0, [](config::Recipe&) {}, "gpt2"},
+    {"pairs_to_one", kPairs, kSingle, 1e-4, [](config::Recipe&) {}, "gpt2"},
+    {"shards_to_pairs", "fsdp", kPairs, 1e-4, [](config::Recipe&) {}, "gpt2"},
+    {"pairs_to_shards", kPairs, "fsdp", 1e-4, [](config::Recipe&) {}, "opt-plain"},
 };
 
 class Resume : public testing::TestWithParam<Case> {};

@@ -131,10 +131,18 @@ struct Case {
   }
   bool has_tensor_axis() const { return std::string(mesh).find("tp=") != std::string::npos; }
   // A tied head on another stage than the embedding would be updated before gradients are added up;
-  // slices of these small layers hold no whole blocks of 4-bit codes.
-  bool refuses(const config::Recipe& recipe) const {
+  // slices of these small layers hold no whole blocks of 4-bit codes. Slices of tensors that are
+  // large enough for 8-bit states are cut into other blocks, which are rounded otherwise.
+  bool leaves_out(const config::Recipe& recipe) const {
     return (has_pipeline() && recipe.optimizer_in_backward && has_tied_weights()) ||
-           (has_tensor_axis() && !recipe.quantize.empty());
+           (has_tensor_axis() && !recipe.quantize.empty()) ||
+           (has_tensor_axis() && recipe.optimizer.name == "adamw_8bit" && largest_tensor() >= 4096);
+  }
+  int64_t largest_tensor() const {
+    int64_t largest = 0;
+    for (const nn::Parameter* parameter : tests::tiny_model(model)->parameters())
+      largest = std::max(largest, parameter->num_elements());
+    return largest;
   }
   bool has_tied_weights() const {
     const auto whole = tests::tiny_model(model);
@@ -158,14 +166,15 @@ void compare(const Case& c, const Technique& technique, int64_t micro_batch_size
   recipe.mesh = c.mesh;
   recipe.pipeline_schedule = c.schedule;
   recipe.pipeline_interleave = c.interleave;
-  if (c.refuses(recipe)) return;
+  if (c.leaves_out(recipe)) return;
   const auto mesh =
       test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
   TinyRun many(recipe, samples, c.model, tests::test_device(), mesh);
   const std::vector<double> expected = train(one, steps);
   const std::vector<double> losses = train(many, steps);
+  // Logits are rounded as they were when the loss was larger than what is left of it.
   for (int i = 0; i < steps; ++i)
-    EXPECT_NEAR(losses[i], expected[i], 1e-6 * expected[i]) << "step " << i;
+    EXPECT_NEAR(losses[i], expected[i], 1e-6 * std::max(1.0, expected[i])) << "step " << i;
   // Along tp more sums are formed in another order.
   expect_same_weights(one, many, c.has_tensor_axis() ? 1e-4 : 2e-5);
 }
@@ -237,6 +246,16 @@ INSTANTIATE_TEST_SUITE_P(FamiliesInPipelines, ManyRanks,
                                            Case{"auto", "pp=2", "blip2-opt", "1f1b", 2},
                                            Case{"auto", "pp=4", "blip2-t5"},
                                            Case{"zero1", "pp=2,fsdp=2", "t5", "1f1b", 2}));
+
+// What ranks share of a layer: tables of positions, q, k and v in one product. A head each is all
+// that two ranks can have of this GPT-2.
+INSTANTIATE_TEST_SUITE_P(FamiliesAlongTp, ManyRanks,
+                         ::testing::Values(Case{"auto", "tp=2", "gpt2"},
+                                           Case{"auto", "tp=2", "opt-plain"},
+                                           Case{"auto", "tp=4", "opt-plain"},
+                                           Case{"fsdp", "fsdp=2,tp=2", "gpt2"},
+                                           Case{"zero1", "fsdp=2,tp=2", "opt-plain"},
+                                           Case{"auto", "pp=2,tp=2", "gpt2"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Pipelines, ManyRanks,

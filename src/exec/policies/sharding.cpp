@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"
@@ -13,6 +14,15 @@
 #include "ops/elementwise.h"
 
 namespace snug::exec {
+namespace {
+
+// Reductions that may be under way beside the backward. Of whole gradients, which stay where they
+// are, so many: units take more and less time than their sums do, and neither side is to wait for
+// the other. Parts leave memory behind that is wanted, so each unit settles what the one before
+// began.
+constexpr size_t kReplicasUnderWay = 4;
+
+}  // namespace
 
 Sharding::Sharding(std::vector<nn::Unit*> units, FlatUnits flats, std::shared_ptr<dist::Mesh> mesh,
                    const ShardingOptions& options)
@@ -219,14 +229,21 @@ void Sharding::before_backward(UnitRun& run) {
 void Sharding::after_backward(UnitRun& run) {
   const auto unit = static_cast<size_t>(run.index);
   const bool is_due = run.pass->last_micro_batch || options_.reduce_each;
-  std::vector<Leaving> before = std::exchange(leaving_, {});
+  const size_t earlier = leaving_.size();
   for (FlatUnit* flat : used_by(unit)) {
     if (!flat->gradients().defined()) continue;
     const bool is_final = is_due && first_user_.at(flat) == unit;
+    // A tied weight's parts go out by the unit: its whole gradient would wait for the last of them.
     if (cuts_gradients() || is_final) leaving_.push_back(reduce(*flat, is_final));
   }
   if (gathers()) release(unit);
-  settle(std::move(before));
+  const size_t stay = pieces_are_whole() ? kReplicasUnderWay : leaving_.size() - earlier;
+  const auto first = leaving_.begin();
+  const auto last =
+      first + static_cast<std::ptrdiff_t>(leaving_.size() - std::min(stay, leaving_.size()));
+  std::vector<Leaving> due(std::make_move_iterator(first), std::make_move_iterator(last));
+  leaving_.erase(first, last);
+  settle(std::move(due));
   if (options_.overlap_reduction) return;
   settle(std::exchange(leaving_, {}));
   settle_replicas();

@@ -48,7 +48,7 @@ Dimensions Gpt2Model::dimensions() const {
           .hidden_size = config_.n_embd,
           .num_heads = config_.n_head,
           .num_kv_heads = config_.n_head,
-          .num_kv_heads_here = config_.n_head,
+          .num_kv_heads_here = blocks_.empty() ? config_.n_head : blocks_.front()->num_heads(),
           .head_dim = config_.head_dim()};
 }
 
@@ -66,11 +66,6 @@ void Gpt2Model::prepare(at::Device /*device*/, int64_t max_seqlen) {
       "sequences of {} tokens: this GPT-2 model has learned positions for {}; cut them with "
       "--train.max_seq_length {}",
       max_seqlen, config_.n_positions, config_.n_positions);
-}
-
-std::optional<std::string> Gpt2Model::tensor_parallel_refusal() const {
-  return "the layers of a GPT-2 model cannot be shared among ranks; share whole units with "
-         "--strategy fsdp";
 }
 
 void Gpt2Model::set_dropout(double probability) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +26,6 @@ class Gpt2Model final : public Model {
   double initializer_range() const override { return config_.initializer_range; }
   // Throws UserError where sequences of so many tokens have no positions.
   void prepare(at::Device device, int64_t max_seqlen) override;
-  std::optional<std::string> tensor_parallel_refusal() const override;
   void set_dropout(double probability) override;
 
  private:

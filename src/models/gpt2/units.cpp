@@ -6,8 +6,6 @@
 
 #include <cmath>
 
-#include "nn/attention.h"
-
 namespace snug::models::gpt2 {
 namespace {
 
@@ -15,6 +13,10 @@ std::string layer_name(int64_t layer) { return "transformer.h." + std::to_string
 
 nn::Linear linear(const std::string& name, nn::Role role, int64_t in, int64_t out) {
   return {name, role, in, out, nn::Bias::Present};
+}
+
+nn::Parameter table(const std::string& name, int64_t rows, int64_t columns) {
+  return {.name = name, .shape = {rows, columns}, .cut_dim = 0, .value = {}};
 }
 
 // A product that adds to the hidden states. There are two of them a layer: starting with smaller
@@ -30,16 +32,16 @@ nn::Linear summand(const Config& c, const std::string& name, nn::Role role, int6
 Embedding::Embedding(const Config& c)
     : Unit("embedding"),
       config_(c),
-      tokens_{.name = "transformer.wte.weight", .shape = {c.vocab_size, c.n_embd}, .value = {}},
-      positions_{
-          .name = "transformer.wpe.weight", .shape = {c.n_positions, c.n_embd}, .value = {}} {}
+      tokens_(table("transformer.wte.weight", c.vocab_size, c.n_embd)),
+      positions_(table("transformer.wpe.weight", c.n_positions, c.n_embd)) {}
 
 nn::State Embedding::forward(const nn::State& /*input*/, const nn::Batch& batch,
                              const nn::Pass& pass) {
   const at::Tensor sum = at::add(nn::look_up(batch.input_ids, tokens_, pass),
                                  nn::look_up(batch.positions, positions_, pass));
   nn::State state;
-  state.set("hidden", nn::dropout(sum, config_.embd_pdrop, "transformer.drop", pass));
+  state.set("hidden",
+            nn::dropout(sum, config_.embd_pdrop, "transformer.drop", pass, tokens_.share.get()));
   return state;
 }
 
@@ -52,7 +54,9 @@ Block::Block(const Config& c, int64_t layer)
       o_(summand(c, layer_name(layer) + "attn.c_proj", nn::Role::Projection, c.n_embd)),
       mlp_norm_(layer_name(layer) + "ln_2", c.n_embd, c.layer_norm_epsilon),
       up_(linear(layer_name(layer) + "mlp.c_fc", nn::Role::MlpInput, c.n_embd, c.n_inner)),
-      down_(summand(c, layer_name(layer) + "mlp.c_proj", nn::Role::MlpOutput, c.n_inner)) {}
+      down_(summand(c, layer_name(layer) + "mlp.c_proj", nn::Role::MlpOutput, c.n_inner)) {
+  qkv_.set_sections(3);
+}
 
 std::vector<nn::Parameter*> Block::parameters() {
   std::vector<nn::Parameter*> all;
@@ -65,31 +69,44 @@ std::vector<nn::Parameter*> Block::parameters() {
   return all;
 }
 
-at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
+nn::AttentionOptions Block::attention_options(const std::string& site) const {
   const int64_t d = config_.head_dim();
   double scale = config_.scale_attn_weights ? 1.0 / std::sqrt(static_cast<double>(d)) : 1.0;
   if (config_.scale_attn_by_inverse_layer_idx) scale /= static_cast<double>(layer_ + 1);
-  const std::string name = layer_name(layer_) + "attn";
-  // Views of the product's output, whose gradients split() puts side by side again.
-  const std::vector<at::Tensor> qkv = at::split(qkv_.forward(x, pass), config_.n_embd, 1);
-  const at::Tensor mixed = nn::causal_attention(
-      qkv[0].view({-1, config_.n_head, d}), qkv[1].view({-1, config_.n_head, d}),
-      qkv[2].view({-1, config_.n_head, d}), layer_,
-      {.scale = scale, .bias_table = {}, .dropout = config_.attn_pdrop, .site = name}, batch, pass);
-  return nn::dropout(o_.forward(mixed, pass), config_.resid_pdrop, name + ".resid_dropout", pass);
+  const auto& slice = qkv_.weight().slice;
+  return {.scale = scale,
+          .bias_table = {},
+          .dropout = config_.attn_pdrop,
+          .site = site,
+          .first_head = slice ? slice->begin / d : 0};
 }
 
-at::Tensor Block::mlp(const at::Tensor& x, const nn::Pass& pass) const {
-  return nn::dropout(down_.forward_activated(up_.forward(x, pass), config_.activation, pass),
-                     config_.resid_pdrop, layer_name(layer_) + "mlp.dropout", pass);
+at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
+  const int64_t heads = num_heads(), d = config_.head_dim();
+  const std::string name = layer_name(layer_) + "attn";
+  // Views of the product's output, whose gradients split() puts side by side again.
+  const std::vector<at::Tensor> qkv =
+      at::split(nn::project(x, {&qkv_}, batch, pass)[0], heads * d, 1);
+  const at::Tensor mixed = nn::causal_attention(
+      qkv[0].view({-1, heads, d}), qkv[1].view({-1, heads, d}), qkv[2].view({-1, heads, d}), layer_,
+      attention_options(name), batch, pass);
+  return nn::dropout(o_.forward(mixed, pass), config_.resid_pdrop, name + ".resid_dropout", pass,
+                     o_.weight().share.get());
+}
+
+at::Tensor Block::mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
+  const std::vector<at::Tensor> wide = nn::project(x, {&up_}, batch, pass);
+  return nn::dropout(down_.forward_activated(wide[0], config_.activation, pass),
+                     config_.resid_pdrop, layer_name(layer_) + "mlp.dropout", pass,
+                     down_.weight().share.get());
 }
 
 nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
-  const at::Tensor& hidden = input.at("hidden");  // (N, D)
+  const at::Tensor& hidden = input.at("hidden");  // (c, D)
   const at::Tensor attended = attend(attention_norm_.forward(hidden), batch, pass);
   const auto [sum, x] = mlp_norm_.forward_sum(hidden, attended);
   nn::State state;
-  state.set("hidden", at::add(sum, mlp(x, pass)));
+  state.set("hidden", at::add(sum, mlp(x, batch, pass)));
   return state;
 }
 
@@ -114,12 +131,14 @@ std::vector<nn::Parameter*> Head::borrowed() {
 }
 
 nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
-  const at::Tensor& hidden = input.at("hidden");  // (N, D)
+  const at::Tensor& hidden = input.at("hidden");  // (c, D)
   nn::State state;
-  if (pass.output == nn::Output::LastLogits)
-    state.set("logits", nn::logits(norm_.forward(nn::last_rows(hidden, batch)), linear_, pass));
-  else
+  if (pass.output == nn::Output::LastLogits) {
+    const at::Tensor last = nn::last_rows(nn::all_rows(hidden, norm_.weight, batch), batch);
+    state.set("logits", nn::logits(norm_.forward(last), linear_, pass));
+  } else {
     state.set("loss", nn::cross_entropy(norm_.forward(hidden), linear_, batch, pass));
+  }
   return state;
 }
 

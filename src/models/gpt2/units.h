@@ -1,6 +1,7 @@
 // GPT-2 as units: embedding, blocks, and norm + head + loss.
 //
-// Shapes: N tokens, D n_embd, F n_inner, V vocab_size, P n_positions.
+// Shapes: N tokens, D n_embd, F n_inner, V vocab_size, P n_positions; c rows of hidden states that
+// are here, N unless ranks share the layers (nn/functions.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "models/gpt2/config.h"
+#include "nn/attention.h"
 #include "nn/functions.h"
 #include "nn/linear.h"
 #include "nn/unit.h"
@@ -33,11 +35,13 @@ class Block final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override { return {&qkv_, &o_, &up_, &down_}; }
+  int64_t num_heads() const { return qkv_.out_features() / 3 / config_.head_dim(); }
 
  private:
-  // Each (N, D) -> (N, D), with what training drops of it.
+  // Each (c, D) -> (c, D), with what training drops of it.
   at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
-  at::Tensor mlp(const at::Tensor& x, const nn::Pass& pass) const;
+  at::Tensor mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
+  nn::AttentionOptions attention_options(const std::string& site) const;
 
   const Config& config_;
   int64_t layer_;

@@ -32,7 +32,7 @@ Embedding::Embedding(const Config& config)
 nn::State Embedding::forward(const nn::State& /*input*/, const nn::Batch& batch,
                              const nn::Pass& pass) {
   nn::State state;
-  state.set("hidden", nn::embed(batch, weight_, pass));
+  state.set("hidden", nn::look_up(batch.input_ids, weight_, pass));
   return state;
 }
 

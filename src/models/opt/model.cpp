@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/opt/model.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "base/error.h"
@@ -26,6 +28,11 @@ std::vector<nn::Unit*> OptModel::units() {
   return all;
 }
 
+int64_t OptModel::num_heads_here() const {
+  const auto* block = units_.size() > 2 ? dynamic_cast<const Block*>(units_[1].get()) : nullptr;
+  return block == nullptr ? config_.num_attention_heads : block->num_heads();
+}
+
 Dimensions OptModel::dimensions() const {
   return {.vocabulary = config_.vocab_size,
           .max_positions = config_.max_position_embeddings,
@@ -33,7 +40,7 @@ Dimensions OptModel::dimensions() const {
           .hidden_size = config_.hidden_size,
           .num_heads = config_.num_attention_heads,
           .num_kv_heads = config_.num_attention_heads,
-          .num_kv_heads_here = config_.num_attention_heads,
+          .num_kv_heads_here = num_heads_here(),
           .head_dim = config_.head_dim()};
 }
 
@@ -54,8 +61,11 @@ void OptModel::prepare(at::Device /*device*/, int64_t max_seqlen) {
 }
 
 std::optional<std::string> OptModel::tensor_parallel_refusal() const {
-  return "the layers of an OPT model cannot be shared among ranks; share whole units with "
-         "--strategy fsdp";
+  if (!config_.projects_words()) return std::nullopt;
+  return fmt::format(
+      "this OPT model's words are {} wide and its layers {}, and the products between them cannot "
+      "be shared among ranks; share whole units with --strategy fsdp",
+      config_.word_embed_proj_dim, config_.hidden_size);
 }
 
 // Wherever the config drops anything, and behind attention and MLP.

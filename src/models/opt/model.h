@@ -32,6 +32,8 @@ class OptModel final : public Model {
   void set_dropout(double probability) override;
 
  private:
+  int64_t num_heads_here() const;
+
   Config config_;
   std::string files_omit_;
   std::vector<std::unique_ptr<nn::Unit>> units_;

@@ -35,7 +35,8 @@ std::string layer_name(const std::string& prefix, int64_t layer) {
 }
 
 nn::Parameter table(const std::string& name, int64_t rows, int64_t columns, double deviation) {
-  return {.name = name, .shape = {rows, columns}, .init_scale = deviation, .value = {}};
+  return {
+      .name = name, .shape = {rows, columns}, .init_scale = deviation, .cut_dim = 0, .value = {}};
 }
 
 }  // namespace
@@ -101,27 +102,28 @@ std::vector<nn::Parameter*> Block::parameters() {
 }
 
 at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
-  const int64_t d = config_.head_dim();
+  const int64_t heads = num_heads(), d = config_.head_dim();
+  const auto& slice = q_.weight().slice;
   const std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, batch, pass);
-  const at::Tensor mixed =
-      nn::causal_attention(qkv[0].view({-1, config_.num_attention_heads, d}),
-                           qkv[1].view({-1, config_.num_attention_heads, d}),
-                           qkv[2].view({-1, config_.num_attention_heads, d}), layer_,
-                           {.scale = 1.0 / std::sqrt(static_cast<double>(d)),
-                            .dropout = config_.attention_dropout,
-                            .site = name_ + "self_attn"},
-                           batch, pass);
-  return nn::dropout(o_.forward(mixed, pass), config_.dropout, name_ + "self_attn.dropout", pass);
+  const at::Tensor mixed = nn::causal_attention(
+      qkv[0].view({-1, heads, d}), qkv[1].view({-1, heads, d}), qkv[2].view({-1, heads, d}), layer_,
+      {.scale = 1.0 / std::sqrt(static_cast<double>(d)),
+       .dropout = config_.attention_dropout,
+       .site = name_ + "self_attn",
+       .first_head = slice ? slice->begin / d : 0},
+      batch, pass);
+  return nn::dropout(o_.forward(mixed, pass), config_.dropout, name_ + "self_attn.dropout", pass,
+                     o_.weight().share.get());
 }
 
 at::Tensor Block::mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
   const std::vector<at::Tensor> wide = nn::project(x, {&fc1_}, batch, pass);
   return nn::dropout(fc2_.forward_activated(wide[0], config_.activation, pass), config_.dropout,
-                     name_ + "fc2.dropout", pass);
+                     name_ + "fc2.dropout", pass, fc2_.weight().share.get());
 }
 
 nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
-  const at::Tensor& hidden = input.at("hidden");  // (N, D)
+  const at::Tensor& hidden = input.at("hidden");  // (c, D)
   nn::State state;
   if (config_.do_layer_norm_before) {
     const at::Tensor attended = attend(attention_norm_.forward(hidden), batch, pass);
@@ -163,8 +165,8 @@ std::vector<nn::Linear*> Head::linears() {
 
 nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   const bool is_loss = pass.output == nn::Output::Loss;
-  at::Tensor x = input.at("hidden");  // (N, D), then of the last tokens
-  if (!is_loss) x = nn::last_rows(x, batch);
+  at::Tensor x = input.at("hidden");  // (c, D), then of the last tokens
+  if (!is_loss) x = nn::last_rows(nn::all_rows(x, linear_.weight(), batch), batch);
   if (norm_) x = norm_->forward(x);
   if (project_out_) x = project_out_->forward(x, pass);
   nn::State state;

@@ -1,6 +1,7 @@
 // OPT as units: embedding, blocks, and norm + head + loss.
 //
-// Shapes: N tokens, D hidden_size, E word_embed_proj_dim, F ffn_dim, V vocab_size, P positions.
+// Shapes: N tokens, D hidden_size, E word_embed_proj_dim, F ffn_dim, V vocab_size, P positions; c
+// rows of hidden states that are here, N unless ranks share the layers (nn/functions.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -38,9 +39,10 @@ class Block final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override { return {&q_, &k_, &v_, &o_, &fc1_, &fc2_}; }
+  int64_t num_heads() const { return k_.out_features() / config_.head_dim(); }
 
  private:
-  // Each (N, D) -> (N, D), with what training drops of it.
+  // Each (c, D) -> (c, D), with what training drops of it.
   at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
   at::Tensor mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
 

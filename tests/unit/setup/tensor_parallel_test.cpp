@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup/tensor_parallel.h"
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
@@ -65,9 +66,12 @@ class CutModel : public testing::Test {
 // The elements of a whole tensor that a parameter's slice is.
 at::Tensor slice_of(const at::Tensor& whole, const nn::Parameter& parameter) {
   if (!parameter.slice) return whole.detach();
-  const int64_t dim = parameter.slice->dim;
-  return whole.detach().narrow(dim, parameter.slice->begin,
-                               parameter.shape[static_cast<size_t>(dim)]);
+  const int64_t dim = parameter.slice->dim, sections = parameter.slice->sections;
+  std::vector<at::Tensor> parts;
+  for (const at::Tensor& section : whole.detach().chunk(sections, dim))
+    parts.push_back(section.narrow(dim, parameter.slice->begin,
+                                   parameter.shape[static_cast<size_t>(dim)] / sections));
+  return at::cat(parts, dim);
 }
 
 TEST_F(CutModel, SlicesMakeUpTheWholeAndDrawItsNumbers) {
@@ -95,6 +99,42 @@ TEST_F(CutModel, SlicesMakeUpTheWholeAndDrawItsNumbers) {
     }
     for (const nn::Parameter* parameter : whole->parameters())
       EXPECT_EQ(elements[parameter->name], parameter->num_elements()) << parameter->name;
+  }
+}
+
+// GPT-2 keeps q, k and v in one tensor, turned in the file: a rank has some heads of each.
+TEST_F(CutModel, TakesItsHeadsOfOneProductForQueriesKeysAndValues) {
+  json config = json::parse(read_file(kData / "parity/gpt2/config.json"));
+  config.update({{"n_head", 4}, {"vocab_size", 304}});
+  write_file_atomically(folder_ / "config.json", config.dump());
+  const auto whole = make_filled();
+  const auto tokenizer = tokenizer::Tokenizer::from_directory(kData / "system/tiny");
+  export_hugging_face(folder_ / "hf", *whole, tokenizer.get(), resident_value,
+                      {.dtype = at::kFloat});
+  for (int rank = 0; rank < 4; ++rank) {
+    SCOPED_TRACE(rank);
+    const auto mesh = mesh_of_rank(rank, 4);
+    models::Checkpoint checkpoint = models::open_checkpoint(folder_ / "hf");
+    cut_for(*checkpoint.model, *mesh);
+    EXPECT_EQ(checkpoint.model->dimensions().num_kv_heads_here, 1);
+    for (nn::Parameter* parameter : checkpoint.model->parameters())
+      parameter->allocate(at::kCPU, at::kFloat);
+    models::load_weights(checkpoint);
+    const auto wanted = whole->parameters(), found = checkpoint.model->parameters();
+    for (size_t i = 0; i < found.size(); ++i) {
+      const at::Tensor expected = slice_of(wanted[i]->value, *found[i]);
+      EXPECT_TRUE(at::equal(found[i]->value.detach(), expected)) << found[i]->name;
+      found[i]->init = nn::Init::Normal;
+      found[i]->initialize(3, 1.0);
+      EXPECT_TRUE(at::equal(found[i]->value.detach(), slice_of(wanted[i]->value, *found[i])))
+          << found[i]->name;
+    }
+    // Rows rank * 8 to rank * 8 + 7 of each 32.
+    const at::Tensor all = wanted[4]->value.detach(), own = found[4]->value.detach();
+    ASSERT_EQ(wanted[4]->name, "transformer.h.0.attn.c_attn.weight");
+    EXPECT_EQ(found[4]->shape, (std::vector<int64_t>{24, 32}));
+    for (int64_t i = 0; i < 24; ++i)
+      EXPECT_TRUE(at::equal(own[i], all[i / 8 * 32 + rank * 8 + i % 8])) << i;
   }
 }
 
@@ -207,6 +247,11 @@ TEST_F(CutModel, RefusesWhatCannotBeShared) {
             "quantize = bnb.nf4: mesh tp=2 leaves each rank 48 elements in a row of "
             "model.layers.0.mlp.down_proj, and 64 of them share a scale; use fewer ranks along "
             "tp");
+  // OPT-350m's words are narrower than its layers.
+  const auto narrow = models::model_from_config(kData / "parity/opt-after/config.json");
+  EXPECT_EQ(refusal(*narrow, 2),
+            "mesh tp=2: this OPT model's words are 20 wide and its layers 32, and the products "
+            "between them cannot be shared among ranks; share whole units with --strategy fsdp");
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ int64_t relative_bucket(int64_t distance, const BiasTable& table);
 struct ProbabilityDropout {
   double probability = 0;
   uint64_t key = 0;
+  int64_t first_head = 0;  // what head 0 is numbered as, where the others are computed elsewhere
 
   // What has fewer of 32 random bits is dropped.
   uint32_t threshold() const { return static_cast<uint32_t>(probability * 4294967295.0); }

@@ -99,7 +99,7 @@ inline Range seeing_queries(const AttentionArgs& args, int64_t num_queries, int6
 // Rows of scores are numbered by head and query, so that no two are dropped alike.
 inline DropArgs drop_of(const AttentionArgs& args, int64_t head, int64_t query, int64_t key) {
   return {.key = args.dropout.key,
-          .row = static_cast<uint32_t>(head * args.num_tokens + query),
+          .row = static_cast<uint32_t>((args.dropout.first_head + head) * args.num_tokens + query),
           .column = static_cast<uint32_t>(key),
           .drop_below = args.dropout.threshold()};
 }
