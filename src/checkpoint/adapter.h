@@ -38,8 +38,9 @@ struct AdapterConfig {
   bool use_rslora = false;  // scaling alpha / sqrt(r) instead of alpha / r
   bool use_dora = false;
   bool fan_in_fan_out = false;  // the adapted layers' weights are (in, out) in the base's files
-  std::string init_lora_weights = "true";  // "true", "false" or a method's name
-  std::string base_model_name_or_path;     // a folder, a GGUF file or a name on the hub
+  std::vector<std::string> modules_to_save;  // of the base, trained whole beside the adapter
+  std::string init_lora_weights = "true";    // "true", "false" or a method's name
+  std::string base_model_name_or_path;       // a folder, a GGUF file or a name on the hub
 
   bool operator==(const AdapterConfig&) const = default;
 };
@@ -60,8 +61,9 @@ struct ModuleAdapter {
 struct Adapter {
   AdapterConfig config;
   std::map<std::string, ModuleAdapter> modules;  // by module
-  // Weights of the base that lie in the file too and stand for the base's own: PEFT stores the
-  // head's when the head is adapted. By parameter, "lm_head.weight".
+  // Weights of the base that lie in the file too and stand for the base's own: those that trained
+  // beside the adapter, and the head's when the head is adapted, which PEFT stores. By parameter,
+  // "lm_head.weight"; as Hugging Face shapes them where they come from a file.
   std::map<std::string, at::Tensor> base_weights;
 };
 

@@ -31,7 +31,7 @@ enum class Kind { A, B, Magnitude, BaseWeight };
 // What a tensor's name says.
 struct Key {
   Kind kind;
-  std::string module;
+  std::string module;   // of a base's weight the parameter
   std::string adapter;  // its name where the file keeps it
 };
 
@@ -49,7 +49,7 @@ struct Foreign {
 };
 constexpr Foreign kForeign[] = {
     {".lora_embedding_", "adapters of an embedding are not read"},
-    {".modules_to_save.", "whole layers trained beside the adapter are not read"},
+    {".modules_to_save.", "this older way to keep whole layers is not read"},
     {".token_adapter.", "trained rows of the embedding are not read"},
     {".lora_B.bias", "adapters with biases are not read"},
 };
@@ -77,11 +77,11 @@ std::optional<Key> base_weight(std::string_view name) {
   for (const std::string_view module : {"lm_head", "model.embed_tokens"})
     for (const std::string_view end : {".weight", ".base_layer.weight"})
       if (name.starts_with(module) && name.substr(module.size()) == end)
-        return Key{Kind::BaseWeight, std::string(module), ""};
+        return Key{Kind::BaseWeight, std::string(module) + ".weight", ""};
   return {};
 }
 
-Key parse_key(const std::string& full, const std::string& where) {
+Key parse_key(const std::string& full, const AdapterConfig& config, const std::string& where) {
   std::string_view name = full;
   if (name.starts_with(kPrefix)) {
     name.remove_prefix(kPrefix.size());
@@ -98,6 +98,8 @@ Key parse_key(const std::string& full, const std::string& where) {
       if (adapter) return {suffix.kind, std::string(name.substr(0, at)), *adapter};
     }
     if (const auto key = base_weight(name)) return *key;
+    // Whether the base has it, its reader sees.
+    if (!config.modules_to_save.empty()) return {Kind::BaseWeight, std::string(name), ""};
   }
   throw UserError(
       "{}: tensor {} is unknown; wanted are names such as "
@@ -153,13 +155,13 @@ Adapter read_peft_adapter(const fs::path& directory) {
   const auto source = open_weights(directory);
   std::string name;  // of the adapter, where the file keeps it
   for (const formats::TensorInfo& info : source->tensors()) {
-    const Key key = parse_key(info.name, source->label());
+    const Key key = parse_key(info.name, adapter.config, source->label());
     if (!key.adapter.empty() && !name.empty() && key.adapter != name)
       throw UserError("{} holds two adapters, {} and {}; save each into a folder of its own",
                       source->label(), printable(name), printable(key.adapter));
     if (!key.adapter.empty()) name = key.adapter;
     if (key.kind == Kind::BaseWeight) {
-      place(adapter.base_weights[key.module + ".weight"], info, *source);
+      place(adapter.base_weights[key.module], info, *source);
       continue;
     }
     ModuleAdapter& parts = adapter.modules[key.module];

@@ -29,9 +29,6 @@ struct Refused {
 
 // Keys whose value, where it is not null, false or empty, changes what the tensors mean.
 constexpr std::array kRefused{
-    Refused{"modules_to_save",
-            "whole layers trained beside the adapter are not read; merge the adapter with peft "
-            "(merge_and_unload) and use the merged model"},
     Refused{"trainable_token_indices",
             "trained rows of the embedding are not read; merge the adapter with peft "
             "(merge_and_unload) and use the merged model"},
@@ -79,7 +76,7 @@ constexpr std::array<std::string_view, 19> kWithoutEffect{"auto_mapping",
                                                           "bias",
                                                           "ephemeral_gpu_offload"};
 
-constexpr std::array<std::string_view, 14> kRead{"r",
+constexpr std::array<std::string_view, 15> kRead{"r",
                                                  "lora_alpha",
                                                  "lora_dropout",
                                                  "target_modules",
@@ -92,6 +89,7 @@ constexpr std::array<std::string_view, 14> kRead{"r",
                                                  "use_dora",
                                                  "fan_in_fan_out",
                                                  "init_lora_weights",
+                                                 "modules_to_save",
                                                  "base_model_name_or_path"};
 
 // Null, false, zero-length: as Python takes them for false.
@@ -295,6 +293,7 @@ AdapterConfig read_peft_config(const std::filesystem::path& file) {
   config.use_rslora = reader.boolean("use_rslora");
   config.use_dora = reader.boolean("use_dora");
   config.fan_in_fan_out = reader.boolean("fan_in_fan_out");
+  config.modules_to_save = reader.texts("modules_to_save");
   config.init_lora_weights = read_start(reader);
   config.base_model_name_or_path = reader.text("base_model_name_or_path");
   return config;
@@ -321,7 +320,7 @@ std::string peft_config_text(const AdapterConfig& config) {
       {"init_lora_weights", start_json(config.init_lora_weights)},
       {"bias", "none"},
       {"fan_in_fan_out", config.fan_in_fan_out},
-      {"modules_to_save", nullptr},
+      {"modules_to_save", null_if_empty(config.modules_to_save)},
   };
   // Keys that an older peft does not know are left out where they say nothing.
   if (!config.exclude_modules.empty())

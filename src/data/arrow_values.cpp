@@ -30,6 +30,14 @@ std::optional<std::string> first_of(const ListArray& array, int64_t i) {
   return std::nullopt;
 }
 
+template <class ListArray>
+std::vector<std::string> all_of(const ListArray& array, int64_t i) {
+  std::vector<std::string> texts;
+  for (int64_t k = array.value_offset(i); k < array.value_offset(i + 1); ++k)
+    if (auto text = caption_at(*array.values(), k)) texts.push_back(std::move(*text));
+  return texts;
+}
+
 bool is_bytes(arrow::Type::type type) {
   return type == arrow::Type::BINARY || type == arrow::Type::LARGE_BINARY;
 }
@@ -112,6 +120,16 @@ std::optional<std::string> caption_at(const arrow::Array& array, int64_t i) {
   }
   const auto text = view_at(array, i);
   return text ? std::optional<std::string>(*text) : std::nullopt;
+}
+
+std::vector<std::string> captions_at(const arrow::Array& array, int64_t i) {
+  if (array.IsNull(i)) return {};
+  if (array.type_id() == arrow::Type::LIST)
+    return all_of(static_cast<const arrow::ListArray&>(array), i);
+  if (array.type_id() == arrow::Type::LARGE_LIST)
+    return all_of(static_cast<const arrow::LargeListArray&>(array), i);
+  std::optional<std::string> only = caption_at(array, i);
+  return only ? std::vector<std::string>{std::move(*only)} : std::vector<std::string>();
 }
 
 bool is_picture_type(const arrow::DataType& type) {

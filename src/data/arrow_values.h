@@ -35,6 +35,8 @@ nlohmann::json json_at(const arrow::Array& array, int64_t i);
 // Text, or the first of a list of texts; none for null.
 bool is_caption_type(const arrow::DataType& type);
 std::optional<std::string> caption_at(const arrow::Array& array, int64_t i);
+// All of them.
+std::vector<std::string> captions_at(const arrow::Array& array, int64_t i);
 
 // Encoded bytes, a struct of bytes and path (Hugging Face's Image), or the path of a file, relative
 // to `folder`.

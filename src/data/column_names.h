@@ -10,10 +10,12 @@
 
 namespace snug::data {
 
-inline constexpr std::array<std::string_view, 7> kTextColumns = {
-    "text", "caption", "captions", "description", "sentence", "sentences", "txt"};
-inline constexpr std::array<std::string_view, 5> kPathColumns = {"file_name", "image", "image_path",
-                                                                 "file", "path"};
+inline constexpr std::array<std::string_view, 10> kTextColumns = {
+    "text",      "caption", "captions", "description", "sentence",
+    "sentences", "txt",     "alt_text", "alt",         "caption_text"};
+inline constexpr std::array<std::string_view, 11> kPathColumns = {
+    "file_name", "image",     "image_path", "file",       "path",          "filename",
+    "filepath",  "file_path", "image_file", "image_name", "image_filename"};
 
 // `wanted` if it is among `found`, or for "auto" the first usual name that is; "" where "auto"
 // finds none. Throws UserError that lists what was found.

@@ -19,6 +19,7 @@ struct HuggingFaceOptions {
   std::string split = "train";
   std::string image_column = "auto";  // auto: what looks like pictures
   std::string text_column = "auto";   // auto: text, caption, …
+  bool captions_needed = true;        // false: pictures alone will do
 };
 
 // The data files of one split, in order: all .arrow or all .parquet. Throws UserError that lists

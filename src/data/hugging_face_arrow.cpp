@@ -66,6 +66,7 @@ class HuggingFacePictures : public PictureRows {
 
   int64_t count() const override { return table_.count(); }
   std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const override {
+    if (!has_captions()) return std::vector<std::optional<std::string>>(rows.size());
     std::vector<std::optional<std::string>> captions;
     for (const int64_t row : rows) {
       const ArrowRows::Chunk chunk = table_.at(text_field_, row);
@@ -73,6 +74,12 @@ class HuggingFacePictures : public PictureRows {
     }
     return captions;
   }
+  std::vector<std::string> references(int64_t row) const override {
+    if (!has_captions()) return {};
+    const ArrowRows::Chunk chunk = table_.at(text_field_, row);
+    return captions_at(*chunk.column, chunk.row);
+  }
+  bool has_captions() const override { return text_field_ >= 0; }
   PictureBytes picture(int64_t row) const override {
     const ArrowRows::Chunk chunk = table_.at(image_field_, row);
     return picture_at(chunk.column, chunk.row, table_.path(row).parent_path());
@@ -86,7 +93,7 @@ class HuggingFacePictures : public PictureRows {
 
  private:
   Table table_;
-  int image_field_, text_field_;
+  int image_field_, text_field_;  // the latter -1: no captions
 };
 
 // The first column of pictures; -1: none. A column that is named may also hold paths of files.
@@ -94,8 +101,8 @@ int find_images(const arrow::Schema& schema, const std::string& wanted, const st
   if (wanted == "auto") {
     for (int i = 0; i < schema.num_fields(); ++i)
       if (is_picture_type(*schema.field(i)->type())) return i;
-    for (const char* name : {"image", "file_name", "image_path"})
-      if (const int i = schema.GetFieldIndex(name);
+    for (const std::string_view name : kPathColumns)
+      if (const int i = schema.GetFieldIndex(std::string(name));
           i >= 0 && schema.field(i)->type()->id() == arrow::Type::STRING)
         return i;
     return -1;
@@ -110,10 +117,12 @@ int find_images(const arrow::Schema& schema, const std::string& wanted, const st
       where, wanted, type.ToString(), fmt::join(schema.field_names(), ", "));
 }
 
-int find_captions(const arrow::Schema& schema, const std::string& wanted,
+// -1: none, where none are needed.
+int find_captions(const arrow::Schema& schema, const std::string& wanted, bool needed,
                   const std::string& where) {
   const std::string name =
       choose_column(wanted, schema.field_names(), kTextColumns, "data.text_column", where);
+  if (name.empty() && !needed) return -1;
   if (name.empty())
     throw UserError(
         "{}: which column holds the captions? Name it with --data.text_column; columns found: {}",
@@ -123,8 +132,9 @@ int find_captions(const arrow::Schema& schema, const std::string& wanted,
   if (!is_caption_type(type))
     throw UserError("{}: the column {} (data.text_column) holds {}, but captions are text", where,
                     name, type.ToString());
-  if (type.id() == arrow::Type::LIST || type.id() == arrow::Type::LARGE_LIST)
-    warn("{}: {} holds several captions a picture; the first of each is used", where, name);
+  if (needed && (type.id() == arrow::Type::LIST || type.id() == arrow::Type::LARGE_LIST))
+    warn("{}: {} holds several captions a picture: training takes the first, scores all", where,
+         name);
   return field;
 }
 
@@ -135,7 +145,8 @@ std::shared_ptr<const PictureRows> open_hugging_face_pictures(const HuggingFaceO
   const arrow::Schema& schema = *table.schema();
   const int images = find_images(schema, options.image_column, table.name());
   if (images < 0) return nullptr;
-  const int captions = find_captions(schema, options.text_column, table.name());
+  const int captions =
+      find_captions(schema, options.text_column, options.captions_needed, table.name());
   return std::make_shared<HuggingFacePictures>(std::move(table), images, captions);
 }
 

@@ -19,6 +19,13 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr const char* kUsualNames[] = {"metadata.jsonl", "metadata.csv"};
+
+bool is_metadata_name(const fs::path& file) {
+  return file.extension() == ".jsonl" || file.extension() == ".csv";
+}
+
 // Where each record of the mapped metadata begins and ends; its text is parsed when it is asked
 // for.
 struct Record {
@@ -27,11 +34,12 @@ struct Record {
 
 // A CSV record ends at a line's end that stands in no quotes. Quotes open at a field's beginning
 // only: elsewhere they are inches and the like.
-size_t end_of_record(std::string_view text, size_t at, bool is_csv) {
+// `separator` is 0 for lines of JSON.
+size_t end_of_record(std::string_view text, size_t at, char separator) {
   bool quoted = false;
   for (const size_t begin = at; at < text.size(); ++at) {
-    const bool opens = at == begin || text[at - 1] == ',';
-    if (is_csv && text[at] == '"') {
+    const bool opens = at == begin || text[at - 1] == separator;
+    if (separator != 0 && text[at] == '"') {
       if (quoted && text.substr(at + 1).starts_with('"'))
         ++at;  // two of them are one in the text
       else if (quoted || opens)
@@ -42,11 +50,11 @@ size_t end_of_record(std::string_view text, size_t at, bool is_csv) {
   return at;
 }
 
-std::vector<Record> records_of(std::string_view text, bool is_csv) {
+std::vector<Record> records_of(std::string_view text, char separator) {
   std::vector<Record> records;
-  size_t at = text.starts_with("\xEF\xBB\xBF") ? 3 : 0;
+  size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
   while (at < text.size()) {
-    const size_t end = end_of_record(text, at, is_csv);
+    const size_t end = end_of_record(text, at, separator);
     if (text.substr(at, end - at).find_first_not_of(" \t\r") != std::string_view::npos)
       records.push_back({at, end});
     at = end + 1;
@@ -54,19 +62,27 @@ std::vector<Record> records_of(std::string_view text, bool is_csv) {
   return records;
 }
 
+// Spreadsheets separate by semicolons where numbers have decimal commas.
+char separator_of(std::string_view csv) {
+  const std::string_view header = csv.substr(0, csv.find('\n'));
+  for (const char separator : {',', ';', '\t'})
+    if (header.find(separator) != std::string_view::npos) return separator;
+  return ',';
+}
+
 // The fields of one record (RFC 4180).
-std::vector<std::string> csv_fields(std::string_view record) {
+std::vector<std::string> csv_fields(std::string_view record, char separator) {
   if (record.ends_with('\r')) record.remove_suffix(1);
   std::vector<std::string> fields(1);
   bool quoted = false;
   for (size_t i = 0; i < record.size(); ++i) {
     const char c = record[i];
-    const bool opens = i == 0 || record[i - 1] == ',';
+    const bool opens = i == 0 || record[i - 1] == separator;
     if (quoted && c == '"' && i + 1 < record.size() && record[i + 1] == '"')
       fields.back() += record[++i];
     else if (c == '"' && (quoted || opens))
       quoted = !quoted;
-    else if (c == ',' && !quoted)
+    else if (c == separator && !quoted)
       fields.emplace_back();
     else
       fields.back() += c;
@@ -78,10 +94,10 @@ class PictureFolder : public PictureRows {
  public:
   PictureFolder(const fs::path& metadata, const PictureFolderOptions& options)
       : file_(metadata),
-        is_csv_(metadata.extension() == ".csv"),
-        records_(records_of(text(), is_csv_)) {
-    if (is_csv_ && !records_.empty()) {
-      header_ = csv_fields(record(0));
+        separator_(metadata.extension() == ".csv" ? separator_of(text()) : '\0'),
+        records_(records_of(text(), separator_)) {
+    if (is_csv() && !records_.empty()) {
+      header_ = csv_fields(record(0), separator_);
       records_.erase(records_.begin());
     }
     if (records_.empty()) throw UserError("{} holds no rows", name());
@@ -90,7 +106,7 @@ class PictureFolder : public PictureRows {
         choose_column(options.image_column, columns, kPathColumns, "data.image_column", name());
     text_column_ =
         choose_column(options.text_column, columns, kTextColumns, "data.text_column", name());
-    if (image_column_.empty() || text_column_.empty())
+    if (image_column_.empty() || (text_column_.empty() && options.captions_needed))
       throw UserError("{}: which column holds the {}? Name it with {}; columns found: {}", name(),
                       image_column_.empty() ? "pictures' file names" : "captions",
                       image_column_.empty() ? "--data.image_column" : "--data.text_column",
@@ -101,31 +117,46 @@ class PictureFolder : public PictureRows {
 
   std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const override {
     std::vector<std::optional<std::string>> captions;
-    for (const int64_t index : rows) captions.push_back(value(row(index), text_column_, index));
+    for (const int64_t index : rows) {
+      const std::vector<std::string> all = references(index);
+      captions.push_back(all.empty() ? std::nullopt : std::optional(all.front()));
+    }
     return captions;
   }
 
+  std::vector<std::string> references(int64_t index) const override {
+    if (!has_captions()) return {};
+    return texts(row(index), text_column_, index);
+  }
+
+  bool has_captions() const override { return !text_column_.empty(); }
+
   PictureBytes picture(int64_t index) const override {
-    const auto picture = std::make_shared<MappedFile>(file(index));
-    return {picture->bytes(), picture};
+    const std::string path = file(index);
+    try {
+      const auto picture = std::make_shared<MappedFile>(path);
+      return {picture->bytes(), picture};
+    } catch (const UserError& error) {
+      throw UserError("{}: {}", place(index), error.what());
+    }
   }
 
   std::string file(int64_t index) const override {
-    const auto file_name = value(row(index), image_column_, index);
-    if (!file_name || file_name->empty()) throw UserError("{}: no {}", place(index), image_column_);
-    return (file_.path().parent_path() / *file_name).string();
+    const std::string name = file_name(index);
+    if (name.empty()) throw UserError("{}: no {}", place(index), image_column_);
+    return (file_.path().parent_path() / name).string();
   }
 
   std::string where(int64_t index) const override {
     try {
-      return fmt::format("{} ({})", place(index),
-                         shortened(value(row(index), image_column_, index).value_or(""), 80));
+      return fmt::format("{} ({})", place(index), shortened(file_name(index), 80));
     } catch (const UserError&) {
       return place(index);
     }
   }
 
  private:
+  bool is_csv() const { return separator_ != 0; }
   std::string name() const { return file_.path().string(); }
   std::string place(int64_t index) const { return fmt::format("{}: row {}", name(), index + 1); }
   std::string_view text() const {
@@ -141,16 +172,23 @@ class PictureFolder : public PictureRows {
     if (find_invalid_utf8(text) != std::string_view::npos)
       throw UserError("{}: not valid UTF-8", place(index));
     json object =
-        is_csv_ ? csv_row(text, index) : json::parse(text.begin(), text.end(), nullptr, false);
-    if (!object.is_object()) throw UserError("{}: not a JSON object on one line", place(index));
+        is_csv() ? csv_row(text, index) : json::parse(text.begin(), text.end(), nullptr, false);
+    if (!object.is_object())
+      throw UserError(
+          "{}: not a JSON object on one line{}", place(index),
+          text.starts_with('[') ? "; of a list write one element a line (jq -c '.[]')" : "");
     return object;
   }
 
   json csv_row(std::string_view text, int64_t index) const {
-    const std::vector<std::string> fields = csv_fields(text);
+    const std::vector<std::string> fields = csv_fields(text, separator_);
     if (fields.size() != header_.size())
-      throw UserError("{}: {} fields, but the first line names {}", place(index), fields.size(),
-                      header_.size());
+      throw UserError("{}: {} fields, but the first line names {}{}", place(index), fields.size(),
+                      header_.size(),
+                      fields.size() > header_.size()
+                          ? fmt::format("; a text with \"{}\" in it stands in double quotes",
+                                        separator_ == '\t' ? "tab" : std::string(1, separator_))
+                          : "");
     json object = json::object();
     for (size_t i = 0; i < fields.size(); ++i) object[header_[i]] = fields[i];
     return object;
@@ -162,25 +200,66 @@ class PictureFolder : public PictureRows {
     return columns;
   }
 
-  // Text, or the first of a list of texts.
-  std::optional<std::string> value(const json& object, const std::string& column,
-                                   int64_t index) const {
+  std::string file_name(int64_t index) const {
+    const std::vector<std::string> names = texts(row(index), image_column_, index);
+    return names.empty() ? "" : names.front();
+  }
+
+  // A text, or those of a list.
+  std::vector<std::string> texts(const json& object, const std::string& column,
+                                 int64_t index) const {
     const auto found = object.find(column);
-    if (found == object.end() || found->is_null()) return std::nullopt;
-    const json& value = found->is_array() && !found->empty() ? found->front() : *found;
-    if (value.is_array()) return std::nullopt;
-    if (!value.is_string())
-      throw UserError("{}: \"{}\" is a {}, but text is wanted", place(index), column,
-                      value.type_name());
-    return value.get<std::string>();
+    if (found == object.end()) return {};
+    std::vector<std::string> all;
+    for (const json& value : found->is_array() ? *found : json::array({*found})) {
+      if (value.is_null()) continue;
+      if (!value.is_string())
+        throw UserError("{}: \"{}\" is a {}, but text is wanted", place(index), column,
+                        value.type_name());
+      all.push_back(value.get<std::string>());
+    }
+    return all;
   }
 
   MappedFile file_;
-  bool is_csv_;
+  char separator_;  // of a CSV; 0: lines of JSON
   std::vector<Record> records_;
   std::vector<std::string> header_;  // of a CSV
   std::string image_column_, text_column_;
 };
+
+// The metadata file in a folder, "" if there is none.
+fs::path metadata_in(const fs::path& folder) {
+  for (const char* name : kUsualNames)
+    if (fs::is_regular_file(folder / name)) return folder / name;
+  return {};
+}
+
+// What a folder without metadata.jsonl and metadata.csv holds instead, as the end of a sentence.
+std::string what_else(const fs::path& folder) {
+  if (fs::exists(folder / "dataset_dict.json") || fs::exists(folder / "state.json"))
+    return "; a data set of save_to_disk is --data HFDataset";
+  std::vector<std::string> files, splits;
+  bool parquet = false, is_empty = true;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const fs::path& path = entry.path();
+    is_empty = false;
+    if (path.filename().string().starts_with('.')) continue;
+    if (entry.is_directory() && !metadata_in(path).empty())
+      splits.push_back(path.filename().string());
+    if (entry.is_regular_file() && is_metadata_name(path)) files.push_back(path.string());
+    parquet = parquet || path.extension() == ".parquet" || path.extension() == ".arrow";
+  }
+  std::sort(files.begin(), files.end());
+  std::sort(splits.begin(), splits.end());
+  if (is_empty) return "; the folder is empty";
+  if (!splits.empty())
+    return fmt::format("; splits found: {}; choose one with --data.split", fmt::join(splits, ", "));
+  if (!files.empty())
+    return fmt::format("; if {} says it, name it with --data.path", fmt::join(files, " or "));
+  if (parquet) return "; Parquet and Arrow files are --data HFDataset";
+  return R"(; write one line a picture: {"file_name": "0001.jpg", "text": "its caption"})";
+}
 
 }  // namespace
 
@@ -190,23 +269,24 @@ std::shared_ptr<const PictureRows> open_picture_folder(const PictureFolderOption
     throw UserError(
         "--data ImageFolder needs --data.path: a folder of pictures with metadata.jsonl or "
         "metadata.csv");
+  if (fs::is_regular_file(path) && is_metadata_name(path))
+    return std::make_shared<PictureFolder>(path, options);
   if (!fs::is_directory(path))
-    throw UserError("data.path: {} {}", path.string(),
-                    fs::exists(path) ? "is no folder" : "does not exist");
+    throw UserError(
+        "data.path: {} {}", path.string(),
+        fs::exists(path) ? "is neither a folder nor a .jsonl or .csv file" : "does not exist");
   // Only the training part may lie in the folder itself: another one by its name, or not at all.
   std::vector<fs::path> folders = {path / options.split};
   if (options.split == "train") folders.push_back(path);
   for (const fs::path& folder : folders)
-    for (const char* name : {"metadata.jsonl", "metadata.csv"})
-      if (fs::is_regular_file(folder / name))
-        return std::make_shared<PictureFolder>(folder / name, options);
+    if (const fs::path metadata = metadata_in(folder); !metadata.empty())
+      return std::make_shared<PictureFolder>(metadata, options);
   if (options.split != "train")
     throw UserError(
-        "{}: no split {} (data.split): {} holds neither metadata.jsonl nor metadata.csv",
-        path.string(), options.split, (path / options.split).string());
-  const bool saved = fs::exists(path / "dataset_dict.json") || fs::exists(path / "state.json");
+        "{}: no split {} (data.split): {} holds neither metadata.jsonl nor metadata.csv{}",
+        path.string(), options.split, (path / options.split).string(), what_else(path));
   throw UserError("{}: neither metadata.jsonl nor metadata.csv, with file_name and text a row{}",
-                  path.string(), saved ? "; a data set of save_to_disk is --data HFDataset" : "");
+                  path.string(), what_else(path));
 }
 
 }  // namespace snug::data

@@ -1,4 +1,5 @@
-// Pictures as files beside a metadata.jsonl or metadata.csv that names them and their captions.
+// Pictures as files beside a metadata.jsonl or metadata.csv that names them and their captions, or
+// beside such a file of any name.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,13 +12,15 @@
 namespace snug::data {
 
 struct PictureFolderOptions {
-  std::filesystem::path path;
+  std::filesystem::path path;  // a folder, or the .jsonl or .csv itself
   std::string split =
       "train";  // a folder in `path` with a metadata file of its own, if there is one
   std::string image_column = "auto";
   std::string text_column = "auto";
+  bool captions_needed = true;  // false: pictures alone will do
 };
 
+// Throws UserError that says what lies there instead.
 std::shared_ptr<const PictureRows> open_picture_folder(const PictureFolderOptions& options);
 
 }  // namespace snug::data

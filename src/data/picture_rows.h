@@ -26,6 +26,13 @@ class PictureRows {
   virtual int64_t count() const = 0;
   // Captions of these rows, in ascending order; none where a row has no caption.
   virtual std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const = 0;
+  // All captions of one row, of which captions() gives the first.
+  virtual std::vector<std::string> references(int64_t row) const {
+    const std::optional<std::string> first = captions({&row, 1}).front();
+    return first ? std::vector<std::string>{*first} : std::vector<std::string>();
+  }
+  // Whether rows may have captions at all.
+  virtual bool has_captions() const { return true; }
   // Throws UserError where it cannot be read.
   virtual PictureBytes picture(int64_t row) const = 0;
   // The picture's path, or the name that the data set gives it; where(row) if it has none.

@@ -116,21 +116,31 @@ void check_fits(const checkpoint::Adapter& adapter, models::Model& base,
           directory.string(), name);
 }
 
-void check_base_weights(const checkpoint::Adapter& adapter, models::Model& base,
-                        const fs::path& directory) {
+// What it brings of the base, in the shapes that the model has for it.
+void fit_base_weights(checkpoint::Adapter& adapter, models::Model& base,
+                      const fs::path& directory) {
   std::map<std::string, const nn::Parameter*> known;
   for (const nn::Parameter* parameter : base.parameters()) known[parameter->name] = parameter;
   for (const nn::Linear* linear : linears_of(base))
     known[linear->name() + std::string(kWeight)] = &linear->weight();
-  for (const auto& [name, value] : adapter.base_weights) {
-    const auto parameter = known.find(name);
-    if (parameter == known.end() || value.sizes() != at::IntArrayRef(parameter->second->shape))
+  for (auto& [name, value] : adapter.base_weights) {
+    const auto found = known.find(name);
+    if (found == known.end())
+      throw UserError(
+          "{}: it brings {} of its own, of shape {}, where the base has none; the adapter is for "
+          "another model, or its base keeps this weight together with others. Merge the adapter "
+          "with peft (merge_and_unload) and use the merged model",
+          directory.string(), name, show_shape(value.sizes()));
+    const std::vector<int64_t>& shape = found->second->shape;
+    std::vector<int64_t> wanted = base.placement(models::Layout::HuggingFace, *found->second).shape;
+    if (wanted.empty()) wanted = shape;
+    if (value.sizes() != at::IntArrayRef(wanted))
       throw UserError(
           "{}: it brings {} of its own, of shape {}, where the base has {}; the vocabulary was "
           "changed before training. Merge the adapter with peft (merge_and_unload) and use the "
           "merged model",
-          directory.string(), name, show_shape(value.sizes()),
-          parameter == known.end() ? "none" : show_shape(parameter->second->shape));
+          directory.string(), name, show_shape(value.sizes()), show_shape(wanted));
+    value = value.view(shape);
   }
 }
 
@@ -170,7 +180,7 @@ checkpoint::Adapter read_adapter(const fs::path& directory, models::Model& base)
   else
     refuse_directory(directory);
   check_fits(adapter, base, directory);
-  check_base_weights(adapter, base, directory);
+  fit_base_weights(adapter, base, directory);
   return adapter;
 }
 

@@ -232,6 +232,34 @@ void initialize_adapters(nn::Unit& unit, const config::LoraOptions& options, uin
   }
 }
 
+namespace {
+
+// Parts of the base that train beside the adapters, as PEFT keeps modules_to_save. A parameter that
+// is no module's own lies in the file all the same, under a name that PEFT finds again.
+void add_trained_base(checkpoint::Adapter& adapter, models::Model& model) {
+  for (const nn::Parameter* parameter : model.parameters()) {
+    if (!parameter->trained || parameter->added) continue;
+    const models::Placement place = model.placement(models::Layout::HuggingFace, *parameter);
+    SNUG_CHECK(place.tensor == parameter->name && !place.transposed,
+               "{} is {} in a file: it cannot train beside adapters", parameter->name,
+               place.tensor);
+    const at::Tensor value = whole_value(*parameter);
+    adapter.base_weights[parameter->name] = place.shape.empty() ? value : value.view(place.shape);
+    const size_t end = parameter->name.find('.');
+    const std::string module = parameter->name.substr(0, end);
+    std::vector<std::string>& modules = adapter.config.modules_to_save;
+    if (end != std::string::npos && std::ranges::find(modules, module) == modules.end())
+      modules.push_back(module);
+  }
+  if (adapter.base_weights.empty()) return;
+  // Names such as "query" would mean layers of these modules too.
+  adapter.config.target_modules = {};
+  for (const auto& [module, _] : adapter.modules)
+    adapter.config.target_modules.names.push_back(module);
+}
+
+}  // namespace
+
 checkpoint::Adapter adapter_values(models::Model& model, const config::LoraOptions& options,
                                    const ParameterReader& read) {
   checkpoint::Adapter result{.config = adapter_config(model, options)};
@@ -250,6 +278,7 @@ checkpoint::Adapter adapter_values(models::Model& model, const config::LoraOptio
     if (adapter->options.magnitude) module.magnitude = whole_value(adapter->magnitude);
     if (pissa) module = relative_to_base(module, start_of(*linear, read));
   }
+  add_trained_base(result, model);
   return result;
 }
 
@@ -257,7 +286,8 @@ void remove_adapters(models::Model& model) {
   for (nn::Linear* linear : linears_of(model)) linear->set_adapter(nullptr);
 }
 
-void quantize_weights(models::Model& model, const config::Recipe& recipe) {
+void quantize_weights(models::Model& model, const config::Recipe& recipe,
+                      const std::vector<nn::Unit*>& whole) {
   if (recipe.quantize.empty()) return;
   static constexpr std::string_view kPrefix = "bnb.";
   std::string name = recipe.quantize.substr(kPrefix.size());
@@ -265,9 +295,12 @@ void quantize_weights(models::Model& model, const config::Recipe& recipe) {
   const auto format = kernels::cpu::quantized_format_named(name);
   SNUG_CHECK(format.has_value(), "quantize = {}", recipe.quantize);
   const at::ScalarType source = nn::parse_precision(recipe.precision).parameters;
-  for (nn::Linear* linear : linears_of(model))
-    if (linear->role() != nn::Role::Head)
-      linear->weight().quantization = nn::Quantization{.format = *format, .source = source};
+  for (nn::Unit* unit : model.units()) {
+    if (std::ranges::find(whole, unit) != whole.end()) continue;
+    for (nn::Linear* linear : unit->linears())
+      if (linear->role() != nn::Role::Head)
+        linear->weight().quantization = nn::Quantization{.format = *format, .source = source};
+  }
 }
 
 ParameterCount count_parameters(models::Model& model) {

@@ -34,14 +34,17 @@ void initialize_adapters(nn::Unit& unit, const config::LoraOptions& options, uin
 // Whether starting values need the base weights.
 bool start_from_weights(const config::LoraOptions& options);
 
-// The adapters as they are now, for a file that is to go with the base model as it is on disk.
+// The adapters as they are now, and what trains beside them, for a file that is to go with the base
+// model as it is on disk.
 // Where ranks share layers all of them are to ask.
 checkpoint::Adapter adapter_values(models::Model& model, const config::LoraOptions& options,
                                    const ParameterReader& read);
 
 // QLoRA (Dettmers et al. 2023): the weights of all linear layers but the head in 4 or 8 bits, if
-// the recipe says so. Before parameters are allocated.
-void quantize_weights(models::Model& model, const config::Recipe& recipe);
+// the recipe says so. Before parameters are allocated. `whole`: units that train and stay as they
+// are.
+void quantize_weights(models::Model& model, const config::Recipe& recipe,
+                      const std::vector<nn::Unit*>& whole = {});
 
 // Leaves the base model.
 void remove_adapters(models::Model& model);

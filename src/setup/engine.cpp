@@ -140,8 +140,11 @@ checkpoint::PieceOf place_of(const nn::Parameter& parameter,
   auto place = checkpoint::PieceOf::whole(parameter.shape);
   if (const auto& slice = parameter.slice) {
     const auto dim = static_cast<size_t>(slice->dim);
-    place = checkpoint::PieceOf::slice(slice->whole, dim,
-                                       {slice->begin, slice->begin + parameter.shape[dim]});
+    const int64_t count = parameter.shape[dim] / slice->sections;
+    const checkpoint::Span range{slice->begin, slice->begin + count};
+    place = slice->sections == 1
+                ? checkpoint::PieceOf::slice(slice->whole, dim, range)
+                : checkpoint::PieceOf::slice(slice->by_sections(slice->whole), dim + 1, range);
   }
   if (stretch) place.stretch = *stretch;
   return place;
@@ -267,7 +270,7 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
   engine.mesh = std::move(mesh);
   cut_tensors(model, recipe, engine.mesh->group(dist::Axis::Tensor));
   choose_trained(model, recipe);
-  quantize_weights(model, recipe);
+  quantize_weights(model, recipe, chosen_units(model, recipe));
   engine.stage = make_stage(model, recipe, *engine.mesh);
   engine.units = engine.stage.units;
   engine.updated.resize(engine.units.size());

@@ -3,6 +3,9 @@
 
 #include <ATen/ops/equal.h>
 
+#include <map>
+#include <string>
+
 #include "base/error.h"
 #include "memory/ledger.h"
 #include "setup/adapter_directory.h"
@@ -12,22 +15,36 @@
 namespace snug::setup {
 namespace {
 
-// Weights that an adapter brings must be the base's own: all adapters share those in memory.
-void check_base_weights(const models::Checkpoint& base, const checkpoint::Adapter& adapter,
-                        const std::string& directory) {
-  const auto check = [&](const std::string& name, const nn::Parameter& parameter) {
-    const auto own = adapter.base_weights.find(name);
-    if (own == adapter.base_weights.end()) return;
-    const at::ScalarType type = own->second.scalar_type();
-    if (!at::equal(models::read_parameter(base, parameter, type), own->second))
+// Weights by parameter that stand for the base's.
+using OwnWeights = std::map<std::string, at::Tensor>;
+
+// Whether a weight was trained beside the adapter, as against stored with it.
+bool is_trained(const checkpoint::Adapter& adapter, const std::string& name) {
+  const std::string module = name.substr(0, name.rfind('.'));
+  return !adapter.config.modules_to_save.empty() && !adapter.modules.contains(module);
+}
+
+// What was trained beside an adapter, unless it is the base's own. All else that the adapter brings
+// must be just that; and so must all of it where several adapters share the base in memory.
+OwnWeights own_weights(const models::Checkpoint& base, const checkpoint::Adapter& adapter,
+                       const std::string& directory, bool is_alone) {
+  OwnWeights own;
+  const auto look = [&](const std::string& name, const nn::Parameter& parameter, bool may_differ) {
+    const auto found = adapter.base_weights.find(name);
+    if (found == adapter.base_weights.end()) return;
+    const at::Tensor& value = found->second;
+    if (at::equal(models::read_parameter(base, parameter, value.scalar_type()), value)) return;
+    if (!may_differ)
       throw UserError(
           "{}: it brings a {} that differs from {}'s; snug merge {} makes a model of both",
           directory, name, base.path.string(), directory);
+    own[name] = value;
   };
   for (const nn::Parameter* parameter : base.model->parameters())
-    check(parameter->name, *parameter);
+    look(parameter->name, *parameter, is_alone && is_trained(adapter, parameter->name));
   for (const nn::Linear* linear : linears_of(*base.model))
-    if (linear->is_tied()) check(linear->name() + ".weight", linear->weight());
+    if (linear->is_tied()) look(linear->name() + ".weight", linear->weight(), false);
+  return own;
 }
 
 std::shared_ptr<nn::Adapter> load(const std::string& layer, const checkpoint::ModuleAdapter& parts,
@@ -47,10 +64,8 @@ std::shared_ptr<nn::Adapter> load(const std::string& layer, const checkpoint::Mo
   return adapter;
 }
 
-LoadedAdapter load_adapter(const models::Checkpoint& base, const std::string& directory,
-                           at::Device device, at::ScalarType type) {
-  const checkpoint::Adapter adapter = read_adapter(directory, *base.model);
-  check_base_weights(base, adapter, directory);
+LoadedAdapter load_layers(const checkpoint::Adapter& adapter, const std::string& directory,
+                          at::Device device, at::ScalarType type) {
   LoadedAdapter loaded{.name = directory, .layers = {}};
   for (const auto& [layer, parts] : adapter.modules)
     loaded.layers[layer] = load(layer, parts, device, type);
@@ -77,18 +92,26 @@ LanguageModel open_language_model(const std::filesystem::path& path, at::Device 
   result.precision = nn::parse_precision(options.precision);
   result.tokenizer = open_tokenizer(checkpoint);
   // What an adapter is for is seen before a large model is read.
-  for (const std::string& directory : directories)
-    result.adapters.push_back(
-        load_adapter(checkpoint, directory, device, result.precision.parameters));
+  OwnWeights own;
+  for (const std::string& directory : directories) {
+    const checkpoint::Adapter adapter = read_adapter(directory, *checkpoint.model);
+    own = own_weights(checkpoint, adapter, directory, directories.size() == 1);
+    result.adapters.push_back(load_layers(adapter, directory, device, result.precision.parameters));
+  }
   config::Recipe recipe;
   recipe.quantize = options.quantize;
   recipe.precision = options.precision;
   quantize_weights(*checkpoint.model, recipe);
   for (nn::Parameter* parameter : checkpoint.model->parameters()) {
     parameter->trained = false;
+    // It was trained in full.
+    if (own.contains(parameter->name)) parameter->quantization.reset();
     parameter->allocate(device, result.precision.parameters);
   }
   models::load_weights(checkpoint);
+  for (nn::Parameter* parameter : checkpoint.model->parameters())
+    if (const auto found = own.find(parameter->name); found != own.end())
+      parameter->value.detach().copy_(found->second);
   checkpoint.model->prepare(device, options.max_seqlen > 0
                                         ? options.max_seqlen
                                         : checkpoint.model->dimensions().max_positions);

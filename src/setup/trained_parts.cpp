@@ -24,21 +24,50 @@ void check_parts(const std::vector<models::ModelPart>& parts, const std::vector<
                       fmt::join(known, ", "));
 }
 
+void set_trained(nn::Unit& unit, bool trained) {
+  for (nn::Parameter* parameter : unit.parameters()) parameter->trained = trained;
+}
+
+// An adapter beside a layer that trains would say the same thing twice.
+void train_whole_beside_adapters(models::Model& model, const std::vector<nn::Unit*>& whole,
+                                 const std::string& choice) {
+  for (nn::Unit* unit : whole) {
+    for (nn::Linear* linear : unit->linears()) linear->set_adapter(nullptr);
+    set_trained(*unit, true);
+  }
+  for (const nn::Linear* linear : linears_of(model))
+    if (linear->adapter() != nullptr) return;
+  throw UserError(
+      "model.train_parts = {}: all layers that lora_target_modules names are in these parts, which "
+      "train whole, so that none gets an adapter; name layers of another part, or use snug "
+      "finetune_full",
+      choice);
+}
+
 }  // namespace
+
+std::vector<nn::Unit*> chosen_units(models::Model& model, const config::Recipe& recipe) {
+  const std::vector<std::string> names = config::part_names(recipe.model.train_parts);
+  if (names.empty()) return {};
+  const std::vector<models::ModelPart> parts = model.parts();
+  check_parts(parts, names, recipe.model.train_parts);
+  std::vector<nn::Unit*> chosen;
+  for (const models::ModelPart& part : parts)
+    if (std::ranges::find(names, part.name) != names.end())
+      chosen.insert(chosen.end(), part.units.begin(), part.units.end());
+  return chosen;
+}
 
 void choose_trained(models::Model& model, const config::Recipe& recipe) {
   if (recipe.model.dropout) model.set_dropout(*recipe.model.dropout);
-  const std::vector<std::string> names = config::part_names(recipe.model.train_parts);
-  if (!names.empty()) {
-    const std::vector<models::ModelPart> parts = model.parts();
-    check_parts(parts, names, recipe.model.train_parts);
-    for (const models::ModelPart& part : parts) {
-      const bool trains = std::ranges::find(names, part.name) != names.end();
-      for (nn::Unit* unit : part.units)
-        for (nn::Parameter* parameter : unit->parameters()) parameter->trained = trains;
-    }
+  const std::vector<nn::Unit*> chosen = chosen_units(model, recipe);
+  if (recipe.lora.enabled) {
+    add_adapters(model, recipe.lora);
+    if (!chosen.empty()) train_whole_beside_adapters(model, chosen, recipe.model.train_parts);
+  } else if (!chosen.empty()) {
+    for (nn::Unit* unit : model.units())
+      set_trained(*unit, std::ranges::find(chosen, unit) != chosen.end());
   }
-  add_adapters(model, recipe.lora);
 }
 
 }  // namespace snug::setup

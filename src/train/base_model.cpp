@@ -25,7 +25,7 @@ namespace {
 constexpr const char* kMeaningOfAdapters[] = {
     "lora_alpha", "lora_use_rslora", "lora_init_weights", "lora_target_modules",
     "lora_query", "lora_key",        "lora_value",        "lora_projection",
-    "lora_mlp",   "lora_head",       "quantize"};
+    "lora_mlp",   "lora_head",       "quantize",          "model.train_parts"};
 
 // An adapter is nothing without its base, which must not lie where the adapter will be written.
 void check_base_stays(const config::Recipe& recipe) {

@@ -2,127 +2,65 @@
 #include "train/caption.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
+#include <functional>
 #include <future>
 #include <map>
-#include <memory>
-#include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "data/picture_processor.h"
 #include "data/text_encoder.h"
 #include "report/text_width.h"
 #include "setup/language_model.h"
+#include "train/caption_source.h"
+#include "train/caption_writer.h"
+#include "train/evaluate_captions.h"
 #include "train/generate.h"
 #include "train/host.h"
-#include "train/picture_files.h"
 #include "train/progress_line.h"
 #include "train/prompts.h"
 
 namespace snug::train {
 namespace {
 
-namespace fs = std::filesystem;
-
-fs::path text_beside(fs::path picture) { return picture.replace_extension(".txt"); }
-
-// Where captions go, one by one.
-class CaptionWriter {
- public:
-  explicit CaptionWriter(const config::CaptionOptions& options) : options_(options) {
-    if (options.out.empty()) return;
-    if (fs::is_directory(options.out))
-      throw UserError(
-          "--out {}: this is a folder; name a file for all captions, as in --out {}, or let "
-          "--beside write one beside each picture",
-          options.out, (fs::path(options.out) / "captions.txt").string());
-    if (fs::exists(options.out) && !options.force)
-      throw UserError("{} is there already; --force writes over it", options.out);
-    file_.reset(std::fopen(options.out.c_str(), "wb"));
-    if (!file_) throw UserError("{} cannot be written: {}", options.out, std::strerror(errno));
-  }
-
-  bool shows() const { return options_.out.empty() && !options_.beside; }
-
-  void write(const fs::path& picture, const std::string& text) {
-    if (options_.beside) return write_beside(picture, text);
-    std::string line = picture.string() + "\t" + text;
-    if (options_.format == "jsonl")
-      line = nlohmann::json{{"file", picture.string()}, {"caption", text}}.dump(
-          -1, ' ', false, nlohmann::json::error_handler_t::replace);
-    if (!file_) return print_piece(line + "\n");
-    line += "\n";
-    if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() ||
-        std::fflush(file_.get()) != 0)
-      throw UserError("{}: {}", options_.out, std::strerror(errno));
-  }
-
- private:
-  // Pictures that differ in their ending alone would have one text.
-  void write_beside(const fs::path& picture, const std::string& text) {
-    const fs::path file = text_beside(picture);
-    if (const auto [first, is_new] = beside_.try_emplace(file, picture); !is_new)
-      return warn("{} holds the caption of {}; that of {} is: {}", file.string(),
-                  first->second.string(), picture.string(), text);
-    write_file_atomically(file, text + "\n");
-  }
-
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  const config::CaptionOptions& options_;
-  std::unique_ptr<std::FILE, Close> file_;
-  std::map<fs::path, fs::path> beside_;  // which picture's text was written
-};
-
 struct Loaded {
-  std::vector<uint8_t> pixels;  // empty where there is a fault
+  std::vector<uint8_t> pixels;          // empty where there is a fault
+  std::pair<size_t, size_t> content;    // size and hash of the encoded picture
+  std::vector<std::string> references;  // the data's own captions
   std::string fault;
 };
 
-std::vector<Loaded> load(std::span<const fs::path> files, const data::PictureProcessor& processor) {
-  std::vector<Loaded> all(files.size());
-  for (size_t i = 0; i < files.size(); ++i) {
-    try {
-      const MappedFile file(files[i]);
-      all[i].pixels.resize(static_cast<size_t>(processor.size * processor.size * 3));
-      processor.process(file.bytes(), files[i].string(), all[i].pixels.data());
-    } catch (const UserError& error) {
-      all[i] = {.pixels = {}, .fault = error.what()};
-    }
+size_t hash_of(std::span<const std::byte> bytes) {
+  return std::hash<std::string_view>()(
+      std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+Loaded load(const data::PictureRows& rows, int64_t row, const data::PictureProcessor& processor) {
+  try {
+    const data::PictureBytes encoded = rows.picture(row);
+    Loaded loaded{.pixels = {},
+                  .content = {encoded.bytes.size(), hash_of(encoded.bytes)},
+                  .references = rows.references(row),
+                  .fault = {}};
+    loaded.pixels.resize(static_cast<size_t>(processor.size * processor.size * 3));
+    processor.process(encoded.bytes, rows.where(row), loaded.pixels.data());
+    return loaded;
+  } catch (const UserError& error) {
+    return {.pixels = {}, .content = {}, .references = {}, .fault = error.what()};
   }
-  return all;
 }
 
-void check(const config::CaptionOptions& options) {
-  if (options.beside && !options.out.empty())
-    throw UserError("--beside writes a file a picture, --out one for all; give one of them");
-  if (options.beside && options.format != "text")
-    throw UserError("--beside writes plain text; leave --format {} out", options.format);
-}
-
-// Those that have no caption beside them yet.
-std::vector<fs::path> without_caption(std::vector<fs::path> files) {
-  const size_t all = files.size();
-  std::erase_if(files, [](const fs::path& file) { return fs::exists(text_beside(file)); });
-  if (files.size() < all)
-    warn("{} of {} pictures have a .txt file beside them and are passed over; --force writes over",
-         with_commas(static_cast<int64_t>(all - files.size())),
-         with_commas(static_cast<int64_t>(all)));
-  return files;
-}
-
+// Of the pictures of a source, a batch at a time.
 class Run {
  public:
-  Run(const config::CaptionOptions& options, const setup::LanguageModel& lm)
+  Run(const config::CaptionOptions& options, const setup::LanguageModel& lm,
+      const CaptionSource& source)
       : options_(options),
         lm_(lm),
+        source_(source),
         encoder_(data::make_encoder(*lm.tokenizer)),
         generator_(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute),
         generation_(generation_options(options.max_new_tokens,
@@ -131,62 +69,119 @@ class Run {
                                         .top_p = options.top_p,
                                         .seed = options.seed},
                                        options.beams, options.temperature > 0 ? 1 : 5)),
-        processor_(data::read_picture_processor(lm.path, lm.model->reads().image_size)) {}
+        processor_(data::read_picture_processor(lm.path, lm.model->reads().image_size)),
+        writer_(options),
+        progress_(static_cast<size_t>(source.count), !writer_.shows()) {}
 
   // Returns how many could not be read.
-  size_t caption(const std::vector<fs::path>& files) {
-    CaptionWriter writer(options_);
-    const ProgressLine progress(files.size(), !writer.shows());
-    const std::span<const fs::path> all(files);
-    const auto most = static_cast<size_t>(options_.batch_size);
-    const auto part = [&](size_t begin) {
-      return all.subspan(begin, std::min(most, all.size() - begin));
-    };
-    const auto load_part = [&](size_t begin) { return load(part(begin), processor_); };
-    std::future<std::vector<Loaded>> next = std::async(std::launch::async, load_part, 0);
-    for (size_t begin = 0; begin < all.size(); begin += most) {
+  int64_t caption() {
+    const auto load_from = [&](int64_t begin) { return load_batch(begin); };
+    std::future<std::vector<Loaded>> next = std::async(std::launch::async, load_from, 0);
+    for (int64_t begin = 0; begin < source_.count; begin += options_.batch_size) {
       std::vector<Loaded> loaded = next.get();
+      const int64_t end = begin + std::ssize(loaded);
       // The next ones are read while these are told.
-      if (begin + most < all.size()) next = std::async(std::launch::async, load_part, begin + most);
-      tell(part(begin), std::move(loaded), progress, writer);
-      progress.show(std::min(begin + most, all.size()));
+      if (end < source_.count) next = std::async(std::launch::async, load_from, end);
+      tell(begin, std::move(loaded));
+      progress_.show(static_cast<size_t>(end));
     }
-    progress.clear();
-    std::fprintf(stderr, "(%zu captions, %.1f pictures/s)\n", files.size() - unreadable_,
-                 static_cast<double>(files.size()) / progress.seconds());
+    progress_.clear();
+    std::fprintf(stderr, "(%ld captions, %.1f pictures/s)\n",
+                 static_cast<long>(source_.count - unreadable_),
+                 static_cast<double>(source_.count) / progress_.seconds());
+    if (options_.score) score();
     return unreadable_;
   }
 
  private:
-  void tell(std::span<const fs::path> files, std::vector<Loaded> loaded,
-            const ProgressLine& progress, CaptionWriter& writer) {
+  std::vector<Loaded> load_batch(int64_t begin) const {
+    std::vector<Loaded> all;
+    const int64_t end = std::min(source_.count, begin + options_.batch_size);
+    for (int64_t row = begin; row < end; ++row) all.push_back(load(*source_.rows, row, processor_));
+    return all;
+  }
+
+  // Rows from `begin` on: their captions are made, written, and kept where they are asked for
+  // again.
+  void tell(int64_t begin, std::vector<Loaded> loaded) {
+    std::vector<size_t> pictures(loaded.size());  // index in told_
     std::vector<Prompt> prompts;
-    std::vector<fs::path> told;
-    for (size_t i = 0; i < files.size(); ++i) {
-      if (loaded[i].fault.empty()) {
+    const size_t first = told_.size();
+    for (size_t i = 0; i < loaded.size(); ++i) {
+      if (!loaded[i].fault.empty()) {
+        complain(loaded[i].fault);
+        continue;
+      }
+      pictures[i] = place_of(loaded[i]);
+      if (pictures[i] == first + prompts.size())
         prompts.push_back(
             picture_prompt(*lm_.model, encoder_, options_.prompt, std::move(loaded[i].pixels)));
-        told.push_back(files[i]);
-      } else {
-        ++unreadable_;
-        progress.clear();
-        std::fprintf(stderr, "snug: %s\n", report::printable(loaded[i].fault).c_str());
-      }
     }
+    std::vector<std::string> texts = write(prompts);
+    for (size_t k = 0; k < texts.size(); ++k) told_[first + k].caption = std::move(texts[k]);
+    for (size_t i = 0; i < loaded.size(); ++i)
+      if (loaded[i].fault.empty())
+        hand_on(begin + static_cast<int64_t>(i), told_[pictures[i]], loaded[i].references);
+    if (!source_.is_data) told_.clear();
+  }
+
+  // A data set may have a picture in several rows: it is told once.
+  size_t place_of(const Loaded& loaded) {
+    if (source_.is_data) {
+      const auto [place, is_new] = known_.try_emplace(loaded.content, told_.size());
+      if (!is_new) return place->second;
+    }
+    told_.emplace_back();
+    return told_.size() - 1;
+  }
+
+  std::vector<std::string> write(const std::vector<Prompt>& prompts) {
+    if (prompts.empty()) return {};
     GenerationOptions own = generation_;
     own.sampling.seed += num_told_;
     num_told_ += prompts.size();
-    const auto texts = write_captions(generator_, prompts, own, options_.batch_size);
-    for (size_t i = 0; i < texts.size(); ++i) writer.write(told[i], texts[i]);
+    return write_captions(generator_, prompts, own, options_.batch_size);
+  }
+
+  void hand_on(int64_t row, WrittenCaption& told, const std::vector<std::string>& references) {
+    CaptionLine line{
+        .file = source_.rows->file(row), .caption = told.caption, .index = {}, .references = {}};
+    if (source_.is_data) {
+      line.index = row;
+      line.references = references;
+    }
+    writer_.write(line);
+    if (options_.score)
+      told.references.insert(told.references.end(), references.begin(), references.end());
+  }
+
+  void complain(const std::string& fault) {
+    ++unreadable_;
+    progress_.clear();
+    std::fprintf(stderr, "snug: %s\n", report::printable(fault).c_str());
+  }
+
+  void score() const {
+    const int64_t scored = std::ranges::count_if(
+        told_, [](const WrittenCaption& told) { return !told.references.empty(); });
+    if (scored == 0)
+      throw UserError("--score: none of these pictures has a caption in the data to compare with");
+    std::fprintf(stderr, "%s\n", scores_line(score_captions(told_), scored).c_str());
   }
 
   const config::CaptionOptions& options_;
   const setup::LanguageModel& lm_;
+  const CaptionSource& source_;
   data::TextEncoder encoder_;
   TextGenerator generator_;
   GenerationOptions generation_;
   data::PictureProcessor processor_;
-  size_t num_told_ = 0, unreadable_ = 0;
+  CaptionWriter writer_;
+  ProgressLine progress_;
+  std::vector<WrittenCaption> told_;                   // of a data set all distinct pictures
+  std::map<std::pair<size_t, size_t>, size_t> known_;  // where in told_, by content
+  int64_t unreadable_ = 0;
+  uint64_t num_told_ = 0;
 };
 
 }  // namespace
@@ -215,10 +210,9 @@ std::vector<std::string> write_captions(TextGenerator& generator, std::span<cons
 
 int caption(const config::CaptionOptions& options) {
   set_verbose(options.verbose);
-  check(options);
-  std::vector<fs::path> files = find_pictures(options.images);
-  if (options.beside && !options.force) files = without_caption(std::move(files));
-  if (files.empty()) return 0;
+  const CaptionSource source = open_caption_source(options);
+  if (source.count == 0) return 0;
+  check_caption_output(options);
   const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   std::vector<std::string> adapters;
   if (!options.adapter.empty()) adapters.push_back(options.adapter);
@@ -226,9 +220,10 @@ int caption(const config::CaptionOptions& options) {
       options.checkpoint_dir, host.device,
       {.precision = options.precision, .quantize = options.quantize, .adapters = adapters});
   check_reads_pictures(*lm.model, options.checkpoint_dir);
-  const size_t unreadable = Run(options, lm).caption(files);
+  const int64_t unreadable = Run(options, lm, source).caption();
   if (unreadable == 0) return 0;
-  std::fprintf(stderr, "snug: %zu of %zu pictures could not be read\n", unreadable, files.size());
+  std::fprintf(stderr, "snug: %ld of %ld pictures could not be read\n",
+               static_cast<long>(unreadable), static_cast<long>(source.count));
   return 2;
 }
 

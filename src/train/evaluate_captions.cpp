@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/evaluate_captions.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <string_view>
@@ -8,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "scores/caption_words.h"
 #include "train/caption.h"
 #include "train/progress_line.h"
@@ -63,20 +66,6 @@ std::vector<Picture> distinct_pictures(const data::PictureIndex& index, int64_t 
   return pictures;
 }
 
-// Captions of all these rows, by row.
-std::map<int64_t, std::string> captions_of(const data::PictureRows& rows,
-                                           const std::vector<Picture>& pictures) {
-  std::vector<int64_t> wanted;
-  for (const Picture& picture : pictures)
-    wanted.insert(wanted.end(), picture.rows.begin(), picture.rows.end());
-  std::sort(wanted.begin(), wanted.end());
-  const std::vector<std::optional<std::string>> found = rows.captions(wanted);
-  std::map<int64_t, std::string> captions;
-  for (size_t i = 0; i < wanted.size(); ++i)
-    if (found[i]) captions[wanted[i]] = *found[i];
-  return captions;
-}
-
 Prompt prompt_of(const CaptionSet& set, const Picture& picture) {
   const int64_t side = set.processor.size;
   std::vector<uint8_t> pixels(static_cast<size_t>(side * side * 3));
@@ -94,7 +83,6 @@ std::vector<WrittenCaption> caption_samples(TextGenerator& generator, const Capt
   Skipping readable;
   const std::vector<Picture> pictures = distinct_pictures(
       set.pictures, num_samples > 0 ? std::min(num_samples, count) : count, readable);
-  const std::map<int64_t, std::string> references = captions_of(*set.pictures.rows, pictures);
   const ProgressLine progress(pictures.size(), true);
   std::vector<WrittenCaption> written;
   for (size_t begin = 0; begin < pictures.size(); begin += static_cast<size_t>(batch_size)) {
@@ -111,8 +99,8 @@ std::vector<WrittenCaption> caption_samples(TextGenerator& generator, const Capt
                          .caption = std::move(texts[i]),
                          .references = {}});
       for (const int64_t row : shown[i]->rows)
-        if (const auto caption = references.find(row); caption != references.end())
-          written.back().references.push_back(caption->second);
+        for (std::string& reference : set.pictures.rows->references(row))
+          written.back().references.push_back(std::move(reference));
     }
     progress.show(end);
   }
@@ -130,6 +118,12 @@ scores::CaptionScores score_captions(const std::vector<WrittenCaption>& captions
     all.push_back(std::move(scored));
   }
   return scores::caption_scores(all);
+}
+
+std::string scores_line(const scores::CaptionScores& scores, int64_t num_pictures) {
+  return fmt::format(
+      "BLEU-4 {:.1f}, ROUGE-L {:.1f}, CIDEr-D {:.1f} (hundredths; captions of {} pictures)",
+      100 * scores.bleu[3], 100 * scores.rouge_l, 100 * scores.cider, with_commas(num_pictures));
 }
 
 }  // namespace snug::train

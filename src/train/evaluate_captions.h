@@ -19,10 +19,10 @@ struct CaptionSet {
 };
 
 struct WrittenCaption {
-  std::string picture;  // where its row is
-  std::string file;     // the picture's own path or name
-  std::string caption;
-  std::vector<std::string> references;  // of all rows with this picture
+  std::string picture = {};  // where its row is
+  std::string file = {};     // the picture's own path or name
+  std::string caption = {};
+  std::vector<std::string> references = {};  // of all rows with this picture
 };
 
 // Rows that hold the same picture count as one, with all their captions. The prompts are those of
@@ -31,6 +31,10 @@ std::vector<WrittenCaption> caption_samples(TextGenerator& generator, const Capt
                                             const GenerationOptions& options, int64_t batch_size,
                                             int64_t num_samples = 0);
 
+// Of those that have references.
 scores::CaptionScores score_captions(const std::vector<WrittenCaption>& captions);
+
+// "BLEU-4 71.3, ROUGE-L …" in hundredths.
+std::string scores_line(const scores::CaptionScores& scores, int64_t num_pictures);
 
 }  // namespace snug::train

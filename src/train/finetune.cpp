@@ -485,7 +485,7 @@ StepResult Finetune::step_with_splits(SampleIndices micro_batches, double lr) {
 void Finetune::log_step(const StepResult& result, double lr, double seconds) {
   const double rate = static_cast<double>(result.tokens) / std::max(1e-9, seconds);
   const auto& validation = log_->record().validation;
-  const report::LiveStatus status{
+  const report::StepStatus status{
       .epoch = static_cast<int64_t>(std::ceil(sampler_->epochs_done())),
       .iter = state_.micro_batches,
       .step = state_.step,

@@ -107,7 +107,7 @@ void with_all_adapters(models::Model& model, const setup::Engine& engine,
     const int64_t stage = engine.stage.layout.stage_of(static_cast<int64_t>(unit));
     if (stage == 0 || !is_first_or(stage, engine)) continue;
     for (nn::Parameter* parameter : units[unit]->parameters()) {
-      if (!parameter->added) continue;
+      if (!parameter->trained) continue;
       const at::Tensor own =
           engine.stage.index == stage ? parameter->kept().detach() : at::Tensor();
       const at::Tensor here = brought(own, parameter->shape, stage, type, engine);

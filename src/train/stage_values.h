@@ -32,8 +32,8 @@ class GatheredUnit {
   std::unordered_map<const nn::Parameter*, at::Tensor> values_;
 };
 
-// Runs `work` on the ranks of the first stage, with the adapters of all stages in its model. To be
-// called by all ranks alike.
+// Runs `work` on the ranks of the first stage, with the adapters of all stages in its model and
+// what trains beside them. To be called by all ranks alike.
 void with_all_adapters(models::Model& model, const setup::Engine& engine,
                        const std::function<void()>& work);
 

@@ -51,6 +51,11 @@ constexpr Trained kTrained[] = {
      }},
     {"adapters of the language model",
      [](config::Recipe& r) { r.lora = {.enabled = true, .r = 3, .dropout = 0.2, .mlp = true}; }},
+    {"adapters beside a whole Q-Former",
+     [](config::Recipe& r) {
+       r.model.train_parts = "qformer,projection";
+       r.lora = {.enabled = true, .r = 3, .dropout = 0.2, .mlp = true};
+     }},
     {"adapters of vision and queries beside 4 bits",
      [](config::Recipe& r) {
        r.quantize = "bnb.nf4";
@@ -187,6 +192,54 @@ TEST_P(Blip2, FrozenPartsStayAsTheyAre) {
   }
 }
 
+// Adapters start as zero, so that the first step of what trains together is that of each alone.
+TEST_P(Blip2, PartsBesideAdaptersTakeTheStepOfEachAlone) {
+  const data::SampleStore samples = samples_for(GetParam());
+  config::Recipe adapters = tiny_recipe();
+  adapters.model.dropout = 0;
+  adapters.lora = {.enabled = true, .r = 3};
+  config::Recipe parts = tiny_recipe();
+  parts.model.dropout = 0;
+  parts.model.train_parts = "qformer,projection";
+  config::Recipe both = adapters;
+  both.model.train_parts = parts.model.train_parts;
+  TinyRun together(both, samples, GetParam());
+  const std::vector<double> losses = train(together, 8, 1);
+  std::map<std::string, at::Tensor> found;
+  for (const auto& parameter : together.engine.parameters)
+    found[parameter.name] = parameter.tensor.detach();
+  size_t count = 0;
+  for (const config::Recipe& recipe : {adapters, parts}) {
+    TinyRun alone(recipe, samples, GetParam());
+    EXPECT_EQ(train(alone, 8, 1), losses);
+    for (const auto& parameter : alone.engine.parameters) {
+      ASSERT_TRUE(found.contains(parameter.name)) << parameter.name;
+      EXPECT_TRUE(at::allclose(found[parameter.name], parameter.tensor, 1e-6, 1e-7))
+          << parameter.name;
+      ++count;
+    }
+  }
+  EXPECT_EQ(found.size(), count) << "and nothing else trains";
+  EXPECT_NE(train(together, 8, 1), losses);
+}
+
+// Layers of a part that trains whole get no adapter, and a recipe that leaves none is refused.
+TEST_P(Blip2, AdaptersStayOutOfPartsThatTrainWhole) {
+  config::Recipe recipe = tiny_recipe();
+  recipe.lora = {.enabled = true, .r = 3, .target_modules = "qkv,query"};
+  recipe.model.train_parts = "qformer";
+  const auto model = tiny_model(GetParam());
+  setup::choose_trained(*model, recipe);
+  for (const models::ModelPart& part : model->parts())
+    for (nn::Unit* unit : part.units)
+      for (const nn::Linear* linear : unit->linears())
+        EXPECT_EQ(linear->adapter() != nullptr,
+                  part.name == "vision" && linear->name().ends_with("qkv"))
+            << linear->name();
+  recipe.lora.target_modules = "query";
+  EXPECT_THROW(setup::choose_trained(*model, recipe), UserError);
+}
+
 TEST_P(Blip2, PartsThatAModelLacksAreRefused) {
   config::Recipe recipe = tiny_recipe();
   recipe.model.train_parts = "vision";
@@ -200,6 +253,7 @@ TEST_P(Blip2, PlanIsTheMeasurementToTheByte) {
     if (!recipe.lora.target_modules.empty()) recipe.lora.target_modules = "qkv,query,value";
     if (!recipe.lora.enabled && random() % 2)
       recipe.model.train_parts = random() % 2 ? "qformer,projection" : "vision,language";
+    if (recipe.lora.enabled && random() % 2) recipe.model.train_parts = "qformer,projection";
     SCOPED_TRACE(fmt::format("trial {}: {}, trains {}", trial, tests::describe(recipe, GetParam()),
                              recipe.model.train_parts));
     const auto model = tiny_model(GetParam());

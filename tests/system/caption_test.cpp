@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "system/program.h"
 
 namespace snug::tests {
@@ -105,6 +107,95 @@ TEST_F(Captions, RefuseWhatMakesNoSense) {
   EXPECT_EQ(run({"caption", model_}).exit_code, 2);
 }
 
+// The rows of a data set get what their pictures get as files, each picture once, and as many rows
+// as are asked for.
+TEST_F(Captions, OfADataSetAreThoseOfItsFiles) {
+  std::ofstream(photos_ / "metadata.jsonl")
+      << R"({"file_name": "b.jpg", "text": ["TURNED", "RED"]})"
+      << "\n"
+      << R"({"file_name": "a.png"})"
+      << "\n"
+      << R"({"file_name": "gone.png", "text": "x"})"
+      << "\n"
+      << R"({"file_name": "b.jpg", "text": "GREEN"})"
+      << "\n"
+      << R"({"file_name": "more/c.WEBP", "text": "BLUE"})"
+      << "\n";
+  const fs::path out = folder_ / "rows.jsonl";
+  const Words rows = {"--data",      "ImageFolder", "--data.path",  photos_, "--format", "jsonl",
+                      "--out",       out,           "--batch_size", "2",     "--limit",  "4",
+                      "--num_beams", "2",           "--score",      "true"};
+  const Result result = caption(rows);
+  EXPECT_EQ(result.exit_code, 2) << "one picture is not there: " << result.output;
+  EXPECT_NE(result.output.find("1 of 4 pictures could not be read"), std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find("BLEU-4"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("captions of 1 pictures"), std::string::npos)
+      << "the one with captions: " << result.output;
+  const std::vector<json> lines = lines_of(out);
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0]["index"], 0);
+  EXPECT_EQ(lines[0]["file"], (photos_ / "b.jpg").string());
+  EXPECT_EQ(lines[0]["references"], json::array({"TURNED", "RED"}));
+  EXPECT_EQ(lines[1]["index"], 1);
+  EXPECT_FALSE(lines[1].contains("references"));
+  EXPECT_EQ(lines[2]["index"], 3);
+  EXPECT_EQ(lines[2]["caption"], lines[0]["caption"]);
+  const fs::path own = folder_ / "own.jsonl";
+  ASSERT_EQ(caption({photos_ / "b.jpg", photos_ / "a.png", "--format", "jsonl", "--out", own,
+                     "--num_beams", "2"})
+                .exit_code,
+            0);
+  const std::vector<json> files = lines_of(own);
+  EXPECT_EQ(files[0]["caption"], lines[0]["caption"]);
+  EXPECT_EQ(files[1]["caption"], lines[1]["caption"]);
+  EXPECT_FALSE(files[0].contains("index"));
+}
+
+TEST_F(Captions, OfHuggingFacesSetsNameTheirPictures) {
+  const Result result =
+      caption({"--data", "HFDataset", "--data.path", kData / "picture_sets/parquet", "--format",
+               "jsonl", "--out", folder_ / "rows.jsonl", "--batch_size", "2"});
+  if (result.output.find("cannot read Arrow") != std::string::npos)
+    GTEST_SKIP() << "this build has no Arrow";
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const std::vector<json> lines = lines_of(folder_ / "rows.jsonl");
+  ASSERT_EQ(lines.size(), 5U);
+  EXPECT_EQ(lines[1]["file"], "rgba.png");
+  EXPECT_EQ(lines[1]["references"], json::array({"Grüße vom Meer"}));
+  EXPECT_EQ(lines[4]["index"], 4);
+  const Result own = caption({kData / "pictures/rgba.png", "--format", "jsonl"});
+  EXPECT_NE(own.output.find(lines[1]["caption"].dump()), std::string::npos)
+      << own.output << lines[1];
+}
+
+TEST_F(Captions, RefuseDataThatMakesNoSense) {
+  const auto refusal = [&](Words words) {
+    const Result result = caption(std::move(words));
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    return result.output;
+  };
+  const auto expect = [&](const std::string& part, const Words& words) {
+    EXPECT_NE(refusal(words).find(part), std::string::npos) << refusal(words);
+  };
+  std::ofstream(photos_ / "metadata.jsonl") << R"({"file_name": "a.png"})";
+  const Words data = {"--data", "ImageFolder", "--data.path", photos_};
+  const auto with = [&](Words more) {
+    more.insert(more.begin(), data.begin(), data.end());
+    return more;
+  };
+  expect("which column holds the captions", with({"--score"}));
+  expect("both say which pictures", with({photos_ / "a.png"}));
+  expect("--beside is for files", with({"--beside"}));
+  expect("--score compares with the captions that a data set has", {photos_, "--score"});
+  expect("say what it is, --data ImageFolder", {"--data.path", photos_});
+  expect("wants pictures", {});
+  expect("neither metadata.jsonl nor metadata.csv",
+         {"--data", "ImageFolder", "--data.path", model_});
+  const Result nothing_asked = caption(with({}));
+  EXPECT_EQ(nothing_asked.exit_code, 0) << nothing_asked.output;
+}
+
 TEST_F(Captions, AreScoredWithAllReferencesOfAPicture) {
   // In letters that the model's small vocabulary has.
   std::ofstream(photos_ / "metadata.jsonl") << R"({"file_name": "a.png", "text": "RED"})"
@@ -135,6 +226,62 @@ TEST_F(Captions, AreScoredWithAllReferencesOfAPicture) {
                            "--captions", "false", "--json"});
   ASSERT_EQ(some.exit_code, 0) << some.output;
   EXPECT_EQ(json::parse(some.output.substr(some.output.find('{')))["samples"], 2);
+}
+
+// What trained whole beside the adapters lies in the adapter's folder, under the names that PEFT
+// gives it, and counts wherever the adapter does.
+TEST_F(Captions, PartsThatTrainedBesideAnAdapterGoWithIt) {
+  for (const char* caption : {"RED", "TURNED", "CRIMSON", "TURN"})
+    std::ofstream(photos_ / "metadata.jsonl", std::ios::app)
+        << json{{"file_name", "a.png"}, {"text", caption}}.dump() << "\n";
+  const Words data = {"--data", "ImageFolder", "--data.path", photos_, "--data.val_split_fraction",
+                      "0.5",    "--precision", "32-true"};
+  const auto train = [&](Words words, const fs::path& out) {
+    words.insert(words.end(), data.begin(), data.end());
+    words.insert(words.end(), {"--train.epochs", "9"});
+    words.insert(words.end(), {"--train.global_batch_size", "2", "--train.micro_batch_size", "2"});
+    words.insert(words.end(), {"--train.max_steps", "3", "--train.lr_warmup_steps", "0"});
+    words.insert(words.end(), {"--eval.initial_validation", "false", "--eval.num_samples", "0"});
+    words.insert(words.end(), {"--out_dir", out});
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return out / "final";
+  };
+  const auto loss = [&](const fs::path& model) {
+    Words words = {"evaluate", model};
+    words.insert(words.end(), data.begin(), data.end());
+    words.insert(words.end(), {"--captions", "false", "--split", "val", "--json"});
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    if (result.exit_code != 0) return 0.0;
+    return json::parse(result.output.substr(result.output.find('{')))["loss"].get<double>();
+  };
+  fs::create_directories(folder_ / "words");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    fs::copy_file(kData / "system/tiny" / name, folder_ / "words" / name);
+  const std::string config = std::string(SNUG_SOURCE_DIR) + "/recipes/models/tiny-blip2.json";
+  const fs::path base =
+      train({"finetune_full", folder_ / "words", "--model.config", config}, folder_ / "first");
+  const fs::path adapter = train(
+      {"finetune", base, "--model.train_parts", "qformer,projection", "--optimizer.lr", "0.02"},
+      folder_ / "second");
+  const json written = json::parse(read_file(adapter / "adapter_config.json"));
+  EXPECT_EQ(written["modules_to_save"], json::array({"qformer", "language_projection"}));
+  const std::string weights = read_file(adapter / "adapter_model.safetensors");
+  for (const char* name :
+       {"base_model.model.query_tokens", "base_model.model.language_projection.weight",
+        "base_model.model.qformer.encoder.layer.0.attention.attention.query.weight"})
+    EXPECT_NE(weights.find(fmt::format("\"{}\"", name)), std::string::npos) << name;
+  const json validation = json::parse(read_file(folder_ / "second/run.json"))["validation"];
+  const double with_adapter = loss(adapter), at_the_end = validation.back()["loss"];
+  EXPECT_NEAR(with_adapter, at_the_end, 1e-5);
+  EXPECT_GT(std::abs(loss(base) - at_the_end), 0.01) << "nothing was learnt";
+  ASSERT_EQ(
+      run({"merge", adapter, "--out_dir", folder_ / "merged", "--dtype", "float32"}).exit_code, 0);
+  EXPECT_NEAR(loss(folder_ / "merged"), with_adapter, 1e-4);
+  const Result two = run({"generate", base, "--adapter", adapter, "--adapter", adapter});
+  EXPECT_EQ(two.exit_code, 2) << "adapters that take turns share the base";
+  EXPECT_NE(two.output.find("snug merge"), std::string::npos) << two.output;
 }
 
 // Of two rows one is held out, and one has no picture: where that is the held-out one, the run goes

@@ -294,14 +294,16 @@ TEST_F(Made, WhatCannotBeHonouredIsRefused) {
   expect_part(with("bias", "lora_only"), "\"bias\" is \"lora_only\"");
   for (const char* key : {"lora_bias", "use_qalora"})
     expect_part(with(key, true), "\"" + std::string(key) + "\" is set");
-  for (const char* key : {"modules_to_save", "trainable_token_indices", "layer_replication",
-                          "target_parameters", "alora_invocation_tokens"})
+  for (const char* key : {"trainable_token_indices", "layer_replication", "target_parameters",
+                          "alora_invocation_tokens"})
     expect_part(with(key, {"x"}), "\"" + std::string(key) + "\" is set");
   for (const char* method : {"pissa_niter_16", "olora", "corda", "loftq"})
     expect_part(with("init_lora_weights", method), "changes the base's weights");
   EXPECT_EQ(with("init_lora_weights", "gaussian"), "no error");
   EXPECT_EQ(with("fan_in_fan_out", true), "no error");  // how the base's files keep its weights
   EXPECT_EQ(with("modules_to_save", json::array()), "no error");
+  EXPECT_EQ(with("modules_to_save", {"score"}), "no error");
+  expect_part(with("modules_to_save", 3), "\"modules_to_save\" is 3");
   expect_part(with("r", "eight"), "\"r\" is \"eight\", a whole number from 1");
   expect_part(with("r", 0), "\"r\" is 0");
   expect_part(with("lora_alpha", "x"), "\"lora_alpha\" is \"x\", a number is wanted");

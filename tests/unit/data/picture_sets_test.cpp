@@ -1,6 +1,7 @@
 // Data sets of pictures: those that Hugging Face's libraries wrote (tests/oracles/picture_sets.py),
 // and folders with a metadata file.
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
@@ -70,6 +71,28 @@ TEST_F(HuggingFace, SavedAndParquetSetsGiveTheSameRows) {
 TEST_F(HuggingFace, ListsOfCaptionsGiveTheirFirst) {
   const auto rows = open_hugging_face_pictures({.path = sets() / "lists"});
   EXPECT_EQ(all_captions(*rows), (Captions{"one", std::nullopt, "three", "four", "five"}));
+}
+
+TEST_F(HuggingFace, ReferencesAreAllCaptionsOfARow) {
+  using Texts = std::vector<std::string>;
+  const auto lists = open_hugging_face_pictures({.path = sets() / "lists"});
+  const std::vector<Texts> expected = {{"one", "two"}, {}, {"three"}, {"four"}, {"five"}};
+  for (int64_t i = 0; i < lists->count(); ++i)
+    EXPECT_EQ(lists->references(i), expected[static_cast<size_t>(i)]) << i;
+  const auto single = open_hugging_face_pictures({.path = sets() / "parquet"});
+  EXPECT_EQ(single->references(1), Texts{"Grüße vom Meer"});
+  EXPECT_EQ(single->references(3), Texts{});
+}
+
+// A column of captions that nobody calls so: only who needs captions is asked for its name.
+TEST_F(HuggingFace, PicturesAloneWillDoWhereCaptionsAreNotNeeded) {
+  const std::filesystem::path set = sets() / "lists";
+  EXPECT_CONTAINS(
+      message_of([&] { open_hugging_face_pictures({.path = set, .text_column = "photo"}); }),
+      "but captions are text");
+  const auto rows = open_hugging_face_pictures({.path = set, .captions_needed = false});
+  EXPECT_TRUE(rows->has_captions()) << "they are there";
+  EXPECT_EQ(rows->references(0).size(), 2);
 }
 
 TEST_F(HuggingFace, TextAloneIsRowsOfText) {
@@ -158,6 +181,7 @@ TEST_F(PictureFolderTest, ReadsLinesOfJson) {
   EXPECT_EQ(all_captions(*rows), (Captions{"a cat", "one", std::nullopt}));
   EXPECT_EQ(text_of(rows->picture(1)), read_file(picture_file("rgba.png")));
   EXPECT_CONTAINS(rows->where(0), "metadata.jsonl: row 1 (420.jpg)");
+  EXPECT_CONTAINS(message_of([&] { rows->picture(2); }), "metadata.jsonl: row 3: ");
   EXPECT_CONTAINS(message_of([&] { rows->picture(2); }), "gone.png");
 }
 
@@ -178,6 +202,64 @@ TEST_F(PictureFolderTest, QuotesInsideOfCsvFieldsAreText) {
   EXPECT_EQ(all_captions(*rows), (Captions{"a 5\" nail", "a 6\" nail"}));
 }
 
+// As spreadsheets of half of Europe write it, and with tabs.
+TEST_F(PictureFolderTest, ReadsOtherSeparators) {
+  for (const char separator : {';', '\t'}) {
+    std::string text = "filename,alt_text\n420.jpg,a cat|a dog\n";
+    std::replace(text.begin(), text.end(), ',', separator);
+    std::replace(text.begin(), text.end(), '|', ',');
+    folder_.write("metadata.csv", "\xEF\xBB\xBF" + text);
+    const auto rows = open_picture_folder({.path = folder_.path()});
+    EXPECT_EQ(all_captions(*rows), (Captions{"a cat,a dog"}));
+    EXPECT_EQ(rows->file(0), (folder_ / "420.jpg").string());
+  }
+}
+
+TEST_F(PictureFolderTest, ReadsAMetadataFileOfAnyName) {
+  const auto file = folder_.write("my captions.csv", "image,caption\n420.jpg,a cat\n");
+  EXPECT_CONTAINS(refusal(), "if " + file.string() + " says it, name it with --data.path");
+  const auto rows = open_picture_folder({.path = file});
+  EXPECT_EQ(all_captions(*rows), (Captions{"a cat"}));
+  EXPECT_EQ(text_of(rows->picture(0)), read_file(picture_file("420.jpg")));
+}
+
+TEST_F(PictureFolderTest, NeedsNoCaptionsWhereNobodyAsksForThem) {
+  folder_.write("metadata.jsonl", "{\"file_name\": \"420.jpg\", \"words\": \"x\"}\n");
+  const auto rows = open_picture_folder({.path = folder_.path(), .captions_needed = false});
+  EXPECT_FALSE(rows->has_captions());
+  EXPECT_EQ(all_captions(*rows), (Captions{std::nullopt}));
+  EXPECT_TRUE(rows->references(0).empty());
+}
+
+TEST_F(PictureFolderTest, ReferencesAreAllTextsOfAList) {
+  using Texts = std::vector<std::string>;
+  folder_.write("metadata.jsonl",
+                "{\"file_name\": \"420.jpg\", \"text\": [null, \"one\", \"two\"]}\n"
+                "{\"file_name\": \"420.jpg\", \"text\": []}\n"
+                "{\"file_name\": \"420.jpg\", \"text\": [3]}\n");
+  const auto rows = open_picture_folder({.path = folder_.path()});
+  EXPECT_EQ(rows->references(0), (Texts{"one", "two"}));
+  EXPECT_EQ(rows->references(1), Texts{});
+  EXPECT_CONTAINS(message_of([&] { rows->references(2); }), "row 3: \"text\" is a number");
+}
+
+TEST_F(PictureFolderTest, SaysWhatLiesThereInstead) {
+  EXPECT_CONTAINS(refusal(), R"(write one line a picture: {"file_name": "0001.jpg")");
+  std::filesystem::create_directory(folder_ / "training");
+  folder_.write("training/metadata.jsonl", "{}");
+  EXPECT_CONTAINS(refusal(), "splits found: training; choose one with --data.split");
+  const Folder empty;
+  EXPECT_CONTAINS(message_of([&] { open_picture_folder({.path = empty.path()}); }), "is empty");
+  const Folder parquet;
+  parquet.write("train.parquet", "");
+  EXPECT_CONTAINS(message_of([&] { open_picture_folder({.path = parquet.path()}); }),
+                  "--data HFDataset");
+  EXPECT_CONTAINS(message_of([&] { open_picture_folder({.path = folder_ / "420.jpg"}); }),
+                  "neither a folder nor a .jsonl or .csv file");
+  folder_.write("metadata.csv", "file_name,text\n420.jpg,a cat, a dog\n");
+  EXPECT_CONTAINS(refusal(), "a text with \",\" in it stands in double quotes");
+}
+
 TEST_F(PictureFolderTest, ASplitThatIsNotThereIsRefused) {
   folder_.write("metadata.csv", "file_name,text\n420.jpg,a cat\n");
   EXPECT_CONTAINS(
@@ -195,7 +277,7 @@ TEST_F(PictureFolderTest, SaysWhatIsWrong) {
                   "columns found: file_name, words");
   EXPECT_CONTAINS(refusal({.text_column = "word"}), "did you mean words?");
   folder_.write("metadata.jsonl", "[1]\n");
-  EXPECT_CONTAINS(refusal(), "row 1: not a JSON object on one line");
+  EXPECT_CONTAINS(refusal(), "row 1: not a JSON object on one line; of a list write one element");
   std::filesystem::remove(folder_ / "metadata.jsonl");
   folder_.write("metadata.csv", "file_name,text\na.jpg\n");
   EXPECT_CONTAINS(refusal(), "row 1: 1 fields, but the first line names 2");

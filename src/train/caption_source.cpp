@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/caption_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "data/hugging_face.h"
+#include "data/picture_folder.h"
+#include "train/caption_writer.h"
+#include "train/picture_files.h"
+
+namespace snug::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Files as rows that nobody has said anything of.
+class PictureFiles : public data::PictureRows {
+ public:
+  explicit PictureFiles(std::vector<fs::path> files) : files_(std::move(files)) {}
+
+  int64_t count() const override { return std::ssize(files_); }
+  std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const override {
+    return std::vector<std::optional<std::string>>(rows.size());
+  }
+  bool has_captions() const override { return false; }
+  data::PictureBytes picture(int64_t row) const override {
+    const auto picture = std::make_shared<MappedFile>(file(row));
+    return {picture->bytes(), picture};
+  }
+  std::string file(int64_t row) const override { return files_.at(static_cast<size_t>(row)); }
+  std::string where(int64_t row) const override { return file(row); }
+
+ private:
+  std::vector<fs::path> files_;
+};
+
+bool names_data(const config::CaptionOptions& options) { return !options.data.class_path.empty(); }
+
+void check_source(const config::CaptionOptions& options) {
+  const config::DataOptions& d = options.data;
+  if (!names_data(options) && !d.path.empty())
+    throw UserError(
+        "data.path = {}: say what it is, --data ImageFolder (pictures with a metadata file) or "
+        "--data HFDataset",
+        d.path);
+  if (names_data(options) && !options.images.empty())
+    throw UserError("--data {} and {} both say which pictures; keep one", d.class_path,
+                    options.images.front());
+  if (!names_data(options) && options.images.empty())
+    throw UserError(
+        "snug caption wants pictures: files, folders or patterns after the model, or a data set by "
+        "--data ImageFolder --data.path FOLDER");
+}
+
+void check_output(const config::CaptionOptions& options) {
+  if (options.beside && !options.out.empty())
+    throw UserError("--beside writes a file a picture, --out one for all; give one of them");
+  if (options.beside && options.format != "text")
+    throw UserError("--beside writes plain text; leave --format {} out", options.format);
+  if (options.beside && names_data(options))
+    throw UserError(
+        "--beside is for files that are named; captions of a data set go to one file, --out FILE");
+  if (options.score && !names_data(options))
+    throw UserError(
+        "--score compares with the captions that a data set has; name one with --data ImageFolder "
+        "or --data HFDataset");
+}
+
+// Those that have no caption beside them yet.
+std::vector<fs::path> without_caption(std::vector<fs::path> files) {
+  const size_t all = files.size();
+  std::erase_if(files, [](const fs::path& file) { return fs::exists(text_beside(file)); });
+  if (files.size() < all)
+    warn("{} of {} pictures have a .txt file beside them and are passed over; --force writes over",
+         with_commas(static_cast<int64_t>(all - files.size())),
+         with_commas(static_cast<int64_t>(all)));
+  return files;
+}
+
+std::shared_ptr<const data::PictureRows> open_files(const config::CaptionOptions& options) {
+  std::vector<fs::path> files = find_pictures(options.images);
+  if (options.beside && !options.force) files = without_caption(std::move(files));
+  return std::make_shared<PictureFiles>(std::move(files));
+}
+
+std::shared_ptr<const data::PictureRows> open_data_set(const config::CaptionOptions& options) {
+  const config::DataOptions& d = options.data;
+  const bool needed = options.score;
+  std::shared_ptr<const data::PictureRows> rows;
+  if (d.class_path == "ImageFolder")
+    rows = data::open_picture_folder({d.path, d.split, d.image_column, d.text_column, needed});
+  else
+    rows =
+        data::open_hugging_face_pictures({d.path, d.split, d.image_column, d.text_column, needed});
+  if (rows == nullptr)
+    throw UserError(
+        "{}: no column looks like pictures; name the one that holds their bytes or paths with "
+        "--data.image_column",
+        d.path);
+  return rows;
+}
+
+}  // namespace
+
+CaptionSource open_caption_source(const config::CaptionOptions& options) {
+  check_source(options);
+  check_output(options);
+  CaptionSource source{.rows = names_data(options) ? open_data_set(options) : open_files(options),
+                       .is_data = names_data(options)};
+  source.count = source.rows->count();
+  if (options.limit) source.count = std::min(source.count, *options.limit);
+  return source;
+}
+
+}  // namespace snug::train
