@@ -22,6 +22,7 @@
 #include "hub/download.h"
 #include "launch/launch.h"
 #include "monitor/monitor.h"
+#include "plan/device_profile.h"
 #include "setup/cuda_device.h"
 #include "train/bench.h"
 #include "train/caption.h"
@@ -47,6 +48,20 @@ int terminal_width() {
 void show_help(const std::string& command) {
   const bool color = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
   std::fputs(snug::config::help_text(command, terminal_width(), color).c_str(), stdout);
+}
+
+// The driver may show others: a build without CUDA uses none, nor does one whose environment hides
+// them.
+snug::experiment::GpusHere gpus_here() {
+  namespace cuda = snug::setup::cuda;
+  const int count = cuda::count();
+  if (count == 0) return {.why_none = cuda::why_none()};
+  return {.count = count, .name = cuda::name()};
+}
+
+// Of this machine's processor nothing is known before it is measured.
+void check_profile(const std::string& device, int64_t budget_bytes) {
+  if (device != "cpu") snug::plan::find_profile(device, budget_bytes);
 }
 
 int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
@@ -129,7 +144,7 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
     case Command::Bench:
       return snug::train::bench(parsed.bench, words);
     case Command::Lab:
-      return snug::experiment::lab(parsed.lab, words);
+      return snug::experiment::lab(parsed.lab, words, {gpus_here, check_profile});
     case Command::Monitor:
       return snug::monitor::monitor(parsed.monitor);
     case Command::Doctor:

@@ -65,10 +65,11 @@ void check_model(Command command, const Recipe& r, Faults& faults) {
   const std::string parts = part_names_fault(r.model.train_parts);
   if (!parts.empty())
     faults.push_back(parts);
-  else if (r.lora.enabled && r.model.train_parts != "all")
+  else if (r.lora.enabled && std::ranges::count(part_names(r.model.train_parts), "language") > 0)
     faults.push_back(
-        fmt::format("model.train_parts = {}: with LoRA adapters train and all parts are frozen; "
-                    "name the layers that get some with lora_target_modules",
+        fmt::format("model.train_parts = {}: with LoRA these are the parts that train whole beside "
+                    "the adapters, which the language model gets; leave language out, or use snug "
+                    "finetune_full",
                     r.model.train_parts));
 }
 

@@ -54,11 +54,13 @@ const std::vector<CommandInfo>& command_table() {
        {"caption"},
        "say what is on pictures",
        "Writes one line a picture: its file and a caption. Takes files, folders (with all that is "
-       "in them) and patterns; reads JPEG, PNG and what else this build decodes. Pictures that "
-       "cannot be read are named and passed over, and the exit code is then 2.",
+       "in them) and patterns, or with --data the rows of a data set, a batch at a time; reads "
+       "JPEG, PNG and what else this build decodes. Pictures that cannot be read are named and "
+       "passed over, and the exit code is then 2.",
        {"snug caption MODEL photo.jpg",
         "snug caption MODEL photos --out captions.jsonl --format jsonl",
         "snug caption MODEL photos --beside",
+        "snug caption MODEL --data HFDataset --data.path data --limit 100 --score",
         "snug caption out/finetune/lora/final photos --prompt \"a photo of\" --num_beams 3",
         "snug caption MODEL photo.jpg --temperature 0.9 --top_p 0.9"}},
       {Command::Chat,

@@ -76,9 +76,12 @@ struct GenerateOptions {
 
 struct CaptionOptions {
   std::string checkpoint_dir;
-  std::vector<std::string> images;  // files, folders, patterns
-  std::string adapter;              // a folder; empty = none
-  std::string quantize;             // weights in 4 or 8 bits; empty = as they are
+  std::vector<std::string> images;     // files, folders, patterns; empty: `data` says what
+  DataOptions data{.class_path = ""};  // empty class_path: none
+  std::optional<int64_t> limit;        // the first so many; empty = all
+  bool score = false;                  // compare captions with those that the data has
+  std::string adapter;                 // a folder; empty = none
+  std::string quantize;                // weights in 4 or 8 bits; empty = as they are
   std::string prompt;
   int64_t max_new_tokens = 30;
   double temperature = 0;

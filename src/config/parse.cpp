@@ -91,8 +91,12 @@ void place_positionals(Words& words, const std::vector<Row>& rows, const std::st
 
 void check_required(const std::vector<Row>& rows, const std::string& command,
                     std::vector<std::string>& faults) {
+  const auto is_faulty = [&](const Row& row) {
+    return std::ranges::any_of(
+        faults, [&](const std::string& fault) { return fault.starts_with(row.key + ": "); });
+  };
   for (const Row& row : rows)
-    if (row.required && !holds_value(row))
+    if (row.required && !holds_value(row) && !is_faulty(row))
       faults.push_back(fmt::format("snug {} wants {}: {}", command, row.key, row.help));
 }
 

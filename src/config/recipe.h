@@ -142,6 +142,9 @@ struct Recipe {
   bool weight_streaming = false;
   std::string offload_prefetch = "auto";  // auto | true | false
   bool fit = false;                       // choose the techniques that are not given
+  std::string fit_disk;                   // a folder where fit may put optimizer states
+  bool fit_delay = false;                 // fit may choose delayed_parameter_update
+  std::string host_memory;                // "64GiB" for plans; empty = what is known of the host
   bool force = false;                     // train although the plan says that it does not fit
   std::string strategy = "auto";          // auto | ddp | zero1 | zero2 | fsdp | hybrid
   std::string mesh;               // "dp=2,fsdp=4" (mesh_text.h); empty: what the strategy makes

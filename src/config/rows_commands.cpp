@@ -1,6 +1,7 @@
 // The rows of every command that does not train.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <iterator>
 
 #include "config/command_table.h"
@@ -127,6 +128,29 @@ std::vector<Row> beam_rows(BeamOptions& o, std::string_view help) {
   };
 }
 
+// What says where pictures are; how samples are made of them is for training.
+std::vector<Row> picture_data_rows(DataOptions& data) {
+  static constexpr std::array kKeys = {"data.class_path", "data.path", "data.split",
+                                       "data.image_column", "data.text_column"};
+  std::vector<Row> rows = data_rows(data);
+  std::erase_if(rows, [](const Row& row) {
+    return std::find(kKeys.begin(), kKeys.end(), row.key) == kKeys.end();
+  });
+  for (Row& row : rows) {
+    if (row.key == "data.split") row.help = "which split of it";
+    if (row.key == "data.text_column")
+      row.help =
+          "column of the captions to compare with; auto: text, caption, captions, description and "
+          "the like, or none";
+    if (row.key != "data.class_path") continue;
+    row.choices = {"HFDataset", "ImageFolder"};
+    row.help =
+        "the pictures of a data set, row by row: HFDataset for a folder of Hugging Face's, "
+        "ImageFolder for pictures with a metadata file; none: files that are named";
+  }
+  return rows;
+}
+
 std::vector<std::string> device_choices() {
   std::vector<std::string> names = gpu_profile_names();
   names.insert(names.begin(), "cpu");
@@ -217,9 +241,9 @@ std::vector<Row> caption_rows(CaptionOptions& o) {
       {.theme = kPictures,
        .key = "images",
        .slot = &o.images,
-       .help = "pictures: files, folders with all that is in them, or patterns like 'photos/*.jpg'",
+       .help = "pictures: files, folders with all that is in them, or patterns like "
+               "'photos/*.jpg'; none: those of --data",
        .kind = TextKind::File,
-       .required = true,
        .positional = true},
       adapter_row(&o.adapter, "a directory with an adapter for the model, PEFT's or LitGPT's"),
       quantize_row(o.quantize, kQuantizeHelp),
@@ -229,7 +253,18 @@ std::vector<Row> caption_rows(CaptionOptions& o) {
        .slot = &o.prompt,
        .help = "what the caption goes on from, as the model was fine-tuned: \"a photo of\", or a "
                "question; none: nothing",
-       .kind = TextKind::Verbatim},
+       .kind = TextKind::Verbatim,
+       .aliases = {"data.prompt"}},
+      {.theme = kPictures,
+       .key = "limit",
+       .slot = &o.limit,
+       .help = "only the first so many pictures; none: all",
+       .min = 1},
+      {.theme = kPictures,
+       .key = "score",
+       .slot = &o.score,
+       .help = "with --data: compare the captions with those that the data has (BLEU-4, ROUGE-L, "
+               "CIDEr-D); the loss as well says snug evaluate"},
       {.theme = kPictures,
        .key = "batch_size",
        .slot = &o.batch_size,
@@ -239,7 +274,8 @@ std::vector<Row> caption_rows(CaptionOptions& o) {
       {.theme = kPictures,
        .key = "format",
        .slot = &o.format,
-       .help = "text: file, tab, caption; jsonl: {\"file\", \"caption\"} a line",
+       .help = "text: file, tab, caption; jsonl: {\"file\", \"caption\"} a line, of --data with "
+               "\"index\" and \"references\"",
        .choices = {"text", "jsonl"}},
       {.theme = kPictures,
        .key = "out",
@@ -261,6 +297,7 @@ std::vector<Row> caption_rows(CaptionOptions& o) {
               beam_rows(o.beams,
                         "follow so many beginnings at once and give the best text found; none: 5, "
                         "or 1 where a temperature leaves words to chance"));
+  rows = join(std::move(rows), picture_data_rows(o.data));
   return join(std::move(rows),
               machine_rows(o.accelerator, o.memory_budget, o.num_threads, o.verbose));
 }

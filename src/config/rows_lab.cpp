@@ -44,8 +44,9 @@ std::vector<Row> lab_rows(LabOptions& o) {
       {.theme = kWhat,
        .key = "scaled",
        .slot = &o.scaled,
-       .help = "run the suite's scaled rows on this machine: small models, a budget to match, the "
-               "same outcomes"},
+       .help =
+           "run the suite's scaled rows on this machine: small models, and a budget under which "
+           "those run out of memory that were published so"},
       {.theme = kWhat,
        .key = "dry_run",
        .slot = &o.dry_run,
@@ -53,7 +54,8 @@ std::vector<Row> lab_rows(LabOptions& o) {
       {.theme = kWhat,
        .key = "device",
        .slot = &o.device,
-       .help = "plan for this device instead of the suite's: a profile's name or a YAML file"},
+       .help = "plan for this device instead of the suite's: a profile's name or a YAML file; "
+               "what was published is shown and not judged"},
       {.theme = kWhat,
        .key = "memory_budget",
        .slot = &o.memory_budget,
@@ -76,8 +78,8 @@ std::vector<Row> lab_rows(LabOptions& o) {
       {.theme = kShown,
        .key = "out_dir",
        .slot = &o.out_dir,
-       .help = "the directory of the run and its report (default: out/lab/SUITE, with -plan or "
-               "-scaled)",
+       .help = "the directory of the run and its report (default: out/lab/SUITE, with -plan, "
+               "-plan-DEVICE or -scaled)",
        .kind = TextKind::Directory},
       {.theme = kShown, .key = "json", .slot = &o.json, .help = "print the result as JSON"},
       {.theme = kShown, .key = "verbose", .slot = &o.verbose, .help = "say more"},
@@ -96,7 +98,8 @@ std::vector<Row> monitor_rows(MonitorOptions& o) {
        .key = "interval",
        .slot = &o.interval,
        .help = "seconds between two looks",
-       .min = 0.1},
+       .min = 0.1,
+       .max = 86400},
       {.theme = kShown,
        .key = "once",
        .slot = &o.once,

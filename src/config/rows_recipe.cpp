@@ -39,7 +39,8 @@ std::vector<Row> model_rows(Recipe& r) {
        .key = "model.train_parts",
        .slot = &r.model.train_parts,
        .help = "which parts train: all, or some of vision, qformer, projection and language as in "
-               "qformer,projection; the others stay as they are",
+               "qformer,projection; the others stay as they are. With adapters: those that train "
+               "whole beside them (all: none)",
        .choices = {"all", "vision", "qformer", "projection", "language", "LIST"},
        .open = true,
        .joins_list = true},
@@ -370,8 +371,24 @@ std::vector<Row> memory_rows(Recipe& r) {
        .key = "fit",
        .slot = &r.fit,
        .help = "choose micro-batch, memory techniques and the mesh of several devices: the fastest "
-               "that "
-               "fit; what the recipe gives stays as it is"},
+               "that fit; what the recipe gives stays as it is"},
+      {.theme = kMemory,
+       .key = "fit_disk",
+       .slot = &r.fit_disk,
+       .help = "let fit put optimizer states into a file in this folder (optimizer_offload "
+               "disk:FOLDER) where nothing fits with them in memory",
+       .kind = TextKind::Directory},
+      {.theme = kMemory,
+       .key = "fit_delay",
+       .slot = &r.fit_delay,
+       .help = "let fit choose delayed_parameter_update, with which another training is done"},
+      {.theme = kMemory,
+       .key = "host_memory",
+       .slot = &r.host_memory,
+       .help =
+           "memory beside the device that plans and fit count on; none: this machine's where it "
+           "is planned for, otherwise what the device's profile says",
+       .kind = TextKind::Bytes},
       {.theme = kMemory,
        .key = "force",
        .slot = &r.force,

@@ -115,12 +115,25 @@ class WordReader {
     if (inline_value) {
       value = word.substr(equals + 1);
     } else if (!take_value(row, key, value)) {
+      if (const std::string near = row ? "" : near_key(key); !near.empty())
+        throw UserError("{}: unknown key; did you mean --{}?", shown, near);
       throw UserError("{} wants a value: {} {}", shown, shown, row ? value_name(*row) : "VALUE");
     }
     if (key == "config")
       take_config(value);
     else
       take_setting(key, row, value, shown);
+  }
+
+  // A name that one row nearly has, where no row has it.
+  std::string near_key(const std::string& key) const {
+    if (key == "config") return "";
+    std::vector<std::string> keys;
+    for (const Row& row : rows_) {
+      keys.push_back(row.key);
+      keys.insert(keys.end(), row.aliases.begin(), row.aliases.end());
+    }
+    return nearest_name(key, keys);
   }
 
   void take_config(const std::string& file) {

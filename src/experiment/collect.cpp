@@ -10,6 +10,9 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "config/gpus.h"
+#include "experiment/figures.h"
+#include "machine/machine.h"
 #include "report/run_record.h"
 
 namespace snug::experiment {
@@ -18,8 +21,6 @@ namespace {
 using nlohmann::json;
 
 constexpr int kOutOfMemoryCode = 3;
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 // The program's own sentence, without its name in front.
 std::string sentence_of(const ProcessEnd& end) {
@@ -162,11 +163,24 @@ std::string who_asked(const report::OutOfMemoryRecord& record, int64_t budget) {
                      format_bytes(record.allocated), limit, format_bytes(record.missing));
 }
 
-// The run's own plan, of its own data and device, takes the place of the one made beforehand.
+// Whether a run's device is a GPU: one by its name, or one that this machine has.
+bool is_gpu(const std::string& device) {
+  if (config::gpu_by_cuda_name(device) != nullptr) return true;
+  const machine::Gpus here = machine::gpus();
+  return std::any_of(here.gpus.begin(), here.gpus.end(), [&](const machine::Gpu& gpu) {
+    return !gpu.name.empty() && device.starts_with(gpu.name);
+  });
+}
+
+// The run's own plan, of its own data and device, takes the place of the one made beforehand; of
+// several ranks that of the neediest, as with what is measured.
 void take_own_plan(const report::RunRecord& record, RowResult& result) {
   if (!record.memory.predicted) return;
   if (!result.predicted) result.predicted = Figures();
   result.predicted->peak_allocated = record.memory.predicted->peak_allocated;
+  for (const report::RankRecord& rank : record.ranks)
+    result.predicted->peak_allocated =
+        std::max(result.predicted->peak_allocated, rank.predicted_allocated);
   result.predicted->by_category = record.memory.predicted->by_category;
   if (result.limit_bytes > 0)
     result.predicted->fits = std::max(result.predicted->peak_allocated,
@@ -176,7 +190,7 @@ void take_own_plan(const report::RunRecord& record, RowResult& result) {
 void take_record(const report::RunRecord& record, RowResult& result) {
   result.measured = measured_figures(record);
   // On a processor what its allocator holds says nothing of a device.
-  if (result.predicted && result.predicted->peak_reserved == 0) result.measured->peak_reserved = 0;
+  if (!is_gpu(record.device.name)) result.measured->peak_reserved = 0;
   if (record.device.budget_bytes > 0) result.limit_bytes = record.device.budget_bytes;
   take_own_plan(record, result);
   result.device = record.device.name;
@@ -199,6 +213,27 @@ std::string signal_text(int number) {
   const char* description = ::sigdescr_np(number);
   return fmt::format("signal {} (SIG{}, {})", number, abbreviation == nullptr ? "?" : abbreviation,
                      description == nullptr ? "?" : description);
+}
+
+bool is_blank(const std::string& text) {
+  return text.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
+// Of planning that ended in a way that says nothing of whether the row fits.
+bool failed_to_plan(const std::string& text, const ProcessEnd& end, RowResult& result) {
+  if (result.outcome == Outcome::TimedOut) {
+    result.reason = "planning was " + result.reason;
+  } else if (end.killed_by_kernel_for_memory) {
+    result.outcome = Outcome::Crashed;
+    result.reason = "the kernel ended the planning, since the machine's memory was spent";
+  } else if (result.outcome == Outcome::Ok || result.outcome == Outcome::OutOfMemory) {
+    if (!is_blank(text)) return false;
+    const std::string said = sentence_of(end);
+    result.outcome = Outcome::Error;
+    result.reason = fmt::format("planning ended with exit code {} and printed no plan{}",
+                                end.exit_code, said.empty() ? "" : ": " + said);
+  }
+  return true;
 }
 
 }  // namespace
@@ -233,7 +268,7 @@ void judge_end(const ProcessEnd& end, RowResult& result) {
 
 void collect_plan(const std::string& text, const ProcessEnd& end, RowResult& result) {
   judge_end(end, result);
-  if (result.outcome != Outcome::Ok && result.outcome != Outcome::OutOfMemory) return;
+  if (failed_to_plan(text, end, result)) return;
   try {
     const json plan = json::parse(text);
     result.predicted = predicted_figures(plan);

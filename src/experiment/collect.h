@@ -13,7 +13,7 @@ namespace snug::experiment {
 
 // `text`: what `snug plan --json` printed, which ended as `end` says. Fills `predicted`, `like` and
 // what goes with them; the outcome too: Ok, OutOfMemory where the plan does not fit, else as an
-// ended process has it.
+// ended process has it. Planning for which this machine's own memory was too little has crashed.
 void collect_plan(const std::string& text, const ProcessEnd& end, RowResult& result);
 
 // Of a run that ended as `end` says, with its run.json in `out_dir`, if there is one.

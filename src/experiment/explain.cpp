@@ -9,6 +9,7 @@
 #include <map>
 
 #include "experiment/figures.h"
+#include "experiment/peak.h"
 
 namespace snug::experiment {
 namespace {
@@ -140,6 +141,22 @@ std::string what_takes_most(const Figures& figures) {
   return out;
 }
 
+// "block 12" -> "block ": of models with other numbers of blocks the same place.
+std::string kind_of(const std::string& unit) {
+  std::string out;
+  for (const char c : unit)
+    if (c < '0' || c > '9') out += c;
+  return out;
+}
+
+// The row by this id, also one that was not asked for.
+const Row* any_row(const LabRun& run, const std::string& id) {
+  if (const Row* row = run.find_row(id); row != nullptr) return row;
+  const auto found = std::find_if(run.suite.rows.begin(), run.suite.rows.end(),
+                                  [&](const Row& row) { return row.id == id; });
+  return found == run.suite.rows.end() ? nullptr : &*found;
+}
+
 class Explanation {
  public:
   Explanation(const LabRun& run, const Row& row, const RowResult& result)
@@ -159,12 +176,16 @@ class Explanation {
   std::vector<std::string> sentences() const {
     if (own_ == nullptr) return {without_figures()};
     std::vector<std::string> out;
-    if (is_out_of_memory()) {
-      out.push_back(out_of_memory());
-      if (before_ != nullptr) out.push_back(against());
-      return out;
+    const bool fits = !is_out_of_memory();
+    if (!fits) out.push_back(out_of_memory());
+    if (before_ != nullptr) {
+      if (has_moved()) out.push_back(where_now());
+      out.push_back(against());
+    } else if (fits) {
+      out.push_back(alone());
     }
-    out.push_back(before_ != nullptr ? against() : alone());
+    if (before_ == nullptr && !row_.from.empty()) out.push_back(without_base());
+    if (!fits) return out;
     if (std::string time = time_sentence(); !time.empty()) out.push_back(std::move(time));
     return out;
   }
@@ -176,6 +197,37 @@ class Explanation {
   bool is_out_of_memory() const {
     return run_.mode == Mode::Plan ? result_.predicted && !result_.predicted->fits
                                    : result_.outcome == Outcome::OutOfMemory;
+  }
+  // Of a row that does not fit, or did not come to its end, tables have no time either.
+  bool has_time(const RowResult& result) const {
+    if (run_.mode == Mode::Plan) return result.predicted && result.predicted->fits;
+    return result.outcome == Outcome::Ok;
+  }
+
+  // The peaks of two rows in different places of the step have different categories, whatever the
+  // technique did to them. Blocks of models with more or fewer of them are one place.
+  bool has_moved() const {
+    const Moment* then = peak_moment(*base_, *before_);
+    const Moment* now = peak_moment(result_, *own_);
+    if (then == nullptr || now == nullptr) return false;
+    if (then->phase != now->phase) return true;
+    return base_row_->model == row_.model ? then->unit != now->unit
+                                          : kind_of(then->unit) != kind_of(now->unit);
+  }
+
+  std::string where_now() const {
+    return fmt::format(
+        "The peak is now in {} (before: {}){}.", place_words(*peak_moment(result_, *own_)),
+        place_words(*peak_moment(*base_, *before_)), is_plan() ? "" : ", as planned");
+  }
+
+  std::string without_base() const {
+    const RowResult* base = run_.find(row_.from);
+    const bool was_run = base != nullptr && base->outcome != Outcome::NotRun;
+    return fmt::format("It is told against {}, which {}.", row_.from,
+                       !was_run                        ? "was not run"
+                       : own_figures(*base) == nullptr ? "has no figures"
+                                                       : "has other figures");
   }
 
   std::string without_figures() const {
@@ -205,9 +257,12 @@ class Explanation {
   }
 
   std::string alone() const {
-    std::string out = fmt::format("The peak is {}", memory_text(own_->peak_allocated));
+    const bool is_reserved = own_->peak_reserved > 0;
+    std::string out = fmt::format("The peak is {}{}", memory_text(needed_bytes(*own_)),
+                                  is_reserved ? " reserved" : "");
     if (result_.limit_bytes > 0)
       out += fmt::format(" of the {} there is", memory_text(result_.limit_bytes));
+    if (is_reserved) out += fmt::format(", with {} allocated", memory_text(own_->peak_allocated));
     const std::string most = what_takes_most(*own_);
     return out + (most.empty() ? "." : ": " + most + ".");
   }
@@ -221,8 +276,16 @@ class Explanation {
     else
       out += fmt::format("peak memory {} ({})", after < before ? "falls" : "rises", pair);
     std::vector<std::string> clauses;
-    for (const Change& change : changes_between(*before_, *own_)) clauses.push_back(clause(change));
-    if (!clauses.empty()) out += ": " + joined(clauses);
+    const bool moved = has_moved();
+    const std::vector<Change> changes =
+        moved ? changes_between(at_their_most(*base_, *before_), at_their_most(result_, *own_))
+              : changes_between(*before_, *own_);
+    for (const Change& change : changes) clauses.push_back(clause(change));
+    if (!clauses.empty())
+      out += (!moved      ? ": "
+              : is_plan() ? "; each at its most in the step, "
+                          : "; each at its most in the step, as planned, ") +
+             joined(clauses);
     out += width_clause(*base_, *before_, result_, *own_);
     if (is_plan()) out += host_clause(*before_, *own_);
     return out + ".";
@@ -234,12 +297,12 @@ class Explanation {
   }
 
   std::string time_sentence() const {
-    if (own_->step_seconds <= 0) return "";
+    if (own_->step_seconds <= 0 || !has_time(result_)) return "";
     const char* takes = is_plan() ? "would take" : "takes";
     const std::string now = seconds_text(own_->step_seconds);
     std::string out = fmt::format("A step {} {}", takes, now);
     std::string rate = rate_words(*own_);
-    if (before_ != nullptr && before_->step_seconds > 0) {
+    if (before_ != nullptr && before_->step_seconds > 0 && has_time(*base_)) {
       const std::string then = seconds_text(before_->step_seconds);
       out += now == then ? ", as before" : fmt::format(" instead of {}", then);
       const std::string old_rate = rate_words(*before_);
@@ -276,7 +339,8 @@ std::vector<std::string> explain(const LabRun& run, const Row& row) {
 
 std::string changes_text(const LabRun& run, const Row& row) {
   if (!row.change.empty()) return row.change;
-  const Row* base = row.from.empty() ? comparable_row(run, row) : run.find_row(row.from);
+  if (row.from.empty() && !row.not_run.empty()) return "";  // listed alone, without its options
+  const Row* base = row.from.empty() ? comparable_row(run, row) : any_row(run, row.from);
   if (base == nullptr) return "";
   std::vector<std::string> parts;
   if (base->model != row.model)

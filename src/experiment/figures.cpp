@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdlib>
+#include <map>
 
 #include "base/bytes.h"
 #include "base/text.h"
@@ -56,6 +57,21 @@ std::string in_unit(int64_t bytes, const Unit& unit) {
   return digits(value, unit.bytes == 1);
 }
 
+// How many options the one has that the other has not, or has otherwise; the last value counts.
+size_t options_apart(const Settings& one, const Settings& other) {
+  std::map<std::string, std::string> left, right;
+  for (const auto& [key, value] : one) left[key] = value;
+  for (const auto& [key, value] : other) right[key] = value;
+  size_t apart = 0;
+  for (const auto& [key, value] : left) {
+    const auto found = right.find(key);
+    if (found == right.end() || found->second != value) ++apart;
+  }
+  for (const auto& [key, value] : right)
+    if (!left.contains(key)) ++apart;
+  return apart;
+}
+
 bool has_figures(const LabRun& run, const std::string& id) {
   const RowResult* result = run.find(id);
   return result != nullptr && own_figures(*result) != nullptr;
@@ -77,14 +93,34 @@ int64_t needed_bytes(const Figures& figures) {
   return std::max(figures.peak_reserved, figures.peak_allocated);
 }
 
+std::optional<double> margin_of(const Figures& figures, int64_t limit_bytes) {
+  if (limit_bytes <= 0) return std::nullopt;
+  return 1 - static_cast<double>(needed_bytes(figures)) / static_cast<double>(limit_bytes);
+}
+
+bool is_close(const Figures& figures, int64_t limit_bytes) {
+  const std::optional<double> margin = margin_of(figures, limit_bytes);
+  return figures.fits && margin && *margin >= 0 && *margin < kClose;
+}
+
+std::string close_text(const Figures& figures, int64_t limit_bytes) {
+  if (!is_close(figures, limit_bytes)) return "";
+  return fmt::format("close: {:.1f} % left", 100 * *margin_of(figures, limit_bytes));
+}
+
 const Row* comparable_row(const LabRun& run, const Row& row) {
   if (!row.from.empty()) return has_figures(run, row.from) ? run.find_row(row.from) : nullptr;
   const Row* nearest = nullptr;
+  size_t least = 0;
   for (const Row& other : run.rows) {
     if (other.id == row.id) break;
     const bool is_kin = row.group.empty() ? other.model == row.model && other.group.empty()
                                           : other.group == row.group;
-    if (is_kin && has_figures(run, other.id)) nearest = &other;
+    if (!is_kin || !has_figures(run, other.id)) continue;
+    const size_t apart = row.group.empty() ? options_apart(other.options, row.options) : 0;
+    if (nearest != nullptr && apart > least) continue;
+    nearest = &other;
+    least = apart;
   }
   return nearest;
 }
@@ -156,5 +192,7 @@ std::string program_words(const std::string& id) {
   if (id == "lightning") return "Lightning";
   return id;
 }
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace snug::experiment

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,17 @@ bool is_measured(const RowResult& result);  // own_figures() are
 // What has to fit: reserved where it is known, as the allocator keeps more than it hands out.
 int64_t needed_bytes(const Figures& figures);
 
-// The row that this one is held against: its `from`, else the one before it in its group, else the
-// nearest one before it with the same model. Null where none of them has figures.
+// The share of what there is that is left; empty where it is not known how much there is.
+std::optional<double> margin_of(const Figures& figures, int64_t limit_bytes);
+// It fits, and less than kClose is left: what is not counted, such as NCCL's buffers, may take
+// that.
+constexpr double kClose = 0.05;
+bool is_close(const Figures& figures, int64_t limit_bytes);
+std::string close_text(const Figures& figures, int64_t limit_bytes);  // "close: 0.6 % left", or ""
+
+// The row that this one is held against: its `from`, else the one before it in its group, else of
+// those before it with the same model the one with the fewest other options, the nearest of
+// several. Null where none of them has figures.
 const Row* comparable_row(const LabRun& run, const Row& row);
 
 // Categories in the order of the ledger; others, should there be any, behind them by name.
@@ -36,5 +46,6 @@ std::string seconds_text(double seconds);
 std::string count_text(double value);              // "9,752", "12.3"
 std::string percent_text(double share);            // 0.061 -> "+6.1 %"
 std::string program_words(const std::string& id);  // "litgpt" -> "LitGPT"
+std::string first_line(const std::string& text);
 
 }  // namespace snug::experiment

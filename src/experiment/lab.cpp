@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <deque>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -27,10 +28,10 @@ using Words = std::vector<std::string>;
 
 constexpr int kInterruptedCode = 130;  // as a shell has it for Ctrl-C
 
+// 0: what is printed goes to no terminal.
 int terminal_width() {
   winsize size{};
-  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40;
-  return known ? size.ws_col : 120;
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
 }
 
 void print(const std::string& text) {
@@ -87,10 +88,10 @@ std::vector<fs::path> wanted_suites(const LabOptions& options) {
   return files;
 }
 
-fs::path folder_of(const LabOptions& options, const std::string& suite, Mode mode, bool is_only) {
-  if (options.out_dir.empty()) return default_folder(suite, mode);
-  return is_only ? fs::path(options.out_dir)
-                 : options.out_dir / default_folder(suite, mode).filename();
+fs::path folder_of(const LabOptions& options, const Suite& suite, Mode mode, bool is_only) {
+  const fs::path by_default = default_folder(suite, mode, options.device);
+  if (options.out_dir.empty()) return by_default;
+  return is_only ? fs::path(options.out_dir) : options.out_dir / by_default.filename();
 }
 
 // Of what was published, or is said of the row; how far figures are from published ones is for the
@@ -120,9 +121,14 @@ std::string commands_text(const LabRun& run) {
   return text;
 }
 
-void print_run(const LabRun& run, const LabOptions& options, bool was_interrupted) {
-  print("\n" + report_text(run, terminal_width()));
-  if (options.dry_run) return print("\n" + commands_text(run));
+void print_table(const LabRun& run, const LabOptions& options) {
+  const Shown what = options.dry_run ? Shown::PlansOfRuns : Shown::Results;
+  print("\n" + report_text(run, terminal_width(), what));
+  if (options.dry_run) print("\n" + commands_text(run));
+}
+
+void print_end(const LabRun& run, const LabOptions& options, bool was_interrupted) {
+  if (options.dry_run) return;
   print(fmt::format("\nThe report is {0}/report.html (and report.md, report.csv, report.json)",
                     run.folder.string()));
   if (!was_interrupted) return;
@@ -133,23 +139,47 @@ void print_run(const LabRun& run, const LabOptions& options, bool was_interrupte
                     done, run.rows.size()));
 }
 
-int run_suites(const LabOptions& options, const Words& words) {
+// One for each suite that has any of the rows, all of them checked: what is wrong with the last is
+// said before the first begins.
+std::deque<LabRunner> runners_of(const LabOptions& options, const Words& words,
+                                 const DeviceQuestions& devices) {
   const Mode mode = mode_of(options);
-  const std::vector<fs::path> files = wanted_suites(options);
+  std::vector<Suite> suites;
+  for (const fs::path& file : wanted_suites(options)) suites.push_back(read_suite(file));
+  check_patterns(suites, options.rows);
+  std::deque<LabRunner> runners;
+  for (Suite& suite : suites) {
+    LabOptions of_suite = options;
+    of_suite.rows = patterns_of(suite, options.rows);
+    if (of_suite.rows.empty() && !options.rows.empty()) continue;
+    const fs::path folder = folder_of(options, suite, mode, suites.size() == 1);
+    runners.emplace_back(of_suite, std::move(suite), mode, folder, config::print_command(words),
+                         devices);
+  }
+  return runners;
+}
+
+int run_suites(const LabOptions& options, const Words& words, const DeviceQuestions& devices) {
+  std::deque<LabRunner> runners = runners_of(options, words, devices);
   const StopWish stop;
   Progress progress(stderr, ::isatty(STDERR_FILENO) == 1);
   nlohmann::json all = nlohmann::json::array();
   int code = 0;
-  for (const fs::path& file : files) {
-    Suite suite = read_suite(file);
-    const fs::path folder = folder_of(options, suite.name, mode, files.size() == 1);
-    if (files.size() > 1) progress.say(fmt::format("\n{}: {}", suite.name, suite.title));
-    LabRunner runner(options, std::move(suite), mode, folder, config::print_command(words));
+  for (LabRunner& runner : runners) {
+    if (runners.size() > 1) progress.say("\n" + runner.title());
     const LabRun& run = runner.run(progress);
+    // Shown before it is written: a disk may be full.
     if (options.json)
       all.push_back(nlohmann::json::parse(report_json(run)));
     else
-      print_run(run, options, runner.was_interrupted());
+      print_table(run, options);
+    try {
+      runner.write();
+    } catch (const UserError&) {
+      if (options.json) print(all.dump(1));
+      throw;
+    }
+    if (!options.json) print_end(run, options, runner.was_interrupted());
     if (runner.was_interrupted()) {
       code = kInterruptedCode;
       break;
@@ -157,7 +187,8 @@ int run_suites(const LabOptions& options, const Words& words) {
     const int of_suite = exit_code_of(run);
     code = code == 1 || of_suite == 1 ? 1 : std::max(code, of_suite);
   }
-  if (options.json) print((files.size() == 1 && !all.empty() ? all.front() : all).dump(1));
+  const bool is_one = options.targets.size() == 1 && all.size() == 1;
+  if (options.json) print((is_one ? all.front() : all).dump(1));
   return code;
 }
 
@@ -178,11 +209,12 @@ int report_again(const LabOptions& options) {
   want_targets(options, 1, SIZE_MAX, "folders of lab runs, as in out/lab/SUITE");
   for (const std::string& target : options.targets) {
     const LabRun run = read_lab_run(target);
-    write_reports(run);
     if (options.json)
       print(report_json(run));
     else
-      print_run(run, options, false);
+      print_table(run, options);
+    write_reports(run);
+    if (!options.json) print_end(run, options, false);
   }
   return 0;
 }
@@ -191,19 +223,23 @@ int compare(const LabOptions& options) {
   want_targets(options, 2, 2, "two folders of lab runs, as in out/lab/SUITE");
   const LabRun first = read_lab_run(options.targets[0]);
   const LabRun second = read_lab_run(options.targets[1]);
+  if (rows_in_both(first, second) == 0)
+    throw UserError(
+        "no row is in both: {} is of the suite {} and {} of {}; compare two runs of one suite",
+        options.targets[0], first.record.suite, options.targets[1], second.record.suite);
   print(options.json ? compare_json(first, second) : compare_text(first, second, terminal_width()));
   return 0;
 }
 
 }  // namespace
 
-int lab(const LabOptions& options, const Words& words) {
+int lab(const LabOptions& options, const Words& words, const DeviceQuestions& devices) {
   set_verbose(options.verbose);
   check_options(options);
   if (options.action == "list") return list(options);
   if (options.action == "report") return report_again(options);
   if (options.action == "compare") return compare(options);
-  return run_suites(options, words);
+  return run_suites(options, words, devices);
 }
 
 }  // namespace snug::experiment

@@ -3,11 +3,14 @@
 #pragma once
 
 #include "config/commands.h"
+#include "experiment/gpus_here.h"
 
 namespace snug::experiment {
 
 // Returns the exit code: 0 all rows came to an end that is a result (out of memory is one), 1 a row
 // crashed, 2 a row failed for its recipe or data, or an outcome is not the expected one.
-int lab(const config::LabOptions& options, const std::vector<std::string>& words);
+// The GPUs are asked for where rows run at full size.
+int lab(const config::LabOptions& options, const std::vector<std::string>& words,
+        const DeviceQuestions& devices);
 
 }  // namespace snug::experiment

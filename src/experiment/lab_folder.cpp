@@ -34,7 +34,7 @@ bool is_result(Outcome outcome) {
 LabFolder::LabFolder(fs::path folder, const std::string& suite, Mode mode)
     : folder_(std::move(folder)) {
   make(folder_ / "rows");
-  lock();
+  lock_.emplace(folder_);
   if (!fs::exists(folder_ / "lab.json")) return;
   before_ = read_lab_json(folder_ / "lab.json");
   if (before_->suite != suite || before_->mode != name(mode))
@@ -44,25 +44,21 @@ LabFolder::LabFolder(fs::path folder, const std::string& suite, Mode mode)
         folder_.string(), before_->suite, before_->mode, suite, name(mode));
 }
 
-LabFolder::~LabFolder() {
-  if (lock_ >= 0) ::close(lock_);
-}
-
-// Held by the kernel for as long as this process lives, however it ends.
-void LabFolder::lock() {
-  const fs::path file = folder_ / ".lock";
-  lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0)
+LabFolder::Lock::Lock(const fs::path& folder) {
+  const fs::path file = folder / ".lock";
+  file_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (file_ < 0)
     throw UserError("cannot write into {}: {}; choose another folder with --out_dir",
-                    folder_.string(), std::strerror(errno));
-  if (::flock(lock_, LOCK_EX | LOCK_NB) == 0) return;
-  ::close(lock_);
-  lock_ = -1;
+                    folder.string(), std::strerror(errno));
+  if (::flock(file_, LOCK_EX | LOCK_NB) == 0) return;
+  ::close(file_);
   throw UserError(
       "another snug lab is running in {}; wait for it (snug monitor {} shows it), or choose "
       "another folder with --out_dir",
-      folder_.string(), folder_.string());
+      folder.string(), folder.string());
 }
+
+LabFolder::Lock::~Lock() { ::close(file_); }
 
 std::optional<RowResult> LabFolder::left(const std::string& id) const {
   const fs::path file = row_folder(id) / "row.json";
@@ -87,8 +83,8 @@ void LabFolder::write_file(const fs::path& file, const std::string& text) const 
     write_file_atomically(file, text);
   } catch (const UserError& error) {
     throw UserError(
-        "{}\nRows that are done are kept in {}; once it can be written, the same command goes on "
-        "there",
+        "{}\nRows that are done are kept in {}; "
+        "once it can be written, the same command goes on there",
         error.what(), folder_.string());
   }
 }
@@ -109,8 +105,13 @@ void LabFolder::write_plan(const std::string& id, const std::string& text) const
 }
 
 void LabFolder::clear_row(const std::string& id) const {
-  std::error_code ignored;
-  fs::remove_all(row_folder(id), ignored);
+  std::error_code error;
+  fs::remove_all(row_folder(id), error);
+  if (error)
+    throw UserError(
+        "cannot remove {}, where row {} was done before: {}; "
+        "remove it, or choose another folder with --out_dir",
+        row_folder(id).string(), id, error.message());
   make(row_folder(id));
 }
 

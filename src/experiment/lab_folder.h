@@ -15,7 +15,6 @@ class LabFolder {
   // Makes it and takes it for this process alone. Throws UserError where it cannot be written,
   // another lab is running in it, or it holds a run of another suite or kind.
   LabFolder(std::filesystem::path folder, const std::string& suite, Mode mode);
-  ~LabFolder();
   LabFolder(const LabFolder&) = delete;
   LabFolder& operator=(const LabFolder&) = delete;
 
@@ -37,15 +36,27 @@ class LabFolder {
   void write(const LabRecord& record, const Suite& suite) const;
   void write(const RowResult& result) const;
   void write_plan(const std::string& id, const std::string& text) const;
-  // An empty folder for a row that begins.
+  // An empty folder for a row that begins. Throws UserError where what is there cannot be removed:
+  // an earlier run's files would be taken for this one's.
   void clear_row(const std::string& id) const;
 
  private:
-  void lock();
+  // Held by the kernel for as long as this process lives, however it ends.
+  class Lock {
+   public:
+    explicit Lock(const std::filesystem::path& folder);
+    ~Lock();
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+
+   private:
+    int file_ = -1;
+  };
+
   void write_file(const std::filesystem::path& file, const std::string& text) const;
 
   std::filesystem::path folder_;
-  int lock_ = -1;
+  std::optional<Lock> lock_;
   std::optional<LabRecord> before_;
 };
 

@@ -42,12 +42,18 @@ std::string rows_text(const Suite& suite) {
   return text;
 }
 
-// Lines no wider than the terminal: the last column gives way.
+// Lines no wider than the terminal: the last column gives way. Elsewhere they are whole.
 std::string cut(const std::string& table, int width) {
+  if (width <= 0) return table;
+  const auto columns = static_cast<size_t>(width);
   std::string text;
   for (size_t at = 0; at < table.size();) {
     const size_t end = std::min(table.find('\n', at), table.size());
-    text += report::fit_columns(table.substr(at, end - at), static_cast<size_t>(width)) + '\n';
+    std::string line = table.substr(at, end - at);
+    const bool is_rule = line.starts_with("─");
+    if (report::display_width(line) > columns)
+      line = report::fit_columns(line, is_rule ? columns : columns - 1) + (is_rule ? "" : "…");
+    text += line + '\n';
     at = end + 1;
   }
   return text;

@@ -13,6 +13,7 @@
 
 #include "config/commands.h"
 #include "experiment/edge.h"
+#include "experiment/gpus_here.h"
 #include "experiment/lab_folder.h"
 #include "experiment/progress.h"
 #include "experiment/result.h"
@@ -22,15 +23,19 @@ namespace snug::experiment {
 
 class LabRunner {
  public:
-  // `folder`: of the run and its report. Throws UserError for rows, options and files that are not
-  // there, before anything runs.
-  LabRunner(const config::LabOptions& options, Suite suite, Mode mode,
-            const std::filesystem::path& folder, const std::string& command);
+  // `folder`: of the run and its report. Throws UserError for rows, options, devices and files that
+  // are not there; nothing is written yet.
+  LabRunner(config::LabOptions options, Suite suite, Mode mode, const std::filesystem::path& folder,
+            std::string command, const DeviceQuestions& devices);
 
-  // Returns what there is, also when the person asked to stop; its reports are written, unless
-  // options.dry_run.
+  // Takes the folder, which may be somebody else's: throws UserError then. Returns what there is,
+  // also when the person asked to stop.
   const LabRun& run(Progress& progress);
+  // Its reports, unless options.dry_run. Throws UserError that says how to go on, such as of a full
+  // disk.
+  void write() const;
   bool was_interrupted() const { return is_stopped_; }
+  std::string title() const { return run_.suite.name + ": " + run_.suite.title; }
 
  private:
   struct Try {
@@ -44,11 +49,16 @@ class LabRunner {
   };
   void choose_rows();
   void check_models() const;
-  void check_machine() const;
-  void begin_record(const std::string& command);
+  void check_profiles(const DeviceQuestions& devices) const;
+  void begin();  // from here on things are written
+  void warn_of_machine() const;
+  void warn_of_budgets() const;
+  void begin_record();
   bool is_chosen(const Row& row) const { return chosen_.contains(row.id); }
 
   std::vector<Row> earlier_tries() const;
+  std::string wanted_from(const Row& row) const;  // what a result of it is to be made from
+  static size_t at_once();                        // plans, each a process
   std::future<RowResult> begin_plan(const Row& row) const;
   void plan_rows();
   void run_rows();
@@ -66,7 +76,9 @@ class LabRunner {
   void add_row(const Row& row);
   bool stops() const;
 
-  const config::LabOptions& options_;
+  config::LabOptions options_;
+  std::string command_;
+  GpusHere gpus_;  // asked for in Mode::Run alone
   LabRun run_;
   std::unique_ptr<LabFolder> folder_;  // none in a dry run
   std::unique_ptr<RowWork> work_;
@@ -77,7 +89,8 @@ class LabRunner {
   bool is_stopped_ = false;
 };
 
-// By the options: out/lab/SUITE, with -plan or -scaled behind it.
-std::filesystem::path default_folder(const std::string& suite, Mode mode);
+// By the options: out/lab/SUITE, with -plan, -plan-DEVICE (of another device than the suite's) or
+// -scaled behind it.
+std::filesystem::path default_folder(const Suite& suite, Mode mode, const std::string& device);
 
 }  // namespace snug::experiment

@@ -7,9 +7,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+#include <vector>
 
 #include "base/bytes.h"
+#include "experiment/figures.h"
 #include "report/text_width.h"
+#include "report/wrap.h"
 
 namespace snug::experiment {
 namespace {
@@ -24,11 +28,58 @@ int columns_of(std::FILE* out) {
   return known ? size.ws_col : 80;
 }
 
-std::string bar(double share) {
-  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * kBarColumns);
+std::string bar(double share, int columns) {
+  const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * columns);
   std::string text;
-  for (int i = 0; i < kBarColumns; ++i) text += i < full ? "━" : "─";
+  for (int i = 0; i < columns; ++i) text += i < full ? "━" : "─";
   return text;
+}
+
+// Name, bar and words on one line: the bar gives way to the words, then words go from the end, each
+// as a whole.
+std::string live_line(const std::string& name, double share, std::vector<std::string> words,
+                      int width) {
+  constexpr int kLeastBar = 4;
+  const auto columns_of_words = [&] {
+    size_t columns = report::display_width(name);
+    for (const std::string& word : words) columns += 2 + report::display_width(word);
+    return static_cast<int>(columns);
+  };
+  while (words.size() > 1 && columns_of_words() > width) words.pop_back();
+  const int left = width - columns_of_words() - 2;
+  std::string line = name;
+  if (share >= 0 && left >= kLeastBar) line += "  " + bar(share, std::min(left, kBarColumns));
+  for (const std::string& word : words) line += "  " + word;
+  return report::fit_columns(line, static_cast<size_t>(std::max(width, 1)));
+}
+
+// A line of a terminal that is too narrow for it goes on below, between words.
+std::string folded(const std::string& text, int width) {
+  constexpr size_t kIndent = 4;
+  std::string out;
+  for (size_t start = 0; start < text.size();) {
+    const size_t end = std::min(text.find('\n', start), text.size());
+    const std::string line = text.substr(start, end - start);
+    start = end + 1;
+    const auto columns = static_cast<size_t>(width);
+    if (report::display_width(line) <= columns || columns <= 2 * kIndent) {
+      out += line + '\n';
+      continue;
+    }
+    // What aligns names and outcomes stays on the first line.
+    std::string first;
+    size_t at = 0;
+    for (size_t next = line.find(' '); next != std::string::npos; next = line.find(' ', next + 1)) {
+      const std::string part = line.substr(0, next);
+      if (report::display_width(part) > columns) break;
+      first = part;
+      at = next + 1;
+    }
+    out += first.substr(0, first.find_last_not_of(' ') + 1) + '\n';
+    for (const std::string& part : report::wrapped(line.substr(at), columns - kIndent))
+      out += std::string(kIndent, ' ') + part + '\n';
+  }
+  return out;
 }
 
 std::string time_text(double seconds) {
@@ -37,24 +88,15 @@ std::string time_text(double seconds) {
   return fmt::format("{}:{:02}", s / 60, s % 60);
 }
 
-std::string seconds_text(double seconds) {
-  return seconds < 100 ? fmt::format("{:.3g} s", seconds) : fmt::format("{:.0f} s", seconds);
-}
-
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
-// What a device's memory has to hold: what its allocator takes, where that is known.
-int64_t taken(const Figures& figures) {
-  return std::max(figures.peak_allocated, figures.peak_reserved);
-}
-
 std::string figures_text(const RowResult& result) {
   const std::optional<Figures>& figures = result.measured ? result.measured : result.predicted;
   if (!figures) return "";
-  std::string text = format_bytes(taken(*figures));
+  std::string text = format_bytes(needed_bytes(*figures));
+  if (figures->peak_reserved > 0) text += " reserved";
   if (result.limit_bytes > 0) text += fmt::format(" of {}", format_bytes(result.limit_bytes));
+  if (is_close(*figures, result.limit_bytes)) text += " (close)";
   if (result.like)
-    text += fmt::format(", {} {}{}", result.like_program, format_bytes(taken(*result.like)),
+    text += fmt::format(", {} {}{}", result.like_program, format_bytes(needed_bytes(*result.like)),
                         result.like->fits ? "" : " (does not fit)");
   if (figures->step_seconds > 0)
     text += fmt::format(", {} a step", seconds_text(figures->step_seconds));
@@ -69,9 +111,12 @@ std::string row_line(int number, int total, size_t id_columns, const RowResult& 
   std::string line = fmt::format("[{:>{}}/{}] {:<{}}  {:<7}", number, digits, total, result.id,
                                  id_columns, name(result.outcome));
   std::string what = result.outcome == Outcome::Ok ? figures_text(result) : "";
-  if (!result.reason.empty()) what = report::printable(first_line(result.reason));
+  if (!result.reason.empty()) {
+    if (!what.empty()) what += "; ";
+    what += report::printable(first_line(result.reason));
+  }
   if (result.outcome == Outcome::OutOfMemory && result.like)
-    what += fmt::format("; {} {}{}", result.like_program, format_bytes(taken(*result.like)),
+    what += fmt::format("; {} {}{}", result.like_program, format_bytes(needed_bytes(*result.like)),
                         result.like->fits ? " (fits)" : "");
   if (is_kept) what += what.empty() ? "kept" : " (kept)";
   if (!what.empty()) line += " " + what;
@@ -81,26 +126,24 @@ std::string row_line(int number, int total, size_t id_columns, const RowResult& 
 std::string suite_bar(const std::string& suite, int done, int total, double seconds_left,
                       int width) {
   const double share = total > 0 ? static_cast<double>(done) / total : 0;
-  std::string line = fmt::format("{}  {}  {} of {} rows", suite, bar(share), done, total);
-  if (seconds_left >= 0) line += fmt::format(", about {} left", time_text(seconds_left));
-  return report::fit_columns(line, static_cast<size_t>(std::max(width, 1)));
+  std::vector<std::string> words{fmt::format("{} of {} rows", done, total)};
+  if (seconds_left >= 0) words.push_back(fmt::format("about {} left", time_text(seconds_left)));
+  return live_line(suite, share, std::move(words), width);
 }
 
 std::string row_bar(const RowStatus& status, int width) {
-  std::string line = fmt::format("{}  ", status.id);
-  if (!status.live) {
-    line += status.doing;
-  } else {
-    const report::LiveState& live = *status.live;
-    const double share =
-        live.total_steps > 0 ? static_cast<double>(live.step) / live.total_steps : 0;
-    line += fmt::format("{}  {}", bar(share), live.state);
-    if (live.total_steps > 0) line += fmt::format("  step {}/{}", live.step, live.total_steps);
-    if (live.step > 0 && std::isfinite(live.loss)) line += fmt::format("  loss {:.3f}", live.loss);
-    if (live.peak > 0) line += "  " + format_bytes(live.peak);
-    if (live.peak > 0 && live.budget > 0) line += fmt::format(" of {}", format_bytes(live.budget));
-  }
-  return report::fit_columns(report::printable(line), static_cast<size_t>(std::max(width, 1)));
+  const std::string name = report::printable(status.id);
+  if (!status.live) return live_line(name, -1, {report::printable(status.doing)}, width);
+  const report::LiveState& live = *status.live;
+  const double share = live.total_steps > 0 ? static_cast<double>(live.step) / live.total_steps : 0;
+  std::vector<std::string> words{report::printable(live.state)};
+  if (live.total_steps > 0) words.push_back(fmt::format("step {}/{}", live.step, live.total_steps));
+  if (live.step > 0 && std::isfinite(live.loss))
+    words.push_back(fmt::format("loss {:.3f}", live.loss));
+  if (live.peak > 0)
+    words.push_back(format_bytes(live.peak) +
+                    (live.budget > 0 ? " of " + format_bytes(live.budget) : std::string()));
+  return live_line(name, share, std::move(words), width);
 }
 
 Progress::Progress(std::FILE* out, bool is_tty) : out_(out), is_tty_(is_tty) {
@@ -109,10 +152,12 @@ Progress::Progress(std::FILE* out, bool is_tty) : out_(out), is_tty_(is_tty) {
 
 Progress::~Progress() {
   messages_.reset();
+  const std::lock_guard lock(mutex_);
   erase();
 }
 
 void Progress::begin_suite(const std::string& name, int total, size_t id_columns) {
+  const std::lock_guard lock(mutex_);
   suite_ = name;
   total_ = total;
   ended_ = newly_ended_ = 0;
@@ -129,29 +174,43 @@ double Progress::seconds_left() const {
   return std::max(0.0, a_row * (total_ - ended_) - so_far);
 }
 
+void Progress::add_rows(int more) {
+  const std::lock_guard lock(mutex_);
+  total_ += more;
+}
+
 void Progress::show(const RowStatus& status) {
+  const std::lock_guard lock(mutex_);
   status_ = status;
   draw();
 }
 
 void Progress::row_ended(const RowResult& result, bool is_kept) {
+  const std::lock_guard lock(mutex_);
   ++ended_;
   if (!is_kept) ++newly_ended_;
   last_ended_ = std::chrono::steady_clock::now();
   status_ = {};
-  say(row_line(ended_, total_, id_columns_, result, is_kept));
+  print(row_line(ended_, total_, id_columns_, result, is_kept));
 }
 
 void Progress::say(const std::string& text) {
+  const std::lock_guard lock(mutex_);
+  print(text);
+}
+
+void Progress::print(const std::string& text) {
   const bool was_drawn = is_drawn_;
   erase();
-  std::fputs(text.c_str(), out_);
-  if (!text.ends_with('\n')) std::fputc('\n', out_);
+  std::string lines = text.ends_with('\n') ? text : text + '\n';
+  if (is_tty_) lines = folded(lines, columns_of(out_));
+  std::fputs(lines.c_str(), out_);
   std::fflush(out_);
   if (was_drawn) draw();
 }
 
 void Progress::end_suite() {
+  const std::lock_guard lock(mutex_);
   erase();
   status_ = {};
 }

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <mutex>
 #include <optional>
 #include <string>
 
@@ -30,6 +31,7 @@ std::string suite_bar(const std::string& suite, int done, int total, double seco
                       int width);
 std::string row_bar(const RowStatus& status, int width);
 
+// Several threads may call at once: plans of several rows warn while another row ends.
 class Progress {
  public:
   Progress(std::FILE* out, bool is_tty);
@@ -39,17 +41,20 @@ class Progress {
 
   void begin_suite(const std::string& name, int total, size_t id_columns);
   // A search finds out by and by how many rows it has.
-  void add_rows(int more) { total_ += more; }
+  void add_rows(int more);
   void show(const RowStatus& status);
   void row_ended(const RowResult& result, bool is_kept);
   void say(const std::string& text);
   void end_suite();
 
  private:
+  // With the mutex held.
+  void print(const std::string& text);
   void erase();
   void draw();
   double seconds_left() const;
 
+  std::mutex mutex_;  // of all below
   std::FILE* out_;
   bool is_tty_;
   bool is_drawn_ = false;

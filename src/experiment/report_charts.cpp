@@ -1,3 +1,4 @@
+// What all rows are seen by at once: memory against time, and memory by category.
 // SPDX-License-Identifier: Apache-2.0
 #include "experiment/report_charts.h"
 
@@ -8,51 +9,17 @@
 #include <map>
 #include <set>
 
-#include "base/bytes.h"
 #include "experiment/figures.h"
+#include "experiment/page_parts.h"
 #include "report/scatter_chart.h"
 #include "report/svg_chart.h"
-#include "report/timeline_chart.h"
 
 namespace snug::experiment {
 namespace {
 
 using report::xml_escape;
 
-constexpr double kSweepWidth = 520;     // two beside each other
 constexpr double kLogarithmicFrom = 8;  // times between the smallest and the largest
-
-struct ByteUnit {
-  const char* name;
-  double bytes;
-};
-
-ByteUnit unit_for(double largest) {
-  if (largest >= static_cast<double>(kGiB)) return {"GiB", static_cast<double>(kGiB)};
-  return {"MiB", static_cast<double>(kMiB)};
-}
-
-std::string figure(const std::string& title, const std::string& aside, const std::string& inside) {
-  return fmt::format("<figure><figcaption>{}{}</figcaption>{}</figure>\n", xml_escape(title),
-                     aside.empty() ? "" : fmt::format(" <span>{}</span>", xml_escape(aside)),
-                     inside);
-}
-
-// Wide drawings move inside their own frame, which the keyboard can reach.
-std::string scrolling(const std::string& name, const std::string& inside) {
-  return fmt::format(
-      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">{}</div>",
-      xml_escape(name), inside);
-}
-
-std::string key_entry(const std::string& colour, const std::string& words) {
-  return fmt::format("<li><i style=\"background:{}\"></i>{}</li>", colour, xml_escape(words));
-}
-
-// Too thin to be seen anywhere is not worth an entry in the key.
-bool is_visible(int64_t bytes, double full) { return static_cast<double>(bytes) > 0.004 * full; }
-
-std::string colour_of(size_t index) { return fmt::format("var(--k{})", index % 8); }
 
 // "ls01" where that tells the rows apart, else the whole id without what all have in common.
 std::vector<std::string> short_names(const std::vector<const RowView*>& views) {
@@ -83,11 +50,19 @@ int64_t common_limit(const std::vector<const RowView*>& views) {
   return limit;
 }
 
-bool ran_out(const RowView& view) { return view.outcome.kind == OutcomeView::Kind::OutOfMemory; }
+// The largest value that a drawing of memory has to hold: of a row that ran out, what there is.
+double largest_value(const std::vector<const RowView*>& views) {
+  double most = 1;
+  for (const RowView* view : views) {
+    const int64_t limit = view->result->limit_bytes, needed = needed_bytes(*view->own);
+    most = std::max(most, static_cast<double>(ran_out(*view) && limit > 0 ? limit : needed));
+  }
+  return most;
+}
 
-// A plan of a row that crashed says nothing of what it did.
-bool came_to_an_end(const RowView& view) {
-  return view.own != nullptr && (view.outcome.kind == OutcomeView::Kind::Good || ran_out(view));
+bool has_reserved(const std::vector<const RowView*>& views) {
+  return std::any_of(views.begin(), views.end(),
+                     [](const RowView* view) { return view->own->peak_reserved > 0; });
 }
 
 double time_of(const RowView& view) {
@@ -96,8 +71,9 @@ double time_of(const RowView& view) {
 }
 
 std::string hint_of(const RowView& view) {
-  std::string out = fmt::format("{}: {}", view.row->id, memory_text(view.own->peak_allocated));
-  if (ran_out(view)) return out + ", out of memory";
+  std::string out = fmt::format("{}: {}", view.row->id, memory_text(needed_bytes(*view.own)));
+  if (ran_out(view))
+    return out + fmt::format(", out of memory, planned {} a step", seconds_text(time_of(view)));
   return out + fmt::format(", {} a step", seconds_text(time_of(view)));
 }
 
@@ -115,6 +91,8 @@ std::string bar_words(const RowView& view, const std::vector<std::string>& categ
     if (bytes > 0) out += fmt::format("{} {}, ", category_words(category), memory_text(bytes));
   }
   out += fmt::format("in all {}", memory_text(view.own->peak_allocated));
+  if (view.own->peak_reserved > view.own->peak_allocated)
+    out += fmt::format(", reserved {}", memory_text(view.own->peak_reserved));
   if (view.result->limit_bytes > 0)
     out += fmt::format(" of {}", memory_text(view.result->limit_bytes));
   return out;
@@ -131,48 +109,11 @@ std::string bar_of(const RowView& view, const std::vector<std::string>& categori
       out +=
           fmt::format("<i style=\"width:{:.2f}%;background:{}\"></i>", share(bytes), colour_of(c));
   }
-  if (view.result->limit_bytes > 0)
+  if (const int64_t more = needed_bytes(*view.own) - view.own->peak_allocated; more > 0)
+    out += fmt::format("<i class=\"kept\" style=\"width:{:.2f}%\"></i>", share(more));
+  if (const auto limit = static_cast<double>(view.result->limit_bytes); limit > 0 && limit <= full)
     out += fmt::format("<b style=\"left:{:.2f}%\"></b>", share(view.result->limit_bytes));
   return out + "</div>";
-}
-
-using Points = std::vector<std::pair<double, double>>;
-
-// One quantity over the values of a sweep: snug's and the published points.
-struct Curve {
-  std::string title, unit;
-  Points own, published, counted;
-  std::string counted_name;
-  double limit = 0;
-};
-
-std::string draw(const Curve& curve, const Group& group, const std::string& own_name,
-                 const std::vector<double>& values, const RowView* best) {
-  report::LineChart chart;
-  chart.title = curve.title;
-  chart.unit = curve.unit;
-  chart.from_zero = true;
-  chart.x_label = group.over;
-  chart.has_style = false;
-  chart.width = kSweepWidth;
-  chart.limit = curve.limit;
-  chart.x_ticks = values;
-  chart.logarithmic_x = values.front() > 0 && values.back() / values.front() >= kLogarithmicFrom;
-  using Look = report::Series::Look;
-  if (!curve.published.empty())
-    chart.series.push_back({"published", "c1", Look::Rings, curve.published});
-  if (!curve.counted.empty())
-    chart.series.push_back({curve.counted_name, "c2", Look::Dots, curve.counted});
-  if (!curve.own.empty()) chart.series.push_back({own_name, "c0", Look::Dots, curve.own});
-  if (chart.series.empty()) return "";
-  if (best != nullptr && best->row->value) {
-    chart.mark = *best->row->value;
-    chart.mark_name = "most tokens/s";
-  }
-  const std::string svg = report::line_chart(chart);
-  if (svg.empty()) return "";
-  return fmt::format("<figure class=\"narrow\">{}</figure>",
-                     scrolling(group.title + ": " + curve.title, svg));
 }
 
 }  // namespace
@@ -187,10 +128,56 @@ std::string anchor_of(const RowView& view) {
   return out;
 }
 
+namespace {
+
+// Models by colour, and what else a person has to know of the marks.
+std::string key_of_scatter(const LabRun& run, const std::map<std::string, size_t>& models,
+                           const std::vector<const RowView*>& shown, const std::string& left_out,
+                           const std::string& far_limit) {
+  std::string out = "<ul class=\"key\">";
+  if (models.size() > 1 && models.size() <= 8) {
+    std::vector<std::pair<size_t, std::string>> ordered;
+    for (const auto& [model, index] : models) ordered.emplace_back(index, model);
+    std::sort(ordered.begin(), ordered.end());
+    for (const auto& [index, model] : ordered) out += key_entry(colour_of(index), model);
+  }
+  if (std::any_of(shown.begin(), shown.end(), [](const RowView* view) { return ran_out(*view); }))
+    out += run.mode == Mode::Plan
+               ? "<li>✕ does not fit: drawn at what there is</li>"
+               : "<li>✕ ran out of memory: drawn at what there is, and at its planned time</li>";
+  if (!far_limit.empty()) out += fmt::format("<li>there is {}</li>", far_limit);
+  if (!left_out.empty()) out += fmt::format("<li>without a time: {}</li>", xml_escape(left_out));
+  return out + "</ul>";
+}
+
+// "1 ls01, 2 ls02": names of the marks that have numbers.
+std::string numbers_key(const report::ScatterChart& chart, const std::vector<size_t>& numbered) {
+  if (numbered.empty()) return "";
+  std::string out = "<ul class=\"key\">";
+  for (const size_t i : numbered)
+    out += fmt::format("<li>{} {}</li>", i + 1, xml_escape(chart.points[i].label));
+  return out + "</ul>";
+}
+
+// Once for a desk, and once for a phone, which has no room for names.
+std::string both_sizes(report::ScatterChart chart, const std::string& title) {
+  std::vector<size_t> numbered;
+  const std::string wide = report::scatter_chart(chart, &numbered);
+  std::string out =
+      "<div class=\"wide\">" + scrolling(title, wide) + numbers_key(chart, numbered) + "</div>";
+  chart.width = 360;
+  chart.height = 380;
+  chart.all_numbered = true;
+  const std::string small = report::scatter_chart(chart, &numbered);
+  return out + "<div class=\"small-only\">" + small + numbers_key(chart, numbered) + "</div>";
+}
+
+}  // namespace
+
 std::string memory_against_time(const LabRun& run, const std::vector<RowView>& views) {
   std::vector<const RowView*> shown;
   std::string left_out;
-  double most = 0, fastest = 0, slowest = 0;
+  double fastest = 0, slowest = 0;
   for (const RowView& view : views) {
     if (!came_to_an_end(view) || view.own->peak_allocated <= 0) continue;
     if (time_of(view) <= 0) {
@@ -201,21 +188,24 @@ std::string memory_against_time(const LabRun& run, const std::vector<RowView>& v
     const double seconds = time_of(view);
     fastest = shown.size() == 1 ? seconds : std::min(fastest, seconds);
     slowest = std::max(slowest, seconds);
-    if (!ran_out(view)) most = std::max(most, static_cast<double>(view.own->peak_allocated));
-    most = std::max(most, static_cast<double>(view.result->limit_bytes));
   }
   if (shown.size() < 2) return "";
-  const ByteUnit unit = unit_for(most);
+  const double most = largest_value(shown);
+  const ByteUnit unit = chart_unit(most);
   const bool in_milliseconds = slowest < 1;
   const std::map<std::string, size_t> models = colours_of_models(shown);
   const std::vector<std::string> names = short_names(shown);
   report::ScatterChart chart;
   chart.name = "Peak memory against time a step, a point a row; the same figures are in the table";
   chart.x_label = in_milliseconds ? "milliseconds a step" : "seconds a step";
-  chart.y_label = fmt::format("peak memory, {}", unit.name);
+  chart.y_label =
+      fmt::format("peak memory{}, {}", has_reserved(shown) ? " reserved" : "", unit.name);
   chart.logarithmic_x = slowest / fastest >= kLogarithmicFrom;
   if (chart.logarithmic_x) chart.x_label += ", logarithmic";
-  if (const int64_t limit = common_limit(shown); limit > 0) {
+  std::string far_limit;
+  if (const int64_t limit = common_limit(shown); is_far_above(static_cast<double>(limit), most)) {
+    far_limit = memory_text(limit);
+  } else if (limit > 0) {
     chart.limit = static_cast<double>(limit) / unit.bytes;
     chart.limit_name = "there is " + memory_text(limit);
   }
@@ -226,163 +216,60 @@ std::string memory_against_time(const LabRun& run, const std::vector<RowView>& v
     chart.points.push_back(
         {names[i], hint_of(view), "#" + anchor_of(view),
          time_of(view) * (in_milliseconds ? 1000 : 1),
-         static_cast<double>(at_limit ? limit : view.own->peak_allocated) / unit.bytes,
+         static_cast<double>(at_limit ? limit : needed_bytes(*view.own)) / unit.bytes,
          fmt::format("c{}", models.at(view.row->model) % 8), ran_out(view)});
   }
-  std::string key = "<ul class=\"key\">";
-  if (models.size() > 1 && models.size() <= 8) {
-    std::vector<std::pair<size_t, std::string>> ordered;
-    for (const auto& [model, index] : models) ordered.emplace_back(index, model);
-    std::sort(ordered.begin(), ordered.end());
-    for (const auto& [index, model] : ordered) key += key_entry(colour_of(index), model);
-  }
-  key += "<li>✕ ran out of memory, drawn at what there is</li>";
-  if (!left_out.empty()) key += fmt::format("<li>without a time: {}</li>", xml_escape(left_out));
   const std::string title = "Memory against time";
   return figure(
       title, run.mode == Mode::Plan ? "as planned; low and left is good" : "low and left is good",
-      scrolling(title, report::scatter_chart(chart)) + key + "</ul>");
+      both_sizes(chart, title) + key_of_scatter(run, models, shown, left_out, far_limit));
 }
 
 std::string memory_by_category(const LabRun& run, const std::vector<RowView>& views) {
+  std::vector<const RowView*> shown;
   std::vector<const Figures*> all;
-  double full = 1;
-  for (const RowView& view : views) {
-    if (!came_to_an_end(view)) continue;
-    all.push_back(view.own);
-    full = std::max({full, static_cast<double>(view.own->peak_allocated),
-                     static_cast<double>(view.result->limit_bytes)});
-  }
+  for (const RowView& view : views)
+    if (came_to_an_end(view)) {
+      shown.push_back(&view);
+      all.push_back(view.own);
+    }
   const std::vector<std::string> categories = categories_of(all);
   if (categories.empty()) return "";
+  double most = 1;
+  for (const Figures* figures : all)
+    most = std::max(most, static_cast<double>(needed_bytes(*figures)));
+  double full = most;
+  int64_t far_limit = 0;
+  for (const RowView* view : shown) {
+    const auto limit = static_cast<double>(view->result->limit_bytes);
+    if (is_far_above(limit, most))
+      far_limit = std::max(far_limit, view->result->limit_bytes);
+    else
+      full = std::max(full, limit);
+  }
   std::string out = "<ul class=\"key\">";
   for (size_t c = 0; c < categories.size(); ++c)
     if (std::any_of(all.begin(), all.end(), [&](const Figures* figures) {
-          return figures != nullptr && is_visible(bytes_of(*figures, categories[c]), full);
+          return is_visible(bytes_of(*figures, categories[c]), full);
         }))
       out += key_entry(colour_of(c), category_words(categories[c]));
-  out += "<li><i class=\"tick\"></i>what there is</li></ul><ul class=\"bars\">";
-  for (const RowView& view : views) {
-    if (!came_to_an_end(view)) continue;
+  if (has_reserved(shown)) out += "<li><i class=\"kept\"></i>reserved beyond that</li>";
+  const auto has_tick = [&](const RowView* view) {
+    const auto limit = static_cast<double>(view->result->limit_bytes);
+    return limit > 0 && limit <= full;
+  };
+  if (std::any_of(shown.begin(), shown.end(), has_tick))
+    out += "<li><i class=\"tick\"></i>what there is</li>";
+  if (far_limit > 0) out += fmt::format("<li>there is {}</li>", memory_text(far_limit));
+  out += "</ul><ul class=\"bars\">";
+  for (const RowView* view : shown)
     out += fmt::format("<li><a href=\"#{}\">{}</a>{}<span class=\"sum\">{}{}</span></li>",
-                       xml_escape(anchor_of(view)), xml_escape(view.row->id),
-                       bar_of(view, categories, full), memory_text(view.own->peak_allocated),
-                       ran_out(view) ? " ✗" : "");
-  }
+                       xml_escape(anchor_of(*view)), xml_escape(view->row->id),
+                       bar_of(*view, categories, full), memory_text(needed_bytes(*view->own)),
+                       ran_out(*view) ? " ✗" : "");
   return figure("Memory by category, at each row's peak",
                 run.mode == Mode::Plan ? "as planned" : "measured; where it ran out, as planned",
                 out + "</ul>");
-}
-
-std::string memory_over_a_step(const RowView& view, size_t most_moments) {
-  if (!view.result->predicted || view.result->predicted->timeline.empty()) return "";
-  const Figures& plan = *view.result->predicted;
-  report::TimelineChart chart;
-  chart.categories = categories_of({&plan});
-  // A moment may have what the peak has not.
-  for (const Moment& moment : plan.timeline)
-    for (const auto& [category, bytes] : moment.by_category)
-      if (bytes > 0 && std::find(chart.categories.begin(), chart.categories.end(), category) ==
-                           chart.categories.end())
-        chart.categories.push_back(category);
-  std::vector<report::PlanMoment> moments;
-  const report::PlanMoment* highest = nullptr;
-  for (const Moment& moment : plan.timeline) {
-    report::PlanMoment one{moment.unit + ", " + moment.phase, moment.phase, {}};
-    for (const std::string& category : chart.categories) {
-      const auto found = moment.by_category.find(category);
-      one.by_category.push_back(found == moment.by_category.end() ? 0 : found->second);
-    }
-    moments.push_back(std::move(one));
-  }
-  for (const report::PlanMoment& moment : moments)
-    if (highest == nullptr || total(moment) > total(*highest)) highest = &moment;
-  const std::string peak =
-      fmt::format("highest in {}: {}", highest->label, memory_text(total(*highest)));
-  chart.name = "Memory over one step by category, as planned; " + peak;
-  chart.limit_name = "there is";
-  chart.limit_bytes = view.result->limit_bytes;
-  chart.moments = report::thinned(moments, most_moments);
-  std::string key = "<ul class=\"key\">";
-  for (size_t c = 0; c < chart.categories.size(); ++c)
-    if (std::any_of(moments.begin(), moments.end(), [&](const report::PlanMoment& moment) {
-          return is_visible(moment.by_category[c], static_cast<double>(total(*highest)));
-        }))
-      key += key_entry(colour_of(c), category_words(chart.categories[c]));
-  return figure(
-      "Memory over one step", "as planned, " + peak,
-      scrolling("Memory over one step of " + view.row->id, timeline_chart(chart)) + key + "</ul>");
-}
-
-std::string loss_curve(const RowView& view) {
-  if (view.result->losses.size() < 2) return "";
-  report::LineChart chart;
-  chart.title = "Loss";
-  chart.unit = "per loss token";
-  chart.has_style = false;
-  Points points;
-  for (const LossPoint& point : view.result->losses)
-    points.emplace_back(static_cast<double>(point.step), point.loss);
-  const std::string last =
-      fmt::format("from {:.4g} to {:.4g}", points.front().second, points.back().second);
-  const bool is_short = points.size() <= 20;
-  chart.series.push_back({"", "c0",
-                          is_short ? report::Series::Look::Dots : report::Series::Look::Line,
-                          std::move(points)});
-  const std::string svg = report::line_chart(chart);
-  if (svg.empty()) return "";
-  return figure("Training loss", last, scrolling("Loss of " + view.row->id, svg));
-}
-
-std::string sweep_charts(const Group& group, const std::vector<const RowView*>& members) {
-  Curve memory{"Peak memory", "GiB", {}, {}, {}, "", 0},
-      time{"Time a step", "ms", {}, {}, {}, "", 0};
-  Curve flops{"Work", "TFLOP/s over all devices", {}, {}, {}, "", 0};
-  Curve use{"Device use", "% of the step", {}, {}, {}, "", 0};
-  std::vector<double> values;
-  double most = 0;
-  for (const RowView* view : members)
-    if (view->own != nullptr) most = std::max(most, static_cast<double>(needed_bytes(*view->own)));
-  const ByteUnit unit = unit_for(most);
-  memory.unit = fmt::format("{}, reserved where known", unit.name);
-  for (const RowView* view : members) {
-    if (!view->row->value) continue;
-    const double at = *view->row->value;
-    values.push_back(at);
-    const Published& published = view->row->published;
-    const auto bytes = [&](double value) { return value / unit.bytes; };
-    if (!published.reserved.empty())
-      memory.published.emplace_back(
-          at, bytes(*std::max_element(published.reserved.begin(), published.reserved.end())));
-    if (published.iteration_seconds)
-      time.published.emplace_back(at, 1000 * *published.iteration_seconds);
-    if (published.teraflops_per_second)
-      flops.published.emplace_back(at, *published.teraflops_per_second);
-    if (published.device_use) use.published.emplace_back(at, 100 * *published.device_use);
-    if (view->result->like) {
-      memory.counted_name = program_words(view->result->like_program) + ", counted";
-      const Figures& like = *view->result->like;
-      memory.counted.emplace_back(
-          at, bytes(static_cast<double>(std::max(needed_bytes(like), like.reserved_ahead))));
-    }
-    if (!came_to_an_end(*view)) continue;
-    memory.own.emplace_back(at, bytes(static_cast<double>(needed_bytes(*view->own))));
-    if (view->result->limit_bytes > 0)
-      memory.limit = bytes(static_cast<double>(view->result->limit_bytes));
-    if (ran_out(*view)) continue;
-    if (view->own->step_seconds > 0) time.own.emplace_back(at, 1000 * view->own->step_seconds);
-    if (view->own->model_flops_per_second > 0)
-      flops.own.emplace_back(at, view->own->model_flops_per_second / 1e12);
-    if (view->own->device_use > 0) use.own.emplace_back(at, 100 * view->own->device_use);
-  }
-  if (values.empty()) return "";
-  std::sort(values.begin(), values.end());
-  const RowView* best = best_of_sweep(members);
-  const bool measured = members[0]->result->measured.has_value();
-  std::string out = "<div class=\"sweep\">";
-  for (const Curve& curve : {memory, time, flops, use})
-    out += draw(curve, group, measured ? "snug, measured" : "snug, planned", values, best);
-  return out + "</div>";
 }
 
 }  // namespace snug::experiment

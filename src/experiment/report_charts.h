@@ -19,6 +19,8 @@ std::string memory_by_category(const LabRun& run, const std::vector<RowView>& vi
 // Drawn from at most about so many moments, the highest of each stretch.
 std::string memory_over_a_step(const RowView& view, size_t most_moments);
 std::string loss_curve(const RowView& view);
-std::string sweep_charts(const Group& group, const std::vector<const RowView*>& members);
+// With what was published where the run is of the same size.
+std::string sweep_charts(const LabRun& run, const Group& group,
+                         const std::vector<const RowView*>& members);
 
 }  // namespace snug::experiment

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "experiment/figures.h"
@@ -48,13 +50,29 @@ double seconds_of(const RowView* view) {
   return has_time ? view->own->step_seconds : 0;
 }
 
+// One of the two runs, and how its memory is told: what has to fit where both know it.
+struct Side {
+  const LabRun& run;
+  bool is_reserved = false;
+
+  int64_t bytes(const RowView* view) const {
+    if (view == nullptr || view->own == nullptr) return 0;
+    return is_reserved ? needed_bytes(*view->own) : view->own->peak_allocated;
+  }
+  // A row that did not run to its end has a plan's peak, also in a run.
+  bool is_only_planned(const RowView* view) const {
+    return run.mode != Mode::Plan && bytes(view) > 0 && !is_measured(*view->result);
+  }
+  std::string memory(const RowView* view) const {
+    if (bytes(view) <= 0) return "–";
+    return memory_text(bytes(view)) + (is_only_planned(view) ? " planned" : "");
+  }
+};
+
 std::string change(double before, double after) {
   return before > 0 && after > 0 ? percent_text(after / before - 1) : "–";
 }
 
-std::string memory(const RowView* view) {
-  return peak_of(view) > 0 ? memory_text(view->own->peak_allocated) : "–";
-}
 std::string time(const RowView* view) {
   return seconds_of(view) > 0 ? seconds_text(seconds_of(view)) : "–";
 }
@@ -68,6 +86,53 @@ std::string outcomes(const Pair& pair) {
 std::string heading(const char* which, const LabRun& run) {
   return fmt::format("{}  {}: {}, {}, snug {}\n", which, report::printable(run.folder.string()),
                      report::printable(run.record.title), mode_words(run), run.record.version);
+}
+
+// "78.6 GiB", "26.0 to 40.0 MiB": what rows had.
+std::string limits_text(const LabRun& run) {
+  int64_t least = 0, most = 0;
+  for (const RowResult& result : run.results) {
+    if (result.limit_bytes <= 0) continue;
+    least = least == 0 ? result.limit_bytes : std::min(least, result.limit_bytes);
+    most = std::max(most, result.limit_bytes);
+  }
+  if (most == 0) return "not known";
+  return least == most ? memory_text(most) : memory_text(least) + " to " + memory_text(most);
+}
+
+// What the two runs do not have in common, before any figure.
+std::string differences(const LabRun& first, const LabRun& second) {
+  std::string out;
+  const auto add = [&](const char* what, const std::string& before, const std::string& after) {
+    if (before != after)
+      out += fmt::format("{}: {} in A, {} in B\n", what, report::printable(before),
+                         report::printable(after));
+  };
+  add("Suite", first.record.suite, second.record.suite);
+  add("Mode", name(first.mode), name(second.mode));
+  add("Device", first.record.device, second.record.device);
+  add("Memory there is", limits_text(first), limits_text(second));
+  add("snug", first.record.version, second.record.version);
+  std::map<std::string, std::string> versions = first.record.versions;
+  versions.insert(second.record.versions.begin(), second.record.versions.end());
+  const auto version_in = [](const LabRun& run, const std::string& what) {
+    const auto found = run.record.versions.find(what);
+    return found == run.record.versions.end() ? std::string("none") : found->second;
+  };
+  for (const auto& [what, ignored] : versions)
+    if (what != "snug") add(what.c_str(), version_in(first, what), version_in(second, what));
+  return out.empty() ? "" : out + "\n";
+}
+
+bool are_same_size(const LabRun& first, const LabRun& second) {
+  return is_full_size(first) == is_full_size(second);
+}
+
+bool knows_reserved(const std::vector<RowView>& views) {
+  return std::ranges::any_of(views, [](const RowView& v) { return v.own != nullptr; }) &&
+         std::ranges::none_of(views, [](const RowView& view) {
+           return view.own != nullptr && view.own->peak_reserved <= 0;
+         });
 }
 
 json side_json(const RowView* view) {
@@ -86,24 +151,41 @@ json change_json(double before, double after) {
 
 }  // namespace
 
+size_t rows_in_both(const LabRun& first, const LabRun& second) {
+  return static_cast<size_t>(std::ranges::count_if(
+      first.rows, [&](const Row& row) { return second.find_row(row.id) != nullptr; }));
+}
+
 std::string compare_text(const LabRun& first, const LabRun& second, int width) {
   const std::vector<RowView> before = views_of(first), after = views_of(second);
+  const bool is_reserved = knows_reserved(before) && knows_reserved(after);
+  const Side a{first, is_reserved}, b{second, is_reserved};
   using Column = report::Table::Column;
+  const std::string peak = is_reserved ? "Reserved, A" : "Peak, A";
   report::Table table({Column{"Row", report::Align::Left}, Column{"Outcome", report::Align::Left},
-                       Column{"Peak, A"}, Column{"B"}, Column{"change"}, Column{"A step, A"},
+                       Column{peak}, Column{"B"}, Column{"change"}, Column{"A step, A"},
                        Column{"B"}, Column{"change"}});
-  size_t both = 0;
   const std::vector<Pair> pairs = pairs_of(before, after);
+  const bool is_same_size = are_same_size(first, second);
+  const auto name_columns = static_cast<size_t>(width > 0 ? std::max(width / 3, 16) : 120);
   for (const Pair& pair : pairs) {
-    if (pair.first != nullptr && pair.second != nullptr) ++both;
-    table.add_row({report::fit_columns(report::printable(pair.id),
-                                       static_cast<size_t>(std::max(width / 3, 16))),
-                   outcomes(pair), memory(pair.first), memory(pair.second),
-                   change(peak_of(pair.first), peak_of(pair.second)), time(pair.first),
-                   time(pair.second), change(seconds_of(pair.first), seconds_of(pair.second))});
+    const bool one_is_planned = a.is_only_planned(pair.first) != b.is_only_planned(pair.second);
+    const bool compares = is_same_size && !one_is_planned;
+    const auto bytes = [&](const Side& side, const RowView* view) {
+      return compares ? static_cast<double>(side.bytes(view)) : 0;
+    };
+    table.add_row({report::fit_columns(report::printable(pair.id), name_columns), outcomes(pair),
+                   a.memory(pair.first), b.memory(pair.second),
+                   change(bytes(a, pair.first), bytes(b, pair.second)), time(pair.first),
+                   time(pair.second),
+                   is_same_size ? change(seconds_of(pair.first), seconds_of(pair.second)) : "–"});
   }
-  return heading("A", first) + heading("B", second) + "\n" + table.render() +
-         fmt::format("\n{} row{}, {} in both\n", pairs.size(), pairs.size() == 1 ? "" : "s", both);
+  std::string out = heading("A", first) + heading("B", second) + "\n" + differences(first, second);
+  if (!is_same_size)
+    out += "One of them is scaled down: its models are others, so that only outcomes compare.\n\n";
+  return out + table.render() +
+         fmt::format("\n{} row{}, {} in both\n", pairs.size(), pairs.size() == 1 ? "" : "s",
+                     rows_in_both(first, second));
 }
 
 std::string compare_json(const LabRun& first, const LabRun& second) {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <string_view>
 
+#include "config/numbers.h"
 #include "experiment/reports.h"
 #include "experiment/row_view.h"
 
@@ -12,7 +14,15 @@ namespace {
 
 using nlohmann::json;
 
-std::string quoted(const std::string& text) {
+// A spreadsheet takes what begins like a formula for one.
+std::string defused(const std::string& text) {
+  const bool is_formula =
+      !text.empty() && std::string_view("=+-@\t\r").find(text[0]) != std::string_view::npos;
+  return is_formula && !config::parse_float(text) ? "'" + text : text;
+}
+
+std::string quoted(const std::string& raw) {
+  const std::string text = defused(raw);
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
   for (const char c : text) {
@@ -87,9 +97,12 @@ json row_json_of(const RowView& view) {
            {"expected", name(view.row->expected)},
            {"verdict", name(view.verdict.verdict)},
            {"reasons", view.verdict.reasons},
+           {"why", view.why},
            {"published", checks_json(view.verdict)},
            {"explanation", view.explanation},
            {"limit_bytes", result.limit_bytes},
+           {"close", !view.close.empty()},
+           {"like_close", !view.counted_close.empty()},
            {"predicted", figures_json(result.predicted)},
            {"measured", figures_json(result.measured)},
            {"like", figures_json(result.like)},

@@ -5,12 +5,14 @@
 #include <algorithm>
 
 #include "experiment/figures.h"
+#include "experiment/page_parts.h"
+#include "experiment/page_table.h"
 #include "experiment/report_charts.h"
 #include "experiment/report_groups.h"
 #include "experiment/report_section.h"
 #include "experiment/report_style.h"
-#include "experiment/report_table.h"
 #include "experiment/reports.h"
+#include "experiment/verdict_words.h"
 #include "report/svg_chart.h"
 
 namespace snug::experiment {
@@ -18,14 +20,12 @@ namespace {
 
 using report::xml_escape;
 
-std::string isolated(const std::string& text) { return "<bdi>" + xml_escape(text) + "</bdi>"; }
-
 std::string head(const LabRun& run) {
   std::string out = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">";
   out += fmt::format(
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "
-      "'unsafe-inline'; script-src 'sha256-{}'; img-src data:; base-uri 'none'; form-action "
-      "'none'\">",
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+      "style-src 'unsafe-inline'; script-src 'sha256-{}'; img-src data:; base-uri 'none'; "
+      "form-action 'none'\">",
       page_script_hash());
   out += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">";
   out += "<meta name=\"color-scheme\" content=\"light dark\">";
@@ -41,93 +41,38 @@ std::string top(const LabRun& run, const std::vector<RowView>& views) {
       "<a class=\"skip\" href=\"#table\">To the table</a><div class=\"page\"><header>";
   out += fmt::format(
       "<div class=\"top\"><div><h1>{}</h1><p><span class=\"chip\">{}</span></p></div>"
-      "<div class=\"tools js\"><button type=\"button\" id=\"theme\" aria-label=\"Light or "
-      "dark\">Dark"
-      "</button><button type=\"button\" id=\"unfold\">Open all rows</button>"
-      "<button type=\"button\" id=\"save\" data-name=\"{}.json\">Figures as "
-      "JSON</button></div></div>",
+      "<div class=\"tools js\">"
+      "<button type=\"button\" id=\"theme\" aria-label=\"Light or dark\">Dark</button>"
+      "<button type=\"button\" id=\"unfold\">Open all rows</button>"
+      "<button type=\"button\" id=\"save\" data-name=\"{}.json\">Figures as JSON</button>"
+      "</div></div>",
       isolated(record.title.empty() ? record.suite : record.title), xml_escape(mode_words(run)),
       xml_escape(record.suite.empty() ? "lab" : record.suite));
+  const std::string times = time_meaning(run, views);
   if (!record.about.empty()) out += fmt::format("<p>{}</p>", isolated(record.about));
   if (!record.source.empty())
     out += fmt::format("<p class=\"mu small\">Published in: {}</p>", isolated(record.source));
   out +=
       fmt::format("<div class=\"headline\"><p><strong>{}</strong></p><p class=\"mu\">{}</p></div>",
-                  xml_escape(summary_line(run, views)), isolated(mode_meaning(run)));
+                  xml_escape(summary_line(run, views)),
+                  isolated(mode_meaning(run) + (times.empty() ? "" : " " + times)));
   return out + "<p id=\"said\" role=\"status\" class=\"mu small\"></p></header>";
 }
 
-// How much of what there is a row takes, under its figure.
-std::string meter(const RowView& view, Cell cell) {
-  const bool is_own = (cell == Cell::Planned && view.result->predicted) ||
-                      (cell == Cell::Measured && view.result->measured);
-  const int64_t limit = view.result->limit_bytes;
-  if (!is_own || limit <= 0) return "";
-  const Figures& figures = cell == Cell::Planned ? *view.result->predicted : *view.result->measured;
-  const double share = static_cast<double>(needed_bytes(figures)) / static_cast<double>(limit);
-  return fmt::format(
-      "<span class=\"meter\" aria-hidden=\"true\"><i{} style=\"width:{:.1f}%\"></i></span>",
-      share > 1 ? " class=\"over\"" : "", 100 * std::clamp(share, 0.0, 1.0));
-}
-
-// Options may break where their words do.
-std::string breakable(const std::string& text) {
+// Row by row, with what the suite knows of it.
+std::string differences(const std::vector<RowView>& views) {
   std::string out;
-  for (const char c : xml_escape(text)) {
-    out += c;
-    if (c == '_' || c == '.') out += "<wbr>";
-  }
-  return "<bdi>" + out + "</bdi>";
-}
-
-std::string row_header(const RowView& view) {
-  return fmt::format(
-      "<th scope=\"row\" role=\"rowheader\"><a href=\"#{}\">{}</a><small>{}</small></th>",
-      xml_escape(anchor_of(view)), isolated(view.row->id), isolated(view.row->title));
-}
-
-std::string table_cell(const RowView& view, const TableColumn& column) {
-  if (column.cell == Cell::Row) return row_header(view);
-  std::string inside;
-  if (column.cell == Cell::Outcome) {
-    inside = outcome_chip(view);
-  } else if (column.cell == Cell::Verdict) {
-    inside = verdict_chip(view);
-  } else {
-    for (const std::string& line : cell_lines(view, column.cell))
-      inside += column.is_number ? "<span>" + xml_escape(line) + "</span>" : breakable(line);
-    inside += meter(view, column.cell);
-  }
-  const bool is_none = inside.empty();
-  std::string style = column.is_number ? "n" : column.cell == Cell::Changes ? "what" : "";
-  if (is_none) style += style.empty() ? "none" : " none";
-  const std::string key = sort_key(view, column.cell);
-  return fmt::format("<td role=\"cell\" data-label=\"{}\"{}{}>{}</td>", xml_escape(column.title),
-                     style.empty() ? "" : fmt::format(" class=\"{}\"", style),
-                     key.empty() ? "" : fmt::format(" data-key=\"{}\"", key),
-                     is_none ? "<span class=\"mu\">–</span>" : "<div>" + inside + "</div>");
-}
-
-std::string table(const LabRun& run, const std::vector<RowView>& views) {
-  const std::vector<TableColumn> columns = table_columns(run, views);
-  std::string out =
-      "<h2 id=\"table\">The rows</h2><div class=\"scroll card\" tabindex=\"0\" role=\"region\" "
-      "aria-label=\"Table of the rows\"><table class=\"main\" role=\"table\"><caption>Memory is "
-      "the "
-      "peak allocated; the bar under it is the share of what there is.</caption>"
-      "<thead role=\"rowgroup\"><tr role=\"row\">";
-  for (const TableColumn& column : columns)
-    out += fmt::format(
-        "<th scope=\"col\" role=\"columnheader\"{} aria-sort=\"none\"><button type=\"button\">{}"
-        "</button></th>",
-        column.is_number ? " class=\"n\"" : "", xml_escape(column.title));
-  out += "</tr></thead><tbody role=\"rowgroup\">\n";
   for (const RowView& view : views) {
-    out += "<tr role=\"row\">";
-    for (const TableColumn& column : columns) out += table_cell(view, column);
-    out += "</tr>\n";
+    const std::vector<std::string> why = why_lines(view);
+    if (why.empty()) continue;
+    out += fmt::format("<li><a href=\"#{}\">{}</a>", xml_escape(anchor_of(view)),
+                       isolated(view.row->id));
+    for (const std::string& reason : view.verdict.reasons) out += "<br>" + isolated(reason);
+    for (const std::string& line : why) out += "<br>Why: " + isolated(line);
+    out += "</li>";
   }
-  return out + "</tbody></table></div>";
+  if (out.empty()) return "";
+  return "<h2 id=\"differences\">What differs, and why</h2><ul>" + out + "</ul>";
 }
 
 void term(std::string& out, const std::string& name, const std::string& value) {
@@ -150,25 +95,32 @@ std::string origin(const LabRun& run) {
   return out + "</dl>";
 }
 
-std::string definitions(const LabRun& run) {
+std::string definitions(const LabRun& run, const std::vector<RowView>& views) {
   std::string out = "<h2 id=\"figures-defined\">How figures are defined</h2><dl>";
   term(out, "GiB, MiB", "2^30 and 2^20 bytes.");
   term(out, "Peak allocated",
-       "the most bytes that tensors held at one moment, on the device that needed most.");
+       "the most bytes that tensors held at one moment, on the device that needed most. Sentences "
+       "that "
+       "tell a row's peak memory against another's are of it.");
   term(
       out, "Reserved",
       "what the allocator took from the device to hand out; what has to fit, and what tools of the "
       "driver show, less what the driver itself takes.");
   term(out, "What there is",
        "the memory budget, or the device without what driver and libraries take.");
+  term(out, "Close",
+       fmt::format("it fits, with less than {:.0f} % of what there is left. "
+                   "What is not counted, such as the buffers of NCCL, may take that.",
+                   100 * kClose));
   term(out, "Categories",
        "as live at the moment of the peak. Activations are kept between forward and backward; "
        "workspace is gone by the end of the operation that made it.");
   term(out, "A step",
        run.mode == Mode::Plan
-           ? "estimated seconds of one optimizer step, all its micro-batches, from the device's "
-             "profile."
-           : "mean seconds of one optimizer step, all its micro-batches, without start-up.");
+           ? "estimated seconds of one optimizer step, all its micro-batches, "
+             "from the rates of the device's profile."
+           : "the median seconds of an optimizer step, all its micro-batches; the first step, "
+             "which also warms up, is left out where there are others.");
   term(out, "Tokens/s", "real tokens, without padding, over all devices.");
   term(out, "Work",
        "TFLOP/s that the model needs; what is computed a second time for activation checkpointing "
@@ -187,7 +139,15 @@ std::string definitions(const LabRun& run) {
         "blocks need to what all do: a published figure between the two ends, or within a tenth of "
         "the upper one, is met. Deviations are from the upper end.");
   term(out, "Within 10 %", "|figure / published − 1| ≤ 0.1; of several devices the largest.");
-  return out + "</dl>";
+  out += "</dl>";
+  if (const auto is_judged =
+          [&](const RowView& view) { return !view.verdict_words.empty() || !view.marks.empty(); };
+      std::any_of(views.begin(), views.end(), is_judged)) {
+    out += "<h3>Verdicts</h3><dl>";
+    for (const auto& [word, meaning] : verdict_meanings(run)) term(out, word, meaning);
+    out += "</dl>";
+  }
+  return out;
 }
 
 // Data in a script element ends at "</": no "<" is left in it.
@@ -216,14 +176,17 @@ std::string report_html(const LabRun& run) {
   const std::vector<RowView> rows = without_tries(views);
   const std::string charts = memory_against_time(run, rows) + memory_by_category(run, rows);
   const std::string sweeps = sweeps_and_searches(run, views);
+  const std::string differ = differences(rows);
   std::vector<std::pair<std::string, std::string>> parts{{"table", "The rows"}};
+  if (!differ.empty()) parts.emplace_back("differences", "What differs");
   if (!charts.empty()) parts.emplace_back("memory", "Memory");
   if (!sweeps.empty()) parts.emplace_back("sweeps", "Sweeps and searches");
   parts.insert(parts.end(), {{"each", "Each row"},
                              {"origin", "Hardware and versions"},
                              {"figures-defined", "How figures are defined"}});
   std::string out = head(run) + "<body>" + top(run, views) + navigation(parts) + "<main>";
-  if (!rows.empty()) out += table(run, rows);
+  if (!rows.empty()) out += page_table(run, rows);
+  out += differ;
   if (!charts.empty()) out += "<h2 id=\"memory\">Memory</h2>" + charts;
   out += sweeps + "<h2 id=\"each\">Each row</h2>";
   for (const RowView& view : rows) out += row_section(run, view);
@@ -234,7 +197,7 @@ std::string report_html(const LabRun& run) {
       if (view.is_try) out += row_section(run, view);
     out += "</details>";
   }
-  out += origin(run) + definitions(run) + "</main></div>" + data(run);
+  out += origin(run) + definitions(run, views) + "</main></div>" + data(run);
   out += "<script>";
   out += page_script();
   return out + "</script></body></html>\n";

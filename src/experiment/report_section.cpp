@@ -8,6 +8,7 @@
 #include <set>
 
 #include "experiment/figures.h"
+#include "experiment/page_parts.h"
 #include "experiment/report_charts.h"
 #include "report/svg_chart.h"
 
@@ -20,20 +21,19 @@ constexpr int kTailBytes = 16384;
 constexpr size_t kTailLines = 40;
 constexpr size_t kMoments = 2400;  // of all rows: with more of them the page grows no further
 
-std::string isolated(const std::string& text) { return "<bdi>" + xml_escape(text) + "</bdi>"; }
-
 std::string paragraph(const std::string& text, const char* style = "") {
   if (text.empty()) return "";
   return fmt::format("<p{}>{}</p>", *style == 0 ? "" : fmt::format(" class=\"{}\"", style),
                      isolated(text));
 }
 
-std::string code(const std::string& title, const std::string& text) {
+std::string code(const std::string& title, const std::string& text, const char* style = "again") {
   if (text.empty()) return "";
   return fmt::format(
-      "<h4>{}</h4><div class=\"code\"><pre tabindex=\"0\">{}</pre><button type=\"button\" "
-      "class=\"copy js\" aria-label=\"Copy: {}\">Copy</button></div>",
-      title, isolated(text), title);
+      "<div class=\"{}\"><h4>{}</h4><div class=\"code\"><pre tabindex=\"0\">{}</pre><button "
+      "type=\"button\" "
+      "class=\"copy js\" aria-label=\"Copy: {}\">Copy</button></div></div>",
+      style, title, isolated(text), title);
 }
 
 std::string list(const std::string& title, const std::vector<std::string>& lines) {
@@ -44,10 +44,7 @@ std::string list(const std::string& title, const std::vector<std::string>& lines
 }
 
 std::string scrolling_table(const std::string& name, const std::string& inside) {
-  return fmt::format(
-      "<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
-      "aria-label=\"{}\"><table>{}</table></div>",
-      xml_escape(name), inside);
+  return scrolling(name, "<table>" + inside + "</table>");
 }
 
 std::string cell(const std::string& text) {
@@ -184,7 +181,7 @@ std::string summary_end(const RowView& view) {
   std::string out;
   if (view.own != nullptr && view.own->peak_allocated > 0 &&
       view.outcome.kind != OutcomeView::Kind::Bad)
-    out += fmt::format("<span>{}</span>", memory_text(view.own->peak_allocated));
+    out += fmt::format("<span>{}</span>", memory_text(needed_bytes(*view.own)));
   if (view.own != nullptr && view.own->step_seconds > 0 &&
       view.outcome.kind == OutcomeView::Kind::Good)
     out += fmt::format("<span>{}</span>", seconds_text(view.own->step_seconds));
@@ -213,12 +210,19 @@ std::string outcome_chip(const RowView& view) {
                       : view.outcome.kind == OutcomeView::Kind::OutOfMemory ? "bad"
                       : view.outcome.kind == OutcomeView::Kind::Bad         ? "warn"
                                                                             : "";
-  return fmt::format("<span class=\"chip {}\">{} {}</span>", style, view.outcome.sign,
-                     xml_escape(view.outcome.words));
+  std::string out = fmt::format("<span class=\"chip {}\">{} {}</span>", style, view.outcome.sign,
+                                xml_escape(view.outcome.words));
+  if (!view.close.empty())
+    out += fmt::format(" <span class=\"chip warn\">{}</span>", xml_escape(view.close));
+  return out;
 }
 
 std::string verdict_chip(const RowView& view) {
-  if (view.verdict_words.empty()) return "";
+  std::string marks;
+  for (const FigureMark& mark : view.marks)
+    marks += fmt::format(" <span class=\"chip {}\">{}</span>", mark.is_met ? "good" : "warn",
+                         xml_escape(mark.words));
+  if (view.verdict_words.empty()) return marks;
   const Verdict verdict = view.verdict.verdict;
   const char* style = verdict == Verdict::AsExpected ? "good"
                       : verdict == Verdict::BeyondIt ? "beyond"
@@ -227,7 +231,8 @@ std::string verdict_chip(const RowView& view) {
                      : verdict == Verdict::BeyondIt ? "↗"
                                                     : "≠";
   return fmt::format("<span class=\"chip {}\">{} {}</span>", style, sign,
-                     xml_escape(view.verdict_words));
+                     xml_escape(view.verdict_words)) +
+         marks;
 }
 
 std::string log_tail(const LabRun& run, const RowView& view) {
@@ -265,18 +270,28 @@ std::string row_section(const LabRun& run, const RowView& view) {
       run.mode == Mode::Plan && view.outcome.kind == OutcomeView::Kind::OutOfMemory;
   if (!result.reason.empty() && !says_reason && !is_planned_end) out += paragraph(result.reason);
   out += list(
-      view.verdict.verdict == Verdict::BeyondIt ? "Beyond what was published" : "Why it differs",
+      view.verdict.verdict == Verdict::BeyondIt ? "Beyond what was published" : "How it differs",
       view.verdict.reasons);
+  out += list("Why", why_lines(view));
+  std::string drawings = loss_curve(view);
   if (!view.is_try)  // whose neighbours look the same
-    out += memory_over_a_step(view, std::clamp<size_t>(kMoments / run.rows.size(), 40, 110));
-  out += checks_table(view) + list("Also published", also_published(view.row->published)) +
-         peak_table(view) + phases_table(view) + loss_curve(view);
+    drawings = memory_over_a_step(view, std::clamp<size_t>(kMoments / run.rows.size(), 40, 110)) +
+               drawings;
+  if (!drawings.empty()) out += "<div class=\"side\">" + drawings + "</div>";
+  const std::string beside = checks_table(view) +
+                             list(view.is_full_size ? "Also published" : "Published at full size",
+                                  also_published(view.row->published)) +
+                             peak_table(view);
+  if (!beside.empty()) out += "<div class=\"side\">" + beside + "</div>";
+  out += phases_table(view);
   std::vector<std::string> notes = view.row->notes;
   notes.insert(notes.end(), result.like_notes.begin(), result.like_notes.end());
-  if (!view.row->hardware.empty()) notes.push_back("Published for " + view.row->hardware + ".");
+  if (!view.row->hardware.empty())
+    notes.push_back((has_source(run) ? "Published for " : "Meant for ") + view.row->hardware + ".");
   out += list("Notes", notes) + log_block(run, view);
-  out += code("Again", result.command);
-  if (result.plan_command != result.command) out += code("Plan it again", result.plan_command);
+  out += code("Run it again", result.command);
+  if (result.plan_command != result.command)
+    out += code("Plan it again", result.plan_command, "desk");
   return out + "</div></details>\n";
 }
 

@@ -10,9 +10,10 @@ namespace snug::experiment {
 
 std::string row_section(const LabRun& run, const RowView& view);
 
-// "<span class="chip good">✓ fits</span>".
+// "<span class="chip good">✓ fits</span>", and behind it whether that is close.
 std::string outcome_chip(const RowView& view);
-std::string verdict_chip(const RowView& view);  // empty where nothing was expected
+// The verdict, and behind it how near the figures are; empty where nothing was expected.
+std::string verdict_chip(const RowView& view);
 
 // The end of a row's output.log as it would stand on a terminal: no escape sequences, of a line
 // that was redrawn the last state. Empty where there is none.

@@ -37,15 +37,15 @@ table{border-collapse:collapse;font-size:.875rem;width:100%;overflow-wrap:break-
 th,td{padding:.45rem .55rem;text-align:left;vertical-align:top;border-bottom:1px solid var(--line)}
 tbody tr:last-child>*{border-bottom:0}thead th{color:var(--mu);font-weight:600;white-space:nowrap;vertical-align:bottom}
 .n{text-align:right;font-variant-numeric:tabular-nums}td.n,td.n span{white-space:nowrap}td.n span{display:block}
-.main{font-size:.8125rem}.main th,.main td{padding:.42rem .4rem}.main tr>:first-child{padding-left:.75rem}.main thead th,.main thead button{white-space:normal}.main thead button{text-align:inherit}.main small{font-size:.8rem}.main .what bdi{overflow-wrap:normal}
+.main{font-size:.8125rem}.main th,.main td{padding:.42rem .34rem}.main tr>:first-child{padding-left:.75rem}.main thead th,.main thead button{white-space:normal}.main thead button{text-align:inherit}.main small{font-size:.8rem}.main .what bdi{overflow-wrap:normal}
 .main th[scope=row]{font-weight:600;min-width:8rem}.main th[scope=row] small{display:block;font-weight:400;color:var(--mu)}.main .what{min-width:7.5rem;max-width:16rem}
 .main tbody tr:hover{background:var(--soft)}
 thead button{border:0;background:none;padding:0;color:inherit;font-weight:600}
 thead th[aria-sort=ascending] button::after{content:" ↑";content:" ↑"/""}thead th[aria-sort=descending] button::after{content:" ↓";content:" ↓"/""}
 .meter{display:block;height:4px;margin-top:.3rem;background:var(--line);border-radius:2px;min-width:4.5rem}.meter,td.n .meter{white-space:normal}.meter i{display:block;height:100%;border-radius:2px;background:var(--k0)}.meter i.over{background:var(--bad)}
 figure{margin:1rem 0;padding:1rem;background:var(--card);border:1px solid var(--line);border-radius:10px}figcaption{font-weight:600;margin-bottom:.5rem}figcaption span{font-weight:400;color:var(--mu)}
-details figure{padding:0;border:0}figure.narrow .scroll>svg{min-width:26rem}.fit{width:fit-content;max-width:100%}.gap{margin:1.4rem 0 .6rem}h2+h3{margin-top:.8rem}main>h3{margin:1.6rem 0 .3rem}figure .scroll>svg{display:block;width:100%;height:auto;min-width:36rem}
-.key{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;list-style:none;padding:0;margin:.5rem 0 0;font-size:.875rem;color:var(--mu)}.key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.4em;vertical-align:-.05em}.key i.tick{width:2px;height:1em;background:var(--bad)}
+details figure{padding:0;border:0}.fit{width:fit-content;max-width:100%}.gap{margin:1.4rem 0 .6rem}h2+h3{margin-top:.8rem}main>h3{margin:1.6rem 0 .3rem}figure .scroll>svg{display:block;width:100%;height:auto;min-width:40rem}figure .narrow>svg,figure.narrow .scroll>svg{min-width:0;max-width:40rem}.small-only>svg{display:block;width:100%;height:auto}td.n small{display:block;white-space:nowrap;margin-left:auto}.main td.n small{font-size:.68rem}.main .chip{font-size:.75rem;padding:.05rem .45rem}td[data-label=Deviation] small{white-space:normal;max-width:6.2rem}
+.key{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;list-style:none;padding:0;margin:.5rem 0 0;font-size:.875rem;color:var(--mu)}.key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.4em;vertical-align:-.05em}.kept{background:repeating-linear-gradient(45deg,var(--line),var(--line) 3px,transparent 3px,transparent 6px)!important;box-shadow:inset 0 0 0 1px var(--line)}.small-only,.paper{display:none}.key i.tick{width:2px;height:1em;background:var(--bad)}
 .bars{list-style:none;padding:0;margin:.6rem 0 0}.bars li{display:grid;grid-template-columns:13rem 1fr 7.5rem;gap:.2rem .8rem;align-items:center;padding:.22rem 0;font-size:.9rem}
 .bar{position:relative;display:flex;height:1.15rem;background:var(--soft);border-radius:3px}.bar i{display:block;height:100%;min-width:0}.bar i:first-child{border-radius:3px 0 0 3px}.bar b{position:absolute;top:-.25rem;bottom:-.25rem;width:2px;background:var(--bad)}
 .bars .sum{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
@@ -71,14 +71,18 @@ svg text{fill:var(--mu);font-size:12px;font-family:inherit}
 .page{padding:1rem .8rem 3rem}h1{font-size:1.35rem}.top{flex-direction:column;gap:0}
 .main,.main tbody,.main tr,.main th,.main td{display:block;width:100%}.main thead{display:none}.main caption{display:block}
 .main tbody tr{padding:.7rem .8rem;border-bottom:1px solid var(--line)}.main th[scope=row],.main td{border:0;padding:.12rem 0;max-width:none!important;min-width:0!important}
-.main td{display:grid;grid-template-columns:8rem 1fr;gap:.6rem;text-align:left}.main td::before{content:attr(data-label);color:var(--mu)}.main td.n,.main td.n span{text-align:left}.main{font-size:.875rem}.main td.none{display:none}.meter{max-width:10rem}.chip{justify-self:start}
+.main td.n small{margin-left:0}.main td{display:grid;grid-template-columns:8rem 1fr;gap:.6rem;text-align:left}.main td::before{content:attr(data-label);white-space:normal;color:var(--mu)}.main td.n,.main td.n span{text-align:left}.main{font-size:.875rem}.main td.none{display:none}.meter{max-width:10rem}.chip{justify-self:start}
+.wide{display:none}.small-only{display:block}.chart text,figure svg text{font-size:13px}figure .scroll>svg{min-width:53rem}figure .narrow>svg,figure.narrow .scroll>svg{min-width:28rem}
+figure .scroll{background:linear-gradient(to right,transparent calc(100% - 1.2rem),var(--line)) no-repeat;background-size:100% 100%}figure .scroll::before{content:"Move sideways for the rest \2192";display:block;position:sticky;left:0;width:max-content;font-size:.8rem;color:var(--mu)}
 .bars li{grid-template-columns:1fr auto}.bars .bar{grid-column:1/3;grid-row:2}summary .end{margin-left:1.4em;width:100%}
 dl{grid-template-columns:1fr}dd{margin-bottom:.4rem}.code{flex-direction:column}.code pre{width:100%}figure{padding:.8rem}}
 @media print{
-@page{margin:11mm}body{background:#fff;font-size:10pt}.page{max-width:none;padding:0}.tools,nav,.skip,button.copy{display:none!important}thead button::after{content:""!important}
+@page{margin:11mm}body{background:#fff;font-size:9pt;line-height:1.4}.page{max-width:none;padding:0}.tools,nav,.skip,button.copy,tr.minor,details.more,.desk{display:none!important}.paper{display:block}thead button::after{content:""!important}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible!important;block-size:auto!important}
 .scroll,pre.log{overflow:visible;max-height:none;white-space:pre-wrap}table,.main{font-size:7pt}.chip{font-size:7pt;padding:0 .4em}th,td{padding:.2rem .3rem}.main .what,.main th[scope=row]{min-width:6.5rem}.meter{min-width:0}thead th{white-space:normal}figure .scroll>svg{min-width:0}
-figure,tr,.bars li,pre{break-inside:avoid}h2,h3,h4,summary{break-after:avoid}a{color:inherit;text-decoration:none}}
+.wide{display:block}.small-only{display:none}h2{margin:1.2rem 0 .4rem}h4{margin:.6rem 0 .2rem}figure{padding:.5rem;margin:.5rem 0}ul{margin:.2rem 0}
+.sweep{grid-template-columns:1fr 1fr;gap:.4rem}details.row{margin:.35rem 0}details.row>summary{padding:.35rem .6rem}.body{padding:0 .6rem .4rem;display:grid;grid-template-columns:1fr 1fr;gap:0 1rem;align-items:start}.body>*{grid-column:1/3;min-width:0}.body>.side{grid-column:auto}.side .narrow>svg{max-width:60%}.key{font-size:7.5pt}.body>p{margin:.2rem 0}.body dl,pre{font-size:7.5pt;line-height:1.3;padding:.3rem .5rem}
+figure,tr,.bars li,pre,.again{break-inside:avoid}h2,h3,h4,summary{break-after:avoid}a{color:inherit;text-decoration:none}}
 @media(prefers-reduced-motion:reduce){html{scroll-behavior:auto}}
 )";
 }

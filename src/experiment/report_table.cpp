@@ -24,7 +24,8 @@ std::vector<std::string> published_lines(const RowView& view) {
   for (const FigureCheck& check : view.verdict.figures)
     out.push_back(published_text(check) + " " + check.what);
   const Published& published = view.row->published;
-  if (published.epoch_seconds) out.push_back(seconds_text(*published.epoch_seconds) + " an epoch");
+  if (published.epoch_seconds && view.is_full_size)
+    out.push_back(seconds_text(*published.epoch_seconds) + " an epoch");
   if (out.empty() && view.row->expected != Expected::Unknown)
     out.emplace_back(view.row->expected == Expected::Ok ? "fits" : "out of memory");
   return out;
@@ -33,15 +34,18 @@ std::vector<std::string> published_lines(const RowView& view) {
 std::vector<std::string> deviation_lines(const RowView& view) {
   std::vector<std::string> out;
   for (const FigureCheck& check : view.verdict.figures)
-    out.push_back(check.is_held() ? fmt::format("{}{}", percent_text(check.deviation()),
-                                                check.decides ? "" : " (snug)")
+    out.push_back(check.is_held() ? fmt::format("{} ({}{})", percent_text(check.deviation()),
+                                                check.decides ? "" : "snug ", compared_text(check))
                                   : "–");
   return out;
 }
 
-// Time of a row that does not fit is no time.
-bool has_time(const RowView& view) {
-  return view.own != nullptr && view.outcome.kind == OutcomeView::Kind::Good;
+// Time of a row that does not fit is no time. What the steps took that a row was given the time for
+// was measured.
+const Figures* timed(const RowView& view) {
+  if (view.outcome.kind == OutcomeView::Kind::Good) return view.own;
+  const bool has_steps = view.result->outcome == Outcome::TimedOut && view.result->measured;
+  return has_steps ? &*view.result->measured : nullptr;
 }
 
 }  // namespace
@@ -55,24 +59,27 @@ std::vector<std::string> cell_lines(const RowView& view, Cell cell) {
       if (view.changes.empty()) return {};
       return {view.changes};
     case Cell::Outcome:
+      if (!view.close.empty()) return {view.outcome.sign + " " + view.outcome.words, view.close};
       return {view.outcome.sign + " " + view.outcome.words};
     case Cell::Planned:
     case Cell::Measured:
     case Cell::Counted:
-      if (figures == nullptr || figures->peak_allocated <= 0) return {};
+      if (figures == nullptr || needed_bytes(*figures) <= 0) return {};
       if (cell == Cell::Counted && !figures->fits)
-        return {memory_text(figures->peak_allocated) + " ✗"};
-      return {memory_text(figures->peak_allocated)};
+        return {memory_text(needed_bytes(*figures)) + " ✗"};
+      if (cell == Cell::Counted && !view.counted_close.empty())
+        return {memory_text(needed_bytes(*figures)), view.counted_close};
+      return {memory_text(needed_bytes(*figures))};
     case Cell::Published:
       return published_lines(view);
     case Cell::Deviation:
       return deviation_lines(view);
     case Cell::StepTime:
-      if (!has_time(view) || figures->step_seconds <= 0) return {};
-      return {seconds_text(figures->step_seconds)};
+      if (timed(view) == nullptr || timed(view)->step_seconds <= 0) return {};
+      return {seconds_text(timed(view)->step_seconds)};
     case Cell::TokensPerSecond:
-      if (!has_time(view) || figures->tokens_per_second <= 0) return {};
-      return {count_text(figures->tokens_per_second)};
+      if (timed(view) == nullptr || timed(view)->tokens_per_second <= 0) return {};
+      return {count_text(timed(view)->tokens_per_second)};
     case Cell::Verdict:
       if (view.verdict_words.empty()) return {};
       return {view.verdict_words};
@@ -95,11 +102,11 @@ std::string sort_key(const RowView& view, Cell cell) {
     case Cell::Planned:
     case Cell::Measured:
     case Cell::Counted:
-      return fmt::format("{}", figures == nullptr ? 0 : figures->peak_allocated);
+      return fmt::format("{}", figures == nullptr ? 0 : needed_bytes(*figures));
     case Cell::StepTime:
-      return fmt::format("{}", has_time(view) ? figures->step_seconds : 0);
+      return fmt::format("{}", timed(view) != nullptr ? timed(view)->step_seconds : 0);
     case Cell::TokensPerSecond:
-      return fmt::format("{}", has_time(view) ? figures->tokens_per_second : 0);
+      return fmt::format("{}", timed(view) != nullptr ? timed(view)->tokens_per_second : 0);
     case Cell::Deviation: {
       double most = 0;
       for (const FigureCheck& check : view.verdict.figures)
@@ -111,6 +118,21 @@ std::string sort_key(const RowView& view, Cell cell) {
   }
 }
 
+std::string title_with_kind(const TableColumn& column, const std::vector<RowView>& views) {
+  const bool is_memory =
+      column.cell == Cell::Planned || column.cell == Cell::Measured || column.cell == Cell::Counted;
+  const bool is_reserved = std::ranges::any_of(views, [&](const RowView& view) {
+    const Figures* figures = figures_in(view, column.cell);
+    return figures != nullptr && figures->peak_reserved > 0;
+  });
+  if (!is_memory || !is_reserved) return column.title;
+  const std::string whose = column.cell == Cell::Planned ? "Planned"
+                            : column.cell == Cell::Measured
+                                ? "Measured"
+                                : column.title.substr(0, column.title.find(','));
+  return whose + ", reserved";
+}
+
 std::vector<TableColumn> table_columns(const LabRun& run, const std::vector<RowView>& views) {
   const std::string program = counted_program(run);
   const std::array all{TableColumn{Cell::Row, "Row", false},
@@ -119,7 +141,7 @@ std::vector<TableColumn> table_columns(const LabRun& run, const std::vector<RowV
                        TableColumn{Cell::Planned, "snug, planned", true},
                        TableColumn{Cell::Measured, "snug, measured", true},
                        TableColumn{Cell::Counted, program_words(program) + ", counted", true},
-                       TableColumn{Cell::Published, "Published", true},
+                       TableColumn{Cell::Published, source_title(run), true},
                        TableColumn{Cell::Deviation, "Deviation", true},
                        TableColumn{Cell::StepTime, "A step", true},
                        TableColumn{Cell::TokensPerSecond, "Tokens/s", true},

@@ -33,7 +33,11 @@ struct TableColumn {
 
 std::vector<TableColumn> table_columns(const LabRun& run, const std::vector<RowView>& views);
 
-// Lines, as a row may have several published figures; none: the row has nothing there.
+// "Planned, reserved" where the figures are what a GPU's allocator holds.
+std::string title_with_kind(const TableColumn& column, const std::vector<RowView>& views);
+
+// Memory is what has to fit: reserved on a GPU, allocated on a processor. Lines, as a row may have
+// several published figures; none: the row has nothing there.
 std::vector<std::string> cell_lines(const RowView& view, Cell cell);
 std::string cell_text(const RowView& view, Cell cell);  // in one line, "–" for nothing
 

@@ -74,11 +74,19 @@ const RowResult* LabRun::find(const std::string& id) const {
   return found == results.end() ? nullptr : &*found;
 }
 
+RowResult result_of(const LabRecord& record, const std::string& id, std::optional<RowResult> left) {
+  if (!left) return {.id = id, .reason = "not done yet"};
+  const auto wanted = record.made_from.find(id);
+  if (wanted == record.made_from.end() || left->made_from == wanted->second)
+    return *std::move(left);
+  return {.id = id, .reason = "done with other options or files before, and not since"};
+}
+
 LabRun read_lab_run(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder / "lab.json"))
     throw UserError(
-        "{} is no folder of a lab run: it has no lab.json; snug lab run makes such folders, by "
-        "default out/lab/SUITE",
+        "{} is no folder of a lab run: it has no lab.json; "
+        "snug lab run makes such folders, by default out/lab/SUITE",
         folder.string());
   LabRun run{.folder = folder, .record = read_lab_json(folder / "lab.json"), .suite = {}};
   run.suite = read_suite_json(folder / "suite.json");
@@ -93,9 +101,9 @@ LabRun read_lab_run(const std::filesystem::path& folder) {
       throw UserError("{}: row {} is not in suite.json", (folder / "lab.json").string(), id);
     run.rows.push_back(*row);
     const std::filesystem::path file = folder / "rows" / id / "row.json";
-    run.results.push_back(std::filesystem::exists(file)
-                              ? read_row_json(file)
-                              : RowResult{.id = id, .reason = "not done yet"});
+    std::optional<RowResult> left;
+    if (std::filesystem::exists(file)) left = read_row_json(file);
+    run.results.push_back(result_of(run.record, id, std::move(left)));
   }
   return run;
 }

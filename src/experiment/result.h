@@ -90,11 +90,12 @@ struct LabRecord {
   int schema = 1;
   std::string suite, title, about, source, mode, command, started;  // started: UTC, ISO 8601
   std::string version;                                              // snug's
-  std::string device;                           // planned for, or of this machine
-  std::string hardware;                         // processor, cores, memory, GPUs of this machine
-  std::map<std::string, std::string> versions;  // libraries
-  std::vector<std::string> rows;                // ids that were asked for, in order
-  double seconds = 0;                           // all rows so far
+  std::string device;                            // planned for, or of this machine
+  std::string hardware;                          // processor, cores, memory, GPUs of this machine
+  std::map<std::string, std::string> versions;   // libraries
+  std::map<std::string, std::string> made_from;  // row -> what a result of it is to be made from
+  std::vector<std::string> rows;                 // ids that were asked for, in order
+  double seconds = 0;                            // all rows so far
 };
 
 // Reading throws UserError naming the file: missing, damaged, of another schema.
@@ -105,6 +106,10 @@ LabRecord read_lab_json(const std::filesystem::path& path);
 // The suite as it was read, a search's tries among its rows: a report needs no file of the recipes.
 std::string suite_json(const Suite& suite);
 Suite read_suite_json(const std::filesystem::path& path);
+
+// What is to be said of a row of which `left` is there: a result that was made from other words or
+// files than the row has now is none.
+RowResult result_of(const LabRecord& record, const std::string& id, std::optional<RowResult> left);
 
 // A lab run as a report wants it: the suite, what was asked for, and every result that is there.
 struct LabRun {

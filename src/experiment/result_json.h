@@ -58,7 +58,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Row, id, title, change, from, mo
                                                 options, plan_options, run_options, scaled_options,
                                                 device, memory_budget, scaled_memory_budget, like,
                                                 expected, comparisons, published, hardware, notes,
-                                                not_run, group, value)
+                                                explained, not_run, group, value)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Group, kind, id, title, over, base, together,
                                                 smallest, largest, models)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelChoice, checkpoint, config, scaled_config)
@@ -79,7 +79,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(RowResult, id, outcome, reason, 
                                                 world_size)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LabRecord, schema, suite, title, about, source,
                                                 mode, command, started, version, device, hardware,
-                                                versions, rows, seconds)
+                                                versions, rows, made_from, seconds)
 
 void to_json(nlohmann::json& out, const Suite& suite);
 void from_json(const nlohmann::json& in, Suite& suite);

@@ -1,5 +1,3 @@
-// A child is known by a word in its environment, which all that it starts inherit: ranks and MPI's
-// daemons leave process group and session, this they keep.
 // SPDX-License-Identifier: Apache-2.0
 #include "experiment/row_process.h"
 
@@ -10,21 +8,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <charconv>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <optional>
-#include <sstream>
-#include <thread>
+#include <string_view>
 
 #include "base/error.h"
+#include "experiment/marked_processes.h"
+#include "experiment/row_output.h"
 #include "machine/machine.h"
 
 extern char** environ;
@@ -34,90 +29,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr const char* kMark = "SNUG_LAB_ROW=";
 constexpr int kPollMilliseconds = 100;
-constexpr double kPatience = 5;  // from SIGTERM to SIGKILL
-constexpr size_t kMostOutput = size_t{64} << 20;
+constexpr double kPatience = 5;                   // from SIGTERM to SIGKILL
 constexpr size_t kMostErrors = size_t{64} << 10;  // of which the last words are taken
 constexpr int kMostReads = 1000;                  // of what a pipe still holds
-constexpr int kMostSweeps = 200;                  // over the processes that are to end
-
-std::string new_mark() {
-  static std::atomic<int> count{0};
-  return fmt::format("{}{}-{}", kMark, ::getpid(), ++count);
-}
-
-// Text behind the last carriage return of each line, as a terminal would show it.
-std::string as_shown(const std::string& line) {
-  const size_t end = line.find_last_not_of('\r');
-  if (end == std::string::npos) return "";
-  const size_t begin = line.rfind('\r', end);
-  return line.substr(begin == std::string::npos ? 0 : begin + 1, end - (begin + 1) + 1);
-}
-
-// Where a child's output goes: the start of it, and the news that there was more. A disk that is
-// full must not stop the child by a pipe that nobody reads.
-class Output {
- public:
-  explicit Output(const std::filesystem::path& path) : path_(path) {
-    if (path.empty()) return;
-    file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (file_ < 0) throw UserError("cannot create {}: {}", path.string(), std::strerror(errno));
-  }
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
-  ~Output() {
-    if (file_ >= 0) ::close(file_);
-  }
-
-  void write(std::string_view text) {
-    if (file_ < 0 || !fault_.empty()) return;
-    if (written_ + text.size() > kMostOutput) {
-      fault_ = fmt::format("more than {} MiB of output; the rest was left out", kMostOutput >> 20);
-      text = "\n[more output was left out]\n";
-    }
-    while (!text.empty()) {
-      const ssize_t done = ::write(file_, text.data(), text.size());
-      if (done < 0 && errno == EINTR) continue;
-      if (done < 0) {
-        fault_ = fmt::format("cannot write {}: {}", path_.string(), std::strerror(errno));
-        return;
-      }
-      written_ += static_cast<size_t>(done);
-      text.remove_prefix(static_cast<size_t>(done));
-    }
-  }
-  const std::string& fault() const { return fault_; }
-
- private:
-  std::filesystem::path path_;
-  int file_ = -1;
-  size_t written_ = 0;
-  std::string fault_;
-};
-
-struct Pipe {
-  int reader = -1, writer = -1;
-
-  Pipe() {
-    std::array<int, 2> ends{};
-    if (::pipe2(ends.data(), O_CLOEXEC) != 0)
-      throw UserError("cannot start a process: {}", std::strerror(errno));
-    reader = ends[0];
-    writer = ends[1];
-    ::fcntl(reader, F_SETFL, O_NONBLOCK);
-  }
-  Pipe(const Pipe&) = delete;
-  Pipe& operator=(const Pipe&) = delete;
-  ~Pipe() {
-    close(reader);
-    close(writer);
-  }
-  static void close(int& end) {
-    if (end >= 0) ::close(end);
-    end = -1;
-  }
-};
 
 std::vector<char*> pointers(std::vector<std::string>& words) {
   std::vector<char*> result;
@@ -126,27 +41,19 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
-bool has_mark(const std::filesystem::path& process, const std::string& mark) {
-  std::ifstream file(process / "environ", std::ios::binary);
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  for (size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 1)) {
-    const size_t end = at + mark.size();
-    if ((at == 0 || text[at - 1] == '\0') && (end == text.size() || text[end] == '\0')) return true;
+// Between fork and exec: what this process listens to, the program hears as everybody does. What it
+// ignores, as SIGHUP under nohup, the program is to ignore as well; but SIGTERM is how it is told
+// to end.
+void reset_signals() {
+  for (const int number : {SIGINT, SIGHUP}) {
+    struct sigaction now {};
+    if (::sigaction(number, nullptr, &now) == 0 && now.sa_handler != SIG_IGN)
+      ::signal(number, SIG_DFL);
   }
-  return false;
-}
-
-std::vector<pid_t> processes_with(const std::string& mark) {
-  std::vector<pid_t> found;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
-    const std::string name = entry.path().filename().string();
-    pid_t process = 0;
-    const auto read = std::from_chars(name.data(), name.data() + name.size(), process);
-    if (read.ec != std::errc() || process == ::getpid()) continue;
-    if (has_mark(entry.path(), mark)) found.push_back(process);
-  }
-  return found;
+  for (const int number : {SIGTERM, SIGPIPE}) ::signal(number, SIG_DFL);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
 class Child {
@@ -172,12 +79,11 @@ class Child {
   void ask_to_end();
   bool is_over() const;
   void end_all();
-  void end_survivors();
   void describe();
 
   const ProcessWish& wish_;
   std::string* text_;
-  Output output_;
+  RowOutput output_;
   Pipe out_, err_;
   std::string mark_;
   std::string errors_;
@@ -216,8 +122,7 @@ void Child::start() {
   words.insert(words.end(), wish_.words.begin(), wish_.words.end());
   std::vector<std::string> environment{mark_};
   for (char** variable = environ; *variable != nullptr; ++variable)
-    if (std::strncmp(*variable, kMark, std::strlen(kMark)) != 0)
-      environment.emplace_back(*variable);
+    if (!is_mark(*variable)) environment.emplace_back(*variable);
   const std::vector<char*> argv = pointers(words), envp = pointers(environment);
   const pid_t lab = ::getpid();
   started_ = Clock::now();
@@ -240,10 +145,7 @@ void Child::become_program(const char* path, char** words, char** environment, p
     [[maybe_unused]] const ssize_t written = ::write(score, "1000", 4);
     ::close(score);
   }
-  sigset_t none;
-  sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) ::signal(number, SIG_DFL);
+  reset_signals();
   const int nothing = ::open("/dev/null", O_RDONLY);
   if (::dup2(nothing, STDIN_FILENO) >= 0 && ::dup2(out_.writer, STDOUT_FILENO) >= 0 &&
       ::dup2(err_.writer, STDERR_FILENO) >= 0)
@@ -317,17 +219,7 @@ void Child::end_all() {
   ::kill(-process_, SIGKILL);  // nobody else has this number until it is waited for
   ::waitpid(process_, &status_, 0);
   process_ = -1;
-  end_survivors();
-}
-
-// Again until nobody is found: one may have begun another just before it was ended.
-void Child::end_survivors() {
-  for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
-    const std::vector<pid_t> found = processes_with(mark_);
-    if (found.empty()) return;
-    for (const pid_t process : found) ::kill(process, SIGKILL);
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  }
+  end_processes_with(mark_);
 }
 
 void Child::describe() {
@@ -342,33 +234,12 @@ void Child::describe() {
 
 }  // namespace
 
-std::string last_words_of(const std::string& errors) {
-  constexpr size_t kLines = 8;
-  std::vector<std::string> lines;
-  std::istringstream in(errors);
-  for (std::string line; std::getline(in, line);) {
-    line = as_shown(line);
-    if (!line.empty()) lines.push_back(std::move(line));
-  }
-  const auto said = std::find_if(lines.rbegin(), lines.rend(), [](const std::string& line) {
-    return line.starts_with("snug: ");
-  });
-  size_t first = lines.size() > kLines ? lines.size() - kLines : 0;
-  if (said != lines.rend()) first = static_cast<size_t>(lines.rend() - said) - 1;
-  std::string text;
-  for (size_t i = first; i < lines.size(); ++i) {
-    if (!text.empty()) text += '\n';
-    text += lines[i];
-  }
-  return text;
-}
-
 ProcessEnd run_process(const ProcessWish& wish, std::string* text) {
   return Child(wish, text).run();
 }
 
 std::filesystem::path this_program() {
-  if (const char* other = std::getenv("SNUG_PROGRAM"); other != nullptr && *other != '\0')
+  if (const char* other = std::getenv("SNUG_LAB_PROGRAM"); other != nullptr && *other != '\0')
     return other;
   return std::filesystem::read_symlink("/proc/self/exe");
 }

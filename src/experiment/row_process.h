@@ -18,7 +18,7 @@ struct ProcessEnd {
   bool timed_out = false;
   bool interrupted = false;  // the person asked for it
   bool killed_by_kernel_for_memory = false;
-  int survivors = 0;  // processes of it that outlived it, and were ended
+  int survivors = 0;  // processes that it started and that outlived it; they were ended
   double seconds = 0;
   std::string last_words;    // the end of standard error, without the live line's redraws
   std::string output_fault;  // why the output could not be kept whole; empty: it is there
@@ -40,11 +40,7 @@ struct ProcessWish {
 // that cannot be started is an end with exit code 127.
 ProcessEnd run_process(const ProcessWish& wish, std::string* text = nullptr);
 
-// This program's path, for a child to be it again; $SNUG_PROGRAM in tests.
+// This program's path, for a child to be it again; $SNUG_LAB_PROGRAM in tests.
 std::filesystem::path this_program();
-
-// The last words of a text that a terminal would have shown: from the last "snug: " at the start of
-// a line on, else its last lines.
-std::string last_words_of(const std::string& errors);
 
 }  // namespace snug::experiment

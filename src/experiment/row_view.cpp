@@ -9,6 +9,7 @@
 
 #include "experiment/explain.h"
 #include "experiment/figures.h"
+#include "experiment/verdict_words.h"
 
 namespace snug::experiment {
 namespace {
@@ -40,24 +41,6 @@ OutcomeView outcome_of(const LabRun& run, const RowResult& result) {
   return {OutcomeView::Kind::None, "not run", "–"};
 }
 
-std::string words_of(const LabRun& run, Verdict verdict) {
-  const bool has_source =
-      run.mode != Mode::Scaled && std::any_of(run.rows.begin(), run.rows.end(), [](const Row& row) {
-        return row.expected != Expected::Unknown || !row.published.empty();
-      });
-  switch (verdict) {
-    case Verdict::AsExpected:
-      return has_source ? "as published" : "as expected";
-    case Verdict::Differs:
-      return "differs";
-    case Verdict::BeyondIt:
-      return "beyond it";
-    case Verdict::Unknown:
-      break;
-  }
-  return "";
-}
-
 bool is_try(const LabRun& run, const Row& row) {
   return std::any_of(run.suite.groups.begin(), run.suite.groups.end(), [&](const Group& group) {
     return group.kind == Group::Kind::Search && group.id == row.group;
@@ -75,28 +58,58 @@ void add_part(std::string& text, std::ptrdiff_t number, const std::string& words
   text += fmt::format("{} {}", number, words);
 }
 
-std::string figures_line(const std::vector<RowView>& views) {
-  int held = 0, near = 0, between = 0, times = 0, near_times = 0;
+// "; memory: 15 of 16 within 10 %, 1 more within the range that was counted".
+std::string figures_line(const std::vector<RowView>& views, FigureCheck::Unit unit) {
+  int held = 0, near = 0, between = 0;
   for (const RowView& view : views)
     for (const FigureCheck& check : view.verdict.figures) {
-      if (!check.is_held()) continue;
-      (check.decides ? held : times) += 1;
+      if (check.unit != unit || !check.is_held()) continue;
+      ++held;
       if (check.within_a_tenth())
-        (check.decides ? near : near_times) += 1;
-      else if (check.decides && check.within_range())
+        ++near;
+      else if (check.within_range())
         ++between;
     }
-  std::string out;
-  if (held > 0)
-    out += fmt::format("; {} of {} figure{} within 10 %", near, held, held == 1 ? "" : "s");
-  if (between > 0) out += fmt::format(", {} more within what was counted", between);
-  if (times > 0)
-    out += fmt::format("{} {} of {} that only snug's own can be held against",
-                       held > 0 ? ", and" : "; within 10 %", near_times, times);
+  if (held == 0) return "";
+  std::string out = fmt::format("; {}: {} of {} within 10 %",
+                                unit == FigureCheck::Unit::Bytes ? "memory" : "time", near, held);
+  if (between > 0) out += fmt::format(", {} more within the range that was counted", between);
   return out;
 }
 
+// An explanation is of the figures that the suite's own device gives at full size.
+bool is_explained_run(const LabRun& run) {
+  if (!is_full_size(run)) return false;
+  return run.mode == Mode::Run || run.record.device == run.suite.device;
+}
+
+// How many of those that differ are explained.
+std::string explained_words(const std::vector<RowView>& views) {
+  std::ptrdiff_t differ = 0, explained = 0;
+  for (const RowView& view : views) {
+    if (view.verdict.verdict != Verdict::Differs) continue;
+    ++differ;
+    if (!view.why.empty()) ++explained;
+  }
+  if (explained == 0) return "";
+  return explained == differ ? " (explained)" : fmt::format(" ({} explained)", explained);
+}
+
 }  // namespace
+
+bool is_full_size(const LabRun& run) { return run.mode != Mode::Scaled; }
+
+bool ran_out(const RowView& view) { return view.outcome.kind == OutcomeView::Kind::OutOfMemory; }
+
+bool came_to_an_end(const RowView& view) {
+  return view.own != nullptr && (view.outcome.kind == OutcomeView::Kind::Good || ran_out(view));
+}
+
+std::vector<std::string> why_lines(const RowView& view) {
+  if (view.verdict.verdict != Verdict::Differs || !view.is_full_size) return {};
+  if (!view.why.empty()) return view.why;
+  return {"The suite does not say."};
+}
 
 std::vector<RowView> views_of(const LabRun& run) {
   std::vector<RowView> out;
@@ -109,9 +122,15 @@ std::vector<RowView> views_of(const LabRun& run) {
     view.own = own_figures(*result);
     view.outcome = outcome_of(run, *result);
     view.verdict = verdict_of(run, row);
-    view.verdict_words = words_of(run, view.verdict.verdict);
+    view.verdict_words = verdict_words(run, row, view.verdict.verdict);
+    view.marks = figure_marks(view.verdict);
     view.changes = changes_text(run, row);
     view.explanation = explain(run, row);
+    if (view.verdict.verdict == Verdict::Differs && is_explained_run(run)) view.why = row.explained;
+    if (view.own != nullptr && view.outcome.kind == OutcomeView::Kind::Good)
+      view.close = close_text(*view.own, result->limit_bytes);
+    if (result->like) view.counted_close = close_text(*result->like, result->limit_bytes);
+    view.is_full_size = is_full_size(run);
     view.is_try = is_try(run, row);
     out.push_back(std::move(view));
   }
@@ -130,9 +149,10 @@ std::string summary_line(const LabRun& run, const std::vector<RowView>& all) {
   std::string parts;
   for (const Verdict verdict : {Verdict::AsExpected, Verdict::BeyondIt, Verdict::Differs}) {
     const auto is_it = [&](const RowView& v) { return v.verdict.verdict == verdict; };
-    add_part(
-        parts, count(views, is_it),
-        verdict == Verdict::Differs && count(views, is_it) > 1 ? "differ" : words_of(run, verdict));
+    std::string words = verdict_count_words(run, verdict);
+    if (verdict == Verdict::Differs)
+      words = (count(views, is_it) > 1 ? "differ" : words) + explained_words(views);
+    add_part(parts, count(views, is_it), words);
   }
   for (const char* words : {"error", "crashed", "timed out", "interrupted", "not run"})
     add_part(parts, count(views, [&](const RowView& v) { return v.outcome.words == words; }),
@@ -142,22 +162,31 @@ std::string summary_line(const LabRun& run, const std::vector<RowView>& all) {
            (v.outcome.kind == OutcomeView::Kind::Good ||
             v.outcome.kind == OutcomeView::Kind::OutOfMemory);
   };
-  const bool is_all_open = std::cmp_equal(count(views, is_open), views.size());
-  if (is_all_open && !views.empty()) {
+  const auto has_verdict = [](const RowView& v) { return v.verdict.verdict != Verdict::Unknown; };
+  if (count(views, has_verdict) == 0) {
     const auto is_good = [](const RowView& v) { return v.outcome.kind == OutcomeView::Kind::Good; };
     const std::ptrdiff_t good = count(views, is_good);
     add_part(parts, good, run.mode == Mode::Plan ? (good == 1 ? "fits" : "fit") : "ok");
-    add_part(parts, static_cast<std::ptrdiff_t>(views.size()) - good, "out of memory");
+    add_part(parts, count(views, ran_out), "out of memory");
   } else {
-    add_part(parts, count(views, is_open), "of which nothing was published");
+    add_part(parts, count(views, is_open),
+             is_held_against_published(run) ? "without anything published"
+                                            : "without anything expected");
   }
   std::string out = fmt::format("{} row{}: {}{}", views.size(), views.size() == 1 ? "" : "s",
-                                parts.empty() ? "nothing yet" : parts, figures_line(views));
+                                parts.empty() ? "nothing yet" : parts,
+                                figures_line(views, FigureCheck::Unit::Bytes) +
+                                    figures_line(views, FigureCheck::Unit::Seconds));
   const auto searches =
       std::count_if(run.suite.groups.begin(), run.suite.groups.end(), [&](const Group& group) {
         return group.kind == Group::Kind::Search && !members_of(group, all).empty();
       });
   if (searches > 0) out += fmt::format("; {} search{}", searches, searches == 1 ? "" : "es");
+  if (!is_judged(run))
+    out += fmt::format(
+        "; planned on {} and published for {}, so that neither is held against the "
+        "other",
+        run.record.device, run.suite.device);
   return out;
 }
 
@@ -197,6 +226,20 @@ std::string mode_meaning(const LabRun& run) {
       break;
   }
   return "Every row was trained at full size on this machine, and memory and time were measured.";
+}
+
+std::string time_meaning(const LabRun& run, const std::vector<RowView>& views) {
+  const bool has_short_times =
+      run.mode == Mode::Plan && std::any_of(views.begin(), views.end(), [](const RowView& view) {
+        return std::any_of(
+            view.verdict.figures.begin(), view.verdict.figures.end(), [](const FigureCheck& check) {
+              return check.unit == FigureCheck::Unit::Seconds && check.is_held() && !check.decides;
+            });
+      });
+  if (!has_short_times) return "";
+  return "Planned times are snug's own on paper, and optimistic: links that nobody else uses, and "
+         "a host that never keeps the device waiting for the next operation. So they decide "
+         "nothing.";
 }
 
 std::vector<const RowView*> members_of(const Group& group, const std::vector<RowView>& views) {

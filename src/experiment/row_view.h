@@ -7,6 +7,7 @@
 
 #include "experiment/result.h"
 #include "experiment/verdict.h"
+#include "experiment/verdict_words.h"
 
 namespace snug::experiment {
 
@@ -25,24 +26,42 @@ struct RowView {
   const Figures* own = nullptr;  // null: there are none
   OutcomeView outcome;
   RowVerdict verdict;
-  std::string verdict_words;  // "as published", "differs", …; empty where nothing was expected
-  std::string changes;        // empty: none
+  std::string verdict_words;  // "same outcome", "differs", …; empty where nothing was expected
+  std::vector<FigureMark> marks;  // one a kind of figure that is held against something
+  std::string changes;            // empty: none
   std::vector<std::string> explanation;
-  bool is_try = false;  // of a search: it answers one question together with the others
+  std::vector<std::string> why;  // of one that differs: what the suite knows of it; empty: nothing
+  std::string close;             // "close: 0.6 % left" of one that just fits; empty: it is not
+  std::string counted_close;     // the same of the other program's count
+  bool is_full_size = true;      // as published figures are
+  bool is_try = false;           // of a search: it answers one question together with the others
 };
 
 // Those that are no tries of a search.
 std::vector<RowView> without_tries(const std::vector<RowView>& views);
 
+// What the suite knows of why a row differs; of one that it says nothing of: that.
+std::vector<std::string> why_lines(const RowView& view);
+
+// Whether published figures and this run's are of the same models.
+bool is_full_size(const LabRun& run);
+
+// Out of memory, by plan or run; and whether it has figures that it came to an end with: a plan of
+// a row that crashed says nothing of what it did.
+bool ran_out(const RowView& view);
+bool came_to_an_end(const RowView& view);
+
 // One a row, in order. Points into `run`.
 std::vector<RowView> views_of(const LabRun& run);
 
-// "14 rows: 13 as published, 1 beyond it; 11 of 11 figures within 10 %".
+// "14 rows: 13 same outcome as published, 1 beyond it; memory: 11 of 11 within 10 %".
 std::string summary_line(const LabRun& run, const std::vector<RowView>& views);
 
 // "planned on a100-80", "measured", "scaled down, measured"; and what that means, in a sentence.
 std::string mode_words(const LabRun& run);
 std::string mode_meaning(const LabRun& run);
+// Why planned times are shorter than published ones; empty where none is held against one.
+std::string time_meaning(const LabRun& run, const std::vector<RowView>& views);
 
 // Of a sweep: the row with the most tokens a second of those that ran to their end. Of a search:
 // the largest value that fits; null: none.

@@ -14,7 +14,6 @@
 #include "experiment/collect.h"
 #include "experiment/row_process.h"
 #include "experiment/stop_wish.h"
-#include "machine/machine.h"
 #include "report/live_status.h"
 
 namespace snug::experiment {
@@ -61,15 +60,50 @@ std::optional<report::LiveState> live_state(const fs::path& out_dir) {
   }
 }
 
-// Of the GPU here, as --device of plans has it; empty: none, or not in the table.
-const std::string& gpu_profile() {
-  static const std::string profile = [] {
-    const machine::Gpus here = machine::gpus();
-    if (here.gpus.empty()) return std::string();
-    const config::Gpu* known = config::gpu_by_cuda_name(here.gpus.front().name);
-    return known == nullptr ? std::string() : std::string(known->profile);
-  }();
-  return profile;
+// What a run that left no record had measured when it last said something.
+void take_live(const fs::path& out_dir, RowResult& result) {
+  const std::optional<report::LiveState> live = live_state(out_dir);
+  if (!live || live->step == 0) return;
+  result.measured = Figures{.fits = false,
+                            .peak_allocated = live->peak,
+                            .by_category = live->peak_by_category,
+                            .step_seconds = live->step_seconds,
+                            .tokens_per_second = live->tokens_per_second};
+}
+
+// The run took its end for a wish of the person's, and who watches it is to see why it ended.
+void note_time_out(const fs::path& out_dir, const std::string& reason) {
+  std::optional<report::LiveState> live = live_state(out_dir);
+  if (!live) return;
+  live->state = "ended";
+  live->outcome = name(Outcome::TimedOut);
+  live->reason = reason;
+  try {
+    write_file_atomically(report::live_file(out_dir, 0), report::live_json(*live));
+  } catch (const UserError&) {  // it is for the eye alone
+  }
+}
+
+// As the words and the recipe that they start from have it. Words that the program does not take
+// are for check_words to complain of.
+config::Recipe recipe_of(const Words& words) {
+  try {
+    return config::parse_command_line(words).recipe;
+  } catch (const UserError&) {
+    return {};
+  }
+}
+
+// What there is to say of an end that is a result all the same.
+void add_remarks(const ProcessEnd& end, RowResult& result) {
+  const auto add = [&](const std::string& remark) {
+    if (!result.reason.empty()) result.reason += "; ";
+    result.reason += remark;
+  };
+  if (!end.output_fault.empty()) add(end.output_fault);
+  if (end.survivors > 0)
+    add(fmt::format("{} process{} that it started outlived it, and {} ended", end.survivors,
+                    end.survivors == 1 ? "" : "es", end.survivors == 1 ? "was" : "were"));
 }
 
 // What was asked for on the person's own command line is for them to read, not a machine.
@@ -93,12 +127,15 @@ Settings read_settings(const std::vector<std::string>& texts) {
   return settings;
 }
 
+Words on_this_machine(Words plan_words, const std::string& gpu) {
+  if (!gpu.empty() && recipe_of(plan_words).accelerator != "cpu")
+    plan_words.insert(plan_words.end(), {"--device", gpu});
+  return plan_words;
+}
+
 Words RowWork::plan_words(const Row& row) const {
   Words words = experiment::plan_words(suite_, row, mode_, extra_);
-  const std::string gpu = mode_ == Mode::Run ? gpu_profile() : "";
-  if (!gpu.empty() && std::ranges::find(words, "cpu") == words.end())
-    words.insert(words.end(), {"--device", gpu});
-  return words;
+  return mode_ == Mode::Run ? on_this_machine(std::move(words), gpu_profile_) : words;
 }
 
 // A row that was planned not to fit is to run out of memory all the same.
@@ -117,6 +154,12 @@ double RowWork::run_timeout() const {
   return mode_ == Mode::Scaled ? suite_.scaled_row_timeout_seconds : suite_.row_timeout_seconds;
 }
 
+// As --device of plans has it; empty: none, or not in the table.
+std::string RowWork::profile_of(const std::string& gpu) {
+  const config::Gpu* known = config::gpu_by_cuda_name(gpu);
+  return known == nullptr ? std::string() : std::string(known->profile);
+}
+
 std::string RowWork::made_from(const Row& row) const {
   std::string text = fmt::format("snug {}:{}", kVersion, words_text(plan_words(row)));
   if (mode_ != Mode::Plan) text += " |" + words_text(run_words(row, "OUT"));
@@ -130,6 +173,14 @@ void RowWork::check_words(const Row& row) const {
   } catch (const UserError& error) {
     throw UserError("row {}: {}", row.id, error.what());
   }
+}
+
+bool RowWork::is_for_processor(const Row& row) const {
+  return recipe_of(run_words(row, out_dir(row))).accelerator == "cpu";
+}
+
+bool RowWork::has_budget(const Row& row) const {
+  return !recipe_of(run_words(row, out_dir(row))).memory_budget.empty();
 }
 
 RowResult RowWork::empty_result(const Row& row) const {
@@ -171,10 +222,11 @@ RowResult RowWork::run(const Row& row, const std::function<void(const RowStatus&
                                       .stop_wanted = StopWish::wanted});
   result.seconds += end.seconds;
   collect_run(out, end, result);
-  if (!end.output_fault.empty()) {
-    if (!result.reason.empty()) result.reason += "; ";
-    result.reason += end.output_fault;
+  if (result.outcome == Outcome::TimedOut) {
+    if (!result.measured) take_live(out, result);
+    note_time_out(out, result.reason);
   }
+  add_remarks(end, result);
   return result;
 }
 

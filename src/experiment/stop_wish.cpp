@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiment/stop_wish.h"
 
-#include <csignal>
-#include <initializer_list>
-
 namespace snug::experiment {
 namespace {
 
@@ -22,11 +19,18 @@ void on_signal(int number) {
 
 StopWish::StopWish() {
   is_wanted = 0;
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, on_signal);
+  struct sigaction wish {};
+  wish.sa_handler = on_signal;
+  wish.sa_flags = SA_RESTART;
+  sigemptyset(&wish.sa_mask);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &wish, nullptr);
+  }
 }
 
 StopWish::~StopWish() {
-  for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
 }
 
 bool StopWish::wanted() { return is_wanted != 0; }

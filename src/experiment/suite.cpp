@@ -48,9 +48,9 @@ std::vector<std::string> read_models(const YamlNode& node, Suite& suite, Faults&
     read_path(fields, "scaled", folder, model.scaled_config);
     fields.finish();
     if (model.config.empty())
-      faults.add(entry.line, fmt::format("model {}: wants config, the config.json that plans are "
-                                         "made from",
-                                         name));
+      faults.add(
+          entry.line,
+          fmt::format("model {}: wants config, the config.json that plans are made from", name));
     suite.models.emplace(name, std::move(model));
     order.push_back(name);
   }
@@ -102,7 +102,7 @@ Suite read_tree(const YamlNode& tree, const std::filesystem::path& file, Faults&
   }
   rows.finish();
   fields.finish();
-  if (suite.rows.empty() && suite.groups.empty())
+  if (suite.rows.empty() && suite.groups.empty() && !rows.has_refused_any())
     faults.add(tree.line, "a suite without rows; give rows, a matrix or sweeps");
   // Words are read once the options are right: a wrong one would be told again for every row.
   if (faults.empty()) check_all_words(suite, rows, faults);

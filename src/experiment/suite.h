@@ -69,6 +69,8 @@ struct Row {
   Published published;
   std::string hardware;  // that it was published for, in words
   std::vector<std::string> notes;
+  std::vector<std::string>
+      explained;                // why it does not come out as published, said where it does not
   std::string not_run;          // why the row is listed and never run; empty: it is run
   std::string group;            // id of its sweep or search
   std::optional<double> value;  // of what the group is over
@@ -123,6 +125,12 @@ std::vector<std::filesystem::path> suite_files();
 
 // A name of suite_files() or a path. Throws UserError that lists the names there are.
 std::filesystem::path find_suite(const std::string& name_or_path);
+
+// Of several suites' rows: the patterns of "ls01*,fs-*" that this one has; empty: none, or none are
+// given.
+std::string patterns_of(const Suite& suite, const std::string& patterns);
+// Throws UserError for a pattern that none of the suites has.
+void check_patterns(const std::vector<Suite>& suites, const std::string& patterns);
 
 // "ls01*,ls08*" -> those rows, in the suite's order; a sweep's name means all of its rows; empty:
 // all. Throws UserError for a pattern that no row, sweep or search has.

@@ -49,6 +49,7 @@ OutcomesByName::OutcomesByName(Fields& fields)
     : expect_(several_expectations(fields), "expect", fields.faults()),
       published_(fields.take_said("published"), "published", fields.faults()),
       notes_(fields.take_said("notes_of"), "notes_of", fields.faults()),
+      explained_(fields.take_said("explained_of"), "explained_of", fields.faults()),
       faults_(fields.faults()) {
   const YamlNode* expect = fields.take_said("expect");
   if (expect != nullptr && is_one_expectation(*expect)) expect_all_ = expect;
@@ -62,10 +63,12 @@ void OutcomesByName::apply(const std::string& name, Row& row) {
     row.published = read_published(*published, faults_);
   if (const YamlNode* note = notes_.of(name))
     if (const auto text = text_of(*note, "notes_of", faults_)) row.notes.push_back(*text);
+  if (const YamlNode* why = explained_.of(name))
+    if (const auto text = text_of(*why, "explained_of", faults_)) row.explained.push_back(*text);
 }
 
 void OutcomesByName::finish() const {
-  for (const ByName* each : {&expect_, &published_, &notes_}) each->finish(names_);
+  for (const ByName* each : {&expect_, &published_, &notes_, &explained_}) each->finish(names_);
 }
 
 std::string filled(const std::string& pattern,

@@ -30,7 +30,7 @@ class ByName {
   Faults& faults_;
 };
 
-// `expect` (one for all rows, or by name), `published` and `notes_of`.
+// `expect` (one for all rows, or by name), `published`, `notes_of` and `explained_of`.
 class OutcomesByName {
  public:
   explicit OutcomesByName(Fields& fields);
@@ -40,7 +40,7 @@ class OutcomesByName {
 
  private:
   const config::YamlNode* expect_all_ = nullptr;
-  ByName expect_, published_, notes_;
+  ByName expect_, published_, notes_, explained_;
   std::vector<std::string> names_;
   Faults& faults_;
 };

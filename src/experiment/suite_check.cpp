@@ -39,8 +39,8 @@ void check_model(const Suite& suite, const Row& row) {
 void check_same_training(const config::ParsedCommand& plan, const config::ParsedCommand& run) {
   if (plan.recipe.full != run.recipe.full)
     throw UserError(
-        "command {} trains {}, but its options say {}; name adapters (lora_r, …), give full, or "
-        "another command",
+        "command {} trains {}, but its options say {}; "
+        "name adapters (lora_r, …), give full, or another command",
         run.name, run.recipe.full ? "all weights" : "adapters",
         plan.recipe.full ? "all weights" : "adapters");
 }

@@ -68,23 +68,36 @@ class Patterns {
     return any;
   }
 
-  void throw_unused(const Suite& suite) const {
-    for (const std::string& pattern : patterns_) {
-      if (used_.contains(pattern)) continue;
-      std::vector<std::string> ids;
-      for (const Row& row : suite.rows) ids.push_back(row.id);
-      for (const Group& group : suite.groups) ids.push_back(group.id);
-      const std::string near = nearest_name(pattern, ids);
-      throw UserError("suite {} has no row {}{}", suite.name, pattern,
-                      near.empty() ? fmt::format("; snug lab list {} shows them", suite.name)
-                                   : fmt::format("; did you mean {}?", near));
-    }
-  }
+  std::vector<std::string> used() const { return parted(true); }
+  std::vector<std::string> unused() const { return parted(false); }
 
  private:
+  std::vector<std::string> parted(bool is_used) const {
+    std::vector<std::string> out;
+    for (const std::string& pattern : patterns_)
+      if (used_.contains(pattern) == is_used) out.push_back(pattern);
+    return out;
+  }
+
   std::vector<std::string> patterns_;
   std::set<std::string> used_;
 };
+
+std::vector<std::string> ids_of(const Suite& suite) {
+  std::vector<std::string> ids;
+  for (const Row& row : suite.rows) ids.push_back(row.id);
+  for (const Group& group : suite.groups) ids.push_back(group.id);
+  return ids;
+}
+
+// `whose`: "suite litgpt-single has"; `suites`: as after snug lab list.
+[[noreturn]] void refuse_pattern(const std::string& whose, const std::string& pattern,
+                                 const std::vector<std::string>& ids, const std::string& suites) {
+  const std::string near = nearest_name(pattern, ids);
+  throw UserError("{} no row {}{}", whose, pattern,
+                  near.empty() ? fmt::format("; snug lab list {} shows them", suites)
+                               : fmt::format("; did you mean {}?", near));
+}
 
 struct Choice {
   std::vector<const Row*> rows;
@@ -102,7 +115,8 @@ Choice choose(const Suite& suite, const std::string& text) {
   }
   for (const Row& row : suite.rows)
     if (patterns.matches(row.id) || sweeps.contains(row.group)) choice.rows.push_back(&row);
-  patterns.throw_unused(suite);
+  for (const std::string& pattern : patterns.unused())
+    refuse_pattern(fmt::format("suite {} has", suite.name), pattern, ids_of(suite), suite.name);
   return choice;
 }
 
@@ -128,6 +142,11 @@ fs::path find_suite(const std::string& name_or_path) {
   const bool is_path =
       name_or_path.ends_with(".yaml") || name_or_path.find('/') != std::string::npos;
   if (fs::is_regular_file(name_or_path, error)) return name_or_path;
+  if (fs::is_directory(name_or_path, error))
+    throw UserError(
+        "{} is a directory; a suite is a file, NAME.yaml (snug lab report takes the folder of a "
+        "run)",
+        name_or_path);
   if (is_path) throw UserError("{}: there is no such file", name_or_path);
   const std::vector<std::string> names = names_of(files);
   if (names.empty())
@@ -138,6 +157,26 @@ fs::path find_suite(const std::string& name_or_path) {
   const std::string near = nearest_name(name_or_path, names);
   throw UserError("no suite {}; there are {}{}", name_or_path, fmt::join(names, ", "),
                   near.empty() ? "" : fmt::format("; did you mean {}?", near));
+}
+
+std::string patterns_of(const Suite& suite, const std::string& text) {
+  Patterns patterns(text);
+  for (const std::string& id : ids_of(suite)) patterns.matches(id);
+  return fmt::format("{}", fmt::join(patterns.used(), ","));
+}
+
+void check_patterns(const std::vector<Suite>& suites, const std::string& text) {
+  Patterns patterns(text);
+  std::vector<std::string> ids, names;
+  for (const Suite& suite : suites) {
+    names.push_back(suite.name);
+    for (std::string& id : ids_of(suite)) ids.push_back(std::move(id));
+  }
+  for (const std::string& id : ids) patterns.matches(id);
+  for (const std::string& pattern : patterns.unused())
+    refuse_pattern(suites.size() == 1 ? fmt::format("suite {} has", names.front())
+                                      : fmt::format("none of {} has", fmt::join(names, ", ")),
+                   pattern, ids, fmt::format("{}", fmt::join(names, " ")));
 }
 
 std::vector<const Row*> chosen_rows(const Suite& suite, const std::string& patterns) {

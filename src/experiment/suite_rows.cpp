@@ -46,11 +46,15 @@ void read_set(Fields& fields, const std::filesystem::path& folder, TakingBack ta
 
 }  // namespace
 
-Row RowReader::row_from(Fields& fields) const {
+Row RowReader::row_from(Fields& fields, const std::string& own_id) const {
   std::string from;
   fields.read("from", from);
   if (from.empty()) return base_;
   const Row* found = find(from);
+  if (found == nullptr && from == own_id) {
+    fields.add("from", fmt::format("from: {} is this row itself; name one above it", from));
+    return base_;
+  }
   if (found == nullptr) {
     std::vector<std::string> ids;
     for (const Row& row : suite_.rows) ids.push_back(row.id);
@@ -64,6 +68,7 @@ Row RowReader::row_from(Fields& fields) const {
   row.id = row.title = row.change = row.not_run = row.group = "";
   row.value.reset();
   row.notes.clear();
+  row.explained.clear();
   row.expected = Expected::Unknown;
   row.comparisons.clear();
   row.published = {};
@@ -135,11 +140,13 @@ void RowReader::read_common(Fields& fields, Row& row) {
 
 void RowReader::read_remarks(Fields& fields, Row& row) {
   fields.read_list("notes", row.notes);
+  fields.read_list("explained", row.explained);
   fields.read("not_run", row.not_run);
 }
 
 bool RowReader::take_id(const std::string& id, int line) {
   if (!is_name(id)) {
+    has_refused_any_ = true;
     faults_.add(line, fmt::format("id \"{}\": {}", id.substr(0, 120), kNameRule));
     return false;
   }
@@ -184,7 +191,7 @@ void RowReader::read_row(const YamlNode& node) {
   Fields fields(node, "a row", faults_);
   std::string id;
   fields.read("id", id);
-  Row row = row_from(fields);
+  Row row = row_from(fields, id);
   row.id = id;
   fields.read("title", row.title);
   fields.read("change", row.change);

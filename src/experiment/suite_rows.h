@@ -33,6 +33,8 @@ class RowReader {
   void finish();
 
   const std::string& device() const { return base_.device; }
+  // Rows or groups were there, and what is wrong with them has been said.
+  bool has_refused_any() const { return has_refused_any_; }
   // Where the row stands in the file.
   int line_of(size_t row) const { return lines_[row]; }
   int line_of_group(size_t group) const { return group_lines_[group]; }
@@ -43,7 +45,7 @@ class RowReader {
   struct Growth;
 
   // The row that `from` names, without what is its own; or the suite's defaults.
-  Row row_from(Fields& fields) const;
+  Row row_from(Fields& fields, const std::string& own_id = {}) const;
   // What rows, matrices, sweeps and searches all may say of the run itself.
   void read_common(Fields& fields, Row& row);
   void read_settings(Fields& fields, Row& row);
@@ -74,6 +76,7 @@ class RowReader {
   Faults& faults_;
   std::vector<int> lines_, group_lines_;
   std::set<std::string> ids_;  // of rows, sweeps and searches
+  bool has_refused_any_ = false;
 };
 
 }  // namespace snug::experiment

@@ -97,9 +97,9 @@ RowReader::Growth RowReader::read_growth(Fields& fields) {
   fields.read_list("together", growth.together);
   std::vector<std::string> keys = growth.together;
   if (growth.over.empty())
-    fields.add("over", fmt::format("{}: wants over, the option that grows, as in "
-                                   "train.micro_batch_size",
-                                   fields.what()));
+    fields.add("over",
+               fmt::format("{}: wants over, the option that grows, as in train.micro_batch_size",
+                           fields.what()));
   else if (growth.over != "model")
     keys.push_back(growth.over);
   // Checked as if they were set to 1 or more; what the values do is checked with the rows.

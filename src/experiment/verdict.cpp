@@ -28,6 +28,7 @@ class Judge {
     judge_outcome();
     judge_figures();
     for (const Comparison& comparison : row_.comparisons) judge(comparison);
+    if (!is_judged(run_)) return unjudged();
     if (differs_)
       out_.verdict = Verdict::Differs;
     else if (is_beyond_)
@@ -38,6 +39,17 @@ class Judge {
   }
 
  private:
+  // What was published, of other hardware.
+  RowVerdict unjudged() const {
+    RowVerdict out;
+    out.figures = out_.figures;
+    for (FigureCheck& check : out.figures) {
+      check.compared = check.at_least = 0;
+      check.decides = false;
+    }
+    return out;
+  }
+
   void differ(std::string reason) {
     differs_ = true;
     out_.reasons.push_back(std::move(reason));
@@ -48,10 +60,11 @@ class Judge {
                                    : std::string();
   }
   std::string need_words(const Figures& figures) const {
-    return memory_text(needed_bytes(figures)) + limit_words();
+    const std::string close = close_text(figures, result_.limit_bytes);
+    return memory_text(needed_bytes(figures)) + limit_words() + (close.empty() ? "" : ", " + close);
   }
   std::string source_words() const {
-    return run_.mode == Mode::Scaled ? "The suite expects" : "Published:";
+    return is_held_against_published(run_) ? "Published:" : "Expected:";
   }
 
   void judge_outcome() {
@@ -228,6 +241,21 @@ bool FigureCheck::within_a_tenth() const {
 
 bool FigureCheck::within_range() const {
   return is_held() && at_least > 0 && published >= at_least && published <= compared;
+}
+
+bool is_judged(const LabRun& run) {
+  return run.mode != Mode::Plan || run.suite.device.empty() ||
+         run.record.device == run.suite.device;
+}
+
+bool is_held_against_published(const LabRun& run) {
+  return run.mode != Mode::Scaled && has_source(run);
+}
+
+bool has_source(const LabRun& run) {
+  return !run.suite.source.empty() || !run.record.source.empty() ||
+         std::any_of(run.rows.begin(), run.rows.end(),
+                     [](const Row& row) { return !row.published.empty(); });
 }
 
 RowVerdict verdict_of(const LabRun& run, const Row& row) {

@@ -36,11 +36,20 @@ struct FigureCheck {
   bool is_met() const { return within_a_tenth() || within_range(); }
 };
 
+// Whether the suite tells of something published, and the run is of the same size: else its rows
+// are held against what the suite expects of them.
+bool is_held_against_published(const LabRun& run);
+bool has_source(const LabRun& run);  // whatever the run's size
+
 struct RowVerdict {
   Verdict verdict = Verdict::Unknown;
   std::vector<std::string> reasons;  // sentences
   std::vector<FigureCheck> figures;
 };
+
+// Planned for another device than the suite's, rows are beside what was published and not held
+// against it.
+bool is_judged(const LabRun& run);
 
 // In plan mode the published outcome is held against the count of the program that it was published
 // for.

@@ -145,8 +145,8 @@ class Drawing {
                         [&](const Box& box) { return box.overlaps(place.box); });
   }
 
-  // Its name where that covers nothing, else its number; should even that find no room, on the
-  // right of the point all the same.
+  // Its name where that covers nothing, else its number; should even that find no room, none: the
+  // hint and the table have it.
   std::string name_of(size_t index) {
     const ScatterPoint& point = chart_.points[index];
     const std::string number = fmt::format("{}", index + 1);
@@ -155,7 +155,7 @@ class Drawing {
       for (const Place& place : places(point, label))
         if (has_room(place)) return text_at(place, index, label);
     }
-    return text_at(places(point, number)[0], index, number);
+    return "";
   }
 
   std::string text_at(const Place& place, size_t index, const std::string& label) {

@@ -99,7 +99,7 @@ LabRun empty_run(experiment::Mode mode) {
   run.record.command = "snug lab run sample --plan";
   run.record.started = "2026-11-22T08:00:00Z";
   run.record.version = "0.1.0";
-  run.record.device = "a100-80";
+  run.record.device = run.suite.device = "a100-80";
   run.record.hardware = "a processor, 2 cores, 24.0 GiB, no GPU";
   run.record.versions = {{"libtorch", "2.11.0"}, {"Arrow", "26.0.1"}};
   run.record.seconds = 83;

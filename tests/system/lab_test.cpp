@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "report/live_status.h"
 #include "report/run_record.h"
 #include "support/programs.h"
 #include "system/program.h"
@@ -96,11 +97,11 @@ esac)sh";
     return all;
   }
   Result lab(const Words& more = {}) const {
-    const test::Environment program("SNUG_PROGRAM", (folder_ / "program").string());
+    const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
     return run(words(more));
   }
   pid_t start_lab(const Words& more = {}) const {
-    const test::Environment program("SNUG_PROGRAM", (folder_ / "program").string());
+    const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
     return start(words(more), folder_ / "lab.log");
   }
 
@@ -108,6 +109,12 @@ esac)sh";
   bool has_row(const std::string& id) const { return fs::exists(out() / "rows" / id / "row.json"); }
   json row(const std::string& id) const {
     return json::parse(read_file(out() / "rows" / id / "row.json"));
+  }
+  std::string outcome_in_report(const std::string& id) const {
+    const json report = json::parse(read_file(out() / "report.json"));
+    for (const json& each : report["rows"])
+      if (each["id"] == id) return each["outcome"];
+    return "no row";
   }
   std::map<std::string, int> calls() const {
     std::map<std::string, int> counts;
@@ -182,6 +189,44 @@ TEST_F(Lab, RowsThatCameToAResultAreKept) {
   EXPECT_EQ(calls(), (std::map<std::string, int>{{"fine", 1}}));
 }
 
+// A result of other words is in nobody's count: neither the report nor the exit code has it.
+TEST_F(Lab, WhatWasDoneWithOtherWordsCountsAsNotDone) {
+  write_rows({"fine", "crash"});
+  stand_in("crash) ulimit -c 0; kill -SEGV $$;;");
+  EXPECT_EQ(lab().exit_code, 1);
+  EXPECT_EQ(lab({"--rows", "fine"}).exit_code, 1) << "the other row's crash is of these words";
+  EXPECT_EQ(outcome_in_report("crash"), "crashed");
+  const Result other = lab({"--rows", "fine", "--set", "train.max_steps=2"});
+  EXPECT_EQ(other.exit_code, 0) << other.output;
+  EXPECT_EQ(outcome_in_report("fine"), "ok");
+  EXPECT_EQ(outcome_in_report("crash"), "not run");
+  EXPECT_NE(other.output.find("with other options or files before"), std::string::npos)
+      << other.output;
+  // The folder alone says the same.
+  EXPECT_EQ(run({"lab", "report", out()}).exit_code, 0);
+  EXPECT_EQ(outcome_in_report("crash"), "not run");
+  EXPECT_EQ(lab({"--rows", "fine"}).exit_code, 1) << "the first words again";
+  EXPECT_EQ(outcome_in_report("crash"), "crashed");
+}
+
+TEST_F(Lab, TriesOfASearchThatHasChangedAreNotDone) {
+  const std::string search =
+      "searches: [{id: most, title: Most, model: tiny, over: train.micro_batch_size, together: "
+      "[train.global_batch_size], between: [1, 2], set: {seed: SEED}}]\n";
+  const auto write_seed = [&](const std::string& seed) {
+    std::string text = "rows: [{id: base, title: Base, model: tiny}]\n" + search;
+    write_suite(text.replace(text.find("SEED"), 4, seed));
+  };
+  stand_in("");
+  write_seed("1");
+  EXPECT_EQ(lab().exit_code, 0);
+  EXPECT_EQ(outcome_in_report("most-2"), "ok");
+  write_seed("2");
+  EXPECT_EQ(lab({"--rows", "base"}).exit_code, 0);
+  EXPECT_EQ(outcome_in_report("base"), "ok");
+  EXPECT_EQ(outcome_in_report("most-2"), "not run");
+}
+
 TEST_F(Lab, ADamagedResultIsDoneAgain) {
   write_rows({"fine"});
   stand_in("");
@@ -218,6 +263,32 @@ TEST_F(Lab, StopsOnRequestAndGoesOn) {
   for (const char* id : {"fine", "slow", "last"}) EXPECT_EQ(row(id)["outcome"], "ok") << id;
 }
 
+TEST_F(Lab, UnderNohupItGoesOnWhenTheTerminalGoes) {
+  write_rows({"slow", "last"});
+  stand_in("slow) echo $$ > $here/process; until [ -e $here/go ]; do sleep 0.05; done; well;;");
+  const auto before = std::signal(SIGHUP, SIG_IGN);
+  const pid_t child = start_lab();
+  std::signal(SIGHUP, before);
+  ASSERT_GT(read_process(folder_ / "process"), 0);
+  ::kill(child, SIGHUP);
+  ::kill(read_process(folder_ / "process"), SIGHUP);
+  write_file_atomically(folder_ / "go", "");
+  EXPECT_EQ(finish(child), 0) << read_file(folder_ / "lab.log");
+  for (const char* id : {"slow", "last"}) EXPECT_EQ(row(id)["outcome"], "ok") << id;
+}
+
+TEST_F(Lab, WhatOutlivesARowIsEndedAndSaid) {
+  write_rows({"leaves"});
+  stand_in(
+      "leaves) setsid sh -c \"echo \\$\\$ > $here/left; exec sleep 1000\" &\n"
+      "  while [ ! -s $here/left ]; do sleep 0.05; done; well;;");
+  const Result result = lab();
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(row("leaves")["outcome"], "ok");
+  EXPECT_EQ(row("leaves")["reason"], "1 process that it started outlived it, and was ended");
+  EXPECT_TRUE(comes_true([&] { return !is_running(read_process(folder_ / "left")); }));
+}
+
 TEST_F(Lab, KilledItTakesItsRowAlongAndGoesOn) {
   write_rows({"fine", "slow"});
   stand_in("slow) [ -e $here/quick ] && well; echo $$ > $here/process; exec sleep 1000;;");
@@ -251,7 +322,7 @@ TEST_F(Lab, AnotherKindOfRunInAFolderIsRefused) {
   write_rows({"fine"});
   stand_in("");
   lab();
-  const test::Environment program("SNUG_PROGRAM", (folder_ / "program").string());
+  const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
   const Result result =
       run({"lab", "run", folder_ / "odd.yaml", "--plan", "--out_dir", out().string()});
   EXPECT_EQ(result.exit_code, 2);
@@ -268,7 +339,7 @@ TEST_F(Lab, ASearchFindsTheEdgeThatPlansShow) {
   write_suite(kSearch);
   stand_in("",
            "[ $size -le 40 ] && cat $here/fits.json && exit 0; cat $here/too_large.json; exit 3");
-  const test::Environment program("SNUG_PROGRAM", (folder_ / "program").string());
+  const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
   const Result result =
       run({"lab", "run", folder_ / "odd.yaml", "--plan", "--out_dir", out().string()});
   EXPECT_EQ(result.exit_code, 0) << result.output;
@@ -342,10 +413,15 @@ TEST_F(Lab, FaultsAreSaidBeforeAnythingRuns) {
       {{"lab", "run", suite, "--scaled", "--rows", "nothing*"}, "nothing*"},
       {{"lab", "run", suite, "--scaled", "--set", "train.max_stepz=3"}, "train.max_stepz"},
       {{"lab", "run", suite, "--scaled", "--set", "train.max_steps"}, "KEY=VALUE"},
+      {{"lab", "run", suite, "--plan", "--device", "rtx-9999"}, "rtx-9999"},
+      {{"lab", "run", suite, "--plan", "--memory_budget", "40MiB"}, "leaves nothing"},
+      {{"lab", "run", suite, suite, "--scaled", "--rows", "nothing*"}, "nothing*"},
+      {{"lab", "run", folder_.path().string(), "--plan"}, "is a directory"},
+      {{"lab", "run", suite, "--plna"}, "did you mean --plan?"},
       {{"lab", "report", suite}, "no folder of a lab run"},
       {{"lab", "compare", folder_.path().string()}, "two folders"},
       {{"lab", "list", "--plan"}, "--plan is for snug lab run"}};
-  const test::Environment program("SNUG_PROGRAM", (folder_ / "program").string());
+  const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
   for (auto [given, said] : faults) {
     if (given[1] == "run") given.insert(given.end(), {"--out_dir", out().string()});
     const Result result = run(given);
@@ -353,6 +429,94 @@ TEST_F(Lab, FaultsAreSaidBeforeAnythingRuns) {
     EXPECT_NE(result.output.find(said), std::string::npos) << said << " in\n" << result.output;
   }
   EXPECT_TRUE(calls().empty());
+  EXPECT_FALSE(fs::exists(out()));
+  const Result nonsense = run({"lab", "nonsense"});
+  EXPECT_NE(nonsense.output.find("is not one of run, list"), std::string::npos) << nonsense.output;
+  EXPECT_EQ(nonsense.output.find("faults"), std::string::npos) << "one fault, told once\n"
+                                                               << nonsense.output;
+}
+
+// What is wrong with the last suite is said before the first begins; a row that one of them has is
+// enough.
+TEST_F(Lab, SeveralSuitesAreCheckedBeforeTheFirstBegins) {
+  write_rows({"fine", "crash"});
+  stand_in("");
+  write_file_atomically(folder_ / "even.yaml",
+                        "suite: even\ndevice: a100-80\nmodels: {tiny: {config: " + tiny_config() +
+                            "}}\nset: {data: Synthetic, train.max_seq_length: 64}\n"
+                            "rows: [{id: other, model: tiny}]\n");
+  const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
+  const auto plan = [&](const Words& more) {
+    Words all{"lab",    "run",       folder_ / "odd.yaml", folder_ / "even.yaml",
+              "--plan", "--out_dir", out().string()};
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all);
+  };
+  const Result none = plan({"--rows", "fine,nobody*"});
+  EXPECT_EQ(none.exit_code, 2) << none.output;
+  EXPECT_NE(none.output.find("none of odd, even has no row nobody*"), std::string::npos)
+      << none.output;
+  EXPECT_FALSE(fs::exists(out()));
+  const Result one = plan({"--rows", "fine"});
+  EXPECT_EQ(one.exit_code, 0) << one.output;
+  EXPECT_TRUE(fs::exists(out() / "odd-plan/rows/fine/row.json"));
+  EXPECT_FALSE(fs::exists(out() / "even-plan"));
+}
+
+TEST_F(Lab, OnAnotherDeviceNothingIsHeldAgainstWhatWasPublished) {
+  write_suite("rows: [{id: fine, model: tiny, expect: oom}]\n");
+  stand_in("");
+  const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
+  const Words plan{"lab", "run", folder_ / "odd.yaml", "--plan", "--out_dir", out().string()};
+  EXPECT_EQ(run(plan).exit_code, 2) << "it fits and is said not to";
+  Words elsewhere = plan;
+  elsewhere.insert(elsewhere.end(), {"--device", "rtx-4090"});
+  const Result result = run(elsewhere);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(result.output.find("differs"), std::string::npos) << result.output;
+}
+
+// The budget of plans is no budget of runs, which is said; rows for the processor need no GPU.
+TEST_F(Lab, ABudgetThatRunsDoNotHoldToIsSaidOnce) {
+  write_suite(
+      "rows:\n  - {id: a, model: tiny, memory_budget: 40MiB, set: {accelerator: cpu}}\n"
+      "  - {id: b, from: a}\n");
+  stand_in("");
+  const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
+  const Words words{"lab", "run", folder_ / "odd.yaml", "--out_dir", out().string()};
+  const Result result = run(words);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("memory_budget of 2 rows (a: 40MiB) is of plans"), std::string::npos)
+      << result.output;
+  EXPECT_EQ(result.output.find("no GPU here"), std::string::npos) << result.output;
+  Words held = words;
+  held.insert(held.end(), {"--memory_budget", "64MiB"});
+  EXPECT_EQ(run(held).output.find("is of plans"), std::string::npos);
+}
+
+TEST_F(Lab, TheTableIsPrintedAlsoWhereTheReportCannotBeWritten) {
+  write_rows({"fine"});
+  stand_in("");
+  fs::create_directories(out() / "report.html/in-the-way");
+  const Result result = lab();
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find("1 row: 1 ok"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("The rows are kept in"), std::string::npos) << result.output;
+}
+
+TEST_F(Lab, WhoWatchesATimedOutRowSeesThat) {
+  write_rows({"hang"}, "row_timeout: 2");
+  report::LiveState live;
+  live.state = "ended";
+  live.outcome = "error";
+  live.step = 354;
+  live.step_seconds = 0.25;
+  write_file_atomically(folder_ / "live.json", report::live_json(live));
+  stand_in("hang) mkdir $out/live; cp $here/live.json $out/live/rank-0.json; sleep 1000;;");
+  EXPECT_EQ(lab().exit_code, 1);
+  const fs::path file = report::live_file(out() / "rows/hang/run", 0);
+  EXPECT_EQ(report::read_live_json(file).outcome, "timeout");
+  EXPECT_EQ(row("hang")["measured"]["step_seconds"], 0.25) << "what it had measured until then";
 }
 
 TEST_F(Lab, MissingModelsAreSaidOnceWithTheCommandsThatFetchThem) {
@@ -449,7 +613,7 @@ TEST_F(Lab, TheKernelsKillerEndsTheRowAndNotTheLab) {
   if (!group.is_there()) GTEST_SKIP() << "no control group with a memory limit can be made here";
   write_rows({"greedy", "fine"});
   stand_in("greedy) exec tail /dev/zero;;");
-  const test::Environment program("SNUG_PROGRAM", (folder_ / "program").string());
+  const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
   std::string command = "echo \\$\\$ > " + group.members() + " && exec " + SNUG_BINARY;
   for (const std::string& word : words({})) command += " '" + word + "'";
   const Result result = run_in_shell("sh -c \"" + command + "\"");

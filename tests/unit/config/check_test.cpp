@@ -235,8 +235,9 @@ TEST(Check, PartsThatTrainAreNamed) {
                   "there is no part qformr, did you mean qformer?");
   EXPECT_CONTAINS(faults_of("--model.train_parts=,"), "use all, or some of vision, qformer");
   EXPECT_EQ(faults_of("--model.train_parts all", "finetune_lora"), "");
-  EXPECT_CONTAINS(faults_of("--model.train_parts vision", "finetune_lora"),
-                  "name the layers that get some with lora_target_modules");
+  EXPECT_EQ(faults_of("--model.train_parts vision", "finetune_lora"), "");
+  EXPECT_CONTAINS(faults_of("--model.train_parts qformer,language", "finetune_lora"),
+                  "leave language out");
 }
 
 TEST(Check, BlocksAreChosenByWordPeriodOrList) {

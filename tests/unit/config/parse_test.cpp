@@ -231,6 +231,12 @@ TEST(Parse, WrongValuesSayWhatIsWanted) {
   EXPECT_CONTAINS(error_of([] { recipe_from("- a\n- b\n"); }), "recipe.yaml:1: holds no keys");
 }
 
+TEST(Parse, ANearNameIsNamedAlsoWithoutAValue) {
+  EXPECT_CONTAINS(parse_error("lab run s --plna"), "--plna: unknown key; did you mean --plan?");
+  EXPECT_CONTAINS(parse_error("lab nonsense"), "\"nonsense\" is not one of run");
+  EXPECT_EQ(parse_error("lab nonsense").find("snug lab wants action"), std::string::npos);
+}
+
 TEST(Parse, AllFaultsAtOnce) {
   const std::string message =
       parse_error("finetune_full x --train.epochs 0 --sed 3 --precision 8 extra");
@@ -297,7 +303,15 @@ TEST(Parse, CaptionTakesManyPictures) {
   EXPECT_EQ(c.caption.images, (std::vector<std::string>{"a.jpg", "photos", "b.png"}));
   EXPECT_EQ(c.caption.beams.num_beams, 3);
   EXPECT_FALSE(parse("caption m a.jpg").caption.beams.num_beams);
-  EXPECT_CONTAINS(parse_error("caption m"), "snug caption wants images");
+  EXPECT_EQ(c.caption.data.class_path, "") << "no data set unless one is named";
+  const CaptionOptions rows =
+      parse("caption m --data imagefolder --data.path p --data.prompt a --limit 3 --score").caption;
+  EXPECT_EQ(rows.data.class_path, "ImageFolder");
+  EXPECT_EQ(rows.data.path, "p");
+  EXPECT_EQ(rows.prompt, "a") << "as finetune calls it";
+  EXPECT_EQ(rows.limit, 3);
+  EXPECT_TRUE(rows.score);
+  EXPECT_CONTAINS(parse_error("caption m --data Alpaca"), "HFDataset");
   EXPECT_CONTAINS(parse_error("chat m x"), "unexpected word x");
 }
 

@@ -49,8 +49,8 @@ TEST(PlannedGroup, HoldsStagingMemoryUntilItIsWaitedFor) {
   const at::Tensor part = at::empty({1 << 20}, kMeta);
   ASSERT_EQ(communication_bytes(), 0);
   const Group::Ticket ticket = group.reduce_scatter(part, whole);
-  // Two chunks of 256 KiB from each of the three others.
-  EXPECT_EQ(communication_bytes(), 6 * (256 << 10));
+  // Eight chunks of 256 KiB from each of the three others.
+  EXPECT_EQ(communication_bytes(), 24 * (256 << 10));
   group.wait(ticket);
   EXPECT_EQ(communication_bytes(), 0);
   group.wait(group.all_gather(whole, part));

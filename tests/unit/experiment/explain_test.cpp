@@ -206,6 +206,74 @@ TEST(Explain, NeverComparesMeasuredWithPlanned) {
       << "planned beside planned, not beside 40.1 measured: " << text[0];
 }
 
+// Activations tower at the end of the forward; without them the peak is where gradients are whole.
+TEST(Explain, APeakThatMovedIsSaidFirstAndMaximaAreCompared) {
+  LabRun run;
+  const auto add = [&](const std::string& id, int64_t activations) {
+    RowResult& result = add_row(run, id, id == "a" ? "" : "a");
+    Figures figures;
+    const auto add_moment = [&](const char* unit, const char* phase, Bytes bytes) {
+      Moment moment{unit, phase, 0, std::move(bytes)};
+      for (const auto& [category, size] : moment.by_category) moment.allocated += size;
+      if (moment.allocated > figures.peak_allocated) {
+        figures.peak_allocated = moment.allocated;
+        figures.by_category = moment.by_category;
+      }
+      figures.timeline.push_back(std::move(moment));
+    };
+    add_moment("head", "forward", {{"parameters", 4 * kGiB}, {"activations", activations}});
+    add_moment("embedding", "backward", {{"parameters", 4 * kGiB}, {"gradients", 4 * kGiB}});
+    result.predicted = figures;
+    result.outcome = Outcome::Ok;
+  };
+  add("a", 20 * kGiB);
+  add("b", 2 * kGiB);
+  add("c", 10 * kGiB);
+  const std::vector<std::string> moved = explain(run, run.rows[1]);
+  ASSERT_GE(moved.size(), 2U);
+  EXPECT_EQ(moved[0], "The peak is now in embedding, backward (before: head, forward).");
+  EXPECT_EQ(moved[1],
+            "Against a, peak memory falls (24.0 → 8.00 GiB); each at its most in the step, "
+            "activations fall (20.0 → 2.00 GiB).")
+      << "gradients are at both times 4 GiB at their most";
+  const std::vector<std::string> stayed = explain(run, run.rows[2]);
+  EXPECT_EQ(stayed[0],
+            "Against a, peak memory falls (24.0 → 14.0 GiB): activations take half (20.0 → 10.0 "
+            "GiB).");
+  // Measured, the place is the plan's, where its peak is the measured one.
+  run.mode = Mode::Run;
+  for (RowResult& result : run.results) {
+    result.measured = result.predicted;
+    result.measured->timeline.clear();
+  }
+  EXPECT_EQ(explain(run, run.rows[1])[0],
+            "The peak is now in embedding, backward (before: head, forward), as planned.");
+  run.results[1].measured->peak_allocated *= 2;
+  EXPECT_TRUE(explain(run, run.rows[1])[0].starts_with("Against a, ")) << "not where it planned";
+}
+
+TEST(Explain, ATimeThatTheTableDoesNotHaveIsNotQuoted) {
+  LabRun run = test::planned_sample();
+  ASSERT_FALSE(run.find("ls01-baseline")->predicted->fits);
+  const std::vector<std::string> text = explain(run, *run.find_row("ls02-small-batch"));
+  EXPECT_TRUE(text.back().starts_with("A step would take 0.61 s (")) << text.back();
+  EXPECT_EQ(text.back().find("instead of"), std::string::npos) << text.back();
+  LabRun measured = test::measured_sample();
+  for (const std::string& sentence : explain(measured, *measured.find_row("m4-slow")))
+    EXPECT_EQ(sentence.find("A step"), std::string::npos) << "it timed out: " << sentence;
+}
+
+TEST(Explain, ABaseThatWasNotSelectedIsNamed) {
+  LabRun run = test::planned_sample();
+  run.suite.rows = run.rows;
+  run.rows.erase(run.rows.begin());
+  run.results.erase(run.results.begin());
+  const std::vector<std::string> text = explain(run, *run.find_row("ls02-small-batch"));
+  ASSERT_GE(text.size(), 2U);
+  EXPECT_EQ(text[1], "It is told against ls01-baseline, which was not run.");
+  EXPECT_EQ(changes_text(run, *run.find_row("ls02-small-batch")), "train.micro_batch_size 32 → 8");
+}
+
 TEST(Explain, IsNeverEmpty) {
   for (const LabRun& run :
        {test::planned_sample(), test::measured_sample(), test::hostile_sample(), LabRun{}})
@@ -229,6 +297,22 @@ TEST(Changes, AreOptionsAgainstTheRowItCameFrom) {
   EXPECT_EQ(changes("ls05-bf16-mixed"),
             "precision 32-true → bf16-mixed, no train.global_batch_size 32");
   EXPECT_EQ(changes("wide-b4"), "train.micro_batch_size 2 → 4") << "the value before it";
+}
+
+// As in a matrix of batch and technique: the row just before differs in both.
+TEST(Changes, WithoutABaseTheRowOfFewestOtherOptionsIsTaken) {
+  LabRun run;
+  const auto add = [&](const std::string& id, Settings options) {
+    add_row(run, id).predicted = Figures{.peak_allocated = kGiB};
+    run.rows.back().options = std::move(options);
+  };
+  add("b2-plain", {{"batch", "2"}});
+  add("b2-checkpointing", {{"batch", "2"}, {"activation_checkpointing", "all"}});
+  add("b8-plain", {{"batch", "8"}});
+  add("b9-plain", {{"batch", "9"}});
+  EXPECT_EQ(changes_text(run, run.rows[2]), "batch 2 → 8");
+  EXPECT_TRUE(explain(run, run.rows[2])[0].starts_with("Against b2-plain, "));
+  EXPECT_EQ(changes_text(run, run.rows[3]), "batch 8 → 9") << "the nearest of several";
 }
 
 TEST(Changes, WordsOfTheSuiteWin) {

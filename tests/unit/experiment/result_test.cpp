@@ -106,10 +106,40 @@ TEST(CollectPlan, FaultsAreErrors) {
   EXPECT_FALSE(result.predicted);
   collect_plan("{\"schema\": 1", {.exit_code = 0}, result);
   EXPECT_EQ(result.outcome, Outcome::Error);
+  EXPECT_NE(result.reason.find("JSON"), std::string::npos) << result.reason;
   EXPECT_FALSE(result.predicted);
   collect_plan("", {.signal = SIGSEGV}, result);
   EXPECT_EQ(result.outcome, Outcome::Crashed);
   EXPECT_NE(result.reason.find("SIGSEGV"), std::string::npos) << result.reason;
+}
+
+// However planning ends: no guess at the output of a process that printed none.
+TEST(CollectPlan, AnEndWithoutAPlanIsSaidAsItWas) {
+  const auto collected = [](const std::string& text, const ProcessEnd& end) {
+    RowResult result;
+    collect_plan(text, end, result);
+    EXPECT_FALSE(result.predicted);
+    EXPECT_EQ(result.reason.find("JSON"), std::string::npos) << result.reason;
+    return result;
+  };
+  for (const char* text : {"", "{\"schema\": 1, \"mod"}) {
+    const RowResult killed =
+        collected(text, {.signal = SIGKILL, .killed_by_kernel_for_memory = true});
+    EXPECT_EQ(killed.outcome, Outcome::Crashed) << "the row itself may fit";
+    EXPECT_NE(killed.reason.find("the kernel ended the planning"), std::string::npos)
+        << killed.reason;
+    const RowResult slow =
+        collected(text, {.signal = SIGTERM, .timed_out = true, .seconds = 900.4});
+    EXPECT_EQ(slow.outcome, Outcome::TimedOut);
+    EXPECT_NE(slow.reason.find("planning was ended after 900 s"), std::string::npos) << slow.reason;
+  }
+  const RowResult silent = collected(
+      "\n", {.exit_code = 3, .last_words = "snug: out of memory on cpu\nLargest: a table"});
+  EXPECT_EQ(silent.outcome, Outcome::Error);
+  EXPECT_EQ(silent.reason,
+            "planning ended with exit code 3 and printed no plan: out of memory on cpu");
+  EXPECT_EQ(collected("", {.exit_code = 0}).reason,
+            "planning ended with exit code 0 and printed no plan");
 }
 
 class CollectRun : public ::testing::Test {
@@ -157,6 +187,32 @@ TEST_F(CollectRun, TheNeediestRankCounts) {
   report::RunRecord record = ok_record();
   record.ranks = {{.rank = 0, .peak_allocated = 700}, {.rank = 1, .peak_allocated = 900}};
   EXPECT_EQ(collect(record, {.exit_code = 0}).measured->peak_allocated, 900);
+}
+
+// The plan's device may be another one, or have no such figure.
+TEST_F(CollectRun, ReservedIsOfGpusAlone) {
+  report::RunRecord record = ok_record();
+  record.memory.measured.peak_reserved = 800;
+  record.device.name = "NVIDIA A100-SXM4-80GB, 79.15 GiB";
+  EXPECT_EQ(collect(record, {.exit_code = 0}).measured->peak_reserved, 800);
+  record.device.name = "AVX-512 with bfloat16, 2 threads";
+  RowResult planned_for_a_gpu;
+  planned_for_a_gpu.predicted = Figures{.peak_allocated = 700, .peak_reserved = 900};
+  report::write_run_json(record, folder_ / "run.json");
+  collect_run(folder_.path(), {.exit_code = 0}, planned_for_a_gpu);
+  EXPECT_EQ(planned_for_a_gpu.measured->peak_reserved, 0);
+}
+
+TEST_F(CollectRun, ThePlanIsOfTheNeediestRankToo) {
+  report::RunRecord record = ok_record();
+  record.memory.predicted = report::MemoryPeaks{.peak_allocated = 700};
+  record.ranks = {{.rank = 0, .predicted_allocated = 700, .peak_allocated = 700},
+                  {.rank = 1, .predicted_allocated = 950 * kMiB, .peak_allocated = 900}};
+  const RowResult result = collect(record, {.exit_code = 0});
+  EXPECT_EQ(result.predicted->peak_allocated, 950 * kMiB);
+  EXPECT_FALSE(result.predicted->fits) << "of a budget of 900 MiB";
+  record.ranks.clear();
+  EXPECT_EQ(collect(record, {.exit_code = 0}).predicted->peak_allocated, 700);
 }
 
 TEST_F(CollectRun, OutOfMemorySaysWhoAskedForWhat) {
@@ -266,6 +322,7 @@ TEST_F(LabFiles, AFolderTellsItsRunWithoutTheRecipes) {
                         .than = "a"}};
     row.published.iteration_seconds = 0.5;
     row.published.reserved = {1e9, 2e9};
+    row.explained = {"Because."};
     row.value = 8;
     suite.rows.push_back(row);
   }
@@ -287,9 +344,24 @@ TEST_F(LabFiles, AFolderTellsItsRunWithoutTheRecipes) {
   EXPECT_EQ(row.comparisons[0].relation, Comparison::Relation::More);
   EXPECT_EQ(row.value, 8);
   EXPECT_EQ(run.suite.models.at("m").scaled_config, "e");
+  EXPECT_EQ(run.suite.rows[1].explained, suite.rows[1].explained);
   EXPECT_EQ(suite_json(run.suite), suite_json(suite));
   EXPECT_EQ(run.find("a")->outcome, Outcome::NotRun);
   EXPECT_EQ(run.find("c")->outcome, Outcome::OutOfMemory);
+}
+
+TEST(ResultOf, WhatWasMadeFromOtherWordsIsNoResult) {
+  const LabRecord record{.made_from = {{"a", "words"}}};
+  const auto result = [&](const std::string& id, const std::string& made_from) {
+    return result_of(record, id,
+                     RowResult{.id = id, .outcome = Outcome::Crashed, .made_from = made_from});
+  };
+  EXPECT_EQ(result("a", "words").outcome, Outcome::Crashed);
+  const RowResult other = result("a", "other words");
+  EXPECT_EQ(other.outcome, Outcome::NotRun);
+  EXPECT_NE(other.reason.find("not since"), std::string::npos) << other.reason;
+  EXPECT_EQ(result("b", "other words").outcome, Outcome::Crashed) << "a record that does not say";
+  EXPECT_EQ(result_of(record, "a", std::nullopt).outcome, Outcome::NotRun);
 }
 
 }  // namespace

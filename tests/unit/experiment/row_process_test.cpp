@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "experiment/row_output.h"
 #include "support/programs.h"
 #include "support/temp_folder.h"
 
@@ -22,7 +23,7 @@ using test::read_process;
 class RowProcess : public ::testing::Test {
  protected:
   ProcessEnd run(const std::string& script, ProcessWish wish = {}, std::string* text = nullptr) {
-    const test::Environment program("SNUG_PROGRAM",
+    const test::Environment program("SNUG_LAB_PROGRAM",
                                     test::write_script(folder_ / "program", script).string());
     if (wish.output.empty() && text == nullptr) wish.output = folder_ / "output.log";
     return run_process(wish, text);
@@ -76,7 +77,7 @@ TEST_F(RowProcess, TellsSignalsFromExitCodes) {
 }
 
 TEST_F(RowProcess, SaysWhatCannotBeStarted) {
-  const test::Environment program("SNUG_PROGRAM", (folder_ / "none").string());
+  const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "none").string());
   const ProcessEnd end = run_process({.output = folder_ / "output.log"});
   EXPECT_EQ(end.exit_code, 127);
   EXPECT_NE(end.last_words.find("cannot start " + (folder_ / "none").string()), std::string::npos)
@@ -156,6 +157,25 @@ TEST_F(RowProcess, AWishToStopEndsIt) {
   EXPECT_TRUE(end.interrupted);
   EXPECT_FALSE(end.timed_out);
   EXPECT_EQ(end.signal, SIGTERM);
+}
+
+// Under nohup the rows are to go on as well; what ends a row on request is not to be ignored.
+TEST_F(RowProcess, IgnoresWhatTheLabIgnoresButTheWordToEnd) {
+  const auto before_hup = std::signal(SIGHUP, SIG_IGN), before_term = std::signal(SIGTERM, SIG_IGN);
+  std::string text;
+  run("kill -HUP $$; echo on; kill -TERM $$; echo on", {}, &text);
+  std::signal(SIGHUP, before_hup);
+  std::signal(SIGTERM, before_term);
+  EXPECT_EQ(text, "on\n");
+}
+
+TEST_F(RowProcess, HearsWhatTheLabListensTo) {
+  const auto before = std::signal(SIGHUP, [](int) {});
+  std::string text;
+  const ProcessEnd end = run("kill -HUP $$; echo on", {}, &text);
+  std::signal(SIGHUP, before);
+  EXPECT_EQ(end.signal, SIGHUP);
+  EXPECT_EQ(text, "");
 }
 
 TEST_F(RowProcess, IsFirstInLineForTheKernelsKiller) {

@@ -39,7 +39,7 @@ TEST(SuiteFaults, AreSaidWithLineAndRemedy) {
       {"rows: [{id: a, from: b, model: small}]", {":7: from: b is no earlier row"}},
       {"rows:\n  - {id: a, from: b, model: small}\n  - {id: b, from: a, model: small}",
        {":8: from: b is no earlier row"}},
-      {"rows: [{id: a, from: a, model: small}]", {":7: from: a is no earlier row"}},
+      {"rows: [{id: a, from: a, model: small}]", {":7: from: a is this row itself"}},
       {"rows:\n  - {id: base, model: small}\n  - {id: a, from: bse}", {"did you mean base?"}},
       {"rows: []", {"a suite without rows"}},
       {"rows: {a: {model: small}}", {":7: rows: wants a list of rows"}},
@@ -108,6 +108,15 @@ TEST(SuiteFaults, OfTheSuitesOwnOptionsAreSaidOnce) {
       "set: {precison: 32-true}\nrows: [{id: a, model: small}, {id: b, model: small}]\n"));
   EXPECT_EQ(fault.find("unknown key"), fault.rfind("unknown key"));
   EXPECT_NE(fault.find(":6: precison"), std::string::npos);
+}
+
+TEST(SuiteFaults, OneMistakeIsOneFault) {
+  const std::string bad_id = fault_of(suite_text("rows: [{id: \"<b>\", model: small}]\n"));
+  EXPECT_NE(bad_id.find("<b>"), std::string::npos);
+  EXPECT_EQ(bad_id.find("without rows"), std::string::npos) << bad_id;
+  const std::string itself =
+      fault_of(suite_text("rows:\n  - {id: a, model: small}\n  - {id: c, from: c}\n"));
+  EXPECT_NE(itself.find("c is this row itself"), std::string::npos) << itself;
 }
 
 TEST(SuiteFaults, AreAllSaidByLine) {

@@ -211,6 +211,7 @@ sweeps:
     expect: {64: oom, default: ok}
     published: {4: {iteration_seconds: 0.5}}
     notes_of: {16: the third}
+    explained_of: {64: what is counted leaves no room}
   - {id: steps, from: base, over: train.max_seq_length, values: {from: 64, step: 32, to: 130}}
 )");
   EXPECT_EQ(ids(suite),
@@ -223,6 +224,9 @@ sweeps:
   EXPECT_EQ(third.group, "grow");
   EXPECT_EQ(third.value, 16);
   EXPECT_EQ(third.notes, std::vector<std::string>{"the third"});
+  EXPECT_TRUE(third.explained.empty());
+  EXPECT_EQ(row(suite, "grow-b64").explained,
+            std::vector<std::string>{"what is counted leaves no room"});
   EXPECT_EQ(third.expected, Expected::Ok);
   EXPECT_EQ(row(suite, "grow-b64").expected, Expected::OutOfMemory);
   EXPECT_EQ(row(suite, "grow-b4").published.iteration_seconds, 0.5);

@@ -69,13 +69,34 @@ TEST(Verdict, APublishedOutcomeIsHeldAgainstTheOtherProgramsCount) {
   }
 }
 
+TEST(Verdict, OfAnotherDeviceNothingIsJudged) {
+  LabRun run = planned(Expected::Ok, 90, 90);
+  run.rows[0].published.reserved = {40.0 * kGiB};
+  run.suite.device = run.record.device = "a100-80";
+  EXPECT_EQ(judged(run).verdict, Verdict::Differs);
+  run.record.device = "rtx-4090";
+  const RowVerdict verdict = judged(run);
+  EXPECT_EQ(verdict.verdict, Verdict::Unknown);
+  EXPECT_TRUE(verdict.reasons.empty());
+  ASSERT_EQ(verdict.figures.size(), 1U) << "it is shown all the same";
+  EXPECT_FALSE(verdict.figures[0].is_held());
+  EXPECT_FALSE(is_judged(run));
+}
+
 TEST(Verdict, ReasonsNameBothFigures) {
-  const RowVerdict verdict = judged(planned(Expected::OutOfMemory, 40, 120));
-  ASSERT_EQ(verdict.reasons.size(), 1U);
-  EXPECT_EQ(
-      verdict.reasons[0],
-      "Published: out of memory, and LitGPT's count is 120.0 GiB of 80.0 GiB; snug's plan fits: "
-      "40.0 GiB of 80.0 GiB.");
+  LabRun run = planned(Expected::OutOfMemory, 40, 120);
+  const auto reason = [&] {
+    const RowVerdict verdict = judged(run);
+    return verdict.reasons.size() == 1 ? verdict.reasons[0] : "";
+  };
+  const std::string rest =
+      ": out of memory, and LitGPT's count is 120.0 GiB of 80.0 GiB; snug's plan fits: 40.0 GiB of "
+      "80.0 GiB.";
+  EXPECT_EQ(reason(), "Expected" + rest) << "no source, nothing published";
+  run.suite.source = "a paper";
+  EXPECT_EQ(reason(), "Published" + rest);
+  run.mode = Mode::Scaled;
+  EXPECT_FALSE(is_held_against_published(run));
 }
 
 TEST(Verdict, FiguresAreMetWithinATenth) {
