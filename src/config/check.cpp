@@ -74,6 +74,9 @@ void check_model(Command command, const Recipe& r, Faults& faults) {
 }
 
 void check_memory(const Recipe& r, Faults& faults) {
+  if (!r.fit && (!r.fit_disk.empty() || r.fit_delay))
+    warn("{} says what --fit may choose; without --fit it does nothing",
+         r.fit_disk.empty() ? "fit_delay" : "fit_disk");
   const std::string& checkpointing = r.activation_checkpointing;
   if (checkpointing != "selective" && !is_block_choice(checkpointing))
     faults.push_back(

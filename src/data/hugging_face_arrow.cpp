@@ -129,6 +129,7 @@ int find_captions(const arrow::Schema& schema, const std::string& wanted, bool n
         where, fmt::join(schema.field_names(), ", "));
   const int field = schema.GetFieldIndex(name);
   const arrow::DataType& type = *schema.field(field)->type();
+  if (!is_caption_type(type) && !needed && wanted == "auto") return -1;
   if (!is_caption_type(type))
     throw UserError("{}: the column {} (data.text_column) holds {}, but captions are text", where,
                     name, type.ToString());

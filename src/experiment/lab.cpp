@@ -85,7 +85,11 @@ std::vector<fs::path> wanted_suites(const LabOptions& options) {
     else
       files.push_back(find_suite(target));
   }
-  return files;
+  // One that is named twice is one.
+  std::vector<fs::path> once;
+  for (fs::path& file : files)
+    if (std::ranges::find(once, file) == once.end()) once.push_back(std::move(file));
+  return once;
 }
 
 fs::path folder_of(const LabOptions& options, const Suite& suite, Mode mode, bool is_only) {
@@ -174,7 +178,7 @@ int run_suites(const LabOptions& options, const Words& words, const DeviceQuesti
     else
       print_table(run, options);
     try {
-      runner.write();
+      runner.end();
     } catch (const UserError&) {
       if (options.json) print(all.dump(1));
       throw;

@@ -49,8 +49,10 @@ const LabRun& LabRunner::run(Progress& progress) {
   return run_;
 }
 
-void LabRunner::write() const {
+void LabRunner::end() {
   if (!folder_) return;
+  const std::unique_ptr<LabFolder> held = std::move(folder_);
+  work_.reset();  // it writes there
   try {
     write_reports(run_);
   } catch (const UserError& error) {

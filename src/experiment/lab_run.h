@@ -31,9 +31,9 @@ class LabRunner {
   // Takes the folder, which may be somebody else's: throws UserError then. Returns what there is,
   // also when the person asked to stop.
   const LabRun& run(Progress& progress);
-  // Its reports, unless options.dry_run. Throws UserError that says how to go on, such as of a full
-  // disk.
-  void write() const;
+  // Writes its reports, unless options.dry_run, and gives the folder back. Throws UserError that
+  // says how to go on, such as of a full disk.
+  void end();
   bool was_interrupted() const { return is_stopped_; }
   std::string title() const { return run_.suite.name + ": " + run_.suite.title; }
 

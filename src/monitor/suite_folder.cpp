@@ -88,12 +88,18 @@ SuiteFolder read_suite(const fs::path& folder) {
                              .total = static_cast<int>(asked.size())},
                     .run = rows.newest_run,
                     .changed = std::max(changed_at(folder / "lab.json"), rows.newest_change)};
+  const nlohmann::json made_from =
+      lab.is_object() && lab.contains("made_from") ? lab["made_from"] : nlohmann::json();
   for (const DoneRow& row : rows.done) {
+    const nlohmann::json result = read_json(folder / "rows" / row.id / "row.json");
+    // What was made from other words is of an earlier lab, and will be done again.
+    if (made_from.contains(row.id) &&
+        text_at(made_from, row.id.c_str()) != text_at(result, "made_from"))
+      continue;
     // A search's tries are beside the rows that were asked for.
     if (std::ranges::find(asked, row.id) != asked.end()) ++suite.look.done;
     if (suite.look.newest.size() < kNewestShown)
-      suite.look.newest.emplace_back(
-          row.id, text_at(read_json(folder / "rows" / row.id / "row.json"), "outcome"));
+      suite.look.newest.emplace_back(row.id, text_at(result, "outcome"));
   }
   return suite;
 }

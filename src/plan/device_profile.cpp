@@ -68,6 +68,14 @@ int64_t this_memory() {
   return memory.limit ? std::min(memory.total, *memory.limit) : memory.total;
 }
 
+// What others leave it of that now.
+int64_t this_free_memory() {
+  const machine::Memory memory = machine::memory();
+  const int64_t of_limit =
+      memory.limit ? *memory.limit - memory.in_use.value_or(0) : memory.available;
+  return std::max<int64_t>(0, std::min(memory.available, of_limit));
+}
+
 DeviceProfile this_cpu(int64_t budget_bytes) {
   const int64_t all = this_memory();
   const CpuRates rates = cpu_rates();
@@ -233,7 +241,7 @@ DeviceProfile with_host(DeviceProfile device, const config::Recipe& recipe, Mach
   if (!recipe.host_memory.empty())
     device.host_bytes = parse_bytes(recipe.host_memory, "host_memory");
   else if (is_here)
-    device.host_bytes = this_memory();
+    device.host_bytes = this_free_memory();
   std::optional<std::string> folder = recipe.offload_folder();
   if (!folder && recipe.fit && !recipe.fit_disk.empty()) folder = recipe.fit_disk;
   if (!is_here || !folder || !std::filesystem::is_directory(*folder)) return device;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "setup/strategy.h"
+
 namespace snug::plan {
 namespace {
 
@@ -15,7 +17,8 @@ States states_of(const config::Recipe& recipe) {
 
 Techniques::Techniques(const config::Recipe& recipe, bool delay_gains)
     : recipe_(recipe),
-      may_delay_(recipe.fit_delay && delay_gains && !recipe.given("delayed_parameter_update")) {}
+      may_delay_(recipe.fit_delay && delay_gains && setup::named_ranks(recipe) == 1 &&
+                 !recipe.given("delayed_parameter_update")) {}
 
 std::vector<Technique> Techniques::all() const {
   // Where states and weights live and when they are updated.

@@ -59,6 +59,13 @@ BaseModel::BaseModel(const config::Recipe& recipe) : recipe_(recipe) {
   setup::choose_trained(model(), recipe_);
 }
 
+bool BaseModel::trains_whole() const {
+  for (nn::Unit* unit : model().units())
+    for (const nn::Parameter* parameter : unit->parameters())
+      if (!parameter->trained) return false;
+  return true;
+}
+
 void BaseModel::load(const setup::Engine& engine) {
   const bool leaves_out = !setup::start_from_weights(recipe_.lora);
   const double deviation = model().initializer_range();
@@ -141,15 +148,17 @@ void BaseModel::write_adapter(const std::filesystem::path& folder,
   setup::export_peft(folder, adapter, tokenizer_.get());
 }
 
-void check_same_adapters(const config::Recipe& recipe, const nlohmann::json& before,
-                         const std::filesystem::path& checkpoint) {
+void check_same_meaning(const config::Recipe& recipe, const nlohmann::json& before,
+                        const std::filesystem::path& checkpoint) {
   const nlohmann::json now = config::recipe_json(recipe);
   for (const char* key : kMeaningOfAdapters)
     if (now.contains(key) && before.contains(key) && now[key] != before[key])
       throw UserError(
-          "{} was written with {} = {}, now it is {}: its adapters would not be what was trained; "
-          "resume with the options of the first run, or start afresh with --resume false",
-          checkpoint.string(), key, before[key].dump(), now[key].dump());
+          "{} was written with {} = {}, now it is {}: {} would not be what was trained; resume "
+          "with "
+          "the options of the first run, or start afresh with --resume false",
+          checkpoint.string(), key, before[key].dump(), now[key].dump(),
+          recipe.lora.enabled ? "its adapters" : "the model");
 }
 
 }  // namespace snug::train

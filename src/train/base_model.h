@@ -26,6 +26,9 @@ class BaseModel {
   // Null where random weights learn synthetic samples: neither has anything to do with text.
   const tokenizer::Tokenizer* tokenizer() const { return tokenizer_.get(); }
 
+  // Whether every weight trains: not with adapters, nor where model.train_parts leaves parts out.
+  bool trains_whole() const;
+
   // The weights that training starts from, and the adapters', into an engine's memory.
   void load(const setup::Engine& engine);
   // The file's pages are no longer needed.
@@ -53,10 +56,10 @@ class BaseModel {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
 };
 
-// A run that goes on: throws UserError where its adapters, of the recipe `before` as in run.json,
-// would mean something else under `recipe` although they have the same shapes. `checkpoint` is
-// named.
-void check_same_adapters(const config::Recipe& recipe, const nlohmann::json& before,
-                         const std::filesystem::path& checkpoint);
+// A run that goes on: throws UserError where what it trained, by the recipe `before` as in
+// run.json, would mean something else under `recipe` although it has the same shapes, such as an
+// adapter with another alpha. `checkpoint` is named.
+void check_same_meaning(const config::Recipe& recipe, const nlohmann::json& before,
+                        const std::filesystem::path& checkpoint);
 
 }  // namespace snug::train

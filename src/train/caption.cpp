@@ -38,12 +38,24 @@ size_t hash_of(std::span<const std::byte> bytes) {
       std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
-Loaded load(const data::PictureRows& rows, int64_t row, const data::PictureProcessor& processor) {
+// Captions that are there are no reason to fail a picture, unless it is to be scored by them.
+std::vector<std::string> references_of(const data::PictureRows& rows, int64_t row, bool needed) {
+  try {
+    return rows.references(row);
+  } catch (const UserError& error) {
+    if (needed) throw;
+    warn("{}", error.what());
+    return {};
+  }
+}
+
+Loaded load(const data::PictureRows& rows, int64_t row, const data::PictureProcessor& processor,
+            bool references_needed) {
   try {
     const data::PictureBytes encoded = rows.picture(row);
     Loaded loaded{.pixels = {},
                   .content = {encoded.bytes.size(), hash_of(encoded.bytes)},
-                  .references = rows.references(row),
+                  .references = references_of(rows, row, references_needed),
                   .fault = {}};
     loaded.pixels.resize(static_cast<size_t>(processor.size * processor.size * 3));
     processor.process(encoded.bytes, rows.where(row), loaded.pixels.data());
@@ -97,7 +109,8 @@ class Run {
   std::vector<Loaded> load_batch(int64_t begin) const {
     std::vector<Loaded> all;
     const int64_t end = std::min(source_.count, begin + options_.batch_size);
-    for (int64_t row = begin; row < end; ++row) all.push_back(load(*source_.rows, row, processor_));
+    for (int64_t row = begin; row < end; ++row)
+      all.push_back(load(*source_.rows, row, processor_, options_.score));
     return all;
   }
 

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "report/text_width.h"
 #include "train/text_generator.h"
 
 namespace snug::train {
@@ -47,7 +48,9 @@ CaptionWriter::CaptionWriter(const config::CaptionOptions& options) : options_(o
 
 void CaptionWriter::write(const CaptionLine& line) {
   if (options_.beside) return write_beside(line.file, line.caption);
-  std::string text = options_.format == "jsonl" ? json_line(line) : line.file + "\t" + line.caption;
+  std::string text = options_.format == "jsonl"
+                         ? json_line(line)
+                         : report::printable(line.file) + "\t" + line.caption;
   text += '\n';
   if (!file_) return print_piece(text);
   if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size() ||

@@ -214,7 +214,7 @@ void Finetune::resume() {
   state_ = checkpoint::load_state(*resume_from_);
   resumed_ = Resumed{.step = state_.step,
                      .before = report::read_run_json(*resume_from_ / checkpoint::kRecordName)};
-  check_same_adapters(recipe_, resumed_->before.recipe, *resume_from_);
+  check_same_meaning(recipe_, resumed_->before.recipe, *resume_from_);
 }
 
 void Finetune::open_model() {
@@ -294,7 +294,7 @@ void Finetune::choose_techniques() {
 void Finetune::load_weights() {
   engine_ = setup::make_engine(base_->model(), recipe_, host_.device, max_seqlen_, mesh_);
   // A training checkpoint holds what trains.
-  if (!resume_from_ || recipe_.lora.enabled) base_->load(engine_);
+  if (!resume_from_ || !base_->trains_whole()) base_->load(engine_);
   if (resume_from_) {
     checkpoint::load_tensors(*resume_from_, engine_.training_tensors(), &mesh_->world());
     engine_.optimizer->set_num_steps(state_.step);

@@ -284,6 +284,35 @@ TEST_F(Captions, PartsThatTrainedBesideAnAdapterGoWithIt) {
   EXPECT_NE(two.output.find("snug merge"), std::string::npos) << two.output;
 }
 
+// A checkpoint holds what trains; the parts that do not are read again when a run goes on.
+TEST_F(Captions, PartsThatStayAsTheyAreOutliveAResume) {
+  for (const char* caption : {"RED", "TURNED", "CRIMSON", "TURN"})
+    std::ofstream(photos_ / "metadata.jsonl", std::ios::app)
+        << json{{"file_name", "a.png"}, {"text", caption}}.dump() << "\n";
+  fs::create_directories(folder_ / "words");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    fs::copy_file(kData / "system/tiny" / name, folder_ / "words" / name);
+  const auto train = [&](const fs::path& out, const Words& more) {
+    Words words = {"finetune_full", folder_ / "words"};
+    const std::string config = std::string(SNUG_SOURCE_DIR) + "/recipes/models/tiny-blip2.json";
+    words.insert(words.end(), {"--model.config", config, "--model.train_parts", "qformer"});
+    words.insert(words.end(), {"--data", "ImageFolder", "--data.path", photos_});
+    words.insert(words.end(), {"--data.val_split_fraction", "0.5", "--train.epochs", "9"});
+    words.insert(words.end(), {"--train.global_batch_size", "2", "--train.micro_batch_size", "2"});
+    words.insert(words.end(), {"--train.max_steps", "4", "--train.lr_warmup_steps", "0"});
+    words.insert(words.end(), {"--train.save_interval", "2", "--out_dir", out});
+    words.insert(words.end(), {"--eval.initial_validation", "false", "--eval.num_samples", "0"});
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return read_file(out / "final/model.safetensors");
+  };
+  const std::string straight = train(folder_ / "straight", {});
+  const std::string resumed =
+      train(folder_ / "resumed", {"--resume", (folder_ / "straight/step-000002").string()});
+  EXPECT_TRUE(resumed == straight) << "other weights than of a run that was never stopped";
+}
+
 // Of two rows one is held out, and one has no picture: where that is the held-out one, the run goes
 // on without validation; where there is nothing to learn from, it does not.
 TEST_F(Captions, ARunOutlivesABrokenValidationPart) {

@@ -463,6 +463,15 @@ TEST_F(Lab, SeveralSuitesAreCheckedBeforeTheFirstBegins) {
   EXPECT_FALSE(fs::exists(out() / "even-plan"));
 }
 
+TEST_F(Lab, ASuiteThatIsNamedTwiceRunsOnce) {
+  write_rows({"fine"});
+  const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
+  stand_in("");
+  const Result twice = run({"lab", "run", folder_ / "odd.yaml", folder_ / "odd.yaml", "--plan",
+                            "--out_dir", out().string()});
+  EXPECT_EQ(twice.exit_code, 0) << twice.output;
+}
+
 TEST_F(Lab, OnAnotherDeviceNothingIsHeldAgainstWhatWasPublished) {
   write_suite("rows: [{id: fine, model: tiny, expect: oom}]\n");
   stand_in("");

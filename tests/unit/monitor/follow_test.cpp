@@ -267,6 +267,20 @@ TEST_F(FollowSuite, TheRowThatRunsIsFollowed) {
   }
 }
 
+// An earlier lab's, which had other words or was of another version.
+TEST_F(FollowSuite, ResultsThatWillBeMadeAgainAreNotDone) {
+  const auto done = [&](const std::string& made_from) {
+    write(lab_ / "lab.json", {{"suite", "litgpt"},
+                              {"mode", "scaled"},
+                              {"rows", {"a", "b", "c"}},
+                              {"made_from", {{"a", "these words"}}}});
+    write(lab_ / "rows/a/row.json", {{"outcome", "ok"}, {"made_from", made_from}});
+    return Follow(lab_).look().suite.value().done;
+  };
+  EXPECT_EQ(done("these words"), 1);
+  EXPECT_EQ(done("other words"), 0);
+}
+
 TEST_F(FollowSuite, ARowsOwnFolderIsThatRun) {
   const Look look = Follow(lab_ / "rows/a/run").look();
   EXPECT_FALSE(look.suite.has_value());

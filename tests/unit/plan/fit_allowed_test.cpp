@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "models/family.h"
 #include "plan/fit.h"
+#include "plan/techniques.h"
 
 namespace snug::plan {
 namespace {
@@ -144,6 +145,18 @@ TEST_F(FitAllowed, ADelayIsChosenOnlyWhereItIsAllowedAndGainsTime) {
   EXPECT_FALSE(delays(fit_into(cpu)));
   give("delayed_parameter_update");  // as false
   EXPECT_FALSE(delays(fit_into(gpu)));
+}
+
+// Of several it is refused, whatever fit may do.
+TEST_F(FitAllowed, ADelayIsForOneDevice) {
+  recipe_.fit_delay = true;
+  const auto delays = [&] {
+    return std::ranges::any_of(Techniques(recipe_, true).all(),
+                               [](const Technique& technique) { return technique.delay; });
+  };
+  EXPECT_TRUE(delays());
+  recipe_.devices = "4";
+  EXPECT_FALSE(delays());
 }
 
 // Not only what the search would have tried itself.
