@@ -2,8 +2,6 @@
 #include "experiment/progress.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +9,9 @@
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/terminal.h"
 #include "experiment/figures.h"
+#include "report/clock_text.h"
 #include "report/text_width.h"
 #include "report/wrap.h"
 
@@ -21,12 +21,6 @@ namespace {
 constexpr int kBarColumns = 24;
 // Autowrap off while a line is drawn, so that a window made narrower cuts it and does not fold it.
 constexpr std::string_view kBegin = "\r\x1b[?7l", kEndOfLine = "\x1b[K", kDone = "\x1b[?7h";
-
-int columns_of(std::FILE* out) {
-  winsize size{};
-  const bool known = ::ioctl(::fileno(out), TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
-}
 
 std::string bar(double share, int columns) {
   const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * columns);
@@ -82,12 +76,6 @@ std::string folded(const std::string& text, int width) {
   return out;
 }
 
-std::string time_text(double seconds) {
-  const auto s = static_cast<int64_t>(std::clamp(seconds, 0.0, 1e8));
-  if (s >= 3600) return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
-  return fmt::format("{}:{:02}", s / 60, s % 60);
-}
-
 std::string figures_text(const RowResult& result) {
   const std::optional<Figures>& figures = result.measured ? result.measured : result.predicted;
   if (!figures) return "";
@@ -127,7 +115,8 @@ std::string suite_bar(const std::string& suite, int done, int total, double seco
                       int width) {
   const double share = total > 0 ? static_cast<double>(done) / total : 0;
   std::vector<std::string> words{fmt::format("{} of {} rows", done, total)};
-  if (seconds_left >= 0) words.push_back(fmt::format("about {} left", time_text(seconds_left)));
+  if (seconds_left >= 0)
+    words.push_back(fmt::format("about {} left", report::clock_text(seconds_left)));
   return live_line(suite, share, std::move(words), width);
 }
 
@@ -203,7 +192,7 @@ void Progress::print(const std::string& text) {
   const bool was_drawn = is_drawn_;
   erase();
   std::string lines = text.ends_with('\n') ? text : text + '\n';
-  if (is_tty_) lines = folded(lines, columns_of(out_));
+  if (is_tty_) lines = folded(lines, terminal_size(::fileno(out_)).columns);
   std::fputs(lines.c_str(), out_);
   std::fflush(out_);
   if (was_drawn) draw();
@@ -217,7 +206,7 @@ void Progress::end_suite() {
 
 void Progress::draw() {
   if (!is_tty_) return;
-  const int width = std::max(columns_of(out_) - 1, 1);
+  const int width = std::max(terminal_size(::fileno(out_)).columns - 1, 1);
   std::string text = is_drawn_ ? "\x1b[1A" : "";
   text += fmt::format("{}{}{}\n\r{}{}{}", kBegin,
                       suite_bar(suite_, ended_, total_, seconds_left(), width), kEndOfLine,
