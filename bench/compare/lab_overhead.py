@@ -36,6 +36,7 @@ def run(words):
 def through_lab(args, folder):
     words = [args.snug, "lab", "run", args.suite, "--scaled", "--rows", args.row, "--restart"]
     words += ["--out_dir", folder, "--row_timeout", "3600", "--set", f"train.max_steps={args.steps}"]
+    words += ["--set", "train.epochs=100000"]  # the steps end it, not the data
     for setting in args.set:
         words += ["--set", setting]
     run(words)
