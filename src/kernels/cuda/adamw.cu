@@ -3,10 +3,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/adamw.h"
 
-#include <cmath>
-
 #include "base/error.h"
 #include "kernels/cpu/random_key.h"
+#include "kernels/cuda/adamw_factors.cuh"
 #include "kernels/cuda/random_rounding.cuh"
 #include "kernels/cuda/tensor_list.cuh"
 
@@ -27,17 +26,7 @@ struct Tensor {
   bool aligned;
 };
 
-struct Factors {
-  float decay;
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float step_size;
-  float rsqrt_correction;
-  float eps;
-  float grad_scale;
-  bool stochastic;
-};
+using Factors = AdamWFactors;
 
 struct Element {
   float p, m, v;
@@ -111,20 +100,6 @@ Tensor described(const cpu::AdamWTensor& t, const cpu::AdamWOptions& options) {
           t.grad_type,
           t.state_type,
           aligned};
-}
-
-Factors factors_of(const cpu::AdamWOptions& options) {
-  const double correction1 = 1 - std::pow(options.beta1, static_cast<double>(options.step));
-  const double correction2 = 1 - std::pow(options.beta2, static_cast<double>(options.step));
-  return {static_cast<float>(1 - options.lr * options.weight_decay),
-          static_cast<float>(1 - options.beta1),
-          static_cast<float>(options.beta2),
-          static_cast<float>(1 - options.beta2),
-          static_cast<float>(options.lr / correction1),
-          static_cast<float>(1 / std::sqrt(correction2)),
-          static_cast<float>(options.eps),
-          options.grad_scale,
-          options.stochastic_rounding};
 }
 
 }  // namespace

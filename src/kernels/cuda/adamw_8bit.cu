@@ -5,11 +5,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/adamw_8bit.h"
 
-#include <cmath>
-
 #include "base/error.h"
 #include "kernels/cpu/dynamic_map.h"
 #include "kernels/cpu/random_key.h"
+#include "kernels/cuda/adamw_factors.cuh"
 #include "kernels/cuda/random_rounding.cuh"
 #include "kernels/cuda/tensor_list.cuh"
 
@@ -44,16 +43,7 @@ struct Map {
   float decode_scale[8];
 };
 
-struct Factors {
-  float decay;
-  float one_minus_beta1;
-  float beta2;
-  float one_minus_beta2;
-  float step_size;
-  float rsqrt_correction;
-  float eps;
-  float grad_scale;
-  bool stochastic;
+struct Factors : AdamWFactors {
   Map first;
   Map second;
 };
@@ -222,22 +212,6 @@ Map arithmetic_of(const cpu::DynamicMap& map) {
   return result;
 }
 
-Factors factors_of(const cpu::AdamWOptions& options) {
-  const double correction1 = 1 - std::pow(options.beta1, static_cast<double>(options.step));
-  const double correction2 = 1 - std::pow(options.beta2, static_cast<double>(options.step));
-  return {static_cast<float>(1 - options.lr * options.weight_decay),
-          static_cast<float>(1 - options.beta1),
-          static_cast<float>(options.beta2),
-          static_cast<float>(1 - options.beta2),
-          static_cast<float>(options.lr / correction1),
-          static_cast<float>(1 / std::sqrt(correction2)),
-          static_cast<float>(options.eps),
-          options.grad_scale,
-          options.stochastic_rounding,
-          arithmetic_of(cpu::signed_dynamic_map()),
-          arithmetic_of(cpu::unsigned_dynamic_map())};
-}
-
 Tensor described(const cpu::AdamW8bitTensor& t, const cpu::AdamWOptions& options) {
   const bool aligned = aligned_to_four(t.param, t.param_type) &&
                        aligned_to_four(t.grad, t.grad_type) &&
@@ -264,7 +238,8 @@ void adamw_8bit_step(std::span<const cpu::AdamW8bitTensor> tensors,
   SNUG_CHECK(options.step >= 1, "AdamW step {}; the first is 1", options.step);
   std::vector<Tensor> described_tensors;
   for (const cpu::AdamW8bitTensor& t : tensors) described_tensors.push_back(described(t, options));
-  const Factors factors = factors_of(options);
+  const Factors factors = {factors_of(options), arithmetic_of(cpu::signed_dynamic_map()),
+                           arithmetic_of(cpu::unsigned_dynamic_map())};
   const auto kind = [](const Tensor& t) { return std::tuple(t.param_type, t.grad_type); };
   for_each_list(std::span<const Tensor>(described_tensors), kind,
                 [&](const auto& list, unsigned blocks) {

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "kernels/cpu/random_key.h"
+#include "kernels/cuda/element_updates.cuh"
 #include "kernels/cuda/random_rounding.cuh"
-#include "kernels/cuda/tensor_list.cuh"
 
 namespace snug::kernels::cuda {
 namespace {
@@ -22,7 +22,7 @@ struct Tensor {
   Scalar state_type;
 };
 
-struct Factors {
+struct LionFactors {
   float lr;
   float decay;
   float beta1;
@@ -34,32 +34,26 @@ struct Factors {
 // 0 stays 0 and NaN stays NaN.
 __device__ float sign_of(float x) { return x > 0 ? 1.f : x < 0 ? -1.f : x; }
 
-template <class P, class G, class S>
-__device__ void update(const Tensor& t, const Factors& f, float scale, int64_t i) {
-  auto* param = static_cast<P*>(t.param);
-  auto* average = static_cast<S*>(t.exp_avg);
-  const float g = to_float(static_cast<const G*>(t.grad)[i]) * scale;
-  const float m = to_float(average[i]);
-  float p = t.master != nullptr ? t.master[i] : to_float(param[i]);
-  p = p * f.decay - f.lr * sign_of(m * f.beta1 + g * (1 - f.beta1));
-  const uint32_t random = f.stochastic ? random_bits(t.random_key, i) : 0;
-  average[i] =
-      from_float<S>(rounded<S>(m * f.beta2 + g * (1 - f.beta2), f.stochastic, random >> 16));
-  const bool by_chance = f.stochastic && t.master == nullptr;
-  param[i] = from_float<P>(rounded<P>(p, by_chance, random));
-  if (t.master != nullptr) t.master[i] = p;
-}
+struct Lion {
+  using Described = Tensor;
+  using Factors = LionFactors;
 
-template <class P, class G, class S>
-__global__ void update_list(const __grid_constant__ TensorList<Tensor> list, Factors f,
-                            const float* grad_scale) {
-  const float scale = grad_scale != nullptr ? f.grad_scale * *grad_scale : f.grad_scale;
-  if (!isfinite(scale)) return;
-  const Stretch at = stretch_of_block(list, blockIdx.x);
-  for (int64_t i = at.begin + threadIdx.x; i < at.end; i += kListThreads) {
-    update<P, G, S>(list.tensors[at.tensor], f, scale, i);
+  template <class P, class G, class S>
+  static __device__ void update(const Tensor& t, const Factors& f, float scale, int64_t i) {
+    auto* param = static_cast<P*>(t.param);
+    auto* average = static_cast<S*>(t.exp_avg);
+    const float g = to_float(static_cast<const G*>(t.grad)[i]) * scale;
+    const float m = to_float(average[i]);
+    float p = t.master != nullptr ? t.master[i] : to_float(param[i]);
+    p = p * f.decay - f.lr * sign_of(m * f.beta1 + g * (1 - f.beta1));
+    const uint32_t random = f.stochastic ? random_bits(t.random_key, i) : 0;
+    average[i] =
+        from_float<S>(rounded<S>(m * f.beta2 + g * (1 - f.beta2), f.stochastic, random >> 16));
+    const bool by_chance = f.stochastic && t.master == nullptr;
+    param[i] = from_float<P>(rounded<P>(p, by_chance, random));
+    if (t.master != nullptr) t.master[i] = p;
   }
-}
+};
 
 Tensor described(const cpu::LionTensor& t, const cpu::LionOptions& options) {
   SNUG_CHECK(t.state_type != Scalar::F16, "Lion's state is float32 or bfloat16");
@@ -74,18 +68,13 @@ void lion_step(std::span<const cpu::LionTensor> tensors, const cpu::LionOptions&
                const float* grad_scale, cudaStream_t stream) {
   std::vector<Tensor> described_tensors;
   for (const cpu::LionTensor& t : tensors) described_tensors.push_back(described(t, options));
-  const Factors factors = {static_cast<float>(options.lr),
-                           static_cast<float>(1 - options.lr * options.weight_decay),
-                           static_cast<float>(options.beta1),
-                           static_cast<float>(options.beta2),
-                           options.grad_scale,
-                           options.stochastic_rounding};
-  for_each_typed_list(std::span<const Tensor>(described_tensors),
-                      [&](const auto& list, unsigned blocks, auto p, auto g, auto s) {
-                        update_list<decltype(p), decltype(g), decltype(s)>
-                            <<<blocks, kListThreads, 0, stream>>>(list, factors, grad_scale);
-                        check_launch("lion_step");
-                      });
+  const LionFactors factors = {static_cast<float>(options.lr),
+                               static_cast<float>(1 - options.lr * options.weight_decay),
+                               static_cast<float>(options.beta1),
+                               static_cast<float>(options.beta2),
+                               options.grad_scale,
+                               options.stochastic_rounding};
+  update_tensors<Lion>(described_tensors, factors, grad_scale, stream, "lion_step");
 }
 
 }  // namespace snug::kernels::cuda

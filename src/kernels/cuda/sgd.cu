@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "kernels/cpu/random_key.h"
+#include "kernels/cuda/element_updates.cuh"
 #include "kernels/cuda/random_rounding.cuh"
-#include "kernels/cuda/tensor_list.cuh"
 
 namespace snug::kernels::cuda {
 namespace {
@@ -22,7 +22,7 @@ struct Tensor {
   Scalar state_type;
 };
 
-struct Factors {
+struct SgdFactors {
   float lr;
   float momentum;
   float new_share;
@@ -33,35 +33,29 @@ struct Factors {
   bool stochastic;
 };
 
-template <class P, class G, class S>
-__device__ void update(const Tensor& t, const Factors& f, float scale, int64_t i) {
-  auto* param = static_cast<P*>(t.param);
-  auto* buffer = static_cast<S*>(t.buffer);
-  float p = t.master != nullptr ? t.master[i] : to_float(param[i]);
-  float g = to_float(static_cast<const G*>(t.grad)[i]) * scale + p * f.weight_decay;
-  const uint32_t random = f.stochastic ? random_bits(t.random_key, i) : 0;
-  if (f.momentum != 0) {
-    float average = g * f.new_share;
-    if (!f.first_step) average += to_float(buffer[i]) * f.momentum;
-    buffer[i] = from_float<S>(rounded<S>(average, f.stochastic, random >> 16));
-    g = f.nesterov ? g + average * f.momentum : average;
-  }
-  p -= g * f.lr;
-  const bool by_chance = f.stochastic && t.master == nullptr;
-  param[i] = from_float<P>(rounded<P>(p, by_chance, random));
-  if (t.master != nullptr) t.master[i] = p;
-}
+struct Sgd {
+  using Described = Tensor;
+  using Factors = SgdFactors;
 
-template <class P, class G, class S>
-__global__ void update_list(const __grid_constant__ TensorList<Tensor> list, Factors f,
-                            const float* grad_scale) {
-  const float scale = grad_scale != nullptr ? f.grad_scale * *grad_scale : f.grad_scale;
-  if (!isfinite(scale)) return;
-  const Stretch at = stretch_of_block(list, blockIdx.x);
-  for (int64_t i = at.begin + threadIdx.x; i < at.end; i += kListThreads) {
-    update<P, G, S>(list.tensors[at.tensor], f, scale, i);
+  template <class P, class G, class S>
+  static __device__ void update(const Tensor& t, const Factors& f, float scale, int64_t i) {
+    auto* param = static_cast<P*>(t.param);
+    auto* buffer = static_cast<S*>(t.buffer);
+    float p = t.master != nullptr ? t.master[i] : to_float(param[i]);
+    float g = to_float(static_cast<const G*>(t.grad)[i]) * scale + p * f.weight_decay;
+    const uint32_t random = f.stochastic ? random_bits(t.random_key, i) : 0;
+    if (f.momentum != 0) {
+      float average = g * f.new_share;
+      if (!f.first_step) average += to_float(buffer[i]) * f.momentum;
+      buffer[i] = from_float<S>(rounded<S>(average, f.stochastic, random >> 16));
+      g = f.nesterov ? g + average * f.momentum : average;
+    }
+    p -= g * f.lr;
+    const bool by_chance = f.stochastic && t.master == nullptr;
+    param[i] = from_float<P>(rounded<P>(p, by_chance, random));
+    if (t.master != nullptr) t.master[i] = p;
   }
-}
+};
 
 Tensor described(const cpu::SgdTensor& t, const cpu::SgdOptions& options) {
   SNUG_CHECK(t.state_type != Scalar::F16, "SGD states are float32 or bfloat16");
@@ -81,20 +75,15 @@ void sgd_step(std::span<const cpu::SgdTensor> tensors, const cpu::SgdOptions& op
              options.dampening);
   std::vector<Tensor> described_tensors;
   for (const cpu::SgdTensor& t : tensors) described_tensors.push_back(described(t, options));
-  const Factors factors = {static_cast<float>(options.lr),
-                           static_cast<float>(options.momentum),
-                           options.first_step ? 1.f : static_cast<float>(1 - options.dampening),
-                           static_cast<float>(options.weight_decay),
-                           options.grad_scale,
-                           options.nesterov,
-                           options.first_step,
-                           options.stochastic_rounding};
-  for_each_typed_list(std::span<const Tensor>(described_tensors),
-                      [&](const auto& list, unsigned blocks, auto p, auto g, auto s) {
-                        update_list<decltype(p), decltype(g), decltype(s)>
-                            <<<blocks, kListThreads, 0, stream>>>(list, factors, grad_scale);
-                        check_launch("sgd_step");
-                      });
+  const SgdFactors factors = {static_cast<float>(options.lr),
+                              static_cast<float>(options.momentum),
+                              options.first_step ? 1.f : static_cast<float>(1 - options.dampening),
+                              static_cast<float>(options.weight_decay),
+                              options.grad_scale,
+                              options.nesterov,
+                              options.first_step,
+                              options.stochastic_rounding};
+  update_tensors<Sgd>(described_tensors, factors, grad_scale, stream, "sgd_step");
 }
 
 }  // namespace snug::kernels::cuda
