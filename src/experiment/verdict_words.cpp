@@ -32,18 +32,9 @@ void add_mark(const RowVerdict& verdict, FigureCheck::Unit unit, std::vector<Fig
 }  // namespace
 
 std::string verdict_words(const LabRun& run, const Row& row, Verdict verdict) {
-  switch (verdict) {
-    case Verdict::AsExpected:
-      if (!is_held_against_published(run)) return "as expected";
-      return row.expected == Expected::Unknown ? "same figures" : "same outcome";
-    case Verdict::Differs:
-      return "differs";
-    case Verdict::BeyondIt:
-      return "beyond it";
-    case Verdict::Unknown:
-      break;
-  }
-  return "";
+  if (verdict == Verdict::Unknown) return "";
+  if (verdict != Verdict::AsExpected || !is_held_against_published(run)) return name(verdict);
+  return row.expected == Expected::Unknown ? "same figures" : "same outcome";
 }
 
 const char* verdict_count_words(const LabRun& run, Verdict verdict) {

@@ -170,7 +170,7 @@ void Supervisor::start_mpirun() {
     ::fcntl(descriptor, F_SETFL, O_NONBLOCK);
 }
 
-// In a session of its own: Ctrl-C is for the supervisor, and ssh finds no terminal to ask for a
+// Away from the terminal (setsid): Ctrl-C is for the supervisor, and ssh finds none to ask for a
 // password on.
 void Supervisor::become_mpirun(pid_t supervisor) {
   ::setsid();

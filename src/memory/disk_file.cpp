@@ -12,12 +12,12 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <string>
 #include <system_error>
 
 #include "base/bytes.h"
 #include "base/error.h"
+#include "base/nameless_file.h"
 #include "memory/allocators.h"
 
 namespace snug::memory {
@@ -53,21 +53,11 @@ int64_t free_bytes(int file) {
   return static_cast<int64_t>(info.f_bavail) * static_cast<int64_t>(info.f_frsize);
 }
 
-// A file system that knows no files without a name gets one with a name for a moment.
-int open_named(const fs::path& folder) {
-  std::string name = (folder / ".snug-states-XXXXXX").string();
-  const int file = ::mkostemp(name.data(), O_CLOEXEC);
-  if (file >= 0) ::unlink(name.c_str());
-  return file;
-}
-
 int open_nameless(const fs::path& folder) {
   if (!fs::is_directory(folder))
     throw UserError("optimizer_offload = disk:{}: there is no such folder; make it first",
                     folder.string());
-  int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-  if (file < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL))
-    file = open_named(folder);
+  const int file = open_nameless_file(folder);
   const int error = errno;
   if (file < 0)
     throw UserError(

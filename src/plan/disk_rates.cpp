@@ -15,6 +15,7 @@
 #include <string>
 
 #include "base/bytes.h"
+#include "base/nameless_file.h"
 #include "machine/machine.h"
 #include "plan/best_rates.h"
 
@@ -38,12 +39,7 @@ double seconds_since(Clock::time_point start) {
 class Scratch {
  public:
   explicit Scratch(const fs::path& folder) {
-    file_ = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (file_ < 0) {
-      std::string name = (folder / ".snug-rates-XXXXXX").string();
-      file_ = ::mkostemp(name.data(), O_CLOEXEC);
-      if (file_ >= 0) ::unlink(name.c_str());
-    }
+    file_ = open_nameless_file(folder);
     if (file_ < 0) return;
     const int flags = ::fcntl(file_, F_GETFL);
     is_direct_ = ::fcntl(file_, F_SETFL, flags | O_DIRECT) == 0;
