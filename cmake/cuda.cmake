@@ -3,33 +3,23 @@
 # was made with, so it goes first; where only the torch wheel itself is unpacked, an installed toolkit
 # does for building (running wants the libraries of scripts/wheels/torch-cuda.txt). CUDACXX or
 # -DCMAKE_CUDA_COMPILER choose another compiler.
+include(cuda_compiler)
 set(wheel_cuda ${SNUG_LIBTORCH_DIR}/nvidia/cu13)
 if(NOT EXISTS ${torch_root}/lib/libtorch_cuda.so)
   message(FATAL_ERROR "SNUG_CUDA is on, but ${torch_root}/lib has no libtorch_cuda.so; "
                       "run scripts/build --cuda, which fetches it")
 endif()
-if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
-  find_program(SNUG_NVCC nvcc HINTS ${wheel_cuda}/bin /usr/local/cuda/bin)
-  if(NOT SNUG_NVCC)
-    message(FATAL_ERROR "SNUG_CUDA is on, but there is no nvcc in ${wheel_cuda}/bin, on PATH or in "
-                        "/usr/local/cuda/bin; run scripts/build --cuda, which fetches it")
-  endif()
-  set(CMAKE_CUDA_COMPILER ${SNUG_NVCC})
+snug_find_nvcc(${wheel_cuda}/bin)
+if(NOT SNUG_NVCC)
+  message(FATAL_ERROR "SNUG_CUDA is on, but there is no nvcc in ${wheel_cuda}/bin, on PATH or in "
+                      "/usr/local/cuda/bin; run scripts/build --cuda, which fetches it")
 endif()
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   # What libtorch's own kernels are made for, Turing to Blackwell, and for what comes later the last
   # one's PTX. CUDA 13 has dropped Volta (70).
   set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 89-real 90-real 100-real 120)
 endif()
-enable_language(CUDA)
-if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
-  # CMake before 3.25.2 does not know that this compiler speaks C++20.
-  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
-  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
-endif()
-set(CMAKE_CUDA_STANDARD 20)
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
-add_compile_options($<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>)
+snug_enable_cuda()
 
 set(cuda_root ${wheel_cuda})
 if(NOT EXISTS ${wheel_cuda}/lib/libcudart.so.13)

@@ -14,6 +14,28 @@ function(snug_add_library name)
   snug_set_warnings(snug_${name})
 endfunction()
 
+# snug_cuda_source(source cuda): in `source` cuda.cpp where CUDA is built in, else cuda_stub.cpp.
+function(snug_cuda_source variable name)
+  cmake_parse_arguments(ARG "" "" "DEFINITIONS" ${ARGN})
+  snug_cuda_code(${name}.cpp DEFINITIONS ${ARG_DEFINITIONS})
+  set(${variable} ${name}.cpp PARENT_SCOPE)
+  if(NOT SNUG_WITH_CUDA)
+    set(${variable} ${name}_stub.cpp PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Sources that only a build with CUDA has in a library. Other builds compile them as a test
+# (cmake/cuda_code.cmake).
+function(snug_cuda_code)
+  cmake_parse_arguments(ARG "" "" "DEFINITIONS" ${ARGN})
+  foreach(source ${ARG_UNPARSED_ARGUMENTS})
+    cmake_path(ABSOLUTE_PATH source)
+    set_source_files_properties(${source} DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_SOURCE_DIR}
+                                PROPERTIES COMPILE_DEFINITIONS "${ARG_DEFINITIONS}")
+    set_property(GLOBAL APPEND PROPERTY SNUG_CUDA_CODE ${source})
+  endforeach()
+endfunction()
+
 # snug_add_test(tokenizer SOURCES x_test.cpp DEPS tokenizer [TORCH] [LABELS unit])
 function(snug_add_test name)
   cmake_parse_arguments(ARG "TORCH" "" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})

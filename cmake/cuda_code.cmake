@@ -1,0 +1,48 @@
+# The test cuda_compiles of a build without CUDA: what only a build with CUDA has (snug_cuda_code) compiles
+# whole, for one architecture, against the CUDA half of libtorch's headers, and has what the rest of the
+# program calls. It wants nvcc, its toolkit and nccl.h, skips itself where one of them is not there, and
+# says which; no GPU. The objects are made by the test alone: nobody else's build pays for them.
+set(cuda_code_skipped "")
+include(cuda_compiler)
+snug_find_nvcc()
+if(SNUG_NVCC)
+  # A compiler that does not work here is no reason not to configure.
+  set(ENV{CUDACXX} ${SNUG_NVCC})
+  include(CheckLanguage)
+  check_language(CUDA)
+endif()
+if(NOT SNUG_NVCC)
+  set(cuda_code_skipped "no nvcc on PATH or in /usr/local/cuda/bin")
+elseif(NOT CMAKE_CUDA_COMPILER)
+  set(cuda_code_skipped "${SNUG_NVCC} does not work here")
+else()
+  set(CMAKE_CUDA_ARCHITECTURES 80-real)
+  snug_enable_cuda()
+  set(toolkit ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+  find_path(SNUG_CUDA_INCLUDE cuda_runtime_api.h HINTS ${toolkit})
+  find_path(SNUG_NCCL_INCLUDE nccl.h HINTS ${toolkit})
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13)
+    set(cuda_code_skipped "${SNUG_NVCC} is of CUDA ${CMAKE_CUDA_COMPILER_VERSION}; it takes 13")
+  elseif(NOT SNUG_CUDA_INCLUDE)
+    set(cuda_code_skipped "no cuda_runtime_api.h in ${toolkit}")
+  elseif(NOT SNUG_NCCL_INCLUDE)
+    set(cuda_code_skipped "no nccl.h in ${toolkit} or among the system's headers")
+  endif()
+endif()
+
+if(cuda_code_skipped)
+  message(STATUS "snug: the test cuda_compiles will be skipped: ${cuda_code_skipped}")
+  add_test(NAME cuda_compiles COMMAND ${CMAKE_COMMAND} -E echo "skipped: ${cuda_code_skipped}")
+  set_tests_properties(cuda_compiles PROPERTIES LABELS build SKIP_REGULAR_EXPRESSION "^skipped: ")
+  return()
+endif()
+
+get_property(cuda_code GLOBAL PROPERTY SNUG_CUDA_CODE)
+add_library(snug_cuda_code OBJECT EXCLUDE_FROM_ALL ${cuda_code})
+target_include_directories(snug_cuda_code PRIVATE ${CMAKE_SOURCE_DIR}/src)
+target_include_directories(snug_cuda_code SYSTEM PRIVATE ${SNUG_CUDA_INCLUDE} ${SNUG_NCCL_INCLUDE})
+target_link_libraries(snug_cuda_code PRIVATE snug_torch fmt::fmt)
+snug_set_warnings(snug_cuda_code)
+add_test(NAME cuda_compiles COMMAND ${CMAKE_SOURCE_DIR}/tests/build/cuda_compiles ${CMAKE_BINARY_DIR})
+# It builds with as many jobs as there are cores.
+set_tests_properties(cuda_compiles PROPERTIES LABELS build TIMEOUT 900 RUN_SERIAL TRUE)
