@@ -37,7 +37,8 @@ void bool_to_f32(const void* in, float* out, int64_t count) {
   for (int64_t i = 0; i < count; ++i) store(out, i, load<uint8_t>(in, i) != 0 ? 1.0f : 0.0f);
 }
 
-const bool kHasF16C = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
+const bool kHasF16C = kHasAvx2 && __builtin_cpu_supports("f16c");
 
 // Both return how many elements they did: all whole groups of eight.
 [[gnu::target("avx2,f16c")]] int64_t f16_to_f32_by_eight(const void* in, void* out, int64_t count) {
@@ -61,6 +62,30 @@ const bool kHasF16C = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("
   return i;
 }
 
+// float_to_bfloat of eight.
+[[gnu::target("avx2"), gnu::always_inline]] inline __m256i eight_to_bf16(const uint8_t* from) {
+  const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(from));
+  const __m256i upper = _mm256_srli_epi32(bits, 16);
+  const __m256i to_even =
+      _mm256_add_epi32(_mm256_and_si256(upper, _mm256_set1_epi32(1)), _mm256_set1_epi32(0x7FFF));
+  const __m256i rounded = _mm256_srli_epi32(_mm256_add_epi32(bits, to_even), 16);
+  const __m256i magnitude = _mm256_and_si256(bits, _mm256_set1_epi32(0x7FFFFFFF));
+  const __m256i is_nan = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(0x7F800000));
+  return _mm256_blendv_epi8(rounded, _mm256_or_si256(upper, _mm256_set1_epi32(0x40)), is_nan);
+}
+
+// Returns how many elements it did: all whole groups of sixteen.
+[[gnu::target("avx2")]] int64_t f32_to_bf16_by_sixteen(const void* in, void* out, int64_t count) {
+  int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    const auto* from = static_cast<const uint8_t*>(in) + i * 4;
+    const __m256i packed = _mm256_packus_epi32(eight_to_bf16(from), eight_to_bf16(from + 32));
+    _mm256_storeu_si256(reinterpret_cast<__m256i_u*>(static_cast<uint8_t*>(out) + i * 2),
+                        _mm256_permute4x64_epi64(packed, 0b11'01'10'00));
+  }
+  return i;
+}
+
 void from_f32(const void* in, DType to, void* out, int64_t count) {
   switch (to) {
     case DType::F32:
@@ -78,7 +103,8 @@ void from_f32(const void* in, DType to, void* out, int64_t count) {
 }  // namespace
 
 void f32_to_bf16(const void* in, void* out, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) store(out, i, float_to_bfloat(load<float>(in, i)));
+  int64_t i = kHasAvx2 ? f32_to_bf16_by_sixteen(in, out, count) : 0;
+  for (; i < count; ++i) store(out, i, float_to_bfloat(load<float>(in, i)));
 }
 
 void bf16_to_f32(const void* in, void* out, int64_t count) {

@@ -186,6 +186,19 @@ void TensorSource::release(const TensorInfo& tensor) const {
   files_[where.file].release(where.offset, extent_bytes(tensor, where.strides));
 }
 
+void TensorSource::expect(const std::vector<const TensorInfo*>& order) {
+  std::vector<std::span<const std::byte>> bytes;
+  for (const TensorInfo* tensor : order) {
+    const Placement& where = placement(*tensor);
+    bytes.emplace_back(start(where), extent_bytes(*tensor, where.strides));
+  }
+  ahead_ = std::make_unique<ReadAhead>(std::move(bytes));
+}
+
+void TensorSource::read_ahead(const TensorInfo& tensor) {
+  if (ahead_ != nullptr) ahead_->before_reading(start(placement(tensor)));
+}
+
 int64_t TensorSource::total_bytes() const {
   int64_t total = 0;
   for (const TensorInfo& tensor : infos_) total += tensor.nbytes;

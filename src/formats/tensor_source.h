@@ -15,6 +15,7 @@
 
 #include "base/files.h"
 #include "formats/dtype.h"
+#include "formats/read_ahead.h"
 
 namespace snug::formats {
 
@@ -26,7 +27,7 @@ struct PlacedTensor {
   std::vector<int64_t> strides;  // in elements; empty when row-major without gaps
 };
 
-// Read-only; reads from several threads at once are fine.
+// Read-only; reads from several threads at once are fine, but for expect() and read_ahead().
 class TensorSource {
  public:
   // `label` is what describe() and errors call the whole: a file or folder name.
@@ -48,6 +49,12 @@ class TensorSource {
   std::span<const std::byte> raw(const TensorInfo& tensor) const;
   // Tells the kernel that these pages are done with, so that they leave the resident set.
   void release(const TensorInfo& tensor) const;
+
+  // The order in which tensors will be read, each once; and, before one of them is: those that
+  // follow are fetched from the disk meanwhile. Without an order nothing is.
+  void expect(const std::vector<const TensorInfo*>& order);
+  bool is_expecting() const { return ahead_ != nullptr; }
+  void read_ahead(const TensorInfo& tensor);
 
   // "model.safetensors (272 tensors, 256.60 MiB)"
   std::string describe() const;
@@ -77,6 +84,7 @@ class TensorSource {
   std::vector<TensorInfo> infos_;
   std::vector<Placement> placements_;                      // same order as infos_
   std::unordered_map<std::string_view, size_t> index_of_;  // views into infos_
+  std::unique_ptr<ReadAhead> ahead_;                       // null: nobody said what comes next
 };
 
 // A Hugging Face folder (model.safetensors or pytorch_model.bin, whole or sharded by an index) or a

@@ -1,14 +1,20 @@
 // A checkpoint's tensors into a model's parameters, quantized on the way where they are to be.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <numeric>
+#include <set>
 #include <span>
 
+#include "base/bytes.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "kernels/cpu/quantized.h"
 #include "models/family.h"
+#include "models/unread_tensors.h"
 #include "ops/device.h"
 
 namespace snug::models {
@@ -103,6 +109,11 @@ Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
   if (tensor == nullptr)
     throw UserError("{}: tensor {} is missing from {}", checkpoint.path.string(), place.tensor,
                     checkpoint.tensors->describe());
+  if (!formats::is_floating(tensor->dtype))
+    throw UserError(
+        "{}: tensor {} holds {} codes: a checkpoint that is stored quantized is not read; take the "
+        "model's float weights, and let snug quantize them (--quantize bnb.nf4, bnb.int8)",
+        checkpoint.path.string(), place.tensor, formats::name(tensor->dtype));
   check_shape(*tensor, parameter, place, checkpoint);
   const std::vector<int64_t>& whole = parameter.whole_shape();
   const int64_t columns =
@@ -166,8 +177,39 @@ void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter,
   quantizer.finish();
 }
 
+// What the model computes without, though its checkpoint has it: more layers than the config says,
+// biases or a head that the config does not name.
+void warn_of_unread(const Checkpoint& checkpoint,
+                    const std::set<const formats::TensorInfo*>& read) {
+  std::vector<std::string> names = unread_tensors(*checkpoint.tensors, read);
+  if (names.empty()) return;
+  const size_t count = names.size();
+  constexpr size_t kShown = 4;
+  names.resize(std::min(count, kShown));
+  warn("{}: {} {} of {} not used, since the config has no place for {}: {}{}",
+       checkpoint.path.string(), count, count == 1 ? "tensor" : "tensors",
+       checkpoint.tensors->label() + (count == 1 ? " is" : " are"), count == 1 ? "it" : "them",
+       fmt::join(names, ", "), count > kShown ? ", …" : "");
+}
+
+// All tensors of the model, in the order in which units and their parameters come. What this
+// process does not read, because others have those units, is jumped over.
+void expect_all(const Checkpoint& checkpoint) {
+  std::vector<const formats::TensorInfo*> order;
+  std::set<const formats::TensorInfo*> known;
+  for (const nn::Parameter* parameter : checkpoint.model->parameters()) {
+    if (parameter->added) continue;
+    const Placement place = checkpoint.model->placement(checkpoint.layout, *parameter);
+    const formats::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor);
+    if (tensor != nullptr && known.insert(tensor).second) order.push_back(tensor);
+  }
+  checkpoint.tensors->expect(order);
+  warn_of_unread(checkpoint, known);
+}
+
 void load(const nn::Parameter& parameter, const Checkpoint& checkpoint) {
   const Found found = find(checkpoint, parameter);
+  checkpoint.tensors->read_ahead(found.tensor);
   const at::Tensor& value = parameter.kept();
   // For a value in a device's memory the file is read beside it, one tensor at a time.
   const at::Tensor host =
@@ -191,10 +233,19 @@ at::Tensor join_pairs(const at::Tensor& value, int64_t heads) {
 }
 
 void load_weights(Checkpoint& checkpoint) {
-  load_weights(checkpoint, checkpoint.model->parameters());
+  const auto begin = std::chrono::steady_clock::now();
+  const std::vector<nn::Parameter*> parameters = checkpoint.model->parameters();
+  load_weights(checkpoint, parameters);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  int64_t bytes = 0;
+  for (const nn::Parameter* parameter : parameters)
+    bytes += static_cast<int64_t>(parameter->kept().nbytes());
+  detail("{} of weights made of {} in {:.1f} s", format_bytes(bytes),
+         checkpoint.tensors->describe(), seconds.count());
 }
 
 void load_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters) {
+  if (!checkpoint.tensors->is_expecting()) expect_all(checkpoint);
   for (const nn::Parameter* parameter : parameters)
     if (!parameter->added && !parameter->kept().is_meta()) load(*parameter, checkpoint);
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <vector>
 
 #include "formats/crc32.h"
 #include "formats/gguf.h"
@@ -61,6 +62,23 @@ TEST(Convert, PlainPathHasTheBitsOfTheInstructions) {
     std::fill(std::begin(eight), std::end(eight), value);
     f32_to_f16(eight, fast, 8);
     ASSERT_EQ(float_to_half(value), fast[7]) << std::bit_cast<uint32_t>(value);
+  }
+}
+
+// Groups of sixteen go through instructions, what is left over through plain code.
+TEST(Convert, BfloatGroupsHaveTheBitsOfThePlainPath) {
+  std::mt19937 random(2);
+  std::vector<float> values(1003);
+  std::vector<uint16_t> found(values.size());
+  for (int round = 0; round < 200; ++round) {
+    for (float& value : values) {
+      // Every fourth one among the infinities and what is no number.
+      const auto bits = static_cast<uint32_t>(random());
+      value = std::bit_cast<float>(bits % 4 == 0 ? bits | 0x7F800000 : bits);
+    }
+    f32_to_bf16(values.data(), found.data(), static_cast<int64_t>(values.size()));
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(float_to_bfloat(values[i]), found[i]) << std::bit_cast<uint32_t>(values[i]);
   }
 }
 

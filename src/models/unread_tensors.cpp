@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/unread_tensors.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <string_view>
+
+namespace snug::models {
+namespace {
+
+// A bias of attention that is no learnt one: GPT-2's causal mask, stored as 8-bit or float ones.
+constexpr std::array<std::string_view, 8> kBuffers{
+    "inv_freq",          "position_ids",    ".attn.bias",  ".attn.masked_bias",
+    "rope_freqs.weight", "decoder.version", ".cos_cached", ".sin_cached"};
+
+bool is_buffer(std::string_view name) {
+  return std::ranges::any_of(kBuffers,
+                             [name](std::string_view end) { return name.ends_with(end); });
+}
+
+// Judged by both ends: a copy of a table of words would be gigabytes to compare.
+bool starts_and_ends_alike(std::span<const std::byte> a, std::span<const std::byte> b) {
+  constexpr size_t kMost = 4096;
+  const size_t size = std::min(a.size(), kMost);
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), size) == 0 &&
+         std::memcmp(a.data() + a.size() - size, b.data() + b.size() - size, size) == 0;
+}
+
+bool is_copy_of_one(const formats::TensorSource& tensors, const formats::TensorInfo& tensor,
+                    const std::set<const formats::TensorInfo*>& read) {
+  return std::ranges::any_of(read, [&](const formats::TensorInfo* other) {
+    return other->dtype == tensor.dtype && other->shape == tensor.shape &&
+           starts_and_ends_alike(tensors.raw(*other), tensors.raw(tensor));
+  });
+}
+
+}  // namespace
+
+std::vector<std::string> unread_tensors(const formats::TensorSource& tensors,
+                                        const std::set<const formats::TensorInfo*>& read) {
+  std::vector<std::string> names;
+  for (const formats::TensorInfo& tensor : tensors.tensors())
+    if (!read.contains(&tensor) && !is_buffer(tensor.name) &&
+        !is_copy_of_one(tensors, tensor, read))
+      names.push_back(tensor.name);
+  return names;
+}
+
+}  // namespace snug::models

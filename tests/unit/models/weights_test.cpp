@@ -1,0 +1,126 @@
+// What a checkpoint holds beside or instead of what its model reads: said, or refused.
+// SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "formats/safetensors.h"
+#include "models/family.h"
+#include "support/temp_folder.h"
+
+namespace snug::models {
+namespace {
+
+namespace fs = std::filesystem;
+using formats::DType;
+using formats::TensorInfo;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A tensor to write: as it stands in the model's file, or of bytes of a kind of its own.
+struct Stored {
+  TensorInfo info;
+  std::vector<std::byte> bytes;
+};
+
+class StoredWeights : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const fs::path model = fs::path(SNUG_SOURCE_DIR) / "tests/data/parity/llama";
+    config_ = nlohmann::json::parse(read_file(model / "config.json"));
+    const auto source = formats::open_safetensors(model / "model.safetensors");
+    for (const TensorInfo& info : source->tensors()) {
+      const auto raw = source->raw(info);
+      stored_.push_back({info, {raw.begin(), raw.end()}});
+    }
+  }
+
+  Stored& stored(const std::string& name) {
+    return *std::ranges::find_if(stored_, [&](const Stored& s) { return s.info.name == name; });
+  }
+
+  void add(const std::string& name, DType type, std::vector<int64_t> shape, unsigned char byte) {
+    TensorInfo info{.name = name, .dtype = type, .shape = std::move(shape)};
+    info.nbytes = formats::bytes_for(type, info.num_elements());
+    stored_.push_back({info, std::vector<std::byte>(static_cast<size_t>(info.nbytes),
+                                                    static_cast<std::byte>(byte))});
+  }
+
+  // Reads all weights; what was warned of.
+  std::string load() const {
+    write_file_atomically(folder_ / "config.json", config_.dump());
+    std::vector<TensorInfo> infos;
+    for (const Stored& tensor : stored_) infos.push_back(tensor.info);
+    formats::SafetensorsWriter writer(folder_ / "model.safetensors", infos);
+    for (const Stored& tensor : stored_) writer.write(tensor.info.name, tensor.bytes);
+    writer.finish();
+
+    std::string said;
+    const LogSinkGuard guard([&said](const std::string& text) { said += text; });
+    Checkpoint checkpoint = open_checkpoint(folder_.path());
+    for (nn::Parameter* parameter : checkpoint.model->parameters())
+      parameter->allocate(at::kCPU, at::kFloat);
+    load_weights(checkpoint);
+    return said;
+  }
+
+  std::string refusal() const {
+    try {
+      load();
+    } catch (const UserError& error) {
+      return error.what();
+    }
+    return "it is not refused";
+  }
+
+  test::TempFolder folder_;
+  nlohmann::json config_;
+  std::vector<Stored> stored_;
+};
+
+TEST_F(StoredWeights, AreReadWithoutAWordWhereAllHaveAPlace) { EXPECT_EQ(load(), ""); }
+
+TEST_F(StoredWeights, NameWhatTheConfigHasNoPlaceFor) {
+  add("model.layers.99.self_attn.q_proj.weight", DType::F32, {2, 2}, 1);
+  add("model.layers.0.self_attn.q_proj.bias", DType::F32, {4}, 2);
+  EXPECT_THAT(load(), AllOf(HasSubstr("2 tensors"), HasSubstr("not used"),
+                            HasSubstr("model.layers.99.self_attn.q_proj.weight"),
+                            HasSubstr("model.layers.0.self_attn.q_proj.bias")));
+}
+
+TEST_F(StoredWeights, ListAFewOfMany) {
+  for (int layer = 70; layer < 90; ++layer)
+    add("model.layers." + std::to_string(layer) + ".mlp.up_proj.weight", DType::F32, {2, 2}, 3);
+  const std::string said = load();
+  EXPECT_THAT(said, AllOf(HasSubstr("20 tensors"), HasSubstr("…")));
+  EXPECT_LT(said.size(), 600U);
+}
+
+TEST_F(StoredWeights, MayHoldOldBuffersAndCopies) {
+  add("model.layers.0.self_attn.rotary_emb.inv_freq", DType::F32, {4}, 1);
+  add("position_ids", DType::I64, {1, 8}, 0);
+  Stored copy = stored("model.embed_tokens.weight");
+  copy.info.name = "copied.words.weight";
+  stored_.push_back(copy);
+  EXPECT_EQ(load(), "");
+}
+
+TEST_F(StoredWeights, AreRefusedAsCodes) {
+  Stored& weight = stored("model.layers.0.mlp.up_proj.weight");
+  weight.info.dtype = DType::I8;
+  weight.info.nbytes = weight.info.num_elements();
+  weight.bytes.resize(static_cast<size_t>(weight.info.nbytes));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("model.layers.0.mlp.up_proj.weight"), HasSubstr("I8"),
+                               HasSubstr("quantized"), HasSubstr("--quantize")));
+}
+
+}  // namespace
+}  // namespace snug::models
