@@ -145,6 +145,11 @@ double Model::flops_per_token(double seqlen) const {
   return flops;
 }
 
+std::vector<HeadCount> Model::head_counts() const {
+  const Dimensions d = dimensions();
+  return {{"attention heads", d.num_heads}, {"key-value heads", d.num_kv_heads}};
+}
+
 std::vector<nn::Parameter*> Model::parameters() {
   std::vector<nn::Parameter*> all;
   for (nn::Unit* unit : units())

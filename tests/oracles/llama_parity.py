@@ -3,13 +3,14 @@
 """Expected values for tests/parity from transformers: small random Llama-type models, each with its
 logits, loss, every gradient and twenty AdamW steps, all in float32.
 
-Run: python3 llama_parity.py ../data/parity      (torch 2.11, transformers 5, safetensors)
+Run: python3 llama_parity.py ../data/parity [CASE …]      (torch 2.11, transformers 5, safetensors)
 Per case: config.json and model.safetensors as save_pretrained writes them, and expected.safetensors:
   input_ids (B, T), labels (B, T)      labels as transformers takes them, -100 where not counted
   logits (B, T, V), loss (1)           of the first batch, mean over counted tokens
   grad.<parameter>                     of that loss
   losses (20)                          of twenty AdamW steps over the rows, two at a time, repeating
   final.<parameter>                    after them (norm weights only, to keep the file small)
+  brief_logits (12, V)                 llama-longrope: of the first row's beginning, alone
 """
 import sys
 from pathlib import Path
@@ -31,10 +32,18 @@ CASES = {
                               mlp_bias=True, head_dim=10),
     "llama-linear": LlamaConfig(**SMALL, rope_parameters=dict(rope_type="linear", factor=4.0,
                                                               rope_theta=10000.0)),
+    # All rows are longer than the 16 positions of the pretraining; brief_logits is of one that is not.
+    "llama-longrope": LlamaConfig(**SMALL, tie_word_embeddings=True,
+                                  rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, factor=8.0,
+                                                       original_max_position_embeddings=16,
+                                                       short_factor=[1.0, 1.1, 1.3, 1.6],
+                                                       long_factor=[1.5, 2.5, 4.0, 7.0])),
     "mistral": MistralConfig(**SMALL, sliding_window=7, tie_word_embeddings=False),
     "qwen2": Qwen2Config(**SMALL, tie_word_embeddings=True, rms_norm_eps=1e-6),
+    "qwen2-windows": Qwen2Config(**SMALL, tie_word_embeddings=True, use_sliding_window=True,
+                                 sliding_window=5, max_window_layers=1),
 }
-ROWS, LENGTH, STEPS, BATCH = 8, 24, 20, 2
+ROWS, LENGTH, BRIEF, STEPS, BATCH = 8, 24, 12, 20, 2
 
 
 def make_case(name, config, folder):
@@ -55,6 +64,9 @@ def make_case(name, config, folder):
     out.loss.backward()
     expected = {"input_ids": ids.int(), "labels": labels.int(),
                 "logits": out.logits.detach().clone(), "loss": out.loss.detach().reshape(1).clone()}
+    if name == "llama-longrope":
+        with torch.no_grad():
+            expected["brief_logits"] = model(input_ids=ids[:1, :BRIEF]).logits[0].clone()
     for key, p in model.named_parameters():
         expected["grad." + key] = p.grad.clone()
     model.zero_grad()
@@ -79,6 +91,8 @@ def make_case(name, config, folder):
 def main():
     target = Path(sys.argv[1])
     for name, config in CASES.items():
+        if sys.argv[2:] and name not in sys.argv[2:]:
+            continue
         make_case(name, config, target / name)
 
 

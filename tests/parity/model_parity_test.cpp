@@ -212,11 +212,37 @@ TEST_P(ModelParity, ExportsWhatTransformersWrote) {
                              json::parse(read_file(folder_ / "config.json")));
 }
 
+class LongropeParity : public ModelParity {};
+
+// transformers chooses the factors by the longest row of a batch; each row has its own here, as if
+// it were alone.
+TEST_P(LongropeParity, EachRowTurnsByItsOwnLength) {
+  const at::Tensor brief = read(*expected_, "brief_logits");
+  std::vector<int32_t> cut = ParityRows::tokens_of(read(*expected_, "input_ids"), 0);
+  cut.resize(static_cast<size_t>(brief.size(0)));
+  const std::vector<int32_t> whole = ParityRows::tokens_of(read(*expected_, "input_ids"), 1);
+  const at::Tensor long_one = read(*expected_, "logits")[1][std::ssize(whole) - 1];
+  const auto logits = [&](const std::vector<std::vector<int32_t>>& rows) {
+    std::vector<data::Sample> samples;
+    for (const auto& row : rows) samples.push_back({.ids = row, .labels = row});
+    return engine_.executor->last_logits(
+        setup::to_device(data::make_micro_batch(samples), tests::test_device()), at::kFloat);
+  };
+  expect_close("the short row alone", logits({cut})[0], brief[-1], kTolerance);
+  const at::Tensor both = logits({cut, whole, cut});
+  expect_close("the short row before a long one", both[0], brief[-1], kTolerance);
+  expect_close("the long row", both[1], long_one, kTolerance);
+  expect_close("the short row behind a long one", both[2], brief[-1], kTolerance);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, LongropeParity, ::testing::Values("llama-longrope"),
+                         [](const auto&) { return "llama_longrope"; });
+
 INSTANTIATE_TEST_SUITE_P(Cases, ModelParity,
                          ::testing::Values("llama", "llama3-rope", "llama-bias", "llama-linear",
-                                           "mistral", "qwen2", "gpt2", "gpt2-untied", "opt",
-                                           "opt-after", "opt-plain", "t5", "t5-gated", "blip2-opt",
-                                           "blip2-t5"),
+                                           "llama-longrope", "mistral", "qwen2", "qwen2-windows",
+                                           "gpt2", "gpt2-untied", "opt", "opt-after", "opt-plain",
+                                           "t5", "t5-gated", "blip2-opt", "blip2-t5"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -12,6 +12,11 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kSliding = "sliding_attention";
+constexpr const char* kFull = "full_attention";
+constexpr int64_t kUnsaidWindow = 4096;    // of Mistral and Qwen2 in transformers
+constexpr int64_t kQwen2FirstWindow = 28;  // max_window_layers there
+
 kernels::cpu::RopeType rope_type(const std::string& type, const std::string& where) {
   using kernels::cpu::RopeType;
   if (type == "default" || type == "none") return RopeType::None;
@@ -43,8 +48,15 @@ void read_rope(Config& config, const json& root, const std::string& where) {
   config.rope.factor = rope.number("factor", 1.0);
   config.rope.low_freq_factor = rope.number("low_freq_factor", 1.0);
   config.rope.high_freq_factor = rope.number("high_freq_factor", 4.0);
+  // Some configs say it beside the scaling.
   config.rope.original_max_position =
-      rope.integer("original_max_position_embeddings", config.max_position_embeddings);
+      rope.integer("original_max_position_embeddings",
+                   top.integer("original_max_position_embeddings", config.max_position_embeddings));
+  if ((config.rope.type == kernels::cpu::RopeType::LongRope ||
+       config.rope.type == kernels::cpu::RopeType::Yarn) &&
+      !rope.has("factor") && config.rope.original_max_position > 0)
+    config.rope.factor = static_cast<double>(config.max_position_embeddings) /
+                         static_cast<double>(config.rope.original_max_position);
   config.rope.beta_fast = rope.number("beta_fast", 32.0);
   config.rope.beta_slow = rope.number("beta_slow", 1.0);
   config.rope.truncate = rope.boolean("truncate", true);
@@ -63,10 +75,45 @@ void read_biases(Config& config, const ConfigFields& fields) {
   config.mlp_bias = fields.boolean("mlp_bias", false);
 }
 
-void read_sliding_window(Config& config, const ConfigFields& fields) {
-  const bool used = config.model_type == "mistral" ||
-                    (config.model_type == "qwen2" && fields.boolean("use_sliding_window", false));
-  if (used) config.sliding_window = fields.integer("sliding_window", 0);
+// transformers 5 says of each layer what it is; before, those from max_window_layers on slide.
+void read_sliding_layers(Config& config, const json& root, const ConfigFields& fields) {
+  const int64_t first = fields.integer("max_window_layers", kQwen2FirstWindow);
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
+    config.layer_slides.push_back(layer >= first);
+  if (!fields.has("layer_types")) return;
+  const json& types = root["layer_types"];
+  if (!types.is_array() || std::ssize(types) != config.num_hidden_layers)
+    throw UserError("{}: \"layer_types\" is no list of {} layers (num_hidden_layers)",
+                    fields.where(), config.num_hidden_layers);
+  for (size_t layer = 0; layer < types.size(); ++layer) {
+    if (types[layer] != kSliding && types[layer] != kFull)
+      throw UserError("{}: \"layer_types\" has {}; known are \"{}\" and \"{}\"", fields.where(),
+                      types[layer].dump(), kFull, kSliding);
+    config.layer_slides[layer] = types[layer] == kSliding;
+  }
+}
+
+void read_sliding_window(Config& config, const json& root, const ConfigFields& fields) {
+  // null is none; where nothing is said, transformers takes a default.
+  const int64_t unsaid = root.contains("sliding_window") ? 0 : kUnsaidWindow;
+  if (config.model_type == "mistral")
+    config.sliding_window = fields.integer("sliding_window", unsaid);
+  if (config.model_type != "qwen2" || !fields.boolean("use_sliding_window", false)) return;
+  config.sliding_window = fields.integer("sliding_window", unsaid);
+  if (config.sliding_window > 0) read_sliding_layers(config, root, fields);
+}
+
+// Both forms of what read_sliding_layers reads, for transformers of either age.
+void write_sliding_layers(const Config& config, json& out) {
+  out["use_sliding_window"] = config.sliding_window > 0;
+  json types = json::array();
+  int64_t first = config.num_hidden_layers;
+  for (int64_t layer = config.num_hidden_layers; layer-- > 0;)
+    if (config.window_of(layer) > 0) first = layer;
+  for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
+    types.push_back(config.window_of(layer) > 0 ? kSliding : kFull);
+  if (config.sliding_window > 0) out["max_window_layers"] = first;
+  out["layer_types"] = std::move(types);
 }
 
 const char* architecture(const std::string& model_type) {
@@ -105,7 +152,7 @@ Config from_hugging_face(const json& root, const std::string& where) {
   config.initializer_range = fields.number("initializer_range", 0.02);
   read_token_ids(config, root, where);
   read_biases(config, fields);
-  read_sliding_window(config, fields);
+  read_sliding_window(config, root, fields);
   read_rope(config, root, where);
   check(config, where);
   return config;
@@ -146,7 +193,7 @@ json to_hugging_face(const Config& config) {
   }
   if (config.model_type != "llama")
     out["sliding_window"] = config.sliding_window > 0 ? json(config.sliding_window) : json();
-  if (config.model_type == "qwen2") out["use_sliding_window"] = config.sliding_window > 0;
+  if (config.model_type == "qwen2") write_sliding_layers(config, out);
   return out;
 }
 

@@ -28,12 +28,17 @@ struct Config {
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
-  int64_t sliding_window = 0;  // 0: none
+  int64_t sliding_window = 0;      // 0: none
+  std::vector<bool> layer_slides;  // by layer: whether it has that window; empty: all do
   double initializer_range = 0.02;
   kernels::cpu::RopeScaling rope;
   nlohmann::json rope_scaling_json;  // as found, to be written back; null if none
   std::vector<int64_t> bos_token_ids, eos_token_ids;
   int64_t pad_token_id = -1;
+
+  int64_t window_of(int64_t layer) const {
+    return layer_slides.empty() || layer_slides[static_cast<size_t>(layer)] ? sliding_window : 0;
+  }
 };
 
 // Each throws UserError naming the source and the field that is missing or out of range.

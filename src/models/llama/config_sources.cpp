@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -51,6 +52,22 @@ bool is_tied(const formats::TensorSource& tensors) {
   return same;
 }
 
+// LitGPT's later configs list for each layer whether it slides, earlier ones name a pattern.
+void read_sliding_window(Config& config, const YAML::Node& root, const std::string& where) {
+  config.sliding_window = yaml_field<int64_t>(root, "sliding_window_size", where, int64_t{0});
+  if (config.sliding_window == 0) return;
+  config.model_type = "mistral";
+  const auto placement =
+      yaml_field<std::string>(root, "sliding_window_layer_placement", where, "all");
+  if (placement != "all")
+    throw UserError("{}: sliding_window_layer_placement \"{}\" is not supported, only all is",
+                    where, placement);
+  const auto slides =
+      yaml_field<std::vector<int>>(root, "sliding_window_indices", where, std::vector<int>());
+  if (std::ranges::any_of(slides, [](int slide) { return slide == 0; }))
+    throw UserError("{}: sliding_window_indices leaves layers out, which is not supported", where);
+}
+
 // generation_config.json is what a model's generation goes by, so it comes first.
 void read_token_ids_beside(const std::filesystem::path& folder, Config& config) {
   for (const char* name : {"generation_config.json", "config.json"}) {
@@ -95,8 +112,7 @@ Config from_litgpt(const std::filesystem::path& path, const formats::TensorSourc
   config.output_bias = bias;
   config.mlp_bias = bias;
   if (config.qkv_bias && !bias) config.model_type = "qwen2";
-  config.sliding_window = yaml_field<int64_t>(root, "sliding_window_size", where, int64_t{0});
-  if (config.sliding_window > 0) config.model_type = "mistral";
+  read_sliding_window(config, root, where);
   if (yaml_field<double>(root, "rotary_percentage", where, 0.25) != 1.0)
     throw UserError("{}: rotary_percentage other than 1.0 is not supported", where);
   config.tie_word_embeddings = is_tied(tensors);
@@ -122,6 +138,12 @@ std::string to_litgpt(const Config& c) {
   if (c.rope.type != kernels::cpu::RopeType::None && c.rope.type != kernels::cpu::RopeType::Llama3)
     throw UserError("LitGPT has no form for this model's rotary scaling ({})",
                     c.rope_scaling_json.dump());
+  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer)
+    if (c.window_of(layer) != c.sliding_window)
+      throw UserError(
+          "LitGPT's form of this model would give layer {} a sliding window that it has not; write "
+          "a Hugging Face directory (--to hf)",
+          layer);
   YAML::Emitter out;
   out << YAML::BeginMap;
   const auto field = [&out](const char* key, const auto& value) {

@@ -36,7 +36,7 @@ nn::State Embedding::forward(const nn::State& /*input*/, const nn::Batch& batch,
   return state;
 }
 
-Block::Block(const Config& c, int64_t layer, const ops::RopeTables& rope)
+Block::Block(const Config& c, int64_t layer, const Rope& rope)
     : Unit("block " + std::to_string(layer)),
       config_(c),
       layer_(layer),
@@ -71,16 +71,18 @@ std::vector<nn::Linear*> Block::linears() { return {&q_, &k_, &v_, &o_, &gate_, 
 
 at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
   const int64_t d = config_.head_dim;
-  const std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, batch, pass);
+  const std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, nn::num_tokens(batch), pass);
   const at::Tensor q = qkv[0].view({-1, q_.out_features() / d, d});
   const at::Tensor k = qkv[1].view({-1, k_.out_features() / d, d});
   const at::Tensor v = qkv[2].view({-1, v_.out_features() / d, d});
   const nn::AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(d)),
-                                     .rope = &rope_,
-                                     .sliding_window = config_.sliding_window,
+                                     .rope = &rope_.tables(),
+                                     .sliding_window = config_.window_of(layer_),
                                      .bias_table = {},
                                      .site = {}};
-  return o_.forward(nn::causal_attention(q, k, v, layer_, options, batch, pass), pass);
+  nn::Batch placed = batch;
+  placed.positions = rope_.places(batch);
+  return o_.forward(nn::causal_attention(q, k, v, layer_, options, placed, pass), pass);
 }
 
 nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
@@ -88,7 +90,7 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
   const at::Tensor attended =
       attend(nn::rms_norm(hidden, input_norm_, config_.rms_norm_eps), batch, pass);
   const auto [sum, x] = nn::add_rms_norm(hidden, attended, output_norm_, config_.rms_norm_eps);
-  const std::vector<at::Tensor> mlp = nn::project(x, {&gate_, &up_}, batch, pass);
+  const std::vector<at::Tensor> mlp = nn::project(x, {&gate_, &up_}, nn::num_tokens(batch), pass);
   nn::State state;
   state.set("hidden",
             at::add(sum, down_.forward_gated(mlp[0], mlp[1], ops::Activation::Silu, pass)));
@@ -118,7 +120,8 @@ nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn
   const at::Tensor& hidden = input.at("hidden");
   nn::State state;
   if (pass.output == nn::Output::LastLogits) {
-    const at::Tensor last = nn::last_rows(nn::all_rows(hidden, norm_, batch), batch);
+    const at::Tensor last =
+        nn::last_rows(nn::all_rows(hidden, norm_, nn::num_tokens(batch)), batch);
     state.set("logits", nn::logits(nn::rms_norm(last, norm_, config_.rms_norm_eps), linear_, pass));
     return state;
   }
@@ -162,7 +165,7 @@ std::map<std::string, std::vector<float>> LlamaModel::gguf_constants() const {
 
 void LlamaModel::prepare(at::Device device, int64_t max_seqlen) {
   const memory::CategoryGuard category(memory::Category::Data);
-  rope_ = ops::make_rope_tables(config_.rope, config_.head_dim, max_seqlen, device);
+  rope_.prepare(config_, max_seqlen, device);
 }
 
 }  // namespace snug::models::llama

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/llama/config.h"
+#include "models/llama/rope.h"
 #include "models/model.h"
 #include "nn/linear.h"
 #include "nn/precision.h"
@@ -30,7 +31,7 @@ class Embedding final : public nn::Unit {
 
 class Block final : public nn::Unit {
  public:
-  Block(const Config& config, int64_t layer, const ops::RopeTables& rope);
+  Block(const Config& config, int64_t layer, const Rope& rope);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
@@ -42,9 +43,9 @@ class Block final : public nn::Unit {
 
   const Config& config_;
   int64_t layer_;
-  const ops::RopeTables& rope_;  // filled by Model::prepare
-  nn::Parameter input_norm_;     // (D)
-  nn::Parameter output_norm_;    // (D), before the MLP
+  const Rope& rope_;           // filled by Model::prepare
+  nn::Parameter input_norm_;   // (D)
+  nn::Parameter output_norm_;  // (D), before the MLP
   nn::Linear q_, k_, v_, o_;
   nn::Linear gate_, up_, down_;
 };
@@ -80,7 +81,7 @@ class LlamaModel final : public Model {
 
  private:
   Config config_;
-  ops::RopeTables rope_;
+  Rope rope_;
   std::unique_ptr<Embedding> embedding_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<Head> head_;

@@ -110,6 +110,24 @@ TEST_F(FromConfig, RefusalsNameFileAndKey) {
   expect(with("t5", "is_encoder_decoder", false), "is_encoder_decoder");
 }
 
+TEST_F(FromConfig, LayersWithASlidingWindowAreReadFromEitherForm) {
+  const json both = config_of("qwen2-windows");  // the second of two layers slides
+  const json read = make(both)->hugging_face_config();
+  EXPECT_EQ(read["layer_types"], (json{"full_attention", "sliding_attention"}));
+  EXPECT_EQ(read["max_window_layers"], 1);
+  json before = both;
+  before.erase("layer_types");
+  EXPECT_EQ(make(before)->hugging_face_config(), read);
+  before["max_window_layers"] = 28;
+  EXPECT_EQ(make(before)->hugging_face_config()["layer_types"],
+            (json{"full_attention", "full_attention"}));
+  json shorter = both;
+  shorter["layer_types"] = {"full_attention"};
+  EXPECT_NE(refusal(shorter).find("layer_types"), std::string::npos) << refusal(shorter);
+  shorter["layer_types"] = {"full_attention", "chunked_attention"};
+  EXPECT_NE(refusal(shorter).find("chunked_attention"), std::string::npos) << refusal(shorter);
+}
+
 TEST_F(FromConfig, SequencesBeyondLearnedPositionsAreRefused) {
   const auto model = make(config_of("opt"));
   EXPECT_NO_THROW(model->prepare(at::kCPU, 128));

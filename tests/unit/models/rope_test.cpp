@@ -1,0 +1,85 @@
+// Where longrope's angles stand for each row: tests/parity compares the numbers themselves.
+// SPDX-License-Identifier: Apache-2.0
+#include "models/llama/rope.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "nn/kv_cache.h"
+
+namespace snug::models::llama {
+namespace {
+
+constexpr int64_t kOriginal = 4;
+
+Config config() {
+  Config c;
+  c.head_dim = 4;
+  c.rope = {.type = kernels::cpu::RopeType::LongRope,
+            .original_max_position = kOriginal,
+            .short_factor = {1, 1},
+            .long_factor = {2, 3}};
+  return c;
+}
+
+nn::Batch batch_of(const std::vector<int>& lengths) {
+  std::vector<int> positions, borders = {0};
+  nn::Batch batch;
+  for (const int length : lengths) {
+    for (int i = 0; i < length; ++i) positions.push_back(i);
+    borders.push_back(static_cast<int>(positions.size()));
+    batch.max_seqlen = std::max<int64_t>(batch.max_seqlen, length);
+  }
+  batch.positions = at::tensor(positions, at::kInt);
+  batch.cu_seqlens = at::tensor(borders, at::kInt);
+  return batch;
+}
+
+std::vector<int> values(const at::Tensor& places) {
+  EXPECT_EQ(places.scalar_type(), at::kInt);
+  return {places.const_data_ptr<int>(), places.const_data_ptr<int>() + places.numel()};
+}
+
+TEST(Longrope, LongRowsStandBehindTheShortFactors) {
+  Rope rope;
+  rope.prepare(config(), 6, at::kCPU);
+  EXPECT_EQ(rope.tables().cos.sizes(), (std::vector<int64_t>{kOriginal + 6, 2}));
+  EXPECT_EQ(values(rope.places(batch_of({4, 5, 1}))),
+            (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 0}));
+  EXPECT_EQ(values(rope.places(batch_of({4, 3}))), (std::vector<int>{0, 1, 2, 3, 0, 1, 2}));
+  rope.prepare(config(), kOriginal, at::kCPU);
+  EXPECT_EQ(rope.tables().cos.size(0), kOriginal) << "no row can be longer";
+}
+
+TEST(Longrope, AGenerationTakesTheLongOnesFromTheirFirstTokenOn) {
+  Rope rope;
+  rope.prepare(config(), 6, at::kCPU);
+  nn::KvCache cache({.num_layers = 1, .num_kv_heads = 1, .head_dim = 4, .capacity = 6}, at::kCPU,
+                    at::kFloat);
+  nn::Batch batch = batch_of({1});
+  batch.cache = &cache;
+  for (const int seen : {3, 4}) {
+    cache.advance(seen - cache.length());
+    batch.positions.fill_(seen);
+    EXPECT_EQ(values(rope.places(batch)), std::vector<int>{seen == 3 ? 3 : 8});
+  }
+}
+
+// Of a share nobody knows where rows end; of one row, it is clear.
+TEST(Longrope, RowsThatRanksShareAreOneOrRefused) {
+  Rope rope;
+  rope.prepare(config(), 6, at::kCPU);
+  nn::Batch batch = batch_of({5});
+  batch.context.emplace().num_tokens = 5;
+  EXPECT_EQ(values(rope.places(batch)), (std::vector<int>{4, 5, 6, 7, 8}));
+  batch.context->num_tokens = 7;
+  EXPECT_THROW(rope.places(batch), UserError);
+  batch.max_seqlen = kOriginal;
+  EXPECT_EQ(values(rope.places(batch)), (std::vector<int>{0, 1, 2, 3, 4}));
+}
+
+}  // namespace
+}  // namespace snug::models::llama
