@@ -136,8 +136,9 @@ void report(const SampleStore& store, const char* part, const DatasetOptions& op
             static_cast<double>(store.cut_tokens() + store.total_tokens()));
   if (store.num_without_loss() > 0)
     warn(
-        "{} data: {} of {} samples have no token to learn from, since the prompt fills "
-        "train.max_seq_length = {}; raise it or shorten the prompts",
+        "{} data: {} of {} samples have no token to learn from: their prompts fill "
+        "train.max_seq_length = {} (raise it, or shorten the prompts), or prompt and answer are "
+        "empty",
         part, with_commas(store.num_without_loss()), with_commas(store.count()),
         options.max_seq_length);
 }

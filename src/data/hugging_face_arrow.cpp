@@ -82,7 +82,11 @@ class HuggingFacePictures : public PictureRows {
   bool has_captions() const override { return text_field_ >= 0; }
   PictureBytes picture(int64_t row) const override {
     const ArrowRows::Chunk chunk = table_.at(image_field_, row);
-    return picture_at(chunk.column, chunk.row, table_.path(row).parent_path());
+    try {
+      return picture_at(chunk.column, chunk.row, table_.path(row).parent_path());
+    } catch (const UserError& error) {
+      throw UserError("{}: {}", where(row), error.what());
+    }
   }
   std::string file(int64_t row) const override {
     const ArrowRows::Chunk chunk = table_.at(image_field_, row);

@@ -83,6 +83,8 @@ std::vector<fs::path> saved_files(const fs::path& folder) {
     if (!fs::is_regular_file(files.back()))
       throw UserError("{} names {}, which is not there", state.string(), name);
   }
+  if (files.empty())
+    throw UserError("{} names no files: the data set was saved without rows", state.string());
   return files;
 }
 

@@ -11,6 +11,7 @@
 #include "base/files.h"
 #include "base/text.h"
 #include "data/column_names.h"
+#include "data/csv.h"
 #include "data/row_from_json.h"
 
 namespace snug::data {
@@ -19,75 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 constexpr const char* kUsualNames[] = {"metadata.jsonl", "metadata.csv"};
 
 bool is_metadata_name(const fs::path& file) {
   return file.extension() == ".jsonl" || file.extension() == ".csv";
-}
-
-// Where each record of the mapped metadata begins and ends; its text is parsed when it is asked
-// for.
-struct Record {
-  size_t begin = 0, end = 0;
-};
-
-// A CSV record ends at a line's end that stands in no quotes. Quotes open at a field's beginning
-// only: elsewhere they are inches and the like.
-// `separator` is 0 for lines of JSON.
-size_t end_of_record(std::string_view text, size_t at, char separator) {
-  bool quoted = false;
-  for (const size_t begin = at; at < text.size(); ++at) {
-    const bool opens = at == begin || text[at - 1] == separator;
-    if (separator != 0 && text[at] == '"') {
-      if (quoted && text.substr(at + 1).starts_with('"'))
-        ++at;  // two of them are one in the text
-      else if (quoted || opens)
-        quoted = !quoted;
-    }
-    if (text[at] == '\n' && !quoted) break;
-  }
-  return at;
-}
-
-std::vector<Record> records_of(std::string_view text, char separator) {
-  std::vector<Record> records;
-  size_t at = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
-  while (at < text.size()) {
-    const size_t end = end_of_record(text, at, separator);
-    if (text.substr(at, end - at).find_first_not_of(" \t\r") != std::string_view::npos)
-      records.push_back({at, end});
-    at = end + 1;
-  }
-  return records;
-}
-
-// Spreadsheets separate by semicolons where numbers have decimal commas.
-char separator_of(std::string_view csv) {
-  const std::string_view header = csv.substr(0, csv.find('\n'));
-  for (const char separator : {',', ';', '\t'})
-    if (header.find(separator) != std::string_view::npos) return separator;
-  return ',';
-}
-
-// The fields of one record (RFC 4180).
-std::vector<std::string> csv_fields(std::string_view record, char separator) {
-  if (record.ends_with('\r')) record.remove_suffix(1);
-  std::vector<std::string> fields(1);
-  bool quoted = false;
-  for (size_t i = 0; i < record.size(); ++i) {
-    const char c = record[i];
-    const bool opens = i == 0 || record[i - 1] == separator;
-    if (quoted && c == '"' && i + 1 < record.size() && record[i + 1] == '"')
-      fields.back() += record[++i];
-    else if (c == '"' && (quoted || opens))
-      quoted = !quoted;
-    else if (c == separator && !quoted)
-      fields.emplace_back();
-    else
-      fields.back() += c;
-  }
-  return fields;
 }
 
 class PictureFolder : public PictureRows {
@@ -95,7 +31,7 @@ class PictureFolder : public PictureRows {
   PictureFolder(const fs::path& metadata, const PictureFolderOptions& options)
       : file_(metadata),
         separator_(metadata.extension() == ".csv" ? separator_of(text()) : '\0'),
-        records_(records_of(text(), separator_)) {
+        records_(records_of(text(), separator_, name())) {
     if (is_csv() && !records_.empty()) {
       header_ = csv_fields(record(0), separator_);
       records_.erase(records_.begin());
@@ -222,8 +158,8 @@ class PictureFolder : public PictureRows {
   }
 
   MappedFile file_;
-  char separator_;  // of a CSV; 0: lines of JSON
-  std::vector<Record> records_;
+  char separator_;                   // of a CSV; 0: lines of JSON
+  std::vector<Record> records_;      // their text is parsed when it is asked for
   std::vector<std::string> header_;  // of a CSV
   std::string image_column_, text_column_;
 };

@@ -26,11 +26,12 @@ std::string text_of(const json& value, std::string_view column, const std::strin
   return value.get<std::string>();
 }
 
+// What there is, and which of it is null and so as good as missing.
 std::string columns_of(const json& object) {
   std::vector<std::string> names;
   for (const auto& item : object.items()) {
     if (names.size() == 20) return fmt::format("{}, …", fmt::join(names, ", "));
-    names.push_back(shortened(item.key(), 60));
+    names.push_back(shortened(item.key(), 60) + (item.value().is_null() ? " (null)" : ""));
   }
   return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
 }

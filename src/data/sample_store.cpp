@@ -2,46 +2,12 @@
 #include "data/sample_store.h"
 
 #include <algorithm>
-#include <atomic>
-#include <exception>
-#include <limits>
 #include <numeric>
-#include <thread>
 
 #include "base/error.h"
+#include "data/each_index.h"
 
 namespace snug::data {
-namespace {
-
-// Calls work(0 … count-1) from several threads; the failure of the lowest index is the one thrown.
-template <class Work>
-void for_each_index(size_t count, int num_threads, const Work& work) {
-  std::atomic<size_t> next{0};
-  struct Failure {
-    size_t index = std::numeric_limits<size_t>::max();
-    std::exception_ptr error;
-  };
-  std::vector<Failure> failures(static_cast<size_t>(std::max(num_threads, 1)));
-  const auto run = [&](Failure& failure) {
-    size_t i = 0;
-    try {
-      while ((i = next.fetch_add(1)) < count) work(i);
-    } catch (...) {
-      failure = {i, std::current_exception()};
-      next = count;
-    }
-  };
-  std::vector<std::jthread> threads;
-  for (size_t t = 1; t < failures.size(); ++t)
-    threads.emplace_back([&run, &failure = failures[t]] { run(failure); });
-  run(failures[0]);
-  threads.clear();
-  const auto first = std::min_element(failures.begin(), failures.end(),
-                                      [](auto& a, auto& b) { return a.index < b.index; });
-  if (first->error) std::rethrow_exception(first->error);
-}
-
-}  // namespace
 
 SampleStore SampleStore::tokenize(std::span<const Row> rows, const PromptStyle& style,
                                   const TextEncoder& encoder, const SampleOptions& options,

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "data/each_index.h"
 #include "data/picture_processor.h"
 #include "data/text_encoder.h"
 #include "report/text_width.h"
@@ -107,10 +108,11 @@ class Run {
 
  private:
   std::vector<Loaded> load_batch(int64_t begin) const {
-    std::vector<Loaded> all;
-    const int64_t end = std::min(source_.count, begin + options_.batch_size);
-    for (int64_t row = begin; row < end; ++row)
-      all.push_back(load(*source_.rows, row, processor_, options_.score));
+    const int64_t count = std::min(options_.batch_size, source_.count - begin);
+    std::vector<Loaded> all(static_cast<size_t>(count));
+    data::for_each_index(all.size(), static_cast<int>(options_.data.num_workers), [&](size_t i) {
+      all[i] = load(*source_.rows, begin + static_cast<int64_t>(i), processor_, options_.score);
+    });
     return all;
   }
 

@@ -1,7 +1,9 @@
-# Writes small data sets of pictures to tests/data/picture_sets/ with Hugging Face's own libraries: a
-# saved DatasetDict and Dataset, Parquet with row groups, captions in lists. Run after pictures.py.
-# Needs datasets, pyarrow, pillow: python tests/oracles/picture_sets.py
 # SPDX-License-Identifier: Apache-2.0
+"""Small data sets of pictures in tests/data/picture_sets/, written with Hugging Face's own libraries: a saved
+DatasetDict and Dataset, Parquet with row groups, captions in lists, rows without a picture. Run after pictures.py.
+
+Needs datasets, pyarrow, pillow. Usage: python picture_sets.py
+"""
 import json
 import shutil
 from pathlib import Path
@@ -41,6 +43,8 @@ def main():
     lists = Features({"photo": Image(), "captions": Sequence(Value("string"))})
     several = [["one", "two"], [], ["three"], [None, "four"], ["five"]]
     save(Dataset.from_dict({"photo": images, "captions": several}, features=lists), "lists")
+    without = {"image": [images[0], None], "text": ["one", "two"]}
+    save(Dataset.from_dict(without, features=Features({"image": Image(), "text": Value("string")})), "nulls")
     save(Dataset.from_dict({"instruction": ["Add 1 and 2.", "Say hi."], "output": ["3", "hi"]}), "text")
     table = pa.table({"image": images, "caption": pa.array(CAPTIONS, pa.large_string())})
     (FOLDER / "parquet" / "data").mkdir(parents=True)

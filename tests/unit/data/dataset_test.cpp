@@ -153,6 +153,8 @@ TEST(Dataset, SaysHowMuchIsCut) {
   EXPECT_CONTAINS(told[0], "2 of 3 samples are longer than 5 tokens");
   EXPECT_CONTAINS(told[0], "7 of their tokens, 33.3 % of all, are left out");
   EXPECT_CONTAINS(told[1], "1 of 3 samples have no token to learn from");
+  EXPECT_CONTAINS(told[1], "train.max_seq_length = 5");
+  EXPECT_CONTAINS(told[1], "or prompt and answer are empty");
 }
 
 TEST(Dataset, SaysWhatIsMissing) {

@@ -84,6 +84,21 @@ TEST_F(HuggingFace, ReferencesAreAllCaptionsOfARow) {
   EXPECT_EQ(single->references(3), Texts{});
 }
 
+TEST_F(HuggingFace, ARowWithoutAPictureIsNamed) {
+  const auto rows = open_hugging_face_pictures({.path = sets() / "nulls"});
+  EXPECT_NO_THROW(rows->picture(0));
+  EXPECT_CONTAINS(message_of([&] { rows->picture(1); }),
+                  "nulls/data-00000-of-00001.arrow: row 2: there is no picture");
+}
+
+// As save_to_disk writes it.
+TEST_F(HuggingFace, ASavedSetWithoutRowsIsSaidToHaveNone) {
+  const Folder folder;
+  folder.write("state.json", R"({"_data_files": [], "_split": null})");
+  EXPECT_CONTAINS(message_of([&] { open_hugging_face_pictures({.path = folder.path()}); }),
+                  "state.json names no files: the data set was saved without rows");
+}
+
 // A column of captions that nobody calls so: only who needs captions is asked for its name.
 TEST_F(HuggingFace, PicturesAloneWillDoWhereCaptionsAreNotNeeded) {
   const std::filesystem::path set = sets() / "lists";
@@ -200,6 +215,19 @@ TEST_F(PictureFolderTest, QuotesInsideOfCsvFieldsAreText) {
   folder_.write("metadata.csv", "file_name,text\n420.jpg,a 5\" nail\nrgba.png,a 6\" nail\n");
   const auto rows = open_picture_folder({.path = folder_.path()});
   EXPECT_EQ(all_captions(*rows), (Captions{"a 5\" nail", "a 6\" nail"}));
+}
+
+TEST_F(PictureFolderTest, QuotesThatAreNeverClosedAreRefusedWithTheirLine) {
+  const std::string begin = "file_name,text\n420.jpg,\"a cat,\non two lines\"\n";
+  folder_.write("metadata.csv", begin + "rgba.png,\"a dog\n420.jpg,a bird\n");
+  EXPECT_CONTAINS(refusal(), "metadata.csv: line 4: the double quotes that open there are not");
+  folder_.write("metadata.csv", begin + "rgba.png,\"a dog\n420.jpg,\"a bird\"\n");
+  EXPECT_CONTAINS(refusal(), "metadata.csv: line 4: the double quotes that open there are not");
+  folder_.write("metadata.csv", "\"file_name,text\n420.jpg,a cat\n");
+  EXPECT_CONTAINS(refusal(), "metadata.csv: line 1: the double quotes");
+  folder_.write("metadata.csv", begin + "rgba.png,\"a dog\"");
+  EXPECT_EQ(all_captions(*open_picture_folder({.path = folder_.path()})),
+            (Captions{"a cat,\non two lines", "a dog"}));
 }
 
 // As spreadsheets of half of Europe write it, and with tabs.

@@ -99,6 +99,10 @@ TEST(Rows, NamesWhatARowLacks) {
   EXPECT_CONTAINS(text, "answer, prompt");
   EXPECT_CONTAINS(refusal("a.jsonl", "\n\n{\"instruction\":\"q\",\"output\":null}"),
                   "a.jsonl:3: no \"output\"");
+  EXPECT_CONTAINS(refusal("a.jsonl", R"({"instruction":"q","output":null})"),
+                  "columns found: instruction, output (null)");
+  EXPECT_CONTAINS(refusal("a.jsonl", R"({"messages":[{"role":"user","content":null}]})"),
+                  "found: content (null), role");
   EXPECT_CONTAINS(refusal("a.jsonl", R"({"output":"q"})"), "no \"instruction\"");
 }
 
