@@ -44,14 +44,6 @@ std::optional<std::string> environment(const std::string& name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
-std::vector<std::string> host_names(const std::string& hosts) {
-  std::istringstream list(hosts);
-  std::vector<std::string> names;
-  for (std::string host; std::getline(list, host, ',');)
-    names.push_back(host.substr(0, host.find(':')));
-  return names;
-}
-
 std::vector<std::string> mpirun_command(const MpirunOptions& o, const Environment& get) {
   std::vector<std::string> argv{o.mpirun};
   const auto add = [&](std::initializer_list<std::string> words) {

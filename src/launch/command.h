@@ -16,9 +16,6 @@ namespace snug::launch {
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<std::string> environment(const std::string& name);
 
-// "a:4,b:4" or "a,b": the names.
-std::vector<std::string> host_names(const std::string& hosts);
-
 struct MpirunOptions {
   std::string mpirun;  // its path
   std::string program;

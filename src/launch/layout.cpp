@@ -4,10 +4,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
 #include <optional>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "base/error.h"
+#include "base/host.h"
 #include "config/batches.h"
 #include "config/numbers.h"
 #include "launch/command.h"
@@ -20,19 +25,48 @@ void set_devices(config::Recipe& recipe, int64_t devices) {
   recipe.given_keys.insert("devices");
 }
 
-// The number behind each name of "a:4,b:4", if it is the same for all.
-std::optional<int64_t> devices_a_host(const std::string& hosts) {
+// One machine of "a:4,b": its name and, where it is given, how many devices it has.
+struct Host {
+  std::string name;
   std::optional<int64_t> devices;
-  std::string_view rest = hosts;
-  while (!rest.empty()) {
-    const std::string_view host = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), host.size() + 1));
-    const size_t colon = host.find(':');
-    const auto here = colon == host.npos ? std::nullopt : config::parse_int(host.substr(colon + 1));
-    if (!here || (devices && *devices != *here)) return std::nullopt;
-    devices = here;
+};
+
+bool is_host_name(std::string_view text) {
+  return !text.empty() && text.front() != '-' && std::ranges::all_of(text, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '-' || c == '_' || c == '@';
+  });
+}
+
+std::vector<Host> read_hosts(const std::string& hosts) {
+  std::istringstream list(hosts);
+  std::vector<Host> machines;
+  for (std::string word; std::getline(list, word, ',');) {
+    const size_t colon = word.find(':');
+    Host host{.name = word.substr(0, colon)};
+    if (colon != word.npos) host.devices = config::parse_int(word.substr(colon + 1));
+    const bool has_bad_count = colon != word.npos && (!host.devices || *host.devices < 1);
+    if (!is_host_name(host.name) || has_bad_count)
+      throw UserError(
+          "hosts = {}: \"{}\" is not a machine's name, nor a name with a number of devices, as in "
+          "node1:4,node2:4",
+          hosts, word);
+    machines.push_back(std::move(host));
   }
-  return devices;
+  return machines;
+}
+
+// The number behind each name, if it is the same for all.
+std::optional<int64_t> devices_a_host(const std::vector<Host>& machines) {
+  const std::optional<int64_t> first = machines.front().devices;
+  const bool same =
+      std::ranges::all_of(machines, [first](const Host& host) { return host.devices == first; });
+  return same ? first : std::nullopt;
+}
+
+bool is_here(const std::string& host) {
+  const std::string own = host_name();
+  return host == "localhost" || host == "127.0.0.1" || host == own ||
+         own.substr(0, own.find('.')) == host.substr(0, host.find('.'));
 }
 
 void resolve_hosts(config::Recipe& recipe) {
@@ -42,13 +76,25 @@ void resolve_hosts(config::Recipe& recipe) {
   if (!recipe.hostfile.empty() && !std::filesystem::exists(recipe.hostfile))
     throw UserError("hostfile = {}: there is no such file", recipe.hostfile);
   if (recipe.hosts.empty()) return;
-  const auto machines = static_cast<int64_t>(host_names(recipe.hosts).size());
+  const std::vector<Host> hosts = read_hosts(recipe.hosts);
+  const auto machines = static_cast<int64_t>(hosts.size());
   if (!recipe.given("num_nodes")) recipe.num_nodes = machines;
   if (recipe.num_nodes != machines)
     throw UserError("num_nodes = {}: hosts = {} names {} machines; leave num_nodes out",
                     recipe.num_nodes, recipe.hosts, machines);
-  if (recipe.given("devices")) return;
-  if (const auto devices = devices_a_host(recipe.hosts)) set_devices(recipe, *devices);
+  const auto devices = devices_a_host(hosts);
+  if (!recipe.given("devices") && devices) set_devices(recipe, *devices);
+}
+
+// A single process is this one; mpirun starts it elsewhere only as one of several.
+void check_is_here(const config::Recipe& recipe) {
+  if (recipe.hosts.empty() || !is_single(recipe)) return;
+  const std::string host = read_hosts(recipe.hosts).front().name;
+  if (is_here(host)) return;
+  throw UserError(
+      "hosts = {}: names another machine than this one ({}) for a single process; start snug "
+      "there, or give it several devices ({}:2)",
+      recipe.hosts, host_name(), host);
 }
 
 }  // namespace
@@ -61,6 +107,7 @@ void resolve_alone(config::Recipe& recipe, int visible_gpus) {
   resolve_hosts(recipe);
   if (recipe.devices == "auto") recipe.devices = fmt::format("{}", std::max(1, visible_gpus));
   config::resolve_batches(recipe);
+  check_is_here(recipe);
   const auto devices = config::parse_int(recipe.devices);
   if (!devices || recipe.num_nodes > 1) return;
   if (visible_gpus > 0 && *devices > visible_gpus)

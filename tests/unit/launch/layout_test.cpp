@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/host.h"
 
 namespace snug::launch {
 namespace {
@@ -50,6 +51,28 @@ TEST(Alone, HostsSayHowMany) {
   recipe.hosts.clear();
   recipe.hostfile = "/there/is/none";
   EXPECT_THROW(resolve_alone(recipe, 0), UserError);
+}
+
+TEST(Alone, HostsAreNamesWithNumbersOfDevices) {
+  for (const char* hosts : {"localhost:x", "a b", "a:0", "a:-1", "a;rm:1", ":4", "a,,b", "-x"}) {
+    config::Recipe recipe = recipe_with("2");
+    recipe.hosts = hosts;
+    EXPECT_THROW(resolve_alone(recipe, 0), UserError) << hosts;
+  }
+}
+
+TEST(Alone, ASingleProcessIsOnThisMachine) {
+  config::Recipe recipe = recipe_with("1");
+  recipe.hosts = "some-other-machine";
+  EXPECT_THROW(resolve_alone(recipe, 0), UserError);
+  recipe = recipe_with("2");
+  recipe.hosts = "some-other-machine";
+  EXPECT_NO_THROW(resolve_alone(recipe, 0));  // mpirun goes there
+  for (const std::string& here : {std::string("localhost"), host_name()}) {
+    recipe = recipe_with("1");
+    recipe.hosts = here;
+    EXPECT_NO_THROW(resolve_alone(recipe, 0)) << here;
+  }
 }
 
 TEST(Under, WhatTheRecipeLeavesOpenIsAsTheProcessesAre) {
