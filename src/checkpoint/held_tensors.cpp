@@ -2,6 +2,7 @@
 #include "checkpoint/held_tensors.h"
 
 #include "base/error.h"
+#include "checkpoint/quantized_state.h"
 #include "checkpoint/tensor_bytes.h"
 #include "kernels/cpu/adamw_8bit.h"
 
@@ -10,13 +11,6 @@ namespace {
 
 // A state's name is its parameter's, a dot and a word.
 std::string parameter_of(const std::string& state) { return state.substr(0, state.rfind('.')); }
-
-// After the name of a state whose blocks are not the whole tensor's: those of this box alone.
-std::string box_name(const PieceOf& piece) {
-  std::string name = "@";
-  for (const Span& range : piece.box) name += fmt::format("[{}:{}]", range.begin, range.end);
-  return name;
-}
 
 StoredPiece blocks_of_state(const std::string& name, const PieceOf& parameter) {
   constexpr int64_t kBlock = kernels::cpu::kQuantizedBlock;

@@ -114,23 +114,32 @@ void place(at::Tensor& slot, const formats::TensorInfo& info, const formats::Ten
   slot = read_adapter_tensor(source, info);
 }
 
-std::vector<std::pair<std::string, at::Tensor>> named_tensors(const Adapter& adapter) {
-  std::vector<std::pair<std::string, at::Tensor>> all;
-  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
-    all.emplace_back(std::string(kPrefix) + name, tensor);
-  };
-  for (const auto& [module, parts] : adapter.modules) {
-    add(module + ".lora_A.weight", parts.a);
-    add(module + ".lora_B.weight", parts.b);
-    // Without ".weight", as every version of PEFT has written and read it.
-    if (parts.magnitude.defined()) add(module + ".lora_magnitude_vector", parts.magnitude);
-  }
-  for (const auto& [parameter, weight] : adapter.base_weights) {
-    const std::string module = parameter.substr(0, parameter.rfind('.'));
-    const bool adapted = adapter.modules.contains(module);
-    add(adapted ? module + ".base_layer.weight" : parameter, weight);
-  }
+using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
+
+NamedTensors tensors_of_module(const std::string& module, const ModuleAdapter& parts) {
+  const std::string name = std::string(kPrefix) + module;
+  NamedTensors all{{name + ".lora_A.weight", parts.a}, {name + ".lora_B.weight", parts.b}};
+  // Without ".weight", as every version of PEFT has written and read it.
+  if (parts.magnitude.defined()) all.emplace_back(name + ".lora_magnitude_vector", parts.magnitude);
   return all;
+}
+
+std::string name_of_base_weight(const Adapter& adapter, const std::string& parameter) {
+  const std::string module = parameter.substr(0, parameter.rfind('.'));
+  const bool adapted = adapter.modules.contains(module);
+  return std::string(kPrefix) + (adapted ? module + ".base_layer.weight" : parameter);
+}
+
+std::vector<formats::TensorInfo> infos_of(const Adapter& adapter) {
+  std::vector<formats::TensorInfo> infos;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    infos.push_back(formats::make_tensor_info(name, dtype_of(tensor), tensor.sizes().vec()));
+  };
+  for (const auto& [module, parts] : adapter.modules)
+    for (const auto& [name, tensor] : tensors_of_module(module, parts)) add(name, tensor);
+  for (const auto& [parameter, weight] : adapter.base_weights)
+    add(name_of_base_weight(adapter, parameter), weight);
+  return infos;
 }
 
 // An expression becomes the names of the modules that it chose: PEFT refuses one that matches more
@@ -175,17 +184,27 @@ Adapter read_peft_adapter(const fs::path& directory) {
 }
 
 void write_peft_files(const fs::path& folder, const Adapter& adapter) {
-  const auto tensors = named_tensors(adapter);
-  std::vector<formats::TensorInfo> infos;
-  for (const auto& [name, tensor] : tensors)
-    infos.push_back(formats::make_tensor_info(name, dtype_of(tensor), tensor.sizes().vec()));
-  formats::SafetensorsWriter out(folder / kWeightsName, infos, {{"format", "pt"}});
-  for (const auto& [name, tensor] : tensors) {
-    const at::Tensor plain = tensor.detach().cpu().contiguous();
+  write_peft_files(
+      folder, adapter,
+      {.module = [&](const std::string& module) { return adapter.modules.at(module); },
+       .base_weight = [&](const std::string& name) { return adapter.base_weights.at(name); }});
+}
+
+void write_peft_files(const fs::path& folder, const Adapter& shapes, const AdapterValues& values) {
+  formats::SafetensorsWriter out(folder / kWeightsName, infos_of(shapes), {{"format", "pt"}});
+  const auto write = [&](const std::string& name, const at::Tensor& like, const at::Tensor& value) {
+    const at::Tensor plain = value.detach().to(at::kCPU, like.scalar_type()).contiguous();
     out.write(name, bytes_of(plain));
+  };
+  for (const auto& [module, parts] : shapes.modules) {
+    const NamedTensors like = tensors_of_module(module, parts);
+    const NamedTensors found = tensors_of_module(module, values.module(module));
+    for (size_t i = 0; i < like.size(); ++i) write(like[i].first, like[i].second, found[i].second);
   }
+  for (const auto& [parameter, weight] : shapes.base_weights)
+    write(name_of_base_weight(shapes, parameter), weight, values.base_weight(parameter));
   out.finish();
-  write_file_atomically(folder / kConfigName, peft_config_text(config_for_peft(adapter)));
+  write_file_atomically(folder / kConfigName, peft_config_text(config_for_peft(shapes)));
 }
 
 }  // namespace snug::checkpoint

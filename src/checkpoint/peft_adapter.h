@@ -4,6 +4,8 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <string>
 
 #include "checkpoint/adapter.h"
 
@@ -18,5 +20,16 @@ Adapter read_peft_adapter(const std::filesystem::path& directory);
 // Both files, into a folder that exists. Tensors on any device. Modules chosen by an expression are
 // written by their names.
 void write_peft_files(const std::filesystem::path& folder, const Adapter& adapter);
+
+// Where an adapter's tensors come from while it is written: those of one module, or one weight of
+// the base, at a time.
+struct AdapterValues {
+  std::function<ModuleAdapter(const std::string& module)> module;
+  std::function<at::Tensor(const std::string& parameter)> base_weight;
+};
+
+// The same of an adapter whose own tensors only say their shapes and types (on meta).
+void write_peft_files(const std::filesystem::path& folder, const Adapter& shapes,
+                      const AdapterValues& values);
 
 }  // namespace snug::checkpoint

@@ -85,6 +85,14 @@ const StoredTensor* StoredTensors::find(Contents contents, const std::string& na
   return found == of(contents).end() ? nullptr : &found->second;
 }
 
+std::vector<const StoredTensor*> StoredTensors::beginning_with(Contents contents,
+                                                               const std::string& prefix) const {
+  std::vector<const StoredTensor*> found;
+  for (const auto& [name, tensor] : of(contents))
+    if (name.starts_with(prefix)) found.push_back(&tensor);
+  return found;
+}
+
 const formats::TensorSource& StoredTensors::open(size_t file) {
   if (sources_[file] == nullptr) {
     const fs::path path = folder_ / index_.files[file].name;
@@ -135,8 +143,8 @@ std::string fault_of(const fs::path& folder) try {
     if (std::string fault = fault_of_file(folder / file.name, file.bytes); !fault.empty())
       return fault;
   return "";
-} catch (const UserError& error) {
-  return error.what();
+} catch (const UserError&) {
+  return fmt::format("{} is damaged", kIndexName);
 }
 
 }  // namespace snug::checkpoint

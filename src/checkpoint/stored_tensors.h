@@ -28,6 +28,9 @@ class StoredTensors {
 
   bool has(Contents contents) const { return !of(contents).empty(); }
   const StoredTensor* find(Contents contents, const std::string& name) const;
+  // All whose names begin so, in no order.
+  std::vector<const StoredTensor*> beginning_with(Contents contents,
+                                                  const std::string& prefix) const;
 
   // The elements of `wanted`, one after another, converted to `target`. Throws UserError where the
   // files have them not.

@@ -81,7 +81,9 @@ TrainingState load_state(const std::filesystem::path& folder);
 
 // Fills the tensors. Throws UserError when one is missing, of another shape or of another type,
 // which means that the recipe changed; where updates happen, and how many ranks share them, may
-// change. With `ranks` called by all of them: a failure on one is thrown on all.
+// change. Where ranks cut blocks of 8-bit states otherwise than before, those are rounded once
+// more, and a warning says so. With `ranks` called by all of them: a failure on one is thrown on
+// all.
 void load_tensors(const std::filesystem::path& folder, const TrainingTensors& tensors,
                   dist::Group* ranks = nullptr);
 

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string_view>
-#include <unordered_set>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "checkpoint/held_tensors.h"
+#include "checkpoint/quantized_state.h"
 #include "checkpoint/stored_tensors.h"
 #include "checkpoint/training_checkpoint.h"
 #include "dist/agreement.h"
@@ -62,7 +66,28 @@ bool is_like_state(const StoredTensor* found, const StoredPiece& wanted) {
 // place.
 class Loader {
  public:
-  explicit Loader(const fs::path& folder) : files_(folder) {}
+  Loader(const fs::path& folder, const TrainingTensors& tensors)
+      : tensors_(tensors), files_(folder) {
+    for (const optim::NamedTensor& state : tensors.optimizer_states)
+      states_[state.name] = state.tensor;
+  }
+
+  void read_parameters() {
+    for (const optim::NamedTensor& parameter : tensors_.parameters)
+      read_parameter(held_parameter(tensors_, parameter),
+                     states_.contains(master_of(parameter.name)));
+  }
+
+  // A quantized state's codes come before their scales.
+  void read_states() {
+    for (const optim::NamedTensor& state : tensors_.optimizer_states) {
+      const HeldTensor held = held_state(tensors_, state);
+      if (!read_state(held) && !form_blocks(state))
+        refuse(files_.label(Contents::Optimizer), held.stored.name);
+    }
+  }
+  // Of some 8-bit states.
+  bool has_formed_blocks() const { return has_formed_blocks_; }
 
   void read_parameter(const HeldTensor& held, bool has_master) {
     const std::string& name = held.stored.name;
@@ -80,7 +105,7 @@ class Loader {
       refuse(files_.label(Contents::Model), name);
   }
 
-  void read_state(const HeldTensor& held) {
+  bool read_state(const HeldTensor& held) {
     const std::string& name = held.stored.name;
     const StoredTensor* found = files_.find(Contents::Optimizer, name);
     const StoredTensor* weight =
@@ -93,13 +118,33 @@ class Loader {
     else if (is_like(weight, held.stored))
       read(*weight, held);
     else
-      refuse(files_.label(Contents::Optimizer), name);
+      return false;
+    return true;
   }
 
-  void read_late_weights(const TrainingTensors& tensors) {
+  // Whether this is the scales of 8-bit states that the checkpoint has in other blocks. Fills the
+  // codes too.
+  bool form_blocks(const optim::NamedTensor& scales) {
+    if (!scales.name.ends_with(optim::kBlockStateSuffix)) return false;
+    const std::string state =
+        scales.name.substr(0, scales.name.size() - optim::kBlockStateSuffix.size());
+    const auto codes = states_.find(state);
+    if (codes == states_.end()) return false;
+    const PieceOf piece = held_state(tensors_, {state, codes->second}).stored.piece;
+    std::optional<QuantizedState> found = QuantizedState::find(files_, state, piece);
+    if (!found) return false;
+    fill(codes->second, [&](void* own_codes) {
+      fill(scales.tensor, [&](void* own_scales) {
+        found->read(piece, static_cast<uint8_t*>(own_codes), static_cast<float*>(own_scales));
+      });
+    });
+    return has_formed_blocks_ = true;
+  }
+
+  void read_late_weights() {
     if (!files_.has(Contents::LateWeights)) return;
-    for (const optim::NamedTensor& late : tensors.late_weights) {
-      const HeldTensor held = held_parameter(tensors, late, Contents::LateWeights);
+    for (const optim::NamedTensor& late : tensors_.late_weights) {
+      const HeldTensor held = held_parameter(tensors_, late, Contents::LateWeights);
       const StoredTensor* found = files_.find(Contents::LateWeights, late.name);
       if (!is_like(found, held.stored)) refuse(files_.label(Contents::LateWeights), late.name);
       read(*found, held);
@@ -108,17 +153,26 @@ class Loader {
 
  private:
   void read(const StoredTensor& found, const HeldTensor& held) {
-    const at::Tensor& tensor = held.tensor;
+    fill(held.tensor, [&](void* host) {
+      files_.read(found, held.stored.piece, held.stored.dtype, host);
+      files_.release(found);
+    });
+  }
+
+  // `read` writes the elements to host memory.
+  static void fill(const at::Tensor& tensor, const std::function<void(void* host)>& read) {
     const at::Tensor host =
         tensor.is_cpu() ? tensor
                         : at::empty(tensor.sizes(), at::TensorOptions().dtype(tensor.dtype()));
-    files_.read(found, held.stored.piece, held.stored.dtype, host.mutable_data_ptr());
-    files_.release(found);
+    read(host.mutable_data_ptr());
     if (!tensor.is_cpu()) tensor.detach().copy_(host);
     memory::write_behind(tensor);
   }
 
+  const TrainingTensors& tensors_;
+  std::unordered_map<std::string, at::Tensor> states_;
   StoredTensors files_;
+  bool has_formed_blocks_ = false;
 };
 
 }  // namespace
@@ -146,22 +200,24 @@ TrainingState load_state(const fs::path& folder) {
 }
 
 void load_tensors(const fs::path& folder, const TrainingTensors& tensors, dist::Group* ranks) {
-  dist::agree(ranks, [&]() -> std::string {
-    Loader loader(folder);
-    std::unordered_set<std::string_view> state_names;
-    for (const optim::NamedTensor& state : tensors.optimizer_states) state_names.insert(state.name);
-    for (const optim::NamedTensor& parameter : tensors.parameters)
-      loader.read_parameter(held_parameter(tensors, parameter),
-                            state_names.contains(master_of(parameter.name)));
-    for (const optim::NamedTensor& state : tensors.optimizer_states)
-      loader.read_state(held_state(tensors, state));
-    return "";
+  const std::vector<std::string> formed_blocks = dist::agree(ranks, [&]() -> std::string {
+    Loader loader(folder, tensors);
+    loader.read_parameters();
+    loader.read_states();
+    return loader.has_formed_blocks() ? "yes" : "";
   });
+  const bool is_first = ranks == nullptr || ranks->rank() == 0;
+  if (is_first && std::ranges::count(formed_blocks, "yes") > 0)
+    warn(
+        "{}: tensor parallelism cuts blocks of the optimizer's 8-bit states otherwise than when "
+        "they were written; they are rounded once more, so that the run goes on a little otherwise "
+        "than it would have",
+        folder.string());
 }
 
 void load_late_weights(const fs::path& folder, const TrainingTensors& tensors, dist::Group* ranks) {
   dist::agree(ranks, [&]() -> std::string {
-    if (!tensors.late_weights.empty()) Loader(folder).read_late_weights(tensors);
+    if (!tensors.late_weights.empty()) Loader(folder, tensors).read_late_weights();
     return "";
   });
 }

@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "checkpoint/peft_adapter.h"
 #include "checkpoint/tensor_bytes.h"
 #include "formats/gguf.h"
 #include "formats/pth.h"
@@ -214,10 +213,10 @@ void export_hugging_face(const fs::path& directory, models::Model& model,
   });
 }
 
-void export_peft(const fs::path& directory, const checkpoint::Adapter& adapter,
-                 const tokenizer::Tokenizer* tokenizer) {
+void export_peft(const fs::path& directory, const checkpoint::Adapter& shapes,
+                 const checkpoint::AdapterValues& values, const tokenizer::Tokenizer* tokenizer) {
   replace_directory(directory, [&](const fs::path& folder) {
-    checkpoint::write_peft_files(folder, adapter);
+    checkpoint::write_peft_files(folder, shapes, values);
     if (tokenizer != nullptr) tokenizer->write_directory(folder);
   });
 }

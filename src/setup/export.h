@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "checkpoint/adapter.h"
+#include "checkpoint/peft_adapter.h"
 #include "models/model.h"
 #include "tokenizer/tokenizer.h"
 
@@ -34,9 +34,10 @@ void export_hugging_face(const std::filesystem::path& directory, models::Model& 
                          const tokenizer::Tokenizer* tokenizer, const ParameterReader& read,
                          const ExportOptions& options);
 
-// A PEFT directory: the adapter and the tokenizer (null: there is none).
-void export_peft(const std::filesystem::path& directory, const checkpoint::Adapter& adapter,
-                 const tokenizer::Tokenizer* tokenizer);
+// A PEFT directory: the adapter, whose tensors are on meta and come from `values`, and the
+// tokenizer (null: there is none).
+void export_peft(const std::filesystem::path& directory, const checkpoint::Adapter& shapes,
+                 const checkpoint::AdapterValues& values, const tokenizer::Tokenizer* tokenizer);
 
 // lit_model.pth, model_config.yaml and the tokenizer, as LitGPT lays them out.
 void export_litgpt(const std::filesystem::path& directory, models::Model& model,

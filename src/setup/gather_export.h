@@ -23,9 +23,9 @@ struct UnitGathering {
 };
 
 // Runs `write` on rank 0 with a reader of these units' parameters, while the other ranks take part
-// in the gathering. A value is to be used before the next one is asked for. To be called by all
-// ranks; when it returns the writing is over, and where it failed (a full disk) all throw the same
-// error.
+// in the gathering. A value is to be used before one of another unit is asked for. To be called by
+// all ranks; when it returns the writing is over, and where it failed (a full disk) all throw the
+// same error.
 void write_gathered(dist::Group& ranks, const std::vector<nn::Unit*>& units,
                     const UnitGathering& gathering,
                     const std::function<void(const ParameterReader&)>& write);

@@ -3,29 +3,35 @@
 
 #include <ATen/ops/empty.h>
 
-#include <utility>
+#include <algorithm>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "config/print.h"
-#include "dist/agreement.h"
-#include "exec/policies/sharding.h"
 #include "setup/adapters.h"
 #include "setup/gather_export.h"
-#include "setup/tensor_parallel.h"
 #include "setup/trained_parts.h"
 #include "setup/vocabulary.h"
 #include "train/open_data.h"
-#include "train/stage_values.h"
 
 namespace snug::train {
 namespace {
 
-// What adapters stand beside and how they are added to it.
-constexpr const char* kMeaningOfAdapters[] = {
-    "lora_alpha", "lora_use_rslora", "lora_init_weights", "lora_target_modules",
-    "lora_query", "lora_key",        "lora_value",        "lora_projection",
-    "lora_mlp",   "lora_head",       "quantize",          "model.train_parts"};
+// What adapters stand beside and how they are added to it; and whose states a checkpoint has, which
+// another optimizer would drop or take for its own.
+constexpr const char* kMeaningOfTraining[] = {
+    "/lora_alpha",          "/lora_use_rslora", "/lora_init_weights",
+    "/lora_target_modules", "/lora_query",      "/lora_key",
+    "/lora_value",          "/lora_projection", "/lora_mlp",
+    "/lora_head",           "/quantize",        "/model/train_parts",
+    "/optimizer/class_path"};
+
+// As options have it: model.train_parts.
+std::string option_name(const nlohmann::json::json_pointer& key) {
+  std::string name = key.to_string().substr(1);
+  std::ranges::replace(name, '/', '.');
+  return name == "optimizer.class_path" ? "optimizer" : name;
+}
 
 // An adapter is nothing without its base, which must not lie where the adapter will be written.
 void check_base_stays(const config::Recipe& recipe) {
@@ -106,59 +112,63 @@ void BaseModel::reopen() {
 
 void BaseModel::write_trained(const std::filesystem::path& folder,
                               const setup::Engine& engine) const {
-  if (!recipe_.lora.enabled) return write_model(folder, engine);
-  if (engine.sharding != nullptr) engine.sharding->open_trained();
-  dist::Group& world = engine.mesh->world();
-  checkpoint::Adapter adapter;
-  with_all_adapters(model(), engine, [&] {
-    // Ranks that share layers have parts of the first one's adapters.
-    if (world.rank() == 0 || engine.mesh->size(dist::Axis::Tensor) > 1)
-      adapter = setup::adapter_values(model(), recipe_.lora, reader());
-  });
-  dist::agree(&world, [&] {
-    if (world.rank() == 0) write_adapter(folder, std::move(adapter));
-    return std::string();
-  });
-  if (engine.sharding != nullptr) engine.sharding->close_trained();
+  recipe_.lora.enabled ? write_adapter(folder, engine) : write_model(folder, engine);
+}
+
+void BaseModel::with_values(const setup::Engine& engine, Gathered which,
+                            const std::function<void(const setup::ParameterReader&)>& write) const {
+  GatheredUnit gathered(model(), engine, which);
+  const setup::ParameterReader read = [&](const nn::Parameter& parameter) {
+    return gathered.read(parameter);
+  };
+  if (engine.mesh->is_single()) return write(read);
+  setup::write_gathered(engine.mesh->world(), model().units(),
+                        {.gather = [&](size_t unit) { gathered.open(unit); },
+                         .release = [&](size_t unit) { gathered.close(unit); },
+                         .read = read},
+                        write);
 }
 
 void BaseModel::write_model(const std::filesystem::path& folder,
                             const setup::Engine& engine) const {
-  const auto write = [&](const setup::ParameterReader& read) {
+  with_values(engine, Gathered::All, [&](const setup::ParameterReader& read) {
     setup::export_hugging_face(folder, model(), tokenizer_.get(), read,
                                {.dtype = engine.precision.parameters,
                                 .processor = std::filesystem::path(recipe_.checkpoint_dir)});
-  };
-  if (engine.mesh->is_single()) return write(setup::resident_value);
-  GatheredUnit gathered(model(), engine);
-  setup::write_gathered(
-      engine.mesh->world(), model().units(),
-      {.gather = [&](size_t unit) { gathered.open(unit); },
-       .release = [&](size_t unit) { gathered.close(unit); },
-       .read = [&](const nn::Parameter& parameter) { return gathered.read(parameter); }},
-      write);
+  });
 }
 
 void BaseModel::write_adapter(const std::filesystem::path& folder,
-                              checkpoint::Adapter adapter) const {
-  // Random weights are nowhere to be found again.
-  if (!is_random())
-    adapter.config.base_model_name_or_path =
-        std::filesystem::absolute(recipe_.checkpoint_dir).string();
-  setup::export_peft(folder, adapter, tokenizer_.get());
+                              const setup::Engine& engine) const {
+  const std::vector<nn::Parameter*> all = model().parameters();
+  const auto trained = std::ranges::find_if(all, [](const auto* p) { return p->trained; });
+  SNUG_CHECK(trained != all.end(), "adapters of which nothing trains");
+  with_values(engine, Gathered::Trained, [&](const setup::ParameterReader& read) {
+    checkpoint::Adapter adapter =
+        setup::adapter_shapes(model(), recipe_.lora, read(**trained).scalar_type());
+    // Random weights are nowhere to be found again.
+    if (!is_random())
+      adapter.config.base_model_name_or_path =
+          std::filesystem::absolute(recipe_.checkpoint_dir).string();
+    setup::export_peft(
+        folder, adapter,
+        setup::adapter_values(model(), recipe_.lora, engine.precision.parameters, read, reader()),
+        tokenizer_.get());
+  });
 }
 
 void check_same_meaning(const config::Recipe& recipe, const nlohmann::json& before,
                         const std::filesystem::path& checkpoint) {
   const nlohmann::json now = config::recipe_json(recipe);
-  for (const char* key : kMeaningOfAdapters)
-    if (now.contains(key) && before.contains(key) && now[key] != before[key])
-      throw UserError(
-          "{} was written with {} = {}, now it is {}: {} would not be what was trained; resume "
-          "with "
-          "the options of the first run, or start afresh with --resume false",
-          checkpoint.string(), key, before[key].dump(), now[key].dump(),
-          recipe.lora.enabled ? "its adapters" : "the model");
+  for (const char* path : kMeaningOfTraining) {
+    const nlohmann::json::json_pointer key(path);
+    if (!now.contains(key) || !before.contains(key) || now[key] == before[key]) continue;
+    throw UserError(
+        "{} was written with {} = {}, now it is {}: {} would not be what was trained; resume with "
+        "the options of the first run, or start afresh with --resume false",
+        checkpoint.string(), option_name(key), before[key].dump(), now[key].dump(),
+        recipe.lora.enabled ? "its adapters" : "the model");
+  }
 }
 
 }  // namespace snug::train

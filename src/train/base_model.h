@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@
 #include "setup/engine.h"
 #include "setup/export.h"
 #include "tokenizer/tokenizer.h"
+#include "train/stage_values.h"
 
 namespace snug::train {
 
@@ -46,10 +48,13 @@ class BaseModel {
 
  private:
   void write_model(const std::filesystem::path& folder, const setup::Engine& engine) const;
-  void write_adapter(const std::filesystem::path& folder, checkpoint::Adapter adapter) const;
+  void write_adapter(const std::filesystem::path& folder, const setup::Engine& engine) const;
   bool is_random() const { return !recipe_.model.config.empty(); }
   // A weight as training found it, float32 on the host.
   setup::ParameterReader reader() const;
+  // Runs `write` with a reader of the weights as they are now, on the rank that writes.
+  void with_values(const setup::Engine& engine, Gathered which,
+                   const std::function<void(const setup::ParameterReader&)>& write) const;
 
   const config::Recipe& recipe_;
   models::Checkpoint checkpoint_;

@@ -123,7 +123,7 @@ TEST(LoraResume, GoesOnAsIfNeverStopped) {
   }
 }
 
-// The same shapes, but another scale, start or base: refused before anything is trained.
+// The same shapes, but another scale, start, base or optimizer: refused before anything is trained.
 TEST(LoraResume, RefusesAdaptersThatWouldMeanSomethingElse) {
   const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 160);
@@ -131,7 +131,7 @@ TEST(LoraResume, RefusesAdaptersThatWouldMeanSomethingElse) {
   ASSERT_EQ(run(lora_words(rows, folder / "first", few)).exit_code, 0);
   for (const Words& other : {Words{"--lora_alpha", "32"}, Words{"--lora_use_rslora", "true"},
                              Words{"--lora_init_weights", "pissa"}, Words{"--lora_value", "false"},
-                             Words{"--quantize", "bnb.nf4"}}) {
+                             Words{"--quantize", "bnb.nf4"}, Words{"--optimizer", "lion"}}) {
     Words more = other;
     more.insert(more.end(),
                 {"--train.max_steps", "3", "--resume", (folder / "first/step-000002").string()});

@@ -219,34 +219,6 @@ TEST(ManyRanks, MastersAreWhereTheRunWantsThem) {
   }
 }
 
-// Blocks that columns break are of use to the same layout alone.
-TEST(ManyRanks, BrokenBlocksAreForTheSameLayout) {
-  const test::TempFolder folder;
-  const auto tensors = [&](int rank, double value) {
-    TrainingTensors result;
-    result.pieces["w"] = PieceOf::slice({8, 256}, 1, {rank * 128, rank * 128 + 128});
-    result.parameters.push_back({"w", at::full({8, 128}, value)});
-    result.optimizer_states.push_back({"w.exp_avg", at::full({8, 128}, 7, at::kByte)});
-    result.optimizer_states.push_back({"w.exp_avg_absmax", at::full({4}, value)});
-    return result;
-  };
-  const auto errors = as_ranks(2, [&](ThreadGroup& ranks) {
-    save(folder.path(), {.step = 1}, tensors(ranks.rank(), ranks.rank() + 1), "{}", &ranks);
-  });
-  EXPECT_EQ(errors, std::vector<std::string>(2));
-  const fs::path saved = *find_latest(folder.path());
-  for (int rank = 0; rank < 2; ++rank) {
-    const TrainingTensors loaded = tensors(rank, 0);
-    load_tensors(saved, loaded);
-    expect_same(tensors(rank, rank + 1), loaded, "rank " + std::to_string(rank));
-  }
-  TrainingTensors whole;
-  whole.parameters.push_back({"w", at::zeros({8, 256})});
-  whole.optimizer_states.push_back({"w.exp_avg", at::zeros({8, 256}, at::kByte)});
-  whole.optimizer_states.push_back({"w.exp_avg_absmax", at::zeros({8})});
-  EXPECT_THROW(load_tensors(saved, whole), UserError);
-}
-
 // --- Failures -----------------------------------------------------------------------------------
 
 void expect_all(const std::vector<std::string>& errors, const std::string& begin,
