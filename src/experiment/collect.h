@@ -22,4 +22,9 @@ void collect_run(const std::filesystem::path& out_dir, const ProcessEnd& end, Ro
 // Of a process whose exit code is no result of its own: crashed, timed out, an error.
 void judge_end(const ProcessEnd& end, RowResult& result);
 
+// The program's own sentence, without its name in front.
+std::string sentence_of(const ProcessEnd& end);
+// Words of a program that found no room for a file.
+bool speaks_of_full_disk(const std::string& text);
+
 }  // namespace snug::experiment

@@ -4,119 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <cstdlib>
-#include <map>
 
+#include "experiment/category_changes.h"
 #include "experiment/figures.h"
 #include "experiment/peak.h"
 
 namespace snug::experiment {
 namespace {
-
-constexpr double kWorthSaying = 0.02;  // of the larger peak
-constexpr size_t kMostClauses = 3;
-constexpr size_t kMostOptions = 4;
-
-// What became of one category, or of several that changed alike.
-struct Change {
-  std::vector<std::string> categories;
-  int64_t before = 0, after = 0;
-  int64_t size() const { return std::abs(after - before); }
-  double ratio() const { return static_cast<double>(after) / static_cast<double>(before); }
-};
-
-std::string joined(const std::vector<std::string>& parts, const char* last = " and ") {
-  std::string out;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) out += i + 1 == parts.size() ? last : ", ";
-    out += parts[i];
-  }
-  return out;
-}
-
-bool is_near(double value, double wanted) { return std::abs(value / wanted - 1) < 0.02; }
-
-// Workspace, the one word without a plural, alone.
-bool is_singular(const Change& change) {
-  return change.categories.size() == 1 && change.categories[0] == "workspace";
-}
-
-std::string clause(const Change& change) {
-  std::vector<std::string> names;
-  for (const std::string& category : change.categories) names.push_back(category_words(category));
-  const bool one = is_singular(change);
-  const std::string who = joined(names);
-  if (change.before == 0)
-    return fmt::format("{} now {} {}", who, one ? "takes" : "take", memory_text(change.after));
-  if (change.after == 0)
-    return fmt::format("{} {} no more (before: {})", who, one ? "is there" : "are there",
-                       memory_text(change.before));
-  const std::string pair = memory_pair(change.before, change.after);
-  const double ratio = change.ratio();
-  const char* share = is_near(ratio, 0.5)    ? "half"
-                      : is_near(ratio, 0.25) ? "a quarter"
-                      : is_near(ratio, 2)    ? "twice as much"
-                      : is_near(ratio, 4)    ? "four times as much"
-                                             : nullptr;
-  if (share != nullptr)
-    return fmt::format("{} {} {} ({})", who, one ? "takes" : "take", share, pair);
-  const bool falls = change.after < change.before;
-  return fmt::format("{} {} ({})", who, falls ? (one ? "falls" : "fall") : (one ? "rises" : "rise"),
-                     pair);
-}
-
-// The largest changes first; categories that changed by one and the same factor are one.
-std::vector<Change> changes_between(const Figures& before, const Figures& after) {
-  const auto least = static_cast<int64_t>(
-      kWorthSaying * static_cast<double>(std::max(before.peak_allocated, after.peak_allocated)));
-  std::vector<Change> out;
-  for (const std::string& category : categories_of({&before, &after})) {
-    const Change change{{category}, bytes_of(before, category), bytes_of(after, category)};
-    if (change.size() < std::max<int64_t>(least, 1)) continue;
-    const auto kin = std::find_if(out.begin(), out.end(), [&](const Change& other) {
-      return change.before > 0 && change.after > 0 && other.before > 0 && other.after > 0 &&
-             is_near(change.ratio(), other.ratio());
-    });
-    if (kin == out.end()) {
-      out.push_back(change);
-    } else {
-      kin->categories.push_back(category);
-      kin->before += change.before;
-      kin->after += change.after;
-    }
-  }
-  std::stable_sort(out.begin(), out.end(),
-                   [](const Change& a, const Change& b) { return a.size() > b.size(); });
-  if (out.size() > kMostClauses) out.resize(kMostClauses);
-  return out;
-}
-
-// 4, 2, 1 or 8; 0 where the figures make no such number: a shard, an embedding in another type.
-int bytes_a_parameter(const RowResult& result, const Figures& figures) {
-  if (result.parameters <= 0) return 0;
-  const double each =
-      static_cast<double>(bytes_of(figures, "parameters")) / static_cast<double>(result.parameters);
-  for (const int whole : {1, 2, 4, 8})
-    if (is_near(each, whole)) return whole;
-  return 0;
-}
-
-std::string width_clause(const RowResult& base, const Figures& before, const RowResult& own,
-                         const Figures& after) {
-  if (base.parameters != own.parameters) return "";
-  const int from = bytes_a_parameter(base, before), to = bytes_a_parameter(own, after);
-  if (from == 0 || to == 0 || from == to) return "";
-  return fmt::format("; a weight has {} byte{} instead of {}", to, to == 1 ? "" : "s", from);
-}
-
-std::string host_clause(const Figures& before, const Figures& after) {
-  const auto least = static_cast<int64_t>(kWorthSaying * static_cast<double>(after.peak_allocated));
-  if (std::abs(after.peak_host - before.peak_host) <= std::max<int64_t>(least, 0)) return "";
-  if (before.peak_host == 0)
-    return fmt::format("; host memory holds {} beside it", memory_text(after.peak_host));
-  return fmt::format("; in host memory {}", memory_pair(before.peak_host, after.peak_host));
-}
 
 std::string sentence_start(std::string text) {
   if (!text.empty() && text[0] >= 'a' && text[0] <= 'z')
@@ -147,14 +41,6 @@ std::string kind_of(const std::string& unit) {
   for (const char c : unit)
     if (c < '0' || c > '9') out += c;
   return out;
-}
-
-// The row by this id, also one that was not asked for.
-const Row* any_row(const LabRun& run, const std::string& id) {
-  if (const Row* row = run.find_row(id); row != nullptr) return row;
-  const auto found = std::find_if(run.suite.rows.begin(), run.suite.rows.end(),
-                                  [&](const Row& row) { return row.id == id; });
-  return found == run.suite.rows.end() ? nullptr : &*found;
 }
 
 class Explanation {
@@ -275,12 +161,10 @@ class Explanation {
       out += fmt::format("peak memory stays at {}", memory_text(after));
     else
       out += fmt::format("peak memory {} ({})", after < before ? "falls" : "rises", pair);
-    std::vector<std::string> clauses;
     const bool moved = has_moved();
-    const std::vector<Change> changes =
-        moved ? changes_between(at_their_most(*base_, *before_), at_their_most(result_, *own_))
-              : changes_between(*before_, *own_);
-    for (const Change& change : changes) clauses.push_back(clause(change));
+    const std::vector<std::string> clauses =
+        moved ? category_clauses(at_their_most(*base_, *before_), at_their_most(result_, *own_))
+              : category_clauses(*before_, *own_);
     if (!clauses.empty())
       out += (!moved      ? ": "
               : is_plan() ? "; each at its most in the step, "
@@ -321,12 +205,6 @@ class Explanation {
   const Figures* before_ = nullptr;
 };
 
-std::map<std::string, std::string> last_values(const Settings& settings) {
-  std::map<std::string, std::string> out;
-  for (const auto& [key, value] : settings) out[key] = value;
-  return out;
-}
-
 }  // namespace
 
 std::vector<std::string> explain(const LabRun& run, const Row& row) {
@@ -335,37 +213,6 @@ std::vector<std::string> explain(const LabRun& run, const Row& row) {
   std::vector<std::string> out = Explanation(run, row, *result).sentences();
   for (std::string& sentence : out) sentence = sentence_start(std::move(sentence));
   return out;
-}
-
-std::string changes_text(const LabRun& run, const Row& row) {
-  if (!row.change.empty()) return row.change;
-  if (row.from.empty() && !row.not_run.empty()) return "";  // listed alone, without its options
-  const Row* base = row.from.empty() ? comparable_row(run, row) : any_row(run, row.from);
-  if (base == nullptr) return "";
-  std::vector<std::string> parts;
-  if (base->model != row.model)
-    parts.push_back(fmt::format("model {} → {}", base->model, row.model));
-  auto before = last_values(base->options), after = last_values(row.options);
-  if (base->model != row.model) {  // each has its recipe: that is the same change
-    before.erase("config");
-    after.erase("config");
-  }
-  for (const auto& [key, value] : after) {
-    const auto old = before.find(key);
-    if (old == before.end())
-      parts.push_back(fmt::format("{} {}", key, value));
-    else if (old->second != value)
-      parts.push_back(fmt::format("{} {} → {}", key, old->second, value));
-  }
-  for (const auto& [key, value] : before)
-    if (!after.contains(key)) parts.push_back(fmt::format("no {} {}", key, value));
-  if (parts.size() > kMostOptions) {
-    const size_t more = parts.size() - kMostOptions;
-    parts.resize(kMostOptions);
-    parts.push_back(fmt::format("{} more", more));
-    return joined(parts, " and ");
-  }
-  return joined(parts, ", ");
 }
 
 }  // namespace snug::experiment

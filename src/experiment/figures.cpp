@@ -193,6 +193,15 @@ std::string program_words(const std::string& id) {
   return id;
 }
 
+std::string joined(const std::vector<std::string>& parts, const char* last) {
+  std::string out;
+  for (size_t i = 0; i < parts.size(); ++i) {
+    if (i > 0) out += i + 1 == parts.size() ? last : ", ";
+    out += parts[i];
+  }
+  return out;
+}
+
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 }  // namespace snug::experiment

@@ -46,6 +46,8 @@ std::string seconds_text(double seconds);
 std::string count_text(double value);              // "9,752", "12.3"
 std::string percent_text(double share);            // 0.061 -> "+6.1 %"
 std::string program_words(const std::string& id);  // "litgpt" -> "LitGPT"
+// "a, b and c", with `last` between the last two.
+std::string joined(const std::vector<std::string>& parts, const char* last = " and ");
 std::string first_line(const std::string& text);
 
 }  // namespace snug::experiment

@@ -2,7 +2,6 @@
 #include "experiment/lab.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/terminal.h"
 #include "config/print.h"
 #include "experiment/lab_list.h"
 #include "experiment/lab_run.h"
@@ -30,8 +30,7 @@ constexpr int kInterruptedCode = 130;  // as a shell has it for Ctrl-C
 
 // 0: what is printed goes to no terminal.
 int terminal_width() {
-  winsize size{};
-  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+  return ::isatty(STDOUT_FILENO) == 1 ? terminal_size(STDOUT_FILENO).columns : 0;
 }
 
 void print(const std::string& text) {

@@ -16,6 +16,10 @@ std::string isolated(const std::string& text);
 std::string scrolling(const std::string& name, const std::string& inside,
                       const std::string& style = "");
 
+// One of two drawings of the same: one for a desk and for paper, one for a phone.
+std::string either(const std::string& wide, const std::string& small);
+constexpr double kPhoneWidth = 320;  // of the latter, so that it is shown as large as it is drawn
+
 // A drawing under its title; `aside` stands behind that, smaller.
 std::string figure(const std::string& title, const std::string& aside, const std::string& inside);
 

@@ -47,35 +47,6 @@ std::string live_line(const std::string& name, double share, std::vector<std::st
   return report::fit_columns(line, static_cast<size_t>(std::max(width, 1)));
 }
 
-// A line of a terminal that is too narrow for it goes on below, between words.
-std::string folded(const std::string& text, int width) {
-  constexpr size_t kIndent = 4;
-  std::string out;
-  for (size_t start = 0; start < text.size();) {
-    const size_t end = std::min(text.find('\n', start), text.size());
-    const std::string line = text.substr(start, end - start);
-    start = end + 1;
-    const auto columns = static_cast<size_t>(width);
-    if (report::display_width(line) <= columns || columns <= 2 * kIndent) {
-      out += line + '\n';
-      continue;
-    }
-    // What aligns names and outcomes stays on the first line.
-    std::string first;
-    size_t at = 0;
-    for (size_t next = line.find(' '); next != std::string::npos; next = line.find(' ', next + 1)) {
-      const std::string part = line.substr(0, next);
-      if (report::display_width(part) > columns) break;
-      first = part;
-      at = next + 1;
-    }
-    out += first.substr(0, first.find_last_not_of(' ') + 1) + '\n';
-    for (const std::string& part : report::wrapped(line.substr(at), columns - kIndent))
-      out += std::string(kIndent, ' ') + part + '\n';
-  }
-  return out;
-}
-
 std::string figures_text(const RowResult& result) {
   const std::optional<Figures>& figures = result.measured ? result.measured : result.predicted;
   if (!figures) return "";
@@ -192,7 +163,8 @@ void Progress::print(const std::string& text) {
   const bool was_drawn = is_drawn_;
   erase();
   std::string lines = text.ends_with('\n') ? text : text + '\n';
-  if (is_tty_) lines = folded(lines, terminal_size(::fileno(out_)).columns);
+  if (is_tty_)
+    lines = report::folded(lines, static_cast<size_t>(terminal_size(::fileno(out_)).columns));
   std::fputs(lines.c_str(), out_);
   std::fflush(out_);
   if (was_drawn) draw();

@@ -163,13 +163,12 @@ std::string numbers_key(const report::ScatterChart& chart, const std::vector<siz
 std::string both_sizes(report::ScatterChart chart, const std::string& title) {
   std::vector<size_t> numbered;
   const std::string wide = report::scatter_chart(chart, &numbered);
-  std::string out =
-      "<div class=\"wide\">" + scrolling(title, wide) + numbers_key(chart, numbered) + "</div>";
+  const std::string of_desk = scrolling(title, wide) + numbers_key(chart, numbered);
   chart.width = 360;
   chart.height = 380;
   chart.all_numbered = true;
   const std::string small = report::scatter_chart(chart, &numbered);
-  return out + "<div class=\"small-only\">" + small + numbers_key(chart, numbered) + "</div>";
+  return either(of_desk, small + numbers_key(chart, numbered));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "experiment/reports.h"
 #include "experiment/verdict_words.h"
 #include "report/svg_chart.h"
+#include "report/timeline_chart.h"
 
 namespace snug::experiment {
 namespace {
@@ -32,6 +33,7 @@ std::string head(const LabRun& run) {
   out += "<link rel=\"icon\" href=\"data:,\">";
   out += fmt::format("<title>{}</title><style>", xml_escape("snug lab: " + run.record.title));
   out += page_style();
+  out += report::timeline_style();
   return out + "</style></head>\n";
 }
 

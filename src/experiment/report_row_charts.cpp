@@ -50,9 +50,7 @@ std::string memory_over_a_step(const RowView& view, size_t most_moments) {
   std::string aside = "as planned, " + peak;
   if (is_far_above(static_cast<double>(chart.limit_bytes), static_cast<double>(total(*highest))))
     aside += "; there is " + memory_text(chart.limit_bytes);
-  return figure(
-      "Memory over one step", aside,
-      scrolling("Memory over one step of " + view.row->id, timeline_chart(chart)) + key + "</ul>");
+  return figure("Memory over one step", aside, timeline_chart(chart) + key + "</ul>");
 }
 
 std::string loss_curve(const RowView& view) {
@@ -71,9 +69,11 @@ std::string loss_curve(const RowView& view) {
   chart.series.push_back({"", "c0",
                           is_short ? report::Series::Look::Dots : report::Series::Look::Line,
                           std::move(points)});
-  const std::string svg = report::line_chart(chart);
-  if (svg.empty()) return "";
-  return figure("Training loss", last, scrolling("Loss of " + view.row->id, svg, "narrow"));
+  const std::string wide = report::line_chart(chart);
+  if (wide.empty()) return "";
+  chart.width = kPhoneWidth;
+  return figure("Training loss", last,
+                "<div class=\"narrow\">" + either(wide, report::line_chart(chart)) + "</div>");
 }
 
 }  // namespace snug::experiment

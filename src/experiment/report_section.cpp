@@ -277,7 +277,7 @@ std::string row_section(const LabRun& run, const RowView& view) {
   if (!view.is_try)  // whose neighbours look the same
     drawings = memory_over_a_step(view, std::clamp<size_t>(kMoments / run.rows.size(), 40, 110)) +
                drawings;
-  if (!drawings.empty()) out += "<div class=\"side\">" + drawings + "</div>";
+  if (!drawings.empty()) out += "<div class=\"side drawings\">" + drawings + "</div>";
   const std::string beside = checks_table(view) +
                              list(view.is_full_size ? "Also published" : "Published at full size",
                                   also_published(view.row->published)) +

@@ -6,7 +6,7 @@ namespace snug::experiment {
 // Dark colours are for screens alone, so that paper is light whatever was chosen.
 std::string_view page_style() {
   return R"(
-:root{color-scheme:light;--bg:#f6f7f9;--card:#fff;--fg:#1a1d21;--mu:#566070;--line:#dfe3e8;--soft:#eef1f4;--accent:#1d5bb8;
+:root{color-scheme:light;--over:var(--bad);--paper:var(--card);--bg:#f6f7f9;--card:#fff;--fg:#1a1d21;--mu:#566070;--line:#dfe3e8;--soft:#eef1f4;--accent:#1d5bb8;
 --good:#12693a;--good-bg:#e2f4e9;--bad:#b3261e;--bad-bg:#fbe6e4;--warn:#7a4d00;--warn-bg:#fbefd5;--beyond:#5b3fa8;--beyond-bg:#ece7fa;
 --k0:#3b6fb6;--k1:#d9822b;--k2:#7a5ea8;--k3:#3f9b6c;--k4:#8793a1;--k5:#c2504d;--k6:#8a7a5c;--k7:#2f8ea0}
 @media screen and (prefers-color-scheme:dark){:root:not([data-theme=light]){color-scheme:dark;--bg:#101317;--card:#181c22;--fg:#e7eaee;--mu:#a2acb9;--line:#2f3742;--soft:#222831;--accent:#86b4ff;
@@ -44,7 +44,7 @@ thead button{border:0;background:none;padding:0;color:inherit;font-weight:600}
 thead th[aria-sort=ascending] button::after{content:" ↑";content:" ↑"/""}thead th[aria-sort=descending] button::after{content:" ↓";content:" ↓"/""}
 .meter{display:block;height:4px;margin-top:.3rem;background:var(--line);border-radius:2px;min-width:4.5rem}.meter,td.n .meter{white-space:normal}.meter i{display:block;height:100%;border-radius:2px;background:var(--k0)}.meter i.over{background:var(--bad)}
 figure{margin:1rem 0;padding:1rem;background:var(--card);border:1px solid var(--line);border-radius:10px}figcaption{font-weight:600;margin-bottom:.5rem}figcaption span{font-weight:400;color:var(--mu)}
-details figure{padding:0;border:0}.fit{width:fit-content;max-width:100%}.gap{margin:1.4rem 0 .6rem}h2+h3{margin-top:.8rem}main>h3{margin:1.6rem 0 .3rem}figure .scroll>svg{display:block;width:100%;height:auto;min-width:40rem}figure .narrow>svg,figure.narrow .scroll>svg{min-width:0;max-width:40rem}.small-only>svg{display:block;width:100%;height:auto}td.n small{display:block;white-space:nowrap;margin-left:auto}.main td.n small{font-size:.68rem}.main .chip{font-size:.75rem;padding:.05rem .45rem}td[data-label=Deviation] small{white-space:normal;max-width:6.2rem}
+details figure{padding:0;border:0}.fit{width:fit-content;max-width:100%}.gap{margin:1.4rem 0 .6rem}h2+h3{margin-top:.8rem}main>h3{margin:1.6rem 0 .3rem}figure .scroll>svg,.wide>svg,.small-only>svg{display:block;width:100%;height:auto}figure .scroll>svg{min-width:40rem}.narrow .wide>svg{max-width:40rem}td.n small{display:block;white-space:nowrap;margin-left:auto}.main td.n small{font-size:.68rem}.main .chip{font-size:.75rem;padding:.05rem .45rem}td[data-label=Deviation] small{white-space:normal;max-width:6.2rem}
 .key{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;list-style:none;padding:0;margin:.5rem 0 0;font-size:.875rem;color:var(--mu)}.key i{display:inline-block;width:.8em;height:.8em;border-radius:2px;margin-right:.4em;vertical-align:-.05em}.kept{background:repeating-linear-gradient(45deg,var(--line),var(--line) 3px,transparent 3px,transparent 6px)!important;box-shadow:inset 0 0 0 1px var(--line)}.small-only,.paper{display:none}.key i.tick{width:2px;height:1em;background:var(--bad)}
 .bars{list-style:none;padding:0;margin:.6rem 0 0}.bars li{display:grid;grid-template-columns:13rem 1fr 7.5rem;gap:.2rem .8rem;align-items:center;padding:.22rem 0;font-size:.9rem}
 .bar{position:relative;display:flex;height:1.15rem;background:var(--soft);border-radius:3px}.bar i{display:block;height:100%;min-width:0}.bar i:first-child{border-radius:3px 0 0 3px}.bar b{position:absolute;top:-.25rem;bottom:-.25rem;width:2px;background:var(--bad)}
@@ -61,8 +61,7 @@ summary .end{margin-left:auto;display:flex;flex-wrap:wrap;gap:.3rem .8rem;align-
 pre.log{white-space:pre;overflow-x:auto;max-height:24rem;overflow-y:auto}
 dl{display:grid;grid-template-columns:fit-content(14rem) minmax(0,1fr);gap:.25rem 1.2rem;margin:.6rem 0}dt{color:var(--mu)}dd{margin:0;min-width:0}
 svg text{fill:var(--mu);font-size:12px;font-family:inherit}
-.limit{stroke:var(--bad);stroke-width:1.5;stroke-dasharray:6 4}.limit-name{fill:var(--fg);font-weight:600;paint-order:stroke;stroke:var(--card);stroke-width:4px}
-.hit{fill:transparent}.hit:hover{fill:var(--fg);fill-opacity:.12}
+.limit{stroke:var(--bad);stroke-width:1.5;stroke-dasharray:6 4}
 .chart .grid{stroke:var(--line)}.chart .t{font-weight:600;font-size:14px;fill:var(--fg)}.chart path{fill:none;stroke:var(--c);stroke-width:2;stroke-linejoin:round}.chart path.faint{stroke-width:1;opacity:.35}.chart path.dashed{stroke-dasharray:2 5}.chart path.cross{stroke-width:3}
 .chart rect,.chart circle{fill:var(--c)}.chart circle.ring{fill:var(--card);stroke:var(--c);stroke-width:2}.chart .best{stroke:var(--mu);stroke-dasharray:3 3}.chart .halo{fill:var(--fg);paint-order:stroke;stroke:var(--card);stroke-width:3px}
 .chart a:focus-visible{outline:3px solid var(--accent)}
@@ -72,17 +71,21 @@ svg text{fill:var(--mu);font-size:12px;font-family:inherit}
 .main,.main tbody,.main tr,.main th,.main td{display:block;width:100%}.main thead{display:none}.main caption{display:block}
 .main tbody tr{padding:.7rem .8rem;border-bottom:1px solid var(--line)}.main th[scope=row],.main td{border:0;padding:.12rem 0;max-width:none!important;min-width:0!important}
 .main td.n small{margin-left:0}.main td{display:grid;grid-template-columns:8rem 1fr;gap:.6rem;text-align:left}.main td::before{content:attr(data-label);white-space:normal;color:var(--mu)}.main td.n,.main td.n span{text-align:left}.main{font-size:.875rem}.main td.none{display:none}.meter{max-width:10rem}.chip{justify-self:start}
-.wide{display:none}.small-only{display:block}.chart text,figure svg text{font-size:13px}figure .scroll>svg{min-width:53rem}figure .narrow>svg,figure.narrow .scroll>svg{min-width:28rem}
-figure .scroll{background:linear-gradient(to right,transparent calc(100% - 1.2rem),var(--line)) no-repeat;background-size:100% 100%}figure .scroll::before{content:"Move sideways for the rest \2192";display:block;position:sticky;left:0;width:max-content;font-size:.8rem;color:var(--mu)}
+.wide{display:none}.small-only{display:block}.chart text,figure svg text{font-size:13px}
 .bars li{grid-template-columns:1fr auto}.bars .bar{grid-column:1/3;grid-row:2}summary .end{margin-left:1.4em;width:100%}
-dl{grid-template-columns:1fr}dd{margin-bottom:.4rem}.code{flex-direction:column}.code pre{width:100%}figure{padding:.8rem}}
+.body th,.body td{padding:.35rem .3rem}.body thead th{white-space:normal}dl{grid-template-columns:1fr}dd{margin-bottom:.4rem}.code{flex-direction:column}.code pre{width:100%}figure{padding:.8rem}}
 @media print{
 @page{margin:11mm}body{background:#fff;font-size:9pt;line-height:1.4}.page{max-width:none;padding:0}.tools,nav,.skip,button.copy,tr.minor,details.more,.desk{display:none!important}.paper{display:block}thead button::after{content:""!important}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}details::details-content{content-visibility:visible!important;block-size:auto!important}
 .scroll,pre.log{overflow:visible;max-height:none;white-space:pre-wrap}table,.main{font-size:7pt}.chip{font-size:7pt;padding:0 .4em}th,td{padding:.2rem .3rem}.main .what,.main th[scope=row]{min-width:6.5rem}.meter{min-width:0}thead th{white-space:normal}figure .scroll>svg{min-width:0}
 .wide{display:block}.small-only{display:none}h2{margin:1.2rem 0 .4rem}h4{margin:.6rem 0 .2rem}figure{padding:.5rem;margin:.5rem 0}ul{margin:.2rem 0}
-.sweep{grid-template-columns:1fr 1fr;gap:.4rem}details.row{margin:.35rem 0}details.row>summary{padding:.35rem .6rem}.body{padding:0 .6rem .4rem;display:grid;grid-template-columns:1fr 1fr;gap:0 1rem;align-items:start}.body>*{grid-column:1/3;min-width:0}.body>.side{grid-column:auto}.side .narrow>svg{max-width:60%}.key{font-size:7.5pt}.body>p{margin:.2rem 0}.body dl,pre{font-size:7.5pt;line-height:1.3;padding:.3rem .5rem}
-figure,tr,.bars li,pre,.again{break-inside:avoid}h2,h3,h4,summary{break-after:avoid}a{color:inherit;text-decoration:none}}
+.sweep{grid-template-columns:1fr 1fr;gap:.4rem}.key{font-size:7pt;margin:.1rem 0 0;gap:.1rem .8rem}p{max-width:none}thead button{font-size:inherit}
+details.row{margin:.3rem 0;break-inside:avoid}details.row>summary{padding:.2rem .6rem}.body>p:not(:last-child){break-after:avoid}.again,pre.log{break-before:avoid}.side{break-inside:avoid}details.row>summary::before{content:none}
+.body{padding:0 .6rem .25rem;display:grid;grid-template-columns:4.6fr 3.6fr 4.2fr;gap:0 .9rem;align-items:start}.body>*{grid-column:1/-1;min-width:0}
+.drawings{display:contents}.drawings>figure{grid-column:auto;min-width:0;margin:.25rem 0}.drawings>figure:only-child{grid-column:1/3}.drawings+.side{grid-column:3}.drawings .wide{display:none}.drawings .small-only{display:block}
+.body>p{margin:.12rem 0;max-width:none}.body figcaption,.body h4{font-size:8pt}.body h4{margin:.25rem 0 .05rem}.body th,.body td{padding:.02rem .3rem;border:0;font-size:6.5pt;line-height:1.25}.body td.n small{display:inline}.body ul{font-size:7.5pt;padding-left:1rem}
+.body dl,pre{font-size:7pt;line-height:1.25;padding:.15rem .5rem}.again{display:flex;gap:.6rem;align-items:baseline}.again h4{white-space:nowrap}.again .code{flex:1;margin:.15rem 0}
+figure,tr,.bars li,pre,.again,dl>*{break-inside:avoid}h2,h3,h4,summary,caption,thead{break-after:avoid}.again h4,summary h3{break-after:auto}a{color:inherit;text-decoration:none}}
 @media(prefers-reduced-motion:reduce){html{scroll-behavior:auto}}
 )";
 }

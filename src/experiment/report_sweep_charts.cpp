@@ -106,10 +106,11 @@ std::string draw(const Curve& curve, const Group& group, const std::string& own_
     chart.mark = *best->row->value;
     chart.mark_name = "most tokens/s";
   }
-  const std::string svg = report::line_chart(chart);
-  if (svg.empty()) return "";
+  const std::string wide = report::line_chart(chart);
+  if (wide.empty()) return "";
+  chart.width = kPhoneWidth;
   return fmt::format("<figure class=\"narrow\">{}</figure>",
-                     scrolling(group.title + ": " + curve.title, svg));
+                     either(wide, report::line_chart(chart)));
 }
 
 // By the largest of snug's own.

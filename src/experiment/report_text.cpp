@@ -109,27 +109,6 @@ FittedTable table_of_width(const LabRun& run, const std::vector<RowView>& views,
   return table;
 }
 
-// Lines that end between words, and begin further to the right where they go on.
-std::string folded(const std::string& text, size_t width) {
-  constexpr size_t kIndent = 4;
-  if (width <= 2 * kIndent) return text;
-  std::string out;
-  for (size_t start = 0; start < text.size();) {
-    const size_t end = std::min(text.find('\n', start), text.size());
-    const std::string line = text.substr(start, end - start);
-    const std::string margin(std::min(line.find_first_not_of(' '), line.size()), ' ');
-    bool is_first = true;
-    for (const std::string& part : report::wrapped(line, width - margin.size() - kIndent)) {
-      const std::string words = part.substr(std::min(part.find_first_not_of(' '), part.size()));
-      out += fmt::format("{}{}{}\n", margin, is_first ? "" : std::string(kIndent, ' '), words);
-      is_first = false;
-    }
-    if (is_first) out += '\n';
-    start = end + 1;
-  }
-  return out;
-}
-
 // Of Markdown: what would end a cell or begin markup.
 std::string markdown(const std::string& text) {
   std::string out;
@@ -264,7 +243,7 @@ std::string report_text(const LabRun& run, int width, Shown what) {
   const std::string title =
       fmt::format("{}, {}\n\n", printable(run.record.title),
                   what == Shown::PlansOfRuns ? words_of_plans(run) : mode_words(run));
-  return folded(title, columns) + table.text + folded(rest, columns);
+  return report::folded(title, columns) + table.text + report::folded(rest, columns);
 }
 
 std::string report_markdown(const LabRun& run) {

@@ -127,6 +127,7 @@ std::string heading(const RunRecord& record) {
       xml_escape(devices));
   if (!record.reason.empty())
     out += fmt::format("<pre class=\"bad\">{}</pre>", xml_escape(record.reason));
+  for (const std::string& note : record.notes) out += fmt::format("<p>{}</p>", xml_escape(note));
   return out;
 }
 

@@ -12,21 +12,19 @@
 namespace snug::report {
 namespace {
 
-constexpr std::string_view kStyle = R"(<style>
-:root{--bg:#fff;--fg:#1b1f24;--mu:#5b6570;--line:#d5dbe1;--k0:#3b6fb6;--k1:#d9822b;--k2:#7a5ea8;--k3:#3f9b6c;
+constexpr std::string_view kStyle = R"(
+:root{--bg:#fff;--paper:#fff;--over:#1b1f24;--fg:#1b1f24;--mu:#5b6570;--line:#d5dbe1;--k0:#3b6fb6;--k1:#d9822b;--k2:#7a5ea8;--k3:#3f9b6c;
 --k4:#b0b7bf;--k5:#c2504d;--k6:#8a7a5c;--k7:#4aa3b5}
-@media(prefers-color-scheme:dark){:root{--bg:#14181d;--fg:#e6e9ed;--mu:#9aa5b1;--line:#333b44;--k0:#6f9fe0;
+@media(prefers-color-scheme:dark){:root{--bg:#14181d;--paper:#14181d;--over:#e6e9ed;--fg:#e6e9ed;--mu:#9aa5b1;--line:#333b44;--k0:#6f9fe0;
 --k1:#eaa35c;--k2:#a78fd6;--k3:#6cc295;--k4:#6b7480;--k5:#e07f7c;--k6:#b3a283;--k7:#74c6d6}}
 body{font:16px/1.5 system-ui,sans-serif;background:var(--bg);color:var(--fg);max-width:62rem;margin:2rem auto;
 padding:0 1rem}
-svg{width:100%;height:auto}text{fill:var(--mu);font-size:12px}.limit{stroke:var(--fg);stroke-width:2;stroke-dasharray:6 4}
-.limit-name{fill:var(--fg);font-weight:600;paint-order:stroke;stroke:var(--bg);stroke-width:4px}
-.hit{fill:transparent}.hit:hover{fill:var(--fg);fill-opacity:.12}
+h1{font-size:1.6rem;line-height:1.25;overflow-wrap:anywhere}
 .key{display:inline-block;margin-right:1rem}.key i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}
-pre{overflow-x:auto;font-size:14px}table{border-collapse:collapse;font-size:14px}
+pre{overflow-x:auto;font-size:14px}pre.lines{white-space:pre-wrap;overflow-wrap:anywhere}.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:14px}
 td,th{padding:.15rem .7rem;text-align:right;border-bottom:1px solid var(--line)}
 td:first-child,th:first-child{text-align:left}
-</style>)";
+)";
 
 std::string legend(const PlanPage& page) {
   std::string out = "<p>";
@@ -41,7 +39,9 @@ std::string legend(const PlanPage& page) {
 }
 
 std::string table(const PlanPage& page) {
-  std::string out = "<details><summary>Every moment</summary><table><tr><th>where</th><th>all</th>";
+  std::string out =
+      "<details><summary>Every moment</summary><div "
+      "class=\"scroll\"><table><tr><th>where</th><th>all</th>";
   for (const std::string& category : page.categories)
     out += fmt::format("<th>{}</th>", xml_escape(category));
   out += "</tr>";
@@ -52,7 +52,7 @@ std::string table(const PlanPage& page) {
       out += "<td>" + (bytes == 0 ? "–" : format_bytes(bytes)) + "</td>";
     out += "</tr>";
   }
-  return out + "</table></details>";
+  return out + "</table></div></details>";
 }
 
 }  // namespace
@@ -60,9 +60,10 @@ std::string table(const PlanPage& page) {
 std::string plan_html(const PlanPage& page) {
   std::string out = fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>"
-      "<meta name=\"viewport\" content=\"width=device-width\"/><title>{}</title>{}</head><body>"
-      "<h1>{}</h1><pre>",
-      xml_escape(page.title), kStyle, xml_escape(page.title));
+      "<meta name=\"viewport\" "
+      "content=\"width=device-width\"/><title>{}</title><style>{}{}</style></head>"
+      "<body><h1>{}</h1><pre class=\"lines\">",
+      xml_escape(page.title), kStyle, timeline_style(), xml_escape(page.title));
   for (const std::string& line : page.lines) out += xml_escape(line) + "\n";
   out += "</pre><h2>Memory over one step</h2>" +
          timeline_chart({.categories = page.categories,

@@ -47,6 +47,10 @@ struct Reader {
   void measured(const char* key, T& out) const {
     if (json.contains(key)) read(json.at(key), out);
   }
+  template <class T>
+  void added(const char* key, T& out) const {
+    measured(key, out);
+  }
   const Json& json;
 };
 

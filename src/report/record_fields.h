@@ -1,6 +1,6 @@
 // What run.json holds, each field once: writing and reading go through this list. `field(key,
 // value)` is called in the order of the file; `field.measured(key, value)` for what a plan
-// does not know.
+// does not know, `field.added(key, value)` for what files of earlier versions lack.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -121,6 +121,7 @@ void fields(Of<RunRecord> auto& r, auto& field) {
   field("schema", r.schema);
   field("outcome", r.outcome);
   field("reason", r.reason);
+  field.added("notes", r.notes);
   field("command", r.command);
   field("recipe", r.recipe);
   field("model", r.model);

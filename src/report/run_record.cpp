@@ -48,6 +48,10 @@ struct Writer {
   void measured(const char* key, int64_t value) {
     if (!of_a_plan) json[key] = value;
   }
+  template <class T>
+  void added(const char* key, const T& value) {
+    (*this)(key, value);
+  }
   bool of_a_plan = false;
   Json json = Json::object();
 };

@@ -127,6 +127,8 @@ struct RunRecord {
   int schema = 1;
   std::string outcome = "ok";  // ok, oom, error; unfinished: written along with a checkpoint
   std::string reason;
+  std::vector<std::string>
+      notes;  // what else to know of the run: why it has fewer steps than asked
   std::string command;
   nlohmann::json recipe = nlohmann::json::object();
   ModelRecord model;

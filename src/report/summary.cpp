@@ -69,7 +69,8 @@ RunSummary summary_of(const RunRecord& record) {
       .memory_bytes = record.memory.measured.peak_allocated,
       .budget_bytes = record.device.budget_bytes,
       .predicted_bytes = record.memory.predicted ? record.memory.predicted->peak_allocated : 0,
-      .startup = record.startup};
+      .startup = record.startup,
+      .notes = record.notes};
   for (const StepRecord& step : record.steps) {
     s.input_tokens += step.raw_tokens;
     s.tokens_with_prompt += step.tokens;
@@ -95,6 +96,8 @@ std::string summary_block(const RunSummary& summary) {
   out += rule + section("Memory Usage", memory(summary));
   const Lines losses = validation(summary);
   if (!losses.empty()) out += rule + section("Validation Loss", losses);
+  if (!summary.notes.empty()) out += rule;
+  for (const std::string& note : summary.notes) out += fmt::format("| {}\n", note);
   return out + rule;
 }
 

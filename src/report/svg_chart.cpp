@@ -17,7 +17,8 @@ namespace {
 
 constexpr double kWidth = 760, kLeft = 64, kRight = 20;
 constexpr double kTop = 46, kPlotHeight = 220, kBottom = 34;
-constexpr size_t kMaxPoints = 1000;  // more than pixels across
+constexpr double kLegendRow = 18;
+constexpr double kPointsPerPixel = 1.3;
 
 constexpr std::string_view kStyle =
     "<style>.chart{font:12px system-ui,sans-serif;--fg:#1f2328;--mu:#6b7280;--gr:#e5e7eb}"
@@ -37,11 +38,12 @@ constexpr std::string_view kStyle =
     "</style>";
 
 // The smallest and the largest point of each bucket: peaks survive, the page stays small.
-std::vector<std::pair<double, double>> thinned(
-    const std::vector<std::pair<double, double>>& points) {
-  if (points.size() <= kMaxPoints) return points;
+std::vector<std::pair<double, double>> thinned(const std::vector<std::pair<double, double>>& points,
+                                               double width) {
+  const auto most = static_cast<size_t>(kPointsPerPixel * width);
+  if (points.size() <= most) return points;
   std::vector<std::pair<double, double>> out;
-  const size_t buckets = kMaxPoints / 2;
+  const size_t buckets = most / 2;
   for (size_t b = 0; b < buckets; ++b) {
     const auto begin = points.begin() + static_cast<long>(points.size() * b / buckets);
     const auto end = points.begin() + static_cast<long>(points.size() * (b + 1) / buckets);
@@ -67,7 +69,28 @@ struct LegendEntry {
   std::string name, colour_class;
 };
 
-// From the left, under the title; 7 px is a generous column of the page's 12 px font.
+// 7 px is a generous column of the page's 12 px font.
+double width_of(const LegendEntry& entry) {
+  return 30 + 7.0 * static_cast<double>(display_width(entry.name));
+}
+
+// As many beside each other as `width` takes.
+std::vector<std::vector<LegendEntry>> in_rows(const std::vector<LegendEntry>& entries,
+                                              double width) {
+  std::vector<std::vector<LegendEntry>> rows;
+  double used = 0;
+  for (const LegendEntry& entry : entries) {
+    if (rows.empty() || used + width_of(entry) > width) {
+      rows.emplace_back();
+      used = 0;
+    }
+    rows.back().push_back(entry);
+    used += width_of(entry);
+  }
+  return rows;
+}
+
+// From the left.
 std::string legend(const std::vector<LegendEntry>& entries, double x, double y) {
   std::string out;
   for (const LegendEntry& entry : entries) {
@@ -76,7 +99,7 @@ std::string legend(const std::vector<LegendEntry>& entries, double x, double y) 
         entry.colour_class, x, y - 9);
     out +=
         fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>", x + 15, y, xml_escape(entry.name));
-    x += 30 + 7.0 * static_cast<double>(display_width(entry.name));
+    x += width_of(entry);
   }
   return out;
 }
@@ -93,10 +116,16 @@ std::string grid(const LineChart& chart, const Axis& x, const Axis& y) {
     out += fmt::format("<text class=\"mu\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
                        kLeft - 8, y.pixel(tick) + 4, tick_text(tick));
   }
-  for (const double tick : chart.x_ticks.empty() ? ticks(x, 8) : chart.x_ticks) {
+  const int usual = chart.width < 400 ? 4 : 8;
+  double free_from = 0;  // names stand apart
+  for (const double tick : chart.x_ticks.empty() ? ticks(x, usual) : chart.x_ticks) {
+    const std::string name = tick_text(tick);
+    const double half = 3.5 * static_cast<double>(name.size());
     if (tick != std::floor(tick)) continue;  // there is no step and a half
+    if (x.pixel(tick) - half < free_from) continue;
+    free_from = x.pixel(tick) + half + 4;
     out += fmt::format("<text class=\"mu\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                       x.pixel(tick), kTop + kPlotHeight + 18, tick_text(tick));
+                       x.pixel(tick), y.from + 18, name);
   }
   return out;
 }
@@ -105,7 +134,7 @@ std::string draw_series(const Series& series, const std::string& x_label, const 
                         const Axis& y) {
   std::string path, dots;
   bool pen_down = false;
-  const auto points = thinned(series.points);
+  const auto points = thinned(series.points, x.to);
   for (const auto& [step, value] : points) {
     if (!is_drawable(value) || !is_drawable(step)) {
       pen_down = false;
@@ -129,13 +158,41 @@ std::string draw_series(const Series& series, const std::string& x_label, const 
 }
 
 // A vertical line with its name on the side that has room.
-std::string mark_at(double x, const Axis& axis, const std::string& name) {
-  const bool to_the_left = x > (axis.from + axis.to) / 2;
-  return line_at("best", x, kTop, x, kTop + kPlotHeight) +
+std::string mark_at(double at, const Axis& x, const Axis& y, const std::string& name) {
+  const bool to_the_left = at > (x.from + x.to) / 2;
+  return line_at("best", at, y.to, at, y.from) +
          fmt::format("<text class=\"mu\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"{}\">{}</text>",
-                     to_the_left ? x - 6 : x + 6, kTop + kPlotHeight - 8,
-                     to_the_left ? "end" : "start", xml_escape(name));
+                     to_the_left ? at - 6 : at + 6, y.from - 8, to_the_left ? "end" : "start",
+                     xml_escape(name));
 }
+
+// Beside the title where there is room for all of it, else in rows below.
+struct LegendPlace {
+  explicit LegendPlace(const LineChart& chart) {
+    std::vector<LegendEntry> entries;
+    double width = 0;
+    for (const Series& series : chart.series) {
+      if (series.name.empty()) continue;
+      entries.push_back({series.name, series.colour_class});
+      width += width_of(entries.back());
+    }
+    left = std::max(kLeft + 90, 8.5 * static_cast<double>(display_width(chart.title)) + 24);
+    is_beside = left + width <= chart.width;
+    rows = in_rows(entries, is_beside ? width : chart.width);
+  }
+  double height() const { return is_beside ? 0 : kLegendRow * static_cast<double>(rows.size()); }
+  std::string drawn() const {
+    std::string out;
+    for (size_t row = 0; row < rows.size(); ++row)
+      out += is_beside ? legend(rows[row], left, 16)
+                       : legend(rows[row], 0, 52 + kLegendRow * static_cast<double>(row));
+    return out;
+  }
+
+  double left = 0;
+  bool is_beside = true;
+  std::vector<std::vector<LegendEntry>> rows;
+};
 
 constexpr double kBarLeft = 168, kRow = 24, kBar = 16, kFirstRow = 58;
 
@@ -230,24 +287,19 @@ std::string line_chart(const LineChart& chart) {
   x.widen();
   y.widen();
   y.high += 0.04 * (y.high - y.low);
+  const LegendPlace names(chart);
   x.from = kLeft;
   x.to = chart.width - kRight;
-  y.from = kTop + kPlotHeight;
-  y.to = kTop;
-  std::string out =
-      open_svg(chart.width, kTop + kPlotHeight + kBottom, chart.title, chart.has_style);
-  std::vector<LegendEntry> entries;
-  for (const Series& series : chart.series)
-    if (!series.name.empty()) entries.push_back({series.name, series.colour_class});
-  const double title_width = 8.5 * static_cast<double>(display_width(chart.title));
-  out += legend(entries, std::max(kLeft + 90, title_width + 24), 16) + grid(chart, x, y);
+  y.to = kTop + names.height();
+  y.from = y.to + kPlotHeight;
+  std::string out = open_svg(chart.width, y.from + kBottom, chart.title, chart.has_style);
+  out += names.drawn() + grid(chart, x, y);
   out += fmt::format("<text class=\"mu\" x=\"0\" y=\"34\">{}</text>", xml_escape(chart.unit));
-  out += fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                     chart.width - kRight, kTop + kPlotHeight + 32, xml_escape(chart.x_label));
+  out += fmt::format("<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>", x.to,
+                     y.from + 32, xml_escape(chart.x_label));
   if (chart.limit > 0)
-    out +=
-        line_at("limit", kLeft, y.pixel(chart.limit), chart.width - kRight, y.pixel(chart.limit));
-  if (chart.mark) out += mark_at(x.pixel(*chart.mark), x, chart.mark_name);
+    out += line_at("limit", kLeft, y.pixel(chart.limit), x.to, y.pixel(chart.limit));
+  if (chart.mark) out += mark_at(x.pixel(*chart.mark), x, y, chart.mark_name);
   for (const Series& series : chart.series) out += draw_series(series, chart.x_label, x, y);
   return out + "</svg>";
 }

@@ -59,6 +59,7 @@ struct RunSummary {
   int64_t budget_bytes = 0;      // 0: no budget
   int64_t predicted_bytes = 0;   // 0: not planned
   StartupRecord startup;
+  std::vector<std::string> notes;  // the record's
   std::optional<double> val_loss_before, val_loss_after;
 };
 

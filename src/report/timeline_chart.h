@@ -1,11 +1,12 @@
-// Memory over one optimizer step, stacked by category, as one SVG: what ran at a moment shows where
-// the pointer rests, phases are named below, the limit is a dashed line. Colours are the CSS
-// variables --k0 … --k7, --fg, --mu, --line and --bg of the page around it.
+// Memory over one optimizer step, stacked by category: a drawing that takes any width, with its
+// scale, phases and limit as text beside it, which keeps its size on a phone. What ran at a moment
+// shows where the pointer rests.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace snug::report {
@@ -25,6 +26,10 @@ struct TimelineChart {
 };
 
 std::string timeline_chart(const TimelineChart& chart);
+
+// How a page shows them. It says the colours: --k0 … --k7, --fg, --mu, --line, --over (the limit)
+// and --paper (behind the drawing).
+std::string_view timeline_style();
 
 int64_t total(const PlanMoment& moment);
 

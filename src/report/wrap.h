@@ -12,4 +12,9 @@ namespace snug::report {
 // is parted anywhere. 0 columns: one line.
 std::vector<std::string> wrapped(std::string_view text, size_t columns);
 
+// A text whose lines, each with its end, go on below where a terminal of so many columns is too
+// narrow for them: between words, and four columns further to the right than they began. What
+// aligns words in a first line stays. A terminal of less than eight columns folds nothing.
+std::string folded(std::string_view text, size_t columns);
+
 }  // namespace snug::report

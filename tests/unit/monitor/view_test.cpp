@@ -9,45 +9,16 @@
 
 #include "base/bytes.h"
 #include "report/text_width.h"
+#include "support/live_sample.h"
 
 namespace snug::monitor {
 namespace {
 
 using Lines = std::vector<std::string>;
 
-constexpr const char* kCategories[] = {"parameters", "gradients",     "optimizer", "activations",
-                                       "workspace",  "communication", "data"};
-
 RankLook rank_look(int rank, int world_size) {
   RankLook look;
-  report::LiveState& live = look.live;
-  live.state = "training";
-  live.pid = 1000 + rank;
-  live.rank = rank;
-  live.world_size = world_size;
-  live.started = 100;
-  live.time = 200;
-  live.command = "snug finetune_full checkpoints/some/model --data JSON --data.json_path rows.json";
-  live.model = "checkpoints/some/model";
-  live.device = "NVIDIA A100-SXM4-40GB, 39.39 GiB";
-  live.host = "node1";
-  live.step = 12;
-  live.total_steps = 40;
-  live.loss = 2.3125;
-  live.losses = {4, 3.5, 3, 2.75, 2.5, 2.3125};
-  live.tokens_per_second = 12345;
-  live.share_of_peak = 0.41;
-  live.step_seconds = 0.83;
-  live.seconds_left = 23;
-  live.allocated = 7 * kGiB;
-  live.peak = 14 * kGiB;
-  live.budget = 20 * kGiB;
-  live.predicted_peak = 15 * kGiB;
-  int64_t bytes = kGiB;
-  for (const char* category : kCategories) {
-    live.by_category[category] = kGiB;
-    live.peak_by_category[category] = 2 * bytes;
-  }
+  look.live = test::training_rank(rank, world_size);
   look.is_here = true;
   look.use = machine::ProcessUse{.processor_seconds = 10, .resident = 3 * kGiB, .threads = 9};
   look.processor_percent = 93;
@@ -55,7 +26,7 @@ RankLook rank_look(int rank, int world_size) {
 }
 
 Look look_of(int ranks) {
-  Look look{.folder = "out/finetune/full", .run_folder = "out/finetune/full", .time = 200};
+  Look look{.folder = "out/finetune/full", .run_folder = "out/finetune/full", .time = 200.5};
   look.cores = 8;
   for (int rank = 0; rank < ranks; ++rank) look.ranks.push_back(rank_look(rank, ranks));
   machine::Gpu gpu;
@@ -94,7 +65,8 @@ Look ended(const std::string& outcome, const std::string& reason = "") {
 
 TEST(View, ShowsAllThereIs) {
   const std::string text = plain(look_of(1));
-  for (const char* category : kCategories) EXPECT_TRUE(has(text, category)) << category;
+  for (const auto& [category, bytes] : test::training_rank().by_category)
+    EXPECT_TRUE(has(text, category)) << category;
   for (const char* part : {"out/finetune/full",
                            "training",
                            "1:40",
@@ -328,7 +300,8 @@ TEST(View, HelpTellsWhatTheWordsMean) {
   for (const int columns : {40, 80}) {
     const std::string text =
         joined(view(look_of(1), {.columns = columns, .style = kPlain, .help = true}));
-    for (const char* category : kCategories) EXPECT_TRUE(has(text, category)) << category;
+    for (const auto& [category, bytes] : test::training_rank().by_category)
+      EXPECT_TRUE(has(text, category)) << category;
     for (const char* whole : {"by what it is for:\n", "kept for backward\n",
                               "of the running operator\n", "the peak that was planned\n"})
       EXPECT_TRUE(has(text, whole)) << text;

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <random>
 #include <regex>
@@ -57,10 +58,30 @@ TEST(Timeline, HasABandForEachCategoryThatIsThere) {
   TimelineChart chart;
   chart.categories = {"a", "b", "c"};
   chart.moments = {{"<u>", "forward", {1000, 0, 500}}, {"v", "forward", {1000, 0, 700}}};
-  const std::string svg = timeline_chart(chart);
-  EXPECT_EQ(count(svg, "<path fill="), 2U);
-  EXPECT_EQ(count(svg, "class=\"hit\""), 2U);
-  EXPECT_EQ(svg.find("<u>"), std::string::npos);
+  const std::string html = timeline_chart(chart);
+  EXPECT_EQ(count(html, "<path fill="), 2U);
+  EXPECT_EQ(count(html, "class=\"hit\""), 2U);
+  EXPECT_EQ(html.find("<u>"), std::string::npos);
+}
+
+// Letters would shrink with the drawing: they stand beside it, at the same heights.
+TEST(Timeline, WordsAreNotInTheDrawing) {
+  TimelineChart chart;
+  chart.categories = {"a"};
+  chart.moments = {{"u", "forward", {3 << 20}}, {"v", "backward", {4 << 20}}};
+  chart.limit_bytes = 4 << 20;
+  const std::string html = timeline_chart(chart);
+  const size_t drawing = html.find("<svg"), end = html.find("</svg>");
+  EXPECT_EQ(html.substr(drawing, end - drawing).find("<text"), std::string::npos);
+  EXPECT_NE(html.find("preserveAspectRatio=\"none\""), std::string::npos);
+  for (const char* word : {">forward<", ">backward<", "the device has 4.00 MiB<", ">2 MiB<"})
+    EXPECT_EQ(count(html, word), 1U) << word;
+  // A line at y of 300 has its name at (1 - y / 300) of the height.
+  std::smatch line, name;
+  ASSERT_TRUE(std::regex_search(html, line, std::regex("class=\"limit\"[^>]* y1=\"([0-9.]+)\"")));
+  ASSERT_TRUE(std::regex_search(
+      html, name, std::regex("class=\"limit-name[^\"]*\" style=\"bottom:([0-9.]+)%\"")));
+  EXPECT_NEAR(std::stod(name[1]), 100 * (1 - std::stod(line[1]) / 300), 0.1);
 }
 
 TEST(Scatter, NamesNeverCoverEachOther) {
@@ -101,6 +122,39 @@ TEST(Scatter, NothingFiniteIsNoChart) {
   EXPECT_EQ(scatter_chart(chart), "");
   chart.points.push_back({"a", "", "", std::nan(""), 1, "c0", false});
   EXPECT_EQ(scatter_chart(chart), "");
+}
+
+// Drawn for a phone: names in rows of their own, and none over another or beyond the edge.
+TEST(LineChart, ANarrowOneHasRoomForItsNames) {
+  LineChart chart;
+  chart.title = "Peak memory";
+  chart.width = 320;
+  chart.x_ticks = {100, 101, 102, 104, 141, 142};
+  for (const char* name : {"published", "LitGPT, counted", "snug, measured here"})
+    chart.series.push_back({name, "c0", Series::Look::Dots, {{100, 1}, {142, 2}}});
+  const std::string narrow = line_chart(chart);
+  const std::regex text("<text[^>]* x=\"([0-9.]+)\" y=\"([0-9.]+)\"[^>]*>([^<]*)<");
+  std::vector<std::array<double, 3>> ticks;  // left, right, y
+  double first_row = 0, last_row = 0;
+  for (auto it = std::sregex_iterator(narrow.begin(), narrow.end(), text);
+       it != std::sregex_iterator(); ++it) {
+    const double x = std::stod((*it)[1]), y = std::stod((*it)[2]);
+    const std::string word = (*it)[3];
+    if (word == "published") first_row = y;
+    if (word == "snug, measured here") {
+      last_row = y;
+      EXPECT_LE(x + 7 * static_cast<double>(word.size()), chart.width);
+    }
+    if (word.size() == 3 && word[0] == '1') ticks.push_back({x - 10, x + 10, y});
+  }
+  EXPECT_GT(first_row, 40) << "below title and unit";
+  EXPECT_GT(last_row, first_row);
+  ASSERT_GE(ticks.size(), 2U);
+  EXPECT_LT(ticks.size(), chart.x_ticks.size());
+  for (size_t i = 1; i < ticks.size(); ++i) EXPECT_GE(ticks[i][0], ticks[i - 1][1]);
+  chart.width = 900;
+  EXPECT_LT(line_chart(chart).find("published"), line_chart(chart).find("class=\"grid\""));
+  EXPECT_EQ(count(line_chart(chart), "y=\"16\">"), 4U) << "title and names in one line";
 }
 
 TEST(LineChart, RingsMarkAndLimitAreDrawn) {

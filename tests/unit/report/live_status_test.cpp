@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "support/live_sample.h"
 #include "support/temp_folder.h"
 
 namespace snug::report {
@@ -18,35 +19,10 @@ namespace fs = std::filesystem;
 using test::TempFolder;
 
 LiveState filled() {
-  LiveState s;
-  s.state = "training";
-  s.outcome = "";
+  LiveState s = test::training_rank(1, 4);
   s.reason = "with \"quotes\"";
-  s.pid = 4711;
-  s.rank = 1;
-  s.world_size = 4;
-  s.time = 1700000000.5;
-  s.started = 1700000000.25;
-  s.command = "snug finetune --data JSON";
-  s.model = "some/model";
-  s.device = "cpu";
-  s.host = "node1";
-  s.step = 3;
-  s.total_steps = 10;
-  s.loss = 2.5;
-  s.losses = {3, 2.75, 2.5};
-  s.tokens_per_second = 1234.5;
-  s.share_of_peak = 0.25;
-  s.step_seconds = 0.125;
-  s.seconds_left = 7.5;
-  s.allocated = 1;
-  s.peak = 2;
   s.reserved = 3;
-  s.budget = 4;
-  s.predicted_peak = 5;
   s.host_bytes = 6;
-  s.by_category = {{"parameters", 7}, {"gradients", 8}};
-  s.peak_by_category = {{"activations", 9}};
   return s;
 }
 
@@ -110,7 +86,7 @@ TEST(LiveState, IsNotWrittenMoreOftenThanAsked) {
   EXPECT_FALSE(writer.is_due());
   s.step = 4;
   writer.write(s);
-  EXPECT_EQ(read_live_json(folder / "f").step, 3);
+  EXPECT_EQ(read_live_json(folder / "f").step, filled().step);
   writer.write(s, true);
   EXPECT_EQ(read_live_json(folder / "f").step, 4);
 }
@@ -129,7 +105,7 @@ TEST(LiveState, AFolderThatIsRemovedIsMadeAgain) {
   writer.write(filled(), true);
   fs::remove_all(folder / "live");
   writer.write(filled(), true);
-  EXPECT_EQ(read_live_json(live_file(folder.path(), 0)).pid, 4711);
+  EXPECT_EQ(read_live_json(live_file(folder.path(), 0)).pid, filled().pid);
 }
 
 TEST(LiveState, DamagedFilesAreErrorsThatNameThem) {

@@ -37,9 +37,9 @@ TEST(PlanPage, TheAxisHasRoundNumbersOfOneUnit) {
 
 TEST(PlanPage, PhasesAreMarkedWhereTheyChange) {
   const std::string html = plan_html(page_with_peak(47 * kGiB));
-  EXPECT_EQ(count(html, ">forward</text>"), 1U);
-  EXPECT_EQ(count(html, ">backward</text>"), 1U);
-  EXPECT_EQ(count(html, ">step</text>"), 1U);
+  EXPECT_EQ(count(html, ">forward</b>"), 1U);
+  EXPECT_EQ(count(html, ">backward</b>"), 1U);
+  EXPECT_EQ(count(html, ">step</b>"), 1U);
 }
 
 TEST(PlanPage, TheLegendHasWhatIsThere) {

@@ -41,6 +41,7 @@ RunRecord example() {
   record.mesh = "fsdp=2";
   record.ranks = {{1, "cpu", 10, 11, 12}};
   record.resumptions = {{3, 1.5}};
+  record.notes = {"what else to know"};
   record.startup = {{{"libraries", 0.25}, {"data", 0.5}}, 0.75, 1.5};
   record.seconds_total = 12.5;
   return record;
@@ -49,7 +50,7 @@ RunRecord example() {
 TEST(RunJson, HoldsEveryFigureUnderItsName) {
   const Json json = Json::parse(run_json(example()));
   EXPECT_EQ(json, Json::parse(R"({
-    "schema": 1, "outcome": "ok", "reason": "", "command": "snug finetune_full m",
+    "schema": 1, "outcome": "ok", "reason": "", "notes": ["what else to know"], "command": "snug finetune_full m",
     "recipe": {"train": {"micro_batch_size": 8}, "precision": "bf16-true"},
     "model": {"id": "tiny", "parameters": 134515008, "trainable": 134515008},
     "device": {"name": "cpu", "budget_bytes": 2147483648}, "world_size": 1, "mesh": "fsdp=2",
@@ -125,6 +126,17 @@ TEST(RunJson, ReadsBackToTheSame) {
     write_run_json(record, path);
     EXPECT_EQ(run_json(read_run_json(path)), run_json(record));
   }
+}
+
+// A checkpoint's, that a run of this version goes on from.
+TEST(RunJson, AFileWithoutNotesIsRead) {
+  const test::TempFolder folder;
+  Json json = Json::parse(run_json(example()));
+  json.erase("notes");
+  write_file_atomically(folder / "run.json", json.dump());
+  RunRecord expected = example();
+  expected.notes.clear();
+  EXPECT_EQ(run_json(read_run_json(folder / "run.json")), run_json(expected));
 }
 
 TEST(RunJson, ADamagedFileIsNamed) {

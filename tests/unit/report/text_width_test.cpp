@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,33 @@ TEST(Wrapped, LosesNothingAndEndsAtAnyWidth) {
       EXPECT_LE(display_width(line), std::max<size_t>(columns, 2)) << line;
     }
     EXPECT_EQ(letters(all), letters(text)) << columns;
+  }
+}
+
+TEST(Folded, GoesOnBelowFurtherToTheRight) {
+  EXPECT_EQ(folded("  one two three four five\nx\n", 16), "  one two three\n      four five\nx\n");
+  EXPECT_EQ(folded("[1/9]  name    words of it\n", 20), "[1/9]  name    words\n    of it\n")
+      << "what aligns names stays";
+  EXPECT_EQ(folded("abcdefghijklmnop q\n", 10), "abcdefghij\n    klmnop\n    q\n");
+  EXPECT_EQ(folded("a line of words\n", 7), "a line of words\n") << "a terminal too narrow for it";
+  EXPECT_EQ(folded("a line of words\n", 0), "a line of words\n");
+  EXPECT_EQ(folded("\n\nx", 20), "\n\nx\n");
+}
+
+TEST(Folded, LosesNoWordAndKeepsToTheWidth) {
+  const std::string text =
+      "   [12/14] a-name   words, and one-longer-than-any-line-of-them, 漢字 ends";
+  for (size_t columns = 10; columns < 100; ++columns) {
+    std::string letters;
+    std::istringstream lines(folded(text, columns));
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_LE(display_width(line), columns) << line;
+      std::erase(line, ' ');
+      letters += line;
+    }
+    std::string all = text;
+    std::erase(all, ' ');
+    EXPECT_EQ(letters, all) << columns;
   }
 }
 

@@ -1,0 +1,22 @@
+// What became of the categories of memory between two rows, in words.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "experiment/result.h"
+
+namespace snug::experiment {
+
+// "activations fall (16.4 → 8.20 GiB)", "gradients now take 4.00 GiB": a clause each of the largest
+// changes, largest first; categories that changed by one and the same factor are one.
+std::vector<std::string> category_clauses(const Figures& before, const Figures& after);
+
+// "; a weight has 2 bytes instead of 4"; empty where that did not change, or is not known.
+std::string width_clause(const RowResult& base, const Figures& before, const RowResult& own,
+                         const Figures& after);
+// "; host memory holds 12.0 GiB beside it"; empty where little changed.
+std::string host_clause(const Figures& before, const Figures& after);
+
+}  // namespace snug::experiment
