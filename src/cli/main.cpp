@@ -1,17 +1,17 @@
 // The program's door: which command, and which exit code. 0 done, 1 our fault, 2 the user's recipe,
 // data or files, 3 out of memory.
 // SPDX-License-Identifier: Apache-2.0
-#include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/terminal.h"
 #include "base/version.h"
 #include "config/check.h"
 #include "config/help.h"
@@ -39,15 +39,10 @@ namespace {
 using snug::config::Command;
 using snug::config::ParsedCommand;
 
-int terminal_width() {
-  struct winsize size {};
-  const bool known = ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40;
-  return known ? size.ws_col : 80;
-}
-
 void show_help(const std::string& command) {
-  const bool color = ::isatty(STDOUT_FILENO) == 1 && std::getenv("NO_COLOR") == nullptr;
-  std::fputs(snug::config::help_text(command, terminal_width(), color).c_str(), stdout);
+  const bool color = snug::style_of(STDOUT_FILENO).colours;
+  const int width = std::max(snug::terminal_size(STDOUT_FILENO).columns, 40);
+  std::fputs(snug::config::help_text(command, width, color).c_str(), stdout);
 }
 
 // The driver may show others: a build without CUDA uses none, nor does one whose environment hides

@@ -18,7 +18,7 @@ std::string environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
-std::string first_line(std::string text) {
+std::string first_word(std::string text) {
   const size_t begin = text.find_first_not_of(" \t\r\n");
   if (begin == text.npos) return "";
   return text.substr(begin, text.find_first_of(" \t\r\n", begin) - begin);
@@ -34,10 +34,10 @@ std::filesystem::path token_file() {
 std::string find_token(const std::string& given) {
   for (const std::string& token :
        {given, environment("HF_TOKEN"), environment("HUGGING_FACE_HUB_TOKEN")})
-    if (!first_line(token).empty()) return first_line(token);
+    if (!first_word(token).empty()) return first_word(token);
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(token_file(), ignored)) return "";
-  return first_line(read_file(token_file(), kMaxTokenBytes));
+  return first_word(read_file(token_file(), kMaxTokenBytes));
 }
 
 std::string token_advice(const DownloadOptions& options, const Access& access) {

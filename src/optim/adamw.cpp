@@ -38,15 +38,12 @@ void AdamW::append_states(size_t parameter, std::vector<NamedTensor>& all) const
 }
 
 void AdamW::update_range(Range range, const StepOptions& step) {
-  std::vector<kernels::cpu::AdamWTensor> list;
-  for (size_t i = range.first; i < range.last; ++i) {
-    kernels::cpu::AdamWTensor entry;
-    if (!describe(i, entry)) continue;
+  using Entry = kernels::cpu::AdamWTensor;
+  const auto list = described<Entry>(range, [&](size_t i, Entry& entry) {
     entry.exp_avg = exp_avg_[i].mutable_data_ptr();
     entry.exp_avg_sq = exp_avg_sq_[i].mutable_data_ptr();
     entry.state_type = ops::to_scalar(exp_avg_[i].scalar_type());
-    list.push_back(entry);
-  }
+  });
   if (list.empty()) return;
   const kernels::cpu::AdamWOptions options = adamw_options(options_, step, num_steps_, seed_);
   ops::run_on(

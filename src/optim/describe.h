@@ -27,6 +27,18 @@ bool Optimizer::describe(size_t parameter, KernelTensor& description) const {
   return true;
 }
 
+template <class KernelTensor, class AddStates>
+std::vector<KernelTensor> Optimizer::described(Range range, const AddStates& add_states) const {
+  std::vector<KernelTensor> list;
+  for (size_t i = range.first; i < range.last; ++i) {
+    KernelTensor description;
+    if (!describe(i, description)) continue;
+    add_states(i, description);
+    list.push_back(description);
+  }
+  return list;
+}
+
 // A zeroed state of the parameter's shape, in the ledger beside the parameter. A new file reads as
 // zeros without having been written.
 inline at::Tensor zero_state(const at::Tensor& parameter, at::ScalarType type) {

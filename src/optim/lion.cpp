@@ -21,14 +21,11 @@ void Lion::append_states(size_t parameter, std::vector<NamedTensor>& all) const 
 }
 
 void Lion::update_range(Range range, const StepOptions& step) {
-  std::vector<kernels::cpu::LionTensor> list;
-  for (size_t i = range.first; i < range.last; ++i) {
-    kernels::cpu::LionTensor entry;
-    if (!describe(i, entry)) continue;
+  using Entry = kernels::cpu::LionTensor;
+  const auto list = described<Entry>(range, [&](size_t i, Entry& entry) {
     entry.exp_avg = exp_avg_[i].mutable_data_ptr();
     entry.state_type = ops::to_scalar(exp_avg_[i].scalar_type());
-    list.push_back(entry);
-  }
+  });
   if (list.empty()) return;
   const kernels::cpu::LionOptions options{.lr = step.lr,
                                           .beta1 = options_.beta1,

@@ -79,6 +79,10 @@ class Optimizer {
   // to do: no gradient, or no memory behind the tensor.
   template <class KernelTensor>
   bool describe(size_t parameter, KernelTensor& description) const;
+  // Of all tensors of a range that have something to do; `add_states(parameter, description)` says
+  // where their states are.
+  template <class KernelTensor, class AddStates>
+  std::vector<KernelTensor> described(Range range, const AddStates& add_states) const;
 
   // The type of a parameter-shaped state: what the options say, else the parameter's type, as in
   // torch.optim; float32 where parameters are float16, whose range is too small for squared

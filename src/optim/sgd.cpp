@@ -23,16 +23,12 @@ void Sgd::append_states(size_t parameter, std::vector<NamedTensor>& all) const {
 }
 
 void Sgd::update_range(Range range, const StepOptions& step) {
-  std::vector<kernels::cpu::SgdTensor> list;
-  for (size_t i = range.first; i < range.last; ++i) {
-    kernels::cpu::SgdTensor entry;
-    if (!describe(i, entry)) continue;
-    if (!momentum_.empty()) {
-      entry.momentum_buffer = momentum_[i].mutable_data_ptr();
-      entry.state_type = ops::to_scalar(momentum_[i].scalar_type());
-    }
-    list.push_back(entry);
-  }
+  using Entry = kernels::cpu::SgdTensor;
+  const auto list = described<Entry>(range, [&](size_t i, Entry& entry) {
+    if (momentum_.empty()) return;
+    entry.momentum_buffer = momentum_[i].mutable_data_ptr();
+    entry.state_type = ops::to_scalar(momentum_[i].scalar_type());
+  });
   if (list.empty()) return;
   const kernels::cpu::SgdOptions options{.lr = step.lr,
                                          .momentum = options_.momentum,

@@ -2,10 +2,8 @@
 #include "plan/device_profile.h"
 
 #include <fmt/ranges.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <filesystem>
 #include <optional>
@@ -20,6 +18,7 @@
 #include "machine/machine.h"
 #include "plan/cpu_rates.h"
 #include "plan/disk_rates.h"
+#include "plan/profile_file.h"
 
 namespace snug::plan {
 namespace {
@@ -97,95 +96,17 @@ DeviceProfile this_cpu(int64_t budget_bytes) {
           .inter_node_latency = kCpuNetworkLatency};
 }
 
-DeviceProfile from_yaml(const std::string& path) {
-  DeviceProfile profile{.name = path};
-  try {
-    const YAML::Node file = YAML::LoadFile(path);
-    const auto number = [&](const char* key, double fallback) {
-      return file[key] ? file[key].as<double>() : fallback;
-    };
-    if (!file.IsMap() || !file["memory"])
-      throw UserError("{}: memory is missing; give at least memory: 24GiB", path);
-    for (const auto& entry : file) {
-      static constexpr std::array kKeys = {"name",
-                                           "kind",
-                                           "memory",
-                                           "context",
-                                           "tflops_16bit",
-                                           "tflops_32bit",
-                                           "tflops_bf16",
-                                           "gb_per_second",
-                                           "host_memory",
-                                           "link_gb_per_second",
-                                           "host_gb_per_second",
-                                           "disk_read_gb_per_second",
-                                           "disk_write_gb_per_second",
-                                           "product_efficiency",
-                                           "intra_node_gb_per_second",
-                                           "inter_node_gb_per_second",
-                                           "intra_node_microseconds",
-                                           "inter_node_microseconds",
-                                           "collective_efficiency"};
-      const auto key = entry.first.as<std::string>();
-      if (std::find(kKeys.begin(), kKeys.end(), key) == kKeys.end())
-        throw UserError("{}: {} is not a key of a device profile; known are {}", path, key,
-                        fmt::join(kKeys, ", "));
-    }
-    if (file["name"]) profile.name = file["name"].as<std::string>();
-    const std::string kind = file["kind"] ? file["kind"].as<std::string>() : "cuda";
-    if (kind != "cpu" && kind != "cuda")
-      throw UserError("{}: kind = {}: is not one of cpu, cuda", path, kind);
-    profile.kind = kind == "cpu" ? at::kCPU : at::kCUDA;
-    profile.memory_bytes = parse_bytes(file["memory"].as<std::string>(), path + ": memory");
-    profile.context_bytes = file["context"]
-                                ? parse_bytes(file["context"].as<std::string>(), path + ": context")
-                            : profile.kind == at::kCUDA ? kContextBytes
-                                                        : 0;
-    if (file["host_memory"])
-      profile.host_bytes =
-          parse_bytes(file["host_memory"].as<std::string>(), path + ": host_memory");
-    profile.flops_16bit = number("tflops_16bit", 100) * 1e12;
-    profile.flops_32bit = number("tflops_32bit", 20) * 1e12;
-    profile.flops_bf16 = number("tflops_bf16", 0) * 1e12;
-    profile.bytes_per_second = number("gb_per_second", 1000) * 1e9;
-    profile.link_bytes_per_second = number("link_gb_per_second", 24) * 1e9;
-    profile.host_bytes_per_second = number("host_gb_per_second", kHostBytesPerSecond / 1e9) * 1e9;
-    profile.disk_read_bytes_per_second =
-        number("disk_read_gb_per_second", profile.disk_read_bytes_per_second / 1e9) * 1e9;
-    profile.disk_write_bytes_per_second =
-        number("disk_write_gb_per_second", profile.disk_write_bytes_per_second / 1e9) * 1e9;
-    profile.product_efficiency = number("product_efficiency", profile.product_efficiency);
-    // Without a word on them devices talk over the link to the host.
-    profile.intra_node_bytes_per_second =
-        number("intra_node_gb_per_second", profile.link_bytes_per_second / 1e9) * 1e9;
-    profile.inter_node_bytes_per_second =
-        number("inter_node_gb_per_second", config::Gpu{}.network_gb_per_second) * 1e9;
-    profile.intra_node_latency = number("intra_node_microseconds", kPcieLatency * 1e6) * 1e-6;
-    profile.inter_node_latency = number("inter_node_microseconds", kNetworkLatency * 1e6) * 1e-6;
-    profile.collective_efficiency = number("collective_efficiency", profile.collective_efficiency);
-  } catch (const YAML::Exception& error) {
-    throw UserError("{}: {}", path, error.what());
-  }
-  const double rates[] = {profile.flops_16bit,
-                          profile.flops_32bit,
-                          profile.bytes_per_second,
-                          profile.link_bytes_per_second,
-                          profile.host_bytes_per_second,
-                          profile.disk_read_bytes_per_second,
-                          profile.disk_write_bytes_per_second,
-                          profile.product_efficiency,
-                          profile.intra_node_bytes_per_second,
-                          profile.inter_node_bytes_per_second,
-                          profile.collective_efficiency};
-  for (const double rate : rates)
-    if (!(rate > 0)) throw UserError("{}: every rate must be above 0", path);
-  for (const auto& [key, share] : {std::pair{"product_efficiency", profile.product_efficiency},
-                                   {"collective_efficiency", profile.collective_efficiency}})
-    if (share > 1) throw UserError("{}: {} = {}: is a share, at most 1", path, key, share);
-  if (profile.intra_node_latency < 0 || profile.inter_node_latency < 0)
-    throw UserError("{}: a latency is below 0 microseconds", path);
-  if (profile.usable_bytes() <= 0) throw UserError("{}: context leaves nothing of memory", path);
-  return profile;
+// What a file of one's own does not say.
+DeviceProfile some_gpu() {
+  return {.context_bytes = kContextBytes,
+          .flops_16bit = 100e12,
+          .flops_32bit = 20e12,
+          .bytes_per_second = 1000e9,
+          .link_bytes_per_second = 24e9,
+          .host_bytes_per_second = kHostBytesPerSecond,
+          .inter_node_bytes_per_second = config::Gpu{}.network_gb_per_second * 1e9,
+          .intra_node_latency = kPcieLatency,
+          .inter_node_latency = kNetworkLatency};
 }
 
 // "a100" and "4090" mean those that contain it, a typing error the nearest.
@@ -224,7 +145,7 @@ DeviceProfile find_profile(const std::string& name, int64_t budget_bytes) {
   if (found != gpus.end())
     profile = profile_of(*found);
   else if (std::filesystem::is_regular_file(name))
-    profile = from_yaml(name);
+    profile = read_profile(name, some_gpu());
   else
     refuse(name);
   if (budget_bytes == 0) return profile;

@@ -1,8 +1,10 @@
-# Writes small pictures of every kind to tests/data/pictures/, and what Pillow makes of them to
-# expected.bin (rows of RGB) and expected.json (name, size, offset; and checksums of resized pictures,
-# whose pixels the test makes itself). Interlaced and 16-bit PNG, which Pillow does not write, come
-# from the few lines below. Needs pillow, numpy: python tests/oracles/pictures.py
 # SPDX-License-Identifier: Apache-2.0
+"""Small pictures of every kind in tests/data/pictures/, and what Pillow makes of them: expected.bin (rows of
+RGB) and expected.json (name, size, offset; and checksums of resized pictures, whose pixels the test makes
+itself). Interlaced and 16-bit PNG, which Pillow does not write, come from the few lines below.
+
+Needs pillow, numpy. Usage: python pictures.py
+"""
 import io
 import json
 import struct

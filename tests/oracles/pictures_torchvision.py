@@ -3,8 +3,7 @@
 by default since version 5: tests/data/pictures/torchvision.{json,bin}, which
 tests/unit/data/picture_processor_test.cpp compares with ours (Pillow's bytes).
 
-  python3 tests/oracles/pictures_torchvision.py
-Needs transformers 5, torch, torchvision, Pillow.
+Needs transformers 5, torch, torchvision, Pillow. Usage: python pictures_torchvision.py
 """
 
 import json

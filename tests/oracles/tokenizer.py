@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Expected ids for tests/unit/tokenizer, from Hugging Face's tokenizers and from sentencepiece.
 
-Usage: python tokenizer.py SMOLLM2.gguf
+Needs tokenizers, sentencepiece, gguf. Usage: python tokenizer.py SMOLLM2.gguf
 Trains one small tokenizer of each kind, saves it under tests/data/tokenizer/<name>/, encodes and decodes
 the mixed text of tokenizer_text.py and stores one FNV-1a hash a line. The SmolLM2 vocabulary is cut to
 its first merges. Versions are stored beside the figures.
@@ -10,7 +10,6 @@ import glob
 import json
 import os
 import shutil
-import struct
 import sys
 import tempfile
 
@@ -18,23 +17,12 @@ import sentencepiece
 import tokenizers
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from tokenizer_text import DATA, load_pieces, mixed_lines
+from tokenizer_text import DATA, fnv, hash_ids, load_pieces, mixed_lines
 
 SEED, NUM_LINES = 7, 1200
 NUM_MERGES = 6000
 LLAMA3 = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
-
-
-def fnv(data):
-    value = 0xCBF29CE484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return value & 0xFFFFFFFF
-
-
-def hash_ids(ids):
-    return f"{fnv(b''.join(struct.pack('<i', i) for i in ids)):08x}"
 
 
 def hash_text(text):

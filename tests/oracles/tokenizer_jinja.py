@@ -3,6 +3,8 @@
 
 The chat templates are written for this test after the formats of the model families; the snippets try one
 feature each. Writes tests/data/tokenizer/jinja.json.
+
+Needs jinja2. Usage: python tokenizer_jinja.py
 """
 import json
 

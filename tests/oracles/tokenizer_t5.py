@@ -2,7 +2,7 @@
 """What transformers' T5Tokenizer makes of a directory that holds spiece.model alone, as older T5
 checkpoints do: tests/data/tokenizer/t5_spiece, for tests/unit/tokenizer/parity_test.cpp.
 
-Usage: python tokenizer_t5.py
+Needs transformers, sentencepiece. Usage: python tokenizer_t5.py
 """
 import glob
 import json
@@ -12,7 +12,7 @@ import tempfile
 import sentencepiece
 import transformers
 
-from tokenizer_text import DATA, load_pieces, mixed_lines
+from tokenizer_text import DATA, hash_ids, load_pieces, mixed_lines
 
 SEED, NUM_LINES = 7, 1200
 SAMPLES = [
@@ -20,17 +20,6 @@ SAMPLES = [
     "The <extra_id_0> walks in <extra_id_1> park", "<extra_id_99><extra_id_0>", "<extra_id_5>", " <extra_id_3> ",
     "<extra_id_100> is none", "<pad><unk> <s>", "日本 und Käse", "a<extra_id_0>b", "word <extra_id_1>, end.",
 ]
-
-
-def fnv(data):
-    value = 0xCBF29CE484222325
-    for byte in data:
-        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
-    return value & 0xFFFFFFFF
-
-
-def hash_ids(ids):
-    return f"{fnv(b''.join(i.to_bytes(4, 'little', signed=True) for i in ids)):08x}"
 
 
 def main():

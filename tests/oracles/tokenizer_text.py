@@ -3,10 +3,13 @@
 
 mixed_lines() draws from tests/data/tokenizer/pieces.json by a seeded generator that
 tests/unit/tokenizer/mixed_text.h repeats step by step, so that no megabyte of text is stored.
-Run as a program it writes pieces.json.
+Hashes of what tokenizers make of it are FNV-1a, as the test computes them.
+
+Usage: python tokenizer_text.py, which writes pieces.json.
 """
 import json
 import pathlib
+import struct
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "data" / "tokenizer"
 MASK = (1 << 64) - 1
@@ -63,6 +66,17 @@ def mixed_lines(seed, count):
         endings = pieces["endings"]
         lines.append(line + endings[random.below(len(endings))])
     return lines
+
+
+def fnv(data):
+    value = 0xCBF29CE484222325
+    for byte in data:
+        value = (value ^ byte) * 0x100000001B3 & 0xFFFFFFFFFFFFFFFF
+    return value & 0xFFFFFFFF
+
+
+def hash_ids(ids):
+    return f"{fnv(b''.join(struct.pack('<i', i) for i in ids)):08x}"
 
 
 WORDS = """the of and to in is that for it was on as with be by at from this have or an not are but which one you
