@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/mesh.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace snug::dist {
@@ -61,6 +63,22 @@ std::vector<int> MeshShape::data_members(int rank) const {
   return ranks;
 }
 
+std::vector<int> MeshShape::shard_members(int rank) const {
+  std::vector<int> ranks;
+  for (const int outer : members(Axis::Shard, rank)) {
+    for (const int inner : members(Axis::Context, outer)) ranks.push_back(inner);
+  }
+  return ranks;
+}
+
+std::vector<int> MeshShape::gradient_members(int rank) const {
+  std::vector<int> ranks;
+  for (const int outer : data_members(rank)) {
+    for (const int inner : members(Axis::Context, outer)) ranks.push_back(inner);
+  }
+  return ranks;
+}
+
 Mesh::Mesh(MeshShape shape, int rank, Groups groups)
     : shape_(shape), rank_(rank), groups_(std::move(groups)) {
   SNUG_CHECK(rank_ >= 0 && rank_ < shape_.num_ranks(), "rank {} of {}", rank_, shape_.num_ranks());
@@ -78,6 +96,13 @@ std::shared_ptr<Mesh> make_mesh(const MeshShape& shape, int rank, const MakeGrou
   groups.back = make_group("pipeline back", shape.members(Axis::Pipeline, rank));
   groups.data = make_group("data", shape.data_members(rank));
   groups.world = make_group("world", all);
+  if (shape[Axis::Context] > 1) {
+    groups.shards = make_group("shards and context", shape.shard_members(rank));
+    groups.gradients = make_group("gradients", shape.gradient_members(rank));
+    std::vector<int> reversed = shape.members(Axis::Context, rank);
+    std::ranges::reverse(reversed);
+    groups.context_reversed = make_group("context back", reversed);
+  }
   return std::make_shared<Mesh>(shape, rank, std::move(groups));
 }
 

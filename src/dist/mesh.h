@@ -28,11 +28,23 @@ struct MeshShape {
   int num_ranks() const;
   // Groups of samples that are computed apart: replicate times shard.
   int num_data_ranks() const { return (*this)[Axis::Replicate] * (*this)[Axis::Shard]; }
+  // Parts that flat shards are cut into: ranks along the context axis keep one each, since all of
+  // them need the same weights and add to the same gradients.
+  int num_shards() const { return (*this)[Axis::Shard] * (*this)[Axis::Context]; }
+  // Whose gradients are added up.
+  int num_gradient_ranks() const { return (*this)[Axis::Replicate] * num_shards(); }
   int coordinate(Axis axis, int rank) const;
+  // Which of the parts that flat shards are cut into is this rank's.
+  int shard_of(int rank) const {
+    return coordinate(Axis::Shard, rank) * (*this)[Axis::Context] + coordinate(Axis::Context, rank);
+  }
   // The ranks that differ from `rank` in that coordinate alone, and itself; for data in replicate
-  // and shard. In the order of their rank in the group.
+  // and shard, for shards in shard and context, for gradients in all three. In the order of their
+  // rank in the group.
   std::vector<int> members(Axis axis, int rank) const;
   std::vector<int> data_members(int rank) const;
+  std::vector<int> shard_members(int rank) const;
+  std::vector<int> gradient_members(int rank) const;
   bool operator==(const MeshShape&) const = default;
 };
 
@@ -42,10 +54,12 @@ std::string show(const MeshShape& shape);
 class Mesh {
  public:
   // One an axis; `data` spans replicate and shard, `world` all of them, `back` is another one of
-  // the pipeline axis.
+  // the pipeline axis. Where the context axis has ranks, `shards` spans shard and context,
+  // `gradients` those and replicate, and `context_reversed` has its ranks the other way round.
   struct Groups {
     std::array<std::unique_ptr<Group>, kNumAxes> axes;
     std::unique_ptr<Group> back, data, world;
+    std::unique_ptr<Group> shards, gradients, context_reversed;  // null: the context axis has one
   };
   Mesh(MeshShape shape, int rank, Groups groups);
 
@@ -54,7 +68,16 @@ class Mesh {
   int size(Axis axis) const { return shape_[axis]; }
   int coordinate(Axis axis) const { return shape_.coordinate(axis, rank_); }
   Group& group(Axis axis) const { return *groups_.axes[static_cast<size_t>(axis)]; }
+  // Those that run samples of their own.
   Group& data() const { return *groups_.data; }
+  // Those that share a copy of the model's flat shards.
+  Group& shards() const { return groups_.shards ? *groups_.shards : group(Axis::Shard); }
+  // Those whose gradients, and losses, are parts of the same sum.
+  Group& gradients() const { return groups_.gradients ? *groups_.gradients : data(); }
+  // The ranks of the context axis, of which the last has rank 0.
+  Group& context_reversed() const {
+    return groups_.context_reversed ? *groups_.context_reversed : group(Axis::Context);
+  }
   Group& world() const { return *groups_.world; }
   // For what one stage of the pipeline sends another. Two stages that send each other something at
   // the same time must not wait for each other, so each way has a group.

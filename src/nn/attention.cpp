@@ -40,6 +40,10 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                                                     .positions = batch.positions},
                                                    options, pass);
   KvCache* cache = batch.cache;
+  if (batch.context) {
+    SNUG_CHECK(cache == nullptr, "{} tokens of a generation that ranks share", q.size(0));
+    return ops::context_attention(q, k, v, context, *batch.context);
+  }
   if (cache != nullptr && cache->length() > 0) {
     SNUG_CHECK(q.size(0) == cache->num_sequences(),
                "{} tokens come for {} sequences in the cache; after the first pass it is one each",

@@ -24,7 +24,8 @@ struct AttentionOptions {
 };
 
 // Causal attention of the batch's tokens to themselves and, in generation, to what the cache holds
-// of `layer`, where it appends k and v. q (N, H, d), k and v (N, K, d) -> (N, H·d).
+// of `layer`, where it appends k and v; or to those of the ranks that share them.
+// q (N, H, d), k and v (N, K, d) -> (N, H·d).
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             int64_t layer, const AttentionOptions& options, const Batch& batch,
                             const Pass& pass);

@@ -14,6 +14,7 @@
 
 #include "nn/kv_cache.h"
 #include "nn/parameter.h"
+#include "ops/context_attention.h"
 
 namespace snug::nn {
 
@@ -42,6 +43,9 @@ struct Batch {
   // (S·Q) int32: the rows of the tokens, of the source's if there is one, that pictures' features
   // stand in.
   at::Tensor picture_rows;
+  // Where ranks share the tokens (context parallelism): N are then this rank's, and cu_seqlens is
+  // undefined. Only attention looks beyond them.
+  std::optional<ops::ContextShare> context;
   KvCache* cache = nullptr;  // generation: append to it and attend to what it holds
 };
 
@@ -57,6 +61,7 @@ struct Pass {
   double label_smoothing = 0;  // share of the target's probability given to all tokens alike
   double z_loss = 0;           // weight of log(sum(exp(logits)))^2, added to the loss
   std::optional<uint64_t> dropout_key;  // of this micro-batch; none: nothing is dropped
+  kernels::cpu::RowPlaces rows;         // what dropout numbers the batch's tokens as
   bool last_micro_batch = true;  // of an optimizer step: gradients are whole after its backward
 };
 

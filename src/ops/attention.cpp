@@ -9,9 +9,9 @@
 
 #include "base/error.h"
 #include "kernels/cpu/linalg/attention.h"
+#include "ops/attend.h"
 #include "ops/device.h"
 #include "ops/kept.h"
-#include "ops/library_attention.h"
 
 namespace snug::ops {
 namespace {
@@ -54,46 +54,11 @@ kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, 
           .bias = bias_of(context),
           .dropout = {.probability = context.dropout,
                       .key = context.dropout_key,
-                      .first_head = context.dropout_first_head},
+                      .first_head = context.dropout_first_head,
+                      .first_row = context.dropout_first_row,
+                      .num_rows = context.dropout_num_rows},
           .out = write_pointer(out),
           .lse = static_cast<float*>(write_pointer(lse))};
-}
-
-AttentionOutput attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                       const AttentionContext& context) {
-  if (kernel_device(q) == at::kCUDA)
-    return library_attention_forward(choose_library_attention(q, context), q, k, v, context);
-  const AttentionOutput result{at::empty({q.size(0), q.size(1) * q.size(2)}, q.options()),
-                               at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat))};
-  const kernels::cpu::AttentionArgs args = arguments(q, k, v, result.out, result.lse, context);
-  with_workspace(q, kernels::cpu::attention_workspace_bytes(args, /*backward=*/false),
-                 [&](void* scratch) { kernels::cpu::attention_forward(args, scratch); });
-  return result;
-}
-
-AttentionGradients attend_backward(const at::Tensor& d_out, const at::Tensor& q,
-                                   const at::Tensor& k, const at::Tensor& v,
-                                   const AttentionOutput& forward, const AttentionContext& context,
-                                   bool trains_bias) {
-  if (kernel_device(q) == at::kCUDA)
-    return library_attention_backward(choose_library_attention(q, context), d_out, q, k, v, forward,
-                                      context);
-  AttentionGradients gradients{at::empty(q.sizes(), q.options()),
-                               at::empty(k.sizes(), k.options()),
-                               at::empty(v.sizes(), v.options()),
-                               {}};
-  if (trains_bias)
-    gradients.d_bias = at::empty(context.bias_table.sizes(), q.options().dtype(at::kFloat));
-  const kernels::cpu::AttentionBackwardArgs args{
-      .forward = arguments(q, k, v, forward.out, forward.lse, context),
-      .d_out = read_pointer(d_out),
-      .dq = write_pointer(gradients.dq),
-      .dk = write_pointer(gradients.dk),
-      .dv = write_pointer(gradients.dv),
-      .d_bias = static_cast<float*>(write_pointer(gradients.d_bias))};
-  with_workspace(d_out, kernels::cpu::attention_workspace_bytes(args.forward, /*backward=*/true),
-                 [&](void* scratch) { kernels::cpu::attention_backward(args, scratch); });
-  return gradients;
 }
 
 // The context rides along, its tensors too, so that they are kept and released with the graph like
@@ -169,14 +134,63 @@ void check_context(const at::Tensor& q, const at::Tensor& k, const AttentionCont
                k.size(0));
     return;
   }
-  SNUG_CHECK(!context.causal && context.sliding_window == 0 && !context.rope.cos.defined(),
-             "keys of another sequence are seen without mask, window and rotation");
+  SNUG_CHECK(
+      (context.causal || context.sliding_window == 0) && !context.rope.cos.defined(),
+      "keys of their own sequence are seen without rotation, and without a window but behind "
+      "a causal mask");
   SNUG_CHECK(context.kv_cu_seqlens.sizes() == context.cu_seqlens.sizes() && k.size(0) > 0,
              "{} documents of queries, {} of keys", context.cu_seqlens.size(0) - 1,
              context.kv_cu_seqlens.size(0) - 1);
 }
 
 }  // namespace
+
+AttentionOutput attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const AttentionContext& context, const at::Tensor& out) {
+  if (kernel_device(q) == at::kCUDA) {
+    AttentionOutput result =
+        library_attention_forward(choose_library_attention(q, context), q, k, v, context);
+    if (out.defined()) result.out = out.copy_(result.out);
+    return result;
+  }
+  const AttentionOutput result{
+      out.defined() ? out : at::empty({q.size(0), q.size(1) * q.size(2)}, q.options()),
+      at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat))};
+  const kernels::cpu::AttentionArgs args = arguments(q, k, v, result.out, result.lse, context);
+  with_workspace(q, kernels::cpu::attention_workspace_bytes(args, /*backward=*/false),
+                 [&](void* scratch) { kernels::cpu::attention_forward(args, scratch); });
+  return result;
+}
+
+AttentionGradients attend_backward(const at::Tensor& d_out, const at::Tensor& q,
+                                   const at::Tensor& k, const at::Tensor& v,
+                                   const AttentionOutput& forward, const AttentionContext& context,
+                                   bool trains_bias, const AttentionGradients& room) {
+  if (kernel_device(q) == at::kCUDA) {
+    AttentionGradients result = library_attention_backward(choose_library_attention(q, context),
+                                                           d_out, q, k, v, forward, context);
+    if (room.dq.defined()) result.dq = room.dq.copy_(result.dq);
+    if (room.dk.defined()) result.dk = room.dk.copy_(result.dk);
+    if (room.dv.defined()) result.dv = room.dv.copy_(result.dv);
+    return result;
+  }
+  const auto like = [](const at::Tensor& given, const at::Tensor& x) {
+    return given.defined() ? given : at::empty(x.sizes(), x.options());
+  };
+  AttentionGradients gradients{like(room.dq, q), like(room.dk, k), like(room.dv, v), {}};
+  if (trains_bias)
+    gradients.d_bias = at::empty(context.bias_table.sizes(), q.options().dtype(at::kFloat));
+  const kernels::cpu::AttentionBackwardArgs args{
+      .forward = arguments(q, k, v, forward.out, forward.lse, context),
+      .d_out = read_pointer(d_out),
+      .dq = write_pointer(gradients.dq),
+      .dk = write_pointer(gradients.dk),
+      .dv = write_pointer(gradients.dv),
+      .d_bias = static_cast<float*>(write_pointer(gradients.d_bias))};
+  with_workspace(d_out, kernels::cpu::attention_workspace_bytes(args.forward, /*backward=*/true),
+                 [&](void* scratch) { kernels::cpu::attention_backward(args, scratch); });
+  return gradients;
+}
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const AttentionContext& context) {

@@ -18,7 +18,8 @@ struct AttentionContext {
   double scale = 1.0;          // on q·k
   int64_t sliding_window = 0;  // 0: none
   bool causal = true;
-  // Where keys are another sequence's (M tokens, as many documents, not causal): theirs.
+  // Where keys are another sequence's (M tokens, as many documents): theirs. With a causal mask a
+  // document has as many as queries or more, and its queries are the last of its tokens.
   at::Tensor kv_cu_seqlens;  // (S+1) int32; undefined: keys are the queries' own sequence
   int64_t max_kv_seqlen = 0;
   // Added to the scores by how far key and query are apart (T5, Raffel et al. 2020, section 2.1):
@@ -29,6 +30,10 @@ struct AttentionContext {
   double dropout = 0;
   uint64_t dropout_key = 0;
   int64_t dropout_first_head = 0;  // where other ranks have the heads before
+  // Where other calls have other tokens of the micro-batch: the first query's row there, and how
+  // many rows there are; 0: all are here.
+  int64_t dropout_first_row = 0;
+  int64_t dropout_num_rows = 0;
 };
 
 // q (N, H, D), k and v (N, Hkv, D) -> (N, H*D); with keys of another sequence k and v (M, Hkv, D).

@@ -8,11 +8,15 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/dropout.h"
+
 namespace snug::ops {
 
 // x itself where probability is 0. Of a longer tensor x is the part that begins with element
-// `first_element`, and has its mask.
-at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key,
-                   int64_t first_element = 0);
+// `first_element`, and has its mask: the elements that follow, or with `whole_columns`, which then
+// are the whole's, as many of its columns as x has. With `rows` that whole's rows, of which
+// `first_element` counts, are themselves some of a longer tensor's.
+at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key, int64_t first_element = 0,
+                   int64_t whole_columns = 0, const kernels::cpu::RowPlaces& rows = {});
 
 }  // namespace snug::ops

@@ -26,7 +26,7 @@ std::vector<int64_t> borders(const at::Tensor& cu_seqlens, int64_t max_seqlen) {
 // How many places each key is after each query of the block: (rows, keys) float32.
 at::Tensor distances(const ScoreBlock& b, at::Device device) {
   const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
-  const int64_t offset = b.begin - b.query_document + b.key_document;
+  const int64_t offset = b.begin - b.query_document + b.key_document + b.shift;
   const at::Tensor row = at::arange(offset, offset + b.rows(), options).unsqueeze(1);
   return at::arange(b.first_key, b.last_key, options).unsqueeze(0).sub(row);
 }
@@ -49,7 +49,12 @@ std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
       own ? queries : borders(context.kv_cu_seqlens, context.max_kv_seqlen);
   const int64_t window = context.sliding_window;
   std::vector<ScoreBlock> blocks;
-  for (size_t document = 0; document + 1 < queries.size(); ++document)
+  for (size_t document = 0; document + 1 < queries.size(); ++document) {
+    const int64_t more_keys =
+        keys[document + 1] - keys[document] - (queries[document + 1] - queries[document]);
+    // Where the token of the first query lies among the keys, and how far rows are from it.
+    const int64_t shift = context.causal ? more_keys : 0;
+    const int64_t to_key = keys[document] + shift - queries[document];
     for (int64_t begin = queries[document]; begin < queries[document + 1]; begin += most_rows) {
       ScoreBlock b{.begin = begin,
                    .end = std::min(begin + most_rows, queries[document + 1]),
@@ -57,13 +62,15 @@ std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
                    .last_key = keys[document + 1],
                    .query_document = queries[document],
                    .key_document = keys[document],
+                   .shift = shift,
                    .num_kv_heads = k.size(1),
                    .heads_per_kv = q.size(1) / k.size(1)};
-      if (window > 0) b.first_key = std::max(b.first_key, begin - window + 1);
-      if (context.causal) b.last_key = b.end;
+      if (window > 0) b.first_key = std::max(b.first_key, begin + to_key - window + 1);
+      if (context.causal) b.last_key = b.end + to_key;
       if (!context.causal && window > 0) b.last_key = std::min(b.last_key, b.end - 1 + window);
       blocks.push_back(b);
     }
+  }
   return blocks;
 }
 
@@ -125,9 +132,11 @@ at::Tensor kept_factors(const at::Tensor& like, const ScoreBlock& block, int64_t
   const auto key_low = static_cast<int64_t>(dropout.key & kLow);
   const auto key_high = static_cast<int64_t>(dropout.key >> 32);
   const int64_t first = context.dropout_first_head;
+  const int64_t num_rows = context.dropout_num_rows > 0 ? context.dropout_num_rows : num_tokens;
   const at::Tensor head =
-      at::arange(first, first + block.heads(), options).mul_(num_tokens).view({-1, 1, 1});
-  at::Tensor row = at::arange(block.begin, block.end, options).view({1, -1, 1}).add(head);
+      at::arange(first, first + block.heads(), options).mul_(num_rows).view({-1, 1, 1});
+  const int64_t begin = context.dropout_first_row + block.begin;
+  at::Tensor row = at::arange(begin, begin + block.rows(), options).view({1, -1, 1}).add(head);
   row.mul_(int64_t{0x9e3779b9}).add_(key_low).bitwise_and_(kLow);
   const int64_t start = block.key_document;
   const at::Tensor column = at::arange(block.first_key - start, block.last_key - start, options);

@@ -19,6 +19,7 @@ struct ScoreBlock {
   int64_t first_key = 0, last_key = 0;  // rows of the keys
   int64_t query_document = 0;           // where the document starts among the queries
   int64_t key_document = 0;             // and among the keys
+  int64_t shift = 0;                    // the document's first query is the token of this key of it
   int64_t num_kv_heads = 0;             // Hkv
   int64_t heads_per_kv = 0;             // G
   int64_t rows() const { return end - begin; }

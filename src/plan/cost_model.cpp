@@ -66,6 +66,20 @@ Beside collectives_beside(const config::Recipe& recipe, setup::Strategy::Stage s
   return beside;
 }
 
+// Whose collectives are counted with an axis: shards are cut along the context axis too, and whole
+// gradients, where nothing is cut into shards, are summed along all axes of data.
+std::vector<int> members_of(const Prediction& prediction, const dist::MeshShape& mesh,
+                            dist::Axis axis, int rank) {
+  const auto calls = [&](dist::Axis of, dist::Operation operation) {
+    return prediction.traffic[static_cast<size_t>(of)][static_cast<size_t>(operation)].calls;
+  };
+  if (axis == dist::Axis::Shard) return mesh.shard_members(rank);
+  if (axis == dist::Axis::Replicate &&
+      calls(dist::Axis::Shard, dist::Operation::ReduceScatter) == 0)
+    return mesh.gradient_members(rank);
+  return mesh.members(axis, rank);
+}
+
 }  // namespace
 
 std::vector<AxisCost> axis_costs(const Prediction& prediction, const dist::MeshShape& mesh,
@@ -74,7 +88,8 @@ std::vector<AxisCost> axis_costs(const Prediction& prediction, const dist::MeshS
   for (size_t i = 0; i < dist::kNumAxes; ++i) {
     const auto axis = static_cast<dist::Axis>(i);
     AxisCost cost{.axis = axis,
-                  .place = place_of(mesh, axis, rank, network.ranks_per_machine),
+                  .place = place_of(members_of(prediction, mesh, axis, rank), rank,
+                                    network.ranks_per_machine),
                   .traffic = prediction.traffic[i]};
     int64_t calls = 0;
     for (size_t o = 0; o < dist::kNumOperations; ++o) {
@@ -156,11 +171,11 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   const Compute compute{.forward = computing * forward / repeated,
                         .backward = computing * (1 - forward / repeated)};
   const bool updates_part = strategy.stage >= setup::Strategy::Stage::OptimizerStates;
-  const StepSize size{.micro_batches = micro_batches,
-                      .rounds = rounds,
-                      .token_share = share,
-                      .trained_bytes = prediction.trained_bytes /
-                                       (updates_part ? strategy.mesh[dist::Axis::Shard] : 1)};
+  const StepSize size{
+      .micro_batches = micro_batches,
+      .rounds = rounds,
+      .token_share = share,
+      .trained_bytes = prediction.trained_bytes / (updates_part ? strategy.mesh.num_shards() : 1)};
   add_update(cost, update_cost(recipe, device, prediction, size, compute));
   const std::vector<AxisCost> axes =
       axis_costs(prediction, strategy.mesh, rank, network_of(device, ranks_per_machine));

@@ -68,7 +68,10 @@ LinkBytes& LinkBytes::operator+=(const LinkBytes& other) {
 
 GroupPlace place_of(const dist::MeshShape& mesh, dist::Axis axis, int rank,
                     int64_t ranks_per_machine) {
-  const std::vector<int> members = mesh.members(axis, rank);
+  return place_of(mesh.members(axis, rank), rank, ranks_per_machine);
+}
+
+GroupPlace place_of(const std::vector<int>& members, int rank, int64_t ranks_per_machine) {
   const auto here = std::count_if(members.begin(), members.end(), [&](int member) {
     return member / ranks_per_machine == rank / ranks_per_machine;
   });

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "dist/mesh.h"
 
@@ -27,7 +28,9 @@ struct GroupPlace {
   int64_t num_machines() const { return (size + on_machine - 1) / on_machine; }
 };
 
-// Where the ranks along an axis lie that `rank` is one of.
+// Where these ranks lie, of which `rank` is one.
+GroupPlace place_of(const std::vector<int>& members, int rank, int64_t ranks_per_machine);
+// Those along an axis.
 GroupPlace place_of(const dist::MeshShape& mesh, dist::Axis axis, int rank,
                     int64_t ranks_per_machine);
 

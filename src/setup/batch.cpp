@@ -46,4 +46,9 @@ nn::Batch to_device(const data::MicroBatch& batch, at::Device device) {
   return result;
 }
 
+at::Tensor to_device(const std::vector<int32_t>& values, at::Device device) {
+  const memory::CategoryGuard category(memory::Category::Data);
+  return copy(values, device);
+}
+
 }  // namespace snug::setup

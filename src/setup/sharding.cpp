@@ -62,8 +62,8 @@ at::ScalarType gathered_type(const config::Recipe& recipe, const Engine& engine)
 exec::Sharding::FlatUnits make_flat_units(const config::Recipe& recipe, const Engine& engine,
                                           ShardingStage stage) {
   const bool is_cut = stage != ShardingStage::Replicate;
-  const int parts = is_cut ? engine.mesh->size(dist::Axis::Shard) : 1;
-  const int part = is_cut ? engine.mesh->coordinate(dist::Axis::Shard) : 0;
+  const int parts = is_cut ? engine.mesh->shape().num_shards() : 1;
+  const int part = is_cut ? engine.mesh->shape().shard_of(engine.mesh->rank()) : 0;
   const bool gathers = stage == ShardingStage::Weights;
   const at::ScalarType gathered = gathered_type(recipe, engine);
   const bool computed_apart = gathers && gathered != engine.precision.parameters;
@@ -87,7 +87,7 @@ exec::Sharding::FlatUnits make_flat_units(const config::Recipe& recipe, const En
 
 std::unique_ptr<exec::Sharding> make_sharding(const config::Recipe& recipe, const Engine& engine) {
   const dist::Mesh& mesh = *engine.mesh;
-  if (mesh.shape().num_data_ranks() == 1) return nullptr;
+  if (mesh.shape().num_gradient_ranks() == 1) return nullptr;
   const ShardingStage stage = stage_of(recipe, mesh);
   if (recipe.weight_streaming && stage != ShardingStage::Weights)
     throw UserError(

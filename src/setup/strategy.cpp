@@ -70,7 +70,7 @@ Strategy strategy_of(const config::Recipe& recipe, int64_t num_ranks, int64_t ra
 
 Stage stage_on(const dist::MeshShape& mesh, const config::Recipe& recipe) {
   const Stage stage = stage_of(recipe.strategy);
-  return mesh[Axis::Shard] == 1 ? Stage::Replicate : stage;
+  return mesh.num_shards() == 1 ? Stage::Replicate : stage;
 }
 
 int64_t named_ranks_per_node(const config::Recipe& recipe) {

@@ -1,5 +1,5 @@
 // How a recipe's devices share the work: the mesh they form, and what of a model is cut into parts
-// along its shard axis. DDP, ZeRO 1 to 3, FSDP and hybrid sharding are such pairs.
+// along its shard and context axes. DDP, ZeRO 1 to 3, FSDP and hybrid sharding are such pairs.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,11 +12,11 @@
 namespace snug::setup {
 
 struct Strategy {
-  // What is cut along the shard axis; each stage cuts what the one before cuts, and more.
+  // What is cut into shards; each stage cuts what the one before cuts, and more.
   enum class Stage { Replicate, OptimizerStates, Gradients, Weights };
 
   dist::MeshShape mesh;
-  Stage stage = Stage::Replicate;  // Replicate where the shard axis has one rank
+  Stage stage = Stage::Replicate;  // Replicate where there is one shard
 
   bool operator==(const Strategy&) const = default;
 };
@@ -26,7 +26,7 @@ struct Strategy {
 // asks stage_on().
 Strategy strategy_of(const config::Recipe& recipe, int64_t num_ranks, int64_t ranks_per_node);
 
-// What the recipe cuts along the shard axis of a mesh that is there.
+// What the recipe cuts into the shards of a mesh that is there.
 Strategy::Stage stage_on(const dist::MeshShape& mesh, const config::Recipe& recipe);
 
 // How many processes a recipe names, and how many of them on each machine; "auto" is one.

@@ -46,7 +46,7 @@ Sharding::~Sharding() {
   }
 }
 
-dist::Group& Sharding::shards() const { return mesh_->group(dist::Axis::Shard); }
+dist::Group& Sharding::shards() const { return mesh_->shards(); }
 
 std::vector<FlatUnit*> Sharding::used_by(size_t unit) const {
   std::vector<FlatUnit*> used;
@@ -173,24 +173,24 @@ void Sharding::show(size_t unit, FlatUnit::Form form) {
     if (!is_used_elsewhere(flat, unit)) flat->show(form);
 }
 
-void Sharding::open_trained() {
-  for (const auto& own : flats_)
-    for (const auto& flat : own)
-      if (flat->is_trained()) {
-        flat->show(FlatUnit::Form::Kept);
-        start_gather(*flat);
-      }
-  for (auto& [flat, ticket] : gathers_) shards().wait(std::exchange(ticket, {}));
+void Sharding::open_trained(size_t unit) {
+  for (const auto& flat : flats_[unit]) {
+    if (!flat->is_trained()) continue;
+    if (gathers()) {
+      flat->show(FlatUnit::Form::Kept);
+      start_gather(*flat);
+    }
+    if (const auto sent = gathers_.extract(flat.get())) shards().wait(sent.mapped());
+  }
 }
 
-void Sharding::close_trained() {
-  for (const auto& own : flats_)
-    for (const auto& flat : own)
-      if (flat->is_trained() && gathers()) {
-        memory::vacate(flat->values());
-        flat->show(FlatUnit::Form::Computed);
-      }
-  gathers_.clear();
+void Sharding::close_trained(size_t unit) {
+  if (!gathers()) return;
+  for (const auto& flat : flats_[unit]) {
+    if (!flat->is_trained()) continue;
+    memory::vacate(flat->values());
+    flat->show(FlatUnit::Form::Computed);
+  }
 }
 
 void Sharding::open_blank(size_t unit) {
@@ -255,7 +255,7 @@ Sharding::Leaving Sharding::reduce(FlatUnit& flat, bool is_final) {
   Leaving entry{.flat = &flat, .whole = {}, .landing = {}, .ticket = {}, .is_final = is_final};
   if (pieces_are_whole()) {
     entry.whole = flat.gradients();
-    entry.ticket = mesh_->data().all_reduce(entry.whole);
+    entry.ticket = mesh_->gradients().all_reduce(entry.whole);
     return entry;
   }
   entry.whole = flat.take_gradients();
@@ -268,7 +268,7 @@ Sharding::Leaving Sharding::reduce(FlatUnit& flat, bool is_final) {
 void Sharding::settle(std::vector<Leaving> reductions) {
   const bool has_replicas = mesh_->size(dist::Axis::Replicate) > 1;
   for (Leaving& entry : reductions) {
-    dist::Group& group = pieces_are_whole() ? mesh_->data() : shards();
+    dist::Group& group = pieces_are_whole() ? mesh_->gradients() : shards();
     group.wait(std::exchange(entry.ticket, {}));
     entry.whole.reset();
     if (pieces_are_whole()) continue;

@@ -78,9 +78,9 @@ class Sharding final : public Policy {
   // was written in between is kept where close_written is called.
   void open(size_t unit);
   void close(size_t unit);
-  // What trains in all units at once: for adapters, which are small.
-  void open_trained();
-  void close_trained();
+  // The same of those that train alone, which beside adapters are few.
+  void open_trained(size_t unit);
+  void close_trained(size_t unit);
   // A unit's values without anybody's help, content undefined: for filling them.
   void open_blank(size_t unit);
   void close_written(size_t unit);

@@ -10,6 +10,17 @@
 
 namespace snug::kernels::cpu {
 
+// Rows that are two stretches, of one length, of a longer list of rows.
+struct RowPlaces {
+  int64_t stretch = 0;            // rows of each; 0: rows are numbered as they lie
+  int64_t first = 0, second = 0;  // the rows that they begin with
+
+  int64_t of(int64_t row) const {
+    if (stretch == 0) return row;
+    return row < stretch ? first + row : second + row - stretch;
+  }
+};
+
 struct Dropout {
   Scalar type = Scalar::F32;
   int64_t count = 0;
@@ -24,6 +35,9 @@ struct Dropout {
   int64_t columns = 0;
   int64_t first_column = 0;
   int64_t whole_columns = 0;
+  // Where first_column lies beyond the whole's columns, that many rows come before. With columns
+  // only: what the rows, those included, are numbered as.
+  RowPlaces places;
   int64_t first_index = 0;  // of the first element
 
   // Elements whose 32 random bits are below this are dropped.

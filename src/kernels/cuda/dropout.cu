@@ -13,8 +13,15 @@ constexpr int kThreads = 256;
 // Which element of the wider matrix an element is.
 struct Window {
   int64_t columns, first_column, whole_columns;
+  cpu::RowPlaces places;
+  __device__ int64_t place_of(int64_t row) const {
+    if (places.stretch == 0) return row;
+    return row < places.stretch ? places.first + row : places.second + row - places.stretch;
+  }
   __device__ int64_t index_of(int64_t i) const {
-    return columns == 0 ? i : i / columns * whole_columns + first_column + i % columns;
+    if (columns == 0) return i;
+    return place_of(first_column / whole_columns + i / columns) * whole_columns +
+           first_column % whole_columns + i % columns;
   }
 };
 
@@ -43,7 +50,7 @@ void dropout(const cpu::Dropout& args, cudaStream_t stream) {
     drop<T><<<blocks_for(args.count, 4 * kThreads), kThreads, 0, stream>>>(
         static_cast<const T*>(args.x), static_cast<T*>(args.out), args.count, args.key,
         args.threshold(), args.scale(), args.accumulate,
-        Window{args.columns, args.first_column, args.whole_columns});
+        Window{args.columns, args.first_column, args.whole_columns, args.places});
     check_launch("dropout");
   });
 }

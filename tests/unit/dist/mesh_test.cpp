@@ -56,6 +56,33 @@ TEST(MeshShape, DataMembersAreReplicatesOfShards) {
   EXPECT_EQ(shape.data_members(5), (std::vector<int>{1, 3, 5, 7}));
 }
 
+// Ranks along the context axis share flat shards and gradients, but no samples.
+TEST(MeshShape, ContextRanksShareShardsAndGradients) {
+  const MeshShape shape = shape_of(1, 2, 2, 2, 2);
+  EXPECT_EQ(shape.num_data_ranks(), 4);
+  EXPECT_EQ(shape.num_shards(), 4);
+  EXPECT_EQ(shape.num_gradient_ranks(), 8);
+  EXPECT_EQ(shape.data_members(0), (std::vector<int>{0, 4, 8, 12}));
+  EXPECT_EQ(shape.shard_members(0), (std::vector<int>{0, 2, 4, 6}));
+  EXPECT_EQ(shape.shard_members(13), (std::vector<int>{9, 11, 13, 15}));
+  EXPECT_EQ(shape.gradient_members(0), (std::vector<int>{0, 2, 4, 6, 8, 10, 12, 14}));
+  for (int rank = 0; rank < shape.num_ranks(); ++rank)
+    EXPECT_EQ(shape.shard_members(rank)[static_cast<size_t>(shape.shard_of(rank))], rank);
+}
+
+TEST(Mesh, TheReversedContextGroupBeginsWithItsLastRank) {
+  const auto mesh = planned_mesh(shape_of(1, 1, 1, 4, 1), 1);
+  EXPECT_EQ(mesh->group(Axis::Context).rank(), 1);
+  EXPECT_EQ(mesh->context_reversed().rank(), 2);
+  EXPECT_EQ(mesh->data().size(), 1);
+  EXPECT_EQ(mesh->shards().size(), 4);
+  EXPECT_EQ(mesh->gradients().rank(), 1);
+  // Without such an axis they are the groups that are there anyway.
+  const auto without = planned_mesh(shape_of(1, 2, 2, 1, 1), 3);
+  EXPECT_EQ(&without->shards(), &without->group(Axis::Shard));
+  EXPECT_EQ(&without->gradients(), &without->data());
+}
+
 TEST(Mesh, PlannedGroupsHaveTheRanksPlace) {
   const MeshShape shape = shape_of(1, 2, 4, 1, 1);
   const auto mesh = planned_mesh(shape, 6);

@@ -18,14 +18,17 @@ void check_documents(const int32_t* starts, int64_t count, int64_t num_tokens) {
 }
 
 void check_other_sequence(const AttentionArgs& args) {
-  SNUG_CHECK(!args.causal && args.sliding_window == 0,
-             "attention: keys of another sequence have no order to queries, so neither a causal "
-             "mask nor a window");
+  SNUG_CHECK(args.causal || args.sliding_window == 0,
+             "attention: keys of another sequence have no order to queries, so no window");
   check_documents(args.kv_cu_seqlens, args.num_documents, args.num_keys);
   for (int64_t doc = 0; doc < args.num_documents; ++doc)
     SNUG_CHECK(args.kv_cu_seqlens[doc + 1] > args.kv_cu_seqlens[doc] ||
                    args.cu_seqlens[doc + 1] == args.cu_seqlens[doc],
                "attention: document {} has queries but no keys", doc);
+  for (int64_t doc = 0; args.causal && doc < args.num_documents; ++doc)
+    SNUG_CHECK(args.kv_cu_seqlens[doc + 1] - args.kv_cu_seqlens[doc] >=
+                   args.cu_seqlens[doc + 1] - args.cu_seqlens[doc],
+               "attention: document {} has queries before its first key", doc);
 }
 
 void check_bias(const BiasTable& table) {

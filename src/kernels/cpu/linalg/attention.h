@@ -1,5 +1,6 @@
 // Softmax attention over packed documents (variable length), grouped-query, causal or not, with an
 // optional sliding window, relative biases and dropout, to keys of the same sequence or of another.
+// With a causal mask and more keys than queries a document's last query is that of its last key.
 // Flash-style: scores exist one cache-sized block at a time, so memory is linear in tokens; the
 // backward pass recomputes them from the row's log-sum-exp. A token sees only its own document.
 // Scores, softmax and sums are float32 for every storage type. Results are bit-equal from run to
@@ -33,6 +34,9 @@ struct ProbabilityDropout {
   double probability = 0;
   uint64_t key = 0;
   int64_t first_head = 0;  // what head 0 is numbered as, where the others are computed elsewhere
+  // Where others have the tokens before and after: what token 0 is numbered as, and how many there
+  // are; 0: all are here.
+  int64_t first_row = 0, num_rows = 0;
 
   // What has fewer of 32 random bits is dropped.
   uint32_t threshold() const { return static_cast<uint32_t>(probability * 4294967295.0); }
@@ -51,7 +55,9 @@ struct AttentionArgs {
   float scale = 1.f;                                    // of the scores, usually 1/sqrt(D)
   int64_t sliding_window = 0;  // 0: none; w: a token sees keys of distance < w, as Mistral
   bool causal = true;
-  // Where keys are another sequence's: theirs. Every document has some; not causal, no window.
+  // Where keys are another sequence's: theirs. Every document has some. Without a causal mask there
+  // is no window; with it a document has as many keys as queries or more, and its queries are the
+  // last ones of its tokens.
   int64_t num_keys = 0;                    // M; 0: keys are the queries' own sequence
   const int32_t* kv_cu_seqlens = nullptr;  // (num_documents + 1), from 0 to M
   BiasTable bias;                          // on the scaled scores

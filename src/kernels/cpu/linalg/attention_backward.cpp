@@ -128,7 +128,7 @@ class KeyBlock {
     std::fill_n(work_.dv_t, shape_.dim_rows * shape_.keys, 0.f);
     std::fill_n(work_.d_bias, shape_.group * shared_.bias.width(), 0.f);
     const int64_t num_queries = task_.segment.num_queries;
-    const Range seeing = seeing_queries(forward_, num_queries, task_.keys.begin, task_.keys.end);
+    const Range seeing = seeing_queries(forward_, task_.segment, task_.keys.begin, task_.keys.end);
     for (int64_t tile = seeing.begin / shape_.tile; tile * shape_.tile < seeing.end; ++tile) {
       const Range queries{tile * shape_.tile, std::min(num_queries, (tile + 1) * shape_.tile)};
       for (int64_t head = 0; head < shape_.group; ++head) {
@@ -174,8 +174,8 @@ class KeyBlock {
   // Rows of the tile that see the panel of keys at `key`, cut at whole register tiles.
   Range rows_seeing(Range queries, int64_t key) const {
     const int64_t first = task_.keys.begin + key;
-    const Range seen = seeing_queries(forward_, task_.segment.num_queries, first,
-                                      std::min(task_.keys.end, first + tile_.nr));
+    const Range seen =
+        seeing_queries(forward_, task_.segment, first, std::min(task_.keys.end, first + tile_.nr));
     const int64_t rows = queries.end - queries.begin;
     const int64_t begin = std::clamp<int64_t>(seen.begin - queries.begin, 0, rows);
     const int64_t end = std::clamp<int64_t>(seen.end - queries.begin, begin, rows);
@@ -186,8 +186,8 @@ class KeyBlock {
   // Keys of the block that the panel of rows at `row` sees, cut at whole register tiles.
   Range keys_seen(Range queries, int64_t row) const {
     const int64_t first = queries.begin + row;
-    const Range seen = visible_keys(forward_, task_.segment.num_keys, first,
-                                    std::min(queries.end, first + tile_.mr));
+    const Range seen =
+        visible_keys(forward_, task_.segment, first, std::min(queries.end, first + tile_.mr));
     const int64_t begin = std::clamp<int64_t>(seen.begin - task_.keys.begin, 0, count_);
     const int64_t end = std::clamp<int64_t>(seen.end - task_.keys.begin, begin, count_);
     if (begin == end) return {};
@@ -228,7 +228,7 @@ class KeyBlock {
     const int64_t token = task_.segment.first_query + query;
     const int64_t place = query_head(head) * forward_.num_tokens + token;
     constexpr int64_t unlimited = int64_t{1} << 30;
-    const int64_t distance = query - (task_.keys.begin + key);
+    const int64_t distance = query + task_.segment.shift - (task_.keys.begin + key);
     const int64_t window = forward_.sliding_window > 0 ? forward_.sliding_window : unlimited;
     const int64_t offset = key * shape_.tile + rows.begin * tile_.nr;
     ScoreGradientArgs args{.scores = work_.scores + offset,
@@ -272,8 +272,7 @@ class KeyBlock {
 
   // Until the blocks of keys before this one have been added; the first one starts from zero.
   void await_turn(int64_t tile, Range queries) const {
-    const int64_t first =
-        visible_keys(forward_, task_.segment.num_keys, queries.begin, queries.end).begin;
+    const int64_t first = visible_keys(forward_, task_.segment, queries.begin, queries.end).begin;
     const int64_t turn = task_.keys.begin / shape_.keys - first / shape_.keys;
     const std::atomic_ref ticket(shared_.tickets[task_.first_ticket + tile]);
     while (ticket.load(std::memory_order_acquire) != turn) std::this_thread::yield();

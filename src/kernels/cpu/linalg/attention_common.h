@@ -58,11 +58,13 @@ inline int64_t num_keys_of(const AttentionArgs& args) {
   return args.num_keys > 0 ? args.num_keys : args.num_tokens;
 }
 
-// One document and one key/value head. Queries and keys are counted from the document's start.
+// One document and one key/value head. Queries and keys are counted from the document's start;
+// query 0 is the token of key `shift`.
 struct Segment {
   int64_t first_query = 0, num_queries = 0;
   int64_t first_key = 0, num_keys = 0;
   int64_t kv_head = 0;
+  int64_t shift = 0;
 };
 
 inline std::vector<Segment> segments_of(const AttentionArgs& args) {
@@ -70,38 +72,45 @@ inline std::vector<Segment> segments_of(const AttentionArgs& args) {
   const int32_t* queries = args.cu_seqlens;
   const int32_t* keys = args.kv_cu_seqlens != nullptr ? args.kv_cu_seqlens : args.cu_seqlens;
   for (int64_t doc = 0; doc < args.num_documents; ++doc) {
+    const int64_t num_queries = queries[doc + 1] - queries[doc];
+    const int64_t num_keys = keys[doc + 1] - keys[doc];
+    const int64_t shift = args.causal ? num_keys - num_queries : 0;
     for (int64_t head = 0; head < args.num_kv_heads; ++head) {
-      segments.push_back({queries[doc], queries[doc + 1] - queries[doc], keys[doc],
-                          keys[doc + 1] - keys[doc], head});
+      segments.push_back({queries[doc], num_queries, keys[doc], num_keys, head, shift});
     }
   }
   return segments;
 }
 
-// The keys that queries [begin, end) of a document with num_keys see between them; for one query,
-// exactly those.
-inline Range visible_keys(const AttentionArgs& args, int64_t num_keys, int64_t begin, int64_t end) {
-  const int64_t window = args.sliding_window;
-  const int64_t first = window > 0 ? std::max<int64_t>(0, begin - window + 1) : 0;
-  if (args.causal) return {first, end};
+// The keys that queries [begin, end) of a segment see between them; for one query, exactly those.
+inline Range visible_keys(const AttentionArgs& args, const Segment& segment, int64_t begin,
+                          int64_t end) {
+  const int64_t window = args.sliding_window, num_keys = segment.num_keys;
+  const int64_t first = window > 0 ? std::max<int64_t>(0, begin + segment.shift - window + 1) : 0;
+  if (args.causal) return {first, end + segment.shift};
   return {first, window > 0 ? std::min(num_keys, end - 1 + window) : num_keys};
 }
 
-// The queries, of num_queries, that see any of keys [begin, end).
-inline Range seeing_queries(const AttentionArgs& args, int64_t num_queries, int64_t begin,
+// The queries of a segment that see any of keys [begin, end).
+inline Range seeing_queries(const AttentionArgs& args, const Segment& segment, int64_t begin,
                             int64_t end) {
-  const int64_t window = args.sliding_window;
-  const int64_t last = window > 0 ? std::min(num_queries, end - 1 + window) : num_queries;
-  if (args.causal) return {begin, last};
+  const int64_t window = args.sliding_window, num_queries = segment.num_queries;
+  const int64_t last = window > 0
+                           ? std::clamp<int64_t>(end - 1 + window - segment.shift, 0, num_queries)
+                           : num_queries;
+  if (args.causal) return {std::max<int64_t>(0, begin - segment.shift), last};
   return {window > 0 ? std::max<int64_t>(0, begin - window + 1) : 0, last};
 }
 
 // Rows of scores are numbered by head and query, so that no two are dropped alike.
 inline DropArgs drop_of(const AttentionArgs& args, int64_t head, int64_t query, int64_t key) {
-  return {.key = args.dropout.key,
-          .row = static_cast<uint32_t>((args.dropout.first_head + head) * args.num_tokens + query),
-          .column = static_cast<uint32_t>(key),
-          .drop_below = args.dropout.threshold()};
+  const ProbabilityDropout& dropout = args.dropout;
+  const int64_t rows = dropout.num_rows > 0 ? dropout.num_rows : args.num_tokens;
+  return {
+      .key = dropout.key,
+      .row = static_cast<uint32_t>((dropout.first_head + head) * rows + dropout.first_row + query),
+      .column = static_cast<uint32_t>(key),
+      .drop_below = dropout.threshold()};
 }
 
 // The rows of one head for tokens from `token` on, in any of q, k, v, out and their gradients.

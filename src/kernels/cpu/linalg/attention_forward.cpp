@@ -61,7 +61,7 @@ class ForwardTile {
     std::fill_n(work_.row_max, rows, -std::numeric_limits<float>::infinity());
     std::fill_n(work_.row_sum, rows, 0.f);
     std::fill_n(work_.out, rows * shape_.dim, 0.f);
-    const Range keys = visible_keys(args_, segment_.num_keys, queries_.begin, queries_.end);
+    const Range keys = visible_keys(args_, segment_, queries_.begin, queries_.end);
     for (int64_t key = keys.begin / shape_.keys * shape_.keys; key < keys.end; key += shape_.keys) {
       const Range block{key, std::min(segment_.num_keys, key + shape_.keys)};
       pack_keys(block);
@@ -100,7 +100,7 @@ class ForwardTile {
   void add_block(Range block, int64_t head, int64_t row) const {
     const int64_t token = queries_.begin + row;
     const int64_t rows = std::min<int64_t>(tile_.mr, queries_.end - token);
-    const Range seen = visible_keys(args_, segment_.num_keys, token, token + rows);
+    const Range seen = visible_keys(args_, segment_, token, token + rows);
     const int64_t depth = std::min(block.end, seen.end) - block.begin;
     if (depth <= 0 || seen.begin >= block.end) return;
 
@@ -122,7 +122,7 @@ class ForwardTile {
   // Scores of row i become exp(score - maximum so far); what was summed before is scaled to it.
   void update_row(Range block, int64_t head, int64_t panel, int64_t token, int64_t i,
                   int64_t depth) const {
-    const Range seen = visible_keys(args_, segment_.num_keys, token + i, token + i + 1);
+    const Range seen = visible_keys(args_, segment_, token + i, token + i + 1);
     float* scores = work_.scores + i * shape_.keys;
     const int64_t begin = std::clamp<int64_t>(seen.begin - block.begin, 0, depth);
     const int64_t end = std::clamp<int64_t>(seen.end - block.begin, begin, depth);
@@ -132,8 +132,9 @@ class ForwardTile {
 
     float scale = args_.scale;
     if (bias_.present()) {
-      const float* bias = bias_.row(query_head(head)) +
-                          bias_.place(block.begin + begin - token - i, 0, end - begin);
+      const float* bias =
+          bias_.row(query_head(head)) +
+          bias_.place(block.begin + begin - token - i - segment_.shift, 0, end - begin);
       kernels_.row_bias(scores + begin, end - begin, scale, bias);
       scale = 1;
     }
@@ -198,7 +199,7 @@ std::vector<Task> tasks_of(const AttentionArgs& args, const Shape& shape,
   for (const Segment& segment : segments) {
     for (int64_t begin = 0; begin < segment.num_queries; begin += shape.tile) {
       const int64_t end = std::min(segment.num_queries, begin + shape.tile);
-      const Range keys = visible_keys(args, segment.num_keys, begin, end);
+      const Range keys = visible_keys(args, segment, begin, end);
       tasks.push_back({&segment, begin, (keys.end - keys.begin) * (end - begin)});
     }
   }

@@ -1,0 +1,24 @@
+// One attention over packed documents, forward and backward, without autograd: what the functions
+// of ops/attention.h and ops/context_attention.h are made of.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "ops/attention.h"
+#include "ops/library_attention.h"
+
+namespace snug::ops {
+
+// q (N, H, D), k and v (M, Hkv, D), all rotated. `out` (N, H*D), where given, is what the result is
+// written to.
+AttentionOutput attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const AttentionContext& context, const at::Tensor& out = {});
+
+// d_out (N, H, D), contiguous. Gradients are written to those of `room` that are defined.
+AttentionGradients attend_backward(const at::Tensor& d_out, const at::Tensor& q,
+                                   const at::Tensor& k, const at::Tensor& v,
+                                   const AttentionOutput& forward, const AttentionContext& context,
+                                   bool trains_bias, const AttentionGradients& room = {});
+
+}  // namespace snug::ops
