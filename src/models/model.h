@@ -7,7 +7,6 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,6 +43,12 @@ struct Placement {
   int64_t paired_heads = 0;
   bool transposed = false;     // the file keeps (in, out) of what is (out, in) here
   std::vector<int64_t> shape;  // of the file's tensor, where it has more dimensions; else empty
+};
+
+// Attention heads of one kind; ranks that share the layers have as many of them each.
+struct HeadCount {
+  std::string what;
+  int64_t count = 0;
 };
 
 // What a model reads besides the tokens whose targets make its loss.
@@ -84,8 +89,7 @@ class Model {
 
   virtual Reads reads() const { return {}; }
   virtual std::vector<ModelPart> parts() { return {{"language", units()}}; }
-  // Why ranks cannot share this family's layers; none: they can.
-  virtual std::optional<std::string> tensor_parallel_refusal() const { return std::nullopt; }
+  virtual std::vector<HeadCount> head_counts() const;
   // The share of activations that the family drops in training: its config says how many, this
   // says otherwise. No effect where the family has no dropout.
   virtual void set_dropout(double /*probability*/) {}

@@ -30,12 +30,10 @@ void Adapter::list(std::vector<Parameter*>& parameters) {
 }
 
 void Adapter::cut_as(const Parameter& weight) {
-  if (!weight.slice) return;
-  const bool by_outputs = weight.slice->dim == 0;
-  if (by_outputs) {
+  if (weight.slice && weight.slice->dim == 0) {
     b.cut_dim = magnitude.cut_dim = 0;
     b.cut_sections = magnitude.cut_sections = weight.cut_sections;
-  } else {
+  } else if (weight.slice) {
     a.cut_dim = 1;
   }
   for (Parameter* parameter : {&a, &b, &magnitude}) parameter->cut(weight.share);

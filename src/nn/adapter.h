@@ -30,8 +30,8 @@ struct Adapter {
           const AdapterOptions& options);
 
   void list(std::vector<Parameter*>& parameters);
-  // Takes the slices that go with the one that a layer's weight is: B and the magnitude belong to
-  // outputs, A to inputs.
+  // Is shared as a layer's weight is, with the slices that go with the weight's: B and the
+  // magnitude belong to outputs, A to inputs.
   void cut_as(const Parameter& weight);
 };
 

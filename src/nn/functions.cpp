@@ -12,8 +12,11 @@
 #include "ops/cross_entropy.h"
 #include "ops/dropout.h"
 #include "ops/embedding.h"
+#include "ops/exchanged_rows.h"
 #include "ops/norm.h"
+#include "ops/pictures.h"
 #include "ops/tensor_parallel.h"
+#include "ops/trained_input.h"
 
 namespace snug::nn {
 namespace {
@@ -79,16 +82,31 @@ void LayerNorm::list(std::vector<Parameter*>& parameters) {
   parameters.push_back(&bias);
 }
 
+// Of a parameter that is cut each rank sees all that its slice is used for.
+at::Tensor trained_input(const Parameter& parameter, at::ScalarType type) {
+  return ops::trained_input(parameter.value, type,
+                            parameter.slice ? nullptr : other_rows(parameter));
+}
+
 at::Tensor dropout(const at::Tensor& x, double probability, const std::string& site,
-                   const Pass& pass, const ops::TensorShare* share) {
+                   const Pass& pass, const Parameter& like) {
   if (!pass.dropout_key) return x;
-  dist::Group* ranks = share == nullptr ? nullptr : share->other_rows();
+  const dist::Group* ranks = other_rows(like);
   return ops::dropout(x, probability, kernels::cpu::mix64(*pass.dropout_key ^ hash_name(site)),
-                      ranks == nullptr ? 0 : ranks->rank() * x.numel());
+                      ranks == nullptr ? 0 : ranks->rank() * x.numel(), /*whole_columns=*/0,
+                      pass.rows);
+}
+
+at::Tensor dropout_features(const at::Tensor& x, double probability, const std::string& site,
+                            const Pass& pass, const Linear& layer) {
+  if (!pass.dropout_key) return x;
+  const uint64_t key = kernels::cpu::mix64(*pass.dropout_key ^ hash_name(site));
+  if (layer.cut() != ops::Cut::Outputs) return ops::dropout(x, probability, key);
+  return ops::dropout(x, probability, key, layer.first_output(), layer.weight().slice->whole[0]);
 }
 
 std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<const Linear*>& layers,
-                                const Batch& batch, const Pass& pass) {
+                                int64_t num_rows, const Pass& pass) {
   std::vector<at::Tensor> outputs;
   if (layers.front()->cut() == ops::Cut::None) {
     for (const Linear* layer : layers) outputs.push_back(layer->forward(x, pass));
@@ -96,13 +114,21 @@ std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<const Lin
   }
   std::vector<ops::Projection> projections;
   for (const Linear* layer : layers) projections.push_back(layer->projection(pass));
-  return ops::output_cut_linears(x, projections, batch.input_ids.size(0),
-                                 *layers.front()->weight().share);
+  return ops::output_cut_linears(x, projections, num_rows, *layers.front()->weight().share);
 }
 
-at::Tensor all_rows(const at::Tensor& x, const Parameter& weight, const Batch& batch) {
-  if (weight.share == nullptr) return x;
-  return ops::GatheredRows(*weight.share, x, batch.input_ids.size(0)).finish();
+at::Tensor all_rows(const at::Tensor& x, const Parameter& like, int64_t num_rows) {
+  return like.share == nullptr ? x : ops::all_rows(x, num_rows, *like.share);
+}
+
+at::Tensor own_rows(const at::Tensor& x, const Parameter& like) {
+  return like.share == nullptr ? x : ops::own_rows(x, *like.share);
+}
+
+at::Tensor replace_rows(const at::Tensor& hidden, const at::Tensor& rows, const at::Tensor& index,
+                        const Parameter& like) {
+  if (like.share == nullptr) return ops::replace_rows(hidden, rows, index);
+  return ops::replace_shared_rows(hidden, rows, index, *like.share);
 }
 
 at::Tensor last_rows(const at::Tensor& x, const Batch& batch) {

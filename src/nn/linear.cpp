@@ -10,25 +10,34 @@ namespace snug::nn {
 
 namespace {
 
-bool sums_up(Role role) { return role == Role::Projection || role == Role::MlpOutput; }
+ops::Cut cut_of(Role role) {
+  if (role == Role::Other) return ops::Cut::None;
+  const bool sums_up = role == Role::Projection || role == Role::MlpOutput;
+  return sums_up ? ops::Cut::Inputs : ops::Cut::Outputs;
+}
 
 }  // namespace
 
-// A bias goes with the outputs.
 Linear::Linear(const std::string& name, Role role, int64_t in_features, int64_t out_features,
                Bias bias)
     : name_(name),
       role_(role),
-      weight_{.name = name + ".weight",
-              .shape = {out_features, in_features},
-              .cut_dim = sums_up(role) ? 1 : 0},
+      weight_{.name = name + ".weight", .shape = {out_features, in_features}},
       bias_{.name = name + ".bias", .shape = {out_features}, .init = Init::Zeros},
       has_bias_(bias == Bias::Present) {
-  if (!sums_up(role)) bias_.cut_dim = 0;
+  share_by(cut_of(role));
 }
 
 Linear::Linear(const std::string& name, Role role, Parameter& tied)
     : name_(name), role_(role), has_bias_(false), tied_(&tied) {}
+
+// A bias goes with the outputs.
+void Linear::share_by(ops::Cut cut) {
+  weight_.cut_dim.reset();
+  bias_.cut_dim.reset();
+  if (cut == ops::Cut::Outputs) weight_.cut_dim = bias_.cut_dim = 0;
+  if (cut == ops::Cut::Inputs) weight_.cut_dim = 1;
+}
 
 ops::Projection Linear::projection(const Pass& pass) const {
   const Parameter& w = weight();
@@ -46,6 +55,7 @@ ops::Projection Linear::projection(const Pass& pass) const {
   if (pass.dropout_key) {
     result.adapter->dropout = adapter_->options.dropout;
     result.adapter->dropout_key = kernels::cpu::mix64(*pass.dropout_key ^ hash_name(name_));
+    result.adapter->rows = pass.rows;
   }
   return result;
 }
@@ -58,9 +68,9 @@ ops::Cut Linear::cut() const {
 ops::Part Linear::part() const {
   const Parameter& w = weight();
   ops::Part part{.cut = cut()};
-  if (part.cut == ops::Cut::None) return part;
-  part.group = w.share->group;
-  if (part.cut == ops::Cut::Outputs) return part;
+  if (w.share == nullptr) return part;
+  part.group = part.cut == ops::Cut::None ? w.share->other_rows() : w.share->group;
+  if (part.cut != ops::Cut::Inputs) return part;
   part.first_input = w.slice->begin;
   part.whole_inputs = w.slice->whole[1];
   return part;
@@ -76,6 +86,11 @@ at::Tensor Linear::forward_input(const ops::ProductInput& input, const Pass& pas
 
 at::Tensor Linear::forward(const at::Tensor& x, const Pass& pass) const {
   return forward_input({.x = x}, pass);
+}
+
+at::Tensor Linear::forward_features(const at::Tensor& x, const Pass& pass) const {
+  SNUG_CHECK(cut() != ops::Cut::Inputs, "{}: its features are the whole's sum", name_);
+  return ops::linear(x, projection(pass));
 }
 
 at::Tensor Linear::forward_activated(const at::Tensor& x, ops::Activation activation,

@@ -21,7 +21,8 @@ enum class Bias { None, Present };
 // What a layer does in its model, by which recipes choose where adapters go, and ranks share it:
 // Projection and MlpOutput add up what the layers before them have spread over features, so they
 // are cut by inputs, the others by outputs.
-// Other: no switch of a recipe names it, only lora_target_modules can.
+// Other: no switch of a recipe names it, only lora_target_modules can. Not cut unless share_by()
+// says how.
 enum class Role { Query, Key, Value, Projection, MlpInput, MlpOutput, Head, Other };
 
 class Linear {
@@ -34,6 +35,9 @@ class Linear {
   // x (N, in) -> (N, out), in x's type. Layers that read what a norm yields: nn/functions.h,
   // project().
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const;
+  // The same of all rows at every rank: (N, in) -> (N, features that are here). Cut by outputs, it
+  // makes a term of x's gradient.
+  at::Tensor forward_features(const at::Tensor& x, const Pass& pass) const;
   // This layer of activation(x), and of activation(gate) * up, with all (N, in) -> (N, out):
   // ops/activation.h.
   at::Tensor forward_activated(const at::Tensor& x, ops::Activation activation,
@@ -43,6 +47,8 @@ class Linear {
   // What operators that contain the product want.
   ops::Projection projection(const Pass& pass) const;
 
+  // How ranks share a layer whose role does not say it.
+  void share_by(ops::Cut cut);
   // The outputs are those of so many layers side by side, each of which ranks share alike.
   void set_sections(int64_t sections) { weight_.cut_sections = bias_.cut_sections = sections; }
 
@@ -58,6 +64,8 @@ class Linear {
   ops::Part part() const;
   int64_t in_features() const { return weight().shape[1]; }
   int64_t out_features() const { return weight().shape[0]; }
+  // The first of the outputs that are here, in each section.
+  int64_t first_output() const { return cut() == ops::Cut::Outputs ? weight().slice->begin : 0; }
 
   // Null: none. Setting one replaces the one before.
   void set_adapter(std::shared_ptr<Adapter> adapter) { adapter_ = std::move(adapter); }

@@ -88,8 +88,10 @@ void add_weight_gradient(const at::Tensor& weight, const at::Tensor& d_out, cons
               alpha);
 }
 
-void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out) {
-  add_to_gradient(bias, sum_of_rows(d_out));
+void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out, dist::Group* terms_of) {
+  const at::Tensor sum = sum_of_rows(d_out);
+  if (terms_of != nullptr) terms_of->wait(terms_of->all_reduce(sum));
+  add_to_gradient(bias, sum);
 }
 
 at::Tensor linear(const at::Tensor& x, const Projection& projection) {

@@ -24,6 +24,7 @@ at::Tensor weight_in(at::ScalarType type, const at::Tensor& weight);
 // alpha · d_outᵀ·x; with `terms_of`, each rank of that group has a term of it, and gets the sum.
 void add_weight_gradient(const at::Tensor& weight, const at::Tensor& d_out, const at::Tensor& x,
                          float alpha = 1.0F, dist::Group* terms_of = nullptr);
-void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out);
+void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out,
+                       dist::Group* terms_of = nullptr);
 
 }  // namespace snug::ops

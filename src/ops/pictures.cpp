@@ -35,10 +35,7 @@ void write_rows(const at::Tensor& to, const at::Tensor& rows, const at::Tensor& 
 // A copy of `x` with rows[i] as its row index[i].
 at::Tensor with_rows(const at::Tensor& x, const at::Tensor& rows, const at::Tensor& index) {
   at::Tensor out = x.clone(at::MemoryFormat::Contiguous);
-  // libtorch's own copy of rows wants wide indices.
-  const at::Tensor wide = kernel_device(x) == at::kCUDA ? index.to(at::kLong) : at::Tensor();
-  run_on(
-      x, [&] { write_rows(out, rows, index); }, [&] { out.index_copy_(0, wide, rows); });
+  put_rows(out, rows, index);
   return out;
 }
 
@@ -93,6 +90,13 @@ at::Tensor replace_rows(const at::Tensor& hidden, const at::Tensor& rows, const 
              "{} rows of {} for {} places in rows of {}", rows.size(0), rows.size(1), index.size(0),
              hidden.size(1));
   return ReplaceRowsFunction::apply(hidden, rows, index);
+}
+
+void put_rows(const at::Tensor& to, const at::Tensor& rows, const at::Tensor& index) {
+  // libtorch's own copy of rows wants wide indices.
+  const at::Tensor wide = kernel_device(to) == at::kCUDA ? index.to(at::kLong) : at::Tensor();
+  run_on(
+      to, [&] { write_rows(to, rows, index); }, [&] { to.index_copy_(0, wide, rows); });
 }
 
 }  // namespace snug::ops

@@ -25,4 +25,7 @@ at::Tensor image_patches(const at::Tensor& pixels, const PatchOptions& options,
 // twice. The replaced rows of `hidden` get a gradient of zero.
 at::Tensor replace_rows(const at::Tensor& hidden, const at::Tensor& rows, const at::Tensor& index);
 
+// The step without autograd: row index[i] of `to` becomes rows[i].
+void put_rows(const at::Tensor& to, const at::Tensor& rows, const at::Tensor& index);
+
 }  // namespace snug::ops

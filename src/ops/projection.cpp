@@ -26,28 +26,38 @@ enum class Target { Overwrite, AddTo };
 struct Mask {
   const LowRank& adapter;
   const Part& part;
-  uint64_t first_row;
+  int64_t first_row;
 };
 
 // x with the mask's elements zeroed, written or added to `out`.
 void drop_into(const at::Tensor& out, const at::Tensor& x, const Mask& mask, Target target) {
-  const kernels::cpu::Dropout args{
-      .type = to_scalar(x.scalar_type()),
-      .count = x.numel(),
-      .x = read_pointer(x),
-      .out = write_pointer(out),
-      .probability = mask.adapter.dropout,
-      .key = kernels::cpu::mix64(mask.adapter.dropout_key + mask.first_row),
-      .accumulate = target == Target::AddTo,
-      .columns = mask.part.cut == Cut::Inputs ? x.size(1) : 0,
-      .first_column = mask.part.first_input,
-      .whole_columns = mask.part.whole_inputs};
+  kernels::cpu::Dropout args{.type = to_scalar(x.scalar_type()),
+                             .count = x.numel(),
+                             .x = read_pointer(x),
+                             .out = write_pointer(out),
+                             .probability = mask.adapter.dropout,
+                             .key = kernels::cpu::mix64(mask.adapter.dropout_key),
+                             .accumulate = target == Target::AddTo,
+                             .places = mask.adapter.rows};
+  const bool of_features = mask.part.cut == Cut::Inputs;
+  int64_t before = mask.first_row;
+  // Whole rows, behind those of the ranks before.
+  if (mask.part.cut == Cut::None && mask.part.group != nullptr)
+    before += mask.part.group->rank() * x.size(0);
+  if (of_features || before > 0 || mask.adapter.rows.stretch > 0) {
+    args.columns = x.size(1);
+    args.whole_columns = of_features ? mask.part.whole_inputs : args.columns;
+    args.first_column = before * args.whole_columns + mask.part.first_input;
+  }
   run_on(
       x, [&] { kernels::cpu::dropout(args); }, [&] { cuda::dropout(args); });
 }
 
 // The ranks that have terms of a sum over this layer's inputs.
 dist::Group* terms_of(const Part& part) { return part.cut == Cut::Inputs ? part.group : nullptr; }
+
+// The ranks that have terms of a sum over the rows of what this layer reads.
+dist::Group* rows_of(const Part& part) { return part.cut == Cut::None ? part.group : nullptr; }
 
 // ‖W + scaling·B·A‖ by rows, a few MiB of rows at a time: the sum never exists whole.
 at::Tensor norms_of_sum(const Projection& p, const LowRank* adapter) {
@@ -139,7 +149,9 @@ void Projector::add_magnitude_gradient(const at::Tensor& d_out, const at::Tensor
   without_bias(z, x, nullptr);
   z.mul_(d_out);
   const at::Tensor gradient = sum_of_rows(z).div_(norms_);
-  if (dist::Group* group = terms_of(projection_.part)) group->wait(group->all_reduce(gradient));
+  const Part& part = projection_.part;
+  if (part.cut != Cut::Outputs && part.group != nullptr)
+    part.group->wait(part.group->all_reduce(gradient));
   add_to_gradient(projection_.adapter->magnitude, gradient);
 }
 
@@ -154,18 +166,19 @@ at::Tensor Projector::inner_gradient(const at::Tensor& d_out) const {
 void Projector::add_own_gradients(const at::Tensor& d_out, const at::Tensor& x,
                                   const at::Tensor& inner, const at::Tensor& d_inner) const {
   const Projection& p = projection_;
-  if (p.bias.defined() && p.bias.requires_grad()) add_bias_gradient(p.bias, d_out);
-  if (p.has_magnitude() && p.adapter->magnitude.requires_grad()) add_magnitude_gradient(d_out, x);
-  if (p.trains_weight()) add_weight_gradient(p.weight, d_out, x);
-  if (!p.adapter) return;
-  // What a cut layer has whole on each rank: B sees terms of x·Aᵀ, or A terms of its gradient.
   const Part& part = p.part;
+  if (p.bias.defined() && p.bias.requires_grad()) add_bias_gradient(p.bias, d_out, rows_of(part));
+  if (p.has_magnitude() && p.adapter->magnitude.requires_grad()) add_magnitude_gradient(d_out, x);
+  if (p.trains_weight()) add_weight_gradient(p.weight, d_out, x, 1.0F, rows_of(part));
+  if (!p.adapter) return;
+  // What each rank has whole: in a cut layer B sees terms of x·Aᵀ, or A terms of its gradient.
   if (p.adapter->b.requires_grad())
     add_weight_gradient(p.adapter->b, unscaled(d_out), inner,
-                        static_cast<float>(p.adapter->scaling), terms_of(part));
+                        static_cast<float>(p.adapter->scaling),
+                        part.cut == Cut::Outputs ? nullptr : part.group);
   if (p.adapter->a.requires_grad())
     add_weight_gradient(p.adapter->a, d_inner, dropped(x), 1.0F,
-                        part.cut == Cut::Outputs ? part.group : nullptr);
+                        part.cut == Cut::Inputs ? nullptr : part.group);
 }
 
 at::Tensor Projector::add_gradients(const at::Tensor& d_out, const at::Tensor& x,

@@ -13,6 +13,7 @@
 
 #include <optional>
 
+#include "kernels/cpu/dropout.h"
 #include "ops/matmul.h"
 #include "ops/quantized.h"
 
@@ -27,15 +28,17 @@ struct LowRank {
   at::Tensor b;          // (out, r)
   at::Tensor magnitude;  // (out); undefined: LoRA
   double scaling = 1;
-  double dropout = 0;        // probability that an element of the adapter's input is zeroed
-  uint64_t dropout_key = 0;  // which ones
+  double dropout = 0;            // probability that an element of the adapter's input is zeroed
+  uint64_t dropout_key = 0;      // which ones
+  kernels::cpu::RowPlaces rows;  // what the input's rows are numbered as
 
   bool is_trained() const { return a.requires_grad() || b.requires_grad(); }
 };
 
 // The features that a projection has where the ranks of a group share a layer (Shoeybi et al.
 // 2019). With Outputs each rank's product is a part of the layer's output; with Inputs, a term of
-// it.
+// it. With None each has the whole layer; where they have rows of their own (ops/shared_rows.h)
+// `group` is set, and sums the gradients of what is trained.
 enum class Cut { None, Outputs, Inputs };
 
 struct Part {
@@ -71,9 +74,9 @@ class Projector {
  public:
   Projector(const Projection& projection, at::ScalarType compute);
 
-  // For inputs that come in stretches: the first row of the one that follows, so that each has a
-  // dropout mask of its own.
-  void start_at(int64_t row) { first_row_ = static_cast<uint64_t>(row); }
+  // For inputs that come in stretches: the first row of the one that follows, so that each has the
+  // part of the dropout mask that belongs to it.
+  void start_at(int64_t row) { first_row_ = row; }
 
   // x (N, in) -> (N, out) of `type`. `inner` becomes dropout(x)·Aᵀ (N, r), which the backward
   // wants; undefined without adapter.
@@ -103,7 +106,7 @@ class Projector {
   at::Tensor unscaled(const at::Tensor& d_out) const;
 
   const Projection& projection_;
-  uint64_t first_row_ = 0;
+  int64_t first_row_ = 0;
   at::Tensor weight_, a_, b_;  // in the type of products; weight_ undefined where it is quantized
   // DoRA's; undefined without. A pass over the weight makes them, once for all stretches.
   at::Tensor norms_;  // ‖W + scaling·B·A‖ by rows (out), float32

@@ -5,10 +5,16 @@
 
 #include <ATen/core/Tensor.h>
 
+namespace snug::dist {
+class Group;
+}
+
 namespace snug::ops {
 
 // The parameter's value in `type`: a view of it, or a copy in another type. Its gradient goes into
-// the parameter's buffer (ops/device.h), like every operator's.
-at::Tensor trained_input(const at::Tensor& parameter, at::ScalarType type);
+// the parameter's buffer (ops/device.h), like every operator's; where what it is added to is dealt
+// out to the ranks of a group, `rows_of` is that group, which sums it.
+at::Tensor trained_input(const at::Tensor& parameter, at::ScalarType type,
+                         dist::Group* rows_of = nullptr);
 
 }  // namespace snug::ops

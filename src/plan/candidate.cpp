@@ -69,11 +69,15 @@ Missing missing(const Candidate& candidate, const DeviceProfile& device) {
   // What an allocator that cannot get through would have reserved.
   if (!p.fits_reserved)
     result.on_device = std::max<int64_t>(1, beyond(p.peak_reserved, device.usable_bytes()));
-  // On a cpu, device and host share one memory; and all processes of a machine share its host's.
-  const int64_t in_host = p.peak_host + (device.kind == at::kCPU ? p.peak_allocated : 0);
-  if (device.host_bytes > 0) result.in_host = beyond(in_host * ranks, device.host_bytes);
+  if (device.host_bytes > 0)
+    result.in_host = beyond(host_bytes_needed(p, device.kind, ranks), device.host_bytes);
   if (device.disk_bytes > 0) result.on_disk = beyond(p.on_disk * ranks, device.disk_bytes);
   return result;
+}
+
+int64_t host_bytes_needed(const Prediction& prediction, at::DeviceType kind, int64_t ranks) {
+  const int64_t of_device = kind == at::kCPU ? prediction.peak_allocated : 0;
+  return (prediction.peak_host + of_device) * ranks;
 }
 
 bool fits(const Candidate& candidate, const DeviceProfile& device) {

@@ -42,6 +42,9 @@ struct Missing {
   int64_t sum() const { return on_device + in_host + on_disk; }
 };
 Missing missing(const Candidate& candidate, const DeviceProfile& device);
+// Of the host, for `ranks` processes of a machine that take as much each. On a cpu, device and host
+// share one memory.
+int64_t host_bytes_needed(const Prediction& prediction, at::DeviceType kind, int64_t ranks);
 
 // One rank of each stage of a pipeline.
 std::vector<int> first_of_stages(const dist::MeshShape& mesh);

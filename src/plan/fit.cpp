@@ -326,7 +326,8 @@ class Search {
         "--activation_checkpointing " + r.activation_checkpointing);
     add(r.activation_offload != recipe_.activation_offload,
         fmt::format("--activation_offload {}", r.activation_offload));
-    add(r.optimizer_in_backward != recipe_.optimizer_in_backward,
+    add(recipe_.optimizer_in_backward_is_auto ||
+            r.optimizer_in_backward != recipe_.optimizer_in_backward,
         fmt::format("--optimizer_in_backward {}", r.optimizer_in_backward));
     add(r.optimizer_offload != recipe_.optimizer_offload,
         "--optimizer_offload " + r.optimizer_offload);

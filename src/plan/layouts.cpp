@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/layouts.h"
 
+#include <memory>
 #include <numeric>
 
 #include "config/check.h"
 #include "config/mesh_text.h"
 #include "models/family.h"
 #include "setup/strategy.h"
+#include "setup/tensor_parallel.h"
 
 namespace snug::plan {
 namespace {
@@ -18,12 +20,9 @@ std::vector<int64_t> divisors(int64_t whole) {
   return found;
 }
 
-// By how many ranks along tp each layer can be shared; 1 alone where the family refuses.
-std::vector<int64_t> tensor_sizes(const models::Model& model, const config::Recipe& recipe) {
-  if (model.tensor_parallel_refusal()) return {1};
-  const models::Dimensions d = model.dimensions();
-  const int64_t heads = std::gcd(d.num_heads, d.num_kv_heads);
-  return divisors(std::gcd(heads, setup::named_ranks_per_node(recipe)));
+// By how many ranks along tp each layer can be shared.
+std::vector<int64_t> tensor_sizes(models::Model& model, const config::Recipe& recipe) {
+  return divisors(std::gcd(setup::common_shares(model), setup::named_ranks_per_node(recipe)));
 }
 
 // How the devices that neither tensor nor pipeline takes share their samples.
@@ -78,8 +77,9 @@ std::vector<Layout> layouts(const models::Model& model, const config::Recipe& re
   };
   for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp", "hybrid"})
     if (recipe.num_nodes > 1 || std::string(strategy) != "hybrid") add({.strategy = strategy});
-  const auto num_units = std::ssize(models::model_like(model)->units());
-  for (const int64_t tensor : tensor_sizes(model, recipe))
+  const std::unique_ptr<models::Model> whole = models::model_like(model);
+  const auto num_units = std::ssize(whole->units());
+  for (const int64_t tensor : tensor_sizes(*whole, recipe))
     for (const int64_t stages : divisors(ranks / tensor)) {
       if (tensor * stages == 1 || stages > num_units) continue;
       const config::MeshSizes sizes{.pipeline = stages, .tensor = tensor};

@@ -22,8 +22,8 @@ struct Layout {
 };
 
 // Those that keep what the recipe says: one that gives a strategy or a mesh has a single layout.
-// Tensor axes stay within a machine, where links are fast, and have as many ranks as share the
-// heads evenly; a pipeline has no more stages than there are units to deal out.
+// Tensor axes stay within a machine, where links are fast, and have as many ranks as share
+// heads and features evenly; a pipeline has no more stages than there are units to deal out.
 std::vector<Layout> layouts(const models::Model& model, const config::Recipe& recipe);
 
 // The recipe with this layout.

@@ -8,7 +8,7 @@
 #include "models/family.h"
 #include "ops/device.h"
 #include "plan/caching_allocator.h"
-#include "setup/batch.h"
+#include "setup/context_parallel.h"
 #include "setup/engine.h"
 #include "setup/strategy.h"
 
@@ -27,8 +27,12 @@ MeshTraffic traffic_of(const dist::Mesh& mesh) {
       to[i].bytes += from[i].bytes;
     }
   };
-  // Whole copies are summed over the data group, which is that of replicas then.
-  add(traffic[static_cast<size_t>(dist::Axis::Replicate)], mesh.data().traffic());
+  // Whole copies are summed over all that have some of the gradients, which are replicas then.
+  add(traffic[static_cast<size_t>(dist::Axis::Replicate)], mesh.gradients().traffic());
+  if (mesh.size(dist::Axis::Context) > 1) {
+    add(traffic[static_cast<size_t>(dist::Axis::Shard)], mesh.shards().traffic());
+    add(traffic[static_cast<size_t>(dist::Axis::Context)], mesh.context_reversed().traffic());
+  }
   if (mesh.size(dist::Axis::Pipeline) > 1)
     add(traffic[static_cast<size_t>(dist::Axis::Pipeline)],
         mesh.between_stages(/*from=*/1, /*to=*/0).traffic());
@@ -138,10 +142,11 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
         in_round = sum(now, so_far[static_cast<size_t>(i - round)], -1);
       so_far[static_cast<size_t>(i)] = now;
       ++result.micro_batches;
-      return {.batch = setup::to_device(largest, at::kMeta),
-              .pass = {.compute = engine.precision.compute,
-                       .dropout_key = 0,
-                       .last_micro_batch = i + 1 == shown}};
+      return {
+          .batch = setup::own_tokens(largest, at::kMeta, *options.mesh, recipe.data.ignore_index),
+          .pass = {.compute = engine.precision.compute,
+                   .dropout_key = 0,
+                   .last_micro_batch = i + 1 == shown}};
     };
     const auto run_micro_batches = [&] {
       engine.executor->forward_backward({.count = shown, .make = make});

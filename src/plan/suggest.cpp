@@ -157,6 +157,8 @@ void consider_smaller_micro_batches(Search& search, config::Recipe recipe,
                                     const Suggestion& suggestion) {
   for (int64_t size = recipe.train.micro_batch_size / 2; size >= 1; size /= 2) {
     recipe.train.micro_batch_size = size;
+    // Gradients are then added up over micro-batches, which leaves nothing to free.
+    if (recipe.optimizer_in_backward_is_auto) recipe.optimizer_in_backward = false;
     Suggestion smaller = suggestion;
     smaller.options +=
         fmt::format("{}--train.micro_batch_size {}", smaller.options.empty() ? "" : " ", size);

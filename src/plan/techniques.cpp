@@ -71,7 +71,8 @@ std::vector<Technique> Techniques::as_given(std::vector<Technique> techniques) c
     if (recipe_.given("activation_checkpointing"))
       t.checkpointing = recipe_.activation_checkpointing;
     if (recipe_.given("activation_offload")) t.activation_offload = recipe_.activation_offload;
-    if (recipe_.given("optimizer_in_backward")) t.in_backward = recipe_.optimizer_in_backward;
+    if (recipe_.given("optimizer_in_backward") && !recipe_.optimizer_in_backward_is_auto)
+      t.in_backward = recipe_.optimizer_in_backward;
     if (recipe_.given("optimizer_offload")) t.states = states_of(recipe_);
     if (recipe_.given("weight_streaming")) t.streaming = recipe_.weight_streaming;
     if (!may_delay_) t.delay = recipe_.delayed_parameter_update;
@@ -93,6 +94,7 @@ config::Recipe Techniques::applied(config::Recipe recipe, const Technique& techn
   recipe.activation_checkpointing = technique.checkpointing;
   recipe.activation_offload = technique.activation_offload;
   recipe.optimizer_in_backward = technique.in_backward;
+  recipe.optimizer_in_backward_is_auto = false;
   recipe.weight_streaming = technique.streaming;
   recipe.delayed_parameter_update = technique.delay;
   if (may_place_states())

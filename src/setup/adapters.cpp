@@ -2,11 +2,13 @@
 #include "setup/adapters.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <cmath>
 #include <iterator>
 #include <memory>
+#include <unordered_map>
 
 #include "base/error.h"
 #include "memory/placement.h"
@@ -113,10 +115,9 @@ void check_targets(const std::vector<nn::Linear*>& linears, const checkpoint::Ad
                   fmt::join(last_names(linears), ", "));
 }
 
-// PiSSA's start, of numbers that the adapter's type can hold.
-LowRankStart start_of(const nn::Linear& linear, const ParameterReader& read) {
+// PiSSA's start, of numbers that `type`, the adapter's on the device, can hold.
+LowRankStart start_of(const nn::Linear& linear, at::ScalarType type, const ParameterReader& read) {
   const nn::Adapter& adapter = *linear.adapter();
-  const at::ScalarType type = adapter.a.value.scalar_type();
   LowRankStart start =
       pissa_start(read(linear.weight()), adapter.options.rank, adapter.options.scaling);
   start.a = start.a.to(type).to(at::kFloat);
@@ -150,8 +151,8 @@ void check_start(const nn::Linear& linear, const config::LoraOptions& options) {
 }
 
 void start_with_pissa(nn::Linear& linear, const ParameterReader& read) {
-  const LowRankStart start = start_of(linear, read);
   nn::Adapter& adapter = *linear.adapter();
+  const LowRankStart start = start_of(linear, adapter.a.value.scalar_type(), read);
   adapter.a.write(start.a);
   adapter.b.write(start.b);
   const at::Tensor rest =
@@ -234,17 +235,28 @@ void initialize_adapters(nn::Unit& unit, const config::LoraOptions& options, uin
 
 namespace {
 
+at::Tensor on_meta(at::IntArrayRef shape, at::ScalarType type) {
+  return at::empty(shape, at::TensorOptions().dtype(type).device(at::kMeta));
+}
+
+// A parameter of the base that trains beside the adapters as its file shapes it.
+std::vector<int64_t> shape_in_file(const nn::Parameter& parameter, const models::Model& model) {
+  const models::Placement place = model.placement(models::Layout::HuggingFace, parameter);
+  SNUG_CHECK(place.tensor == parameter.name && !place.transposed,
+             "{} is {} in a file: it cannot train beside adapters", parameter.name, place.tensor);
+  return place.shape.empty() ? parameter.whole_shape() : place.shape;
+}
+
+bool trains_beside_adapters(const nn::Parameter& parameter) {
+  return parameter.trained && !parameter.added;
+}
+
 // Parts of the base that train beside the adapters, as PEFT keeps modules_to_save. A parameter that
 // is no module's own lies in the file all the same, under a name that PEFT finds again.
-void add_trained_base(checkpoint::Adapter& adapter, models::Model& model) {
+void add_trained_base(checkpoint::Adapter& adapter, models::Model& model, at::ScalarType type) {
   for (const nn::Parameter* parameter : model.parameters()) {
-    if (!parameter->trained || parameter->added) continue;
-    const models::Placement place = model.placement(models::Layout::HuggingFace, *parameter);
-    SNUG_CHECK(place.tensor == parameter->name && !place.transposed,
-               "{} is {} in a file: it cannot train beside adapters", parameter->name,
-               place.tensor);
-    const at::Tensor value = whole_value(*parameter);
-    adapter.base_weights[parameter->name] = place.shape.empty() ? value : value.view(place.shape);
+    if (!trains_beside_adapters(*parameter)) continue;
+    adapter.base_weights[parameter->name] = on_meta(shape_in_file(*parameter, model), type);
     const size_t end = parameter->name.find('.');
     const std::string module = parameter->name.substr(0, end);
     std::vector<std::string>& modules = adapter.config.modules_to_save;
@@ -260,26 +272,52 @@ void add_trained_base(checkpoint::Adapter& adapter, models::Model& model) {
 
 }  // namespace
 
-checkpoint::Adapter adapter_values(models::Model& model, const config::LoraOptions& options,
-                                   const ParameterReader& read) {
+checkpoint::Adapter adapter_shapes(models::Model& model, const config::LoraOptions& options,
+                                   at::ScalarType type) {
   checkpoint::Adapter result{.config = adapter_config(model, options)};
-  const bool pissa = options.init_weights == "pissa";
-  if (pissa) {
-    result.config.r *= 2;
-    result.config.lora_alpha *= options.use_rslora ? std::sqrt(2.0) : 2.0;
-  }
+  const int64_t parts = options.init_weights == "pissa" ? 2 : 1;  // the start is taken away again
+  result.config.r *= parts;
+  if (parts == 2) result.config.lora_alpha *= options.use_rslora ? std::sqrt(2.0) : 2.0;
   for (const nn::Linear* linear : linears_of(model)) {
     const nn::Adapter* adapter = linear->adapter();
     if (adapter == nullptr) continue;
+    const std::vector<int64_t> a = adapter->a.whole_shape(), b = adapter->b.whole_shape();
     checkpoint::ModuleAdapter& module = result.modules[linear->name()];
-    module = {.a = whole_value(adapter->a),
-              .b = whole_value(adapter->b),
+    module = {.a = on_meta({a[0] * parts, a[1]}, type),
+              .b = on_meta({b[0], b[1] * parts}, type),
               .scaling = adapter->options.scaling};
-    if (adapter->options.magnitude) module.magnitude = whole_value(adapter->magnitude);
-    if (pissa) module = relative_to_base(module, start_of(*linear, read));
+    if (adapter->options.magnitude)
+      module.magnitude = on_meta(adapter->magnitude.whole_shape(), type);
   }
-  add_trained_base(result, model);
+  add_trained_base(result, model, type);
   return result;
+}
+
+checkpoint::AdapterValues adapter_values(models::Model& model, const config::LoraOptions& options,
+                                         at::ScalarType device_type, const ParameterReader& trained,
+                                         const ParameterReader& base) {
+  std::unordered_map<std::string, const nn::Linear*> adapted;
+  for (const nn::Linear* linear : linears_of(model))
+    if (linear->adapter() != nullptr) adapted[linear->name()] = linear;
+  std::unordered_map<std::string, const nn::Parameter*> whole;
+  for (const nn::Parameter* parameter : model.parameters())
+    if (trains_beside_adapters(*parameter)) whole[parameter->name] = parameter;
+  const bool pissa = options.init_weights == "pissa";
+  return {.module =
+              [=](const std::string& name) {
+                const nn::Adapter& adapter = *adapted.at(name)->adapter();
+                checkpoint::ModuleAdapter module{.a = trained(adapter.a),
+                                                 .b = trained(adapter.b),
+                                                 .scaling = adapter.options.scaling};
+                if (adapter.options.magnitude) module.magnitude = trained(adapter.magnitude);
+                if (!pissa) return module;
+                return relative_to_base(module, start_of(*adapted.at(name), device_type, base));
+              },
+          .base_weight =
+              [=, &model](const std::string& name) {
+                const nn::Parameter& parameter = *whole.at(name);
+                return trained(parameter).view(shape_in_file(parameter, model));
+              }};
 }
 
 void remove_adapters(models::Model& model) {

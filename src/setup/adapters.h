@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/adapter.h"
+#include "checkpoint/peft_adapter.h"
 #include "config/recipe.h"
 #include "models/model.h"
 #include "nn/linear.h"
@@ -34,11 +34,17 @@ void initialize_adapters(nn::Unit& unit, const config::LoraOptions& options, uin
 // Whether starting values need the base weights.
 bool start_from_weights(const config::LoraOptions& options);
 
-// The adapters as they are now, and what trains beside them, for a file that is to go with the base
-// model as it is on disk.
-// Where ranks share layers all of them are to ask.
-checkpoint::Adapter adapter_values(models::Model& model, const config::LoraOptions& options,
-                                   const ParameterReader& read);
+// What an adapter's file has that is to go with the base model as it is on disk: the adapters, and
+// what trains beside them. Tensors are of this type, on meta.
+checkpoint::Adapter adapter_shapes(models::Model& model, const config::LoraOptions& options,
+                                   at::ScalarType type);
+
+// Its values. `trained` gives the whole value of a parameter that trains, asked for in the order of
+// names, which hardly leaves a unit and comes back; `base` one as it is on disk, float32 on the
+// host. On the device adapters are of `device_type`.
+checkpoint::AdapterValues adapter_values(models::Model& model, const config::LoraOptions& options,
+                                         at::ScalarType device_type, const ParameterReader& trained,
+                                         const ParameterReader& base);
 
 // QLoRA (Dettmers et al. 2023): the weights of all linear layers but the head in 4 or 8 bits, if
 // the recipe says so. Before parameters are allocated. `whole`: units that train and stay as they

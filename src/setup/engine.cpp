@@ -16,6 +16,7 @@
 #include "memory/disk_file.h"
 #include "memory/placement.h"
 #include "setup/adapters.h"
+#include "setup/context_parallel.h"
 #include "setup/policies.h"
 #include "setup/sharding.h"
 #include "setup/tensor_parallel.h"
@@ -109,7 +110,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const config::Recipe& recipe, c
     options.state_dtype =
         nn::parse_precision(recipe.precision).parameters == at::kBFloat16 ? "bfloat16" : "float32";
   // Shards round by chance of their own.
-  const auto shard = static_cast<uint64_t>(engine.mesh->coordinate(dist::Axis::Shard));
+  const auto shard = static_cast<uint64_t>(engine.mesh->shape().shard_of(engine.mesh->rank()));
   return optim::make_optimizer(options, parameters, recipe.seed + shard, whole_elements(engine));
 }
 
@@ -179,7 +180,8 @@ double Engine::global_norm(double sum_of_squares) const {
   if (mesh->is_single()) return std::sqrt(sum_of_squares);
   // So many ranks hold the same gradients.
   const bool all_alike = sharding == nullptr || sharding->pieces_are_whole();
-  const int copies = all_alike ? mesh->shape().num_data_ranks() : mesh->size(dist::Axis::Replicate);
+  const int copies =
+      all_alike ? mesh->shape().num_gradient_ranks() : mesh->size(dist::Axis::Replicate);
   return std::sqrt(mesh->world().sum({sum_of_squares / copies}).front());
 }
 
@@ -268,6 +270,7 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
   engine.precision = nn::parse_precision(recipe.precision);
   engine.device = device;
   engine.mesh = std::move(mesh);
+  check_context(model, *engine.mesh);
   cut_tensors(model, recipe, engine.mesh->group(dist::Axis::Tensor));
   choose_trained(model, recipe);
   quantize_weights(model, recipe, chosen_units(model, recipe));

@@ -5,10 +5,12 @@
 #include <ATen/ops/empty.h>
 
 #include <memory>
+#include <optional>
 
 #include "memory/disk_file.h"
 #include "memory/guards.h"
 #include "models/family.h"
+#include "nn/kv_cache.h"
 #include "nn/precision.h"
 #include "setup/tensor_parallel.h"
 
@@ -20,7 +22,7 @@ at::Tensor on_meta(const at::Tensor& tensor) {
   return at::empty(tensor.sizes(), tensor.options().device(at::kMeta));
 }
 
-nn::Batch on_meta(const nn::Batch& batch) {
+nn::Batch on_meta(const nn::Batch& batch, const dist::Mesh& mesh) {
   nn::Batch result = batch;
   result.cache = nullptr;
   for (at::Tensor* tensor : {&result.input_ids, &result.targets, &result.positions,
@@ -30,7 +32,34 @@ nn::Batch on_meta(const nn::Batch& batch) {
     for (at::Tensor* tensor :
          {&result.source->input_ids, &result.source->positions, &result.source->cu_seqlens})
       *tensor = on_meta(*tensor);
+  if (!result.context) return result;
+  result.context->group = &mesh.group(dist::Axis::Context);
+  result.context->reversed = &mesh.context_reversed();
+  for (ops::ContextChunk& chunk : result.context->chunks) {
+    chunk.cu_seqlens = on_meta(chunk.cu_seqlens);
+    chunk.kv_cu_seqlens = on_meta(chunk.kv_cu_seqlens);
+  }
   return result;
+}
+
+// What a decoder beside an encoder finds in a generation's cache where its batch has no source. How
+// long the sequences are and the source was does not show in what a token's units hand on.
+nn::KvCache cache_of_any_source(const models::Dimensions& model, int64_t sequences,
+                                at::ScalarType type) {
+  nn::KvCache cache({.num_layers = model.num_layers,
+                     .num_kv_heads = model.num_kv_heads_here,
+                     .head_dim = model.head_dim,
+                     .capacity = 1,
+                     .num_sequences = sequences},
+                    at::kMeta, type);
+  const auto options = at::TensorOptions().device(at::kMeta);
+  const at::Tensor keys =
+      at::empty({sequences, model.num_kv_heads_here, model.head_dim}, options.dtype(type));
+  const at::Tensor borders = at::empty({sequences + 1}, options.dtype(at::kInt));
+  for (int64_t layer = 0; layer < model.num_layers; ++layer)
+    cache.keep_source(layer,
+                      {.keys = keys, .values = keys, .cu_seqlens = borders, .max_seqlen = 1});
+  return cache;
 }
 
 class Twin {
@@ -51,8 +80,12 @@ class Twin {
   std::vector<nn::State> shapes(const exec::MicroBatch& micro_batch) {
     const at::NoGradGuard no_gradients;
     const memory::DiskGuard apart(&apart_);
-    const nn::Batch batch = on_meta(micro_batch.batch);
+    nn::Batch batch = on_meta(micro_batch.batch, *mesh_);
     const nn::Pass pass{.compute = micro_batch.pass.compute};
+    std::optional<nn::KvCache> cache;
+    if (micro_batch.batch.cache != nullptr && model_->reads().source && !batch.source)
+      batch.cache = &cache.emplace(cache_of_any_source(
+          model_->dimensions(), micro_batch.batch.cache->num_sequences(), pass.compute));
     const std::vector<nn::Unit*> units = model_->units();
     std::vector<nn::State> states(1);
     nn::State state;

@@ -16,31 +16,40 @@
 namespace snug::setup {
 namespace {
 
-// "1, 2, 4": by how many ranks something of these sizes can be shared.
-std::string common_divisors(int64_t a, int64_t b) {
-  std::vector<int64_t> divisors;
-  const int64_t most = std::gcd(a, b);
-  for (int64_t d = 1; d <= most; ++d)
-    if (most % d == 0) divisors.push_back(d);
-  return fmt::format("{}", fmt::join(divisors, ", "));
+// "1, 2, 4": by how many ranks so many can be shared.
+std::string divisors(int64_t whole) {
+  std::vector<int64_t> found;
+  for (int64_t d = 1; d <= whole; ++d)
+    if (whole % d == 0) found.push_back(d);
+  return fmt::format("{}", fmt::join(found, ", "));
 }
 
 // Attention is shared by heads, so that each rank has whole ones with their keys and values.
-void check_heads(const models::Dimensions& d, int64_t ranks) {
-  if (d.num_heads % ranks == 0 && d.num_kv_heads % ranks == 0) return;
-  throw UserError(
-      "mesh tp={}: the model has {} attention heads with {} key-value heads, and each rank needs "
-      "as many of both; use tp={}",
-      ranks, d.num_heads, d.num_kv_heads, common_divisors(d.num_heads, d.num_kv_heads));
+void check_heads(const models::Model& model, int64_t ranks) {
+  int64_t common = 0;
+  std::vector<std::string> counts;
+  for (const models::HeadCount& heads : model.head_counts()) {
+    common = std::gcd(common, heads.count);
+    counts.push_back(fmt::format("{} {}", heads.count, heads.what));
+  }
+  if (common % ranks == 0) return;
+  throw UserError("mesh tp={}: the model has {}, and each rank needs as many of each; use tp={}",
+                  ranks, fmt::join(counts, ", "), divisors(common));
 }
 
-// All but the vocabulary's ranks have the same sizes.
-void check_features(const nn::Linear& layer, int64_t ranks) {
+// The features that ranks share evenly, of each section; 0: none. Parts of the vocabulary may
+// differ.
+int64_t shared_features(const nn::Linear& layer) {
   const nn::Parameter& weight = layer.weight();
-  const int64_t size = weight.whole_shape()[static_cast<size_t>(*weight.cut_dim)];
-  if (layer.role() == nn::Role::Head || size % ranks == 0) return;
+  if (!weight.cut_dim || layer.role() == nn::Role::Head) return 0;
+  return weight.whole_shape()[static_cast<size_t>(*weight.cut_dim)] / weight.cut_sections;
+}
+
+void check_features(const nn::Linear& layer, int64_t ranks) {
+  const int64_t size = shared_features(layer);
+  if (size % ranks == 0) return;
   throw UserError("mesh tp={}: {} has {} features, which {} ranks cannot share evenly; use tp={}",
-                  ranks, layer.name(), size, ranks, common_divisors(size, size));
+                  ranks, layer.name(), size, ranks, divisors(size));
 }
 
 // A 4-bit weight's slices have the same codes as the whole where they begin and end with blocks.
@@ -57,15 +66,21 @@ void check_blocks(const nn::Linear& layer, const config::Recipe& recipe, int64_t
 
 }  // namespace
 
+int64_t common_shares(models::Model& model) {
+  int64_t common = 0;
+  for (const models::HeadCount& heads : model.head_counts()) common = std::gcd(common, heads.count);
+  for (const nn::Linear* layer : linears_of(model))
+    common = std::gcd(common, shared_features(*layer));
+  return common;
+}
+
 void cut_tensors(models::Model& model, const config::Recipe& recipe, dist::Group& tensor) {
   const int64_t ranks = tensor.size();
   std::shared_ptr<const ops::TensorShare> share;
   if (ranks > 1) {
     share = std::make_shared<const ops::TensorShare>(
         ops::TensorShare{.group = &tensor, .sequence_parallel = recipe.sequence_parallel});
-    if (const auto reason = model.tensor_parallel_refusal())
-      throw UserError("mesh tp={}: {}", ranks, *reason);
-    check_heads(model.dimensions(), ranks);
+    check_heads(model, ranks);
     for (const nn::Linear* layer : linears_of(model)) check_features(*layer, ranks);
   }
   for (nn::Parameter* parameter : model.parameters())

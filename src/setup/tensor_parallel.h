@@ -12,6 +12,9 @@
 
 namespace snug::setup {
 
+// Among as many ranks, and what divides that, heads of each kind and features can be shared evenly.
+int64_t common_shares(models::Model& model);
+
 // Gives each parameter this rank's slice; with a group of one, the whole again. Before adapters are
 // added and parameters allocated; `tensor` must outlive the model's use. Throws UserError where the
 // model or what the recipe does with it cannot be shared among so many.

@@ -27,8 +27,17 @@ std::string prefix_in(const formats::TensorSource* files) {
 std::unique_ptr<Model> make_language(const json& text, const std::string& where,
                                      const formats::TensorSource* files) {
   const std::string type = ConfigFields(text, where).text("model_type", "opt");
-  if (type == "opt")
-    return std::make_unique<opt::OptModel>(opt::from_hugging_face(text, where), "", kLanguage);
+  if (type == "opt") {
+    opt::Config own = opt::from_hugging_face(text, where);
+    // Pictures' features are as wide as the blocks, the words' beside them would be narrower.
+    if (own.projects_words())
+      throw UserError(
+          "{}: word_embed_proj_dim = {} is not hidden_size = {}: words and pictures cannot stand "
+          "in "
+          "one row of tokens; no BLIP-2 has such a language model",
+          where, own.word_embed_proj_dim, own.hidden_size);
+    return std::make_unique<opt::OptModel>(std::move(own), "", kLanguage);
+  }
   if (type == "t5")
     return std::make_unique<t5::T5Model>(
         t5::from_hugging_face(text, where, files, prefix_in(files)), kLanguage);
@@ -43,7 +52,8 @@ bool trains(nn::Unit* unit) {
 }
 
 double multiplications(const nn::Parameter& weight) {
-  return static_cast<double>(weight.num_elements());
+  const std::vector<int64_t>& shape = weight.whole_shape();
+  return static_cast<double>(shape[0] * shape[1]);
 }
 
 }  // namespace
@@ -138,9 +148,12 @@ Reads Blip2Model::reads() const {
   return reads;
 }
 
-std::optional<std::string> Blip2Model::tensor_parallel_refusal() const {
-  return "the layers of a BLIP-2 model cannot be shared among ranks; share whole units with "
-         "--strategy fsdp";
+std::vector<HeadCount> Blip2Model::head_counts() const {
+  std::vector<HeadCount> all{
+      {"attention heads in its vision model", config_.vision.num_attention_heads},
+      {"attention heads in its Q-Former", config_.qformer.num_attention_heads}};
+  for (HeadCount& of_language : language_->head_counts()) all.push_back(std::move(of_language));
+  return all;
 }
 
 void Blip2Model::set_dropout(double probability) {

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +31,7 @@ class Blip2Model final : public Model {
   }
   Reads reads() const override;
   std::vector<ModelPart> parts() override;
-  std::optional<std::string> tensor_parallel_refusal() const override;
+  std::vector<HeadCount> head_counts() const override;
   void set_dropout(double probability) override;
   double flops_per_token(double seqlen) const override;
 

@@ -34,11 +34,12 @@ class PictureUnit : public nn::Unit {
   virtual nn::State look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) = 0;
 };
 
-// A layer, with the deviation that random weights of it start with.
+// A layer, with the deviation that random weights of it start with, and how ranks share it.
 inline nn::Linear make_linear(const std::string& name, int64_t in_features, int64_t out_features,
-                              nn::Bias bias, double deviation) {
+                              nn::Bias bias, double deviation, ops::Cut cut) {
   nn::Linear result(name, nn::Role::Other, in_features, out_features, bias);
   result.weight().init_scale = deviation;
+  result.share_by(cut);
   return result;
 }
 

@@ -2,11 +2,8 @@
 #include "models/blip2/qformer.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/reshape.h>
 
 #include <cmath>
-
-#include "ops/trained_input.h"
 
 namespace snug::models::blip2 {
 namespace {
@@ -14,8 +11,9 @@ namespace {
 std::string layer_name(int64_t index) { return "qformer.encoder.layer." + std::to_string(index); }
 
 nn::Linear dense(const std::string& name, int64_t in_features, int64_t out_features,
-                 const QFormerConfig& config) {
-  return make_linear(name, in_features, out_features, nn::Bias::Present, config.initializer_range);
+                 const QFormerConfig& config, ops::Cut cut) {
+  return make_linear(name, in_features, out_features, nn::Bias::Present, config.initializer_range,
+                     cut);
 }
 
 }  // namespace
@@ -43,24 +41,25 @@ std::vector<int64_t> QFormerEmbeddings::file_shape(const nn::Parameter& paramete
 nn::State QFormerEmbeddings::look(const nn::State& input, const nn::Batch& batch,
                                   const nn::Pass& pass) {
   const int64_t size = config_.qformer.hidden_size;
-  // All pictures are asked the same.
-  const at::Tensor once = norm_.forward(ops::trained_input(queries_.value, pass.compute));
+  // All pictures are asked the same. Rows are written out: those of a single query would be a view
+  // of one row, which kernels do not expect.
+  const at::Tensor once = norm_.forward(nn::trained_input(queries_, pass.compute));
   const at::Tensor all =
-      once.unsqueeze(0).expand({batch.pixels.size(0), -1, -1}).reshape({-1, size});
+      once.unsqueeze(0).expand({batch.pixels.size(0), -1, -1}).contiguous().view({-1, size});
   nn::State state;
   state.set("vision", input.at("vision"));
-  state.set("queries",
-            nn::dropout(all, config_.qformer.hidden_dropout_prob, "qformer.embeddings", pass));
+  state.set("queries", nn::dropout(nn::own_rows(all, queries_), config_.qformer.hidden_dropout_prob,
+                                   "qformer.embeddings", pass, queries_));
   return state;
 }
 
 QFormerAttention::QFormerAttention(const std::string& name, const QFormerConfig& c,
                                    int64_t source_size)
     : config_(c),
-      query_(dense(name + ".attention.query", c.hidden_size, c.hidden_size, c)),
-      key_(dense(name + ".attention.key", source_size, c.hidden_size, c)),
-      value_(dense(name + ".attention.value", source_size, c.hidden_size, c)),
-      dense_(dense(name + ".output.dense", c.hidden_size, c.hidden_size, c)),
+      query_(dense(name + ".attention.query", c.hidden_size, c.hidden_size, c, ops::Cut::Outputs)),
+      key_(dense(name + ".attention.key", source_size, c.hidden_size, c, ops::Cut::Outputs)),
+      value_(dense(name + ".attention.value", source_size, c.hidden_size, c, ops::Cut::Outputs)),
+      dense_(dense(name + ".output.dense", c.hidden_size, c.hidden_size, c, ops::Cut::Inputs)),
       norm_(name + ".output.LayerNorm", c.hidden_size, c.layer_norm_eps) {}
 
 void QFormerAttention::list(std::vector<nn::Parameter*>& parameters) {
@@ -68,21 +67,35 @@ void QFormerAttention::list(std::vector<nn::Parameter*>& parameters) {
   norm_.list(parameters);
 }
 
-at::Tensor QFormerAttention::forward(const at::Tensor& x, const nn::Packed& queries,
-                                     const at::Tensor& source, const nn::Packed& keys,
-                                     const nn::Pass& pass) const {
-  const int64_t d = config_.head_dim();
-  const auto heads = [&](const nn::Linear& linear, const at::Tensor& of) {
-    return linear.forward(of, pass).view({-1, config_.num_attention_heads, d});
-  };
-  const at::Tensor mixed = nn::cross_attention(heads(query_, x), heads(key_, source),
-                                               heads(value_, source), queries, keys,
-                                               {.scale = 1.0 / std::sqrt(static_cast<double>(d)),
-                                                .dropout = config_.attention_probs_dropout_prob,
-                                                .site = query_.name() + ".probabilities"},
-                                               pass);
+at::Tensor QFormerAttention::to_themselves(const at::Tensor& x, const nn::Packed& queries,
+                                           int64_t num_rows, const nn::Pass& pass) const {
+  return answer(x, nn::project(x, {&query_, &key_, &value_}, num_rows, pass), queries, queries,
+                pass);
+}
+
+at::Tensor QFormerAttention::to_source(const at::Tensor& x, const nn::Packed& queries,
+                                       int64_t num_rows, const at::Tensor& source,
+                                       const nn::Packed& keys, const nn::Pass& pass) const {
+  std::vector<at::Tensor> qkv = nn::project(x, {&query_}, num_rows, pass);
+  for (const nn::Linear* layer : {&key_, &value_})
+    qkv.push_back(layer->forward_features(source, pass));
+  return answer(x, qkv, queries, keys, pass);
+}
+
+at::Tensor QFormerAttention::answer(const at::Tensor& x, const std::vector<at::Tensor>& qkv,
+                                    const nn::Packed& queries, const nn::Packed& keys,
+                                    const nn::Pass& pass) const {
+  const int64_t d = config_.head_dim(), num_heads = query_.out_features() / d;
+  const auto heads = [&](const at::Tensor& of) { return of.view({-1, num_heads, d}); };
+  const at::Tensor mixed =
+      nn::cross_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), queries, keys,
+                          {.scale = 1.0 / std::sqrt(static_cast<double>(d)),
+                           .dropout = config_.attention_probs_dropout_prob,
+                           .site = query_.name() + ".probabilities",
+                           .first_head = query_.first_output() / d},
+                          pass);
   const at::Tensor told = nn::dropout(dense_.forward(mixed, pass), config_.hidden_dropout_prob,
-                                      dense_.name() + ".output", pass);
+                                      dense_.name() + ".output", pass, dense_.weight());
   return norm_.forward_sum(told, x).second;
 }
 
@@ -92,9 +105,9 @@ QFormerBlock::QFormerBlock(const Config& c, int64_t index)
       layer_(index),
       self_(layer_name(index) + ".attention", c.qformer, c.qformer.hidden_size),
       intermediate_(dense(layer_name(index) + ".intermediate_query.dense", c.qformer.hidden_size,
-                          c.qformer.intermediate_size, c.qformer)),
+                          c.qformer.intermediate_size, c.qformer, ops::Cut::Outputs)),
       output_(dense(layer_name(index) + ".output_query.dense", c.qformer.intermediate_size,
-                    c.qformer.hidden_size, c.qformer)),
+                    c.qformer.hidden_size, c.qformer, ops::Cut::Inputs)),
       norm_(layer_name(index) + ".output_query.LayerNorm", c.qformer.hidden_size,
             c.qformer.layer_norm_eps) {
   if (c.qformer.looks_at_picture(index))
@@ -141,18 +154,19 @@ double QFormerBlock::attention_products() const {
 nn::State QFormerBlock::look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   const QFormerConfig& c = config_.qformer;
   const at::Tensor& before = input.at("queries");
-  const int64_t pictures = batch.pixels.size(0);
+  const int64_t pictures = batch.pixels.size(0), num_rows = pictures * config_.num_query_tokens;
   const nn::Packed queries =
       nn::even_sequences(pictures, config_.num_query_tokens, before.device());
-  at::Tensor x = self_.forward(before, queries, before, queries, pass);
+  at::Tensor x = self_.to_themselves(before, queries, num_rows, pass);
   if (cross_ != nullptr) {
     const nn::Packed positions =
         nn::even_sequences(pictures, config_.vision.num_positions(), before.device());
-    x = cross_->forward(x, queries, input.at("vision"), positions, pass);
+    x = cross_->to_source(x, queries, num_rows, input.at("vision"), positions, pass);
   }
-  const at::Tensor inner = intermediate_.forward(x, pass);
-  const at::Tensor told = nn::dropout(output_.forward_activated(inner, c.activation, pass),
-                                      c.hidden_dropout_prob, output_.name() + ".output", pass);
+  const std::vector<at::Tensor> wide = nn::project(x, {&intermediate_}, num_rows, pass);
+  const at::Tensor told =
+      nn::dropout(output_.forward_activated(wide[0], c.activation, pass), c.hidden_dropout_prob,
+                  output_.name() + ".output", pass, output_.weight());
   nn::State state;
   // Nobody asks the picture after the last look.
   if (layer_ < c.last_look()) state.set("vision", input.at("vision"));
@@ -164,7 +178,7 @@ Projection::Projection(const Config& config, int64_t language_size)
     : PictureUnit("projection"),
       config_(config),
       linear_(make_linear("language_projection", config.qformer.hidden_size, language_size,
-                          nn::Bias::Present, config.initializer_range)) {}
+                          nn::Bias::Present, config.initializer_range, ops::Cut::None)) {}
 
 std::vector<nn::Parameter*> Projection::parameters() {
   std::vector<nn::Parameter*> all;

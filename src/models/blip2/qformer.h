@@ -1,6 +1,7 @@
 // The Q-Former as units, and the projection of its answers into the language model. "queries" flow
-// through them, (S·Q, D), with the picture they ask, "vision" (S·P, V): S pictures, Q queries,
-// P positions, D hidden_size, V the vision model's.
+// through them, (c, D), with the picture they ask, "vision" (S·P, V): S pictures, Q queries, P
+// positions, D hidden_size, V the vision model's. Of S·Q rows c are here, all unless ranks share
+// the layers (nn/functions.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -34,13 +35,20 @@ class QFormerAttention {
   // To the queries themselves, or to features of another size.
   QFormerAttention(const std::string& name, const QFormerConfig& config, int64_t source_size);
 
-  // x (S·Q, D), source (S·n, source_size) -> (S·Q, D)
-  at::Tensor forward(const at::Tensor& x, const nn::Packed& queries, const at::Tensor& source,
-                     const nn::Packed& keys, const nn::Pass& pass) const;
+  // x (c, D) of `num_rows` in all -> (c, D)
+  at::Tensor to_themselves(const at::Tensor& x, const nn::Packed& queries, int64_t num_rows,
+                           const nn::Pass& pass) const;
+  // The same of source (S·n, source_size), which every rank has all of.
+  at::Tensor to_source(const at::Tensor& x, const nn::Packed& queries, int64_t num_rows,
+                       const at::Tensor& source, const nn::Packed& keys,
+                       const nn::Pass& pass) const;
   void list(std::vector<nn::Parameter*>& parameters);
   std::vector<nn::Linear*> linears() { return {&query_, &key_, &value_, &dense_}; }
 
  private:
+  at::Tensor answer(const at::Tensor& x, const std::vector<at::Tensor>& qkv,
+                    const nn::Packed& queries, const nn::Packed& keys, const nn::Pass& pass) const;
+
   const QFormerConfig& config_;
   nn::Linear query_, key_, value_;
   nn::Linear dense_;
@@ -66,7 +74,7 @@ class QFormerBlock final : public PictureUnit {
   nn::LayerNorm norm_;
 };
 
-// To the language model's size: "picture" (S·Q, hidden_size), which is all that goes on from here.
+// To the language model's size: "picture" (c, hidden_size), which is all that goes on from here.
 class Projection final : public PictureUnit {
  public:
   Projection(const Config& config, int64_t language_size);

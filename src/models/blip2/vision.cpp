@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "nn/attention.h"
 #include "ops/pictures.h"
-#include "ops/trained_input.h"
 
 namespace snug::models::blip2 {
 namespace {
@@ -49,9 +48,10 @@ VisionEmbeddings::VisionEmbeddings(const Config& config)
       position_(free_parameter("position_embedding",
                                {config.vision.num_positions(), config.vision.hidden_size},
                                config.vision.initializer_range)),
-      patch_(make_linear(
-          of_embeddings("patch_embedding"), 3 * config.vision.patch_size * config.vision.patch_size,
-          config.vision.hidden_size, nn::Bias::Present, config.vision.initializer_range)) {}
+      patch_(make_linear(of_embeddings("patch_embedding"),
+                         3 * config.vision.patch_size * config.vision.patch_size,
+                         config.vision.hidden_size, nn::Bias::Present,
+                         config.vision.initializer_range, ops::Cut::None)) {}
 
 std::vector<nn::Parameter*> VisionEmbeddings::parameters() {
   std::vector<nn::Parameter*> all{&class_, &position_};
@@ -84,11 +84,11 @@ nn::State VisionEmbeddings::look(const nn::State& /*input*/, const nn::Batch& ba
   const at::Tensor seen =
       patch_.forward(patches, pass).view({pictures, c.num_patches(), c.hidden_size});
   const at::Tensor first =
-      ops::trained_input(class_.value, pass.compute).expand({pictures, 1, c.hidden_size});
+      nn::trained_input(class_, pass.compute).expand({pictures, 1, c.hidden_size});
   at::Tensor all = at::cat({first, seen}, 1);  // (S, P, D)
-  all.add_(ops::trained_input(position_.value, pass.compute));
+  all.add_(nn::trained_input(position_, pass.compute));
   nn::State state;
-  state.set("vision", all.view({-1, c.hidden_size}));
+  state.set("vision", nn::own_rows(all.view({-1, c.hidden_size}), position_));
   return state;
 }
 
@@ -97,14 +97,18 @@ VisionBlock::VisionBlock(const VisionConfig& c, int64_t index)
       config_(c),
       norm1_(layer_name(index) + "layer_norm1", c.hidden_size, c.layer_norm_eps),
       qkv_(make_linear(layer_name(index) + "self_attn.qkv", c.hidden_size, 3 * c.hidden_size,
-                       c.qkv_bias ? nn::Bias::Present : nn::Bias::None, c.initializer_range)),
+                       c.qkv_bias ? nn::Bias::Present : nn::Bias::None, c.initializer_range,
+                       ops::Cut::Outputs)),
       projection_(make_linear(layer_name(index) + "self_attn.projection", c.hidden_size,
-                              c.hidden_size, nn::Bias::Present, c.initializer_range)),
+                              c.hidden_size, nn::Bias::Present, c.initializer_range,
+                              ops::Cut::Inputs)),
       norm2_(layer_name(index) + "layer_norm2", c.hidden_size, c.layer_norm_eps),
       fc1_(make_linear(layer_name(index) + "mlp.fc1", c.hidden_size, c.intermediate_size,
-                       nn::Bias::Present, c.initializer_range)),
+                       nn::Bias::Present, c.initializer_range, ops::Cut::Outputs)),
       fc2_(make_linear(layer_name(index) + "mlp.fc2", c.intermediate_size, c.hidden_size,
-                       nn::Bias::Present, c.initializer_range)) {}
+                       nn::Bias::Present, c.initializer_range, ops::Cut::Inputs)) {
+  qkv_.set_sections(3);
+}
 
 std::vector<nn::Parameter*> VisionBlock::parameters() {
   std::vector<nn::Parameter*> all;
@@ -126,18 +130,23 @@ double VisionBlock::attention_products() const {
   return 2 * positions * positions * static_cast<double>(config_.hidden_size);
 }
 
+int64_t VisionBlock::num_rows(const nn::Batch& batch) const {
+  return batch.pixels.size(0) * config_.num_positions();
+}
+
 at::Tensor VisionBlock::attend(const at::Tensor& x, const nn::Batch& batch,
                                const nn::Pass& pass) const {
-  const int64_t d = config_.head_dim();
+  const int64_t d = config_.head_dim(), heads = qkv_.out_features() / 3 / d;
   // Together q, k and v are the product's output, and its gradient is put together at once.
   const std::vector<at::Tensor> qkv =
-      qkv_.forward(x, pass).view({-1, 3, config_.num_attention_heads, d}).unbind(1);
+      nn::project(x, {&qkv_}, num_rows(batch), pass)[0].view({-1, 3, heads, d}).unbind(1);
   const nn::Packed pictures =
       nn::even_sequences(batch.pixels.size(0), config_.num_positions(), x.device());
   return projection_.forward(nn::full_attention(qkv[0], qkv[1], qkv[2], pictures,
                                                 {.scale = 1.0 / std::sqrt(static_cast<double>(d)),
                                                  .dropout = config_.attention_dropout,
-                                                 .site = qkv_.name() + ".probabilities"},
+                                                 .site = qkv_.name() + ".probabilities",
+                                                 .first_head = qkv_.first_output() / d},
                                                 pass),
                              pass);
 }
@@ -145,14 +154,15 @@ at::Tensor VisionBlock::attend(const at::Tensor& x, const nn::Batch& batch,
 nn::State VisionBlock::look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   const at::Tensor& vision = input.at("vision");
   const auto [sum, x] = norm2_.forward_sum(vision, attend(norm1_.forward(vision), batch, pass));
-  const at::Tensor inner = fc1_.forward(x, pass);
+  const std::vector<at::Tensor> wide = nn::project(x, {&fc1_}, num_rows(batch), pass);
   nn::State state;
-  state.set("vision", at::add(sum, fc2_.forward_activated(inner, config_.activation, pass)));
+  state.set("vision", at::add(sum, fc2_.forward_activated(wide[0], config_.activation, pass)));
   return state;
 }
 
 VisionNorm::VisionNorm(const VisionConfig& config)
     : PictureUnit("vision norm"),
+      config_(config),
       norm_("vision_model.post_layernorm", config.hidden_size, config.layer_norm_eps) {}
 
 std::vector<nn::Parameter*> VisionNorm::parameters() {
@@ -161,10 +171,11 @@ std::vector<nn::Parameter*> VisionNorm::parameters() {
   return all;
 }
 
-nn::State VisionNorm::look(const nn::State& input, const nn::Batch& /*batch*/,
+nn::State VisionNorm::look(const nn::State& input, const nn::Batch& batch,
                            const nn::Pass& /*pass*/) {
+  const int64_t num_rows = batch.pixels.size(0) * config_.num_positions();
   nn::State state;
-  state.set("vision", norm_.forward(input.at("vision")));
+  state.set("vision", nn::all_rows(norm_.forward(input.at("vision")), norm_.weight, num_rows));
   return state;
 }
 

@@ -1,5 +1,7 @@
 // The vision transformer as units: patches of the picture with their positions, blocks, the last
-// norm. "vision" flows through them, (S·P, D): S pictures, P positions, D hidden_size.
+// norm. "vision" flows through them, (c, D): of S·P rows those that are here, all unless ranks
+// share the layers (nn/functions.h). The last norm hands on all of them, which the Q-Former reads
+// in several places. S pictures, P positions, D hidden_size.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -39,7 +41,8 @@ class VisionBlock final : public PictureUnit {
 
  private:
   nn::State look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
-  // (S·P, D) -> (S·P, D)
+  int64_t num_rows(const nn::Batch& batch) const;
+  // (c, D) -> (c, D)
   at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
 
   const VisionConfig& config_;
@@ -57,6 +60,7 @@ class VisionNorm final : public PictureUnit {
  private:
   nn::State look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
 
+  const VisionConfig& config_;
   nn::LayerNorm norm_;
 };
 

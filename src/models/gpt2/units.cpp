@@ -40,8 +40,7 @@ nn::State Embedding::forward(const nn::State& /*input*/, const nn::Batch& batch,
   const at::Tensor sum = at::add(nn::look_up(batch.input_ids, tokens_, pass),
                                  nn::look_up(batch.positions, positions_, pass));
   nn::State state;
-  state.set("hidden",
-            nn::dropout(sum, config_.embd_pdrop, "transformer.drop", pass, tokens_.share.get()));
+  state.set("hidden", nn::dropout(sum, config_.embd_pdrop, "transformer.drop", pass, tokens_));
   return state;
 }
 
@@ -73,12 +72,11 @@ nn::AttentionOptions Block::attention_options(const std::string& site) const {
   const int64_t d = config_.head_dim();
   double scale = config_.scale_attn_weights ? 1.0 / std::sqrt(static_cast<double>(d)) : 1.0;
   if (config_.scale_attn_by_inverse_layer_idx) scale /= static_cast<double>(layer_ + 1);
-  const auto& slice = qkv_.weight().slice;
   return {.scale = scale,
           .bias_table = {},
           .dropout = config_.attn_pdrop,
           .site = site,
-          .first_head = slice ? slice->begin / d : 0};
+          .first_head = qkv_.first_output() / d};
 }
 
 at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
@@ -86,19 +84,18 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
   const std::string name = layer_name(layer_) + "attn";
   // Views of the product's output, whose gradients split() puts side by side again.
   const std::vector<at::Tensor> qkv =
-      at::split(nn::project(x, {&qkv_}, batch, pass)[0], heads * d, 1);
+      at::split(nn::project(x, {&qkv_}, nn::num_tokens(batch), pass)[0], heads * d, 1);
   const at::Tensor mixed = nn::causal_attention(
       qkv[0].view({-1, heads, d}), qkv[1].view({-1, heads, d}), qkv[2].view({-1, heads, d}), layer_,
       attention_options(name), batch, pass);
   return nn::dropout(o_.forward(mixed, pass), config_.resid_pdrop, name + ".resid_dropout", pass,
-                     o_.weight().share.get());
+                     o_.weight());
 }
 
 at::Tensor Block::mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
-  const std::vector<at::Tensor> wide = nn::project(x, {&up_}, batch, pass);
+  const std::vector<at::Tensor> wide = nn::project(x, {&up_}, nn::num_tokens(batch), pass);
   return nn::dropout(down_.forward_activated(wide[0], config_.activation, pass),
-                     config_.resid_pdrop, layer_name(layer_) + "mlp.dropout", pass,
-                     down_.weight().share.get());
+                     config_.resid_pdrop, layer_name(layer_) + "mlp.dropout", pass, down_.weight());
 }
 
 nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
@@ -134,7 +131,8 @@ nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn
   const at::Tensor& hidden = input.at("hidden");  // (c, D)
   nn::State state;
   if (pass.output == nn::Output::LastLogits) {
-    const at::Tensor last = nn::last_rows(nn::all_rows(hidden, norm_.weight, batch), batch);
+    const at::Tensor last =
+        nn::last_rows(nn::all_rows(hidden, norm_.weight, nn::num_tokens(batch)), batch);
     state.set("logits", nn::logits(norm_.forward(last), linear_, pass));
   } else {
     state.set("loss", nn::cross_entropy(norm_.forward(hidden), linear_, batch, pass));

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "models/opt/model.h"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "base/error.h"
@@ -58,14 +56,6 @@ void OptModel::prepare(at::Device /*device*/, int64_t max_seqlen) {
       "sequences of {} tokens: this OPT model has learned positions for {}; cut them with "
       "--train.max_seq_length {}",
       max_seqlen, config_.max_position_embeddings, config_.max_position_embeddings);
-}
-
-std::optional<std::string> OptModel::tensor_parallel_refusal() const {
-  if (!config_.projects_words()) return std::nullopt;
-  return fmt::format(
-      "this OPT model's words are {} wide and its layers {}, and the products between them cannot "
-      "be shared among ranks; share whole units with --strategy fsdp",
-      config_.word_embed_proj_dim, config_.hidden_size);
 }
 
 // Wherever the config drops anything, and behind attention and MLP.

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,7 +27,6 @@ class OptModel final : public Model {
   double initializer_range() const override { return config_.init_std; }
   // Throws UserError where sequences of so many tokens have no positions.
   void prepare(at::Device device, int64_t max_seqlen) override;
-  std::optional<std::string> tensor_parallel_refusal() const override;
   void set_dropout(double probability) override;
 
  private:

@@ -8,7 +8,6 @@
 #include <cmath>
 
 #include "nn/attention.h"
-#include "ops/pictures.h"
 
 namespace snug::models::opt {
 namespace {
@@ -66,7 +65,7 @@ std::vector<nn::Linear*> Embedding::linears() {
 nn::State Embedding::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   at::Tensor words = nn::look_up(batch.input_ids, tokens_, pass);
   if (input.has("picture") && batch.picture_rows.defined())
-    words = ops::replace_rows(words, input.at("picture"), batch.picture_rows);
+    words = nn::replace_rows(words, input.at("picture"), batch.picture_rows, tokens_);
   if (project_in_) words = project_in_->forward(words, pass);
   const at::Tensor places = nn::look_up(batch.positions + kPositionOffset, positions_, pass);
   nn::State state;
@@ -103,23 +102,22 @@ std::vector<nn::Parameter*> Block::parameters() {
 
 at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
   const int64_t heads = num_heads(), d = config_.head_dim();
-  const auto& slice = q_.weight().slice;
-  const std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, batch, pass);
+  const std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, nn::num_tokens(batch), pass);
   const at::Tensor mixed = nn::causal_attention(
       qkv[0].view({-1, heads, d}), qkv[1].view({-1, heads, d}), qkv[2].view({-1, heads, d}), layer_,
       {.scale = 1.0 / std::sqrt(static_cast<double>(d)),
        .dropout = config_.attention_dropout,
        .site = name_ + "self_attn",
-       .first_head = slice ? slice->begin / d : 0},
+       .first_head = q_.first_output() / d},
       batch, pass);
   return nn::dropout(o_.forward(mixed, pass), config_.dropout, name_ + "self_attn.dropout", pass,
-                     o_.weight().share.get());
+                     o_.weight());
 }
 
 at::Tensor Block::mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
-  const std::vector<at::Tensor> wide = nn::project(x, {&fc1_}, batch, pass);
+  const std::vector<at::Tensor> wide = nn::project(x, {&fc1_}, nn::num_tokens(batch), pass);
   return nn::dropout(fc2_.forward_activated(wide[0], config_.activation, pass), config_.dropout,
-                     name_ + "fc2.dropout", pass, fc2_.weight().share.get());
+                     name_ + "fc2.dropout", pass, fc2_.weight());
 }
 
 nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
@@ -166,7 +164,7 @@ std::vector<nn::Linear*> Head::linears() {
 nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   const bool is_loss = pass.output == nn::Output::Loss;
   at::Tensor x = input.at("hidden");  // (c, D), then of the last tokens
-  if (!is_loss) x = nn::last_rows(nn::all_rows(x, linear_.weight(), batch), batch);
+  if (!is_loss) x = nn::last_rows(nn::all_rows(x, linear_.weight(), nn::num_tokens(batch)), batch);
   if (norm_) x = norm_->forward(x);
   if (project_out_) x = project_out_->forward(x, pass);
   nn::State state;

@@ -49,20 +49,22 @@ nn::AttentionOptions Attention::options() const {
   return {.scale = 1,
           .max_distance = config_.relative_attention_max_distance,
           .dropout = config_.dropout_rate,
-          .site = name_};
+          .site = name_,
+          .first_head = q_.first_output() / config_.d_kv};
 }
 
 at::Tensor Attention::heads(const at::Tensor& x) const {
-  return x.view({-1, config_.num_heads, config_.d_kv});
+  return x.view({-1, num_heads(), config_.d_kv});
 }
 
 at::Tensor Attention::finish(const at::Tensor& mixed, const nn::Pass& pass) const {
-  return nn::dropout(o_.forward(mixed, pass), config_.dropout_rate, name_ + ".dropout", pass);
+  return nn::dropout(o_.forward(mixed, pass), config_.dropout_rate, name_ + ".dropout", pass,
+                     o_.weight());
 }
 
 at::Tensor Attention::causal(const at::Tensor& x, int64_t layer, const at::Tensor& bias_table,
                              const nn::Batch& batch, const nn::Pass& pass) const {
-  const std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, batch, pass);
+  const std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, nn::num_tokens(batch), pass);
   nn::AttentionOptions with_bias = options();
   with_bias.bias_table = bias_table;
   return finish(nn::causal_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), layer, with_bias,
@@ -72,7 +74,8 @@ at::Tensor Attention::causal(const at::Tensor& x, int64_t layer, const at::Tenso
 
 at::Tensor Attention::full(const at::Tensor& x, const at::Tensor& bias_table,
                            const nn::Batch& batch, const nn::Pass& pass) const {
-  const std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, batch, pass);
+  const std::vector<at::Tensor> qkv =
+      nn::project(x, {&q_, &k_, &v_}, nn::num_source_tokens(batch), pass);
   nn::AttentionOptions with_bias = options();
   with_bias.bias_table = bias_table;
   const nn::Packed documents{.cu_seqlens = batch.source->cu_seqlens,
@@ -85,7 +88,7 @@ at::Tensor Attention::full(const at::Tensor& x, const at::Tensor& bias_table,
 
 at::Tensor Attention::cross(const at::Tensor& x, const nn::SourceKeys& source,
                             const nn::Batch& batch, const nn::Pass& pass) const {
-  const at::Tensor q = heads(nn::project(x, {&q_}, batch, pass)[0]);
+  const at::Tensor q = heads(nn::project(x, {&q_}, nn::num_tokens(batch), pass)[0]);
   const nn::Packed queries{
       .cu_seqlens = batch.cu_seqlens, .max_seqlen = batch.max_seqlen, .positions = batch.positions};
   const nn::Packed keys{
@@ -96,9 +99,8 @@ at::Tensor Attention::cross(const at::Tensor& x, const nn::SourceKeys& source,
 
 nn::SourceKeys Attention::keys_of(const at::Tensor& source, const nn::Batch& batch,
                                   const nn::Pass& pass) const {
-  const std::vector<at::Tensor> kv = nn::project(source, {&k_, &v_}, batch, pass);
-  return {.keys = heads(kv[0]),
-          .values = heads(kv[1]),
+  return {.keys = heads(k_.forward_features(source, pass)),
+          .values = heads(v_.forward_features(source, pass)),
           .cu_seqlens = batch.source->cu_seqlens,
           .max_seqlen = batch.source->max_seqlen};
 }
@@ -131,21 +133,20 @@ void FeedForward::list(std::vector<nn::Linear*>& linears) {
 
 // Dropping from activation(gate) * up is dropping from up, and from relu(x) dropping from x: what
 // the activation makes is then never kept.
-at::Tensor FeedForward::forward(const at::Tensor& x, const nn::Batch& batch,
-                                const nn::Pass& pass) const {
+at::Tensor FeedForward::forward(const at::Tensor& x, int64_t num_rows, const nn::Pass& pass) const {
   const double rate = config_.dropout_rate;
   const auto drop = [&](const at::Tensor& wide) {
-    return nn::dropout(wide, rate, name_ + ".inner", pass);
+    return nn::dropout_features(wide, rate, name_ + ".inner", pass, in_);
   };
   at::Tensor y;
   if (up_) {
-    const std::vector<at::Tensor> wide = nn::project(x, {&in_, &*up_}, batch, pass);
+    const std::vector<at::Tensor> wide = nn::project(x, {&in_, &*up_}, num_rows, pass);
     y = out_.forward_gated(wide[0], drop(wide[1]), config_.activation, pass);
   } else {
-    const std::vector<at::Tensor> wide = nn::project(x, {&in_}, batch, pass);
+    const std::vector<at::Tensor> wide = nn::project(x, {&in_}, num_rows, pass);
     y = out_.forward_activated(drop(wide[0]), config_.activation, pass);
   }
-  return nn::dropout(y, rate, name_ + ".dropout", pass);
+  return nn::dropout(y, rate, name_ + ".dropout", pass, out_.weight());
 }
 
 }  // namespace snug::models::t5

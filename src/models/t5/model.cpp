@@ -29,6 +29,11 @@ std::vector<nn::Unit*> T5Model::units() {
   return all;
 }
 
+// The last unit but the head is a decoder block.
+int64_t T5Model::num_heads_here() const {
+  return dynamic_cast<const DecoderBlock&>(*units_.at(units_.size() - 2)).num_heads();
+}
+
 Dimensions T5Model::dimensions() const {
   return {.vocabulary = config_.vocab_size,
           .max_positions = kMaxPositions,
@@ -36,7 +41,7 @@ Dimensions T5Model::dimensions() const {
           .hidden_size = config_.d_model,
           .num_heads = config_.num_heads,
           .num_kv_heads = config_.num_heads,
-          .num_kv_heads_here = config_.num_heads,
+          .num_kv_heads_here = num_heads_here(),
           .head_dim = config_.d_kv};
 }
 
@@ -60,11 +65,6 @@ double T5Model::flops_per_token(double seqlen) const {
       (6.0 + 12.0) * static_cast<double>(config_.num_decoder_layers) * length;
   const auto features = static_cast<double>(config_.num_heads * config_.d_kv);
   return (Model::flops_per_token(0) + features * (keys_of_source + keys_of_target)) / 2;
-}
-
-std::optional<std::string> T5Model::tensor_parallel_refusal() const {
-  return "the layers of a T5 model cannot be shared among ranks; share whole units with --strategy "
-         "fsdp";
 }
 
 }  // namespace snug::models::t5

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,10 +29,11 @@ class T5Model final : public Model {
   Reads reads() const override;
   // Of an average one of a document's tokens, half of which are taken for its source's.
   double flops_per_token(double seqlen) const override;
-  std::optional<std::string> tensor_parallel_refusal() const override;
   void set_dropout(double probability) override { config_.dropout_rate = probability; }
 
  private:
+  int64_t num_heads_here() const;
+
   Config config_;
   std::vector<std::unique_ptr<nn::Unit>> units_;
 };

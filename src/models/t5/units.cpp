@@ -8,8 +8,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "ops/pictures.h"
-#include "ops/trained_input.h"
 
 namespace snug::models::t5 {
 namespace {
@@ -22,6 +20,7 @@ nn::Parameter token_table(const Config& c, const std::string& prefix) {
   return {.name = prefix + "shared.weight",
           .shape = {c.vocab_size, c.d_model},
           .init_scale = c.initializer_factor,
+          .cut_dim = 0,
           .value = {}};
 }
 
@@ -30,6 +29,7 @@ nn::Parameter bias_table(const Config& c, const std::string& prefix, const char*
   return {.name = block_name(prefix, stack, 0) + "0.SelfAttention.relative_attention_bias.weight",
           .shape = {c.relative_attention_num_buckets, c.num_heads},
           .init_scale = c.initializer_factor / std::sqrt(static_cast<double>(c.d_model)),
+          .cut_dim = 1,
           .exact = true,
           .value = {}};
 }
@@ -62,11 +62,11 @@ nn::State EncoderEmbedding::forward(const nn::State& input, const nn::Batch& bat
   if (!batch.source) return input;
   at::Tensor words = nn::look_up(batch.source->input_ids, tokens_, pass);
   if (input.has("picture") && batch.picture_rows.defined())
-    words = ops::replace_rows(words, input.at("picture"), batch.picture_rows);
+    words = nn::replace_rows(words, input.at("picture"), batch.picture_rows, tokens_);
   nn::State state;
-  state.set("source", nn::dropout(words, config_.dropout_rate, name(), pass));
+  state.set("source", nn::dropout(words, config_.dropout_rate, name(), pass, tokens_));
   // A copy: blocks read it when this unit's weights may have been put away.
-  state.set("encoder_bias", ops::trained_input(bias_.value, at::kFloat).clone());
+  state.set("encoder_bias", nn::trained_input(bias_, at::kFloat).clone());
   return state;
 }
 
@@ -95,13 +95,13 @@ nn::State EncoderBlock::forward(const nn::State& input, const nn::Batch& batch,
                                 const nn::Pass& pass) {
   if (!batch.source) return input;
   const double eps = config_.layer_norm_epsilon;
-  const at::Tensor& hidden = input.at("source");  // (M, D)
+  const at::Tensor& hidden = input.at("source");  // (e, D)
   const at::Tensor& bias = input.at("encoder_bias");
   const at::Tensor attended =
       self_.full(nn::rms_norm(hidden, self_.norm(), eps), bias, batch, pass);
   const auto [sum, x] = nn::add_rms_norm(hidden, attended, mlp_.norm(), eps);
   nn::State state;
-  state.set("source", at::add(sum, mlp_.forward(x, batch, pass)));
+  state.set("source", at::add(sum, mlp_.forward(x, nn::num_source_tokens(batch), pass)));
   if (!is_last_) state.set("encoder_bias", bias);
   return state;
 }
@@ -114,10 +114,11 @@ EncoderNorm::EncoderNorm(const Config& config, const std::string& prefix)
 nn::State EncoderNorm::forward(const nn::State& input, const nn::Batch& batch,
                                const nn::Pass& pass) {
   if (!batch.source) return input;
+  const at::Tensor own =
+      nn::dropout(nn::rms_norm(input.at("source"), norm_, config_.layer_norm_epsilon),
+                  config_.dropout_rate, name(), pass, norm_);
   nn::State state;
-  state.set("source",
-            nn::dropout(nn::rms_norm(input.at("source"), norm_, config_.layer_norm_epsilon),
-                        config_.dropout_rate, name(), pass));
+  state.set("source", nn::all_rows(own, norm_, nn::num_source_tokens(batch)));
   return state;
 }
 
@@ -134,9 +135,9 @@ nn::State DecoderEmbedding::forward(const nn::State& input, const nn::Batch& bat
                                     const nn::Pass& pass) {
   nn::State state;
   state.set("hidden", nn::dropout(nn::look_up(batch.input_ids, tokens_, pass), config_.dropout_rate,
-                                  name(), pass));
+                                  name(), pass, tokens_));
   // A copy: blocks read it when this unit's weights may have been put away.
-  state.set("decoder_bias", ops::trained_input(bias_.value, at::kFloat).clone());
+  state.set("decoder_bias", nn::trained_input(bias_, at::kFloat).clone());
   hand_on(input, "source", state);
   return state;
 }
@@ -181,7 +182,7 @@ at::Tensor DecoderBlock::look_at_source(const at::Tensor& x, const nn::State& in
 nn::State DecoderBlock::forward(const nn::State& input, const nn::Batch& batch,
                                 const nn::Pass& pass) {
   const double eps = config_.layer_norm_epsilon;
-  const at::Tensor& hidden = input.at("hidden");  // (N, D)
+  const at::Tensor& hidden = input.at("hidden");  // (c, D)
   const at::Tensor& bias = input.at("decoder_bias");
   const at::Tensor attended =
       self_.causal(nn::rms_norm(hidden, self_.norm(), eps), layer_, bias, batch, pass);
@@ -189,7 +190,7 @@ nn::State DecoderBlock::forward(const nn::State& input, const nn::Batch& batch,
   const auto [sum_of_all, y] =
       nn::add_rms_norm(sum, look_at_source(x, input, batch, pass), mlp_.norm(), eps);
   nn::State state;
-  state.set("hidden", at::add(sum_of_all, mlp_.forward(y, batch, pass)));
+  state.set("hidden", at::add(sum_of_all, mlp_.forward(y, nn::num_tokens(batch), pass)));
   if (layer_ + 1 == config_.num_decoder_layers) return state;
   state.set("decoder_bias", bias);
   hand_on(input, "source", state);
@@ -215,10 +216,10 @@ std::vector<nn::Parameter*> Head::borrowed() {
 
 nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   const bool is_loss = pass.output == nn::Output::Loss;
-  at::Tensor x = input.at("hidden");  // (N, D), then of the last tokens
-  if (!is_loss) x = nn::last_rows(x, batch);
+  at::Tensor x = input.at("hidden");  // (c, D), then of the last tokens
+  if (!is_loss) x = nn::last_rows(nn::all_rows(x, norm_, nn::num_tokens(batch)), batch);
   x = nn::dropout(nn::rms_norm(x, norm_, config_.layer_norm_epsilon), config_.dropout_rate, name(),
-                  pass);
+                  pass, norm_);
   if (config_.scale_decoder_outputs)
     x = at::mul(x, 1.0 / std::sqrt(static_cast<double>(config_.d_model)));
   nn::State state;

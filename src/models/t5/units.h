@@ -3,14 +3,17 @@
 //
 // What flows: "source", the encoder's hidden states and then its output, which every decoder block
 // reads; "hidden", the decoder's; "encoder_bias" and "decoder_bias", each stack's table of relative
-// biases. Encoder units hand on what they got where a batch has no source: a generation's later
-// steps, whose cache holds what the decoder needs of it.
+// biases. Ranks that share the layers have a part of the hidden states each, and all of the
+// encoder's output, gathered once rather than by each block. Encoder units hand on what they got
+// where a batch has no source: a generation's later steps, whose cache holds what the decoder needs
+// of it.
 //
 // In float16 activations of large models overflow, where transformers keeps the MLP's output layer
 // in float32 and clamps. Here nothing is special in float16: use bfloat16, which has float32's
 // range.
 //
-// Shapes: N tokens of the decoder, M of the source; D d_model, H heads, B buckets, V vocab_size.
+// Shapes: N tokens of the decoder, M of the source, c and e of them here: as many unless ranks
+// share the layers (nn/functions.h); D d_model, H heads, B buckets, V vocab_size.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -81,10 +84,11 @@ class DecoderBlock final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
+  int64_t num_heads() const { return self_.num_heads(); }
 
  private:
   at::Tensor look_at_source(const at::Tensor& x, const nn::State& input, const nn::Batch& batch,
-                            const nn::Pass& pass) const;  // (N, D) -> (N, D)
+                            const nn::Pass& pass) const;  // (c, D) -> (c, D)
 
   const Config& config_;
   int64_t layer_;

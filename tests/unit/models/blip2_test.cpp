@@ -116,6 +116,8 @@ TEST_F(Blip2, ConfigsThatCannotBeAreRefused) {
   expect([](json& c) { c["qformer_config"]["encoder_hidden_size"] = 25; },
          "the vision model's hidden_size is 24");
   expect([](json& c) { c["vision_config"]["hidden_act"] = "mish"; }, "mish");
+  expect([](json& c) { c["text_config"]["word_embed_proj_dim"] = 16; },
+         "text_config: word_embed_proj_dim = 16 is not hidden_size = ");
 }
 
 TEST_F(Blip2, PartsAreAllUnits) {
@@ -128,7 +130,6 @@ TEST_F(Blip2, PartsAreAllUnits) {
   }
   EXPECT_EQ(names, "vision qformer projection language ");
   EXPECT_EQ(units, model->units());
-  EXPECT_TRUE(model->tensor_parallel_refusal().has_value());
 }
 
 // Of one picture: what is left of three lengths where a part in proportion to the length goes.

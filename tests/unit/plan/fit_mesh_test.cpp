@@ -75,8 +75,7 @@ TEST_F(FitMesh, LaysDevicesOutInAllWaysThatAreAllowed) {
                                              "pp=4", "dp=2,tp=2", "fsdp=2,tp=2", "pp=2,tp=2"}));
 }
 
-// An optimizer that looks at whole matrices, machines of two, heads that two cannot share evenly, a
-// family that cannot be cut.
+// An optimizer that looks at whole matrices, machines of two, heads that two cannot share evenly.
 TEST_F(FitMesh, LeavesOutWhatWouldBeRefused) {
   recipe_.optimizer.name = "adafactor";
   EXPECT_EQ(meshes(), (std::set<std::string>{"dp=4", "pp=2,dp=2", "pp=4"}));
@@ -88,8 +87,13 @@ TEST_F(FitMesh, LeavesOutWhatWouldBeRefused) {
   model_ = named("mingpt-xl");
   for (const std::string& mesh : meshes()) EXPECT_EQ(mesh.find("tp="), mesh.npos) << mesh;
   EXPECT_TRUE(meshes().contains("pp=4"));
+}
+
+// Its vision model and its Q-Former have four heads, as its language model has.
+TEST_F(FitMesh, SharesWhatLooksAtPicturesToo) {
   model_ = named("tiny-blip2");
-  for (const std::string& mesh : meshes()) EXPECT_EQ(mesh.find("tp="), mesh.npos) << mesh;
+  for (const char* mesh : {"tp=4", "fsdp=2,tp=2", "pp=2,tp=2"})
+    EXPECT_TRUE(meshes().contains(mesh)) << mesh;
 }
 
 TEST_F(FitMesh, KeepsWhatSomebodyHasChosen) {

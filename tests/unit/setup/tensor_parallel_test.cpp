@@ -7,6 +7,11 @@
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
 #include "base/error.h"
 #include "base/files.h"
 #include "dist/mesh.h"
@@ -234,8 +239,8 @@ std::string refusal(models::Model& model, int ranks, const config::Recipe& recip
 TEST_F(CutModel, RefusesWhatCannotBeShared) {
   write_config({{"num_key_value_heads", 2}});
   EXPECT_EQ(refusal(*make(), 4),
-            "mesh tp=4: the model has 4 attention heads with 2 key-value heads, and each rank "
-            "needs as many of both; use tp=1, 2");
+            "mesh tp=4: the model has 4 attention heads, 2 key-value heads, and each rank needs as "
+            "many of each; use tp=1, 2");
   write_config({{"intermediate_size", 50}});
   EXPECT_EQ(refusal(*make(), 4),
             "mesh tp=4: model.layers.0.mlp.gate_proj has 50 features, which 4 ranks cannot share "
@@ -247,11 +252,47 @@ TEST_F(CutModel, RefusesWhatCannotBeShared) {
             "quantize = bnb.nf4: mesh tp=2 leaves each rank 48 elements in a row of "
             "model.layers.0.mlp.down_proj, and 64 of them share a scale; use fewer ranks along "
             "tp");
-  // OPT-350m's words are narrower than its layers.
-  const auto narrow = models::model_from_config(kData / "parity/opt-after/config.json");
-  EXPECT_EQ(refusal(*narrow, 2),
-            "mesh tp=2: this OPT model's words are 20 wide and its layers 32, and the products "
-            "between them cannot be shared among ranks; share whole units with --strategy fsdp");
+  const auto pictures = models::model_from_config(kData / "parity/blip2-opt/config.json");
+  EXPECT_EQ(refusal(*pictures, 4),
+            "mesh tp=4: the model has 2 attention heads in its vision model, 2 attention heads in "
+            "its Q-Former, 4 attention heads, 4 key-value heads, and each rank needs as many of "
+            "each; use tp=1, 2");
+}
+
+// What of each family is cut, and along what, and what every rank has whole.
+TEST(CutFamilies, ShapesOfOneRankOfTwo) {
+  using Shape = std::vector<int64_t>;
+  const std::string bias = ".block.0.layer.0.SelfAttention.relative_attention_bias.weight";
+  const std::string vision = "vision_model.encoder.layers.0.", looking = "qformer.encoder.layer.0.";
+  const std::vector<std::tuple<std::string, std::string, Shape>> all{
+      {"opt-after", "model.decoder.embed_tokens.weight", {48, 20}},
+      {"opt-after", "model.decoder.project_in.weight", {32, 20}},
+      {"opt-after", "model.decoder.project_out.weight", {20, 32}},
+      {"t5", "shared.weight", {48, 32}},
+      {"t5", "encoder" + bias, {8, 2}},
+      {"t5", "decoder" + bias, {8, 2}},
+      {"t5-gated", "decoder.block.1.layer.1.EncDecAttention.k.weight", {12, 32}},
+      {"t5-gated", "decoder.block.1.layer.1.EncDecAttention.o.weight", {32, 12}},
+      {"t5-gated", "decoder.block.1.layer.2.DenseReluDense.wi_1.weight", {20, 32}},
+      {"blip2-t5", "vision_model.embeddings.patch_embedding.weight", {24, 48}},
+      {"blip2-t5", vision + "self_attn.qkv.weight", {36, 24}},
+      {"blip2-t5", vision + "self_attn.qkv.bias", {36}},
+      {"blip2-t5", vision + "self_attn.projection.weight", {24, 12}},
+      {"blip2-t5", vision + "self_attn.projection.bias", {24}},
+      {"blip2-t5", vision + "mlp.fc1.bias", {20}},
+      {"blip2-t5", vision + "layer_norm1.weight", {24}},
+      {"blip2-t5", "query_tokens", {3, 16}},
+      {"blip2-t5", looking + "crossattention.attention.key.weight", {8, 24}},
+      {"blip2-t5", looking + "output_query.dense.weight", {16, 10}},
+      {"blip2-t5", "language_projection.weight", {28, 16}}};
+  for (const auto& [family, name, shape] : all) {
+    const auto model = models::model_from_config(kData / "parity" / family / "config.json");
+    cut_for(*model, *mesh_of_rank(0, 2));
+    const auto parameters = model->parameters();
+    const auto found = std::ranges::find(parameters, name, &nn::Parameter::name);
+    ASSERT_NE(found, parameters.end()) << name;
+    EXPECT_EQ((*found)->shape, shape) << name;
+  }
 }
 
 }  // namespace
