@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/bytes.h"
+#include "plan/candidate.h"
 
 namespace snug::train {
 namespace {
@@ -32,6 +33,28 @@ PlanDoesNotFit plan_does_not_fit(const plan::Prediction& prediction, int64_t bud
               "the plan does not fit: its peak of {} passes the budget of {} by {} (--force "
               "trains all the same)",
               format_bytes(peak), format_bytes(budget_bytes), format_bytes(peak - budget_bytes)),
+          std::move(record)};
+}
+
+PlanDoesNotFit plan_needs_more_host(const plan::Prediction& prediction, at::DeviceType device,
+                                    int64_t ranks, int64_t host_bytes) {
+  const int64_t needed = plan::host_bytes_needed(prediction, device, ranks);
+  report::OutOfMemoryRecord record{.phase = "plan",
+                                   .unit = "",
+                                   .category = "",
+                                   .missing = needed - host_bytes,
+                                   .allocated = needed,
+                                   .by_category = by_name(prediction.host_by_category)};
+  for (size_t c = 0; c < memory::kNumCategories; ++c) {
+    int64_t& bytes = record.by_category[memory::name(static_cast<memory::Category>(c))];
+    if (device == at::kCPU) bytes += prediction.by_category[c];
+    bytes *= ranks;
+  }
+  return {fmt::format("the plan does not fit: the {} of host memory that it takes{}{} pass the "
+                      "host_memory of {} by {} (--force trains all the same)",
+                      format_bytes(needed), device == at::kCPU ? ", the device's included," : "",
+                      ranks > 1 ? fmt::format(" for {} processes", ranks) : "",
+                      format_bytes(host_bytes), format_bytes(needed - host_bytes)),
           std::move(record)};
 }
 

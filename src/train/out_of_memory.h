@@ -28,6 +28,9 @@ class PlanDoesNotFit : public OutOfMemory {
 // `library_bytes`: what the device's libraries hold beside the plan.
 PlanDoesNotFit plan_does_not_fit(const plan::Prediction& prediction, int64_t budget_bytes,
                                  int64_t library_bytes);
+// The same of --host_memory, for `ranks` processes of this machine.
+PlanDoesNotFit plan_needs_more_host(const plan::Prediction& prediction, at::DeviceType device,
+                                    int64_t ranks, int64_t host_bytes);
 
 // Without suggestions.
 report::OutOfMemoryRecord out_of_memory_record(const OutOfMemory& error);

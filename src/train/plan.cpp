@@ -32,6 +32,7 @@
 #include "train/plan_devices.h"
 #include "train/plan_json.h"
 #include "train/plan_like.h"
+#include "train/run_length.h"
 
 namespace snug::train {
 namespace {
@@ -44,10 +45,6 @@ data::SampleStore full_length_samples(int64_t count, int64_t length, const data:
   for (int64_t i = 0; i < count; ++i)
     samples.append(data::full_length_sample(length, reading, [] { return 1; }));
   return samples;
-}
-
-std::string seconds_text(double seconds) {
-  return seconds < 100 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.0f}", seconds);
 }
 
 std::string rate_text(double bytes_per_second) {
@@ -103,14 +100,21 @@ class Plan {
     }
     const bool found = fit_ && fit_->best;
     if (!wanted_fits() && !found)
-      throw OutOfMemory(
-          fmt::format("this recipe does not fit into {}",
-                      recipe_.memory_budget.empty()
-                          ? device_.name
-                          : fmt::format("the memory_budget of {}", recipe_.memory_budget)));
+      throw OutOfMemory(fmt::format("this recipe does not fit into {}", what_is_too_small()));
   }
 
  private:
+  std::string what_is_too_small() const {
+    const plan::Missing lacking = missing();
+    if (lacking.on_device > 0)
+      return recipe_.memory_budget.empty()
+                 ? device_.name
+                 : fmt::format("the memory_budget of {}", recipe_.memory_budget);
+    if (lacking.in_host > 0)
+      return fmt::format("the {} of host memory", format_bytes(device_.host_bytes));
+    return fmt::format("the {} that are free on the disk", format_bytes(device_.disk_bytes));
+  }
+
   // Before the work, not after it.
   void check_page_folder() const {
     if (options_.html.empty()) return;
@@ -149,6 +153,7 @@ class Plan {
       if (samples_.count() == 0)
         throw UserError("{} has no samples",
                         recipe_.data.path.empty() ? recipe_.data.json_path : recipe_.data.path);
+      length_ = run_length(recipe_, samples_, setup::named_strategy(recipe_).mesh.num_data_ranks());
     } else {
       reading_ = setup::reading_of(model);
       samples_ = full_length_samples(recipe_.train.global_batch_size, *recipe_.train.max_seq_length,
@@ -170,10 +175,18 @@ class Plan {
   bool has_many_devices() const { return setup::named_ranks(recipe_) > 1; }
 
   const plan::Prediction& prediction() const { return wanted_.prediction; }
-  bool wanted_fits() const {
-    return std::all_of(stages_.begin(), stages_.end(),
-                       [&](const plan::Candidate& c) { return plan::fits(c, device_); });
+  // Of each kind what the neediest stage lacks.
+  plan::Missing missing() const {
+    plan::Missing most;
+    for (const plan::Candidate& stage : stages_) {
+      const plan::Missing of = plan::missing(stage, device_);
+      most.on_device = std::max(most.on_device, of.on_device);
+      most.in_host = std::max(most.in_host, of.in_host);
+      most.on_disk = std::max(most.on_disk, of.on_disk);
+    }
+    return most;
   }
+  bool wanted_fits() const { return missing().sum() == 0; }
   int64_t need() const {
     return device_.kind == at::kCUDA ? prediction().peak_reserved : prediction().peak_allocated;
   }
@@ -202,26 +215,43 @@ class Plan {
                                   : "");
     if (has_many_devices()) add("Devices  {}", devices_line(recipe_));
     const int64_t margin = device_.usable_bytes() - need();
+    const plan::Missing lacking = missing();
     add("Plan     {}peak {}{}: {}", whose_peak(), format_bytes(prediction().peak_allocated),
         device_.kind == at::kCUDA
             ? fmt::format(" allocated, {} reserved", format_bytes(prediction().peak_reserved))
             : "",
-        wanted_fits()
-            ? fmt::format("fits, {} to spare", format_bytes(margin))
-            : fmt::format("does not fit, {} missing",
+        lacking.on_device > 0
+            ? fmt::format("does not fit, {} missing",
                           format_bytes(std::max<int64_t>(
-                              -margin, prediction().peak_allocated - device_.usable_bytes()))));
-    if (prediction().peak_host > 0)
-      add("Host     {} beside it{}", format_bytes(prediction().peak_host),
-          device_.host_bytes == 0 ? "" : fmt::format(" of {}", format_bytes(device_.host_bytes)));
+                              -margin, prediction().peak_allocated - device_.usable_bytes())))
+            : fmt::format("fits{}, {} to spare", wanted_fits() ? "" : " the device",
+                          format_bytes(margin)));
+    if (prediction().peak_host > 0 || lacking.in_host > 0) add_host(lacking.in_host);
     if (prediction().on_disk > 0)
-      add("Disk     {} in {}{}, read and written once a step at {} and {} GB/s",
+      add("Disk     {} in {}{}{}, read and written once a step at {} and {} GB/s",
           format_bytes(prediction().on_disk), recipe_.offload_folder().value_or(""),
           device_.disk_bytes == 0 ? ""
                                   : fmt::format(" of {} free", format_bytes(device_.disk_bytes)),
-          rate_text(device_.disk_read_bytes_per_second),
+          missing_text(lacking.on_disk), rate_text(device_.disk_read_bytes_per_second),
           rate_text(device_.disk_write_bytes_per_second));
     add_time();
+    if (!length_.note.empty()) add("Steps    {}", length_.note);
+  }
+
+  void add_host(int64_t lacking) {
+    const std::string there = format_bytes(device_.host_bytes);
+    if (lacking > 0)
+      add("Host     {} beside it{}: does not fit into {}, {} missing",
+          format_bytes(prediction().peak_host),
+          device_.kind == at::kCPU ? ", in one memory with the device's" : "", there,
+          format_bytes(lacking));
+    else
+      add("Host     {} beside it{}", format_bytes(prediction().peak_host),
+          device_.host_bytes == 0 ? "" : " of " + there);
+  }
+
+  static std::string missing_text(int64_t bytes) {
+    return bytes == 0 ? "" : fmt::format(": does not fit, {} missing", format_bytes(bytes));
   }
 
   void add_time() {
@@ -437,8 +467,13 @@ class Plan {
               {{"micro_batch_size", recipe_.train.micro_batch_size},
                {"tokens_per_sample", longest_},
                {"global_batch_size", recipe_.train.global_batch_size}}},
+             {"notes", length_.note.empty() ? json::array() : json::array({length_.note})},
              {"fits", wanted_fits()},
              {"margin_bytes", device_.usable_bytes() - need()},
+             {"missing",
+              {{"on_device", missing().on_device},
+               {"in_host", missing().in_host},
+               {"on_disk", missing().on_disk}}},
              {"memory",
               {{"peak_allocated", prediction().peak_allocated},
                {"peak_reserved", prediction().peak_reserved},
@@ -496,6 +531,7 @@ class Plan {
   data::Reading reading_;
   int64_t longest_ = 0;
   bool from_data_ = false;
+  RunLength length_;                     // of data
   std::vector<plan::Candidate> stages_;  // one a stage of the pipeline
   plan::Candidate wanted_;               // the one that takes most
   std::optional<plan::Fit> fit_;

@@ -34,7 +34,7 @@ std::string mesh_words(const dist::MeshShape& mesh) {
 const char* name_of(const Strategy& strategy) {
   switch (strategy.stage) {
     case Strategy::Stage::Replicate:
-      return strategy.mesh[Axis::Replicate] > 1 ? "ddp" : "";
+      return strategy.mesh.num_gradient_ranks() > 1 ? "ddp" : "";
     case Strategy::Stage::OptimizerStates:
       return "zero1";
     case Strategy::Stage::Gradients:
@@ -70,10 +70,6 @@ const char* parts_of(Strategy::Stage stage) {
 
 std::string bytes_text(double bytes) {
   return bytes == 0 ? "-" : format_bytes(static_cast<int64_t>(bytes));
-}
-
-std::string seconds_text(double seconds) {
-  return seconds < 100 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.0f}", seconds);
 }
 
 std::vector<plan::AxisCost> costs_of(const plan::Candidate& candidate,
@@ -123,6 +119,10 @@ int64_t need(const plan::Candidate& candidate, const plan::DeviceProfile& device
 
 }  // namespace
 
+std::string seconds_text(double seconds) {
+  return seconds < 100 ? fmt::format("{:.3g}", seconds) : fmt::format("{:.0f}", seconds);
+}
+
 std::string devices_line(const config::Recipe& recipe) {
   const Strategy strategy = setup::named_strategy(recipe);
   const int64_t ranks = setup::named_ranks(recipe);
@@ -133,7 +133,9 @@ std::string devices_line(const config::Recipe& recipe) {
   const std::string name = name_of(strategy);
   line += fmt::format(", {}{}{}{}", name, name.empty() ? "" : " (", mesh_words(strategy.mesh),
                       name.empty() ? "" : ")");
-  const int copies = strategy.mesh[Axis::Replicate], shards = strategy.mesh[Axis::Shard];
+  const bool is_cut = strategy.stage != Strategy::Stage::Replicate;
+  const int shards = is_cut ? strategy.mesh.num_shards() : 1;
+  const int copies = strategy.mesh.num_gradient_ranks() / shards;
   if (shards > 1)
     line += fmt::format(": each holds 1/{} of {}", shards, parts_of(strategy.stage));
   else if (copies > 1)
@@ -144,6 +146,8 @@ std::string devices_line(const config::Recipe& recipe) {
                         copies * shards > 1 ? ";" : ":", stages, schedule_words(recipe));
   if (const int tensor = strategy.mesh[Axis::Tensor]; tensor > 1)
     line += fmt::format("{} matrices are cut among {}", copies * shards > 1 ? ";" : ":", tensor);
+  if (const int context = strategy.mesh[Axis::Context]; context > 1)
+    line += fmt::format("; a sample's tokens are shared by {}", context);
   return line;
 }
 

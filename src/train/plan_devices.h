@@ -13,6 +13,10 @@
 
 namespace snug::train {
 
+// Three figures, and never fewer than the whole seconds; without the unit, which a column's head or
+// the sentence says.
+std::string seconds_text(double seconds);
+
 // "8 on 2 machines of 4, fsdp (fsdp=8): each holds 1/8 of weights, gradients and optimizer states".
 std::string devices_line(const config::Recipe& recipe);
 

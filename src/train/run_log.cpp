@@ -69,7 +69,8 @@ RunLog::RunLog(const config::Recipe& recipe, const std::string& command,
     logged = {.step = resumed->step,
               .validation = validation.empty() ? -1 : validation.back().step};
     begin_with(*resumed, record_);
-    peaks_before_ = resumed->before.memory.measured;
+    if (writes_files_) peaks_before_ = resumed->before.memory.measured;
+    planned_before_ = resumed->before.memory.predicted;
     seconds_before_ = resumed->before.seconds_total;
   }
   if (!writes_files_) return;
@@ -99,6 +100,13 @@ void RunLog::draw(const report::StepRecord& step, int64_t peak_allocated) {
   tensorboard_->scalar("grad_norm", step.grad_norm, step.step);
   tensorboard_->scalar("tokens_per_second", rate_of(step), step.step);
   tensorboard_->scalar("memory/peak_allocated", static_cast<double>(peak_allocated), step.step);
+}
+
+void RunLog::planned(const report::MemoryPeaks& peaks) {
+  record_.memory.predicted = peaks;
+  if (!planned_before_ || planned_before_->peak_allocated == peaks.peak_allocated) return;
+  peaks_before_ = {};
+  record_.memory.phases.clear();
 }
 
 void RunLog::measured(const report::MemoryPeaks& peaks, double seconds) {

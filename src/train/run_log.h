@@ -34,6 +34,9 @@ class RunLog {
   void validation(int64_t step, double loss, int64_t tokens);
   void end_line() { live_.finish(); }
 
+  // What this process will take. Figures of a run that it resumes stay beside its own only if they
+  // are of the same plan: those with other ranks, techniques or batches were of another thing.
+  void planned(const report::MemoryPeaks& peaks);
   // Peaks and wall seconds of this process; the record gets those of the whole run.
   void measured(const report::MemoryPeaks& peaks, double seconds);
 
@@ -52,7 +55,8 @@ class RunLog {
   std::filesystem::path out_dir_;
   bool writes_files_;
   int64_t log_interval_;
-  report::MemoryPeaks peaks_before_;
+  report::MemoryPeaks peaks_before_;  // of rank 0
+  std::optional<report::MemoryPeaks> planned_before_;
   double seconds_before_ = 0;
   report::RunRecord record_;
   report::LiveLine live_;

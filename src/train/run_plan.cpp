@@ -36,6 +36,16 @@ plan::Workload workload(const PlannedRun& run) {
           .reading = run.dataset.batch_options.reading};
 }
 
+// What is said of the host counts for a run too; what is merely free there now does not.
+void check_host_memory(const PlannedRun& run, const plan::Prediction& prediction) {
+  if (run.recipe.host_memory.empty() || run.recipe.force) return;
+  const int64_t there = parse_bytes(run.recipe.host_memory, "host_memory");
+  const at::DeviceType device = run.host.device.type();
+  const int64_t ranks = dist::position_in_environment().local_size;
+  if (plan::host_bytes_needed(prediction, device, ranks) > there)
+    throw plan_needs_more_host(prediction, device, ranks, there);
+}
+
 }  // namespace
 
 void check_plan(const PlannedRun& run, RunLog& log) {
@@ -53,7 +63,7 @@ void check_plan(const PlannedRun& run, RunLog& log) {
   for (size_t c = 0; c < memory::kNumCategories; ++c)
     peaks.by_category[memory::name(static_cast<memory::Category>(c))] = prediction.by_category[c];
   peaks.by_category[memory::name(memory::Category::Workspace)] += run.host.library_bytes;
-  log.record().memory.predicted = peaks;
+  log.planned(peaks);
   log.print(fmt::format("Plan     peak {}{}", format_bytes(peak),
                         budget == 0 ? ""
                                     : fmt::format(" of a budget of {}: {}", format_bytes(budget),
@@ -66,6 +76,7 @@ void check_plan(const PlannedRun& run, RunLog& log) {
   const bool may_try = run.recipe.force || run.recipe.train.on_oom == "split";
   if (budget > 0 && peak > budget && !may_try)
     throw plan_does_not_fit(prediction, budget, run.host.library_bytes);
+  check_host_memory(run, prediction);
 }
 
 config::Recipe fitting_recipe(const PlannedRun& run, RunLog& log) {

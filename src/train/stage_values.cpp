@@ -48,8 +48,13 @@ bool is_first_or(int64_t stage, const setup::Engine& engine) {
 
 }  // namespace
 
-GatheredUnit::GatheredUnit(models::Model& model, const setup::Engine& engine)
-    : engine_(engine), units_(model.units()) {}
+GatheredUnit::GatheredUnit(models::Model& model, const setup::Engine& engine, Gathered which)
+    : engine_(engine),
+      which_(which),
+      sent_type_(which == Gathered::Trained && engine.mesh->size(dist::Axis::Pipeline) > 1
+                     ? type_of_trained(engine)
+                     : engine.precision.parameters),
+      units_(model.units()) {}
 
 size_t GatheredUnit::index_here(nn::Unit* unit) const {
   const auto found = std::ranges::find(engine_.units, unit);
@@ -62,8 +67,13 @@ void GatheredUnit::open(size_t unit) {
   const int64_t stage = engine_.stage.layout.stage_of(static_cast<int64_t>(unit));
   if (!is_first_or(stage, engine_)) return;
   const bool is_here = engine_.stage.index == stage;
-  if (is_here && engine_.sharding != nullptr) engine_.sharding->open(index_here(units_[unit]));
+  const bool trained_alone = which_ == Gathered::Trained;
+  if (is_here && engine_.sharding != nullptr) {
+    const size_t here = index_here(units_[unit]);
+    trained_alone ? engine_.sharding->open_trained(here) : engine_.sharding->open(here);
+  }
   for (const nn::Parameter* parameter : units_[unit]->parameters()) {
+    if (trained_alone && !parameter->trained) continue;
     if (is_here && parameter->slice) values_[parameter] = setup::whole_value(*parameter);
     if (stage > 0) bring(*parameter, stage);
   }
@@ -78,46 +88,25 @@ void GatheredUnit::bring(const nn::Parameter& parameter, int64_t from) {
   const at::Tensor value = own != values_.end()          ? own->second
                            : engine_.stage.index == from ? parameter.kept().detach()
                                                          : at::Tensor();
-  const at::Tensor here =
-      brought(value, parameter.whole_shape(), from, engine_.precision.parameters, engine_);
+  const at::Tensor here = brought(value, parameter.whole_shape(), from, sent_type_, engine_);
   if (engine_.stage.index == 0) values_[&parameter] = here;
 }
 
 void GatheredUnit::close(size_t unit) {
   values_.clear();
   const int64_t stage = engine_.stage.layout.stage_of(static_cast<int64_t>(unit));
-  if (engine_.sharding != nullptr && engine_.stage.index == stage)
-    engine_.sharding->close(index_here(units_[unit]));
+  if (engine_.sharding == nullptr || engine_.stage.index != stage) return;
+  const size_t here = index_here(units_[unit]);
+  which_ == Gathered::Trained ? engine_.sharding->close_trained(here)
+                              : engine_.sharding->close(here);
 }
 
 at::Tensor GatheredUnit::read(const nn::Parameter& parameter) const {
   const auto whole = values_.find(&parameter);
+  if (which_ == Gathered::Trained)
+    return (whole == values_.end() ? parameter.kept().detach() : whole->second).cpu();
   if (whole == values_.end()) return setup::resident_value(parameter);
   return whole->second.to(at::kCPU, engine_.precision.parameters);
-}
-
-void with_all_adapters(models::Model& model, const setup::Engine& engine,
-                       const std::function<void()>& work) {
-  const at::ScalarType type = engine.mesh->size(dist::Axis::Pipeline) > 1
-                                  ? type_of_trained(engine)
-                                  : engine.precision.parameters;
-  std::vector<nn::Parameter*> lent;
-  const std::vector<nn::Unit*> units = model.units();
-  for (size_t unit = 0; unit < units.size(); ++unit) {
-    const int64_t stage = engine.stage.layout.stage_of(static_cast<int64_t>(unit));
-    if (stage == 0 || !is_first_or(stage, engine)) continue;
-    for (nn::Parameter* parameter : units[unit]->parameters()) {
-      if (!parameter->trained) continue;
-      const at::Tensor own =
-          engine.stage.index == stage ? parameter->kept().detach() : at::Tensor();
-      const at::Tensor here = brought(own, parameter->shape, stage, type, engine);
-      if (engine.stage.index > 0) continue;
-      parameter->value = here;
-      lent.push_back(parameter);
-    }
-  }
-  if (engine.stage.index == 0) work();
-  for (nn::Parameter* parameter : lent) parameter->value.reset();
 }
 
 }  // namespace snug::train

@@ -13,14 +13,18 @@
 
 namespace snug::train {
 
-// The whole values of one unit's parameters at a time. To be called by all ranks alike.
+enum class Gathered { All, Trained };
+
+// The whole values of one unit's parameters at a time, all or those that train. To be made and
+// called by all ranks alike.
 class GatheredUnit {
  public:
-  GatheredUnit(models::Model& model, const setup::Engine& engine);
+  GatheredUnit(models::Model& model, const setup::Engine& engine, Gathered which);
 
   // Of the model's units. Afterwards rank 0 can read the values.
   void open(size_t unit);
   void close(size_t unit);
+  // On the host: what is written of whole models, or what trains as the optimizer sees it.
   at::Tensor read(const nn::Parameter& parameter) const;
 
  private:
@@ -28,13 +32,10 @@ class GatheredUnit {
   void bring(const nn::Parameter& parameter, int64_t from);
 
   const setup::Engine& engine_;
+  Gathered which_;
+  at::ScalarType sent_type_;      // between stages
   std::vector<nn::Unit*> units_;  // of the model
   std::unordered_map<const nn::Parameter*, at::Tensor> values_;
 };
-
-// Runs `work` on the ranks of the first stage, with the adapters of all stages in its model and
-// what trains beside them. To be called by all ranks alike.
-void with_all_adapters(models::Model& model, const setup::Engine& engine,
-                       const std::function<void()>& work);
 
 }  // namespace snug::train

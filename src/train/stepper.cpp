@@ -2,10 +2,11 @@
 #include "train/stepper.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/cpu/random_key.h"
-#include "setup/batch.h"
+#include "setup/context_parallel.h"
 
 namespace snug::train {
 
@@ -103,13 +104,17 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
   };
   const auto make = [&](int64_t i) -> exec::MicroBatch {
     const data::MicroBatch& batch = batches[static_cast<size_t>(i)];
-    return {.batch = setup::to_device(batch, engine_.device),
+    nn::Batch own =
+        setup::own_tokens(batch, engine_.device, *engine_.mesh, recipe_.data.ignore_index);
+    const auto rows = setup::places_of(own);
+    return {.batch = std::move(own),
             .pass = {.compute = engine_.precision.compute,
                      .gradient_scale = scaler_.scale() / divisor(batch),
                      .ignore_index = recipe_.data.ignore_index,
                      .label_smoothing = recipe_.train.label_smoothing,
                      .z_loss = recipe_.train.z_loss,
                      .dropout_key = dropout_key + static_cast<uint64_t>(i),
+                     .rows = rows,
                      .last_micro_batch = i + 1 == std::ssize(batches)},
             .number = i};
   };
@@ -119,7 +124,7 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
   for (size_t i = 0; i < losses.size(); ++i) result.loss += losses[i] / divisor(batches[i]);
   // Of the stage that ends the model, told to all.
   result.loss = engine_.mesh->group(dist::Axis::Pipeline).sum({result.loss}).front();
-  result.loss = engine_.mesh->data().sum({result.loss}).front();
+  result.loss = engine_.mesh->gradients().sum({result.loss}).front();
   return result;
 }
 

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "setup/batch.h"
+#include "setup/context_parallel.h"
 #include "train/stepper.h"
 
 namespace snug::train {
@@ -30,9 +31,10 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
   for (size_t i = 0; i < mine.size(); ++i) {
     const bool counts = static_cast<int64_t>(i) * ranks + rank < batches;
     const data::MicroBatch batch = samples.make(mine[i]);
-    const double loss =
-        executor.loss(setup::to_device(batch, executor.device()),
-                      {.compute = options.compute, .ignore_index = options.ignore_index});
+    const double loss = executor.loss(
+        mesh == nullptr ? setup::to_device(batch, executor.device())
+                        : setup::own_tokens(batch, executor.device(), *mesh, options.ignore_index),
+        {.compute = options.compute, .ignore_index = options.ignore_index});
     if (!counts) continue;
     sum += loss;
     result.tokens += batch.loss_tokens;
@@ -40,9 +42,8 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
   if (data != nullptr) {
     // Of the stage that ends the model, told to all.
     sum = mesh->group(dist::Axis::Pipeline).sum({sum}).front();
-    const auto total = data->sum({sum, static_cast<double>(result.tokens)});
-    sum = total[0];
-    result.tokens = static_cast<int64_t>(total[1]);
+    sum = mesh->gradients().sum({sum}).front();
+    result.tokens = static_cast<int64_t>(data->sum({static_cast<double>(result.tokens)}).front());
   }
   result.loss = result.tokens > 0 ? sum / static_cast<double>(result.tokens) : 0;
   return result;

@@ -176,6 +176,24 @@ TEST(Resume, InAnotherFolderTellsTheWholeStory) {
   EXPECT_EQ(read_run(folder / "second")["steps"].size(), 5U);
 }
 
+// What another technique took of memory until then is not this run's.
+TEST(Resume, WithAnotherPlanMeasuresMemoryAnew) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 160);
+  const auto train = [&](const Words& more) {
+    const Result result = run(finetune_words(rows, folder / "out", more));
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return read_run(folder / "out")["memory"];
+  };
+  const json first = train({"--train.max_steps", "2", "--train.save_interval", "2"});
+  const json second =
+      train({"--train.max_steps", "4", "--resume", "true", "--optimizer_offload", "cpu"});
+  EXPECT_LT(second["predicted"]["peak_allocated"], first["predicted"]["peak_allocated"]);
+  EXPECT_EQ(second["measured"]["peak_allocated"], second["predicted"]["peak_allocated"]);
+  for (const json& phase : second["phases"])
+    EXPECT_LE(phase["peak"], second["measured"]["peak_allocated"]) << phase;
+}
+
 // Going back to an older checkpoint starts another way from there: what was after it is set aside.
 TEST(Resume, FromAnOlderCheckpointLeavesTheNewerOnesAside) {
   const TempFolder folder;

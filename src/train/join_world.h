@@ -1,0 +1,15 @@
+// The other processes of a run, if there are any.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+
+#include "config/recipe.h"
+#include "dist/world.h"
+
+namespace snug::train {
+
+// Joins them, and throws UserError unless all have the same program and recipe.
+std::shared_ptr<dist::World> join_world(const config::Recipe& recipe);
+
+}  // namespace snug::train

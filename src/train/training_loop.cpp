@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/training_loop.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "train/interrupt.h"
+#include "train/validation.h"
+
+namespace snug::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+optim::Schedule schedule_of(const config::Recipe& recipe, int64_t steps) {
+  const config::TrainOptions& t = recipe.train;
+  const int64_t warmup =
+      t.lr_warmup_fraction
+          ? static_cast<int64_t>(*t.lr_warmup_fraction * static_cast<double>(steps))
+          : t.lr_warmup_steps;
+  return {recipe.optimizer.lr, t.min_lr, warmup, steps};
+}
+
+}  // namespace
+
+TrainingLoop::TrainingLoop(const Parts& parts, const RunLength& length,
+                           const checkpoint::TrainingState& state)
+    : parts_(parts),
+      recipe_(parts.recipe),
+      state_(state),
+      phases_(parts.engine, parts.log.record().memory.phases),
+      stepper_(parts.engine, parts.recipe, parts.train_batches, phases_),
+      sampler_(sampler_options(length.sampler)),
+      schedule_(schedule_of(parts.recipe, length.steps)) {
+  warn_of_long_warmup();
+  if (state_.step > 0) {
+    sampler_.restore({state_.epoch, state_.next_index});
+    stepper_.scaler().restore(state_.loss_scale, state_.good_steps);
+  }
+  state_.data_fingerprint = parts.dataset.train.fingerprint();
+}
+
+void TrainingLoop::run() {
+  if (state_.step == 0 && recipe_.eval.initial_validation) validate();
+  parts_.engine.ledger().reset_peak();
+  const InterruptGuard interrupt;
+  parts_.startup.end_stage("before training");
+  parts_.startup.begin_first_step();
+  while (!is_over()) take_step();
+}
+
+bool TrainingLoop::is_over() const {
+  const auto& most_tokens = recipe_.train.max_tokens;
+  return state_.step >= schedule_.total_steps || sampler_.done() ||
+         (most_tokens && state_.tokens >= *most_tokens);
+}
+
+void TrainingLoop::take_step() {
+  const auto start = Clock::now();
+  parts_.world.set_activity(fmt::format("step {}", state_.step + 1));
+  phases_.begin_step(state_.step);
+  const double lr = schedule_.lr_at(state_.step);
+  const StepResult result = step_with_splits(next_micro_batches(), lr);
+  if (!std::isfinite(result.loss) && result.updated)
+    throw UserError(
+        "the loss is {} at step {}: the learning rate {} is too high for this model, or the data "
+        "is broken; lower --optimizer.lr or set --train.max_norm 1.0",
+        result.loss, state_.step + 1, recipe_.optimizer.lr);
+  count_in(result);
+  parts_.startup.end_step();
+  log_step(result, lr, seconds_since(start));
+  const auto save_interval = recipe_.train.save_interval.value_or(0);
+  // Some ranks hear of it a step before the others.
+  const bool stop = parts_.mesh.world().sum({InterruptGuard::requested() ? 1.0 : 0.0}).front() > 0;
+  const bool validates = state_.step % recipe_.eval.interval == 0;
+  if (validates && !is_over()) validate();  // so that the checkpoint's record has its loss
+  // Saved before the last update is brought forward: a run that goes on from here is not to notice.
+  if (stop || (save_interval > 0 && state_.step % save_interval == 0)) save_checkpoint();
+  if (is_over()) parts_.engine.finish_updates();
+  if (validates && is_over()) validate();
+  if (stop)
+    throw UserError("stopped on request after step {}; go on with --resume auto", state_.step);
+}
+
+void TrainingLoop::count_in(const StepResult& result) {
+  ++state_.step;
+  state_.micro_batches += result.micro_batches;
+  state_.tokens += result.tokens;
+  const data::DataPosition position = sampler_.position();
+  state_.epoch = position.epoch;
+  state_.next_index = position.next_index;
+  state_.loss_scale = stepper_.scaler().scale();
+  state_.good_steps = stepper_.scaler().good_steps();
+}
+
+// --- the samples of a step ---
+
+data::SamplerOptions TrainingLoop::sampler_options(data::SamplerOptions options) const {
+  options.micro_batch_size = micro_batch_size();
+  options.first = longest_samples_first();
+  return options;
+}
+
+// The run's largest micro-batch comes in its first step, so that a run that starts also ends. Where
+// gradients are accumulated it comes second, since it then meets the first one's gradients.
+std::vector<int64_t> TrainingLoop::longest_samples_first() const {
+  const config::TrainOptions& t = recipe_.train;
+  const data::SampleStore& samples = parts_.dataset.train;
+  const int64_t together = std::min(2 * t.micro_batch_size, t.global_batch_size);
+  std::vector<int64_t> longest = samples.longest_samples(std::min(together, samples.count()));
+  if (static_cast<int64_t>(longest.size()) == 2 * t.micro_batch_size)
+    std::rotate(longest.begin(), longest.begin() + t.micro_batch_size, longest.end());
+  return longest;
+}
+
+// Several processes run as many micro-batches each, which splitting each one's would not keep.
+int64_t TrainingLoop::micro_batch_size() const {
+  const int64_t size = recipe_.train.micro_batch_size;
+  const bool was_split = !parts_.mesh.is_single() && state_.micro_batch_size > 0;
+  return was_split ? std::min(size, state_.micro_batch_size) : size;
+}
+
+SampleIndices TrainingLoop::next_micro_batches() {
+  const dist::Group& readers = parts_.mesh.data();
+  const int64_t rank = readers.rank(), ranks = readers.size();
+  SampleIndices micro_batches = sampler_.next_step(rank, ranks);
+  SampleIndices expected = micro_batches;
+  for (auto& indices : sampler_.upcoming_step(rank, ranks)) expected.push_back(std::move(indices));
+  parts_.train_batches.expect(expected);
+  // A split once found necessary holds for the rest of the run.
+  for (int64_t size = parts_.mesh.is_single() ? recipe_.train.micro_batch_size : 0;
+       state_.micro_batch_size > 0 && size > state_.micro_batch_size; size = (size + 1) / 2)
+    micro_batches = split_micro_batches(micro_batches);
+  return micro_batches;
+}
+
+StepResult TrainingLoop::step_with_splits(SampleIndices micro_batches, double lr) {
+  while (true) {
+    try {
+      return stepper_.step(micro_batches, lr);
+    } catch (const OutOfMemory& error) {
+      const int64_t size =
+          state_.micro_batch_size > 0 ? state_.micro_batch_size : recipe_.train.micro_batch_size;
+      if (recipe_.train.on_oom != "split" || size == 1 || stepper_.is_updating()) throw;
+      state_.micro_batch_size = (size + 1) / 2;
+      micro_batches = split_micro_batches(micro_batches);
+      parts_.log.print(fmt::format("A micro-batch of {} does not fit; going on with {}. {}", size,
+                                   state_.micro_batch_size, error.what()));
+    }
+  }
+}
+
+// --- what is told and kept ---
+
+void TrainingLoop::warn_of_long_warmup() const {
+  const config::TrainOptions& t = recipe_.train;
+  const bool said_of_recipe = t.max_steps && t.lr_warmup_steps >= *t.max_steps;
+  if (schedule_.warmup_steps < schedule_.total_steps || said_of_recipe) return;
+  warn(
+      "train.lr_warmup_steps = {} is not shorter than the run's {} steps: the learning rate "
+      "never reaches {}",
+      schedule_.warmup_steps, schedule_.total_steps, recipe_.optimizer.lr);
+}
+
+void TrainingLoop::log_step(const StepResult& result, double lr, double seconds) {
+  const double rate = static_cast<double>(result.tokens) / std::max(1e-9, seconds);
+  const report::RunRecord& record = parts_.log.record();
+  const report::StepStatus status{
+      .epoch = static_cast<int64_t>(std::ceil(sampler_.epochs_done())),
+      .iter = state_.micro_batches,
+      .step = state_.step,
+      .total_steps = schedule_.total_steps,
+      .loss = result.loss,
+      .val_loss =
+          record.validation.empty() ? std::optional<double>() : record.validation.back().loss,
+      .iter_seconds = seconds / static_cast<double>(std::max<int64_t>(1, result.iterations)),
+      .tokens_per_second = rate,
+      .share_of_peak = parts_.figures.share_of_peak(rate),
+      .memory_bytes = parts_.engine.ledger().at_peak().allocated,
+      .budget_bytes = record.device.budget_bytes};
+  parts_.log.step({.step = state_.step,
+                   .loss = result.loss,
+                   .seconds = seconds,
+                   .tokens = result.tokens,
+                   .padded_tokens = result.padded_tokens,
+                   .lr = lr,
+                   .grad_norm = result.grad_norm,
+                   .raw_tokens = result.raw_tokens},
+                  status);
+  parts_.live.step(status, seconds);
+}
+
+void TrainingLoop::validate_at_end() {
+  const auto& done = parts_.log.record().validation;
+  if (done.empty() || done.back().step != state_.step) validate();
+}
+
+void TrainingLoop::validate() {
+  const data::Dataset& dataset = parts_.dataset;
+  if (dataset.validation.empty()) return;
+  const Live::Doing doing(parts_.live, "validating");
+  const ValidationResult result = train::validate(
+      *parts_.engine.executor, parts_.validation_batches, dataset.validation.count(),
+      {.micro_batch_size = recipe_.train.micro_batch_size,
+       .max_batches = recipe_.eval.max_iters,
+       .compute = parts_.engine.precision.compute,
+       .ignore_index = recipe_.data.ignore_index},
+      &parts_.mesh);
+  if (result.tokens == 0)
+    return warn("no validation: not one of the {} held-out samples has anything to learn from{}",
+                dataset.validation.count(),
+                dataset.validation_pictures.rows ? "; their pictures could not be read" : "");
+  parts_.log.validation(state_.step, result.loss, result.tokens);
+  parts_.log.print(fmt::format("Validation at step {}: loss {:.4f}, perplexity {:.2f} ({} tokens)",
+                               state_.step, result.loss, std::exp(result.loss),
+                               with_commas(result.tokens)));
+}
+
+void TrainingLoop::save_checkpoint() {
+  const Live::Doing doing(parts_.live, "saving");
+  parts_.figures.fill();
+  const auto folder = checkpoint::save(recipe_.out_dir, state_, parts_.engine.training_tensors(),
+                                       parts_.log.unfinished(), &parts_.mesh.world(),
+                                       dist::show(parts_.mesh.shape()));
+  if (parts_.world.rank() > 0) return;
+  if (recipe_.train.keep_checkpoints)
+    checkpoint::keep_newest(recipe_.out_dir, state_.step, *recipe_.train.keep_checkpoints);
+  const int64_t bytes = checkpoint::size_bytes(folder);
+  parts_.log.print(fmt::format("Checkpoint {} ({})", folder.string(), format_bytes(bytes)));
+  parts_.log.write_unfinished();
+  if (std::filesystem::space(folder).available < static_cast<uintmax_t>(bytes))
+    warn(
+        "the disk of {} has no room for another checkpoint of {}: the run will stop there; make "
+        "room, or keep fewer with --train.keep_checkpoints",
+        recipe_.out_dir, format_bytes(bytes));
+}
+
+}  // namespace snug::train

@@ -1,0 +1,75 @@
+// The steps of a run, one after another: samples to updated weights, with validations and
+// checkpoints between them, until the run's length is reached or somebody asks to stop.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "checkpoint/training_checkpoint.h"
+#include "config/recipe.h"
+#include "data/dataset.h"
+#include "data/sampler.h"
+#include "dist/world.h"
+#include "optim/schedule.h"
+#include "setup/engine.h"
+#include "train/live.h"
+#include "train/phases.h"
+#include "train/run_figures.h"
+#include "train/run_length.h"
+#include "train/run_log.h"
+#include "train/startup.h"
+#include "train/stepper.h"
+
+namespace snug::train {
+
+class TrainingLoop {
+ public:
+  // What steps work with; all of it outlives the loop.
+  struct Parts {
+    const config::Recipe& recipe;
+    const data::Dataset& dataset;
+    data::BatchSource& train_batches;
+    data::BatchSource& validation_batches;
+    setup::Engine& engine;
+    dist::World& world;
+    dist::Mesh& mesh;
+    RunLog& log;
+    RunFigures& figures;
+    Live& live;
+    StartupClock& startup;
+  };
+  // From `state` on: that of a checkpoint, or of nothing yet.
+  TrainingLoop(const Parts& parts, const RunLength& length, const checkpoint::TrainingState& state);
+
+  // All that is left of the run. Throws UserError where somebody asked to stop (after a checkpoint)
+  // or the loss is no number, OutOfMemory where a step does not fit.
+  void run();
+  // With the weights as they are, unless that was done after the last step.
+  void validate_at_end();
+
+ private:
+  void take_step();
+  SampleIndices next_micro_batches();
+  StepResult step_with_splits(SampleIndices micro_batches, double lr);
+  void count_in(const StepResult& result);
+  void log_step(const StepResult& result, double lr, double seconds);
+  void validate();
+  void save_checkpoint();
+  bool is_over() const;
+
+  data::SamplerOptions sampler_options(data::SamplerOptions options) const;
+  std::vector<int64_t> longest_samples_first() const;
+  int64_t micro_batch_size() const;
+  void warn_of_long_warmup() const;
+
+  Parts parts_;
+  const config::Recipe& recipe_;
+  checkpoint::TrainingState state_;
+  PhaseRecorder phases_;
+  Stepper stepper_;
+  data::Sampler sampler_;
+  optim::Schedule schedule_;
+};
+
+}  // namespace snug::train

@@ -1,0 +1,115 @@
+// What bounds a run from outside: the steps that its data have, and the host's memory.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "system/program.h"
+
+namespace snug::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+using nlohmann::json;
+
+size_t count(const std::string& text, const std::string& what) {
+  size_t n = 0;
+  for (size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+class Limits : public ::testing::Test {
+ protected:
+  Words words(const char* command, const Words& more) const {
+    Words all = finetune_words(rows_, folder_ / "out", more);
+    all[0] = command;
+    return all;
+  }
+  json record() const { return read_run(folder_ / "out"); }
+
+  const TempFolder folder_;
+  const fs::path rows_ = write_rows(folder_ / "rows.jsonl", 64);
+};
+
+TEST_F(Limits, StepsThatTheDataDoNotHaveAreSaid) {
+  const Words many{"--train.epochs", "2", "--train.max_steps", "100"};
+  const Result result = run(words("finetune_full", many));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const json run_record = record();
+  ASSERT_EQ(run_record["notes"].size(), 1U);
+  const std::string note = run_record["notes"][0];
+  const std::string steps = std::to_string(run_record["steps"].size());
+  for (const std::string& part : {std::string("train.max_steps = 100 is not reached: 2 epochs of "),
+                                  " are " + steps + " steps"})
+    EXPECT_NE(note.find(part), std::string::npos) << part << " in " << note;
+  EXPECT_EQ(count(result.output, note), 2U) << "before the steps and in the summary";
+  EXPECT_LT(result.output.find(note), result.output.find("Plan ")) << result.output;
+  EXPECT_NE(read_file(folder_ / "out/report.html").find("is not reached"), std::string::npos);
+  const Result plan = run(words("plan", many));
+  EXPECT_EQ(count(plan.output, note), 1U) << plan.output;
+
+  // As many epochs as it names are enough, and one fewer is not.
+  const size_t at = note.find("--train.epochs ") + 15;
+  const int enough = std::stoi(note.substr(at));
+  for (const auto& [epochs, notes] : {std::pair{enough, 0U}, {enough - 1, 1U}}) {
+    Words asked{"--train.epochs", std::to_string(epochs), "--train.max_steps", "100", "--json"};
+    const json planned = json::parse(run(words("plan", asked)).output);
+    EXPECT_EQ(planned["notes"].size(), notes) << epochs;
+  }
+}
+
+TEST_F(Limits, NothingIsSaidOfStepsThatAreReached) {
+  const Result result = run(words("finetune_full", {"--train.max_steps", "2"}));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_EQ(record()["steps"].size(), 2U);
+  EXPECT_TRUE(record()["notes"].empty());
+  EXPECT_EQ(result.output.find("is not reached"), std::string::npos) << result.output;
+}
+
+TEST_F(Limits, TokensThatEndARunBeforeItsStepsAreSaid) {
+  const Result result =
+      run(words("finetune_full", {"--train.max_steps", "6", "--train.max_tokens", "20"}));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_LT(record()["steps"].size(), 6U);
+  ASSERT_EQ(record()["notes"].size(), 1U);
+  EXPECT_NE(result.output.find("train.max_tokens = 20"), std::string::npos) << result.output;
+}
+
+// Of the host, what is offloaded; on a CPU what the device holds too, since both are one memory.
+TEST_F(Limits, ARunKeepsToTheHostMemoryThatIsSaid) {
+  const Words offload{"--optimizer_offload", "cpu", "--train.max_steps", "1"};
+  const auto with = [&](int64_t host, const Words& more) {
+    Words all = offload;
+    all.insert(all.end(), {"--host_memory", std::to_string(host)});
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  const json plan = json::parse(run(words("plan", with(int64_t{1} << 40, {"--json"}))).output);
+  const json& memory = plan["memory"];
+  ASSERT_GT(memory["offloaded_to_host"], 0);
+  const int64_t needed =
+      memory["offloaded_to_host"].get<int64_t>() + memory["peak_allocated"].get<int64_t>();
+
+  const Result tight = run(words("finetune_full", with(needed - 1, {})));
+  EXPECT_EQ(tight.exit_code, 3) << tight.output;
+  EXPECT_NE(tight.output.find("pass the host_memory of"), std::string::npos) << tight.output;
+  EXPECT_NE(tight.output.find("What would fit"), std::string::npos) << tight.output;
+  EXPECT_EQ(record()["outcome"], "oom");
+  const json refusal = record()["out_of_memory"];
+  EXPECT_EQ(refusal["phase"], "plan");
+  EXPECT_EQ(refusal["missing"], 1);
+  int64_t categories = 0;
+  for (const auto& [name, bytes] : refusal["by_category"].items())
+    categories += bytes.get<int64_t>();
+  EXPECT_EQ(refusal["allocated"], needed);
+  EXPECT_LE(categories, needed) << "two peaks, which need not be at one moment";
+  EXPECT_TRUE(record()["steps"].empty());
+
+  EXPECT_EQ(run(words("finetune_full", with(needed, {}))).exit_code, 0);
+  EXPECT_EQ(run(words("finetune_full", with(needed - 1, {"--force"}))).exit_code, 0);
+  const Result planned = run(words("plan", with(needed - 1, {})));
+  EXPECT_EQ(planned.exit_code, 3) << planned.output;
+  EXPECT_NE(planned.output.find("fits the device"), std::string::npos) << planned.output;
+  EXPECT_NE(planned.output.find("of host memory"), std::string::npos) << planned.output;
+}
+
+}  // namespace
+}  // namespace snug::tests
