@@ -35,7 +35,9 @@ std::optional<Layout> read_layout(const Recipe& r, std::vector<std::string>& fau
   return layout;
 }
 
-void resolve_batches(Recipe& recipe) {
+namespace {
+
+void resolve_global_batch(Recipe& recipe) {
   TrainOptions& train = recipe.train;
   if (!train.accumulate_grad_batches || recipe.given("train.global_batch_size")) return;
   std::vector<std::string> said_elsewhere;
@@ -45,6 +47,28 @@ void resolve_batches(Recipe& recipe) {
   if (!layout || train.micro_batch_size > kMost || *train.accumulate_grad_batches > kMost) return;
   train.global_batch_size =
       train.micro_batch_size * *train.accumulate_grad_batches * layout->mesh.num_data_ranks();
+}
+
+// Whether an update in the backward costs nothing: nobody looks at all gradients before (a clip to
+// max_norm would take a second backward), nothing that runs beside the backward waits for it
+// (sums among devices, gradients on their way to the host), and there is something to free, which
+// gradients that are added up over micro-batches are not.
+bool is_free_in_backward(const Recipe& recipe) {
+  std::vector<std::string> said_elsewhere;
+  const std::optional<Layout> layout = read_layout(recipe, said_elsewhere);
+  return layout && !layout->is_auto && layout->num_ranks == 1 &&
+         recipe.train.global_batch_size <= recipe.train.micro_batch_size &&
+         recipe.train.max_norm.value_or(0) == 0 && recipe.train.on_oom != "split" &&
+         recipe.precision != "16-mixed" && recipe.optimizer_offload == "none" &&
+         !recipe.delayed_parameter_update;
+}
+
+}  // namespace
+
+void resolve_batches(Recipe& recipe) {
+  resolve_global_batch(recipe);
+  if (recipe.optimizer_in_backward_is_auto)
+    recipe.optimizer_in_backward = is_free_in_backward(recipe);
 }
 
 int64_t BatchLimit::of(int64_t batches) const {

@@ -26,8 +26,9 @@ struct Layout {
 // None where it cannot be told, with the reason in `faults`.
 std::optional<Layout> read_layout(const Recipe& recipe, std::vector<std::string>& faults);
 
-// train.accumulate_grad_batches makes train.global_batch_size, unless somebody chose that. To be
-// called again where the number of devices changes.
+// train.accumulate_grad_batches makes train.global_batch_size, unless somebody chose that; and with
+// both the layout, optimizer_in_backward is decided where that is auto. To be called again where
+// the number of devices changes.
 void resolve_batches(Recipe& recipe);
 
 // What limit_train_batches says: a share of an epoch's micro-batches, or how many of them.

@@ -29,14 +29,7 @@ struct NotYet {
   std::string_view instead;
 };
 
-// Along axes that nothing is cut along yet.
-bool has_new_axes(const Recipe& r) {
-  MeshSizes mesh;
-  return read_mesh(r.mesh, mesh).empty() && mesh.context > 1;
-}
-
 constexpr NotYet kNotYet[] = {
-    {"mesh", has_new_axes, "lay devices out along dp, fsdp, tp and pp"},
     {"logger_name",
      [](const Recipe& r) { return r.logger_name == "wandb" || r.logger_name == "mlflow"; },
      "use csv or tensorboard"},
@@ -155,10 +148,12 @@ void check_mesh(const Recipe& r, const Layout& layout, Faults& faults) {
         fmt::format("strategy = ddp: nothing is cut, and mesh = {} has {} shards; write dp={}, or "
                     "use --strategy fsdp",
                     r.mesh, layout.mesh.shard, layout.mesh.shard));
-  if (r.strategy != "ddp" && r.strategy != "auto" && !layout.is_sharded())
+  // Devices along cp need the same weights, so that they may share them.
+  if (r.strategy != "ddp" && r.strategy != "auto" && !layout.is_sharded() &&
+      layout.mesh.context == 1)
     faults.push_back(
-        fmt::format("strategy = {}: cuts along the axis fsdp, and mesh = {} has none; add one such "
-                    "as fsdp=2, or leave strategy out",
+        fmt::format("strategy = {}: cuts along the axes fsdp and cp, and mesh = {} has none; add "
+                    "one such as fsdp=2, or leave strategy out",
                     r.strategy, r.mesh));
 }
 
@@ -216,7 +211,8 @@ void check_devices(const Recipe& r, Faults& faults) {
   check_mesh(r, *layout, faults);
   check_pipeline_axis(r, *layout, faults);
   if (layout->num_ranks == 1 && layout->mesh.num_ranks() == 1) return;
-  if (r.optimizer.name == "adafactor" && layout->is_sharded())
+  const bool cuts_along_cp = layout->mesh.context > 1 && r.strategy != "ddp";
+  if (r.optimizer.name == "adafactor" && (layout->is_sharded() || cuts_along_cp))
     faults.push_back(
         fmt::format("optimizer = adafactor: its factored states are sums over whole rows and "
                     "columns, and strategy = {} cuts matrices anywhere; use --strategy ddp, or "

@@ -41,6 +41,7 @@ Option option_of(const Row& row) {
   if (is_flag(row)) {
     option.argument = Argument::Flag;
     option.choices = {"true", "false"};
+    if (row.automatic != nullptr) option.choices.emplace_back("auto");
   } else if (!option.choices.empty()) {
     option.argument = Argument::Choice;
   } else if (row.kind == TextKind::File) {

@@ -137,7 +137,8 @@ struct Recipe {
   std::string activation_checkpointing = "none";  // none | all | selective | blocks (unit_choice.h)
   bool activation_offload = false;
   bool optimizer_in_backward = false;
-  std::string optimizer_offload = "none";  // none | cpu | disk:FOLDER
+  bool optimizer_in_backward_is_auto = false;  // then resolve_batches says which
+  std::string optimizer_offload = "none";      // none | cpu | disk:FOLDER
   bool delayed_parameter_update = false;
   bool weight_streaming = false;
   std::string offload_prefetch = "auto";  // auto | true | false

@@ -24,7 +24,7 @@ std::string cell(std::string_view text) {
 std::string values_of(const Row& row) {
   if (!row.choices.empty()) return fmt::format("{}", fmt::join(row.choices, ", "));
   std::string text(value_name(row));
-  if (is_flag(row)) return "true, false";
+  if (is_flag(row)) return row.automatic != nullptr ? "true, false, auto" : "true, false";
   if (row.min > -1e300) text += fmt::format(" from {}", row.min);
   if (row.max < 1e300) text += fmt::format(" to {}", row.max);
   return text;

@@ -124,6 +124,7 @@ std::string store_items(const Row& row, const Value& value, ListSlot slot) {
 }
 
 std::string store_null(const Row& row, const Row& fallback) {
+  if (row.automatic != nullptr) *row.automatic = *fallback.automatic;
   if (!row.null_means.empty())
     return store(row, {.kind = Value::Kind::Text, .text = std::string(row.null_means)}, fallback);
   std::visit(
@@ -208,6 +209,9 @@ std::string store(const Row& row, const Value& value, const Row& fallback) {
           if (is_list && !row.joins_list) return "is a list; give one value";
           const std::string text =
               is_list ? fmt::format("{}", fmt::join(value.items, ",")) : value.text;
+          const bool is_auto = row.automatic != nullptr && text == "auto";
+          if (row.automatic != nullptr) *row.automatic = is_auto;
+          if (is_auto) return {};
           Plain<Pointer> plain{};
           if (std::string fault = store_scalar(row, text, plain); !fault.empty()) return fault;
           *slot = std::move(plain);
@@ -287,7 +291,7 @@ std::string_view value_name(const Row& row) {
   if (std::holds_alternative<PairSlot>(row.slot)) return "[FLOAT,FLOAT]";
   if (std::holds_alternative<bool*>(row.slot) ||
       std::holds_alternative<std::optional<bool>*>(row.slot))
-    return "true|false";
+    return row.automatic != nullptr ? "true|false|auto" : "true|false";
   if (std::holds_alternative<double*>(row.slot) ||
       std::holds_alternative<std::optional<double>*>(row.slot))
     return "FLOAT";

@@ -57,7 +57,9 @@ struct Row {
   bool secret = false;                     // never printed
   bool may_stand_alone = false;            // a text that is "true" when no value follows
   bool lora_only = false;                  // a key of finetune_lora alone
-  bool joins_list = false;                 // a text that a list of words may give, joined by commas
+  bool* automatic = nullptr;  // a flag takes the word auto too, which is noted here; who makes the
+                              // row says later what it comes to
+  bool joins_list = false;    // a text that a list of words may give, joined by commas
   std::string (*normalise)(std::string_view) = nullptr;
   std::function<void()> selected = {};  // this row chose a class: load that class's defaults
 };

@@ -130,14 +130,18 @@ std::vector<Row> beam_rows(BeamOptions& o, std::string_view help) {
 
 // What says where pictures are; how samples are made of them is for training.
 std::vector<Row> picture_data_rows(DataOptions& data) {
-  static constexpr std::array kKeys = {"data.class_path", "data.path", "data.split",
-                                       "data.image_column", "data.text_column"};
+  static constexpr std::array kKeys = {"data.class_path",   "data.path",        "data.split",
+                                       "data.image_column", "data.text_column", "data.num_workers"};
   std::vector<Row> rows = data_rows(data);
   std::erase_if(rows, [](const Row& row) {
     return std::find(kKeys.begin(), kKeys.end(), row.key) == kKeys.end();
   });
   for (Row& row : rows) {
     if (row.key == "data.split") row.help = "which split of it";
+    if (row.key == "data.num_workers")
+      row.help =
+          "threads that decode the next pictures, named or of a data set, while captions of "
+          "these are written; 0: one";
     if (row.key == "data.text_column")
       row.help =
           "column of the captions to compare with; auto: text, caption, captions, description and "

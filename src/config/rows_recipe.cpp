@@ -341,7 +341,10 @@ std::vector<Row> memory_rows(Recipe& r) {
       {.theme = kMemory,
        .key = "optimizer_in_backward",
        .slot = &r.optimizer_in_backward,
-       .help = "update a block as soon as its gradients are there, and free them"},
+       .help = "update a block as soon as its gradients are there, and free them; auto: where that "
+               "changes neither numbers nor speed (one device with its states, one micro-batch a "
+               "step, no max_norm, 16-mixed or on_oom split)",
+       .automatic = &r.optimizer_in_backward_is_auto},
       {.theme = kMemory,
        .key = "optimizer_offload",
        .slot = &r.optimizer_offload,
@@ -386,8 +389,9 @@ std::vector<Row> memory_rows(Recipe& r) {
        .key = "host_memory",
        .slot = &r.host_memory,
        .help =
-           "memory beside the device that plans and fit count on; none: this machine's where it "
-           "is planned for, otherwise what the device's profile says",
+           "memory beside the device that plans and fit count on, and that a run's plan may not "
+           "pass; none: this machine's where it is planned for, otherwise what the device's "
+           "profile says",
        .kind = TextKind::Bytes},
       {.theme = kMemory,
        .key = "force",
@@ -441,7 +445,8 @@ std::vector<Row> device_rows(Recipe& r) {
        .key = "mesh",
        .slot = &r.mesh,
        .help = "how many devices along each axis, instead of what the strategy makes of them: dp "
-               "copies, fsdp shards, tp tensor, pp pipeline, cp context, as in dp=2,fsdp=4",
+               "copies, fsdp shards, tp tensor, pp pipeline, cp context (each has part of the "
+               "tokens of the same samples), as in dp=2,fsdp=4",
        .joins_list = true},
       {.theme = kDevices,
        .key = "sequence_parallel",

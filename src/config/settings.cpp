@@ -152,13 +152,14 @@ class WordReader {
       out_.settings.push_back(std::move(setting));
   }
 
-  // The next word, where it can be this option's value. A flag takes only true or false, so that
-  // «--json model» leaves the model alone.
+  // The next word, where it can be this option's value. A flag takes only true or false (some of
+  // them auto), so that «--json model» leaves the model alone.
   bool take_value(const Row* row, const std::string& key, std::string& value) {
     const bool flag = row && is_flag(*row, key);
     const bool alone = flag || (row && row->may_stand_alone);
     const bool next = at_ < words_.size() && words_[at_] != "--" && !is_option(words_[at_]);
-    if (next && (!flag || parse_bool(words_[at_]))) {
+    const bool may_be_auto = flag && row->automatic != nullptr;
+    if (next && (!flag || parse_bool(words_[at_]) || (may_be_auto && words_[at_] == "auto"))) {
       value = words_[at_++];
       return true;
     }

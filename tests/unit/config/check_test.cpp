@@ -2,7 +2,9 @@
 #include "config/check.h"
 
 #include "base/log.h"
+#include "config/batches.h"
 #include "config/mesh_text.h"
+#include "config/print.h"
 #include "config/unit_choice.h"
 #include "support.h"
 
@@ -94,8 +96,15 @@ TEST(Check, RoundingFitsTheWeights) {
 }
 
 TEST(Check, WhatIsNotThereYetSaysSo) {
-  for (const char* options : {"--devices 4 --mesh cp=4", "--logger_name wandb"})
-    EXPECT_CONTAINS(faults_of(options), "not in this version yet");
+  EXPECT_CONTAINS(faults_of("--logger_name wandb"), "not in this version yet");
+}
+
+TEST(Check, DevicesAlongCpMayShareWeights) {
+  for (const char* strategy : {"auto", "ddp", "zero1", "fsdp"})
+    EXPECT_EQ(faults_of(fmt::format("--devices 4 --mesh cp=4 --strategy {}", strategy)), "");
+  EXPECT_CONTAINS(faults_of("--devices 4 --mesh cp=4 --optimizer Adafactor"),
+                  "cuts matrices anywhere");
+  EXPECT_EQ(faults_of("--devices 4 --mesh cp=4 --strategy ddp --optimizer Adafactor"), "");
 }
 
 TEST(Check, AScheduleBelongsToAPipeline) {
@@ -174,7 +183,7 @@ TEST(Check, MeshesFitTheDevicesAndTheStrategy) {
                   "use sizes whose product is that");
   EXPECT_CONTAINS(faults_of("--devices 4 --mesh dp=2,ep=2"), "mesh = dp=2,ep=2: has no axis");
   EXPECT_CONTAINS(faults_of("--mesh dp=2,fsdp=2 --strategy ddp"), "nothing is cut, and mesh");
-  EXPECT_CONTAINS(faults_of("--mesh dp=4 --strategy zero2"), "cuts along the axis fsdp");
+  EXPECT_CONTAINS(faults_of("--mesh dp=4 --strategy zero2"), "cuts along the axes fsdp and cp");
   EXPECT_EQ(parse("finetune_full m --mesh fsdp=4").recipe.devices, "4");
   EXPECT_EQ(parse("finetune_full m --mesh fsdp=4 --num_nodes 2").recipe.devices, "2");
   EXPECT_EQ(parse("finetune_full m --mesh fsdp=4 --devices 8").recipe.devices, "8");
@@ -280,6 +289,49 @@ TEST(Check, AnUpdateInBackwardThatSavesNothingIsWarnedOf) {
   EXPECT_EQ(said, "");
   faults_of("--optimizer_in_backward --train.global_batch_size 6 --train.micro_batch_size 3");
   EXPECT_CONTAINS(said, "nothing is saved");
+}
+
+// Gradients can go at once where nothing else needs them; where something does they stay, without
+// a word.
+TEST(Check, AnUpdateInBackwardIsTakenWhereItIsFree) {
+  std::string said;
+  const LogSinkGuard sink([&](const std::string& text) { said += text; });
+  const std::string once = " --train.global_batch_size 4 --train.micro_batch_size 4";
+  const std::string wanted = "finetune_full m --optimizer_in_backward auto" + once;
+  const auto is_on = [](const std::string& line) {
+    const Recipe recipe = parse(line).recipe;
+    EXPECT_TRUE(print_recipe_yaml(recipe).find(recipe.optimizer_in_backward
+                                                   ? "optimizer_in_backward: true"
+                                                   : "optimizer_in_backward: false") !=
+                std::string::npos);
+    return recipe.optimizer_in_backward;
+  };
+  EXPECT_TRUE(is_on(wanted));
+  for (const char* also : {" --precision 16-true", " --train.max_norm 0", " --train.max_norm null",
+                           " --activation_checkpointing all", " --train.on_oom stop"})
+    EXPECT_TRUE(is_on(wanted + also)) << also;
+  for (const char* need :
+       {" --train.global_batch_size 8", " --train.max_norm 1", " --precision 16-mixed",
+        " --train.on_oom split", " --optimizer_offload cpu", " --devices 2", " --devices auto",
+        " --mesh pp=2", " --optimizer_in_backward false", " --optimizer_in_backward=null"})
+    EXPECT_FALSE(is_on(wanted + need)) << need;
+  for (const char* need :
+       {" --precision 16-mixed", " --train.on_oom split", " --train.global_batch_size 8",
+        " --optimizer_offload cpu --delayed_parameter_update"})
+    EXPECT_EQ(faults_of("--optimizer_in_backward auto" + once + need), "") << need;
+  EXPECT_FALSE(is_on("finetune_full m" + once)) << "a plain recipe is plain";
+  EXPECT_TRUE(is_on("finetune_full m --optimizer_in_backward auto --optimizer_in_backward"));
+  EXPECT_EQ(said, "");
+  const Recipe accumulated = parse(
+                                 "finetune_full --optimizer_in_backward auto m --batch_size 4 "
+                                 "--accumulate_grad_batches 2")
+                                 .recipe;
+  EXPECT_FALSE(accumulated.optimizer_in_backward);
+  EXPECT_EQ(accumulated.checkpoint_dir, "m");
+  Recipe later = parse(wanted + " --devices auto").recipe;
+  later.devices = "1";
+  resolve_batches(later);
+  EXPECT_TRUE(later.optimizer_in_backward);
 }
 
 TEST(Check, AllFaultsInOneError) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/bytes.h"
+#include "config/batches.h"
 #include "models/family.h"
 #include "plan/fit.h"
 #include "plan/techniques.h"
@@ -157,6 +158,21 @@ TEST_F(FitAllowed, ADelayIsForOneDevice) {
   EXPECT_TRUE(delays());
   recipe_.devices = "4";
   EXPECT_FALSE(delays());
+}
+
+// What the recipe leaves to snug is the search's to choose, and stays chosen.
+TEST_F(FitAllowed, AnAutomaticUpdateInBackwardIsChosen) {
+  recipe_.optimizer_in_backward_is_auto = true;
+  give("optimizer_in_backward");
+  const Techniques techniques(recipe_, true);
+  for (const bool in_backward : {true, false}) {
+    const std::vector<Technique> all = techniques.all();
+    const auto found = std::ranges::find(all, in_backward, &Technique::in_backward);
+    ASSERT_NE(found, all.end()) << in_backward;
+    config::Recipe chosen = techniques.applied(recipe_, *found, "");
+    config::resolve_batches(chosen);
+    EXPECT_EQ(chosen.optimizer_in_backward, in_backward);
+  }
 }
 
 // Not only what the search would have tried itself.

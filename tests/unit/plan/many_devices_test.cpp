@@ -108,6 +108,34 @@ TEST_F(ManyDevices, GatherNoMoreThanAUnitAhead) {
   EXPECT_LE(highest(cut.prediction, Category::Parameters), 1.01 * (all / 8 + 2 * largest));
 }
 
+// In each layer keys and values are gathered for the forward and for the backward, and their
+// gradients summed back; activations, and nothing else without shards, are an N-th.
+TEST_F(ManyDevices, AlongCpTokensAreSharedAndKeysTravel) {
+  const models::Dimensions d = model_->dimensions();
+  const int64_t of_keys = 2 * kLength * d.num_kv_heads * d.head_dim;  // bytes in bfloat16
+  const Candidate alone = plan("auto", 1);
+  recipe_.mesh = "cp=4";
+  const Candidate copies = plan("ddp", 4), shards = plan("fsdp", 4);
+  for (const Candidate* c : {&copies, &shards}) {
+    const auto& along_cp = c->prediction.traffic[static_cast<size_t>(Axis::Context)];
+    // All 64 micro-batches on each of the four ranks.
+    EXPECT_EQ(along_cp[static_cast<size_t>(Operation::AllGather)].bytes,
+              64 * d.num_layers * 4 * of_keys);
+    EXPECT_EQ(along_cp[static_cast<size_t>(Operation::ReduceScatter)].bytes,
+              64 * d.num_layers * 2 * of_keys);
+    EXPECT_NEAR(highest(c->prediction, Category::Activations) * 4 /
+                    highest(alone.prediction, Category::Activations),
+                1, 0.05);
+    EXPECT_NEAR(c->cost.products_seconds * 4 / alone.cost.products_seconds, 1, 1e-6);
+    EXPECT_EQ(c->cost.tokens, alone.cost.tokens);
+  }
+  const auto parameters = [](const Candidate& c) {
+    return static_cast<double>(c.prediction.resident[static_cast<size_t>(Category::Parameters)]);
+  };
+  EXPECT_EQ(parameters(copies), parameters(alone));
+  EXPECT_NEAR(parameters(shards) * 4 / parameters(alone), 1, 0.01);
+}
+
 TEST_F(ManyDevices, WhatTravelsIsWhatTheStrategiesPromise) {
   const double weights = 2 * num_parameters();
   const auto bytes = [&](const Candidate& c, Axis axis, Operation operation) {
