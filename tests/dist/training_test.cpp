@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
-#include <map>
+#include <optional>
 #include <string>
 
 #include "config/mesh_text.h"
+#include "distance.h"
 #include "exec/policies/sharding.h"
 #include "ranks_main.h"
 #include "setup/strategy.h"
@@ -19,6 +19,7 @@
 namespace snug {
 namespace {
 
+using tests::Distance;
 using tests::random_samples;
 using tests::tiny_recipe;
 using tests::TinyRun;
@@ -37,34 +38,9 @@ std::vector<double> train(TinyRun& run, int steps) {
     losses.push_back(
         run.stepper
             ->step(share_of_eight(run.recipe.train.micro_batch_size, data.rank(), data.size()),
-                   1e-2)
+                   run.recipe.optimizer.lr)
             .loss);
   return losses;
-}
-
-constexpr double kLearningRate = 1e-2, kSteps = 20;  // at most
-
-// Relative to the largest weight of each tensor. The softmax hardly sees a bias that all keys
-// share: its gradient is rounding, which Adam brings to the size of a step.
-void expect_same_weights(const TinyRun& one, const TinyRun& many, double tolerance) {
-  std::map<std::string, at::Tensor> expected;
-  for (const nn::Parameter* parameter : one.model->parameters())
-    expected[parameter->name] = parameter->value.to(at::kDouble);
-  for (size_t i = 0; i < many.engine.units.size(); ++i) {
-    if (many.engine.sharding != nullptr) many.engine.sharding->open(i);
-    for (const nn::Parameter* parameter : many.engine.units[i]->parameters()) {
-      const at::Tensor a = expected.at(parameter->name);
-      const at::Tensor b = setup::assemble(*parameter, parameter->value.detach()).to(at::kDouble);
-      const bool is_key_bias = std::ranges::any_of(
-          std::array{"k_proj.bias", "key.bias", "c_attn.bias", "qkv.bias"},
-          [&](const char* ending) { return parameter->name.ends_with(ending); });
-      EXPECT_LE((a - b).abs().max().item<double>(),
-                is_key_bias ? kSteps * kLearningRate
-                            : tolerance * std::max(1e-3, a.abs().max().item<double>()))
-          << parameter->name;
-    }
-    if (many.engine.sharding != nullptr) many.engine.sharding->close(i);
-  }
 }
 
 struct Technique {
@@ -122,6 +98,11 @@ struct Case {
   const char* schedule = "1f1b";
   int64_t interleave = 1;
 
+  std::string name() const {
+    const std::string stretches = interleave > 1 ? fmt::format(" x {}", interleave) : "";
+    return fmt::format("{} {}{}{}", model, *mesh == 0 ? strategy : mesh,
+                       has_pipeline() ? fmt::format(" {}", schedule) : "", stretches);
+  }
   bool has_pipeline() const { return std::string(mesh).find("pp=") != std::string::npos; }
   // The ranks are as many as the mesh lays out.
   bool fits_here() const {
@@ -138,9 +119,25 @@ struct Case {
            (has_tensor_axis() && !recipe.quantize.empty()) ||
            (has_tensor_axis() && recipe.optimizer.name == "adamw_8bit" && largest_tensor() >= 4096);
   }
+  // Ranks that see samples of their own.
+  int64_t data_ranks() const {
+    config::MeshSizes sizes;
+    config::read_mesh(mesh, sizes);
+    return *mesh == 0 ? test::world().size() : sizes.num_data_ranks();
+  }
+  // Whether every sum is formed as one process forms it: a stage adds micro-batches up in their
+  // order, and so do ranks with one micro-batch each. A tied weight's two gradients are added to
+  // one sum in one process.
+  bool keeps_the_order(int64_t micro_batch_size) const {
+    const bool one_each = data_ranks() * micro_batch_size == 8;
+    const bool sums_pairs = std::string(strategy) == "hybrid" && data_ranks() > 2;
+    return !has_tensor_axis() && !has_tied_weights() &&
+           (data_ranks() == 1 || (one_each && !sums_pairs));
+  }
   int64_t largest_tensor() const {
+    const auto whole = tests::tiny_model(model);
     int64_t largest = 0;
-    for (const nn::Parameter* parameter : tests::tiny_model(model)->parameters())
+    for (const nn::Parameter* parameter : whole->parameters())
       largest = std::max(largest, parameter->num_elements());
     return largest;
   }
@@ -153,40 +150,115 @@ struct Case {
 
 class ManyRanks : public ::testing::TestWithParam<Case> {};
 
-void compare(const Case& c, const Technique& technique, int64_t micro_batch_size, int steps) {
-  SCOPED_TRACE(std::string(c.strategy) + " " + c.mesh + " " + c.schedule + ", " + c.model + ", " +
-               technique.name);
+// One process and many, after so many steps with the same samples.
+std::optional<Distance> distance_of(const Case& c, const config::Recipe& plain, int steps) {
   const data::SampleStore samples =
       random_samples(8, 40, 5, setup::reading_of(*tests::tiny_model(c.model)));
-  config::Recipe recipe = tiny_recipe();
-  recipe.train.micro_batch_size = micro_batch_size;
-  technique.turn_on(recipe);
-  TinyRun one(recipe, samples, c.model);
+  config::Recipe recipe = plain;
   recipe.strategy = c.strategy;
   recipe.mesh = c.mesh;
   recipe.pipeline_schedule = c.schedule;
   recipe.pipeline_interleave = c.interleave;
-  if (c.leaves_out(recipe)) return;
+  if (c.leaves_out(recipe)) return std::nullopt;
   const auto mesh =
       test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+  TinyRun one(plain, samples, c.model);
   TinyRun many(recipe, samples, c.model, tests::test_device(), mesh);
-  const std::vector<double> expected = train(one, steps);
-  const std::vector<double> losses = train(many, steps);
-  // Logits are rounded as they were when the loss was larger than what is left of it.
-  for (int i = 0; i < steps; ++i)
-    EXPECT_NEAR(losses[i], expected[i], 1e-6 * std::max(1.0, expected[i])) << "step " << i;
-  // Along tp more sums are formed in another order.
-  expect_same_weights(one, many, c.has_tensor_axis() ? 1e-4 : 2e-5);
+  const std::vector<double> expected = train(one, steps), losses = train(many, steps);
+  Distance result = tests::distance(one, many);
+  add_losses(result, expected, losses);
+  return result;
+}
+
+// AdamW with the learning rate that is the default, and SGD.
+config::Recipe recipe_of(const std::string& optimizer) {
+  config::Recipe recipe = tiny_recipe();
+  recipe.optimizer = {.name = optimizer, .lr = 1e-3, .weight_decay = 0.01};
+  if (optimizer == "sgd") recipe.optimizer = {.name = optimizer, .lr = 1e-2, .momentum = 0.9};
+  return recipe;
 }
 
 TEST_P(ManyRanks, TrainAsOneDoes) {
-  if (!GetParam().fits_here()) GTEST_SKIP() << "another number of ranks";
-  for (const Technique& technique : kTechniques) compare(GetParam(), technique, 2, 5);
+  const Case& c = GetParam();
+  if (!c.fits_here()) GTEST_SKIP() << "another number of ranks";
+  for (const Technique& technique : kTechniques) {
+    SCOPED_TRACE(technique.name);
+    config::Recipe recipe = recipe_of("adamw");
+    recipe.train.micro_batch_size = 2;
+    technique.turn_on(recipe);
+    const std::optional<Distance> d = distance_of(c, recipe, 5);
+    if (!d) continue;
+    show(c.name() + ", " + technique.name, *d);
+    EXPECT_LE(d->loss, 1e-6);
+    EXPECT_LE(d->whole, 1e-6);
+    // Along tp more sums are formed in another order.
+    EXPECT_LE(d->element, c.has_tensor_axis() ? 1e-4 : 2e-5) << d->worst;
+    EXPECT_LE(d->unseen, 5 * recipe.optimizer.lr * 1.01);
+  }
 }
 
-TEST_P(ManyRanks, TwentyStepsWithAccumulation) {
-  if (!GetParam().fits_here()) GTEST_SKIP() << "another number of ranks";
-  compare(GetParam(), kTechniques[0], 1, 20);
+// What float32 leaves open where sums are formed in another order: docs/guide/many-devices.md. A
+// bias may have a gradient that is a small difference of large numbers, and Adam divides it by its
+// size; along tp, where more sums are cut, that happens to single weights as well. Below the many
+// layers of a model that looks at pictures more is left open, in one process too: Floor.
+void expect_equal_within_rounding(const Distance& d, const config::OptimizerOptions& optimizer,
+                                  bool has_tensor_axis, const std::string& model) {
+  const bool is_adam = optimizer.name == "adamw", is_deep = model.starts_with("blip2");
+  const bool may_stand_out = is_adam && has_tensor_axis;
+  EXPECT_LE(d.loss, 3e-7);
+  EXPECT_LE(d.whole, is_deep ? 2e-6 : 3e-7);
+  EXPECT_LE(d.tensor, is_deep ? 2e-5 : may_stand_out ? 3e-6 : 1e-6) << d.worst;
+  EXPECT_LE(d.element, is_deep ? 2e-4 : may_stand_out ? 5e-5 : 5e-6);
+  EXPECT_LE(d.bias, is_adam ? 5e-4 : is_deep ? 5e-5 : 1e-5);
+  EXPECT_LE(d.unseen, 20 * optimizer.lr * 1.01);
+}
+
+TEST_P(ManyRanks, TwentyStepsEndWithTheSameWeights) {
+  const Case& c = GetParam();
+  if (!c.fits_here()) GTEST_SKIP() << "another number of ranks";
+  for (const char* optimizer : {"adamw", "sgd"})
+    for (const bool accumulates : {true, false}) {
+      config::Recipe recipe = recipe_of(optimizer);
+      if (!accumulates && recipe.optimizer.name == "sgd") continue;
+      // Of the ranks along the data axes one each, where there are such.
+      const int64_t most = c.data_ranks() == 1 ? 2 : 8 / c.data_ranks();
+      recipe.train.micro_batch_size = accumulates ? 1 : most;
+      const std::string what =
+          fmt::format("{}, {}, micro-batch {}", c.name(), optimizer, recipe.train.micro_batch_size);
+      SCOPED_TRACE(what);
+      const Distance d = distance_of(c, recipe, 20).value();
+      show(what, d);
+      expect_equal_within_rounding(d, recipe.optimizer, c.has_tensor_axis(), c.model);
+      if (c.keeps_the_order(recipe.train.micro_batch_size)) {
+        EXPECT_TRUE(d.same_bits);
+      }
+    }
+}
+
+// One process with micro-batches of another size adds the same up in another order: no two runs can
+// be asked to be nearer than these.
+TEST(Floor, IsWhatOneProcessLeavesOpen) {
+  for (const char* model : {"llama", "qwen2", "blip2-t5"})
+    for (const char* optimizer : {"adamw", "sgd"}) {
+      const data::SampleStore samples =
+          random_samples(8, 40, 5, setup::reading_of(*tests::tiny_model(model)));
+      config::Recipe recipe = recipe_of(optimizer);
+      recipe.train.micro_batch_size = 1;
+      TinyRun one(recipe, samples, model);
+      one.model->set_dropout(0);  // which numbers a micro-batch's tokens
+      const std::vector<double> expected = train(one, 20);
+      for (const int64_t size : {2, 4, 8}) {
+        recipe.train.micro_batch_size = size;
+        TinyRun other(recipe, samples, model);
+        other.model->set_dropout(0);
+        const std::vector<double> losses = train(other, 20);
+        Distance d = tests::distance(one, other);
+        add_losses(d, expected, losses);
+        show(fmt::format("one process, {}, {}, micro-batch {} for 1", model, optimizer, size), d);
+        EXPECT_FALSE(d.same_bits);
+        expect_equal_within_rounding(d, recipe.optimizer, false, model);
+      }
+    }
 }
 
 // So that what is rounded on the way and what is not shows in the loss.
@@ -228,7 +300,9 @@ TEST_P(MixedPrecision, GathersWhatItComputesWith) {
   const std::vector<double> expected = train(one, 5), losses = train(many, 5);
   EXPECT_NEAR(losses[0], expected[0], 1e-6 * expected[0]);
   for (int i = 1; i < 5; ++i) EXPECT_NEAR(losses[i], expected[i], 1e-3 * expected[i]) << i;
-  if (shape == "llama") expect_same_weights(one, many, 5e-3);
+  if (shape == "llama") {
+    EXPECT_LE(tests::distance(one, many).element, 5e-3);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, MixedPrecision, ::testing::Values("llama", "t5"));
@@ -249,13 +323,15 @@ INSTANTIATE_TEST_SUITE_P(FamiliesInPipelines, ManyRanks,
 
 // What ranks share of a layer: tables of positions, q, k and v in one product. A head each is all
 // that two ranks can have of this GPT-2.
-INSTANTIATE_TEST_SUITE_P(FamiliesAlongTp, ManyRanks,
-                         ::testing::Values(Case{"auto", "tp=2", "gpt2"},
-                                           Case{"auto", "tp=2", "opt-plain"},
-                                           Case{"auto", "tp=4", "opt-plain"},
-                                           Case{"fsdp", "fsdp=2,tp=2", "gpt2"},
-                                           Case{"zero1", "fsdp=2,tp=2", "opt-plain"},
-                                           Case{"auto", "pp=2,tp=2", "gpt2"}));
+INSTANTIATE_TEST_SUITE_P(
+    FamiliesAlongTp, ManyRanks,
+    ::testing::Values(Case{"auto", "tp=2", "gpt2"}, Case{"auto", "tp=2", "opt-plain"},
+                      Case{"auto", "tp=4", "opt-plain"}, Case{"fsdp", "fsdp=2,tp=2", "gpt2"},
+                      Case{"zero1", "fsdp=2,tp=2", "opt-plain"}, Case{"auto", "pp=2,tp=2", "gpt2"},
+                      Case{"auto", "tp=2", "opt-after"}, Case{"auto", "tp=2", "t5"},
+                      Case{"auto", "tp=4", "t5-gated"}, Case{"auto", "tp=2", "blip2-opt"},
+                      Case{"fsdp", "fsdp=2,tp=2", "t5"}, Case{"auto", "pp=2,tp=2", "t5"},
+                      Case{"auto", "pp=2,tp=2", "blip2-t5"}));
 
 INSTANTIATE_TEST_SUITE_P(
     Pipelines, ManyRanks,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "system/program.h"
@@ -311,6 +312,69 @@ TEST_F(Captions, PartsThatStayAsTheyAreOutliveAResume) {
   const std::string resumed =
       train(folder_ / "resumed", {"--resume", (folder_ / "straight/step-000002").string()});
   EXPECT_TRUE(resumed == straight) << "other weights than of a run that was never stopped";
+}
+
+// Adapters and what trains whole beside them go on as they were, with their optimizer states.
+TEST_F(Captions, PartsBesideAnAdapterGoOnAfterAResume) {
+  for (const char* caption : {"RED", "TURNED", "CRIMSON", "TURN"})
+    std::ofstream(photos_ / "metadata.jsonl", std::ios::app)
+        << json{{"file_name", "a.png"}, {"text", caption}}.dump() << "\n";
+  fs::create_directories(folder_ / "words");
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    fs::copy_file(kData / "system/tiny" / name, folder_ / "words" / name);
+  const auto train = [&](Words words, const Words& more, const fs::path& out) {
+    words.insert(words.end(), {"--data", "ImageFolder", "--data.path", photos_});
+    words.insert(words.end(), {"--data.val_split_fraction", "0.5", "--train.epochs", "9"});
+    words.insert(words.end(), {"--train.global_batch_size", "2", "--train.micro_batch_size", "2"});
+    words.insert(words.end(), {"--train.lr_warmup_steps", "0", "--train.save_interval", "2"});
+    words.insert(words.end(), {"--eval.initial_validation", "false", "--eval.num_samples", "0"});
+    words.insert(words.end(), {"--optimizer.lr", "0.02", "--out_dir", out});
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return out / "final";
+  };
+  const std::string config = std::string(SNUG_SOURCE_DIR) + "/recipes/models/tiny-blip2.json";
+  const fs::path base = train({"finetune_full", folder_ / "words", "--model.config", config},
+                              {"--train.max_steps", "1"}, folder_ / "base");
+  for (const Words& how : {Words{"--precision", "32-true"},
+                           Words{"--precision", "bf16-true", "--quantize", "bnb.nf4"}}) {
+    SCOPED_TRACE(how.back());
+    const auto adapt = [&](const char* name, const Words& more) {
+      Words words = {"finetune", base, "--model.train_parts", "qformer,projection"};
+      words.insert(words.end(), {"--lora_r", "4", "--lora_dropout", "0.1"});
+      words.insert(words.end(), how.begin(), how.end());
+      return read_file(train(words, more, folder_ / how.back() / name) /
+                       "adapter_model.safetensors");
+    };
+    const std::string straight = adapt("straight", {"--train.max_steps", "4"});
+    EXPECT_NE(straight.find("\"base_model.model.query_tokens\""), std::string::npos);
+    const std::string half = (folder_ / how.back() / "straight/step-000002").string();
+    const std::string resumed = adapt("resumed", {"--train.max_steps", "4", "--resume", half});
+    EXPECT_TRUE(resumed == straight) << "other weights than of a run that was never stopped";
+    EXPECT_FALSE(adapt("half", {"--train.max_steps", "2"}) == straight)
+        << "the last two steps change nothing";
+  }
+}
+
+// Which thread reads a picture, and when it is done, shows nowhere.
+TEST_F(Captions, AreInOrderWhateverReadsThePictures) {
+  std::ofstream(photos_ / "d.png") << "no picture";
+  fs::copy_file(photos_ / "a.png", photos_ / "e.png");
+  fs::copy_file(photos_ / "b.jpg", photos_ / "f.jpg");
+  const auto all = [&](const char* workers) {
+    const fs::path out = folder_ / "all.jsonl";
+    const Result result = caption({photos_, "--format", "jsonl", "--out", out, "--batch_size", "4",
+                                   "--num_workers", workers, "--force"});
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_NE(result.output.find("1 of 6 pictures could not be read"), std::string::npos)
+        << result.output;
+    return read_file(out);
+  };
+  const std::string alone = all("0");
+  EXPECT_EQ(std::ranges::count(alone, '\n'), 5);
+  EXPECT_EQ(all("1"), alone);
+  EXPECT_EQ(all("7"), alone);
 }
 
 // Of two rows one is held out, and one has no picture: where that is the held-out one, the run goes

@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -49,7 +51,7 @@ void expect_same_file(const fs::path& expected_file, const fs::path& actual_file
 
 // What was held out, and how it was answered before and after.
 std::string answers_of(const std::string& output) {
-  const size_t begin = output.find("Held-out questions");
+  const size_t begin = output.find("\nHeld-out ");
   const size_t last = output.rfind("  after     ");
   if (begin == output.npos || last == output.npos) return output;
   return output.substr(begin, output.find('\n', last) - begin);
@@ -60,20 +62,77 @@ struct Kind {
   const char* command;
   const char* written;  // under final/
   Words options;
+  const char* family = "";  // of tests/data/parity; empty: the tiny Llama
+  bool pictures = false;
 };
+
+const fs::path kData = fs::path(SNUG_SOURCE_DIR) / "tests/data";
+
+// A model of this family for the tiny tokenizer's words, with random weights.
+fs::path make_model(const std::string& family, const fs::path& folder) {
+  fs::create_directories(folder);
+  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+    fs::copy_file(kData / "system/tiny" / name, folder / name);
+  fs::copy_file(kData / "parity/blip2-opt/preprocessor_config.json",
+                folder / "preprocessor_config.json");
+  nlohmann::json config =
+      nlohmann::json::parse(read_file(kData / "parity" / family / "config.json"));
+  constexpr int kWords = 304;
+  if (config.contains("text_config")) {
+    config["text_config"]["vocab_size"] = kWords;
+    config["image_token_index"] = kWords - 1;
+  } else {
+    config["vocab_size"] = kWords;
+  }
+  std::ofstream(folder / "config.json") << config;
+  return folder;
+}
+
+// A folder of pictures with a line about each.
+fs::path write_pictures(const fs::path& folder, int count) {
+  fs::create_directories(folder);
+  std::ofstream rows(folder / "metadata.jsonl");
+  constexpr std::array<const char*, 3> kPictures = {"rgba.png", "turned2.jpg", "lossy.webp"};
+  for (int i = 0; i < count; ++i) {
+    const fs::path picture = kData / "pictures" / kPictures[static_cast<size_t>(i) % 3];
+    const std::string name = fmt::format("{}{}", i, picture.extension().string());
+    fs::copy_file(picture, folder / name);
+    rows << nlohmann::json{{"file_name", name}, {"text", std::string(1 + i % 4, 'a' + i % 3)}}
+         << "\n";
+  }
+  return folder;
+}
+
+// The command, its model and its data; what else a run is told comes behind.
+Words first_words(const Kind& kind, const TempFolder& folder, const fs::path& out) {
+  const fs::path rows = folder / "rows.jsonl";
+  if (!fs::exists(rows)) write_rows(rows, 64);
+  Words words = finetune_words(rows, out);
+  words.front() = kind.command;
+  if (*kind.family == 0) return words;
+  const fs::path model = folder / "model", photos = folder / "photos";
+  if (!fs::exists(model)) make_model(kind.family, model);
+  std::replace(words.begin(), words.end(), tiny_checkpoint(), model.string());
+  std::replace(words.begin(), words.end(), tiny_checkpoint() + "/config.json",
+               (model / "config.json").string());
+  if (!kind.pictures) return words;
+  if (!fs::exists(photos)) write_pictures(photos, 24);
+  const auto data = std::find(words.begin(), words.end(), "--data");
+  words.erase(data, data + 6);  // with its path and its style
+  words.insert(words.end(), {"--data", "ImageFolder", "--data.path", photos});
+  return words;
+}
 
 class Pipeline : public testing::TestWithParam<Kind> {};
 
 TEST_P(Pipeline, IsWhatOneProcessIs) {
   if (!has_mpirun()) GTEST_SKIP() << "no mpirun here (Debian: openmpi-bin)";
   const TempFolder folder;
-  const fs::path rows = write_rows(folder / "rows.jsonl", 64);
   const auto run_on = [&](const std::string& out, const Words& devices) {
-    Words words = finetune_words(
-        rows, folder / out,
-        {"--train.micro_batch_size", "2", "--train.epochs", "2", "--data.val_split_fraction",
-         "0.25", "--eval.num_samples", "2", "--eval.max_new_tokens", "8"});
-    words.front() = GetParam().command;
+    Words words = first_words(GetParam(), folder, folder / out);
+    words.insert(words.end(), {"--train.micro_batch_size", "2", "--train.epochs", "2",
+                               "--data.val_split_fraction", "0.25", "--eval.num_samples", "2",
+                               "--eval.max_new_tokens", "8"});
     for (const Words& more : {GetParam().options, devices})
       words.insert(words.end(), more.begin(), more.end());
     const Result result = run(words);
@@ -84,6 +143,7 @@ TEST_P(Pipeline, IsWhatOneProcessIs) {
   const std::string said =
       run_on("stages", {"--devices", "2", "--mesh", "pp=2", "--pipeline_interleave", "2"});
   if (testing::Test::HasFailure()) return;
+  EXPECT_NE(answers_of(expected), expected) << "no answers in " << expected;
   EXPECT_EQ(answers_of(said), answers_of(expected));
   const nlohmann::json a = read_run(folder / "one"), b = read_run(folder / "stages");
   ASSERT_EQ(a["steps"].size(), b["steps"].size());
@@ -112,7 +172,15 @@ INSTANTIATE_TEST_SUITE_P(All, Pipeline,
                                               "finetune_lora",
                                               "adapter_model.safetensors",
                                               {"--precision", "bf16-true", "--optimizer_offload",
-                                               "cpu", "--optimizer.master_weights", "true"}}),
+                                               "cpu", "--optimizer.master_weights", "true"}},
+                                         // Answers and captions need what an encoder has read.
+                                         Kind{"t5", "finetune_full", "model.safetensors", {}, "t5"},
+                                         Kind{"captions",
+                                              "finetune_full",
+                                              "model.safetensors",
+                                              {},
+                                              "blip2-t5",
+                                              /*pictures=*/true}),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

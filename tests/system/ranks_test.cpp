@@ -4,11 +4,14 @@
 #include "system/ranks.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
 
 #include <map>
 #include <random>
+
+#include "base/version.h"
 
 namespace snug::tests {
 namespace {
@@ -225,19 +228,64 @@ TEST_F(Ranks, UserErrorsAreSaidOnce) {
   EXPECT_EQ(count(result.output, "/there/is/none"), 1U) << result.output;
 }
 
-// Two commands under one mpirun that differ in their seed.
-TEST_F(Ranks, ThatMeanDifferentRunsSaySo) {
-  const auto command = [&](const std::string& seed) {
-    std::string text = " -np 1 " SNUG_BINARY;
-    for (const std::string& word : words(2, folder_ / "out", {"--seed", seed})) text += " " + word;
-    return text;
-  };
-  const Result result = run_in_shell(std::string("OMPI_ALLOW_RUN_AS_ROOT=1 ") +
-                                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --oversubscribe" +
-                                     command("1") + " :" + command("2"));
-  EXPECT_EQ(result.exit_code, 2) << result.output;
-  EXPECT_NE(result.output.find("seed = 2 on rank 1, and 1 on rank 0"), std::string::npos)
-      << result.output;
+// Two commands under one mpirun, a rank each.
+class TwoCommands : public Ranks {
+ protected:
+  std::string command(const Words& more, const std::string& program = SNUG_BINARY) const {
+    return fmt::format("{} {}", program, fmt::join(words(2, folder_ / "out", more), " "));
+  }
+  static Result run_both(const std::string& first, const std::string& second) {
+    return run_in_shell(
+        fmt::format("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun "
+                    "--oversubscribe -np 1 {} : -np 1 {}",
+                    first, second));
+  }
+  static void expect_refusal(const Result& result, const std::string& reason) {
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    EXPECT_EQ(count(result.output, "snug: "), 1U) << result.output;
+    EXPECT_NE(result.output.find(reason), std::string::npos) << result.output;
+  }
+};
+
+TEST_F(TwoCommands, ThatMeanDifferentRunsSaySo) {
+  expect_refusal(run_both(command({"--seed", "1"}), command({"--seed", "2"})),
+                 "seed = 2 on rank 1, and 1 on rank 0");
+}
+
+TEST_F(TwoCommands, ThatExpectOtherNumbersOfRanksSaySo) {
+  expect_refusal(run_both(command({}), command({"--devices", "1"})),
+                 "devices = \"1\" on rank 1, and \"2\" on rank 0");
+  expect_refusal(run_both(command({"--devices", "3"}), command({"--devices", "3"})),
+                 "that makes 3 processes, but mpirun started 2");
+}
+
+TEST_F(TwoCommands, OfTwoVersionsSaySo) {
+  std::string program = read_file(SNUG_BINARY);
+  const std::string own = kVersion, other = std::string(own.size(), '9');
+  for (size_t at = program.find(own); at != program.npos; at = program.find(own, at))
+    program.replace(at, own.size(), other);
+  std::ofstream(folder_ / "snug", std::ios::binary) << program;
+  fs::permissions(folder_ / "snug", fs::perms::owner_all);
+  expect_refusal(run_both(command({}), command({}, folder_ / "snug")),
+                 fmt::format("program = snug {} on rank 1, and snug {} on rank 0", other, own));
+}
+
+// The other one's has room. No shared memory between them: its file would be too long as well.
+TEST_F(TwoCommands, OfWhichOneCannotWriteItsCheckpointLeaveNone) {
+  const Words more{"--train.save_interval", "4", "--resume", "auto"};
+  const Result result = run_both(
+      fmt::format("env OMPI_MCA_btl=self,tcp {}", command(more)),
+      fmt::format("env OMPI_MCA_btl=self,tcp sh -c \"trap '' XFSZ; ulimit -f 64; exec {}\"",
+                  command(more)));
+  expect_refusal(result, "rank 1: ");
+  EXPECT_NE(result.output.find("File too large"), std::string::npos) << result.output;
+  EXPECT_EQ(read_run(folder_ / "out")["outcome"], "error");
+  EXPECT_FALSE(fs::exists(folder_ / "out/step-000004"));
+  EXPECT_TRUE(orphans_of(folder_ / "out").empty());
+  const Result again = run(words(2, folder_ / "out", more));
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  for (const auto& entry : fs::directory_iterator(folder_ / "out"))
+    EXPECT_FALSE(entry.path().filename().string().starts_with(".tmp")) << entry.path();
 }
 
 // A disk that fills up in the middle of a run: the run ends with a reason, and goes on later.
