@@ -53,7 +53,6 @@ class TensorSource {
   // The order in which tensors will be read, each once; and, before one of them is: those that
   // follow are fetched from the disk meanwhile. Without an order nothing is.
   void expect(const std::vector<const TensorInfo*>& order);
-  bool is_expecting() const { return ahead_ != nullptr; }
   void read_ahead(const TensorInfo& tensor);
 
   // "model.safetensors (272 tensors, 256.60 MiB)"

@@ -2,10 +2,14 @@
 #include "launch/layout.h"
 
 #include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -63,10 +67,23 @@ std::optional<int64_t> devices_a_host(const std::vector<Host>& machines) {
   return same ? first : std::nullopt;
 }
 
-bool is_here(const std::string& host) {
-  const std::string own = host_name();
-  return host == "localhost" || host == "127.0.0.1" || host == own ||
-         own.substr(0, own.find('.')) == host.substr(0, host.find('.'));
+// Whether one of its addresses is this machine's: one that a socket can be bound to.
+bool is_here(std::string host) {
+  host.erase(0, host.find('@') + 1);  // user@
+  if (host == host_name()) return true;
+  addrinfo wanted{};
+  wanted.ai_socktype = SOCK_DGRAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), nullptr, &wanted, &found) != 0) return false;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, &::freeaddrinfo);
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    const int socket = ::socket(a->ai_family, a->ai_socktype | SOCK_CLOEXEC, 0);
+    if (socket < 0) continue;
+    const bool is_own = ::bind(socket, a->ai_addr, a->ai_addrlen) == 0;
+    ::close(socket);
+    if (is_own) return true;
+  }
+  return false;
 }
 
 void resolve_hosts(config::Recipe& recipe) {
@@ -92,9 +109,9 @@ void check_is_here(const config::Recipe& recipe) {
   const std::string host = read_hosts(recipe.hosts).front().name;
   if (is_here(host)) return;
   throw UserError(
-      "hosts = {}: names another machine than this one ({}) for a single process; start snug "
-      "there, or give it several devices ({}:2)",
-      recipe.hosts, host_name(), host);
+      "hosts = {}: names another machine than this one ({}), and a single process is not sent "
+      "elsewhere; start snug there",
+      recipe.hosts, host_name());
 }
 
 }  // namespace

@@ -11,9 +11,11 @@ namespace snug::models {
 namespace {
 
 // A bias of attention that is no learnt one: GPT-2's causal mask, stored as 8-bit or float ones.
-constexpr std::array<std::string_view, 8> kBuffers{
-    "inv_freq",          "position_ids",    ".attn.bias",  ".attn.masked_bias",
-    "rope_freqs.weight", "decoder.version", ".cos_cached", ".sin_cached"};
+constexpr std::array<std::string_view, 9> kBuffers{
+    "inv_freq", "position_ids", ".attn.bias", ".attn.masked_bias", "rope_freqs.weight",
+    "decoder.version", ".cos_cached", ".sin_cached",
+    // A table that the first T5s have and no T5 computes with.
+    ".EncDecAttention.relative_attention_bias.weight"};
 
 bool is_buffer(std::string_view name) {
   return std::ranges::any_of(kBuffers,

@@ -186,25 +186,26 @@ void warn_of_unread(const Checkpoint& checkpoint,
   const size_t count = names.size();
   constexpr size_t kShown = 4;
   names.resize(std::min(count, kShown));
-  warn("{}: {} {} of {} not used, since the config has no place for {}: {}{}",
-       checkpoint.path.string(), count, count == 1 ? "tensor" : "tensors",
-       checkpoint.tensors->label() + (count == 1 ? " is" : " are"), count == 1 ? "it" : "them",
-       fmt::join(names, ", "), count > kShown ? ", …" : "");
+  warn(
+      "{}: {}, since the config has no place for {}: {}{}; if they belong to the model, check the "
+      "number of layers, biases and tied embeddings in its config",
+      checkpoint.tensors->label(),
+      count == 1 ? "1 tensor is not used" : fmt::format("{} tensors are not used", count),
+      count == 1 ? "it" : "them", fmt::join(names, ", "), count > kShown ? ", …" : "");
 }
 
-// All tensors of the model, in the order in which units and their parameters come. What this
-// process does not read, because others have those units, is jumped over.
-void expect_all(const Checkpoint& checkpoint) {
+// Their tensors, each once, in the order in which units and their parameters come.
+std::vector<const formats::TensorInfo*> tensors_of(const Checkpoint& checkpoint,
+                                                   const std::vector<nn::Parameter*>& parameters) {
   std::vector<const formats::TensorInfo*> order;
   std::set<const formats::TensorInfo*> known;
-  for (const nn::Parameter* parameter : checkpoint.model->parameters()) {
+  for (const nn::Parameter* parameter : parameters) {
     if (parameter->added) continue;
     const Placement place = checkpoint.model->placement(checkpoint.layout, *parameter);
     const formats::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor);
     if (tensor != nullptr && known.insert(tensor).second) order.push_back(tensor);
   }
-  checkpoint.tensors->expect(order);
-  warn_of_unread(checkpoint, known);
+  return order;
 }
 
 void load(const nn::Parameter& parameter, const Checkpoint& checkpoint) {
@@ -232,9 +233,16 @@ at::Tensor join_pairs(const at::Tensor& value, int64_t heads) {
   return value.view({heads, 2, d / 2, columns}).transpose(1, 2).contiguous().view_as(value);
 }
 
+void expect_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters) {
+  const auto all = tensors_of(checkpoint, checkpoint.model->parameters());
+  warn_of_unread(checkpoint, {all.begin(), all.end()});
+  checkpoint.tensors->expect(tensors_of(checkpoint, parameters));
+}
+
 void load_weights(Checkpoint& checkpoint) {
   const auto begin = std::chrono::steady_clock::now();
   const std::vector<nn::Parameter*> parameters = checkpoint.model->parameters();
+  expect_weights(checkpoint, parameters);
   load_weights(checkpoint, parameters);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   int64_t bytes = 0;
@@ -245,7 +253,6 @@ void load_weights(Checkpoint& checkpoint) {
 }
 
 void load_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters) {
-  if (!checkpoint.tensors->is_expecting()) expect_all(checkpoint);
   for (const nn::Parameter* parameter : parameters)
     if (!parameter->added && !parameter->kept().is_meta()) load(*parameter, checkpoint);
 }

@@ -126,8 +126,10 @@ struct KeyGradients {
   at::Tensor whole, of_later;
 };
 
-// For gradients of the keys that a chunk of the first half looks at. As large as that half: what a
-// batch takes depends neither on the rank nor on where documents lie, which a plan cannot know.
+// For gradients of the keys that a chunk of the first half looks at. As large as that half: with
+// our kernels what a batch takes depends neither on the rank nor on where documents lie, which a
+// plan cannot know. Libraries' have buffers of their own as large as the keys that a chunk looks
+// at.
 at::Tensor room_for(const at::Tensor& all, const ContextChunk& chunk, int64_t length) {
   return keys_of(buffer(all, all.size(0) / 2), chunk, length);
 }

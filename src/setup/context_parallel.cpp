@@ -44,6 +44,13 @@ Documents documents_of(const std::vector<int32_t>& borders, const Stretch& chunk
   return result;
 }
 
+// A plan's documents may lie otherwise in a later batch: as many keys as a chunk ever looks at, for
+// libraries whose buffers are as large.
+void look_back_farthest(Documents& documents, const Stretch& chunk, int64_t longest) {
+  documents.first_key = std::max<int64_t>(0, chunk.begin - longest + 1);
+  documents.max_keys = std::min(longest, chunk.end - documents.first_key);
+}
+
 // With as many tokens as make up whole chunks; a document of none where there are enough.
 data::MicroBatch filled_up(data::MicroBatch batch, int64_t num_chunks, int64_t ignore_index) {
   const int64_t num_tokens = std::ssize(batch.input_ids);
@@ -73,7 +80,7 @@ void check_context(const models::Model& model, const dist::Mesh& mesh) {
   if (!reads.source && reads.image_size == 0) return;
   throw UserError(
       "mesh cp={}: devices share the tokens of decoders alone, and this model reads {}; lay them "
-      "out along fsdp, dp or pp",
+      "out along fsdp, dp, tp or pp",
       ranks, reads.image_size > 0 ? "pictures" : "a source with an encoder");
 }
 
@@ -102,7 +109,8 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
   share.reversed = &mesh.context_reversed();
   share.num_tokens = std::ssize(batch.input_ids);
   for (size_t c = 0; c < 2; ++c) {
-    const Documents documents = documents_of(all.cu_seqlens, stretches[c]);
+    Documents documents = documents_of(all.cu_seqlens, stretches[c]);
+    if (device.is_meta()) look_back_farthest(documents, stretches[c], batch.max_seqlen);
     share.chunks[c] = {.first_row = stretches[c].begin,
                        .first_key = documents.first_key,
                        .cu_seqlens = to_device(documents.queries, device),

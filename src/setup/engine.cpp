@@ -109,8 +109,10 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const config::Recipe& recipe, c
   if (options.state_dtype == "auto")
     options.state_dtype =
         nn::parse_precision(recipe.precision).parameters == at::kBFloat16 ? "bfloat16" : "float32";
-  // Shards round by chance of their own.
-  const auto shard = static_cast<uint64_t>(engine.mesh->shape().shard_of(engine.mesh->rank()));
+  // Shards round by chance of their own; copies must round alike.
+  const bool has_copy = engine.sharding == nullptr || engine.sharding->pieces_are_whole();
+  const auto shard =
+      static_cast<uint64_t>(has_copy ? 0 : engine.mesh->shape().shard_of(engine.mesh->rank()));
   return optim::make_optimizer(options, parameters, recipe.seed + shard, whole_elements(engine));
 }
 

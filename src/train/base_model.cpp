@@ -53,6 +53,12 @@ BaseModel::BaseModel(const config::Recipe& recipe) : recipe_(recipe) {
   check_base_stays(recipe_);
   const bool reads_text = !is_random() || !is_synthetic(recipe_.data);
   // From random weights, a folder needs to hold no more than a tokenizer.
+  if (is_random() && !recipe_.checkpoint_dir.empty() &&
+      !std::filesystem::is_directory(recipe_.checkpoint_dir))
+    throw UserError(
+        "{}: with model.config a model is no more than the folder of a tokenizer, and this is no "
+        "folder; leave it out, or leave out --model.config to train that model",
+        recipe_.checkpoint_dir);
   if (is_random() && std::filesystem::is_directory(recipe_.checkpoint_dir))
     checkpoint_.path = recipe_.checkpoint_dir;
   else if (reads_text)
@@ -75,10 +81,20 @@ bool BaseModel::trains_whole() const {
 void BaseModel::load(const setup::Engine& engine) {
   const bool leaves_out = !setup::start_from_weights(recipe_.lora);
   const double deviation = model().initializer_range();
-  engine.fill_weights([&](nn::Unit& unit) {
+  const auto to_fill = [&](nn::Unit& unit) {
     std::vector<nn::Parameter*> parameters = unit.parameters();
     if (leaves_out)
       std::erase_if(parameters, [&](const auto* parameter) { return !engine.keeps(*parameter); });
+    return parameters;
+  };
+  if (!is_random()) {
+    std::vector<nn::Parameter*> all;
+    for (nn::Unit* unit : engine.units)
+      for (nn::Parameter* parameter : to_fill(*unit)) all.push_back(parameter);
+    models::expect_weights(checkpoint_, all);
+  }
+  engine.fill_weights([&](nn::Unit& unit) {
+    const std::vector<nn::Parameter*> parameters = to_fill(unit);
     if (is_random())
       for (nn::Parameter* parameter : parameters) parameter->initialize(recipe_.seed, deviation);
     else

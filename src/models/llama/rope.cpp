@@ -45,10 +45,10 @@ void Rope::prepare(const Config& config, int64_t max_seqlen, at::Device device) 
 
 at::Tensor Rope::places(const nn::Batch& batch) const {
   if (short_rows_ == 0) return batch.positions;
-  const bool goes_on = batch.cache != nullptr && batch.cache->length() > 0;
-  const int64_t longest = goes_on ? batch.cache->length() + 1 : batch.max_seqlen;
+  const bool is_generation = batch.cache != nullptr;
+  const int64_t longest = is_generation ? batch.cache->capacity() : batch.max_seqlen;
   if (longest <= short_rows_) return batch.positions;
-  if (goes_on) return at::add(batch.positions, short_rows_);
+  if (is_generation) return at::add(batch.positions, short_rows_);
   if (!batch.context) return shifted_where_long(batch, short_rows_, short_rows_);
   if (batch.context->num_tokens > longest)
     throw UserError(

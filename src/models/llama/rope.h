@@ -3,7 +3,8 @@
 // Longrope (Ding et al. 2024) has two sets of frequencies: rows that end within the positions of
 // the pretraining turn by the short factors, longer ones by the long. transformers chooses by the
 // longest row of the batch at hand; here each row has the ones of its own length, so that its
-// numbers do not depend on what it is packed with.
+// numbers do not depend on what it is packed with. A generation has those of the longest text that
+// it may come to: keys that are kept could not be turned again.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

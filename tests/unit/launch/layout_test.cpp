@@ -68,7 +68,8 @@ TEST(Alone, ASingleProcessIsOnThisMachine) {
   recipe = recipe_with("2");
   recipe.hosts = "some-other-machine";
   EXPECT_NO_THROW(resolve_alone(recipe, 0));  // mpirun goes there
-  for (const std::string& here : {std::string("localhost"), host_name()}) {
+  for (const std::string& here :
+       {std::string("localhost"), std::string("127.0.0.1"), host_name(), "me@" + host_name()}) {
     recipe = recipe_with("1");
     recipe.hosts = here;
     EXPECT_NO_THROW(resolve_alone(recipe, 0)) << here;

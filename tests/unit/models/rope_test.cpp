@@ -54,17 +54,22 @@ TEST(Longrope, LongRowsStandBehindTheShortFactors) {
   EXPECT_EQ(rope.tables().cos.size(0), kOriginal) << "no row can be longer";
 }
 
-TEST(Longrope, AGenerationTakesTheLongOnesFromTheirFirstTokenOn) {
+// Keys that are kept and queries that come later turn by the same factors.
+TEST(Longrope, AGenerationTakesThoseOfTheLongestThatItMayComeTo) {
   Rope rope;
   rope.prepare(config(), 6, at::kCPU);
-  nn::KvCache cache({.num_layers = 1, .num_kv_heads = 1, .head_dim = 4, .capacity = 6}, at::kCPU,
-                    at::kFloat);
-  nn::Batch batch = batch_of({1});
-  batch.cache = &cache;
-  for (const int seen : {3, 4}) {
-    cache.advance(seen - cache.length());
-    batch.positions.fill_(seen);
-    EXPECT_EQ(values(rope.places(batch)), std::vector<int>{seen == 3 ? 3 : 8});
+  for (const int64_t capacity : {int64_t{kOriginal}, int64_t{6}}) {
+    nn::KvCache cache({.num_layers = 1, .num_kv_heads = 1, .head_dim = 4, .capacity = capacity},
+                      at::kCPU, at::kFloat);
+    const int behind = capacity > kOriginal ? static_cast<int>(kOriginal) : 0;
+    nn::Batch prompt = batch_of({3});
+    prompt.cache = &cache;
+    EXPECT_EQ(values(rope.places(prompt)), (std::vector<int>{behind, behind + 1, behind + 2}));
+    cache.advance(3);
+    nn::Batch next = batch_of({1});
+    next.cache = &cache;
+    next.positions.fill_(3);
+    EXPECT_EQ(values(rope.places(next)), std::vector<int>{behind + 3});
   }
 }
 
