@@ -189,7 +189,7 @@ TEST(Resume, WithAnotherPlanMeasuresMemoryAnew) {
   const json second =
       train({"--train.max_steps", "4", "--resume", "true", "--optimizer_offload", "cpu"});
   EXPECT_LT(second["predicted"]["peak_allocated"], first["predicted"]["peak_allocated"]);
-  EXPECT_EQ(second["measured"]["peak_allocated"], second["predicted"]["peak_allocated"]);
+  EXPECT_LE(second["measured"]["peak_allocated"], second["predicted"]["peak_allocated"]);
   for (const json& phase : second["phases"])
     EXPECT_LE(phase["peak"], second["measured"]["peak_allocated"]) << phase;
 }

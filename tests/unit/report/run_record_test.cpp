@@ -131,7 +131,7 @@ TEST(RunJson, ReadsBackToTheSame) {
 // A checkpoint's, that a run of this version goes on from.
 TEST(RunJson, AFileWithoutNotesIsRead) {
   const test::TempFolder folder;
-  Json json = Json::parse(run_json(example()));
+  auto json = nlohmann::ordered_json::parse(run_json(example()));
   json.erase("notes");
   write_file_atomically(folder / "run.json", json.dump());
   RunRecord expected = example();
