@@ -342,8 +342,9 @@ std::vector<Row> memory_rows(Recipe& r) {
        .key = "optimizer_in_backward",
        .slot = &r.optimizer_in_backward,
        .help = "update a block as soon as its gradients are there, and free them; auto: where that "
-               "changes neither numbers nor speed (one device with its states, one micro-batch a "
-               "step, no max_norm, 16-mixed or on_oom split)",
+               "changes neither numbers nor speed, which is on one device, without "
+               "optimizer_offload and with one micro-batch a step; not with train.max_norm, "
+               "precision 16-mixed or train.on_oom split",
        .automatic = &r.optimizer_in_backward_is_auto},
       {.theme = kMemory,
        .key = "optimizer_offload",
@@ -396,7 +397,7 @@ std::vector<Row> memory_rows(Recipe& r) {
       {.theme = kMemory,
        .key = "force",
        .slot = &r.force,
-       .help = "train although the plan does not fit into memory_budget"},
+       .help = "train although the plan does not fit into memory_budget or host_memory"},
       {.theme = kMemory,
        .key = "train.on_oom",
        .slot = &r.train.on_oom,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -152,6 +153,11 @@ class WordReader {
       out_.settings.push_back(std::move(setting));
   }
 
+  static bool is_auto(std::string_view word) {
+    return std::ranges::equal(word, std::string_view("auto"),
+                              [](unsigned char a, char b) { return std::tolower(a) == b; });
+  }
+
   // The next word, where it can be this option's value. A flag takes only true or false (some of
   // them auto), so that «--json model» leaves the model alone.
   bool take_value(const Row* row, const std::string& key, std::string& value) {
@@ -159,8 +165,9 @@ class WordReader {
     const bool alone = flag || (row && row->may_stand_alone);
     const bool next = at_ < words_.size() && words_[at_] != "--" && !is_option(words_[at_]);
     const bool may_be_auto = flag && row->automatic != nullptr;
-    if (next && (!flag || parse_bool(words_[at_]) || (may_be_auto && words_[at_] == "auto"))) {
-      value = words_[at_++];
+    if (next && (!flag || parse_bool(words_[at_]) || (may_be_auto && is_auto(words_[at_])))) {
+      value = is_auto(words_[at_]) ? "auto" : words_[at_];
+      ++at_;
       return true;
     }
     if (alone) value = "true";
