@@ -41,8 +41,8 @@ at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& par
 // theirs[2j + 1] = ours[d/2 + j]. For a contiguous (heads * d, …); see Placement::paired_heads.
 at::Tensor join_pairs(const at::Tensor& value, int64_t heads);
 
-// What load_weights will be asked for, in this order, by one call or several: it is fetched from the
-// disk ahead. Warns of tensors that no parameter of the model reads.
+// What load_weights will be asked for, in this order, by one call or several: it is fetched from
+// the disk ahead. Warns of tensors that no parameter of the model reads.
 void expect_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters);
 
 // Fills every allocated parameter from the checkpoint, one tensor at a time, converting to the
