@@ -1,8 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/suggest.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "config/names.h"
@@ -20,7 +26,12 @@ struct Change {
   std::string_view cost;
   bool (*apply)(config::Recipe&);
   bool same_training = true;
+  bool names_optimizer = false;  // takes the place of another one that does
 };
+
+bool sums_micro_batches(const config::Recipe& r) {
+  return setup::micro_batches_of_step(r, setup::named_strategy(r).mesh) > 1;
+}
 
 bool checkpoint_activations(config::Recipe& r) {
   const bool changes = r.activation_checkpointing == "none";
@@ -28,21 +39,29 @@ bool checkpoint_activations(config::Recipe& r) {
   return changes;
 }
 bool use_in_backward(config::Recipe& r) {
+  // Gradients that are added up over micro-batches leave nothing to free.
   const bool changes = !r.optimizer_in_backward && !r.delayed_parameter_update &&
                        r.precision != "16-mixed" && r.train.max_norm.value_or(0) == 0 &&
-                       r.train.on_oom != "split";
-  r.optimizer_in_backward = r.optimizer_in_backward || changes;
-  return changes;
+                       r.train.on_oom != "split" && !sums_micro_batches(r);
+  if (!changes) return false;
+  r.optimizer_in_backward = true;
+  r.optimizer_in_backward_is_auto = false;
+  return true;
+}
+// With states there, auto means no update in the backward.
+void move_states_to_host(config::Recipe& r) {
+  r.optimizer_offload = "cpu";
+  if (r.optimizer_in_backward_is_auto) r.optimizer_in_backward = false;
 }
 bool offload_optimizer(config::Recipe& r) {
   const bool changes = r.optimizer_offload == "none";
-  if (changes) r.optimizer_offload = "cpu";
+  if (changes) move_states_to_host(r);
   return changes;
 }
 bool stream_weights(config::Recipe& r) {
   if (r.delayed_parameter_update) return false;
   const bool changes = !r.weight_streaming;
-  if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
+  if (r.optimizer_offload == "none") move_states_to_host(r);
   r.weight_streaming = true;
   return changes;
 }
@@ -87,9 +106,9 @@ constexpr Change kChanges[] = {
      stream_weights},
     {"--precision bf16-true", "weights and states in two bytes: less exact updates", use_bf16,
      false},
-    {"--optimizer adamw_8bit", "states in one byte each: rounded moments", use_8bit, false},
+    {"--optimizer adamw_8bit", "states in one byte each: rounded moments", use_8bit, false, true},
     {"--optimizer SGD", "no optimizer states: needs another learning rate, learns slower", use_sgd,
-     false},
+     false, true},
 };
 
 // Choosing an optimizer loads its defaults: what somebody gave for the other one is said again, and
@@ -110,87 +129,198 @@ std::string optimizer_arguments(const config::Recipe& before, config::Recipe aft
   return text;
 }
 
-// What takes a recipe from `before` to `after` by this change, as typed.
-std::string options_of(const Change& change, const config::Recipe& before,
-                       const config::Recipe& after) {
-  std::string text;
+// What takes a recipe from `before` to `after` by this change, as typed, each option with its
+// value.
+std::vector<std::string> options_of(const Change& change, const config::Recipe& before,
+                                    const config::Recipe& after) {
+  std::vector<std::string> options;
   if (after.optimizer_offload != before.optimizer_offload)
-    text = "--optimizer_offload " + after.optimizer_offload;
-  if (!change.options.empty()) text += (text.empty() ? "" : " ") + std::string(change.options);
-  return text + optimizer_arguments(before, after);
+    options.push_back("--optimizer_offload " + after.optimizer_offload);
+  if (!change.options.empty())
+    options.push_back(std::string(change.options) + optimizer_arguments(before, after));
+  return options;
 }
+
+// Some changes, in the order of kChanges, and a micro-batch.
+struct Choice {
+  std::vector<const Change*> changes;
+  int64_t micro_batch_size = 0;
+};
+
+struct Changed {
+  config::Recipe recipe;
+  std::vector<std::string> options;
+};
+
+// What somebody who types these options gets.
+Changed changed(const config::Recipe& recipe, const Choice& choice) {
+  Changed result{.recipe = recipe, .options = {}};
+  config::Recipe& r = result.recipe;
+  const bool is_smaller = choice.micro_batch_size != recipe.train.micro_batch_size;
+  r.train.micro_batch_size = choice.micro_batch_size;
+  if (is_smaller && r.optimizer_in_backward && sums_micro_batches(r)) {
+    r.optimizer_in_backward = false;
+    if (!r.optimizer_in_backward_is_auto)
+      result.options.emplace_back("--optimizer_in_backward false");
+  }
+  for (const Change* change : choice.changes) {
+    config::Recipe after = r;
+    if (!change->apply(after)) continue;
+    std::ranges::copy(options_of(*change, r, after), std::back_inserter(result.options));
+    r = std::move(after);
+  }
+  if (is_smaller)
+    result.options.push_back(fmt::format("--train.micro_batch_size {}", choice.micro_batch_size));
+  return result;
+}
+
+std::string cost_of(const Choice& choice, const config::Recipe& recipe) {
+  const bool is_smaller = choice.micro_batch_size != recipe.train.micro_batch_size;
+  if (choice.changes.empty()) return "same training, more and smaller products: a little slower";
+  if (choice.changes.size() == 1 && !is_smaller) return std::string(choice.changes.front()->cost);
+  return "all of these costs together";
+}
+
+// A choice that fits.
+struct Row {
+  Choice choice;
+  std::vector<std::string> options;
+  Suggestion suggestion;
+};
 
 class Search {
  public:
-  Search(const models::Model& model, const Workload& work, const DeviceProfile& device)
-      : model_(model), work_(work), device_(device) {}
+  Search(const models::Model& model, const config::Recipe& recipe, const Workload& work,
+         const DeviceProfile& device)
+      : model_(model), recipe_(recipe), work_(work), device_(device) {
+    if (const auto candidate = planned(recipe)) lacking_ = missing(*candidate, device_);
+  }
 
-  // Adds the candidate when it fits.
-  bool consider(const config::Recipe& recipe, Suggestion suggestion) {
-    try {
-      const Candidate candidate = evaluate_neediest(model_, recipe, work_, device_);
-      if (!fits(candidate, device_)) return false;
-      suggestion.peak_allocated = candidate.prediction.peak_allocated;
-      suggestion.step_seconds = candidate.cost.seconds();
-      found_.push_back(std::move(suggestion));
-      return true;
-    } catch (const UserError&) {
-      return false;  // the device has no way to run it
+  // Whether a recipe takes still more of the host, which alone has too little, as what moves there
+  // does.
+  bool worsens(const config::Recipe& recipe) const {
+    if (lacking_.in_host == 0 || lacking_.on_device > 0) return false;
+    const std::optional<Candidate> candidate = planned(recipe);
+    return candidate && missing(*candidate, device_).in_host > lacking_.in_host;
+  }
+
+  // Adds the choice when it fits.
+  bool consider(const Choice& choice) {
+    std::optional<Row> row = fitting(choice);
+    if (!row) return false;
+    rows_.push_back(*std::move(row));
+    return true;
+  }
+  // The largest smaller micro-batch that fits; the global batch stays, so training does not change.
+  void consider_smaller_micro_batches(Choice choice) {
+    const int64_t samples =
+        recipe_.train.global_batch_size / setup::named_strategy(recipe_).mesh.num_data_ranks();
+    for (int64_t size = recipe_.train.micro_batch_size / 2; size >= 1; size /= 2) {
+      choice.micro_batch_size = size;
+      if (samples % size == 0 && consider(choice)) return;
     }
   }
+
   std::vector<Suggestion> found() {
-    std::stable_sort(found_.begin(), found_.end(), [](const Suggestion& a, const Suggestion& b) {
+    drop_what_saves_nothing();
+    for (Row& row : rows_) row = without_idle_changes(row);
+    drop_what_saves_nothing();
+    std::vector<Suggestion> found;
+    for (Row& row : rows_) found.push_back(std::move(row.suggestion));
+    std::stable_sort(found.begin(), found.end(), [](const Suggestion& a, const Suggestion& b) {
       return a.same_training != b.same_training ? a.same_training : a.step_seconds < b.step_seconds;
     });
-    return std::move(found_);
+    return found;
   }
 
  private:
+  std::optional<Candidate> planned(const config::Recipe& recipe) const {
+    try {
+      return evaluate_neediest(model_, recipe, work_, device_);
+    } catch (const UserError&) {
+      return std::nullopt;  // the device has no way to run it
+    }
+  }
+
+  std::optional<Row> fitting(const Choice& choice) const {
+    Changed with = changed(recipe_, choice);
+    const std::optional<Candidate> candidate = planned(with.recipe);
+    if (!candidate || !fits(*candidate, device_)) return std::nullopt;
+    Suggestion suggestion{.options = fmt::format("{}", fmt::join(with.options, " ")),
+                          .cost = cost_of(choice, recipe_),
+                          .peak_allocated = candidate->prediction.peak_allocated,
+                          .step_seconds = candidate->cost.seconds()};
+    if (lacking_.in_host > 0)
+      suggestion.host_bytes = host_bytes_needed(candidate->prediction, device_.kind,
+                                                setup::named_ranks_per_node(with.recipe));
+    for (const Change* change : choice.changes) suggestion.same_training &= change->same_training;
+    return Row{choice, std::move(with.options), std::move(suggestion)};
+  }
+
+  // Of what the recipe has too little of.
+  bool needs_no_more(const Suggestion& a, const Suggestion& b) const {
+    const bool host_only = lacking_.in_host > 0 && lacking_.on_device == 0;
+    return a.host_bytes <= b.host_bytes && (host_only || a.peak_allocated <= b.peak_allocated);
+  }
+
+  // Rows that ask for all of another one's changes, and more, for nothing; and those that come
+  // twice.
+  void drop_what_saves_nothing() {
+    std::vector<Row> kept;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      bool saves = true;
+      for (size_t k = 0; k < rows_.size() && saves; ++k) {
+        const std::vector<std::string>&some = rows_[k].options, &all = rows_[i].options;
+        const bool has_all = std::ranges::all_of(some, [&](const std::string& option) {
+          return std::ranges::find(all, option) != all.end();
+        });
+        const bool is_less = some.size() < all.size() || (some.size() == all.size() && k < i);
+        saves = !has_all || !is_less || !needs_no_more(rows_[k].suggestion, rows_[i].suggestion);
+      }
+      if (saves) kept.push_back(rows_[i]);
+    }
+    rows_ = std::move(kept);
+  }
+
+  // Without the changes that save nothing beside the others, the costliest first.
+  Row without_idle_changes(Row row) const {
+    for (size_t i = row.choice.changes.size(); i-- > 0;) {
+      Choice fewer = row.choice;
+      fewer.changes.erase(fewer.changes.begin() + static_cast<std::ptrdiff_t>(i));
+      if (changed(recipe_, fewer).options.empty()) continue;
+      std::optional<Row> less = fitting(fewer);
+      if (less && needs_no_more(less->suggestion, row.suggestion)) row = *std::move(less);
+    }
+    return row;
+  }
+
   const models::Model& model_;
+  const config::Recipe& recipe_;
   const Workload& work_;
   const DeviceProfile& device_;
-  std::vector<Suggestion> found_;
+  Missing lacking_;  // for the recipe as it is
+  std::vector<Row> rows_;
 };
-
-// The largest smaller micro-batch that fits; the global batch stays, so training does not change.
-void consider_smaller_micro_batches(Search& search, config::Recipe recipe,
-                                    const Suggestion& suggestion) {
-  for (int64_t size = recipe.train.micro_batch_size / 2; size >= 1; size /= 2) {
-    recipe.train.micro_batch_size = size;
-    // Gradients are then added up over micro-batches, which leaves nothing to free.
-    if (recipe.optimizer_in_backward_is_auto) recipe.optimizer_in_backward = false;
-    Suggestion smaller = suggestion;
-    smaller.options +=
-        fmt::format("{}--train.micro_batch_size {}", smaller.options.empty() ? "" : " ", size);
-    if (search.consider(recipe, smaller)) return;
-  }
-}
 
 }  // namespace
 
 std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
                                 const Workload& work, const DeviceProfile& device) {
-  Search search(model, work, device);
-  consider_smaller_micro_batches(
-      search, recipe, {.cost = "same training, more and smaller products: a little slower"});
-  config::Recipe together = recipe;
-  Suggestion all{.cost = "all of these costs together"};
+  Search search(model, recipe, work, device);
+  Choice together{.changes = {}, .micro_batch_size = recipe.train.micro_batch_size};
+  search.consider_smaller_micro_batches(together);
   bool combined = false;
   for (const Change& change : kChanges) {
     config::Recipe alone = recipe;
-    if (!change.apply(alone)) continue;
-    search.consider(alone, {.options = options_of(change, recipe, alone),
-                            .cost = std::string(change.cost),
-                            .same_training = change.same_training});
-    const config::Recipe before = together;
-    change.apply(together);
-    const bool first = all.options.empty();
-    all.options += (first ? "" : " ") + options_of(change, before, together);
-    all.same_training = all.same_training && change.same_training;
+    if (!change.apply(alone) || search.worsens(alone)) continue;
+    search.consider({.changes = {&change}, .micro_batch_size = recipe.train.micro_batch_size});
+    if (change.names_optimizer)
+      std::erase_if(together.changes, [](const Change* c) { return c->names_optimizer; });
+    together.changes.push_back(&change);
     // Once some of them fit together, more of them only cost more.
-    if (first || combined) continue;
-    combined = search.consider(together, all);
-    if (!combined) consider_smaller_micro_batches(search, together, all);
+    if (together.changes.size() == 1 || combined) continue;
+    combined = search.consider(together);
+    if (!combined) search.consider_smaller_micro_batches(together);
   }
   return search.found();
 }

@@ -17,11 +17,13 @@ struct Suggestion {
   std::string options;         // as typed on the command line
   std::string cost;            // in plain words
   int64_t peak_allocated = 0;  // predicted
+  int64_t host_bytes = 0;      // of the host (host_bytes_needed), where the recipe lacks that; or 0
   double step_seconds = 0;     // by the cost model: good for comparing
   bool same_training = true;   // what is learnt stays the same
 };
 
-// Changes, alone and together, after which the run fits into the device.
+// Changes, alone and together, after which the run fits into the device and the host. None that
+// saves nothing beside the others, and one optimizer at most.
 std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
                                 const Workload& work, const DeviceProfile& device);
 

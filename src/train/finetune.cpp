@@ -38,6 +38,11 @@ std::filesystem::path final_folder(const config::Recipe& recipe) {
   return std::filesystem::path(recipe.out_dir) / "final";
 }
 
+// With model.config a model given beside it is the folder of a tokenizer.
+const std::string& name_of_model(const config::Recipe& recipe) {
+  return recipe.model.config.empty() ? recipe.checkpoint_dir : recipe.model.config;
+}
+
 // One fine-tuning run. Members are in the order in which they come to be; run() is the main path.
 class Finetune {
  public:
@@ -120,7 +125,7 @@ void Finetune::begin() {
   startup_.end_stage("program");
   const dist::Position position = dist::position_in_environment();
   live_ = std::make_unique<Live>(recipe_.out_dir, command_, position.rank, position.size);
-  live_->set_model(recipe_.checkpoint_dir.empty() ? recipe_.model.config : recipe_.checkpoint_dir);
+  live_->set_model(name_of_model(recipe_));
   host_ = prepare_host(recipe_.memory_budget, recipe_.num_threads, recipe_.accelerator);
   live_->set_device(host_.device.type(), setup::device_name(host_.device), host_.budget_bytes);
   startup_.end_stage("device");
@@ -141,15 +146,15 @@ void Finetune::make_mesh() {
 void Finetune::open_model() {
   base_ = std::make_unique<BaseModel>(recipe_);
   const setup::ParameterCount count = setup::count_parameters(base_->model());
-  const std::string& name =
-      recipe_.checkpoint_dir.empty() ? recipe_.model.config : recipe_.checkpoint_dir;
+  const std::string& name = name_of_model(recipe_);
   log_->record().model = {.id = name, .parameters = count.total, .trainable = count.trained};
   log_->record().world_size = world_->size();
   log_->record().mesh = dist::show(mesh_->shape());
   log_->record().device = {.name = setup::device_name(host_.device),
                            .budget_bytes = host_.budget_bytes};
   log_->print(fmt::format(
-      "Model    {}: {} parameters, {} trained, {}", name, with_commas(count.total),
+      "Model    {}{}: {} parameters, {} trained, {}", name,
+      name == recipe_.checkpoint_dir ? "" : ", random weights", with_commas(count.total),
       count.trained == count.total ? "all"
                                    : fmt::format("{} ({:.2f} %)", with_commas(count.trained),
                                                  100.0 * static_cast<double>(count.trained) /
@@ -345,10 +350,11 @@ void Finetune::explain(const OutOfMemory& error) {
   report::RunRecord& record = log_->record();
   record.out_of_memory = out_of_memory_record(error);
   figures_->fill();  // planning, below, is not the run's
-  record.out_of_memory->suggestions = suggestion_records(
-      base_ ? suggestions(planned()) : std::vector<plan::Suggestion>(), command_);
+  const std::vector<plan::Suggestion> found =
+      base_ ? suggestions(planned()) : std::vector<plan::Suggestion>();
+  record.out_of_memory->suggestions = suggestion_records(found, command_);
   record.outcome = "oom";
-  record.reason = error.what() + suggestions_text(record.out_of_memory->suggestions);
+  record.reason = error.what() + suggestions_text(found, command_);
   log_->write();
   live_->ended("oom", error.what());
   throw OutOfMemory(record.reason);

@@ -89,21 +89,26 @@ std::vector<report::SuggestionRecord> suggestion_records(
   return records;
 }
 
-std::string suggestion_lines(const std::vector<report::SuggestionRecord>& suggestions) {
+std::string suggestion_lines(const std::vector<plan::Suggestion>& suggestions) {
   size_t width = 0;
-  for (const report::SuggestionRecord& s : suggestions) width = std::max(width, s.options.size());
+  for (const plan::Suggestion& s : suggestions) width = std::max(width, s.options.size());
   std::string text;
-  for (const report::SuggestionRecord& s : suggestions)
-    text += fmt::format("\n  {:<{}}  peak {:>10}  ({})", s.options, width,
-                        format_bytes(s.peak_allocated), s.cost);
+  for (const plan::Suggestion& s : suggestions) {
+    text +=
+        fmt::format("\n  {:<{}}  peak {:>10}", s.options, width, format_bytes(s.peak_allocated));
+    if (s.host_bytes > 0) text += fmt::format("  host memory {:>10}", format_bytes(s.host_bytes));
+    text += fmt::format("  ({})", s.cost);
+  }
   return text;
 }
 
-std::string suggestions_text(const std::vector<report::SuggestionRecord>& suggestions) {
+std::string suggestions_text(const std::vector<plan::Suggestion>& suggestions,
+                             const std::string& command) {
   if (suggestions.empty()) return "\nNothing this version can change makes it fit.";
   return "\nWhat would fit, as planned; add one of these to the command:" +
-         suggestion_lines(suggestions) + "\nThe first of them as a whole:\n  " +
-         suggestions.front().command;
+         suggestion_lines(suggestions) +
+         fmt::format("\nThe first of them as a whole:\n  {} {}", command,
+                     suggestions.front().options);
 }
 
 }  // namespace snug::train

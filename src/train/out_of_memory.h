@@ -39,9 +39,11 @@ report::OutOfMemoryRecord out_of_memory_record(const OutOfMemory& error);
 std::vector<report::SuggestionRecord> suggestion_records(
     const std::vector<plan::Suggestion>& suggestions, const std::string& command);
 
-// A line of the terminal each, after a line break.
-std::string suggestion_lines(const std::vector<report::SuggestionRecord>& suggestions);
-// The lines with what they are for, and the first one as a whole command.
-std::string suggestions_text(const std::vector<report::SuggestionRecord>& suggestions);
+// A line of the terminal each, after a line break: with the host memory that is held to its limit,
+// on a cpu the device's included, where that is what did not fit.
+std::string suggestion_lines(const std::vector<plan::Suggestion>& suggestions);
+// The lines with what they are for, and the first one as a whole `command`.
+std::string suggestions_text(const std::vector<plan::Suggestion>& suggestions,
+                             const std::string& command);
 
 }  // namespace snug::train

@@ -358,9 +358,9 @@ class Plan {
 
   std::string suggestions() const {
     const auto found = plan::suggest(*checkpoint_.model, recipe_, workload(), device_);
-    return found.empty() ? "Nothing this version can change makes it fit.\n"
-                         : "What would fit (--fit finds the fastest):" +
-                               suggestion_lines(suggestion_records(found, "")) + "\n";
+    return found.empty()
+               ? "Nothing this version can change makes it fit.\n"
+               : "What would fit (--fit finds the fastest):" + suggestion_lines(found) + "\n";
   }
 
   std::string fit_text() const {

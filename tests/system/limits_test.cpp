@@ -2,6 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <regex>
+#include <sstream>
+
+#include "base/bytes.h"
 #include "system/program.h"
 
 namespace snug::tests {
@@ -102,6 +106,24 @@ TEST_F(Limits, ARunKeepsToTheHostMemoryThatIsSaid) {
   EXPECT_EQ(refusal["allocated"], needed);
   EXPECT_LE(categories, needed) << "two peaks, which need not be at one moment";
   EXPECT_TRUE(record()["steps"].empty());
+
+  // Each row has the figure that is held to the limit.
+  ASSERT_FALSE(refusal["suggestions"].empty());
+  for (const json& suggestion : refusal["suggestions"]) {
+    Words more{"--json"};
+    std::istringstream options(suggestion["options"].get<std::string>());
+    for (std::string word; options >> word;) more.push_back(word);
+    const json fitting =
+        json::parse(run(words("plan", with(int64_t{1} << 40, more))).output)["memory"];
+    const int64_t takes =
+        fitting["offloaded_to_host"].get<int64_t>() + fitting["peak_allocated"].get<int64_t>();
+    EXPECT_LT(takes, needed) << suggestion["options"];
+    const size_t row = tight.output.find("  " + suggestion["options"].get<std::string>() + " ");
+    ASSERT_NE(row, std::string::npos) << tight.output;
+    const std::string line = tight.output.substr(row, tight.output.find('\n', row) - row);
+    EXPECT_TRUE(std::regex_search(line, std::regex("host memory +" + format_bytes(takes) + " ")))
+        << line << " has not " << format_bytes(takes);
+  }
 
   EXPECT_EQ(run(words("finetune_full", with(needed, {}))).exit_code, 0);
   EXPECT_EQ(run(words("finetune_full", with(needed - 1, {"--force"}))).exit_code, 0);
