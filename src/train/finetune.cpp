@@ -152,14 +152,15 @@ void Finetune::open_model() {
   log_->record().mesh = dist::show(mesh_->shape());
   log_->record().device = {.name = setup::device_name(host_.device),
                            .budget_bytes = host_.budget_bytes};
-  log_->print(fmt::format(
-      "Model    {}{}: {} parameters, {} trained, {}", name,
-      name == recipe_.checkpoint_dir ? "" : ", random weights", with_commas(count.total),
-      count.trained == count.total ? "all"
-                                   : fmt::format("{} ({:.2f} %)", with_commas(count.trained),
-                                                 100.0 * static_cast<double>(count.trained) /
-                                                     static_cast<double>(count.total)),
-      recipe_.precision));
+  const bool could_be_meant = !recipe_.checkpoint_dir.empty() && name != recipe_.checkpoint_dir;
+  log_->print(fmt::format("Model    {}{}: {} parameters, {} trained, {}", name,
+                          could_be_meant ? ", random weights" : "", with_commas(count.total),
+                          count.trained == count.total
+                              ? "all"
+                              : fmt::format("{} ({:.2f} %)", with_commas(count.trained),
+                                            100.0 * static_cast<double>(count.trained) /
+                                                static_cast<double>(count.total)),
+                          recipe_.precision));
 }
 
 void Finetune::open_data() {
