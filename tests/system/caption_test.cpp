@@ -32,6 +32,16 @@ class Captions : public ::testing::Test {
     std::ofstream(photos_ / "notes.md") << "no picture";
   }
 
+  // Enough to train a model of one's own on: captions of photos_, and a tokenizer in words/.
+  void add_captions_and_words() const {
+    for (const char* caption : {"RED", "TURNED", "CRIMSON", "TURN"})
+      std::ofstream(photos_ / "metadata.jsonl", std::ios::app)
+          << json{{"file_name", "a.png"}, {"text", caption}}.dump() << "\n";
+    fs::create_directories(folder_ / "words");
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
+      fs::copy_file(kData / "system/tiny" / name, folder_ / "words" / name);
+  }
+
   Result caption(Words more) const {
     more.insert(more.begin(), {"caption", model_});
     more.insert(more.end(), {"--precision", "32-true", "--max_new_tokens", "6"});
@@ -287,12 +297,7 @@ TEST_F(Captions, PartsThatTrainedBesideAnAdapterGoWithIt) {
 
 // A checkpoint holds what trains; the parts that do not are read again when a run goes on.
 TEST_F(Captions, PartsThatStayAsTheyAreOutliveAResume) {
-  for (const char* caption : {"RED", "TURNED", "CRIMSON", "TURN"})
-    std::ofstream(photos_ / "metadata.jsonl", std::ios::app)
-        << json{{"file_name", "a.png"}, {"text", caption}}.dump() << "\n";
-  fs::create_directories(folder_ / "words");
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
-    fs::copy_file(kData / "system/tiny" / name, folder_ / "words" / name);
+  add_captions_and_words();
   const auto train = [&](const fs::path& out, const Words& more) {
     Words words = {"finetune_full", folder_ / "words"};
     const std::string config = std::string(SNUG_SOURCE_DIR) + "/recipes/models/tiny-blip2.json";
@@ -316,12 +321,7 @@ TEST_F(Captions, PartsThatStayAsTheyAreOutliveAResume) {
 
 // Adapters and what trains whole beside them go on as they were, with their optimizer states.
 TEST_F(Captions, PartsBesideAnAdapterGoOnAfterAResume) {
-  for (const char* caption : {"RED", "TURNED", "CRIMSON", "TURN"})
-    std::ofstream(photos_ / "metadata.jsonl", std::ios::app)
-        << json{{"file_name", "a.png"}, {"text", caption}}.dump() << "\n";
-  fs::create_directories(folder_ / "words");
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json"})
-    fs::copy_file(kData / "system/tiny" / name, folder_ / "words" / name);
+  add_captions_and_words();
   const auto train = [&](Words words, const Words& more, const fs::path& out) {
     words.insert(words.end(), {"--data", "ImageFolder", "--data.path", photos_});
     words.insert(words.end(), {"--data.val_split_fraction", "0.5", "--train.epochs", "9"});
