@@ -16,6 +16,8 @@ namespace snug::formats {
 namespace {
 
 constexpr int kExifMarker = JPEG_APP0 + 1;  // XMP's too
+// A progressive picture has about ten, and each costs a walk over all of its blocks.
+constexpr int kMostScans = 100;
 constexpr std::string_view kXmpMark("http://ns.adobe.com/xap/1.0/\0", 29);
 
 struct Decoder {
@@ -24,6 +26,7 @@ struct Decoder {
   char message[JMSG_LENGTH_MAX] = {};
   jpeg_decompress_struct jpeg{};
   jpeg_source_mgr source{};
+  jpeg_progress_mgr progress{};
 
   Decoder() = default;
   Decoder(const Decoder&) = delete;
@@ -57,6 +60,15 @@ void skip(j_decompress_ptr jpeg, long count) {
 
 void nothing(j_decompress_ptr) {}
 
+// Called as the decoder goes on.
+void check_scans(j_common_ptr jpeg) {
+  if (reinterpret_cast<j_decompress_ptr>(jpeg)->input_scan_number <= kMostScans) return;
+  Decoder& decoder = decoder_of(jpeg);
+  std::snprintf(decoder.message, sizeof decoder.message,
+                "its pixels come in more than %d scans; save it anew", kMostScans);
+  std::longjmp(decoder.on_error, 1);
+}
+
 void open(Decoder& decoder, std::span<const std::byte> bytes) {
   decoder.jpeg.err = jpeg_std_error(&decoder.errors);
   decoder.errors.error_exit = leave;
@@ -70,6 +82,8 @@ void open(Decoder& decoder, std::span<const std::byte> bytes) {
   decoder.source.resync_to_restart = jpeg_resync_to_restart;
   decoder.source.term_source = nothing;
   decoder.jpeg.src = &decoder.source;
+  decoder.progress.progress_monitor = check_scans;
+  decoder.jpeg.progress = &decoder.progress;
 }
 
 bool read_header(Decoder& decoder, std::span<const std::byte> bytes) {

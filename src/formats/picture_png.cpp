@@ -1,13 +1,17 @@
-// PNG through libpng, whose rows are taken as they are and made RGB here: its own conversions would
-// scale 16-bit grey where Pillow clips it. Errors leave by longjmp; see picture_jpeg.cpp.
+// PNG through libpng, whose rows of grey and of palettes are made RGB here: its own conversions
+// would scale 16-bit grey where Pillow clips it. Errors leave by longjmp; see picture_jpeg.cpp. All
+// that stands beside the pixels (text, profiles) is passed over unread, since a few bytes of it may
+// unpack to gigabytes; only how the picture is to be held is sought, in the chunks themselves.
 // SPDX-License-Identifier: Apache-2.0
 #include <png.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <array>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <string>
 
 #include "base/error.h"
@@ -23,12 +27,12 @@ struct Decoder {
   std::jmp_buf on_error{};
   png_structp png = nullptr;
   png_infop info = nullptr;
-  png_infop end_info = nullptr;
+  int passes = 1;  // 7 of an interlaced picture
 
   Decoder() = default;
   Decoder(const Decoder&) = delete;
   Decoder& operator=(const Decoder&) = delete;
-  ~Decoder() { png_destroy_read_struct(&png, &info, &end_info); }
+  ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
 };
 
 [[noreturn]] void leave(png_structp png, png_const_charp message) {
@@ -51,27 +55,34 @@ bool read_header(Decoder& decoder) {
   decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, leave, ignore_warning);
   if (decoder.png == nullptr) return false;
   decoder.info = png_create_info_struct(decoder.png);
-  decoder.end_info = png_create_info_struct(decoder.png);
-  if (decoder.info == nullptr || decoder.end_info == nullptr) return false;
+  if (decoder.info == nullptr) return false;
   png_set_read_fn(decoder.png, &decoder, read_bytes);
-  // Sizes are checked by us; a chunk of text may be long, but is not kept beyond this.
+  // Sizes are checked by us. A chunk that is passed over may be as long as it likes.
   png_set_user_limits(decoder.png, 0x7FFFFFFF, 0x7FFFFFFF);
-  png_set_chunk_malloc_max(decoder.png, 64 << 20);
+  png_set_chunk_malloc_max(decoder.png, 0);
+  // A negative count: all but the header, palette, pixels and end.
+  png_set_keep_unknown_chunks(decoder.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_read_info(decoder.png, decoder.info);
   return true;
 }
 
-// Rows of one to four samples a pixel, one or two bytes a sample.
-bool read_rows(Decoder& decoder, png_bytepp rows) {
+// Makes rows of a byte a sample, but for grey of 16 bits, and without transparency.
+bool prepare_rows(Decoder& decoder) {
   if (setjmp(decoder.on_error) != 0) return false;
-  png_read_image(decoder.png, rows);
+  png_set_packing(decoder.png);
+  if (png_get_color_type(decoder.png, decoder.info) != PNG_COLOR_TYPE_GRAY)
+    png_set_strip_16(decoder.png);
+  png_set_strip_alpha(decoder.png);
+  decoder.passes = png_set_interlace_handling(decoder.png);
+  png_read_update_info(decoder.png, decoder.info);
   return true;
 }
 
-// Chunks behind the picture; a file that ends badly there is still a whole picture.
-void read_end(Decoder& decoder) {
-  if (setjmp(decoder.on_error) != 0) return;
-  png_read_end(decoder.png, decoder.end_info);
+bool read_rows(Decoder& decoder, uint8_t* rows, size_t row_bytes, size_t count) {
+  if (setjmp(decoder.on_error) != 0) return false;
+  for (int pass = 0; pass < decoder.passes; ++pass)
+    for (size_t y = 0; y < count; ++y) png_read_row(decoder.png, rows + y * row_bytes, nullptr);
+  return true;
 }
 
 [[noreturn]] void refuse(const Decoder& decoder) {
@@ -79,26 +90,47 @@ void read_end(Decoder& decoder) {
                   decoder.message[0] != 0 ? decoder.message : "out of memory");
 }
 
-int orientation_in(png_structp png, png_infop info) {
-  png_uint_32 length = 0;
-  png_bytep exif = nullptr;
-  if (png_get_eXIf_1(png, info, &length, &exif) != 0)
-    if (const int found = exif_orientation({exif, length}); found > 0) return found;
-  png_textp texts = nullptr;
-  const int count = png_get_text(png, info, &texts, nullptr);
-  for (int i = 0; i < count; ++i) {
-    if (std::strcmp(texts[i].key, "XML:com.adobe.xmp") != 0) continue;
-    const size_t size = texts[i].compression >= PNG_ITXT_COMPRESSION_NONE ? texts[i].itxt_length
-                                                                          : texts[i].text_length;
-    if (const int found = xmp_orientation({texts[i].text, size}); found > 0) return found;
+// The XML in an iTXt chunk that is XMP's; of a compressed one the first MiB at most.
+std::optional<std::string> xmp_in(std::string_view chunk) {
+  constexpr std::string_view kKeyword("XML:com.adobe.xmp\0", 18);
+  constexpr size_t kMostBytes = size_t{1} << 20;
+  if (!chunk.starts_with(kKeyword) || chunk.size() < kKeyword.size() + 2) return std::nullopt;
+  const bool compressed = chunk[kKeyword.size()] != 0;
+  chunk.remove_prefix(kKeyword.size() + 2);  // whether compressed, and how
+  for (int i = 0; i < 2; ++i) {              // language, translated keyword
+    const size_t end = chunk.find('\0');
+    if (end == std::string_view::npos) return std::nullopt;
+    chunk.remove_prefix(end + 1);
   }
-  return 0;
+  if (!compressed) return std::string(chunk.substr(0, kMostBytes));
+  std::string text(kMostBytes, '\0');
+  uLongf size = kMostBytes;
+  // Of text that is damaged or goes on, what came out of it counts.
+  uncompress(reinterpret_cast<Bytef*>(text.data()), &size,
+             reinterpret_cast<const Bytef*>(chunk.data()), chunk.size());
+  text.resize(size);
+  return text;
 }
 
-struct Layout {
-  int colour_type = 0, bit_depth = 0;
-  size_t channels = 0, sample_bytes = 0;
-};
+// EXIF's, or else that of the first XMP.
+int orientation_in(std::span<const std::byte> file) {
+  constexpr size_t kSignature = 8, kAround = 12;  // length, kind and checksum of a chunk
+  const auto* bytes = reinterpret_cast<const uint8_t*>(file.data());
+  std::optional<std::string> xmp;
+  for (size_t at = kSignature; file.size() - at >= kAround;) {
+    const size_t length = png_get_uint_32(bytes + at);
+    if (length > file.size() - at - kAround) break;
+    const std::string_view kind(reinterpret_cast<const char*>(bytes + at + 4), 4);
+    const std::span<const uint8_t> data(bytes + at + 8, length);
+    if (kind == "eXIf") {
+      if (const int found = exif_orientation(data); found > 0) return found;
+    } else if (kind == "iTXt" && !xmp) {
+      xmp = xmp_in({reinterpret_cast<const char*>(data.data()), data.size()});
+    }
+    at += kAround + length;
+  }
+  return xmp ? xmp_orientation(*xmp) : 0;
+}
 
 using Palette = std::array<std::array<uint8_t, 3>, 256>;
 
@@ -119,18 +151,17 @@ uint8_t grey_value(const uint8_t* sample, int bit_depth) {
   return static_cast<uint8_t>(sample[0] * (255 / ((1 << bit_depth) - 1)));
 }
 
-void write_row(const uint8_t* row, const Layout& layout, const Palette& palette, int64_t width,
-               uint8_t* rgb) {
-  const size_t step = layout.channels * layout.sample_bytes;
+// A row of grey, or of places in the palette.
+void write_row(const uint8_t* row, int colour_type, int bit_depth, const Palette& palette,
+               int64_t width, uint8_t* rgb) {
+  const int step = colour_type == PNG_COLOR_TYPE_GRAY && bit_depth == 16 ? 2 : 1;
   for (int64_t x = 0; x < width; ++x, row += step, rgb += 3) {
-    if (layout.colour_type == PNG_COLOR_TYPE_PALETTE)
+    if (colour_type == PNG_COLOR_TYPE_PALETTE)
       std::copy_n(palette[*row].data(), 3, rgb);
-    else if (layout.colour_type == PNG_COLOR_TYPE_GRAY)
-      std::fill_n(rgb, 3, grey_value(row, layout.bit_depth));
-    else if (layout.colour_type == PNG_COLOR_TYPE_GRAY_ALPHA)
-      std::fill_n(rgb, 3, row[0]);
+    else if (colour_type == PNG_COLOR_TYPE_GRAY)
+      std::fill_n(rgb, 3, grey_value(row, bit_depth));
     else
-      for (size_t c = 0; c < 3; ++c) rgb[c] = row[c * layout.sample_bytes];
+      std::fill_n(rgb, 3, *row);
   }
 }
 
@@ -144,25 +175,24 @@ DecodedPicture decode_png(std::span<const std::byte> bytes, int64_t max_pixels) 
   const int64_t height = png_get_image_height(decoder.png, decoder.info);
   check_picture_size(width, height, max_pixels);
   const int bit_depth = png_get_bit_depth(decoder.png, decoder.info);
-  const Layout layout = {png_get_color_type(decoder.png, decoder.info), bit_depth,
-                         png_get_channels(decoder.png, decoder.info),
-                         bit_depth == 16 ? size_t{2} : size_t{1}};
-  png_set_packing(decoder.png);  // a byte a sample at least
-  png_set_interlace_handling(decoder.png);
-  const size_t row_bytes = static_cast<size_t>(width) * layout.channels * layout.sample_bytes;
-  std::vector<uint8_t> samples(row_bytes * static_cast<size_t>(height));
-  std::vector<png_bytep> rows(static_cast<size_t>(height));
-  for (size_t y = 0; y < rows.size(); ++y) rows[y] = samples.data() + y * row_bytes;
-  if (!read_rows(decoder, rows.data())) refuse(decoder);
-  read_end(decoder);
+  const int colour_type = png_get_color_type(decoder.png, decoder.info);
+  const bool is_rgb = colour_type == PNG_COLOR_TYPE_RGB || colour_type == PNG_COLOR_TYPE_RGB_ALPHA;
+  if (!prepare_rows(decoder)) refuse(decoder);
   DecodedPicture decoded;
-  const int before = orientation_in(decoder.png, decoder.info);
-  decoded.orientation = before > 0 ? before : orientation_in(decoder.png, decoder.end_info);
+  decoded.orientation = orientation_in(bytes);
   decoded.picture = {width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3))};
+  uint8_t* const rgb = decoded.picture.rgb.data();
+  const size_t row_bytes = png_get_rowbytes(decoder.png, decoder.info);
+  SNUG_CHECK(!is_rgb || row_bytes == static_cast<size_t>(width) * 3, "rows of {} bytes for {}",
+             row_bytes, width);
+  std::vector<uint8_t> samples(is_rgb ? 0 : row_bytes * static_cast<size_t>(height));
+  uint8_t* const rows = is_rgb ? rgb : samples.data();
+  if (!read_rows(decoder, rows, row_bytes, static_cast<size_t>(height))) refuse(decoder);
+  if (is_rgb) return decoded;
   const Palette palette = palette_of(decoder);
-  for (size_t y = 0; y < rows.size(); ++y)
-    write_row(rows[y], layout, palette, width,
-              decoded.picture.rgb.data() + y * static_cast<size_t>(width) * 3);
+  for (size_t y = 0; y < static_cast<size_t>(height); ++y)
+    write_row(rows + y * row_bytes, colour_type, bit_depth, palette, width,
+              rgb + y * static_cast<size_t>(width) * 3);
   return decoded;
 }
 

@@ -1,5 +1,5 @@
-// WebP through libwebp's decoder of animations, which gives still pictures too: one frame on a
-// transparent ground, whose transparency is dropped.
+// WebP through libwebp: a still picture straight to RGB, of an animation the first frame as its
+// decoder draws it. Transparency is dropped.
 // SPDX-License-Identifier: Apache-2.0
 #include <webp/decode.h>
 #include <webp/demux.h>
@@ -14,6 +14,7 @@ namespace {
 
 struct Release {
   void operator()(WebPAnimDecoder* decoder) const { WebPAnimDecoderDelete(decoder); }
+  void operator()(WebPDemuxer* demuxer) const { WebPDemuxDelete(demuxer); }
 };
 
 std::span<const uint8_t> chunk_of(const WebPDemuxer* demuxer, const char* name) {
@@ -31,6 +32,34 @@ int orientation_of(const WebPDemuxer* demuxer) {
   return xmp_orientation({reinterpret_cast<const char*>(xmp.data()), xmp.size()});
 }
 
+[[noreturn]] void refuse() { throw UserError("not a readable WebP: damaged or cut short"); }
+
+Picture still_picture(const WebPData& data, int64_t width, int64_t height) {
+  Picture picture{width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3))};
+  if (WebPDecodeRGBInto(data.bytes, data.size, picture.rgb.data(), picture.rgb.size(),
+                        static_cast<int>(width * 3)) == nullptr)
+    refuse();
+  return picture;
+}
+
+Picture first_frame(const WebPData& data, int64_t max_pixels) {
+  WebPAnimDecoderOptions options{};
+  WebPAnimDecoderOptionsInit(&options);
+  options.color_mode = MODE_RGBA;
+  const std::unique_ptr<WebPAnimDecoder, Release> decoder(WebPAnimDecoderNew(&data, &options));
+  WebPAnimInfo info{};
+  if (!decoder || WebPAnimDecoderGetInfo(decoder.get(), &info) == 0) refuse();
+  check_picture_size(info.canvas_width, info.canvas_height, max_pixels);
+  uint8_t* rgba = nullptr;
+  int time = 0;
+  if (WebPAnimDecoderGetNext(decoder.get(), &rgba, &time) == 0) refuse();
+  const size_t pixels = size_t{info.canvas_width} * info.canvas_height;
+  Picture picture{info.canvas_width, info.canvas_height, std::vector<uint8_t>(pixels * 3)};
+  for (size_t i = 0; i < pixels; ++i)
+    for (size_t c = 0; c < 3; ++c) picture.rgb[3 * i + c] = rgba[4 * i + c];
+  return picture;
+}
+
 }  // namespace
 
 DecodedPicture decode_webp(std::span<const std::byte> bytes, int64_t max_pixels) {
@@ -39,24 +68,13 @@ DecodedPicture decode_webp(std::span<const std::byte> bytes, int64_t max_pixels)
   if (WebPGetFeatures(data.bytes, data.size, &features) != VP8_STATUS_OK)
     throw UserError("not a readable WebP: its header is damaged or cut short");
   check_picture_size(features.width, features.height, max_pixels);
-  WebPAnimDecoderOptions options{};
-  WebPAnimDecoderOptionsInit(&options);
-  options.color_mode = MODE_RGBA;
-  const std::unique_ptr<WebPAnimDecoder, Release> decoder(WebPAnimDecoderNew(&data, &options));
-  if (!decoder) throw UserError("not a readable WebP: damaged or cut short");
-  WebPAnimInfo info{};
-  uint8_t* rgba = nullptr;
-  int time = 0;
-  if (WebPAnimDecoderGetInfo(decoder.get(), &info) == 0) throw UserError("not a readable WebP");
-  check_picture_size(info.canvas_width, info.canvas_height, max_pixels);
-  if (WebPAnimDecoderGetNext(decoder.get(), &rgba, &time) == 0)
-    throw UserError("not a readable WebP: damaged or cut short");
+  const std::unique_ptr<WebPDemuxer, Release> demuxer(WebPDemux(&data));
+  if (!demuxer) refuse();
   DecodedPicture decoded;
-  decoded.orientation = orientation_of(WebPAnimDecoderGetDemuxer(decoder.get()));
-  const size_t pixels = size_t{info.canvas_width} * info.canvas_height;
-  decoded.picture = {info.canvas_width, info.canvas_height, std::vector<uint8_t>(pixels * 3)};
-  for (size_t i = 0; i < pixels; ++i)
-    for (size_t c = 0; c < 3; ++c) decoded.picture.rgb[3 * i + c] = rgba[4 * i + c];
+  decoded.picture = features.has_animation != 0
+                        ? first_frame(data, max_pixels)
+                        : still_picture(data, features.width, features.height);
+  decoded.orientation = orientation_of(demuxer.get());
   return decoded;
 }
 
