@@ -34,15 +34,6 @@ class Config {
     if (!value->is_number()) refuse(key, "a number");
     return value->get<double>();
   }
-  void colours(const char* key, std::array<float, 3>& out) const {
-    const json* value = find(key);
-    if (value == nullptr) return;
-    if (!value->is_array() || value->size() != 3) refuse(key, "three numbers");
-    for (size_t i = 0; i < 3; ++i) {
-      if (!(*value)[i].is_number()) refuse(key, "three numbers");
-      out[i] = (*value)[i].get<float>();
-    }
-  }
   // {"height": 224, "width": 224}, or 224.
   int64_t side(int64_t otherwise) const {
     const json* value = find("size");
@@ -111,23 +102,6 @@ PictureProcessor read_picture_processor(const std::filesystem::path& directory,
   if (!(resample >= 0 && resample <= 5) || resample != std::floor(resample))
     config.refuse("resample", "0 (nearest), 1 (lanczos), 2 (bilinear) or 3 (bicubic)");
   processor.resampling = static_cast<Resampling>(static_cast<int>(resample));
-  config.colours("image_mean", processor.mean);
-  config.colours("image_std", processor.deviation);
-  if (!config.flag("do_normalize", true)) {
-    processor.mean.fill(0);
-    processor.deviation.fill(1);
-  }
-  // (value × factor − mean) / deviation with value / 255 as what is given.
-  const double factor =
-      config.flag("do_rescale", true) ? config.number("rescale_factor", 1.0 / 255) : 1.0;
-  const double per_255 = factor * 255;
-  for (size_t c = 0; c < 3; ++c) {
-    if (const double scale = processor.deviation[c] / per_255;
-        !std::isfinite(1 / scale) || !std::isfinite(scale))
-      config.refuse("image_std", "deviations that are not 0");
-    processor.mean[c] = static_cast<float>(processor.mean[c] / per_255);
-    processor.deviation[c] = static_cast<float>(processor.deviation[c] / per_255);
-  }
   return processor;
 }
 

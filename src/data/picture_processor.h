@@ -1,9 +1,9 @@
 // What happens to a picture before a model sees it, as a checkpoint's preprocessor_config.json says
-// it. Sizes are changed here; scaling to mean and deviation happens on the device.
+// it. Sizes are changed here; scaling to mean and deviation (rescale_factor, image_mean, image_std)
+// happens on the device, and the model reads what the file says of it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <span>
@@ -17,10 +17,6 @@ struct PictureProcessor {
   int64_t size = 0;  // pixels a side
   bool resizes = true;
   Resampling resampling = Resampling::Bicubic;
-  // value / 255, less mean, over deviation: what do_rescale, rescale_factor and do_normalize come
-  // to together.
-  std::array<float, 3> mean = {0.48145466F, 0.4578275F, 0.40821073F};
-  std::array<float, 3> deviation = {0.26862954F, 0.26130258F, 0.27577711F};
 
   // Decodes, turns upright and resizes one picture into size × size × 3 bytes of RGB. `where` names
   // it in errors.

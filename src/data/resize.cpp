@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <span>
 #include <vector>
 
 #include "base/error.h"
@@ -11,7 +12,7 @@
 namespace snug::data {
 namespace {
 
-constexpr int kFractionBits = 22;
+constexpr int kMostFractionBits = 22;
 constexpr int64_t kChannels = 3;
 
 double sinc(double x) {
@@ -31,6 +32,7 @@ double bicubic(double x) {
 struct Filter {
   double support;  // half its width on a picture that is not made smaller
   double (*weight)(double);
+  bool fits_16_bits = false;  // weights are kept in so many, as torchvision does
 };
 
 Filter filter_of(Resampling resampling) {
@@ -38,7 +40,7 @@ Filter filter_of(Resampling resampling) {
     case Resampling::Box:
       return {0.5, [](double x) { return x > -0.5 && x <= 0.5 ? 1.0 : 0.0; }};
     case Resampling::Bilinear:
-      return {1, [](double x) { return std::max(0.0, 1 - std::abs(x)); }};
+      return {1, [](double x) { return std::max(0.0, 1 - std::abs(x)); }, true};
     case Resampling::Hamming:
       return {1, [](double x) {
                 x = std::abs(x);
@@ -48,7 +50,7 @@ Filter filter_of(Resampling resampling) {
                 return std::sin(x) / x * (0.54 + 0.46 * std::cos(x));
               }};
     case Resampling::Bicubic:
-      return {2, bicubic};
+      return {2, bicubic, true};
     case Resampling::Lanczos:
       return {3, [](double x) { return x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0.0; }};
     case Resampling::Nearest:
@@ -60,10 +62,23 @@ Filter filter_of(Resampling resampling) {
 // Which inputs each output is a sum of, and by what weights.
 struct Weights {
   int64_t width = 0;             // weights an output has room for
+  int fraction_bits = 0;         // of a weight
   std::vector<int64_t> first;    // (outputs): the first input
   std::vector<int64_t> count;    // (outputs)
   std::vector<int32_t> weights;  // (outputs, width), fixed point
 };
+
+// As many as leave the largest weight below 2^15.
+int bits_that_fit(double largest) {
+  int bits = 0;
+  while (bits < kMostFractionBits && largest * (1 << (bits + 1)) + 0.5 < 1 << 15) ++bits;
+  return bits;
+}
+
+int32_t fixed_point(double weight, int bits) {
+  const double scaled = weight * (1 << bits);
+  return static_cast<int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
+}
 
 Weights weights_of(const Filter& filter, int64_t from, int64_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
@@ -71,62 +86,65 @@ Weights weights_of(const Filter& filter, int64_t from, int64_t to) {
   const double support = filter.support * stretch;
   Weights result;
   result.width = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
-  result.weights.resize(static_cast<size_t>(to * result.width));
-  std::vector<double> exact;
+  std::vector<double> exact(static_cast<size_t>(to * result.width));
   for (int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
     const int64_t begin = std::max<int64_t>(0, static_cast<int64_t>(centre - support + 0.5));
     const int64_t end = std::min(from, static_cast<int64_t>(centre + support + 0.5));
-    exact.clear();
+    const std::span<double> row(exact.data() + i * result.width, static_cast<size_t>(end - begin));
     double sum = 0;
     for (int64_t k = begin; k < end; ++k) {
-      exact.push_back(filter.weight((static_cast<double>(k) - centre + 0.5) * (1.0 / stretch)));
-      sum += exact.back();
+      const double at = (static_cast<double>(k) - centre + 0.5) * (1.0 / stretch);
+      sum += row[static_cast<size_t>(k - begin)] = filter.weight(at);
     }
+    if (sum != 0)
+      for (double& weight : row) weight /= sum;
     result.first.push_back(begin);
     result.count.push_back(end - begin);
-    int32_t* out = result.weights.data() + i * result.width;
-    for (const double weight : exact) {
-      const double part = (sum != 0 ? weight / sum : weight) * (1 << kFractionBits);
-      *out++ = static_cast<int32_t>(part < 0 ? part - 0.5 : part + 0.5);
-    }
   }
+  result.fraction_bits = filter.fits_16_bits
+                             ? bits_that_fit(*std::max_element(exact.begin(), exact.end()))
+                             : kMostFractionBits;
+  result.weights.reserve(exact.size());
+  for (const double weight : exact)
+    result.weights.push_back(fixed_point(weight, result.fraction_bits));
   return result;
 }
 
-uint8_t rounded(int32_t sum) {
-  return static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255));
+uint8_t rounded(int32_t sum, int fraction_bits) {
+  return static_cast<uint8_t>(std::clamp(sum >> fraction_bits, 0, 255));
 }
 
-constexpr int32_t kHalf = 1 << (kFractionBits - 1);
+// What makes the cut of fraction bits a rounding. Sums begin with it.
+int32_t half(const Weights& weights) { return 1 << (weights.fraction_bits - 1); }
 
 void resize_row(const uint8_t* in, const Weights& columns, uint8_t* out) {
   const auto width = static_cast<int64_t>(columns.first.size());
   for (int64_t x = 0; x < width; ++x, out += kChannels) {
     const uint8_t* pixel = in + columns.first[x] * kChannels;
     const int32_t* weight = columns.weights.data() + x * columns.width;
-    int32_t red = kHalf, green = kHalf, blue = kHalf;
+    int32_t red = half(columns), green = red, blue = red;
     for (int64_t k = 0; k < columns.count[x]; ++k, pixel += kChannels) {
       red += pixel[0] * weight[k];
       green += pixel[1] * weight[k];
       blue += pixel[2] * weight[k];
     }
-    out[0] = rounded(red);
-    out[1] = rounded(green);
-    out[2] = rounded(blue);
+    out[0] = rounded(red, columns.fraction_bits);
+    out[1] = rounded(green, columns.fraction_bits);
+    out[2] = rounded(blue, columns.fraction_bits);
   }
 }
 
 // Row y of the result, out of rows that lie `bytes` apart; `sums` is scratch of that many.
 void mix_rows(const uint8_t* rows, int64_t bytes, const Weights& mix, int64_t y, int32_t* sums,
               uint8_t* out) {
-  std::fill_n(sums, bytes, kHalf);
+  std::fill_n(sums, bytes, half(mix));
   for (int64_t k = 0; k < mix.count[y]; ++k) {
     const int32_t weight = mix.weights[y * mix.width + k];
     const uint8_t* row = rows + (mix.first[y] + k) * bytes;
     for (int64_t i = 0; i < bytes; ++i) sums[i] += row[i] * weight;
   }
-  for (int64_t i = 0; i < bytes; ++i) out[i] = rounded(sums[i]);
+  for (int64_t i = 0; i < bytes; ++i) out[i] = rounded(sums[i], mix.fraction_bits);
 }
 
 // The input that is nearest to each output, found by adding up steps, as Pillow finds it.

@@ -1,8 +1,11 @@
-// Pictures made smaller or larger as Pillow's Image.resize does it, byte for byte: a filter as wide
-// as the picture shrinks, weights of 22 fractional bits, first each row is made narrower or wider,
-// then the columns are made shorter or longer, with bytes between the two. (Pillow 13 turns that
-// order round for pictures that lose far more of their height than of their width; what models were
-// trained with, older Pillow and torchvision, does not.)
+// Pictures made smaller or larger: a filter as wide as the picture shrinks, weights in fixed point;
+// first each row is made narrower or wider, then the columns are made shorter or longer, with bytes
+// between the two. Bilinear and bicubic have torchvision's bytes (of its antialiased resize of
+// bytes on the CPU, which transformers 5 takes): weights of 16 bits. The others have those of
+// Pillow's Image.resize: 22 fractional bits. (Pillow 13 turns the order of the sides round for
+// pictures that lose far more of their height than of their width; what models were trained with
+// does not.) libtorch's own function, the same bytes in a third of the time, knows two of the six
+// filters, and what it takes in worker threads would count against a run's budget of memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
