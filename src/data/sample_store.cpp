@@ -2,6 +2,7 @@
 #include "data/sample_store.h"
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
 
 #include "base/error.h"
@@ -54,10 +55,11 @@ void SampleStore::append(const Sample& sample) {
   if (sample.cut_tokens > 0) ++num_truncated_;
   cut_tokens_ += sample.cut_tokens;
   // The first token is no target where nothing stands before it, so a label there teaches nothing.
-  const bool learns =
-      std::any_of(sample.labels.begin() + std::min<size_t>(1, sample.labels.size()),
-                  sample.labels.end(), [this](int32_t label) { return label != ignore_index_; });
-  if (!learns) ++num_without_loss_;
+  const auto learnt =
+      std::count_if(sample.labels.begin() + std::min<size_t>(1, sample.labels.size()),
+                    sample.labels.end(), [this](int32_t label) { return label != ignore_index_; });
+  num_targets_.push_back(static_cast<int32_t>(learnt));
+  if (learnt == 0) ++num_without_loss_;
 }
 
 std::span<const int32_t> SampleStore::stored_ids(int64_t index) const {
@@ -91,6 +93,19 @@ std::vector<int64_t> SampleStore::longest_samples(int64_t wanted) const {
                     });
   indices.resize(static_cast<size_t>(kept));
   return indices;
+}
+
+bool SampleStore::few_targets() const {
+  const int64_t targets = std::reduce(num_targets_.begin(), num_targets_.end(), int64_t{0});
+  const int64_t sources = std::reduce(source_tokens_.begin(), source_tokens_.end(), int64_t{0});
+  return 4 * targets <= 3 * (total_tokens() - sources);
+}
+
+int64_t SampleStore::most_targets(int64_t wanted) const {
+  std::vector<int32_t> targets = num_targets_;
+  const auto end = targets.begin() + std::clamp<int64_t>(wanted, 0, count());
+  std::partial_sort(targets.begin(), end, targets.end(), std::greater<>());
+  return std::accumulate(targets.begin(), end, int64_t{0});
 }
 
 uint64_t SampleStore::fingerprint() const {

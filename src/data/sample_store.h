@@ -51,6 +51,10 @@ class SampleStore {
   // The `count` longest samples, longest first: together they make the largest micro-batch there
   // can be. Of source and target together where there is an encoder.
   std::vector<int64_t> longest_samples(int64_t count) const;
+  // Whether a quarter or more of the tokens are nobody's target: prompts, places of pictures.
+  bool few_targets() const;
+  // The most targets that `count` samples have together.
+  int64_t most_targets(int64_t count) const;
   // Tells whether a resumed run reads the same samples as the one before.
   uint64_t fingerprint() const;
 
@@ -58,6 +62,7 @@ class SampleStore {
   std::vector<int32_t> pool_;
   std::vector<int64_t> offsets_ = {0};  // count + 1
   std::vector<int32_t> raw_tokens_;
+  std::vector<int32_t> num_targets_;    // labels that are learnt
   std::vector<int32_t> source_tokens_;  // none where no sample has any
   int64_t num_truncated_ = 0, cut_tokens_ = 0, num_without_loss_ = 0;
   int32_t ignore_index_ = -100;

@@ -141,12 +141,15 @@ at::Tensor cross_entropy(const at::Tensor& x, const Linear& head, const Batch& b
   if (const auto& slice = head.weight().slice)
     part = ops::VocabularyPart{
         .share = *head.weight().share, .first = slice->begin, .whole = slice->whole[0]};
-  return ops::linear_cross_entropy(x, head.projection(pass), batch.targets,
+  const ops::Projection projection = head.projection(pass);
+  // Dropout numbers a head's rows as they stand in the batch.
+  const bool drops = projection.adapter && projection.adapter->dropout > 0;
+  return ops::linear_cross_entropy(x, projection, batch.targets,
                                    {.ignore_index = pass.ignore_index,
                                     .scale = pass.gradient_scale,
                                     .label_smoothing = pass.label_smoothing,
                                     .z_loss = pass.z_loss},
-                                   part);
+                                   part, drops ? ops::CountedRows{} : batch.counted);
 }
 
 at::Tensor logits(const at::Tensor& x, const Linear& head, const Pass& pass) {

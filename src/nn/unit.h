@@ -15,6 +15,7 @@
 #include "nn/kv_cache.h"
 #include "nn/parameter.h"
 #include "ops/context_attention.h"
+#include "ops/counted_rows.h"
 
 namespace snug::nn {
 
@@ -29,10 +30,11 @@ struct Source {
 // One micro-batch on the device: S documents packed one after another, N tokens in all. With an
 // encoder these are the decoder's.
 struct Batch {
-  at::Tensor input_ids;   // (N) int32
-  at::Tensor targets;     // (N) int32: the token that should follow, or ignore_index
-  at::Tensor positions;   // (N) int32, from 0 in each document
-  at::Tensor cu_seqlens;  // (S+1) int32
+  at::Tensor input_ids;      // (N) int32
+  at::Tensor targets;        // (N) int32: the token that should follow, or ignore_index
+  ops::CountedRows counted;  // where that is not ignore_index
+  at::Tensor positions;      // (N) int32, from 0 in each document
+  at::Tensor cu_seqlens;     // (S+1) int32
   int64_t max_seqlen = 0;
   int64_t loss_tokens = 0;  // targets that count
   std::optional<Source>

@@ -15,8 +15,10 @@
 #include "ops/cuda.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
+#include "ops/embedding.h"
 #include "ops/linear.h"
 #include "ops/matmul.h"
+#include "ops/pictures.h"
 
 namespace snug::ops {
 namespace {
@@ -33,7 +35,17 @@ int64_t rows_per_chunk(int64_t vocabulary) {
 struct Chunk {
   at::Tensor x;        // (C, D)
   at::Tensor targets;  // (C)
+  at::Tensor rows;     // (C): which they are, where x is a copy of rows that were picked
 };
+
+Chunk chunk_of(const at::Tensor& x, const at::Tensor& targets, const CountedRows& counted,
+               int64_t begin, int64_t end) {
+  if (!counted.rows.defined()) return {x.slice(0, begin, end), targets.slice(0, begin, end), {}};
+  const at::Tensor rows = counted.rows.slice(0, begin, end);
+  const at::Tensor picked = at::empty({end - begin, x.size(1)}, x.options().requires_grad(false));
+  look_up(picked, rows, x.contiguous(), {});
+  return {picked, counted.targets.slice(0, begin, end), rows};
+}
 
 // Where `d_logits` is defined, the gradient goes into it; it may be the logits themselves.
 kernels::cpu::CrossEntropy arguments(const at::Tensor& logits, const Chunk& chunk,
@@ -136,8 +148,8 @@ int64_t most_columns(const VocabularyPart& part) {
 struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropyFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& own, const Projection& head,
                             const at::Tensor& targets, const CrossEntropyOptions& options,
-                            const std::optional<VocabularyPart>& part, bool training,
-                            const std::optional<at::Tensor>& /*trained*/) {
+                            const std::optional<VocabularyPart>& part, const CountedRows& counted,
+                            bool training, const std::optional<at::Tensor>& /*trained*/) {
     const int64_t rows = targets.size(0);
     const at::Tensor x = part ? GatheredRows(part->share, own, rows).finish() : own;
     Projector projector(head, x.scalar_type());
@@ -148,11 +160,13 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
       d_x = d_x_terms.emplace(part->share, rows, x.size(1), x.options()).terms();
     else if (d_x_wanted)
       d_x = at::empty(x.sizes(), x.options().requires_grad(false));
+    if (d_x_wanted && counted.rows.defined()) d_x.zero_();
     LossSum loss(x);
     const int64_t step = rows_per_chunk(part ? most_columns(*part) : head.out_features());
-    for (int64_t begin = 0; begin < rows; begin += step) {
-      const int64_t end = std::min(begin + step, rows);
-      const Chunk chunk{x.slice(0, begin, end), targets.slice(0, begin, end)};
+    const int64_t num_taken = counted.rows.defined() ? counted.count : rows;
+    for (int64_t begin = 0; begin < num_taken; begin += step) {
+      const int64_t end = std::min(begin + step, num_taken);
+      const Chunk chunk = chunk_of(x, targets, counted, begin, end);
       projector.start_at(begin);
       at::Tensor inner;
       const at::Tensor logits = projector.forward(chunk.x, at::kFloat, &inner);
@@ -164,7 +178,11 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
         loss.add(logits, args);
       if (!training) continue;
       const at::Tensor d_inner = projector.add_gradients(d_logits, chunk.x, inner);
-      if (d_x_wanted) projector.input_gradient(d_logits, d_inner, d_x.slice(0, begin, end));
+      if (!d_x_wanted) continue;
+      // Picked rows have been read: their copy takes the gradient.
+      const at::Tensor d_chunk = chunk.rows.defined() ? chunk.x : d_x.slice(0, begin, end);
+      projector.input_gradient(d_logits, d_inner, d_chunk);
+      if (chunk.rows.defined()) put_rows(d_x, d_chunk, chunk.rows);
     }
     if (d_x_terms) {
       d_x = at::Tensor();
@@ -178,7 +196,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
   static variable_list backward(AutogradContext* ctx, variable_list /*ones*/) {
     at::Tensor d_x = ctx->saved_data["d_x"].toTensor();
     ctx->saved_data.clear();
-    return {d_x, {}, {}, {}, {}, {}, {}};
+    return {d_x, {}, {}, {}, {}, {}, {}, {}};
   }
 };
 
@@ -186,10 +204,13 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
 
 at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,
                                 const at::Tensor& targets, const CrossEntropyOptions& options,
-                                const std::optional<VocabularyPart>& part) {
+                                const std::optional<VocabularyPart>& part,
+                                const CountedRows& counted) {
   SNUG_CHECK(part || x.size(0) == targets.size(0), "{} rows and {} targets", x.size(0),
              targets.size(0));
-  return LinearCrossEntropyFunction::apply(x, head, targets, options, part,
+  SNUG_CHECK(!counted.rows.defined() || !head.adapter || head.adapter->dropout == 0,
+             "rows picked for a head with dropout");
+  return LinearCrossEntropyFunction::apply(x, head, targets, options, part, counted,
                                            at::GradMode::is_enabled(), head.any_trained());
 }
 

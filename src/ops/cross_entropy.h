@@ -8,6 +8,7 @@
 
 #include <optional>
 
+#include "ops/counted_rows.h"
 #include "ops/projection.h"
 #include "ops/shared_rows.h"
 
@@ -35,8 +36,12 @@ struct VocabularyPart {
 //
 // With a part, x is (c, D), this rank's rows, and the loss is that of all rows over the whole
 // vocabulary, at every rank alike. Of each row four numbers travel between the ranks.
+//
+// With `counted` logits are made for those rows alone; the others' targets have to be ignore_index.
+// Not for a head with dropout, whose mask depends on where a row stands.
 at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,
                                 const at::Tensor& targets, const CrossEntropyOptions& options,
-                                const std::optional<VocabularyPart>& part = std::nullopt);
+                                const std::optional<VocabularyPart>& part = std::nullopt,
+                                const CountedRows& counted = {});
 
 }  // namespace snug::ops

@@ -14,7 +14,8 @@ struct Workload {
   data::Reading reading = {};  // how samples become micro-batches
 };
 
-// The micro-batch with most tokens that this recipe can meet: its longest samples together.
+// The micro-batch with most tokens that this recipe can meet: its longest samples together; and
+// with as many targets as any other micro-batch has, which the head's memory depends on.
 data::MicroBatch largest_micro_batch(const Workload& work, const config::Recipe& recipe,
                                      int64_t micro_batch_size);
 

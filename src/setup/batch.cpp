@@ -22,9 +22,26 @@ at::Tensor copy(const std::vector<int32_t>& values, at::Device device) {
   return copy(values, {std::ssize(values)}, at::kInt, device);
 }
 
+ops::CountedRows counted_rows(const std::vector<int32_t>& targets, int64_t ignore_index,
+                              at::Device device) {
+  std::vector<int32_t> rows, counted;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i] == ignore_index) continue;
+    rows.push_back(static_cast<int32_t>(i));
+    counted.push_back(targets[i]);
+  }
+  // Where nothing counts, one row that does not: what a head trains gets a gradient, of zero.
+  if (rows.empty()) counted.push_back(static_cast<int32_t>(ignore_index));
+  const int64_t count = std::ssize(counted);
+  rows.resize(targets.size());
+  counted.resize(targets.size());
+  return {copy(rows, device), copy(counted, device), count};
+}
+
 }  // namespace
 
-nn::Batch to_device(const data::MicroBatch& batch, at::Device device) {
+nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
+                    std::optional<int64_t> ignore_index) {
   const memory::CategoryGuard category(memory::Category::Data);
   nn::Batch result{.input_ids = copy(batch.input_ids, device),
                    .targets = copy(batch.targets, device),
@@ -32,6 +49,8 @@ nn::Batch to_device(const data::MicroBatch& batch, at::Device device) {
                    .cu_seqlens = copy(batch.cu_seqlens, device),
                    .max_seqlen = batch.max_seqlen,
                    .loss_tokens = batch.loss_tokens};
+  if (ignore_index && batch.few_count)
+    result.counted = counted_rows(batch.targets, *ignore_index, device);
   if (!batch.source_ids.empty())
     result.source = nn::Source{.input_ids = copy(batch.source_ids, device),
                                .positions = copy(batch.source_positions, device),

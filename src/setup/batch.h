@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "data/micro_batch.h"
@@ -10,8 +11,10 @@
 
 namespace snug::setup {
 
-// Tagged as data in the ledger. On meta only the shapes arrive.
-nn::Batch to_device(const data::MicroBatch& batch, at::Device device);
+// Tagged as data in the ledger. On meta only the shapes arrive. With an ignore_index it is looked
+// up which targets count, where few do.
+nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
+                    std::optional<int64_t> ignore_index = std::nullopt);
 at::Tensor to_device(const std::vector<int32_t>& values, at::Device device);
 
 }  // namespace snug::setup

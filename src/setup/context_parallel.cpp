@@ -87,7 +87,7 @@ void check_context(const models::Model& model, const dist::Mesh& mesh) {
 nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dist::Mesh& mesh,
                      int64_t ignore_index) {
   const int64_t ranks = mesh.size(dist::Axis::Context);
-  if (ranks == 1) return to_device(batch, device);
+  if (ranks == 1) return to_device(batch, device, ignore_index);
   const data::MicroBatch all = filled_up(batch, 2 * ranks, ignore_index);
   const int64_t length = std::ssize(all.input_ids) / (2 * ranks);
   const int64_t rank = mesh.coordinate(dist::Axis::Context);
@@ -102,6 +102,8 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
                        .cu_seqlens = {0}};
   own.max_seqlen = batch.max_seqlen;
   own.loss_tokens = batch.loss_tokens;
+  // All rows are taken: how many of a rank's count differs from batch to batch more than a plan can
+  // know.
   nn::Batch result = to_device(own, device);
   result.cu_seqlens.reset();
   ops::ContextShare& share = result.context.emplace();

@@ -25,8 +25,9 @@ at::Tensor on_meta(const at::Tensor& tensor) {
 nn::Batch on_meta(const nn::Batch& batch, const dist::Mesh& mesh) {
   nn::Batch result = batch;
   result.cache = nullptr;
-  for (at::Tensor* tensor : {&result.input_ids, &result.targets, &result.positions,
-                             &result.cu_seqlens, &result.pixels, &result.picture_rows})
+  for (at::Tensor* tensor :
+       {&result.input_ids, &result.targets, &result.counted.rows, &result.counted.targets,
+        &result.positions, &result.cu_seqlens, &result.pixels, &result.picture_rows})
     *tensor = on_meta(*tensor);
   if (result.source)
     for (at::Tensor* tensor :

@@ -32,7 +32,7 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
     const bool counts = static_cast<int64_t>(i) * ranks + rank < batches;
     const data::MicroBatch batch = samples.make(mine[i]);
     const double loss = executor.loss(
-        mesh == nullptr ? setup::to_device(batch, executor.device())
+        mesh == nullptr ? setup::to_device(batch, executor.device(), options.ignore_index)
                         : setup::own_tokens(batch, executor.device(), *mesh, options.ignore_index),
         {.compute = options.compute, .ignore_index = options.ignore_index});
     if (!counts) continue;
