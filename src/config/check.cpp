@@ -397,6 +397,11 @@ std::vector<std::string> data_faults(const DataOptions& data, const std::set<std
         fmt::format("data.path = {}: belongs to ImageFolder and HFDataset; for JSON use "
                     "data.json_path",
                     data.path));
+  if (data.padding_in_loss && data.packing && given.contains("data.packing"))
+    faults.push_back(
+        "data.packing = true and data.padding_in_loss = true: packed samples have no padding; "
+        "leave "
+        "out one of them");
   if (data.val_path && data.val_split_fraction > 0)
     faults.push_back(
         fmt::format("data.val_path and data.val_split_fraction = {} are both set; keep one",

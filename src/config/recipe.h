@@ -26,6 +26,7 @@ struct DataOptions {
   uint64_t seed = 42;
   int64_t num_workers = 4;
   bool packing = true;
+  bool padding_in_loss = false;
   std::string download_dir;            // empty = the per-user cache
   std::string split = "train";         // of Hugging Face data sets
   std::string image_column = "auto";   // of pictures: a column's name

@@ -95,6 +95,12 @@ std::vector<Row> data_rows(DataOptions& d) {
        .slot = &d.packing,
        .help = "put samples end to end with attention inside each; false: pad to the longest"},
       {.theme = kData,
+       .key = "data.padding_in_loss",
+       .slot = &d.padding_in_loss,
+       .help =
+           "pad to the longest, and let the padding count in the loss, as in scripts whose labels "
+           "are the padded ids: for comparison with such, since it teaches nothing"},
+      {.theme = kData,
        .key = "data.include_multiturn_conversations",
        .slot = &d.include_multiturn_conversations,
        .help = "every question of a conversation as a sample (LIMA, Deita)"},

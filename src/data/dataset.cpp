@@ -227,9 +227,7 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                                         .max_seq_length = options.max_seq_length,
                                         .reading = text_alone(options.reading)};
   Dataset dataset;
-  dataset.batch_options = {.packing = options.packing,
-                           .ignore_index = options.ignore_index,
-                           .reading = sample_options.reading};
+  dataset.batch_options = batch_options(options, sample_options.reading, encoder.pad);
   dataset.prompt_style = style.name();
   dataset.train =
       SampleStore::tokenize(split.train, style, encoder, sample_options, options.num_workers);
@@ -240,6 +238,19 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   split.validation.resize(std::min(kShownRows, split.validation.size()));
   dataset.validation_rows = std::move(split.validation);
   return dataset;
+}
+
+MicroBatchOptions batch_options(const DatasetOptions& options, const Reading& reading,
+                                int32_t pad) {
+  if (options.padding_in_loss && pad < 0)
+    throw UserError(
+        "data.padding_in_loss: the tokenizer has no padding token to learn; name one as pad_token "
+        "in its tokenizer_config.json, or leave the option out");
+  return {.packing = options.packing,
+          .ignore_index = options.ignore_index,
+          .pad_id = std::max(pad, 0),
+          .padding_in_loss = options.padding_in_loss,
+          .reading = reading};
 }
 
 std::unique_ptr<BatchSource> Dataset::train_batches() const {

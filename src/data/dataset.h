@@ -36,6 +36,7 @@ struct DatasetOptions {
   int64_t max_seq_length = 0;               // 0: no limit; with pictures see make_caption_sample
   std::filesystem::path cache_folder = {};  // empty: default_cache_folder()
   bool packing = true;
+  bool padding_in_loss = false;
   std::optional<int64_t> max_samples = {};  // the first so many after shuffling
 
   // Of HFDataset and ImageFolder.
@@ -82,6 +83,10 @@ struct Dataset {
 
 Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                      const DownloadFunction& download);
+
+// How these options' samples become micro-batches; `pad` as in TextEncoder. Throws UserError where
+// padding is to be learnt and there is no token for it.
+MicroBatchOptions batch_options(const DatasetOptions& options, const Reading& reading, int32_t pad);
 
 // Names that `--data` takes.
 std::vector<std::string> dataset_names();

@@ -67,6 +67,20 @@ void place_target(MicroBatch& batch, const View& view, size_t begin,
   }
 }
 
+// The padding of a document of `length` as targets like any other.
+template <class View>
+void learn_padding(MicroBatch& batch, const View& view, size_t begin, size_t length,
+                   const MicroBatchOptions& options) {
+  const auto real = static_cast<size_t>(view.length());
+  // A plain decoder's row learns the token behind it; one behind an encoder reads its targets a
+  // place later, so that its last one is still to come.
+  const size_t ahead = options.reading.source ? 0 : 1;
+  if (ahead == 0 && real > 0 && real < length)
+    batch.input_ids[begin + real] = view.id(static_cast<size_t>(view.source) + real - 1);
+  for (size_t i = real - std::min(ahead, real); i + ahead < length; ++i)
+    set_target(batch, begin + i, options.pad_id, options.ignore_index);
+}
+
 template <class View>
 void place_source(MicroBatch& batch, const View& view) {
   if (batch.source_cu_seqlens.empty()) batch.source_cu_seqlens.push_back(0);
@@ -95,6 +109,7 @@ void place(MicroBatch& batch, const View& view, size_t begin, size_t length,
   } else {
     place_tokens(batch, view, begin, options.ignore_index);
   }
+  if (options.padding_in_loss) learn_padding(batch, view, begin, length, options);
   const auto positions = batch.positions.begin() + static_cast<std::ptrdiff_t>(begin);
   std::iota(positions, positions + static_cast<std::ptrdiff_t>(length), 0);
   batch.cu_seqlens.push_back(static_cast<int32_t>(begin + length));
@@ -115,12 +130,13 @@ MicroBatch assemble(const std::vector<View>& views, const MicroBatchOptions& opt
     longest_source = std::max(longest_source, view.source);
   }
   const auto num_documents = static_cast<int64_t>(views.size());
+  const bool packing = options.packing && !options.padding_in_loss;
   batch.padded_tokens = num_documents * (batch.max_seqlen + longest_source);
-  size_batch(batch, options.packing ? decoded_tokens : num_documents * batch.max_seqlen,
-             views.size(), options);
+  size_batch(batch, packing ? decoded_tokens : num_documents * batch.max_seqlen, views.size(),
+             options);
   size_t begin = 0;
   for (const View& view : views) {
-    const auto length = static_cast<size_t>(options.packing ? view.length() : batch.max_seqlen);
+    const auto length = static_cast<size_t>(packing ? view.length() : batch.max_seqlen);
     place(batch, view, begin, length, options);
     begin += length;
   }
@@ -141,7 +157,9 @@ MicroBatch make_micro_batch(const SampleStore& store, std::span<const int64_t> i
   std::vector<StoredView> views;
   for (const int64_t index : indices)
     views.push_back({store.stored_ids(index), store.raw_tokens(index), store.source_tokens(index)});
-  return assemble(views, options);
+  MicroBatch batch = assemble(views, options);
+  batch.few_count = !options.padding_in_loss && (!options.packing || store.few_targets());
+  return batch;
 }
 
 }  // namespace snug::data

@@ -20,6 +20,7 @@ struct MicroBatch {
   std::vector<int32_t> cu_seqlens;  // (S + 1), from 0 to N
   int64_t max_seqlen = 0;
   int64_t loss_tokens = 0;    // targets that are not ignore_index
+  bool few_count = false;     // so that it pays to look which; alike for all batches of a run
   int64_t real_tokens = 0;    // without padding
   int64_t padded_tokens = 0;  // S × longest, in both forms: what LitGPT counts
   int64_t raw_tokens = 0;     // without the prompt's template
@@ -41,6 +42,9 @@ struct MicroBatchOptions {
   bool packing = true;
   int32_t ignore_index = -100;
   int32_t pad_id = 0;
+  // Every document is padded, and learns to end in padding up to the longest: what scripts train
+  // whose labels are the padded ids.
+  bool padding_in_loss = false;
   Reading reading = {};
 };
 

@@ -111,8 +111,7 @@ Dataset load_synthetic(const DatasetOptions& options) {
   Dataset dataset;
   dataset.validation = build(0, held_out);
   dataset.train = build(held_out, num_samples - held_out);
-  dataset.batch_options = {
-      .packing = options.packing, .ignore_index = options.ignore_index, .reading = options.reading};
+  dataset.batch_options = batch_options(options, options.reading, /*pad=*/0);
   dataset.processor = options.processor;
   dataset.num_workers = options.num_workers;
   dataset.prompt_style = "none";

@@ -19,7 +19,7 @@ struct TextEncoder {
   // Turns to text by the model's chat template, optionally opening the assistant's turn. Empty: no
   // template.
   std::function<std::string(std::span<const tokenizer::Message>, bool add_generation_prompt)> chat;
-  int32_t bos = -1, eos = -1;  // -1: the tokenizer has none
+  int32_t bos = -1, eos = -1, pad = -1;  // -1: the tokenizer has none
   bool add_bos = false;
 
   // The start of a document: with the beginning-of-sequence token if the tokenizer adds it.

@@ -8,6 +8,7 @@ TextEncoder make_encoder(const tokenizer::Tokenizer& tokenizer) {
   TextEncoder encoder;
   encoder.bos = special.bos;
   encoder.eos = special.eos;
+  encoder.pad = special.pad;
   encoder.add_bos = special.add_bos;
   encoder.encode = [&tokenizer](std::string_view text) { return tokenizer.encode(text, false); };
   if (tokenizer.has_chat_template())

@@ -67,6 +67,7 @@ data::DatasetOptions dataset_options(const config::DataOptions& d, const models:
                                .num_workers = static_cast<int>(d.num_workers),
                                .cache_folder = d.download_dir,
                                .packing = d.packing,
+                               .padding_in_loss = d.padding_in_loss,
                                .max_samples = d.max_samples,
                                .path = d.path,
                                .split = d.split,

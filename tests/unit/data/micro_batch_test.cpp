@@ -56,6 +56,38 @@ TEST(MicroBatch, PadsEachDocumentToTheLongest) {
   EXPECT_EQ(batch.padded_tokens, 6);
 }
 
+// Labels that are the padded ids: each place learns the id at the next one.
+TEST(MicroBatch, PaddingInTheLossMakesTargetsOfThePaddedIds) {
+  const MicroBatchOptions options = {.pad_id = 99, .padding_in_loss = true};
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    std::vector<Sample> samples = random_samples(seed);
+    for (Sample& sample : samples) sample.labels = sample.ids;
+    const MicroBatch batch = make_micro_batch(samples, options);
+    const auto length = static_cast<size_t>(batch.max_seqlen);
+    ASSERT_EQ(batch.input_ids.size(), length * samples.size());
+    for (size_t i = 0; i < batch.targets.size(); ++i)
+      EXPECT_EQ(batch.targets[i], i % length + 1 == length ? -100 : batch.input_ids[i + 1]);
+    EXPECT_EQ(batch.loss_tokens, std::ssize(samples) * (batch.max_seqlen - 1));
+  }
+}
+
+TEST(MicroBatch, PaddingInTheLossOfADecoderStandsBehindItsTarget) {
+  const auto sample = [](std::vector<int32_t> ids) {
+    Sample made = sample_of(std::move(ids), 2);
+    made.source_tokens = 2;
+    return made;
+  };
+  const std::vector<Sample> samples = {sample({3, 4, 5, 6, 7}), sample({3, 4, 8})};
+  const MicroBatch batch =
+      make_micro_batch(samples, {.pad_id = 0,
+                                 .padding_in_loss = true,
+                                 .reading = {.source = true, .decoder_start_token = 1}});
+  using Ints = std::vector<int32_t>;
+  EXPECT_EQ(batch.targets, (Ints{5, 6, 7, 8, 0, 0}));
+  EXPECT_EQ(batch.input_ids, (Ints{1, 5, 6, 1, 8, 0}));
+  EXPECT_EQ(batch.loss_tokens, 6);
+}
+
 TEST(MicroBatch, EmptyIsEmpty) {
   const MicroBatch batch = make_micro_batch(std::span<const Sample>(), {});
   EXPECT_TRUE(batch.input_ids.empty());
@@ -191,6 +223,30 @@ TEST(SampleStore, KnowsItsLongestSamples) {
   EXPECT_EQ(store.longest(), 9);
   EXPECT_EQ(store.longest_samples(3), (std::vector<int64_t>{1, 3, 4}));
   EXPECT_EQ(store.longest_samples(99).size(), 5U);
+}
+
+TEST(SampleStore, KnowsTheMostTargetsOfAnySamples) {
+  SampleStore store;
+  for (const size_t masked : {4U, 1U, 0U, 3U}) store.append(sample_of({5, 6, 7, 8}, masked));
+  EXPECT_EQ(store.most_targets(1), 3);  // the first token is no target
+  EXPECT_EQ(store.most_targets(3), 7);
+  EXPECT_EQ(store.most_targets(9), 7);
+}
+
+TEST(SampleStore, KnowsWhereLookingForTargetsPays) {
+  SampleStore learnt, masked, source;
+  learnt.append(sample_of({5, 6, 7, 8, 9}, 1));
+  masked.append(sample_of({5, 6, 7, 8, 9}, 3));
+  Sample translated = sample_of({5, 6, 7, 8, 9}, 3);
+  translated.source_tokens = 3;
+  source.append(translated);
+  EXPECT_FALSE(learnt.few_targets());
+  EXPECT_TRUE(masked.few_targets());
+  EXPECT_FALSE(source.few_targets()) << "an encoder's tokens have no logits";
+  const std::vector<int64_t> first = {0};
+  EXPECT_FALSE(make_micro_batch(learnt, first).few_count);
+  EXPECT_TRUE(make_micro_batch(masked, first).few_count);
+  EXPECT_TRUE(make_micro_batch(learnt, first, {.packing = false}).few_count) << "padding";
 }
 
 TEST(SampleStore, CountsSamplesThatTeachNothing) {
