@@ -21,6 +21,9 @@ class BatchSource {
   // What will be asked for next, in this order: it may be made meanwhile. Asking for something else
   // is allowed and costs the time it takes.
   virtual void expect(const std::vector<std::vector<int64_t>>& /*micro_batches*/) {}
+
+  // Of the samples that were asked for, those that were left out of their micro-batch's loss.
+  virtual int64_t num_unreadable() const { return 0; }
 };
 
 // Of samples that are tokens alone. Borrows the store.

@@ -69,15 +69,17 @@ class HuggingFacePictures : public PictureRows {
     if (!has_captions()) return std::vector<std::optional<std::string>>(rows.size());
     std::vector<std::optional<std::string>> captions;
     for (const int64_t row : rows) {
-      const ArrowRows::Chunk chunk = table_.at(text_field_, row);
-      captions.push_back(caption_at(*chunk.column, chunk.row));
+      const std::vector<std::string> all = references(row);
+      captions.push_back(all.empty() ? std::nullopt : std::optional(all.front()));
     }
     return captions;
   }
   std::vector<std::string> references(int64_t row) const override {
     if (!has_captions()) return {};
     const ArrowRows::Chunk chunk = table_.at(text_field_, row);
-    return captions_at(*chunk.column, chunk.row);
+    std::vector<std::string> all = captions_at(*chunk.column, chunk.row);
+    std::erase_if(all, is_blank);
+    return all;
   }
   bool has_captions() const override { return text_field_ >= 0; }
   PictureBytes picture(int64_t row) const override {

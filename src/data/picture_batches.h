@@ -34,7 +34,7 @@ class PictureBatchSource : public BatchSource {
   MicroBatch make(std::span<const int64_t> indices) override;
   void expect(const std::vector<std::vector<int64_t>>& micro_batches) override;
 
-  int64_t num_unreadable() const { return static_cast<int64_t>(unreadable_.size()); }
+  int64_t num_unreadable() const override { return static_cast<int64_t>(unreadable_.size()); }
 
  private:
   static constexpr size_t kAheadBytes = size_t{64} << 20;

@@ -21,10 +21,6 @@ SampleStore empty_store(int32_t ignore_index) {
   return SampleStore::build(0, ignore_index, nullptr, 0);
 }
 
-bool is_blank(const std::string& text) {
-  return text.find_first_not_of(" \t\r\n") == std::string::npos;
-}
-
 // Samples of rows in ascending order, as files are read best.
 class Captions {
  public:
@@ -122,9 +118,7 @@ Dataset load_captions(std::shared_ptr<const PictureRows> pictures, const Dataset
       static_cast<size_t>(validation_rows(std::ssize(rows), fraction, SplitRounding::Down));
   Dataset dataset{.train = empty_store(options.ignore_index),
                   .validation = empty_store(options.ignore_index),
-                  .batch_options = {.packing = options.packing,
-                                    .ignore_index = options.ignore_index,
-                                    .reading = options.reading},
+                  .batch_options = batch_options(options, options.reading, encoder.pad),
                   .processor = options.processor,
                   .num_workers = options.num_workers};
   dataset.train_pictures.rows = dataset.validation_pictures.rows = pictures;

@@ -62,7 +62,9 @@ class PictureFolder : public PictureRows {
 
   std::vector<std::string> references(int64_t index) const override {
     if (!has_captions()) return {};
-    return texts(row(index), text_column_, index);
+    std::vector<std::string> all = texts(row(index), text_column_, index);
+    std::erase_if(all, is_blank);
+    return all;
   }
 
   bool has_captions() const override { return !text_column_.empty(); }

@@ -19,17 +19,24 @@ struct PictureBytes {
   std::shared_ptr<const void> owner;
 };
 
+// Of nothing but white space: as good as none.
+inline bool is_blank(const std::string& caption) {
+  return caption.find_first_not_of(" \t\r\n") == std::string::npos;
+}
+
 // All const methods may be called from several threads at once.
 class PictureRows {
  public:
   virtual ~PictureRows() = default;
   virtual int64_t count() const = 0;
-  // Captions of these rows, in ascending order; none where a row has no caption.
+  // Captions of these rows, in ascending order; none where a row has no caption. Of several that is
+  // the first that is not blank.
   virtual std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const = 0;
-  // All captions of one row, of which captions() gives the first.
+  // All captions of one row but blank ones, of which captions() gives the first.
   virtual std::vector<std::string> references(int64_t row) const {
     const std::optional<std::string> first = captions({&row, 1}).front();
-    return first ? std::vector<std::string>{*first} : std::vector<std::string>();
+    return first && !is_blank(*first) ? std::vector<std::string>{*first}
+                                      : std::vector<std::string>();
   }
   // Whether rows may have captions at all.
   virtual bool has_captions() const { return true; }

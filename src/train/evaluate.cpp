@@ -138,7 +138,7 @@ void evaluate(const config::EvaluateOptions& options) {
   nlohmann::json result{{"loss", loss.loss},
                         {"perplexity", std::exp(loss.loss)},
                         {"tokens", loss.tokens},
-                        {"samples", counted}};
+                        {"samples", counted - batches->num_unreadable()}};
   const data::PictureIndex& pictures =
       held_out ? dataset.validation_pictures : dataset.train_pictures;
   if (pictures.rows && options.captions && !is_synthetic(options.data))

@@ -34,7 +34,8 @@ std::vector<std::optional<std::string>> all_captions(const PictureRows& rows) {
 }
 
 using Captions = std::vector<std::optional<std::string>>;
-const Captions kCaptions = {"a red square", "Grüße vom Meer", "   ", std::nullopt, "a dog, a cat"};
+const Captions kCaptions = {"a red square", "Grüße vom Meer", std::nullopt, std::nullopt,
+                            "a dog, a cat"};
 constexpr const char* kNames[] = {"420.jpg", "rgba.png", "lossy.webp", "turned6.jpg",
                                   "palette4.png"};
 
@@ -264,11 +265,17 @@ TEST_F(PictureFolderTest, ReferencesAreAllTextsOfAList) {
   folder_.write("metadata.jsonl",
                 "{\"file_name\": \"420.jpg\", \"text\": [null, \"one\", \"two\"]}\n"
                 "{\"file_name\": \"420.jpg\", \"text\": []}\n"
-                "{\"file_name\": \"420.jpg\", \"text\": [3]}\n");
+                "{\"file_name\": \"420.jpg\", \"text\": [3]}\n"
+                "{\"file_name\": \"420.jpg\", \"text\": [\"\", \" \", \"three\"]}\n"
+                "{\"file_name\": \"420.jpg\", \"text\": \"\"}\n");
   const auto rows = open_picture_folder({.path = folder_.path()});
   EXPECT_EQ(rows->references(0), (Texts{"one", "two"}));
   EXPECT_EQ(rows->references(1), Texts{});
   EXPECT_CONTAINS(message_of([&] { rows->references(2); }), "row 3: \"text\" is a number");
+  // Blank ones are none.
+  EXPECT_EQ(rows->references(3), Texts{"three"});
+  EXPECT_EQ(rows->references(4), Texts{});
+  EXPECT_EQ(rows->captions(std::array<int64_t, 2>{3, 4}), (Captions{"three", std::nullopt}));
 }
 
 TEST_F(PictureFolderTest, SaysWhatLiesThereInstead) {
