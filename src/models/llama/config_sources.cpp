@@ -3,11 +3,11 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "models/llama/config.h"
+#include "models/same_tensor.h"
 
 namespace snug::models::llama {
 namespace {
@@ -36,20 +36,12 @@ void refuse_other_architectures(const YAML::Node& root, const std::string& where
 }
 
 // LitGPT stores the head as a tensor of its own and its config has no word for a tied one, so the
-// weights themselves say it. Different weights differ early, which makes the question cheap.
+// weights themselves say it.
 bool is_tied(const formats::TensorSource& tensors) {
   const formats::TensorInfo* embedding = tensors.find("transformer.wte.weight");
   const formats::TensorInfo* head = tensors.find("lm_head.weight");
   if (head == nullptr) return true;
-  if (embedding == nullptr || embedding->shape != head->shape || embedding->dtype != head->dtype)
-    return false;
-  const std::span<const std::byte> a = tensors.raw(*embedding);
-  const std::span<const std::byte> b = tensors.raw(*head);
-  const bool same =
-      !a.empty() && (a.data() == b.data() || std::memcmp(a.data(), b.data(), a.size()) == 0);
-  tensors.release(*embedding);
-  tensors.release(*head);
-  return same;
+  return embedding != nullptr && same_tensor(tensors, *embedding, *head);
 }
 
 // LitGPT's later configs list for each layer whether it slides, earlier ones name a pattern.

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "models/config_fields.h"
+#include "models/same_tensor.h"
 
 namespace snug::models::t5 {
 namespace {
@@ -27,13 +28,21 @@ void read_feed_forward(Config& c, const ConfigFields& fields) {
         fields.where(), c.feed_forward_proj, name);
 }
 
+// What transformers 5 computes with: a head that the files have beside the table of tokens, unless
+// it is a copy of it where both are said to be one.
+bool is_tied(const formats::TensorSource& files, const std::string& prefix, bool said) {
+  const formats::TensorInfo* head = files.find(prefix + "lm_head.weight");
+  const formats::TensorInfo* table = files.find(prefix + "shared.weight");
+  if (head == nullptr) return true;
+  return said && (table == nullptr || same_tensor(files, *head, *table));
+}
+
 void read_head(Config& c, const ConfigFields& fields, const formats::TensorSource* files,
                const std::string& prefix) {
   const bool tied = fields.boolean("tie_word_embeddings", true);
   c.scale_decoder_outputs = fields.boolean("scale_decoder_outputs", tied);
-  c.tie_word_embeddings = tied;
-  if (files != nullptr && !(tied && c.scale_decoder_outputs))
-    c.tie_word_embeddings = files->find(prefix + "lm_head.weight") == nullptr;
+  const bool said = tied && c.scale_decoder_outputs;
+  c.tie_word_embeddings = files != nullptr ? is_tied(*files, prefix, said) : tied;
 }
 
 }  // namespace

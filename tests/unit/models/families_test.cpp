@@ -162,7 +162,8 @@ TEST_F(FromConfig, WorkOfAnEncoderCounts) {
 // A directory with these tensors, of the shapes that `model` wants, beside its config.
 class Directory : public FromConfig {
  protected:
-  void write(const json& config, Model& model, const std::string& omit, bool with_head) const {
+  void write(const json& config, Model& model, const std::string& omit, bool with_head,
+             float head_value = 0.5F) const {
     std::vector<formats::TensorInfo> infos;
     for (const nn::Parameter* parameter : model.parameters()) {
       std::string name = parameter->name;
@@ -174,8 +175,9 @@ class Directory : public FromConfig {
     }
     formats::write_sharded(
         folder_.path(), infos, int64_t{1} << 30,
-        [values = std::vector<float>()](const formats::TensorInfo& info) mutable {
+        [values = std::vector<float>(), head_value](const formats::TensorInfo& info) mutable {
           values.assign(static_cast<size_t>(info.num_elements()), 0.5F);
+          if (info.name == "lm_head.weight") values.back() = head_value;
           return std::as_bytes(std::span(values));
         });
     write_file_atomically(folder_ / "config.json", config.dump());
@@ -193,17 +195,20 @@ class Directory : public FromConfig {
 // transformers 5 writes tie_word_embeddings = true for every T5, whose head may be its own.
 TEST_F(Directory, FilesSayWhetherAT5HasAHeadOfItsOwn) {
   json config = config_of("t5");
-  const auto expect = [&](const json& tie, const json& scale, bool in_files, bool own) {
+  const auto expect = [&](const json& tie, const json& scale, bool in_files, bool own,
+                          float head_value = 0.5F) {
     config["tie_word_embeddings"] = tie;
     config["scale_decoder_outputs"] = scale;
     const auto model = make(config_of("t5"));
-    write(config, *model, "", in_files);
+    write(config, *model, "", in_files, head_value);
     EXPECT_EQ(has_own_head(), own) << config.dump() << (in_files ? ", head in files" : "");
   };
   expect(true, false, /*in_files=*/true, /*own=*/true);
   expect(true, false, /*in_files=*/false, /*own=*/false);
   expect(false, nullptr, /*in_files=*/true, /*own=*/true);
   expect(true, true, /*in_files=*/true, /*own=*/false);  // a copy of the embedding
+  expect(true, true, /*in_files=*/true, /*own=*/true, /*head_value=*/0.25F);
+  expect(true, nullptr, /*in_files=*/true, /*own=*/true, /*head_value=*/0.25F);
   expect(true, nullptr, /*in_files=*/false, /*own=*/false);
 }
 
