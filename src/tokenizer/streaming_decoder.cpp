@@ -17,6 +17,12 @@ constexpr size_t kMaxWaiting = 8;
 std::string StreamingDecoder::push(int32_t id) {
   window_.push_back(id);
   const std::string text = tokenizer_.decode(window_);
+  // Ids without a text, however many, leave the context alone: without words in it the next one
+  // would look like the first.
+  if (!emitted_.empty() && text == emitted_ && tokenizer_.decode({&id, 1}).empty()) {
+    window_.pop_back();
+    return "";
+  }
   const bool waits = window_.size() - num_context_ < kMaxWaiting;
   if (waits && (text.ends_with("\xEF\xBF\xBD") || text.size() <= emitted_.size())) return "";
   return flush();

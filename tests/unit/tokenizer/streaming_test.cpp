@@ -59,5 +59,17 @@ TEST(Streaming, UnknownIdsAreLeftOut) {
   EXPECT_EQ(stream(*tokenizer, {-1, 1 << 30, 40}), tokenizer->decode(std::vector<int32_t>{40}));
 }
 
+TEST(Streaming, SpacesStayBehindManyIdsWithoutText) {
+  for (const char* name : {"llama2", "sentencepiece"}) {
+    const auto tokenizer = Tokenizer::from_directory(data_path(name));
+    std::vector<int32_t> ids = tokenizer->encode("one two", false);
+    const std::vector<int32_t> next = tokenizer->encode("three four", false);
+    ids.insert(ids.end(), 20, 1 << 30);
+    ids.insert(ids.end(), next.begin(), next.end());
+    EXPECT_EQ(stream(*tokenizer, ids), tokenizer->decode(ids)) << name;
+    EXPECT_NE(tokenizer->decode(ids).find("two three"), std::string::npos) << name;
+  }
+}
+
 }  // namespace
 }  // namespace snug::tokenizer::test
