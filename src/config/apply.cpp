@@ -59,10 +59,16 @@ bool is_unset(const Value& value) {
          (value.kind == Value::Kind::Text && !value.quoted && is_null_word(value.text));
 }
 
+// Null or false: what another command would do is not asked for.
+bool is_declined(const Value& value) {
+  return is_unset(value) || (value.kind == Value::Kind::Text && parse_bool(value.text) == false);
+}
+
 // Keys without a row: an empty group says nothing, LitGPT's own keys are read over.
 void apply_unknown(const Setting& setting, const OptionTable& table, Outcome& outcome) {
   const bool group = !keys_of_group(table.rows, setting.key).empty();
   if (group && is_unset(setting.value)) return;
+  if (find_row(table.foreign, setting.key) && is_declined(setting.value)) return;
   const IgnoredKey* ignored = find_ignored_key(setting.key);
   // Only where its group is known: "log." and "data." mean nothing to `snug convert`.
   const bool known_group = !keys_of_group(table.rows, "train").empty();

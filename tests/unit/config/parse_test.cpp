@@ -163,6 +163,9 @@ TEST(Parse, UnknownKeysNameTheNearest) {
   EXPECT_CONTAINS(parse_error("finetune_full x --learning_rate_of_llamas 3"),
                   "--help lists all keys");
   EXPECT_CONTAINS(parse_error("finetune_full x --lora_r 3"), "is a key of finetune_lora");
+  // What is declined needs no adapters.
+  EXPECT_CONTAINS(parse_error("finetune_full x --use_qlora true"), "is a key of finetune_lora");
+  EXPECT_TRUE(parse("finetune_full x --use_lora false --use_qlora false").recipe.full);
   EXPECT_CONTAINS(parse_error("finetune_full x --train 3"), "is a group of keys");
   EXPECT_CONTAINS(parse_error("convert a b --log.run 3"), "unknown key");
 }
