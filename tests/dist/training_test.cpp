@@ -208,7 +208,7 @@ void expect_equal_within_rounding(const Distance& d, const config::OptimizerOpti
   const bool stands_out = is_adam && is_deep;
   EXPECT_LE(d.loss, 3e-7);
   EXPECT_LE(d.whole, stands_out ? 2e-6 : 3e-7);
-  EXPECT_LE(d.tensor, stands_out ? 2e-5 : may_stand_out ? 3e-6 : 1e-6) << d.worst;
+  EXPECT_LE(d.tensor, stands_out ? 2e-5 : may_stand_out || is_deep ? 3e-6 : 1e-6) << d.worst;
   EXPECT_LE(d.element, stands_out ? 2e-4 : may_stand_out ? 5e-5 : 5e-6);
   EXPECT_LE(d.bias, is_adam ? 5e-4 : is_deep ? 5e-5 : 1e-5);
   EXPECT_LE(d.unseen, 20 * optimizer.lr * 1.01);
@@ -314,6 +314,13 @@ INSTANTIATE_TEST_SUITE_P(Strategies, ManyRanks,
                                            Case{"hybrid", "", "llama"}, Case{"ddp", "", "qwen2"},
                                            Case{"zero1", "", "qwen2"}, Case{"zero2", "", "qwen2"},
                                            Case{"fsdp", "", "qwen2"}));
+
+// Units of many kinds and sizes, and words that T5's encoder and decoder share.
+INSTANTIATE_TEST_SUITE_P(Pictures, ManyRanks,
+                         ::testing::Values(Case{"ddp", "dp=2", "blip2-opt"},
+                                           Case{"ddp", "dp=2", "blip2-t5"},
+                                           Case{"fsdp", "fsdp=2", "blip2-opt"},
+                                           Case{"fsdp", "", "blip2-t5"}));
 
 // More flows from stage to stage: what an encoder has read, pictures, tables of biases.
 INSTANTIATE_TEST_SUITE_P(FamiliesInPipelines, ManyRanks,

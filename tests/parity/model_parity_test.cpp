@@ -3,6 +3,8 @@
 // one by one; and the same files written again.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -98,6 +100,21 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
            tokens;
   }
 
+  // (N, V). The last unit, which returns the logits of documents' last tokens, is told that each
+  // token is a document.
+  at::Tensor logits_of_all(const data::MicroBatch& rows) {
+    const at::NoGradGuard no_gradients;
+    const nn::Pass pass{.output = nn::Output::LastLogits};
+    nn::Batch batch = setup::to_device(rows, tests::test_device());
+    nn::State state;
+    for (nn::Unit* unit : engine_.units) {
+      if (unit == engine_.units.back())
+        batch.cu_seqlens = at::arange(std::ssize(rows.input_ids) + 1, batch.cu_seqlens.options());
+      state = unit->forward(state, batch, pass);
+    }
+    return state.at("logits");
+  }
+
   // `count` tokens after the prompt; with a cache each pass but the first reads one token.
   std::vector<int32_t> most_probable(int64_t row, const std::vector<int32_t>& prompt, int64_t count,
                                      bool with_cache) {
@@ -133,6 +150,19 @@ TEST_P(ModelParity, LastLogits) {
   for (int64_t row = 0; row < kRowsPerBatch; ++row)
     expect_close("logits of row " + std::to_string(row), logits[row],
                  expected[row][batch.cu_seqlens[row + 1] - batch.cu_seqlens[row] - 1], kTolerance);
+}
+
+// Each token's within the tolerance of the largest among its own.
+TEST_P(ModelParity, LogitsOfEveryToken) {
+  const data::MicroBatch batch = rows_->batch(0, kRowsPerBatch);
+  const at::Tensor logits = logits_of_all(batch), expected = read(*expected_, "logits");
+  ASSERT_EQ(logits.size(0), std::ssize(batch.input_ids));
+  for (int64_t row = 0; row < kRowsPerBatch; ++row)
+    for (int64_t i = batch.cu_seqlens[row]; i < batch.cu_seqlens[row + 1]; ++i) {
+      const int64_t position = i - batch.cu_seqlens[row];
+      expect_close(fmt::format("logits of row {}, token {}", row, position), logits[i],
+                   expected[row][position], kTolerance);
+    }
 }
 
 TEST_P(ModelParity, LossAndEveryGradient) {

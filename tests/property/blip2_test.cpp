@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -17,10 +18,12 @@
 #include "plan/predict.h"
 #include "plan/workload.h"
 #include "setup/adapters.h"
+#include "setup/batch.h"
 #include "setup/trained_parts.h"
 #include "support/random_recipe.h"
 #include "support/techniques.h"
 #include "support/temp_folder.h"
+#include "support/wide_blip2.h"
 
 namespace snug {
 namespace {
@@ -61,6 +64,17 @@ constexpr Trained kTrained[] = {
        r.quantize = "bnb.nf4";
        r.lora = {.enabled = true, .r = 3, .target_modules = "qkv,query"};
      }},
+    {"all, states in 8 bits", [](config::Recipe& r) { r.optimizer.name = "adamw_8bit"; }},
+    {"all in bfloat16, states in 8 bits",
+     [](config::Recipe& r) {
+       r.precision = "bf16-true";
+       r.optimizer.name = "adamw_8bit";
+     }},
+    {"what is between, states in 8 bits",
+     [](config::Recipe& r) {
+       r.model.train_parts = "qformer,projection";
+       r.optimizer.name = "adamw_8bit";
+     }},
 };
 
 class Blip2 : public ::testing::TestWithParam<const char*> {
@@ -69,7 +83,19 @@ class Blip2 : public ::testing::TestWithParam<const char*> {
   void SetUp() override {
     if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
   }
+
+  // Wide enough for the optimizer's states to be what it keeps of large tensors.
+  std::string shape_for(const config::Recipe& recipe) const {
+    return recipe.optimizer.name == "adamw_8bit" ? wide_.shape() : GetParam();
+  }
+
+ private:
+  const tests::WideBlip2 wide_{GetParam()};
 };
+
+void expect_states_as_asked(const TinyRun& run) {
+  EXPECT_EQ(count_8bit_states(run) > 0, run.recipe.optimizer.name == "adamw_8bit");
+}
 
 std::vector<double> train(TinyRun& run, int64_t micro_batch_size, int steps) {
   std::vector<double> losses;
@@ -94,7 +120,9 @@ TEST_P(Blip2, TechniquesTrainToTheSameBitsAsPlain) {
     config::Recipe base = tiny_recipe();
     base.train.max_norm = 0.5;
     trained.set_up(base);
-    TinyRun plain(base, samples, GetParam());
+    const std::string shape = shape_for(base);
+    TinyRun plain(base, samples, shape);
+    expect_states_as_asked(plain);
     const std::vector<double> expected = train(plain, 8, 3);
     for (const tests::Technique& technique : tests::kTechniques) {
       SCOPED_TRACE(std::string(trained.name) + ", " + technique.name);
@@ -102,7 +130,7 @@ TEST_P(Blip2, TechniquesTrainToTheSameBitsAsPlain) {
       technique.turn_on(recipe);
       // The norm is added up unit by unit there.
       if (recipe.optimizer_in_backward) continue;
-      TinyRun run(recipe, samples, GetParam());
+      TinyRun run(recipe, samples, shape);
       run.engine.copies->set_late(true);
       EXPECT_EQ(expected, train(run, 8, 3));
       expect_same_weights(plain, run);
@@ -115,8 +143,17 @@ TEST_P(Blip2, TechniquesTogetherTrainToTheSameBitsAsPlain) {
   for (const Trained& trained : kTrained) {
     config::Recipe base = tiny_recipe();
     trained.set_up(base);
-    TinyRun plain(base, samples, GetParam());
+    const std::string shape = shape_for(base);
+    TinyRun plain(base, samples, shape);
     const std::vector<double> expected = train(plain, 8, 3);
+    {
+      SCOPED_TRACE(std::string(trained.name) + ", in backward alone");
+      config::Recipe recipe = base;
+      recipe.optimizer_in_backward = true;
+      TinyRun run(recipe, samples, shape);
+      EXPECT_EQ(expected, train(run, 8, 3));
+      expect_same_weights(plain, run);
+    }
     for (const char* checkpointing : {"none", "selective", "all", "every:3"}) {
       SCOPED_TRACE(std::string(trained.name) + ", checkpointing " + checkpointing);
       config::Recipe recipe = base;
@@ -126,7 +163,7 @@ TEST_P(Blip2, TechniquesTogetherTrainToTheSameBitsAsPlain) {
       recipe.optimizer_offload = "cpu";
       recipe.weight_streaming = true;
       recipe.offload_prefetch = "true";
-      TinyRun run(recipe, samples, GetParam());
+      TinyRun run(recipe, samples, shape);
       run.engine.copies->set_late(true);
       EXPECT_EQ(expected, train(run, 8, 3));
       expect_same_weights(plain, run);
@@ -190,6 +227,48 @@ TEST_P(Blip2, FrozenPartsStayAsTheyAre) {
     }
     EXPECT_EQ(setup::count_parameters(*run.model).trained, trained);
   }
+}
+
+// Samples 0, 1 and 2 with these pictures.
+data::MicroBatch three_with(TinyRun& run, const std::vector<int64_t>& pictures) {
+  const std::vector<int64_t> samples = {0, 1, 2};
+  data::MicroBatch batch = run.batches->make(samples);
+  batch.pixels.clear();
+  tests::add_pictures(batch, pictures);
+  return batch;
+}
+
+// And no other document's logits.
+TEST_P(Blip2, AnotherPictureIsAnotherLoss) {
+  const data::SampleStore samples = samples_for(GetParam());
+  TinyRun run(tiny_recipe(), samples, GetParam());
+  const nn::Batch batch = setup::to_device(three_with(run, {0, 1, 2}), tests::test_device());
+  const nn::Batch other = setup::to_device(three_with(run, {0, 7, 2}), tests::test_device());
+  exec::Executor& executor = *run.engine.executor;
+  const double loss = executor.forward_backward(batch, {});
+  EXPECT_EQ(executor.forward_backward(batch, {}), loss);
+  EXPECT_GT(std::abs(executor.forward_backward(other, {}) - loss), 1e-3 * loss);
+  const at::Tensor logits = executor.last_logits(batch, at::kFloat);
+  const at::Tensor others = executor.last_logits(other, at::kFloat);
+  for (const int64_t document : {0, 2}) EXPECT_TRUE(at::equal(logits[document], others[document]));
+  EXPECT_GT((logits[1] - others[1]).abs().max().item<double>(),
+            1e-3 * logits[1].abs().max().item<double>());
+}
+
+// A picture has no other way into the language model than the rows that it stands in.
+TEST_P(Blip2, PicturesThatStandInNoRowsChangeNothing) {
+  const data::SampleStore samples = samples_for(GetParam());
+  TinyRun run(tiny_recipe(), samples, GetParam());
+  const auto loss_with = [&](const std::vector<int64_t>& pictures, void (*change)(nn::Batch&)) {
+    nn::Batch batch = setup::to_device(three_with(run, pictures), tests::test_device());
+    change(batch);
+    return run.engine.executor->loss(batch, {});
+  };
+  const auto in_no_rows = [](nn::Batch& batch) { batch.picture_rows.reset(); };
+  const double loss = loss_with({0, 1, 2}, in_no_rows);
+  EXPECT_EQ(loss_with({5, 6, 7}, in_no_rows), loss);
+  EXPECT_EQ(loss_with({0, 1, 2}, [](nn::Batch& batch) { batch.pixels.reset(); }), loss);
+  EXPECT_GT(std::abs(loss_with({0, 1, 2}, [](nn::Batch&) {}) - loss), 1e-3 * loss);
 }
 
 // Adapters start as zero, so that the first step of what trains together is that of each alone.
