@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures with captions out of what Debian ships: things to eat from the bitmaps of Noto Color
 Emoji, two on each picture, named as Unicode's CLDR names them ("lemon and red apple", the left one
-first). Each thing is small and large, left and right, but some pairs are held out: whoever
+first). Each thing is small and large, left and right, but some ordered pairs are held out: whoever
 captions those has learnt what is where, not which pictures there are. Also a tokenizer of the
 words, so that a model can start from nothing.
 
