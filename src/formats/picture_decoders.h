@@ -21,6 +21,13 @@ DecodedPicture decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels)
 DecodedPicture decode_png(std::span<const std::byte> bytes, int64_t max_pixels);
 DecodedPicture decode_webp(std::span<const std::byte> bytes, int64_t max_pixels);
 
+// What shows of a value on white paper where it covers alpha / 255 of it, in Pillow's fixed point:
+// 128ths, and a division by 255 as one by 256 and a little more.
+constexpr uint8_t on_white(uint32_t value, uint32_t alpha) {
+  const uint32_t scaled = 128 * (value * alpha + 255 * (255 - alpha) + 128);
+  return static_cast<uint8_t>((scaled + (scaled >> 8)) >> 15);
+}
+
 // Throws UserError for a picture that is empty or too large.
 void check_picture_size(int64_t width, int64_t height, int64_t max_pixels);
 

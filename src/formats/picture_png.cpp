@@ -1,7 +1,8 @@
 // PNG through libpng, whose rows of grey and of palettes are made RGB here: its own conversions
 // would scale 16-bit grey where Pillow clips it. Errors leave by longjmp; see picture_jpeg.cpp. All
 // that stands beside the pixels (text, profiles) is passed over unread, since a few bytes of it may
-// unpack to gigabytes; only how the picture is to be held is sought, in the chunks themselves.
+// unpack to gigabytes; only how the picture is to be held and what of it is transparent is sought,
+// in the chunks themselves. What is transparent shows white paper.
 // SPDX-License-Identifier: Apache-2.0
 #include <png.h>
 #include <zlib.h>
@@ -66,13 +67,12 @@ bool read_header(Decoder& decoder) {
   return true;
 }
 
-// Makes rows of a byte a sample, but for grey of 16 bits, and without transparency.
+// Makes rows of a byte a sample, but for grey of 16 bits.
 bool prepare_rows(Decoder& decoder) {
   if (setjmp(decoder.on_error) != 0) return false;
   png_set_packing(decoder.png);
   if (png_get_color_type(decoder.png, decoder.info) != PNG_COLOR_TYPE_GRAY)
     png_set_strip_16(decoder.png);
-  png_set_strip_alpha(decoder.png);
   decoder.passes = png_set_interlace_handling(decoder.png);
   png_read_update_info(decoder.png, decoder.info);
   return true;
@@ -112,36 +112,60 @@ std::optional<std::string> xmp_in(std::string_view chunk) {
   return text;
 }
 
-// EXIF's, or else that of the first XMP.
-int orientation_in(std::span<const std::byte> file) {
+// What stands beside the pixels.
+struct Extras {
+  int orientation = 0;                   // EXIF's, or else that of the first XMP; 0: neither
+  std::span<const uint8_t> transparent;  // tRNS: opacities of the palette, or one clear colour
+};
+
+Extras extras_in(std::span<const std::byte> file) {
   constexpr size_t kSignature = 8, kAround = 12;  // length, kind and checksum of a chunk
   const auto* bytes = reinterpret_cast<const uint8_t*>(file.data());
+  Extras extras;
   std::optional<std::string> xmp;
   for (size_t at = kSignature; file.size() - at >= kAround;) {
     const size_t length = png_get_uint_32(bytes + at);
     if (length > file.size() - at - kAround) break;
     const std::string_view kind(reinterpret_cast<const char*>(bytes + at + 4), 4);
     const std::span<const uint8_t> data(bytes + at + 8, length);
-    if (kind == "eXIf") {
-      if (const int found = exif_orientation(data); found > 0) return found;
-    } else if (kind == "iTXt" && !xmp) {
+    if (kind == "eXIf" && extras.orientation == 0) extras.orientation = exif_orientation(data);
+    if (kind == "iTXt" && !xmp)
       xmp = xmp_in({reinterpret_cast<const char*>(data.data()), data.size()});
-    }
+    if (kind == "tRNS") extras.transparent = data;
     at += kAround + length;
   }
-  return xmp ? xmp_orientation(*xmp) : 0;
+  if (xmp && extras.orientation == 0) extras.orientation = xmp_orientation(*xmp);
+  return extras;
 }
 
 using Palette = std::array<std::array<uint8_t, 3>, 256>;
 
-Palette palette_of(const Decoder& decoder) {
+// As it shows on white.
+Palette palette_of(const Decoder& decoder, std::span<const uint8_t> opacities) {
   Palette palette{};
   png_colorp colours = nullptr;
   int count = 0;
   png_get_PLTE(decoder.png, decoder.info, &colours, &count);
-  for (int i = 0; i < std::min(count, 256); ++i)
-    palette[static_cast<size_t>(i)] = {colours[i].red, colours[i].green, colours[i].blue};
+  for (size_t i = 0; i < palette.size(); ++i) {
+    const png_color colour = static_cast<int>(i) < count ? colours[i] : png_color{};
+    const uint32_t alpha = i < opacities.size() ? opacities[i] : 255;
+    palette[i] = {on_white(colour.red, alpha), on_white(colour.green, alpha),
+                  on_white(colour.blue, alpha)};
+  }
   return palette;
+}
+
+// The colour that is clear, of those that show: Pillow compares the last byte of what the file
+// says.
+std::optional<std::array<uint8_t, 3>> clear_colour(std::span<const uint8_t> transparent,
+                                                   int colour_type, int bit_depth) {
+  if (colour_type == PNG_COLOR_TYPE_GRAY && transparent.size() == 2) {
+    const uint8_t value = bit_depth > 1 ? transparent[1] : transparent[1] != 0 ? 255 : 0;
+    return {{value, value, value}};
+  }
+  if (colour_type == PNG_COLOR_TYPE_RGB && transparent.size() == 6)
+    return {{transparent[1], transparent[3], transparent[5]}};
+  return std::nullopt;
 }
 
 // Of 1 to 4 bits the whole range; of 16 bits what Pillow's 16-bit grey comes to: 255 and above is
@@ -151,17 +175,36 @@ uint8_t grey_value(const uint8_t* sample, int bit_depth) {
   return static_cast<uint8_t>(sample[0] * (255 / ((1 << bit_depth) - 1)));
 }
 
-// A row of grey, or of places in the palette.
-void write_row(const uint8_t* row, int colour_type, int bit_depth, const Palette& palette,
-               int64_t width, uint8_t* rgb) {
-  const int step = colour_type == PNG_COLOR_TYPE_GRAY && bit_depth == 16 ? 2 : 1;
-  for (int64_t x = 0; x < width; ++x, row += step, rgb += 3) {
-    if (colour_type == PNG_COLOR_TYPE_PALETTE)
-      std::copy_n(palette[*row].data(), 3, rgb);
-    else if (colour_type == PNG_COLOR_TYPE_GRAY)
-      std::fill_n(rgb, 3, grey_value(row, bit_depth));
-    else
-      std::fill_n(rgb, 3, *row);
+struct Samples {
+  int colour_type, bit_depth;
+  Palette palette;
+  std::optional<std::array<uint8_t, 3>> clear;
+};
+
+// A row of samples as it shows on white.
+void write_row(const uint8_t* row, const Samples& samples, int64_t width, uint8_t* rgb) {
+  for (int64_t x = 0; x < width; ++x, rgb += 3) {
+    switch (samples.colour_type) {
+      case PNG_COLOR_TYPE_PALETTE:
+        std::copy_n(samples.palette[*row++].data(), 3, rgb);
+        continue;
+      case PNG_COLOR_TYPE_GRAY_ALPHA:
+        std::fill_n(rgb, 3, on_white(row[0], row[1]));
+        row += 2;
+        continue;
+      case PNG_COLOR_TYPE_RGB_ALPHA:
+        for (int c = 0; c < 3; ++c) rgb[c] = on_white(row[c], row[3]);
+        row += 4;
+        continue;
+      case PNG_COLOR_TYPE_RGB:
+        std::copy_n(row, 3, rgb);
+        row += 3;
+        break;
+      default:
+        std::fill_n(rgb, 3, grey_value(row, samples.bit_depth));
+        row += samples.bit_depth == 16 ? 2 : 1;
+    }
+    if (samples.clear && std::equal(rgb, rgb + 3, samples.clear->data())) std::fill_n(rgb, 3, 255);
   }
 }
 
@@ -176,23 +219,22 @@ DecodedPicture decode_png(std::span<const std::byte> bytes, int64_t max_pixels) 
   check_picture_size(width, height, max_pixels);
   const int bit_depth = png_get_bit_depth(decoder.png, decoder.info);
   const int colour_type = png_get_color_type(decoder.png, decoder.info);
-  const bool is_rgb = colour_type == PNG_COLOR_TYPE_RGB || colour_type == PNG_COLOR_TYPE_RGB_ALPHA;
   if (!prepare_rows(decoder)) refuse(decoder);
+  const Extras extras = extras_in(bytes);
+  const Samples samples{colour_type, bit_depth, palette_of(decoder, extras.transparent),
+                        clear_colour(extras.transparent, colour_type, bit_depth)};
   DecodedPicture decoded;
-  decoded.orientation = orientation_in(bytes);
+  decoded.orientation = extras.orientation;
   decoded.picture = {width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3))};
-  uint8_t* const rgb = decoded.picture.rgb.data();
   const size_t row_bytes = png_get_rowbytes(decoder.png, decoder.info);
-  SNUG_CHECK(!is_rgb || row_bytes == static_cast<size_t>(width) * 3, "rows of {} bytes for {}",
-             row_bytes, width);
-  std::vector<uint8_t> samples(is_rgb ? 0 : row_bytes * static_cast<size_t>(height));
-  uint8_t* const rows = is_rgb ? rgb : samples.data();
-  if (!read_rows(decoder, rows, row_bytes, static_cast<size_t>(height))) refuse(decoder);
-  if (is_rgb) return decoded;
-  const Palette palette = palette_of(decoder);
-  for (size_t y = 0; y < static_cast<size_t>(height); ++y)
-    write_row(rows + y * row_bytes, colour_type, bit_depth, palette, width,
-              rgb + y * static_cast<size_t>(width) * 3);
+  // All of them where they come in passes, else one after another.
+  const size_t at_once = decoder.passes > 1 ? static_cast<size_t>(height) : 1;
+  std::vector<uint8_t> rows(row_bytes * at_once);
+  for (size_t y = 0; y < static_cast<size_t>(height); ++y) {
+    if (y % at_once == 0 && !read_rows(decoder, rows.data(), row_bytes, at_once)) refuse(decoder);
+    write_row(rows.data() + y % at_once * row_bytes, samples, width,
+              decoded.picture.rgb.data() + y * static_cast<size_t>(width) * 3);
+  }
   return decoded;
 }
 

@@ -1,5 +1,5 @@
-// WebP through libwebp: a still picture straight to RGB, of an animation the first frame as its
-// decoder draws it. Transparency is dropped.
+// WebP through libwebp: an opaque picture straight to RGB, of an animation the first frame as its
+// decoder draws it. What is transparent shows white paper.
 // SPDX-License-Identifier: Apache-2.0
 #include <webp/decode.h>
 #include <webp/demux.h>
@@ -34,12 +34,32 @@ int orientation_of(const WebPDemuxer* demuxer) {
 
 [[noreturn]] void refuse() { throw UserError("not a readable WebP: damaged or cut short"); }
 
-Picture still_picture(const WebPData& data, int64_t width, int64_t height) {
+// width × height pixels of RGBA.
+Picture picture_on_white(const uint8_t* rgba, int64_t width, int64_t height) {
+  const auto pixels = static_cast<size_t>(width * height);
+  Picture picture{width, height, std::vector<uint8_t>(pixels * 3)};
+  for (size_t i = 0; i < pixels; ++i)
+    for (size_t c = 0; c < 3; ++c)
+      picture.rgb[3 * i + c] = on_white(rgba[4 * i + c], rgba[4 * i + 3]);
+  return picture;
+}
+
+Picture opaque_picture(const WebPData& data, int64_t width, int64_t height) {
   Picture picture{width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3))};
   if (WebPDecodeRGBInto(data.bytes, data.size, picture.rgb.data(), picture.rgb.size(),
                         static_cast<int>(width * 3)) == nullptr)
     refuse();
   return picture;
+}
+
+Picture still_picture(const WebPData& data, const WebPBitstreamFeatures& features) {
+  if (features.has_alpha == 0) return opaque_picture(data, features.width, features.height);
+  std::vector<uint8_t> rgba(static_cast<size_t>(features.width) *
+                            static_cast<size_t>(features.height) * 4);
+  if (WebPDecodeRGBAInto(data.bytes, data.size, rgba.data(), rgba.size(), features.width * 4) ==
+      nullptr)
+    refuse();
+  return picture_on_white(rgba.data(), features.width, features.height);
 }
 
 Picture first_frame(const WebPData& data, int64_t max_pixels) {
@@ -53,11 +73,7 @@ Picture first_frame(const WebPData& data, int64_t max_pixels) {
   uint8_t* rgba = nullptr;
   int time = 0;
   if (WebPAnimDecoderGetNext(decoder.get(), &rgba, &time) == 0) refuse();
-  const size_t pixels = size_t{info.canvas_width} * info.canvas_height;
-  Picture picture{info.canvas_width, info.canvas_height, std::vector<uint8_t>(pixels * 3)};
-  for (size_t i = 0; i < pixels; ++i)
-    for (size_t c = 0; c < 3; ++c) picture.rgb[3 * i + c] = rgba[4 * i + c];
-  return picture;
+  return picture_on_white(rgba, info.canvas_width, info.canvas_height);
 }
 
 }  // namespace
@@ -71,9 +87,8 @@ DecodedPicture decode_webp(std::span<const std::byte> bytes, int64_t max_pixels)
   const std::unique_ptr<WebPDemuxer, Release> demuxer(WebPDemux(&data));
   if (!demuxer) refuse();
   DecodedPicture decoded;
-  decoded.picture = features.has_animation != 0
-                        ? first_frame(data, max_pixels)
-                        : still_picture(data, features.width, features.height);
+  decoded.picture =
+      features.has_animation != 0 ? first_frame(data, max_pixels) : still_picture(data, features);
   decoded.orientation = orientation_of(demuxer.get());
   return decoded;
 }

@@ -3,7 +3,9 @@
 RGB) and expected.json (name, size, offset; and checksums of resized pictures, whose pixels the test makes
 itself). Interlaced and 16-bit PNG, which Pillow does not write, come from the few lines below.
 
-Needs pillow, numpy. Usage: python pictures.py
+What is transparent is laid on white, as transformers 5 does before it resizes.
+
+Needs pillow, numpy, transformers. Usage: python pictures.py
 """
 import io
 import json
@@ -14,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import PIL
 from PIL import Image, ImageOps, PngImagePlugin
+from transformers.image_transforms import convert_to_rgb
 
 FOLDER = Path(__file__).resolve().parents[1] / "data" / "pictures"
 WIDTH, HEIGHT = 23, 17
@@ -124,7 +127,10 @@ def pngs():
     yield "palette-clear.png", png(grey % 16, 3, 8, extra=plte + chunk(b"tRNS", bytes(range(0, 160, 10))))
     for mode in ("L", "LA", "RGB", "RGBA"):
         yield f"{mode.lower()}.png", saved(image(mode), "PNG")
-    yield "rgb-clear.png", png(scene(3), 2, 8, extra=chunk(b"tRNS", struct.pack(">HHH", 1, 2, 3)))
+    rgb = scene(3)
+    yield "rgb-clear.png", png(rgb, 2, 8, extra=chunk(b"tRNS", struct.pack(">HHH", *map(int, rgb[3, 4]))))
+    yield "grey-clear.png", png(grey, 0, 8, extra=chunk(b"tRNS", struct.pack(">H", int(grey[5, 6, 0]))))
+    yield "grey1-clear.png", png(grey >> 7, 0, 1, extra=chunk(b"tRNS", struct.pack(">H", 1)))
     for name, colour_type, channels in (("grey", 0, 1), ("rgb", 2, 3), ("la", 4, 2), ("rgba", 6, 4)):
         values = scene(channels, bits=16)
         if name == "grey":
@@ -189,7 +195,7 @@ def main():
     pictures, binary = [], b""
     for name, data in [*jpegs(), *pngs(), *webps()]:
         (FOLDER / name).write_bytes(data)
-        upright = ImageOps.exif_transpose(Image.open(io.BytesIO(data))).convert("RGB")
+        upright = convert_to_rgb(ImageOps.exif_transpose(Image.open(io.BytesIO(data))), return_numpy=False)
         pictures.append({"name": name, "width": upright.width, "height": upright.height, "offset": len(binary)})
         binary += upright.tobytes()
     (FOLDER / "expected.bin").write_bytes(binary)
