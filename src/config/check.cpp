@@ -399,9 +399,7 @@ std::vector<std::string> data_faults(const DataOptions& data, const std::set<std
                     data.path));
   if (data.padding_in_loss && data.packing && given.contains("data.packing"))
     faults.push_back(
-        "data.packing = true and data.padding_in_loss = true: packed samples have no padding; "
-        "leave "
-        "out one of them");
+        "data.packing = true and data.padding_in_loss = true: packed samples have no padding");
   if (data.val_path && data.val_split_fraction > 0)
     faults.push_back(
         fmt::format("data.val_path and data.val_split_fraction = {} are both set; keep one",

@@ -246,9 +246,15 @@ MicroBatchOptions batch_options(const DatasetOptions& options, const Reading& re
     throw UserError(
         "data.padding_in_loss: the tokenizer has no padding token to learn; name one as pad_token "
         "in its tokenizer_config.json, or leave the option out");
+  if (options.padding_in_loss && options.vocabulary > 0 && pad >= options.vocabulary)
+    throw UserError(
+        "data.padding_in_loss: the tokenizer's padding token is {}, the model's embedding has {} "
+        "rows",
+        pad, options.vocabulary);
+  // Elsewhere nothing looks at padding: a token that every model has.
   return {.packing = options.packing,
           .ignore_index = options.ignore_index,
-          .pad_id = std::max(pad, 0),
+          .pad_id = options.padding_in_loss ? pad : 0,
           .padding_in_loss = options.padding_in_loss,
           .reading = reading};
 }

@@ -158,7 +158,7 @@ MicroBatch make_micro_batch(const SampleStore& store, std::span<const int64_t> i
   for (const int64_t index : indices)
     views.push_back({store.stored_ids(index), store.raw_tokens(index), store.source_tokens(index)});
   MicroBatch batch = assemble(views, options);
-  batch.few_count = !options.padding_in_loss && (!options.packing || store.few_targets());
+  batch.picks_rows = !options.padding_in_loss && (!options.packing || store.few_targets());
   return batch;
 }
 

@@ -19,8 +19,10 @@ struct MicroBatch {
   std::vector<int32_t> input_ids, targets, positions;
   std::vector<int32_t> cu_seqlens;  // (S + 1), from 0 to N
   int64_t max_seqlen = 0;
-  int64_t loss_tokens = 0;    // targets that are not ignore_index
-  bool few_count = false;     // so that it pays to look which; alike for all batches of a run
+  int64_t loss_tokens = 0;  // targets that are not ignore_index
+  // Logits are made of the rows alone whose targets count: few do. A plan and the training that it
+  // is of decide it alike, from the same samples and options.
+  bool picks_rows = false;
   int64_t real_tokens = 0;    // without padding
   int64_t padded_tokens = 0;  // S × longest, in both forms: what LitGPT counts
   int64_t raw_tokens = 0;     // without the prompt's template

@@ -70,7 +70,7 @@ class Captions {
     const auto captions = pictures.captions(rows);
     const auto sample_at = [&](int64_t i) {
       const auto& caption = captions[static_cast<size_t>(i)];
-      return caption && !is_blank(*caption) ? make(*caption) : Sample();
+      return caption ? make(*caption) : Sample();
     };
     const SampleStore block =
         SampleStore::build(std::ssize(rows), options.ignore_index, sample_at, options.num_workers);

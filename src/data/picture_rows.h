@@ -35,8 +35,7 @@ class PictureRows {
   // All captions of one row but blank ones, of which captions() gives the first.
   virtual std::vector<std::string> references(int64_t row) const {
     const std::optional<std::string> first = captions({&row, 1}).front();
-    return first && !is_blank(*first) ? std::vector<std::string>{*first}
-                                      : std::vector<std::string>();
+    return first ? std::vector<std::string>{*first} : std::vector<std::string>();
   }
   // Whether rows may have captions at all.
   virtual bool has_captions() const { return true; }

@@ -80,34 +80,54 @@ int32_t fixed_point(double weight, int bits) {
   return static_cast<int32_t>(scaled < 0 ? scaled - 0.5 : scaled + 0.5);
 }
 
-Weights weights_of(const Filter& filter, int64_t from, int64_t to) {
+// An output's inputs, and their weights.
+struct Window {
+  int64_t begin = 0;
+  std::vector<double> weights;  // they sum up to 1
+};
+
+Window window_of(const Filter& filter, int64_t output, int64_t from, int64_t to) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
-  const double stretch = std::max(scale, 1.0);
-  const double support = filter.support * stretch;
-  Weights result;
-  result.width = static_cast<int64_t>(std::ceil(support)) * 2 + 1;
-  std::vector<double> exact(static_cast<size_t>(to * result.width));
-  for (int64_t i = 0; i < to; ++i) {
-    const double centre = (static_cast<double>(i) + 0.5) * scale;
-    const int64_t begin = std::max<int64_t>(0, static_cast<int64_t>(centre - support + 0.5));
-    const int64_t end = std::min(from, static_cast<int64_t>(centre + support + 0.5));
-    const std::span<double> row(exact.data() + i * result.width, static_cast<size_t>(end - begin));
-    double sum = 0;
-    for (int64_t k = begin; k < end; ++k) {
-      const double at = (static_cast<double>(k) - centre + 0.5) * (1.0 / stretch);
-      sum += row[static_cast<size_t>(k - begin)] = filter.weight(at);
-    }
-    if (sum != 0)
-      for (double& weight : row) weight /= sum;
-    result.first.push_back(begin);
-    result.count.push_back(end - begin);
+  const double stretch = std::max(scale, 1.0), support = filter.support * stretch;
+  const double centre = (static_cast<double>(output) + 0.5) * scale;
+  const int64_t begin = std::max<int64_t>(0, static_cast<int64_t>(centre - support + 0.5));
+  const int64_t end = std::min(from, static_cast<int64_t>(centre + support + 0.5));
+  Window window{begin, {}};
+  double sum = 0;
+  for (int64_t k = begin; k < end; ++k) {
+    const double at = (static_cast<double>(k) - centre + 0.5) * (1.0 / stretch);
+    sum += window.weights.emplace_back(filter.weight(at));
   }
-  result.fraction_bits = filter.fits_16_bits
-                             ? bits_that_fit(*std::max_element(exact.begin(), exact.end()))
-                             : kMostFractionBits;
-  result.weights.reserve(exact.size());
-  for (const double weight : exact)
-    result.weights.push_back(fixed_point(weight, result.fraction_bits));
+  if (sum != 0)
+    for (double& weight : window.weights) weight /= sum;
+  return window;
+}
+
+int fraction_bits_of(const Filter& filter, int64_t from, int64_t to) {
+  if (!filter.fits_16_bits) return kMostFractionBits;
+  double largest = 0;
+  for (int64_t i = 0; i < to; ++i)
+    for (const double weight : window_of(filter, i, from, to).weights)
+      largest = std::max(largest, weight);
+  return bits_that_fit(largest);
+}
+
+// Windows are made one at a time, twice where their largest weight counts: of a long picture all of
+// them are gigabytes as doubles.
+Weights weights_of(const Filter& filter, int64_t from, int64_t to) {
+  Weights result;
+  const double stretch = std::max(static_cast<double>(from) / static_cast<double>(to), 1.0);
+  result.width = static_cast<int64_t>(std::ceil(filter.support * stretch)) * 2 + 1;
+  result.fraction_bits = fraction_bits_of(filter, from, to);
+  result.weights.resize(static_cast<size_t>(to * result.width));
+  for (int64_t i = 0; i < to; ++i) {
+    const Window window = window_of(filter, i, from, to);
+    result.first.push_back(window.begin);
+    result.count.push_back(std::ssize(window.weights));
+    std::ranges::transform(
+        window.weights, result.weights.begin() + i * result.width,
+        [&](double weight) { return fixed_point(weight, result.fraction_bits); });
+  }
   return result;
 }
 

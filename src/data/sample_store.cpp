@@ -59,6 +59,8 @@ void SampleStore::append(const Sample& sample) {
       std::count_if(sample.labels.begin() + std::min<size_t>(1, sample.labels.size()),
                     sample.labels.end(), [this](int32_t label) { return label != ignore_index_; });
   num_targets_.push_back(static_cast<int32_t>(learnt));
+  all_targets_ += learnt;
+  all_sources_ += sample.source_tokens;
   if (learnt == 0) ++num_without_loss_;
 }
 
@@ -83,22 +85,22 @@ int64_t SampleStore::longest() const {
   return longest;
 }
 
-std::vector<int64_t> SampleStore::longest_samples(int64_t wanted) const {
+std::vector<int64_t> SampleStore::longest(int64_t wanted,
+                                          int64_t (*tokens)(const SampleStore&, int64_t)) const {
   std::vector<int64_t> indices(raw_tokens_.size());
   std::iota(indices.begin(), indices.end(), int64_t{0});
   const int64_t kept = std::clamp<int64_t>(wanted, 0, count());
   std::partial_sort(indices.begin(), indices.begin() + kept, indices.end(),
-                    [this](int64_t a, int64_t b) {
-                      return length(a) != length(b) ? length(a) > length(b) : a < b;
+                    [&](int64_t a, int64_t b) {
+                      const int64_t left = tokens(*this, a), right = tokens(*this, b);
+                      return left != right ? left > right : a < b;
                     });
   indices.resize(static_cast<size_t>(kept));
   return indices;
 }
 
 bool SampleStore::few_targets() const {
-  const int64_t targets = std::reduce(num_targets_.begin(), num_targets_.end(), int64_t{0});
-  const int64_t sources = std::reduce(source_tokens_.begin(), source_tokens_.end(), int64_t{0});
-  return 4 * targets <= 3 * (total_tokens() - sources);
+  return 4 * all_targets_ <= 3 * (total_tokens() - all_sources_);
 }
 
 int64_t SampleStore::most_targets(int64_t wanted) const {

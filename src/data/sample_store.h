@@ -1,6 +1,5 @@
-// All samples of a data set as token ids in one pool: 4 bytes a token, nothing per sample but an
-// offset and a count. An id whose label is ignored is stored as its complement, so labels cost no
-// memory.
+// All samples of a data set as token ids in one pool: 4 bytes a token, and per sample an offset and
+// a few counts. An id whose label is ignored is stored as its complement, so labels cost no memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -50,7 +49,10 @@ class SampleStore {
   int32_t ignore_index() const { return ignore_index_; }
   // The `count` longest samples, longest first: together they make the largest micro-batch there
   // can be. Of source and target together where there is an encoder.
-  std::vector<int64_t> longest_samples(int64_t count) const;
+  std::vector<int64_t> longest_samples(int64_t count) const { return longest(count, &length_of); }
+  // The same by what an encoder, or a decoder, reads of them.
+  std::vector<int64_t> longest_sources(int64_t count) const { return longest(count, &source_of); }
+  std::vector<int64_t> longest_targets(int64_t count) const { return longest(count, &target_of); }
   // Whether a quarter or more of the tokens are nobody's target: prompts, places of pictures.
   bool few_targets() const;
   // The most targets that `count` samples have together.
@@ -59,11 +61,19 @@ class SampleStore {
   uint64_t fingerprint() const;
 
  private:
+  static int64_t length_of(const SampleStore& store, int64_t i) { return store.length(i); }
+  static int64_t source_of(const SampleStore& store, int64_t i) { return store.source_tokens(i); }
+  static int64_t target_of(const SampleStore& store, int64_t i) {
+    return store.length(i) - store.source_tokens(i);
+  }
+  std::vector<int64_t> longest(int64_t count, int64_t (*tokens)(const SampleStore&, int64_t)) const;
+
   std::vector<int32_t> pool_;
   std::vector<int64_t> offsets_ = {0};  // count + 1
   std::vector<int32_t> raw_tokens_;
   std::vector<int32_t> num_targets_;    // labels that are learnt
   std::vector<int32_t> source_tokens_;  // none where no sample has any
+  int64_t all_targets_ = 0, all_sources_ = 0;
   int64_t num_truncated_ = 0, cut_tokens_ = 0, num_without_loss_ = 0;
   int32_t ignore_index_ = -100;
 };

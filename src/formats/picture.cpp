@@ -10,6 +10,9 @@
 namespace snug::formats {
 namespace {
 
+// Far beyond cameras and scanners; tables for resizing are as long as a side.
+constexpr int64_t kMostPixelsOfASide = int64_t{1} << 20;
+
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -56,6 +59,9 @@ void check_picture_size(int64_t width, int64_t height, int64_t max_pixels) {
   if (height > max_pixels / width)
     throw UserError("{} × {} pixels are more than the {} that are decoded; make it smaller", width,
                     height, max_pixels);
+  if (std::max(width, height) > kMostPixelsOfASide)
+    throw UserError("{} × {} pixels: a side of more than {} is not decoded", width, height,
+                    kMostPixelsOfASide);
 }
 
 void turn_upright(Picture& picture, int orientation) {

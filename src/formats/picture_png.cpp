@@ -128,6 +128,7 @@ Extras extras_in(std::span<const std::byte> file) {
     if (length > file.size() - at - kAround) break;
     const std::string_view kind(reinterpret_cast<const char*>(bytes + at + 4), 4);
     const std::span<const uint8_t> data(bytes + at + 8, length);
+    if (kind == "IEND") break;
     if (kind == "eXIf" && extras.orientation == 0) extras.orientation = exif_orientation(data);
     if (kind == "iTXt" && !xmp)
       xmp = xmp_in({reinterpret_cast<const char*>(data.data()), data.size()});

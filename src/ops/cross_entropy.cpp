@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/bytes.h"
 #include "base/error.h"
@@ -27,9 +28,12 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Rows whose float32 logits are about 64 MiB: enough that adding to the weight's gradient, once per
-// chunk, is small beside the products; small beside the activations of any real batch.
-int64_t rows_per_chunk(int64_t vocabulary) {
-  return std::max<int64_t>(16, 64 * kMiB / (vocabulary * 4) / 16 * 16);
+// chunk, is small beside the products; small beside the activations of any real batch. Without a
+// gradient nothing is added and fewer will do: a validation, which may have more targets than any
+// micro-batch that is trained on, needs no more memory than training does.
+int64_t rows_per_chunk(int64_t vocabulary, bool training) {
+  const int64_t most = training ? std::numeric_limits<int64_t>::max() : 64;
+  return std::clamp<int64_t>(64 * kMiB / (vocabulary * 4) / 16 * 16, 16, most);
 }
 
 struct Chunk {
@@ -162,7 +166,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
       d_x = at::empty(x.sizes(), x.options().requires_grad(false));
     if (d_x_wanted && counted.rows.defined()) d_x.zero_();
     LossSum loss(x);
-    const int64_t step = rows_per_chunk(part ? most_columns(*part) : head.out_features());
+    const int64_t step = rows_per_chunk(part ? most_columns(*part) : head.out_features(), training);
     const int64_t num_taken = counted.rows.defined() ? counted.count : rows;
     for (int64_t begin = 0; begin < num_taken; begin += step) {
       const int64_t end = std::min(begin + step, num_taken);
@@ -208,6 +212,9 @@ at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,
                                 const CountedRows& counted) {
   SNUG_CHECK(part || x.size(0) == targets.size(0), "{} rows and {} targets", x.size(0),
              targets.size(0));
+  SNUG_CHECK(!counted.rows.defined() || (counted.rows.size(0) == targets.size(0) &&
+                                         counted.count > 0 && counted.count <= targets.size(0)),
+             "{} of {} rows picked", counted.count, targets.size(0));
   SNUG_CHECK(!counted.rows.defined() || !head.adapter || head.adapter->dropout == 0,
              "rows picked for a head with dropout");
   return LinearCrossEntropyFunction::apply(x, head, targets, options, part, counted,

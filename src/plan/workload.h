@@ -12,6 +12,7 @@ struct Workload {
   const data::SampleStore& samples;
   int64_t max_seqlen = 0;      // of the longest sample, validation's too
   data::Reading reading = {};  // how samples become micro-batches
+  bool made_up = false;        // the samples stand for data that nobody has read
 };
 
 // The micro-batch with most tokens that this recipe can meet: its longest samples together; and

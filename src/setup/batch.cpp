@@ -49,7 +49,7 @@ nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
                    .cu_seqlens = copy(batch.cu_seqlens, device),
                    .max_seqlen = batch.max_seqlen,
                    .loss_tokens = batch.loss_tokens};
-  if (ignore_index && batch.few_count)
+  if (ignore_index && batch.picks_rows)
     result.counted = counted_rows(batch.targets, *ignore_index, device);
   if (!batch.source_ids.empty())
     result.source = nn::Source{.input_ids = copy(batch.source_ids, device),

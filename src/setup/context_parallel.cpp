@@ -87,6 +87,9 @@ void check_context(const models::Model& model, const dist::Mesh& mesh) {
 nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dist::Mesh& mesh,
                      int64_t ignore_index) {
   const int64_t ranks = mesh.size(dist::Axis::Context);
+  // Ranks that share a vocabulary exchange as much as rows are taken, which may not depend on what
+  // one of them could read.
+  if (ranks == 1 && mesh.size(dist::Axis::Tensor) > 1) return to_device(batch, device);
   if (ranks == 1) return to_device(batch, device, ignore_index);
   const data::MicroBatch all = filled_up(batch, 2 * ranks, ignore_index);
   const int64_t length = std::ssize(all.input_ids) / (2 * ranks);

@@ -162,7 +162,8 @@ class Plan {
     longest_ = samples_.longest();
   }
   plan::Workload workload() const {
-    return {.samples = samples_, .max_seqlen = longest_, .reading = reading_};
+    return {
+        .samples = samples_, .max_seqlen = longest_, .reading = reading_, .made_up = !from_data_};
   }
 
   // Ranks differ by their stage of the pipeline: the plan shows the one that needs most.

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <map>
 
+#include "base/error.h"
+#include "data/dataset.h"
 #include "data/random.h"
 #include "data_fixtures.h"
 
@@ -86,6 +88,16 @@ TEST(MicroBatch, PaddingInTheLossOfADecoderStandsBehindItsTarget) {
   EXPECT_EQ(batch.targets, (Ints{5, 6, 7, 8, 0, 0}));
   EXPECT_EQ(batch.input_ids, (Ints{1, 5, 6, 1, 8, 0}));
   EXPECT_EQ(batch.loss_tokens, 6);
+}
+
+TEST(MicroBatch, OnlyPaddingThatIsLearntNeedsATokenOfItsOwn) {
+  DatasetOptions options{.vocabulary = 304};
+  EXPECT_EQ(batch_options(options, {}, 400).pad_id, 0);
+  EXPECT_EQ(batch_options(options, {}, -1).pad_id, 0);
+  options.padding_in_loss = true;
+  EXPECT_EQ(batch_options(options, {}, 303).pad_id, 303);
+  EXPECT_THROW(batch_options(options, {}, 304), UserError);
+  EXPECT_THROW(batch_options(options, {}, -1), UserError);
 }
 
 TEST(MicroBatch, EmptyIsEmpty) {
@@ -244,9 +256,9 @@ TEST(SampleStore, KnowsWhereLookingForTargetsPays) {
   EXPECT_TRUE(masked.few_targets());
   EXPECT_FALSE(source.few_targets()) << "an encoder's tokens have no logits";
   const std::vector<int64_t> first = {0};
-  EXPECT_FALSE(make_micro_batch(learnt, first).few_count);
-  EXPECT_TRUE(make_micro_batch(masked, first).few_count);
-  EXPECT_TRUE(make_micro_batch(learnt, first, {.packing = false}).few_count) << "padding";
+  EXPECT_FALSE(make_micro_batch(learnt, first).picks_rows);
+  EXPECT_TRUE(make_micro_batch(masked, first).picks_rows);
+  EXPECT_TRUE(make_micro_batch(learnt, first, {.packing = false}).picks_rows) << "padding";
 }
 
 TEST(SampleStore, CountsSamplesThatTeachNothing) {

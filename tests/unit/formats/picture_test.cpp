@@ -157,6 +157,8 @@ TEST(Picture, TooManyPixelsAreRefusedBeforeTheyAreDecoded) {
   expect_refused(png_of_size(20000, 20000), "20000 × 20000");
   expect_refused(png_of_size(0x7FFFFFFF, 0x7FFFFFFF), "2147483647 × 2147483647");
   expect_refused(webp_of_size(20000, 20000), "20000 × 20000");
+  EXPECT_EQ(refusal(png_of_size(2'000'000, 1)),
+            "cat.jpg: 2000000 × 1 pixels: a side of more than 1048576 is not decoded");
 }
 
 // Some 60 KiB each that would unpack to 60 MiB.

@@ -119,6 +119,17 @@ TEST_F(Gpt2Config, HasMinGptsSizes) {
   EXPECT_EQ(make(nano)->num_parameters() - 3 * 48, 85'584);
 }
 
+// GPT-2's four, as released.
+TEST_F(Gpt2Config, SizesCountAsPublished) {
+  const std::vector<std::pair<std::string, int64_t>> sizes = {{"gpt2", 124'439'808},
+                                                              {"gpt2-medium", 354'823'168},
+                                                              {"gpt2-large", 774'030'080},
+                                                              {"gpt2-xl", 1'557'611'200}};
+  const fs::path models = fs::path(SNUG_SOURCE_DIR) / "recipes/models";
+  for (const auto& [name, parameters] : sizes)
+    EXPECT_EQ(model_from_config(models / (name + ".json"))->num_parameters(), parameters) << name;
+}
+
 TEST_F(Gpt2Config, DefaultsAreGpt2s) {
   EXPECT_EQ(make({{"model_type", "gpt2"}})->num_parameters(), 124'439'808);
 }

@@ -1,0 +1,76 @@
+// The micro-batch that a plan is of: none of the data may have more of anything.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/workload.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace snug::plan {
+namespace {
+
+// `source` tokens for an encoder, then `prompt` tokens without loss and `answer` tokens with it.
+data::Sample sample_of(size_t source, size_t prompt, size_t answer) {
+  data::Sample sample;
+  sample.ids.assign(source + prompt + answer, 7);
+  sample.labels.assign(source + prompt, -100);
+  sample.labels.resize(sample.ids.size(), 7);
+  sample.source_tokens = static_cast<int64_t>(source);
+  return sample;
+}
+
+data::SampleStore store_of(const std::vector<data::Sample>& samples) {
+  data::SampleStore store;
+  for (const data::Sample& sample : samples) store.append(sample);
+  return store;
+}
+
+TEST(Workload, HasAsManyTargetsAsAnyMicroBatch) {
+  const data::SampleStore samples =
+      store_of({sample_of(0, 30, 2), sample_of(0, 1, 9), sample_of(0, 25, 1), sample_of(0, 1, 5)});
+  for (const bool packing : {true, false}) {
+    config::Recipe recipe;
+    recipe.data.packing = packing;
+    const data::MicroBatch batch = largest_micro_batch({.samples = samples}, recipe, 2);
+    EXPECT_EQ(batch.input_ids.size(), packing ? 32 + 26 : 2 * 32);
+    EXPECT_EQ(batch.loss_tokens, 9 + 5);
+    EXPECT_TRUE(batch.picks_rows);
+  }
+}
+
+TEST(Workload, OfAnEncoderAndItsDecoderHasTheLongestOfBoth) {
+  const data::SampleStore samples =
+      store_of({sample_of(20, 0, 3), sample_of(2, 0, 15), sample_of(18, 0, 2), sample_of(3, 0, 4)});
+  const data::Reading reading{.source = true, .decoder_start_token = 0};
+  const data::MicroBatch batch =
+      largest_micro_batch({.samples = samples, .reading = reading}, config::Recipe(), 2);
+  EXPECT_EQ(batch.source_ids.size(), 20 + 18);
+  EXPECT_EQ(batch.input_ids.size(), 15 + 4);
+  EXPECT_EQ(batch.loss_tokens, 15 + 4);
+}
+
+// Nothing is made up where one batch has most of everything.
+TEST(Workload, IsARealMicroBatchWhereOneIsLargest) {
+  const data::SampleStore samples = store_of({sample_of(2, 0, 3), sample_of(9, 0, 8)});
+  const data::Reading reading{.source = true, .decoder_start_token = 0};
+  const data::MicroBatch batch =
+      largest_micro_batch({.samples = samples, .reading = reading}, config::Recipe(), 1);
+  const std::vector<int64_t> second = {1};
+  const data::MicroBatch real = data::make_micro_batch(samples, second, {.reading = reading});
+  EXPECT_EQ(batch.input_ids, real.input_ids);
+  EXPECT_EQ(batch.targets, real.targets);
+  EXPECT_EQ(batch.source_ids, real.source_ids);
+}
+
+// Data that nobody has read yet: of masked prompts it is known that they will have no loss.
+TEST(Workload, MadeUpSamplesExpectMaskedPrompts) {
+  const data::SampleStore samples = store_of({sample_of(0, 1, 19)});
+  config::Recipe recipe;
+  EXPECT_FALSE(largest_micro_batch({.samples = samples, .made_up = true}, recipe, 1).picks_rows);
+  recipe.data.mask_prompt = true;
+  EXPECT_TRUE(largest_micro_batch({.samples = samples, .made_up = true}, recipe, 1).picks_rows);
+  EXPECT_FALSE(largest_micro_batch({.samples = samples}, recipe, 1).picks_rows);
+}
+
+}  // namespace
+}  // namespace snug::plan
