@@ -23,8 +23,7 @@ inline std::unique_ptr<models::Model> tiny_model(const std::string& shape = "lla
                                    shape / "config.json");
 }
 
-// Each begins with what `reading` asks for: a picture's places, and a source before the target, the
-// longer the target is, so that the longest samples are those with most of both.
+// Each begins with what `reading` asks for: a picture's places, and a source before the target.
 inline data::SampleStore random_samples(int count, int longest, uint32_t seed,
                                         const data::Reading& reading = {}) {
   std::mt19937 random(seed);
@@ -34,8 +33,7 @@ inline data::SampleStore random_samples(int count, int longest, uint32_t seed,
     const int length = 2 + static_cast<int>(random() % static_cast<uint32_t>(longest - 1));
     sample.ids.assign(static_cast<size_t>(reading.num_picture_tokens), reading.picture_token);
     if (reading.source)
-      for (int t = 0; t < 1 + 4 * length / (longest + 1); ++t)
-        sample.ids.push_back(static_cast<int32_t>(random() % 96));
+      for (int t = 0; t < 1 + i % 4; ++t) sample.ids.push_back(static_cast<int32_t>(random() % 96));
     sample.labels.assign(sample.ids.size(), -100);
     sample.source_tokens = reading.source ? std::ssize(sample.ids) : 0;
     for (int t = 0; t < length; ++t) {
