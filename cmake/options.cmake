@@ -1,6 +1,7 @@
 # What a person may choose when configuring. `auto` means: on where the machine has it.
 option(SNUG_TESTS "Build the tests" ON)
 option(SNUG_BENCH "Build the benchmarks" OFF)
+option(SNUG_UNITY "Compile several sources of a folder as one: a build from nothing is quick, a change costs more" ON)
 option(SNUG_WERROR "Warnings are errors" OFF)
 set(SNUG_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined or thread")
 set(SNUG_CUDA auto CACHE STRING "CUDA support: auto, on, off")

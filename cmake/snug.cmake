@@ -11,7 +11,17 @@ function(snug_add_library name)
     target_link_libraries(snug_${name} PUBLIC snug_torch)
     snug_precompile_torch(snug_${name})
   endif()
+  snug_join_sources(snug_${name})
   snug_set_warnings(snug_${name})
+endfunction()
+
+# Compiles a target's sources a dozen at a time (CMake's unity build): most of what a source costs are the
+# headers it shares with its neighbours, 30 minutes of processor time for the program without, 8 with. What
+# unnamed namespaces hold must therefore have different names within a folder.
+function(snug_join_sources target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${SNUG_UNITY} UNITY_BUILD_BATCH_SIZE 12)
+  # g++ takes joined sources for headers, whose types must not hold those of an unnamed namespace.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
 # snug_cuda_source(source cuda): in `source` cuda.cpp where CUDA is built in, else cuda_stub.cpp.
@@ -50,6 +60,7 @@ function(snug_add_test name)
     snug_precompile_torch(${name}_test)
   endif()
   snug_set_warnings(${name}_test)
+  snug_join_sources(${name}_test)
   if(NOT ARG_LABELS)
     set(ARG_LABELS unit)
   endif()

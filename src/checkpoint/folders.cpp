@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kPrefix = "step-";
+constexpr const char* kStepPrefix = "step-";
 
 // What a checkpoint is called while it is being deleted.
 fs::path doomed_name(const fs::path& folder) {
@@ -37,8 +37,8 @@ void discard(const fs::path& folder) {
 
 int64_t step_of(const fs::path& folder) {
   const std::string name = folder.filename().string();
-  if (!name.starts_with(kPrefix)) return -1;
-  const std::string digits = name.substr(std::string_view(kPrefix).size());
+  if (!name.starts_with(kStepPrefix)) return -1;
+  const std::string digits = name.substr(std::string_view(kStepPrefix).size());
   if (digits.empty() || digits.size() > 12 ||
       !std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; }))
     return -1;
@@ -59,7 +59,7 @@ std::vector<fs::path> checkpoints_between(const fs::path& out_dir, int64_t first
 
 }  // namespace
 
-std::string folder_name(int64_t step) { return fmt::format("{}{:06}", kPrefix, step); }
+std::string folder_name(int64_t step) { return fmt::format("{}{:06}", kStepPrefix, step); }
 
 fs::path temporary_name(const fs::path& folder) {
   return folder.parent_path() / (".tmp-" + folder.filename().string());
@@ -67,7 +67,7 @@ fs::path temporary_name(const fs::path& folder) {
 
 void remove_temporaries(const fs::path& out_dir) {
   for (const auto& entry : fs::directory_iterator(out_dir))
-    if (entry.path().filename().string().starts_with(std::string(".tmp-") + kPrefix))
+    if (entry.path().filename().string().starts_with(std::string(".tmp-") + kStepPrefix))
       fs::remove_all(entry.path());
 }
 

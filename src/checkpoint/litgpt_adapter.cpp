@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using formats::printable;
 using formats::show_shape;
 
-constexpr const char* kWeightsName = "lit_model.pth.lora";
+constexpr const char* kLitgptWeightsName = "lit_model.pth.lora";
 constexpr const char* kOptionsName = "hyperparameters.yaml";
 constexpr size_t kMaxOptionsBytes = size_t{1} << 20;
 // In the order of their rows in the combined matrix.
@@ -33,7 +33,7 @@ class Options {
     if (!fs::exists(file))
       throw UserError(
           "{} is missing, which says the adapter's rank and scaling; LitGPT writes it beside {}",
-          where_, kWeightsName);
+          where_, kLitgptWeightsName);
     try {
       root_ = YAML::Load(read_file(file, kMaxOptionsBytes));
     } catch (const YAML::Exception& error) {
@@ -143,7 +143,7 @@ std::vector<std::string> last_words(const Adapter& adapter) {
 }  // namespace
 
 bool is_litgpt_adapter(const fs::path& directory) {
-  return fs::is_regular_file(directory / kWeightsName);
+  return fs::is_regular_file(directory / kLitgptWeightsName);
 }
 
 std::string litgpt_base(const fs::path& directory) {
@@ -152,7 +152,7 @@ std::string litgpt_base(const fs::path& directory) {
 
 Adapter read_litgpt_adapter(const fs::path& directory, const LitGptModules& modules) {
   const Options options(directory / kOptionsName);
-  const auto source = formats::open_pth(directory / kWeightsName);
+  const auto source = formats::open_pth(directory / kLitgptWeightsName);
   Adapter adapter;
   adapter.config = read_options(options);
   for (const auto& [name, pair] : read_pairs(*source)) {

@@ -8,9 +8,9 @@
 namespace snug::config {
 namespace {
 
-constexpr std::string_view kModel = "Model and results";
+constexpr std::string_view kModelTheme = "Model and results";
 constexpr std::string_view kTraining = "Training";
-constexpr std::string_view kEvaluation = "Evaluation";
+constexpr std::string_view kEvaluationTheme = "Evaluation";
 constexpr std::string_view kOptimizer = "Optimizer";
 constexpr std::string_view kMemory = "Memory";
 constexpr std::string_view kDevices = "Many devices";
@@ -18,24 +18,24 @@ constexpr std::string_view kLora = "LoRA";
 
 std::vector<Row> model_rows(Recipe& r) {
   return {
-      {.theme = kModel,
+      {.theme = kModelTheme,
        .key = "checkpoint_dir",
        .slot = &r.checkpoint_dir,
        .help = "the model to start from: a Hugging Face or LitGPT directory, or a GGUF file",
        .kind = TextKind::File,
        .aliases = {"model_name"},
        .positional = true},
-      {.theme = kModel,
+      {.theme = kModelTheme,
        .key = "out_dir",
        .slot = &r.out_dir,
        .help = "where the run writes its model, checkpoints, metrics and run.json",
        .kind = TextKind::Directory},
-      {.theme = kModel,
+      {.theme = kModelTheme,
        .key = "model.config",
        .slot = &r.model.config,
        .help = "a config.json: start from random weights of that shape instead of a checkpoint",
        .kind = TextKind::File},
-      {.theme = kModel,
+      {.theme = kModelTheme,
        .key = "model.train_parts",
        .slot = &r.model.train_parts,
        .help = "which parts train: all, or some of vision, qformer, projection and language as in "
@@ -44,14 +44,14 @@ std::vector<Row> model_rows(Recipe& r) {
        .choices = {"all", "vision", "qformer", "projection", "language", "LIST"},
        .open = true,
        .joins_list = true},
-      {.theme = kModel,
+      {.theme = kModelTheme,
        .key = "model.dropout",
        .slot = &r.model.dropout,
        .help = "share of activations that a model with dropout drops in training; none: what its "
                "config.json says",
        .min = 0,
        .max = 0.99},
-      {.theme = kModel,
+      {.theme = kModelTheme,
        .key = "precision",
        .slot = &r.precision,
        .help =
@@ -59,7 +59,7 @@ std::vector<Row> model_rows(Recipe& r) {
            "type",
        .choices = precision_names(),
        .normalise = normalise_precision},
-      {.theme = kModel,
+      {.theme = kModelTheme,
        .key = "resume",
        .slot = &r.resume,
        .help =
@@ -70,21 +70,21 @@ std::vector<Row> model_rows(Recipe& r) {
        .kind = TextKind::Directory,
        .may_stand_alone = true,
        .normalise = normalise_flag},
-      {.theme = kModel,
+      {.theme = kModelTheme,
        .key = "logger_name",
        .slot = &r.logger_name,
        .help = "metrics besides run.json: csv writes metrics.csv, tensorboard event files",
        .choices = {"csv", "tensorboard", "wandb", "mlflow"}},
-      {.theme = kModel,
+      {.theme = kModelTheme,
        .key = "seed",
        .slot = &r.seed,
        .help = "seed of random weights, dropout and the order of samples"},
-      {.theme = kModel,
+      {.theme = kModelTheme,
        .key = "access_token",
        .slot = &r.access_token,
        .help = "hub token for data sets that need one (else HF_TOKEN of the environment)",
        .secret = true},
-      {.theme = kModel,
+      {.theme = kModelTheme,
        .key = "full",
        .slot = &r.full,
        .help = "train all weights; always so for finetune_full",
@@ -220,35 +220,35 @@ std::vector<Row> train_rows(TrainOptions& t) {
 
 std::vector<Row> eval_rows(EvalOptions& e) {
   return {
-      {.theme = kEvaluation,
+      {.theme = kEvaluationTheme,
        .key = "eval.interval",
        .slot = &e.interval,
        .help = "optimizer steps between validations",
        .min = 1},
-      {.theme = kEvaluation,
+      {.theme = kEvaluationTheme,
        .key = "eval.max_iters",
        .slot = &e.max_iters,
        .help = "validation batches at most",
        .min = 1},
-      {.theme = kEvaluation,
+      {.theme = kEvaluationTheme,
        .key = "eval.max_new_tokens",
        .slot = &e.max_new_tokens,
        .help = "length of a sample answer at most",
        .min = 1},
-      {.theme = kEvaluation,
+      {.theme = kEvaluationTheme,
        .key = "eval.num_samples",
        .slot = &e.num_samples,
        .help = "held-out questions answered before and after training",
        .min = 0},
-      {.theme = kEvaluation,
+      {.theme = kEvaluationTheme,
        .key = "eval.initial_validation",
        .slot = &e.initial_validation,
        .help = "validate before the first step"},
-      {.theme = kEvaluation,
+      {.theme = kEvaluationTheme,
        .key = "eval.final_validation",
        .slot = &e.final_validation,
        .help = "validate after the last step"},
-      {.theme = kEvaluation,
+      {.theme = kEvaluationTheme,
        .key = "eval.evaluate_example",
        .slot = &e.evaluate_example,
        .help = "which held-out question is answered first: first, random or its index",

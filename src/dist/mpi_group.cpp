@@ -26,11 +26,7 @@ kernels::cpu::Scalar scalar_of(const at::Tensor& tensor) {
   }
 }
 
-int64_t element_bytes(const at::Tensor& tensor) {
-  return static_cast<int64_t>(tensor.element_size());
-}
-
-int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * element_bytes(tensor); }
+int64_t bytes_of(const at::Tensor& tensor) { return tensor.numel() * tensor.element_size(); }
 
 void check_on_cpu(const at::Tensor& tensor) {
   SNUG_CHECK(tensor.is_cpu(), "MPI moves tensors on cpu, not on {}", tensor.device().str());
@@ -80,7 +76,7 @@ Group::Ticket MpiGroup::start(std::shared_ptr<Work> work, const char* what,
 Group::Ticket MpiGroup::start_all_reduce(const at::Tensor& tensor) {
   check_on_cpu(tensor);
   const at::Tensor staging = staging_memory(
-      all_reduce_staging_bytes(tensor.numel(), element_bytes(tensor), size()), tensor.device());
+      all_reduce_staging_bytes(tensor.numel(), tensor.element_size(), size()), tensor.device());
   auto work = all_reduce_work(members_, tensor.mutable_data_ptr(), tensor.numel(),
                               {scalar_of(tensor), staging.mutable_data_ptr(), next_tag(2)});
   work->queue = channel_;
@@ -99,7 +95,7 @@ Group::Ticket MpiGroup::start_all_gather(const at::Tensor& whole, const at::Tens
 
 Group::Ticket MpiGroup::start_reduce_scatter(const at::Tensor& part, const at::Tensor& whole) {
   check_on_cpu(whole);
-  const Staging sizes = reduce_scatter_staging(part.numel(), element_bytes(part), size());
+  const Staging sizes = reduce_scatter_staging(part.numel(), part.element_size(), size());
   const at::Tensor staging = staging_memory(sizes.bytes, part.device());
   auto work =
       reduce_scatter_work(members_, part.mutable_data_ptr(), whole.mutable_data_ptr(), part.numel(),

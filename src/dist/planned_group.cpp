@@ -14,10 +14,6 @@ struct PlannedPending : Group::Pending {
   std::vector<at::Tensor> held;
 };
 
-int64_t element_bytes(const at::Tensor& tensor) {
-  return static_cast<int64_t>(tensor.element_size());
-}
-
 }  // namespace
 
 Group::Ticket PlannedGroup::hold(std::vector<at::Tensor> tensors, int64_t staging_bytes) const {
@@ -49,7 +45,7 @@ std::vector<std::string> PlannedGroup::gather_texts(const std::string& text) {
 }
 
 Group::Ticket PlannedGroup::start_all_reduce(const at::Tensor& tensor) {
-  return hold({tensor}, all_reduce_staging_bytes(tensor.numel(), element_bytes(tensor), size()));
+  return hold({tensor}, all_reduce_staging_bytes(tensor.numel(), tensor.element_size(), size()));
 }
 
 Group::Ticket PlannedGroup::start_all_gather(const at::Tensor& whole, const at::Tensor& part) {
@@ -58,7 +54,7 @@ Group::Ticket PlannedGroup::start_all_gather(const at::Tensor& whole, const at::
 
 Group::Ticket PlannedGroup::start_reduce_scatter(const at::Tensor& part, const at::Tensor& whole) {
   return hold({part, whole},
-              reduce_scatter_staging(part.numel(), element_bytes(part), size()).bytes);
+              reduce_scatter_staging(part.numel(), part.element_size(), size()).bytes);
 }
 
 Group::Ticket PlannedGroup::start_broadcast(const at::Tensor& tensor, int /*root*/) {

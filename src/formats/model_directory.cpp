@@ -31,7 +31,7 @@ struct Layout {
   OpenOne open;
 };
 // In the order in which transformers prefers them.
-constexpr Layout kLayouts[] = {
+constexpr Layout kFileLayouts[] = {
     {"model.safetensors", false, &open_safetensors},
     {"model.safetensors.index.json", true, &open_safetensors},
     {"pytorch_model.bin", false, &open_pth},
@@ -129,7 +129,7 @@ fs::path find_single_pth(const fs::path& folder) {
 
 [[noreturn]] void refuse_empty(const fs::path& folder) {
   std::vector<const char*> wanted;
-  for (const Layout& layout : kLayouts) wanted.push_back(layout.file);
+  for (const Layout& layout : kFileLayouts) wanted.push_back(layout.file);
   throw UserError("{}: no weights are there; looked for {} and a single *.pth", folder.string(),
                   fmt::join(wanted, ", "));
 }
@@ -141,7 +141,7 @@ std::unique_ptr<TensorSource> open_model_directory(const fs::path& folder) {
   if (!fs::is_directory(folder, ignored))
     throw UserError("{}: there is no such folder; wanted is one that holds a model",
                     folder.string());
-  for (const Layout& layout : kLayouts) {
+  for (const Layout& layout : kFileLayouts) {
     const fs::path path = folder / layout.file;
     if (!fs::exists(fs::symlink_status(path, ignored))) continue;
     return layout.sharded ? open_sharded(path, layout.open) : layout.open(path);

@@ -1,5 +1,5 @@
 // JPEG through libjpeg-turbo. Its errors leave by longjmp, so nothing that has a destructor lives
-// in the function that set the jump; what must survive is in the caller's Decoder.
+// in the function that set the jump; what must survive is in the caller's JpegDecoder.
 // SPDX-License-Identifier: Apache-2.0
 #include <csetjmp>
 #include <cstdio>
@@ -20,7 +20,7 @@ constexpr int kExifMarker = JPEG_APP0 + 1;  // XMP's too
 constexpr int kMostScans = 100;
 constexpr std::string_view kXmpMark("http://ns.adobe.com/xap/1.0/\0", 29);
 
-struct Decoder {
+struct JpegDecoder {
   jpeg_error_mgr errors{};  // first: what libjpeg hands back is this struct's address
   std::jmp_buf on_error{};
   char message[JMSG_LENGTH_MAX] = {};
@@ -28,16 +28,16 @@ struct Decoder {
   jpeg_source_mgr source{};
   jpeg_progress_mgr progress{};
 
-  Decoder() = default;
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
-  ~Decoder() { jpeg_destroy_decompress(&jpeg); }
+  JpegDecoder() = default;
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+  ~JpegDecoder() { jpeg_destroy_decompress(&jpeg); }
 };
 
-Decoder& decoder_of(j_common_ptr jpeg) { return *reinterpret_cast<Decoder*>(jpeg->err); }
+JpegDecoder& decoder_of(j_common_ptr jpeg) { return *reinterpret_cast<JpegDecoder*>(jpeg->err); }
 
 [[noreturn]] void leave(j_common_ptr jpeg) {
-  Decoder& decoder = decoder_of(jpeg);
+  JpegDecoder& decoder = decoder_of(jpeg);
   decoder.errors.format_message(jpeg, decoder.message);
   std::longjmp(decoder.on_error, 1);
 }
@@ -46,7 +46,7 @@ Decoder& decoder_of(j_common_ptr jpeg) { return *reinterpret_cast<Decoder*>(jpeg
 void ignore_message(j_common_ptr, int) {}
 
 boolean at_end(j_decompress_ptr jpeg) {
-  Decoder& decoder = decoder_of(reinterpret_cast<j_common_ptr>(jpeg));
+  JpegDecoder& decoder = decoder_of(reinterpret_cast<j_common_ptr>(jpeg));
   std::snprintf(decoder.message, sizeof decoder.message, "the file is cut short");
   std::longjmp(decoder.on_error, 1);
 }
@@ -63,13 +63,13 @@ void nothing(j_decompress_ptr) {}
 // Called as the decoder goes on.
 void check_scans(j_common_ptr jpeg) {
   if (reinterpret_cast<j_decompress_ptr>(jpeg)->input_scan_number <= kMostScans) return;
-  Decoder& decoder = decoder_of(jpeg);
+  JpegDecoder& decoder = decoder_of(jpeg);
   std::snprintf(decoder.message, sizeof decoder.message,
                 "its pixels come in more than %d scans; save it anew", kMostScans);
   std::longjmp(decoder.on_error, 1);
 }
 
-void open(Decoder& decoder, std::span<const std::byte> bytes) {
+void open(JpegDecoder& decoder, std::span<const std::byte> bytes) {
   decoder.jpeg.err = jpeg_std_error(&decoder.errors);
   decoder.errors.error_exit = leave;
   decoder.errors.emit_message = ignore_message;
@@ -86,7 +86,7 @@ void open(Decoder& decoder, std::span<const std::byte> bytes) {
   decoder.jpeg.progress = &decoder.progress;
 }
 
-bool read_header(Decoder& decoder, std::span<const std::byte> bytes) {
+bool read_header(JpegDecoder& decoder, std::span<const std::byte> bytes) {
   decoder.jpeg.err = &decoder.errors;
   if (setjmp(decoder.on_error) != 0) return false;
   open(decoder, bytes);
@@ -96,7 +96,7 @@ bool read_header(Decoder& decoder, std::span<const std::byte> bytes) {
 }
 
 // Rows of `row_bytes` each to `out`.
-bool read_rows(Decoder& decoder, J_COLOR_SPACE colours, uint8_t* out, size_t row_bytes) {
+bool read_rows(JpegDecoder& decoder, J_COLOR_SPACE colours, uint8_t* out, size_t row_bytes) {
   if (setjmp(decoder.on_error) != 0) return false;
   decoder.jpeg.out_color_space = colours;
   jpeg_start_decompress(&decoder.jpeg);
@@ -107,7 +107,7 @@ bool read_rows(Decoder& decoder, J_COLOR_SPACE colours, uint8_t* out, size_t row
   return true;
 }
 
-[[noreturn]] void refuse(const Decoder& decoder) {
+[[noreturn]] void refuse(const JpegDecoder& decoder) {
   throw UserError("not a readable JPEG: {}", decoder.message);
 }
 
@@ -143,7 +143,7 @@ void rgb_from_inks(const std::vector<uint8_t>& inks, std::vector<uint8_t>& rgb) 
 }  // namespace
 
 DecodedPicture decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels) {
-  Decoder decoder;
+  JpegDecoder decoder;
   if (!read_header(decoder, bytes)) refuse(decoder);
   const jpeg_decompress_struct& jpeg = decoder.jpeg;
   const int64_t width = jpeg.image_width, height = jpeg.image_height;

@@ -21,7 +21,7 @@
 namespace snug::formats {
 namespace {
 
-struct Decoder {
+struct PngDecoder {
   std::span<const std::byte> bytes;
   size_t at = 0;
   char message[200] = {};
@@ -30,14 +30,14 @@ struct Decoder {
   png_infop info = nullptr;
   int passes = 1;  // 7 of an interlaced picture
 
-  Decoder() = default;
-  Decoder(const Decoder&) = delete;
-  Decoder& operator=(const Decoder&) = delete;
-  ~Decoder() { png_destroy_read_struct(&png, &info, nullptr); }
+  PngDecoder() = default;
+  PngDecoder(const PngDecoder&) = delete;
+  PngDecoder& operator=(const PngDecoder&) = delete;
+  ~PngDecoder() { png_destroy_read_struct(&png, &info, nullptr); }
 };
 
 [[noreturn]] void leave(png_structp png, png_const_charp message) {
-  auto& decoder = *static_cast<Decoder*>(png_get_error_ptr(png));
+  auto& decoder = *static_cast<PngDecoder*>(png_get_error_ptr(png));
   std::snprintf(decoder.message, sizeof decoder.message, "%s", message);
   std::longjmp(decoder.on_error, 1);
 }
@@ -45,13 +45,13 @@ struct Decoder {
 void ignore_warning(png_structp, png_const_charp) {}
 
 void read_bytes(png_structp png, png_bytep out, size_t count) {
-  auto& decoder = *static_cast<Decoder*>(png_get_io_ptr(png));
+  auto& decoder = *static_cast<PngDecoder*>(png_get_io_ptr(png));
   if (count > decoder.bytes.size() - decoder.at) png_error(png, "the file is cut short");
   std::memcpy(out, decoder.bytes.data() + decoder.at, count);
   decoder.at += count;
 }
 
-bool read_header(Decoder& decoder) {
+bool read_header(PngDecoder& decoder) {
   if (setjmp(decoder.on_error) != 0) return false;
   decoder.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &decoder, leave, ignore_warning);
   if (decoder.png == nullptr) return false;
@@ -68,7 +68,7 @@ bool read_header(Decoder& decoder) {
 }
 
 // Makes rows of a byte a sample, but for grey of 16 bits.
-bool prepare_rows(Decoder& decoder) {
+bool prepare_rows(PngDecoder& decoder) {
   if (setjmp(decoder.on_error) != 0) return false;
   png_set_packing(decoder.png);
   if (png_get_color_type(decoder.png, decoder.info) != PNG_COLOR_TYPE_GRAY)
@@ -78,14 +78,14 @@ bool prepare_rows(Decoder& decoder) {
   return true;
 }
 
-bool read_rows(Decoder& decoder, uint8_t* rows, size_t row_bytes, size_t count) {
+bool read_rows(PngDecoder& decoder, uint8_t* rows, size_t row_bytes, size_t count) {
   if (setjmp(decoder.on_error) != 0) return false;
   for (int pass = 0; pass < decoder.passes; ++pass)
     for (size_t y = 0; y < count; ++y) png_read_row(decoder.png, rows + y * row_bytes, nullptr);
   return true;
 }
 
-[[noreturn]] void refuse(const Decoder& decoder) {
+[[noreturn]] void refuse(const PngDecoder& decoder) {
   throw UserError("not a readable PNG: {}",
                   decoder.message[0] != 0 ? decoder.message : "out of memory");
 }
@@ -142,7 +142,7 @@ Extras extras_in(std::span<const std::byte> file) {
 using Palette = std::array<std::array<uint8_t, 3>, 256>;
 
 // As it shows on white.
-Palette palette_of(const Decoder& decoder, std::span<const uint8_t> opacities) {
+Palette palette_of(const PngDecoder& decoder, std::span<const uint8_t> opacities) {
   Palette palette{};
   png_colorp colours = nullptr;
   int count = 0;
@@ -212,7 +212,7 @@ void write_row(const uint8_t* row, const Samples& samples, int64_t width, uint8_
 }  // namespace
 
 DecodedPicture decode_png(std::span<const std::byte> bytes, int64_t max_pixels) {
-  Decoder decoder;
+  PngDecoder decoder;
   decoder.bytes = bytes;
   if (!read_header(decoder)) refuse(decoder);
   const int64_t width = png_get_image_width(decoder.png, decoder.info);

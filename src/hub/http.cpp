@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cctype>
-#include <chrono>
 #include <exception>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace snug::hub {
@@ -17,11 +17,6 @@ namespace {
 constexpr size_t kMaxErrorBody = 2048;
 constexpr long kMaxRedirects = 8;
 
-double now_seconds() {
-  using std::chrono::steady_clock;
-  return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count();
-}
-
 // What the callbacks of one transfer share.
 struct Transfer {
   const Request* request;
@@ -29,7 +24,7 @@ struct Transfer {
   Response response;
   bool started = false;
   bool stalled = false;
-  double last_byte = now_seconds();
+  double last_byte = monotonic_seconds();
   std::exception_ptr thrown;
 };
 
@@ -42,7 +37,7 @@ std::string trimmed(std::string_view text) {
 size_t on_header(char* data, size_t, size_t size, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   const std::string_view line(data, size);
-  transfer.last_byte = now_seconds();
+  transfer.last_byte = monotonic_seconds();
   if (line.starts_with("HTTP/"))
     transfer.response.headers.clear();  // the next answer of a redirect
   const size_t colon = line.find(':');
@@ -57,7 +52,7 @@ size_t on_header(char* data, size_t, size_t size, void* user) {
 size_t on_body(char* data, size_t, size_t size, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   Response& response = transfer.response;
-  transfer.last_byte = now_seconds();
+  transfer.last_byte = monotonic_seconds();
   curl_easy_getinfo(transfer.curl, CURLINFO_RESPONSE_CODE, &response.status);
   if (!response.ok()) {
     response.error_body.append(data, std::min(size, kMaxErrorBody - response.error_body.size()));
@@ -77,7 +72,7 @@ size_t on_body(char* data, size_t, size_t size, void* user) {
 // libcurl calls this at least once a second, also while nothing arrives.
 int on_tick(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   auto& transfer = *static_cast<Transfer*>(user);
-  transfer.stalled = now_seconds() - transfer.last_byte > transfer.request->stall_seconds;
+  transfer.stalled = monotonic_seconds() - transfer.last_byte > transfer.request->stall_seconds;
   return transfer.stalled ? 1 : 0;
 }
 

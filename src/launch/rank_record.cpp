@@ -18,7 +18,7 @@ namespace snug::launch {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kJobFile = "job.json";
 
@@ -52,11 +52,11 @@ fs::path record_file(const fs::path& folder, int rank) {
 }
 
 // Not synced to disk: it is for those who watch the run, not for after a power cut.
-bool write_json(const Json& json, const fs::path& path) {
+bool write_json(const OrderedJson& json, const fs::path& path) {
   const fs::path temporary = fmt::format("{}.tmp-{}", path.string(), ::getpid());
   std::error_code error;
   std::ofstream out(temporary, std::ios::trunc);
-  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << "\n";
+  out << json.dump(1, ' ', false, OrderedJson::error_handler_t::replace) << "\n";
   out.close();
   if (out) fs::rename(temporary, path, error);
   if (out && !error) return true;
@@ -91,7 +91,7 @@ std::optional<RankRecord> read_record(const fs::path& folder, int rank, const st
   const fs::path path = record_file(folder, rank);
   if (::access(path.c_str(), R_OK) != 0) return std::nullopt;
   try {
-    const Json json = Json::parse(read_file(path, size_t{1} << 24));
+    const OrderedJson json = OrderedJson::parse(read_file(path, size_t{1} << 24));
     if (json.at("job") != job) return std::nullopt;
     return RankRecord{.job = job,
                       .rank = json.at("rank"),
@@ -127,7 +127,7 @@ bool is_job_over(const fs::path& folder, const std::string& job) {
   const fs::path path = folder / kJobFile;
   if (::access(path.c_str(), R_OK) != 0) return false;
   try {
-    return Json::parse(read_file(path, size_t{1} << 20)).at("job") == job;
+    return OrderedJson::parse(read_file(path, size_t{1} << 20)).at("job") == job;
   } catch (const std::exception&) {
     return false;
   }

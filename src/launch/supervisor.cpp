@@ -30,7 +30,7 @@
 namespace snug::launch {
 namespace {
 
-constexpr int kTickMilliseconds = 100;
+constexpr int kPollMilliseconds = 100;
 // After a failure mpirun ends the other ranks by itself; if it does not, it is ended, and if that
 // does not help, all that is known of is killed.
 constexpr double kPatience = 8;
@@ -197,7 +197,7 @@ void Supervisor::wait_for_something() {
   polled[0] = {.fd = signals_, .events = POLLIN, .revents = 0};
   polled[1] = {.fd = output_.reader, .events = POLLIN, .revents = 0};
   polled[2] = {.fd = errors_.reader, .events = POLLIN, .revents = 0};
-  ::poll(polled.data(), polled.size(), kTickMilliseconds);
+  ::poll(polled.data(), polled.size(), kPollMilliseconds);
 }
 
 // The first Ctrl-C stops the run after the step in flight, the second one ends it.

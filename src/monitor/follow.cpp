@@ -2,8 +2,8 @@
 #include "monitor/follow.h"
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "monitor/folders.h"
@@ -16,11 +16,6 @@ namespace fs = std::filesystem;
 
 constexpr double kSuiteStands = 120;    // seconds without a change in a suite's folder
 constexpr double kStartTolerance = 10;  // clocks of kernel and program differ a little
-
-double now_seconds() {
-  using std::chrono::system_clock;
-  return std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
-}
 
 // Empty where the process has left no status, or it was taken away while it was read. Throws
 // UserError for one that is there and cannot be understood. Taken away and put back in between, it
@@ -73,7 +68,7 @@ Follow::Follow(const std::string& run, const fs::path& newest_below) : folder_(r
 Look Follow::look() {
   if (!is_run(folder_) && !is_suite(folder_))
     if (const fs::path newest = newest_run(folder_); !newest.empty()) folder_ = suite_of(newest);
-  Look look{.folder = folder_, .run_folder = folder_, .time = now_seconds()};
+  Look look{.folder = folder_, .run_folder = folder_, .time = unix_seconds()};
   double changed = 0;
   if (is_suite(folder_)) {
     SuiteFolder suite = read_suite(folder_);

@@ -26,4 +26,10 @@ void State::set(std::string name, at::Tensor tensor) {
   entries_.emplace_back(std::move(name), std::move(tensor));
 }
 
+bool State::shares_storage(const at::Tensor& tensor) const {
+  return std::any_of(entries_.begin(), entries_.end(), [&](const auto& entry) {
+    return entry.second.storage().is_alias_of(tensor.storage());
+  });
+}
+
 }  // namespace snug::nn

@@ -74,6 +74,8 @@ class State {
   const at::Tensor& at(const std::string& name) const;
   bool has(const std::string& name) const;
   void set(std::string name, at::Tensor tensor);
+  // Whether a tensor of the state is a view of this one's memory.
+  bool shares_storage(const at::Tensor& tensor) const;
   std::vector<std::pair<std::string, at::Tensor>>& entries() { return entries_; }
   const std::vector<std::pair<std::string, at::Tensor>>& entries() const { return entries_; }
 

@@ -106,7 +106,7 @@ AttentionContext context_of(const AttentionContext& all, const ContextShare& sha
 }
 
 // What a graph's node needs besides saved tensors.
-struct Carried final : torch::CustomClassHolder {
+struct CarriedContext final : torch::CustomClassHolder {
   AttentionContext context;
   ContextShare share;
 };
@@ -154,7 +154,7 @@ struct ContextAttentionFunction : torch::autograd::Function<ContextAttentionFunc
                          .lse);
     }
     keep(ctx, std::move(kept));
-    auto carried = c10::make_intrusive<Carried>();
+    auto carried = c10::make_intrusive<CarriedContext>();
     carried->context = context;
     carried->share = share;
     ctx->saved_data["share"] = c10::IValue::make_capsule(std::move(carried));
@@ -164,8 +164,8 @@ struct ContextAttentionFunction : torch::autograd::Function<ContextAttentionFunc
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
     const auto capsule = ctx->saved_data["share"].toCapsule();
-    const AttentionContext& context = static_cast<const Carried*>(capsule.get())->context;
-    const ContextShare& share = static_cast<const Carried*>(capsule.get())->share;
+    const AttentionContext& context = static_cast<const CarriedContext*>(capsule.get())->context;
+    const ContextShare& share = static_cast<const CarriedContext*>(capsule.get())->share;
     const at::Tensor &q = saved[0], &out = saved[3];
     GatheredTokens values(share, saved[2]), keys(share, saved[1]);
     const at::Tensor d_out = std::exchange(grads[0], {}).contiguous().view(q.sizes());

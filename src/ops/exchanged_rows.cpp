@@ -21,17 +21,17 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct Carried final : torch::CustomClassHolder {
-  explicit Carried(const TensorShare& s) : share(s) {}
+struct CarriedShare final : torch::CustomClassHolder {
+  explicit CarriedShare(const TensorShare& s) : share(s) {}
   TensorShare share;
 };
 
 void carry(AutogradContext* ctx, const TensorShare& share) {
-  ctx->saved_data["share"] = c10::IValue::make_capsule(c10::make_intrusive<Carried>(share));
+  ctx->saved_data["share"] = c10::IValue::make_capsule(c10::make_intrusive<CarriedShare>(share));
 }
 
 const TensorShare& carried(AutogradContext* ctx) {
-  return static_cast<const Carried*>(ctx->saved_data["share"].toCapsule().get())->share;
+  return static_cast<const CarriedShare*>(ctx->saved_data["share"].toCapsule().get())->share;
 }
 
 struct AllRowsFunction : torch::autograd::Function<AllRowsFunction> {

@@ -69,12 +69,12 @@ void recompute_on_request(const at::Tensor& y, const at::Tensor& x, const Affine
 }
 
 // The group outlives the graph: the ranks that share a model do.
-void remember(AutogradContext* ctx, const Affine& affine) {
+void remember_affine(AutogradContext* ctx, const Affine& affine) {
   ctx->saved_data["rows_of"] = reinterpret_cast<int64_t>(affine.rows_of);
   if (affine.weight.defined()) ctx->saved_data["weight"] = affine.weight;
   if (affine.bias.defined()) ctx->saved_data["bias"] = affine.bias;
 }
-Affine remembered(AutogradContext* ctx) {
+Affine remembered_affine(AutogradContext* ctx) {
   const auto get = [&](const char* name) {
     const auto found = ctx->saved_data.find(name);
     return found == ctx->saved_data.end() ? at::Tensor() : found->second.toTensor();
@@ -142,12 +142,13 @@ struct LayerNormFunction : torch::autograd::Function<LayerNormFunction> {
     run_forward(x, forward_args(x, affine, eps, y, statistics));
     keep(ctx, {x, statistics.mean, statistics.rstd});
     recompute_on_request(y, x, affine, eps);
-    remember(ctx, affine);
+    remember_affine(ctx, affine);
     return y;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    return {norm_backward(grads[0].contiguous(), ctx->get_saved_variables(), remembered(ctx), {}),
+    return {norm_backward(grads[0].contiguous(), ctx->get_saved_variables(), remembered_affine(ctx),
+                          {}),
             {},
             {},
             {},
@@ -170,13 +171,13 @@ struct AddLayerNormFunction : torch::autograd::Function<AddLayerNormFunction> {
     run_forward(x, args);
     keep(ctx, {sum, statistics.mean, statistics.rstd});
     recompute_on_request(y, sum, affine, eps);
-    remember(ctx, affine);
+    remember_affine(ctx, affine);
     return {sum, y};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const at::Tensor dx = norm_backward(grads[1].contiguous(), ctx->get_saved_variables(),
-                                        remembered(ctx), grads[0].contiguous());
+                                        remembered_affine(ctx), grads[0].contiguous());
     return {dx, dx, {}, {}, {}, {}};
   }
 };

@@ -28,7 +28,7 @@ cpu::QuantizedMatrix matrix(const QuantizedWeight& weight) {
   return cpu::quantized_matrix(weight.format, weight.rows, weight.cols, read_pointer(weight.bytes));
 }
 
-cpu::MatrixView view(const at::Tensor& t) {
+cpu::MatrixView quantized_operand(const at::Tensor& t) {
   SNUG_CHECK(t.dim() == 2 && (t.stride(0) == 1 || t.stride(1) == 1 || t.numel() == 0),
              "operand of {} dimensions has no unit stride", t.dim());
   return {read_pointer(t), to_scalar(t.scalar_type()), t.stride(0), t.stride(1)};
@@ -43,7 +43,7 @@ void cpu_product(const at::Tensor& out, const at::Tensor& a, const QuantizedWeig
   const cpu::GemmArgs args{.m = out.size(0),
                            .n = out.size(1),
                            .k = a.size(1),
-                           .a = view(a),
+                           .a = quantized_operand(a),
                            .b = {.type = to_scalar(a.scalar_type()),
                                  .row_stride = transposed ? 1 : weight.cols,
                                  .col_stride = transposed ? weight.cols : 1},

@@ -21,7 +21,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // What a graph's node needs besides saved tensors.
-struct Carried final : torch::CustomClassHolder {
+struct CarriedLayer final : torch::CustomClassHolder {
   std::vector<Projection> projections;
   at::Tensor bias;  // of a layer cut by inputs
   std::optional<Activation> activation;
@@ -29,12 +29,12 @@ struct Carried final : torch::CustomClassHolder {
   int64_t num_tokens = 0;
 };
 
-void carry(AutogradContext* ctx, c10::intrusive_ptr<Carried> carried) {
+void carry(AutogradContext* ctx, c10::intrusive_ptr<CarriedLayer> carried) {
   ctx->saved_data["layer"] = c10::IValue::make_capsule(std::move(carried));
 }
 
-const Carried& carried(AutogradContext* ctx) {
-  return *static_cast<const Carried*>(ctx->saved_data["layer"].toCapsule().get());
+const CarriedLayer& carried(AutogradContext* ctx) {
+  return *static_cast<const CarriedLayer*>(ctx->saved_data["layer"].toCapsule().get());
 }
 
 struct OutputCutFunction : torch::autograd::Function<OutputCutFunction> {
@@ -42,7 +42,7 @@ struct OutputCutFunction : torch::autograd::Function<OutputCutFunction> {
                                const std::vector<Projection>& projections, int64_t num_tokens,
                                const TensorShare& share,
                                const std::optional<at::Tensor>& /*trained*/) {
-    auto layer = c10::make_intrusive<Carried>();
+    auto layer = c10::make_intrusive<CarriedLayer>();
     layer->projections = projections;
     layer->share = share;
     layer->num_tokens = num_tokens;
@@ -63,7 +63,7 @@ struct OutputCutFunction : torch::autograd::Function<OutputCutFunction> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const Carried& layer = carried(ctx);
+    const CarriedLayer& layer = carried(ctx);
     const TensorShare& share = layer.share;
     std::optional<GatheredRows> gathering;
     if (saved[0].defined()) gathering.emplace(share, saved[0], layer.num_tokens);
@@ -92,9 +92,9 @@ struct OutputCutFunction : torch::autograd::Function<OutputCutFunction> {
 };
 
 // The layer without its bias, which is no term of the sum.
-c10::intrusive_ptr<Carried> input_cut_layer(const Projection& projection, const TensorShare& share,
-                                            int64_t num_tokens) {
-  auto layer = c10::make_intrusive<Carried>();
+c10::intrusive_ptr<CarriedLayer> input_cut_layer(const Projection& projection,
+                                                 const TensorShare& share, int64_t num_tokens) {
+  auto layer = c10::make_intrusive<CarriedLayer>();
   layer->projections = {projection};
   layer->bias = std::exchange(layer->projections.front().bias, {});
   layer->share = share;
@@ -102,7 +102,7 @@ c10::intrusive_ptr<Carried> input_cut_layer(const Projection& projection, const 
   return layer;
 }
 
-at::Tensor input_cut_forward(const Carried& layer, const at::Tensor& x, at::Tensor* inner) {
+at::Tensor input_cut_forward(const CarriedLayer& layer, const at::Tensor& x, at::Tensor* inner) {
   const Projection& p = layer.projections.front();
   SummedRows out(layer.share, x.size(0), p.out_features(), x.options());
   Projector(p, x.scalar_type()).forward_into(out.terms(), x, inner);
@@ -113,7 +113,7 @@ at::Tensor input_cut_forward(const Carried& layer, const at::Tensor& x, at::Tens
 }
 
 // All rows of the output's gradient; the bias takes its own from them.
-at::Tensor gather_output_gradient(const Carried& layer, const at::Tensor& d_own) {
+at::Tensor gather_output_gradient(const CarriedLayer& layer, const at::Tensor& d_own) {
   at::Tensor d_out = GatheredRows(layer.share, d_own.contiguous(), layer.num_tokens).finish();
   if (layer.bias.defined() && layer.bias.requires_grad()) add_bias_gradient(layer.bias, d_out);
   return d_out;
@@ -138,7 +138,7 @@ struct InputCutFunction : torch::autograd::Function<InputCutFunction> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const variable_list saved = ctx->get_saved_variables();
-    const Carried& layer = carried(ctx);
+    const CarriedLayer& layer = carried(ctx);
     ProductInput input{saved[0], std::nullopt, layer.activation};
     if (saved[1].defined()) input.up = saved[1];
     const Projection& p = layer.projections.front();
@@ -157,7 +157,7 @@ struct InputCutFunction : torch::autograd::Function<InputCutFunction> {
 struct CutEmbeddingFunction : torch::autograd::Function<CutEmbeddingFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& ids, const at::Tensor& weight,
                             const TablePart& part, at::ScalarType type, const TensorShare& share) {
-    auto layer = c10::make_intrusive<Carried>();
+    auto layer = c10::make_intrusive<CarriedLayer>();
     layer->share = share;
     layer->num_tokens = ids.size(0);
     SummedRows out(layer->share, ids.size(0), weight.size(1), weight.options().dtype(type));
@@ -179,7 +179,7 @@ struct CutEmbeddingFunction : torch::autograd::Function<CutEmbeddingFunction> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const Carried& layer = carried(ctx);
+    const CarriedLayer& layer = carried(ctx);
     const at::Tensor d_out =
         GatheredRows(layer.share, grads[0].contiguous(), layer.num_tokens).finish();
     add_row_gradients(ctx->saved_data["weight"].toTensor(), ctx->saved_data["ids"].toTensor(),

@@ -2,7 +2,6 @@
 #include "plan/deepspeed_zero3.h"
 
 #include <ATen/ops/empty.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 
 #include "memory/guards.h"
 #include "memory/placement.h"
+#include "plan/torch_operators.h"
 
 namespace snug::plan {
 namespace {
@@ -24,13 +24,6 @@ constexpr int64_t kMaxReuseDistance = 1'000'000'000;
 constexpr int64_t kPersistent = 100'000;  // smaller weights stay whole everywhere
 // Float32 weights, gradients and two states; beside them gradients as they come from the GPU.
 constexpr int64_t kHostFloats = 4;
-
-// Gradients are copied into the bucket and freed.
-struct IntoBucket : torch::autograd::PostAccumulateGradHook {
-  void operator()(const torch::autograd::Variable& weight) override {
-    weight.mutable_grad().reset();
-  }
-};
 
 }  // namespace
 
@@ -76,7 +69,7 @@ DeepSpeedZero3::DeepSpeedZero3(std::vector<at::Tensor> weights, int64_t ranks)
     const int64_t part = (weight.numel() + ranks - 1) / ranks;
     parts_.push_back(elements(part));
     in_parts += part;
-    torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<IntoBucket>());
+    eager::gradients_go_into_buckets(weight);
     if (weight.numel() < kPersistent) continue;
     layers.push_back(weight.numel());
     memory::vacate(weight);

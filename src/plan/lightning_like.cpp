@@ -49,9 +49,10 @@ std::unique_ptr<TorchModel> make_model(const nlohmann::json& config, const confi
   return std::make_unique<Blip2Model>(config, model);
 }
 
-class Loop {
+class LightningLoop {
  public:
-  Loop(const nlohmann::json& config, const config::Recipe& recipe, const LightningOptions& options)
+  LightningLoop(const nlohmann::json& config, const config::Recipe& recipe,
+                const LightningOptions& options)
       : recipe_(recipe),
         options_(options),
         model_(make_model(config, recipe, options)),
@@ -152,7 +153,7 @@ LightningLike like_lightning(const nlohmann::json& config, const config::Recipe&
   int64_t all_units = 0;  // gathered at once
   {
     TimelineRecorder recorder(ledger);
-    Loop loop(config, recipe, options);
+    LightningLoop loop(config, recipe, options);
     result = loop.run();
     for (const auto& flat : loop.flats()) {
       gathers.insert(flat->gathers().begin(), flat->gathers().end());

@@ -108,9 +108,10 @@ class Optimizer {
   std::vector<at::Tensor> states_;
 };
 
-class Loop {
+class LitgptTraining {
  public:
-  Loop(const models::Model& like, const config::Recipe& recipe, const LitgptOptions& options)
+  LitgptTraining(const models::Model& like, const config::Recipe& recipe,
+                 const LitgptOptions& options)
       : recipe_(recipe),
         options_(options),
         precision_(nn::parse_precision(recipe.precision)),
@@ -235,7 +236,7 @@ LitgptLike like_litgpt(const models::Model& model, const config::Recipe& recipe,
   LitgptLike result;
   {
     TimelineRecorder recorder(ledger);
-    result = Loop(model, recipe, options).run();
+    result = LitgptTraining(model, recipe, options).run();
     const memory::Snapshot peak = ledger.at_peak();
     Prediction& p = result.prediction;
     p.peak_allocated = peak.allocated - before;

@@ -8,7 +8,6 @@
 #include <ATen/ops/mean.h>
 #include <ATen/ops/rsqrt.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -36,13 +35,6 @@ void tag_gradients(const at::Tensor& weight) {
     if (stays) memory::retag(gradient, Category::Gradients);
   });
 }
-
-// The gradient that autograd has made is copied into its place in a bucket, and freed.
-struct IntoBucket : torch::autograd::PostAccumulateGradHook {
-  void operator()(const torch::autograd::Variable& weight) override {
-    weight.mutable_grad().reset();
-  }
-};
 
 std::vector<std::string> words_of(const std::string& list) {
   std::vector<std::string> words;
@@ -137,7 +129,7 @@ void TorchModules::share() {
   const memory::CategoryGuard category(Category::Gradients);
   for (const at::Tensor& weight : trained_) {
     buckets_.push_back(at::empty_like(weight, weight.options().requires_grad(false)));
-    torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<IntoBucket>());
+    eager::gradients_go_into_buckets(weight);
   }
 }
 

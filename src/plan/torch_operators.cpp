@@ -6,6 +6,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include "plan/litgpt_operators.h"
 
@@ -174,6 +176,12 @@ struct Product4bit : torch::autograd::Function<Product4bit> {
   }
 };
 
+struct IntoBucket : torch::autograd::PostAccumulateGradHook {
+  void operator()(const torch::autograd::Variable& weight) override {
+    weight.mutable_grad().reset();
+  }
+};
+
 }  // namespace
 
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
@@ -216,6 +224,10 @@ at::Tensor masked_fill(const at::Tensor& x, const at::Tensor& mask) {
 at::Tensor product_4bit(const at::Tensor& x, const at::Tensor& codes, int64_t outputs,
                         at::ScalarType stored) {
   return Product4bit::apply(x, codes, outputs, static_cast<int64_t>(stored));
+}
+
+void gradients_go_into_buckets(const at::Tensor& weight) {
+  torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<IntoBucket>());
 }
 
 }  // namespace snug::plan::eager

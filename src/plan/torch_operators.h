@@ -38,4 +38,7 @@ at::Tensor masked_fill(const at::Tensor& x, const at::Tensor& mask);
 at::Tensor product_4bit(const at::Tensor& x, const at::Tensor& codes, int64_t outputs,
                         at::ScalarType stored);
 
+// A gradient of `weight` that autograd has made is copied into its place in a bucket, and freed.
+void gradients_go_into_buckets(const at::Tensor& weight);
+
 }  // namespace snug::plan::eager

@@ -3,13 +3,13 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "memory/guards.h"
+#include "plan/torch_operators.h"
 
 namespace snug::plan {
 namespace {
@@ -17,19 +17,12 @@ namespace {
 using memory::Category;
 
 // bitsandbytes: states of fewer elements are float32; others have a scale a block.
-constexpr int64_t kSmallest8bit = 4096, kBlock = 256;
+constexpr int64_t kSmallest8bit = 4096, kStateBlock = 256;
 // Elements of what Lightning asks DeepSpeed to send at a time; two of them overlap.
 constexpr int64_t kBucket = 200'000'000;
 constexpr int64_t kHostBytesPerWeight = 4 * 4;
 
 at::TensorOptions plain(const at::Tensor& w) { return w.options().requires_grad(false); }
-
-// Gradients are copied into the bucket and freed.
-struct IntoBucket : torch::autograd::PostAccumulateGradHook {
-  void operator()(const torch::autograd::Variable& weight) override {
-    weight.mutable_grad().reset();
-  }
-};
 
 }  // namespace
 
@@ -54,8 +47,7 @@ TorchOptimizer::TorchOptimizer(const config::Recipe& recipe, const std::vector<a
       weights_.begin(), weights_.end(),
       [](const at::Tensor& a, const at::Tensor& b) { return a.numel() < b.numel(); });
   largest_ = at::empty({most->numel()}, plain(*most));
-  for (const at::Tensor& weight : weights_)
-    torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<IntoBucket>());
+  for (const at::Tensor& weight : weights_) eager::gradients_go_into_buckets(weight);
 }
 
 TorchOptimizer::~TorchOptimizer() {
@@ -89,7 +81,7 @@ void TorchOptimizer::make_states() {
       } else {
         states_.push_back(at::empty(w.sizes(), plain(w).dtype(at::kByte)));
         states_.push_back(
-            at::empty({(w.numel() + kBlock - 1) / kBlock}, plain(w).dtype(at::kFloat)));
+            at::empty({(w.numel() + kStateBlock - 1) / kStateBlock}, plain(w).dtype(at::kFloat)));
       }
     }
 }

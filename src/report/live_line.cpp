@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <vector>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/terminal.h"
 #include "base/text.h"
 #include "report/clock_text.h"
@@ -29,11 +29,6 @@ constexpr int kMinBarWithPercent = 18;
 // the edge instead of leaving a second line behind. On again within the same write.
 constexpr std::string_view kBeginLine = "\r\x1b[?7l";
 constexpr std::string_view kEndLine = "\x1b[K\x1b[?7h";
-
-double monotonic_seconds() {
-  using std::chrono::steady_clock;
-  return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count();
-}
 
 std::string rate_text(double tokens_per_second) {
   if (!std::isfinite(tokens_per_second) || tokens_per_second < 0) return "- tok/s";
@@ -97,7 +92,7 @@ std::vector<Part> parts_of(const StepStatus& status) {
   return parts;
 }
 
-constexpr int kGap = 2;
+constexpr int kGapColumns = 2;
 
 // Marks what fits, the important first; returns the columns used.
 int choose(std::vector<Part>& parts, int width) {
@@ -105,7 +100,7 @@ int choose(std::vector<Part>& parts, int width) {
   for (int rank = 0; rank <= 6; ++rank) {
     for (Part& part : parts) {
       if (part.rank != rank) continue;
-      const int columns = static_cast<int>(display_width(part.text)) + (used > 0 ? kGap : 0);
+      const int columns = static_cast<int>(display_width(part.text)) + (used > 0 ? kGapColumns : 0);
       if (used + columns > width) return used;
       part.shown = true;
       used += columns;
@@ -128,7 +123,7 @@ std::string render_live_line(const StepStatus& status, int width, Colours colour
   std::vector<Part> parts = parts_of(status);
   const int used = choose(parts, width);
   if (used == 0) return fit_columns(parts[0].text, static_cast<size_t>(std::max(width, 0)));
-  const int room = std::min(width - used - kGap, kMaxBarColumns);
+  const int room = std::min(width - used - kGapColumns, kMaxBarColumns);
   std::string percent = fmt::format(" {:.0f}%", std::floor(100 * done_share(status)));
   if (room < kMinBarWithPercent) percent.clear();
   const int bar_columns = room - static_cast<int>(percent.size());

@@ -2,12 +2,12 @@
 #include "report/live_status.h"
 
 #include <fmt/format.h>
-#include <chrono>
 #include <cmath>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
 
@@ -25,11 +25,6 @@ Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); 
 
 double number_of(const Json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
-}
-
-double monotonic_seconds() {
-  using std::chrono::steady_clock;
-  return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
 // Another program's status is not guessed at: a field may have changed its meaning.

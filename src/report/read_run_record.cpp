@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 struct Reader;
 template <class T>
-concept Record = requires(T& value, const Reader& reader) {
+concept ReadRecord = requires(T& value, const Reader& reader) {
   fields(value, reader);
 };
 
@@ -25,15 +25,15 @@ void read(const Json& json, double& out) {
   out = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
 void read(const Json& json, nlohmann::json& out) { out = nlohmann::json(json); }
-void read(const Json& json, Record auto& record);
+void read(const Json& json, ReadRecord auto& record);
 void read(const Json& json, std::vector<std::pair<std::string, double>>& out) {
   for (const auto& [name, value] : json.items()) out.emplace_back(name, value);
 }
-template <Record T>
+template <ReadRecord T>
 void read(const Json& json, std::vector<T>& out) {
   for (const Json& item : json) read(item, out.emplace_back());
 }
-template <Record T>
+template <ReadRecord T>
 void read(const Json& json, std::optional<T>& out) {
   if (!json.is_null()) read(json, out.emplace());
 }
@@ -54,7 +54,7 @@ struct Reader {
   const Json& json;
 };
 
-void read(const Json& json, Record auto& record) {
+void read(const Json& json, ReadRecord auto& record) {
   const Reader reader{json};
   fields(record, reader);
 }

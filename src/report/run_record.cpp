@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 struct Writer;
 template <class T>
-concept Record = requires(const T& value, Writer& writer) {
+concept WrittenRecord = requires(const T& value, Writer& writer) {
   fields(value, writer);
 };
 
@@ -23,13 +23,13 @@ template <class T>
 Json as_json(const T& value) {
   return Json(value);
 }
-Json as_json(const Record auto& record);
+Json as_json(const WrittenRecord auto& record);
 Json as_json(const std::vector<std::pair<std::string, double>>& values) {
   Json json = Json::object();
   for (const auto& [name, value] : values) json[name] = value;
   return json;
 }
-template <Record T>
+template <WrittenRecord T>
 Json as_json(const std::vector<T>& records) {
   Json json = Json::array();
   for (const T& record : records) json.push_back(as_json(record));
@@ -56,7 +56,7 @@ struct Writer {
   Json json = Json::object();
 };
 
-Json as_json(const Record auto& record) {
+Json as_json(const WrittenRecord auto& record) {
   Writer writer;
   fields(record, writer);
   return std::move(writer.json);

@@ -29,9 +29,9 @@ struct Place {
   Box box;
 };
 
-class Drawing {
+class ScatterDrawing {
  public:
-  explicit Drawing(const ScatterChart& chart) : chart_(chart) {
+  explicit ScatterDrawing(const ScatterChart& chart) : chart_(chart) {
     x_.logarithmic = chart.logarithmic_x;
     for (const ScatterPoint& point : chart.points)
       if (is_drawable(point.x) && is_drawable(point.y)) {
@@ -189,7 +189,7 @@ class Drawing {
 }  // namespace
 
 std::string scatter_chart(const ScatterChart& chart, std::vector<size_t>* numbered) {
-  Drawing drawing(chart);
+  ScatterDrawing drawing(chart);
   std::string out = drawing.svg();
   if (numbered != nullptr) *numbered = drawing.numbered();
   return out;

@@ -8,9 +8,9 @@
 #include <array>
 #include <bit>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 
@@ -87,11 +87,6 @@ std::string session_start() {
   return log;
 }
 
-double wall_clock() {
-  using std::chrono::system_clock;
-  return std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
-}
-
 // TensorBoard orders the files of a folder by name, so the time comes first; O_EXCL and the counter
 // keep two writers of one second apart.
 std::pair<std::filesystem::path, std::FILE*> create_events_file(const std::filesystem::path& dir,
@@ -117,7 +112,7 @@ uint32_t crc32c(std::string_view bytes) {
 }
 
 TensorBoardWriter::TensorBoardWriter(const std::filesystem::path& dir, TensorBoardOptions options)
-    : clock_(options.clock ? std::move(options.clock) : wall_clock) {
+    : clock_(options.clock ? std::move(options.clock) : unix_seconds) {
   std::error_code ignored;  // shows when the file is opened
   std::filesystem::create_directories(dir, ignored);
   const double now = clock_();

@@ -38,9 +38,9 @@ double tick_step(double top) {
   return 10 * power;
 }
 
-class Drawing {
+class TimelineDrawing {
  public:
-  explicit Drawing(const TimelineChart& chart) : chart_(chart) {
+  explicit TimelineDrawing(const TimelineChart& chart) : chart_(chart) {
     const int64_t most = largest(chart);
     // A limit far above the curve would flatten it.
     top_ = static_cast<double>(shows_limit() ? std::max(most, chart.limit_bytes) : most) * 1.05;
@@ -188,7 +188,7 @@ int64_t total(const PlanMoment& moment) {
   return std::accumulate(moment.by_category.begin(), moment.by_category.end(), int64_t{0});
 }
 
-std::string timeline_chart(const TimelineChart& chart) { return Drawing(chart).html(); }
+std::string timeline_chart(const TimelineChart& chart) { return TimelineDrawing(chart).html(); }
 
 std::vector<PlanMoment> thinned(const std::vector<PlanMoment>& moments, size_t count) {
   if (moments.size() <= count || count == 0) return moments;

@@ -11,14 +11,14 @@
 namespace snug::setup {
 namespace {
 
-const std::string kWeight = ".weight";
+const std::string kWeightSuffix = ".weight";
 
 // Linear layers of the base by their weight's name: a head that shares its weight with the
 // embedding is under a name of its own.
 std::map<std::string, const nn::Linear*> layers_of(const models::Checkpoint& base) {
   std::map<std::string, const nn::Linear*> layers;
   for (const nn::Linear* linear : linears_of(*base.model))
-    layers[linear->name() + kWeight] = linear;
+    layers[linear->name() + kWeightSuffix] = linear;
   return layers;
 }
 
@@ -44,7 +44,7 @@ void fold_in(const at::Tensor& weight, const checkpoint::ModuleAdapter& adapter)
 bool parts_head(const models::Checkpoint& base, const checkpoint::Adapter& adapter) {
   return std::ranges::any_of(linears_of(*base.model), [&](const nn::Linear* linear) {
     return linear->is_tied() && (adapter.modules.contains(linear->name()) ||
-                                 adapter.base_weights.contains(linear->name() + kWeight));
+                                 adapter.base_weights.contains(linear->name() + kWeightSuffix));
   });
 }
 

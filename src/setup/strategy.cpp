@@ -11,14 +11,14 @@
 namespace snug::setup {
 namespace {
 
-using Stage = Strategy::Stage;
+using Sharded = Strategy::Stage;
 using dist::Axis;
 
-Stage stage_of(const std::string& strategy) {
-  if (strategy == "ddp") return Stage::Replicate;
-  if (strategy == "zero1") return Stage::OptimizerStates;
-  if (strategy == "zero2") return Stage::Gradients;
-  if (strategy == "auto" || strategy == "fsdp" || strategy == "hybrid") return Stage::Weights;
+Sharded stage_of(const std::string& strategy) {
+  if (strategy == "ddp") return Sharded::Replicate;
+  if (strategy == "zero1") return Sharded::OptimizerStates;
+  if (strategy == "zero2") return Sharded::Gradients;
+  if (strategy == "auto" || strategy == "fsdp" || strategy == "hybrid") return Sharded::Weights;
   throw UserError("strategy = {}: is not one of auto, ddp, zero1, zero2, fsdp, hybrid", strategy);
 }
 
@@ -68,9 +68,9 @@ Strategy strategy_of(const config::Recipe& recipe, int64_t num_ranks, int64_t ra
   return {.mesh = mesh, .stage = stage_on(mesh, recipe)};
 }
 
-Stage stage_on(const dist::MeshShape& mesh, const config::Recipe& recipe) {
-  const Stage stage = stage_of(recipe.strategy);
-  return mesh.num_shards() == 1 ? Stage::Replicate : stage;
+Sharded stage_on(const dist::MeshShape& mesh, const config::Recipe& recipe) {
+  const Sharded stage = stage_of(recipe.strategy);
+  return mesh.num_shards() == 1 ? Sharded::Replicate : stage;
 }
 
 int64_t named_ranks_per_node(const config::Recipe& recipe) {

@@ -10,7 +10,6 @@
 namespace snug::tokenizer::jinja {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{64} << 20;
 constexpr size_t kMaxItems = 4'000'000;
 
 [[noreturn]] void refuse(Runtime& runtime, std::string_view sign, const Value& a, const Value& b) {
@@ -67,7 +66,7 @@ Value operate_numbers(Runtime& runtime, std::string_view sign, const Value& left
 Value repeat(Runtime& runtime, const Value& value, int64_t count) {
   count = std::max<int64_t>(count, 0);
   const size_t size = value.is_string() ? value.string().size() : value.list().size();
-  const size_t limit = value.is_string() ? kMaxBytes : kMaxItems;
+  const size_t limit = value.is_string() ? kMaxTextBytes : kMaxItems;
   if (size > 0 && static_cast<uint64_t>(count) > limit / size)
     runtime.fail("'*' makes too long a value");
   runtime.charge(size * static_cast<size_t>(count));
@@ -85,8 +84,8 @@ Value repeat(Runtime& runtime, const Value& value, int64_t count) {
 }
 
 Value concatenate(Runtime& runtime, std::string text, std::string_view more) {
-  if (text.size() + more.size() > kMaxBytes)
-    runtime.fail("a text of more than {} MiB", kMaxBytes >> 20);
+  if (text.size() + more.size() > kMaxTextBytes)
+    runtime.fail("a text of more than {} MiB", kMaxTextBytes >> 20);
   text += more;
   runtime.charge(text.size());
   return text;

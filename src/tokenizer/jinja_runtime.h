@@ -16,6 +16,7 @@
 namespace snug::tokenizer::jinja {
 
 inline constexpr int kMaxDepth = 100;
+inline constexpr size_t kMaxTextBytes = size_t{64} << 20;
 
 class Runtime {
  public:

@@ -8,8 +8,6 @@
 namespace snug::tokenizer::jinja {
 namespace {
 
-constexpr size_t kMaxBytes = size_t{64} << 20;
-
 bool holds(std::string_view characters, char32_t wanted) {
   for (size_t i = 0; i < characters.size();) {
     if (next_code_point(characters, i) == wanted) return true;
@@ -79,7 +77,7 @@ Value replace_text(Runtime& runtime, std::string_view text, std::string_view wha
   runtime.charge(text.size());
   if (what.empty()) runtime.fail("replace() of an empty text");
   for (size_t at; count != 0 && (at = text.find(what)) != std::string_view::npos; --count) {
-    if (out.size() + by.size() > kMaxBytes) runtime.fail("replace() makes too long a text");
+    if (out.size() + by.size() > kMaxTextBytes) runtime.fail("replace() makes too long a text");
     runtime.charge(by.size());
     out.append(text.substr(0, at)).append(by);
     text.remove_prefix(at + what.size());
@@ -92,7 +90,7 @@ Value join_texts(Runtime& runtime, const List& items, std::string_view separator
   for (size_t i = 0; i < items.size(); ++i) {
     const std::string text = to_text(items[i], runtime);
     runtime.charge(text.size() + separator.size());
-    if (out.size() + text.size() > kMaxBytes) runtime.fail("join() makes too long a text");
+    if (out.size() + text.size() > kMaxTextBytes) runtime.fail("join() makes too long a text");
     if (i > 0) out += separator;
     out += text;
   }

@@ -18,7 +18,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kMaxModelBytes = size_t{1} << 30;
+constexpr size_t kMaxSpieceBytes = size_t{1} << 30;
 constexpr uint64_t kNormalizerSpec = 3, kCharsmap = 2;  // fields of ModelProto, of NormalizerSpec
 
 // The last field `number` of a protocol buffer that holds bytes; "": there is none.
@@ -103,7 +103,7 @@ json special_tokens(const json& vocabulary, int32_t num_pieces) {
 json t5_files(const std::filesystem::path& directory, int32_t num_extra_ids) {
   const std::filesystem::path path = directory / "spiece.model";
   if (!std::filesystem::exists(path)) return nullptr;
-  const std::string bytes = read_file(path, kMaxModelBytes);
+  const std::string bytes = read_file(path, kMaxSpieceBytes);
   sentencepiece::SentencePieceProcessor processor;
   if (const auto status = processor.LoadFromSerializedProto({bytes.data(), bytes.size()});
       !status.ok() || processor.GetPieceSize() <= 0)

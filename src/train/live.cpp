@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
+#include "base/clock.h"
 #include "base/host.h"
 #include "memory/ledger.h"
 #include "report/live_line.h"
@@ -14,11 +14,6 @@
 
 namespace snug::train {
 namespace {
-
-double now_seconds() {
-  using std::chrono::system_clock;
-  return std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();
-}
 
 // Of many ranks all but the first write seldom: their folder may be one that machines share.
 double writes_per_second(int rank, int world_size) {
@@ -40,7 +35,7 @@ Live::Live(const std::string& out_dir, const std::string& command, int rank, int
   state_.pid = ::getpid();
   state_.rank = rank;
   state_.world_size = world_size;
-  state_.started = now_seconds() - seconds_since_process_start();
+  state_.started = unix_seconds() - seconds_since_process_start();
   state_.command = command;
   state_.host = host_name();
   state_.loss = std::numeric_limits<double>::quiet_NaN();
@@ -65,7 +60,7 @@ void Live::state(const std::string& name) {
 
 void Live::step(const report::StepStatus& status, double seconds) {
   losses_.add(status.loss);
-  const double now = now_seconds();
+  const double now = unix_seconds();
   const double per_step = seconds_per_step(status.step, now);
   state_.step = status.step;
   state_.total_steps = status.total_steps;
@@ -116,7 +111,7 @@ void Live::write(bool force) noexcept {
     state_.losses = losses_.values();
   } catch (const std::exception&) {
   }
-  state_.time = now_seconds();
+  state_.time = unix_seconds();
   writer_.write(state_, force);
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using memory::Category;
 
-int64_t of(const memory::ByCategory& bytes, Category category) {
+int64_t bytes_of(const memory::ByCategory& bytes, Category category) {
   return bytes[static_cast<size_t>(category)];
 }
 
@@ -102,9 +102,9 @@ std::string LikeLightning::phases() const {
                        {"peak"}});
   for (const plan::LightningPhase& phase : like_.phases) {
     if (phase.step != 1) continue;
-    const int64_t weights = of(phase.by_category, Category::Parameters);
-    const int64_t gradients = of(phase.by_category, Category::Gradients);
-    const int64_t states = of(phase.by_category, Category::Optimizer);
+    const int64_t weights = bytes_of(phase.by_category, Category::Parameters);
+    const int64_t gradients = bytes_of(phase.by_category, Category::Gradients);
+    const int64_t states = bytes_of(phase.by_category, Category::Optimizer);
     table.add_row({phase.name, format_bytes(weights), format_bytes(gradients), format_bytes(states),
                    format_bytes(phase.allocated - weights - gradients - states),
                    format_bytes(phase.allocated), format_bytes(phase.peak)});
@@ -153,9 +153,9 @@ nlohmann::json LikeLightning::json() const {
   for (const plan::LightningPhase& phase : like_.phases)
     phases.push_back({{"step", phase.step},
                       {"phase", phase.name},
-                      {"parameters", of(phase.by_category, Category::Parameters)},
-                      {"gradients", of(phase.by_category, Category::Gradients)},
-                      {"optimizer_device", of(phase.by_category, Category::Optimizer)},
+                      {"parameters", bytes_of(phase.by_category, Category::Parameters)},
+                      {"gradients", bytes_of(phase.by_category, Category::Gradients)},
+                      {"optimizer_device", bytes_of(phase.by_category, Category::Optimizer)},
                       {"allocated", phase.allocated},
                       {"peak", phase.peak}});
   return {{"program", "lightning"},

@@ -10,12 +10,6 @@
 namespace snug::exec {
 namespace {
 
-bool shares_storage(const at::Tensor& tensor, const nn::State& state) {
-  return std::any_of(state.entries().begin(), state.entries().end(), [&](const auto& entry) {
-    return entry.second.storage().is_alias_of(tensor.storage());
-  });
-}
-
 // Every byte of the storage, whatever part of it the tensor views.
 int64_t storage_bytes(const at::Tensor& tensor) {
   return static_cast<int64_t>(tensor.storage().nbytes());
@@ -62,9 +56,9 @@ void ActivationOffload::send_out(UnitsOwn& own, const nn::State& input, const nn
   };
   // The unit's output is the next one's input, and leaves with it: also what it only hands on.
   for (const auto& [name, tensor] : input.entries())
-    if (!shares_storage(tensor, output)) add(tensor);
+    if (!output.shares_storage(tensor)) add(tensor);
   for (const at::Tensor& tensor : kept_.tensors)
-    if (!shares_storage(tensor, output)) add(tensor);
+    if (!output.shares_storage(tensor)) add(tensor);
   kept_ = {};
   std::vector<ops::Copy> copies;
   for (const Moved& entry : own.moved)

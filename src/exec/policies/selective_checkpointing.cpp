@@ -6,16 +6,6 @@
 #include "memory/placement.h"
 
 namespace snug::exec {
-namespace {
-
-bool shares_storage(const at::Tensor& tensor, const nn::State& state) {
-  return std::any_of(state.entries().begin(), state.entries().end(), [&](const auto& entry) {
-    return entry.second.storage().is_alias_of(tensor.storage());
-  });
-}
-
-}  // namespace
-
 void SelectiveCheckpointing::before_forward(UnitRun& run) {
   if (run.record && !run.is_last()) recorder_ = std::make_unique<ops::KeptRecorder>(&kept_);
 }
@@ -25,7 +15,7 @@ void SelectiveCheckpointing::after_forward(UnitRun& run) {
   recorder_.reset();
   // What goes on to the next unit stays: it reads it.
   std::erase_if(kept_.recomputable,
-                [&](const auto& r) { return shares_storage(r.tensor, run.output); });
+                [&](const auto& r) { return run.output.shares_storage(r.tensor); });
   for (const ops::Recomputable& r : kept_.recomputable) memory::vacate(r.tensor);
   dropped_[run.key()] = std::move(kept_.recomputable);
   kept_ = {};

@@ -8,7 +8,9 @@
 namespace snug::models::blip2 {
 namespace {
 
-std::string layer_name(int64_t index) { return "qformer.encoder.layer." + std::to_string(index); }
+std::string qformer_layer_name(int64_t index) {
+  return "qformer.encoder.layer." + std::to_string(index);
+}
 
 nn::Linear dense(const std::string& name, int64_t in_features, int64_t out_features,
                  const QFormerConfig& config, ops::Cut cut) {
@@ -103,16 +105,17 @@ QFormerBlock::QFormerBlock(const Config& c, int64_t index)
     : PictureUnit("qformer block " + std::to_string(index)),
       config_(c),
       layer_(index),
-      self_(layer_name(index) + ".attention", c.qformer, c.qformer.hidden_size),
-      intermediate_(dense(layer_name(index) + ".intermediate_query.dense", c.qformer.hidden_size,
-                          c.qformer.intermediate_size, c.qformer, ops::Cut::Outputs)),
-      output_(dense(layer_name(index) + ".output_query.dense", c.qformer.intermediate_size,
+      self_(qformer_layer_name(index) + ".attention", c.qformer, c.qformer.hidden_size),
+      intermediate_(dense(qformer_layer_name(index) + ".intermediate_query.dense",
+                          c.qformer.hidden_size, c.qformer.intermediate_size, c.qformer,
+                          ops::Cut::Outputs)),
+      output_(dense(qformer_layer_name(index) + ".output_query.dense", c.qformer.intermediate_size,
                     c.qformer.hidden_size, c.qformer, ops::Cut::Inputs)),
-      norm_(layer_name(index) + ".output_query.LayerNorm", c.qformer.hidden_size,
+      norm_(qformer_layer_name(index) + ".output_query.LayerNorm", c.qformer.hidden_size,
             c.qformer.layer_norm_eps) {
   if (c.qformer.looks_at_picture(index))
-    cross_ = std::make_unique<QFormerAttention>(layer_name(index) + ".crossattention", c.qformer,
-                                                c.vision.hidden_size);
+    cross_ = std::make_unique<QFormerAttention>(qformer_layer_name(index) + ".crossattention",
+                                                c.qformer, c.vision.hidden_size);
 }
 
 std::vector<nn::Parameter*> QFormerBlock::parameters() {

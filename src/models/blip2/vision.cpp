@@ -20,7 +20,7 @@ std::string of_embeddings(const char* name) {
   return full;
 }
 
-std::string layer_name(int64_t index) {
+std::string vision_layer_name(int64_t index) {
   return "vision_model.encoder.layers." + std::to_string(index) + ".";
 }
 
@@ -95,17 +95,17 @@ nn::State VisionEmbeddings::look(const nn::State& /*input*/, const nn::Batch& ba
 VisionBlock::VisionBlock(const VisionConfig& c, int64_t index)
     : PictureUnit("vision block " + std::to_string(index)),
       config_(c),
-      norm1_(layer_name(index) + "layer_norm1", c.hidden_size, c.layer_norm_eps),
-      qkv_(make_linear(layer_name(index) + "self_attn.qkv", c.hidden_size, 3 * c.hidden_size,
+      norm1_(vision_layer_name(index) + "layer_norm1", c.hidden_size, c.layer_norm_eps),
+      qkv_(make_linear(vision_layer_name(index) + "self_attn.qkv", c.hidden_size, 3 * c.hidden_size,
                        c.qkv_bias ? nn::Bias::Present : nn::Bias::None, c.initializer_range,
                        ops::Cut::Outputs)),
-      projection_(make_linear(layer_name(index) + "self_attn.projection", c.hidden_size,
+      projection_(make_linear(vision_layer_name(index) + "self_attn.projection", c.hidden_size,
                               c.hidden_size, nn::Bias::Present, c.initializer_range,
                               ops::Cut::Inputs)),
-      norm2_(layer_name(index) + "layer_norm2", c.hidden_size, c.layer_norm_eps),
-      fc1_(make_linear(layer_name(index) + "mlp.fc1", c.hidden_size, c.intermediate_size,
+      norm2_(vision_layer_name(index) + "layer_norm2", c.hidden_size, c.layer_norm_eps),
+      fc1_(make_linear(vision_layer_name(index) + "mlp.fc1", c.hidden_size, c.intermediate_size,
                        nn::Bias::Present, c.initializer_range, ops::Cut::Outputs)),
-      fc2_(make_linear(layer_name(index) + "mlp.fc2", c.intermediate_size, c.hidden_size,
+      fc2_(make_linear(vision_layer_name(index) + "mlp.fc2", c.intermediate_size, c.hidden_size,
                        nn::Bias::Present, c.initializer_range, ops::Cut::Inputs)) {
   qkv_.set_sections(3);
 }

@@ -71,7 +71,6 @@ SNUG_INLINE typename VectorOf<W>::F one_of_eight(const float* table,
 
 SNUG_INLINE F to_float(I x) { return __builtin_convertvector(x, F); }
 SNUG_INLINE I to_int(F x) { return __builtin_convertvector(x, I); }
-SNUG_INLINE F magnitude_of(F x) { return (F)((U)x & 0x7fffffffu); }
 
 // The value of each code, see kernels/cpu/dynamic_map.h.
 template <bool kSigned>

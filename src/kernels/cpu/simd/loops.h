@@ -65,6 +65,8 @@ SNUG_INLINE I lane_numbers() {
   return numbers;
 }
 
+SNUG_INLINE F magnitude_of(F x) { return (F)((U)x & 0x7fffffffu); }
+
 // `other` in the lanes that lie beyond the row.
 SNUG_INLINE F fill_beyond(F value, F, Whole) { return value; }
 SNUG_INLINE F fill_beyond(F value, F other, Part lanes) {

@@ -11,8 +11,6 @@ namespace {
 constexpr int64_t kElements = 64;  // kWeightBlock
 constexpr float kLeastScale = 1e-38f;
 
-SNUG_INLINE F magnitude_of(F x) { return (F)((U)x & 0x7fffffffu); }
-
 // By their bits, so that NaN is the largest of all and infinity next.
 SNUG_INLINE U larger_bits(U a, U b) { return a > b ? a : b; }
 
