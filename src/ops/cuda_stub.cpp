@@ -1,9 +1,9 @@
 // A build without CUDA: no tensor can be on such a device, so that these are reached only by a
 // mistake, or through a recipe that asks for a device this build has not. The sizes of scratch are
-// told all the same: a plan for a GPU can be made anywhere. They are those of kernels/cuda, but for
-// the sort inside embedding_backward, which only its library knows to the byte.
+// told all the same: a plan for a GPU can be made anywhere. They are those of kernels/cuda.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
+#include "kernels/cuda/scratch.h"
 #include "ops/cuda.h"
 
 namespace snug::ops::cuda {
@@ -36,8 +36,7 @@ void gated_forward(const kernels::cpu::GatedForward& /*args*/) { absent(); }
 void gated_backward(const kernels::cpu::GatedBackward& /*args*/) { absent(); }
 void embedding_forward(const kernels::cpu::EmbeddingForward& /*args*/) { absent(); }
 int64_t embedding_backward_workspace_bytes(int64_t tokens) {
-  constexpr int64_t kSortFixed = int64_t{64} << 10;
-  return (3 * 4 + 2 * 8) * tokens + kSortFixed;
+  return kernels::cuda::embedding_scratch_bytes(tokens);
 }
 void embedding_backward(const kernels::cpu::EmbeddingBackward& /*args*/, void* /*workspace*/) {
   absent();

@@ -8,13 +8,10 @@
 
 #include "base/error.h"
 #include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/scratch.h"
 
 namespace snug::kernels::cuda {
 namespace {
-
-constexpr int64_t kAlignment = 256;
-
-int64_t aligned(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 struct Workspace {
   int32_t* tokens;  // 0, 1, …
@@ -25,17 +22,9 @@ struct Workspace {
 
 Workspace split(void* workspace, int64_t tokens) {
   auto* start = static_cast<char*>(workspace);
-  const int64_t part = aligned(tokens * 4);
+  const int64_t part = aligned_scratch(tokens * 4);
   const auto at = [&](int64_t k) { return reinterpret_cast<int32_t*>(start + k * part); };
   return {at(0), at(1), at(2), start + 3 * part};
-}
-
-size_t sort_scratch_bytes(int64_t tokens) {
-  size_t bytes = 0;
-  const int32_t* in = nullptr;
-  int32_t* out = nullptr;
-  cub::DeviceRadixSort::SortPairs(nullptr, bytes, in, out, in, out, tokens);
-  return bytes;
 }
 
 __global__ void count_up(int32_t* tokens, int64_t count) {
@@ -84,7 +73,7 @@ void embedding_forward(const cpu::EmbeddingForward& args, cudaStream_t stream) {
 }
 
 int64_t embedding_backward_workspace_bytes(const cpu::EmbeddingBackward& args) {
-  return 3 * aligned(args.tokens * 4) + static_cast<int64_t>(sort_scratch_bytes(args.tokens));
+  return embedding_scratch_bytes(args.tokens);
 }
 
 void embedding_backward(const cpu::EmbeddingBackward& args, void* workspace, cudaStream_t stream) {
@@ -92,7 +81,7 @@ void embedding_backward(const cpu::EmbeddingBackward& args, void* workspace, cud
   const Workspace w = split(workspace, args.tokens);
   count_up<<<blocks_for(args.tokens, 256), 256, 0, stream>>>(w.tokens, args.tokens);
   check_launch("embedding_backward");
-  size_t bytes = sort_scratch_bytes(args.tokens);
+  auto bytes = static_cast<size_t>(sort_scratch_bytes(args.tokens));
   const cudaError_t sorted =
       cub::DeviceRadixSort::SortPairs(w.scratch, bytes, args.ids, w.sorted_ids, w.tokens,
                                       w.sorted_tokens, args.tokens, 0, 32, stream);
