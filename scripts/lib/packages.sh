@@ -5,12 +5,12 @@
 # The compiler and what drives it; pip fetches libtorch.
 SNUG_BUILD_PACKAGES=(
   ca-certificates g++ cmake ninja-build ccache pkg-config python3 python3-pip
-  nlohmann-json3-dev libcli11-dev libfmt-dev libyaml-cpp-dev
+  nlohmann-json3-dev libfmt-dev libyaml-cpp-dev
   libsentencepiece-dev libpcre2-dev libicu-dev
   libjpeg-dev libpng-dev libwebp-dev
   libcurl4-openssl-dev libssl-dev zlib1g-dev
   libopenmpi-dev openmpi-bin
-  libgtest-dev
+  libgtest-dev libgmock-dev
 )
 # What scripts/check runs; the version of clang-format decides about every line of the tree.
 SNUG_CHECK_PACKAGES=(clang-format-14 shellcheck)
@@ -23,6 +23,9 @@ SNUG_BROWSER_PACKAGES=(chromium fonts-dejavu-core python3-venv)
 
 # A Python for docs/lab's notebooks is made from these and PyPI.
 SNUG_NOTEBOOK_PACKAGES=(python3-venv)
+
+# What makes the root of scripts/fresh-machine.
+SNUG_FRESH_PACKAGES=(debootstrap debian-archive-keyring)
 
 missing_packages() {
   local package
