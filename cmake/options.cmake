@@ -2,7 +2,8 @@
 option(SNUG_TESTS "Build the tests" ON)
 option(SNUG_BENCH "Build the benchmarks" OFF)
 option(SNUG_UNITY "Compile several sources of a folder as one: a build from nothing is quick, a change costs more" ON)
-option(SNUG_WERROR "Warnings are errors" OFF)
+# The environment has a say, so that scripts/demo can be tested with it too.
+option(SNUG_WERROR "Warnings are errors" $ENV{SNUG_WERROR})
 set(SNUG_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined or thread")
 set(SNUG_CUDA auto CACHE STRING "CUDA support: auto, on, off")
 set(SNUG_LIBTORCH_DIR "" CACHE PATH "Folder that holds torch/ (and nvidia/) as unpacked from the wheels")

@@ -21,6 +21,9 @@ SNUG_CLUSTER_PACKAGES=(slurm-wlm munge iproute2)
 # A browser that looks at the lab's report pages, and what its driver's Python is made from.
 SNUG_BROWSER_PACKAGES=(chromium fonts-dejavu-core python3-venv)
 
+# Emoji as pictures, their names, and what puts them on a sheet (scripts/demo-caption).
+SNUG_PICTURE_PACKAGES=(fonts-noto-color-emoji unicode-cldr-core fonts-dejavu-core python3 python3-pil)
+
 # A Python for docs/lab's notebooks is made from these and PyPI.
 SNUG_NOTEBOOK_PACKAGES=(python3-venv)
 
