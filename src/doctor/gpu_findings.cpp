@@ -25,6 +25,15 @@ int version_number(const std::string& text) {
   return static_cast<int>(1000 * major + 10 * minor);
 }
 
+// What is not known is taken for new enough.
+bool is_too_old(const machine::Gpu& gpu) {
+  return gpu.compute_capability > 0 && gpu.compute_capability < kOldestCapability;
+}
+
+bool has_usable_gpu(const Facts& facts) {
+  return std::ranges::any_of(facts.gpus.gpus, [](const auto& gpu) { return !is_too_old(gpu); });
+}
+
 // A machine without NVIDIA's devices needs no driver. In a container without any the bus is still
 // the machine's, so what is missing may be no more than an option of docker run.
 Finding no_driver(const Facts& facts) {
@@ -73,7 +82,7 @@ Finding cuda(const Facts& facts) {
   Finding finding{.subject = "CUDA"};
   if (!facts.has_cuda) {
     finding.found = "this snug is built without it";
-    if (facts.gpus.gpus.empty()) return finding;
+    if (!has_usable_gpu(facts)) return finding;
     finding.level = Level::Note;
     finding.why = "runs use the processor, although there is a GPU";
     finding.mend = "scripts/build --cuda";
@@ -112,6 +121,21 @@ bool is_hidden(const machine::Gpu& gpu, const Facts& facts) {
                               [&](const std::string& id) { return is_same_place(id, gpu.bus_id); });
 }
 
+// There is no kernel for it, neither of libtorch nor of snug, and no way to compile one.
+void refuse_old(const machine::Gpu& gpu, const Facts& facts, Finding& finding) {
+  finding.level = Level::Missing;
+  finding.found += fmt::format(", compute capability {}.{}", gpu.compute_capability / 10,
+                               gpu.compute_capability % 10);
+  finding.why = fmt::format("CUDA 13 has nothing for GPUs before {}.{}: every kernel would fail",
+                            kOldestCapability / 10, kOldestCapability % 10);
+  const auto other = std::ranges::find_if(facts.gpus.gpus, [&](const machine::Gpu& candidate) {
+    return !is_too_old(candidate) && !candidate.uuid.empty();
+  });
+  finding.mend = other != facts.gpus.gpus.end()
+                     ? fmt::format("use GPU {}: CUDA_VISIBLE_DEVICES={}", other->index, other->uuid)
+                     : "--accelerator cpu; or a newer GPU: T4, RTX 20, A100 and all after them";
+}
+
 Finding gpu(const machine::Gpu& gpu, const Facts& facts) {
   Finding finding{.subject = fmt::format("GPU {}", gpu.index),
                   .found = fmt::format("{}, {} free of {}", gpu.name,
@@ -119,6 +143,8 @@ Finding gpu(const machine::Gpu& gpu, const Facts& facts) {
                                        format_bytes(gpu.memory_total))};
   if (!facts.has_cuda || is_hidden(gpu, facts)) {
     finding.found += facts.has_cuda ? ", hidden from this program" : ", not used by this build";
+  } else if (is_too_old(gpu)) {
+    refuse_old(gpu, facts, finding);
   } else if (gpu.mig) {
     finding.level = Level::Note;
     finding.found += ", divided (MIG)";

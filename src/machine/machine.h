@@ -53,6 +53,7 @@ struct Gpu {
   std::map<int64_t, int64_t> process_bytes;  // by process id, as the driver counts them
   std::vector<GpuLink> links;                // where they are asked for
   bool mig = false;
+  int compute_capability = 0;  // 75 is 7.5; 0: not known
 };
 
 struct Gpus {

@@ -64,6 +64,7 @@ struct Nvml::Calls {
   Status (*uuid)(Device, char*, unsigned int) = nullptr;
   Status (*pci)(Device, PciInfo*) = nullptr;
   Status (*memory)(Device, MemoryInfo*) = nullptr;
+  Status (*compute_capability)(Device, int*, int*) = nullptr;
   Status (*utilization)(Device, Utilization*) = nullptr;
   Status (*temperature)(Device, int, unsigned int*) = nullptr;
   Status (*power)(Device, unsigned int*) = nullptr;
@@ -98,6 +99,7 @@ void Nvml::Calls::load(void* library) {
   find(uuid, "nvmlDeviceGetUUID");
   find(pci, "nvmlDeviceGetPciInfo_v3");
   find(memory, "nvmlDeviceGetMemoryInfo");
+  find(compute_capability, "nvmlDeviceGetCudaComputeCapability");
   find(utilization, "nvmlDeviceGetUtilizationRates");
   find(temperature, "nvmlDeviceGetTemperature");
   find(power, "nvmlDeviceGetPowerUsage");
@@ -154,6 +156,8 @@ Gpu Nvml::Calls::gpu(unsigned int index, Device device) const {
     gpu.busy_percent = static_cast<int>(info.gpu);
     gpu.memory_busy_percent = static_cast<int>(info.memory);
   }
+  if (int major = 0, minor = 0; ask(compute_capability, device, &major, &minor))
+    gpu.compute_capability = 10 * major + minor;
   unsigned int mode = 0, pending = 0;
   gpu.mig = ask(mig_mode, device, &mode, &pending) && mode == 1;
   gpu.process_bytes = bytes_of_processes(device);

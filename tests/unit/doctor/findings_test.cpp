@@ -181,6 +181,43 @@ TEST(Findings, OneOfTwoGpusIsHidden) {
   EXPECT_TRUE(has(find(f, "NCCL").found, "build with CUDA"));
 }
 
+// CUDA 13 builds nothing for Volta, whatever driver it has.
+TEST(Findings, AGpuThatCudaHasLeftBehind) {
+  Facts f = good_server();
+  for (machine::Gpu& gpu : f.gpus.gpus) {
+    gpu.name = "Tesla V100-SXM2-32GB";
+    gpu.compute_capability = 70;
+  }
+  const Finding finding = find(f, "GPU 1");
+  EXPECT_EQ(finding.level, Level::Missing);
+  EXPECT_TRUE(has(finding.found, "V100") && has(finding.found, "compute capability 7.0"))
+      << finding.found;
+  EXPECT_TRUE(has(finding.why, "7.5")) << finding.why;
+  EXPECT_TRUE(has(finding.mend, "--accelerator cpu")) << finding.mend;
+  EXPECT_EQ(exit_code(findings(f)), 2);
+  expect_whole(f);
+  // Another GPU of the same machine may do.
+  f.gpus.gpus[1].compute_capability = 75;
+  f.gpus.gpus[1].uuid = "GPU-1f2e";
+  EXPECT_EQ(find(f, "GPU 1").level, Level::Ok);
+  EXPECT_TRUE(has(find(f, "GPU 0").mend, "CUDA_VISIBLE_DEVICES=GPU-1f2e")) << find(f, "GPU 0").mend;
+  // One that is hidden harms nobody.
+  f.gpus.gpus[0].bus_id = "00000000:0a:00.0";
+  f.gpus.gpus[1].bus_id = "00000000:41:00.0";
+  f.visible_gpus = 1;
+  f.visible_bus_ids = {"0000:41:00.0"};
+  EXPECT_EQ(find(f, "GPU 0").level, Level::Ok);
+}
+
+TEST(Findings, AnOldGpuIsNoReasonToBuildWithCuda) {
+  Facts f = good_server();
+  f.has_cuda = false;
+  for (machine::Gpu& gpu : f.gpus.gpus) gpu.compute_capability = 70;
+  EXPECT_EQ(find(f, "CUDA").level, Level::Ok);
+  f.gpus.gpus[0].compute_capability = 80;
+  EXPECT_EQ(find(f, "CUDA").level, Level::Note);
+}
+
 TEST(Findings, AGpuThatOthersUse) {
   Facts f = good_server();
   f.gpus.gpus[1].memory_used = 20 * kGiB;

@@ -81,6 +81,12 @@ int nvmlDeviceGetMemoryInfo(void* device, Memory* info) {
   info->free = info->total - info->used;
   return kSuccess;
 }
+int nvmlDeviceGetCudaComputeCapability(void* device, int* major, int* minor) {
+  if (index_of(device) == 2) return kNotSupported;
+  *major = 8;
+  *minor = index_of(device);
+  return kSuccess;
+}
 int nvmlDeviceGetUtilizationRates(void* device, Utilization* info) {
   if (index_of(device) == 2) return kNotSupported;
   *info = {93, 41};

@@ -28,6 +28,7 @@ TEST(Nvml, WhatTheDriverSays) {
   EXPECT_EQ(gpu.bus_id, "00000000:02:00.0");
   EXPECT_EQ(gpu.memory_total, 40 * kGiB);
   EXPECT_EQ(gpu.memory_used, 2 * kGiB);
+  EXPECT_EQ(gpu.compute_capability, 81);
   EXPECT_EQ(gpu.busy_percent, 93);
   EXPECT_EQ(gpu.memory_busy_percent, 41);
   EXPECT_EQ(gpu.temperature, 61);
@@ -42,6 +43,7 @@ TEST(Nvml, WhatAGpuDoesNotTellIsEmpty) {
   ASSERT_EQ(gpus.gpus.size(), 3U);
   EXPECT_FALSE(gpus.gpus[2].busy_percent.has_value());
   EXPECT_FALSE(gpus.gpus[2].memory_busy_percent.has_value());
+  EXPECT_EQ(gpus.gpus[2].compute_capability, 0);
   EXPECT_TRUE(gpus.gpus[2].mig);
 }
 
