@@ -25,7 +25,11 @@ namespace {
 
 namespace device = kernels::cuda;
 
-cudaStream_t stream() { return c10::cuda::getCurrentCUDAStream().stream(); }
+// Asked for by each operator before its first launch: what failed earlier must not be blamed on it.
+cudaStream_t stream(const char* kernel) {
+  device::check_before_launch(kernel);
+  return c10::cuda::getCurrentCUDAStream().stream();
+}
 
 // A plan may be made where there is no device; it is then for one of the newer kind.
 int compute_capability_major() {
@@ -41,7 +45,7 @@ int compute_capability_major() {
 }  // namespace
 
 void rms_norm_forward(const kernels::cpu::RmsNormForward& args) {
-  device::rms_norm_forward(args, stream());
+  device::rms_norm_forward(args, stream(__func__));
 }
 
 int64_t rms_norm_backward_workspace_bytes(int64_t dim) {
@@ -50,11 +54,11 @@ int64_t rms_norm_backward_workspace_bytes(int64_t dim) {
 }
 
 void rms_norm_backward(const kernels::cpu::RmsNormBackward& args, void* workspace) {
-  device::rms_norm_backward(args, workspace, stream());
+  device::rms_norm_backward(args, workspace, stream(__func__));
 }
 
 void layer_norm_forward(const kernels::cpu::LayerNormForward& args) {
-  device::layer_norm_forward(args, stream());
+  device::layer_norm_forward(args, stream(__func__));
 }
 
 int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients) {
@@ -65,29 +69,29 @@ int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients) {
 }
 
 void layer_norm_backward(const kernels::cpu::LayerNormBackward& args, void* workspace) {
-  device::layer_norm_backward(args, workspace, stream());
+  device::layer_norm_backward(args, workspace, stream(__func__));
 }
 
-void rope_apply(const kernels::cpu::RopeApply& args) { device::rope_apply(args, stream()); }
+void rope_apply(const kernels::cpu::RopeApply& args) { device::rope_apply(args, stream(__func__)); }
 
 void activation_forward(const kernels::cpu::ActivationForward& args) {
-  device::activation_forward(args, stream());
+  device::activation_forward(args, stream(__func__));
 }
 
 void activation_backward(const kernels::cpu::ActivationBackward& args) {
-  device::activation_backward(args, stream());
+  device::activation_backward(args, stream(__func__));
 }
 
 void gated_forward(const kernels::cpu::GatedForward& args) {
-  device::gated_forward(args, stream());
+  device::gated_forward(args, stream(__func__));
 }
 
 void gated_backward(const kernels::cpu::GatedBackward& args) {
-  device::gated_backward(args, stream());
+  device::gated_backward(args, stream(__func__));
 }
 
 void embedding_forward(const kernels::cpu::EmbeddingForward& args) {
-  device::embedding_forward(args, stream());
+  device::embedding_forward(args, stream(__func__));
 }
 
 int64_t embedding_backward_workspace_bytes(int64_t tokens) {
@@ -95,7 +99,7 @@ int64_t embedding_backward_workspace_bytes(int64_t tokens) {
 }
 
 void embedding_backward(const kernels::cpu::EmbeddingBackward& args, void* workspace) {
-  device::embedding_backward(args, workspace, stream());
+  device::embedding_backward(args, workspace, stream(__func__));
 }
 
 int64_t cross_entropy_workspace_bytes(int64_t rows) {
@@ -105,12 +109,12 @@ int64_t cross_entropy_workspace_bytes(int64_t rows) {
 void cross_entropy(const kernels::cpu::CrossEntropy& args, double* totals, void* workspace) {
   static_assert(sizeof(device::CrossEntropyTotals) == kCrossEntropyTotals * sizeof(double));
   device::cross_entropy(args, reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
-                        stream());
+                        stream(__func__));
 }
 
 void cross_entropy_part_sums(const kernels::cpu::CrossEntropy& args,
                              kernels::cpu::CrossEntropyPartSums* sums) {
-  device::cross_entropy_part_sums(args, sums, stream());
+  device::cross_entropy_part_sums(args, sums, stream(__func__));
 }
 
 void cross_entropy_of_parts(const kernels::cpu::CrossEntropy& args,
@@ -118,14 +122,14 @@ void cross_entropy_of_parts(const kernels::cpu::CrossEntropy& args,
                             double* totals, void* workspace) {
   device::cross_entropy_of_parts(args, sums, num_parts,
                                  reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
-                                 stream());
+                                 stream(__func__));
 }
 
 void image_patches(const kernels::cpu::ImagePatches& args) {
-  device::image_patches(args, stream());
+  device::image_patches(args, stream(__func__));
 }
 
-void dropout(const kernels::cpu::Dropout& args) { device::dropout(args, stream()); }
+void dropout(const kernels::cpu::Dropout& args) { device::dropout(args, stream(__func__)); }
 
 int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView> tensors) {
   return device::sum_of_squares_workspace_bytes(tensors);
@@ -133,36 +137,36 @@ int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView>
 
 void sum_of_squares(std::span<const kernels::cpu::TensorView> tensors, double* sum,
                     void* workspace) {
-  device::sum_of_squares(tensors, sum, workspace, stream());
+  device::sum_of_squares(tensors, sum, workspace, stream(__func__));
 }
 
 void dequantize(const kernels::cpu::DequantizeOnDevice& args) {
-  device::dequantize(args, stream());
+  device::dequantize(args, stream(__func__));
 }
 
 void adamw_step(std::span<const kernels::cpu::AdamWTensor> tensors,
                 const kernels::cpu::AdamWOptions& options) {
-  device::adamw_step(tensors, options, /*grad_scale=*/nullptr, stream());
+  device::adamw_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
 void adamw_8bit_step(std::span<const kernels::cpu::AdamW8bitTensor> tensors,
                      const kernels::cpu::AdamWOptions& options) {
-  device::adamw_8bit_step(tensors, options, /*grad_scale=*/nullptr, stream());
+  device::adamw_8bit_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
 void lion_step(std::span<const kernels::cpu::LionTensor> tensors,
                const kernels::cpu::LionOptions& options) {
-  device::lion_step(tensors, options, /*grad_scale=*/nullptr, stream());
+  device::lion_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
 void adafactor_step(const kernels::cpu::AdafactorTensor& tensor,
                     const kernels::cpu::AdafactorOptions& options, void* workspace) {
-  device::adafactor_step(tensor, options, workspace, stream());
+  device::adafactor_step(tensor, options, workspace, stream(__func__));
 }
 
 void sgd_step(std::span<const kernels::cpu::SgdTensor> tensors,
               const kernels::cpu::SgdOptions& options) {
-  device::sgd_step(tensors, options, /*grad_scale=*/nullptr, stream());
+  device::sgd_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
 bool has_flash_attention() {

@@ -18,7 +18,9 @@ namespace snug::kernels::cuda {
 using cpu::Scalar;
 using cpu::scalar_bytes;
 
-// Throws with CUDA's own words where the launch just made was refused.
+// Around an operator's launches. Both throw with CUDA's own words: the one where something failed
+// before, the other where the launch just made was refused, or a kernel that still ran failed.
+void check_before_launch(const char* kernel);
 void check_launch(const char* kernel);
 
 }  // namespace snug::kernels::cuda
