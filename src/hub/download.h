@@ -5,11 +5,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <string>
 #include <vector>
+
+#include "hub/meter.h"
 
 namespace snug::hub {
 
@@ -27,19 +27,10 @@ struct DownloadOptions {
   double backoff_seconds = 1;  // before the first retry; doubles up to a minute
 };
 
-struct Progress {
-  std::string file;
-  int64_t file_bytes = 0;
-  int64_t file_total = 0;
-  int64_t all_bytes = 0;
-  int64_t all_total = 0;
-  double bytes_per_second = 0;
-};
-
 // Fetches what is missing and returns the paths of all files chosen, in the order of their names. A
 // second run fetches nothing. Throws UserError (no such repository, gated, no network, disk full,
 // wrong hash). `progress` may be empty; it is called from this thread.
 std::vector<std::filesystem::path> download(const DownloadOptions& options,
-                                            const std::function<void(const Progress&)>& progress);
+                                            const ShowProgress& progress);
 
 }  // namespace snug::hub

@@ -3,9 +3,11 @@
 
 #include <curl/curl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <exception>
 
 #include "base/clock.h"
@@ -101,9 +103,23 @@ HeaderList headers_of(const Request& request) {
   curl_slist* list = nullptr;
   if (!request.token.empty())
     list = curl_slist_append(list, ("Authorization: Bearer " + request.token).c_str());
+  if (!request.accept.empty())
+    list = curl_slist_append(list, ("Accept: " + request.accept).c_str());
   if (request.offset > 0)
     list = curl_slist_append(list, fmt::format("Range: bytes={}-", request.offset).c_str());
   return {list, curl_slist_free_all};
+}
+
+// libcurl looks where the system that it was built on keeps certificates; other systems keep them
+// elsewhere.
+std::string trusted_certificates(const Request& request) {
+  if (!request.certificates.empty()) return request.certificates;
+  for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"})
+    if (const char* file = std::getenv(name); file != nullptr && *file != '\0') return file;
+  for (const char* file : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                           "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"})
+    if (::access(file, R_OK) == 0) return file;
+  return "";
 }
 
 void set_options(CURL* curl, const Request& request, const HeaderList& headers, Transfer& transfer,
@@ -120,6 +136,9 @@ void set_options(CURL* curl, const Request& request, const HeaderList& headers, 
   curl_easy_setopt(curl, CURLOPT_CONNECTTIMEOUT_MS, connect_ms);
   curl_easy_setopt(curl, CURLOPT_USERAGENT, "snug/0.1");
   curl_easy_setopt(curl, CURLOPT_HTTPHEADER, headers.get());
+  if (!request.login.empty()) curl_easy_setopt(curl, CURLOPT_USERPWD, request.login.c_str());
+  if (const std::string file = trusted_certificates(request); !file.empty())
+    curl_easy_setopt(curl, CURLOPT_CAINFO, file.c_str());
   curl_easy_setopt(curl, CURLOPT_ERRORBUFFER, error);
   curl_easy_setopt(curl, CURLOPT_HEADERFUNCTION, on_header);
   curl_easy_setopt(curl, CURLOPT_HEADERDATA, &transfer);
@@ -131,7 +150,53 @@ void set_options(CURL* curl, const Request& request, const HeaderList& headers, 
   curl_easy_setopt(curl, CURLOPT_XFERINFODATA, &transfer);
 }
 
+struct FreeUrl {
+  void operator()(CURLU* url) const { curl_url_cleanup(url); }
+};
+using Url = std::unique_ptr<CURLU, FreeUrl>;
+
+// Empty where it is no address.
+Url parse_url(const std::string& text) {
+  Url url(curl_url());
+  if (curl_url_set(url.get(), CURLUPART_URL, text.c_str(), 0) != CURLUE_OK) url.reset();
+  return url;
+}
+
+std::string part_of(const Url& url, CURLUPart part, unsigned flags = 0) {
+  char* text = nullptr;
+  if (!url || curl_url_get(url.get(), part, &text, flags) != CURLUE_OK) return "";
+  const std::unique_ptr<char, decltype(&curl_free)> owned(text, curl_free);
+  return text;
+}
+
 }  // namespace
+
+std::string resolve_url(const std::string& base, const std::string& address) {
+  const Url url = parse_url(base);
+  if (!url || curl_url_set(url.get(), CURLUPART_URL, address.c_str(), 0) != CURLUE_OK) return "";
+  curl_url_set(url.get(), CURLUPART_FRAGMENT, nullptr, 0);
+  return part_of(url, CURLUPART_URL);
+}
+
+std::string take_login(std::string& text) {
+  const Url url = parse_url(text);
+  const std::string user = part_of(url, CURLUPART_USER, CURLU_URLDECODE);
+  if (user.empty()) return "";
+  const std::string password = part_of(url, CURLUPART_PASSWORD, CURLU_URLDECODE);
+  curl_url_set(url.get(), CURLUPART_USER, nullptr, 0);
+  curl_url_set(url.get(), CURLUPART_PASSWORD, nullptr, 0);
+  text = part_of(url, CURLUPART_URL);
+  return user + ":" + password;
+}
+
+bool same_server(const std::string& one, const std::string& other) {
+  const Url a = parse_url(one), b = parse_url(other);
+  if (!a || !b) return false;
+  for (const CURLUPart part : {CURLUPART_SCHEME, CURLUPART_HOST})
+    if (part_of(a, part) != part_of(b, part)) return false;
+  return part_of(a, CURLUPART_PORT, CURLU_DEFAULT_PORT) ==
+         part_of(b, CURLUPART_PORT, CURLU_DEFAULT_PORT);
+}
 
 std::string Response::header(const std::string& name) const {
   const auto it = headers.find(name);

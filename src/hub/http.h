@@ -35,6 +35,11 @@ struct Response {
 struct Request {
   std::string url;
   std::string token;   // empty: none
+  std::string login;   // NAME:PASSWORD; empty: none
+  std::string accept;  // the types that are understood; empty: any
+  // The certificates that are trusted, as PEM; empty: CURL_CA_BUNDLE or SSL_CERT_FILE of the
+  // environment, else the system's.
+  std::string certificates;
   int64_t offset = 0;  // Range: bytes=offset-
   double stall_seconds = 30;
   // Before the first byte of a 200 or 206, and then for each piece. What they throw comes out of
@@ -42,6 +47,15 @@ struct Request {
   std::function<void(const Response&)> on_start;
   std::function<void(std::string_view)> on_data;
 };
+
+// `address` as a link in the page at `base` means it, without a fragment; empty where it is none.
+std::string resolve_url(const std::string& base, const std::string& address);
+
+// The name and password that stand in an address are taken out of it: NAME:PASSWORD, or empty.
+std::string take_login(std::string& url);
+
+// Scheme, host and port are the same.
+bool same_server(const std::string& one_url, const std::string& other_url);
 
 class Http {
  public:

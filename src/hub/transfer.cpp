@@ -12,6 +12,7 @@
 #include <string>
 #include <thread>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
 
@@ -20,6 +21,7 @@ namespace {
 
 constexpr double kMaxBackoff = 60;
 constexpr double kMaxRetryAfter = 120;
+constexpr size_t kMaxTextBytes = size_t{64} << 20;
 
 bool may_pass(const Response& response) {
   if (response.failure == Failure::Fatal) return false;
@@ -86,9 +88,25 @@ void check_start(const Response& response, const RemoteFile& file, PartFile& par
   const int64_t total = total_size(response);
   if (file.size >= 0 && total >= 0 && total != file.size)
     throw UserError(
-        "{}: the hub lists {} bytes but {} serves {}; a mirror or proxy on the way changes the "
+        "{}: {} bytes are expected but {} serves {}; a mirror or proxy on the way changes the "
         "file",
         file.path, file.size, response.url, total);
+}
+
+// What is still missing. Also reports a file that needs nothing more.
+void receive(Http& http, const FileWish& wish, PartFile& part, Meter& meter) {
+  int64_t counted = part.size();
+  const auto on_bytes = [&] {
+    meter.at(part.size(), std::max<int64_t>(part.size() - counted, 0));
+    counted = part.size();
+  };
+  if (wish.file.size < 0 || part.size() < wish.file.size) {
+    const Response response = with_patience(
+        wish.patience, [&] { return fetch_rest(http, wish.request, wish.file, part, on_bytes); },
+        [&] { return part.size(); });
+    if (!response.ok()) wish.fail(response);
+  }
+  on_bytes();
 }
 
 }  // namespace
@@ -115,13 +133,24 @@ Response with_patience(const Patience& patience, const std::function<Response()>
   }
 }
 
+Response get_text(Http& http, Request request, const Patience& patience, std::string& body) {
+  request.on_start = [&](const Response&) { body.clear(); };
+  request.on_data = [&](std::string_view bytes) {
+    if (body.size() + bytes.size() > kMaxTextBytes)
+      throw UserError("{}: the answer does not end", request.url);
+    body += bytes;
+  };
+  return with_patience(
+      patience, [&] { return http.get(request); }, [] { return int64_t{0}; });
+}
+
 Response fetch_rest(Http& http, Request request, const RemoteFile& file, PartFile& part,
                     const std::function<void()>& on_bytes) {
   request.offset = part.size();
   request.on_start = [&](const Response& response) { check_start(response, file, part); };
   request.on_data = [&](std::string_view bytes) {
     if (file.size >= 0 && part.size() + static_cast<int64_t>(bytes.size()) > file.size)
-      throw UserError("{}: the server sends more than the {} bytes that the hub lists", file.path,
+      throw UserError("{}: the server sends more than the {} bytes that are expected", file.path,
                       file.size);
     part.append(bytes);
     on_bytes();
@@ -146,6 +175,47 @@ Response fetch_rest(Http& http, Request request, const RemoteFile& file, PartFil
         fmt::format("the connection ended after {} of {} bytes", part.size(), file.size);
   }
   return response;
+}
+
+void fetch_file(Http& http, const FileWish& wish, Meter& meter) {
+  const RemoteFile& file = wish.file;
+  PartFile part(wish.part, file);
+  meter.begin(file.path, file.size);
+  const bool resumed = part.size() > 0;
+  std::string found;
+  receive(http, wish, part, meter);
+  bool right = part.verify(found);
+  if (!right && resumed) {
+    // After a power cut the tail of a part file may be other bytes than were written: once more
+    // from zero.
+    detail("{}: {}; fetching it anew", file.path, found);
+    part.restart();
+    receive(http, wish, part, meter);
+    right = part.verify(found);
+  }
+  if (!right) {
+    part.discard();
+    throw DamagedCopy(
+        "{}: what arrived has {}; the copy at {}, or a proxy on the way, is damaged. Run the "
+        "command again, or use another {}",
+        file.path, found, wish.source, wish.setting);
+  }
+  part.finish(wish.path);
+}
+
+void check_room(const std::filesystem::path& folder, double needed, const std::string& what) {
+  std::error_code error;
+  const auto space = std::filesystem::space(folder, error);
+  if (error || needed <= static_cast<double>(space.available)) return;
+  throw UserError("{} needs {} more in {}, where {} are free; make room or choose another folder",
+                  what, format_bytes(static_cast<int64_t>(std::min(needed, 9e18))), folder.string(),
+                  format_bytes(static_cast<int64_t>(space.available)));
+}
+
+void make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw UserError("cannot make {}: {}", folder.string(), error.message());
 }
 
 }  // namespace snug::hub

@@ -27,7 +27,7 @@ std::string get(const std::string& url) {
 
 }  // namespace
 
-FakeHub::FakeHub() {
+FakeHub::FakeHub(const std::string& packages) {
   int in[2], out[2];
   if (::pipe2(in, O_CLOEXEC) != 0 || ::pipe2(out, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
   posix_spawn_file_actions_t actions;
@@ -35,7 +35,8 @@ FakeHub::FakeHub() {
   posix_spawn_file_actions_adddup2(&actions, in[0], 0);
   posix_spawn_file_actions_adddup2(&actions, out[1], 1);
   const char* script = SNUG_SOURCE_DIR "/tests/support/fake_hub.py";
-  char* argv[] = {const_cast<char*>("python3"), const_cast<char*>(script), nullptr};
+  char* argv[] = {const_cast<char*>("python3"), const_cast<char*>(script),
+                  const_cast<char*>(packages.c_str()), nullptr};
   const int error = ::posix_spawnp(&pid_, "python3", &actions, nullptr, argv, environ);
   posix_spawn_file_actions_destroy(&actions);
   ::close(in[0]);

@@ -11,7 +11,9 @@ namespace snug::test {
 
 class FakeHub {
  public:
-  FakeHub();
+  // Also a Python package index at /simple (see the script) of the files in `packages`, a folder a
+  // project.
+  explicit FakeHub(const std::string& packages = "");
   FakeHub(const FakeHub&) = delete;
   FakeHub& operator=(const FakeHub&) = delete;
   ~FakeHub();

@@ -6,11 +6,18 @@ Prints "HUB_PORT CDN_PORT" and serves until standard input ends. The repository'
 behaviour (see `class Hub`). Large files are redirected to a second port, the "CDN", as the hub does.
 GET /_log gives the requests so far, one a line: server, path, Range, Authorization; GET /_reset forgets
 them. Byte i of the content of a file is (7 i + i // 251 + length) % 256.
+
+With a folder as argument it is also a Python package index: /simple/PROJECT/ lists the files of
+FOLDER/PROJECT as JSON, or as HTML with relative links where the project's name begins with "html".
+Of "other-hash" it lists them with another hash, of "changed" it serves other bytes; "closed" wants
+the login who:secret, "gone" has lost its files.
 """
 
+import base64
 import hashlib
 import http.server
 import json
+import pathlib
 import sys
 import threading
 import urllib.parse
@@ -143,6 +150,8 @@ class Hub(Handler):
             return self.reply(200)
         self.note()
         parts = [urllib.parse.unquote(p) for p in url.path.split("/")[1:]]
+        if parts[0] in ("simple", "packages"):
+            return self.index(*parts)
         if parts[0] == "api":
             return self.api(parts[3], parts[5], url.query)
         if parts[0] == "datasets":
@@ -169,6 +178,30 @@ class Hub(Handler):
             return self.reply(200, b'{"sha": "%s", "siblings": [7]}' % COMMIT.encode())
         assert query == "blobs=true"
         self.reply(200, json.dumps(listing(repo)).encode(), Content_Type="application/json")
+
+    def index(self, what, project, name):
+        folder = pathlib.Path(sys.argv[1]) / project
+        login = "Basic " + base64.b64encode(b"who:secret").decode()
+        if project == "closed" and self.headers.get("Authorization") != login:
+            return self.reply(401, b"who are you?")
+        if not folder.is_dir() or (what == "packages" and project == "gone"):
+            return self.reply(404, b"Not Found")
+        if what == "packages":
+            data = (folder / name).read_bytes()
+            return self.send_content(data[::-1] if project == "changed" else data)
+        files = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in sorted(folder.iterdir())}
+        if project == "other-hash":
+            files = {name: "0" * 64 for name in files}
+        if project.startswith("html"):
+            link = '<a href="../../packages/%s/%s#sha256=%s" data-requires-python="&gt;=3">%s</a>'
+            page = "<html>" + "".join(link % (project, f, h, f) for f, h in files.items()) + "</html>"
+            return self.reply(200, page.encode(), Content_Type="text/html")
+        assert "simple.v1+json" in self.headers["Accept"]
+        host = "http://" + self.headers["Host"]
+        entries = [{"filename": f, "url": "%s/packages/%s/%s" % (host, project, f), "hashes": {"sha256": h}}
+                   for f, h in files.items()]
+        page = json.dumps({"files": entries}).encode()
+        self.reply(200, page, Content_Type="application/vnd.pypi.simple.v1+json")
 
     def resolve(self, repo, revision, path):
         files = FILES.get(repo, ONE)

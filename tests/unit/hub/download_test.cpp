@@ -244,7 +244,7 @@ TEST_F(DownloadTest, AWrongHashLeavesNothing) {
 }
 
 TEST_F(DownloadTest, AWrongSizeIsAnError) {
-  expect_in(error_of(options("wrong_size")), {"lists 300005 bytes", "serves 300000"});
+  expect_in(error_of(options("wrong_size")), {"300005 bytes are expected", "serves 300000"});
   expect_in(error_of(options("too_long")), {"more than the 300000 bytes"});
   EXPECT_FALSE(std::filesystem::exists(model()));
 }
