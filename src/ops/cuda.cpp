@@ -94,8 +94,8 @@ void embedding_forward(const kernels::cpu::EmbeddingForward& args) {
   device::embedding_forward(args, stream(__func__));
 }
 
-int64_t embedding_backward_workspace_bytes(int64_t tokens) {
-  return device::embedding_backward_workspace_bytes({.tokens = tokens});
+int64_t embedding_backward_workspace_bytes(int64_t tokens, int64_t dim) {
+  return device::embedding_backward_workspace_bytes({.tokens = tokens, .dim = dim});
 }
 
 void embedding_backward(const kernels::cpu::EmbeddingBackward& args, void* workspace) {

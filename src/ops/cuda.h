@@ -42,7 +42,7 @@ void gated_forward(const kernels::cpu::GatedForward& args);
 void gated_backward(const kernels::cpu::GatedBackward& args);
 
 void embedding_forward(const kernels::cpu::EmbeddingForward& args);
-int64_t embedding_backward_workspace_bytes(int64_t tokens);
+int64_t embedding_backward_workspace_bytes(int64_t tokens, int64_t dim);
 void embedding_backward(const kernels::cpu::EmbeddingBackward& args, void* workspace);
 
 int64_t cross_entropy_workspace_bytes(int64_t rows);

@@ -35,8 +35,8 @@ void activation_backward(const kernels::cpu::ActivationBackward& /*args*/) { abs
 void gated_forward(const kernels::cpu::GatedForward& /*args*/) { absent(); }
 void gated_backward(const kernels::cpu::GatedBackward& /*args*/) { absent(); }
 void embedding_forward(const kernels::cpu::EmbeddingForward& /*args*/) { absent(); }
-int64_t embedding_backward_workspace_bytes(int64_t tokens) {
-  return kernels::cuda::embedding_scratch_bytes(tokens);
+int64_t embedding_backward_workspace_bytes(int64_t tokens, int64_t dim) {
+  return kernels::cuda::embedding_scratch_bytes(tokens, dim);
 }
 void embedding_backward(const kernels::cpu::EmbeddingBackward& /*args*/, void* /*workspace*/) {
   absent();

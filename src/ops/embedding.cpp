@@ -72,7 +72,7 @@ void add_row_gradients(const at::Tensor& weight, const at::Tensor& ids, const at
                                              .dy = read_pointer(d_out),
                                              .grad = write_pointer(gradient.tensor)};
   if (kernel_device(d_out) == at::kCUDA)
-    with_workspace(d_out, cuda::embedding_backward_workspace_bytes(args.tokens),
+    with_workspace(d_out, cuda::embedding_backward_workspace_bytes(args.tokens, args.dim),
                    [&](void* scratch) { cuda::embedding_backward(args, scratch); });
   else if (!d_out.is_meta())
     kernels::cpu::embedding_backward(args);

@@ -1,6 +1,8 @@
 // Tokens are sorted by id (a stable radix sort); then one block for each place in that order, of
-// which only those at which an id begins do work: they add that id's tokens in order and round
-// once. No atomics, so that a run repeats to the bit.
+// which only those at which a segment begins do work: they add its tokens in order. Most ids are
+// one segment, whose sum is rounded once into the gradient; those of longer ones wait in scratch
+// for a second launch, which adds them in order (embedding_segments.h). No atomics, so that a run
+// repeats to the bit.
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/embedding.h"
 
@@ -8,6 +10,7 @@
 
 #include "base/error.h"
 #include "kernels/cuda/elements.cuh"
+#include "kernels/cuda/embedding_segments.h"
 #include "kernels/cuda/scratch.h"
 
 namespace snug::kernels::cuda {
@@ -18,13 +21,14 @@ struct Workspace {
   int32_t* sorted_ids;
   int32_t* sorted_tokens;
   void* scratch;
+  float* partials;  // (embedding_partial_rows, D); shares the sort's scratch, which is over by then
 };
 
 Workspace split(void* workspace, int64_t tokens) {
   auto* start = static_cast<char*>(workspace);
   const int64_t part = aligned_scratch(tokens * 4);
   const auto at = [&](int64_t k) { return reinterpret_cast<int32_t*>(start + k * part); };
-  return {at(0), at(1), at(2), start + 3 * part};
+  return {at(0), at(1), at(2), start + 3 * part, reinterpret_cast<float*>(start + 3 * part)};
 }
 
 __global__ void count_up(int32_t* tokens, int64_t count) {
@@ -32,20 +36,53 @@ __global__ void count_up(int32_t* tokens, int64_t count) {
   if (i < count) tokens[i] = static_cast<int32_t>(i);
 }
 
+// The part of the table that is here.
+struct Table {
+  int64_t first_row, rows, dim;
+  int32_t padding;
+
+  // Of an id; -1 where it gets no gradient here.
+  __device__ int64_t row_of(int32_t id) const {
+    const int64_t row = id - first_row;
+    return row >= 0 && row < rows && id != padding ? row : -1;
+  }
+};
+
+template <class G>
+__device__ void add_to(G* element, float sum) {
+  *element = from_float<G>(to_float(*element) + sum);
+}
+
 template <class T, class G>
-__global__ void add_ids(const int32_t* ids, const int32_t* tokens, int64_t count, const T* dy,
-                        G* grad, int64_t dim, int32_t padding, int64_t first_row, int64_t rows) {
-  const int64_t first = blockIdx.x;
-  const int32_t id = ids[first];
-  const int64_t row = id - first_row;
-  if (row < 0 || row >= rows || id == padding || (first > 0 && ids[first - 1] == id)) return;
-  int64_t last = first + 1;
-  while (last < count && ids[last] == id) ++last;
-  for (int64_t i = threadIdx.x; i < dim; i += blockDim.x) {
+__global__ void add_segments(const int32_t* ids, const int32_t* tokens, int64_t count, const T* dy,
+                             G* grad, float* partials, Table table) {
+  const int64_t row = table.row_of(ids[blockIdx.x]);
+  if (row < 0) return;
+  const Segment s = segment_at(ids, count, blockIdx.x);
+  for (int64_t i = threadIdx.x; s.begin < s.end && i < table.dim; i += blockDim.x) {
     float sum = 0;
-    for (int64_t k = first; k < last; ++k) sum += to_float(dy[tokens[k] * dim + i]);
-    G* element = grad + row * dim + i;
-    *element = from_float<G>(to_float(*element) + sum);
+#pragma unroll 8  // loads that wait for each other would take a microsecond a token
+    for (int64_t k = s.begin; k < s.end; ++k) sum += to_float(dy[tokens[k] * table.dim + i]);
+    if (s.alone) {
+      add_to(grad + row * table.dim + i, sum);
+    } else {
+      partials[s.row * table.dim + i] = sum;
+    }
+  }
+}
+
+template <class G>
+__global__ void add_partials(const int32_t* ids, int64_t count, const float* partials, G* grad,
+                             Table table) {
+  const int64_t first = blockIdx.x;
+  const int64_t row = table.row_of(ids[first * kSegment]);
+  if (row < 0) return;
+  const Partials p = partials_at(ids, count, first);
+  for (int64_t i = threadIdx.x; p.count > 0 && i < table.dim; i += blockDim.x) {
+    float sum = 0;
+#pragma unroll 8
+    for (int64_t k = 0; k < p.count; ++k) sum += partials[(first + k) * table.dim + i];
+    add_to(grad + row * table.dim + i, sum);
   }
 }
 
@@ -73,7 +110,7 @@ void embedding_forward(const cpu::EmbeddingForward& args, cudaStream_t stream) {
 }
 
 int64_t embedding_backward_workspace_bytes(const cpu::EmbeddingBackward& args) {
-  return embedding_scratch_bytes(args.tokens);
+  return embedding_scratch_bytes(args.tokens, args.dim);
 }
 
 void embedding_backward(const cpu::EmbeddingBackward& args, void* workspace, cudaStream_t stream) {
@@ -90,9 +127,17 @@ void embedding_backward(const cpu::EmbeddingBackward& args, void* workspace, cud
     with_type(args.grad_type, [&](auto grad_type) {
       using T = decltype(type);
       using G = decltype(grad_type);
-      add_ids<T, G><<<static_cast<unsigned>(args.tokens), threads_for(args.dim, 4), 0, stream>>>(
-          w.sorted_ids, w.sorted_tokens, args.tokens, static_cast<const T*>(args.dy),
-          static_cast<G*>(args.grad), args.dim, args.padding_index, args.first, args.vocabulary);
+      const Table table = {args.first, args.vocabulary, args.dim, args.padding_index};
+      const unsigned threads = threads_for(args.dim, 4);
+      auto* grad = static_cast<G*>(args.grad);
+      add_segments<T, G><<<static_cast<unsigned>(args.tokens), threads, 0, stream>>>(
+          w.sorted_ids, w.sorted_tokens, args.tokens, static_cast<const T*>(args.dy), grad,
+          w.partials, table);
+      check_launch("embedding_backward");
+      if (args.tokens < 2 * kSegment) return;
+      add_partials<G>
+          <<<static_cast<unsigned>(embedding_partial_rows(args.tokens)), threads, 0, stream>>>(
+              w.sorted_ids, args.tokens, w.partials, grad, table);
       check_launch("embedding_backward");
     });
   });

@@ -10,7 +10,7 @@ namespace snug::kernels::cuda {
 
 void embedding_forward(const cpu::EmbeddingForward& args, cudaStream_t stream);
 
-// 256-byte aligned scratch for the sorted ids.
+// 256-byte aligned scratch for the sorted ids and for sums of ids that occur often.
 int64_t embedding_backward_workspace_bytes(const cpu::EmbeddingBackward& args);
 void embedding_backward(const cpu::EmbeddingBackward& args, void* workspace, cudaStream_t stream);
 

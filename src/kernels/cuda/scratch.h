@@ -2,7 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+
+#include "kernels/cuda/embedding_segments.h"
 
 namespace snug::kernels::cuda {
 
@@ -19,9 +22,11 @@ inline int64_t sort_scratch_bytes(int64_t pairs) {
   return 2 * aligned_scratch(4 * pairs) + pairs / 2 + (int64_t{16} << 10);
 }
 
-// Of embedding_backward: tokens, sorted ids, sorted tokens, and the sort.
-inline int64_t embedding_scratch_bytes(int64_t tokens) {
-  return 3 * aligned_scratch(4 * tokens) + sort_scratch_bytes(tokens);
+// Of embedding_backward: tokens, sorted ids, sorted tokens, and room for the sort, then for sums of
+// segments.
+inline int64_t embedding_scratch_bytes(int64_t tokens, int64_t dim) {
+  return 3 * aligned_scratch(4 * tokens) +
+         std::max(sort_scratch_bytes(tokens), 4 * dim * embedding_partial_rows(tokens));
 }
 
 }  // namespace snug::kernels::cuda
