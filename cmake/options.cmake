@@ -7,6 +7,9 @@ option(SNUG_WERROR "Warnings are errors" $ENV{SNUG_WERROR})
 set(SNUG_SANITIZE "" CACHE STRING "Sanitizers for every target, e.g. address,undefined or thread")
 set(SNUG_CUDA auto CACHE STRING "CUDA support: auto, on, off")
 set(SNUG_LIBTORCH_DIR "" CACHE PATH "Folder that holds torch/ (and nvidia/) as unpacked from the wheels")
+set(SNUG_CUDA_LIBTORCH_DIR "" CACHE PATH
+    "For a build without CUDA: such a folder with the CUDA half, from which build/cuda/snug can be made too")
+set(SNUG_CUDA_CHECK_ARCHITECTURES 80-real 90-real 120-real CACHE STRING "GPUs that build/cuda/snug is for")
 
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
   message(FATAL_ERROR "g++ ${CMAKE_CXX_COMPILER_VERSION} is too old for the C++20 used here; "

@@ -1,7 +1,8 @@
-# snug_add_library(exec SOURCES a.cpp b.cpp DEPS nn memory [TORCH] [LIBS third::party])
-# makes the static library snug_exec, alias snug::exec. DEPS are snug folders, and only lower ones.
+# snug_add_library(exec SOURCES a.cpp b.cpp DEPS nn memory [TORCH] [LIBS third::party] [CUDA gpu])
+# makes the static library snug_exec, alias snug::exec. DEPS are snug folders, and only lower ones. CUDA names
+# a source of which there are two: gpu.cpp for programs with CUDA, gpu_stub.cpp for those without.
 function(snug_add_library name)
-  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH" "CUDA" "SOURCES;DEPS;LIBS" ${ARGN})
   add_library(snug_${name} STATIC ${ARG_SOURCES})
   add_library(snug::${name} ALIAS snug_${name})
   target_include_directories(snug_${name} PUBLIC ${CMAKE_SOURCE_DIR}/src)
@@ -10,6 +11,9 @@ function(snug_add_library name)
   if(ARG_TORCH)
     target_link_libraries(snug_${name} PUBLIC snug_torch)
     snug_precompile_torch(snug_${name})
+  endif()
+  if(ARG_CUDA)
+    snug_switch_source(${name} ${ARG_CUDA} "${ARG_DEPS}")
   endif()
   snug_join_sources(snug_${name})
   snug_set_warnings(snug_${name})
@@ -24,32 +28,50 @@ function(snug_join_sources target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# snug_cuda_source(source cuda): in `source` cuda.cpp where CUDA is built in, else cuda_stub.cpp.
-function(snug_cuda_source variable name)
-  cmake_parse_arguments(ARG "" "" "DEFINITIONS" ${ARGN})
-  snug_cuda_code(${name}.cpp DEFINITIONS ${ARG_DEFINITIONS})
-  set(${variable} ${name}.cpp PARENT_SCOPE)
+# Each of the two is a library of its own, snug_exec_cuda and snug_exec_stub. Which one goes with snug_exec is
+# for the executable to say, by its property SNUG_ON_CUDA: so a tree that builds everything without CUDA can
+# make a program with it as well and compile the rest once.
+function(snug_switch_source name source dependencies)
   if(NOT SNUG_WITH_CUDA)
-    set(${variable} ${name}_stub.cpp PARENT_SCOPE)
+    add_library(snug_${name}_stub STATIC ${source}_stub.cpp)
+    target_link_libraries(snug_${name}_stub PRIVATE snug_torch ${dependencies})
+    snug_precompile_torch(snug_${name}_stub)
+    snug_set_warnings(snug_${name}_stub)
+  endif()
+  if(SNUG_CUDA_LIBTORCH_DIR)
+    add_library(snug_${name}_cuda STATIC EXCLUDE_FROM_ALL ${source}.cpp)
+    target_link_libraries(snug_${name}_cuda PRIVATE snug_${name} PUBLIC snug_torch_cuda)
+    snug_precompile_torch(snug_${name}_cuda)
+    snug_set_warnings(snug_${name}_cuda)
+  endif()
+  if(SNUG_WITH_CUDA)
+    target_link_libraries(snug_${name} INTERFACE snug_${name}_cuda)
+  else()
+    target_link_libraries(snug_${name} INTERFACE
+      $<IF:$<BOOL:$<TARGET_PROPERTY:SNUG_ON_CUDA>>,snug_${name}_cuda,snug_${name}_stub>)
   endif()
 endfunction()
 
-# Sources that only a build with CUDA has in a library. Other builds compile them as a test
-# (cmake/cuda_code.cmake).
-function(snug_cuda_code)
-  cmake_parse_arguments(ARG "" "" "DEFINITIONS" ${ARGN})
-  foreach(source ${ARG_UNPARSED_ARGUMENTS})
-    cmake_path(ABSOLUTE_PATH source)
-    set_source_files_properties(${source} DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} ${CMAKE_SOURCE_DIR}
-                                PROPERTIES COMPILE_DEFINITIONS "${ARG_DEFINITIONS}")
-    set_property(GLOBAL APPEND PROPERTY SNUG_CUDA_CODE ${source})
-  endforeach()
+# snug_add_cuda_program(snug_cuda snug): the program snug once more, with CUDA, as build/cuda/snug. Made when
+# asked for, from the same objects, and only by a build that has no CUDA but knows where to find it.
+function(snug_add_cuda_program target program)
+  if(SNUG_WITH_CUDA OR NOT SNUG_CUDA_LIBTORCH_DIR)
+    return()
+  endif()
+  add_executable(${target} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${program}>)
+  get_target_property(libraries ${program} LINK_LIBRARIES)
+  target_link_libraries(${target} PRIVATE ${libraries})
+  set_target_properties(${target} PROPERTIES
+    SNUG_ON_CUDA ON LINKER_LANGUAGE CXX BUILD_RPATH "${cuda_rpath}"
+    OUTPUT_NAME ${program} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
 endfunction()
 
 # snug_add_test(tokenizer SOURCES x_test.cpp DEPS tokenizer [TORCH] [LABELS unit])
+# SOURCES_ALONE: those whose unnamed namespaces hold names (Case, kShapes) that others of the program have too.
 function(snug_add_test name)
-  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
-  add_executable(${name}_test ${ARG_SOURCES})
+  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;SOURCES_ALONE;DEPS;LIBS;LABELS" ${ARGN})
+  add_executable(${name}_test ${ARG_SOURCES} ${ARG_SOURCES_ALONE})
+  set_source_files_properties(${ARG_SOURCES_ALONE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   list(TRANSFORM ARG_DEPS PREPEND snug::)
   target_link_libraries(${name}_test PRIVATE ${ARG_DEPS} ${ARG_LIBS} GTest::gtest GTest::gtest_main)
   target_include_directories(${name}_test PRIVATE ${CMAKE_SOURCE_DIR}/src ${CMAKE_SOURCE_DIR}/tests)
@@ -74,6 +96,7 @@ function(snug_add_cuda_run name)
   add_test(NAME ${name}_cuda COMMAND ${name}_test)
   set_tests_properties(${name}_cuda PROPERTIES LABELS cuda TIMEOUT 900 ENVIRONMENT SNUG_TEST_DEVICE=cuda
                        SKIP_REGULAR_EXPRESSION "no CUDA device")
+  snug_add_cuda_program(${name}_cuda_test ${name}_test)
 endfunction()
 
 function(snug_set_warnings target)

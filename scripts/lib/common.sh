@@ -75,3 +75,9 @@ driver_knows_cuda_13() {
 
 libtorch_name() { if want_cuda; then echo torch-2.11.0-cuda; else echo torch-2.11.0; fi; }
 libtorch_dir() { echo "$SNUG_CACHE/$(libtorch_name)"; }
+
+# libtorch with its CUDA half where scripts/setup has put it, or nothing.
+cuda_libtorch_dir() {
+  local dir=$SNUG_CACHE/torch-2.11.0-cuda
+  if [ -e "$dir/.complete" ]; then echo "$dir"; fi
+}
