@@ -17,6 +17,7 @@
 #include "config/help.h"
 #include "config/parse.h"
 #include "config/print.h"
+#include "dist/bundled_mpi.h"
 #include "doctor/doctor.h"
 #include "experiment/lab.h"
 #include "hub/download.h"
@@ -178,6 +179,7 @@ int fail_internally(const std::exception& error) {
 
 int main(int argc, char** argv) {
   try {
+    snug::dist::locate_bundled_mpi();
     const std::vector<std::string> words(argv + 1, argv + argc);
     return run(snug::config::parse_command_line(words), words);
   } catch (const snug::InternalError& error) {

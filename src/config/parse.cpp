@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/installed.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "config/apply.h"
@@ -240,7 +241,7 @@ void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
 }
 
 std::vector<Setting> read_recipe_file(const std::filesystem::path& file) {
-  return settings_of_file(read_file(file, kMaxRecipeBytes), file.string());
+  return settings_of_file(read_file(shipped_file(file), kMaxRecipeBytes), file.string());
 }
 
 ParsedCommand parse_words(Command command, const std::string& name,

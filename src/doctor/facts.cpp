@@ -15,6 +15,7 @@
 
 #include "base/text.h"
 #include "base/version.h"
+#include "dist/bundled_mpi.h"
 #include "setup/cuda_device.h"
 
 namespace snug::doctor {
@@ -66,6 +67,11 @@ std::string program_on_path(const std::string& name) {
     if (::access(path.c_str(), X_OK) == 0 && fs::is_regular_file(path)) return path;
   }
   return {};
+}
+
+std::string mpirun_here() {
+  const fs::path bundled = dist::bundled_mpirun();
+  return bundled.empty() ? program_on_path("mpirun") : bundled.string();
 }
 
 std::string first_line_said_by(const std::string& command) {
@@ -125,7 +131,7 @@ Facts gather(const fs::path& out_dir) {
               .gpus = machine::gpus(machine::Links::Read),
               .nvidia_devices = nvidia_devices(),
               .visible_devices = variable("CUDA_VISIBLE_DEVICES"),
-              .mpirun = program_on_path("mpirun"),
+              .mpirun = mpirun_here(),
               .out_dir = out_dir,
               .disk = machine::disk(out_dir),
               .can_write = can_write(out_dir)};

@@ -119,8 +119,8 @@ struct Suite {
 // options that the command does not have or whose value it does not take.
 Suite read_suite(const std::filesystem::path& file);
 
-// Names and files of the suites in: $SNUG_SUITES, recipes/lab under the working directory, beside
-// the program, and where it is installed; the first folder with a name wins.
+// Names and files of the suites in: $SNUG_SUITES, recipes/lab under the working directory and as it
+// came with the program; the first folder with a name wins.
 std::vector<std::filesystem::path> suite_files();
 
 // A name of suite_files() or a path. Throws UserError that lists the names there are.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/installed.h"
 #include "base/text.h"
 #include "experiment/suite.h"
 
@@ -38,12 +39,7 @@ std::vector<fs::path> suite_folders() {
   if (const char* chosen = std::getenv("SNUG_SUITES"))
     for (const std::string& folder : split(chosen, ':')) folders.emplace_back(folder);
   folders.emplace_back("recipes/lab");
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (error) return folders;
-  const fs::path above = program.parent_path().parent_path();
-  folders.push_back(above / "recipes/lab");             // a build folder in the repository
-  folders.push_back(above / "share/snug/recipes/lab");  // PREFIX/bin
+  for (const fs::path& place : shipped_places("recipes/lab")) folders.push_back(place);
   return folders;
 }
 

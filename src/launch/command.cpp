@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "dist/bundled_mpi.h"
 
 namespace snug::launch {
 namespace {
@@ -31,6 +32,16 @@ std::string hosts_with_slots(const std::string& hosts, int devices) {
     text += (text.empty() ? "" : ",") + host;
   }
   return text;
+}
+
+// Empty where there is no such program.
+std::string on_path(const std::string& program, const Environment& get) {
+  std::istringstream folders(get("PATH").value_or("/usr/bin:/bin"));
+  for (std::string folder; std::getline(folders, folder, ':');) {
+    const std::string path = (folder.empty() ? "." : folder) + "/" + program;
+    if (::access(path.c_str(), X_OK) == 0) return path;
+  }
+  return {};
 }
 
 bool starts_with_any(std::string_view text, std::initializer_list<std::string_view> beginnings) {
@@ -59,6 +70,10 @@ std::vector<std::string> mpirun_command(const MpirunOptions& o, const Environmen
   const bool own_agent = get("OMPI_MCA_plm_rsh_agent") || get("OMPI_MCA_plm_rsh_args");
   if (is_several_machines(o) && !own_agent)
     add({"--mca", "plm_rsh_args", "-o BatchMode=yes -o ConnectTimeout=20"});
+  // On one machine nothing is reached through ssh, but mpirun does not start where there is none.
+  if (!is_several_machines(o) && !own_agent && on_path("ssh", get).empty() &&
+      on_path("rsh", get).empty())
+    add({"--mca", "plm", "isolated"});
   if (is_several_machines(o))
     for (const std::string& variable : o.variables) add({"-x", variable});
   add({o.program});
@@ -81,11 +96,8 @@ std::vector<std::string> variables_to_export(char** environ_text) {
 }
 
 std::string find_mpirun(int num_ranks, const Environment& get) {
-  std::istringstream folders(get("PATH").value_or("/usr/bin:/bin"));
-  for (std::string folder; std::getline(folders, folder, ':');) {
-    const std::string path = (folder.empty() ? "." : folder) + "/mpirun";
-    if (::access(path.c_str(), X_OK) == 0) return path;
-  }
+  if (const auto bundled = dist::bundled_mpirun(); !bundled.empty()) return bundled;
+  if (std::string mpirun = on_path("mpirun", get); !mpirun.empty()) return mpirun;
   throw UserError(
       "{} processes are started through Open MPI's mpirun, and there is none on PATH: install it "
       "(on Debian and Ubuntu the package openmpi-bin), load your cluster's module, or start the "

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/installed.h"
 #include "formats/pth.h"
 #include "models/blip2/model.h"
 #include "models/config_fields.h"
@@ -164,8 +165,9 @@ int64_t Model::num_parameters() {
 }
 
 std::unique_ptr<Model> model_from_config(const fs::path& config_json) {
-  auto model = make_model(read_json(config_json), config_json.string());
-  read_preprocessor(*model, config_json.parent_path());
+  const fs::path file = shipped_file(config_json);
+  auto model = make_model(read_json(file), config_json.string());
+  read_preprocessor(*model, file.parent_path());
   return model;
 }
 

@@ -13,6 +13,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/installed.h"
 #include "base/text.h"
 #include "data/synthetic.h"
 #include "launch/command.h"
@@ -61,7 +62,8 @@ models::Checkpoint open_present(const std::filesystem::path& checkpoint) {
       "{} is not here. A plan needs its shape alone: --checkpoint_dir none --model.config {}. Or "
       "fetch it: snug download "
       "{}/{}",
-      checkpoint.string(), fs::exists(config) ? config : "recipes/models/….json, or a config.json",
+      checkpoint.string(),
+      fs::exists(shipped_file(config)) ? config : "recipes/models/….json, or a config.json",
       checkpoint.has_parent_path() ? checkpoint.parent_path().filename().string() : "ORG", name);
 }
 

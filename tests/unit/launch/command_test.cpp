@@ -5,14 +5,34 @@
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <map>
 
 #include "base/error.h"
+#include "support/temp_folder.h"
 
 namespace snug::launch {
 namespace {
 
 std::optional<std::string> nothing(const std::string&) { return std::nullopt; }
+
+// A machine whose PATH is one folder, with an ssh in it or empty.
+class Path {
+ public:
+  explicit Path(bool has_ssh) {
+    if (!has_ssh) return;
+    std::ofstream(folder_ / "ssh") << "#!/bin/sh\n";
+    std::filesystem::permissions(folder_ / "ssh", std::filesystem::perms::owner_all);
+  }
+  std::optional<std::string> operator()(const std::string& name) const {
+    return name == "PATH" ? std::optional(folder_.path().string()) : std::nullopt;
+  }
+
+ private:
+  test::TempFolder folder_;
+};
 
 std::string joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, " "));
@@ -23,9 +43,12 @@ TEST(MpirunCommand, OnOneMachine) {
                               .program = "/opt/snug",
                               .words = {"finetune", "m"},
                               .devices = 4};
-  EXPECT_EQ(joined(mpirun_command(options, nothing)),
-            "/usr/bin/mpirun --oversubscribe --bind-to none -np 4 --map-by ppr:4:node /opt/snug "
-            "finetune m");
+  const std::string start =
+      "/usr/bin/mpirun --oversubscribe --bind-to none -np 4 --map-by ppr:4:node ";
+  const Path with_ssh(true), without_ssh(false);
+  EXPECT_EQ(joined(mpirun_command(options, std::cref(with_ssh))), start + "/opt/snug finetune m");
+  EXPECT_EQ(joined(mpirun_command(options, std::cref(without_ssh))),
+            start + "--mca plm isolated /opt/snug finetune m");
 }
 
 TEST(MpirunCommand, OnSeveralMachines) {
