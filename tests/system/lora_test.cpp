@@ -26,12 +26,6 @@ fs::path make_base(const fs::path& rows, const fs::path& folder) {
   return folder / "final";
 }
 
-std::vector<double> losses(const json& run) {
-  std::vector<double> all;
-  for (const json& step : run["steps"]) all.push_back(step["loss"]);
-  return all;
-}
-
 struct Kind {
   const char* name;
   Words options;

@@ -10,12 +10,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-std::vector<double> losses(const nlohmann::json& run) {
-  std::vector<double> values;
-  for (const auto& step : run["steps"]) values.push_back(step["loss"]);
-  return values;
-}
-
 TEST(Offload, StatesOnDiskTrainTheSameAndLeaveNothing) {
   const TempFolder folder, disk;
   const fs::path rows = write_rows(folder / "rows.jsonl", 160);

@@ -71,6 +71,12 @@ inline nlohmann::json read_run(const fs::path& out_dir) {
   return nlohmann::json::parse(read_file(out_dir / "run.json"));
 }
 
+inline std::vector<double> losses(const nlohmann::json& run) {
+  std::vector<double> values;
+  for (const auto& step : run["steps"]) values.push_back(step["loss"]);
+  return values;
+}
+
 inline std::string tiny_checkpoint() {
   return std::string(SNUG_SOURCE_DIR) + "/tests/data/system/tiny";
 }
