@@ -11,6 +11,7 @@
 #include "models/family.h"
 #include "parity/parity_support.h"
 #include "setup/engine.h"
+#include "support/source_dir.h"
 #include "support/test_device.h"
 #include "train/generate_ids.h"
 
@@ -60,7 +61,7 @@ class GenerationParity : public ::testing::TestWithParam<const char*> {
 
 TEST_P(GenerationParity, GivesTheSameIds) {
   if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
-  const fs::path folder = fs::path(SNUG_SOURCE_DIR) / "tests/data/parity" / GetParam();
+  const fs::path folder = tests::source_dir() / "tests/data/parity" / GetParam();
   const nlohmann::json expected = nlohmann::json::parse(read_file(folder / "generation.json"));
   models::Checkpoint checkpoint = models::open_checkpoint(folder);
   config::Recipe recipe;

@@ -12,6 +12,7 @@
 #include "setup/adapters.h"
 #include "setup/batch.h"
 #include "setup/engine.h"
+#include "support/source_dir.h"
 #include "support/test_device.h"
 
 namespace snug {
@@ -70,7 +71,7 @@ class LoraParity : public ::testing::TestWithParam<Case> {
 
   void SetUp() override {
     if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
-    const fs::path folder = fs::path(SNUG_SOURCE_DIR) / "tests/data/parity" / GetParam().model;
+    const fs::path folder = tests::source_dir() / "tests/data/parity" / GetParam().model;
     checkpoint_.model = models::model_from_config(folder / "config.json");
     checkpoint_.path = folder;
     checkpoint_.tensors = formats::open_safetensors(folder / "model.safetensors");

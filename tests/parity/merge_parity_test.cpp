@@ -21,6 +21,7 @@
 #include "setup/adapters.h"
 #include "setup/batch.h"
 #include "setup/language_model.h"
+#include "support/source_dir.h"
 #include "support/temp_folder.h"
 
 namespace snug {
@@ -29,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using tests::expect_close;
 
-const fs::path kAdapters = fs::path(SNUG_SOURCE_DIR) / "tests/data/adapters";
+const fs::path kAdapters = tests::source_dir() / "tests/data/adapters";
 // float32 sums of at most 24 terms in another order.
 constexpr double kTolerance = 1e-6;
 
@@ -171,8 +172,7 @@ class Beside : public testing::Test {
     for (const char* name : {"base", "tied"}) {
       fs::copy(kAdapters / name, folder_ / name);
       for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
-        fs::copy(fs::path(SNUG_SOURCE_DIR) / "tests/data/system/tiny" / file,
-                 folder_ / name / file);
+        fs::copy(tests::source_dir() / "tests/data/system/tiny" / file, folder_ / name / file);
     }
   }
   static std::string adapter(const std::string& name) { return kAdapters / "peft" / name; }

@@ -20,6 +20,7 @@
 #include "setup/batch.h"
 #include "setup/engine.h"
 #include "setup/export.h"
+#include "support/source_dir.h"
 #include "support/temp_folder.h"
 #include "support/test_device.h"
 #include "tokenizer/tokenizer.h"
@@ -81,7 +82,7 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
 
   void SetUp() override {
     if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
-    folder_ = fs::path(SNUG_SOURCE_DIR) / "tests/data/parity" / GetParam();
+    folder_ = tests::source_dir() / "tests/data/parity" / GetParam();
     checkpoint_ = models::open_checkpoint(folder_);
     expected_ = formats::open_safetensors(folder_ / "expected.safetensors");
     rows_ = std::make_unique<ParityRows>(*expected_, checkpoint_.model->reads());
@@ -226,7 +227,7 @@ TEST_P(ModelParity, TokensOneByOne) {
 TEST_P(ModelParity, ExportsWhatTransformersWrote) {
   const test::TempFolder folder;
   const auto tokenizer =
-      tokenizer::Tokenizer::from_directory(fs::path(SNUG_SOURCE_DIR) / "tests/data/system/tiny");
+      tokenizer::Tokenizer::from_directory(tests::source_dir() / "tests/data/system/tiny");
   setup::export_hugging_face(folder / "out", *checkpoint_.model, tokenizer.get(),
                              setup::resident_value, {.dtype = at::kFloat});
   const auto written = formats::open_safetensors(folder / "out/model.safetensors");

@@ -11,6 +11,7 @@
 #include "parity/parity_support.h"
 #include "setup/batch.h"
 #include "setup/engine.h"
+#include "support/source_dir.h"
 #include "support/test_device.h"
 
 namespace snug::tests {
@@ -31,8 +32,8 @@ TEST(SmolLm2, EqualsTransformers) {
     GTEST_SKIP() << model_path() << " is missing: scripts/fetch-smollm2";
   if (!missing_device().empty()) GTEST_SKIP() << missing_device();
   prepare_test_device();
-  const auto expected = formats::open_safetensors(fs::path(SNUG_SOURCE_DIR) /
-                                                  "tests/data/parity/smollm2.safetensors");
+  const auto expected =
+      formats::open_safetensors(tests::source_dir() / "tests/data/parity/smollm2.safetensors");
   models::Checkpoint checkpoint = models::open_checkpoint(model_path());
   config::Recipe recipe;
   recipe.precision = "32-true";

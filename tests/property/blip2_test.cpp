@@ -21,6 +21,7 @@
 #include "setup/batch.h"
 #include "setup/trained_parts.h"
 #include "support/random_recipe.h"
+#include "support/source_dir.h"
 #include "support/techniques.h"
 #include "support/temp_folder.h"
 #include "support/wide_blip2.h"
@@ -368,7 +369,7 @@ TEST_P(Blip2, PlanIsTheMeasurementToTheByte) {
 // Features of the picture pass through the Q-Former's layers: each keeps its queries beside them.
 TEST_P(Blip2, WhatPassesThroughIsKeptOnce) {
   const std::filesystem::path original =
-      std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/parity" / GetParam() / "config.json";
+      tests::source_dir() / "tests/data/parity" / GetParam() / "config.json";
   const data::Reading reading = setup::reading_of(*tiny_model(GetParam()));
   const data::SampleStore samples = tests::random_samples(8, 12, 5, reading);
   config::Recipe recipe = tiny_recipe();
@@ -392,8 +393,8 @@ TEST_P(Blip2, WhatPassesThroughIsKeptOnce) {
 
 // 72 attention modules of the T5 stacks, 2 matrices each of 16 x (4096 + 4096).
 TEST(Blip2Adapters, NamesOfModulesReachTheLanguageModelAlone) {
-  const auto model = models::model_from_config(std::filesystem::path(SNUG_SOURCE_DIR) /
-                                               "recipes/models/blip2-flan-t5-xxl.json");
+  const auto model =
+      models::model_from_config(tests::source_dir() / "recipes/models/blip2-flan-t5-xxl.json");
   config::Recipe recipe = tiny_recipe();
   recipe.lora = {.enabled = true, .r = 16, .target_modules = "q,v"};
   setup::choose_trained(*model, recipe);

@@ -16,6 +16,7 @@
 #include "plan/predict.h"
 #include "plan/workload.h"
 #include "support/random_recipe.h"
+#include "support/source_dir.h"
 #include "support/techniques.h"
 #include "support/temp_folder.h"
 
@@ -214,8 +215,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Families,
 // An encoder's output passes through all decoder blocks: each keeps its own input beside it.
 TEST(EncoderDecoder, WhatPassesThroughIsKeptOnce) {
   tests::prepare_test_device();
-  const std::filesystem::path original =
-      std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/parity/t5/config.json";
+  const std::filesystem::path original = tests::source_dir() / "tests/data/parity/t5/config.json";
   const data::Reading reading = setup::reading_of(*tiny_model("t5"));
   const data::SampleStore store = tests::random_samples(8, 12, 5, reading);
   config::Recipe recipe = tiny_recipe();

@@ -14,6 +14,7 @@
 #include "plan/predict.h"
 #include "plan/suggest.h"
 #include "support/random_recipe.h"
+#include "support/source_dir.h"
 #include "support/tiny_training.h"
 
 namespace snug {
@@ -105,8 +106,8 @@ TEST_F(Memory, MoreSamplesNeverTakeLess) {
 // Whatever the techniques, adapters on all layers included: on a model whose layers are larger than
 // the adapters.
 TEST_F(Memory, AdaptersNeverTakeMoreThanAllWeights) {
-  const auto model = models::model_from_config(std::filesystem::path(SNUG_SOURCE_DIR) /
-                                               "recipes/models/smollm2-135m.json");
+  const auto model =
+      models::model_from_config(tests::source_dir() / "recipes/models/smollm2-135m.json");
   const data::SampleStore samples = random_samples(16, 60, 3);
   std::mt19937 random(12);
   for (int trial = 0; trial < 60; ++trial) {

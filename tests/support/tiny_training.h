@@ -13,14 +13,15 @@
 #include "models/family.h"
 #include "setup/engine.h"
 #include "setup/reading.h"
+#include "support/source_dir.h"
 #include "support/test_device.h"
 #include "train/stepper.h"
 
 namespace snug::tests {
 
 inline std::unique_ptr<models::Model> tiny_model(const std::string& shape = "llama") {
-  return models::model_from_config(std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/parity" /
-                                   shape / "config.json");
+  return models::model_from_config(tests::source_dir() / "tests/data/parity" / shape /
+                                   "config.json");
 }
 
 // Each begins with what `reading` asks for: a picture's places, and a source before the target.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/files.h"
+#include "support/source_dir.h"
 #include "support/temp_folder.h"
 #include "support/tiny_training.h"
 
@@ -17,8 +18,8 @@ namespace snug::tests {
 class WideBlip2 {
  public:
   explicit WideBlip2(const std::string& tiny) {
-    nlohmann::json config = nlohmann::json::parse(read_file(
-        std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/parity" / tiny / "config.json"));
+    nlohmann::json config = nlohmann::json::parse(
+        read_file(tests::source_dir() / "tests/data/parity" / tiny / "config.json"));
     // Of none is the last block of 256 codes full.
     config["vision_config"]["intermediate_size"] = 180;   // of 24
     config["qformer_config"]["intermediate_size"] = 260;  // of 16

@@ -14,6 +14,7 @@
 #include "memory/ledger.h"
 #include "ops/attention.h"
 #include "ops/library_attention.h"
+#include "support/source_dir.h"
 
 namespace snug::ops {
 namespace {
@@ -22,7 +23,7 @@ using Json = nlohmann::json;
 
 const Json& oracle() {
   static const Json data =
-      Json::parse(std::ifstream(SNUG_SOURCE_DIR "/tests/data/kernels/attention.json"));
+      Json::parse(std::ifstream(tests::source_dir() / "tests/data/kernels/attention.json"));
   return data;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "support/source_dir.h"
 #include "unit/optim/optim_testing.h"
 
 namespace snug::optim {
@@ -154,7 +155,7 @@ std::string measured_bytes(const config::OptimizerOptions& options, at::ScalarTy
 
 TEST(States, TheGuidesTableIsMeasured) {
   memory::install_allocators();
-  const std::string page = read_file(SNUG_SOURCE_DIR "/docs/guide/optimizers.md");
+  const std::string page = read_file(tests::source_dir() / "docs/guide/optimizers.md");
   const auto changed = [](config::OptimizerOptions options, auto change) {
     change(options);
     return options;

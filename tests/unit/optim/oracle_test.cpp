@@ -6,6 +6,7 @@
 #include "formats/safetensors.h"
 #include "kernels/cpu/dynamic_map.h"
 #include "kernels/cpu/isa.h"
+#include "support/source_dir.h"
 #include "unit/optim/optim_testing.h"
 
 namespace snug::optim {
@@ -16,7 +17,7 @@ constexpr int kTensors = 3;
 
 at::Tensor expected(const std::string& name) {
   static const auto source =
-      formats::open_safetensors(SNUG_SOURCE_DIR "/tests/data/optim/expected.safetensors");
+      formats::open_safetensors(tests::source_dir() / "tests/data/optim/expected.safetensors");
   static const std::map<formats::DType, at::ScalarType> kTypes = {
       {formats::DType::F32, at::kFloat},
       {formats::DType::BF16, at::kBFloat16},
