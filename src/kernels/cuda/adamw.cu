@@ -4,10 +4,12 @@
 #include "kernels/cuda/adamw.h"
 
 #include "base/error.h"
+#include "kernels/cpu/adamw_factors.h"
 #include "kernels/cpu/random_key.h"
-#include "kernels/cuda/adamw_factors.cuh"
 #include "kernels/cuda/random_rounding.cuh"
 #include "kernels/cuda/tensor_list.cuh"
+#include "kernels/cuda/unfused.cuh"
+#include "kernels/optimizer_formulas.h"
 
 namespace snug::kernels::cuda {
 namespace {
@@ -26,19 +28,7 @@ struct Tensor {
   bool aligned;
 };
 
-using Factors = AdamWFactors;
-
-struct Element {
-  float p, m, v;
-};
-
-__device__ Element updated(Element e, float g, const Factors& f) {
-  e.m += (g - e.m) * f.one_minus_beta1;
-  e.v = e.v * f.beta2 + g * g * f.one_minus_beta2;
-  e.p *= f.decay;
-  e.p -= f.step_size * e.m / (sqrtf(e.v) * f.rsqrt_correction + f.eps);
-  return e;
-}
+using Factors = cpu::AdamWFactors;
 
 // The four elements from i on, or those of them before `end`.
 template <class P, class G, class S>
@@ -50,13 +40,17 @@ __device__ void update(const Tensor& t, const Factors& f, float scale, int64_t i
   Floats4 m = read4(first, i, end), v = read4(second, i, end);
   Floats4 p = t.master != nullptr ? read4(t.master, i, end) : read4(param, i, end), kept;
   for (int k = 0; k < 4; ++k) {
-    const Element e = updated({p.values[k], m.values[k], v.values[k]}, g.values[k] * scale, f);
+    const Unfused gradient = Unfused(g.values[k]) * scale;
+    Unfused first_moment = m.values[k], second_moment = v.values[k];
+    move_moments(first_moment, second_moment, gradient, f);
+    const Unfused weight =
+        adamw_weight(Unfused(p.values[k]), first_moment, square_root(second_moment), f);
     const uint32_t random = f.stochastic ? random_bits(t.random_key, i + k) : 0;
     const bool by_chance = f.stochastic && t.master == nullptr;
-    kept.values[k] = e.p;
-    p.values[k] = rounded<P>(e.p, by_chance, random);
-    m.values[k] = rounded<S>(e.m, f.stochastic, random >> 16);
-    v.values[k] = rounded<S>(e.v, f.stochastic, more_bits(random));
+    kept.values[k] = weight.value;
+    p.values[k] = rounded<P>(weight.value, by_chance, random);
+    m.values[k] = rounded<S>(first_moment.value, f.stochastic, random >> 16);
+    v.values[k] = rounded<S>(second_moment.value, f.stochastic, more_bits(random));
   }
   write4(param, i, end, p);
   write4(first, i, end, m);
@@ -109,7 +103,7 @@ void adamw_step(std::span<const cpu::AdamWTensor> tensors, const cpu::AdamWOptio
   SNUG_CHECK(options.step >= 1, "AdamW step {}; the first is 1", options.step);
   std::vector<Tensor> described_tensors;
   for (const cpu::AdamWTensor& t : tensors) described_tensors.push_back(described(t, options));
-  const Factors factors = factors_of(options);
+  const Factors factors = cpu::adamw_factors(options);
   for_each_typed_list(std::span<const Tensor>(described_tensors),
                       [&](const auto& list, unsigned blocks, auto p, auto g, auto s) {
                         update_list<decltype(p), decltype(g), decltype(s)>

@@ -6,11 +6,13 @@
 #include "kernels/cuda/adamw_8bit.h"
 
 #include "base/error.h"
+#include "kernels/cpu/adamw_factors.h"
 #include "kernels/cpu/dynamic_map.h"
 #include "kernels/cpu/random_key.h"
-#include "kernels/cuda/adamw_factors.cuh"
 #include "kernels/cuda/random_rounding.cuh"
 #include "kernels/cuda/tensor_list.cuh"
+#include "kernels/cuda/unfused.cuh"
+#include "kernels/optimizer_formulas.h"
 
 namespace snug::kernels::cuda {
 namespace {
@@ -43,7 +45,7 @@ struct Map {
   float decode_scale[8];
 };
 
-struct Factors : AdamWFactors {
+struct Factors : cpu::AdamWFactors {
   Map first;
   Map second;
 };
@@ -54,8 +56,8 @@ __device__ float decoded(const Map& map, int code) {
   const int offset = kSigned ? code - 127 : code + 1;
   const uint32_t bits = __float_as_uint(static_cast<float>(abs(offset)) + 0.5f);
   const float mantissa = __uint_as_float((bits & 0x7fffffu) | 0x3f800000u);
-  const float value =
-      map.decode_scale[(static_cast<int>(bits >> 23) - 127) & 7] * (9.f * mantissa - 8.f);
+  const Unfused steps = Unfused(9.f) * mantissa - 8.f;
+  const float value = map.decode_scale[(static_cast<int>(bits >> 23) - 127) & 7] * steps.value;
   return kSigned && offset < 0 ? -value : value;
 }
 
@@ -67,9 +69,10 @@ __device__ int encoded(const Map& map, float x) {
       static_cast<int>(__float_as_uint(magnitude) >> 23) - (127 + cpu::kLowestExponent);
   int decade = max(above, 0) * 11 >> 5;  // cpu::lowest_decade()
   decade += magnitude > map.borders[decade & 7];
-  const float position = magnitude * map.encode_scale[decade & 7] + map.encode_offset[decade & 7];
+  const Unfused position =
+      Unfused(magnitude) * map.encode_scale[decade & 7] + map.encode_offset[decade & 7];
   const int last = ((kSigned ? 1 : 2) << decade) - 1;
-  int k = min(static_cast<int>(position), last);
+  int k = min(static_cast<int>(position.value), last);
   k += x > map.top;
   return kSigned ? 127 + (x < 0 ? -k : k) : k - 1;
 }
@@ -141,21 +144,18 @@ __device__ Moments update(const Tensor& t, const Factors& f, float scale, float 
                                   : read_any(param, i, end, t.aligned);
   Floats4 kept;
   for (int k = 0; k < 4; ++k) {
-    const float gradient = g.values[k] * scale;
-    float m = decoded<true>(f.first, first.values[k]) * first_scale;
-    float v = decoded<false>(f.second, second.values[k]) * second_scale;
-    m += (gradient - m) * f.one_minus_beta1;
-    v = v * f.beta2 + gradient * gradient * f.one_minus_beta2;
+    Unfused m = Unfused(decoded<true>(f.first, first.values[k])) * first_scale;
+    Unfused v = Unfused(decoded<false>(f.second, second.values[k])) * second_scale;
+    move_moments(m, v, Unfused(g.values[k]) * scale, f);
+    const Unfused w = adamw_weight(Unfused(p.values[k]), m, square_root(v), f);
     if (i + k < end) {
-      moments.first.values[k] = m;
-      moments.second.values[k] = v;
+      moments.first.values[k] = m.value;
+      moments.second.values[k] = v.value;
     }
-    float w = p.values[k] * f.decay;
-    w -= f.step_size * m / (sqrtf(v) * f.rsqrt_correction + f.eps);
-    kept.values[k] = w;
+    kept.values[k] = w.value;
     const bool by_chance = f.stochastic && t.master == nullptr;
     const uint32_t random = by_chance ? random_bits(t.random_key, i + k) : 0;
-    p.values[k] = rounded<P>(w, by_chance, random);
+    p.values[k] = rounded<P>(w.value, by_chance, random);
   }
   write_any(param, i, end, p, t.aligned);
   if (t.master != nullptr) write_any(t.master, i, end, kept, t.aligned);
@@ -238,7 +238,7 @@ void adamw_8bit_step(std::span<const cpu::AdamW8bitTensor> tensors,
   SNUG_CHECK(options.step >= 1, "AdamW step {}; the first is 1", options.step);
   std::vector<Tensor> described_tensors;
   for (const cpu::AdamW8bitTensor& t : tensors) described_tensors.push_back(described(t, options));
-  const Factors factors = {factors_of(options), arithmetic_of(cpu::signed_dynamic_map()),
+  const Factors factors = {cpu::adamw_factors(options), arithmetic_of(cpu::signed_dynamic_map()),
                            arithmetic_of(cpu::unsigned_dynamic_map())};
   const auto kind = [](const Tensor& t) { return std::tuple(t.param_type, t.grad_type); };
   for_each_list(std::span<const Tensor>(described_tensors), kind,

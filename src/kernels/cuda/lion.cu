@@ -6,6 +6,8 @@
 #include "kernels/cpu/random_key.h"
 #include "kernels/cuda/element_updates.cuh"
 #include "kernels/cuda/random_rounding.cuh"
+#include "kernels/cuda/unfused.cuh"
+#include "kernels/optimizer_formulas.h"
 
 namespace snug::kernels::cuda {
 namespace {
@@ -42,16 +44,16 @@ struct Lion {
   static __device__ void update(const Tensor& t, const Factors& f, float scale, int64_t i) {
     auto* param = static_cast<P*>(t.param);
     auto* average = static_cast<S*>(t.exp_avg);
-    const float g = to_float(static_cast<const G*>(t.grad)[i]) * scale;
-    const float m = to_float(average[i]);
-    float p = t.master != nullptr ? t.master[i] : to_float(param[i]);
-    p = p * f.decay - f.lr * sign_of(m * f.beta1 + g * (1 - f.beta1));
+    const Unfused g = Unfused(to_float(static_cast<const G*>(t.grad)[i])) * scale;
+    Unfused m = to_float(average[i]);
+    Unfused p = t.master != nullptr ? t.master[i] : to_float(param[i]);
+    p = lion_weight(p, Unfused(sign_of(lion_direction(m, g, f).value)), f);
+    m = lion_average(m, g, f);
     const uint32_t random = f.stochastic ? random_bits(t.random_key, i) : 0;
-    average[i] =
-        from_float<S>(rounded<S>(m * f.beta2 + g * (1 - f.beta2), f.stochastic, random >> 16));
+    average[i] = from_float<S>(rounded<S>(m.value, f.stochastic, random >> 16));
     const bool by_chance = f.stochastic && t.master == nullptr;
-    param[i] = from_float<P>(rounded<P>(p, by_chance, random));
-    if (t.master != nullptr) t.master[i] = p;
+    param[i] = from_float<P>(rounded<P>(p.value, by_chance, random));
+    if (t.master != nullptr) t.master[i] = p.value;
   }
 };
 

@@ -6,6 +6,8 @@
 #include "kernels/cpu/random_key.h"
 #include "kernels/cuda/element_updates.cuh"
 #include "kernels/cuda/random_rounding.cuh"
+#include "kernels/cuda/unfused.cuh"
+#include "kernels/optimizer_formulas.h"
 
 namespace snug::kernels::cuda {
 namespace {
@@ -41,19 +43,19 @@ struct Sgd {
   static __device__ void update(const Tensor& t, const Factors& f, float scale, int64_t i) {
     auto* param = static_cast<P*>(t.param);
     auto* buffer = static_cast<S*>(t.buffer);
-    float p = t.master != nullptr ? t.master[i] : to_float(param[i]);
-    float g = to_float(static_cast<const G*>(t.grad)[i]) * scale + p * f.weight_decay;
+    Unfused p = t.master != nullptr ? t.master[i] : to_float(param[i]);
+    Unfused g = sgd_gradient(Unfused(to_float(static_cast<const G*>(t.grad)[i])) * scale, p, f);
     const uint32_t random = f.stochastic ? random_bits(t.random_key, i) : 0;
     if (f.momentum != 0) {
-      float average = g * f.new_share;
-      if (!f.first_step) average += to_float(buffer[i]) * f.momentum;
-      buffer[i] = from_float<S>(rounded<S>(average, f.stochastic, random >> 16));
-      g = f.nesterov ? g + average * f.momentum : average;
+      const Unfused before = f.first_step ? 0.f : to_float(buffer[i]);
+      const Unfused average = sgd_buffer(g, before, f);
+      buffer[i] = from_float<S>(rounded<S>(average.value, f.stochastic, random >> 16));
+      g = sgd_direction(g, average, f);
     }
-    p -= g * f.lr;
+    p = sgd_weight(p, g, f);
     const bool by_chance = f.stochastic && t.master == nullptr;
-    param[i] = from_float<P>(rounded<P>(p, by_chance, random));
-    if (t.master != nullptr) t.master[i] = p;
+    param[i] = from_float<P>(rounded<P>(p.value, by_chance, random));
+    if (t.master != nullptr) t.master[i] = p.value;
   }
 };
 

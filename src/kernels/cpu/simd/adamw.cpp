@@ -3,6 +3,7 @@
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/math.h"
 #include "kernels/cpu/simd/weights.h"
+#include "kernels/optimizer_formulas.h"
 
 namespace snug::kernels::cpu {
 namespace {
@@ -16,10 +17,8 @@ void update(const AdamWTensor& tensor, const AdamWFactors& factors, int64_t begi
     F m = read<S>(t.exp_avg, i, lanes);
     F v = read<S>(t.exp_avg_sq, i, lanes);
     F p = read_weight<P>(t, i, lanes);
-    m += (g - m) * f.one_minus_beta1;
-    v = v * f.beta2 + g * g * f.one_minus_beta2;
-    p *= f.decay;
-    p -= f.step_size * m / (square_root(v) * f.rsqrt_correction + f.eps);
+    move_moments(m, v, g, f);
+    p = adamw_weight(p, m, square_root(v), f);
     U random = {}, more = {};
     if constexpr (kStochastic) {
       random = random_bits(f.random_key, i);

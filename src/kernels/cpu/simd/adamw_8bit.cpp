@@ -4,6 +4,7 @@
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/math.h"
 #include "kernels/cpu/simd/weights.h"
+#include "kernels/optimizer_formulas.h"
 
 namespace snug::kernels::cpu {
 namespace {
@@ -157,14 +158,12 @@ SNUG_INLINE void update_block(const AdamW8bitTensor& t, const AdamWFactors& f,
     F m = decode<true>(first_map, codes_at(t.exp_avg, i, lanes)) * first_scale;
     F v = decode<false>(second_map, codes_at(t.exp_avg_sq, i, lanes)) * second_scale;
     F p = read_weight<P>(t, i, lanes);
-    m += (g - m) * f.one_minus_beta1;
-    v = v * f.beta2 + g * g * f.one_minus_beta2;
+    move_moments(m, v, g, f);
+    p = adamw_weight(p, m, square_root(v), f);
     store_f(first + (i - begin), m);
     store_f(second + (i - begin), v);
     first_peaks = larger_magnitude(first_peaks, fill_beyond(m, F{}, lanes));
     second_peaks = larger_magnitude(second_peaks, fill_beyond(v, F{}, lanes));
-    p *= f.decay;
-    p -= f.step_size * m / (square_root(v) * f.rsqrt_correction + f.eps);
     const U random = kStochastic ? random_bits(f.random_key, i) : U{};
     write_weight<P>(t, i, p, lanes, kStochastic, random);
   });

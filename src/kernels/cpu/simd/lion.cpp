@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/weights.h"
+#include "kernels/optimizer_formulas.h"
 
 namespace snug::kernels::cpu {
 namespace {
@@ -20,8 +21,8 @@ void update(const LionTensor& tensor, const LionFactors& factors, int64_t begin,
     const F g = read<G>(t.grad, i, lanes) * f.grad_scale;
     F m = read<S>(t.exp_avg, i, lanes);
     F p = read_weight<P>(t, i, lanes);
-    p = p * f.decay - f.lr * sign_of(m * f.beta1 + g * (1 - f.beta1));
-    m = m * f.beta2 + g * (1 - f.beta2);
+    p = lion_weight(p, sign_of(lion_direction(m, g, f)), f);
+    m = lion_average(m, g, f);
     const U random = kStochastic ? random_bits(f.random_key, i) : U{};
     write_rounded<S>(t.exp_avg, i, m, lanes, kStochastic, random >> 16);
     write_weight<P>(t, i, p, lanes, kStochastic, random);

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cpu/simd/kernels.h"
 #include "kernels/cpu/simd/weights.h"
+#include "kernels/optimizer_formulas.h"
 
 namespace snug::kernels::cpu {
 namespace {
@@ -10,10 +11,10 @@ namespace {
 template <class S, class Lanes>
 SNUG_INLINE F with_momentum(const SgdTensor& t, const SgdFactors& f, F g, int64_t i, Lanes lanes,
                             U random) {
-  F buffer = g * f.new_share;
-  if (!f.first_step) buffer += read<S>(t.momentum_buffer, i, lanes) * f.momentum;
+  const F before = f.first_step ? F{} : read<S>(t.momentum_buffer, i, lanes);
+  const F buffer = sgd_buffer(g, before, f);
   write_rounded<S>(t.momentum_buffer, i, buffer, lanes, f.stochastic, random);
-  return f.nesterov ? g + buffer * f.momentum : buffer;
+  return sgd_direction(g, buffer, f);
 }
 
 template <class P, class G, class S>
@@ -22,10 +23,10 @@ void update(const SgdTensor& tensor, const SgdFactors& factors, int64_t begin, i
   const auto f = factors;
   sweep(begin, end, [&](int64_t i, auto lanes) {
     F p = read_weight<P>(t, i, lanes);
-    F g = read<G>(t.grad, i, lanes) * f.grad_scale + p * f.weight_decay;
+    F g = sgd_gradient(read<G>(t.grad, i, lanes) * f.grad_scale, p, f);
     const U random = f.stochastic ? random_bits(f.random_key, i) : U{};
     if (f.momentum != 0) g = with_momentum<S>(t, f, g, i, lanes, random >> 16);
-    p -= g * f.lr;
+    p = sgd_weight(p, g, f);
     write_weight<P>(t, i, p, lanes, f.stochastic, random);
   });
 }
