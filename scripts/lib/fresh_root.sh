@@ -21,12 +21,10 @@ cannot() {
 # Nothing is ever mounted in these folders outside of a namespace that is gone by then; this holds even so.
 remove_tree() { rm -rf --one-file-system "$1"; }
 
-# Where apt on this machine gets CODENAME from, so that a mirror is used here too.
-# shellcheck disable=SC2016
+# Where apt on this machine gets a suite from, so that a mirror is used here too.
 apt_source() {
   ! command -v apt-get >/dev/null ||
-    apt-get indextargets --format '$(CODENAME) $(REPO_URI)' 2>/dev/null |
-    awk -v codename="$1" '$1 == codename && $2 ~ /^https?:/ && !seen++ {print $2}'
+    apt-get update --print-uris 2>/dev/null | sed -n "s#^'\(https\?://.*\)/dists/$1/InRelease'.*#\1#p" | sed -n 1p
 }
 
 apt_sources() {
