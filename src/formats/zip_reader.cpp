@@ -125,8 +125,9 @@ DirectoryEntry read_entry(ByteReader& reader) {
   return entry;
 }
 
-void refuse_unreadable(const DirectoryEntry& entry) {
+void refuse_unreadable(const DirectoryEntry& entry, ZipMethods allowed) {
   if ((entry.flags & kEncrypted) != 0) throw UserError("it is encrypted");
+  if (allowed == ZipMethods::StoredOrDeflated && entry.method == kDeflated) return;
   if (entry.method != 0 || entry.compressed != entry.size)
     throw UserError(
         "it is compressed, which torch.save never does; save the model again with torch");
@@ -152,12 +153,16 @@ ZipEntry locate(std::span<const std::byte> file, const std::string& label,
   const uint16_t extra_bytes = reader.u16(kWhat);
   const bool sizes_follow = (flags & kSizesFollow) != 0 || compressed == kIn64;
   if (reader.text(name_bytes, kWhat) != entry.name || method != entry.method ||
-      (!sizes_follow && compressed != entry.size))
+      (!sizes_follow && compressed != entry.compressed))
     throw UserError("the zip directory and the entry's own header disagree; the file is damaged");
   reader.take(extra_bytes, kWhat);
   const size_t begin = reader.position();
-  reader.take(entry.size, "a zip entry's content");
-  return {begin, entry.size, entry.crc};
+  reader.take(entry.compressed, "a zip entry's content");
+  return {.offset = begin,
+          .size = entry.size,
+          .crc = entry.crc,
+          .stored = entry.compressed,
+          .deflated = entry.method == kDeflated};
 }
 
 }  // namespace
@@ -166,14 +171,15 @@ bool looks_like_zip(std::span<const std::byte> file) {
   return file.size() >= 4 && u32_at(file, 0) == kLocalSignature;
 }
 
-ZipDirectory read_zip_directory(std::span<const std::byte> file, const std::string& label) {
+ZipDirectory read_zip_directory(std::span<const std::byte> file, const std::string& label,
+                                ZipMethods allowed) {
   const Central central = find_central(file, label);
   ByteReader reader(file.first(central.offset + central.size), label, central.offset);
   ZipDirectory directory;
   for (uint64_t i = 0; i < central.entries; ++i) {
     const DirectoryEntry entry = read_entry(reader);
     with_context(fmt::format("{}: \"{}\" inside it", label, printable(entry.name)), [&] {
-      refuse_unreadable(entry);
+      refuse_unreadable(entry, allowed);
       if (!directory.emplace(entry.name, locate(file, label, entry)).second)
         throw UserError("it is there twice; the file is damaged");
     });

@@ -18,6 +18,7 @@ inline constexpr size_t kEndBytes = 22;
 inline constexpr size_t kEnd64Bytes = 56;
 inline constexpr size_t kLocatorBytes = 20;
 
+inline constexpr uint16_t kDeflated = 8;          // method
 inline constexpr uint16_t kEncrypted = 1;         // flag
 inline constexpr uint16_t kSizesFollow = 1 << 3;  // flag: sizes stand after the content
 inline constexpr uint16_t kZip64Field = 1;        // extra field

@@ -4,6 +4,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import collections
 import pathlib
+import zipfile
 
 import gguf
 import numpy as np
@@ -38,6 +39,18 @@ def write_plain():
     save_file(tensors, OUT / "plain.safetensors", metadata={"format": "pt"})
     expect("plain", tensors)
     torch.save(tensors, OUT / "plain.pth")
+
+
+def write_wheel():
+    """A zip archive as Python packs wheels."""
+    with zipfile.ZipFile(OUT / "wheel.zip", "w") as archive:
+        for name, content, method in [
+            ("model.gguf", "".join(str(i * 37 % 1009) for i in range(400000)), zipfile.ZIP_DEFLATED),
+            ("stored.txt", "as it is", zipfile.ZIP_STORED),
+            ("empty.txt", "", zipfile.ZIP_DEFLATED),
+            ("small.txt", "Twenty small words, packed as a wheel packs them: " * 4 + "and an end.", zipfile.ZIP_DEFLATED),
+        ]:
+            archive.writestr(zipfile.ZipInfo(name, (2025, 1, 1, 0, 0, 0)), content, method, compresslevel=9)
 
 
 def write_rounding():
@@ -142,6 +155,7 @@ def write_gguf():
 if __name__ == "__main__":
     OUT.mkdir(parents=True, exist_ok=True)
     write_plain()
+    write_wheel()
     write_rounding()
     write_views()
     write_quants()

