@@ -1,6 +1,14 @@
 // Seven small launches a tensor, each of which reads the matrix at most once: a block a row where
 // sums run over columns, a thread a column (in slabs of rows) where they run over rows, and one
 // block for the norms. All sums have a fixed order.
+// Bytes an element, P of the weight's type (read: 4 where there is a master), G of the gradient's:
+//   sum_rows: reads P + G
+//   sum_columns: reads G
+//   move_columns: reads 4 a column and slab, and moves 4 a column
+//   note_norms: reads 12 a row
+//   sum_updates: reads G, writes 8 a row
+//   note_step_size: reads 8 a row
+//   update: reads P + G, writes P (with a master P + 4)
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/adafactor.h"
 
@@ -57,7 +65,7 @@ __device__ float row_factor(const cpu::AdafactorTensor& t, const Norms& norms, i
 }
 
 template <class P, class G>
-__global__ void sum_rows(cpu::AdafactorTensor t, Factors f, Work work) {
+__global__ void __launch_bounds__(kThreads) sum_rows(cpu::AdafactorTensor t, Factors f, Work work) {
   const int64_t row = blockIdx.x;
   double gradients = 0, weights = 0;
   for (int64_t c = threadIdx.x; c < t.cols; c += kThreads) {
@@ -75,7 +83,8 @@ __global__ void sum_rows(cpu::AdafactorTensor t, Factors f, Work work) {
 }
 
 template <class G>
-__global__ void sum_columns(cpu::AdafactorTensor t, Factors f, Work work, int64_t height) {
+__global__ void __launch_bounds__(kThreads)
+    sum_columns(cpu::AdafactorTensor t, Factors f, Work work, int64_t height) {
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (c >= t.cols) return;
   const int64_t begin = blockIdx.y * height, end = min(begin + height, t.rows);
@@ -87,7 +96,8 @@ __global__ void sum_columns(cpu::AdafactorTensor t, Factors f, Work work, int64_
   work.col_sums[blockIdx.y * t.cols + c] = sum;
 }
 
-__global__ void move_columns(cpu::AdafactorTensor t, Factors f, Work work, int64_t slabs) {
+__global__ void __launch_bounds__(kThreads)
+    move_columns(cpu::AdafactorTensor t, Factors f, Work work, int64_t slabs) {
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (c >= t.cols) return;
   float total = 0;
@@ -103,7 +113,8 @@ __device__ double sum_of(const T* values, int64_t count) {
   return reduce_block(own, 0.0, Add{});
 }
 
-__global__ void note_norms(cpu::AdafactorTensor t, Factors f, Work work) {
+__global__ void __launch_bounds__(kMostThreads)
+    note_norms(cpu::AdafactorTensor t, Factors f, Work work) {
   const double weights = sum_of(work.parts, t.rows);
   const double rows = t.row_var != nullptr ? sum_of(t.row_var, t.rows) : 0.0;
   if (threadIdx.x != 0) return;
@@ -112,7 +123,8 @@ __global__ void note_norms(cpu::AdafactorTensor t, Factors f, Work work) {
 }
 
 template <class G>
-__global__ void sum_updates(cpu::AdafactorTensor t, Factors f, Work work) {
+__global__ void __launch_bounds__(kThreads)
+    sum_updates(cpu::AdafactorTensor t, Factors f, Work work) {
   const int64_t row = blockIdx.x;
   const float factor = row_factor(t, *work.norms, row);
   double squares = 0;
@@ -124,7 +136,8 @@ __global__ void sum_updates(cpu::AdafactorTensor t, Factors f, Work work) {
   if (threadIdx.x == 0) work.parts[row] = squares;
 }
 
-__global__ void note_step_size(cpu::AdafactorTensor t, Factors f, Work work) {
+__global__ void __launch_bounds__(kMostThreads)
+    note_step_size(cpu::AdafactorTensor t, Factors f, Work work) {
   const double squares = sum_of(work.parts, t.rows);
   if (threadIdx.x != 0) return;
   const double update_rms = sqrt(squares / static_cast<double>(t.count));
@@ -133,7 +146,7 @@ __global__ void note_step_size(cpu::AdafactorTensor t, Factors f, Work work) {
 }
 
 template <class P, class G>
-__global__ void update(cpu::AdafactorTensor t, Factors f, Work work) {
+__global__ void __launch_bounds__(kThreads) update(cpu::AdafactorTensor t, Factors f, Work work) {
   const int64_t row = blockIdx.x;
   const float factor = row_factor(t, *work.norms, row), step_size = work.norms->step_size;
   auto* param = static_cast<P*>(t.param);
@@ -157,9 +170,9 @@ void step(const cpu::AdafactorTensor& t, const Factors& f, const Work& work, cud
   sum_columns<G><<<dim3(columns, static_cast<unsigned>(slabs.count)), kThreads, 0, stream>>>(
       t, f, work, slabs.height);
   move_columns<<<columns, kThreads, 0, stream>>>(t, f, work, slabs.count);
-  note_norms<<<1, 1024, 0, stream>>>(t, f, work);
+  note_norms<<<1, kMostThreads, 0, stream>>>(t, f, work);
   sum_updates<G><<<rows, kThreads, 0, stream>>>(t, f, work);
-  note_step_size<<<1, 1024, 0, stream>>>(t, f, work);
+  note_step_size<<<1, kMostThreads, 0, stream>>>(t, f, work);
   update<P, G><<<rows, kThreads, 0, stream>>>(t, f, work);
   check_launch("adafactor_step");
 }

@@ -1,5 +1,7 @@
 // Each block updates 16384 elements of one tensor, four a thread at a time: 16-byte moves where the
 // arrays allow, element by element where they are not aligned. Factors are computed on the host.
+// Bytes an element, P of the weight's type, G of the gradient's, S of the states':
+//   update_list: reads P + G + 2 S (with a master 4 for P), writes P + 2 S (and 4)
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/adamw.h"
 
@@ -59,8 +61,9 @@ __device__ void update(const Tensor& t, const Factors& f, float scale, int64_t i
 }
 
 template <class P, class G, class S>
-__global__ void update_list(const __grid_constant__ TensorList<Tensor> list, Factors f,
-                            const float* grad_scale) {
+__global__ void __launch_bounds__(kListThreads)
+    update_list(const __grid_constant__ TensorList<Tensor> list, Factors f,
+                const float* grad_scale) {
   const float scale = grad_scale != nullptr ? f.grad_scale * *grad_scale : f.grad_scale;
   if (!isfinite(scale)) return;
   const Stretch at = stretch_of_block(list, blockIdx.x);

@@ -2,6 +2,8 @@
 // neighbours: the moments wait in registers until shuffles have found the block's largest
 // magnitude, and every array is read and written once. Codes become numbers, and numbers codes, by
 // the arithmetic of kernels/cpu/dynamic_map.h, whose few factors travel with the launch.
+// Bytes an element, P of the weight's type, G of the gradient's:
+//   update_list: reads P + G + 2 (with a master 4 for P), writes P + 2 (and 4); 16 a block of 256
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/adamw_8bit.h"
 
@@ -170,8 +172,9 @@ __device__ float largest_magnitude(const Floats4& a, const Floats4& b) {
 }
 
 template <class P, class G>
-__global__ void update_list(const __grid_constant__ TensorList<Tensor> list,
-                            const __grid_constant__ Factors f, const float* grad_scale) {
+__global__ void __launch_bounds__(kListThreads)
+    update_list(const __grid_constant__ TensorList<Tensor> list, const __grid_constant__ Factors f,
+                const float* grad_scale) {
   const float scale = grad_scale != nullptr ? f.grad_scale * *grad_scale : f.grad_scale;
   if (!isfinite(scale)) return;
   const Stretch at = stretch_of_block(list, blockIdx.x);

@@ -1,6 +1,8 @@
 // A thread makes eight neighbours: in 4 bits they are one aligned word of codes and have one scale.
-// Per element half a byte (or one) is read and the number written; products are rounded one by one,
-// as on the CPU, so that both devices make the same numbers.
+// Products are rounded one by one, as on the CPU, so that both devices make the same numbers. Bytes
+// an element, T those of the number's type:
+//   dequantize_4bit: reads 1/2 + 1/16 (double quantization 1/2 + 1/64), writes T
+//   dequantize_int8: reads 1, writes T
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/dequantize.h"
 
@@ -13,7 +15,8 @@
 namespace snug::kernels::cuda {
 namespace {
 
-constexpr int kPerThread = 8, kThreads = 256;
+constexpr int kPerThread = 8;
+constexpr int kThreads = 256;
 
 // Handed to the kernel by value: the host's constants.
 struct Tables {
@@ -55,8 +58,9 @@ __device__ float scale_of(const Parts& parts, const Tables& tables, int64_t bloc
 }
 
 template <class T>
-__global__ void dequantize_4bit(const __grid_constant__ Parts parts,
-                                const __grid_constant__ Tables tables, T* out) {
+__global__ void __launch_bounds__(kThreads)
+    dequantize_4bit(const __grid_constant__ Parts parts, const __grid_constant__ Tables tables,
+                    T* out) {
   __shared__ float
       values[16];  // lanes look up different ones, which constant memory serves in turn
   if (threadIdx.x < 16) values[threadIdx.x] = tables.values[threadIdx.x];
@@ -76,7 +80,8 @@ __global__ void dequantize_4bit(const __grid_constant__ Parts parts,
 }
 
 template <class T>
-__global__ void dequantize_int8(const __grid_constant__ Parts parts, T* out) {
+__global__ void __launch_bounds__(kThreads)
+    dequantize_int8(const __grid_constant__ Parts parts, T* out) {
   const int64_t group = parts.begin / kPerThread + blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
   const int64_t first = group * kPerThread;
   if (first >= parts.end) return;

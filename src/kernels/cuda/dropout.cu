@@ -1,4 +1,6 @@
 // Four elements a thread: reads and writes are all there is to it.
+// Bytes an element, T those of its type:
+//   drop: reads T (added to what is there 2 T), writes T
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/dropout.h"
 
@@ -26,8 +28,9 @@ struct Window {
 };
 
 template <class T>
-__global__ void drop(const T* x, T* out, int64_t count, uint64_t key, uint32_t threshold,
-                     float scale, bool accumulate, Window window) {
+__global__ void __launch_bounds__(kThreads)
+    drop(const T* x, T* out, int64_t count, uint64_t key, uint32_t threshold, float scale,
+         bool accumulate, Window window) {
   const int64_t i = 4 * (blockIdx.x * int64_t{kThreads} + threadIdx.x);
   if (i >= count) return;
   Floats4 value = read4(x, i, count);

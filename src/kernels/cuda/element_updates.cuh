@@ -11,8 +11,9 @@ namespace snug::kernels::cuda {
 // gradient is to be multiplied by `scale`, by a Rule::Factors. Nothing moves where the scale is not
 // finite.
 template <class Rule, class P, class G, class S>
-__global__ void update_elements(const __grid_constant__ TensorList<typename Rule::Described> list,
-                                typename Rule::Factors factors, const float* grad_scale) {
+__global__ void __launch_bounds__(kListThreads)
+    update_elements(const __grid_constant__ TensorList<typename Rule::Described> list,
+                    typename Rule::Factors factors, const float* grad_scale) {
   const float scale = grad_scale != nullptr ? factors.grad_scale * *grad_scale : factors.grad_scale;
   if (!isfinite(scale)) return;
   const Stretch at = stretch_of_block(list, blockIdx.x);

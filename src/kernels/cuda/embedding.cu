@@ -3,6 +3,11 @@
 // one segment, whose sum is rounded once into the gradient; those of longer ones wait in scratch
 // for a second launch, which adds them in order (embedding_segments.h). No atomics, so that a run
 // repeats to the bit.
+// Bytes an element, T of the tokens' type and G of the gradient's, beside 68 a token for the sort:
+//   count_up: writes 4 a token
+//   add_segments: reads T a token, moves G an id (or writes 4 a segment)
+//   add_partials: reads 4 a segment, moves G an id
+//   copy_rows: reads T, writes T
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/embedding.h"
 
@@ -15,6 +20,8 @@
 
 namespace snug::kernels::cuda {
 namespace {
+
+constexpr int kCountThreads = 256;
 
 struct Workspace {
   int32_t* tokens;  // 0, 1, …
@@ -31,7 +38,7 @@ Workspace split(void* workspace, int64_t tokens) {
   return {at(0), at(1), at(2), start + 3 * part, reinterpret_cast<float*>(start + 3 * part)};
 }
 
-__global__ void count_up(int32_t* tokens, int64_t count) {
+__global__ void __launch_bounds__(kCountThreads) count_up(int32_t* tokens, int64_t count) {
   const int64_t i = blockIdx.x * int64_t{blockDim.x} + threadIdx.x;
   if (i < count) tokens[i] = static_cast<int32_t>(i);
 }
@@ -54,8 +61,9 @@ __device__ void add_to(G* element, float sum) {
 }
 
 template <class T, class G>
-__global__ void add_segments(const int32_t* ids, const int32_t* tokens, int64_t count, const T* dy,
-                             G* grad, float* partials, Table table) {
+__global__ void __launch_bounds__(kMostThreads)
+    add_segments(const int32_t* ids, const int32_t* tokens, int64_t count, const T* dy, G* grad,
+                 float* partials, Table table) {
   const int64_t row = table.row_of(ids[blockIdx.x]);
   if (row < 0) return;
   const Segment s = segment_at(ids, count, blockIdx.x);
@@ -72,8 +80,8 @@ __global__ void add_segments(const int32_t* ids, const int32_t* tokens, int64_t 
 }
 
 template <class G>
-__global__ void add_partials(const int32_t* ids, int64_t count, const float* partials, G* grad,
-                             Table table) {
+__global__ void __launch_bounds__(kMostThreads)
+    add_partials(const int32_t* ids, int64_t count, const float* partials, G* grad, Table table) {
   const int64_t first = blockIdx.x;
   const int64_t row = table.row_of(ids[first * kSegment]);
   if (row < 0) return;
@@ -87,8 +95,9 @@ __global__ void add_partials(const int32_t* ids, int64_t count, const float* par
 }
 
 template <class T>
-__global__ void copy_rows(const int32_t* ids, const T* weight, T* out, int64_t dim,
-                          int64_t first_row, int64_t rows) {
+__global__ void __launch_bounds__(kMostThreads)
+    copy_rows(const int32_t* ids, const T* weight, T* out, int64_t dim, int64_t first_row,
+              int64_t rows) {
   const int64_t token = blockIdx.x;
   const int64_t row = ids[token] - first_row;
   const bool is_here = row >= 0 && row < rows;
@@ -116,7 +125,8 @@ int64_t embedding_backward_workspace_bytes(const cpu::EmbeddingBackward& args) {
 void embedding_backward(const cpu::EmbeddingBackward& args, void* workspace, cudaStream_t stream) {
   if (args.tokens == 0) return;
   const Workspace w = split(workspace, args.tokens);
-  count_up<<<blocks_for(args.tokens, 256), 256, 0, stream>>>(w.tokens, args.tokens);
+  count_up<<<blocks_for(args.tokens, kCountThreads), kCountThreads, 0, stream>>>(w.tokens,
+                                                                                 args.tokens);
   check_launch("embedding_backward");
   auto bytes = static_cast<size_t>(sort_scratch_bytes(args.tokens));
   const cudaError_t sorted =

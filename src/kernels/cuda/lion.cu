@@ -1,4 +1,6 @@
 // One launch for a list of tensors, as in adamw.cu; one element a thread at a time.
+// Bytes an element, P of the weight's type, G of the gradient's, S of the state's:
+//   update_elements: reads P + G + S (with a master 4 for P), writes P + S (and 4)
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/lion.h"
 

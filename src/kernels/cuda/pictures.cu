@@ -1,5 +1,7 @@
 // One thread an element of the output: writes are in order, and a patch's pixels, read thrice, stay
 // in the cache.
+// Bytes an element, T those of the output's type:
+//   cut: reads 1, writes T
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/pictures.h"
@@ -10,7 +12,8 @@ namespace {
 constexpr int kThreads = 256;
 
 template <class T>
-__global__ void cut(cpu::ImagePatches a, float3 mean, float3 deviation, int64_t count) {
+__global__ void __launch_bounds__(kThreads)
+    cut(cpu::ImagePatches a, float3 mean, float3 deviation, int64_t count) {
   const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (i >= count) return;
   const int64_t side = a.patch_size, across = a.width / side;

@@ -1,5 +1,7 @@
 // One thread a pair (i, i + R/2), neighbours in i: both halves are read and written in whole lines,
 // and the heads of a token find its table row in the cache.
+// Bytes an element, T those of its type:
+//   turn: reads T, writes T
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "kernels/cuda/elements.cuh"
@@ -25,7 +27,7 @@ struct Rotation {
 };
 
 template <class T>
-__global__ void turn(Rotation<T> a) {
+__global__ void __launch_bounds__(kThreads) turn(Rotation<T> a) {
   const int64_t pair = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (pair >= a.pairs) return;
   const int64_t i = pair % a.half, head = pair / a.half % a.heads, token = pair / a.half / a.heads;
