@@ -19,7 +19,7 @@ struct Facts {
   std::optional<int> cuda_runtime, nccl;     // versions of the libraries it runs with
   int visible_gpus = 0;                      // that CUDA would use
   std::vector<std::string> visible_bus_ids;  // of those; empty where CUDA cannot be asked
-  std::string why_no_gpu;                    // CUDA's own words
+  std::string why_no_gpu;                    // the reason where visible_gpus is 0
   std::string mpi_library;                   // its own name and version
   // This machine.
   std::string system;  // "Ubuntu 24.04.1 LTS"

@@ -88,13 +88,15 @@ Finding cuda(const Facts& facts) {
     finding.mend = "scripts/build --cuda";
     return finding;
   }
-  finding.found = facts.cuda_runtime
-                      ? fmt::format("{}, {} GPU{} visible", version_text(*facts.cuda_runtime),
-                                    facts.visible_gpus, facts.visible_gpus == 1 ? "" : "s")
-                      : std::string("its library does not answer");
+  finding.found = facts.cuda_runtime ? version_text(*facts.cuda_runtime) : "version not known";
+  finding.found += facts.visible_gpus == 0 ? fmt::format(", no GPU: {}", facts.why_no_gpu)
+                                           : fmt::format(", {} GPU{} visible", facts.visible_gpus,
+                                                         facts.visible_gpus == 1 ? "" : "s");
   if (!facts.gpus.gpus.empty() && facts.visible_gpus == 0) {
+    if (driver(facts).level != Level::Ok) return finding;  // which says what to do
     finding.level = Level::Missing;
-    finding.why = fmt::format("CUDA says: {}", facts.why_no_gpu);
+    finding.why = fmt::format("the driver shows {}, but runs use the processor",
+                              facts.gpus.gpus.size() == 1 ? "one" : "some");
     finding.mend = facts.visible_devices.empty() ? "nvidia-smi; then sudo reboot"
                                                  : "unset CUDA_VISIBLE_DEVICES";
   } else if (!facts.visible_devices.empty()) {

@@ -7,6 +7,8 @@
 #include <c10/cuda/CUDAException.h>
 #include <cuda_runtime_api.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "memory/ledger.h"
@@ -42,13 +44,29 @@ int count() {
   return found;
 }
 
+// CUDA has one error for a driver that is too old and for none at all.
 std::string why_none() {
   int found = 0;
-  return cudaGetErrorString(count_devices(found));
+  const cudaError_t error = count_devices(found);
+  if (error == cudaErrorNoDevice || error == cudaSuccess) return "the NVIDIA driver shows none";
+  if (error != cudaErrorInsufficientDriver) return cudaGetErrorString(error);
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  if (driver == 0) return "there is no NVIDIA driver here";
+  return fmt::format("the NVIDIA driver knows CUDA up to {}.{}, this program needs {}.{}",
+                     driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
+                     CUDART_VERSION % 1000 / 10);
 }
 
 std::string name() { return properties().name; }
 int64_t total_bytes() { return static_cast<int64_t>(properties().totalGlobalMem); }
+
+int64_t free_bytes() {
+  size_t free = 0;
+  size_t total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return static_cast<int64_t>(free);
+}
 
 int64_t driver_bytes() {
   // Other programs on the same GPU cannot be told from the driver, which never takes as much.

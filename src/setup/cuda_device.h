@@ -9,11 +9,12 @@ namespace snug::setup::cuda {
 
 bool is_built();
 int count();             // visible GPUs
-std::string why_none();  // CUDA's own words where count() is 0
+std::string why_none();  // the reason where count() is 0
 
 // Of the first visible GPU.
 std::string name();
 int64_t total_bytes();
+int64_t free_bytes();  // that nobody has at this moment
 // What the driver keeps of it for this program, beside what tensors and libraries allocate. Call
 // after prepare().
 int64_t driver_bytes();

@@ -153,11 +153,36 @@ TEST(Findings, GpusThatAreHidden) {
   Facts f = good_server();
   f.visible_gpus = 0;
   f.visible_devices = "7";
-  f.why_no_gpu = "no CUDA-capable device is detected";
+  f.why_no_gpu = "the NVIDIA driver shows none";
   const Finding finding = find(f, "CUDA");
   EXPECT_EQ(finding.level, Level::Missing);
-  EXPECT_TRUE(has(finding.why, "no CUDA-capable device"));
+  EXPECT_TRUE(has(finding.found, "13.0, no GPU: the NVIDIA driver shows none")) << finding.found;
   EXPECT_TRUE(has(finding.mend, "CUDA_VISIBLE_DEVICES"));
+}
+
+// Nothing is missing where there is nothing to drive; the line about CUDA says why it has no GPU.
+TEST(Findings, AMachineWithoutAGpuUnderAProgramWithCuda) {
+  Facts f = laptop();
+  f.has_cuda = true;
+  f.cuda_runtime = 13000;
+  f.nccl = 22809;
+  f.why_no_gpu = "there is no NVIDIA driver here";
+  EXPECT_EQ(find(f, "CUDA").found, "13.0, no GPU: there is no NVIDIA driver here");
+  EXPECT_EQ(find(f, "CUDA").level, Level::Ok);
+  EXPECT_EQ(exit_code(findings(f)), 0);
+}
+
+// The driver's line has what to do; CUDA's has the reason alone.
+TEST(Findings, AnOldDriverIsWhyCudaHasNoGpu) {
+  Facts f = good_server();
+  f.gpus.driver_version = "550.54.15";
+  f.gpus.cuda_version = "12.4";
+  f.visible_gpus = 0;
+  f.why_no_gpu = "the NVIDIA driver knows CUDA up to 12.4, this program needs 13.0";
+  EXPECT_EQ(find(f, "driver").level, Level::Missing);
+  EXPECT_EQ(find(f, "CUDA").found, "13.0, no GPU: " + f.why_no_gpu);
+  EXPECT_TRUE(find(f, "CUDA").mend.empty()) << find(f, "CUDA").mend;
+  expect_whole(f);
 }
 
 TEST(Findings, OneOfTwoGpusIsHidden) {
