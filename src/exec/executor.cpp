@@ -12,6 +12,7 @@
 #include "exec/pipeline.h"
 #include "exec/stage_links.h"
 #include "memory/guards.h"
+#include "ops/host_waits.h"
 
 namespace snug::exec {
 namespace {
@@ -61,11 +62,6 @@ nn::State take_gradients(nn::State& input) {
     tensor.mutable_grad().reset();
   }
   return gradients;
-}
-
-// Waits for the device that computes it.
-double read_loss(const at::Tensor& loss) {
-  return loss.is_meta() ? 0.0 : static_cast<double>(loss.item<float>());
 }
 
 }  // namespace
@@ -167,7 +163,8 @@ nn::State Executor::begin_backward(const Flight& flight) {
   return gradients;
 }
 
-double Executor::loss_of(const Flight& flight) { return read_loss(flight.loss); }
+// Waits for the device that computes it.
+double Executor::loss_of(const Flight& flight) { return ops::read_number(flight.loss); }
 
 nn::State Executor::backward(Flight& flight, nn::State gradients, const MicroBatch& micro_batch) {
   while (!flight.runs.empty()) {
@@ -266,7 +263,7 @@ nn::State Executor::infer(const Stretch& stretch, nn::State state, const MicroBa
 double Executor::loss(const nn::Batch& batch, const nn::Pass& pass) {
   return guarded([&] {
     const nn::State state = infer(batch, pass);
-    return state.has("loss") ? read_loss(state.at("loss")) : 0.0;
+    return state.has("loss") ? ops::read_number(state.at("loss")) : 0.0;
   });
 }
 

@@ -131,7 +131,8 @@ void FlatUnit::values_from_pieces() const {
   for (const auto& piece : pieces_) {
     const bool is_there = !kept_apart_ && !piece->parameter.home.defined();
     if (!is_there)
-      ops::copy(own.narrow(0, piece->offset, piece->end - piece->begin), piece->parameter.kept());
+      ops::copy(own.narrow(0, piece->offset, piece->end - piece->begin), piece->parameter.kept(),
+                ops::Wait::No);
   }
 }
 

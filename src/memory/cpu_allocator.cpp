@@ -22,26 +22,28 @@ BlockCache& blocks() {
   return *cache;
 }
 
-BlockCache& pinned_blocks() {
-  static auto* cache = new BlockCache(/*pinned=*/true);
-  return *cache;
+// A pool for each use: a block that a copy may still read never goes to one who writes at once.
+BlockCache& pinned_blocks(HostUse use) {
+  static auto* written = new BlockCache(/*pinned=*/true);
+  static auto* landing = new BlockCache(/*pinned=*/true);
+  return use == HostUse::Landing ? *landing : *written;
 }
 
 // Null where the system has none.
 void* take(size_t bytes) {
-  if (current_tag.pinned) return pinned_blocks().take(bytes);
+  if (current_tag.pinned) return pinned_blocks(current_tag.host_use).take(bytes);
   if (bytes >= kLargeBytes) return blocks().take(bytes);
   void* data = nullptr;
   return ::posix_memalign(&data, kAlignment, bytes) == 0 ? data : nullptr;
 }
 
-void give_back(void* data, int64_t bytes, bool pinned) {
-  if (pinned)
-    pinned_blocks().give_back(data);
-  else if (static_cast<size_t>(bytes) >= kLargeBytes)
-    blocks().give_back(data);
+void give_back(const Allocation& allocation) {
+  if (allocation.pinned)
+    pinned_blocks(allocation.host_use).give_back(allocation.data);
+  else if (static_cast<size_t>(allocation.bytes) >= kLargeBytes)
+    blocks().give_back(allocation.data);
   else
-    std::free(data);
+    std::free(allocation.data);
 }
 
 // Which Allocation is behind an address.
@@ -102,10 +104,9 @@ class CpuAllocator final : public c10::Allocator {
 void delete_cpu_allocation(void* data) {
   if (data == nullptr) return;
   Allocation* record = live().take(data);
-  const int64_t bytes = record->bytes;
-  const bool pinned = record->pinned;
+  const Allocation allocation = *record;
   record->ledger->remove(record);
-  give_back(data, bytes, pinned);
+  give_back(allocation);
 }
 
 Allocation* cpu_allocation_at(const void* data) { return live().find(data); }

@@ -15,6 +15,7 @@ struct Tag {
   Phase phase = Phase::Setup;
   int32_t unit = 0;
   bool on_host = false;
+  HostUse host_use = HostUse::Written;
   bool pinned = false;       // host allocations are ones that a device copies by itself
   DiskFile* disk = nullptr;  // where host allocations go instead (disk_file.h)
 };
@@ -60,15 +61,22 @@ class UnitGuard {
 class HostGuard {
  public:
   // With `on` false it changes nothing.
-  explicit HostGuard(bool on = true) : saved_(current_tag.on_host) {
-    current_tag.on_host = saved_ || on;
+  explicit HostGuard(bool on = true, HostUse use = HostUse::Written)
+      : saved_(current_tag.on_host), saved_use_(current_tag.host_use) {
+    if (!on) return;
+    current_tag.on_host = true;
+    current_tag.host_use = use;
   }
-  ~HostGuard() { current_tag.on_host = saved_; }
+  ~HostGuard() {
+    current_tag.on_host = saved_;
+    current_tag.host_use = saved_use_;
+  }
   HostGuard(const HostGuard&) = delete;
   HostGuard& operator=(const HostGuard&) = delete;
 
  private:
   bool saved_;
+  HostUse saved_use_;
 };
 
 // Host allocations in its scope are pinned. With `on` false it changes nothing.

@@ -111,7 +111,8 @@ Allocation* Ledger::add(void* data, int64_t bytes) {
                                     .bytes = bytes,
                                     .category = current_tag.category,
                                     .phase = current_tag.phase,
-                                    .unit = current_tag.unit};
+                                    .unit = current_tag.unit,
+                                    .host_use = current_tag.host_use};
   const std::lock_guard lock(mutex_);
   const auto unit = static_cast<size_t>(allocation->unit);
   if (unit >= by_unit_.size()) by_unit_.resize(unit + 1);

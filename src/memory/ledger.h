@@ -42,6 +42,13 @@ const char* name(Category);
 enum class Phase : uint8_t { Setup, Forward, Backward, Step, Evaluate };
 const char* name(Phase);
 
+// Who writes to host memory beside a device. A copy reads it later than the program asks for that,
+// so memory that is given back may still be read.
+enum class HostUse : uint8_t {
+  Written,  // the program: whoever gives it back has waited for the copies that read it
+  Landing,  // first a copy of a copy stream, which comes after those that may still read it
+};
+
 using ByCategory = std::array<int64_t, kNumCategories>;
 
 // Units by number, in the order of their first mention; 0 is "outside any unit".
@@ -60,6 +67,7 @@ struct Allocation {
   Phase phase = Phase::Setup;
   int32_t unit = 0;
   bool pinned = false;  // host memory that a device may copy from and to by itself
+  HostUse host_use = HostUse::Written;
   Allocation* previous = nullptr;
   Allocation* next = nullptr;
 };
@@ -188,6 +196,9 @@ void install_allocators();
 int64_t cpu_reserved();
 int64_t cuda_reserved();
 int64_t cuda_peak_reserved();
+// How much of a GPU libtorch's allocator may hold from now on: what it takes beyond, for blocks that
+// do not fit into what it holds, is refused like an allocation beyond the budget.
+void limit_cuda_reserved(int64_t bytes);
 int64_t reserved_on(c10::DeviceType device);
 // The highest so far that is known of the device.
 int64_t peak_reserved_on(c10::DeviceType device);

@@ -8,12 +8,17 @@
 namespace snug::memory {
 
 at::Tensor empty_on_host(at::IntArrayRef sizes, at::ScalarType type, at::Device device,
-                         Category category) {
+                         Category category, HostUse use) {
   const CategoryGuard tag(category);
-  const HostGuard host;
+  const HostGuard host(/*on=*/true, use);
   const PinnedGuard pinned(device.is_cuda());
   const at::Device place = device.is_meta() ? at::kMeta : at::kCPU;
   return at::empty(sizes, at::TensorOptions().device(place).dtype(type));
+}
+
+bool is_on_host(const at::Tensor& tensor) {
+  const Allocation* allocation = find_allocation(tensor);
+  return allocation != nullptr && allocation->ledger == &host_ledger_of(tensor.device().type());
 }
 
 void vacate(const at::Tensor& tensor) {

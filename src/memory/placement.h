@@ -13,9 +13,11 @@
 namespace snug::memory {
 
 // A new tensor in the host memory beside `device`, content undefined: on meta a planned one, beside
-// cuda pinned, from a pool of its own, so that the GPU copies from and to it without the host.
+// cuda pinned, from a pool of this use, so that the GPU copies from and to it without the host.
 at::Tensor empty_on_host(at::IntArrayRef sizes, at::ScalarType type, at::Device device,
-                         Category category);
+                         Category category, HostUse use);
+// Whether the tensor lies there.
+bool is_on_host(const at::Tensor& tensor);
 
 // Frees the tensor's memory but keeps the tensor, with its gradient and every alias of its storage.
 // Nobody may read it before refill().

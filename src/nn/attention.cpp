@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 #include "kernels/cpu/random_key.h"
@@ -20,7 +21,8 @@ ops::AttentionContext context_of(const Packed& queries, const AttentionOptions& 
                                 .scale = options.scale,
                                 .sliding_window = options.sliding_window,
                                 .bias_table = options.bias_table,
-                                .max_distance = options.max_distance};
+                                .max_distance = options.max_distance,
+                                .bias_intervals = options.bias_intervals};
   if (options.rope != nullptr) context.rope = *options.rope;
   if (options.dropout > 0 && pass.dropout_key) {
     context.dropout = options.dropout;
@@ -63,7 +65,9 @@ Packed even_sequences(int64_t count, int64_t length, at::Device device) {
   // Filled in place: on meta arange's own tensor would grow without being seen.
   at::Tensor borders = at::empty({count + 1}, at::TensorOptions().device(device).dtype(at::kInt));
   at::arange_out(borders, 0, (count + 1) * length, length);
-  return {.cu_seqlens = std::move(borders), .max_seqlen = length, .positions = {}};
+  std::vector<int32_t> values;
+  for (int64_t i = 0; i <= count; ++i) values.push_back(static_cast<int32_t>(i * length));
+  return {.cu_seqlens = {std::move(borders), values}, .max_seqlen = length, .positions = {}};
 }
 
 at::Tensor full_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -16,7 +16,7 @@ struct AttentionOptions {
   double scale = 1;
   const ops::RopeTables* rope = nullptr;  // rotates q and k
   int64_t sliding_window = 0;
-  at::Tensor bias_table;  // ops::AttentionContext
+  at::Tensor bias_table, bias_intervals;  // ops::AttentionContext
   int64_t max_distance = 128;
   double dropout = 0;      // of probabilities
   std::string site;        // names the layer, for dropout
@@ -32,7 +32,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 
 // Tokens of S sequences packed one after another.
 struct Packed {
-  at::Tensor cu_seqlens;  // (S+1) int32
+  ops::Borders cu_seqlens;  // (S+1) int32
   int64_t max_seqlen = 0;
   at::Tensor positions;  // (N) int32; may be undefined where nothing rotates
 };

@@ -16,17 +16,20 @@ namespace {
 
 // The sequences `from` of a packed source, in that order.
 SourceKeys select_of(const SourceKeys& source, const std::vector<int64_t>& from) {
-  const at::Tensor host = source.cu_seqlens.cpu();
-  const auto* border = host.const_data_ptr<int32_t>();
+  const auto border = source.cu_seqlens.host();
   std::vector<at::Tensor> keys, values;
   std::vector<int32_t> borders = {0};
-  for (const int64_t s : from) {
-    keys.push_back(source.keys.slice(0, border[s], border[s + 1]));
-    values.push_back(source.values.slice(0, border[s], border[s + 1]));
-    borders.push_back(borders.back() + border[s + 1] - border[s]);
+  for (const int64_t sequence : from) {
+    const auto s = static_cast<size_t>(sequence);
+    const int32_t begin = border->at(s), end = border->at(s + 1);
+    keys.push_back(source.keys.slice(0, begin, end));
+    values.push_back(source.values.slice(0, begin, end));
+    borders.push_back(borders.back() + end - begin);
   }
-  return {at::cat(keys), at::cat(values),
-          at::tensor(borders, at::kInt).to(source.cu_seqlens.device()), source.max_seqlen};
+  return {at::cat(keys),
+          at::cat(values),
+          {at::tensor(borders, at::kInt).to(source.cu_seqlens.device()), borders},
+          source.max_seqlen};
 }
 
 }  // namespace

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/borders.h"
+
 namespace snug::nn {
 
 struct KvCacheShape {
@@ -21,7 +23,7 @@ struct KvCacheShape {
 // What an encoder said of the sequences, as the keys and values of one decoder layer.
 struct SourceKeys {
   at::Tensor keys, values;  // (M, Hkv, D)
-  at::Tensor cu_seqlens;    // (S+1) int32
+  ops::Borders cu_seqlens;  // (S+1) int32
   int64_t max_seqlen = 0;
 };
 

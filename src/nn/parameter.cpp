@@ -113,9 +113,9 @@ void Parameter::allocate(at::Device device, at::ScalarType type) {
   value.set_requires_grad(trained && !quantization);
 }
 
-void Parameter::allocate_home(at::ScalarType type) {
-  home = memory::empty_on_host(value.sizes(), quantization ? at::kByte : type, value.device(),
-                               memory::Category::Parameters);
+void Parameter::allocate_home() {
+  home = memory::empty_on_host(value.sizes(), value.scalar_type(), value.device(),
+                               memory::Category::Parameters, memory::HostUse::Written);
 }
 
 void Parameter::initialize(uint64_t seed, double deviation) {
@@ -139,9 +139,6 @@ void Parameter::initialize(uint64_t seed, double deviation) {
   else
     fill(host.mutable_data_ptr<at::Half>(), places, stream, init, scale);
   if (!in_place) write(host);
-  // A float32 home begins with numbers that the device's type can hold, as a master does.
-  if (!quantization && value.scalar_type() != to.scalar_type())
-    to.detach().copy_(to.detach().to(value.scalar_type()));
 }
 
 int64_t Parameter::stored_bytes() const {

@@ -81,8 +81,8 @@ struct Parameter {
   // Memory of `type`, or for a quantized weight's bytes, on `device`, tagged as parameters; content
   // undefined.
   void allocate(at::Device device, at::ScalarType type);
-  // Gives it a home of `type` in the host memory beside its device. Content undefined.
-  void allocate_home(at::ScalarType type);
+  // Gives it a home in the host memory beside its device. Content undefined.
+  void allocate_home();
   // Fills kept() as `init` says: Normal(0, init_scale), Uniform(-init_scale, init_scale), ones or
   // zeros; `deviation` where there is no init_scale.
   void initialize(uint64_t seed, double deviation);

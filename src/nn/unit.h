@@ -7,6 +7,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,14 +17,15 @@
 #include "nn/parameter.h"
 #include "ops/context_attention.h"
 #include "ops/counted_rows.h"
+#include "ops/upload.h"
 
 namespace snug::nn {
 
 // What an encoder reads for each of a batch's S documents, packed one after another, M tokens.
 struct Source {
-  at::Tensor input_ids;   // (M) int32
-  at::Tensor positions;   // (M) int32, from 0 in each document
-  at::Tensor cu_seqlens;  // (S+1) int32
+  at::Tensor input_ids;     // (M) int32
+  at::Tensor positions;     // (M) int32, from 0 in each document
+  ops::Borders cu_seqlens;  // (S+1) int32
   int64_t max_seqlen = 0;
 };
 
@@ -34,7 +36,7 @@ struct Batch {
   at::Tensor targets;        // (N) int32: the token that should follow, or ignore_index
   ops::CountedRows counted;  // where that is not ignore_index
   at::Tensor positions;      // (N) int32, from 0 in each document
-  at::Tensor cu_seqlens;     // (S+1) int32
+  ops::Borders cu_seqlens;   // (S+1) int32
   int64_t max_seqlen = 0;
   int64_t loss_tokens = 0;  // targets that count
   std::optional<Source>
@@ -48,7 +50,8 @@ struct Batch {
   // Where ranks share the tokens (context parallelism): N are then this rank's, and cu_seqlens is
   // undefined. Only attention looks beyond them.
   std::optional<ops::ContextShare> context;
-  KvCache* cache = nullptr;  // generation: append to it and attend to what it holds
+  KvCache* cache = nullptr;             // generation: append to it and attend to what it holds
+  std::shared_ptr<ops::Upload> upload;  // that brought these tensors, if they were
 };
 
 // What the last unit is to return.

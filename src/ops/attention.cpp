@@ -4,7 +4,9 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
 
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -61,8 +63,13 @@ kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, 
           .lse = static_cast<float*>(write_pointer(lse))};
 }
 
-// The context rides along, its tensors too, so that they are kept and released with the graph like
-// everything else. Of them only the biases are an input.
+// What a graph's node needs besides saved tensors. Its own tensors are no input of the graph's, and
+// are kept and released with it all the same.
+struct CarriedAttention final : torch::CustomClassHolder {
+  AttentionContext context;
+};
+
+// The context rides along. Of its tensors only the biases are an input.
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static constexpr size_t kBiasInput = 3;
 
@@ -73,40 +80,18 @@ struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
     rotate_in_place(k, context.positions, context.rope, RopeDirection::Forward);
     const AttentionOutput result = attend(q, k, v, context);
     keep(ctx, {q, k, v, result.out, result.lse, bias_table.value_or(at::Tensor())});
-    auto& data = ctx->saved_data;
-    data["cu_seqlens"] = context.cu_seqlens;
-    data["max_seqlen"] = context.max_seqlen;
-    data["positions"] = context.positions;
-    data["cos"] = context.rope.cos;
-    data["sin"] = context.rope.sin;
-    data["scale"] = context.scale;
-    data["window"] = context.sliding_window;
-    data["causal"] = context.causal;
-    data["kv_cu_seqlens"] = context.kv_cu_seqlens;
-    data["max_kv_seqlen"] = context.max_kv_seqlen;
-    data["max_distance"] = context.max_distance;
-    data["dropout"] = context.dropout;
-    data["dropout_key"] = static_cast<int64_t>(context.dropout_key);
-    data["dropout_first_head"] = context.dropout_first_head;
+    auto carried = c10::make_intrusive<CarriedAttention>();
+    carried->context = context;
+    carried->context.bias_table.reset();
+    ctx->saved_data["context"] = c10::IValue::make_capsule(std::move(carried));
     return result.out;
   }
 
   static AttentionContext restore(AutogradContext* ctx, const at::Tensor& bias_table) {
-    auto& data = ctx->saved_data;
-    return {.cu_seqlens = data["cu_seqlens"].toTensor(),
-            .max_seqlen = data["max_seqlen"].toInt(),
-            .positions = data["positions"].toTensor(),
-            .rope = {.cos = data["cos"].toTensor(), .sin = data["sin"].toTensor()},
-            .scale = data["scale"].toDouble(),
-            .sliding_window = data["window"].toInt(),
-            .causal = data["causal"].toBool(),
-            .kv_cu_seqlens = data["kv_cu_seqlens"].toTensor(),
-            .max_kv_seqlen = data["max_kv_seqlen"].toInt(),
-            .bias_table = bias_table,
-            .max_distance = data["max_distance"].toInt(),
-            .dropout = data["dropout"].toDouble(),
-            .dropout_key = static_cast<uint64_t>(data["dropout_key"].toInt()),
-            .dropout_first_head = data["dropout_first_head"].toInt()};
+    const auto capsule = ctx->saved_data["context"].toCapsule();
+    AttentionContext context = static_cast<const CarriedAttention*>(capsule.get())->context;
+    context.bias_table = bias_table;
+    return context;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {

@@ -6,12 +6,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "ops/borders.h"
 #include "ops/rope.h"
 
 namespace snug::ops {
 
 struct AttentionContext {
-  at::Tensor cu_seqlens;       // (S+1) int32: document s holds tokens cu[s] .. cu[s+1]
+  Borders cu_seqlens;          // (S+1) int32: document s holds tokens cu[s] .. cu[s+1]
   int64_t max_seqlen = 0;      // tokens of the longest document
   at::Tensor positions;        // (N) int32, counted from each document's start
   RopeTables rope;             // rotates q and k; undefined: none
@@ -20,12 +21,13 @@ struct AttentionContext {
   bool causal = true;
   // Where keys are another sequence's (M tokens, as many documents): theirs. With a causal mask a
   // document has as many as queries or more, and its queries are the last of its tokens.
-  at::Tensor kv_cu_seqlens;  // (S+1) int32; undefined: keys are the queries' own sequence
+  Borders kv_cu_seqlens;  // (S+1) int32; undefined: keys are the queries' own sequence
   int64_t max_kv_seqlen = 0;
   // Added to the scores by how far key and query are apart (T5, Raffel et al. 2020, section 2.1):
   // row b of the table (buckets, H) for distances of bucket b. Undefined: none. It gets a gradient.
   at::Tensor bias_table;
   int64_t max_distance = 128;  // farther ones share the last bucket; both directions if not causal
+  at::Tensor bias_intervals;   // of the table (score_block.h), made once for all calls; cuda only
   // Of the probabilities, while training.
   double dropout = 0;
   uint64_t dropout_key = 0;

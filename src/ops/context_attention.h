@@ -26,7 +26,7 @@ struct ContextChunk {
   int64_t first_key = 0;  // the first token of the document which that one belongs to
   // Of the documents that are in the chunk, with the tokens that each has there, from 0 to L, and
   // those up to them that the chunk looks at, from 0 to first_row + L - first_key. (S+1) int32.
-  at::Tensor cu_seqlens, kv_cu_seqlens;
+  Borders cu_seqlens, kv_cu_seqlens;
   int64_t max_seqlen = 0, max_kv_seqlen = 0;
 };
 

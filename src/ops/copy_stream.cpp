@@ -6,10 +6,21 @@
 
 #include <algorithm>
 
+#include "base/error.h"
+#include "memory/placement.h"
+#include "ops/device.h"
 #include "ops/elementwise.h"
+#include "ops/host_waits.h"
 
 namespace snug::ops {
 namespace {
+
+// Memory that the program writes might be given back while a copy still has to write to it.
+void check_landing(const Copy& copy) {
+  const memory::Allocation* to = memory::find_allocation(copy.to);
+  SNUG_CHECK(!memory::is_on_host(copy.to) || to->host_use == memory::HostUse::Landing,
+             "a copy of {} elements lands in host memory that the program writes", copy.to.numel());
+}
 
 void run(const std::vector<Copy>& copies) {
   for (const Copy& copy : copies) {
@@ -40,6 +51,8 @@ CopyStream::CopyStream(at::Device device) : device_(device) {
 CopyStream::~CopyStream() = default;
 
 CopyStream::Ticket CopyStream::start(std::vector<Copy> copies) {
+  if (copies.empty()) return nullptr;
+  for (const Copy& copy : copies) check_landing(copy);
   auto batch = std::make_shared<Batch>();
   if (side_) {
     c10::Event so_far(device_.type());
@@ -71,6 +84,7 @@ void CopyStream::wait(const Ticket& ticket) {
 
 void CopyStream::wait_on_host(const Ticket& ticket) {
   if (ticket == nullptr) return;
+  note_host_wait(kernel_device(device_));
   if (side_)
     ticket->done->synchronize();
   else
@@ -78,6 +92,7 @@ void CopyStream::wait_on_host(const Ticket& ticket) {
 }
 
 void CopyStream::wait_for_all() { wait(newest_); }
+void CopyStream::wait_for_all_on_host() { wait_on_host(newest_); }
 
 // Nothing to do where the batch has happened already.
 void CopyStream::run_until(const Batch* last) {

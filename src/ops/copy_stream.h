@@ -5,7 +5,9 @@
 // once.
 //
 // Memory of the device that copies read or write must stay until they have been waited for. Host
-// memory that they only read may go before: what comes to lie there is written by later copies.
+// memory in which copies land may go before: it comes from a pool whose blocks are written by later
+// copies first (memory::HostUse), which is checked. Host memory that the program writes, weights at
+// their home, is not written again before copies that read it have been waited for on the host.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -44,6 +46,7 @@ class CopyStream {
   void wait_on_host(const Ticket& ticket);
   // All that were started.
   void wait_for_all();
+  void wait_for_all_on_host();
 
   // On a cpu: copies happen no earlier than they are waited for, as bad luck could have it on a
   // device. For tests: who does not wait reads what is not there.

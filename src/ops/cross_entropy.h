@@ -1,6 +1,6 @@
-// The output head and its loss as one operator, a chunk of rows at a time, so that logits never
-// exist whole: neither forward nor backward. The gradients are computed in the forward pass, while
-// each chunk's logits are at hand; the backward pass only hands them on.
+// The output head and its loss as one operator, some rows at a time, so that logits never exist
+// whole: neither forward nor backward. The gradients are computed in the forward pass, while the
+// logits are at hand; the backward pass only hands them on.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,11 +14,24 @@
 
 namespace snug::ops {
 
+// How rows go through: in pieces, each of which has its gradients computed as a whole, and these in
+// stretches, whose float32 logits exist at one time.
+struct RowCut {
+  int64_t piece = 0;
+  int64_t stretch = 0;
+  bool sums_apart = false;  // the head's gradients are added up in float32 (ops/gradient_sums.h)
+};
+
+// What linear_cross_entropy() takes for a head of which this rank has `columns` of the vocabulary.
+RowCut cut_rows(const at::Tensor& x, const Projection& head, int64_t rows, int64_t columns,
+                bool training);
+
 struct CrossEntropyOptions {
   int64_t ignore_index = -100;
   double scale = 1.0;  // of the gradient; the loss itself is returned as a plain sum
   double label_smoothing = 0;
-  double z_loss = 0;  // Chowdhery et al. 2022 (PaLM), section 5
+  double z_loss = 0;                         // Chowdhery et al. 2022 (PaLM), section 5
+  std::optional<RowCut> cut = std::nullopt;  // for tests
 };
 
 // A head whose vocabulary the ranks of a group share: this one has the tokens [first, first + V) of

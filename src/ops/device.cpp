@@ -17,8 +17,9 @@ thread_local std::unordered_map<const c10::TensorImpl*, at::Tensor> gradient_slo
 
 }  // namespace
 
-at::DeviceType kernel_device(const at::Tensor& tensor) {
-  return tensor.is_meta() ? stand_in : tensor.device().type();
+at::DeviceType kernel_device(const at::Tensor& tensor) { return kernel_device(tensor.device()); }
+at::DeviceType kernel_device(at::Device device) {
+  return device.is_meta() ? stand_in : device.type();
 }
 
 StandInGuard::StandInGuard(at::DeviceType device) : saved_(stand_in) { stand_in = device; }
@@ -35,8 +36,8 @@ kernels::cpu::Scalar to_scalar(at::ScalarType type) {
 GradientBuffer gradient_buffer(const at::Tensor& parameter) {
   const at::Tensor& gradient = parameter.grad();
   if (gradient.defined()) return {gradient, false};
-  if (auto slot = gradient_slots.extract(parameter.unsafeGetTensorImpl())) {
-    parameter.mutable_grad() = std::move(slot.mapped());
+  if (at::Tensor slot = take_gradient_slot(parameter); slot.defined()) {
+    parameter.mutable_grad() = std::move(slot);
     return {parameter.grad(), true};
   }
   const memory::CategoryGuard category(memory::Category::Gradients);
@@ -49,6 +50,11 @@ void set_gradient_slot(const at::Tensor& parameter, at::Tensor slot) {
     gradient_slots[parameter.unsafeGetTensorImpl()] = std::move(slot);
   else
     gradient_slots.erase(parameter.unsafeGetTensorImpl());
+}
+
+at::Tensor take_gradient_slot(const at::Tensor& parameter) {
+  auto slot = gradient_slots.extract(parameter.unsafeGetTensorImpl());
+  return slot ? std::move(slot.mapped()) : at::Tensor();
 }
 
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& gradient) {

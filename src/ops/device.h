@@ -15,6 +15,7 @@ kernels::cpu::Scalar to_scalar(at::ScalarType type);
 // Whose kernels and whose memory needs an operator on this tensor has: cpu or cuda. A meta tensor
 // stands for one on the device that the guard in scope names, cpu without one.
 at::DeviceType kernel_device(const at::Tensor& tensor);
+at::DeviceType kernel_device(at::Device device);
 
 class StandInGuard {
  public:
@@ -64,6 +65,8 @@ GradientBuffer gradient_buffer(const at::Tensor& parameter);
 // Where the calling thread makes the parameter's gradient buffer, instead of in new memory; an
 // undefined slot takes that back. A slot is used once.
 void set_gradient_slot(const at::Tensor& parameter, at::Tensor slot);
+// What was set and has not been used; undefined: nothing.
+at::Tensor take_gradient_slot(const at::Tensor& parameter);
 
 // Adds a whole gradient of the parameter's shape, of any type, to its buffer.
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& gradient);

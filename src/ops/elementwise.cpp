@@ -4,14 +4,18 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "kernels/cpu/activation.h"
 #include "kernels/cpu/elementwise.h"
 #include "kernels/cpu/global_norm.h"
+#include "memory/placement.h"
 #include "ops/cuda.h"
 #include "ops/device.h"
+#include "ops/host_waits.h"
 
 namespace snug::ops {
 namespace {
@@ -20,6 +24,40 @@ namespace {
 at::Tensor storage_bytes(const at::Tensor& t) {
   const auto bytes = static_cast<int64_t>(t.storage().nbytes());
   return at::empty({0}, t.options().dtype(at::kByte)).set_(t.storage(), 0, {bytes}, {1});
+}
+
+// Whether one is in host memory and the other on the GPU beside it, or would be.
+bool crosses(const at::Tensor& to, const at::Tensor& from) {
+  if (kernel_device(to) != at::kCUDA && kernel_device(from) != at::kCUDA) return false;
+  if (!to.is_meta()) return to.is_cuda() != from.is_cuda();
+  return memory::is_on_host(to) != memory::is_on_host(from);
+}
+
+void copy_on_cpu(const at::Tensor& to, const at::Tensor& from) {
+  kernels::cpu::cast(from.const_data_ptr(), to_scalar(from.scalar_type()), to.mutable_data_ptr(),
+                     to_scalar(to.scalar_type()), to.numel());
+}
+
+// Between host and cuda: what travels has the host's type. libtorch would convert on the host, and
+// wait for that, or in device memory of the whole tensor's size.
+void copy_and_convert(const at::Tensor& to, const at::Tensor& from, Wait wait) {
+  constexpr int64_t kScratchBytes = int64_t{8} << 20;
+  const bool arrives = to.is_meta() ? memory::is_on_host(from) : to.is_cuda();
+  const at::Tensor& here = arrives ? from : to;
+  const at::Tensor& there = arrives ? to : from;
+  const int64_t count = to.numel();
+  const int64_t step = std::min(count, kScratchBytes / here.element_size());
+  const at::Tensor scratch = at::empty({step}, there.options().dtype(here.scalar_type()));
+  if (wait == Wait::Yes) note_host_wait(at::kCUDA);
+  if (to.is_meta()) return;
+  const at::Tensor flat_to = to.detach().view({-1}), flat_from = from.detach().view({-1});
+  for (int64_t begin = 0; begin < count; begin += step) {
+    const int64_t end = std::min(begin + step, count);
+    const at::Tensor between = scratch.slice(0, 0, end - begin);
+    const bool last = end == count;
+    between.copy_(flat_from.slice(0, begin, end), /*non_blocking=*/wait == Wait::No);
+    flat_to.slice(0, begin, end).copy_(between, /*non_blocking=*/wait == Wait::No || !last);
+  }
 }
 
 }  // namespace
@@ -92,20 +130,21 @@ at::Tensor cast(const at::Tensor& x, at::ScalarType type) {
 
 void copy(const at::Tensor& to, const at::Tensor& from, Wait wait) {
   SNUG_CHECK(to.numel() == from.numel(), "{} elements into {}", from.numel(), to.numel());
+  const bool over_link = crosses(to, from);
+  if (over_link && to.scalar_type() != from.scalar_type()) return copy_and_convert(to, from, wait);
+  if (over_link && wait == Wait::Yes) note_host_wait(at::kCUDA);
   if (to.is_cuda() || from.is_cuda())
-    // Without blocking, libtorch would convert on the device, in memory that no plan knows.
-    to.detach().copy_(from.detach(),
-                      /*non_blocking=*/wait == Wait::No && to.scalar_type() == from.scalar_type());
+    to.detach().copy_(from.detach(), /*non_blocking=*/wait == Wait::No);
   else if (!to.is_meta() && from.scalar_type() == at::kByte)  // a quantized weight
     std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
   else if (!to.is_meta())
-    kernels::cpu::cast(from.const_data_ptr(), to_scalar(from.scalar_type()), to.mutable_data_ptr(),
-                       to_scalar(to.scalar_type()), to.numel());
+    copy_on_cpu(to, from);
 }
 
 void copy_storage(const at::Tensor& to, const at::Tensor& from, Wait wait) {
   SNUG_CHECK(to.storage().nbytes() == from.storage().nbytes(), "{} bytes into {}",
              from.storage().nbytes(), to.storage().nbytes());
+  if (crosses(to, from) && wait == Wait::Yes) note_host_wait(at::kCUDA);
   if (to.is_cuda() || from.is_cuda())
     storage_bytes(to).copy_(storage_bytes(from), /*non_blocking=*/wait == Wait::No);
   else if (!to.is_meta())
@@ -142,19 +181,38 @@ void scale_in_place(const at::Tensor& x, float factor) {
       [&] { x.mul_(factor); });
 }
 
-double sum_of_squares(const std::vector<at::Tensor>& tensors) {
-  if (tensors.empty()) return 0.0;
+void SumOfSquares::add(const std::vector<at::Tensor>& tensors) {
+  if (tensors.empty()) return;
   std::vector<kernels::cpu::TensorView> views;
   for (const at::Tensor& t : tensors)
     views.push_back({t.numel(), read_pointer(t), to_scalar(t.scalar_type())});
   const at::Tensor& like = tensors.front();
-  if (kernel_device(like) != at::kCUDA)
-    return like.is_meta() ? 1.0 : kernels::cpu::sum_of_squares(views).value;
+  // Those that are updated on the host are added up there, whatever computes them.
+  if (kernel_device(like) != at::kCUDA || memory::is_on_host(like)) {
+    on_host_ += like.is_meta() ? 1.0 : kernels::cpu::sum_of_squares(views).value;
+    return;
+  }
   const at::Tensor sum = at::empty({1}, like.options().dtype(at::kDouble));
   with_workspace(like, cuda::sum_of_squares_workspace_bytes(views), [&](void* scratch) {
     cuda::sum_of_squares(views, sum.mutable_data_ptr<double>(), scratch);
   });
-  return like.is_meta() ? 1.0 : sum.item<double>();
+  if (on_device_.defined())
+    on_device_.add_(sum);
+  else
+    on_device_ = sum;
+}
+
+double SumOfSquares::value() {
+  double sum = std::exchange(on_host_, 0.0);
+  if (!on_device_.defined()) return sum;
+  sum += on_device_.is_meta() ? 1.0 : 0.0;
+  return sum + read_number(std::exchange(on_device_, {}));
+}
+
+double sum_of_squares(const std::vector<at::Tensor>& tensors) {
+  SumOfSquares sum;
+  sum.add(tensors);
+  return sum.value();
 }
 
 }  // namespace snug::ops

@@ -26,10 +26,11 @@ void gated_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate, co
                              Activation activation);
 
 // Whether a copy between host and cuda is done when the call returns. With No it need not be, and
-// happens in the current stream's order, where types are equal and the host's memory is pinned.
+// happens in the current stream's order: the host's memory, pinned, must stay as it is until then.
 enum class Wait { Yes, No };
 
-// to = from, converted to to's type; same number of elements.
+// to = from, converted to to's type; same number of elements. Between host and cuda numbers are
+// converted on the device, in scratch of a few MiB; both are contiguous then.
 void copy(const at::Tensor& to, const at::Tensor& from, Wait wait = Wait::Yes);
 // All bytes of from's storage, whatever part of it the tensor views, into to's.
 void copy_storage(const at::Tensor& to, const at::Tensor& from, Wait wait = Wait::Yes);
@@ -43,8 +44,19 @@ void accumulate(const at::Tensor& to, const at::Tensor& from, float alpha = 1.0F
 void fill(const at::Tensor& x, float value);
 void scale_in_place(const at::Tensor& x, float factor);
 
-// Sum of squares over all tensors, in double: infinite or NaN when an element is. On cuda the host
-// waits for it.
+// Sum of squares over all tensors, in double: infinite or NaN when an element is. It is added up
+// where the tensors are, all on one device, and nothing waits for it but value().
+class SumOfSquares {
+ public:
+  void add(const std::vector<at::Tensor>& tensors);
+  // Of all that were added; then it is zero again. On cuda the host waits for it. 1 on meta.
+  double value();
+
+ private:
+  double on_host_ = 0;
+  at::Tensor on_device_;  // (1) double
+};
+
 double sum_of_squares(const std::vector<at::Tensor>& tensors);
 
 }  // namespace snug::ops

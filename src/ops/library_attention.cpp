@@ -46,9 +46,18 @@ int64_t longest_keys(const AttentionContext& context) {
   return context.kv_cu_seqlens.defined() ? context.max_kv_seqlen : context.max_seqlen;
 }
 
+// The state of the dropout's generator, which libtorch 2.11 makes and no dropout reads: two
+// numbers, and one that it keeps for those who ask for a third.
+AttentionOutput flash_forward_on_meta(const at::Tensor& q) {
+  AttentionOutput output = empty_output(q);
+  const auto numbers = q.options().dtype(at::kUInt64);
+  const at::Tensor state = at::empty({2}, numbers), unused = at::empty({}, numbers);
+  return output;
+}
+
 AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionContext& context) {
-  if (q.is_meta()) return empty_output(q);
+  if (q.is_meta()) return flash_forward_on_meta(q);
   const auto result = at::_flash_attention_forward(
       q, k, v, context.cu_seqlens, key_borders(context), context.max_seqlen, longest_keys(context),
       /*dropout_p=*/0.0, context.causal, /*return_debug_mask=*/false, context.scale,

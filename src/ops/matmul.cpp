@@ -20,11 +20,17 @@ kernels::cpu::MatrixView view(const at::Tensor& t) {
           t.stride(1)};
 }
 
+}  // namespace
+
 void library_product(at::Tensor out, const at::Tensor& a, const at::Tensor& b, Into into,
                      float alpha) {
   const int beta = into == Into::Accumulate ? 1 : 0;
   const bool scaled_sum = into == Into::Accumulate || alpha != 1.0F;
   const at::ScalarType type = out.scalar_type();
+  // To a sum of one row libtorch adds as it would add a bias, by cuBLASLt, with a workspace of its
+  // own that no plan knows. Of one column it does not.
+  if (into == Into::Accumulate && out.size(0) == 1 && out.size(1) > 1)
+    return library_product(out.t(), b.t(), a.t(), into, alpha);
   // float32 from halves is an operator of its own, which only cuda has.
   const bool widens = type != a.scalar_type();
   if (scaled_sum && widens)
@@ -36,8 +42,6 @@ void library_product(at::Tensor out, const at::Tensor& a, const at::Tensor& b, I
   else
     at::mm_out(out, a, b);
 }
-
-}  // namespace
 
 void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, Into into,
                  float alpha) {

@@ -14,6 +14,10 @@ enum class Into { Overwrite, Accumulate };
 void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, Into into,
                  float alpha = 1.0F);
 
+// The same as libtorch computes it, which is what cuda has.
+void library_product(at::Tensor out, const at::Tensor& a, const at::Tensor& b, Into into,
+                     float alpha);
+
 // A new (m, n) tensor of `type`.
 at::Tensor matmul(const at::Tensor& a, const at::Tensor& b, at::ScalarType type);
 

@@ -86,12 +86,16 @@ at::Tensor norms_of_sum(const Projection& p, const LowRank* adapter) {
 
 }  // namespace
 
-std::optional<at::Tensor> Projection::any_trained() const {
+std::vector<at::Tensor> Projection::trained() const {
   std::vector<at::Tensor> tensors{weight, bias};
   if (adapter) tensors.insert(tensors.end(), {adapter->a, adapter->b, adapter->magnitude});
-  for (const at::Tensor& t : tensors)
-    if (t.defined() && t.requires_grad()) return t;
-  return std::nullopt;
+  std::erase_if(tensors, [](const at::Tensor& t) { return !t.defined() || !t.requires_grad(); });
+  return tensors;
+}
+
+std::optional<at::Tensor> Projection::any_trained() const {
+  const std::vector<at::Tensor> tensors = trained();
+  return tensors.empty() ? std::nullopt : std::optional(tensors.front());
 }
 
 at::Tensor row_norms(const Projection& projection) { return norms_of_sum(projection, nullptr); }

@@ -12,6 +12,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <vector>
 
 #include "kernels/cpu/dropout.h"
 #include "ops/matmul.h"
@@ -65,6 +66,7 @@ struct Projection {
   // One of the trained tensors, if any: autograd learns from it that an output needs a backward.
   // It gets no gradient through it.
   std::optional<at::Tensor> any_trained() const;
+  std::vector<at::Tensor> trained() const;
   bool has_magnitude() const { return adapter && adapter->magnitude.defined(); }
 };
 

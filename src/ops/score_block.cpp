@@ -3,24 +3,24 @@
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
 #include <limits>
-#include <utility>
+#include <span>
 
 #include "kernels/cpu/linalg/attention.h"
+#include "ops/device.h"
+#include "ops/host_waits.h"
 
 namespace snug::ops {
 namespace {
 
 // Where documents start and end, on the host.
-std::vector<int64_t> borders(const at::Tensor& cu_seqlens, int64_t max_seqlen) {
+std::vector<int64_t> borders_of(const Borders& cu_seqlens, int64_t max_seqlen) {
+  const auto host = cu_seqlens.host();
   if (cu_seqlens.is_meta()) return {0, max_seqlen};
-  const at::Tensor host = cu_seqlens.cpu();
-  const auto* values = host.const_data_ptr<int32_t>();
-  return {values, values + host.numel()};
+  return {host->begin(), host->end()};
 }
 
 // How many places each key is after each query of the block: (rows, keys) float32.
@@ -31,22 +31,14 @@ at::Tensor distances(const ScoreBlock& b, at::Device device) {
   return at::arange(b.first_key, b.last_key, options).unsqueeze(0).sub(row);
 }
 
-at::Tensor on_device(std::vector<float>& values, at::Device device) {
-  const auto floats = at::TensorOptions().dtype(at::kFloat);
-  const auto size = static_cast<int64_t>(values.size());
-  at::Tensor result = at::empty({size}, floats.device(device));
-  if (!device.is_meta()) result.copy_(at::from_blob(values.data(), {size}, floats));
-  return result;
-}
-
 }  // namespace
 
 std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
                                      const AttentionContext& context, int64_t most_rows) {
-  const std::vector<int64_t> queries = borders(context.cu_seqlens, context.max_seqlen);
+  const std::vector<int64_t> queries = borders_of(context.cu_seqlens, context.max_seqlen);
   const bool own = !context.kv_cu_seqlens.defined();
   const std::vector<int64_t> keys =
-      own ? queries : borders(context.kv_cu_seqlens, context.max_kv_seqlen);
+      own ? queries : borders_of(context.kv_cu_seqlens, context.max_kv_seqlen);
   const int64_t window = context.sliding_window;
   std::vector<ScoreBlock> blocks;
   for (size_t document = 0; document + 1 < queries.size(); ++document) {
@@ -85,29 +77,42 @@ void add_mask(const at::Tensor& scores, const ScoreBlock& block, const Attention
   scores.add_(outside.mul_(-kHuge));
 }
 
+at::Tensor bias_intervals(int64_t num_buckets, int64_t max_distance, bool causal,
+                          at::Device device) {
+  const kernels::cpu::BiasTable of{
+      .num_buckets = num_buckets, .max_distance = max_distance, .both_directions = !causal};
+  constexpr float kFar = std::numeric_limits<float>::max();
+  const at::Tensor host = at::empty({2, num_buckets}, at::kFloat);
+  const std::span first(host.mutable_data_ptr<float>(), static_cast<size_t>(num_buckets));
+  const std::span last(first.data() + num_buckets, first.size());
+  std::ranges::fill(first, kFar);
+  std::ranges::fill(last, -kFar);
+  for (int64_t distance = -max_distance; distance <= max_distance; ++distance) {
+    const auto bucket = static_cast<size_t>(kernels::cpu::relative_bucket(distance, of));
+    const auto place = static_cast<float>(distance);
+    first[bucket] = std::min(first[bucket], distance == -max_distance ? -kFar : place);
+    last[bucket] = std::max(last[bucket], distance == max_distance ? kFar : place);
+  }
+  at::Tensor result = at::empty(host.sizes(), host.options().device(device));
+  note_host_wait(kernel_device(result));
+  if (!result.is_meta()) result.copy_(host);
+  return result;
+}
+
 BlockBias::BlockBias(const AttentionContext& context) {
   if (!context.bias_table.defined()) return;
   table_ = context.bias_table.to(at::kFloat);
-  const int64_t buckets = table_.size(0);
-  const kernels::cpu::BiasTable of{.num_buckets = buckets,
-                                   .max_distance = context.max_distance,
-                                   .both_directions = !context.causal};
-  constexpr float kFar = std::numeric_limits<float>::max();
-  std::vector<float> nearest(static_cast<size_t>(buckets), kFar);
-  std::vector<float> farthest(static_cast<size_t>(buckets), -kFar);
-  for (int64_t distance = -of.max_distance; distance <= of.max_distance; ++distance) {
-    const auto bucket = static_cast<size_t>(kernels::cpu::relative_bucket(distance, of));
-    const auto place = static_cast<float>(distance);
-    nearest[bucket] = std::min(nearest[bucket], distance == -of.max_distance ? -kFar : place);
-    farthest[bucket] = std::max(farthest[bucket], distance == of.max_distance ? kFar : place);
-  }
-  nearest_ = on_device(nearest, table_.device());
-  farthest_ = on_device(farthest, table_.device());
+  intervals_ = context.bias_intervals;
+  if (!intervals_.defined())
+    intervals_ =
+        bias_intervals(table_.size(0), context.max_distance, context.causal, table_.device());
 }
 
 at::Tensor BlockBias::memberships(const ScoreBlock& block) const {
   const at::Tensor each = distances(block, table_.device()).view({block.rows() * block.keys(), 1});
-  return each.ge(nearest_).bitwise_and_(each.le(farthest_)).to(at::kFloat);
+  return each.ge(intervals_.select(0, 0))
+      .bitwise_and_(each.le(intervals_.select(0, 1)))
+      .to(at::kFloat);
 }
 
 void BlockBias::add_to(const at::Tensor& scores, const ScoreBlock& block) const {

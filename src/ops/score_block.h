@@ -28,12 +28,18 @@ struct ScoreBlock {
 };
 
 // The blocks of all documents, of at most `most_rows` rows each. On meta one document, the longest,
-// stands for all: it is what needs most. On a device this waits for it.
+// stands for all: it is what needs most.
 std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
                                      const AttentionContext& context, int64_t most_rows);
 
 // Adds to scores (H, rows, keys) the smallest of numbers where a row may not see a key.
 void add_mask(const at::Tensor& scores, const ScoreBlock& block, const AttentionContext& context);
+
+// The distances that each bucket of a table of biases stands for, from the first to the last:
+// (2, buckets) float32. The host works them out, since a logarithm of the device's own might put a
+// distance at the border into another bucket; so they are made before training.
+at::Tensor bias_intervals(int64_t num_buckets, int64_t max_distance, bool causal,
+                          at::Device device);
 
 // The biases of a context's table. Its buckets are intervals of distances.
 class BlockBias {
@@ -51,8 +57,8 @@ class BlockBias {
   // (rows * keys, buckets): 1 where a row's distance to a key is in the bucket.
   at::Tensor memberships(const ScoreBlock& block) const;
 
-  at::Tensor table_;               // (buckets, H) float32
-  at::Tensor nearest_, farthest_;  // (buckets) float32: the first and last distance of each
+  at::Tensor table_;      // (buckets, H) float32
+  at::Tensor intervals_;  // (2, buckets) float32
 };
 
 // 0 where a probability is dropped and 1 / (1 - dropout) elsewhere, as the CPU kernel drops them:

@@ -3,15 +3,11 @@
 
 #include <algorithm>
 
-#include "nn/precision.h"
-
 namespace snug::plan {
 namespace {
 
 // To add one number to another: two are read, one is written.
 constexpr double kTouchesOfSum = 3;
-// Of a 16-bit weight that the host makes of a float32 one: four bytes read, two written.
-constexpr double kTouchesOfRounding = 3;
 
 double bytes_of(const memory::ByCategory& bytes, memory::Category category) {
   return static_cast<double>(bytes[static_cast<size_t>(category)]);
@@ -22,13 +18,6 @@ bool is_offloaded(const config::Recipe& recipe) { return recipe.optimizer_offloa
 // As setup/policies.cpp decides it.
 bool copies_ahead(const config::Recipe& recipe, const DeviceProfile& device) {
   return device.kind == at::kCUDA && recipe.offload_prefetch != "false";
-}
-
-// As setup/engine.cpp decides it: the host rounds such weights before they travel, and the program
-// waits for that.
-bool homes_are_masters(const config::Recipe& recipe) {
-  return recipe.optimizer.master_weights && !recipe.offload_folder() &&
-         nn::parse_precision(recipe.precision).parameters != at::kFloat;
 }
 
 }  // namespace
@@ -71,14 +60,11 @@ Beside host_copies(const config::Recipe& recipe, const DeviceProfile& device,
     // An update within the backward waits for its gradients.
     add(ahead && !recipe.optimizer_in_backward, 0, over_link(trained) * copied + sums);
   }
-  const double rounding =
-      homes_are_masters(recipe) ? kTouchesOfRounding * trained / device.host_bytes_per_second : 0;
   if (recipe.weight_streaming) {
     const double in = over_link(prediction.weight_bytes) * size.micro_batches;
-    add(ahead && rounding == 0, in, in);
-    all.alone += 2 * rounding * size.micro_batches;
+    add(ahead, in, in);
   } else if (is_offloaded(recipe)) {
-    all.alone += over_link(trained) + rounding;  // after the update
+    all.alone += over_link(trained);  // after the update
   }
   return all;
 }

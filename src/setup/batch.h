@@ -12,9 +12,9 @@
 namespace snug::setup {
 
 // Tagged as data in the ledger. On meta only the shapes arrive. With an ignore_index it is looked
-// up which targets count, where few do.
+// up which targets count, where few do. Nothing waits: a batch keeps what its copies read.
 nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
                     std::optional<int64_t> ignore_index = std::nullopt);
-at::Tensor to_device(const std::vector<int32_t>& values, at::Device device);
+ops::Borders borders(const std::vector<int32_t>& values, ops::Upload& upload);
 
 }  // namespace snug::setup

@@ -108,7 +108,7 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
   // All rows are taken: how many of a rank's count differs from batch to batch more than a plan can
   // know.
   nn::Batch result = to_device(own, device);
-  result.cu_seqlens.reset();
+  result.cu_seqlens = {};
   ops::ContextShare& share = result.context.emplace();
   share.group = &mesh.group(dist::Axis::Context);
   share.reversed = &mesh.context_reversed();
@@ -118,8 +118,8 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
     if (device.is_meta()) look_back_farthest(documents, stretches[c], batch.max_seqlen);
     share.chunks[c] = {.first_row = stretches[c].begin,
                        .first_key = documents.first_key,
-                       .cu_seqlens = to_device(documents.queries, device),
-                       .kv_cu_seqlens = to_device(documents.keys, device),
+                       .cu_seqlens = borders(documents.queries, *result.upload),
+                       .kv_cu_seqlens = borders(documents.keys, *result.upload),
                        .max_seqlen = documents.max_queries,
                        .max_kv_seqlen = documents.max_keys};
   }

@@ -39,14 +39,11 @@ std::vector<double> lr_factors(const std::vector<optim::NamedTensor>& parameters
   return factors;
 }
 
-// Weights that are updated on the host have a home there, in float32 where masters are asked for
-// and have no place on disk.
+// Weights that are updated on the host have a home there, of the device's type: what travels is
+// what an update has written, and a float32 master is one of its states.
 void allocate_home(nn::Parameter& parameter, const config::Recipe& recipe) {
-  const bool home_is_master = recipe.optimizer.master_weights && !recipe.offload_folder();
   const bool is_updated_there = recipe.optimizer_offload != "none" && parameter.trained;
-  if (recipe.weight_streaming || is_updated_there)
-    parameter.allocate_home(home_is_master && parameter.trained ? at::kFloat
-                                                                : parameter.value.scalar_type());
+  if (recipe.weight_streaming || is_updated_there) parameter.allocate_home();
 }
 
 // What no policy shares among processes.
@@ -104,16 +101,12 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const config::Recipe& recipe, c
                                                  memory::DiskFile* file) {
   const memory::HostGuard host(recipe.optimizer_offload != "none");
   const memory::DiskGuard disk(file);
-  config::OptimizerOptions options = recipe.optimizer;
-  // Of the weights that train, even where a float32 home is what the optimizer sees.
-  if (options.state_dtype == "auto")
-    options.state_dtype =
-        nn::parse_precision(recipe.precision).parameters == at::kBFloat16 ? "bfloat16" : "float32";
   // Shards round by chance of their own; copies must round alike.
   const bool has_copy = engine.sharding == nullptr || engine.sharding->pieces_are_whole();
   const auto shard =
       static_cast<uint64_t>(has_copy ? 0 : engine.mesh->shape().shard_of(engine.mesh->rank()));
-  return optim::make_optimizer(options, parameters, recipe.seed + shard, whole_elements(engine));
+  return optim::make_optimizer(recipe.optimizer, parameters, recipe.seed + shard,
+                               whole_elements(engine));
 }
 
 // What the optimizer's states take in a file: they are made once on meta, and counted.
@@ -162,7 +155,8 @@ memory::Ledger& Engine::disk_ledger() const { return memory::disk_ledger_of(devi
 
 void Engine::weights_changed() const {
   if (!publishes_weights) return;
-  for (const auto& own : updated) exec::copy_weights_from_home(own);
+  for (const auto& own : updated) exec::send_weights_from_home(own, *copies);
+  copies->wait_for_all();
   if (sharding != nullptr) sharding->publish();
 }
 
@@ -198,6 +192,7 @@ void Engine::finish_updates() const {
   if (delayed == nullptr) return;
   delayed->wait();
   weights_changed();
+  copies->wait_for_all_on_host();  // the next update writes what they read
 }
 
 checkpoint::TrainingTensors Engine::training_tensors() const {
@@ -242,6 +237,7 @@ Update Engine::step(const std::function<void()>& run_micro_batches, const Update
     optimizer->begin_step();
     in_backward->start_updating({.lr = options.lr, .gradient_scale = factor});
     run_micro_batches();
+    copies->wait_for_all();
     if (sharding != nullptr) sharding->publish();
     return {.grad_norm = global_norm(in_backward->gradient_sum_of_squares())};
   }

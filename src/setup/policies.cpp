@@ -45,8 +45,8 @@ std::vector<optim::Range> parameter_ranges(const Engine& engine) {
 std::unique_ptr<exec::OptimizerInBackward> optimizer_in_backward(Engine& engine) {
   std::function<void(int64_t)> updated;
   if (engine.publishes_weights)
-    updated = [parameters = engine.updated](int64_t i) {
-      exec::copy_weights_from_home(parameters[static_cast<size_t>(i)]);
+    updated = [parameters = engine.updated, copies = engine.copies.get()](int64_t i) {
+      exec::send_weights_from_home(parameters[static_cast<size_t>(i)], *copies);
     };
   return std::make_unique<exec::OptimizerInBackward>(*engine.optimizer, engine.parameters,
                                                      engine.counted, parameter_ranges(engine),

@@ -22,17 +22,24 @@ at::Tensor on_meta(const at::Tensor& tensor) {
   return at::empty(tensor.sizes(), tensor.options().device(at::kMeta));
 }
 
+ops::Borders on_meta(const ops::Borders& borders) {
+  return borders.with(on_meta(static_cast<const at::Tensor&>(borders)));
+}
+
 nn::Batch on_meta(const nn::Batch& batch, const dist::Mesh& mesh) {
   nn::Batch result = batch;
   result.cache = nullptr;
   for (at::Tensor* tensor :
        {&result.input_ids, &result.targets, &result.counted.rows, &result.counted.targets,
-        &result.positions, &result.cu_seqlens, &result.pixels, &result.picture_rows})
+        &result.positions, &result.pixels, &result.picture_rows})
     *tensor = on_meta(*tensor);
-  if (result.source)
-    for (at::Tensor* tensor :
-         {&result.source->input_ids, &result.source->positions, &result.source->cu_seqlens})
-      *tensor = on_meta(*tensor);
+  result.cu_seqlens = on_meta(batch.cu_seqlens);
+  result.upload.reset();
+  if (result.source) {
+    result.source->input_ids = on_meta(batch.source->input_ids);
+    result.source->positions = on_meta(batch.source->positions);
+    result.source->cu_seqlens = on_meta(batch.source->cu_seqlens);
+  }
   if (!result.context) return result;
   result.context->group = &mesh.group(dist::Axis::Context);
   result.context->reversed = &mesh.context_reversed();

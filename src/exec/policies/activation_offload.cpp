@@ -51,8 +51,9 @@ void ActivationOffload::send_out(UnitsOwn& own, const nn::State& input, const nn
     for (const Moved& entry : own.moved)
       if (entry.device.storage().is_alias_of(tensor.storage())) return;
     own.moved.push_back(
-        {tensor.detach(), memory::empty_on_host({storage_bytes(tensor)}, at::kByte, tensor.device(),
-                                                memory::Category::Activations)});
+        {tensor.detach(),
+         memory::empty_on_host({storage_bytes(tensor)}, at::kByte, tensor.device(),
+                               memory::Category::Activations, memory::HostUse::Landing)});
   };
   // The unit's output is the next one's input, and leaves with it: also what it only hands on.
   for (const auto& [name, tensor] : input.entries())

@@ -2,7 +2,6 @@
 #include "exec/policies/optimizer_in_backward.h"
 
 #include "memory/guards.h"
-#include "ops/elementwise.h"
 
 namespace snug::exec {
 
@@ -20,13 +19,13 @@ OptimizerInBackward::OptimizerInBackward(optim::Optimizer& optimizer,
 
 void OptimizerInBackward::start_measuring() {
   updating_ = false;
-  sum_of_squares_ = 0;
+  squares_ = {};
 }
 
 void OptimizerInBackward::start_updating(const optim::StepOptions& options) {
   updating_ = true;
   options_ = options;
-  sum_of_squares_ = 0;
+  squares_ = {};
 }
 
 // States on disk are read while the unit's gradients are being computed.
@@ -43,7 +42,7 @@ void OptimizerInBackward::after_backward(UnitRun& run) {
   for (size_t i = range.first; i < range.last; ++i)
     if (counted_[i] && parameters_[i].tensor.grad().defined())
       gradients.push_back(parameters_[i].tensor.grad());
-  sum_of_squares_ += ops::sum_of_squares(gradients);
+  squares_.add(gradients);
   gradients.clear();
   if (updating_) {
     const memory::HostGuard host(on_host_);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "exec/policy.h"
+#include "ops/elementwise.h"
 #include "optim/optimizer.h"
 
 namespace snug::exec {
@@ -28,11 +29,13 @@ class OptimizerInBackward final : public Policy {
   // What the backwards of the coming micro-batches do: only add up norms, or update too.
   void start_measuring();
   void start_updating(const optim::StepOptions& options);
-  // Of the gradients since the last start, unscaled by the options.
-  double gradient_sum_of_squares() const { return sum_of_squares_; }
+  // Of the gradients since the last start, unscaled by the options; once. On cuda the host waits
+  // for it, and for nothing else here.
+  double gradient_sum_of_squares() { return squares_.value(); }
 
   void before_backward(UnitRun& run) override;
   void after_backward(UnitRun& run) override;
+  void abandon() override { squares_ = {}; }
 
  private:
   optim::Optimizer& optimizer_;
@@ -43,7 +46,7 @@ class OptimizerInBackward final : public Policy {
   std::function<void(int64_t)> updated_;
   bool updating_ = false;
   optim::StepOptions options_;
-  double sum_of_squares_ = 0;
+  ops::SumOfSquares squares_;
 };
 
 }  // namespace snug::exec

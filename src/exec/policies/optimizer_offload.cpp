@@ -21,7 +21,9 @@ void OptimizerOffload::send_units(size_t first, size_t last) {
   for (size_t i = first; i < last; ++i)
     for (nn::Parameter* parameter : updated_[i]) send_home(*parameter, copies);
   on_their_way_ = copies_.start(std::move(copies));
-  if (!overlap_) settle();
+  if (overlap_) return;
+  copies_.wait_on_host(on_their_way_);
+  settle();
 }
 
 void OptimizerOffload::send_home(nn::Parameter& parameter, std::vector<ops::Copy>& copies) {
@@ -32,14 +34,19 @@ void OptimizerOffload::send_home(nn::Parameter& parameter, std::vector<ops::Copy
   at::Tensor landing = gradient;
   if (!home.defined() || ops::kernel_device(gradient) == at::kCUDA) {
     landing = memory::empty_on_host(gradient.sizes(), gradient.scalar_type(), gradient.device(),
-                                    memory::Category::Gradients);
+                                    memory::Category::Gradients, memory::HostUse::Landing);
     copies.push_back({.to = landing, .from = gradient});
   }
   leaving_.push_back({&parameter, std::exchange(gradient, {}), std::move(landing)});
 }
 
+// The host waits for gradients that it adds to others; for the rest the device's memory does.
 void OptimizerOffload::settle() {
-  copies_.wait_on_host(std::exchange(on_their_way_, nullptr));
+  const bool adds = std::any_of(leaving_.begin(), leaving_.end(), [](const Leaving& entry) {
+    return entry.parameter->home.grad().defined();
+  });
+  const ops::CopyStream::Ticket ticket = std::exchange(on_their_way_, nullptr);
+  adds ? copies_.wait_on_host(ticket) : copies_.wait(ticket);
   for (Leaving& entry : leaving_) {
     at::Tensor& home = entry.parameter->home.mutable_grad();
     if (home.defined())
@@ -54,6 +61,7 @@ void OptimizerOffload::settle() {
 void OptimizerOffload::after_micro_batch() {
   send_units(0, updated_.size());
   settle();
+  copies_.wait_for_all_on_host();
 }
 
 void OptimizerOffload::abandon() {
@@ -62,10 +70,13 @@ void OptimizerOffload::abandon() {
   on_their_way_ = nullptr;
 }
 
-void copy_weights_from_home(const std::vector<nn::Parameter*>& parameters) {
+void send_weights_from_home(const std::vector<nn::Parameter*>& parameters,
+                            ops::CopyStream& copies) {
+  std::vector<ops::Copy> all;
   for (const nn::Parameter* parameter : parameters)
     if (parameter->home.defined() && !memory::is_vacant(parameter->value))
-      ops::copy(parameter->value.detach(), parameter->home);
+      all.push_back({.to = parameter->value.detach(), .from = parameter->home});
+  copies.start(std::move(all));
 }
 
 }  // namespace snug::exec

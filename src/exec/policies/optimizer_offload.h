@@ -45,7 +45,7 @@ class OptimizerOffload final : public Policy {
   ops::CopyStream::Ticket on_their_way_;
 };
 
-// The device's weights, from their homes.
-void copy_weights_from_home(const std::vector<nn::Parameter*>& parameters);
+// Starts copies of the device's weights from their homes.
+void send_weights_from_home(const std::vector<nn::Parameter*>& parameters, ops::CopyStream& copies);
 
 }  // namespace snug::exec

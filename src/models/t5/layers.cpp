@@ -45,8 +45,10 @@ void Attention::list(std::vector<nn::Linear*>& linears) {
   for (nn::Linear* layer : {&q_, &k_, &v_, &o_}) linears.push_back(layer);
 }
 
-nn::AttentionOptions Attention::options() const {
+nn::AttentionOptions Attention::options(const RelativeBiases& biases) const {
   return {.scale = 1,
+          .bias_table = biases.table,
+          .bias_intervals = biases.intervals,
           .max_distance = config_.relative_attention_max_distance,
           .dropout = config_.dropout_rate,
           .site = name_,
@@ -62,28 +64,24 @@ at::Tensor Attention::finish(const at::Tensor& mixed, const nn::Pass& pass) cons
                      o_.weight());
 }
 
-at::Tensor Attention::causal(const at::Tensor& x, int64_t layer, const at::Tensor& bias_table,
+at::Tensor Attention::causal(const at::Tensor& x, int64_t layer, const RelativeBiases& biases,
                              const nn::Batch& batch, const nn::Pass& pass) const {
   const std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, nn::num_tokens(batch), pass);
-  nn::AttentionOptions with_bias = options();
-  with_bias.bias_table = bias_table;
-  return finish(nn::causal_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), layer, with_bias,
-                                     batch, pass),
+  return finish(nn::causal_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), layer,
+                                     options(biases), batch, pass),
                 pass);
 }
 
-at::Tensor Attention::full(const at::Tensor& x, const at::Tensor& bias_table,
+at::Tensor Attention::full(const at::Tensor& x, const RelativeBiases& biases,
                            const nn::Batch& batch, const nn::Pass& pass) const {
   const std::vector<at::Tensor> qkv =
       nn::project(x, {&q_, &k_, &v_}, nn::num_source_tokens(batch), pass);
-  nn::AttentionOptions with_bias = options();
-  with_bias.bias_table = bias_table;
   const nn::Packed documents{.cu_seqlens = batch.source->cu_seqlens,
                              .max_seqlen = batch.source->max_seqlen,
                              .positions = batch.source->positions};
-  return finish(
-      nn::full_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), documents, with_bias, pass),
-      pass);
+  return finish(nn::full_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), documents,
+                                   options(biases), pass),
+                pass);
 }
 
 at::Tensor Attention::cross(const at::Tensor& x, const nn::SourceKeys& source,

@@ -18,6 +18,12 @@
 
 namespace snug::models::t5 {
 
+// Of a stack's biases, for attention: ops::AttentionContext.
+struct RelativeBiases {
+  at::Tensor table;      // (B, H)
+  at::Tensor intervals;  // (2, B) where the device's kernels ask for them
+};
+
 nn::Parameter norm_weight(const Config& config, const std::string& name);
 
 // The three kinds yield as many rows of D as x has, ready to be added to what was normed.
@@ -27,11 +33,10 @@ class Attention {
   Attention(const Config& config, const std::string& name, const std::string& module);
 
   // Of the decoder's x (c, D) to what came before; with a generation's cache of `layer`.
-  // bias_table (B, H).
-  at::Tensor causal(const at::Tensor& x, int64_t layer, const at::Tensor& bias_table,
+  at::Tensor causal(const at::Tensor& x, int64_t layer, const RelativeBiases& biases,
                     const nn::Batch& batch, const nn::Pass& pass) const;
   // Of the source's x (e, D) to all of the same document.
-  at::Tensor full(const at::Tensor& x, const at::Tensor& bias_table, const nn::Batch& batch,
+  at::Tensor full(const at::Tensor& x, const RelativeBiases& biases, const nn::Batch& batch,
                   const nn::Pass& pass) const;
   // Of the decoder's x (c, D) to the document's source.
   at::Tensor cross(const at::Tensor& x, const nn::SourceKeys& source, const nn::Batch& batch,
@@ -46,7 +51,7 @@ class Attention {
   void list(std::vector<nn::Linear*>& linears);
 
  private:
-  nn::AttentionOptions options() const;
+  nn::AttentionOptions options(const RelativeBiases& biases = {}) const;
   at::Tensor heads(const at::Tensor& x) const;  // (rows, H·d) -> (rows, H, d)
   at::Tensor finish(const at::Tensor& mixed, const nn::Pass& pass) const;
 

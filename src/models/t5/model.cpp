@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "models/t5/units.h"
+#include "ops/score_block.h"
 
 namespace snug::models::t5 {
 namespace {
@@ -21,12 +21,20 @@ std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::strin
 }
 
 T5Model::T5Model(Config config, const std::string& prefix)
-    : config_(std::move(config)), units_(make_units(config_, prefix)) {}
+    : config_(std::move(config)), units_(make_units(config_, prefix, intervals_)) {}
 
 std::vector<nn::Unit*> T5Model::units() {
   std::vector<nn::Unit*> all;
   for (const auto& unit : units_) all.push_back(unit.get());
   return all;
+}
+
+void T5Model::prepare(at::Device device, int64_t /*max_seqlen*/) {
+  const auto made = [&](bool causal) {
+    return ops::bias_intervals(config_.relative_attention_num_buckets,
+                               config_.relative_attention_max_distance, causal, device);
+  };
+  intervals_ = {.encoder = made(/*causal=*/false), .decoder = made(/*causal=*/true)};
 }
 
 // The last unit but the head is a decoder block.

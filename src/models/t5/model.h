@@ -9,6 +9,7 @@
 #include "formats/tensor_source.h"
 #include "models/model.h"
 #include "models/t5/config.h"
+#include "models/t5/units.h"
 
 namespace snug::models::t5 {
 
@@ -25,7 +26,7 @@ class T5Model final : public Model {
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
   double initializer_range() const override { return config_.initializer_factor; }
-  void prepare(at::Device /*device*/, int64_t /*max_seqlen*/) override {}
+  void prepare(at::Device device, int64_t max_seqlen) override;
   Reads reads() const override;
   // Of an average one of a document's tokens, half of which are taken for its source's.
   double flops_per_token(double seqlen) const override;
@@ -35,6 +36,7 @@ class T5Model final : public Model {
   int64_t num_heads_here() const;
 
   Config config_;
+  BiasIntervals intervals_;
   std::vector<std::unique_ptr<nn::Unit>> units_;
 };
 

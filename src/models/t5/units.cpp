@@ -70,9 +70,11 @@ nn::State EncoderEmbedding::forward(const nn::State& input, const nn::Batch& bat
   return state;
 }
 
-EncoderBlock::EncoderBlock(const Config& config, const std::string& prefix, int64_t layer)
+EncoderBlock::EncoderBlock(const Config& config, const std::string& prefix, int64_t layer,
+                           const BiasIntervals& intervals)
     : Unit("encoder block " + std::to_string(layer)),
       config_(config),
+      intervals_(intervals),
       is_last_(layer + 1 == config.num_layers),
       self_(config, block_name(prefix, "encoder", layer) + "0.", "SelfAttention"),
       mlp_(config, block_name(prefix, "encoder", layer) + "1.") {}
@@ -98,7 +100,7 @@ nn::State EncoderBlock::forward(const nn::State& input, const nn::Batch& batch,
   const at::Tensor& hidden = input.at("source");  // (e, D)
   const at::Tensor& bias = input.at("encoder_bias");
   const at::Tensor attended =
-      self_.full(nn::rms_norm(hidden, self_.norm(), eps), bias, batch, pass);
+      self_.full(nn::rms_norm(hidden, self_.norm(), eps), {bias, intervals_.encoder}, batch, pass);
   const auto [sum, x] = nn::add_rms_norm(hidden, attended, mlp_.norm(), eps);
   nn::State state;
   state.set("source", at::add(sum, mlp_.forward(x, nn::num_source_tokens(batch), pass)));
@@ -142,9 +144,11 @@ nn::State DecoderEmbedding::forward(const nn::State& input, const nn::Batch& bat
   return state;
 }
 
-DecoderBlock::DecoderBlock(const Config& config, const std::string& prefix, int64_t layer)
+DecoderBlock::DecoderBlock(const Config& config, const std::string& prefix, int64_t layer,
+                           const BiasIntervals& intervals)
     : Unit("decoder block " + std::to_string(layer)),
       config_(config),
+      intervals_(intervals),
       layer_(layer),
       self_(config, block_name(prefix, "decoder", layer) + "0.", "SelfAttention"),
       cross_(config, block_name(prefix, "decoder", layer) + "1.", "EncDecAttention"),
@@ -184,8 +188,8 @@ nn::State DecoderBlock::forward(const nn::State& input, const nn::Batch& batch,
   const double eps = config_.layer_norm_epsilon;
   const at::Tensor& hidden = input.at("hidden");  // (c, D)
   const at::Tensor& bias = input.at("decoder_bias");
-  const at::Tensor attended =
-      self_.causal(nn::rms_norm(hidden, self_.norm(), eps), layer_, bias, batch, pass);
+  const at::Tensor attended = self_.causal(nn::rms_norm(hidden, self_.norm(), eps), layer_,
+                                           {bias, intervals_.decoder}, batch, pass);
   const auto [sum, x] = nn::add_rms_norm(hidden, attended, cross_.norm(), eps);
   const auto [sum_of_all, y] =
       nn::add_rms_norm(sum, look_at_source(x, input, batch, pass), mlp_.norm(), eps);
@@ -230,17 +234,18 @@ nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn
   return state;
 }
 
-std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config, const std::string& prefix) {
+std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config, const std::string& prefix,
+                                                  const BiasIntervals& intervals) {
   std::vector<std::unique_ptr<nn::Unit>> units;
   auto embedding = std::make_unique<EncoderEmbedding>(config, prefix);
   nn::Parameter& tokens = embedding->tokens();
   units.push_back(std::move(embedding));
   for (int64_t layer = 0; layer < config.num_layers; ++layer)
-    units.push_back(std::make_unique<EncoderBlock>(config, prefix, layer));
+    units.push_back(std::make_unique<EncoderBlock>(config, prefix, layer, intervals));
   units.push_back(std::make_unique<EncoderNorm>(config, prefix));
   units.push_back(std::make_unique<DecoderEmbedding>(config, prefix, tokens));
   for (int64_t layer = 0; layer < config.num_decoder_layers; ++layer)
-    units.push_back(std::make_unique<DecoderBlock>(config, prefix, layer));
+    units.push_back(std::make_unique<DecoderBlock>(config, prefix, layer, intervals));
   units.push_back(
       std::make_unique<Head>(config, prefix, config.tie_word_embeddings ? &tokens : nullptr));
   return units;

@@ -25,6 +25,11 @@
 
 namespace snug::models::t5 {
 
+// The distances that each stack's buckets stand for, (2, B): filled by Model::prepare.
+struct BiasIntervals {
+  at::Tensor encoder, decoder;
+};
+
 // Takes the rows of State "picture" (R, D), where there are such, in place of the source's tokens
 // batch.picture_rows.
 class EncoderEmbedding final : public nn::Unit {
@@ -42,13 +47,15 @@ class EncoderEmbedding final : public nn::Unit {
 
 class EncoderBlock final : public nn::Unit {
  public:
-  EncoderBlock(const Config& config, const std::string& prefix, int64_t layer);
+  EncoderBlock(const Config& config, const std::string& prefix, int64_t layer,
+               const BiasIntervals& intervals);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
 
  private:
   const Config& config_;
+  const BiasIntervals& intervals_;
   bool is_last_;
   Attention self_;
   FeedForward mlp_;
@@ -80,7 +87,8 @@ class DecoderEmbedding final : public nn::Unit {
 
 class DecoderBlock final : public nn::Unit {
  public:
-  DecoderBlock(const Config& config, const std::string& prefix, int64_t layer);
+  DecoderBlock(const Config& config, const std::string& prefix, int64_t layer,
+               const BiasIntervals& intervals);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
@@ -91,6 +99,7 @@ class DecoderBlock final : public nn::Unit {
                             const nn::Pass& pass) const;  // (c, D) -> (c, D)
 
   const Config& config_;
+  const BiasIntervals& intervals_;
   int64_t layer_;
   Attention self_, cross_;
   FeedForward mlp_;
@@ -112,8 +121,8 @@ class Head final : public nn::Unit {
 };
 
 // All units of a model whose weights are called `prefix` + their names in T5's own files. `config`
-// must outlive them.
-std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config,
-                                                  const std::string& prefix = "");
+// and `intervals` must outlive them.
+std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config, const std::string& prefix,
+                                                  const BiasIntervals& intervals);
 
 }  // namespace snug::models::t5

@@ -4,7 +4,9 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "memory/ledger.h"
+#include "memory/placement.h"
 
 namespace snug::ops {
 namespace {
@@ -44,6 +46,20 @@ TEST_F(CopyStreamTest, CopiesConvertOrTakeWholeStorages) {
                      {.to = bytes, .from = from_.slice(0, 3, 5), .whole_storage = true}}));
   EXPECT_TRUE(at::equal(rounded.to(at::kFloat), from_));
   EXPECT_TRUE(at::equal(bytes, from_));
+}
+
+// A block of the pool is given back while a copy still reads it. Copies that land in it come later;
+// what the program writes would not.
+TEST_F(CopyStreamTest, LandsOnlyInMemoryThatCopiesWriteFirst) {
+  const auto on_host = [](memory::HostUse use) {
+    return memory::empty_on_host({10}, at::kFloat, at::kCPU, memory::Category::Gradients, use);
+  };
+  const at::Tensor landing = on_host(memory::HostUse::Landing);
+  stream_.wait(stream_.start({{.to = landing, .from = from_}}));
+  EXPECT_TRUE(at::equal(landing, from_));
+  const at::Tensor home = on_host(memory::HostUse::Written);
+  EXPECT_THROW(stream_.start({{.to = home, .from = from_}}), InternalError);
+  stream_.wait(stream_.start({{.to = to_, .from = home}}));
 }
 
 TEST_F(CopyStreamTest, NothingToWaitFor) {
