@@ -123,10 +123,11 @@ struct ModelOptions {
 struct Recipe {
   std::string checkpoint_dir;  // a directory or a GGUF file
   std::string out_dir = "out/finetune/full";
-  std::string precision = "bf16-mixed";  // 32-true | bf16-true | 16-true | bf16-mixed | 16-mixed
-  std::string quantize;                  // empty = none
-  std::string devices = "1";             // a number or "auto"
-  std::string accelerator = "auto";      // auto | cpu | cuda
+  std::string precision = "bf16-mixed";   // 32-true | bf16-true | 16-true | bf16-mixed | 16-mixed
+  std::string matmul_precision = "high";  // of float32 products on GPUs: highest | high | medium
+  std::string quantize;                   // empty = none
+  std::string devices = "1";              // a number or "auto"
+  std::string accelerator = "auto";       // auto | cpu | cuda
   int64_t num_nodes = 1;
   std::string hosts;                 // "a:4,b:4": the machines; empty = this one
   std::string hostfile;              // the same, as a file of Open MPI's

@@ -60,6 +60,14 @@ std::vector<Row> model_rows(Recipe& r) {
        .choices = precision_names(),
        .normalise = normalise_precision},
       {.theme = kModelTheme,
+       .key = "matmul_precision",
+       .slot = &r.matmul_precision,
+       .help =
+           "how GPUs from compute capability 8.0 on multiply float32 numbers; high: with 10 of "
+           "their 23 bits after the point (TF32), on tensor cores; highest: with all bits, on an "
+           "A100 8 times slower; medium: as high. A CPU always takes all bits",
+       .choices = {"highest", "high", "medium"}},
+      {.theme = kModelTheme,
        .key = "resume",
        .slot = &r.resume,
        .help =

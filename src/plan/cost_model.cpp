@@ -157,13 +157,13 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   const int sharing = strategy.mesh[dist::Axis::Pipeline] * strategy.mesh[dist::Axis::Context] *
                       strategy.mesh[dist::Axis::Tensor];
   const int stages = strategy.mesh[dist::Axis::Pipeline];
+  const double flops = device.flops(precision.compute, recipe.matmul_precision);
   cost.products_seconds = model.flops_per_token(seqlen) * tokens * micro_batches * repeated *
                           slowest_stage(recipe, model, stages) /
-                          (device.flops(precision.compute) * device.product_efficiency * sharing);
+                          (flops * device.product_efficiency * sharing);
   cost.model_flops = model.flops_per_token(seqlen) * cost.tokens;
   // Processes on a cpu share its peak.
-  cost.peak_flops_per_second =
-      device.flops(precision.compute) * static_cast<double>(strategy.mesh.num_ranks());
+  cost.peak_flops_per_second = flops * static_cast<double>(strategy.mesh.num_ranks());
   cost.memory_seconds = kTouches * share * static_cast<double>(prediction.bytes_written) *
                         micro_batches / static_cast<double>(prediction.micro_batches) /
                         device.bytes_per_second;

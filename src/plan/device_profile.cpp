@@ -42,6 +42,7 @@ DeviceProfile profile_of(const config::Gpu& gpu) {
           .flops_16bit = gpu.tflops_16bit * 1e12,
           .flops_32bit = gpu.tflops_32bit * 1e12,
           .flops_bf16 = gpu.flash_attention ? 0 : gpu.tflops_32bit * 1e12,
+          .flops_tf32 = gpu.tflops_tf32() * 1e12,
           .bytes_per_second = gpu.gb_per_second * 1e9,
           .link_bytes_per_second = gpu.link_gb_per_second * 1e9,
           .host_bytes_per_second = kHostBytesPerSecond,
@@ -180,8 +181,8 @@ DeviceProfile share_of(const DeviceProfile& device, int64_t ranks_per_machine) {
     *rate /= static_cast<double>(std::max<int64_t>(1, ranks_per_machine));
   if (device.kind != at::kCPU || ranks_per_machine <= 1) return share;
   for (double* rate :
-       {&share.flops_16bit, &share.flops_32bit, &share.flops_bf16, &share.bytes_per_second,
-        &share.link_bytes_per_second, &share.host_bytes_per_second,
+       {&share.flops_16bit, &share.flops_32bit, &share.flops_bf16, &share.flops_tf32,
+        &share.bytes_per_second, &share.link_bytes_per_second, &share.host_bytes_per_second,
         &share.intra_node_bytes_per_second, &share.inter_node_bytes_per_second})
     *rate /= static_cast<double>(ranks_per_machine);
   return share;

@@ -25,6 +25,7 @@ struct DeviceProfile {
   double flops_16bit = 0;     // per second, dense products with float32 sums
   double flops_32bit = 0;
   double flops_bf16 = 0;             // 0: as flops_16bit; GPUs before Ampere have none of their own
+  double flops_tf32 = 0;             // 0: as flops_32bit; GPUs before Ampere and CPUs have none
   double bytes_per_second = 0;       // of the device's memory
   double link_bytes_per_second = 0;  // between host and device, one direction
   double host_bytes_per_second = 0;  // of the host's memory
@@ -41,8 +42,10 @@ struct DeviceProfile {
   bool flash_attention = true;         // torch has fused attention for 16-bit types here
 
   int64_t usable_bytes() const { return memory_bytes - context_bytes; }
-  double flops(at::ScalarType compute) const {
-    if (compute == at::kFloat) return flops_32bit;
+  // `matmul_precision` as in a recipe; it counts for float32.
+  double flops(at::ScalarType compute, std::string_view matmul_precision) const {
+    if (compute == at::kFloat)
+      return matmul_precision != "highest" && flops_tf32 > 0 ? flops_tf32 : flops_32bit;
     return compute == at::kBFloat16 && flops_bf16 > 0 ? flops_bf16 : flops_16bit;
   }
 };

@@ -28,6 +28,7 @@ constexpr Number kNumbers[] = {
     {"tflops_16bit", &DeviceProfile::flops_16bit, kTera},
     {"tflops_32bit", &DeviceProfile::flops_32bit, kTera},
     {"tflops_bf16", &DeviceProfile::flops_bf16, kTera, Number::Range::ZeroOrMore},
+    {"tflops_tf32", &DeviceProfile::flops_tf32, kTera, Number::Range::ZeroOrMore},
     {"gb_per_second", &DeviceProfile::bytes_per_second, kGiga},
     {"link_gb_per_second", &DeviceProfile::link_bytes_per_second, kGiga},
     {"host_gb_per_second", &DeviceProfile::host_bytes_per_second, kGiga},

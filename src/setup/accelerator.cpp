@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup/accelerator.h"
 
+#include <ATen/Context.h>
+
 #include "base/bytes.h"
 #include "base/error.h"
 #include "config/gpus.h"
@@ -36,6 +38,11 @@ at::Device open_device(std::string_view accelerator) {
   return {at::kCUDA, 0};
 }
 
+// In libtorch high and medium are the same on GPUs, so that there is one switch.
+void choose_matmul_precision(at::Device device, std::string_view precision) {
+  if (device.is_cuda()) at::globalContext().setAllowTF32CuBLAS(precision != "highest");
+}
+
 std::string visible_gpu(int local_rank, const std::string& visible) {
   if (visible.empty()) return std::to_string(local_rank);
   std::vector<std::string> gpus(1);
@@ -60,12 +67,15 @@ int64_t driver_bytes(at::Device device) { return device.is_cuda() ? cuda::driver
 
 double peak_flops_per_second(at::Device device, at::ScalarType compute) {
   if (!device.is_cuda()) return kernels::cpu::cpu_peak_flops_estimate(ops::to_scalar(compute));
-  return compute == at::kFloat ? 0 : gpu_peak_flops_per_second(cuda::name());
+  return gpu_peak_flops_per_second(cuda::name(), compute);
 }
 
-double gpu_peak_flops_per_second(std::string_view name) {
+double gpu_peak_flops_per_second(std::string_view name, at::ScalarType compute) {
   const config::Gpu* gpu = config::gpu_by_cuda_name(name);
-  return gpu == nullptr ? 0 : gpu->tflops_16bit * 1e12;
+  if (gpu == nullptr) return 0;
+  if (compute != at::kFloat) return gpu->tflops_16bit * 1e12;
+  const bool tf32 = at::globalContext().allowTF32CuBLAS();
+  return (tf32 ? gpu->tflops_tf32() : gpu->tflops_32bit) * 1e12;
 }
 
 }  // namespace snug::setup

@@ -15,6 +15,10 @@ namespace snug::setup {
 // Throws UserError for cuda where there is none. Call after memory::install_allocators().
 at::Device open_device(std::string_view accelerator);
 
+// Float32 products of a GPU as the recipe's matmul_precision says. A CPU's are not touched:
+// libtorch's own setting of that name would let them round to bfloat16.
+void choose_matmul_precision(at::Device device, std::string_view precision);
+
 // Of several processes of a machine each is to see one GPU: CUDA_VISIBLE_DEVICES for the one
 // numbered `local_rank`, given what it is now (empty: all GPUs).
 std::string visible_gpu(int local_rank, const std::string& visible);
@@ -28,11 +32,11 @@ int64_t device_memory_bytes(at::Device device);
 // What a GPU's driver keeps of it for this program, which no ledger sees; 0 for a cpu.
 int64_t driver_bytes(at::Device device);
 
-// What products of `compute` could reach at best, in FLOP/s; 0 where it is not known.
+// What products of `compute` could reach at best, in FLOP/s; 0 where it is not known. Of a GPU
+// after choose_matmul_precision().
 double peak_flops_per_second(at::Device device, at::ScalarType compute);
 
-// The data sheets' figures for 16-bit products with float32 sums, without sparsity, by a GPU's name
-// as CUDA gives it; 0 for one that is not in the table.
-double gpu_peak_flops_per_second(std::string_view name);
+// The same by a GPU's name as CUDA gives it, from data sheets; 0 for one that is not in the table.
+double gpu_peak_flops_per_second(std::string_view name, at::ScalarType compute);
 
 }  // namespace snug::setup

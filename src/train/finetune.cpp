@@ -127,6 +127,7 @@ void Finetune::begin() {
   live_ = std::make_unique<Live>(recipe_.out_dir, command_, position.rank, position.size);
   live_->set_model(name_of_model(recipe_));
   host_ = prepare_host(recipe_.memory_budget, recipe_.num_threads, recipe_.accelerator);
+  setup::choose_matmul_precision(host_.device, recipe_.matmul_precision);
   live_->set_device(host_.device.type(), setup::device_name(host_.device), host_.budget_bytes);
   startup_.end_stage("device");
   world_ = join_world(recipe_);

@@ -148,6 +148,8 @@ TEST(Parse, ValuesThatDependOnOthersAreResolved) {
   EXPECT_EQ(parse("finetune_full x --optimizer.lr 2e-5 --train.min_lr 3e-5").recipe.train.min_lr,
             2e-5);
   EXPECT_EQ(parse("finetune_full x --precision 32").recipe.precision, "32-true");
+  EXPECT_EQ(parse("finetune_full x").recipe.matmul_precision, "high") << "as LitGPT's";
+  EXPECT_EQ(parse("finetune x --matmul_precision highest").recipe.matmul_precision, "highest");
   EXPECT_EQ(parse("evaluate x --data LIMA").evaluate.data.val_split_fraction, 0.1);
 }
 
@@ -219,6 +221,8 @@ TEST(Parse, WrongValuesSayWhatIsWanted) {
   EXPECT_CONTAINS(parse_error("finetune_full x --data.mask_prompt=maybe"),
                   "neither true nor false");
   EXPECT_CONTAINS(parse_error("finetune_full x --precision bf16-tru"), "did you mean bf16-true?");
+  EXPECT_CONTAINS(parse_error("finetune_full x --matmul_precision tf32"),
+                  "is not one of highest, high, medium");
   EXPECT_CONTAINS(parse_error("finetune_full x --optimizer adam"), "did you mean adamw?");
   EXPECT_CONTAINS(parse_error("finetune_full x --memory_budget lots"), "write it as 2GiB");
   EXPECT_CONTAINS(parse_error("finetune_full x --optimizer.betas 0.9"), "a list of two numbers");

@@ -42,17 +42,36 @@ TEST(DeviceProfile, NamesAreFoundHoweverTheyAreWritten) {
   EXPECT_EQ(find_profile("A100_80", 0).name, profile.name);
   EXPECT_EQ(find_profile("RTX 4090", 0).name, "rtx-4090");
   for (const std::string& name : profile_names())
-    EXPECT_GT(find_profile(name, 0).flops(at::kBFloat16), 1e9) << name;
+    EXPECT_GT(find_profile(name, 0).flops(at::kBFloat16, "high"), 1e9) << name;
 }
 
 TEST(DeviceProfile, TensorCoresOfBfloat16CameWithAmpere) {
   for (const std::string name : {"v100-16", "v100-32", "t4"}) {
     const DeviceProfile profile = find_profile(name, 0);
-    EXPECT_DOUBLE_EQ(profile.flops(at::kBFloat16), profile.flops(at::kFloat)) << name;
-    EXPECT_GT(profile.flops(at::kHalf), 5 * profile.flops(at::kBFloat16)) << name;
+    const auto flops = [&](at::ScalarType type) { return profile.flops(type, "high"); };
+    EXPECT_DOUBLE_EQ(flops(at::kBFloat16), flops(at::kFloat)) << name;
+    EXPECT_GT(flops(at::kHalf), 5 * flops(at::kBFloat16)) << name;
   }
   const DeviceProfile newer = find_profile("a100-80", 0);
-  EXPECT_DOUBLE_EQ(newer.flops(at::kBFloat16), newer.flops(at::kHalf));
+  EXPECT_DOUBLE_EQ(newer.flops(at::kBFloat16, "high"), newer.flops(at::kHalf, "high"));
+}
+
+// Data sheets: A100 156 TFLOP/s with TF32 and 19.5 without, H100 SXM 494 and 67. GeForce cards and
+// GPUs before Ampere gain nothing, nor do CPUs.
+TEST(DeviceProfile, Float32ProductsHaveTheRateOfTheirPrecision) {
+  const auto flops = [](const char* name, const char* precision) {
+    return find_profile(name, 0).flops(at::kFloat, precision);
+  };
+  EXPECT_DOUBLE_EQ(flops("a100-80", "high"), 156e12);
+  EXPECT_DOUBLE_EQ(flops("a100-80", "medium"), 156e12);
+  EXPECT_DOUBLE_EQ(flops("a100-80", "highest"), 19.5e12);
+  EXPECT_DOUBLE_EQ(flops("h100-80", "high"), 494.5e12);
+  EXPECT_DOUBLE_EQ(flops("h100-80", "highest"), 67e12);
+  for (const char* name : {"v100-32", "t4", "rtx-3090", "cpu"}) {
+    const DeviceProfile profile = find_profile(name, 0);
+    EXPECT_DOUBLE_EQ(profile.flops(at::kFloat, "high"), profile.flops(at::kFloat, "highest"))
+        << name;
+  }
 }
 
 TEST(DeviceProfile, AMistypedNameIsAnsweredWithTheNearest) {
@@ -102,7 +121,11 @@ TEST(DeviceProfile, OnesOwnComesFromAFile) {
   const DeviceProfile profile = find_profile(path, 0);
   EXPECT_EQ(profile.name, "mine");
   EXPECT_EQ(profile.usable_bytes(), 23 * kGiB);
-  EXPECT_DOUBLE_EQ(profile.flops(at::kBFloat16), 10e12);
+  EXPECT_DOUBLE_EQ(profile.flops(at::kBFloat16, "high"), 10e12);
+  EXPECT_DOUBLE_EQ(profile.flops(at::kFloat, "high"), profile.flops(at::kFloat, "highest"));
+  write_file_atomically(path, "memory: 24GiB\ntflops_32bit: 20\ntflops_tf32: 80\n");
+  EXPECT_DOUBLE_EQ(find_profile(path, 0).flops(at::kFloat, "high"), 80e12);
+  EXPECT_DOUBLE_EQ(find_profile(path, 0).flops(at::kFloat, "highest"), 20e12);
   // Without a word on it devices talk over the link to the host.
   EXPECT_DOUBLE_EQ(profile.intra_node_bytes_per_second, profile.link_bytes_per_second);
   write_file_atomically(path,

@@ -52,6 +52,28 @@ TEST_F(Fitting, ResidentBytesAreFourTimesTheWeights) {
   EXPECT_FALSE(c.prediction.timeline.empty());
 }
 
+// Rounding float32 factors to TF32 takes products to tensor cores; it needs no byte.
+TEST_F(Fitting, MatmulPrecisionIsTimeNotBytes) {
+  const auto tiny = model("tiny-llama");
+  const auto planned = [&](const char* precision, const char* device, const char* matmul) {
+    config::Recipe r = recipe(precision, 4, 4);
+    r.matmul_precision = matmul;
+    return evaluate(*tiny, r, {samples(4, 512), 512}, find_profile(device, 0));
+  };
+  for (const auto& [device, times] : {std::pair("a100-80", 8.0), {"h100-80", 494.5 / 67}}) {
+    const Candidate high = planned("32-true", device, "high"),
+                    highest = planned("32-true", device, "highest");
+    EXPECT_EQ(high.prediction.peak_allocated, highest.prediction.peak_allocated);
+    EXPECT_EQ(high.prediction.peak_reserved, highest.prediction.peak_reserved);
+    EXPECT_NEAR(highest.cost.products_seconds, times * high.cost.products_seconds,
+                1e-9 * highest.cost.products_seconds);
+    EXPECT_GT(highest.cost.seconds(), 2 * high.cost.seconds()) << device;
+    EXPECT_EQ(planned("32-true", device, "medium").cost.seconds(), high.cost.seconds());
+    EXPECT_EQ(planned("bf16-true", device, "high").cost.seconds(),
+              planned("bf16-true", device, "highest").cost.seconds());
+  }
+}
+
 // The course's single-GPU rows of full fine-tuning on an A100 80 GB.
 TEST_F(Fitting, SameRowsFitAsPublished) {
   struct Row {

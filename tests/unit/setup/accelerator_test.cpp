@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "setup/accelerator.h"
 
+#include <ATen/Context.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
@@ -33,14 +34,39 @@ TEST(Accelerator, CudaWithoutAGpuIsRefusedWithWhatToDo) {
 }
 
 TEST(Accelerator, GpusAreKnownByTheirNames) {
-  EXPECT_EQ(gpu_peak_flops_per_second("NVIDIA H100 80GB HBM3"), 989e12);
-  EXPECT_EQ(gpu_peak_flops_per_second("NVIDIA H100 PCIe"), 756e12);
-  EXPECT_EQ(gpu_peak_flops_per_second("NVIDIA H200"), 989e12);
-  EXPECT_EQ(gpu_peak_flops_per_second("NVIDIA A100-SXM4-40GB"), 312e12);
-  EXPECT_EQ(gpu_peak_flops_per_second("NVIDIA L40S"), 362e12);
-  EXPECT_EQ(gpu_peak_flops_per_second("NVIDIA L4"), 121e12);
-  EXPECT_EQ(gpu_peak_flops_per_second("NVIDIA RTX A1000"), 0);
-  EXPECT_EQ(gpu_peak_flops_per_second("A card of tomorrow"), 0);
+  const auto peak = [](const char* name) { return gpu_peak_flops_per_second(name, at::kBFloat16); };
+  EXPECT_EQ(peak("NVIDIA H100 80GB HBM3"), 989e12);
+  EXPECT_EQ(peak("NVIDIA H100 PCIe"), 756e12);
+  EXPECT_EQ(peak("NVIDIA H200"), 989e12);
+  EXPECT_EQ(peak("NVIDIA A100-SXM4-40GB"), 312e12);
+  EXPECT_EQ(peak("NVIDIA L40S"), 362e12);
+  EXPECT_EQ(peak("NVIDIA L4"), 121e12);
+  EXPECT_EQ(peak("NVIDIA RTX A1000"), 0);
+  EXPECT_EQ(peak("A card of tomorrow"), 0);
+}
+
+TEST(Accelerator, MatmulPrecisionIsTheGpusAlone) {
+  at::Context& context = at::globalContext();
+  const auto gpu_rounds = [&] { return context.allowTF32CuBLAS(); };
+  const auto cpu_rounds = [&] {
+    return context.float32Precision(at::Float32Backend::MKLDNN, at::Float32Op::MATMUL);
+  };
+  const auto before = cpu_rounds();
+  const auto peak = [] { return gpu_peak_flops_per_second("NVIDIA A100-SXM4-40GB", at::kFloat); };
+  for (const char* precision : {"high", "medium"}) {
+    choose_matmul_precision(at::Device(at::kCUDA, 0), precision);
+    EXPECT_TRUE(gpu_rounds()) << precision;
+    EXPECT_EQ(cpu_rounds(), before) << precision;
+    EXPECT_EQ(peak(), 156e12) << precision;
+  }
+  choose_matmul_precision(at::Device(at::kCUDA, 0), "highest");
+  EXPECT_FALSE(gpu_rounds());
+  EXPECT_EQ(peak(), 19.5e12);
+  for (const char* precision : {"high", "medium"}) {
+    choose_matmul_precision(at::kCPU, precision);
+    EXPECT_FALSE(gpu_rounds()) << precision;
+    EXPECT_EQ(cpu_rounds(), before) << precision;
+  }
 }
 
 TEST(VisibleGpu, IsOneForEachProcess) {
