@@ -10,13 +10,17 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 
+#include <algorithm>
 #include <mutex>
+#include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "memory/allocators.h"
+#include "memory/cuda_settings.h"
 
 namespace snug::memory {
 namespace {
@@ -80,7 +84,9 @@ class CudaAllocator final : public caching::CUDAAllocator {
     block.release_context();
   }
 
-  // The rest is libtorch's, unchanged.
+  // The rest is libtorch's, unchanged: every virtual function, also those that libtorch's own class
+  // gives a body, which throws or does nothing. The test cuda_allocator_forwards compares the list
+  // with the header.
   void copy_data(void* to, const void* from, size_t bytes) const override {
     inner_->copy_data(to, from, bytes);
   }
@@ -155,6 +161,35 @@ class CudaAllocator final : public caching::CUDAAllocator {
     return inner_->setCheckpointPoolState(device, std::move(state));
   }
   std::string name() override { return inner_->name(); }
+  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex device) override {
+    return inner_->getMemoryInfo(device);
+  }
+  int getPoolUseCount(DeviceIndex device, MempoolId_t pool) override {
+    return inner_->getPoolUseCount(device, pool);
+  }
+  void createOrIncrefPool(DeviceIndex device, MempoolId_t pool,
+                          std::shared_ptr<CUDAAllocator> allocator) override {
+    inner_->createOrIncrefPool(device, pool, std::move(allocator));
+  }
+  void setUseOnOOM(DeviceIndex device, MempoolId_t pool, bool use) override {
+    inner_->setUseOnOOM(device, pool, use);
+  }
+  void setNoSplit(DeviceIndex device, MempoolId_t pool) override {
+    inner_->setNoSplit(device, pool);
+  }
+  bool checkPoolLiveAllocations(DeviceIndex device, MempoolId_t pool,
+                                const std::unordered_set<void*>& expected) override {
+    return inner_->checkPoolLiveAllocations(device, pool, expected);
+  }
+  bool isHistoryEnabled() override { return inner_->isHistoryEnabled(); }
+  void recordAnnotation(
+      const std::vector<std::pair<std::string, std::string>>& annotation) override {
+    inner_->recordAnnotation(annotation);
+  }
+  void pushCompileContext(std::string& context) override { inner_->pushCompileContext(context); }
+  void popCompileContext() override { inner_->popCompileContext(); }
+  void setUserMetadata(const std::string& metadata) override { inner_->setUserMetadata(metadata); }
+  std::string getUserMetadata() override { return inner_->getUserMetadata(); }
 
  private:
   void* remember(void* data, size_t bytes) {
@@ -214,7 +249,21 @@ void unpin_memory(void* data) {
   if (cudaHostUnregister(data) != cudaSuccess) cudaGetLastError();  // it was refused to be pinned
 }
 
+// Of the device in use, which libtorch gives its segments back to before it refuses.
+void limit_cuda_reserved(int64_t bytes) {
+  DeviceIndex index = 0;
+  C10_CUDA_CHECK(c10::cuda::GetDevice(&index));
+  size_t free = 0;
+  size_t total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  const double share = static_cast<double>(bytes) / static_cast<double>(total);
+  installed().setMemoryFraction(std::clamp(share, 0.0, 1.0), index);
+}
+
 void install_cuda_allocator() {
+  const std::string given = allocator_settings_in_environment();
+  const std::string settings = allocator_settings(given);
+  if (settings != given) c10::CachingAllocator::setAllocatorSettings(settings);
   SNUG_CHECK(caching::get() != nullptr, "libtorch has no CUDA allocator");
   caching::allocator.store(&installed());
   c10::SetAllocator(c10::kCUDA, &installed(), 255);

@@ -9,6 +9,7 @@ bool pin_memory(void* /*data*/, size_t /*bytes*/) { return false; }
 void unpin_memory(void* /*data*/) {}
 void install_cuda_allocator() {}
 int64_t cuda_reserved() { return 0; }
+void limit_cuda_reserved(int64_t /*bytes*/) {}
 int64_t cuda_peak_reserved() { return 0; }
 
 }  // namespace snug::memory

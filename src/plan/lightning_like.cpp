@@ -129,8 +129,9 @@ int64_t replay_streams(const std::vector<TimelineRecorder::Event>& events,
   for (const TimelineRecorder::Event& event : events)
     (gathers.contains(event.serial) ? gathered : others).push_back(event);
   Prediction pool;
-  replay_reserved(gathered, 0, pool);
-  replay_reserved(others, limit > 0 ? std::max<int64_t>(1, limit - pool.peak_reserved) : 0, result);
+  replay_reserved(gathered, 0, Segments::Fixed, pool);
+  replay_reserved(others, limit > 0 ? std::max<int64_t>(1, limit - pool.peak_reserved) : 0,
+                  Segments::Fixed, result);
   result.peak_reserved += pool.peak_reserved;
   return pool.peak_reserved;
 }

@@ -242,7 +242,7 @@ LitgptLike like_litgpt(const models::Model& model, const config::Recipe& recipe,
     p.peak_allocated = peak.allocated - before;
     p.by_category = peak.by_category;
     p.timeline = recorder.moments();
-    replay_reserved(recorder.events(), options.reserved_limit, p);
+    replay_reserved(recorder.events(), options.reserved_limit, Segments::Fixed, p);
   }
   result.after_forward -= before;
   for (const Moment& moment : result.prediction.timeline)

@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <memory>
 
+#include "memory/cuda_settings.h"
 #include "memory/disk_file.h"
 #include "models/family.h"
 #include "ops/device.h"
+#include "ops/host_waits.h"
 #include "plan/caching_allocator.h"
+#include "plan/expandable_allocator.h"
 #include "setup/context_parallel.h"
 #include "setup/engine.h"
 #include "setup/strategy.h"
@@ -69,11 +72,9 @@ int64_t micro_batches_of_sketch(const config::Recipe& recipe, const dist::MeshSh
   return std::min(all, kRounds * stages + all % stages);
 }
 
-}  // namespace
-
-void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t limit,
-                     Prediction& result) {
-  const auto run = [&](CachingAllocator& allocator) {
+template <class Allocator>
+void replay(const std::vector<TimelineRecorder::Event>& events, int64_t limit, Prediction& result) {
+  const auto run = [&](Allocator& allocator) {
     for (const TimelineRecorder::Event& event : events) {
       if (event.bytes < 0)
         allocator.free(event.serial);
@@ -82,14 +83,34 @@ void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t
     }
     return true;
   };
-  CachingAllocator unlimited;
+  Allocator unlimited;
   run(unlimited);
   result.peak_reserved = unlimited.peak_reserved();
-  CachingAllocator limited(limit);
+  Allocator limited(limit);
   if (limit == 0 || result.peak_reserved <= limit) return;
   result.fits_reserved = run(limited);
   // Tight, but it gives cached segments back and gets through.
   if (result.fits_reserved) result.peak_reserved = limited.peak_reserved();
+}
+
+}  // namespace
+
+Segments own_segments() {
+  const std::string settings =
+      memory::allocator_settings(memory::allocator_settings_in_environment());
+  return memory::segments_expand(settings) ? Segments::Expandable : Segments::Fixed;
+}
+
+void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t limit,
+                     Segments segments, Prediction& result) {
+  if (segments == Segments::Expandable)
+    replay<ExpandableAllocator>(events, limit, result);
+  else
+    replay<CachingAllocator>(events, limit, result);
+}
+
+int64_t bytes_on_device(const Prediction& prediction, at::DeviceType kind) {
+  return kind == at::kCUDA ? prediction.peak_reserved : prediction.peak_allocated;
 }
 
 int64_t micro_batches_that_matter(const config::Recipe& recipe, const dist::MeshShape& mesh) {
@@ -158,8 +179,10 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     optim::LossScaler scaler(engine.precision.loss_scaling);
     // A delayed update holds its gradients through the next step.
     for (int step = 0; step < (engine.delayed != nullptr ? 2 : 1); ++step) {
+      const int64_t waits_before = ops::num_host_waits();
       engine.step(run_micro_batches, {.max_norm = recipe.train.max_norm}, scaler);
       engine.drop_gradients();
+      result.host_waits = ops::num_host_waits() - waits_before;
     }
     // Clipping with the optimizer in backward runs all of them twice.
     const int64_t rounds = result.micro_batches / shown;
@@ -171,7 +194,8 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
   const memory::Snapshot host_peak = host.at_peak();
   result.peak_allocated = peak.allocated - before;
   result.by_category = peak.by_category;
-  result.peak_host = host_peak.allocated - host_before;
+  result.host_staging = host_peak.by_category[static_cast<size_t>(memory::Category::Data)];
+  result.peak_host = host_peak.allocated - host_before - result.host_staging;
   result.host_by_category = host_peak.by_category;
   result.host_activations =
       host.category_peaks()[static_cast<size_t>(memory::Category::Activations)];
@@ -180,7 +204,7 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     result.timeline = recorder->moments();
     result.bytes_written = recorder->bytes_written() - gathered;
     if (options.device == at::kCUDA)
-      replay_reserved(recorder->events(), options.reserved_limit, result);
+      replay_reserved(recorder->events(), options.reserved_limit, own_segments(), result);
   }
   return result;
 }

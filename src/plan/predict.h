@@ -16,6 +16,7 @@ struct Prediction {
   int64_t peak_allocated = 0;
   memory::ByCategory by_category{};  // live at the moment of the peak
   int64_t peak_host = 0;             // what offloading puts into host memory beside the device
+  int64_t host_staging = 0;          // at that moment, what batches travel through to a GPU
   memory::ByCategory host_by_category{};
   int64_t host_activations = 0;   // of them at most
   int64_t on_disk = 0;            // optimizer states in a file
@@ -28,6 +29,7 @@ struct Prediction {
   int64_t bytes_written = 0;      // allocated over all forwards and backwards
   int64_t tokens = 0;             // of the micro-batch
   int64_t micro_batches = 1;      // that were run through
+  int64_t host_waits = 0;         // of the program for its device, in the step of these
   // What this rank asks of the groups of each axis in one step, all its micro-batches counted.
   std::array<dist::TrafficByOperation, dist::kNumAxes> traffic{};
   std::vector<Moment> timeline;
@@ -55,9 +57,18 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
                    const data::MicroBatch& largest, int64_t max_seqlen,
                    const PredictOptions& options = {});
 
+// Of libtorch's caching allocator: made to measure, its default, or expandable, our own.
+enum class Segments { Fixed, Expandable };
+// Those of a run of ours, here.
+Segments own_segments();
+
 // Fills in what libtorch's caching allocator reserves for these events on a device of any size, and
 // whether `limit` (0: none) is enough for it.
 void replay_reserved(const std::vector<TimelineRecorder::Event>& events, int64_t limit,
-                     Prediction& result);
+                     Segments segments, Prediction& result);
+
+// What a run takes of its device: on a GPU what the allocator reserves, since that is what the
+// device gives.
+int64_t bytes_on_device(const Prediction& prediction, at::DeviceType kind);
 
 }  // namespace snug::plan

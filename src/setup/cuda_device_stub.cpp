@@ -9,6 +9,7 @@ int count() { return 0; }
 std::string why_none() { return "this build has no CUDA"; }
 std::string name() { return {}; }
 int64_t total_bytes() { return 0; }
+int64_t free_bytes() { return 0; }
 int64_t driver_bytes() { return 0; }
 void prepare() {}
 

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/bytes.h"
@@ -36,7 +37,21 @@ void see_own_gpu() {
   ::setenv("CUDA_VISIBLE_DEVICES", own.c_str(), 1);
 }
 
+// Kernels are loaded into the device's memory when they first run, after this is asked. Estimated,
+// with room for blocks that are mapped in larger pieces than they are asked for.
+constexpr int64_t kLateKernelBytes = 256 * kMiB;
+
 }  // namespace
+
+MemoryLimits limits_of(const std::string& memory_budget, const GpuMemory& gpu) {
+  const int64_t there = std::max<int64_t>(1, gpu.free + gpu.reserved - kLateKernelBytes);
+  if (memory_budget.empty()) return {.budget_bytes = 0, .reserved_bytes = there};
+  const int64_t budget = parse_bytes(memory_budget, "memory_budget") - gpu.driver;
+  if (budget <= 0)
+    throw UserError("memory_budget = {}: the driver takes {} of the device, which leaves nothing",
+                    memory_budget, format_bytes(gpu.driver));
+  return {.budget_bytes = budget, .reserved_bytes = std::min(budget, there)};
+}
 
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,
                   const std::string& accelerator) {
@@ -47,17 +62,22 @@ Host prepare_host(const std::string& memory_budget, int64_t num_threads,
   // starts them.
   at::globalContext().setFlushDenormal(true);
   if (num_threads > 0) at::set_num_threads(static_cast<int>(num_threads));
-  int64_t budget = memory_budget.empty() ? 0 : parse_bytes(memory_budget, "memory_budget");
+  const int64_t budget = memory_budget.empty() ? 0 : parse_bytes(memory_budget, "memory_budget");
   const at::Device device = setup::open_device(accelerator);
-  if (const int64_t driver = setup::driver_bytes(device); budget > 0 && driver > 0) {
-    if (budget <= driver)
-      throw UserError("memory_budget = {}: the driver takes {} of the device, which leaves nothing",
-                      memory_budget, format_bytes(driver));
-    budget -= driver;
-  }
   memory::Ledger& ledger = memory::ledger_of(device.type());
-  ledger.set_budget(budget);
-  return {device, budget, device.is_cuda() ? ledger.allocated() : 0};
+  Host host{.device = device, .budget_bytes = budget};
+  if (device.is_cuda()) {
+    host.library_bytes = ledger.allocated();
+    host.library_reserved = memory::cuda_reserved();
+    const MemoryLimits limits = limits_of(memory_budget, {.free = setup::free_bytes(device),
+                                                          .reserved = host.library_reserved,
+                                                          .driver = setup::driver_bytes(device)});
+    host.budget_bytes = limits.budget_bytes;
+    host.reserved_limit = limits.reserved_bytes;
+    memory::limit_cuda_reserved(limits.reserved_bytes);
+  }
+  ledger.set_budget(host.budget_bytes);
+  return host;
 }
 
 void check_offload_folder(const config::Recipe& recipe) {

@@ -14,10 +14,26 @@ namespace snug::train {
 // Highest resident set of this process so far, in bytes.
 int64_t peak_resident_bytes();
 
+// Of a GPU's memory, once its libraries are loaded.
+struct GpuMemory {
+  int64_t free = 0;      // that nobody has
+  int64_t reserved = 0;  // by our allocator, for what libraries keep
+  int64_t driver = 0;    // the driver's, for this program
+};
+
+struct MemoryLimits {
+  int64_t budget_bytes = 0;    // of the device's memory, less the driver's share; 0: none
+  int64_t reserved_bytes = 0;  // what our allocator may come to hold; 0: no limit is known
+};
+// What a run may take of a GPU, of which it was given `memory_budget` ("16GB" or empty).
+MemoryLimits limits_of(const std::string& memory_budget, const GpuMemory& gpu);
+
 struct Host {
   at::Device device = at::kCPU;  // that the run computes on
   int64_t budget_bytes = 0;      // of that device's memory, less the driver's share; 0: none
   int64_t library_bytes = 0;     // that cuBLAS keeps there for itself
+  int64_t reserved_limit = 0;    // of a GPU's memory, what our allocator may hold; 0 for a cpu
+  int64_t library_reserved = 0;  // what it holds there for the libraries
 };
 
 // Allocators, threads, device and its budget, before the first tensor. `memory_budget` is "2GiB" or

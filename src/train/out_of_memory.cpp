@@ -19,20 +19,20 @@ std::map<std::string, int64_t> by_name(const memory::ByCategory& bytes) {
 
 }  // namespace
 
-PlanDoesNotFit plan_does_not_fit(const plan::Prediction& prediction, int64_t budget_bytes,
-                                 int64_t library_bytes) {
-  const int64_t peak = prediction.peak_allocated + library_bytes;
+PlanDoesNotFit plan_does_not_fit(const plan::Prediction& prediction, const TooMuch& bytes) {
+  const int64_t missing = bytes.needed - bytes.there;
   report::OutOfMemoryRecord record{.phase = "plan",
                                    .unit = "",
                                    .category = "",
-                                   .missing = peak - budget_bytes,
-                                   .allocated = peak,
+                                   .missing = missing,
+                                   .allocated = prediction.peak_allocated + bytes.of_libraries,
                                    .by_category = by_name(prediction.by_category)};
-  record.by_category[memory::name(memory::Category::Workspace)] += library_bytes;
-  return {fmt::format(
-              "the plan does not fit: its peak of {} passes the budget of {} by {} (--force "
-              "trains all the same)",
-              format_bytes(peak), format_bytes(budget_bytes), format_bytes(peak - budget_bytes)),
+  record.by_category[memory::name(memory::Category::Workspace)] += bytes.of_libraries;
+  return {fmt::format("the plan does not fit: its peak of {} passes {} {} by {} (--force trains "
+                      "all the same)",
+                      format_bytes(bytes.needed),
+                      bytes.is_budget ? "the budget of" : "what the device has free,",
+                      format_bytes(bytes.there), format_bytes(missing)),
           std::move(record)};
 }
 

@@ -25,9 +25,13 @@ class PlanDoesNotFit : public OutOfMemory {
   report::OutOfMemoryRecord record_;
 };
 
-// `library_bytes`: what the device's libraries hold beside the plan.
-PlanDoesNotFit plan_does_not_fit(const plan::Prediction& prediction, int64_t budget_bytes,
-                                 int64_t library_bytes);
+struct TooMuch {
+  int64_t needed = 0;        // of the device
+  int64_t there = 0;         // of it
+  int64_t of_libraries = 0;  // what the device's libraries hold beside the plan
+  bool is_budget = true;     // a person's; false: what the device has left
+};
+PlanDoesNotFit plan_does_not_fit(const plan::Prediction& prediction, const TooMuch& bytes);
 // The same of --host_memory, for `ranks` processes of this machine.
 PlanDoesNotFit plan_needs_more_host(const plan::Prediction& prediction, at::DeviceType device,
                                     int64_t ranks, int64_t host_bytes);

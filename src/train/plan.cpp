@@ -190,9 +190,7 @@ class Plan {
     return most;
   }
   bool wanted_fits() const { return missing().sum() == 0; }
-  int64_t need() const {
-    return device_.kind == at::kCUDA ? prediction().peak_reserved : prediction().peak_allocated;
-  }
+  int64_t need() const { return plan::bytes_on_device(prediction(), device_.kind); }
 
   // What terminal and page both say.
   void describe() {

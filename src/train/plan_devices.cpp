@@ -113,8 +113,7 @@ std::vector<std::string> strategies(const config::Recipe& recipe, int64_t ranks)
 }
 
 int64_t need(const plan::Candidate& candidate, const plan::DeviceProfile& device) {
-  const plan::Prediction& p = candidate.prediction;
-  return device.kind == at::kCUDA ? p.peak_reserved : p.peak_allocated;
+  return plan::bytes_on_device(candidate.prediction, device.kind);
 }
 
 }  // namespace

@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <string>
+
 #include "base/bytes.h"
 #include "dist/world.h"
 #include "memory/ledger.h"
@@ -20,9 +23,8 @@ plan::DeviceProfile device_of(const Host& host) {
   if (!host.device.is_cuda()) return plan::find_profile("cpu", host.budget_bytes);
   plan::DeviceProfile profile = plan::profile_of_gpu(setup::device_name(host.device));
   profile.name = setup::device_name(host.device);
-  profile.memory_bytes =
-      host.budget_bytes > 0 ? host.budget_bytes : setup::device_memory_bytes(host.device);
-  profile.context_bytes = host.library_bytes;
+  profile.memory_bytes = host.reserved_limit;
+  profile.context_bytes = host.library_reserved;
   return profile;
 }
 
@@ -46,36 +48,58 @@ void check_host_memory(const PlannedRun& run, const plan::Prediction& prediction
     throw plan_needs_more_host(prediction, device, ranks, there);
 }
 
+std::string verdict(const Host& host, const plan::Prediction& prediction, const Room& room) {
+  std::string text = "peak " + format_bytes(prediction.peak_allocated + host.library_bytes);
+  if (host.device.is_cuda())
+    text += fmt::format(" allocated, {} reserved", format_bytes(room.needed));
+  if (room.there == 0) return text;
+  const bool is_budget = host.budget_bytes > 0 && room.there == host.budget_bytes;
+  return text + fmt::format(" of {} {}: {}", is_budget ? "a budget of" : "the device's free",
+                            format_bytes(room.there), room.fits() ? "fits" : "does not fit");
+}
+
 }  // namespace
 
+Room room_of(const Host& host, const plan::Prediction& prediction) {
+  if (!host.device.is_cuda())
+    return {prediction.peak_allocated + host.library_bytes, host.budget_bytes};
+  Room room{prediction.peak_reserved + host.library_reserved, host.reserved_limit};
+  if (!prediction.fits_reserved) room.needed = std::max(room.needed, room.there + 1);
+  return room;
+}
+
 void check_plan(const PlannedRun& run, RunLog& log) {
-  const int64_t budget = run.host.budget_bytes;
+  const bool on_gpu = run.host.device.is_cuda();
   const data::MicroBatch largest =
       plan::largest_micro_batch(workload(run), run.recipe, run.recipe.train.micro_batch_size);
   const plan::Prediction prediction =
       plan::predict(run.model, run.recipe, largest, run.max_seqlen,
                     {.device = run.host.device.type(),
+                     .reserved_limit = run.host.reserved_limit - run.host.library_reserved,
+                     .timeline = on_gpu,
                      .mesh = dist::planned_mesh(run.mesh.shape(), run.mesh.rank(),
                                                 run.host.device.is_cuda() ? dist::Transport::Nccl
                                                                           : dist::Transport::Mpi)});
-  const int64_t peak = prediction.peak_allocated + run.host.library_bytes;
-  report::MemoryPeaks peaks{.peak_allocated = peak, .on_disk = prediction.on_disk};
+  const Room room = room_of(run.host, prediction);
+  report::MemoryPeaks peaks{.peak_allocated = prediction.peak_allocated + run.host.library_bytes,
+                            .peak_reserved = on_gpu ? room.needed : 0,
+                            .on_disk = prediction.on_disk};
   for (size_t c = 0; c < memory::kNumCategories; ++c)
     peaks.by_category[memory::name(static_cast<memory::Category>(c))] = prediction.by_category[c];
   peaks.by_category[memory::name(memory::Category::Workspace)] += run.host.library_bytes;
   log.planned(peaks);
-  log.print(fmt::format("Plan     peak {}{}", format_bytes(peak),
-                        budget == 0 ? ""
-                                    : fmt::format(" of a budget of {}: {}", format_bytes(budget),
-                                                  peak <= budget ? "fits" : "does not fit")));
+  log.print("Plan     " + verdict(run.host, prediction, room));
   if (prediction.peak_host > 0)
     log.print(fmt::format("Host     {} beside it", format_bytes(prediction.peak_host)));
   if (prediction.on_disk > 0)
     log.print(fmt::format("Disk     {} in {}", format_bytes(prediction.on_disk),
                           run.recipe.offload_folder().value_or("")));
   const bool may_try = run.recipe.force || run.recipe.train.on_oom == "split";
-  if (budget > 0 && peak > budget && !may_try)
-    throw plan_does_not_fit(prediction, budget, run.host.library_bytes);
+  if (!room.fits() && !may_try)
+    throw plan_does_not_fit(prediction, {.needed = room.needed,
+                                         .there = room.there,
+                                         .of_libraries = run.host.library_bytes,
+                                         .is_budget = run.host.budget_bytes > 0});
   check_host_memory(run, prediction);
 }
 

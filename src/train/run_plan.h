@@ -10,6 +10,7 @@
 #include "data/dataset.h"
 #include "dist/mesh.h"
 #include "models/model.h"
+#include "plan/predict.h"
 #include "plan/suggest.h"
 #include "train/host.h"
 #include "train/run_log.h"
@@ -25,6 +26,15 @@ struct PlannedRun {
   const Host& host;
   const dist::Mesh& mesh;
 };
+
+// What a run takes of its device, its libraries' part included, and what it may take: on a GPU what
+// the allocator reserves, since that is what the device gives, with a budget or without.
+struct Room {
+  int64_t needed = 0;
+  int64_t there = 0;  // 0: no limit
+  bool fits() const { return there == 0 || needed <= there; }
+};
+Room room_of(const Host& host, const plan::Prediction& prediction);
 
 // Prints and records what the run will take. Throws PlanDoesNotFit, unless the recipe says to try.
 void check_plan(const PlannedRun& run, RunLog& log);

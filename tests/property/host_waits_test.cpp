@@ -1,0 +1,100 @@
+// How often a step holds up the program until its GPU has come so far: counted in a plan, which
+// runs the true step. A wait a layer or a unit would leave the GPU idle that often.
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "plan/predict.h"
+#include "support/tiny_training.h"
+
+namespace snug {
+namespace {
+
+using tests::random_samples;
+using tests::tiny_model;
+using tests::tiny_recipe;
+
+class HostWaitsOfAStep : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { memory::install_allocators(); }
+};
+
+struct Waits {
+  int64_t all = 0, micro_batches = 0;
+};
+
+// Of a step on a GPU whose micro-batches have eight samples of sixteen, or all of them.
+Waits waits_of(const config::Recipe& recipe, const std::string& shape = "llama") {
+  const auto model = tiny_model(shape);
+  const data::SampleStore samples = random_samples(16, 60, 3, setup::reading_of(*model));
+  const auto largest =
+      plan::largest_micro_batch({.samples = samples, .reading = setup::reading_of(*model)}, recipe,
+                                recipe.train.micro_batch_size);
+  const plan::Prediction p = plan::predict(*model, recipe, largest, 128, {.device = at::kCUDA});
+  return {p.host_waits, p.micro_batches};
+}
+
+config::Recipe recipe_of(int64_t micro_batches, const std::string& precision = "bf16-true") {
+  config::Recipe recipe = tiny_recipe();
+  recipe.precision = precision;
+  recipe.train.micro_batch_size = recipe.train.global_batch_size / micro_batches;
+  return recipe;
+}
+
+// One for each micro-batch's loss, one for the gradients' norm.
+TEST_F(HostWaitsOfAStep, AreTheLossesAndTheNorm) {
+  for (const char* precision : {"32-true", "bf16-true", "bf16-mixed", "16-mixed"})
+    for (const int64_t count : {1, 2}) {
+      const Waits waits = waits_of(recipe_of(count, precision));
+      EXPECT_EQ(waits.micro_batches, count) << precision;
+      EXPECT_EQ(waits.all, count + 1) << precision;
+    }
+}
+
+// float32 and T5 take the way of plain products, which cuts documents on the host; T5 has biases.
+TEST_F(HostWaitsOfAStep, AreNoMoreForAnyModel) {
+  for (const char* shape : {"llama", "gpt2", "opt", "qwen2", "t5", "blip2-opt", "blip2-t5"})
+    for (const char* precision : {"32-true", "bf16-true"})
+      EXPECT_EQ(waits_of(recipe_of(1, precision), shape).all, 2) << shape << ", " << precision;
+}
+
+TEST_F(HostWaitsOfAStep, AreNoMoreWithTechniquesOfTheDevice) {
+  config::Recipe recipe = recipe_of(1);
+  recipe.optimizer_in_backward = true;
+  EXPECT_EQ(waits_of(recipe).all, 2) << "the norm is added up there, and read once";
+  recipe.train.max_norm = 1.0;
+  EXPECT_EQ(waits_of(recipe).all, 4) << "everything runs twice";
+  recipe = recipe_of(1);
+  recipe.activation_checkpointing = "all";
+  recipe.activation_offload = true;
+  EXPECT_EQ(waits_of(recipe).all, 2);
+}
+
+// Gradients come home, once a micro-batch; the norm is added up there. What is added to others
+// there is waited for unit by unit, behind the backward of the next unit.
+TEST_F(HostWaitsOfAStep, WithUpdatesOnTheHostAreForGradients) {
+  for (const bool masters : {false, true})
+    for (const bool streaming : {false, true}) {
+      config::Recipe recipe = recipe_of(1);
+      recipe.optimizer_offload = "cpu";
+      recipe.optimizer.master_weights = masters;
+      recipe.weight_streaming = streaming;
+      EXPECT_EQ(waits_of(recipe).all, 2) << "masters " << masters << ", streaming " << streaming;
+    }
+  config::Recipe recipe = recipe_of(2);
+  recipe.optimizer_offload = "cpu";
+  const auto units = static_cast<int64_t>(tiny_model()->units().size());
+  EXPECT_EQ(waits_of(recipe).all, 4 + units);
+}
+
+// The update writes homes beside the next step, so the copies that read them are waited for.
+TEST_F(HostWaitsOfAStep, WithADelayedUpdateAreOneMore) {
+  config::Recipe recipe = recipe_of(1);
+  recipe.optimizer_offload = "cpu";
+  recipe.delayed_parameter_update = true;
+  EXPECT_EQ(waits_of(recipe).all, 3);
+}
+
+}  // namespace
+}  // namespace snug
