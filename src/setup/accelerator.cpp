@@ -63,6 +63,8 @@ int64_t device_memory_bytes(at::Device device) {
   return device.is_cuda() ? cuda::total_bytes() : 0;
 }
 
+int64_t free_bytes(at::Device device) { return device.is_cuda() ? cuda::free_bytes() : 0; }
+
 int64_t driver_bytes(at::Device device) { return device.is_cuda() ? cuda::driver_bytes() : 0; }
 
 double peak_flops_per_second(at::Device device, at::ScalarType compute) {

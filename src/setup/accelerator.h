@@ -29,6 +29,9 @@ std::string device_name(at::Device device);
 // All memory of a GPU; 0 for a cpu.
 int64_t device_memory_bytes(at::Device device);
 
+// What nobody has of a GPU's memory at this moment; 0 for a cpu.
+int64_t free_bytes(at::Device device);
+
 // What a GPU's driver keeps of it for this program, which no ledger sees; 0 for a cpu.
 int64_t driver_bytes(at::Device device);
 
