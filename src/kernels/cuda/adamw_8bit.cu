@@ -85,21 +85,6 @@ __device__ float largest_of_warp(float value) {
   return value;
 }
 
-// Four neighbours of an array that need not be aligned; those from `end` on are 0.
-template <class T>
-__device__ Floats4 read_any(const T* array, int64_t i, int64_t end, bool aligned) {
-  if (aligned) return read4(array, i, end);
-  Floats4 result = {};
-  for (int k = 0; k < 4 && i + k < end; ++k) result.values[k] = to_float(array[i + k]);
-  return result;
-}
-
-template <class T>
-__device__ void write_any(T* array, int64_t i, int64_t end, const Floats4& x, bool aligned) {
-  if (aligned) return write4(array, i, end, x);
-  for (int k = 0; k < 4 && i + k < end; ++k) array[i + k] = from_float<T>(x.values[k]);
-}
-
 // States are allocations of their own, and blocks start at multiples of 256: codes are aligned.
 struct Codes {
   int values[4];

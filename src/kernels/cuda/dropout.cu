@@ -30,29 +30,31 @@ struct Window {
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     drop(const T* x, T* out, int64_t count, uint64_t key, uint32_t threshold, float scale,
-         bool accumulate, Window window) {
+         bool accumulate, bool aligned, Window window) {
   const int64_t i = 4 * (blockIdx.x * int64_t{kThreads} + threadIdx.x);
   if (i >= count) return;
-  Floats4 value = read4(x, i, count);
+  Floats4 value = read_any(x, i, count, aligned);
   for (int k = 0; k < 4; ++k)
     value.values[k] =
         random_bits(key, window.index_of(i + k)) >= threshold ? value.values[k] * scale : 0.f;
   if (accumulate) {
-    const Floats4 sum = read4(static_cast<const T*>(out), i, count);
+    const Floats4 sum = read_any(static_cast<const T*>(out), i, count, aligned);
     for (int k = 0; k < 4; ++k) value.values[k] += sum.values[k];
   }
-  write4(out, i, count, value);
+  write_any(out, i, count, value, aligned);
 }
 
 }  // namespace
 
 void dropout(const cpu::Dropout& args, cudaStream_t stream) {
   if (args.count == 0) return;
+  // Rows of an odd width, from the second one on, begin anywhere.
+  const bool aligned = aligned_to_four(args.x, args.type) && aligned_to_four(args.out, args.type);
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
     drop<T><<<blocks_for(args.count, 4 * kThreads), kThreads, 0, stream>>>(
         static_cast<const T*>(args.x), static_cast<T*>(args.out), args.count, args.key,
-        args.threshold(), args.scale(), args.accumulate,
+        args.threshold(), args.scale(), args.accumulate, aligned,
         Window{args.columns, args.first_column, args.whole_columns, args.places});
     check_launch("dropout");
   });

@@ -72,6 +72,26 @@ __device__ inline void write4(T* array, int64_t i, int64_t end, const Floats4& x
   }
 }
 
+// Whether read4 and write4 may be used on it.
+inline bool aligned_to_four(const void* array, Scalar type) {
+  return reinterpret_cast<uintptr_t>(array) % static_cast<uintptr_t>(4 * scalar_bytes(type)) == 0;
+}
+
+// As read4 and write4, of arrays that need not be aligned.
+template <class T>
+__device__ inline Floats4 read_any(const T* array, int64_t i, int64_t end, bool aligned) {
+  if (aligned) return read4(array, i, end);
+  Floats4 result = {};
+  for (int k = 0; k < 4 && i + k < end; ++k) result.values[k] = to_float(array[i + k]);
+  return result;
+}
+
+template <class T>
+__device__ inline void write_any(T* array, int64_t i, int64_t end, const Floats4& x, bool aligned) {
+  if (aligned) return write4(array, i, end, x);
+  for (int k = 0; k < 4 && i + k < end; ++k) array[i + k] = from_float<T>(x.values[k]);
+}
+
 struct Add {
   template <class V>
   __device__ V operator()(V a, V b) const {

@@ -49,10 +49,6 @@ __device__ inline Stretch stretch_of_block(const TensorList<Tensor>& list, unsig
   return {low, begin, begin + kListBlock < count ? begin + kListBlock : count};
 }
 
-inline bool aligned_to_four(const void* array, Scalar type) {
-  return reinterpret_cast<uintptr_t>(array) % static_cast<uintptr_t>(4 * scalar_bytes(type)) == 0;
-}
-
 // launch(list, blocks) for each run of tensors of one kind, as many at once as fit. `kind` maps a
 // tensor to what the kernel is compiled for.
 template <class Tensor, class Kind, class Launch>

@@ -11,6 +11,7 @@
 #include "ops/activation.h"
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
+#include "ops/dropout.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/linear.h"
@@ -170,6 +171,20 @@ Tensors run_embedding(const Place& p) {
   return p.with_gradients(embedding(p.ints({3, 19, 3, 0, 7, 3}), w, p.type), {w});
 }
 
+// An id that occurs so often that a GPU adds it up in parts.
+Tensors run_embedding_of_padding(const Place& p) {
+  const at::Tensor w = p.leaf(1, {20, 48});
+  std::vector<int32_t> ids(700, 4);
+  for (size_t i = 0; i < ids.size(); i += 3) ids[i] = static_cast<int32_t>(i * i % 20);
+  return p.with_gradients(embedding(p.ints(ids), w, p.type), {w});
+}
+
+// Rows of an odd width, from the second one on: at no address that four elements could be moved at.
+Tensors run_odd_dropout(const Place& p) {
+  const at::Tensor x = p.leaf(1, {38, 47});
+  return p.with_gradients(ops::dropout(x.slice(0, 1), 0.25, 7), {x});
+}
+
 Tensors run_cross_entropy(const Place& p) {
   const at::Tensor x = p.leaf(1, {6, 16});
   const at::Tensor w = p.leaf(2, {50, 16});
@@ -247,6 +262,8 @@ const std::vector<Operator> kOperators = {
     {"QuantizedSwigluLinear", run_quantized_swiglu},
     {"LoraCrossEntropy", run_lora_head},
     {"Embedding", run_embedding},
+    {"EmbeddingOfPadding", run_embedding_of_padding},
+    {"OddDropout", run_odd_dropout},
     {"LinearCrossEntropy", run_cross_entropy},
     {"Attention", [](const Place& p) { return attend(p, 4, 4, 0); }},
     {"SharedHeadsAttention", [](const Place& p) { return attend(p, 6, 2, 0); }},
