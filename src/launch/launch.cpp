@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/program_start.h"
 #include "dist/position.h"
 #include "launch/keeper.h"
 #include "launch/layout.h"
@@ -29,6 +30,7 @@ std::string job_in_environment() {
 
 std::optional<int> keep(const config::Recipe& recipe, const dist::Position& position) {
   const auto job = environment(kJobVariable);
+  if (job) count_from(environment(kStartVariable).value_or(""));
   if (!job) {
     std::error_code ignored;  // the log says it where it cannot be written
     std::filesystem::create_directories(logs_folder(recipe.out_dir), ignored);

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/host.h"
+#include "base/program_start.h"
 #include "launch/frames.h"
 #include "launch/relay.h"
 #include "launch/watch.h"
@@ -143,6 +144,7 @@ int Supervisor::run() {
 
 void Supervisor::start_mpirun() {
   ::setenv(kJobVariable, job_.c_str(), 1);
+  ::setenv(kStartVariable, program_start().c_str(), 1);
   const auto terminal = terminal_size(STDERR_FILENO);
   if (terminal)
     ::setenv(kTerminalVariable, text_of(*terminal).c_str(), 1);

@@ -8,9 +8,9 @@
 
 #include "base/clock.h"
 #include "base/host.h"
+#include "base/program_start.h"
 #include "memory/ledger.h"
 #include "report/live_line.h"
-#include "train/startup.h"
 
 namespace snug::train {
 namespace {
@@ -35,7 +35,7 @@ Live::Live(const std::string& out_dir, const std::string& command, int rank, int
   state_.pid = ::getpid();
   state_.rank = rank;
   state_.world_size = world_size;
-  state_.started = unix_seconds() - seconds_since_process_start();
+  state_.started = unix_seconds() - seconds_since_program_start();
   state_.command = command;
   state_.host = host_name();
   state_.loss = std::numeric_limits<double>::quiet_NaN();

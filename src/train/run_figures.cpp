@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "base/program_start.h"
 #include "memory/ledger.h"
 #include "report/tables.h"
 
@@ -32,7 +33,7 @@ void RunFigures::fill() const {
   if (engine_ != nullptr) peaks.on_disk = engine_->disk_ledger().allocated();
   for (size_t c = 0; c < memory::kNumCategories; ++c)
     peaks.by_category[memory::name(static_cast<memory::Category>(c))] = peak.by_category[c];
-  log_.measured(peaks, seconds_since_process_start());
+  log_.measured(peaks, seconds_since_program_start());
   const double rate = report::summary_of(record).tokens_per_second;
   record.speed = {.tokens_per_second = rate,
                   .model_flops_per_second = rate * flops_per_token_,

@@ -6,12 +6,9 @@
 
 namespace snug::train {
 
-// Wall seconds since this process was started, its libraries' loading included.
-double seconds_since_process_start();
-
 class StartupClock {
  public:
-  // What happened since the last call, or since the process started, was this stage.
+  // What happened since the last call, or since the program began, was this stage.
   void end_stage(const char* name);
   void begin_first_step() { record_.first_step_begun = last_; }
   // Later calls change nothing.

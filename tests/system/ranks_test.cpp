@@ -12,6 +12,7 @@
 #include <random>
 
 #include "base/version.h"
+#include "support/programs.h"
 
 namespace snug::tests {
 namespace {
@@ -406,6 +407,18 @@ TEST_F(Started, OnTwoHostsAndOneDies) {
   EXPECT_EQ(result.exit_code, 1) << result.output;
   EXPECT_NE(result.output.find("rank 1 of 2 (second-host"), std::string::npos) << result.output;
   EXPECT_TRUE(orphans_of(out).empty());
+}
+
+// A person's time begins with the program that starts the others, however long that takes.
+TEST_F(Ranks, TimeCountsFromTheProgramThatStartedThem) {
+  const fs::path real = run_in_shell("command -v mpirun | tr -d '\\n'").output;
+  const fs::path bin = folder_ / "bin";
+  fs::create_directories(bin);
+  test::write_script(bin / "mpirun", "sleep 1\nexec '" + real.string() + "' \"$@\"");
+  const test::Environment path("PATH", bin.string() + ":" + std::getenv("PATH"));
+  const Result result = run(words(2, folder_ / "out", {"--train.max_steps", "1"}));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_GE(read_run(folder_ / "out")["startup_s"]["stages"]["program"], 1);
 }
 
 }  // namespace
