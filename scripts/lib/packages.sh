@@ -27,6 +27,9 @@ SNUG_PICTURE_PACKAGES=(fonts-noto-color-emoji unicode-cldr-core fonts-dejavu-cor
 # A Python for docs/lab's notebooks is made from these and PyPI.
 SNUG_NOTEBOOK_PACKAGES=(python3-venv)
 
+# What scripts/package makes packages with, beside a Python from PyPI.
+SNUG_PACKAGE_PACKAGES=(binutils python3-venv xz-utils)
+
 # What makes the root of scripts/fresh-machine.
 SNUG_FRESH_PACKAGES=(debootstrap debian-archive-keyring)
 

@@ -9,9 +9,11 @@
 #include <cctype>
 #include <cstdlib>
 #include <exception>
+#include <filesystem>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/installed.h"
 
 namespace snug::hub {
 namespace {
@@ -119,7 +121,9 @@ std::string trusted_certificates(const Request& request) {
   for (const char* file : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
                            "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"})
     if (::access(file, R_OK) == 0) return file;
-  return "";
+  // A machine may have none, such as a bare container; a package brings Mozilla's.
+  const std::filesystem::path shipped = shipped_file("ca-certificates.crt");
+  return std::filesystem::exists(shipped) ? shipped.string() : "";
 }
 
 void set_options(CURL* curl, const Request& request, const HeaderList& headers, Transfer& transfer,
