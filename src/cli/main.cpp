@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <string>
 #include <vector>
@@ -17,10 +19,12 @@
 #include "config/help.h"
 #include "config/parse.h"
 #include "config/print.h"
+#include "demo/demo.h"
 #include "dist/bundled_mpi.h"
 #include "doctor/doctor.h"
 #include "experiment/lab.h"
 #include "hub/download.h"
+#include "hub/progress_line.h"
 #include "launch/launch.h"
 #include "monitor/monitor.h"
 #include "plan/device_profile.h"
@@ -77,6 +81,33 @@ int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
   return 0;
 }
 
+// In this process's place, so that the run and its times are those of the command that is shown.
+[[noreturn]] void become(std::vector<std::string> words) {
+  words.insert(words.begin(), "snug");
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::fflush(nullptr);
+  ::execv("/proc/self/exe", argv.data());
+  throw snug::UserError("cannot start the run: {}", std::strerror(errno));
+}
+
+// The recipe is checked before anything is fetched for it.
+void demo(const snug::config::DemoOptions& options) {
+  const std::vector<std::string> words = snug::demo::finetune_words(options);
+  const ParsedCommand run = snug::config::parse_command_line(words);
+  if (run.print_config) become(words);
+  snug::set_verbose(run.recipe.verbose);
+  snug::config::check_recipe(run.command, run.recipe);
+  snug::demo::make_questions(options);
+  if (options.data_only) return;
+  snug::demo::fetch_model(options);
+  std::printf("Command   %s\n", snug::config::print_command(words).c_str());
+  if (run.recipe.train.save_model)
+    std::printf("Then      snug chat %s/final\n", run.recipe.out_dir.c_str());
+  become(words);
+}
+
 void plan(const ParsedCommand& parsed) {
   if (parsed.print_config) {
     std::fputs(snug::config::print_recipe_yaml(parsed.recipe).c_str(), stdout);
@@ -89,21 +120,16 @@ void plan(const ParsedCommand& parsed) {
 
 void download(const snug::config::DownloadOptions& options) {
   snug::set_verbose(options.verbose);
-  const bool tty = ::isatty(STDERR_FILENO) == 1;
   const std::string folder = options.checkpoint_dir + "/" + options.repo_id;
-  const auto files = snug::hub::download(
-      {.repo_id = options.repo_id,
-       .revision = options.revision,
-       .directory = folder,
-       .endpoint = options.endpoint,
-       .token = options.access_token},
-      [&](const snug::hub::Progress& p) {
-        if (tty)
-          std::fprintf(stderr, "\r\033[K%s  %.0f of %.0f MB  %.1f MB/s", p.file.c_str(),
-                       static_cast<double>(p.all_bytes) / 1e6,
-                       static_cast<double>(p.all_total) / 1e6, p.bytes_per_second / 1e6);
-      });
-  if (tty) std::fputs("\r\033[K", stderr);
+  snug::hub::ProgressLine line;
+  const auto files =
+      snug::hub::download({.repo_id = options.repo_id,
+                           .revision = options.revision,
+                           .directory = folder,
+                           .endpoint = options.endpoint,
+                           .token = options.access_token},
+                          [&](const snug::hub::Progress& progress) { line.show(progress); });
+  line.end();
   std::printf("%zu files in %s\n", files.size(), folder.c_str());
 }
 
@@ -114,6 +140,9 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
     return 0;
   }
   switch (parsed.command) {
+    case Command::Demo:
+      demo(parsed.demo);
+      break;
     case Command::FinetuneFull:
     case Command::FinetuneLora:
       return finetune(parsed, words);

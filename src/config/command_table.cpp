@@ -12,6 +12,17 @@ namespace snug::config {
 
 const std::vector<CommandInfo>& command_table() {
   static const std::vector<CommandInfo> kTable = {
+      {Command::Demo,
+       {"demo"},
+       "fine-tune a small model in a few minutes, from nothing",
+       "Fetches SmolLM2-135M-Instruct (93 MB, once), makes questions and answers, trains on them, "
+       "and ends with answers to questions that were held out, before and after. The questions are "
+       "about the packages that Debian or Ubuntu offers this machine; elsewhere about numbers in "
+       "words and Roman numerals. It is a run of snug finetune_full with the recipe "
+       "recipes/demo.yaml, or with --lora of snug finetune_lora with recipes/demo-lora.yaml: its "
+       "command is shown, and all options of those are taken here too and win over the recipe.",
+       {"snug demo", "snug demo --lora", "snug demo --train.max_steps 200",
+        "snug demo MODEL --questions numbers --out_dir out/numbers"}},
       {Command::FinetuneFull,
        {"finetune_full"},
        "train all weights of a model on your data",
@@ -171,6 +182,8 @@ bool takes_recipe(Command command) {
 
 std::vector<Row> rows_of(ParsedCommand& parsed) {
   switch (parsed.command) {
+    case Command::Demo:
+      return demo_rows(parsed.demo);
     case Command::FinetuneFull: {
       std::vector<Row> rows = recipe_rows(parsed.recipe);
       std::erase_if(rows, [](const Row& row) { return row.lora_only; });
@@ -215,6 +228,14 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
       return {};
   }
   throw InternalError("a command without rows");
+}
+
+std::vector<Row> accepted_rows(ParsedCommand& parsed) {
+  std::vector<Row> rows = rows_of(parsed);
+  if (parsed.command != Command::Demo) return rows;
+  for (Row& row : recipe_rows(parsed.recipe))
+    if (find_row(rows, row.key) == nullptr) rows.push_back(std::move(row));
+  return rows;
 }
 
 Recipe default_recipe(Command command, bool full) {

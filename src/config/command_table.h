@@ -29,6 +29,9 @@ bool takes_recipe(Command command);
 // The rows of parsed.command, bound to `parsed`.
 std::vector<Row> rows_of(ParsedCommand& parsed);
 
+// Those, and for the demo the rows of the run that it starts, which takes what is not the demo's.
+std::vector<Row> accepted_rows(ParsedCommand& parsed);
+
 // The recipe that `command` starts from, before any file or option; `full` as in finetune --full.
 Recipe default_recipe(Command command, bool full);
 

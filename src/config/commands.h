@@ -13,6 +13,7 @@
 namespace snug::config {
 
 enum class Command {
+  Demo,
   FinetuneFull,
   FinetuneLora,  // also plain `finetune`
   Plan,
@@ -30,6 +31,16 @@ enum class Command {
   Completion,
   Version,
   Help,
+};
+
+// demo: a fine-tuning run with model, data and recipe of its own.
+struct DemoOptions {
+  std::string checkpoint_dir;  // empty = the demo's model, fetched once
+  bool lora = false;
+  std::string questions = "auto";  // auto | debian | numbers
+  std::string data_dir = "out/demo-data";
+  bool data_only = false;
+  std::vector<std::string> finetune_words;  // what is for snug finetune, as it was typed
 };
 
 // plan, beside its recipe.

@@ -59,7 +59,7 @@ std::vector<Completed> completed_commands() {
       Completed command{std::string(name), std::string(info.summary), {}, {}};
       ParsedCommand parsed;
       parsed.command = info.command;
-      for (const Row& row : rows_of(parsed)) {
+      for (const Row& row : accepted_rows(parsed)) {
         if (row.positional && !row.choices.empty()) command.words = row.choices;
         if (!row.positional) command.options.push_back(option_of(row));
       }

@@ -116,6 +116,7 @@ std::string program_help(int width, const Paint& paint) {
   }
   out += "\n" + paint.bold("Examples") +
          "\n"
+         "  snug demo\n"
          "  snug download HuggingFaceTB/SmolLM2-135M-Instruct\n"
          "  snug finetune_full checkpoints/HuggingFaceTB/SmolLM2-135M-Instruct \\\n"
          "      --data JSON --data.json_path data.json --train.max_steps 100\n"

@@ -244,16 +244,39 @@ std::vector<Setting> read_recipe_file(const std::filesystem::path& file) {
   return settings_of_file(read_file(shipped_file(file), kMaxRecipeBytes), file.string());
 }
 
+// What is none of the demo's own options goes on, word for word, to the run that it starts.
+void hand_on(ParsedCommand& parsed, Words& words, const std::vector<std::string>& typed,
+             const std::vector<Row>& own) {
+  std::vector<std::string> keys;
+  for (const Row& row : own) keys.push_back(row.key);
+  const std::vector<Row> accepted = accepted_rows(parsed);
+  for (const Words::Option& option : words.options) {
+    if (find_row(own, option.key)) continue;
+    const std::string near = find_row(accepted, option.key) ? "" : nearest_name(option.key, keys);
+    if (!near.empty())
+      throw UserError("{}: unknown key; did you mean --{}?", typed[option.begin], near);
+    parsed.demo.finetune_words.insert(parsed.demo.finetune_words.end(),
+                                      typed.begin() + static_cast<std::ptrdiff_t>(option.begin),
+                                      typed.begin() + static_cast<std::ptrdiff_t>(option.end));
+  }
+  parsed.demo.lora = names_adapters(words.settings);
+  std::erase_if(words.settings,
+                [&](const Setting& setting) { return find_row(own, setting.key) == nullptr; });
+  words.config.clear();
+  words.print_config = false;
+}
+
 ParsedCommand parse_words(Command command, const std::string& name,
                           const std::vector<std::string>& options) {
   ParsedCommand parsed;
   parsed.command = command;
   parsed.name = name;
   const std::vector<Row> rows = rows_of(parsed);
-  Words words = read_words(options, rows);
+  Words words = read_words(options, accepted_rows(parsed));
   parsed.help = words.help;
-  parsed.print_config = words.print_config;
   if (parsed.help) return parsed;
+  if (command == Command::Demo) hand_on(parsed, words, options, rows);
+  parsed.print_config = words.print_config;
   if (!takes_recipe(command) && (words.print_config || !words.config.empty()))
     throw UserError(
         "snug {} takes no recipe; --config and --print_config belong to finetune and plan", name);

@@ -23,6 +23,7 @@ struct ParsedCommand {
   bool print_config = false;  // --print_config: print print_recipe_yaml(recipe) and stop
   // The one that belongs to `command` is filled.
   Recipe recipe;
+  DemoOptions demo;
   PlanOptions plan;
   GenerateOptions generate;  // also chat
   CaptionOptions caption;

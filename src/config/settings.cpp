@@ -87,7 +87,9 @@ class WordReader {
       } else if (word == "-h" || word == "--help") {
         out_.help = true;
       } else if (is_option(word)) {
+        const size_t begin = at_ - 1;
         take_option(word);
+        out_.options.push_back({key_of(word), begin, at_});
       } else if (word.size() > 1 && word[0] == '-') {
         throw UserError("unknown option {}; options are written --name value, see --help", word);
       } else {
@@ -102,10 +104,14 @@ class WordReader {
     out_.positionals.push_back({{}, {.kind = Value::Kind::Text, .text = word, .items = {}}, word});
   }
 
+  static std::string key_of(const std::string& word) {
+    return canonical_key(std::string_view(word).substr(2, word.find('=') - 2));
+  }
+
   void take_option(const std::string& word) {
     const size_t equals = word.find('=');
     const std::string shown = word.substr(0, equals);
-    const std::string key = canonical_key(shown.substr(2));
+    const std::string key = key_of(word);
     const bool inline_value = equals != std::string::npos;
     if (key == "print_config" && !inline_value) {
       out_.print_config = true;

@@ -4,6 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -34,6 +35,11 @@ struct Words {
   bool help = false;
   bool print_config = false;
   std::string config;  // --config FILE
+  struct Option {
+    std::string key;
+    size_t begin = 0, end = 0;  // its words: the name and what was taken as its value
+  };
+  std::vector<Option> options;
 };
 // `rows` tells flags, which may stand alone, from options that want a value.
 Words read_words(const std::vector<std::string>& words, const std::vector<Row>& rows);

@@ -9,12 +9,6 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-std::vector<double> losses(const nlohmann::json& run) {
-  std::vector<double> values;
-  for (const auto& step : run["steps"]) values.push_back(step["loss"]);
-  return values;
-}
-
 TEST(Finetune, LearnsAndLeavesEverythingBehind) {
   const TempFolder folder;
   const Result result =

@@ -116,6 +116,8 @@ TEST(Completion, BashOffersCommandsOptionsAndChoices) {
   EXPECT_EQ(bash_offers("snug finetune_f"), "finetune_full\n");
   EXPECT_EQ(bash_offers("snug finetune_full --train.max_s"),
             "--train.max_steps --train.max_seq_length\n");
+  EXPECT_EQ(bash_offers("snug demo --train.max_s"), "--train.max_steps --train.max_seq_length\n");
+  EXPECT_EQ(bash_offers("snug demo --questions n"), "numbers\n");
   EXPECT_EQ(bash_offers("snug finetune_full --precision bf16"), "bf16-true bf16-mixed\n");
   EXPECT_EQ(bash_offers("snug completion "), "bash zsh fish\n");
   EXPECT_EQ(bash_offers("snug convert a b --to l"), "litgpt\n");

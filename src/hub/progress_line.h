@@ -1,0 +1,27 @@
+// How far a download is, on standard error: one line that is rewritten in place on a terminal, a
+// line now and then in a file or a pipe.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "hub/meter.h"
+
+namespace snug::hub {
+
+class ProgressLine {
+ public:
+  explicit ProgressLine(double seconds_between_lines = 10);
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void show(const Progress& progress);
+  void end();  // makes room for other words
+
+ private:
+  bool redraws_;
+  bool is_drawn_ = false;
+  double seconds_between_lines_;
+  double last_line_;
+};
+
+}  // namespace snug::hub
