@@ -41,7 +41,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // As the tensors that our other allocators hand out, so that kernels find what they expect.
-constexpr int64_t kAlignment = 64;
+constexpr int64_t kFileAlignment = 64;
 // The kernel reads no more than a device's read-ahead window per call; this is the usual one.
 constexpr int64_t kWindowBytes = int64_t{128} << 10;
 
@@ -130,7 +130,7 @@ DiskFile::DiskFile(const fs::path& folder, int64_t bytes)
 }
 
 int64_t DiskFile::padded(int64_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kFileAlignment - 1) / kFileAlignment * kFileAlignment;
 }
 
 c10::DataPtr DiskFile::allocate(int64_t bytes) {
