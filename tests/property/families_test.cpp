@@ -15,6 +15,8 @@
 #include "base/files.h"
 #include "plan/predict.h"
 #include "plan/workload.h"
+#include "support/case_sample.h"
+#include "support/fixed_order.h"
 #include "support/random_recipe.h"
 #include "support/source_dir.h"
 #include "support/techniques.h"
@@ -81,32 +83,44 @@ void expect_same_weights(const TinyRun& a, const TinyRun& b) {
   }
 }
 
+// Each technique, and all of them with each way of checkpointing.
+struct NamedRecipe {
+  std::string name;
+  config::Recipe recipe;
+};
+
+std::vector<NamedRecipe> with_techniques(const config::Recipe& base) {
+  std::vector<NamedRecipe> all;
+  for (const tests::Technique& technique : tests::kTechniques) {
+    all.push_back({technique.name, base});
+    technique.turn_on(all.back().recipe);
+  }
+  for (const char* checkpointing : {"none", "selective", "all", "every:2"}) {
+    all.push_back({fmt::format("everything, checkpointing {}", checkpointing), base});
+    for (const tests::Technique& technique : tests::kTechniques)
+      technique.turn_on(all.back().recipe);
+    all.back().recipe.activation_checkpointing = checkpointing;
+  }
+  return all;
+}
+
 // Dropout included: what is computed again drops the same.
 TEST_P(Families, TechniquesTrainToTheSameBitsAsPlain) {
+  const tests::FixedOrder fixed_order;
   const data::SampleStore store = samples();
+  uint32_t seed = 0;
   for (const Trained& trained : kTrained) {
     config::Recipe base = tiny_recipe();
     trained.set_up(base);
     TinyRun plain(base, store, GetParam());
     const std::vector<double> expected = train(plain, 8, 3);
-    const auto expect_same = [&](const config::Recipe& recipe) {
-      TinyRun run(recipe, store, GetParam());
+    const std::vector<NamedRecipe> recipes = with_techniques(base);
+    for (const size_t i : tests::sample_of(recipes.size(), ++seed, "recipes with techniques")) {
+      SCOPED_TRACE(fmt::format("{}, {}", trained.name, recipes[i].name));
+      TinyRun run(recipes[i].recipe, store, GetParam());
       run.engine.copies->set_late(true);
       EXPECT_EQ(expected, train(run, 8, 3));
       expect_same_weights(plain, run);
-    };
-    for (const tests::Technique& technique : tests::kTechniques) {
-      SCOPED_TRACE(std::string(trained.name) + ", " + technique.name);
-      config::Recipe recipe = base;
-      technique.turn_on(recipe);
-      expect_same(recipe);
-    }
-    for (const char* checkpointing : {"none", "selective", "all", "every:2"}) {
-      SCOPED_TRACE(fmt::format("{}, everything, checkpointing {}", trained.name, checkpointing));
-      config::Recipe recipe = base;
-      for (const tests::Technique& technique : tests::kTechniques) technique.turn_on(recipe);
-      recipe.activation_checkpointing = checkpointing;
-      expect_same(recipe);
     }
   }
 }
@@ -131,6 +145,7 @@ TEST_P(Families, CutsAndPaddingTrainTheSame) {
 }
 
 TEST_P(Families, DropoutIsTheSeedsAndTheRecipes) {
+  const tests::FixedOrder fixed_order;
   const data::SampleStore store = samples();
   config::Recipe recipe = tiny_recipe();
   TinyRun first(recipe, store, GetParam()), again(recipe, store, GetParam());
@@ -149,7 +164,8 @@ TEST_P(Families, DropoutIsTheSeedsAndTheRecipes) {
 
 TEST_P(Families, PlanIsTheMeasurementToTheByte) {
   std::mt19937 random(23);
-  for (int trial = 0; trial < 50; ++trial) {
+  const int trials = tests::trials_of(50);
+  for (int trial = 0; trial < trials; ++trial) {
     config::Recipe recipe = tests::random_recipe(random);
     if (!recipe.lora.target_modules.empty()) recipe.lora.target_modules = R"(.*\.1\..*)";
     if (random() % 4 == 0) recipe.model.dropout = 0;

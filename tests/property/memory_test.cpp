@@ -13,6 +13,7 @@
 #include "memory/disk_file.h"
 #include "plan/predict.h"
 #include "plan/suggest.h"
+#include "support/case_sample.h"
 #include "support/random_recipe.h"
 #include "support/source_dir.h"
 #include "support/tiny_training.h"
@@ -39,7 +40,8 @@ class Memory : public ::testing::Test {
 TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
   constexpr const char* kShapes[] = {"llama", "llama3-rope", "llama-bias", "mistral", "qwen2"};
   std::mt19937 random(11);
-  for (int trial = 0; trial < 300; ++trial) {
+  const int trials = tests::trials_of(300);
+  for (int trial = 0; trial < trials; ++trial) {
     const config::Recipe recipe = random_recipe(random);
     const std::string shape = kShapes[random() % 5];
     SCOPED_TRACE(fmt::format("trial {}: {}", trial, describe(recipe, shape)));
@@ -157,8 +159,9 @@ TEST_F(Memory, PhasesHoldWhatTheirNamesSay) {
         << r.phase;
 }
 
-// Every allocation of a step, refused once: the step fails cleanly, weights are as before, and the
-// same step then succeeds with the loss of a run that was never disturbed.
+// Every allocation of a step, refused once (on a GPU fewer and fewer of the later ones): the step
+// fails cleanly, weights are as before, and the same step then succeeds with the loss of a run that
+// was never disturbed.
 void refuse_each_allocation(const config::Recipe& recipe) {
   const data::SampleStore samples = random_samples(8, 24, 5);
   TinyRun undisturbed(recipe, samples);
@@ -168,7 +171,7 @@ void refuse_each_allocation(const config::Recipe& recipe) {
   const int64_t host_before = memory::cpu_host_ledger().allocated();
   bool refused = true;
   int64_t n = 1;
-  for (; refused && n < 5000; ++n) {
+  for (; refused && n < 5000; n = tests::next_case(n)) {
     tests::test_ledger().refuse_allocation(n);
     refused = false;
     try {

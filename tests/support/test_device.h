@@ -28,6 +28,9 @@ inline std::string missing_device() {
 // Once, before the first tensor.
 inline void prepare_test_device() {
   memory::install_allocators();
+  // What cuBLAS takes by itself on an H100. Without a word on it libtorch refuses products under
+  // FixedOrder.
+  ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
   if (missing_device().empty()) setup::open_device(test_device().is_cpu() ? "cpu" : "cuda");
 }
 

@@ -94,6 +94,7 @@ struct TinyRun {
                    at::Device device = test_device(),
                    std::shared_ptr<dist::Mesh> mesh = dist::single_mesh())
       : recipe(std::move(r)), model(tiny_model(shape)) {
+    ++num_made;
     engine = setup::make_engine(*model, recipe, device, 128, std::move(mesh));
     engine.fill_weights([](nn::Unit& unit) {
       for (nn::Parameter* parameter : unit.parameters()) parameter->initialize(7, 0.2);
@@ -103,6 +104,8 @@ struct TinyRun {
     batches = std::make_unique<TinyBatches>(s, batch_options(recipe, *model));
     stepper = std::make_unique<train::Stepper>(engine, recipe, *batches, *phases);
   }
+
+  static inline int64_t num_made = 0;  // by this program; it says how many in the end
 
   config::Recipe recipe;
   std::unique_ptr<models::Model> model;
