@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Collects what scripts/gpu-bundle carries to a machine that has Python with torch and nothing else: programs,
+every library of theirs that is not glibc's, torch's or NVIDIA's, and the part of the source tree that they
+read, packed into one file; beside it the commands that unpack and run them."""
+
+import argparse
+import glob
+import json
+import lzma
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = HERE.parent.parent
+LIMIT = 55 << 20  # bytes of the whole bundle
+
+PROGRAMS = ["snug", "ops_test", "optim_test", "memory_test", "parity_test", "property_test", "device_bench"]
+COMMANDS = ["correctness", "system", "speed"]
+# What the programs read of the source tree.
+DATA = ["recipes/models", "tests/data/kernels", "tests/data/optim", "tests/data/parity", "tests/data/adapters",
+        "tests/data/system", "docs/guide/optimizers.md"]
+
+# On every machine with a glibc and a g++ runtime that are as new as ours.
+OF_THE_SYSTEM = re.compile(r"(linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s)\.so)")
+# Nothing of ours asks for a locale but the root, for converters or collation: 27 MB of ICU's 31.
+ICU_KEPT = re.compile(r"(brkitr/(root\.res|.*\.brk|.*\.dict)|[^/]*\.(nrm|icu)|(root|pool|supplementalData)\.res)$")
+
+
+def run(*words, **options):
+    done = subprocess.run([str(word) for word in words], text=True, capture_output=True, **options)
+    if done.returncode != 0:
+        sys.exit(f"error: {' '.join(map(str, words))}: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def find_programs(build, device):
+    """name: path. Tests are where CMake puts them; those of the CUDA program lie in one folder."""
+    folder = build / "cuda" if device == "cuda" else build
+    found = {}
+    for name in PROGRAMS:
+        paths = [folder / name, *map(pathlib.Path, glob.glob(f"{folder}/**/{name}", recursive=True))]
+        path = next((path for path in paths if path.is_file() and os.access(path, os.X_OK)), None)
+        if path:
+            found[name] = path
+    if "snug" not in found:
+        sys.exit(f"error: there is no {folder}/snug; scripts/gpu-bundle builds it")
+    return found
+
+
+def libraries_of(program, torch_root):
+    """name: path of what it loads that is not of the system, of torch or of NVIDIA."""
+    folders = [torch_root / "torch/lib", *torch_root.glob("nvidia/*/lib")]
+    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, folders))}
+    theirs = {path.name for folder in folders for path in folder.iterdir()}
+    found = {}
+    for line in run("ldd", program, env=environment).splitlines():
+        name, arrow, path = line.strip().partition(" => ")
+        if not arrow or OF_THE_SYSTEM.match(name) or name in theirs:
+            continue
+        if path.startswith("not found"):
+            # The driver brings it.
+            if name.startswith("libcuda.so"):
+                continue
+            sys.exit(f"error: {program} needs {name}, which is not on this machine")
+        found[name] = pathlib.Path(path.split(" (")[0])
+    return found
+
+
+def copy_binary(source, target):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+    target.chmod(0o755)
+    run("strip", "--strip-unneeded", target)
+
+
+def shrink_icu_data(library):
+    """Makes ICU's data library anew with what we use of it."""
+    packer = shutil.which("icupkg") or shutil.which("/usr/sbin/icupkg")
+    if not packer:
+        print("warning: no icupkg (Debian: icu-devtools); ICU's data stays whole, 30 MB", file=sys.stderr)
+        return
+    with tempfile.TemporaryDirectory() as work:
+        version = re.search(r"\.so\.(\d+)", library.name).group(1)
+        data = pathlib.Path(work) / f"icudt{version}l.dat"
+        run("objcopy", "-O", "binary", "--only-section=.rodata", library, data)
+        unwanted = pathlib.Path(work) / "unwanted.txt"
+        names = run(packer, "-l", data).split()
+        unwanted.write_text("\n".join(name for name in names if not ICU_KEPT.match(name)))
+        small = pathlib.Path(work) / "small" / data.name
+        small.parent.mkdir()
+        run(packer, "-r", unwanted, data, small)
+        source = pathlib.Path(work) / "data.s"
+        source.write_text(f".section .rodata\n.balign 16\n.globl icudt{version}_dat\n"
+                          f'icudt{version}_dat: .incbin "{small}"\n.section .note.GNU-stack,"",@progbits\n')
+        run("cc", "-shared", "-nostdlib", f"-Wl,-soname,{library.name}", source, "-o", library)
+
+
+def collect(root, args):
+    programs = find_programs(args.build, args.device)
+    missing = [name for name in PROGRAMS if name not in programs]
+    if missing:
+        print(f"warning: not in the bundle, since they are not built: {', '.join(missing)}", file=sys.stderr)
+    libraries = {}
+    for name, path in programs.items():
+        copy_binary(path, root / "bin" / name)
+        libraries |= libraries_of(path, args.torch)
+    for name, path in libraries.items():
+        copy_binary(path, root / "lib" / name)
+        if name.startswith("libicudata.so"):
+            shrink_icu_data(root / "lib" / name)
+    for name in DATA:
+        target = root / "source" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if (SOURCE / name).is_dir():
+            shutil.copytree(SOURCE / name, target)
+        else:
+            shutil.copyfile(SOURCE / name, target)
+    about = {"commit": run("git", "-C", SOURCE, "describe", "--always", "--abbrev=12", "--dirty").strip(),
+             "made_for": args.device, "programs": sorted(programs)}
+    (root / "source/bundle.json").write_text(json.dumps(about))
+    if args.sanitizer:
+        add_sanitizer(args.sanitizer / "nvidia/cu13", root / "sanitizer")
+
+
+def add_sanitizer(wheel, target):
+    """It finds its libraries beside itself; the wheel has one of them twice."""
+    (target / "bin").mkdir(parents=True)
+    for path in [*wheel.glob("bin/*"), *wheel.glob("lib/*.so")]:
+        place = target / "bin" / path.name
+        if not place.exists():
+            shutil.copyfile(path, place)
+            place.chmod(0o755)
+
+
+def pack(root, payload, level):
+    """In a fixed order with fixed dates, so that the same files make the same bundle."""
+
+    def plain(entry):
+        entry.uid = entry.gid = 0
+        entry.uname = entry.gname = "root"
+        entry.mtime = 0
+        return entry
+
+    # All programs hold the same kernels, which only a window over several of them finds.
+    method = [{"id": lzma.FILTER_LZMA2, "preset": level, "dict_size": 64 << 20}]
+    with lzma.open(payload, "wb", filters=method) as packed:
+        with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
+            for path in sorted(root.rglob("*")):
+                tar.add(path, path.relative_to(root), recursive=False, filter=plain)
+
+
+def largest_files(root, count=8):
+    files = sorted((path for path in root.rglob("*") if path.is_file()), key=lambda path: -path.stat().st_size)
+    return ", ".join(f"{path.name} {path.stat().st_size / 2**20:.1f}" for path in files[:count])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--build", type=pathlib.Path, required=True)
+    parser.add_argument("--torch", type=pathlib.Path, required=True, help="the folder that holds torch/ and nvidia/")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--sanitizer", type=pathlib.Path, help="the unpacked wheel of compute-sanitizer")
+    parser.add_argument("--to", type=pathlib.Path, required=True)
+    parser.add_argument("--level", type=int, default=9, help="of compression")
+    args = parser.parse_args()
+
+    part = args.to.with_name(args.to.name + ".part")
+    shutil.rmtree(part, ignore_errors=True)
+    part.mkdir(parents=True)
+    with tempfile.TemporaryDirectory() as work:
+        root = pathlib.Path(work)
+        collect(root, args)
+        print(f"unpacked, MiB: {sum(p.stat().st_size for p in root.rglob('*') if p.is_file()) / 2**20:.1f}; "
+              f"largest: {largest_files(root)}")
+        pack(root, part / "payload.tar.xz", args.level)
+    shutil.copytree(HERE / "gpu_bundle", part / "gpu_bundle", ignore=shutil.ignore_patterns("__pycache__", "command"))
+    for name in COMMANDS:
+        shutil.copyfile(HERE / "gpu_bundle/command", part / name)
+        (part / name).chmod(0o755)
+    size = sum(path.stat().st_size for path in part.rglob("*") if path.is_file())
+    if size > LIMIT:
+        sys.exit(f"error: the bundle takes {size / 2**20:.1f} MiB, {LIMIT / 2**20:.0f} MiB at most are wanted")
+    shutil.rmtree(args.to, ignore_errors=True)
+    part.rename(args.to)
+    print(f"{args.to}: {size / 2**20:.1f} MiB for {args.device}")
+
+
+if __name__ == "__main__":
+    main()
