@@ -196,8 +196,8 @@ void install_allocators();
 int64_t cpu_reserved();
 int64_t cuda_reserved();
 int64_t cuda_peak_reserved();
-// How much of a GPU libtorch's allocator may hold from now on: what it takes beyond, for blocks that
-// do not fit into what it holds, is refused like an allocation beyond the budget.
+// How much of a GPU libtorch's allocator may hold from now on: what it takes beyond, for blocks
+// that do not fit into what it holds, is refused like an allocation beyond the budget.
 void limit_cuda_reserved(int64_t bytes);
 int64_t reserved_on(c10::DeviceType device);
 // The highest so far that is known of the device.

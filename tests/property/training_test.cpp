@@ -30,8 +30,7 @@ using tests::TinyRun;
 class CountOfRuns : public ::testing::Environment {
  public:
   void TearDown() override {
-    std::printf("[  TRAINED ] %lld tiny models\n",
-                static_cast<long long>(TinyRun::num_made));
+    std::printf("[  TRAINED ] %lld tiny models\n", static_cast<long long>(TinyRun::num_made));
   }
 };
 const ::testing::Environment* const kCountOfRuns =
