@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ops/score_block.h"
 
+#include <ATen/Context.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
@@ -117,6 +118,7 @@ at::Tensor BlockBias::memberships(const ScoreBlock& block) const {
 
 void BlockBias::add_to(const at::Tensor& scores, const ScoreBlock& block) const {
   if (!present()) return;
+  const at::NoTF32Guard exact;  // a bias is looked up, so that it keeps all of its bits
   scores.add_(at::mm(table_.t(), memberships(block).t()).view(scores.sizes()));
 }
 
