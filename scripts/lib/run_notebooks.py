@@ -2,8 +2,8 @@
 """run_notebooks.py ROOT [NAME...] [--fill]: runs every notebook of ROOT/docs/lab from its first cell to its last, in
 a temporary folder, with the `snug` that is found on the PATH. A cell that fails, that takes longer than
 --timeout, or that gives something else than its chapter quotes (times and what is marked `varies` aside) is
-an error; all are told, and the exit status is 1. With --fill outputs that are empty in a chapter, and all
-pictures, are written into it instead.
+an error; all are told, and the exit status is 1. With --fill outputs that are empty in a chapter or differ from
+what came out now, and all pictures, are written into it instead; lines left out (`…`) stay left out.
 """
 import argparse
 import os
@@ -141,19 +141,35 @@ def steady(line):
 
 
 def fill(page, notebook, quoted):
-    """Writes outputs into the places of a chapter that are still empty, and every picture."""
+    """Writes outputs into the places of a chapter that are still empty or no longer true, and every picture."""
     text = page.read_text(encoding="utf-8")
     for number, expected in quoted.items():
         cell = notebook.cells[number]
         if expected.picture:
             (page.parent / expected.picture).write_text(picture(cell), encoding="utf-8")
-        elif not expected.text.strip():
+        elif not expected.text.strip() or differs(expected, cell):
             source = cell.source.replace(chapters.SHELL + "\n", "")
             start = text.index(source) + len(source)
-            empty = re.compile(r"(\n```\n+```text[^\n]*\n)\s*```").search(text, start)
-            output = printed(cell).strip("\n")
-            text = text[: empty.end(1)] + output + "\n```" + text[empty.end() :]
+            place = re.compile(r"(\n```\n+```text[^\n]*\n)(.*?)\n?^```", re.S | re.M).search(text, start)
+            output = renewed(expected.text, printed(cell))
+            text = text[: place.end(1)] + output + "\n```" + text[place.end() :]
     page.write_text(text, encoding="utf-8")
+
+
+def renewed(quoted, printed_now):
+    """What came out now, of the lines that were quoted: the same but for their numbers."""
+    now = printed_now.strip("\n").splitlines()
+    if "…" not in quoted:
+        return "\n".join(now)
+    shape = [re.sub(r"[0-9.]+", "#", " ".join(line.split())) for line in now]
+    lines, at = [], 0
+    for line in quoted.strip("\n").splitlines():
+        wanted = re.sub(r"[0-9.]+", "#", " ".join(line.split()))
+        if line.strip() != "…":
+            at = shape.index(wanted, at) if wanted in shape[at:] else at
+            line, at = (now[at] if at < len(now) else line), at + 1
+        lines.append(line)
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
