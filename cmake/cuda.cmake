@@ -35,6 +35,12 @@ endif()
 if(SNUG_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${SNUG_CCACHE})
 endif()
+# The wheels' nvcc looks for its libraries in lib64, where an installed toolkit has them. CMake links a program
+# to see whether the compiler works.
+cmake_path(IS_PREFIX wheel_cuda ${CMAKE_CUDA_COMPILER} from_wheel)
+if(from_wheel)
+  string(APPEND CMAKE_CUDA_FLAGS " -L${wheel_cuda}/lib")
+endif()
 # libtorch's own shared one, not a second inside the program.
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)
 enable_language(CUDA)
