@@ -4,9 +4,7 @@ every library of theirs that is not glibc's, torch's or NVIDIA's, and the part o
 read, packed into one file; beside it the commands that unpack and run them."""
 
 import argparse
-import glob
 import json
-import lzma
 import os
 import pathlib
 import re
@@ -39,17 +37,16 @@ def run(*words, **options):
     return done.stdout
 
 
-def find_programs(build, device):
-    """name: path. Tests are where CMake puts them; those of the CUDA program lie in one folder."""
-    folder = build / "cuda" if device == "cuda" else build
+def find_programs(build, device, names):
+    """name: path. Programs with CUDA lie in one folder, the others where CMake puts them."""
+    folders = [build / "cuda"] if device == "cuda" else [build, build / "bench", *build.glob("tests/**/")]
     found = {}
-    for name in PROGRAMS:
-        paths = [folder / name, *map(pathlib.Path, glob.glob(f"{folder}/**/{name}", recursive=True))]
-        path = next((path for path in paths if path.is_file() and os.access(path, os.X_OK)), None)
+    for name in names:
+        path = next((folder / name for folder in folders if os.access(folder / name, os.X_OK)), None)
         if path:
             found[name] = path
     if "snug" not in found:
-        sys.exit(f"error: there is no {folder}/snug; scripts/gpu-bundle builds it")
+        sys.exit(f"error: there is no snug in {folders[0]}; scripts/gpu-bundle builds it")
     return found
 
 
@@ -102,10 +99,10 @@ def shrink_icu_data(library):
 
 
 def collect(root, args):
-    programs = find_programs(args.build, args.device)
+    programs = find_programs(args.build, args.device, args.programs.split(","))
     missing = [name for name in PROGRAMS if name not in programs]
     if missing:
-        print(f"warning: not in the bundle, since they are not built: {', '.join(missing)}", file=sys.stderr)
+        print(f"warning: not in the bundle: {', '.join(missing)}", file=sys.stderr)
     libraries = {}
     for name, path in programs.items():
         copy_binary(path, root / "bin" / name)
@@ -147,12 +144,10 @@ def pack(root, payload, level):
         entry.mtime = 0
         return entry
 
-    # All programs hold the same kernels, which only a window over several of them finds.
-    method = [{"id": lzma.FILTER_LZMA2, "preset": level, "dict_size": 64 << 20}]
-    with lzma.open(payload, "wb", filters=method) as packed:
-        with tarfile.open(fileobj=packed, mode="w", format=tarfile.GNU_FORMAT) as tar:
-            for path in sorted(root.rglob("*")):
-                tar.add(path, path.relative_to(root), recursive=False, filter=plain)
+    # Level 9 has a window over several programs, and so finds that all of them hold the same kernels.
+    with tarfile.open(payload, "w:xz", format=tarfile.GNU_FORMAT, preset=level) as tar:
+        for path in sorted(root.rglob("*")):
+            tar.add(path, path.relative_to(root), recursive=False, filter=plain)
 
 
 def largest_files(root, count=8):
@@ -167,6 +162,7 @@ def main():
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--sanitizer", type=pathlib.Path, help="the unpacked wheel of compute-sanitizer")
     parser.add_argument("--to", type=pathlib.Path, required=True)
+    parser.add_argument("--programs", default=",".join(PROGRAMS), help="of those that there are")
     parser.add_argument("--level", type=int, default=9, help="of compression")
     args = parser.parse_args()
 
