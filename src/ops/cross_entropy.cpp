@@ -186,13 +186,15 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
       const int64_t end = std::min(begin + cut.piece, num_taken);
       const Chunk piece = chunk_of(x, targets, counted, begin, end);
       at::Tensor d_logits;
-      if (training) d_logits = room_for_gradients(piece, head.out_features(), cut);
       at::Tensor inner;
       for (int64_t from = 0; from < end - begin; from += cut.stretch) {
         const int64_t to = std::min(from + cut.stretch, end - begin);
         const Chunk chunk = piece.stretch(from, to);
         projector.start_at(begin + from);
         const at::Tensor logits = projector.forward(chunk.x, at::kFloat, &inner);
+        // Not before the first product, whose scratch may be large.
+        if (training && !d_logits.defined())
+          d_logits = room_for_gradients(piece, head.out_features(), cut);
         if (training && !d_logits.defined()) d_logits = logits;
         const bool in_place = d_logits.is_same(logits);
         const auto args =
