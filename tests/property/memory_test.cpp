@@ -134,10 +134,9 @@ TEST_F(Memory, AdaptersNeverTakeMoreThanAllWeights) {
     recipe.lora.enabled = false;
     recipe.quantize.clear();
     const auto all = peak();
-    // With dropout on the head's adapter the head computes all rows of a padded batch, not the
-    // counted ones alone, which shows where the gradients of all weights are small beside it.
-    const bool head_takes_all_rows = recipe.lora.dropout > 0 && !recipe.data.packing;
-    const double more = head_takes_all_rows ? 1.01 : 1;
+    // Where the peak is the head's, before there are gradients, the adapters themselves and what
+    // they keep of each layer (x·Aᵀ) come on top: 5 and 2 MB for rank 8 on all layers and 480 rows.
+    constexpr double more = 1.01;
     EXPECT_LE(adapters.first, all.first * more);
     // Offloaded, x·Aᵀ goes to the host too, a few percent there; all in all it is less.
     EXPECT_LE(adapters.first + adapters.second, (all.first + all.second) * more);
