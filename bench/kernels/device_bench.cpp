@@ -34,14 +34,18 @@ void measure_ceilings(DeviceBench& bench, const Sizes& s) {
     bench.stream("copy_to_device", bytes_of({to}), [&] { to.copy_(host, /*non_blocking=*/true); });
     bench.stream("copy_to_host", bytes_of({to}), [&] { host.copy_(to, /*non_blocking=*/true); });
   }
-  const auto product = [&](const char* name, at::ScalarType type, int64_t n, int64_t k, int64_t m) {
+  const auto product = [&](const char* name, at::ScalarType type, int64_t n, int64_t k, int64_t m,
+                           const char* precision = "highest") {
+    setup::choose_matmul_precision(from.device(), precision);
     const at::Tensor a = bench.numbers({n, k}, type), b = bench.numbers({m, k}, type);
     at::Tensor out = bench.numbers({n, m}, type);
     bench.compute(name, 2.0 * static_cast<double>(n * k * m), [&] { at::mm_out(out, a, b.t()); });
   };
   product("product_bf16", at::kBFloat16, s.product, s.product, s.product);
   product("product_f16", at::kHalf, s.product, s.product, s.product);
-  product("product_f32", at::kFloat, s.product / 2, s.product / 2, s.product / 2);
+  const int64_t half = s.product / 2;
+  product("product_f32", at::kFloat, half, half, half);
+  product("product_tf32", at::kFloat, half, half, half, "high");
   product("product_up", at::kBFloat16, s.rows, s.dim, s.features);
   product("product_down", at::kBFloat16, s.rows, s.features, s.dim);
   product("product_square", at::kBFloat16, s.rows, s.dim, s.dim);
