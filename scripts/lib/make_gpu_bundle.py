@@ -15,6 +15,9 @@ import tarfile
 import tempfile
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE / "package"))
+from bundle import RUNTIME, libraries_of, run  # noqa: E402
+
 SOURCE = HERE.parent.parent
 LIMIT = 55 << 20  # bytes of the whole bundle
 
@@ -24,17 +27,8 @@ COMMANDS = ["correctness", "system", "speed"]
 DATA = ["recipes/models", "tests/data/kernels", "tests/data/optim", "tests/data/parity", "tests/data/adapters",
         "tests/data/system", "docs/guide/optimizers.md"]
 
-# On every machine with a glibc and a g++ runtime that are as new as ours.
-OF_THE_SYSTEM = re.compile(r"(linux-vdso|ld-linux|lib(c|m|dl|rt|pthread|util|resolv|stdc\+\+|gcc_s)\.so)")
 # Nothing of ours asks for a locale but the root, for converters or collation: 27 MB of ICU's 31.
 ICU_KEPT = re.compile(r"(brkitr/(root\.res|.*\.brk|.*\.dict)|[^/]*\.(nrm|icu)|(root|pool|supplementalData)\.res)$")
-
-
-def run(*words, **options):
-    done = subprocess.run([str(word) for word in words], text=True, capture_output=True, **options)
-    if done.returncode != 0:
-        sys.exit(f"error: {' '.join(map(str, words))}: {done.stderr.strip() or done.stdout.strip()}")
-    return done.stdout
 
 
 def find_programs(build, device, names):
@@ -50,30 +44,19 @@ def find_programs(build, device, names):
     return found
 
 
-def libraries_of(program, torch_root):
+def carried_libraries(program, torch_root):
     """name: path of what it loads that is not of the system, of torch or of NVIDIA."""
     folders = [torch_root / "torch/lib", *torch_root.glob("nvidia/*/lib")]
-    environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(map(str, folders))}
     theirs = {path.name for folder in folders for path in folder.iterdir()}
-    found = {}
-    for line in run("ldd", program, env=environment).splitlines():
-        name, arrow, path = line.strip().partition(" => ")
-        if not arrow or OF_THE_SYSTEM.match(name) or name in theirs:
-            continue
-        if path.startswith("not found"):
-            # The driver brings it.
-            if name.startswith("libcuda.so"):
-                continue
-            sys.exit(f"error: {program} needs {name}, which is not on this machine")
-        found[name] = pathlib.Path(path.split(" (")[0])
-    return found
+    return {name: path for name, path in libraries_of(program).items()
+            if not RUNTIME.match(name) and name not in theirs}
 
 
 def copy_binary(source, target):
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
     target.chmod(0o755)
-    run("strip", "--strip-unneeded", target)
+    run("strip", "--strip-unneeded", str(target))
 
 
 def shrink_icu_data(library):
@@ -85,17 +68,17 @@ def shrink_icu_data(library):
     with tempfile.TemporaryDirectory() as work:
         version = re.search(r"\.so\.(\d+)", library.name).group(1)
         data = pathlib.Path(work) / f"icudt{version}l.dat"
-        run("objcopy", "-O", "binary", "--only-section=.rodata", library, data)
+        run("objcopy", "-O", "binary", "--only-section=.rodata", str(library), str(data))
         unwanted = pathlib.Path(work) / "unwanted.txt"
-        names = run(packer, "-l", data).split()
+        names = run(packer, "-l", str(data)).split()
         unwanted.write_text("\n".join(name for name in names if not ICU_KEPT.match(name)))
         small = pathlib.Path(work) / "small" / data.name
         small.parent.mkdir()
-        run(packer, "-r", unwanted, data, small)
+        run(packer, "-r", str(unwanted), str(data), str(small))
         source = pathlib.Path(work) / "data.s"
         source.write_text(f".section .rodata\n.balign 16\n.globl icudt{version}_dat\n"
                           f'icudt{version}_dat: .incbin "{small}"\n.section .note.GNU-stack,"",@progbits\n')
-        run("cc", "-shared", "-nostdlib", f"-Wl,-soname,{library.name}", source, "-o", library)
+        run("cc", "-shared", "-nostdlib", f"-Wl,-soname,{library.name}", str(source), "-o", str(library))
 
 
 def collect(root, args):
@@ -106,7 +89,7 @@ def collect(root, args):
     libraries = {}
     for name, path in programs.items():
         copy_binary(path, root / "bin" / name)
-        libraries |= libraries_of(path, args.torch)
+        libraries |= carried_libraries(path, args.torch)
     for name, path in libraries.items():
         copy_binary(path, root / "lib" / name)
         if name.startswith("libicudata.so"):
@@ -118,11 +101,16 @@ def collect(root, args):
             shutil.copytree(SOURCE / name, target)
         else:
             shutil.copyfile(SOURCE / name, target)
-    about = {"commit": run("git", "-C", SOURCE, "describe", "--always", "--abbrev=12", "--dirty").strip(),
-             "made_for": args.device, "programs": sorted(programs)}
+    about = {"commit": commit(), "made_for": args.device, "programs": sorted(programs)}
     (root / "source/bundle.json").write_text(json.dumps(about))
     if args.sanitizer:
         add_sanitizer(args.sanitizer / "nvidia/cu13", root / "sanitizer")
+
+
+def commit():
+    """Empty outside of a clone."""
+    words = ["git", "-C", str(SOURCE), "describe", "--always", "--abbrev=12", "--dirty"]
+    return subprocess.run(words, capture_output=True, text=True).stdout.strip()
 
 
 def add_sanitizer(wheel, target):
