@@ -103,24 +103,12 @@ def collect(root, args):
             shutil.copyfile(SOURCE / name, target)
     about = {"commit": commit(), "made_for": args.device, "programs": sorted(programs)}
     (root / "source/bundle.json").write_text(json.dumps(about))
-    if args.sanitizer:
-        add_sanitizer(args.sanitizer / "nvidia/cu13", root / "sanitizer")
 
 
 def commit():
     """Empty outside of a clone."""
     words = ["git", "-C", str(SOURCE), "describe", "--always", "--abbrev=12", "--dirty"]
     return subprocess.run(words, capture_output=True, text=True).stdout.strip()
-
-
-def add_sanitizer(wheel, target):
-    """It finds its libraries beside itself; the wheel has one of them twice."""
-    (target / "bin").mkdir(parents=True)
-    for path in [*wheel.glob("bin/*"), *wheel.glob("lib/*.so")]:
-        place = target / "bin" / path.name
-        if not place.exists():
-            shutil.copyfile(path, place)
-            place.chmod(0o755)
 
 
 def pack(root, payload, level):
@@ -148,7 +136,6 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, required=True)
     parser.add_argument("--torch", type=pathlib.Path, required=True, help="the folder that holds torch/ and nvidia/")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--sanitizer", type=pathlib.Path, help="the unpacked wheel of compute-sanitizer")
     parser.add_argument("--to", type=pathlib.Path, required=True)
     parser.add_argument("--programs", default=",".join(PROGRAMS), help="of those that there are")
     parser.add_argument("--level", type=int, default=9, help="of compression")

@@ -136,7 +136,7 @@ def sanitizer(tool, *options, env=None):
         if not job.place.on_gpu:
             raise Skipped("there is no GPU")
         if checker is None:
-            raise Skipped("there is no compute-sanitizer, here or in the bundle")
+            raise Skipped("this machine has no compute-sanitizer")
         for program, filters in CHECKED_TESTS.items():
             before = [checker, f"--tool={tool}", f"--kernel-name={OUR_KERNELS}", "--print-limit=20",
                       "--error-exitcode=9", "--launch-timeout=60", "--target-processes=application-only", *options]

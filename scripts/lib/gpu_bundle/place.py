@@ -23,7 +23,7 @@ TORCH = "2.11.0"  # what the programs are linked against
 class Place:
     def __init__(self, device, root, torch, scratch):
         self.device = device  # cuda or cpu: where tests and training run
-        self.root = root  # bin/, lib/, source/ and perhaps sanitizer/
+        self.root = root  # bin/, lib/ and source/
         self.torch = torch  # the folder torch/ of Python's packages
         self.scratch = scratch  # emptied at the end
         self.shared = {}  # what later parts compare with
@@ -53,13 +53,10 @@ class Place:
                 **more}
 
     def tool(self, name):
-        """A tool of NVIDIA's: the machine's own, which matches its driver, else the bundle's."""
-        own = self.root / "sanitizer" / "bin" / name
-        found = shutil.which(name)
-        if not found:
-            toolkit = sorted(glob.glob(f"/usr/local/cuda*/bin/{name}") + glob.glob(f"/opt/nvidia/*/*/{name}"))
-            found = toolkit[-1] if toolkit else None
-        return found or (str(own) if own.exists() else None)
+        """A tool of NVIDIA's that this machine has. None is carried: of compute-sanitizer's wheel a part is missing,
+        and a profiler is larger than all of the bundle."""
+        folders = glob.glob(f"/usr/local/cuda*/bin/{name}") + glob.glob(f"/opt/nvidia/*/*/{name}")
+        return shutil.which(name) or (sorted(folders)[-1] if folders else None)
 
 
 def nvidia_folders(torch):

@@ -118,7 +118,7 @@ def counters(job):
     """NVIDIA's profiler over each of our kernels once, where it may read the device's counters."""
     profiler = job.place.tool("ncu")
     if profiler is None or not job.place.on_gpu:
-        raise Skipped("there is no ncu" if job.place.on_gpu else "there is no GPU")
+        raise Skipped("this machine has no ncu" if job.place.on_gpu else "there is no GPU")
     once = [job.place.program("device_bench"), "cuda", 0]
     finished = job.command([profiler, "--csv", "--page", "raw", "--metrics", ",".join(COUNTERS), "--kernel-name-base",
                             "mangled", "--kernel-name", "regex:snug", "--clock-control", "none", *once],

@@ -86,5 +86,6 @@ def run(job, program, filters="*", seconds=None, before=(), env=None):
 
 def count(job, program, results):
     states = list(results.values())
+    job.check("OK" in states, f"{program}: no test passed")
     job.figure(program=program, passed=states.count("OK"), skipped=states.count("SKIPPED"),
                failed=len(states) - states.count("OK") - states.count("SKIPPED"))
