@@ -171,8 +171,9 @@ tests::Distance distance_in_8_bits(const std::string& shape, const Shared& share
 
 // With one micro-batch each, ranks form every sum as one process does, and none of them has a part
 // of a block of codes: the same bits. Only the gradients of T5's words, the encoder's and the
-// decoder's, are added up in another order where the sum of all is not one rank's. With another
-// order a moment may be rounded to the neighbouring code, which is another step of that weight.
+// decoder's, are added up in another order: one process adds a micro-batch's two to the sum one by
+// one, ranks add each their own first. With another order a moment may be rounded to the
+// neighbouring code, which is another step of that weight.
 TEST(Pictures, StatesIn8BitsAreThoseOfOneProcess) {
   for (const std::string tiny : {"blip2-opt", "blip2-t5"}) {
     const tests::WideBlip2 wide(tiny);
@@ -186,7 +187,7 @@ TEST(Pictures, StatesIn8BitsAreThoseOfOneProcess) {
         show(what, d);
         EXPECT_LE(d.loss, 1e-5);
         EXPECT_LE(d.whole, 1e-4);
-        if (size > 1 && (tiny == "blip2-opt" || shared.strategy == std::string("ddp"))) {
+        if (size > 1 && tiny == "blip2-opt") {
           EXPECT_TRUE(d.same_bits);
         }
       }
