@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <map>
+#include <set>
 #include <string>
 
 #include "exec/policies/sharding.h"
@@ -28,6 +29,7 @@ struct Distance {
   double bias = 0;     // that of biases, which begin at zero and are all that training has made
   double unseen = 0;   // max|a - b| of what no gradient but rounding reaches
   bool same_bits = true;
+  std::set<std::string> different;     // tensors with other bits
   std::string worst = "none differs";  // the tensor that `tensor` is of
 };
 
@@ -48,7 +50,10 @@ struct Squares {
 
 inline void add_to(Distance& all, Squares& squares, const std::string& name, at::Tensor a,
                    at::Tensor b) {
-  all.same_bits = all.same_bits && at::equal(a, b);
+  if (!at::equal(a, b)) {
+    all.same_bits = false;
+    all.different.insert(name);
+  }
   a = a.to(at::kDouble).clone();
   b = b.to(at::kDouble).clone();
   if (const auto [begin, end] = unseen_rows(name, a.size(0)); begin < end) {

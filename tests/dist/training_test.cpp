@@ -191,9 +191,10 @@ TEST_P(ManyRanks, TrainAsOneDoes) {
     show(c.name() + ", " + technique.name, *d);
     EXPECT_LE(d->loss, 1e-6);
     EXPECT_LE(d->whole, 1e-6);
-    // Along tp more sums are formed in another order; and a state in 8 bits that lies between two
-    // codes may be rounded to either.
-    const bool coarse = c.has_tensor_axis() || recipe.optimizer.name == "adamw_8bit";
+    // Along tp more sums are formed in another order; and with a tied weight's two gradients added
+    // in another order (keeps_the_order) a state in 8 bits may be rounded to the neighbouring code.
+    const bool coarse =
+        c.has_tensor_axis() || (recipe.optimizer.name == "adamw_8bit" && c.has_tied_weights());
     EXPECT_LE(d->element, coarse ? 1e-4 : 2e-5) << d->worst;
     EXPECT_LE(d->unseen, 5 * recipe.optimizer.lr * 1.01);
   }
