@@ -242,12 +242,10 @@ RowCut cut_rows(const at::Tensor& x, const Projection& head, int64_t rows, int64
     return std::clamp<int64_t>(bytes / (columns * 4) / 16 * 16, least, most);
   };
   constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
-  if (kernel_device(x) != at::kCUDA) {
-    const int64_t stretch = rows_of(kLogitBytes, 16, training ? kAny : kUntrainedRows);
-    return {stretch, stretch};
-  }
-  if (!training) {
-    const int64_t stretch = rows_of(kLogitBytes, 16, kUntrainedGpuRows);
+  const bool on_gpu = kernel_device(x) == at::kCUDA;
+  if (!on_gpu || !training) {
+    const int64_t untrained = on_gpu ? kUntrainedGpuRows : kUntrainedRows;
+    const int64_t stretch = rows_of(kLogitBytes, 16, training ? kAny : untrained);
     return {stretch, stretch};
   }
   RowCut cut;

@@ -146,7 +146,8 @@ std::string LikeLitgpt::text() const {
                                          : tied);
   row("optimizer states", a.states, b.states, offload ? "optimizer offload" : lora ? "" : tied);
   row("kept for backward", a.kept, b.kept, why_kept());
-  row("logits and loss", a.head, b.head, "head and loss go in chunks: logits never exist whole");
+  row("logits and loss", a.head, b.head,
+      "in chunks where there are many; no log-softmax beside them");
   row("update, temporary", a.update, b.update, "states are updated in one sweep, in place");
   row("peak allocated", p.peak_allocated, like_.prediction.peak_allocated, "");
   if (device_.kind == at::kCUDA)

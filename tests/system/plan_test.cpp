@@ -42,7 +42,7 @@ TEST(PlanCommand, OfAModelThatIsNotHereSaysWhatItNeeds) {
 TEST(PlanCommand, SetsLitgptBesideIt) {
   const Result text = run(plan_words({"--device", "a100-80", "--like", "litgpt"}));
   EXPECT_EQ(text.exit_code, 0) << text.output;
-  EXPECT_NE(text.output.find("logits never exist whole"), std::string::npos) << text.output;
+  EXPECT_NE(text.output.find("no log-softmax beside them"), std::string::npos) << text.output;
   const Result result = run(plan_words({"--device", "a100-80", "--like", "lightning", "--json"}));
   const nlohmann::json plan = nlohmann::json::parse(result.output);
   EXPECT_TRUE(plan["like"]["fits"].get<bool>());
