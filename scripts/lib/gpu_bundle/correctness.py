@@ -7,21 +7,37 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 
-from . import tests
+from . import tests, tools
 from .place import has_driver, nvidia_folders, torch_version
-from .runner import Part, Skipped
+from .runner import Failed, OutOfTime, Part
 from .training import Shape, largest_difference, train
 
 PROGRAMS = ["snug", "ops_test", "optim_test", "memory_test", "parity_test", "property_test", "device_bench"]
 
-# Of our kernels alone: libtorch's are NVIDIA's and PyTorch's business, and make a checker take minutes.
-OUR_KERNELS = "kernel_substring=snug"
+# A property may be hundreds of small runs, ten seconds on a CPU; on a GPU each waits for the start of its kernels.
+PROPERTY_HUNG_SECONDS = 60
+
+# Under NVIDIA's checkers; the shorter program first, whose time left goes to the other. Of our kernels alone:
+# libtorch's are NVIDIA's and PyTorch's business, and make a checker take minutes.
+OUR_KERNELS = "--kernel-name=kernel_substring=snug"
 CHECKED_TESTS = {
-    "ops_test": "*DevicePairTest*:*CrossEntropy*:*Quantized*",
     "optim_test": "*OptimizerPairTest*",
+    "ops_test": "*DevicePairTest*:*CrossEntropy*:*Quantized*",
 }
+# initcheck takes what a kernel wrote for written only where it watched that kernel, so it has to watch all. Hence
+# these few: their kernels read what was uploaded, and what our own and simple ones of libtorch wrote, never results
+# of cuBLAS or CUB, whose scratch it complains about.
+INITIALIZED_TESTS = {
+    "optim_test": ":".join(f"*OptimizerPairTest.StepsLikeTheCpu/{name}"
+                           for name in ("AdamW", "AdamW8bit", "Adafactor", "Lion", "Sgd")),
+    "ops_test": ":".join(["Quantized.RowsAreThoseOfTheWhole",
+                          *(f"*DevicePairTest.*/{name}" for name in ("*Norm", "ImagePatches", "OddDropout",
+                                                                     "SumOfSquares"))]),
+}
+CHECKED_HUNG_SECONDS = 40
 
 # A random model's loss is the mean over some hundred tokens of numbers near ln(vocabulary).
 LOSS_SHAPE = {"cuda": Shape("recipes/models/smollm2-135m.json", 2, 128, "32-true"),
@@ -46,17 +62,25 @@ def machine(job):
 
 
 def libraries(job):
+    """Files that no program finds, which is quick; then every symbol of the one program that takes them all, also
+    those that are looked for only when they are called: that reads gigabytes."""
     for name in PROGRAMS:
-        program = job.place.program(name)
-        if program is None:
+        if job.place.program(name) is None:
             job.check(name != "snug", f"the bundle has no {name}")
             job.figure(program=name, missing_from_bundle=True)
-            continue
-        # Also what is looked for only when it is called, so -r; the driver's own library is loaded by hand.
-        finished = job.command(["ldd", "-r", program], env=job.place.environment(), ok=None)
-        missing = [line.strip() for line in finished.output.splitlines()
+        else:
+            check_libraries(job, name)
+    check_libraries(job, "snug", "-r")
+
+
+def check_libraries(job, name, *options):
+    """The driver's own library is loaded by hand, so ldd does not ask for it."""
+    try:
+        job.command(["ldd", *options, job.place.program(name)], env=job.place.environment(), ok=None)
+    finally:  # what it got to counts
+        missing = [line.strip() for line in job.output().splitlines()
                    if "not found" in line or "undefined symbol" in line]
-        job.figure(program=name, missing=missing)
+        job.figure(program=name, ldd=options, missing=missing)
         job.check(not missing, f"{name}: {', '.join(missing[:3])}")
 
 
@@ -116,38 +140,62 @@ def losses_part(precision, optimizer, lr):
 def has_option(job, option):
     """Of the program in this bundle, which may be older than this file's wishes."""
     if "help" not in job.place.shared:
-        job.place.shared["help"] = job.command([job.place.program("snug"), "finetune_full", "--help"],
+        job.place.shared["help"] = job.command([job.place.program("snug"), "finetune_full", "--help",
+                                                "all"],
                                                env=job.place.environment(), ok=None).output
     return option in job.place.shared["help"]
 
 
-def test_program(name):
+def test_program(name, hung_seconds=tests.HUNG_SECONDS):
     def run(job):
-        tests.run(job, name)
+        tests.run(job, name, hung_seconds=hung_seconds)
 
     return run
 
 
-def sanitizer(tool, *options, env=None):
-    """NVIDIA's checker over our kernels in the tests that run them all."""
+def sanitizer(kind, checked, *options, **settings):
+    """NVIDIA's checker over tests that run our kernels. Each program has its share of the time."""
 
     def run(job):
-        checker = job.place.tool("compute-sanitizer")
-        if not job.place.on_gpu:
-            raise Skipped("there is no GPU")
-        if checker is None:
-            raise Skipped("this machine has no compute-sanitizer")
-        for program, filters in CHECKED_TESTS.items():
-            before = [checker, f"--tool={tool}", f"--kernel-name={OUR_KERNELS}", "--print-limit=20",
-                      "--error-exitcode=9", "--launch-timeout=60", "--target-processes=application-only", *options]
-            _, output = tests.run(job, program, filters, before=before, env=job.place.environment(**(env or {})))
-            errors = [line for line in output.splitlines() if "ERROR SUMMARY" in line or "RACECHECK SUMMARY" in line]
-            job.figure(tool=tool, program=program, summary=errors)
-            job.check(errors, f"{tool} over {program} gave no summary")
-            for line in errors:
-                job.check(" 0 errors" in line or " 0 hazards" in line, f"{tool} over {program}: {line.strip()}")
+        # libtorch asks the driver for functions that it may not have, so errors of calls are no findings; those of
+        # our launches are errors of the tests.
+        tool = tools.find(job, "compute-sanitizer", f"--tool={kind}", "--report-api-errors=no", "--print-limit=20",
+                          "--error-exitcode=9", "--launch-timeout=60", "--target-processes=all", *options, **settings)
+        late = None
+        for done, (program, filters) in enumerate(checked.items()):
+            try:
+                check_program(job, tool, kind, program, filters, job.left() / (len(checked) - done))
+            except Failed as reason:
+                job.check(False, f"{kind}: {reason}")
+            except OutOfTime as reason:
+                late = reason
+        if late:
+            raise late
 
     return run
+
+
+# Where a finding is: "at void snug::kernels::…" below it, or in its own line.
+PLACE = re.compile(r"^=+ +((?:at|Uninitialized access at) .*|(?:Error|Warning): Race reported .*)$", re.M)
+
+
+def check_program(job, tool, kind, program, filters, seconds):
+    try:
+        _, output = tests.run(job, program, filters, seconds, CHECKED_HUNG_SECONDS, tool)
+    except (Failed, OutOfTime):
+        note_findings(job, kind, program, job.output())
+        raise
+    job.check(note_findings(job, kind, program, output), f"{kind} over {program} gave no summary")
+
+
+def note_findings(job, kind, program, output):
+    """-> the checker's summaries, of which one that was killed gives none."""
+    summaries = [line.strip("= ") for line in output.splitlines() if "SUMMARY:" in line]
+    places = list(dict.fromkeys(place[:300] for place in PLACE.findall(output)))
+    job.figure(tool=kind, program=program, summary=summaries, places=places[:10])
+    clean = all(" 0 errors" in line or " 0 hazards" in line for line in summaries) and (summaries or not places)
+    job.check(clean, f"{kind} over {program}: {'; '.join(summaries + places[:1])}")
+    return summaries
 
 
 # A tensor is a block of its own, so that one that is written past its end is noticed.
@@ -155,16 +203,16 @@ OWN_BLOCKS = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 
 PARTS = [
     Part("machine", 20, machine),
-    Part("libraries", 30, libraries),
+    Part("libraries", 60, libraries),
     Part("doctor", 30, doctor),
     *(losses_part(*case) for case in LOSS_CASES[:2]),
     Part("operators", 90, test_program("ops_test")),
     Part("optimizers", 60, test_program("optim_test")),
     Part("memory", 30, test_program("memory_test")),
     Part("parity", 90, test_program("parity_test")),
-    Part("memcheck", 70, sanitizer("memcheck", "--padding=512", env=OWN_BLOCKS)),
-    Part("racecheck", 50, sanitizer("racecheck")),
-    Part("initcheck", 50, sanitizer("initcheck", env=OWN_BLOCKS)),
+    Part("memcheck", 90, sanitizer("memcheck", CHECKED_TESTS, OUR_KERNELS, "--padding=512", **OWN_BLOCKS)),
+    Part("racecheck", 70, sanitizer("racecheck", CHECKED_TESTS, OUR_KERNELS)),
     *(losses_part(*case) for case in LOSS_CASES[2:]),
-    Part("properties", 150, test_program("property_test")),
+    Part("properties", 150, test_program("property_test", PROPERTY_HUNG_SECONDS)),
+    Part("initcheck", 60, sanitizer("initcheck", INITIALIZED_TESTS, **OWN_BLOCKS)),
 ]

@@ -40,17 +40,18 @@ class Place:
     def source(self, path):
         return self.root / "source" / path
 
-    def environment(self, **more):
-        """For the bundle's programs; others would find libraries that are not theirs."""
+    def settings(self, **more):
+        """Environment variables of the bundle's programs; others would find libraries that are not theirs."""
         folders = [self.root / "lib", self.torch / "lib", *nvidia_folders(self.torch)]
         before = os.environ.get("LD_LIBRARY_PATH")
-        return {**os.environ,
-                "LD_LIBRARY_PATH": ":".join([*map(str, folders), *([before] if before else [])]),
+        return {"LD_LIBRARY_PATH": ":".join([*map(str, folders), *([before] if before else [])]),
                 "SNUG_SOURCE_DIR": str(self.root / "source"),
                 "SNUG_TEST_DEVICE": self.device,
-                "HOME": str(self.scratch),
-                "TMPDIR": str(self.scratch),
                 **more}
+
+    def environment(self):
+        """A whole environment with them, in which files that nobody asked for go to the scratch folder."""
+        return {**os.environ, **self.settings(), "HOME": str(self.scratch), "TMPDIR": str(self.scratch)}
 
     def tool(self, name):
         """A tool of NVIDIA's that this machine has. None is carried: of compute-sanitizer's wheel a part is missing,

@@ -74,6 +74,7 @@ class Job:
         self.folder = place.scratch / name
         self.folder.mkdir(parents=True, exist_ok=True)
         self.faults = []
+        self.output_file = self.folder / "output.txt"  # of the last program, also while it runs
         self._results, self._until = results, until
 
     def left(self):
@@ -93,7 +94,7 @@ class Job:
 
     def output(self):
         """Of the last program, also of one that was killed."""
-        return (self.folder / "output.txt").read_text(encoding="utf-8", errors="replace")
+        return self.output_file.read_text(encoding="utf-8", errors="replace")
 
     def command(self, words, seconds=None, env=None, ok=(0,), stop=None):
         """Runs a program to its end. `ok`: exit codes that are no failure; None: any. `stop` is asked all the
@@ -102,7 +103,7 @@ class Job:
         limit = min(self.left(), seconds or self.left())
         self.note(f"$ {' '.join(words)}")
         begun = time.monotonic()
-        with open(self.folder / "output.txt", "wb") as output:
+        with open(self.output_file, "wb") as output:
             process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
                                        env=env, cwd=self.folder, start_new_session=True)
             try:
@@ -173,6 +174,8 @@ def run_part(part, results, place, until):
             return "failed", "; ".join(job.faults)
         return "ok", ""
     except Skipped as reason:
+        if job.faults:  # found before there was a reason to leave the rest out
+            return "failed", "; ".join([*job.faults, str(reason)])
         return "skipped", str(reason)
     except OutOfTime as reason:
         return "timeout", str(reason)

@@ -11,6 +11,7 @@ import os
 import pathlib
 import sys
 
+from . import tools
 from .runner import Failed, Part, Skipped
 from .training import Shape, train
 
@@ -116,17 +117,16 @@ COUNTERS = ["gpu__time_duration.sum", "dram__throughput.avg.pct_of_peak_sustaine
 
 def counters(job):
     """NVIDIA's profiler over each of our kernels once, where it may read the device's counters."""
-    profiler = job.place.tool("ncu")
-    if profiler is None or not job.place.on_gpu:
-        raise Skipped("this machine has no ncu" if job.place.on_gpu else "there is no GPU")
-    once = [job.place.program("device_bench"), "cuda", 0]
-    finished = job.command([profiler, "--csv", "--page", "raw", "--metrics", ",".join(COUNTERS), "--kernel-name-base",
-                            "mangled", "--kernel-name", "regex:snug", "--clock-control", "none", *once],
-                           env=job.place.environment(), ok=None)
+    profiler = tools.find(job, "ncu", "--csv", "--page", "raw", "--metrics", ",".join(COUNTERS),
+                          "--target-processes", "all", "--kernel-name-base", "mangled", "--kernel-name", "regex:snug",
+                          "--clock-control", "none")
+    finished = job.command(profiler.over([job.place.program("device_bench"), "cuda", 0]), ok=None)  # each once
     rows = csv_rows(finished.output)
     for row in rows:
         job.figure(kernel=row.get("Kernel Name", "")[:160], **{name: row.get(name) for name in COUNTERS})
-    job.check(rows, f"ncu gave no figures (it ended with {finished.code})")
+    if not rows:
+        profiler.check_works(finished.output)
+        raise Failed(f"ncu gave no figures (it ended with {finished.code})")
 
 
 def csv_rows(text):

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a GoogleTest program to its last test although some of them crash, or leave the GPU in a state in
+"""Runs a GoogleTest program to its last test although some of them crash, hang, or leave the GPU in a state in
 which all that follows in that process fails too: what a broken process had not come to is run in a new one."""
 
 import re
+import time
 
 from .runner import Failed, OutOfTime
 
@@ -10,7 +11,37 @@ RESULT = re.compile(r"^\[ *(RUN|OK|FAILED|SKIPPED) *\] ([\w./]+)(?:, where .*)?(
 # Errors of CUDA that stay with the process.
 STICKY = re.compile(r"an illegal memory access|misaligned address|unspecified launch failure|device-side assert"
                     r"|an illegal instruction|uncorrectable ECC|cudaErrorLaunchFailure")
+NOTHING_LEFT = "Running 0 tests"  # GoogleTest's words where its filter leaves none
 PROCESSES = 6  # a program that breaks more often is broken
+HUNG_SECONDS = 25  # a test that takes longer hangs
+LEAST_SECONDS = 2  # no process is begun with less
+
+
+class Watch:
+    """Reads along with what a test program says and is true once the same test has been running for too long. Before
+    the first one it has twice the time: libraries are read from the disk."""
+
+    def __init__(self, path, seconds):
+        self._path, self._seconds = path, seconds
+        self._output = None
+        self._line = ""  # its last one, which may not be whole yet
+        self._since, self._allowed = time.monotonic(), 2 * seconds
+        self.hung = False
+
+    def __call__(self):
+        self._output = self._output or open(self._path, encoding="utf-8", errors="replace")
+        text = self._output.read()
+        if text:
+            before, _, last = (self._line + text).rpartition("\n")
+            self._line = last
+            if RESULT.search(before):
+                self._since, self._allowed = time.monotonic(), self._seconds
+        self.hung = time.monotonic() - self._since > self._allowed
+        return self.hung
+
+    def close(self):
+        if self._output:
+            self._output.close()
 
 
 def read(output):
@@ -36,56 +67,88 @@ def words_of(output, start):
     return " | ".join(line.strip() for line in text.splitlines())[:500]
 
 
-def run(job, program, filters="*", seconds=None, before=(), env=None):
-    """Figures: how many passed, failed and were skipped; each failure by name with its first words. `before`: the
-    words of a tool that the program runs under. -> (results, whole output)"""
+def run(job, program, filters="*", seconds=None, hung_seconds=HUNG_SECONDS, tool=None):
+    """Figures: how many passed, failed and were skipped; each failure by name with its first words. `tool`: of
+    NVIDIA's, that the program runs under. -> (results, whole output)"""
     path = job.place.program(program)
     if path is None:
         raise Failed(f"the bundle has no {program}")
-    results, left_out, outputs = {}, [], []
+    until = time.monotonic() + min(job.left(), seconds or job.left())
+    results, outputs = {}, []
     for _ in range(PROCESSES):
-        flags = job.folder / "flags"
-        negative = "" if "-" not in filters else filters.split("-", 1)[1]
-        positive = filters.split("-", 1)[0]
-        negatives = ":".join([*([negative] if negative else []), *left_out])
-        flags.write_text(f"--gtest_filter={positive}{'-' + negatives if negatives else ''}\n")
-        late = None
-        try:
-            finished = job.command([*before, path, f"--gtest_flagfile={flags}"], seconds=seconds,
-                                   env=env or job.place.environment(), ok=None)
-            output = finished.output
-        except OutOfTime as reason:
-            late, output = reason, job.output()
+        words = [path, f"--gtest_flagfile={flag_file(job, filters, results)}"]
+        code, output, ending = run_process(job, words, until, hung_seconds, tool)
         outputs.append(output)
-        found, running, starts = read(output)
-        broken = running
-        for name, state in found.items():
-            results[name] = state
-            left_out.append(name)
-            if state != "FAILED":
-                continue
+        if tool and NOTHING_LEFT not in output:
+            tool.check_works(output)
+        found, broken = note_results(job, results, output)
+        if broken and broken not in found:  # it was running when the process ended
+            results[broken] = ending
+            job.check(False, f"{broken}: {explain(ending, code, hung_seconds)}")
+        if ending == "LATE":
+            count(job, program, results)
+            raise OutOfTime(f"{program} was not done when its time was over")
+        if not broken and ending == "HUNG":
+            job.check(False, f"{program}: HUNG outside of tests, killed")
+            broken = bool(found)  # without any there is no hope for the next process
+        if not broken:
+            if not found and code != 0 and NOTHING_LEFT not in output:
+                count(job, program, results)
+                raise Failed(f"{program} ended with {code} and ran no test")
+            break
+    else:
+        job.check(False, f"{program}: {PROCESSES} processes broke; tests that none of them came to are left out")
+    count(job, program, results)
+    job.check("OK" in results.values(), f"{program}: no test passed")
+    return results, "\n".join(outputs)
+
+
+def flag_file(job, filters, left_out):
+    """Tests' names may be longer than a command line."""
+    positive, _, negative = filters.partition("-")
+    negatives = ":".join([*([negative] if negative else []), *left_out])
+    path = job.folder / "flags"
+    path.write_text(f"--gtest_filter={positive}{'-' + negatives if negatives else ''}\n")
+    return path
+
+
+def run_process(job, words, until, hung_seconds, tool):
+    """-> exit code, output, and DIED (or ended), HUNG (killed by the watch) or LATE (killed since it is `until`)."""
+    left = until - time.monotonic()
+    if left < LEAST_SECONDS:
+        return None, "", "LATE"
+    watch = Watch(job.output_file, hung_seconds)
+    words, env = (tool.over(words), None) if tool else (words, job.place.environment())
+    try:
+        finished = job.command(words, seconds=left, env=env, ok=None, stop=watch)
+        return finished.code, finished.output, "HUNG" if watch.hung else "DIED"
+    except OutOfTime:
+        return None, job.output(), "LATE"
+    finally:
+        watch.close()
+
+
+def note_results(job, results, output):
+    """Adds what the output tells to `results`, failures as faults. -> what it told, and the test after which the
+    process could not be gone on with: the one that was running at its end, or that broke the device for the others."""
+    found, running, starts = read(output)
+    for name, state in found.items():
+        results[name] = state
+        if state == "FAILED":
             words = words_of(output, starts[name])
             job.check(False, f"{name}: {words}")
             if STICKY.search(words):
-                broken = name
-                break
-        if running and broken == running:
-            results[running] = "HUNG" if late else "DIED"
-            left_out.append(running)
-            job.check(False, f"{running}: {'did not end' if late else f'ended the process ({finished.code})'}")
-        if late:
-            count(job, program, results)
-            raise late
-        if not broken:
-            if not found and finished.code != 0:
-                raise Failed(f"{program} ended with {finished.code} and ran no test")
-            break
-    count(job, program, results)
-    return results, "\n".join(outputs)
+                return found, name
+    return found, running
+
+
+def explain(ending, code, hung_seconds):
+    if ending == "DIED":
+        return f"ended the process ({code})"
+    return f"HUNG, killed after {hung_seconds:.0f} s" if ending == "HUNG" else "did not end"
 
 
 def count(job, program, results):
     states = list(results.values())
-    job.check("OK" in states, f"{program}: no test passed")
     job.figure(program=program, passed=states.count("OK"), skipped=states.count("SKIPPED"),
                failed=len(states) - states.count("OK") - states.count("SKIPPED"))
