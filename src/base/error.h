@@ -1,4 +1,4 @@
-// The three kinds of failure, one base. Libraries throw; only cli catches, prints and exits.
+// The kinds of failure, one base. Libraries throw; only cli catches, prints and exits.
 // A message says what (value found, value wanted), where (file and key, tensor, unit) and how to
 // mend.
 // SPDX-License-Identifier: Apache-2.0
@@ -33,6 +33,13 @@ class UserError : public Error {
 class OutOfMemory : public Error {
  public:
   explicit OutOfMemory(const std::string& what) : Error(what, 3) {}
+};
+
+// A person asked for the end (Ctrl-C, SIGTERM): exit code 130, as shells have it.
+class Interrupted : public Error {
+ public:
+  static constexpr int kExitCode = 130;
+  explicit Interrupted(const std::string& what) : Error(what, kExitCode) {}
 };
 
 // A process of a run of several is gone or hangs, or the network between them failed: exit code 1,

@@ -7,13 +7,19 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <charconv>
+#include <csignal>
 #include <cstring>
+#include <string_view>
 #include <utility>
+#include <vector>
 
 #include "base/error.h"
 
 namespace snug {
 namespace {
+
+constexpr std::string_view kTemporary = ".tmp-";
 
 // Closes a descriptor at the end of its scope.
 class Descriptor {
@@ -41,6 +47,19 @@ void write_all(int fd, std::string_view content, const std::filesystem::path& pa
   }
 }
 
+// Whose temporary file it is by its name; 0: it is none.
+pid_t owner_of(const std::string& name) {
+  const size_t at = name.rfind(kTemporary);
+  if (at == std::string::npos || at == 0) return 0;
+  const char* begin = name.data() + at + kTemporary.size();
+  const char* end = name.data() + name.size();
+  pid_t process = 0;
+  const auto [rest, error] = std::from_chars(begin, end, process);
+  return error == std::errc() && rest == end ? process : 0;
+}
+
+bool is_gone(pid_t process) { return ::kill(process, 0) != 0 && errno == ESRCH; }
+
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
@@ -66,7 +85,7 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
 
 void write_file_atomically(const std::filesystem::path& path, std::string_view content) {
   std::filesystem::path temporary = path;
-  temporary += fmt::format(".tmp-{}", ::getpid());
+  temporary += fmt::format("{}{}", kTemporary, ::getpid());
   try {
     const Descriptor file(
         ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
@@ -85,6 +104,17 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   }
   const std::filesystem::path folder = path.parent_path();
   sync_path(folder.empty() ? "." : folder);
+}
+
+void remove_abandoned(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  std::vector<std::filesystem::path> abandoned;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const pid_t owner = owner_of(entry.path().filename().string());
+    if (owner > 0 && is_gone(owner) && entry.is_regular_file(ignored))
+      abandoned.push_back(entry.path());
+  }
+  for (const std::filesystem::path& path : abandoned) std::filesystem::remove(path, ignored);
 }
 
 void sync_path(const std::filesystem::path& path) {

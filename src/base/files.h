@@ -19,6 +19,10 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes = size
 // half-written.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+// Deletes what write_file_atomically() left in the folder where its process was killed:
+// NAME.tmp-PID of processes that are gone. What cannot be deleted stays.
+void remove_abandoned(const std::filesystem::path& folder);
+
 // fsync of a file or folder by path; throws UserError on failure.
 void sync_path(const std::filesystem::path& path);
 

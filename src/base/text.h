@@ -9,10 +9,12 @@
 
 namespace snug {
 
-// Levenshtein distance, for "did you mean".
+// How many letters are added, left out, changed or swapped with their neighbour (optimal string
+// alignment), for "did you mean".
 size_t edit_distance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `name`; empty when none is near enough to be what was meant.
+// The candidate nearest to `name`: the only one that ends in ".name", or one that differs in a
+// letter of four at most. Empty when none is near enough to be what was meant.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
 // 1234567 -> "1,234,567"
