@@ -124,7 +124,9 @@ const NamedSet* find_set(const std::string& given) {
                   fmt::join(dataset_names(), ", "));
 }
 
-void report(const SampleStore& store, const char* part, const DatasetOptions& options) {
+void report(const SampleStore& store, const char* part, const std::string& style,
+            const DatasetOptions& options) {
+  if (!options.warns) return;
   if (store.num_truncated() > 0)
     warn(
         "{} data: {} of {} samples are longer than {} tokens (train.max_seq_length, or all that "
@@ -134,6 +136,18 @@ void report(const SampleStore& store, const char* part, const DatasetOptions& op
         options.max_seq_length, with_commas(store.cut_tokens()),
         100.0 * static_cast<double>(store.cut_tokens()) /
             static_cast<double>(store.cut_tokens() + store.total_tokens()));
+  if (const int64_t count = store.left_out_answers(); count > 0)
+    warn("{} data: {} answer{} of conversations {} left out: {}", part, with_commas(count),
+         count == 1 ? "" : "s", count == 1 ? "is" : "are",
+         options.reading.source ? "an encoder-decoder learns the last answer of each"
+         : style == "chat"
+             ? "the model's chat template rewrites earlier turns once later ones follow, so only "
+               "the "
+               "last answer of each is learnt"
+             : fmt::format("prompt style {} takes the first question and answer of each; "
+                           "--data.prompt_style chat learns them all, "
+                           "--data.include_multiturn_conversations true makes each a sample",
+                           style));
   if (store.num_without_loss() > 0)
     warn(
         "{} data: {} of {} samples have no token to learn from: their prompts fill "
@@ -160,11 +174,46 @@ Reading text_alone(Reading reading) {
   return reading;
 }
 
+void number_rows(std::vector<Row>& rows) {
+  for (size_t i = 0; i < rows.size(); ++i) rows[i].number = static_cast<int64_t>(i) + 1;
+}
+
+std::vector<int64_t> numbers_of(const std::vector<Row>& rows) {
+  std::vector<int64_t> numbers;
+  numbers.reserve(rows.size());
+  for (const Row& row : rows) numbers.push_back(row.number);
+  return numbers;
+}
+
+void count_rows(const std::vector<Row>& rows, RowCounts& counts) {
+  for (const Row& row : rows) {
+    if (row.kind == RowKind::Completion)
+      ++counts.completions;
+    else if (row.kind == RowKind::Text)
+      ++counts.texts;
+    else if (!row.messages.empty())
+      ++counts.chats;
+    else if (row.input.empty())
+      ++counts.questions;
+    else
+      ++counts.questions_with_input;
+  }
+}
+
+// What speaks for the style that usual_style() found.
+std::string usual_reason(const std::string& style, const RowCounts& counts) {
+  if (style == "chat") return "rows of turns, and the model has a chat template";
+  if (style == "plain") return "prompts and texts are taken as they are";
+  return counts.chats > 0 ? "the model has no chat template" : "questions and answers";
+}
+
 Split read_split(const DatasetOptions& options, const NamedSet* set,
                  const DownloadFunction& download) {
   Split split = set                           ? read_named_data(options, *set, download)
                 : options.name == "HFDataset" ? read_hugging_face_data(options)
                                               : read_json_data(options);
+  number_rows(split.train);
+  number_rows(split.validation);
   take_some(split.train, options);
   if (options.include_multiturn_conversations) {
     split.train = split_conversations(split.train);
@@ -199,12 +248,20 @@ Dataset load_picture_dataset(std::shared_ptr<const PictureRows> pictures,
         options.prompt_style);
   Dataset dataset = load_captions(std::move(pictures), options, encoder);
   dataset.prompt_style = "plain";
-  report(dataset.train, "training", options);
-  report(dataset.validation, "validation", options);
+  dataset.prompt_style_reason = "captions have no questions";
+  report(dataset.train, "training", dataset.prompt_style, options);
+  report(dataset.validation, "validation", dataset.prompt_style, options);
   return dataset;
 }
 
 }  // namespace
+
+std::string usual_style(std::span<const Row> rows, const TextEncoder& encoder) {
+  const auto is_chat = [](const Row& row) { return !row.messages.empty(); };
+  const auto is_ready = [](const Row& row) { return row.kind != RowKind::Question; };
+  if (encoder.chat && std::ranges::any_of(rows, is_chat)) return "chat";
+  return !rows.empty() && std::ranges::all_of(rows, is_ready) ? "plain" : "alpaca";
+}
 
 Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                      const DownloadFunction& download) {
@@ -213,28 +270,38 @@ Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
   if (options.name == "HFDataset" || options.name == "ImageFolder")
     if (auto pictures = open_pictures(options))
       return load_picture_dataset(std::move(pictures), options, encoder);
-  const std::string style_name = !options.prompt_style.empty() ? options.prompt_style
-                                 : set                         ? set->prompt_style
-                                                               : "alpaca";
-  const PromptStyle style = PromptStyle::make(style_name, encoder);
+  const std::string chosen = !options.prompt_style.empty() ? options.prompt_style
+                             : set                         ? set->prompt_style
+                                                           : "";
+  // A style that cannot be is refused before anything is read.
+  std::optional<PromptStyle> style;
+  if (!chosen.empty()) style = PromptStyle::make(chosen, encoder);
   if (encoder.eos < 0)
     warn(
         "the tokenizer has no end-of-sequence token, so the model will not learn where answers "
         "end");
   Split split = read_split(options, set, download);
+  if (!style) style = PromptStyle::make(usual_style(split.train, encoder), encoder);
   const SampleOptions sample_options = {.mask_prompt = options.mask_prompt,
                                         .ignore_index = options.ignore_index,
                                         .max_seq_length = options.max_seq_length,
                                         .reading = text_alone(options.reading)};
   Dataset dataset;
+  count_rows(split.train, dataset.row_counts);
+  count_rows(split.validation, dataset.row_counts);
+  dataset.train_numbers = numbers_of(split.train);
+  dataset.validation_numbers = numbers_of(split.validation);
+  dataset.prompt_style_reason = !options.prompt_style.empty() ? "given"
+                                : set                         ? "the usual one of " + set->name
+                                      : usual_reason(style->name(), dataset.row_counts);
   dataset.batch_options = batch_options(options, sample_options.reading, encoder.pad);
-  dataset.prompt_style = style.name();
+  dataset.prompt_style = style->name();
   dataset.train =
-      SampleStore::tokenize(split.train, style, encoder, sample_options, options.num_workers);
+      SampleStore::tokenize(split.train, *style, encoder, sample_options, options.num_workers);
   dataset.validation =
-      SampleStore::tokenize(split.validation, style, encoder, sample_options, options.num_workers);
-  report(dataset.train, "training", options);
-  report(dataset.validation, "validation", options);
+      SampleStore::tokenize(split.validation, *style, encoder, sample_options, options.num_workers);
+  report(dataset.train, "training", dataset.prompt_style, options);
+  report(dataset.validation, "validation", dataset.prompt_style, options);
   split.validation.resize(std::min(kShownRows, split.validation.size()));
   dataset.validation_rows = std::move(split.validation);
   return dataset;

@@ -9,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,7 +28,7 @@ struct DatasetOptions {
   std::filesystem::path val_path = {};   // for JSON: a file of its own for validation
   std::optional<double> val_split_fraction =
       {};                         // unset: the set's own; JSON files: nothing held out
-  std::string prompt_style = "";  // empty: the set's own, "alpaca" for JSON
+  std::string prompt_style = "";  // empty: the set's own, for files usual_style()
   bool mask_prompt = false;
   bool include_multiturn_conversations = false;
   int32_t ignore_index = -100;
@@ -49,6 +50,7 @@ struct DatasetOptions {
   Reading reading = {};  // what the model reads
   PictureProcessor processor = {};
   int64_t vocabulary = 0;  // rows of its embedding, for Synthetic
+  bool warns = true;       // of samples that are cut, and answers that are left out
 };
 
 // Files of one hub data set, wanted in `folder`. Patterns are shell globs on paths in the
@@ -66,8 +68,15 @@ struct PictureIndex {
   std::vector<int64_t> row_of;  // by sample
 };
 
+// Rows by what their columns are; a row that became several samples counts as often.
+struct RowCounts {
+  int64_t questions = 0, questions_with_input = 0, chats = 0, completions = 0, texts = 0;
+};
+
 struct Dataset {
   SampleStore train, validation;
+  std::vector<int64_t> train_numbers, validation_numbers;  // each sample's row; none of pictures
+  RowCounts row_counts;
   PictureIndex train_pictures, validation_pictures;
   // How these samples become micro-batches. Says nothing of pictures where the samples have none.
   MicroBatchOptions batch_options;
@@ -75,11 +84,16 @@ struct Dataset {
   int num_workers = 4;
   std::vector<Row> validation_rows;  // the first few held-out rows as text, to show sample answers
   std::string prompt_style;          // as resolved
+  std::string prompt_style_reason;   // "given", or what speaks for it
 
   // Where training and validation get their micro-batches; borrows the data set.
   std::unique_ptr<BatchSource> train_batches() const;
   std::unique_ptr<BatchSource> validation_batches() const;
 };
+
+// What rows are written in where nobody says so: chats in the model's own template if it has one,
+// ready prompts as they are (plain), the rest as Alpaca's.
+std::string usual_style(std::span<const Row> rows, const TextEncoder& encoder);
 
 Dataset load_dataset(const DatasetOptions& options, const TextEncoder& encoder,
                      const DownloadFunction& download);

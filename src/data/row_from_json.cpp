@@ -43,20 +43,70 @@ std::string role_of(std::string name) {
   return name;
 }
 
-Message turn_from_json(const json& turn, size_t number, const std::string& where) {
-  if (turn.is_string()) return {number % 2 == 0 ? "user" : "assistant", turn.get<std::string>()};
+// A text, or the texts that stand in parts: [{"type": "text", "text": …}, …].
+std::string content_of(const json& value, std::string_view column, const std::string& where) {
+  if (!value.is_array()) return text_of(value, column, where);
+  std::string text;
+  for (const json& part : value) {
+    const json* content = part.is_object() ? find(part, "text") : &part;
+    if (content == nullptr || !content->is_string())
+      throw UserError(
+          "{}: \"{}\" has a part of type {}; here a chat is of text: parts are "
+          "{{\"type\": \"text\", \"text\": …}}",
+          where, column,
+          part.is_object() ? shortened(part.value("type", json("?")).dump(), 40)
+                           : part.type_name());
+    text += content->get<std::string>();
+  }
+  return text;
+}
+
+constexpr const char* kUserKeys[] = {"user", "human", "question", "prompt", "instruction"};
+constexpr const char* kAssistantKeys[] = {"assistant", "gpt",      "bot",
+                                          "answer",    "response", "output"};
+
+// A question and its answer as one turn: [question, answer] or {"user": …, "assistant": …}.
+bool add_pair(const json& turn, std::vector<Message>& turns, const std::string& place) {
+  const json *question = nullptr, *answer = nullptr;
+  if (turn.is_array() && turn.size() == 2) {
+    question = &turn[0];
+    answer = &turn[1];
+  } else if (turn.is_object()) {
+    for (const char* key : kUserKeys)
+      if (question == nullptr) question = find(turn, key);
+    for (const char* key : kAssistantKeys)
+      if (answer == nullptr) answer = find(turn, key);
+  }
+  if (question == nullptr || answer == nullptr) return false;
+  turns.push_back({"user", content_of(*question, "question", place)});
+  turns.push_back({"assistant", content_of(*answer, "answer", place)});
+  return true;
+}
+
+void add_turn(const json& turn, size_t number, std::vector<Message>& turns,
+              const std::string& where) {
+  if (turn.is_string()) {
+    turns.push_back({turns.size() % 2 == 0 ? "user" : "assistant", turn.get<std::string>()});
+    return;
+  }
   const std::string place = fmt::format("{}, turn {}", where, number + 1);
+  const json *role = nullptr, *content = nullptr;
+  if (turn.is_object()) {
+    role = find(turn, "role");
+    content = find(turn, "content");
+    if (!role) role = find(turn, "from");
+    if (!content) content = find(turn, "value");
+  }
+  if (role != nullptr && content != nullptr) {
+    turns.push_back(
+        {role_of(text_of(*role, "role", place)), content_of(*content, "content", place)});
+    return;
+  }
+  if (add_pair(turn, turns, place)) return;
   if (!turn.is_object())
     throw UserError("{}: a turn is {{\"role\": …, \"content\": …}}, but this is {} {}", place,
                     turn.is_array() ? "an" : "a", turn.type_name());
-  const json* role = find(turn, "role");
-  const json* content = find(turn, "content");
-  if (!role) role = find(turn, "from");
-  if (!content) content = find(turn, "value");
-  if (!role || !content)
-    throw UserError("{}: a turn needs \"role\" and \"content\"; found: {}", place,
-                    columns_of(turn));
-  return {role_of(text_of(*role, "role", place)), text_of(*content, "content", place)};
+  throw UserError("{}: a turn needs \"role\" and \"content\"; found: {}", place, columns_of(turn));
 }
 
 // The first question and its answer, for styles that know no turns; a system text goes in front.
@@ -74,14 +124,57 @@ void fill_first_exchange(Row& row, const std::string& where) {
   throw UserError("{}: the chat has no \"user\" turn answered by an \"assistant\" turn", where);
 }
 
-Row chat_row(const json& turns, std::string_view column, const std::string& where) {
+void add_turns(const json& turns, std::string_view column, Row& row, const std::string& where) {
   if (!turns.is_array())
     throw UserError("{}: \"{}\" must be an array of turns, but is {} {}", where, column,
                     turns.is_object() ? "an" : "a", turns.type_name());
+  for (size_t i = 0; i < turns.size(); ++i) add_turn(turns[i], i, row.messages, where);
+}
+
+Row chat_row(const json& turns, std::string_view column, const std::string& where) {
   Row row;
-  for (const json& turn : turns)
-    row.messages.push_back(turn_from_json(turn, row.messages.size(), where));
+  add_turns(turns, column, row, where);
   fill_first_exchange(row, where);
+  return row;
+}
+
+// Columns in which people keep a question and its answer.
+struct PairColumns {
+  const char *question, *answer;
+  RowKind kind = RowKind::Question;
+};
+constexpr PairColumns kPairs[] = {
+    {"prompt", "completion", RowKind::Completion},
+    {"prompt", "response"},
+    {"instruction", "response"},
+    {"instruction", "completion"},
+    {"instruction", "answer"},
+    {"question", "answer"},
+    {"question", "response"},
+    {"query", "response"},
+    {"query", "answer"},
+    {"problem", "solution"},
+    {"input", "output"},
+    {"input", "response"},
+};
+constexpr const char* kInputKeys[] = {"input", "context"};
+
+// A question and its answer, or turns that end in an answer and its turns.
+Row pair_row(const json& object, const PairColumns& pair, const std::string& where) {
+  const json &question = *find(object, pair.question), &answer = *find(object, pair.answer);
+  Row row;
+  if (question.is_array() && answer.is_array()) {
+    add_turns(question, pair.question, row, where);
+    add_turns(answer, pair.answer, row, where);
+    fill_first_exchange(row, where);
+    return row;
+  }
+  row.kind = pair.kind;
+  row.instruction = text_of(question, pair.question, where);
+  row.output = text_of(answer, pair.answer, where);
+  for (const char* key : kInputKeys)
+    if (const json* input = find(object, key); input != nullptr && input != &question)
+      row.input = text_of(*input, key, where);
   return row;
 }
 
@@ -89,22 +182,32 @@ Row chat_row(const json& turns, std::string_view column, const std::string& wher
 
 Row row_from_json(const json& object, const Columns& columns, const std::string& where) {
   const json* output = find(object, columns.output);
+  const json* instruction = find(object, columns.instruction);
+  if (output && instruction) {
+    Row row;
+    row.instruction = text_of(*instruction, columns.instruction, where);
+    row.output = text_of(*output, columns.output, where);
+    if (const json* input = find(object, columns.input))
+      row.input = text_of(*input, columns.input, where);
+    return row;
+  }
   if (!output)
     for (const char* key : kChatKeys)
       if (const json* turns = find(object, key)) return chat_row(*turns, key, where);
-  const json* instruction = find(object, columns.instruction);
-  if (!output || !instruction)
-    throw UserError(
-        "{}: no \"{}\"; a row needs \"{}\" and \"{}\" (\"input\" may be there), or \"messages\"; "
-        "columns found: {}",
-        where, output ? columns.instruction : columns.output, columns.instruction, columns.output,
-        columns_of(object));
-  Row row;
-  row.instruction = text_of(*instruction, columns.instruction, where);
-  row.output = text_of(*output, columns.output, where);
-  if (const json* input = find(object, columns.input))
-    row.input = text_of(*input, columns.input, where);
-  return row;
+  for (const PairColumns& pair : kPairs)
+    if (find(object, pair.question) && find(object, pair.answer))
+      return pair_row(object, pair, where);
+  if (const json* text = find(object, "text"); text && !instruction && !output) {
+    Row row;
+    row.kind = RowKind::Text;
+    row.output = text_of(*text, "text", where);
+    return row;
+  }
+  throw UserError(
+      "{}: no \"{}\"; a row needs \"{}\" and \"{}\" (\"input\" may be there), or \"messages\", "
+      "\"question\" and \"answer\", \"prompt\" and \"completion\", or \"text\"; columns found: {}",
+      where, output ? columns.instruction : columns.output, columns.instruction, columns.output,
+      columns_of(object));
 }
 
 std::string shortened(std::string text, size_t max_bytes) {

@@ -7,6 +7,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "data/csv.h"
+#include "data/csv_rows.h"
 #include "data/json_rows.h"
 #include "data/parquet.h"
 
@@ -35,23 +37,28 @@ std::vector<Row> read_text_rows(const std::filesystem::path& path, const Columns
                                file.bytes().size());
   check_text(without_byte_order_mark(whole), name);
   const std::string_view text = without_byte_order_mark(whole);
-  return path.extension() == ".json" ? rows_from_json(text, columns, name)
-                                     : rows_from_jsonl(text, columns, name);
+  const std::string ending = path.extension().string();
+  if (ending == ".csv") return rows_from_csv(text, separator_of(text), columns, name);
+  if (ending == ".tsv") return rows_from_csv(text, '\t', columns, name);
+  return ending == ".json" ? rows_from_json(text, columns, name)
+                           : rows_from_jsonl(text, columns, name);
 }
 
 }  // namespace
 
 std::vector<Row> read_rows(const std::filesystem::path& path, const Columns& columns) {
   if (std::error_code ignored; std::filesystem::is_directory(path, ignored))
-    throw UserError("{} is a folder; name a .json, .jsonl or .parquet file in it", path.string());
+    throw UserError("{} is a folder; name a .json, .jsonl, .csv, .tsv or .parquet file in it",
+                    path.string());
   const std::string ending = path.extension().string();
   std::vector<Row> rows;
-  if (ending == ".json" || ending == ".jsonl")
+  if (ending == ".json" || ending == ".jsonl" || ending == ".csv" || ending == ".tsv")
     rows = read_text_rows(path, columns);
   else if (ending == ".parquet")
     rows = read_parquet_rows(path, columns);
   else
-    throw UserError("{}: the name must end in .json, .jsonl or .parquet", path.string());
+    throw UserError("{}: the name must end in .json, .jsonl, .csv, .tsv or .parquet",
+                    path.string());
   if (rows.empty()) throw UserError("{} holds no rows; at least one is needed", path.string());
   return rows;
 }
@@ -63,7 +70,11 @@ std::vector<Row> split_conversations(const std::vector<Row>& rows) {
     const Message* question = nullptr;
     for (const Message& turn : row.messages) {
       if (turn.role == "assistant" && question)
-        pairs.push_back({question->content, "", turn.content, {}});
+        pairs.push_back({.instruction = question->content,
+                         .input = "",
+                         .output = turn.content,
+                         .messages = {},
+                         .number = row.number});
       question = turn.role == "user" ? &turn : nullptr;
     }
   }

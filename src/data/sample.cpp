@@ -47,6 +47,7 @@ std::vector<Segment> chat_segments(std::span<const Message> turns, const PromptS
 }
 
 std::vector<Segment> segments_of(const Row& row, const PromptStyle& style) {
+  if (row.kind == RowKind::Text) return {{row.output, true}, {"", true}};
   if (style.is_chat() && !row.messages.empty()) return chat_segments(answered_turns(row), style);
   return {{style.prompt(row), false}, {row.output, true}};
 }
@@ -108,6 +109,12 @@ int64_t room_for_text(const SampleOptions& options) {
   return room;
 }
 
+int64_t count_left_out(const Row& row, std::span<const Segment> segments, bool last_alone) {
+  const auto answers = std::ranges::count(row.messages, "assistant", &Message::role);
+  const auto learnt = last_alone ? 1 : std::ranges::count(segments, true, &Segment::learnt);
+  return std::max<int64_t>(0, answers - learnt);
+}
+
 // LitGPT's "raw" count: the instruction and the answer without template, each under the limit.
 int64_t count_raw(const Row& row, const TextEncoder& encoder, int64_t limit) {
   const auto limited = [limit](const std::vector<int32_t>& ids) {
@@ -126,12 +133,18 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
   const std::vector<Segment> segments = segments_of(row, style);
   if (options.reading.source) {
     std::string prompt;
+    if (row.kind == RowKind::Text)
+      throw UserError(
+          "the row is a text alone, and this model's encoder reads a question; give it columns "
+          "such "
+          "as \"instruction\" and \"output\"");
     for (size_t i = 0; i + 1 < segments.size(); ++i) prompt += segments[i].text;
     SampleOptions text_alone = options;
     text_alone.reading.num_picture_tokens = 0;
     Sample sample = source_and_target(prompt, segments.back().text, encoder, text_alone,
                                       options.max_seq_length);
     sample.raw_tokens = count_raw(row, encoder, options.max_seq_length);
+    sample.left_out_answers = count_left_out(row, segments, true);
     return sample;
   }
   Sample sample;
@@ -153,6 +166,7 @@ Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& 
     sample.labels.resize(limit);
   }
   sample.raw_tokens = count_raw(row, encoder, options.max_seq_length);
+  sample.left_out_answers = count_left_out(row, segments, false);
   return sample;
 }
 

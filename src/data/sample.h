@@ -33,10 +33,12 @@ struct Sample {
   int64_t raw_tokens = 0;            // instruction and answer alone, without the prompt's template
   int64_t cut_tokens = 0;            // beyond max_seq_length
   int64_t source_tokens = 0;         // of ids, from the first on: what an encoder reads
+  int64_t left_out_answers = 0;      // of a chat: that are not learnt
 };
 
 // encode(prompt) + encode(response) + end of sequence, cut to max_seq_length. A chat of several
 // turns under the chat style learns every assistant turn; everything else in it counts as prompt.
+// A text alone is learnt from its first token on, whatever style and mask_prompt say.
 // For an encoder: prompt and end of sequence, then the last answer and end of sequence.
 Sample make_sample(const Row& row, const PromptStyle& style, const TextEncoder& encoder,
                    const SampleOptions& options);

@@ -54,6 +54,7 @@ void SampleStore::append(const Sample& sample) {
     source_tokens_.push_back(static_cast<int32_t>(sample.source_tokens));
   if (sample.cut_tokens > 0) ++num_truncated_;
   cut_tokens_ += sample.cut_tokens;
+  left_out_answers_ += sample.left_out_answers;
   // The first token is no target where nothing stands before it, so a label there teaches nothing.
   const auto learnt =
       std::count_if(sample.labels.begin() + std::min<size_t>(1, sample.labels.size()),

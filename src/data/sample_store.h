@@ -46,6 +46,7 @@ class SampleStore {
   int64_t num_truncated() const { return num_truncated_; }
   int64_t cut_tokens() const { return cut_tokens_; }  // that the truncated samples lost together
   int64_t num_without_loss() const { return num_without_loss_; }  // nothing left to learn from
+  int64_t left_out_answers() const { return left_out_answers_; }  // of chats: that are not learnt
   int32_t ignore_index() const { return ignore_index_; }
   // The `count` longest samples, longest first: together they make the largest micro-batch there
   // can be. Of source and target together where there is an encoder.
@@ -75,6 +76,7 @@ class SampleStore {
   std::vector<int32_t> source_tokens_;  // none where no sample has any
   int64_t all_targets_ = 0, all_sources_ = 0;
   int64_t num_truncated_ = 0, cut_tokens_ = 0, num_without_loss_ = 0;
+  int64_t left_out_answers_ = 0;
   int32_t ignore_index_ = -100;
 };
 

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "data/parquet.h"
+#include "data/prompt_record.h"
 #include "data_fixtures.h"
 
 namespace snug::data {
@@ -155,6 +156,60 @@ TEST(Dataset, SaysHowMuchIsCut) {
   EXPECT_CONTAINS(told[1], "1 of 3 samples have no token to learn from");
   EXPECT_CONTAINS(told[1], "train.max_seq_length = 5");
   EXPECT_CONTAINS(told[1], "or prompt and answer are empty");
+}
+
+constexpr const char* kChatRow =
+    R"({"messages":[{"role":"user","content":"q"},{"role":"assistant","content":"a"},)"
+    R"({"role":"user","content":"r"},{"role":"assistant","content":"b"}]})";
+
+// Two answers of one token and an end each; with the first exchange alone one would be lost.
+TEST(Dataset, TurnsGoByTheModelsOwnTemplate) {
+  const Folder folder;
+  DatasetOptions options{.json_path = folder.write("a.jsonl", lines(4, kChatRow)),
+                         .mask_prompt = true};
+  testing::internal::CaptureStderr();
+  const Dataset chat = load_dataset(options, chat_encoder(), nullptr);
+  EXPECT_EQ(chat.prompt_style, "chat");
+  EXPECT_EQ(chat.train.left_out_answers(), 0);
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+
+  testing::internal::CaptureStderr();
+  const Dataset without = load_dataset(options, byte_encoder(true), nullptr);
+  EXPECT_EQ(without.prompt_style, "alpaca") << "a model without a template";
+  EXPECT_EQ(without.train.left_out_answers(), 4);
+  EXPECT_CONTAINS(testing::internal::GetCapturedStderr(),
+                  "4 answers of conversations are left out: prompt style alpaca takes the first");
+  options.include_multiturn_conversations = true;
+  EXPECT_EQ(load_dataset(options, byte_encoder(true), nullptr).train.count(), 8);
+}
+
+TEST(Dataset, ReadyPromptsStayAsTheyAre) {
+  const Folder folder;
+  const DatasetOptions options{
+      .json_path = folder.write("a.jsonl", lines(2, R"({"prompt":"1+1=","completion":"2"})"))};
+  const Dataset dataset = load_dataset(options, chat_encoder(), nullptr);
+  EXPECT_EQ(dataset.prompt_style, "plain");
+  EXPECT_EQ(dataset.train.length(0), 6);
+}
+
+TEST(PromptRecord, IsReadAsItWasWritten) {
+  const Folder folder;
+  EXPECT_FALSE(read_prompt_record(folder.path()));
+  write_prompt_record(folder.path(), {.style = "chat", .mask_prompt = true});
+  EXPECT_EQ(read_prompt_record(folder.path())->style, "chat");
+  EXPECT_EQ(read_prompt_record(folder.path())->mask_prompt, true);
+  folder.write("prompt_style.json", R"({"class_path": "litgpt.prompts.Alpaca"})");
+  EXPECT_EQ(read_prompt_record(folder.path())->style, "alpaca") << "LitGPT's file";
+  EXPECT_FALSE(read_prompt_record(folder.path())->mask_prompt);
+  testing::internal::CaptureStderr();
+  folder.write("prompt_style.json", R"({"class_path": "litgpt.prompts.Phi3"})");
+  EXPECT_FALSE(read_prompt_record(folder.path()));
+  EXPECT_CONTAINS(testing::internal::GetCapturedStderr(),
+                  "prompt_style.json is ignored: it names no prompt style that is known here");
+  for (const char* foreign : {"[1]", "{", "", R"({"prompt_style": 3})"}) {
+    folder.write("prompt_style.json", foreign);
+    EXPECT_FALSE(read_prompt_record(folder.path())) << foreign;
+  }
 }
 
 TEST(Dataset, SaysWhatIsMissing) {

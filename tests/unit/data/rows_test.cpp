@@ -74,6 +74,73 @@ TEST(Rows, ReadsChatsInTheirThreeShapes) {
   }
 }
 
+TEST(Rows, ReadsQuestionsAndAnswersUnderManyNames) {
+  for (const char* row :
+       {R"({"question":"q","answer":"a"})", R"({"query":"q","response":"a"})",
+        R"({"prompt":"q","response":"a"})", R"({"input":"q","output":"a"})",
+        R"({"instruction":"q","response":"a","id":7})", R"({"problem":"q","solution":"a"})"}) {
+    const Row read = rows_of("a.jsonl", row).at(0);
+    EXPECT_EQ(read.instruction + "|" + read.input + "|" + read.output, "q||a") << row;
+    EXPECT_EQ(read.kind, RowKind::Question);
+  }
+  const Row with_context =
+      rows_of("a.jsonl", R"({"question":"q","context":"c","answer":"a"})").at(0);
+  EXPECT_EQ(with_context.input, "c");
+}
+
+TEST(Rows, ReadsPromptsWithCompletionsAndTextsAlone) {
+  const Row ready = rows_of("a.jsonl", R"({"prompt":"1 + 1 =","completion":" 2"})").at(0);
+  EXPECT_EQ(ready.kind, RowKind::Completion);
+  EXPECT_EQ(ready.instruction + ready.output, "1 + 1 = 2");
+  const Row text = rows_of("a.jsonl", R"({"text":"Once upon a time","meta":{}})").at(0);
+  EXPECT_EQ(text.kind, RowKind::Text);
+  EXPECT_EQ(text.output, "Once upon a time");
+  EXPECT_EQ(rows_of("a.jsonl", R"({"instruction":"q","output":"a","text":"q a"})").at(0).kind,
+            RowKind::Question)
+      << "Alpaca's own file has such a column";
+  const Row turns = rows_of("a.json", R"([{"prompt": [{"role": "user", "content": "q"}],
+      "completion": [{"role": "assistant", "content": "a"}]}])")
+                        .at(0);
+  EXPECT_EQ(turns.messages.size(), 2U);
+  EXPECT_EQ(turns.output, "a");
+}
+
+TEST(Rows, ReadsTurnsInPairsAndTextsInParts) {
+  for (const char* row :
+       {R"({"conversation":[["q","a"],["r","b"]]})",
+        R"({"conversation":[{"human":"q","assistant":"a"},{"human":"r","assistant":"b"}]})",
+        R"({"conversations":[{"user":"q","bot":"a"},{"user":"r","bot":"b"}]})",
+        R"({"messages":[{"role":"user","content":[{"type":"text","text":"q"}]},
+            {"role":"assistant","content":[{"type":"text","text":"a"}]},
+            {"role":"user","content":["r"]},{"role":"assistant","content":"b"}]})"}) {
+    const Row read = rows_of("a.json", "[" + std::string(row) + "]").at(0);
+    std::string all;
+    for (const Message& turn : read.messages) all += turn.role[0] + turn.content;
+    EXPECT_EQ(all, "uqaaurab") << row;
+  }
+  EXPECT_CONTAINS(
+      refusal("a.jsonl", R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})"),
+      "\"content\" has a part of type \"image_url\"");
+}
+
+TEST(Rows, ReadsTablesWithQuotesAndLineBreaks) {
+  const std::vector<Row> rows = rows_of("a.csv",
+                                        "instruction,input,output\r\n"
+                                        "\"What, \"\"now\"\"?\",,yes\n"
+                                        "\"two\nlines\",i,\n");
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[0].instruction, "What, \"now\"?");
+  EXPECT_EQ(rows[0].input, "");
+  EXPECT_EQ(rows[1].instruction, "two\nlines");
+  EXPECT_EQ(rows[1].output, "");
+  EXPECT_EQ(rows_of("a.tsv", "question\tanswer\na, b\tc\n").at(0).instruction, "a, b");
+  EXPECT_CONTAINS(refusal("a.csv", "question,answer\na,b\nc\n"),
+                  "a.csv:3: 1 fields, but the first line names 2 columns");
+  EXPECT_CONTAINS(refusal("a.csv", "question,question\na,b\n"), "two columns are named");
+  EXPECT_CONTAINS(refusal("a.csv", "frage,antwort\na,b\n"), "columns found: antwort, frage");
+  EXPECT_CONTAINS(refusal("a.csv", "question,answer\n"), "holds no rows");
+}
+
 TEST(Rows, SystemTextStandsBeforeTheFirstQuestion) {
   const std::vector<Row> rows = rows_of(
       "a.jsonl",
@@ -177,7 +244,7 @@ TEST(Rows, RefusesEmptyFilesFoldersAndUnknownEndings) {
   EXPECT_CONTAINS(refusal("a.jsonl", " \r\n\n"), "is empty");
   EXPECT_CONTAINS(refusal("a.json", "[]"), "holds no rows");
   EXPECT_CONTAINS(refusal("a.json", R"({"data":[]})"), "holds no rows");
-  EXPECT_CONTAINS(refusal("a.csv", "x"), "must end in .json");
+  EXPECT_CONTAINS(refusal("a.txt", "x"), "must end in .json");
   const Folder folder;
   EXPECT_CONTAINS(message_of([&] { read_rows(folder.path()); }), "is a folder");
   EXPECT_CONTAINS(message_of([&] { read_rows(folder.path() / "no.json"); }), "no.json");

@@ -153,6 +153,7 @@ TEST(Sample, ChatLearnsEveryAnswerAndNothingElse) {
   const Sample whole = make_sample(conversation(), style, encoder, {});
   EXPECT_EQ(whole.ids, whole.labels);
   EXPECT_EQ(whole.ids, sample.ids);
+  EXPECT_EQ(sample.left_out_answers, 0);
 }
 
 TEST(Sample, ChatWhoseTemplateRewritesEarlierTurnsLearnsTheLastAnswer) {
@@ -165,6 +166,7 @@ TEST(Sample, ChatWhoseTemplateRewritesEarlierTurnsLearnsTheLastAnswer) {
   const Sample sample = make_sample(conversation(), style, encoder, {.mask_prompt = true});
   EXPECT_EQ(text_of(sample.ids).substr(0, 9), "4<system>");
   EXPECT_EQ(labels_of(sample), std::string(sample.ids.size() - 3, '.') + "a2$");
+  EXPECT_EQ(sample.left_out_answers, 1);
 }
 
 TEST(Sample, OtherStylesTakeTheFirstExchangeOfAChat) {
@@ -172,6 +174,19 @@ TEST(Sample, OtherStylesTakeTheFirstExchangeOfAChat) {
   const Sample sample =
       make_sample(conversation(), PromptStyle::make("plain", encoder), encoder, {});
   EXPECT_EQ(text_of(sample.ids), "q1a1$");
+  EXPECT_EQ(sample.left_out_answers, 1);
+}
+
+TEST(Sample, ATextAloneIsLearntWhole) {
+  const TextEncoder encoder = byte_encoder(true);
+  const Row row{
+      .instruction = "", .input = "", .output = "abc", .messages = {}, .kind = RowKind::Text};
+  for (const char* style : {"alpaca", "plain"}) {
+    const Sample sample =
+        make_sample(row, PromptStyle::make(style, encoder), encoder, {.mask_prompt = true});
+    EXPECT_EQ(sample.ids, (std::vector<int32_t>{kBos, 'a' + 3, 'b' + 3, 'c' + 3, kEos}));
+    EXPECT_EQ(sample.labels, sample.ids);
+  }
 }
 
 constexpr Reading kEncoder = {.source = true, .decoder_start_token = 0};

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/survey.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+namespace snug::data {
+namespace {
+
+constexpr int64_t kBins = 10;
+
+int32_t id_of(int32_t stored) { return stored < 0 ? ~stored : stored; }
+
+// FNV-1a over the ids, whatever their labels.
+uint64_t hash_of(std::span<const int32_t> stored) {
+  uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const int32_t one : stored)
+    hash = (hash ^ static_cast<uint32_t>(id_of(one))) * 0x100000001B3ULL;
+  return hash;
+}
+
+const SampleStore& store_of(const Dataset& dataset, SampleAt at) {
+  return at.held_out ? dataset.validation : dataset.train;
+}
+
+std::span<const int32_t> stored_ids(const Dataset& dataset, SampleAt at) {
+  return store_of(dataset, at).stored_ids(at.index);
+}
+
+// Pictures differ where their captions do not.
+void find_duplicates(const Dataset& dataset, DataSurvey& result) {
+  if (dataset.train_pictures.rows != nullptr) return;
+  std::unordered_multimap<uint64_t, SampleAt> seen;
+  for (const SampleAt at : samples_by_row(dataset)) {
+    const auto ids = stored_ids(dataset, at);
+    const uint64_t hash = hash_of(ids);
+    const auto [begin, end] = seen.equal_range(hash);
+    const auto same = std::find_if(begin, end, [&](const auto& other) {
+      return std::ranges::equal(stored_ids(dataset, other.second), ids, {}, id_of, id_of);
+    });
+    if (same == end) {
+      seen.emplace(hash, at);
+      continue;
+    }
+    ++result.duplicates;
+    if (!result.first_duplicate)
+      result.first_duplicate = {row_number(dataset, same->second), row_number(dataset, at)};
+  }
+}
+
+// Held-out samples that were trained on as well.
+void find_shared(const Dataset& dataset, DataSurvey& result) {
+  if (dataset.train_pictures.rows != nullptr) return;
+  std::unordered_multimap<uint64_t, int64_t> held_out;
+  for (int64_t i = 0; i < dataset.validation.count(); ++i)
+    held_out.emplace(hash_of(dataset.validation.stored_ids(i)), i);
+  std::vector<bool> is_shared(static_cast<size_t>(dataset.validation.count()));
+  for (int64_t i = 0; i < dataset.train.count(); ++i) {
+    const auto ids = dataset.train.stored_ids(i);
+    const auto [begin, end] = held_out.equal_range(hash_of(ids));
+    for (auto other = begin; other != end; ++other)
+      if (std::ranges::equal(dataset.validation.stored_ids(other->second), ids, {}, id_of, id_of))
+        is_shared[static_cast<size_t>(other->second)] = true;
+  }
+  result.held_out_in_training = std::ranges::count(is_shared, true);
+}
+
+std::vector<LengthBin> bins_of(const std::vector<int64_t>& sorted) {
+  if (sorted.empty()) return {};
+  const int64_t first = sorted.front();
+  const int64_t width = (sorted.back() - first) / kBins + 1;
+  std::vector<LengthBin> bins;
+  for (int64_t from = first; from <= sorted.back(); from += width)
+    bins.push_back({from, std::min(from + width - 1, sorted.back()), 0});
+  for (const int64_t length : sorted) ++bins[static_cast<size_t>((length - first) / width)].samples;
+  return bins;
+}
+
+}  // namespace
+
+int64_t learnt_tokens(const SampleStore& store, int64_t index) {
+  // Nothing stands before the first token that could foretell it.
+  const auto ids = store.stored_ids(index);
+  if (ids.empty()) return 0;
+  return std::ranges::count_if(ids.subspan(1), [](int32_t stored) { return stored >= 0; });
+}
+
+int64_t row_number(const Dataset& dataset, SampleAt at) {
+  const auto i = static_cast<size_t>(at.index);
+  const auto& pictures = at.held_out ? dataset.validation_pictures : dataset.train_pictures;
+  if (pictures.rows != nullptr) return pictures.row_of[i] + 1;
+  const auto& numbers = at.held_out ? dataset.validation_numbers : dataset.train_numbers;
+  return i < numbers.size() ? numbers[i] : at.index + 1;
+}
+
+std::vector<SampleAt> samples_by_row(const Dataset& dataset) {
+  std::vector<SampleAt> samples;
+  for (int64_t i = 0; i < dataset.train.count(); ++i) samples.push_back({false, i});
+  for (int64_t i = 0; i < dataset.validation.count(); ++i) samples.push_back({true, i});
+  std::ranges::stable_sort(samples, {}, [&](SampleAt at) { return row_number(dataset, at); });
+  return samples;
+}
+
+DataSurvey survey(const Dataset& dataset) {
+  DataSurvey result{.training = dataset.train.count(), .held_out = dataset.validation.count()};
+  std::vector<int64_t> lengths;
+  for (const SampleStore* store : {&dataset.train, &dataset.validation}) {
+    result.tokens += store->total_tokens();
+    result.cut_samples += store->num_truncated();
+    result.cut_tokens += store->cut_tokens();
+    result.without_loss += store->num_without_loss();
+    result.left_out_answers += store->left_out_answers();
+    for (int64_t i = 0; i < store->count(); ++i) {
+      lengths.push_back(store->length(i));
+      result.learnt_tokens += learnt_tokens(*store, i);
+    }
+  }
+  std::ranges::sort(lengths);
+  if (!lengths.empty()) {
+    result.shortest = lengths.front();
+    result.median = lengths[lengths.size() / 2];
+    result.longest = lengths.back();
+  }
+  result.lengths = bins_of(lengths);
+  find_duplicates(dataset, result);
+  find_shared(dataset, result);
+  return result;
+}
+
+}  // namespace snug::data

@@ -1,0 +1,46 @@
+// What there is in a data set that was made ready for training: how long its samples are, how much
+// of them is learnt, what is there twice.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "data/dataset.h"
+
+namespace snug::data {
+
+// A sample of one of the two parts.
+struct SampleAt {
+  bool held_out = false;
+  int64_t index = 0;
+};
+
+struct LengthBin {
+  int64_t from = 0, to = 0;  // tokens, both included
+  int64_t samples = 0;
+};
+
+struct DataSurvey {
+  int64_t training = 0, held_out = 0;  // samples
+  int64_t tokens = 0, learnt_tokens = 0;
+  int64_t shortest = 0, median = 0, longest = 0;  // tokens of a sample
+  std::vector<LengthBin> lengths;
+  int64_t cut_samples = 0, cut_tokens = 0;  // by max_seq_length
+  int64_t without_loss = 0, left_out_answers = 0;
+  int64_t duplicates = 0;  // samples whose tokens are those of an earlier row
+  std::optional<std::pair<int64_t, int64_t>> first_duplicate;  // their rows, counted from 1
+  int64_t held_out_in_training = 0;                            // held-out samples, trained on too
+};
+
+DataSurvey survey(const Dataset& dataset);
+
+// The row that a sample came from, counted from 1.
+int64_t row_number(const Dataset& dataset, SampleAt at);
+// All samples, by their rows.
+std::vector<SampleAt> samples_by_row(const Dataset& dataset);
+// Tokens that a sample has targets of.
+int64_t learnt_tokens(const SampleStore& store, int64_t index);
+
+}  // namespace snug::data
