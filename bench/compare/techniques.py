@@ -76,7 +76,7 @@ def main():
             results[name].append(run(args, options))
     plain = statistics.median(r["seconds"] for r in results["plain"])
     base = results["plain"][0]["measured"]
-    print("| technique | options | peak GiB | planned | saves | s a step | time × |")
+    print("| technique | options | peak GiB | planned | saves | s/step | time × |")
     print("|---|---|---:|---:|---:|---:|---:|")
     for name, options in ROWS:
         seconds = statistics.median(r["seconds"] for r in results[name])

@@ -20,10 +20,24 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kStepPrefix = "step-";
+constexpr const char* kTemporary = ".tmp-";
+constexpr const char* kDoomed = ".old";
+constexpr const char* kEarlier = "earlier";
+constexpr const char* kOnTheWay = ".earlier";
 
 // What a checkpoint is called while it is being deleted.
 fs::path doomed_name(const fs::path& folder) {
-  return folder.parent_path() / (".tmp-" + folder.filename().string() + ".old");
+  return folder.parent_path() / (kTemporary + folder.filename().string() + kDoomed);
+}
+
+// Between the two renames of put_in_place() the old one and the new one are whole, and neither has
+// its name.
+void finish_putting_in_place(const fs::path& temporary) {
+  const std::string name = temporary.filename().string();
+  if (name.ends_with(kDoomed)) return;
+  const fs::path folder =
+      temporary.parent_path() / name.substr(std::string_view(kTemporary).size());
+  if (!fs::exists(folder) && fs::exists(doomed_name(folder))) fs::rename(temporary, folder);
 }
 
 // Deletes a checkpoint. Under its own name it is there whole or not at all; what a kill leaves of
@@ -62,13 +76,47 @@ std::vector<fs::path> checkpoints_between(const fs::path& out_dir, int64_t first
 std::string folder_name(int64_t step) { return fmt::format("{}{:06}", kStepPrefix, step); }
 
 fs::path temporary_name(const fs::path& folder) {
-  return folder.parent_path() / (".tmp-" + folder.filename().string());
+  return folder.parent_path() / (kTemporary + folder.filename().string());
 }
 
 void remove_temporaries(const fs::path& out_dir) {
+  std::vector<fs::path> found;
   for (const auto& entry : fs::directory_iterator(out_dir))
-    if (entry.path().filename().string().starts_with(std::string(".tmp-") + kStepPrefix))
-      fs::remove_all(entry.path());
+    if (entry.path().filename().string().starts_with(std::string(kTemporary) + kStepPrefix))
+      found.push_back(entry.path());
+  for (const fs::path& temporary : found) finish_putting_in_place(temporary);
+  for (const fs::path& temporary : found) fs::remove_all(temporary);
+}
+
+std::vector<fs::path> all_checkpoints(const fs::path& out_dir) {
+  return checkpoints_between(out_dir, 0, std::numeric_limits<int64_t>::max());
+}
+
+fs::path move_aside(const fs::path& out_dir, const std::vector<fs::path>& files) {
+  const fs::path on_the_way = out_dir / kOnTheWay;
+  fs::path earlier = out_dir / kEarlier;
+  for (int n = 2; fs::exists(earlier); ++n) earlier = out_dir / fmt::format("{}-{}", kEarlier, n);
+  try {
+    fs::create_directories(on_the_way);
+    for (const fs::path& file : files) fs::rename(file, on_the_way / file.filename());
+    fs::rename(on_the_way, earlier);
+    sync_path(out_dir);
+    return earlier;
+  } catch (const fs::filesystem_error& failure) {
+    undo_half_a_move(out_dir);
+    throw UserError("cannot move an earlier run's files aside: {}; choose another --out_dir",
+                    failure.what());
+  }
+}
+
+void undo_half_a_move(const fs::path& out_dir) {
+  const fs::path on_the_way = out_dir / kOnTheWay;
+  std::error_code error;
+  std::vector<fs::path> moved;
+  for (const auto& entry : fs::directory_iterator(on_the_way, error)) moved.push_back(entry.path());
+  for (const fs::path& file : moved)
+    if (!fs::exists(out_dir / file.filename())) fs::rename(file, out_dir / file.filename(), error);
+  fs::remove(on_the_way, error);  // not where something is left in it
 }
 
 void put_in_place(const fs::path& temporary, const fs::path& folder) {
@@ -108,6 +156,10 @@ std::optional<fs::path> find_latest(const fs::path& out_dir, dist::Group& ranks)
   return found;
 }
 
+int64_t count_up_to(const fs::path& out_dir, int64_t step) {
+  return std::ssize(checkpoints_between(out_dir, 0, step));
+}
+
 int64_t size_bytes(const fs::path& folder) {
   uintmax_t total = 0;
   for (const auto& entry : fs::directory_iterator(folder)) total += entry.file_size();
@@ -126,15 +178,7 @@ void keep_newest(const fs::path& out_dir, int64_t step, int64_t count) {
 std::optional<fs::path> set_aside(const fs::path& out_dir, int64_t step) {
   const auto found = checkpoints_between(out_dir, step + 1, std::numeric_limits<int64_t>::max());
   if (found.empty()) return std::nullopt;
-  fs::path earlier = out_dir / "earlier";
-  for (int n = 2; fs::exists(earlier); ++n) earlier = out_dir / fmt::format("earlier-{}", n);
-  try {
-    fs::create_directories(earlier);
-    for (const fs::path& folder : found) fs::rename(folder, earlier / folder.filename());
-    return earlier;
-  } catch (const fs::filesystem_error& failure) {
-    throw UserError("cannot set checkpoints that are not this run's aside: {}", failure.what());
-  }
+  return move_aside(out_dir, found);
 }
 
 }  // namespace snug::checkpoint

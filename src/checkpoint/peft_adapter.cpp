@@ -2,6 +2,7 @@
 #include "checkpoint/peft_adapter.h"
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -25,6 +26,7 @@ constexpr const char* kConfigName = "adapter_config.json";
 constexpr const char* kWeightsName = "adapter_model.safetensors";
 constexpr const char* kOldWeightsName = "adapter_model.bin";
 constexpr std::string_view kPrefix = "base_model.model.";
+const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
 
 enum class Kind { A, B, Magnitude, BaseWeight };
 
@@ -191,7 +193,7 @@ void write_peft_files(const fs::path& folder, const Adapter& adapter) {
 }
 
 void write_peft_files(const fs::path& folder, const Adapter& shapes, const AdapterValues& values) {
-  formats::SafetensorsWriter out(folder / kWeightsName, infos_of(shapes), {{"format", "pt"}});
+  formats::SafetensorsWriter out(folder / kWeightsName, infos_of(shapes), kMetadata);
   const auto write = [&](const std::string& name, const at::Tensor& like, const at::Tensor& value) {
     const at::Tensor plain = value.detach().to(at::kCPU, like.scalar_type()).contiguous();
     out.write(name, bytes_of(plain));
@@ -205,6 +207,11 @@ void write_peft_files(const fs::path& folder, const Adapter& shapes, const Adapt
     write(name_of_base_weight(shapes, parameter), weight, values.base_weight(parameter));
   out.finish();
   write_file_atomically(folder / kConfigName, peft_config_text(config_for_peft(shapes)));
+}
+
+int64_t peft_bytes(const Adapter& shapes) {
+  return formats::safetensors_bytes(infos_of(shapes), kMetadata) +
+         std::ssize(peft_config_text(config_for_peft(shapes)));
 }
 
 }  // namespace snug::checkpoint

@@ -32,4 +32,7 @@ struct AdapterValues {
 void write_peft_files(const std::filesystem::path& folder, const Adapter& shapes,
                       const AdapterValues& values);
 
+// How large both files are.
+int64_t peft_bytes(const Adapter& shapes);
+
 }  // namespace snug::checkpoint

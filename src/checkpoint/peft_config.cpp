@@ -235,7 +235,7 @@ void warn_about_unknown(const Json& root, const std::string& where) {
         std::ranges::any_of(kRead, is_key) || std::ranges::any_of(kWithoutEffect, is_key) ||
         std::ranges::any_of(kRefused, [&](const Refused& r) { return r.key == key; });
     if (!known && !is_unset(value))
-      warn("{}: \"{}\" is unknown here and is passed over; a newer peft may have written it", where,
+      warn("{}: \"{}\" is unknown here and is ignored; a newer peft may have written it", where,
            printable(key));
   }
 }

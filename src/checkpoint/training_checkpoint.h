@@ -57,7 +57,13 @@ std::filesystem::path save(const std::filesystem::path& out_dir, const TrainingS
                            const TrainingTensors& tensors, const std::string& run_record,
                            dist::Group* ranks = nullptr, const std::string& mesh = "");
 
+// What the tensors of a save take on disk, all ranks' together: to be called by all of them.
+int64_t bytes_to_save(const TrainingTensors& tensors, dist::Group* ranks = nullptr);
+
 // Of these, one process or the first of many calls size_bytes, keep_newest and set_aside.
+
+// How many there are under out_dir of steps up to that one.
+int64_t count_up_to(const std::filesystem::path& out_dir, int64_t step);
 
 // Of its files together.
 int64_t size_bytes(const std::filesystem::path& folder);

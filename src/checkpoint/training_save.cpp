@@ -20,16 +20,20 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Writes one file of these; returns how large it is.
-int64_t write_tensors(const fs::path& path, const std::vector<const HeldTensor*>& tensors,
-                      const std::string& save_id) {
+std::vector<formats::TensorInfo> infos_of_held(const std::vector<const HeldTensor*>& tensors) {
   std::vector<formats::TensorInfo> infos;
   for (const HeldTensor* held : tensors)
     infos.push_back(formats::make_tensor_info(held->stored.name, held->stored.dtype,
                                               held->stored.piece.shape()));
+  return infos;
+}
+
+// Writes one file of these; returns how large it is.
+int64_t write_tensors(const fs::path& path, const std::vector<const HeldTensor*>& tensors,
+                      const std::string& save_id) {
   std::map<std::string, std::string> metadata;
   if (!save_id.empty()) metadata[kSaveIdKey] = save_id;
-  formats::SafetensorsWriter writer(path, infos, metadata);
+  formats::SafetensorsWriter writer(path, infos_of_held(tensors), metadata);
   for (const HeldTensor* held : tensors) {
     memory::read_ahead(held->tensor);
     const at::Tensor host = held->tensor.cpu();  // the tensor itself where it is there already
@@ -92,7 +96,34 @@ class Save {
     return target_;
   }
 
+  // Of all ranks' files, but for the index.
+  int64_t measure(const TrainingTensors& tensors) {
+    share_out(tensors);
+    int64_t total = 0;
+    for (const std::string& own : agree([&] { return std::to_string(own_bytes()); }))
+      total += std::stoll(own);
+    return total;
+  }
+
  private:
+  int64_t own_bytes() const {
+    int64_t total = 0;
+    std::map<std::string, std::string> metadata;
+    if (num_ranks_ > 1) metadata[kSaveIdKey] = random_id();
+    for (const Contents contents : kAllContents)
+      if (const auto own = own_tensors(contents); !own.empty())
+        total += formats::safetensors_bytes(infos_of_held(own), metadata);
+    return total;
+  }
+
+  // Of these, what this rank writes.
+  std::vector<const HeldTensor*> own_tensors(Contents contents) const {
+    std::vector<const HeldTensor*> own;
+    for (const size_t i : written_[static_cast<size_t>(rank_)])
+      if (held_[i].stored.contents == contents) own.push_back(&held_[i]);
+    return own;
+  }
+
   // Everyone learns how it went.
   std::vector<std::string> agree(const std::function<std::string()>& work) const {
     return dist::agree(ranks_, [&] {
@@ -128,7 +159,7 @@ class Save {
   // What of that which this rank holds is its to write.
   void share_out(const TrainingTensors& tensors) {
     const auto texts = agree([&] {
-      if (rank_ > 0) wait_for_mark(folder_, index_.save_id);
+      if (rank_ > 0 && !index_.save_id.empty()) wait_for_mark(folder_, index_.save_id);
       held_ = all_held(tensors);
       std::vector<StoredPiece> own;
       for (const HeldTensor& held : held_) own.push_back(held.stored);
@@ -151,9 +182,7 @@ class Save {
     const auto sizes = agree([&] {
       nlohmann::json bytes = nlohmann::json::object();
       for (const Contents contents : kAllContents) {
-        std::vector<const HeldTensor*> own;
-        for (const size_t i : written_[rank_])
-          if (held_[i].stored.contents == contents) own.push_back(&held_[i]);
+        const std::vector<const HeldTensor*> own = own_tensors(contents);
         const bool always = num_ranks_ == 1 && contents != Contents::LateWeights;
         if (own.empty() && !always) continue;
         const std::string name = file_name(contents, rank_, num_ranks_);
@@ -183,6 +212,10 @@ class Save {
 fs::path save(const fs::path& out_dir, const TrainingState& state, const TrainingTensors& tensors,
               const std::string& run_record, dist::Group* ranks, const std::string& mesh) {
   return Save(out_dir, state.step, ranks).run(state, tensors, run_record, mesh);
+}
+
+int64_t bytes_to_save(const TrainingTensors& tensors, dist::Group* ranks) {
+  return Save({}, 0, ranks).measure(tensors);
 }
 
 }  // namespace snug::checkpoint

@@ -1,5 +1,5 @@
 // The program's door: which command, and which exit code. 0 done, 1 our fault, 2 the user's recipe,
-// data or files, 3 out of memory.
+// data or files, 3 out of memory, 130 stopped on request.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
@@ -8,10 +8,13 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/terminal.h"
 #include "base/version.h"
@@ -21,6 +24,7 @@
 #include "config/print.h"
 #include "demo/demo.h"
 #include "dist/bundled_mpi.h"
+#include "dist/position.h"
 #include "doctor/doctor.h"
 #include "experiment/lab.h"
 #include "hub/download.h"
@@ -32,22 +36,26 @@
 #include "train/bench.h"
 #include "train/caption.h"
 #include "train/convert.h"
+#include "train/earlier_run.h"
 #include "train/evaluate.h"
 #include "train/finetune.h"
 #include "train/generate.h"
 #include "train/host.h"
 #include "train/merge.h"
 #include "train/plan.h"
+#include "train/show_data.h"
 
 namespace {
 
 using snug::config::Command;
 using snug::config::ParsedCommand;
 
-void show_help(const std::string& command) {
+void show_help(const std::string& command, bool all_options) {
   const bool color = snug::style_of(STDOUT_FILENO).colours;
   const int width = std::max(snug::terminal_size(STDOUT_FILENO).columns, 40);
-  std::fputs(snug::config::help_text(command, width, color).c_str(), stdout);
+  using snug::config::HelpOf;
+  const HelpOf options = all_options ? HelpOf::All : HelpOf::Common;
+  std::fputs(snug::config::help_text(command, width, color, options).c_str(), stdout);
 }
 
 // The driver may show others: a build without CUDA uses none, nor does one whose environment hides
@@ -75,9 +83,17 @@ int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
     snug::config::check_recipe(parsed.command, recipe);
     snug::train::check_offload_folder(recipe);
   };
-  if (const auto code = snug::launch::start(recipe, words, check, snug::setup::cuda::count))
+  const std::string command = snug::config::print_command(words);
+  std::optional<snug::FolderLock> lock;
+  const auto take_folder = [&] {
+    lock.emplace(snug::LockWish{.target = recipe.out_dir, .command = command});
+    // Under somebody else's mpirun the ranks' keepers are writing there already.
+    if (snug::dist::position_in_environment().size == 1) snug::train::put_logs_by(recipe.out_dir);
+  };
+  if (const auto code =
+          snug::launch::start(recipe, words, check, snug::setup::cuda::count, take_folder))
     return *code;
-  snug::train::finetune(recipe, snug::config::print_command(words));
+  snug::train::finetune(recipe, command);
   return 0;
 }
 
@@ -99,6 +115,11 @@ void demo(const snug::config::DemoOptions& options) {
   if (run.print_config) become(words);
   snug::set_verbose(run.recipe.verbose);
   snug::config::check_recipe(run.command, run.recipe);
+  // Until this process becomes the run, which takes it anew. A folder that is not there is
+  // nobody's.
+  std::optional<snug::FolderLock> lock;
+  if (!options.data_only && std::filesystem::is_directory(run.recipe.out_dir))
+    lock.emplace(snug::LockWish{.target = run.recipe.out_dir, .command = "snug demo"});
   snug::demo::make_questions(options);
   if (options.data_only) return;
   snug::demo::fetch_model(options);
@@ -136,7 +157,7 @@ void download(const snug::config::DownloadOptions& options) {
 // The exit code.
 int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
   if (parsed.help) {
-    show_help(parsed.name);
+    show_help(parsed.name, parsed.help_all);
     return 0;
   }
   switch (parsed.command) {
@@ -155,7 +176,10 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
     case Command::Caption:
       return snug::train::caption(parsed.caption);
     case Command::Chat:
-      snug::train::chat(parsed.generate);
+      snug::train::chat(parsed.chat);
+      break;
+    case Command::Data:
+      snug::train::show_data(parsed.show_data);
       break;
     case Command::Evaluate:
       snug::train::evaluate(parsed.evaluate);
@@ -184,7 +208,7 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
       std::printf("snug %s\n", snug::kVersion);
       break;
     case Command::Help:
-      show_help(parsed.help_options.command);
+      show_help(parsed.help_options.command, !parsed.help_options.options.empty());
       break;
   }
   return 0;

@@ -8,36 +8,18 @@
 #include <map>
 
 #include "base/log.h"
-#include "base/text.h"
+#include "config/near_key.h"
 #include "config/numbers.h"
 #include "config/rows.h"
 
 namespace snug::config {
 namespace {
 
-std::string last_word(const std::string& key) { return key.substr(key.rfind('.') + 1); }
-
 std::vector<std::string> keys_of_group(const std::vector<Row>& rows, const std::string& group) {
   std::vector<std::string> keys;
   for (const Row& row : rows)
     if (row.key.starts_with(group + ".")) keys.push_back(row.key);
   return keys;
-}
-
-// The full key, or the key whose last word is nearest: people forget "train." more often than they
-// misspell.
-std::string suggestion(const std::string& key, const std::vector<Row>& rows) {
-  std::vector<std::string> keys, words;
-  for (const Row& row : rows) {
-    keys.push_back(option_name(row));
-    words.push_back(last_word(option_name(row)));
-  }
-  const auto same = std::find(words.begin(), words.end(), last_word(key));
-  if (same != words.end()) return keys[static_cast<size_t>(same - words.begin())];
-  if (std::string near = nearest_name(key, keys); !near.empty()) return near;
-  const std::string near = nearest_name(last_word(key), words);
-  const auto found = std::find(words.begin(), words.end(), near);
-  return near.empty() ? "" : keys[static_cast<size_t>(found - words.begin())];
 }
 
 std::string unknown_key(const Setting& setting, const OptionTable& table) {
@@ -48,7 +30,7 @@ std::string unknown_key(const Setting& setting, const OptionTable& table) {
   if (!group.empty())
     return fmt::format("{}: is a group of keys, not a value; its keys are {}", setting.where,
                        fmt::join(group, ", "));
-  const std::string near = suggestion(setting.key, table.rows);
+  const std::string near = near_key(setting.key, table.rows);
   return fmt::format(
       "{}: unknown key{}", setting.where,
       near.empty() ? "; --help lists all keys" : fmt::format("; did you mean {}?", near));

@@ -22,30 +22,6 @@ namespace {
 
 using Faults = std::vector<std::string>;
 
-// A technique that recipes may name before the program has it: read, printed, and refused here.
-struct NotYet {
-  std::string_view key;
-  bool (*is_asked)(const Recipe&);
-  std::string_view instead;
-};
-
-constexpr NotYet kNotYet[] = {
-    {"logger_name",
-     [](const Recipe& r) { return r.logger_name == "wandb" || r.logger_name == "mlflow"; },
-     "use csv or tensorboard"},
-};
-
-void check_not_yet(Recipe recipe, Faults& faults) {
-  const std::vector<Row> rows = recipe_rows(recipe);
-  for (const NotYet& technique : kNotYet) {
-    if (!technique.is_asked(recipe)) continue;
-    const Row* row = find_row(rows, technique.key);
-    const std::string asked =
-        row ? fmt::format("{} = {}", technique.key, plain_text(*row)) : std::string(technique.key);
-    faults.push_back(fmt::format("{}: not in this version yet; {}", asked, technique.instead));
-  }
-}
-
 void check_model(Command command, const Recipe& r, Faults& faults) {
   if (r.checkpoint_dir.empty() && r.model.config.empty())
     faults.push_back(
@@ -279,11 +255,6 @@ void check_length(const Recipe& r, Faults& faults) {
     faults.push_back(
         "train.tie_embeddings: has no meaning in fine-tuning, the model's config.json "
         "says it; set it to null");
-  if (t.max_steps && t.lr_warmup_steps >= *t.max_steps)
-    warn(
-        "train.lr_warmup_steps = {} is not below train.max_steps = {}: the learning rate only "
-        "rises",
-        t.lr_warmup_steps, *t.max_steps);
 }
 
 // Gradients that are summed over micro-batches are all there until the last one's backward.
@@ -339,15 +310,21 @@ void check_rounding(const Recipe& r, Faults& faults) {
 void warn_about_adapters_of_none(Recipe r) {
   std::vector<std::string> idle;
   for (const Row& row : recipe_rows(r))
-    if (row.lora_only && r.given(row.key)) idle.push_back(row.key);
+    if (row.lora_only && row.key != "quantize" && r.given(row.key)) idle.push_back(row.key);
   if (!idle.empty())
     warn(
-        "full = true: all weights are trained, without adapters and not quantized; {} {} passed "
-        "over. Leave full out to train adapters",
+        "full = true: all weights are trained, without adapters; {} {} ignored. Leave full out to "
+        "train adapters",
         fmt::join(idle, ", "), idle.size() == 1 ? "is" : "are");
 }
 
 void check_lora(const Recipe& r, Faults& faults) {
+  if (!r.lora.enabled && !r.quantize.empty())
+    faults.push_back(fmt::format(
+        "quantize = {}: quantized weights cannot be trained, and full = true trains all "
+        "weights; leave full out to train adapters beside them (QLoRA), or leave "
+        "quantize out",
+        r.quantize));
   if (!r.lora.enabled) {
     warn_about_adapters_of_none(r);
     return;
@@ -413,7 +390,6 @@ std::vector<std::string> layout_faults(const Recipe& recipe) {
   Faults faults;
   check_devices(recipe, faults);
   check_batches(recipe, faults);
-  check_not_yet(recipe, faults);
   return faults;
 }
 
@@ -433,7 +409,6 @@ std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
   check_rounding(recipe, faults);
   check_lora(recipe, faults);
   check_evaluation(recipe, faults);
-  check_not_yet(recipe, faults);
   return faults;
 }
 

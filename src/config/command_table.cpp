@@ -44,7 +44,7 @@ const std::vector<CommandInfo>& command_table() {
         "snug finetune --config recipes/tiny-llama/lora.yaml --print_config"}},
       {Command::Plan,
        {"plan"},
-       "say beforehand how much memory and time a recipe takes",
+       "estimate memory and time before training",
        "Runs the recipe's true step on a device without data: nothing is allocated, no weights are "
        "read. Samples count as long as train.max_seq_length, or as in the data where "
        "data.json_path "
@@ -55,19 +55,21 @@ const std::vector<CommandInfo>& command_table() {
       {Command::Generate,
        {"generate"},
        "let a model answer one prompt",
-       "Writes the answer to standard output.",
+       "Writes the answer to standard output. The prompt is a word of the command (in quotes), the "
+       "value of --prompt, or what standard input holds.",
        {"snug generate MODEL --prompt \"What is a llama?\"",
+        "cat question.txt | snug generate MODEL",
         "snug generate out/finetune/lora/final --prompt \"What is a llama?\"",
         "snug generate MODEL --adapter first --adapter second --prompt \"What is a llama?\"",
         "snug generate MODEL --prompt_style alpaca --temperature 0 --prompt \"Name three "
         "fruits.\""}},
       {Command::Caption,
        {"caption"},
-       "say what is on pictures",
+       "caption pictures",
        "Writes one line a picture: its file and a caption. Takes files, folders (with all that is "
        "in them) and patterns, or with --data the rows of a data set, a batch at a time; reads "
        "JPEG, PNG and what else this build decodes. Pictures that cannot be read are named and "
-       "passed over, and the exit code is then 2.",
+       "skipped, and the exit code is then 2.",
        {"snug caption MODEL photo.jpg",
         "snug caption MODEL photos --out captions.jsonl --format jsonl",
         "snug caption MODEL photos --beside",
@@ -77,8 +79,23 @@ const std::vector<CommandInfo>& command_table() {
       {Command::Chat,
        {"chat"},
        "talk to a model in the terminal",
-       "An empty line or Ctrl-D ends the conversation.",
-       {"snug chat MODEL"}},
+       "Asks as the model was fine-tuned. Lines can be edited, and the arrow keys bring back "
+       "earlier ones; one that ends in a backslash continues on the next. Ctrl-C stops an answer, "
+       "an empty line or Ctrl-D ends the chat. Commands: /help, /more (continue an answer that "
+       "was cut off), /clear (forget the conversation), /system TEXT, /save FILE, /exit.",
+       {"snug chat MODEL", "snug chat out/finetune/lora/final", "snug chat MODEL --temperature 0"}},
+      {Command::Data,
+       {"data"},
+       "show what training makes of your data",
+       "snug data show prints samples as the model reads them: prompt style and special tokens "
+       "written out, what is not learnt marked. Then the counts over all rows: tokens, lengths, "
+       "what train.max_seq_length cuts, duplicates, rows with nothing to learn. The options are "
+       "those of snug finetune. Of the model only the tokenizer is read, no weights.",
+       {"snug data show rows.jsonl --model MODEL",
+        "snug data show rows.jsonl --model MODEL --data.prompt_style chat --data.mask_prompt true "
+        "--max_seq_length 512",
+        "snug data show rows.csv --model MODEL --row 17",
+        "snug data show --data Alpaca2k --model MODEL --json"}},
       {Command::Evaluate,
        {"evaluate"},
        "loss and perplexity of a model on a file, and how good its captions are",
@@ -155,7 +172,11 @@ const std::vector<CommandInfo>& command_table() {
        {"source <(snug completion bash)", "source <(snug completion zsh)",
         "snug completion fish | source"}},
       {Command::Version, {"version"}, "print version and what was built in", "", {"snug version"}},
-      {Command::Help, {"help"}, "explain a command", "", {"snug help finetune_full"}},
+      {Command::Help,
+       {"help"},
+       "explain a command",
+       "",
+       {"snug help finetune_full", "snug help finetune_full all"}},
   };
   return kTable;
 }
@@ -203,7 +224,9 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
     case Command::Caption:
       return caption_rows(parsed.caption);
     case Command::Chat:
-      return chat_rows(parsed.generate);
+      return chat_rows(parsed.chat);
+    case Command::Data:
+      return show_data_rows(parsed.show_data);
     case Command::Evaluate:
       return evaluate_rows(parsed.evaluate);
     case Command::Convert:
@@ -247,6 +270,10 @@ Recipe default_recipe(Command command, bool full) {
     recipe.eval.interval = 100;
   }
   return recipe;
+}
+
+Recipe usual_recipe(Command command) {
+  return default_recipe(command, /*full=*/command == Command::Plan);
 }
 
 }  // namespace snug::config

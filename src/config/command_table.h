@@ -34,5 +34,7 @@ std::vector<Row> accepted_rows(ParsedCommand& parsed);
 
 // The recipe that `command` starts from, before any file or option; `full` as in finetune --full.
 Recipe default_recipe(Command command, bool full);
+// The same where nothing is said of either: a plan is of full fine-tuning.
+Recipe usual_recipe(Command command);
 
 }  // namespace snug::config

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ enum class Command {
   Generate,
   Caption,
   Chat,
+  Data,
   Evaluate,
   Convert,
   Merge,
@@ -66,9 +68,9 @@ struct GenerateOptions {
   std::string checkpoint_dir;
   std::vector<std::string> adapters;  // folders of adapters that take turns beside the model
   std::string quantize;               // weights in 4 or 8 bits; empty = as they are
-  std::string prompt = "What food do llamas eat?";
-  std::string sys_prompt;  // prompt_style chat only; empty = the template's own
-  std::string prompt_style = "chat";
+  std::optional<std::string> prompt;  // empty = standard input
+  std::string sys_prompt;             // prompt_style chat only; empty = the template's own
+  std::string prompt_style = "auto";  // as the model was trained, else chat, else plain
   int64_t max_new_tokens = 50;
   int64_t num_samples = 1;
   double temperature = 0.8;  // 0 = always the likeliest token
@@ -117,6 +119,7 @@ struct EvaluateOptions {
   std::string adapter;   // a folder; empty = none
   std::string quantize;  // weights in 4 or 8 bits; empty = as they are
   DataOptions data;
+  bool mask_prompt_given = false;  // else prompts count as they did in training
   std::string split = "all";  // all | train | val: which part of the file, split as in training
   std::string precision = "bf16-true";
   int64_t micro_batch_size = 4;
@@ -133,11 +136,26 @@ struct EvaluateOptions {
   bool verbose = false;
 };
 
+// data: what training makes of rows. Only a tokenizer is needed of the model.
+struct ShowDataOptions {
+  std::string action;  // show
+  std::string file;    // instead of data.json_path or data.path
+  std::string checkpoint_dir;
+  int64_t num_samples = 3;     // that are shown
+  std::optional<int64_t> row;  // this one instead, counted from 1
+  std::optional<int64_t> max_seq_length;
+  DataOptions data;
+  std::string access_token;          // empty = HF_TOKEN of the environment
+  std::set<std::string> given_keys;  // as in a recipe
+  bool json = false;
+  bool verbose = false;
+};
+
 struct ConvertOptions {
   std::string source;
   std::string destination;
-  std::string to = "hf";  // hf | litgpt | gguf
-  std::string dtype;      // empty = as in the source
+  std::string to = "auto";  // auto | hf | litgpt | gguf
+  std::string dtype;        // empty = as in the source
   bool verbose = false;
 };
 
@@ -213,6 +231,7 @@ struct CompletionOptions {
 
 struct HelpOptions {
   std::string command;
+  std::string options;  // all: every option of the command; empty: those that most people need
 };
 
 }  // namespace snug::config

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "base/error.h"
 #include "config/command_table.h"
@@ -27,7 +28,9 @@ struct Completed {
   std::string name;
   std::string summary;
   std::vector<Option> options;
-  std::vector<std::string> words;  // choices of a positional; empty: files
+  std::vector<std::string> words;  // choices of the first bare word; empty: files
+  // Of the later ones, for each of the words that may be the first; empty: files.
+  std::vector<std::pair<std::string, std::vector<std::string>>> later;
 };
 
 bool has_upper(const std::string& text) {
@@ -52,6 +55,18 @@ Option option_of(const Row& row) {
   return option;
 }
 
+void add_words(const Row& row, bool is_first, Completed& command) {
+  if (is_first) {
+    command.words = row.choices;
+    return;
+  }
+  for (const std::string& first : command.words) {
+    std::vector<std::string> words =
+        row.offered_after != nullptr ? row.offered_after(first) : row.choices;
+    if (!words.empty()) command.later.emplace_back(first, std::move(words));
+  }
+}
+
 std::vector<Completed> completed_commands() {
   std::vector<Completed> out;
   for (const CommandInfo& info : command_table()) {
@@ -59,9 +74,12 @@ std::vector<Completed> completed_commands() {
       Completed command{std::string(name), std::string(info.summary), {}, {}};
       ParsedCommand parsed;
       parsed.command = info.command;
+      int num_words = 0;
       for (const Row& row : accepted_rows(parsed)) {
-        if (row.positional && !row.choices.empty()) command.words = row.choices;
-        if (!row.positional) command.options.push_back(option_of(row));
+        if (row.positional) add_words(row, ++num_words == 1, command);
+        // A text is as often given by its option.
+        if (!row.positional || row.kind == TextKind::Verbatim)
+          command.options.push_back(option_of(row));
       }
       if (takes_recipe(info.command)) {
         command.options.push_back({"config", "read a recipe", Argument::File, {}});
@@ -98,6 +116,17 @@ std::string bash_values(const Option& option) {
   return "";
 }
 
+// Of a command whose first bare word has choices: the words after it.
+std::string bash_later(const Completed& command) {
+  if (command.words.empty()) return "";
+  std::string out =
+      "      if [ \"$COMP_CWORD\" -gt 2 ]; then\n        case \"${COMP_WORDS[2]}\" in\n"
+      "          -*) ;;\n";
+  for (const auto& [first, words] : command.later)
+    out += fmt::format("          {}) words=\"{}\" ;;\n", first, fmt::join(words, " "));
+  return out + "          *) words=\"\" ;;\n        esac\n      fi\n";
+}
+
 std::string bash_command(const Completed& command) {
   std::string out = fmt::format("    {})\n      case \"$previous\" in\n", command.name);
   std::string names;
@@ -106,8 +135,8 @@ std::string bash_command(const Completed& command) {
     const std::string values = bash_values(option);
     if (!values.empty()) out += fmt::format("        --{}) {}; return ;;\n", option.name, values);
   }
-  return out + fmt::format("      esac\n      options=\"{}\"\n      words=\"{}\"\n      ;;\n",
-                           names.substr(1), fmt::join(command.words, " "));
+  return out + fmt::format("      esac\n      options=\"{}\"\n      words=\"{}\"\n{}      ;;\n",
+                           names.substr(1), fmt::join(command.words, " "), bash_later(command));
 }
 
 std::string bash_script(const std::vector<Completed>& commands) {
@@ -164,6 +193,14 @@ std::string zsh_values(const Option& option) {
   return ":value: ";
 }
 
+std::string zsh_later(const Completed& command) {
+  if (command.words.empty()) return "";
+  std::string out = "      local later=_files\n      case \"${words[2]}\" in\n";
+  for (const auto& [first, words] : command.later)
+    out += fmt::format("        {}) later=\"({})\" ;;\n", first, fmt::join(words, " "));
+  return out + "      esac\n";
+}
+
 std::string zsh_script(const std::vector<Completed>& commands) {
   std::string out = "#compdef snug\n_snug() {\n  local -a commands\n  commands=(\n";
   for (const Completed& command : commands)
@@ -174,13 +211,15 @@ std::string zsh_script(const std::vector<Completed>& commands) {
       "  shift words\n  (( CURRENT-- ))\n"
       "  case \"${words[1]//-/_}\" in\n";
   for (const Completed& command : commands) {
-    out += fmt::format("    {})\n      _arguments \\\n", command.name);
+    out += fmt::format("    {})\n{}      _arguments \\\n", command.name, zsh_later(command));
     for (const Option& option : command.options)
       out += fmt::format("        '--{}[{}]{}' \\\n", option.name, zsh_quoted(option.help),
                          zsh_values(option));
-    const std::string words = fmt::format("{}", fmt::join(command.words, " "));
-    out +=
-        words.empty() ? "        '*:file:_files'\n" : fmt::format("        '*:word:({})'\n", words);
+    if (command.words.empty())
+      out += "        '*:file:_files'\n";
+    else
+      out += fmt::format("        '1:word:({})' \\\n        \"*:word:$later\"\n",
+                         fmt::join(command.words, " "));
     out += "      ;;\n";
   }
   return out +
@@ -214,6 +253,21 @@ std::string fish_values(const Option& option) {
   return "";
 }
 
+std::string fish_words(const Completed& command) {
+  if (command.words.empty()) return "";
+  const std::string seen = "__fish_seen_subcommand_from ";
+  const std::string all = fmt::format("{}", fmt::join(command.words, " "));
+  std::string out =
+      fmt::format("complete -c snug -n {} -f -a {}\n",
+                  fish_quoted(fmt::format("{0}{1}; and not {0}{2}", seen, command.name, all)),
+                  fish_quoted(all));
+  for (const auto& [first, words] : command.later)
+    out += fmt::format("complete -c snug -n {} -a {}\n",
+                       fish_quoted(fmt::format("{0}{1}; and {0}{2}", seen, command.name, first)),
+                       fish_quoted(fmt::format("{}", fmt::join(words, " "))));
+  return out;
+}
+
 std::string fish_script(const std::vector<Completed>& commands) {
   std::string out;
   for (const Completed& command : commands) {
@@ -223,9 +277,7 @@ std::string fish_script(const std::vector<Completed>& commands) {
     for (const Option& option : command.options)
       out += fmt::format("complete -c snug -n {} -l {} -d {}{}\n", seen, option.name,
                          fish_quoted(option.help), fish_values(option));
-    if (!command.words.empty())
-      out += fmt::format("complete -c snug -n {} -f -a {}\n", seen,
-                         fish_quoted(fmt::format("{}", fmt::join(command.words, " "))));
+    out += fish_words(command);
   }
   return out;
 }

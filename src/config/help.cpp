@@ -14,6 +14,7 @@ namespace {
 
 constexpr int kIndent = 6;
 constexpr int kMinWidth = 40;
+constexpr std::ptrdiff_t kManyOptions = 40;
 
 // Paints for a terminal, or leaves the text alone.
 struct Paint {
@@ -78,15 +79,28 @@ std::string recipe_options(int width, const Paint& paint) {
          wrapped("print the resolved recipe and stop", kIndent, width) + "\n";
 }
 
-std::string command_help(const CommandInfo& info, int width, const Paint& paint) {
+// What is left of very many options, with the way to the others.
+std::string keep_common(std::vector<Row>& rows, std::string_view command, int width) {
+  const std::ptrdiff_t all = std::ssize(rows);
+  if (all <= kManyOptions || std::ranges::count(rows, true, &Row::common) == 0) return "";
+  std::erase_if(rows, [](const Row& row) { return !row.common; });
+  return wrapped(fmt::format("These are the {} options that most people need; snug {} --help {} "
+                             "lists all {}.",
+                             rows.size(), command, kAllOptions, all),
+                 0, width) +
+         "\n";
+}
+
+std::string command_help(const CommandInfo& info, int width, const Paint& paint, HelpOf options) {
   ParsedCommand parsed;
   parsed.command = info.command;
-  parsed.recipe = default_recipe(info.command, false);
-  const std::vector<Row> rows = rows_of(parsed);
+  parsed.recipe = usual_recipe(info.command);
+  std::vector<Row> rows = rows_of(parsed);
   std::string out =
       wrapped(fmt::format("snug {}: {}.", info.names.front(), info.summary), 0, width);
   if (!info.about.empty()) out += wrapped(info.about, 0, width);
   out += "\n" + paint.bold("Usage") + "\n" + wrapped(usage(info, rows), 2, width) + "\n";
+  if (options == HelpOf::Common) out += keep_common(rows, info.names.front(), width);
   if (takes_recipe(info.command)) out += recipe_options(width, paint);
   std::vector<std::string_view> themes;
   for (const Row& row : rows)
@@ -134,13 +148,13 @@ std::string program_help(int width, const Paint& paint) {
 
 }  // namespace
 
-std::string help_text(std::string_view command, int width, bool color) {
+std::string help_text(std::string_view command, int width, bool color, HelpOf options) {
   const Paint paint{color};
   width = std::max(width, kMinWidth);
   if (command.empty()) return program_help(width, paint);
   const CommandInfo* info = find_command(command);
   if (!info) throw UserError("unknown command {}; snug --help lists all commands", command);
-  return command_help(*info, width, paint);
+  return command_help(*info, width, paint, options);
 }
 
 }  // namespace snug::config

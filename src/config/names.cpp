@@ -75,7 +75,7 @@ struct DataClass {
 
 // LitGPT's classes with their defaults, then those that it does not have.
 constexpr DataClass kDataClasses[] = {
-    {"JSON", 0.05},
+    {"JSON", 0.05, "auto"},
     {"Alpaca2k", 0.05},
     {"Alpaca", 0.03865},
     {"AlpacaGPT4", 0.03847},
@@ -85,7 +85,7 @@ constexpr DataClass kDataClasses[] = {
     {"FLAN", 0.05, "flan"},
     {"LongForm", 0.05, "longform"},
     {"ImageFolder", 0.05, "plain"},
-    {"HFDataset", 0.05},
+    {"HFDataset", 0.05, "auto"},
     {"Synthetic", 0, "plain", 256},
 };
 
@@ -114,9 +114,6 @@ std::string lower(std::string_view text) {
   for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   return out;
 }
-
-// "a.b.C" -> "C".
-std::string_view last_word(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
 constexpr std::string_view kOffload = "_offload";
 
@@ -156,6 +153,8 @@ const DataClass* find_data(std::string_view name) {
 }
 
 }  // namespace
+
+std::string_view last_word(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
 std::string normalise_optimizer(std::string_view name) {
   const OptimizerClass* known = find_optimizer(name);
@@ -203,6 +202,8 @@ std::optional<int64_t> data_max_samples(std::string_view name) {
   const DataClass* known = find_data(name);
   return known ? known->max_samples : std::nullopt;
 }
+
+std::vector<std::string> online_loggers() { return {"wandb", "mlflow", "litlogger"}; }
 
 std::string normalise_precision(std::string_view name) {
   if (name == "32" || name == "fp32" || name == "fp32-true") return "32-true";

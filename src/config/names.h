@@ -15,6 +15,9 @@
 
 namespace snug::config {
 
+// "a.b.C" -> "C".
+std::string_view last_word(std::string_view path);
+
 // "torch.optim.AdamW", "AdamW", "adamw" -> "adamw". An unknown name comes back as it is.
 std::string normalise_optimizer(std::string_view name);
 std::vector<std::string> optimizer_names();
@@ -30,6 +33,9 @@ std::vector<std::string> data_names();
 double data_val_split_fraction(std::string_view name);
 std::string data_prompt_style(std::string_view name);
 std::optional<int64_t> data_max_samples(std::string_view name);
+
+// What LitGPT's logger_name may also be: services that metrics are sent to.
+std::vector<std::string> online_loggers();
 
 // "bf16" -> "bf16-mixed", "32" -> "32-true", "fp16-true" -> "16-true": Lightning's other spellings.
 std::string normalise_precision(std::string_view name);

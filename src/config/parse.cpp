@@ -20,6 +20,7 @@
 #include "config/faults.h"
 #include "config/mesh_text.h"
 #include "config/names.h"
+#include "config/near_key.h"
 #include "config/numbers.h"
 #include "config/rows.h"
 #include "config/settings.h"
@@ -59,6 +60,25 @@ const Setting* contradiction(const Words& words, const Row& row, const Setting& 
   return nullptr;
 }
 
+// Whether the last of the rows that take bare words takes a text.
+bool takes_text(const std::vector<Row>& rows, const std::vector<std::string>& takers) {
+  if (takers.empty()) return false;
+  const Row& last = *find_row(rows, takers.back());
+  return last.kind == TextKind::Verbatim && !std::holds_alternative<ListSlot>(last.slot);
+}
+
+// A text came as several words, the first of them at `first`.
+std::string words_without_quotes(const Words& words, size_t first, const std::string& command) {
+  std::string before, text;
+  for (size_t i = 0; i < words.positionals.size(); ++i) {
+    std::string& part = i < first ? before : text;
+    const std::string& word = words.positionals[i].value.text;
+    part += (part.empty() ? "" : " ") + (i < first ? shell_quoted(word) : word);
+  }
+  return fmt::format("the prompt came as several words; put it in quotes: snug {} {} {}", command,
+                     before, shell_quoted(text));
+}
+
 // Bare words go to the rows that take them, in order; one that takes many gets the rest.
 void place_positionals(Words& words, const std::vector<Row>& rows, const std::string& command,
                        std::vector<std::string>& faults) {
@@ -69,6 +89,10 @@ void place_positionals(Words& words, const std::vector<Row>& rows, const std::st
       takers.push_back(row.key);
       takes_many = std::holds_alternative<ListSlot>(row.slot);
     }
+  if (words.positionals.size() > takers.size() && takes_text(rows, takers)) {
+    faults.push_back(words_without_quotes(words, takers.size() - 1, command));
+    words.positionals.resize(takers.size() - 1);
+  }
   for (size_t i = 0; i < words.positionals.size(); ++i) {
     Setting& setting = words.positionals[i];
     if (i >= takers.size() && !takes_many) {
@@ -98,7 +122,8 @@ void check_required(const std::vector<Row>& rows, const std::string& command,
   };
   for (const Row& row : rows)
     if (row.required && !holds_value(row) && !is_faulty(row))
-      faults.push_back(fmt::format("snug {} wants {}: {}", command, row.key, row.help));
+      faults.push_back(fmt::format("snug {} wants {}: {}", command,
+                                   row.positional ? row.key : "--" + option_name(row), row.help));
 }
 
 bool names_adapters(const std::vector<Setting>& settings) {
@@ -137,6 +162,23 @@ void resolve_data(DataOptions& data, const std::set<std::string>& given) {
     data.val_split_fraction = data.val_path ? 0 : data_val_split_fraction(data.class_path);
   if (!given.contains("data.prompt_style")) data.prompt_style = data_prompt_style(data.class_path);
   if (!given.contains("data.max_samples")) data.max_samples = data_max_samples(data.class_path);
+}
+
+// The data's file or folder, wherever it was named; returns the faults.
+std::vector<std::string> resolve_show_data(ShowDataOptions& o, const std::set<std::string>& given) {
+  o.given_keys = given;
+  const bool is_folder = o.data.class_path == "ImageFolder" || o.data.class_path == "HFDataset";
+  std::string& path = is_folder ? o.data.path : o.data.json_path;
+  if (!o.file.empty() && !path.empty())
+    return {fmt::format("{} and {} {} both name the data; keep one", o.file,
+                        is_folder ? "--data.path" : "--data.json_path", path)};
+  if (!o.file.empty()) path = o.file;
+  resolve_data(o.data, given);
+  if (o.data.class_path == "Synthetic")
+    return {"--data Synthetic: its samples are random, there is nothing to show"};
+  if (o.data.class_path == "JSON" && path.empty())
+    return {"snug data show wants the data: snug data show rows.jsonl --model MODEL"};
+  return data_faults(o.data, given);
 }
 
 // bitsandbytes' paged optimizers keep states in memory that moves between device and host as it is
@@ -186,6 +228,16 @@ void resolve_strategy(Recipe& recipe) {
     recipe.devices = fmt::format("{}", sizes.num_ranks() / recipe.num_nodes);
 }
 
+// Recipes of LitGPT may name a service that metrics are sent to: nothing is sent anywhere.
+void resolve_logger(Recipe& recipe) {
+  if (std::ranges::count(online_loggers(), recipe.logger_name) == 0) return;
+  warn(
+      "logger_name = {}: snug sends metrics nowhere; it writes metrics.csv instead (csv), or event "
+      "files with --logger_name tensorboard",
+      recipe.logger_name);
+  recipe.logger_name = "csv";
+}
+
 // Leaves no value that depends on another to be worked out later.
 void resolve_recipe(Recipe& recipe) {
   resolve_data(recipe.data, recipe.given_keys);
@@ -200,6 +252,7 @@ void resolve_recipe(Recipe& recipe) {
     train.min_lr = recipe.given("train.min_lr") ? recipe.optimizer.lr : recipe.optimizer.lr / 10;
   }
   recipe.lora.enabled = !recipe.full;
+  resolve_logger(recipe);
   resolve_optimizer(recipe);
   resolve_strategy(recipe);
   resolve_batches(recipe);
@@ -216,6 +269,19 @@ OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {
   return table;
 }
 
+// --data rows.jsonl is the file itself.
+void take_data_files(std::vector<Setting>& settings) {
+  static constexpr std::array kEndings = {".json", ".jsonl", ".csv", ".tsv", ".parquet"};
+  for (Setting& setting : settings) {
+    const bool names_data = setting.key == "data" || setting.key == "data.class_path";
+    const std::string& text = setting.value.text;
+    if (names_data && std::ranges::any_of(kEndings, [&](const char* ending) {
+          return text.size() > std::string_view(ending).size() && text.ends_with(ending);
+        }))
+      setting.key = "data.json_path";
+  }
+}
+
 void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
           std::vector<std::string> faults) {
   const bool full = wants_full(parsed.command, file, words.settings);
@@ -225,14 +291,19 @@ void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
   const OptionTable table = table_of(parsed, defaults);
   Outcome outcome{.given = {}, .faults = std::move(faults)};
   apply_settings(file, table, true, outcome);
+  take_data_files(words.settings);
   apply_settings(std::move(words.settings), table, false, outcome);
   const bool has_recipe = takes_recipe(parsed.command);
   if (!has_recipe) check_required(table.rows, parsed.name, outcome.faults);
   if (parsed.command == Command::Evaluate) {
     resolve_data(parsed.evaluate.data, outcome.given);
+    parsed.evaluate.mask_prompt_given = outcome.given.contains("data.mask_prompt");
     for (std::string& fault : data_faults(parsed.evaluate.data, outcome.given))
       outcome.faults.push_back(std::move(fault));
   }
+  if (parsed.command == Command::Data)
+    for (std::string& fault : resolve_show_data(parsed.show_data, outcome.given))
+      outcome.faults.push_back(std::move(fault));
   throw_faults(outcome.faults, "");
   if (!has_recipe) return;
   if (qlora) parsed.recipe.full = false;
@@ -247,12 +318,10 @@ std::vector<Setting> read_recipe_file(const std::filesystem::path& file) {
 // What is none of the demo's own options goes on, word for word, to the run that it starts.
 void hand_on(ParsedCommand& parsed, Words& words, const std::vector<std::string>& typed,
              const std::vector<Row>& own) {
-  std::vector<std::string> keys;
-  for (const Row& row : own) keys.push_back(row.key);
   const std::vector<Row> accepted = accepted_rows(parsed);
   for (const Words::Option& option : words.options) {
     if (find_row(own, option.key)) continue;
-    const std::string near = find_row(accepted, option.key) ? "" : nearest_name(option.key, keys);
+    const std::string near = find_row(accepted, option.key) ? "" : near_key(option.key, own);
     if (!near.empty())
       throw UserError("{}: unknown key; did you mean --{}?", typed[option.begin], near);
     parsed.demo.finetune_words.insert(parsed.demo.finetune_words.end(),
@@ -274,6 +343,7 @@ ParsedCommand parse_words(Command command, const std::string& name,
   const std::vector<Row> rows = rows_of(parsed);
   Words words = read_words(options, accepted_rows(parsed));
   parsed.help = words.help;
+  parsed.help_all = words.help_all;
   if (parsed.help) return parsed;
   if (command == Command::Demo) hand_on(parsed, words, options, rows);
   parsed.print_config = words.print_config;

@@ -20,12 +20,15 @@ struct ParsedCommand {
   Command command = Command::Help;
   std::string name;           // as typed: "finetune"
   bool help = false;          // --help: print help_text(name) and stop
+  bool help_all = false;      // --help all: with every option
   bool print_config = false;  // --print_config: print print_recipe_yaml(recipe) and stop
   // The one that belongs to `command` is filled.
   Recipe recipe;
   DemoOptions demo;
   PlanOptions plan;
-  GenerateOptions generate;  // also chat
+  GenerateOptions generate;
+  GenerateOptions chat{.max_new_tokens = 512};
+  ShowDataOptions show_data;
   CaptionOptions caption;
   EvaluateOptions evaluate;
   ConvertOptions convert;

@@ -20,7 +20,7 @@ struct DataOptions {
   bool mask_prompt = false;
   double val_split_fraction = 0.05;
   std::optional<std::string> val_path;  // a file of its own for validation instead of a split
-  std::string prompt_style = "alpaca";  // alpaca | chat | plain | flan | longform
+  std::string prompt_style = "auto";    // auto | alpaca | chat | plain | flan | longform
   bool include_multiturn_conversations = false;
   int64_t ignore_index = -100;
   uint64_t seed = 42;

@@ -25,7 +25,7 @@ std::string values_of(const Row& row) {
   if (!row.choices.empty()) return fmt::format("{}", fmt::join(row.choices, ", "));
   std::string text(value_name(row));
   if (is_flag(row)) return row.automatic != nullptr ? "true, false, auto" : "true, false";
-  if (row.min > -1e300) text += fmt::format(" from {}", row.min);
+  if (row.min > -1e300 && row.kind != TextKind::Bytes) text += fmt::format(" from {}", row.min);
   if (row.max < 1e300) text += fmt::format(" to {}", row.max);
   return text;
 }
@@ -48,7 +48,7 @@ std::string default_of(const Row& row) {
 std::string command_section(const CommandInfo& info) {
   ParsedCommand parsed;
   parsed.command = info.command;
-  parsed.recipe = default_recipe(info.command, false);
+  parsed.recipe = usual_recipe(info.command);
   std::string out = fmt::format("\n## snug {}\n\n{}. {}\n", fmt::join(info.names, ", snug "),
                                 info.summary, info.about);
   std::string_view theme;

@@ -61,7 +61,8 @@ std::string store_number(const Row& row, std::string_view text, std::optional<T>
 
 std::string store_choice(const Row& row, std::string_view text) {
   if (row.choices.empty() || row.open) return {};
-  if (std::find(row.choices.begin(), row.choices.end(), text) != row.choices.end()) return {};
+  for (const auto* taken : {&row.choices, &row.quiet_choices})
+    if (std::find(taken->begin(), taken->end(), text) != taken->end()) return {};
   const std::string near = nearest_name(text, row.choices);
   return fmt::format("{} is not one of {}{}", quoted(text), fmt::join(row.choices, ", "),
                      near.empty() ? "" : fmt::format("; did you mean {}?", near));
@@ -72,7 +73,10 @@ std::string store_word(const Row& row, std::string_view text, std::string& out) 
   if (std::string fault = store_choice(row, word); !fault.empty()) return fault;
   if (row.kind == TextKind::Bytes) {
     try {
-      parse_bytes(word, row.key);
+      const int64_t bytes = parse_bytes(word, row.key);
+      if (has_min(row) && static_cast<double>(bytes) < row.min)
+        return fmt::format("{} is {} byte{}; write the unit too, such as {}GiB", quoted(text),
+                           bytes, bytes == 1 ? "" : "s", bytes);
     } catch (const UserError&) {
       return fmt::format("{} is not a size; write it as 2GiB, 512MiB or a number of bytes",
                          quoted(text));

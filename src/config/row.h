@@ -44,10 +44,13 @@ struct Row {
   std::string key = {};
   Slot slot = {};
   std::string_view help = {};
-  double min = -1e300, max = 1e300;       // numbers, both ends included
-  std::vector<std::string> choices = {};  // texts; empty = any
-  bool open = false;                      // choices are examples: other words are taken too
+  double min = -1e300, max = 1e300;             // numbers, both ends included
+  std::vector<std::string> choices = {};        // texts; empty = any
+  bool open = false;                            // choices are examples: other words are taken too
+  std::vector<std::string> quiet_choices = {};  // taken as well, and offered nowhere
   TextKind kind = TextKind::Word;
+  // Of a bare word after the command's first one: what completion offers there; nothing: files.
+  std::vector<std::string> (*offered_after)(std::string_view first) = nullptr;
   std::string shown = {};                 // the option as help writes it, when shorter than the key
   std::vector<std::string> aliases = {};  // other keys for the same member
   std::vector<Rewording> rewordings = {};  // of what they take
@@ -55,6 +58,7 @@ struct Row {
   bool required = false;                   // the command cannot start without it
   bool positional = false;                 // also taken as a bare word, in the order of the rows
   bool secret = false;                     // never printed
+  bool common = false;                     // in the short help of a command with many options
   bool may_stand_alone = false;            // a text that is "true" when no value follows
   bool lora_only = false;                  // a key of finetune_lora alone
   bool* automatic = nullptr;  // a flag takes the word auto too, which is noted here; who makes the

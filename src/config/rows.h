@@ -19,6 +19,7 @@ std::vector<Row> plan_rows(PlanOptions& options);
 std::vector<Row> generate_rows(GenerateOptions& options);
 std::vector<Row> caption_rows(CaptionOptions& options);
 std::vector<Row> chat_rows(GenerateOptions& options);
+std::vector<Row> show_data_rows(ShowDataOptions& options);
 std::vector<Row> evaluate_rows(EvaluateOptions& options);
 std::vector<Row> convert_rows(ConvertOptions& options);
 std::vector<Row> merge_rows(MergeOptions& options);
@@ -29,6 +30,9 @@ std::vector<Row> doctor_rows(DoctorOptions& options);
 std::vector<Row> download_rows(DownloadOptions& options);
 std::vector<Row> completion_rows(CompletionOptions& options);
 std::vector<Row> help_rows(HelpOptions& options);
+
+// A memory below this was meant in another unit.
+inline constexpr double kLeastMemory = 1 << 16;
 
 // Shared stretches.
 std::vector<Row> data_rows(DataOptions& data);

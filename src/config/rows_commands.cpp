@@ -6,6 +6,7 @@
 
 #include "config/command_table.h"
 #include "config/gpus.h"
+#include "config/help.h"
 #include "config/names.h"
 #include "config/rows.h"
 
@@ -207,7 +208,8 @@ std::vector<Row> plan_rows(PlanOptions& o) {
                "own (memory: 24GiB, tflops_16bit: 165, gb_per_second: 1008, …)",
        .choices = device_choices(),
        .open = true,
-       .kind = TextKind::File},
+       .kind = TextKind::File,
+       .common = true},
       {.theme = kPlan,
        .key = "like",
        .slot = &o.like,
@@ -221,12 +223,17 @@ std::vector<Row> plan_rows(PlanOptions& o) {
        .slot = &o.scaling,
        .help = "also plan 1, 8, 64, 512 and 4096 devices, each with as many samples as one of the "
                "recipe's"},
-      {.theme = kPlan, .key = "json", .slot = &o.json, .help = "print the plan as JSON"},
+      {.theme = kPlan,
+       .key = "json",
+       .slot = &o.json,
+       .help = "print the plan as JSON",
+       .common = true},
       {.theme = kPlan,
        .key = "html",
        .slot = &o.html,
        .help = "write a page with memory over one step",
-       .kind = TextKind::File},
+       .kind = TextKind::File,
+       .common = true},
   };
 }
 
@@ -241,8 +248,9 @@ std::vector<Row> generate_rows(GenerateOptions& o) {
       {.theme = kText,
        .key = "prompt",
        .slot = &o.prompt,
-       .help = "what the model is asked",
-       .kind = TextKind::Verbatim},
+       .help = "what the model is asked; none: the text on standard input",
+       .kind = TextKind::Verbatim,
+       .positional = true},
       {.theme = kText,
        .key = "sys_prompt",
        .slot = &o.sys_prompt,
@@ -251,8 +259,9 @@ std::vector<Row> generate_rows(GenerateOptions& o) {
       {.theme = kText,
        .key = "prompt_style",
        .slot = &o.prompt_style,
-       .help = "how the prompt is dressed; use the style that the model was fine-tuned with",
-       .choices = {"chat", "alpaca", "plain", "flan", "longform"}},
+       .help = "how the prompt is written; auto: as the model was fine-tuned (prompt_style.json "
+               "beside it), else by its chat template, else as it is",
+       .choices = {"auto", "chat", "alpaca", "plain", "flan", "longform"}},
       {.theme = kText,
        .key = "num_samples",
        .slot = &o.num_samples,
@@ -267,8 +276,8 @@ std::vector<Row> generate_rows(GenerateOptions& o) {
   rows = join(std::move(rows), sampling_rows(o));
   rows = join(std::move(rows),
               beam_rows(o.beams,
-                        "above 1: follow so many beginnings at once and give the best text "
-                        "found; nothing is left to chance then; none: 1"));
+                        "beam width: above 1 the best text found by beam search, without chance; "
+                        "none: 1"));
   return join(std::move(rows),
               machine_rows(o.accelerator, o.memory_budget, o.num_threads, o.verbose));
 }
@@ -324,17 +333,16 @@ std::vector<Row> caption_rows(CaptionOptions& o) {
        .key = "beside",
        .slot = &o.beside,
        .help = "write each caption to a file beside its picture, photo.txt for photo.jpg; pictures "
-               "that have one are passed over"},
+               "that have one are skipped"},
       {.theme = kPictures,
        .key = "force",
        .slot = &o.force,
        .help = "write over files that are there"},
   };
   rows = join(std::move(rows), sampling_rows(o));
-  rows = join(std::move(rows),
-              beam_rows(o.beams,
-                        "follow so many beginnings at once and give the best text found; none: 5, "
-                        "or 1 where a temperature leaves words to chance"));
+  rows = join(
+      std::move(rows),
+      beam_rows(o.beams, "beam width; none: 5, or 1 where a temperature leaves words to chance"));
   rows = join(std::move(rows), picture_data_rows(o.data));
   return join(std::move(rows),
               machine_rows(o.accelerator, o.memory_budget, o.num_threads, o.verbose));
@@ -427,8 +435,8 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
       {.theme = kFiles,
        .key = "to",
        .slot = &o.to,
-       .help = "format to write",
-       .choices = {"hf", "litgpt", "gguf"}},
+       .help = "format to write; auto: gguf where the destination ends in .gguf, otherwise hf",
+       .choices = {"auto", "hf", "litgpt", "gguf"}},
       {.theme = kFiles,
        .key = "dtype",
        .slot = &o.dtype,
@@ -590,6 +598,12 @@ std::vector<Row> help_rows(HelpOptions& o) {
            .slot = &o.command,
            .help = "the command to explain; none: all of them",
            .choices = command_names(),
+           .positional = true},
+          {.theme = kProgram,
+           .key = "options",
+           .slot = &o.options,
+           .help = "all: every option of the command; none: of many those that most people need",
+           .choices = {std::string(kAllOptions)},
            .positional = true}};
 }
 

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "config/rows.h"
+#include "config/suite_names.h"
 
 namespace snug::config {
 namespace {
@@ -10,6 +11,13 @@ namespace {
 constexpr std::string_view kLab = "Suite";
 constexpr std::string_view kWhat = "What is done with it";
 constexpr std::string_view kShown = "Output";
+
+std::vector<std::string> suites_to_offer(std::string_view action) {
+  if (action != "run" && action != "list") return {};
+  std::vector<std::string> names = suite_names();
+  names.emplace_back("all");
+  return names;
+}
 
 }  // namespace
 
@@ -20,7 +28,7 @@ std::vector<Row> lab_rows(LabOptions& o) {
        .slot = &o.action,
        .help =
            "run: run (or plan) suites; list: what suites there are, or the rows of one; report: "
-           "write the report of a run's folder again; compare: two runs side by side",
+           "write the report of a run's folder again; compare: runs side by side",
        .choices = {"run", "list", "report", "compare"},
        .required = true,
        .positional = true},
@@ -31,6 +39,7 @@ std::vector<Row> lab_rows(LabOptions& o) {
            "suites: names as in snug lab list, files, or all; of report and compare: folders of "
            "runs",
        .kind = TextKind::File,
+       .offered_after = suites_to_offer,
        .positional = true},
       {.theme = kLab,
        .key = "rows",

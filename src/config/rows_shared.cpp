@@ -8,6 +8,7 @@ namespace snug::config {
 namespace {
 constexpr std::string_view kData = "Data";
 constexpr std::string_view kMachine = "This machine";
+
 }  // namespace
 
 std::vector<Row> data_rows(DataOptions& d) {
@@ -15,19 +16,23 @@ std::vector<Row> data_rows(DataOptions& d) {
       {.theme = kData,
        .key = "data.class_path",
        .slot = &d.class_path,
-       .help = "JSON for a file of your own, HFDataset for a folder of Hugging Face's, ImageFolder "
+       .help = "a file of rows, or JSON with data.json_path; HFDataset for a folder of Hugging "
+               "Face's, ImageFolder "
                "for pictures with a metadata file, Synthetic for samples of a random rule that "
                "need no files (for measuring), or a named data set, which is fetched once",
        .choices = data_names(),
        .shown = "data",
        .aliases = {"data", "data.name"},
+       .common = true,
        .normalise = normalise_data},
       {.theme = kData,
        .key = "data.json_path",
        .slot = &d.json_path,
-       .help = "JSON or JSONL with instruction, input, output; or a folder with train.json and "
-               "val.json",
-       .kind = TextKind::File},
+       .help = "JSON, JSONL, CSV, TSV or Parquet with instruction, input and output, messages, "
+               "question and answer, prompt and completion, or text; or a folder with train.json "
+               "and val.json",
+       .kind = TextKind::File,
+       .common = true},
       {.theme = kData,
        .key = "data.path",
        .slot = &d.path,
@@ -68,9 +73,10 @@ std::vector<Row> data_rows(DataOptions& d) {
        .key = "data.prompt_style",
        .slot = &d.prompt_style,
        .help =
-           "how a row becomes text; chat: the model's own template (FLAN and LongForm have their "
-           "own defaults)",
-       .choices = {"alpaca", "chat", "plain", "flan", "longform"},
+           "how a row becomes text; auto: rows of turns in the model's chat template, prompts with "
+           "completions as they are, others as alpaca (named data sets have their own defaults); "
+           "chat: the model's chat template for all",
+       .choices = {"auto", "alpaca", "chat", "plain", "flan", "longform"},
        .normalise =
            [](std::string_view name) { return std::string(name == "default" ? "plain" : name); }},
       {.theme = kData,
@@ -86,8 +92,8 @@ std::vector<Row> data_rows(DataOptions& d) {
       {.theme = kData,
        .key = "data.max_samples",
        .slot = &d.max_samples,
-       .help = "train on the first so many samples after shuffling; none: on all (Synthetic: 256 "
-               "are made, or a global batch if that is more)",
+       .help = "train on the first N samples after shuffling; none: on all (Synthetic: 256 are "
+               "made, or a global batch if that is more)",
        .min = 1,
        .aliases = {"num_train_samples"}},
       {.theme = kData,
@@ -136,7 +142,9 @@ std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budg
        .slot = &memory_budget,
        .help = "treat the device as one of this size, driver and libraries of a GPU included; "
                "beyond it the run is out of memory; of several processes each one's own",
-       .kind = TextKind::Bytes},
+       .min = kLeastMemory,
+       .kind = TextKind::Bytes,
+       .common = true},
       {.theme = kMachine,
        .key = "num_threads",
        .slot = &num_threads,

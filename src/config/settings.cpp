@@ -8,6 +8,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/help.h"
+#include "config/near_key.h"
 #include "config/numbers.h"
 
 namespace snug::config {
@@ -86,6 +88,9 @@ class WordReader {
         while (at_ < words_.size()) take_positional(words_[at_++]);
       } else if (word == "-h" || word == "--help") {
         out_.help = true;
+        const bool wants_all = at_ < words_.size() && words_[at_] == kAllOptions;
+        out_.help_all = wants_all;
+        if (wants_all) ++at_;
       } else if (is_option(word)) {
         const size_t begin = at_ - 1;
         take_option(word);
@@ -122,7 +127,8 @@ class WordReader {
     if (inline_value) {
       value = word.substr(equals + 1);
     } else if (!take_value(row, key, value)) {
-      if (const std::string near = row ? "" : near_key(key); !near.empty())
+      const bool is_known = row != nullptr || key == "config";
+      if (const std::string near = is_known ? "" : near_key(key, rows_); !near.empty())
         throw UserError("{}: unknown key; did you mean --{}?", shown, near);
       throw UserError("{} wants a value: {} {}", shown, shown, row ? value_name(*row) : "VALUE");
     }
@@ -130,17 +136,6 @@ class WordReader {
       take_config(value);
     else
       take_setting(key, row, value, shown);
-  }
-
-  // A name that one row nearly has, where no row has it.
-  std::string near_key(const std::string& key) const {
-    if (key == "config") return "";
-    std::vector<std::string> keys;
-    for (const Row& row : rows_) {
-      keys.push_back(row.key);
-      keys.insert(keys.end(), row.aliases.begin(), row.aliases.end());
-    }
-    return nearest_name(key, keys);
   }
 
   void take_config(const std::string& file) {

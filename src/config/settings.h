@@ -33,6 +33,7 @@ struct Words {
   std::vector<Setting> settings;
   std::vector<Setting> positionals;  // key empty
   bool help = false;
+  bool help_all = false;  // --help all
   bool print_config = false;
   std::string config;  // --config FILE
   struct Option {

@@ -92,8 +92,8 @@ std::string why_plan_does_not_fit(const json& plan, int64_t limit) {
   std::string text =
       fmt::format("{} missing: its peak is {}", format_bytes(missing), format_bytes(peak));
   if (plan.at("device").value("kind", "") == "cuda")
-    text += fmt::format(" allocated, {} reserved,", format_bytes(reserved));
-  return text + fmt::format(" and there are {}", format_bytes(limit));
+    text += fmt::format(" allocated, {} reserved", format_bytes(reserved));
+  return text + fmt::format("; available: {}", format_bytes(limit));
 }
 
 bool is_blank(const std::string& text) {

@@ -130,7 +130,7 @@ class Explanation {
       const int64_t needed = needed_bytes(f);
       out = fmt::format("Out of memory: it needs {}", memory_text(needed));
       if (result_.limit_bytes > 0) {
-        out += fmt::format(" where there is {}", memory_text(result_.limit_bytes));
+        out += fmt::format("; available: {}", memory_text(result_.limit_bytes));
         if (needed > result_.limit_bytes)
           out += fmt::format(", so {} is missing", memory_text(needed - result_.limit_bytes));
       }

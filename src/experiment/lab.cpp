@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/terminal.h"
 #include "config/print.h"
+#include "experiment/compare_runs.h"
 #include "experiment/lab_list.h"
 #include "experiment/lab_run.h"
 #include "experiment/reports.h"
@@ -222,7 +223,21 @@ int report_again(const LabOptions& options) {
   return 0;
 }
 
+// Of ordinary runs any number, of lab runs two.
 int compare(const LabOptions& options) {
+  want_targets(options, 2, SIZE_MAX, "folders of runs: two lab runs, or two or more others");
+  const auto is_run = [](const std::string& target) { return !run_record_in(target).empty(); };
+  if (std::ranges::all_of(options.targets, is_run)) {
+    std::vector<NamedRun> runs;
+    for (const std::string& target : options.targets)
+      runs.push_back({target, report::read_run_json(run_record_in(target))});
+    print(options.json ? compare_runs_json(runs) : compare_runs_text(runs));
+    return 0;
+  }
+  if (const auto other = std::ranges::find_if(options.targets, is_run);
+      other != options.targets.end())
+    throw UserError("{} is an ordinary run, and others of these are not: compare like with like",
+                    *other);
   want_targets(options, 2, 2, "two folders of lab runs, as in out/lab/SUITE");
   const LabRun first = read_lab_run(options.targets[0]);
   const LabRun second = read_lab_run(options.targets[1]);

@@ -105,7 +105,7 @@ void LabRunner::begin() {
     warn_of_budgets();
   }
   if (!options_.dry_run)
-    folder_ = std::make_unique<LabFolder>(run_.folder, run_.suite.name, run_.mode);
+    folder_ = std::make_unique<LabFolder>(run_.folder, run_.suite.name, run_.mode, command_);
   work_ = std::make_unique<RowWork>(run_.suite, run_.mode, extra_settings(options_),
                                     options_.row_timeout, folder_.get(), gpus_.name);
   begin_record();

@@ -1,12 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiment/lab_folder.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
+#include <fmt/format.h>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -31,10 +26,16 @@ bool is_result(Outcome outcome) {
 
 }  // namespace
 
-LabFolder::LabFolder(fs::path folder, const std::string& suite, Mode mode)
+LabFolder::LabFolder(fs::path folder, const std::string& suite, Mode mode,
+                     const std::string& command)
     : folder_(std::move(folder)) {
   make(folder_ / "rows");
-  lock_.emplace(folder_);
+  lock_.emplace(LockWish{
+      .target = folder_,
+      .command = command,
+      .remedy =
+          fmt::format("choose another --out_dir (snug monitor {} shows it)", folder_.string())});
+  remove_abandoned(folder_);
   if (!fs::exists(folder_ / "lab.json")) return;
   before_ = read_lab_json(folder_ / "lab.json");
   if (before_->suite != suite || before_->mode != name(mode))
@@ -43,22 +44,6 @@ LabFolder::LabFolder(fs::path folder, const std::string& suite, Mode mode)
         "folder with --out_dir",
         folder_.string(), before_->suite, before_->mode, suite, name(mode));
 }
-
-LabFolder::Lock::Lock(const fs::path& folder) {
-  const fs::path file = folder / ".lock";
-  file_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (file_ < 0)
-    throw UserError("cannot write into {}: {}; choose another folder with --out_dir",
-                    folder.string(), std::strerror(errno));
-  if (::flock(file_, LOCK_EX | LOCK_NB) == 0) return;
-  ::close(file_);
-  throw UserError(
-      "another snug lab is running in {}; wait for it (snug monitor {} shows it), or choose "
-      "another folder with --out_dir",
-      folder.string(), folder.string());
-}
-
-LabFolder::Lock::~Lock() { ::close(file_); }
 
 std::optional<RowResult> LabFolder::left(const std::string& id) const {
   const fs::path file = row_folder(id) / "row.json";

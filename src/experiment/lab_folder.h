@@ -6,15 +6,18 @@
 #include <optional>
 #include <string>
 
+#include "base/folder_lock.h"
 #include "experiment/result.h"
 
 namespace snug::experiment {
 
 class LabFolder {
  public:
-  // Makes it and takes it for this process alone. Throws UserError where it cannot be written,
-  // another lab is running in it, or it holds a run of another suite or kind.
-  LabFolder(std::filesystem::path folder, const std::string& suite, Mode mode);
+  // Makes it and takes it for this process alone, whose command others are told. Throws UserError
+  // where it cannot be written, another lab is running in it, or it holds a run of another suite or
+  // kind.
+  LabFolder(std::filesystem::path folder, const std::string& suite, Mode mode,
+            const std::string& command);
   LabFolder(const LabFolder&) = delete;
   LabFolder& operator=(const LabFolder&) = delete;
 
@@ -41,22 +44,10 @@ class LabFolder {
   void clear_row(const std::string& id) const;
 
  private:
-  // Held by the kernel for as long as this process lives, however it ends.
-  class Lock {
-   public:
-    explicit Lock(const std::filesystem::path& folder);
-    ~Lock();
-    Lock(const Lock&) = delete;
-    Lock& operator=(const Lock&) = delete;
-
-   private:
-    int file_ = -1;
-  };
-
   void write_file(const std::filesystem::path& file, const std::string& text) const;
 
   std::filesystem::path folder_;
-  std::optional<Lock> lock_;
+  std::optional<FolderLock> lock_;
   std::optional<LabRecord> before_;
 };
 

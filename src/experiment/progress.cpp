@@ -58,7 +58,7 @@ std::string figures_text(const RowResult& result) {
     text += fmt::format(", {} {}{}", result.like_program, format_bytes(needed_bytes(*result.like)),
                         result.like->fits ? "" : " (does not fit)");
   if (figures->step_seconds > 0)
-    text += fmt::format(", {} a step", seconds_text(figures->step_seconds));
+    text += fmt::format(", {}/step", seconds_text(figures->step_seconds));
   return text;
 }
 

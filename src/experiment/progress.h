@@ -22,7 +22,7 @@ struct RowStatus {
   std::optional<report::LiveState> live;  // of its first process, once it says something
 };
 
-// "[3/14] ls03-tiny-accumulate  ok   24.60 GiB of 79.15 GiB, litgpt 61.20 GiB, 0.51 s a step".
+// "[3/14] ls03-tiny-accumulate  ok   24.60 GiB of 79.15 GiB, litgpt 61.20 GiB, 0.51 s/step".
 std::string row_line(int number, int total, size_t id_columns, const RowResult& result,
                      bool is_kept);
 

@@ -50,7 +50,7 @@ int64_t common_limit(const std::vector<const RowView*>& views) {
   return limit;
 }
 
-// The largest value that a drawing of memory has to hold: of a row that ran out, what there is.
+// The largest value that a drawing of memory has to hold: of a row that ran out, what is available.
 double largest_value(const std::vector<const RowView*>& views) {
   double most = 1;
   for (const RowView* view : views) {
@@ -73,8 +73,8 @@ double time_of(const RowView& view) {
 std::string hint_of(const RowView& view) {
   std::string out = fmt::format("{}: {}", view.row->id, memory_text(needed_bytes(*view.own)));
   if (ran_out(view))
-    return out + fmt::format(", out of memory, planned {} a step", seconds_text(time_of(view)));
-  return out + fmt::format(", {} a step", seconds_text(time_of(view)));
+    return out + fmt::format(", out of memory, planned {}/step", seconds_text(time_of(view)));
+  return out + fmt::format(", {}/step", seconds_text(time_of(view)));
 }
 
 // Models by their first mention, each with a colour.
@@ -142,10 +142,11 @@ std::string key_of_scatter(const LabRun& run, const std::map<std::string, size_t
     for (const auto& [index, model] : ordered) out += key_entry(colour_of(index), model);
   }
   if (std::any_of(shown.begin(), shown.end(), [](const RowView* view) { return ran_out(*view); }))
-    out += run.mode == Mode::Plan
-               ? "<li>✕ does not fit: drawn at what there is</li>"
-               : "<li>✕ ran out of memory: drawn at what there is, and at its planned time</li>";
-  if (!far_limit.empty()) out += fmt::format("<li>there is {}</li>", far_limit);
+    out +=
+        run.mode == Mode::Plan
+            ? "<li>✕ does not fit: drawn at what is available</li>"
+            : "<li>✕ ran out of memory: drawn at what is available, and at its planned time</li>";
+  if (!far_limit.empty()) out += fmt::format("<li>available: {}</li>", far_limit);
   if (!left_out.empty()) out += fmt::format("<li>without a time: {}</li>", xml_escape(left_out));
   return out + "</ul>";
 }
@@ -206,7 +207,7 @@ std::string memory_against_time(const LabRun& run, const std::vector<RowView>& v
     far_limit = memory_text(limit);
   } else if (limit > 0) {
     chart.limit = static_cast<double>(limit) / unit.bytes;
-    chart.limit_name = "there is " + memory_text(limit);
+    chart.limit_name = "available: " + memory_text(limit);
   }
   for (size_t i = 0; i < shown.size(); ++i) {
     const RowView& view = *shown[i];
@@ -258,8 +259,8 @@ std::string memory_by_category(const LabRun& run, const std::vector<RowView>& vi
     return limit > 0 && limit <= full;
   };
   if (std::any_of(shown.begin(), shown.end(), has_tick))
-    out += "<li><i class=\"tick\"></i>what there is</li>";
-  if (far_limit > 0) out += fmt::format("<li>there is {}</li>", memory_text(far_limit));
+    out += "<li><i class=\"tick\"></i>what is available</li>";
+  if (far_limit > 0) out += fmt::format("<li>available: {}</li>", memory_text(far_limit));
   out += "</ul><ul class=\"bars\">";
   for (const RowView* view : shown)
     out += fmt::format("<li><a href=\"#{}\">{}</a>{}<span class=\"sum\">{}{}</span></li>",

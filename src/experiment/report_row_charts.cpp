@@ -49,7 +49,7 @@ std::string memory_over_a_step(const RowView& view, size_t most_moments) {
       key += key_entry(colour_of(c), category_words(chart.categories[c]));
   std::string aside = "as planned, " + peak;
   if (is_far_above(static_cast<double>(chart.limit_bytes), static_cast<double>(total(*highest))))
-    aside += "; there is " + memory_text(chart.limit_bytes);
+    aside += "; available: " + memory_text(chart.limit_bytes);
   return figure("Memory over one step", aside, timeline_chart(chart) + key + "</ul>");
 }
 

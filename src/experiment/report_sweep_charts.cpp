@@ -92,7 +92,7 @@ std::string draw(const Curve& curve, const Group& group, const std::string& own_
   chart.width = kSweepWidth;
   const bool is_far = is_far_above(curve.limit, largest_of(curve));
   if (!is_far) chart.limit = curve.limit;
-  if (is_far) chart.unit += "; there is " + curve.limit_words;
+  if (is_far) chart.unit += "; available: " + curve.limit_words;
   chart.x_ticks = values;
   chart.logarithmic_x = values.front() > 0 && values.back() / values.front() >= kLogarithmicFrom;
   using Look = report::Series::Look;

@@ -150,6 +150,8 @@ std::string summary_line(const LabRun& run, const std::vector<RowView>& all) {
   for (const Verdict verdict : {Verdict::AsExpected, Verdict::BeyondIt, Verdict::Differs}) {
     const auto is_it = [&](const RowView& v) { return v.verdict.verdict == verdict; };
     std::string words = verdict_count_words(run, verdict);
+    if (verdict == Verdict::BeyondIt && count(views, is_it) > 1)
+      words = "fit where the original did not";
     if (verdict == Verdict::Differs)
       words = (count(views, is_it) > 1 ? "differ" : words) + explained_words(views);
     add_part(parts, count(views, is_it), words);

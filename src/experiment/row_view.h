@@ -54,7 +54,8 @@ bool came_to_an_end(const RowView& view);
 // One a row, in order. Points into `run`.
 std::vector<RowView> views_of(const LabRun& run);
 
-// "14 rows: 13 same outcome as published, 1 beyond it; memory: 11 of 11 within 10 %".
+// "14 rows: 13 same outcome as published, 1 fits where the original did not; memory: 11 of 11
+// within 10 %".
 std::string summary_line(const LabRun& run, const std::vector<RowView>& views);
 
 // "planned on a100-80", "measured", "scaled down, measured"; and what that means, in a sentence.

@@ -5,8 +5,6 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <map>
 #include <set>
 #include <sstream>
 #include <string>
@@ -14,8 +12,8 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/installed.h"
 #include "base/text.h"
+#include "config/suite_names.h"
 #include "experiment/suite.h"
 
 namespace snug::experiment {
@@ -32,15 +30,6 @@ std::vector<std::string> split(const std::string& text, char separator) {
       parts.push_back(part.substr(begin, part.find_last_not_of(' ') - begin + 1));
   }
   return parts;
-}
-
-std::vector<fs::path> suite_folders() {
-  std::vector<fs::path> folders;
-  if (const char* chosen = std::getenv("SNUG_SUITES"))
-    for (const std::string& folder : split(chosen, ':')) folders.emplace_back(folder);
-  folders.emplace_back("recipes/lab");
-  for (const fs::path& place : shipped_places("recipes/lab")) folders.push_back(place);
-  return folders;
 }
 
 std::vector<std::string> names_of(const std::vector<fs::path>& files) {
@@ -118,17 +107,7 @@ Choice choose(const Suite& suite, const std::string& text) {
 
 }  // namespace
 
-std::vector<fs::path> suite_files() {
-  std::map<std::string, fs::path> files;  // by name
-  for (const fs::path& folder : suite_folders()) {
-    std::error_code error;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder, error))
-      if (entry.path().extension() == ".yaml") files.emplace(entry.path().stem(), entry.path());
-  }
-  std::vector<fs::path> sorted;
-  for (const auto& [name, file] : files) sorted.push_back(file);
-  return sorted;
-}
+std::vector<fs::path> suite_files() { return config::suite_files(); }
 
 fs::path find_suite(const std::string& name_or_path) {
   const std::vector<fs::path> files = suite_files();

@@ -228,7 +228,7 @@ const char* name(Verdict verdict) {
     case Verdict::Differs:
       return "differs";
     case Verdict::BeyondIt:
-      return "beyond it";
+      return "fits where the original did not";
     case Verdict::Unknown:
       break;
   }

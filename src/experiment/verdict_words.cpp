@@ -65,7 +65,7 @@ std::vector<std::pair<std::string, std::string>> verdict_meanings(const LabRun& 
        "it fits where it was published to fit, or is out of memory where it was published to be; "
        "and no figure that decides is more than a tenth off."},
       {"same figures", "no outcome was published; the figures that were are met within a tenth."},
-      {"beyond it",
+      {name(Verdict::BeyondIt),
        "published as out of memory, and the other program is counted to be; snug fits."},
       {"differs",
        "another outcome than published, or a figure that decides is more than a tenth "

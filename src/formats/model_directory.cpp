@@ -96,7 +96,7 @@ void add_shard(TensorSource::Parts& all, TensorSource::Parts shard, const std::s
     all.tensors.push_back(std::move(tensor));
   }
   if (num_passed_over > 0)
-    warn("{}: {} tensors in {} are passed over, since the index does not give them to it",
+    warn("{}: {} tensors in {} are skipped, since the index does not give them to it",
          index.string(), num_passed_over, printable(name));
 }
 

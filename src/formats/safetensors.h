@@ -52,4 +52,10 @@ std::vector<std::filesystem::path> write_sharded(
     int64_t max_shard_bytes, const TensorBytes& bytes,
     const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
+// How large the file is that SafetensorsWriter makes of these, and the files of write_sharded().
+int64_t safetensors_bytes(const std::vector<TensorInfo>& tensors,
+                          const std::map<std::string, std::string>& metadata = {});
+int64_t sharded_bytes(const std::vector<TensorInfo>& tensors, int64_t max_shard_bytes,
+                      const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+
 }  // namespace snug::formats

@@ -91,6 +91,8 @@ Ending ending_of_exit(int exit_code) {
       return Ending::UserError;
     case 3:
       return Ending::OutOfMemory;
+    case Interrupted::kExitCode:
+      return Ending::Interrupted;
     default:
       return Ending::InternalError;
   }

@@ -69,13 +69,14 @@ void check_silently(const std::function<void()>& check) {
 }
 
 int lead_or_follow(config::Recipe& recipe, const std::vector<std::string>& words,
-                   const std::function<void()>& check) {
+                   const std::function<void()>& check, const std::function<void()>& take_folder) {
   const TorchrunPlace place = torchrun_place(environment);
   Waiting waiting(environment);
   if (place.rank != 0) return waiting.wait_for_exit_code();
   waiting.open();
   resolve_under(recipe, "torchrun", {.size = place.size, .local_size = place.size});
   check_silently(check);
+  take_folder();
   const int exit_code = start_ranks(recipe, words);
   waiting.tell(exit_code);
   return exit_code;
@@ -84,25 +85,28 @@ int lead_or_follow(config::Recipe& recipe, const std::vector<std::string>& words
 }  // namespace
 
 std::optional<int> start(config::Recipe& recipe, const std::vector<std::string>& words,
-                         const std::function<void()>& check,
-                         const std::function<int()>& count_gpus) {
+                         const std::function<void()>& check, const std::function<int()>& count_gpus,
+                         const std::function<void()>& take_folder) {
   const std::string starter = dist::started_by();
   const dist::Position position = dist::position_in_environment();
   if (position.size > 1) {
     if (const auto exit_code = keep(recipe, position)) return exit_code;
     resolve_under(recipe, starter, position);
     check();
+    if (position.rank == 0 && !environment(kJobVariable)) take_folder();
     return std::nullopt;
   }
-  if (dist::is_started_by_torchrun()) return lead_or_follow(recipe, words, check);
+  if (dist::is_started_by_torchrun()) return lead_or_follow(recipe, words, check, take_folder);
   const bool counts = recipe.accelerator != "cpu" && recipe.devices != "1";
   resolve_alone(recipe, counts ? count_gpus() : 0);
   if (is_single(recipe)) {
     check();
+    take_folder();
     return std::nullopt;
   }
   if (!starter.empty() && starter != "srun") resolve_under(recipe, starter, position);  // throws
   check_silently(check);
+  take_folder();
   return start_ranks(recipe, words);
 }
 

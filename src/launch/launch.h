@@ -16,10 +16,12 @@ namespace snug::launch {
 // Returns nothing where the run is to begin in this process, with what is known of its place in
 // `recipe` (devices, num_nodes, num_threads); else the exit code, when all is over. `check` checks
 // the recipe and is called once in each process that goes on; `count_gpus` says how many GPUs this
-// machine shows. Throws UserError.
-std::optional<int> start(config::Recipe& recipe, const std::vector<std::string>& words,
-                         const std::function<void()>& check,
-                         const std::function<int()>& count_gpus);
+// machine shows. `take_folder` takes out_dir for the run: it is called once, after `check`, in the
+// process that outlives the others (or in rank 0, where nobody of ours does). Throws UserError.
+std::optional<int> start(
+    config::Recipe& recipe, const std::vector<std::string>& words,
+    const std::function<void()>& check, const std::function<int()>& count_gpus,
+    const std::function<void()>& take_folder = [] {});
 
 // Tells whoever started this process why it ends. False where nobody listens, and it has to tell
 // the person itself.

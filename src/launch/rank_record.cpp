@@ -22,11 +22,12 @@ using OrderedJson = nlohmann::ordered_json;
 
 constexpr const char* kJobFile = "job.json";
 
-constexpr std::array<std::pair<Ending, const char*>, 10> kNames = {{
+constexpr std::array<std::pair<Ending, const char*>, 11> kNames = {{
     {Ending::Running, "running"},
     {Ending::Done, "done"},
     {Ending::UserError, "user error"},
     {Ending::OutOfMemory, "out of memory"},
+    {Ending::Interrupted, "interrupted"},
     {Ending::Communication, "communication"},
     {Ending::InternalError, "internal error"},
     {Ending::Exited, "exited"},

@@ -19,6 +19,7 @@ enum class Ending {
   Done,
   UserError,
   OutOfMemory,
+  Interrupted,    // stopped after a step, on request
   Communication,  // it lost another rank, so it is not to blame
   InternalError,
   Exited,   // with an exit code, and without a word of why

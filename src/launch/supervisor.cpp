@@ -311,7 +311,8 @@ Verdict Supervisor::verdict() {
   const Verdict judged = judge(watch_.records(), out_dir_, stops_wanted_ > 0);
   if (judged.exit_code != 0) return judged;
   if (exit_code == 0) return {};
-  if (stops_wanted_ > 0) return {.exit_code = 2, .message = "stopped on request"};
+  if (stops_wanted_ > 0)
+    return {.exit_code = Interrupted::kExitCode, .message = "stopped on request"};
   // A keeper that could not write its record has said it instead.
   if (const size_t said = words_.find("snug: "); said != words_.npos)
     return {.exit_code = exit_code == 2 || exit_code == 3 ? exit_code : 1,

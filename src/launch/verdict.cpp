@@ -44,6 +44,7 @@ int distance_from_cause(const RankRecord& record) {
   switch (record.ending) {
     case Ending::OutOfMemory:
     case Ending::UserError:
+    case Ending::Interrupted:
     case Ending::InternalError:
     case Ending::Exited:
       return 0;
@@ -120,6 +121,8 @@ int exit_code_of(const RankRecord& record) {
       return 2;
     case Ending::OutOfMemory:
       return 3;
+    case Ending::Interrupted:
+      return Interrupted::kExitCode;
     default:
       return record.machine_out_of_memory ? 3 : 1;
   }
@@ -138,12 +141,13 @@ Verdict judge(const Records& records, const fs::path& out_dir, bool stop_wanted)
   Verdict verdict{.exit_code = exit_code_of(cause)};
   verdict.out_of_memory = verdict.exit_code == 3;
   if (stop_wanted && is_stop_signal(cause.signal)) {
-    verdict.exit_code = 2;
+    verdict.exit_code = Interrupted::kExitCode;
     verdict.message = "stopped on request before the first step was done";
     return verdict;
   }
   // What several ranks found alike is about the run, not about a rank.
-  if (said_itself(cause) && num_alike(records, cause) > 1) {
+  if (cause.ending == Ending::Interrupted ||
+      (said_itself(cause) && num_alike(records, cause) > 1)) {
     verdict.message = cause.text;
   } else {
     verdict.rank = cause.rank;
@@ -152,8 +156,9 @@ Verdict judge(const Records& records, const fs::path& out_dir, bool stop_wanted)
                                   log_file(logs_folder(out_dir), cause.rank).string());
   }
   // The same command would run out of memory, or refuse, again.
-  const bool would_end_alike =
-      cause.ending == Ending::UserError || cause.ending == Ending::OutOfMemory;
+  const bool would_end_alike = cause.ending == Ending::UserError ||
+                               cause.ending == Ending::OutOfMemory ||
+                               cause.ending == Ending::Interrupted;
   if (!would_end_alike) verdict.message += "\n" + how_to_go_on(out_dir);
   if (cause.ending == Ending::InternalError || is_crash(cause.signal))
     verdict.message = fmt::format(
@@ -177,9 +182,11 @@ void RunJson::amend(const Verdict& verdict) const {
   if (error || now == before_) return;  // the run did not come so far
   try {
     report::RunRecord record = report::read_run_json(path_);
-    const bool says_it = record.outcome == "error" || record.outcome == "oom";
+    const bool says_it = record.outcome != "ok" && record.outcome != "unfinished";
     if (says_it && verdict.rank.value_or(0) == 0) return;
-    record.outcome = verdict.out_of_memory ? "oom" : "error";
+    record.outcome = verdict.out_of_memory                         ? "oom"
+                     : verdict.exit_code == Interrupted::kExitCode ? "interrupted"
+                                                                   : "error";
     record.reason = verdict.message;
     report::write_run_json(record, path_);
   } catch (const std::exception& failure) {

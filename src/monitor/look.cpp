@@ -99,14 +99,15 @@ std::string ending_sentence(const Look& look) {
   if (look.suite) return suite_sentence(*look.suite);
   const std::string word = state_word(look);
   if (const RankLook* gone = word == "gone" ? first_gone(look) : nullptr)
-    return fmt::format("rank {} (process {}) is gone without a word while {}: killed, or crashed",
+    return fmt::format("rank {} (process {}) stopped unexpectedly while {}: killed, or crashed",
                        gone->live.rank, gone->live.pid, report::printable(gone->live.state));
   const auto ended = std::ranges::find_if(
       look.ranks, [&](const RankLook& rank) { return rank.live.outcome == word; });
   const report::LiveState live = ended == look.ranks.end() ? report::LiveState{} : ended->live;
   std::string text = word == "ok"    ? fmt::format("the run ended: ok after {} steps", live.step)
                      : word == "oom" ? std::string("the run ended: out of memory")
-                                     : std::string("the run ended: error");
+                     : word == "interrupted" ? std::string("the run was interrupted")
+                                             : std::string("the run ended: error");
   if (!live.reason.empty()) text += fmt::format(": {}", report::printable(live.reason));
   return text;
 }

@@ -144,7 +144,7 @@ Section Painter::speed() const {
       "{} tok/s", with_commas(std::llround(std::clamp(first().tokens_per_second, 0.0, 1e15))))};
   if (first().share_of_peak >= 0.005)
     texts.push_back(fmt::format("{:.0f} % of peak", 100 * first().share_of_peak));
-  texts.push_back(fmt::format("{:.2f} s a step", first().step_seconds));
+  texts.push_back(fmt::format("{:.2f} s/step", first().step_seconds));
   return {3, {labelled("Speed", joined(texts))}};
 }
 

@@ -80,6 +80,13 @@ int64_t host_bytes_needed(const Prediction& prediction, at::DeviceType kind, int
   return (prediction.peak_host + of_device) * ranks;
 }
 
+int64_t beyond_assumed_host(const Candidate& candidate, const DeviceProfile& device) {
+  if (device.assumed_host_bytes == 0) return 0;
+  const int64_t needed = host_bytes_needed(candidate.prediction, device.kind,
+                                           setup::named_ranks_per_node(candidate.recipe));
+  return std::max<int64_t>(0, needed - device.assumed_host_bytes);
+}
+
 bool fits(const Candidate& candidate, const DeviceProfile& device) {
   return missing(candidate, device).sum() == 0;
 }

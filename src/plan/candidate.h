@@ -46,6 +46,9 @@ Missing missing(const Candidate& candidate, const DeviceProfile& device);
 // share one memory.
 int64_t host_bytes_needed(const Prediction& prediction, at::DeviceType kind, int64_t ranks);
 
+// By how much a candidate passes the host memory that is assumed; 0: not at all, or none is.
+int64_t beyond_assumed_host(const Candidate& candidate, const DeviceProfile& device);
+
 // One rank of each stage of a pipeline.
 std::vector<int> first_of_stages(const dist::MeshShape& mesh);
 // Ranks that do not hold the same: copies do. Of very many the first and the last, and one of each

@@ -19,6 +19,7 @@
 #include "plan/cpu_rates.h"
 #include "plan/disk_rates.h"
 #include "plan/profile_file.h"
+#include "setup/strategy.h"
 
 namespace snug::plan {
 namespace {
@@ -33,6 +34,9 @@ constexpr double kSataBytesPerSecond = 0.5e9;
 constexpr double kNvlinkLatency = 3e-6, kPcieLatency = 6e-6, kNetworkLatency = 14e-6;
 // A fast network of machines without GPUs: 25 Gbit/s, and what MPI makes of it.
 constexpr double kCpuNetwork = 3.125e9, kSharedMemoryLatency = 2e-6, kCpuNetworkLatency = 30e-6;
+
+// What machines that are sold with GPUs have for each of them, and what any such machine has.
+constexpr int64_t kHostTimesDevice = 4, kLeastHost = 64 * kGiB;
 
 DeviceProfile profile_of(const config::Gpu& gpu) {
   const bool has_nvlink = gpu.nvlink_gb_per_second > 0;
@@ -117,7 +121,13 @@ std::string guesses(const std::string& name, const std::vector<std::string>& nam
   for (const std::string& candidate : names)
     if (!wanted.empty() && letters_and_digits(candidate).find(wanted) != std::string::npos)
       near.push_back(candidate);
-  if (near.empty()) near.push_back(nearest_name(name, names));
+  if (near.empty()) {
+    std::vector<std::string> plain;  // a missing hyphen is no mistake
+    for (const std::string& candidate : names) plain.push_back(letters_and_digits(candidate));
+    const auto nearest = std::ranges::find(plain, nearest_name(wanted, plain));
+    near.push_back(nearest == plain.end() ? ""
+                                          : names[static_cast<size_t>(nearest - plain.begin())]);
+  }
   return near.front().empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, " or "));
 }
 
@@ -149,6 +159,8 @@ DeviceProfile find_profile(const std::string& name, int64_t budget_bytes) {
     profile = read_profile(name, some_gpu());
   else
     refuse(name);
+  if (profile.kind == at::kCUDA)
+    profile.host_bytes_per_device = kHostTimesDevice * profile.memory_bytes;
   if (budget_bytes == 0) return profile;
   if (budget_bytes <= profile.context_bytes)
     throw UserError(
@@ -164,6 +176,9 @@ DeviceProfile with_host(DeviceProfile device, const config::Recipe& recipe, Mach
     device.host_bytes = parse_bytes(recipe.host_memory, "host_memory");
   else if (is_here)
     device.host_bytes = this_free_memory();
+  if (device.host_bytes == 0 && device.host_bytes_per_device > 0)
+    device.assumed_host_bytes =
+        std::max(kLeastHost, setup::named_ranks_per_node(recipe) * device.host_bytes_per_device);
   std::optional<std::string> folder = recipe.offload_folder();
   if (!folder && recipe.fit && !recipe.fit_disk.empty()) folder = recipe.fit_disk;
   if (!is_here || !folder || !std::filesystem::is_directory(*folder)) return device;

@@ -22,7 +22,11 @@ struct DeviceProfile {
   int64_t memory_bytes = 0;   // all there is
   int64_t context_bytes = 0;  // taken by driver and libraries before the first tensor
   int64_t host_bytes = 0;     // of memory beside it; 0: not known
-  double flops_16bit = 0;     // per second, dense products with float32 sums
+  // Where that is not known: what machines with this device usually have, 4 times its memory for
+  // each device and 64 GiB at least. Plans keep to it where they can, and warn where they cannot.
+  int64_t host_bytes_per_device = 0;
+  int64_t assumed_host_bytes = 0;  // of the whole machine (with_host); 0: nothing is assumed
+  double flops_16bit = 0;          // per second, dense products with float32 sums
   double flops_32bit = 0;
   double flops_bf16 = 0;             // 0: as flops_16bit; GPUs before Ampere have none of their own
   double flops_tf32 = 0;             // 0: as flops_32bit; GPUs before Ampere and CPUs have none
@@ -54,7 +58,8 @@ struct DeviceProfile {
 enum class Machine { Here, Elsewhere };
 // With what a recipe says of the machine beside the device: host_memory, and the folder for
 // optimizer states of optimizer_offload, or of fit_disk where that is asked for. Here the host has
-// this machine's memory without a word on it, and the folder's disk is measured.
+// this machine's memory without a word on it, and the folder's disk is measured. Elsewhere it is
+// assumed, where neither recipe nor profile says.
 DeviceProfile with_host(DeviceProfile device, const config::Recipe& recipe, Machine where);
 
 // What one of so many processes on a machine has of it: a GPU each; a cpu's rates and memory, and

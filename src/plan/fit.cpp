@@ -33,14 +33,14 @@ bool is_faster(const Candidate& a, const Candidate& b) {
 }
 
 // Of these the fastest, then always the fastest of those that take less memory.
-std::vector<Candidate> front_of(std::vector<Candidate> candidates) {
+std::vector<Candidate> front_of(std::vector<Candidate> candidates, at::DeviceType kind) {
   std::stable_sort(
       candidates.begin(), candidates.end(),
       [](const Candidate& a, const Candidate& b) { return a.cost.seconds() < b.cost.seconds(); });
   std::vector<Candidate> front;
   for (Candidate& candidate : candidates)
-    if (front.empty() ||
-        candidate.prediction.peak_allocated < front.back().prediction.peak_allocated)
+    if (front.empty() || bytes_on_device(candidate.prediction, kind) <
+                             bytes_on_device(front.back().prediction, kind))
       front.push_back(std::move(candidate));
   return front;
 }
@@ -83,13 +83,13 @@ class Search {
     std::stable_sort(found_.begin(), found_.end(), is_faster);
     for (Candidate& candidate : found_) {
       const bool is_smaller =
-          result.front.empty() ||
-          candidate.prediction.peak_allocated < result.front.back().prediction.peak_allocated;
+          result.front.empty() || bytes_on_device(candidate.prediction, device_.kind) <
+                                      bytes_on_device(result.front.back().prediction, device_.kind);
       if (is_smaller && holds(candidate, /*is_chosen=*/result.front.empty()))
         result.front.push_back(std::move(candidate));
     }
     // Sketches have become plans, whose times and peaks differ a little from theirs.
-    result.front = front_of(std::move(result.front));
+    result.front = front_of(std::move(result.front), device_.kind);
     // The first one now may be another.
     while (!result.front.empty() && !holds(result.front.front(), /*is_chosen=*/true))
       result.front.erase(result.front.begin());
@@ -362,7 +362,15 @@ bool Fit::chose_disk(const config::Recipe& asked) const {
 
 Fit fit(const models::Model& model, const config::Recipe& recipe, const Workload& work,
         const DeviceProfile& device) {
-  return Search(model, recipe, work, device).run();
+  if (device.assumed_host_bytes == 0) return Search(model, recipe, work, device).run();
+  // What is merely assumed of the host is kept to where that is possible.
+  DeviceProfile within = device;
+  within.host_bytes = device.assumed_host_bytes;
+  Fit found = Search(model, recipe, work, within).run();
+  if (found.best) return found;
+  Fit beyond = Search(model, recipe, work, device).run();
+  beyond.tried += found.tried;
+  return beyond;
 }
 
 }  // namespace snug::plan

@@ -28,7 +28,8 @@ struct Fit {
 // the recipe gives it. Optimizer, precision and global batch stay: they would change the training.
 // Delayed updates are tried where the recipe allows them (fit_delay), states on disk where it names
 // a folder for them (fit_disk) and nothing fits otherwise. Models that are cut or dealt out are
-// tried where they could be faster than what was found before.
+// tried where they could be faster than what was found before. Host memory that is only assumed is
+// passed where nothing fits within it.
 Fit fit(const models::Model& model, const config::Recipe& recipe, const Workload& work,
         const DeviceProfile& device);
 

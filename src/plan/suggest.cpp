@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "config/names.h"
 #include "config/rows.h"
@@ -27,6 +28,7 @@ struct Change {
   bool (*apply)(config::Recipe&);
   bool same_training = true;
   bool names_optimizer = false;  // takes the place of another one that does
+  bool moves_to_host = false;
 };
 
 bool sums_micro_batches(const config::Recipe& r) {
@@ -95,18 +97,44 @@ bool use_sgd(config::Recipe& r) {
   return changes;
 }
 
+bool train_adapters(config::Recipe& r) {
+  // Parts of the language model that train whole have no adapters beside them.
+  const bool changes = !r.lora.enabled && r.model.train_parts == "all";
+  if (changes) {
+    r.full = false;
+    r.lora.enabled = true;
+    r.lora.r = 8;
+  }
+  return changes;
+}
+bool quantize(config::Recipe& r) {
+  const bool changes = r.quantize.empty() && (r.lora.enabled || train_adapters(r));
+  if (changes) r.quantize = "bnb.nf4";
+  return changes;
+}
+
 constexpr Change kChanges[] = {
     {"--optimizer_in_backward", "the same training at about the same speed", use_in_backward},
     {"--strategy fsdp", "weights travel between devices, twice a micro-batch", shard_more},
     {"--activation_checkpointing all", "every block runs forward twice: about 30 % slower",
      checkpoint_activations},
-    {"", "states and updates in host memory: gradients and weights travel", offload_optimizer},
-    {"--activation_offload", "activations travel to host memory and back", offload_activations},
-    {"--weight_streaming", "weights in host memory too: they travel twice a micro-batch",
-     stream_weights},
+    {.options = "",
+     .cost = "states and updates in host memory: gradients and weights travel",
+     .apply = offload_optimizer,
+     .moves_to_host = true},
+    {.options = "--activation_offload",
+     .cost = "activations travel to host memory and back",
+     .apply = offload_activations,
+     .moves_to_host = true},
+    {.options = "--weight_streaming",
+     .cost = "weights in host memory too: they travel twice a micro-batch",
+     .apply = stream_weights,
+     .moves_to_host = true},
+    {"--optimizer adamw_8bit", "states in one byte each: rounded moments", use_8bit, false, true},
     {"--precision bf16-true", "weights and states in two bytes: less exact updates", use_bf16,
      false},
-    {"--optimizer adamw_8bit", "states in one byte each: rounded moments", use_8bit, false, true},
+    {"--lora_r 8", "trains adapters beside frozen weights (LoRA)", train_adapters, false},
+    {"--quantize bnb.nf4", "adapters beside frozen weights in 4 bits (QLoRA)", quantize, false},
     {"--optimizer SGD", "no optimizer states: needs another learning rate, learns slower", use_sgd,
      false, true},
 };
@@ -136,15 +164,20 @@ std::vector<std::string> options_of(const Change& change, const config::Recipe& 
   std::vector<std::string> options;
   if (after.optimizer_offload != before.optimizer_offload)
     options.push_back("--optimizer_offload " + after.optimizer_offload);
+  if (after.lora.enabled && !before.lora.enabled) {
+    if (before.given("full")) options.emplace_back("--full false");
+    if (!after.quantize.empty()) options.emplace_back("--lora_r 8");
+  }
   if (!change.options.empty())
     options.push_back(std::string(change.options) + optimizer_arguments(before, after));
   return options;
 }
 
-// Some changes, in the order of kChanges, and a micro-batch.
+// Some changes, in the order of kChanges, a micro-batch, and a length that samples are cut to.
 struct Choice {
   std::vector<const Change*> changes;
   int64_t micro_batch_size = 0;
+  int64_t max_seq_length = 0;  // 0: they are not cut
 };
 
 struct Changed {
@@ -171,14 +204,58 @@ Changed changed(const config::Recipe& recipe, const Choice& choice) {
   }
   if (is_smaller)
     result.options.push_back(fmt::format("--train.micro_batch_size {}", choice.micro_batch_size));
+  if (choice.max_seq_length > 0) {
+    r.train.max_seq_length = choice.max_seq_length;
+    result.options.push_back(fmt::format("--train.max_seq_length {}", choice.max_seq_length));
+  }
   return result;
+}
+
+data::SampleStore cut_samples(const data::SampleStore& samples, int64_t length) {
+  return data::SampleStore::build(
+      samples.count(), samples.ignore_index(),
+      [&](int64_t i) {
+        data::Sample sample = samples.sample(i);
+        const auto kept = std::min(sample.ids.size(), static_cast<size_t>(length));
+        sample.ids.resize(kept);
+        sample.labels.resize(kept);
+        return sample;
+      },
+      /*num_workers=*/1);
+}
+
+// What a person pays, as a share of the time: each option more is something to think about, and
+// what moves to the host takes memory there and depends on the link.
+double effort(const Choice& choice, size_t num_options, double time_factor) {
+  constexpr double kOption = 0.02, kHost = 0.25;
+  const auto moves = std::ranges::count(choice.changes, true, &Change::moves_to_host);
+  return time_factor + kOption * static_cast<double>(num_options) +
+         kHost * static_cast<double>(moves);
 }
 
 std::string cost_of(const Choice& choice, const config::Recipe& recipe) {
   const bool is_smaller = choice.micro_batch_size != recipe.train.micro_batch_size;
-  if (choice.changes.empty()) return "same training, more and smaller products: a little slower";
-  if (choice.changes.size() == 1 && !is_smaller) return std::string(choice.changes.front()->cost);
+  const bool is_cut = choice.max_seq_length > 0;
+  if (choice.changes.empty() && is_smaller && !is_cut)
+    return "same training, more and smaller products: a little slower";
+  if (choice.changes.empty() && !is_smaller && is_cut) return "longer samples are cut there";
+  if (choice.changes.size() == 1 && !is_smaller && !is_cut)
+    return std::string(choice.changes.front()->cost);
   return "all of these costs together";
+}
+
+// How much of what is learnt a choice changes, by the order of kChanges; 0: nothing. Shorter
+// samples count as less than adapters.
+std::ptrdiff_t degree(const Choice& choice) {
+  std::ptrdiff_t most = 0;
+  const auto count = [&](const Change* change, std::ptrdiff_t less) {
+    most = std::max(most, 2 * (change - std::begin(kChanges)) + 2 - less);
+  };
+  for (const Change* change : choice.changes)
+    if (!change->same_training) count(change, 0);
+  if (choice.max_seq_length > 0)
+    count(std::ranges::find(kChanges, &train_adapters, &Change::apply), 1);
+  return most;
 }
 
 // A choice that fits.
@@ -186,6 +263,7 @@ struct Row {
   Choice choice;
   std::vector<std::string> options;
   Suggestion suggestion;
+  double effort = 0;
 };
 
 class Search {
@@ -193,7 +271,10 @@ class Search {
   Search(const models::Model& model, const config::Recipe& recipe, const Workload& work,
          const DeviceProfile& device)
       : model_(model), recipe_(recipe), work_(work), device_(device) {
-    if (const auto candidate = planned(recipe)) lacking_ = missing(*candidate, device_);
+    if (const auto candidate = planned(recipe)) {
+      lacking_ = missing(*candidate, device_);
+      token_seconds_ = seconds_of_token(*candidate);
+    }
   }
 
   // Whether a recipe takes still more of the host, which alone has too little, as what moves there
@@ -212,49 +293,115 @@ class Search {
     return true;
   }
   // The largest smaller micro-batch that fits; the global batch stays, so training does not change.
-  void consider_smaller_micro_batches(Choice choice) {
+  bool consider_smaller_micro_batches(Choice choice) {
     const int64_t samples =
         recipe_.train.global_batch_size / setup::named_strategy(recipe_).mesh.num_data_ranks();
     for (int64_t size = recipe_.train.micro_batch_size / 2; size >= 1; size /= 2) {
       choice.micro_batch_size = size;
-      if (samples % size == 0 && consider(choice)) return;
+      if (samples % size == 0 && consider(choice)) return true;
     }
+    return false;
   }
 
+  // The same, if need be with activation checkpointing.
+  bool consider_with_less_activations(Choice choice) {
+    if (consider_smaller_micro_batches(choice)) return true;
+    choice.changes.insert(choice.changes.begin(),
+                          &*std::ranges::find(kChanges, &checkpoint_activations, &Change::apply));
+    return consider(choice) || consider_smaller_micro_batches(choice);
+  }
+
+  // The longest length that fits: powers of two, and one between each two of them.
+  bool consider_shorter_samples(Choice choice) {
+    const data::Reading& reading = work_.reading;
+    if (reading.source || reading.image_size > 0) return false;  // parts of samples are cut apart
+    constexpr int64_t kLeast = 32;
+    std::vector<int64_t> lengths;
+    for (int64_t power = kLeast; power < work_.samples.longest(); power *= 2)
+      for (const int64_t length : {power, power / 2 * 3})
+        if (length < work_.samples.longest()) lengths.push_back(length);
+    const auto first_too_long = std::ranges::partition_point(lengths, [&](int64_t length) {
+      choice.max_seq_length = length;
+      return fitting(choice).has_value();
+    });
+    if (first_too_long == lengths.begin()) return false;
+    choice.max_seq_length = *std::prev(first_too_long);
+    return consider(choice);
+  }
+
+  // Cheapest first; where there is none the smallest plan of all that were tried.
   std::vector<Suggestion> found() {
     drop_what_saves_nothing();
     for (Row& row : rows_) row = without_idle_changes(row);
     drop_what_saves_nothing();
+    std::stable_sort(rows_.begin(), rows_.end(), [](const Row& a, const Row& b) {
+      const std::ptrdiff_t less = degree(a.choice), more = degree(b.choice);
+      return less != more ? less < more : a.effort < b.effort;
+    });
     std::vector<Suggestion> found;
     for (Row& row : rows_) found.push_back(std::move(row.suggestion));
-    std::stable_sort(found.begin(), found.end(), [](const Suggestion& a, const Suggestion& b) {
-      return a.same_training != b.same_training ? a.same_training : a.step_seconds < b.step_seconds;
-    });
+    if (found.empty() && smallest_) found.push_back(*smallest_);
     return found;
   }
 
  private:
   std::optional<Candidate> planned(const config::Recipe& recipe) const {
+    return planned(recipe, work_);
+  }
+  std::optional<Candidate> planned(const config::Recipe& recipe, const Workload& work) const {
     try {
-      return evaluate_neediest(model_, recipe, work_, device_);
+      return evaluate_neediest(model_, recipe, work, device_);
     } catch (const UserError&) {
       return std::nullopt;  // the device has no way to run it
     }
   }
 
+  std::optional<Candidate> planned(const config::Recipe& recipe, int64_t max_seq_length) const {
+    if (max_seq_length == 0) return planned(recipe);
+    const data::SampleStore samples = cut_samples(work_.samples, max_seq_length);
+    return planned(recipe, {.samples = samples,
+                            .max_seqlen = std::min(work_.max_seqlen, max_seq_length),
+                            .reading = work_.reading,
+                            .made_up = work_.made_up});
+  }
+
+  static double seconds_of_token(const Candidate& candidate) {
+    return candidate.cost.tokens > 0 ? candidate.cost.seconds() / candidate.cost.tokens : 0;
+  }
+
   std::optional<Row> fitting(const Choice& choice) const {
     Changed with = changed(recipe_, choice);
-    const std::optional<Candidate> candidate = planned(with.recipe);
-    if (!candidate || !fits(*candidate, device_)) return std::nullopt;
-    Suggestion suggestion{.options = fmt::format("{}", fmt::join(with.options, " ")),
-                          .cost = cost_of(choice, recipe_),
-                          .peak_allocated = candidate->prediction.peak_allocated,
-                          .step_seconds = candidate->cost.seconds()};
+    const std::optional<Candidate> candidate = planned(with.recipe, choice.max_seq_length);
+    if (!candidate) return std::nullopt;
+    Suggestion suggestion{
+        .options = fmt::format("{}", fmt::join(with.options, " ")),
+        .cost = cost_of(choice, recipe_),
+        .peak_allocated = candidate->prediction.peak_allocated,
+        .needed_on_device = bytes_on_device(candidate->prediction, device_.kind),
+        .step_seconds = candidate->cost.seconds(),
+        .time_factor = token_seconds_ > 0 ? seconds_of_token(*candidate) / token_seconds_ : 0,
+        .same_training = choice.max_seq_length == 0,
+        .adds_adapters = with.recipe.lora.enabled && !recipe_.lora.enabled,
+        .fits = fits(*candidate, device_)};
     if (lacking_.in_host > 0)
       suggestion.host_bytes = host_bytes_needed(candidate->prediction, device_.kind,
                                                 setup::named_ranks_per_node(with.recipe));
     for (const Change* change : choice.changes) suggestion.same_training &= change->same_training;
-    return Row{choice, std::move(with.options), std::move(suggestion)};
+    if (beyond_assumed_host(*candidate, device_) > 0)
+      suggestion.cost += fmt::format("; beyond the {} of host memory assumed",
+                                     format_bytes(device_.assumed_host_bytes));
+    if (!suggestion.fits) {
+      remember_smallest(suggestion, missing(*candidate, device_).sum());
+      return std::nullopt;
+    }
+    const double effort_of_row = effort(choice, with.options.size(), suggestion.time_factor);
+    return Row{choice, std::move(with.options), std::move(suggestion), effort_of_row};
+  }
+
+  void remember_smallest(const Suggestion& suggestion, int64_t missing) const {
+    if (smallest_ && missing >= smallest_missing_) return;
+    smallest_ = suggestion;
+    smallest_missing_ = missing;
   }
 
   // Of what the recipe has too little of.
@@ -298,8 +445,12 @@ class Search {
   const config::Recipe& recipe_;
   const Workload& work_;
   const DeviceProfile& device_;
-  Missing lacking_;  // for the recipe as it is
+  Missing lacking_;           // for the recipe as it is
+  double token_seconds_ = 0;  // of it; 0: it cannot be planned
   std::vector<Row> rows_;
+  // Of what does not fit.
+  mutable std::optional<Suggestion> smallest_;
+  mutable int64_t smallest_missing_ = 0;
 };
 
 }  // namespace
@@ -309,18 +460,30 @@ std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe
   Search search(model, recipe, work, device);
   Choice together{.changes = {}, .micro_batch_size = recipe.train.micro_batch_size};
   search.consider_smaller_micro_batches(together);
-  bool combined = false;
+  bool combined = false, any = false;
   for (const Change& change : kChanges) {
     config::Recipe alone = recipe;
     if (!change.apply(alone) || search.worsens(alone)) continue;
-    search.consider({.changes = {&change}, .micro_batch_size = recipe.train.micro_batch_size});
+    const Choice only{.changes = {&change}, .micro_batch_size = recipe.train.micro_batch_size};
+    const bool fits_alone = search.consider(only);
+    // What saves most of weights and states needs help with activations.
+    if (!fits_alone && !change.same_training && !change.names_optimizer)
+      any |= search.consider_with_less_activations(only);
     if (change.names_optimizer)
       std::erase_if(together.changes, [](const Change* c) { return c->names_optimizer; });
     together.changes.push_back(&change);
     // Once some of them fit together, more of them only cost more.
     if (together.changes.size() == 1 || combined) continue;
     combined = search.consider(together);
-    if (!combined) search.consider_smaller_micro_batches(together);
+    if (!combined) any |= search.consider_smaller_micro_batches(together);
+  }
+  const Choice alone{.changes = {}, .micro_batch_size = recipe.train.micro_batch_size};
+  const Choice one_sample{.changes = {}, .micro_batch_size = 1};
+  if (!search.consider_shorter_samples(alone) && !search.consider_shorter_samples(one_sample) &&
+      !combined && !any) {
+    // The most that all of them save together.
+    together.micro_batch_size = 1;
+    search.consider_shorter_samples(together);
   }
   return search.found();
 }

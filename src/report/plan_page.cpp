@@ -24,6 +24,8 @@ h1{font-size:1.6rem;line-height:1.25;overflow-wrap:anywhere}
 pre{overflow-x:auto;font-size:14px}pre.lines{white-space:pre-wrap;overflow-wrap:anywhere}.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:14px}
 td,th{padding:.15rem .7rem;text-align:right;border-bottom:1px solid var(--line)}
 td:first-child,th:first-child{text-align:left}
+.fit td,.fit th{text-align:left;vertical-align:top;white-space:nowrap}.fit td:last-child{white-space:normal;overflow-wrap:anywhere;min-width:8rem}
+@media(max-width:40rem){.fit td,.fit th{white-space:normal;padding:.15rem .25rem;font-size:12px}.fit td:last-child{min-width:0}}
 )";
 
 std::string legend(const PlanPage& page) {
@@ -72,8 +74,10 @@ std::string plan_html(const PlanPage& page) {
          legend(page);
   if (!page.beside.empty())
     out += "<h2>Beside LitGPT</h2><pre>" + xml_escape(page.beside) + "</pre>";
-  if (!page.table.empty())
-    out += "<h2>What would fit</h2><pre>" + xml_escape(page.table) + "</pre>";
+  if (!page.fit.above.empty())
+    out += "<h2>What would fit</h2><pre class=\"lines\">" + xml_escape(page.fit.above) + "</pre>" +
+           "<div class=\"fit\">" + page.fit.table + "</div><pre class=\"lines\">" +
+           xml_escape(page.fit.below) + "</pre>";
   return out + table(page) + "</body></html>\n";
 }
 

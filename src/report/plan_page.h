@@ -11,13 +11,18 @@
 
 namespace snug::report {
 
+// What --fit found: text, rows as HTML (Table::html), text.
+struct PlanFit {
+  std::string above, table, below;
+};
+
 struct PlanPage {
   std::string title;
   std::vector<std::string> lines;  // what the terminal shows above the chart
   std::vector<std::string> categories;
   std::vector<PlanMoment> moments;
   int64_t limit_bytes = 0;  // of the device; 0: none
-  std::string table;        // of --fit, as text; empty: none
+  PlanFit fit;              // empty: none
   std::string beside;       // of --like, as text; empty: none
 };
 

@@ -125,7 +125,8 @@ struct StartupRecord {
 
 struct RunRecord {
   int schema = 1;
-  std::string outcome = "ok";  // ok, oom, error; unfinished: written along with a checkpoint
+  std::string outcome =
+      "ok";  // ok, oom, error, interrupted; unfinished: written along with a checkpoint
   std::string reason;
   std::vector<std::string>
       notes;  // what else to know of the run: why it has fewer steps than asked

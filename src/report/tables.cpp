@@ -11,6 +11,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "report/svg_chart.h"
 #include "report/text_width.h"
 
 namespace snug::report {
@@ -132,6 +133,18 @@ std::string Table::render() const {
   add(rules);
   for (const auto& row : rows_) add(row);
   return out;
+}
+
+std::string Table::html() const {
+  std::string out = "<table><tr>";
+  for (const Column& column : columns_) out += "<th>" + xml_escape(column.title) + "</th>";
+  out += "</tr>";
+  for (const std::vector<std::string>& row : rows_) {
+    out += "<tr>";
+    for (const std::string& cell : row) out += "<td>" + xml_escape(cell) + "</td>";
+    out += "</tr>";
+  }
+  return out + "</table>";
 }
 
 std::string memory_table(std::span<const PhaseRecord> phases) {

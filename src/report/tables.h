@@ -28,6 +28,8 @@ class Table {
   void add_row(std::vector<std::string> cells);
   // Title row, rule, rows; ends in a newline.
   std::string render() const;
+  // As a table of HTML.
+  std::string html() const;
 
  private:
   std::vector<Column> columns_;

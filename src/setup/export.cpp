@@ -103,16 +103,24 @@ void refuse_foreign_files(const fs::path& directory) {
                       directory.string(), entry.path().filename().string());
 }
 
+// "model/" and "." by the name of the folder itself.
+fs::path whole_name(const fs::path& wanted) {
+  const fs::path directory = fs::absolute(wanted).lexically_normal();
+  return directory.has_filename() ? directory : directory.parent_path();
+}
+
+fs::path with_suffix(fs::path path, const char* suffix) { return path += suffix; }
+
+// What a directory is called while it is written, and the one that it replaces meanwhile.
+constexpr const char* kNew = ".tmp";
+constexpr const char* kOld = ".old";
+
 // Fills `directory` through `fill` under a temporary name, then puts it in place whole. The old one
 // goes when the new one stands.
 void replace_directory(const fs::path& wanted, const std::function<void(const fs::path&)>& fill) {
-  // "model/" and "." by the name of the folder itself.
-  fs::path directory = fs::absolute(wanted).lexically_normal();
-  if (!directory.has_filename()) directory = directory.parent_path();
+  const fs::path directory = whole_name(wanted);
   refuse_foreign_files(directory);
-  fs::path temporary = directory, old = directory;
-  temporary += ".tmp";
-  old += ".old";
+  const fs::path temporary = with_suffix(directory, kNew), old = with_suffix(directory, kOld);
   try {
     fs::remove_all(temporary);
     fs::create_directories(temporary);
@@ -211,6 +219,33 @@ void export_hugging_face(const fs::path& directory, models::Model& model,
     if (tokenizer != nullptr) tokenizer->write_directory(folder);
     write_processor_files(folder, model, options.processor);
   });
+}
+
+int64_t hugging_face_bytes(models::Model& model, const tokenizer::Tokenizer* tokenizer,
+                           const ExportOptions& options) {
+  const FileTensors tensors = arrange(model, models::Layout::HuggingFace, options.dtype);
+  const json config = config_of(model, tokenizer);
+  return formats::sharded_bytes(tensors.infos, options.max_shard_bytes) +
+         std::ssize(config.dump(2)) + std::ssize(generation_config(config).dump(2)) +
+         (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
+}
+
+int64_t peft_directory_bytes(const checkpoint::Adapter& shapes,
+                             const tokenizer::Tokenizer* tokenizer) {
+  return checkpoint::peft_bytes(shapes) + (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
+}
+
+// The new one has the old one's place only once it is whole, so that between the two renames both
+// are.
+void finish_replacing(const fs::path& wanted) {
+  const fs::path directory = whole_name(wanted);
+  const fs::path temporary = with_suffix(directory, kNew), old = with_suffix(directory, kOld);
+  std::error_code error;
+  if (!fs::exists(directory) && fs::exists(old))
+    fs::rename(fs::exists(temporary) ? temporary : old, directory, error);
+  if (error) return;
+  fs::remove_all(temporary, error);
+  fs::remove_all(old, error);
 }
 
 void export_peft(const fs::path& directory, const checkpoint::Adapter& shapes,

@@ -34,6 +34,17 @@ void export_hugging_face(const std::filesystem::path& directory, models::Model& 
                          const tokenizer::Tokenizer* tokenizer, const ParameterReader& read,
                          const ExportOptions& options);
 
+// What they take on disk, to a fraction of a percent: the small files beside weights and vocabulary
+// are estimated.
+int64_t hugging_face_bytes(models::Model& model, const tokenizer::Tokenizer* tokenizer,
+                           const ExportOptions& options);
+int64_t peft_directory_bytes(const checkpoint::Adapter& shapes,
+                             const tokenizer::Tokenizer* tokenizer);
+
+// Ends what a program that was killed while it replaced this directory had begun: the directory is
+// there whole, old or new, and what was beside it is gone.
+void finish_replacing(const std::filesystem::path& directory);
+
 // A PEFT directory: the adapter, whose tensors are on meta and come from `values`, and the
 // tokenizer (null: there is none).
 void export_peft(const std::filesystem::path& directory, const checkpoint::Adapter& shapes,

@@ -163,6 +163,16 @@ nlohmann::json byte_level_files(const fs::path& directory) {
       {"model", {{"type", "BPE"}, {"vocab", read_json(vocabulary)}, {"merges", std::move(rules)}}}};
 }
 
+int64_t tokenizer_files_bytes(const fs::path& directory) {
+  std::error_code error;
+  int64_t total = 0;
+  for (const char* name : kFiles) {
+    const uintmax_t bytes = fs::file_size(directory / name, error);
+    if (!error) total += static_cast<int64_t>(bytes);
+  }
+  return total;
+}
+
 void copy_tokenizer_files(const fs::path& from, const fs::path& to) {
   std::error_code ignored;
   if (fs::equivalent(from, to, ignored)) return;

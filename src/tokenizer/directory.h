@@ -32,5 +32,7 @@ nlohmann::json t5_files(const std::filesystem::path& directory, int32_t num_extr
 
 // Copies the vocabulary and the files above; does nothing when both directories are the same.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
+// Of what that would copy.
+int64_t tokenizer_files_bytes(const std::filesystem::path& directory);
 
 }  // namespace snug::tokenizer

@@ -186,6 +186,11 @@ void Tokenizer::write_directory(const fs::path& directory) const {
   }
 }
 
+int64_t Tokenizer::directory_bytes() const {
+  if (state_->source.empty()) return std::ssize(state_->tokenizer_json);
+  return tokenizer_files_bytes(state_->source);
+}
+
 GgufVocabulary Tokenizer::gguf_vocabulary(int64_t num_tokens) const {
   GgufVocabulary out;
   set_gguf_tokens(*state_->engine, num_tokens, out);

@@ -68,6 +68,8 @@ class Tokenizer {
 
   // A directory that transformers' AutoTokenizer loads and that encodes identically.
   void write_directory(const std::filesystem::path& directory) const;
+  // How large its files are, as far as they are large.
+  int64_t directory_bytes() const;
   // The same vocabulary for a GGUF file of a model with `num_tokens` embedding rows. Throws
   // UserError where GGUF has no form for it, or ids would become others.
   GgufVocabulary gguf_vocabulary(int64_t num_tokens) const;

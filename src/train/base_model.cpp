@@ -33,18 +33,19 @@ std::string option_name(const nlohmann::json::json_pointer& key) {
   return name == "optimizer.class_path" ? "optimizer" : name;
 }
 
-// An adapter is nothing without its base, which must not lie where the adapter will be written.
+// A run moves away what an earlier one left in its folder, and writes its own model there: neither
+// must take from it what it starts from, and what an adapter belongs to.
 void check_base_stays(const config::Recipe& recipe) {
   namespace fs = std::filesystem;
-  if (!recipe.lora.enabled || recipe.checkpoint_dir.empty()) return;
+  if (recipe.checkpoint_dir.empty()) return;
   const fs::path written = fs::weakly_canonical(fs::path(recipe.out_dir) / "final");
   const fs::path base = fs::weakly_canonical(recipe.checkpoint_dir);
   const auto [end, _] = std::mismatch(written.begin(), written.end(), base.begin(), base.end());
   if (end == written.end())
     throw UserError(
-        "{} is the base of this adapter, and would be replaced by it: {} is where a run in {} "
-        "writes what it trained; choose another --out_dir",
-        recipe.checkpoint_dir, written.string(), recipe.out_dir);
+        "{} is what an earlier run in {} has trained; this run starts from it, and would write its "
+        "own model in its place; choose another --out_dir",
+        recipe.checkpoint_dir, recipe.out_dir);
 }
 
 }  // namespace
@@ -145,12 +146,26 @@ void BaseModel::with_values(const setup::Engine& engine, Gathered which,
                         write);
 }
 
+int64_t BaseModel::trained_bytes(const setup::Engine& engine) const {
+  return recipe_.lora.enabled
+             ? setup::peft_directory_bytes(adapter_shapes(engine.precision.parameters),
+                                           tokenizer_.get())
+             : setup::hugging_face_bytes(model(), tokenizer_.get(), export_options(engine));
+}
+
+checkpoint::Adapter BaseModel::adapter_shapes(at::ScalarType type) const {
+  return setup::adapter_shapes(model(), recipe_.lora, type);
+}
+
+setup::ExportOptions BaseModel::export_options(const setup::Engine& engine) const {
+  return {.dtype = engine.precision.parameters,
+          .processor = std::filesystem::path(recipe_.checkpoint_dir)};
+}
+
 void BaseModel::write_model(const std::filesystem::path& folder,
                             const setup::Engine& engine) const {
   with_values(engine, Gathered::All, [&](const setup::ParameterReader& read) {
-    setup::export_hugging_face(folder, model(), tokenizer_.get(), read,
-                               {.dtype = engine.precision.parameters,
-                                .processor = std::filesystem::path(recipe_.checkpoint_dir)});
+    setup::export_hugging_face(folder, model(), tokenizer_.get(), read, export_options(engine));
   });
 }
 
@@ -160,8 +175,7 @@ void BaseModel::write_adapter(const std::filesystem::path& folder,
   const auto trained = std::ranges::find_if(all, [](const auto* p) { return p->trained; });
   SNUG_CHECK(trained != all.end(), "adapters of which nothing trains");
   with_values(engine, Gathered::Trained, [&](const setup::ParameterReader& read) {
-    checkpoint::Adapter adapter =
-        setup::adapter_shapes(model(), recipe_.lora, read(**trained).scalar_type());
+    checkpoint::Adapter adapter = adapter_shapes(read(**trained).scalar_type());
     // Random weights are nowhere to be found again.
     if (!is_random())
       adapter.config.base_model_name_or_path =

@@ -45,8 +45,12 @@ class BaseModel {
   // What training made, as a directory that others load: the whole model, or an adapter. Called by
   // all processes that share the model; the first one writes.
   void write_trained(const std::filesystem::path& folder, const setup::Engine& engine) const;
+  // What that takes on disk.
+  int64_t trained_bytes(const setup::Engine& engine) const;
 
  private:
+  checkpoint::Adapter adapter_shapes(at::ScalarType type) const;
+  setup::ExportOptions export_options(const setup::Engine& engine) const;
   void write_model(const std::filesystem::path& folder, const setup::Engine& engine) const;
   void write_adapter(const std::filesystem::path& folder, const setup::Engine& engine) const;
   bool is_random() const { return !recipe_.model.config.empty(); }

@@ -78,7 +78,7 @@ std::vector<fs::path> without_caption(std::vector<fs::path> files) {
   const size_t all = files.size();
   std::erase_if(files, [](const fs::path& file) { return fs::exists(text_beside(file)); });
   if (files.size() < all)
-    warn("{} of {} pictures have a .txt file beside them and are passed over; --force writes over",
+    warn("{} of {} pictures have a .txt file beside them and are skipped; --force writes over",
          with_commas(static_cast<int64_t>(all - files.size())),
          with_commas(static_cast<int64_t>(all)));
   return files;

@@ -5,6 +5,8 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/folder_lock.h"
+#include "data/prompt_record.h"
 #include "memory/ledger.h"
 #include "models/family.h"
 #include "setup/export.h"
@@ -21,28 +23,45 @@ void refuse_to_overwrite(const std::filesystem::path& destination) {
                     destination.string());
 }
 
+std::string format_of(const config::ConvertOptions& options) {
+  const bool names_gguf = std::filesystem::path(options.destination).extension() == ".gguf";
+  if (options.to == "auto") return names_gguf ? "gguf" : "hf";
+  if (names_gguf && options.to != "gguf")
+    throw UserError("--to {} writes a folder, and {} is the name of a GGUF file; leave out one",
+                    options.to, options.destination);
+  return options.to;
+}
+
 }  // namespace
 
 void convert(const config::ConvertOptions& options) {
+  const std::string to = format_of(options);
   memory::install_allocators();
   refuse_to_overwrite(options.destination);
   models::Checkpoint checkpoint = models::open_checkpoint(options.source);
   const auto tokenizer = setup::open_tokenizer(checkpoint);
   const at::ScalarType type = weight_type(options.dtype, checkpoint);
   const auto read = [&](const nn::Parameter& parameter) {
-    const bool stays_float = options.to == "gguf" && parameter.shape.size() == 1;
+    const bool stays_float = to == "gguf" && parameter.shape.size() == 1;
     return models::read_parameter(checkpoint, parameter, stays_float ? at::kFloat : type);
   };
+  const FolderLock lock(
+      {.target = options.destination,
+       .place = LockWish::Place::Beside,
+       .command = fmt::format("snug convert {} {}", options.source, options.destination),
+       .remedy = "name another destination"});
+  refuse_to_overwrite(options.destination);  // another conversion may have ended there meanwhile
   const setup::ExportOptions export_options{.dtype = type, .processor = options.source};
-  if (options.to == "hf")
+  if (to == "hf")
     setup::export_hugging_face(options.destination, *checkpoint.model, tokenizer.get(), read,
                                export_options);
-  else if (options.to == "litgpt")
+  else if (to == "litgpt")
     setup::export_litgpt(options.destination, *checkpoint.model, *tokenizer, read, export_options);
-  else if (options.to == "gguf")
+  else if (to == "gguf")
     setup::export_gguf(options.destination, *checkpoint.model, *tokenizer, read, export_options);
   else
-    throw UserError("--to {} is unknown; choose hf, litgpt or gguf", options.to);
+    throw UserError("--to {} is unknown; choose hf, litgpt or gguf", to);
+  if (to != "gguf") data::copy_prompt_record(options.source, options.destination);
   std::printf("%s\n", options.destination.c_str());
 }
 

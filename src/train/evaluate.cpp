@@ -15,6 +15,7 @@
 #include "train/evaluate_captions.h"
 #include "train/host.h"
 #include "train/open_data.h"
+#include "train/prompts.h"
 #include "train/validation.h"
 
 namespace snug::train {
@@ -30,9 +31,13 @@ data::DatasetOptions evaluated_options(const config::EvaluateOptions& options,
   const int64_t positions = lm.model->dimensions().max_positions;
   const int64_t usual = captions ? reading.num_picture_tokens + data::kCaptionTokens : positions;
   result.max_seq_length = std::min(options.max_seq_length.value_or(usual), positions);
-  // Captions have no questions: what nobody has chosen does not count.
-  const bool is_default = d.prompt_style == config::DataOptions().prompt_style;
-  if (captions && is_default) result.prompt_style.clear();
+  if (!captions) {
+    const auto record =
+        prompts_of_training(lm, lm.adapters.empty() ? nullptr : &lm.adapters.front());
+    if (record && d.prompt_style == "auto") result.prompt_style = record->style;
+    if (record && !options.mask_prompt_given)
+      result.mask_prompt = record->mask_prompt.value_or(d.mask_prompt);
+  }
   // "all": nothing is held out, so that the training part is the whole file.
   // A folder, or a validation file, says by itself which part is which.
   const bool one_file = !d.val_path && !std::filesystem::is_directory(d.json_path);
@@ -40,10 +45,9 @@ data::DatasetOptions evaluated_options(const config::EvaluateOptions& options,
   return result;
 }
 
-data::Dataset open_evaluated(const config::EvaluateOptions& options,
-                             const setup::LanguageModel& lm) {
+data::Dataset open_evaluated(const data::DatasetOptions& options, const setup::LanguageModel& lm) {
   return data::load_dataset(
-      evaluated_options(options, lm), data::make_encoder(*lm.tokenizer),
+      options, data::make_encoder(*lm.tokenizer),
       [](const data::DownloadRequest& request) -> std::vector<std::filesystem::path> {
         throw UserError(
             "data set {} is not in the cache; train on it once, or give a file with "
@@ -83,8 +87,13 @@ nlohmann::json evaluate_captions(const config::EvaluateOptions& options,
 void print(const nlohmann::json& result) {
   const auto number = [&](const char* key) { return result[key].get<double>(); };
   const auto count = [&](const char* key) { return with_commas(result[key].get<int64_t>()); };
-  print_piece(fmt::format("loss {:.4f}, perplexity {:.2f} ({} tokens of {} samples)\n",
-                          number("loss"), number("perplexity"), count("tokens"), count("samples")));
+  std::string how;
+  if (result.contains("prompt_style"))
+    how = fmt::format(", prompt style {}, {}", result["prompt_style"].get<std::string>(),
+                      result["mask_prompt"] ? "answers alone" : "prompts and answers");
+  print_piece(fmt::format("loss {:.4f}, perplexity {:.2f} ({} tokens of {} samples{})\n",
+                          number("loss"), number("perplexity"), count("tokens"), count("samples"),
+                          how));
   if (result.contains("bleu_4"))
     print_piece(
         fmt::format("BLEU-4 {:.1f}, ROUGE-L {:.1f}, CIDEr-D {:.1f} (hundredths; captions "
@@ -118,7 +127,8 @@ void evaluate(const config::EvaluateOptions& options) {
   const setup::LanguageModel lm = setup::open_language_model(
       options.checkpoint_dir, host.device,
       {.precision = options.precision, .quantize = options.quantize, .adapters = adapters});
-  const data::Dataset dataset = open_evaluated(options, lm);
+  const data::DatasetOptions read = evaluated_options(options, lm);
+  const data::Dataset dataset = open_evaluated(read, lm);
   const bool held_out = options.split == "val";
   const data::SampleStore& samples = held_out ? dataset.validation : dataset.train;
   if (samples.empty()) throw UserError("the {} part of the data is empty", options.split);
@@ -139,6 +149,8 @@ void evaluate(const config::EvaluateOptions& options) {
                         {"perplexity", std::exp(loss.loss)},
                         {"tokens", loss.tokens},
                         {"samples", counted - batches->num_unreadable()}};
+  if (!dataset.train_pictures.rows && !is_synthetic(options.data))
+    result.update({{"prompt_style", dataset.prompt_style}, {"mask_prompt", read.mask_prompt}});
   const data::PictureIndex& pictures =
       held_out ? dataset.validation_pictures : dataset.train_pictures;
   if (pictures.rows && options.captions && !is_synthetic(options.data))

@@ -11,14 +11,18 @@
 #include "config/differences.h"
 #include "config/print.h"
 #include "data/dataset.h"
+#include "data/prompt_record.h"
 #include "dist/agreement.h"
 #include "report/tables.h"
 #include "setup/accelerator.h"
 #include "setup/adapters.h"
 #include "setup/strategy.h"
 #include "train/base_model.h"
+#include "train/disk_room.h"
+#include "train/earlier_run.h"
 #include "train/host.h"
 #include "train/join_world.h"
+#include "train/last_write.h"
 #include "train/live.h"
 #include "train/open_data.h"
 #include "train/out_of_memory.h"
@@ -59,10 +63,14 @@ class Finetune {
   void choose_techniques();
   void measure_length();
   PlannedRun planned() const;
+  void check_disk() const;
   void load_weights();
+  void open_log();
   void set_earlier_runs_aside();
   void train();
   void finish();
+  void write_model();
+  std::string what_remains() const;
   void show_samples();
   SampleAnswerOptions sample_options() const;
   void tell_the_end() const;
@@ -78,6 +86,7 @@ class Finetune {
   std::shared_ptr<dist::Mesh> mesh_;
   std::unique_ptr<Live> live_;
   std::optional<ResumePoint> resume_;
+  bool is_in_others_folder_ = false;  // an earlier run's files are still in out_dir
   std::unique_ptr<RunLog> log_;
   std::optional<RunFigures> figures_;
 
@@ -88,6 +97,7 @@ class Finetune {
   RunLength length_;
   setup::Engine engine_;
   std::optional<TrainingLoop> loop_;
+  std::filesystem::path written_;  // the model
 };
 
 void Finetune::run() {
@@ -112,6 +122,10 @@ void Finetune::run() {
   } catch (const OutOfMemory& error) {
     log_->end_line();
     explain(error);
+  } catch (const Interrupted& error) {
+    log_->end_line();
+    end("interrupted", error.what());
+    throw;
   } catch (const std::exception& error) {
     log_->end_line();
     end("error", error.what());
@@ -132,10 +146,19 @@ void Finetune::begin() {
   startup_.end_stage("device");
   world_ = join_world(recipe_);
   make_mesh();
+  if (world_->rank() == 0) clear_up_after_kills(recipe_.out_dir);
   resume_ = find_resume_point(recipe_, mesh_->world());
   log_ = std::make_unique<RunLog>(
       recipe_, command_, resume_ ? std::optional(resume_->run) : std::nullopt, world_->rank() == 0);
   figures_.emplace(*log_, startup_, host_);
+  const bool goes_on = resume_ && is_of_run_in(recipe_.out_dir, resume_->folder);
+  is_in_others_folder_ = !goes_on && holds_earlier_run(recipe_.out_dir);
+  if (!is_in_others_folder_) open_log();
+}
+
+// From here on the files in out_dir are this run's.
+void Finetune::open_log() {
+  log_->open_files(resume_ ? std::optional(resume_->run) : std::nullopt);
 }
 
 void Finetune::make_mesh() {
@@ -165,6 +188,7 @@ void Finetune::open_model() {
 }
 
 void Finetune::open_data() {
+  if (world_->rank() == 0) tell_of_shorter_samples(recipe_, base_->model());
   recipe_.train.max_seq_length = longest_sample(recipe_, base_->model());
   dataset_ = train::open_data(recipe_, base_->model(), recipe_.checkpoint_dir, base_->tokenizer());
   train_batches_ = dataset_.train_batches();
@@ -227,9 +251,32 @@ PlannedRun Finetune::planned() const {
           .mesh = *mesh_};
 }
 
+// Before weights are read. What lies on the same disk as an offload's file is reserved by now.
+void Finetune::check_disk() const {
+  DiskNeed need{
+      .model_bytes = recipe_.train.save_model ? base_->trained_bytes(engine_) : 0,
+      .checkpoint_bytes = checkpoint::bytes_to_save(engine_.training_tensors(), &mesh_->world()),
+      .num_checkpoints =
+          checkpoints_to_write(recipe_, resume_ ? resume_->state.step : 0, length_.steps),
+      .keep = recipe_.train.keep_checkpoints};
+  if (resume_ && !is_in_others_folder_)
+    need.num_there = checkpoint::count_up_to(recipe_.out_dir, resume_->state.step);
+  dist::agree(&mesh_->world(), [&]() -> std::string {
+    if (world_->rank() > 0) return "";
+    std::error_code unknown;
+    const auto space = std::filesystem::space(recipe_.out_dir, unknown);
+    if (unknown) return "";
+    const std::string warning =
+        check_room(need, static_cast<int64_t>(space.available), recipe_.out_dir);
+    if (!warning.empty()) log_warning(warning);
+    return "";
+  });
+}
+
 void Finetune::load_weights() {
   engine_ = setup::make_engine(base_->model(), recipe_, host_.device, max_seqlen_, mesh_);
   figures_->set_engine(engine_);
+  check_disk();
   // A training checkpoint holds what trains.
   if (!resume_ || !base_->trains_whole()) base_->load(engine_);
   if (resume_) {
@@ -247,10 +294,16 @@ void Finetune::load_weights() {
 
 void Finetune::set_earlier_runs_aside() {
   if (world_->rank() > 0) return;
-  if (const auto folder =
-          checkpoint::set_aside(recipe_.out_dir, resume_ ? resume_->state.step : -1))
-    log_->print(fmt::format("Earlier  checkpoints that are not this run's are now in {}",
-                            folder->string()));
+  if (is_in_others_folder_) {
+    log_->print(
+        fmt::format("Moved an earlier run's files to {}", set_run_aside(recipe_.out_dir).string()));
+    is_in_others_folder_ = false;
+    open_log();
+  } else if (resume_) {
+    drop_logs_put_by(recipe_.out_dir);
+    if (const auto folder = checkpoint::set_aside(recipe_.out_dir, resume_->state.step))
+      log_->print(fmt::format("Moved an earlier run's checkpoints to {}", folder->string()));
+  }
 }
 
 void Finetune::train() {
@@ -280,7 +333,7 @@ void Finetune::finish() {
   if (recipe_.eval.num_samples > 0 || recipe_.lora.enabled) base_->reopen();
   // First of all: what comes after it may fail, and the model is what the run was for.
   live_->state("saving");
-  if (recipe_.train.save_model) base_->write_trained(final_folder(recipe_), engine_);
+  if (recipe_.train.save_model) write_model();
   if (recipe_.eval.final_validation) loop_->validate_at_end();
   log_->end_line();
   live_->state("validating");
@@ -288,6 +341,47 @@ void Finetune::finish() {
   figures_->fill();
   figures_->fill_ranks(*mesh_);
   tell_the_end();
+}
+
+// With how it was asked, so that it is asked the same way from now on.
+void Finetune::write_model() {
+  const bool asks = !dataset_.train_pictures.rows && !is_synthetic(recipe_.data);
+  const auto write = [&](const std::filesystem::path& folder) {
+    base_->write_trained(folder, engine_);
+    dist::agree(&mesh_->world(), [&]() -> std::string {
+      if (asks && world_->rank() == 0)
+        data::write_prompt_record(
+            folder, {.style = dataset_.prompt_style, .mask_prompt = recipe_.data.mask_prompt});
+      return "";
+    });
+  };
+  LastWrite wish{.folder = final_folder(recipe_),
+                 .write = write,
+                 .ranks = &mesh_->world(),
+                 .say =
+                     [&](const std::string& text) {
+                       log_->end_line();
+                       log_->print(text);
+                     },
+                 .what_remains = [&] { return what_remains(); },
+                 .ask = {},
+                 .wait = wait_for_seconds};
+  if (has_terminal()) wish.ask = ask_at_terminal;
+  written_ = write_at_last(wish);
+}
+
+std::string Finetune::what_remains() const {
+  const auto latest = checkpoint::find_latest(recipe_.out_dir);
+  if (!latest) return "No checkpoint holds these weights.";
+  const auto& steps = log_->record().steps;
+  const int64_t step = checkpoint::load_state(*latest).step;
+  if (!steps.empty() && steps.back().step == step)
+    return fmt::format(
+        "{} holds these weights: once there is room, the same command with --resume auto writes "
+        "the model from them.",
+        latest->string());
+  return fmt::format("The newest checkpoint is {}: --resume auto goes on from there.",
+                     latest->string());
 }
 
 // Held-out questions or pictures, answered by the trained model and, last of all, by the one it was
@@ -331,7 +425,7 @@ void Finetune::tell_the_end() const {
   const std::string model =
       recipe_.train.save_model
           ? fmt::format("{} in {}{}", recipe_.lora.enabled ? "The adapter is" : "The model is",
-                        final_folder(recipe_).string(),
+                        written_.string(),
                         base_->tokenizer() == nullptr ? " (without a tokenizer)" : "")
           : "No model was written (train.save_model = false)";
   log_->print(fmt::format("{}, the figures in {}/run.json, a page to look at in {}/report.html",

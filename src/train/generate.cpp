@@ -8,6 +8,7 @@
 #include "data/prompt_style.h"
 #include "data/text_encoder.h"
 #include "setup/language_model.h"
+#include "train/given_prompt.h"
 #include "train/host.h"
 #include "train/prompts.h"
 #include "train/text_generator.h"
@@ -15,12 +16,12 @@
 namespace snug::train {
 namespace {
 
-std::string prompt_text(const config::GenerateOptions& options, const data::TextEncoder& encoder) {
-  const auto style = data::PromptStyle::make(options.prompt_style, encoder);
+std::string prompt_text(const config::GenerateOptions& options, const data::PromptStyle& style) {
   if (!style.is_chat() || options.sys_prompt.empty())
-    return style.prompt({.instruction = options.prompt, .input = "", .output = "", .messages = {}});
+    return style.prompt(
+        {.instruction = *options.prompt, .input = "", .output = "", .messages = {}});
   const std::vector<tokenizer::Message> turns{{"system", options.sys_prompt},
-                                              {"user", options.prompt}};
+                                              {"user", *options.prompt}};
   return style.render(turns, /*add_generation_prompt=*/true);
 }
 
@@ -34,7 +35,7 @@ void answer(TextGenerator& generator, GenerationRequest request,
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   if (options.json) {
-    nlohmann::json line{{"prompt", options.prompt},
+    nlohmann::json line{{"prompt", *options.prompt},
                         {"text", result.text},
                         {"tokens", result.ids.size()},
                         {"ended", result.ended},
@@ -76,19 +77,24 @@ GenerationOptions generation_options(int64_t max_new_tokens, const SamplingOptio
                     .min_new_tokens = beams.min_new_tokens}};
 }
 
-void generate(const config::GenerateOptions& options) {
+void generate(const config::GenerateOptions& given) {
+  config::GenerateOptions options = given;
+  options.prompt = given_prompt(given.prompt);
   const Host host = prepare_host(options.memory_budget, options.num_threads, options.accelerator);
   const setup::LanguageModel lm = setup::open_language_model(
       options.checkpoint_dir, host.device,
       {.precision = options.precision, .quantize = options.quantize, .adapters = options.adapters});
   const data::TextEncoder encoder = data::make_encoder(*lm.tokenizer);
-  const Prompt prompt = text_prompt(*lm.model, encoder, prompt_text(options, encoder));
+  const auto prompt = [&](const setup::LoadedAdapter* adapter) {
+    const data::PromptStyle style = style_of_prompts(options.prompt_style, lm, adapter, encoder);
+    return text_prompt(*lm.model, encoder, prompt_text(options, style));
+  };
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
-  if (lm.adapters.empty()) return answer_all(generator, prompt, options, "");
+  if (lm.adapters.empty()) return answer_all(generator, prompt(nullptr), options, "");
   for (const setup::LoadedAdapter& adapter : lm.adapters) {
     lm.use(adapter);
     if (lm.adapters.size() > 1 && !options.json) print_piece("[" + adapter.name + "]\n");
-    answer_all(generator, prompt, options, adapter.name);
+    answer_all(generator, prompt(&adapter), options, adapter.name);
   }
 }
 

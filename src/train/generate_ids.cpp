@@ -53,6 +53,7 @@ class Single {
       const std::vector<int32_t> chosen = choose(logits, made);
       const std::vector<int32_t> kept = keep(chosen);
       if (kept.empty() || made + 1 >= options_.max_new_tokens) break;
+      if (options_.stop && options_.stop()) break;
       logits = model_.next(kept);
     }
     return std::move(results_);

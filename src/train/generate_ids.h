@@ -23,11 +23,13 @@ struct GenerationOptions {
   EarlyStopping early_stopping = EarlyStopping::No;
   LogitRules rules;
   std::vector<int32_t> end_ids;
+  // Asked after each token: true leaves the answers at that. Not in a beam search.
+  std::function<bool()> stop = {};
 };
 
 struct GeneratedIds {
   std::vector<int32_t> ids;  // without the token that ended them
-  bool ended = false;        // by such a token, rather than by max_new_tokens
+  bool ended = false;        // by such a token, rather than by max_new_tokens or stop
 };
 
 // Called for each token as it is chosen, with its sequence's number; not in a beam search.

@@ -7,7 +7,9 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/folder_lock.h"
 #include "base/log.h"
+#include "data/prompt_record.h"
 #include "memory/ledger.h"
 #include "models/family.h"
 #include "setup/adapter_directory.h"
@@ -73,9 +75,14 @@ void merge(const config::MergeOptions& options) {
   const at::ScalarType type = weight_type(options.dtype, base);
   const auto untied = setup::parts_head(base, adapter) ? models::model_with_own_head(*base.model)
                                                        : std::unique_ptr<models::Model>();
+  const FolderLock lock({.target = destination,
+                         .place = LockWish::Place::Beside,
+                         .command = "snug merge " + options.checkpoint_dir});
+  destination_of(options);  // another merge may have ended there meanwhile
   setup::export_hugging_face(destination, untied ? *untied : *base.model, tokenizer.get(),
                              setup::merged_reader(base, adapter, type),
                              {.dtype = type, .processor = base_path});
+  data::copy_prompt_record(options.checkpoint_dir, destination);
   std::fprintf(stderr, "%zu weights of %s with the adapter%s, in\n", adapter.modules.size(),
                base_path.c_str(),
                untied ? " (the head, which was the embedding, is one of its own now)" : "");

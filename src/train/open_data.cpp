@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "data/synthetic.h"
 #include "hub/download.h"
 #include "setup/reading.h"
@@ -55,27 +57,39 @@ int64_t longest_sample(const config::Recipe& recipe, const models::Model& model)
   return length;
 }
 
+void tell_of_shorter_samples(const config::Recipe& recipe, const models::Model& model) {
+  const int64_t positions = model.dimensions().max_positions;
+  if (recipe.train.max_seq_length.value_or(0) > positions)
+    warn("train.max_seq_length = {}: the model takes {} tokens at most, which is what counts",
+         *recipe.train.max_seq_length, positions);
+}
+
+data::DatasetOptions dataset_options(const config::DataOptions& d) {
+  return {.name = d.class_path,
+          .json_path = d.json_path,
+          .val_path = d.val_path.value_or(""),
+          .prompt_style = d.prompt_style == "auto" ? "" : d.prompt_style,
+          .mask_prompt = d.mask_prompt,
+          .include_multiturn_conversations = d.include_multiturn_conversations,
+          .ignore_index = static_cast<int32_t>(d.ignore_index),
+          .seed = d.seed,
+          .num_workers = static_cast<int>(d.num_workers),
+          .cache_folder = d.download_dir,
+          .packing = d.packing,
+          .padding_in_loss = d.padding_in_loss,
+          .max_samples = d.max_samples,
+          .path = d.path,
+          .split = d.split,
+          .image_column = d.image_column,
+          .text_column = d.text_column,
+          .prompt = d.prompt};
+}
+
 data::DatasetOptions dataset_options(const config::DataOptions& d, const models::Model& model,
                                      const std::filesystem::path& checkpoint) {
-  data::DatasetOptions options{.name = d.class_path,
-                               .json_path = d.json_path,
-                               .val_path = d.val_path.value_or(""),
-                               .prompt_style = d.prompt_style,
-                               .mask_prompt = d.mask_prompt,
-                               .ignore_index = static_cast<int32_t>(d.ignore_index),
-                               .seed = d.seed,
-                               .num_workers = static_cast<int>(d.num_workers),
-                               .cache_folder = d.download_dir,
-                               .packing = d.packing,
-                               .padding_in_loss = d.padding_in_loss,
-                               .max_samples = d.max_samples,
-                               .path = d.path,
-                               .split = d.split,
-                               .image_column = d.image_column,
-                               .text_column = d.text_column,
-                               .prompt = d.prompt,
-                               .reading = setup::reading_of(model),
-                               .vocabulary = model.dimensions().vocabulary};
+  data::DatasetOptions options = dataset_options(d);
+  options.reading = setup::reading_of(model);
+  options.vocabulary = model.dimensions().vocabulary;
   if (const int64_t size = options.reading.image_size; size > 0)
     options.processor = data::read_picture_processor(checkpoint, size);
   return options;
@@ -95,10 +109,16 @@ data::Dataset open_data(const config::Recipe& recipe, const models::Model& model
     return data::load_synthetic(options);
   }
   SNUG_CHECK(tokenizer != nullptr, "--data {} without a tokenizer", recipe.data.class_path);
+  return load_data(recipe, std::move(options), *tokenizer);
+}
+
+data::Dataset load_data(const config::Recipe& recipe, data::DatasetOptions options,
+                        const tokenizer::Tokenizer& tokenizer) {
+  options.val_split_fraction = held_out_fraction(recipe);
   options.max_seq_length = recipe.train.max_seq_length.value_or(0);
   const bool own_style = options.name != "JSON" && !recipe.given("data.prompt_style");
   if (own_style) options.prompt_style.clear();
-  return data::load_dataset(options, data::make_encoder(*tokenizer),
+  return data::load_dataset(options, data::make_encoder(tokenizer),
                             [&](const data::DownloadRequest& request) {
                               return hub::download({.repo_id = request.repo_id,
                                                     .repo_type = "dataset",

@@ -18,12 +18,22 @@ bool is_synthetic(const config::DataOptions& data);
 // see, of a caption what is usual. Throws UserError where a picture's places leave no room.
 int64_t longest_sample(const config::Recipe& recipe, const models::Model& model);
 
+// Warns where train.max_seq_length is more than the model can see.
+void tell_of_shorter_samples(const config::Recipe& recipe, const models::Model& model);
+
+// What a recipe's data options say where only a tokenizer is known: text for a decoder.
+data::DatasetOptions dataset_options(const config::DataOptions& d);
 // What a recipe's data options say for a model, but for what is held out and how long samples may
 // be. `checkpoint` as in open_data().
 data::DatasetOptions dataset_options(const config::DataOptions& d, const models::Model& model,
                                      const std::filesystem::path& checkpoint);
 
-// Fetches a named set first where it is not cached yet. `checkpoint` is the model's folder, whose
+// Loads what the options name, with what the recipe says of the split and the prompt style. Fetches
+// a named set first where it is not cached yet.
+data::Dataset load_data(const config::Recipe& recipe, data::DatasetOptions options,
+                        const tokenizer::Tokenizer& tokenizer);
+
+// The same for a recipe's own data; synthetic data too. `checkpoint` is the model's folder, whose
 // preprocessor_config.json says how pictures are resized. Without a tokenizer (null) data must be
 // synthetic.
 data::Dataset open_data(const config::Recipe& recipe, const models::Model& model,

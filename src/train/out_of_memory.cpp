@@ -17,6 +17,26 @@ std::map<std::string, int64_t> by_name(const memory::ByCategory& bytes) {
   return result;
 }
 
+// Adapters train with another command.
+std::string with_suggestion(std::string command, const plan::Suggestion& suggestion) {
+  static constexpr std::string_view kFull = " finetune_full ";
+  const size_t at = command.find(kFull);
+  if (suggestion.adds_adapters && at != std::string::npos)
+    command.replace(at, kFull.size(), " finetune ");
+  return command + " " + suggestion.options;
+}
+
+bool none_fits(const std::vector<plan::Suggestion>& suggestions) {
+  return suggestions.empty() || !suggestions.front().fits;
+}
+
+// "1.40x the time", of a token.
+std::string factor_text(double time_factor) {
+  if (time_factor == 0) return "";
+  if (time_factor < 1.005 && time_factor > 0.995) return "as fast";
+  return fmt::format("{:.{}f}x the time", time_factor, time_factor < 10 ? 2 : 0);
+}
+
 }  // namespace
 
 PlanDoesNotFit plan_does_not_fit(const plan::Prediction& prediction, const TooMuch& bytes) {
@@ -82,10 +102,11 @@ std::vector<report::SuggestionRecord> suggestion_records(
     const std::vector<plan::Suggestion>& suggestions, const std::string& command) {
   std::vector<report::SuggestionRecord> records;
   for (const plan::Suggestion& s : suggestions)
-    records.push_back({.options = s.options,
-                       .cost = s.cost,
-                       .peak_allocated = s.peak_allocated,
-                       .command = command + " " + s.options});
+    if (s.fits)
+      records.push_back({.options = s.options,
+                         .cost = s.cost,
+                         .peak_allocated = s.peak_allocated,
+                         .command = with_suggestion(command, s)});
   return records;
 }
 
@@ -93,22 +114,35 @@ std::string suggestion_lines(const std::vector<plan::Suggestion>& suggestions) {
   size_t width = 0;
   for (const plan::Suggestion& s : suggestions) width = std::max(width, s.options.size());
   std::string text;
+  bool says_other = false;
   for (const plan::Suggestion& s : suggestions) {
+    if (!s.same_training && !says_other) text += "\n These change what is trained:";
+    says_other |= !s.same_training;
     text +=
         fmt::format("\n  {:<{}}  peak {:>10}", s.options, width, format_bytes(s.peak_allocated));
     if (s.host_bytes > 0) text += fmt::format("  host memory {:>10}", format_bytes(s.host_bytes));
-    text += fmt::format("  ({})", s.cost);
+    text += fmt::format("  {:>14}  ({}{})", factor_text(s.time_factor), s.cost,
+                        s.adds_adapters ? "; a run of snug finetune" : "");
   }
   return text;
 }
 
+std::string smallest_plan_text(const std::vector<plan::Suggestion>& suggestions) {
+  if (suggestions.empty()) return "Nothing that snug can change makes it fit.";
+  const plan::Suggestion& s = suggestions.front();
+  return fmt::format(
+      "Nothing that snug can change makes it fit: the smallest plan found takes {}{}, with {}",
+      format_bytes(s.needed_on_device),
+      s.host_bytes > 0 ? fmt::format(" and {} of host memory", format_bytes(s.host_bytes)) : "",
+      s.options);
+}
+
 std::string suggestions_text(const std::vector<plan::Suggestion>& suggestions,
                              const std::string& command) {
-  if (suggestions.empty()) return "\nNothing this version can change makes it fit.";
+  if (none_fits(suggestions)) return "\n" + smallest_plan_text(suggestions);
   return "\nWhat would fit, as planned; add one of these to the command:" +
-         suggestion_lines(suggestions) +
-         fmt::format("\nThe first of them as a whole:\n  {} {}", command,
-                     suggestions.front().options);
+         suggestion_lines(suggestions) + "\nThe first of them as a whole:\n  " +
+         with_suggestion(command, suggestions.front());
 }
 
 }  // namespace snug::train

@@ -44,8 +44,11 @@ std::vector<report::SuggestionRecord> suggestion_records(
     const std::vector<plan::Suggestion>& suggestions, const std::string& command);
 
 // A line of the terminal each, after a line break: with the host memory that is held to its limit,
-// on a cpu the device's included, where that is what did not fit.
+// on a cpu the device's included, where that is what did not fit. What changes the training says so
+// above its lines.
 std::string suggestion_lines(const std::vector<plan::Suggestion>& suggestions);
+// Where nothing fits: a sentence with the smallest plan that was found.
+std::string smallest_plan_text(const std::vector<plan::Suggestion>& suggestions);
 // The lines with what they are for, and the first one as a whole `command`.
 std::string suggestions_text(const std::vector<plan::Suggestion>& suggestions,
                              const std::string& command);

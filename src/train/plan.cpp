@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/installed.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "data/synthetic.h"
 #include "launch/command.h"
@@ -52,9 +54,30 @@ std::string rate_text(double bytes_per_second) {
   return fmt::format("{:.2g}", bytes_per_second / 1e9);
 }
 
-// A plan needs no weights: whoever has none yet is told so.
-models::Checkpoint open_present(const std::filesystem::path& checkpoint) {
-  namespace fs = std::filesystem;
+namespace fs = std::filesystem;
+
+bool is_shape_alone(const fs::path& folder) {
+  if (!fs::is_directory(folder) || !fs::exists(folder / "config.json")) return false;
+  return std::ranges::none_of(fs::directory_iterator(folder), [](const auto& entry) {
+    const std::string ending = entry.path().extension().string();
+    return ending == ".safetensors" || ending == ".bin" || ending == ".pth" || ending == ".gguf";
+  });
+}
+
+// A plan needs no weights: a model's shape is enough, as a file or in a folder, and whoever has
+// neither is told so.
+models::Checkpoint open_present(const fs::path& checkpoint) {
+  models::Checkpoint shape;
+  if (is_shape_alone(checkpoint)) {
+    shape.path = checkpoint;
+    shape.model = models::model_from_config(checkpoint / "config.json");
+    return shape;
+  }
+  if (checkpoint.extension() == ".json" && fs::is_regular_file(checkpoint)) {
+    shape.path = checkpoint.parent_path();
+    shape.model = models::model_from_config(checkpoint);
+    return shape;
+  }
   if (fs::exists(checkpoint)) return models::open_checkpoint(checkpoint);
   const std::string name = checkpoint.filename().string();
   const std::string config = fmt::format("recipes/models/{}.json", name);
@@ -66,6 +89,10 @@ models::Checkpoint open_present(const std::filesystem::path& checkpoint) {
       fs::exists(shipped_file(config)) ? config : "recipes/models/….json, or a config.json",
       checkpoint.has_parent_path() ? checkpoint.parent_path().filename().string() : "ORG", name);
 }
+
+// Tokens of a sample where neither data nor recipe say how many, and the model takes more than
+// anybody trains on.
+constexpr int64_t kUsualLength = 2048, kLongestUsual = 8192;
 
 class Plan {
  public:
@@ -92,6 +119,7 @@ class Plan {
     if (!options_.like.empty())
       like_ = make_like(options_.like, *checkpoint_.model, wanted_, samples_, device_);
     describe();
+    warn_of_assumed_host();
     if (options_.json)
       std::printf("%s\n", as_json().dump(2).c_str());
     else
@@ -146,7 +174,10 @@ class Plan {
     const bool names_data = !recipe_.data.json_path.empty() || !recipe_.data.path.empty();
     const bool synthetic = is_synthetic(recipe_.data);
     from_data_ = synthetic || (names_data && !recipe_.checkpoint_dir.empty());
-    recipe_.train.max_seq_length = longest_sample(recipe_, model);
+    tell_of_shorter_samples(recipe_, model);
+    const int64_t longest = longest_sample(recipe_, model);
+    length_is_usual_ = !from_data_ && !recipe_.train.max_seq_length && longest > kLongestUsual;
+    recipe_.train.max_seq_length = length_is_usual_ ? kUsualLength : longest;
     if (from_data_) {
       const auto tokenizer = synthetic ? nullptr : setup::open_tokenizer(checkpoint_);
       data::Dataset dataset = open_data(recipe_, model, recipe_.checkpoint_dir, tokenizer.get());
@@ -206,8 +237,9 @@ class Plan {
         from_data_
             ? fmt::format("{} samples of up to {} tokens ({} in all: the longest of the data)",
                           t.micro_batch_size, longest_, with_commas(prediction().tokens))
-            : fmt::format("{} x {} tokens (train.max_seq_length, no data read)", t.micro_batch_size,
-                          longest_),
+            : fmt::format("{} x {} tokens ({}, no data read)", t.micro_batch_size, longest_,
+                          length_is_usual_ ? "a usual length; --max_seq_length N for another"
+                                           : "train.max_seq_length"),
         micro_batches, micro_batches == 1 ? "" : "es", has_many_devices() ? " on each device" : "");
     add("Device   {}: {}{}{}", device_.name, format_bytes(device_.memory_bytes),
         recipe_.memory_budget.empty() ? "" : " (memory_budget)",
@@ -246,9 +278,23 @@ class Plan {
           format_bytes(prediction().peak_host),
           device_.kind == at::kCPU ? ", in one memory with the device's" : "", there,
           format_bytes(lacking));
+    else if (const int64_t assumed = device_.assumed_host_bytes; assumed > 0)
+      add("Host     {}{} {} {} assumed (--host_memory says otherwise)",
+          format_bytes(prediction().peak_host), has_many_devices() ? " for each process" : "",
+          plan::beyond_assumed_host(wanted_, device_) > 0 ? "beside it, more than the" : "of",
+          format_bytes(assumed));
     else
       add("Host     {} beside it{}", format_bytes(prediction().peak_host),
           device_.host_bytes == 0 ? "" : " of " + there);
+  }
+
+  void warn_of_assumed_host() const {
+    const plan::Candidate& chosen = fit_ && fit_->best ? *fit_->best : wanted_;
+    if (const int64_t beyond = plan::beyond_assumed_host(chosen, device_); beyond > 0)
+      warn(
+          "the plan takes {} more of the host than the {} that a machine with this device is "
+          "assumed to have; --host_memory says what yours has",
+          format_bytes(beyond), format_bytes(device_.assumed_host_bytes));
   }
 
   static std::string missing_text(int64_t bytes) {
@@ -266,7 +312,7 @@ class Plan {
     if (has_many_devices())
       parts += fmt::format(", waiting for other devices {:.0f} %",
                            share(c.exposed_collective_seconds + c.idle_seconds));
-    add("Time     about {} s a step{}, {:.0f} tokens/s ({})", seconds_text(c.seconds()),
+    add("Time     about {} s/step{}, {:.0f} tokens/s ({})", seconds_text(c.seconds()),
         from_data_ ? " of average samples" : "", c.tokens_per_second(), parts);
     if (const std::string hidden = hidden_text(c); !hidden.empty())
       add("Hidden   {}: behind the rest of the step", hidden);
@@ -359,29 +405,34 @@ class Plan {
 
   std::string suggestions() const {
     const auto found = plan::suggest(*checkpoint_.model, recipe_, workload(), device_);
-    return found.empty()
-               ? "Nothing this version can change makes it fit.\n"
+    return found.empty() || !found.front().fits
+               ? smallest_plan_text(found) + "\n"
                : "What would fit (--fit finds the fastest):" + suggestion_lines(found) + "\n";
   }
 
-  std::string fit_text() const {
-    if (!fit_->best)
-      return fmt::format("Fit: none of {} combinations fits into {}.{}\n", fit_->tried,
-                         format_bytes(device_.usable_bytes()), why_none_fits(*fit_, device_));
+  // Of --fit: those that differ by less than a percent of peak and time are one row.
+  report::Table fit_table() const {
     // Of one device there is no mesh to name.
-    const bool many = has_many_devices();
-    const bool any_disk = std::ranges::any_of(
-        fit_->front, [](const plan::Candidate& c) { return c.prediction.on_disk > 0; });
-    std::vector<report::Table::Column> columns{{"peak"}, {"host"}};
+    const bool many = has_many_devices(), on_gpu = device_.kind == at::kCUDA;
+    const auto any = [&](auto is_it) { return std::ranges::any_of(fit_->front, is_it); };
+    const bool any_disk = any([](const auto& c) { return c.prediction.on_disk > 0; });
+    const bool any_close = any([&](const auto& c) { return is_close(c); });
+    std::vector<report::Table::Column> columns{{on_gpu ? "reserved" : "peak"}};
+    if (any_close) columns.push_back({"", report::Align::Left});
+    columns.push_back({"host"});
     if (any_disk) columns.push_back({"disk"});
-    columns.insert(columns.end(), {{"s a step"}, {"tokens/s"}});
+    columns.insert(columns.end(), {{"s/step"}, {"tokens/s"}});
     if (many) columns.push_back({"mesh", report::Align::Left});
     columns.push_back({"options", report::Align::Left});
     report::Table table(columns);
+    const plan::Candidate* before = nullptr;
     for (const plan::Candidate& c : fit_->front) {
+      if (before != nullptr && is_alike(*before, c)) continue;
+      before = &c;
       const auto or_none = [](int64_t bytes) { return bytes > 0 ? format_bytes(bytes) : "-"; };
-      std::vector<std::string> row{format_bytes(c.prediction.peak_allocated),
-                                   or_none(c.prediction.peak_host)};
+      std::vector<std::string> row{format_bytes(bytes_of(c))};
+      if (any_close) row.emplace_back(is_close(c) ? "close" : "");
+      row.push_back(or_none(c.prediction.peak_host));
       if (any_disk) row.push_back(or_none(c.prediction.on_disk));
       row.push_back(seconds_text(c.cost.seconds()));
       row.push_back(fmt::format("{:.0f}", c.cost.tokens_per_second()));
@@ -389,12 +440,42 @@ class Plan {
       row.push_back(c.options.empty() ? "(as the recipe is)" : c.options);
       table.add_row(row);
     }
-    std::string text = fmt::format(
+    return table;
+  }
+
+  int64_t bytes_of(const plan::Candidate& c) const {
+    return plan::bytes_on_device(c.prediction, device_.kind);
+  }
+  // Less than a twentieth is left.
+  bool is_close(const plan::Candidate& c) const {
+    return 20 * bytes_of(c) > 19 * device_.usable_bytes();
+  }
+  bool is_alike(const plan::Candidate& a, const plan::Candidate& b) const {
+    const auto near = [](double x, double y) {
+      constexpr double kAlike = 0.01;
+      return std::abs(x - y) < kAlike * std::max(x, y);
+    };
+    return near(static_cast<double>(bytes_of(a)), static_cast<double>(bytes_of(b))) &&
+           near(a.cost.seconds(), b.cost.seconds());
+  }
+
+  std::string fit_text() const {
+    if (!fit_->best)
+      return fmt::format("Fit: none of {} combinations fits into {}.{}\n", fit_->tried,
+                         format_bytes(device_.usable_bytes()), why_none_fits(*fit_, device_));
+    return fit_head() + "\n\n" + fit_table().render() + fit_tail();
+  }
+
+  std::string fit_head() const {
+    return fmt::format(
         "Fit: the fastest first, each further row the fastest of those that take less "
-        "({} combinations tried)\n\n{}",
-        fit_->tried, table.render());
+        "({} combinations tried)",
+        fit_->tried);
+  }
+  std::string fit_tail() const {
+    std::string text;
     if (const std::string reasons = choice_reasons(*fit_, recipe_, device_); !reasons.empty())
-      text += reasons + "\n";
+      text = reasons + "\n";
     return text + "\nThe first row's options, as YAML:\n" + yaml();
   }
 
@@ -462,6 +543,7 @@ class Plan {
                {"context_bytes", device_.context_bytes},
                {"usable_bytes", device_.usable_bytes()},
                {"host_bytes", device_.host_bytes},
+               {"assumed_host_bytes", device_.assumed_host_bytes},
                {"disk_read_bytes_per_second", device_.disk_read_bytes_per_second},
                {"disk_write_bytes_per_second", device_.disk_write_bytes_per_second}}},
              {"batch",
@@ -513,8 +595,12 @@ class Plan {
                           .categories = {},
                           .moments = {},
                           .limit_bytes = device_.usable_bytes(),
-                          .table = fit_ ? fit_text() : "",
+                          .fit = {},
                           .beside = devices_text() + (like_ ? like_->text() : "")};
+    if (fit_ && fit_->best)
+      page.fit = {.above = fit_head(), .table = fit_table().html(), .below = fit_tail()};
+    else if (fit_)
+      page.fit.above = fit_text();
     for (size_t c = 0; c < memory::kNumCategories; ++c)
       page.categories.emplace_back(memory::name(static_cast<memory::Category>(c)));
     for (const plan::Moment& moment : prediction().timeline)
@@ -532,6 +618,7 @@ class Plan {
   data::Reading reading_;
   int64_t longest_ = 0;
   bool from_data_ = false;
+  bool length_is_usual_ = false;
   RunLength length_;                     // of data
   std::vector<plan::Candidate> stages_;  // one a stage of the pipeline
   plan::Candidate wanted_;               // the one that takes most

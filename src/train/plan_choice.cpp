@@ -15,7 +15,7 @@ std::string nearest_miss(const plan::Fit& fit, const plan::DeviceProfile& device
   std::string host;
   if (p.peak_host > 0) host = fmt::format(" and {} of host memory", format_bytes(p.peak_host));
   if (plan::missing(*fit.smallest, device).in_host > 0)
-    host += fmt::format(", of which there are {}{}", format_bytes(device.host_bytes),
+    host += fmt::format(", of which {} are available{}", format_bytes(device.host_bytes),
                         on_cpu ? " in all" : "");
   return fmt::format("\nThe smallest takes {}{}: {}",
                      format_bytes(on_cpu ? p.peak_allocated : p.peak_reserved), host,
@@ -25,7 +25,7 @@ std::string nearest_miss(const plan::Fit& fit, const plan::DeviceProfile& device
 std::string disk_advice(const plan::Fit& fit, const plan::DeviceProfile& device) {
   if (!fit.with_disk) return "";
   return fmt::format(
-      "\nHost memory is what is missing: there are {}. With --fit_disk FOLDER, a folder on a disk "
+      "\nHost memory is what is missing; available: {}. With --fit_disk FOLDER, a folder on a disk "
       "with {} free, it would fit: {}",
       format_bytes(device.host_bytes), format_bytes(fit.with_disk->prediction.on_disk),
       fit.with_disk->options);
@@ -40,8 +40,14 @@ std::string choice_reasons(const plan::Fit& fit, const config::Recipe& asked,
   if (fit.chose_disk(asked))
     text += fmt::format(
         "\nStates are on disk, as fit_disk allows: with them in memory nothing fits beside {} of "
-        "host memory.",
-        format_bytes(device.host_bytes));
+        "host memory{}.",
+        format_bytes(device.host_bytes > 0 ? device.host_bytes : device.assumed_host_bytes),
+        device.host_bytes > 0 ? "" : ", which is assumed");
+  if (plan::beyond_assumed_host(*fit.best, device) > 0)
+    text += fmt::format(
+        "\nNothing fits within the {} of host memory assumed for such a machine; --host_memory "
+        "says what it has.",
+        format_bytes(device.assumed_host_bytes));
   if (fit.best->recipe.delayed_parameter_update && !asked.delayed_parameter_update)
     text += "\nUpdates are one step late, as fit_delay allows: training differs.";
   return text;

@@ -227,7 +227,7 @@ std::string Scaling::text() const {
                        {"", report::Align::Left},
                        {"sent within"},
                        {"between"},
-                       {"s a step"},
+                       {"s/step"},
                        {"tokens/s"},
                        {"efficiency"}});
   const double alone = tokens_per_second_of_one();

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "data/prompt_record.h"
 #include "setup/reading.h"
 
 namespace snug::train {
@@ -31,6 +32,22 @@ Prompt picture_prompt(const models::Model& model, const data::TextEncoder& encod
                       const std::string& text, std::vector<uint8_t> picture) {
   return sample_prompt(unanswered(model, encoder, text, setup::reading_of(model)),
                        std::move(picture));
+}
+
+std::optional<data::PromptRecord> prompts_of_training(const setup::LanguageModel& lm,
+                                                      const setup::LoadedAdapter* adapter) {
+  if (adapter != nullptr)
+    if (auto record = data::read_prompt_record(adapter->name)) return record;
+  return data::read_prompt_record(lm.path);
+}
+
+data::PromptStyle style_of_prompts(const std::string& chosen, const setup::LanguageModel& lm,
+                                   const setup::LoadedAdapter* adapter,
+                                   const data::TextEncoder& encoder) {
+  if (chosen != "auto") return data::PromptStyle::make(chosen, encoder);
+  if (const auto record = prompts_of_training(lm, adapter))
+    return data::PromptStyle::make(record->style, encoder);
+  return data::PromptStyle::make(encoder.chat ? "chat" : "plain", encoder);
 }
 
 Prompt sample_prompt(data::Sample sample, std::vector<uint8_t> picture) {

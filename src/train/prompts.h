@@ -4,12 +4,16 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "data/prompt_record.h"
+#include "data/prompt_style.h"
 #include "data/sample.h"
 #include "data/text_encoder.h"
 #include "models/model.h"
+#include "setup/language_model.h"
 #include "train/next_logits.h"
 
 namespace snug::train {
@@ -20,6 +24,16 @@ Prompt text_prompt(const models::Model& model, const data::TextEncoder& encoder,
 // `text` may be empty; the picture is (image_size, image_size, 3).
 Prompt picture_prompt(const models::Model& model, const data::TextEncoder& encoder,
                       const std::string& text, std::vector<uint8_t> picture);
+
+// How the model, or the adapter beside it (null: none), was asked in training; nothing: not known.
+std::optional<data::PromptRecord> prompts_of_training(const setup::LanguageModel& lm,
+                                                      const setup::LoadedAdapter* adapter);
+
+// `chosen`, or for "auto" the style of training; where that is not known the model's chat template,
+// and without one the prompt as it is.
+data::PromptStyle style_of_prompts(const std::string& chosen, const setup::LanguageModel& lm,
+                                   const setup::LoadedAdapter* adapter,
+                                   const data::TextEncoder& encoder);
 
 // All of a caption's sample that stands before what is learnt.
 Prompt sample_prompt(data::Sample sample, std::vector<uint8_t> picture);

@@ -58,25 +58,31 @@ double rate_of(const report::StepRecord& step) {
 RunLog::RunLog(const config::Recipe& recipe, const std::string& command,
                const std::optional<Resumed>& resumed, bool writes_files)
     : out_dir_(make_folder(recipe.out_dir)),
-      writes_files_(writes_files),
+      may_write_(writes_files),
+      draws_(recipe.logger_name == "tensorboard"),
+      earlier_rows_(earlier_rows(recipe.resume, out_dir_)),
       log_interval_(std::max<int64_t>(1, recipe.train.log_interval)),
       live_(stderr, ::isatty(STDERR_FILENO) == 1) {
   record_.command = command;
   record_.recipe = config::recipe_json(recipe);
+  if (!resumed) return;
+  begin_with(*resumed, record_);
+  if (may_write_) peaks_before_ = resumed->before.memory.measured;
+  planned_before_ = resumed->before.memory.predicted;
+  seconds_before_ = resumed->before.seconds_total;
+}
+
+void RunLog::open_files(const std::optional<Resumed>& resumed) {
+  if (!may_write_) return;
   std::optional<report::LoggedUntil> logged;
   if (resumed) {
     const auto& validation = resumed->before.validation;
     logged = {.step = resumed->step,
               .validation = validation.empty() ? -1 : validation.back().step};
-    begin_with(*resumed, record_);
-    if (writes_files_) peaks_before_ = resumed->before.memory.measured;
-    planned_before_ = resumed->before.memory.predicted;
-    seconds_before_ = resumed->before.seconds_total;
   }
-  if (!writes_files_) return;
-  csv_ = std::make_unique<report::MetricsCsv>(out_dir_ / "metrics.csv", logged,
-                                              earlier_rows(recipe.resume, out_dir_));
-  if (recipe.logger_name == "tensorboard") open_tensorboard(resumed);
+  csv_ = std::make_unique<report::MetricsCsv>(out_dir_ / "metrics.csv", logged, earlier_rows_);
+  writes_files_ = true;
+  if (draws_) open_tensorboard(resumed);
   write_unfinished();
 }
 

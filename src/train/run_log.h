@@ -23,10 +23,13 @@ struct Resumed {
 
 class RunLog {
  public:
-  // Makes out_dir. With `resumed` the record begins with what happened before, and what was logged
-  // up to that step is kept. `writes_files` false: for a process beside the one that does.
+  // Makes out_dir. With `resumed` the record begins with what happened before. `writes_files`
+  // false: for a process beside the one that does.
   RunLog(const config::Recipe& recipe, const std::string& command,
          const std::optional<Resumed>& resumed, bool writes_files);
+  // From here on files are written, in place of those that are there; what was logged up to the
+  // step that the run goes on from is kept.
+  void open_files(const std::optional<Resumed>& resumed);
 
   report::RunRecord& record() { return record_; }
   void print(const std::string& text) { live_.print(text); }
@@ -53,7 +56,10 @@ class RunLog {
   void draw(const report::StepRecord& step, int64_t peak_allocated);
 
   std::filesystem::path out_dir_;
-  bool writes_files_;
+  bool may_write_;
+  bool writes_files_ = false;
+  bool draws_;
+  std::filesystem::path earlier_rows_;
   int64_t log_interval_;
   report::MemoryPeaks peaks_before_;  // of rank 0
   std::optional<report::MemoryPeaks> planned_before_;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/error.h"
 #include "report/text_width.h"
 
 namespace snug::train {
@@ -28,6 +29,15 @@ std::map<size_t, std::vector<size_t>> by_length(std::span<const Prompt> prompts,
   for (size_t i = 0; i < prompts.size(); ++i)
     groups[is_decoder ? prompts[i].ids.size() : 0].push_back(i);
   return groups;
+}
+
+// A decoder that has written these out.
+tokenizer::StreamingDecoder decoder_after(const tokenizer::Tokenizer& tokenizer,
+                                          std::span<const int32_t> ids) {
+  tokenizer::StreamingDecoder decoder(tokenizer);
+  for (const int32_t id : ids) decoder.push(id);
+  if (!ids.empty()) decoder.flush();
+  return decoder;
 }
 
 }  // namespace
@@ -57,8 +67,8 @@ GenerationOptions TextGenerator::feasible(const Prompt& prompt, GenerationOption
   return options;
 }
 
-Generation TextGenerator::decode(GeneratedIds made) const {
-  tokenizer::StreamingDecoder decoder(tokenizer_);
+Generation TextGenerator::decode(GeneratedIds made, std::span<const int32_t> begun) const {
+  tokenizer::StreamingDecoder decoder = decoder_after(tokenizer_, begun);
   Generation result{.text = {}, .ids = std::move(made.ids), .ended = made.ended};
   for (const int32_t id : result.ids) result.text += decoder.push(id);
   result.text += decoder.flush();
@@ -66,16 +76,19 @@ Generation TextGenerator::decode(GeneratedIds made) const {
 }
 
 Generation TextGenerator::generate(const GenerationRequest& request) {
-  tokenizer::StreamingDecoder decoder(tokenizer_);
+  SNUG_CHECK(request.begun.empty() || !model_.decoder_start(), "an encoder's answer goes on");
+  tokenizer::StreamingDecoder decoder = decoder_after(tokenizer_, request.begun);
+  Prompt prompt = request.prompt;
+  prompt.ids.insert(prompt.ids.end(), request.begun.begin(), request.begun.end());
   const auto emit = [&](const std::string& piece) {
     if (request.on_text && !piece.empty()) request.on_text(piece);
   };
   const bool streams = request.on_text && request.options.num_beams == 1;
   std::vector<GeneratedIds> made =
-      generate_ids(model_, {&request.prompt, 1}, feasible(request.prompt, request.options),
+      generate_ids(model_, {&prompt, 1}, feasible(prompt, request.options),
                    streams ? [&](size_t, int32_t id) { emit(decoder.push(id)); } : OnToken());
   emit(decoder.flush());
-  Generation result = decode(std::move(made.front()));
+  Generation result = decode(std::move(made.front()), request.begun);
   if (!streams) emit(result.text);
   return result;
 }

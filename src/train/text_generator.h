@@ -18,6 +18,8 @@ struct GenerationRequest {
   Prompt prompt;
   GenerationOptions options;                             // end_ids: the model's own
   std::function<void(const std::string&)> on_text = {};  // each piece as it comes; may be empty
+  // A decoder's answer so far, which it goes on from: what comes back is the rest alone.
+  std::vector<int32_t> begun = {};
 };
 
 struct Generation {
@@ -47,7 +49,8 @@ class TextGenerator {
  private:
   // As the model can do it: its own end tokens, no more tokens than it can see.
   GenerationOptions feasible(const Prompt& prompt, GenerationOptions options) const;
-  Generation decode(GeneratedIds made) const;
+  // The text and ids that follow `begun`.
+  Generation decode(GeneratedIds made, std::span<const int32_t> begun = {}) const;
 
   ModelLogits model_;
   const tokenizer::Tokenizer& tokenizer_;

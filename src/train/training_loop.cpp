@@ -21,13 +21,14 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+// A warm-up that would be all of a run becomes a tenth of it.
 optim::Schedule schedule_of(const config::Recipe& recipe, int64_t steps) {
   const config::TrainOptions& t = recipe.train;
   const int64_t warmup =
       t.lr_warmup_fraction
           ? static_cast<int64_t>(*t.lr_warmup_fraction * static_cast<double>(steps))
           : t.lr_warmup_steps;
-  return {recipe.optimizer.lr, t.min_lr, warmup, steps};
+  return {recipe.optimizer.lr, t.min_lr, warmup < steps ? warmup : steps / 10, steps};
 }
 
 }  // namespace
@@ -41,7 +42,7 @@ TrainingLoop::TrainingLoop(const Parts& parts, const RunLength& length,
       stepper_(parts.engine, parts.recipe, parts.train_batches, phases_),
       sampler_(sampler_options(length.sampler)),
       schedule_(schedule_of(parts.recipe, length.steps)) {
-  warn_of_long_warmup();
+  tell_of_shorter_warmup();
   if (state_.step > 0) {
     sampler_.restore({state_.epoch, state_.next_index});
     stepper_.scaler().restore(state_.loss_scale, state_.good_steps);
@@ -88,7 +89,8 @@ void TrainingLoop::take_step() {
   if (is_over()) parts_.engine.finish_updates();
   if (validates && is_over()) validate();
   if (stop)
-    throw UserError("stopped on request after step {}; go on with --resume auto", state_.step);
+    throw Interrupted(
+        fmt::format("stopped on request after step {}; go on with --resume auto", state_.step));
 }
 
 void TrainingLoop::count_in(const StepResult& result) {
@@ -161,14 +163,13 @@ StepResult TrainingLoop::step_with_splits(SampleIndices micro_batches, double lr
 
 // --- what is told and kept ---
 
-void TrainingLoop::warn_of_long_warmup() const {
+void TrainingLoop::tell_of_shorter_warmup() const {
   const config::TrainOptions& t = recipe_.train;
-  const bool said_of_recipe = t.max_steps && t.lr_warmup_steps >= *t.max_steps;
-  if (schedule_.warmup_steps < schedule_.total_steps || said_of_recipe) return;
-  warn(
-      "train.lr_warmup_steps = {} is not shorter than the run's {} steps: the learning rate "
-      "never reaches {}",
-      schedule_.warmup_steps, schedule_.total_steps, recipe_.optimizer.lr);
+  if (t.lr_warmup_fraction || t.lr_warmup_steps < schedule_.total_steps) return;
+  parts_.log.print(
+      fmt::format("Warm-up  {} step{} instead of train.lr_warmup_steps = {}: the whole run has {}",
+                  schedule_.warmup_steps, schedule_.warmup_steps == 1 ? "" : "s", t.lr_warmup_steps,
+                  schedule_.total_steps));
 }
 
 void TrainingLoop::log_step(const StepResult& result, double lr, double seconds) {

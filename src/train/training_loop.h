@@ -61,7 +61,7 @@ class TrainingLoop {
   data::SamplerOptions sampler_options(data::SamplerOptions options) const;
   std::vector<int64_t> longest_samples_first() const;
   int64_t micro_batch_size() const;
-  void warn_of_long_warmup() const;
+  void tell_of_shorter_warmup() const;
 
   Parts parts_;
   const config::Recipe& recipe_;

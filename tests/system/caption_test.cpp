@@ -290,7 +290,8 @@ TEST_F(Captions, PartsThatTrainedBesideAnAdapterGoWithIt) {
   ASSERT_EQ(
       run({"merge", adapter, "--out_dir", folder_ / "merged", "--dtype", "float32"}).exit_code, 0);
   EXPECT_NEAR(loss(folder_ / "merged"), with_adapter, 1e-4);
-  const Result two = run({"generate", base, "--adapter", adapter, "--adapter", adapter});
+  const Result two =
+      run({"generate", base, "--adapter", adapter, "--adapter", adapter, "--prompt", "a"});
   EXPECT_EQ(two.exit_code, 2) << "adapters that take turns share the base";
   EXPECT_NE(two.output.find("snug merge"), std::string::npos) << two.output;
 }

@@ -37,29 +37,29 @@ TEST_F(Errors, UnknownOptionNamesTheNearest) {
 TEST_F(Errors, UnknownCommand) { expect_user_error({"finetun"}, "finetune"); }
 
 TEST_F(Errors, MissingCheckpoint) {
-  expect_user_error({"generate", folder_ / "nothing"}, "does not exist");
+  expect_user_error({"generate", folder_ / "nothing", "--prompt", "a"}, "does not exist");
 }
 
 TEST_F(Errors, AConfigurationIsNoModel) {
   const std::string config = tiny_checkpoint() + "/config.json";
-  expect_user_error({"generate", config}, "snug plan --model.config " + config);
+  expect_user_error({"generate", config, "--prompt", "a"}, "snug plan --model.config " + config);
 }
 
 TEST_F(Errors, FolderWithoutModel) {
   fs::create_directory(folder_ / "empty");
-  expect_user_error({"generate", folder_ / "empty"}, "holds no model");
+  expect_user_error({"generate", folder_ / "empty", "--prompt", "a"}, "holds no model");
 }
 
 TEST_F(Errors, GgufThatIsNone) {
   std::ofstream(folder_ / "model.gguf") << "this is not a model";
-  expect_user_error({"generate", folder_ / "model.gguf"}, "model.gguf");
+  expect_user_error({"generate", folder_ / "model.gguf", "--prompt", "a"}, "model.gguf");
 }
 
 TEST_F(Errors, TruncatedWeights) {
   ASSERT_EQ(run(finetune({"--train.max_steps", "1"})).exit_code, 0);
   const fs::path weights = folder_ / "out/final/model.safetensors";
   fs::resize_file(weights, fs::file_size(weights) / 2);
-  expect_user_error({"generate", folder_ / "out/final"}, "model.safetensors");
+  expect_user_error({"generate", folder_ / "out/final", "--prompt", "a"}, "model.safetensors");
 }
 
 TEST_F(Errors, MissingTensorIsNamed) {
@@ -68,7 +68,7 @@ TEST_F(Errors, MissingTensorIsNamed) {
   nlohmann::json json = nlohmann::json::parse(read_file(config));
   json["num_hidden_layers"] = 3;
   std::ofstream(config) << json.dump();
-  expect_user_error({"generate", folder_ / "out/final"}, "model.layers.2.");
+  expect_user_error({"generate", folder_ / "out/final", "--prompt", "a"}, "model.layers.2.");
 }
 
 TEST_F(Errors, DataWithoutRows) {

@@ -56,6 +56,68 @@ TEST(Finetune, FinalModelGoesOnWhereTrainingEnded) {
   EXPECT_LT(loss, losses(read_run(folder / "out")).front());
 }
 
+// A model is asked, and judged, as it was trained.
+TEST(Finetune, EvaluateCountsWhatTrainingCounted) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 160);
+  const Result trained =
+      run(finetune_words(rows, folder / "out",
+                         {"--data.mask_prompt", "true", "--data.val_split_fraction", "0.25",
+                          "--eval.max_iters", "1000"}));
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const nlohmann::json validation = read_run(folder / "out")["validation"].back();
+  const auto evaluate = [&](const fs::path& model, const Words& more) {
+    Words words{"evaluate",
+                model,
+                "--data",
+                rows,
+                "--split",
+                "val",
+                "--data.val_split_fraction",
+                "0.25",
+                "--precision",
+                "32-true",
+                "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return nlohmann::json::parse(result.output);
+  };
+  const fs::path model = folder / "out/final";
+  const nlohmann::json same = evaluate(model, {});
+  EXPECT_EQ(same["tokens"], validation["tokens"]);
+  EXPECT_NEAR(same["loss"], validation["loss"], 1e-4);
+  EXPECT_EQ(same["prompt_style"], "plain");
+  EXPECT_GT(evaluate(model, {"--data.mask_prompt", "false"})["tokens"], validation["tokens"]);
+  ASSERT_EQ(run({"convert", model, folder / "copy"}).exit_code, 0);
+  EXPECT_EQ(evaluate(folder / "copy", {})["tokens"], validation["tokens"]);
+}
+
+TEST(Finetune, WarmUpNeverTakesTheWholeRun) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 8);
+  const Result result = run(finetune_words(
+      rows, folder / "out", {"--train.lr_warmup_steps", "100", "--data.val_split_fraction", "0"}));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const nlohmann::json steps = read_run(folder / "out")["steps"];
+  ASSERT_EQ(steps.size(), 1U);
+  EXPECT_GT(steps[0]["lr"], 0.0);
+  EXPECT_NE(result.output.find("0 steps instead of train.lr_warmup_steps = 100"), std::string::npos)
+      << result.output;
+}
+
+TEST(Finetune, QuantizedWeightsAreNotTrained) {
+  const TempFolder folder;
+  Words words = finetune_words(write_rows(folder / "rows.jsonl", 8), folder / "out",
+                               {"--full", "true", "--quantize", "bnb.nf4"});
+  words.front() = "finetune";
+  const Result result = run(words);
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find("quantized weights cannot be trained"), std::string::npos)
+      << result.output;
+  EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
 TEST(Finetune, OutOfMemoryIsAResult) {
   const TempFolder folder;
   const fs::path rows = write_rows(folder / "rows.jsonl", 64);

@@ -105,16 +105,18 @@ class Budgets : public ::testing::Test {
     expect_whole_csv(out / "metrics.csv", record["steps"].size());
     std::set<std::string> left;
     for (const auto& entry : fs::directory_iterator(out)) left.insert(entry.path().filename());
-    EXPECT_EQ(left, (std::set<std::string>{"live", "metrics.csv", "report.html", "run.json"}));
+    EXPECT_EQ(left,
+              (std::set<std::string>{".lock", "live", "metrics.csv", "report.html", "run.json"}));
     return record;
   }
 
-  // From the peak down to `lowest` times it. With a budget below the highest level that a refused
-  // run reached, the next one is refused earlier; steps of 3 % at least keep the number of runs
-  // low.
+  // From the peak down to `lowest` times it, or to the smallest budget that is taken. With a budget
+  // below the highest level that a refused run reached, the next one is refused earlier; steps of 3
+  // % at least keep the number of runs low.
   void walk_down(const Words& more, double lowest, Places& places) const {
     const int64_t peak = plain_peak(more);
-    const auto last = static_cast<int64_t>(lowest * static_cast<double>(peak));
+    const auto last =
+        std::max<int64_t>(1 << 16, static_cast<int64_t>(lowest * static_cast<double>(peak)));
     for (int64_t budget = peak - 1; budget > last;) {
       const json record = expect_refusal(budget, more);
       if (HasFailure()) return;

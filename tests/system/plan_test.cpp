@@ -39,6 +39,26 @@ TEST(PlanCommand, OfAModelThatIsNotHereSaysWhatItNeeds) {
     EXPECT_NE(result.output.find(part), std::string::npos) << result.output;
 }
 
+// A configuration is enough, in a folder or alone.
+TEST(PlanCommand, OfAShapeAlone) {
+  const TempFolder folder;
+  const std::string config = std::string(SNUG_SOURCE_DIR) + "/recipes/models/qwen2.5-1.5b.json";
+  fs::copy_file(config, folder / "config.json");
+  for (const fs::path& model : {folder.path(), folder / "config.json"}) {
+    const Result result = run({"plan", model, "--device", "a100-80", "--precision", "bf16-true"});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    for (const char* part : {"1,543,714,304 parameters", "1 x 2048 tokens (a usual length"})
+      EXPECT_NE(result.output.find(part), std::string::npos) << result.output;
+  }
+}
+
+TEST(PlanCommand, SaysWhereASampleCannotBeSoLong) {
+  const Result result = run(plan_words({"--max_seq_length", "10000"}));
+  EXPECT_NE(result.output.find("train.max_seq_length = 10000: the model takes 2048 tokens at most"),
+            std::string::npos)
+      << result.output;
+}
+
 TEST(PlanCommand, SetsLitgptBesideIt) {
   const Result text = run(plan_words({"--device", "a100-80", "--like", "litgpt"}));
   EXPECT_EQ(text.exit_code, 0) << text.output;
@@ -97,6 +117,31 @@ TEST(PlanCommand, FitChoosesAmongStrategiesThatFit) {
   const nlohmann::json best = nlohmann::json::parse(result.output)["fit"]["best"];
   EXPECT_TRUE(best["fits"].get<bool>());
   EXPECT_EQ(best["strategy"], "fsdp");
+}
+
+// What has to fit is in front, and rows that are nearly the same are one.
+TEST(PlanCommand, TheTableOfAFitHasWhatIsReserved) {
+  std::vector<std::string> words = plan_words({"--device", "rtx-4090", "--memory_budget", "16GB",
+                                               "--train.global_batch_size", "4", "--fit"});
+  const std::string text = run(words).output;
+  const size_t head = text.find("reserved  ", text.find("Fit: the fastest first"));
+  ASSERT_NE(head, std::string::npos) << text;
+  words.emplace_back("--json");
+  const nlohmann::json plan = nlohmann::json::parse(run(words).output);
+  const nlohmann::json best = plan["fit"]["best"];
+  EXPECT_NE(text.find(format_bytes(best["peak_reserved"].get<int64_t>()), head), std::string::npos);
+  EXPECT_GT(plan["device"]["assumed_host_bytes"], 0);
+  EXPECT_NE(text.find("GiB assumed (--host_memory says otherwise)") != std::string::npos,
+            plan["memory"]["offloaded_to_host"] == 0);
+}
+
+TEST(PlanCommand, AnAssumedHostThatIsTooSmallIsWarnedOf) {
+  const std::vector<std::string> words =
+      plan_words({"--device", "t4", "--optimizer_offload", "cpu", "--precision", "32-true"});
+  const std::string text = run(words).output;
+  EXPECT_NE(text.find("of 64.00 GiB assumed (--host_memory says otherwise)") != std::string::npos,
+            text.find("is assumed to have; --host_memory says what yours has") != std::string::npos)
+      << text;
 }
 
 TEST(PlanCommand, LikeIsAnOptionOfPlanAlone) {

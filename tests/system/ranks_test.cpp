@@ -202,10 +202,11 @@ TEST_F(Ranks, CtrlCSavesAndCanGoOn) {
   while (!fs::exists(out / "metrics.csv") || read_file(out / "metrics.csv").size() < 400)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   ::kill(child, SIGINT);
-  EXPECT_EQ(finish(child), 2);
+  EXPECT_EQ(finish(child), 130);
   const std::string said = read_file(folder_ / "log");
   EXPECT_EQ(count(said, "stopped on request"), 1U) << said;
   EXPECT_TRUE(orphans_of(out).empty());
+  EXPECT_EQ(read_run(out)["outcome"], "interrupted");
   const size_t stopped_at = read_run(out)["steps"].size();
   const Result resumed = run(words(2, out,
                                    {"--train.max_steps", std::to_string(stopped_at + 2), "--resume",
@@ -326,6 +327,42 @@ TEST_F(SmallDisk, LogsThatDoNotFitStopNothing) {
   const Result result = run(words(2, out, {"--train.epochs", "8", "--train.log_interval", "1"}));
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_EQ(read_run(out)["outcome"], "ok");
+}
+
+// Who started the ranks has taken the folder, and they do not refuse themselves.
+TEST_F(Ranks, AFolderIsOneRunsAlone) {
+  const fs::path out = folder_ / "out";
+  const Words more{"--train.epochs", "200", "--train.save_interval", "2", "--resume", "auto"};
+  const pid_t first = start(words(2, out, more), folder_ / "log");
+  for (int attempt = 0; attempt < 600 && !fs::exists(out / "step-000002"); ++attempt)
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  for (const int devices : {1, 2}) {
+    const Result second = run(words(devices, out, more));
+    EXPECT_EQ(second.exit_code, 2) << second.output;
+    EXPECT_NE(second.output.find(fmt::format("(process {} on ", first)), std::string::npos)
+        << second.output;
+  }
+  ::kill(first, SIGKILL);
+  finish(first);
+  EXPECT_TRUE(orphans_of(out).empty());
+  EXPECT_EQ(run(words(2, out, {"--train.max_steps", "1", "--resume", "auto"})).exit_code, 0);
+}
+
+// Logs too: those of the run that is moved, and not those of a start that came to nothing.
+TEST_F(Ranks, AnEarlierRunIsMovedWithItsLogs) {
+  const fs::path out = folder_ / "out";
+  ASSERT_EQ(run(words(2, out, {"--train.max_steps", "1"})).exit_code, 0);
+  const std::string record = read_file(out / "logs/rank-1.json");
+  EXPECT_EQ(run(words(2, out, {"--data.json_path", folder_ / "none.jsonl"})).exit_code, 2);
+  EXPECT_TRUE(fs::exists(out / "final"));
+  EXPECT_EQ(read_run(out)["outcome"], "ok") << "of the run that is there";
+  const Result second = run(words(2, out, {"--train.max_steps", "1"}));
+  ASSERT_EQ(second.exit_code, 0) << second.output;
+  EXPECT_EQ(count(second.output, "Moved an earlier run's files to "), 1U) << second.output;
+  EXPECT_EQ(read_file(out / "earlier/logs/rank-1.json"), record);
+  EXPECT_TRUE(fs::exists(out / "earlier/final/model.safetensors"));
+  EXPECT_TRUE(fs::exists(out / "final/model.safetensors"));
+  EXPECT_TRUE(fs::exists(out / "logs/rank-1.json"));
 }
 
 TEST_F(Ranks, AHostThatIsNoneIsSaid) {

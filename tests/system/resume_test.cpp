@@ -223,10 +223,10 @@ TEST(Resume, CtrlCSavesAndCanGoOn) {
          read_file(folder / "out/metrics.csv").size() < 400)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   ::kill(child, SIGINT);
-  EXPECT_EQ(finish(child), 2);
+  EXPECT_EQ(finish(child), 130);
   EXPECT_NE(read_file(folder / "log").find("--resume auto"), std::string::npos);
   const json stopped = read_run(folder / "out");
-  EXPECT_EQ(stopped["outcome"], "error");
+  EXPECT_EQ(stopped["outcome"], "interrupted");
   const size_t stopped_at = stopped["steps"].size();
   const Words to_the_end{"--train.max_steps", std::to_string(stopped_at + 2),
                          "--resume",          "auto",

@@ -189,7 +189,7 @@ TEST_F(Watch, EndsWithARunThatIsKilled) {
   EXPECT_EQ(monitor.end(), 0);
   expect_terminal_as_before(monitor);
   const std::string& seen = monitor.seen();
-  EXPECT_TRUE(has(seen.substr(seen.rfind(kLeave)), "is gone without a word")) << seen;
+  EXPECT_TRUE(has(seen.substr(seen.rfind(kLeave)), "stopped unexpectedly")) << seen;
 }
 
 TEST_F(Watch, ARunFromBeginToEndInAPipe) {

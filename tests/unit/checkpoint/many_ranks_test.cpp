@@ -172,6 +172,26 @@ TEST(ManyRanks, CopiesAreWrittenOnceAndByAll) {
   for (const auto& [rank, count] : bytes) EXPECT_GT(count, one / 8) << rank;
 }
 
+TEST(ManyRanks, TakeTheRoomThatWasForeseen) {
+  const std::vector<Whole> model = random_model(1);
+  for (const Layout& layout : kLayouts) {
+    const test::TempFolder folder;
+    std::vector<int64_t> foreseen(static_cast<size_t>(layout.num_ranks()));
+    as_ranks(layout.num_ranks(), [&](ThreadGroup& ranks) {
+      foreseen[static_cast<size_t>(ranks.rank())] =
+          bytes_to_save(tensors_of(model, layout, ranks.rank()), &ranks);
+    });
+    int64_t written = 0;
+    for (const auto& entry : fs::directory_iterator(save_as(layout, folder.path(), model)))
+      if (entry.path().extension() == ".safetensors")
+        written += static_cast<int64_t>(entry.file_size());
+    for (const int64_t bytes : foreseen)
+      EXPECT_NEAR(static_cast<double>(bytes), static_cast<double>(written),
+                  0.01 * static_cast<double>(written))
+          << layout.name;
+  }
+}
+
 // Weights may be there whole where only their states are cut.
 TEST(ManyRanks, WholeWeightsBesideCutStates) {
   const test::TempFolder folder;

@@ -99,6 +99,10 @@ TEST_P(EachCase, ComesBackAsItWasWritten) {
   const test::TempFolder folder;
   Adapter wanted = read_peft_adapter(kAdapters / GetParam());
   write_peft_files(folder.path(), wanted);
+  int64_t written = 0;
+  for (const auto& entry : fs::directory_iterator(folder.path()))
+    written += static_cast<int64_t>(entry.file_size());
+  EXPECT_EQ(peft_bytes(wanted), written);
   const Adapter found = read_peft_adapter(folder.path());
   if (!wanted.config.target_modules.pattern.empty()) {
     wanted.config.target_modules = {};

@@ -57,6 +57,15 @@ TEST_P(Resume, GoesOnAsIfNeverStopped) {
   optim::expect_same(straight.optimizer->states(), resumed.optimizer->states());
 }
 
+TEST_P(Resume, TakesTheRoomThatWasForeseen) {
+  const test::TempFolder folder;
+  const Bench b(GetParam(), at::kCPU, kShapes);
+  const auto foreseen = static_cast<double>(bytes_to_save(tensors_of(b)));
+  const auto written =
+      static_cast<double>(size_bytes(save(folder.path(), {}, tensors_of(b), "{}")));
+  EXPECT_NEAR(foreseen, written, 0.01 * written + 300) << "but for state.json";
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::ValuesIn(all_cases()),
                          [](const auto& info) { return info.param.name; });
 

@@ -95,8 +95,20 @@ TEST(Check, RoundingFitsTheWeights) {
                   "are both true");
 }
 
-TEST(Check, WhatIsNotThereYetSaysSo) {
-  EXPECT_CONTAINS(faults_of("--logger_name wandb"), "not in this version yet");
+// Recipes of LitGPT name services that metrics go to: they run, and say what is written instead.
+TEST(Check, OnlineLoggersAreTakenAndBecomeCsv) {
+  for (const char* logger : {"wandb", "mlflow", "litlogger"}) {
+    std::string said;
+    const LogSinkGuard sink([&](const std::string& text) { said += text; });
+    const Recipe recipe = recipe_from(fmt::format("logger_name: {}\n", logger));
+    EXPECT_EQ(recipe.logger_name, "csv");
+    EXPECT_CONTAINS(said, fmt::format("logger_name = {}: ", logger));
+    EXPECT_CONTAINS(said, "it writes metrics.csv instead");
+    EXPECT_EQ(faults_of(fmt::format("--logger_name {}", logger)), "");
+  }
+  const std::string fault = error_of([] { recipe_from("logger_name: wandbox\n"); });
+  EXPECT_CONTAINS(fault, "is not one of csv, tensorboard");
+  EXPECT_FALSE(contains(fault, "mlflow")) << fault;
 }
 
 TEST(Check, DevicesAlongCpMayShareWeights) {
@@ -229,12 +241,21 @@ TEST(Check, PissaAndDoraExcludeEachOther) {
 
 TEST(Check, KeysOfAdaptersAreNotPassedOverSilently) {
   testing::internal::CaptureStderr();
-  EXPECT_EQ(faults_of("--full --lora_r 4 --quantize bnb.nf4", "finetune"), "");
-  EXPECT_CONTAINS(testing::internal::GetCapturedStderr(), "lora_r, quantize are passed over");
+  EXPECT_EQ(faults_of("--full --lora_r 4 --lora_alpha 8", "finetune"), "");
+  EXPECT_CONTAINS(testing::internal::GetCapturedStderr(), "lora_r, lora_alpha are ignored");
   testing::internal::CaptureStderr();
   EXPECT_EQ(faults_of("--lora_r 4 --quantize bnb.nf4", "finetune"), "");
   EXPECT_EQ(faults_of("--full", "finetune"), "");
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+// Quantized weights are no longer there to be trained, or to be written.
+TEST(Check, AllWeightsAreNotQuantized) {
+  EXPECT_CONTAINS(faults_of("--full --quantize bnb.nf4", "finetune"),
+                  "quantize = bnb.nf4: quantized weights cannot be trained");
+  EXPECT_EQ(faults_of("--full --quantize none", "finetune"), "");
+  EXPECT_EQ(faults_of("--quantize bnb.nf4", "plan"), "");
+  EXPECT_CONTAINS(faults_of("--full --quantize bnb.nf4", "plan"), "leave full out");
 }
 
 TEST(Check, PartsThatTrainAreNamed) {

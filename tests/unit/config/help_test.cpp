@@ -31,7 +31,7 @@ TEST(Help, ListsEveryCommandWithExamples) {
 
 TEST(Help, NamesEveryOptionWithItsDefault) {
   for (const CommandInfo& info : command_table()) {
-    const std::string text = help_text(info.names[0]);
+    const std::string text = help_text(info.names[0], 80, false, HelpOf::All);
     ParsedCommand parsed;
     parsed.command = info.command;
     for (const Row& row : rows_of(parsed)) {
@@ -45,8 +45,52 @@ TEST(Help, NamesEveryOptionWithItsDefault) {
   EXPECT_CONTAINS(help_text("finetune_full", 80, true), "\x1b[1mTraining\x1b[0m");
 }
 
+size_t num_options(const std::string& help) {
+  size_t count = 0;
+  std::istringstream stream(help);
+  for (std::string line; std::getline(stream, line);) count += line.starts_with("  --") ? 1 : 0;
+  return count;
+}
+
+TEST(Help, IsShortWhereACommandHasManyOptions) {
+  for (const char* command : {"finetune", "finetune_full", "plan"}) {
+    const std::string text = help_text(command), all = help_text(command, 80, false, HelpOf::All);
+    EXPECT_LE(num_options(text), 36U) << command;
+    EXPECT_GT(num_options(all), 80U) << command;
+    for (const char* option : {"--data ", "--out_dir ", "--train.max_steps ", "--optimizer.lr ",
+                               "--memory_budget ", "--fit ", "--devices ", "--strategy "})
+      EXPECT_CONTAINS(text, option);
+    EXPECT_FALSE(contains(text, "--train.z_loss")) << command;
+    EXPECT_CONTAINS(text, std::string("snug ") + command + " --help all");
+    EXPECT_FALSE(contains(all, "--help all")) << command;
+  }
+  EXPECT_EQ(help_text("chat"), help_text("chat", 80, false, HelpOf::All));
+  EXPECT_FALSE(parse("finetune --help").help_all);
+  EXPECT_TRUE(parse("finetune --help all").help_all);
+  EXPECT_TRUE(parse("finetune MODEL --help all").help);
+  EXPECT_EQ(parse("help finetune all").help_options.options, "all");
+}
+
+// A plan is of full fine-tuning where nothing is said of adapters.
+TEST(Help, APlanTrainsAllWeightsByDefault) {
+  EXPECT_TRUE(parse("plan MODEL").recipe.full);
+  EXPECT_FALSE(parse("plan MODEL --lora_r 4").recipe.full);
+  const std::string text = help_text("plan", 200);
+  EXPECT_CONTAINS(text.substr(text.find("--full ")), "LoRA is given [default: true]");
+  const std::string page = reference_page();
+  const std::string of_plan = page.substr(page.find("## snug plan"));
+  EXPECT_CONTAINS(of_plan.substr(of_plan.find("`--full`"), 40), "| true |");
+}
+
+TEST(Help, OffersOnlyLoggersThatAreThere) {
+  for (const HelpOf options : {HelpOf::Common, HelpOf::All})
+    EXPECT_FALSE(contains(help_text("finetune", 80, false, options), "wandb"));
+  EXPECT_FALSE(contains(reference_page(), "wandb"));
+  EXPECT_FALSE(contains(completion_script("bash"), "mlflow"));
+}
+
 TEST(Help, ExplanationsStayWithinTheWidth) {
-  const std::string text = help_text("finetune_full", 60);
+  const std::string text = help_text("finetune_full", 60, false, HelpOf::All);
   std::istringstream stream(text);
   for (std::string line; std::getline(stream, line);) {
     const bool explains = line.starts_with("      ");
@@ -118,9 +162,30 @@ TEST(Completion, BashOffersCommandsOptionsAndChoices) {
             "--train.max_steps --train.max_seq_length\n");
   EXPECT_EQ(bash_offers("snug demo --train.max_s"), "--train.max_steps --train.max_seq_length\n");
   EXPECT_EQ(bash_offers("snug demo --questions n"), "numbers\n");
+  EXPECT_EQ(bash_offers("snug generate --promp"), "--prompt --prompt_style\n");
+  EXPECT_EQ(bash_offers("snug data "), "show\n");
   EXPECT_EQ(bash_offers("snug finetune_full --precision bf16"), "bf16-true bf16-mixed\n");
   EXPECT_EQ(bash_offers("snug completion "), "bash zsh fish\n");
   EXPECT_EQ(bash_offers("snug convert a b --to l"), "litgpt\n");
+  EXPECT_EQ(bash_offers("snug help finetune_full "), "all\n");
+  EXPECT_EQ(bash_offers("snug help finetune_f"), "finetune_full\n");
+}
+
+// Names of suites where the lab runs or lists them; folders, which the shell knows, where it
+// reports.
+TEST(Completion, OffersSuites) {
+  if (shell_output("bash -c 'echo yes'") != "yes\n") GTEST_SKIP() << "bash is missing";
+  const test::TempFolder folder;
+  std::ofstream(folder / "my-own-suite.yaml") << "name: my-own-suite\n";
+  ::setenv("SNUG_SUITES", folder.path().c_str(), 1);
+  EXPECT_EQ(bash_offers("snug lab r"), "run report\n");
+  EXPECT_EQ(bash_offers("snug lab run my-"), "my-own-suite\n");
+  EXPECT_EQ(bash_offers("snug lab list my-"), "my-own-suite\n");
+  EXPECT_EQ(bash_offers("snug lab run first my-"), "my-own-suite\n");
+  EXPECT_EQ(bash_offers("snug lab report my-"), "\n");
+  EXPECT_CONTAINS(completion_script("zsh"), "run) later=\"(");
+  EXPECT_CONTAINS(completion_script("fish"), "my-own-suite");
+  ::unsetenv("SNUG_SUITES");
 }
 
 TEST(Completion, ScriptsAreValidForTheirShells) {

@@ -160,7 +160,7 @@ TEST(Parse, UnknownKeysNameTheNearest) {
   EXPECT_CONTAINS(
       message,
       "recipe.yaml:3: train.micro_batchsize: unknown key; did you mean train.micro_batch_size?");
-  EXPECT_CONTAINS(parse_error("finetune_full x --max_tokens 3"), "did you mean train.max_tokens?");
+  EXPECT_CONTAINS(parse_error("finetune_full x --max_norm 3"), "did you mean train.max_norm?");
   EXPECT_CONTAINS(parse_error("finetune_full x --max_step 3"), "did you mean train.max_steps?");
   EXPECT_CONTAINS(parse_error("finetune_full x --learning_rate_of_llamas 3"),
                   "--help lists all keys");
@@ -300,7 +300,7 @@ TEST(Parse, SeveralAdapters) {
   using Names = std::vector<std::string>;
   EXPECT_EQ(parse("generate m --adapter a --adapter b").generate.adapters, Names({"a", "b"}));
   EXPECT_EQ(parse("generate m --adapter a --adapter none").generate.adapters, Names());
-  EXPECT_EQ(parse("chat m").generate.adapters, Names());
+  EXPECT_EQ(parse("chat m").chat.adapters, Names());
   EXPECT_EQ(parse("evaluate m --data.json_path d.json --adapter a").evaluate.adapter, "a");
 }
 
@@ -351,6 +351,94 @@ TEST(Parse, OtherCommands) {
   EXPECT_CONTAINS(parse_error("convert_to_litgpt x"), "snug convert");
   EXPECT_CONTAINS(parse_error("generate m -x"), "unknown option -x");
   error_of([] { parse_command_line(std::vector<std::string>{"generate", "m\xff"}); });
+}
+
+// Other trainers' names lead to the key that means the same, and to none where there is none.
+TEST(DidYouMean, KnowsOtherTrainersNames) {
+  const auto meant = [](const std::string& option) {
+    const std::string error = parse_error("finetune x " + option + " 3");
+    const size_t at = error.find("did you mean ");
+    return at == std::string::npos ? "" : error.substr(at + 13, error.find('?', at) - at - 13);
+  };
+  EXPECT_EQ(meant("--save_steps"), "train.save_interval");
+  EXPECT_EQ(meant("--eval_steps"), "eval.interval");
+  EXPECT_EQ(meant("--gpu"), "devices");
+  EXPECT_EQ(meant("--r"), "lora_r");
+  EXPECT_EQ(meant("--optimizer.lrr"), "optimizer.lr");
+  EXPECT_EQ(meant("--per_device_train_batch_size"), "train.micro_batch_size");
+  EXPECT_EQ(meant("--gradient_checkpointing"), "activation_checkpointing");
+  EXPECT_EQ(meant("--train.max_time"), "");
+  EXPECT_EQ(meant("--x"), "");
+}
+
+TEST(DidYouMean, UsualNamesWorkWithoutTheirGroup) {
+  const Recipe r = parse(
+                       "finetune x --epochs 2 --max_seq_length 77 --bf16 --global_batch_size 8 "
+                       "--micro_batch_size 4 --weight_decay 0.5 --lr_warmup_steps 3")
+                       .recipe;
+  EXPECT_EQ(r.train.epochs, 2);
+  EXPECT_EQ(r.train.max_seq_length, 77);
+  EXPECT_EQ(r.precision, "bf16-mixed");
+  EXPECT_EQ(r.train.global_batch_size, 8);
+  EXPECT_EQ(r.train.micro_batch_size, 4);
+  EXPECT_EQ(r.optimizer.weight_decay, 0.5);
+  EXPECT_EQ(r.train.lr_warmup_steps, 3);
+}
+
+TEST(Parse, AFileOfRowsIsData) {
+  const Recipe r = parse("finetune x --data rows/mine.jsonl").recipe;
+  EXPECT_EQ(r.data.class_path, "JSON");
+  EXPECT_EQ(r.data.json_path, "rows/mine.jsonl");
+  EXPECT_EQ(r.data.prompt_style, "auto");
+  EXPECT_EQ(parse("evaluate x --data a.csv").evaluate.data.json_path, "a.csv");
+}
+
+TEST(Parse, MemoryHasAUnit) {
+  EXPECT_CONTAINS(parse_error("finetune x --memory_budget 10"),
+                  "\"10\" is 10 bytes; write the unit too, such as 10GiB");
+  EXPECT_EQ(parse("finetune x --memory_budget 2000000000").recipe.memory_budget, "2000000000");
+  EXPECT_EQ(parse("finetune x --memory_budget 10GiB").recipe.memory_budget, "10GiB");
+}
+
+TEST(Parse, FourBitTypesAreNamedWhole) {
+  EXPECT_CONTAINS(parse_error("finetune x --quantize nf4"), "did you mean bnb.nf4?");
+}
+
+TEST(Parse, APromptIsOneWord) {
+  EXPECT_FALSE(parse("generate m").generate.prompt) << "standard input holds it";
+  EXPECT_EQ(parse("generate m hello").generate.prompt, "hello");
+  EXPECT_EQ(
+      parse_command_line(std::vector<std::string>{"generate", "m", "What is it?"}).generate.prompt,
+      "What is it?");
+  const std::string error = parse_error("generate m What is it?");
+  EXPECT_CONTAINS(error, "put it in quotes: snug generate m 'What is it?'");
+  EXPECT_FALSE(contains(error, "faults")) << "one fault, not one a word: " << error;
+  EXPECT_CONTAINS(parse_error("generate m hello --prompt bye"), "prompt is given twice");
+}
+
+TEST(Parse, ChatHasRoomForLongAnswersAndAPromptStyle) {
+  EXPECT_EQ(parse("chat m").chat.max_new_tokens, 512);
+  EXPECT_EQ(parse("generate m").generate.max_new_tokens, 50);
+  EXPECT_EQ(parse("chat m --prompt_style alpaca").chat.prompt_style, "alpaca");
+}
+
+TEST(Parse, DataShowTakesTheOptionsOfTraining) {
+  const ShowDataOptions o = parse(
+                                "data show r.jsonl --model m --data.mask_prompt true "
+                                "--train.max_seq_length 64 --data.prompt_style plain --row 2")
+                                .show_data;
+  EXPECT_EQ(o.checkpoint_dir, "m");
+  EXPECT_EQ(o.data.json_path, "r.jsonl");
+  EXPECT_TRUE(o.data.mask_prompt);
+  EXPECT_EQ(o.data.prompt_style, "plain");
+  EXPECT_EQ(o.max_seq_length, 64);
+  EXPECT_EQ(o.row, 2);
+  EXPECT_EQ(parse("data show dir --model m --data HFDataset").show_data.data.path, "dir");
+  EXPECT_EQ(parse("data show --model m --data rows.csv").show_data.data.json_path, "rows.csv");
+  EXPECT_CONTAINS(parse_error("data show r.jsonl"), "wants --model");
+  EXPECT_CONTAINS(parse_error("data show --model m"), "snug data show rows.jsonl");
+  EXPECT_CONTAINS(parse_error("data show a.jsonl --model m --data.json_path b.jsonl"), "keep one");
+  EXPECT_CONTAINS(parse_error("data shwo a.jsonl --model m"), "did you mean show?");
 }
 
 }  // namespace

@@ -186,7 +186,7 @@ TEST(Explain, ARowThatRanOutSaysWhatTookMostAndHowMuchWasMissing) {
   const Figures& plan = *run.find("ls01-baseline")->predicted;
   std::smatch m;
   const std::regex form(
-      "Out of memory: it needs ([0-9.]+) GiB where there is ([0-9.]+) GiB, so ([0-9.]+) GiB is "
+      "Out of memory: it needs ([0-9.]+) GiB; available: ([0-9.]+) GiB, so ([0-9.]+) GiB is "
       "missing; activations take the most \\(([0-9.]+) GiB\\), then optimizer states "
       "\\(([0-9.]+) GiB\\)\\.");
   ASSERT_TRUE(std::regex_match(text[0], m, form)) << text[0];

@@ -51,28 +51,32 @@ class PlainUser {
 TEST(LabFolder, IsOneLabsAlone) {
   const test::TempFolder at;
   {
-    const LabFolder folder(at.path(), "s", Mode::Plan);
-    EXPECT_NE(error_of([&] { LabFolder(at.path(), "s", Mode::Plan); }).find("another snug lab"),
+    const LabFolder folder(at.path(), "s", Mode::Plan, "snug lab run s");
+    EXPECT_NE(error_of([&] {
+                LabFolder(at.path(), "s", Mode::Plan, "snug lab run s");
+              }).find("is in use: snug lab run s (process "),
               std::string::npos);
   }
-  EXPECT_EQ(error_of([&] { LabFolder(at.path(), "s", Mode::Plan); }), "");
+  EXPECT_EQ(error_of([&] { LabFolder(at.path(), "s", Mode::Plan, "snug lab run s"); }), "");
 }
 
 TEST(LabFolder, OneThatIsRefusedIsLockedNoMore) {
   const test::TempFolder at;
   write_file_atomically(at / "lab.json", lab_json({.suite = "s", .mode = "plan"}));
-  EXPECT_NE(error_of([&] { LabFolder(at.path(), "t", Mode::Plan); }).find("suite s"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { LabFolder(at.path(), "t", Mode::Plan, "snug lab run s"); }).find("suite s"),
+      std::string::npos);
   write_file_atomically(at / "lab.json", "{");
-  EXPECT_NE(error_of([&] { LabFolder(at.path(), "s", Mode::Plan); }).find("damaged"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of([&] { LabFolder(at.path(), "s", Mode::Plan, "snug lab run s"); }).find("damaged"),
+      std::string::npos);
   fs::remove(at / "lab.json");
-  EXPECT_EQ(error_of([&] { LabFolder(at.path(), "t", Mode::Plan); }), "");
+  EXPECT_EQ(error_of([&] { LabFolder(at.path(), "t", Mode::Plan, "snug lab run s"); }), "");
 }
 
 TEST(LabFolder, ARowBeginsWithAnEmptyFolder) {
   const test::TempFolder at;
-  const LabFolder folder(at.path(), "s", Mode::Plan);
+  const LabFolder folder(at.path(), "s", Mode::Plan, "snug lab run s");
   fs::create_directories(folder.out_dir("a"));
   write_file_atomically(folder.out_dir("a") / "run.json", "{}");
   folder.clear_row("a");
@@ -83,7 +87,7 @@ TEST(LabFolder, ARowBeginsWithAnEmptyFolder) {
 // What an earlier run left would be read as what this one measured.
 TEST(LabFolder, ARowThatCannotBeClearedIsAnError) {
   const test::TempFolder at;
-  const LabFolder folder(at.path(), "s", Mode::Plan);
+  const LabFolder folder(at.path(), "s", Mode::Plan, "snug lab run s");
   const fs::path kept = folder.out_dir("a");
   fs::create_directories(kept);
   write_file_atomically(kept / "run.json", "{}");

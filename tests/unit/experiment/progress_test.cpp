@@ -22,14 +22,14 @@ RowResult fitting(int64_t mib, const std::string& reason = "") {
 
 TEST(RowLine, SaysWhatARowTakes) {
   EXPECT_EQ(row_line(3, 14, 1, fitting(50), false),
-            "[ 3/14] a  ok      50.00 MiB of 100.00 MiB, 0.50 s a step");
+            "[ 3/14] a  ok      50.00 MiB of 100.00 MiB, 0.50 s/step");
   EXPECT_EQ(row_line(1, 2, 1, fitting(98), true),
-            "[1/2] a  ok      98.00 MiB of 100.00 MiB (close), 0.50 s a step (kept)");
+            "[1/2] a  ok      98.00 MiB of 100.00 MiB (close), 0.50 s/step (kept)");
 }
 
 TEST(RowLine, ARemarkStandsBehindTheFigures) {
   EXPECT_EQ(row_line(1, 1, 1, fitting(50, "the log was cut\nand more"), false),
-            "[1/1] a  ok      50.00 MiB of 100.00 MiB, 0.50 s a step; the log was cut");
+            "[1/1] a  ok      50.00 MiB of 100.00 MiB, 0.50 s/step; the log was cut");
 }
 
 // Plans of several rows warn while another row ends; no line may stand within another.

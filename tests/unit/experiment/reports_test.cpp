@@ -55,10 +55,11 @@ std::string read_by_python(const std::string& csv) {
 
 TEST(Summary, CountsVerdictsFiguresAndSearches) {
   const LabRun run = test::planned_sample();
-  EXPECT_EQ(summary_line(run, views_of(run)),
-            "13 rows: 10 same as published, 1 beyond it, 1 differs, 1 not run; memory: 5 of 6 "
-            "within 10 %; "
-            "time: 0 of 4 within 10 %; 1 search");
+  EXPECT_EQ(
+      summary_line(run, views_of(run)),
+      "13 rows: 10 same as published, 1 fits where the original did not, 1 differs, 1 not run; "
+      "memory: 5 of 6 within 10 %; "
+      "time: 0 of 4 within 10 %; 1 search");
   const LabRun measured = test::measured_sample();
   EXPECT_EQ(summary_line(measured, views_of(measured)),
             "5 rows: 2 same as published, 1 crashed, 1 timed out, 1 not run");
@@ -78,7 +79,7 @@ TEST(Verdicts, OutcomeAndFiguresAreMarkedApart) {
   const std::string html = report_html(run);
   EXPECT_GE(count(html, "<span class=\"chip warn\">time −23.1 %</span>"), 2U);
   EXPECT_EQ(count(html, "and optimistic"), 1U);
-  for (const char* word : {"same outcome", "beyond it", "differs"})
+  for (const char* word : {"same outcome", "fits where the original did not", "differs"})
     EXPECT_EQ(count(html, std::string("<dt>") + word + "</dt>"), 1U) << word;
 }
 
@@ -139,7 +140,7 @@ TEST(ReportHtml, ALimitFarAboveIsSaidAndNotDrawn) {
   const std::string far = page(24 * kGiB);
   EXPECT_NE(far.find("<i style=\"width:100.00%"), std::string::npos);
   EXPECT_NE(far.find("peak memory, MiB"), std::string::npos);
-  EXPECT_EQ(count(far, "<li>there is 24.0 GiB</li>"), 2U) << "beside both drawings";
+  EXPECT_EQ(count(far, "<li>available: 24.0 GiB</li>"), 2U) << "beside both drawings";
   EXPECT_EQ(far.find("class=\"limit\""), std::string::npos);
   const std::string near = page(80 * kMiB);
   EXPECT_NE(near.find("<i style=\"width:50.00%"), std::string::npos);

@@ -389,7 +389,7 @@ searches: [{id: find, model: small, over: batch_size, together: train.global_bat
     chosen_rows(suite, "ls01,ls3");
     FAIL();
   } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(), "suite mine has no row ls3; did you mean ls01?");
+    EXPECT_STREQ(error.what(), "suite mine has no row ls3; snug lab list mine shows them");
   }
 }
 

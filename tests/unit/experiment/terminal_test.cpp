@@ -191,7 +191,7 @@ TEST(LiveLines, ALongLineGoesOnBetweenWords) {
     progress.begin_suite("s", 1, 20);
     progress.say(
         "[1/1] one-long-name  oom     14.93 GiB missing: its peak is 105.46 GiB allocated, 107.44 "
-        "GiB reserved, and there are 92.51 GiB");
+        "GiB reserved; available: 92.51 GiB");
   }
   std::fclose(out);
   const std::string said = read_file(folder / "said");

@@ -46,7 +46,7 @@ void act(const std::string& deed, snug::dist::StatusPage& page) {
   if (word == "out_of_memory") throw snug::OutOfMemory(more);
   if (word == "lost") throw snug::CommunicationError(more);
   if (word == "threads") std::printf("threads %s\n", std::getenv("OMP_NUM_THREADS"));
-  if (asked_to_stop != 0) throw snug::UserError("stopped on request");
+  if (asked_to_stop != 0) throw snug::Interrupted("stopped on request");
 }
 
 void be_a_rank(const std::string& out_dir, const std::vector<std::string>& deeds) {

@@ -183,7 +183,7 @@ TEST_F(Processes, CtrlCIsPassedOnOnce) {
   ASSERT_EQ(wait_for_ranks(2).size(), 2U);
   std::this_thread::sleep_for(milliseconds(500));
   ::kill(child, SIGINT);
-  EXPECT_EQ(finish(child), 2);
+  EXPECT_EQ(finish(child), 130);
   EXPECT_EQ(said, "snug: stopped on request\n");
   expect_no_orphans();
 }

@@ -101,7 +101,7 @@ TEST(Verdict, AStopOnRequestIsNoFailureOfARank) {
   RankRecord ended = record(0, Ending::Killed);
   ended.signal = SIGINT;
   const Verdict verdict = judge({ended, std::nullopt}, out.path(), true);
-  EXPECT_EQ(verdict.exit_code, 2);
+  EXPECT_EQ(verdict.exit_code, 130);
   EXPECT_TRUE(has(verdict, "on request"));
   ended.signal = SIGSEGV;
   EXPECT_TRUE(has(judge({ended, std::nullopt}, out.path(), true), "Please report"));

@@ -80,7 +80,7 @@ TEST(View, ShowsAllThereIs) {
                            "planned 15.00 GiB",
                            "12,345 tok/s",
                            "41 % of peak",
-                           "0.83 s a step",
+                           "0.83 s/step",
                            "2.3125",
                            "0.9 of 8 cores",
                            "3.00 GiB resident",
@@ -179,7 +179,7 @@ TEST(View, ADeadProcessIsNamed) {
   EXPECT_TRUE(has(text, "process 1001, last seen 1:15 ago")) << text;
   look.ranks[0].is_gone = true;
   EXPECT_TRUE(is_over(look));
-  EXPECT_TRUE(has(ending_sentence(look), "rank 0 (process 1000) is gone without a word"));
+  EXPECT_TRUE(has(ending_sentence(look), "rank 0 (process 1000) stopped unexpectedly"));
 }
 
 TEST(View, TheEndIsSaid) {

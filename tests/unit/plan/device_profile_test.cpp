@@ -153,6 +153,22 @@ TEST(DeviceProfile, OnesOwnMaySayWhatItsDiskDoes) {
   EXPECT_DOUBLE_EQ(profile.disk_write_bytes_per_second, 1e9);
 }
 
+// Of a machine that nobody has described something is assumed, apart from what is known.
+TEST(DeviceProfile, AnUnknownHostHasWhatIsUsual) {
+  config::Recipe recipe;
+  const auto assumed = [&](const char* device, int64_t budget) {
+    return with_host(find_profile(device, budget), recipe, Machine::Elsewhere).assumed_host_bytes;
+  };
+  EXPECT_EQ(assumed("a100-80", 0), 4 * find_profile("a100-80", 0).memory_bytes);
+  EXPECT_EQ(assumed("a100-80", 8 * kGiB), assumed("a100-80", 0)) << "the same machine";
+  EXPECT_EQ(assumed("t4", 0), 64 * kGiB) << "at least";
+  EXPECT_EQ(assumed("cpu", 0), 0);
+  recipe.devices = "8";
+  EXPECT_EQ(assumed("a100-80", 0), 32 * find_profile("a100-80", 0).memory_bytes);
+  recipe.host_memory = "3GiB";
+  EXPECT_EQ(assumed("a100-80", 0), 0);
+}
+
 // What the recipe says of the host counts everywhere; what this machine has, where it is meant.
 TEST(DeviceProfile, TheHostIsTheRecipesOrThisMachines) {
   const test::TempFolder folder;

@@ -51,6 +51,27 @@ class FitAllowed : public ::testing::Test {
 // for the first two; a host of a little more has none for weights and states at once.
 constexpr double kTight = 2.5, kScarce = 2.7, kPlenty = 8;
 
+TEST_F(FitAllowed, AnAssumedHostIsPassedOnlyWhereNothingFitsWithin) {
+  DeviceProfile open = device(kTight, 0);
+  const Fit unlimited = fit_into(open);
+  ASSERT_TRUE(unlimited.best);
+  const int64_t taken = unlimited.best->prediction.peak_host;
+  open.assumed_host_bytes = 1;
+  const Fit beyond = fit_into(open);
+  ASSERT_TRUE(beyond.best);
+  EXPECT_GT(beyond_assumed_host(*beyond.best, open), 0);
+  EXPECT_EQ(beyond.best->options, unlimited.best->options);
+  // With room for something, but not for the fastest.
+  for (const double share : {0.95, 0.8}) {
+    open.assumed_host_bytes = static_cast<int64_t>(share * static_cast<double>(taken));
+    DeviceProfile known = open;
+    known.host_bytes = std::exchange(known.assumed_host_bytes, 0);
+    const Fit within = fit_into(open), limited = fit_into(known);
+    ASSERT_TRUE(within.best);
+    EXPECT_EQ(beyond_assumed_host(*within.best, open) == 0, limited.best.has_value());
+  }
+}
+
 TEST_F(FitAllowed, ADiskIsChosenOnlyWhereItIsAllowedAndNeeded) {
   const Fit refused = fit_into(device(kTight, kScarce));
   EXPECT_FALSE(refused.best);

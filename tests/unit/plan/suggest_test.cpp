@@ -139,6 +139,49 @@ TEST_F(Suggest, MicroBatchesDivideTheBatch) {
   EXPECT_GT(smaller, 0);
 }
 
+// Where nothing that keeps the training fits, what changes it is offered: shorter samples,
+// bfloat16, adapters.
+TEST_F(Suggest, WhatChangesTheTrainingIsOfferedLast) {
+  std::set<std::string> offered;
+  for (const double share : kShares) {
+    bool changes = false;
+    for (const Suggestion& s : suggest_within(share)) {
+      SCOPED_TRACE(s.options);
+      if (!s.fits) continue;
+      EXPECT_TRUE(changes <= !s.same_training);
+      changes |= !s.same_training;
+      for (const char* option :
+           {"--train.max_seq_length", "--precision bf16-true", "--lora_r 8", "--quantize bnb.nf4"})
+        if (has(s, option)) {
+          offered.insert(option);
+          EXPECT_FALSE(s.same_training);
+        }
+      EXPECT_EQ(s.adds_adapters, has(s, "--lora_r 8"));
+      EXPECT_GT(s.time_factor, 0);
+    }
+  }
+  EXPECT_EQ(offered.size(), 4U);
+}
+
+TEST_F(Suggest, ASmallerMicroBatchComesBeforeOffloads) {
+  const std::vector<Suggestion> rows = suggest_within(0.55);
+  const auto smaller = std::ranges::find_if(
+      rows, [](const Suggestion& s) { return s.options.starts_with("--train.micro_batch_size"); });
+  const auto offloads =
+      std::ranges::find_if(rows, [](const Suggestion& s) { return has(s, "offload"); });
+  ASSERT_NE(smaller, rows.end());
+  EXPECT_LT(smaller, offloads);
+}
+
+TEST_F(Suggest, WhereNothingFitsTheSmallestPlanIsNamed) {
+  const std::vector<Suggestion> rows = suggest_within(0.001);
+  ASSERT_EQ(rows.size(), 1U);
+  EXPECT_FALSE(rows.front().fits);
+  EXPECT_TRUE(has(rows.front(), "--quantize bnb.nf4")) << rows.front().options;
+  EXPECT_GT(rows.front().needed_on_device, 0);
+  EXPECT_LT(rows.front().needed_on_device, prediction(recipe_).peak_allocated / 2);
+}
+
 // On a cpu the device is a part of the host, so that offloading into it makes no room.
 TEST_F(Suggest, AHostThatIsTooSmallIsGivenItsOwnFigure) {
   DeviceProfile device = cpu_;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/bytes.h"
+#include "report/tables.h"
 
 namespace snug::report {
 namespace {
@@ -17,7 +18,7 @@ PlanPage page_with_peak(int64_t bytes) {
                       {"block 1, backward", "backward", {bytes / 2, bytes / 2}},
                       {"outside any unit, step", "step", {bytes / 2, 0}}},
           .limit_bytes = bytes,
-          .table = "",
+          .fit = {},
           .beside = ""};
 }
 
@@ -48,6 +49,18 @@ TEST(PlanPage, TheLegendHasWhatIsThere) {
   const std::string html = plan_html(page);
   EXPECT_NE(html.find("</i>parameters"), std::string::npos);
   EXPECT_EQ(html.find("</i>activations"), std::string::npos);
+}
+
+// A row's options may be long: they wrap in a cell of a table, which a line of text would not.
+TEST(PlanPage, WhatFitsIsATableThatWraps) {
+  PlanPage page = page_with_peak(kGiB);
+  Table table({{"reserved"}, {"options", Align::Left}});
+  table.add_row({"3 GiB", "--a <b>"});
+  page.fit = {.above = "Fit: & so on", .table = table.html(), .below = "train:\n  x: 1"};
+  const std::string html = plan_html(page);
+  EXPECT_NE(html.find("<td>3 GiB</td><td>--a &#60;b&#62;</td>"), std::string::npos) << html;
+  EXPECT_NE(html.find("Fit: &#38; so on"), std::string::npos);
+  EXPECT_NE(html.find(".fit td:last-child{white-space:normal"), std::string::npos);
 }
 
 TEST(PlanPage, TextIsEscaped) {

@@ -98,6 +98,22 @@ TEST_P(EachModel, GgufHasItsWeightsAndConfig) {
             tokenizer_->apply_chat_template(chat, true));
 }
 
+// With small shards too, whose index counts.
+TEST_P(EachModel, TakesTheRoomThatWasForeseen) {
+  for (const int64_t shard : {int64_t{5'000'000'000}, int64_t{20'000}}) {
+    make(GetParam());
+    options_.max_shard_bytes = shard;
+    const fs::path out = folder_ / ("out-" + std::to_string(shard));
+    export_hugging_face(out, *model_, tokenizer_.get(), resident_value, options_);
+    double written = 0;
+    for (const auto& entry : fs::directory_iterator(out))
+      written += static_cast<double>(entry.file_size());
+    const auto foreseen =
+        static_cast<double>(hugging_face_bytes(*model_, tokenizer_.get(), options_));
+    EXPECT_NEAR(foreseen, written, 0.01 * written);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
                          testing::Values("llama", "llama-bias", "llama-linear", "llama3-rope",
                                          "mistral", "qwen2"),

@@ -147,6 +147,19 @@ TEST(Generation, DrawsAreEachSequencesOwn) {
   EXPECT_EQ(flat({drawn[1]}), flat(generate_ids(model, {same.data(), 1}, options)));
 }
 
+TEST(Generation, EndsWhereItIsTold) {
+  TableModel model(5);
+  int asked = 0;
+  const GenerationOptions options{
+      .max_new_tokens = 5, .sampling = {.temperature = 0}, .end_ids = {}, .stop = [&] {
+        return ++asked == 2;
+      }};
+  const Prompt prompt{.ids = {3, 4}};
+  const auto made = generate_ids(model, {&prompt, 1}, options);
+  EXPECT_EQ(made.front().ids.size(), 2U);
+  EXPECT_FALSE(made.front().ended);
+}
+
 TEST(Generation, TokensAreToldAsTheyCome) {
   TableModel model(5);
   std::vector<std::vector<int32_t>> told(kPrompts.size());

@@ -1,0 +1,77 @@
+// Options of snug data.
+// SPDX-License-Identifier: Apache-2.0
+#include <iterator>
+#include <vector>
+
+#include "config/rows.h"
+
+namespace snug::config {
+namespace {
+
+constexpr std::string_view kShownData = "What is shown";
+
+}  // namespace
+
+std::vector<Row> show_data_rows(ShowDataOptions& o) {
+  std::vector<Row> rows = {
+      {.theme = kShownData,
+       .key = "action",
+       .slot = &o.action,
+       .help = "show: print samples as the model reads them, and counts over all rows",
+       .choices = {"show"},
+       .required = true,
+       .positional = true},
+      {.theme = kShownData,
+       .key = "file",
+       .slot = &o.file,
+       .help = "the data, as --data.json_path takes it; with --data HFDataset or ImageFolder the "
+               "folder of --data.path",
+       .kind = TextKind::File,
+       .positional = true},
+      {.theme = kShownData,
+       .key = "checkpoint_dir",
+       .slot = &o.checkpoint_dir,
+       .help = "the model whose tokenizer and chat template are used: a directory or a GGUF file; "
+               "weights are not read",
+       .kind = TextKind::File,
+       .shown = "model",
+       .aliases = {"model"},
+       .required = true},
+      {.theme = kShownData,
+       .key = "num_samples",
+       .slot = &o.num_samples,
+       .help = "show the first N rows; 0: counts only",
+       .min = 0},
+      {.theme = kShownData,
+       .key = "row",
+       .slot = &o.row,
+       .help = "show row N instead, counted from 1",
+       .min = 1},
+      {.theme = kShownData,
+       .key = "max_seq_length",
+       .slot = &o.max_seq_length,
+       .help = "cut samples to N tokens, as train.max_seq_length does; none: as many as the model "
+               "takes",
+       .min = 2,
+       .aliases = {"train.max_seq_length"}},
+      {.theme = kShownData,
+       .key = "json",
+       .slot = &o.json,
+       .help = "print one JSON object instead of text"},
+      {.theme = kShownData,
+       .key = "access_token",
+       .slot = &o.access_token,
+       .help = "token for data sets of the hub that need one",
+       .secret = true},
+      {.theme = kShownData,
+       .key = "verbose",
+       .slot = &o.verbose,
+       .help = "say more about what is done and why"},
+  };
+  std::vector<Row> data = data_rows(o.data);
+  rows.insert(rows.end(), std::make_move_iterator(data.begin()),
+              std::make_move_iterator(data.end()));
+  return rows;
+}
+
+}  // namespace snug::config

@@ -1,0 +1,211 @@
+// A run's folder: one writer at a time, an earlier run's files kept, and a disk that fills up.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+
+#include <functional>
+#include <set>
+
+#include "system/program.h"
+
+namespace snug::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+using Names = std::set<std::string>;
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != text.npos; }
+
+bool wait_until(const std::function<bool()>& holds) {
+  for (int attempt = 0; attempt < 600; ++attempt) {
+    if (holds()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  return false;
+}
+
+Names names_in(const fs::path& folder) {
+  Names found;
+  for (const auto& entry : fs::directory_iterator(folder)) found.insert(entry.path().filename());
+  return found;
+}
+
+class RunFolder : public ::testing::Test {
+ protected:
+  Words words(const Words& more) const { return finetune_words(rows_, out_, more); }
+  Result train(const Words& more) const { return run(words(more)); }
+
+  const TempFolder folder_;
+  const fs::path rows_ = write_rows(folder_ / "rows.jsonl", 320);
+  const fs::path out_ = folder_ / "out";
+};
+
+TEST_F(RunFolder, IsOneRunsAlone) {
+  const Words more{
+      "--train.epochs", "200", "--train.save_interval", "3", "--train.log_interval", "1",
+      "--resume",       "auto"};
+  const pid_t first = start(words(more), folder_ / "log");
+  ASSERT_TRUE(wait_until([&] { return fs::exists(out_ / "step-000003"); }));
+  const Result second = train(more);
+  EXPECT_EQ(second.exit_code, 2) << second.output;
+  EXPECT_TRUE(has(second.output, fmt::format("{} is in use: snug finetune_full ", out_.string())))
+      << second.output;
+  EXPECT_TRUE(has(second.output, fmt::format("(process {} on ", first))) << second.output;
+  EXPECT_TRUE(has(second.output, "choose another --out_dir")) << second.output;
+  const Result demo = run({"demo", tiny_checkpoint(), "--out_dir", out_, "--questions", "numbers",
+                           "--data_dir", folder_ / "data"});
+  EXPECT_TRUE(has(demo.output, "is in use")) << demo.output;
+  ::kill(first, SIGINT);
+  EXPECT_EQ(finish(first), 130) << read_file(folder_ / "log");
+  const size_t steps = read_run(out_)["steps"].size();
+  std::istringstream rows(read_file(out_ / "metrics.csv"));
+  size_t count = 0;
+  for (std::string row; std::getline(rows, row);) count += !has(row, ",,,") && row[0] != 's';
+  EXPECT_EQ(count, steps) << "every step once";
+}
+
+TEST_F(RunFolder, OfAKilledRunIsFree) {
+  const pid_t first = start(words({"--train.epochs", "200"}), folder_ / "log");
+  ASSERT_TRUE(wait_until([&] { return fs::exists(out_ / "metrics.csv"); }));
+  ::kill(first, SIGKILL);
+  finish(first);
+  EXPECT_EQ(train({"--train.max_steps", "1"}).exit_code, 0);
+}
+
+TEST_F(RunFolder, OfAnEarlierRunIsClearedOnceTheNewOneBegins) {
+  const Words small{"--train.max_steps", "4", "--train.save_interval", "2"};
+  ASSERT_EQ(train(small).exit_code, 0);
+  const std::string record = read_file(out_ / "run.json");
+  const std::string model = read_file(out_ / "final/model.safetensors");
+  // One that never begins leaves everything as it is.
+  const Result failed = train({"--data.json_path", folder_ / "none.jsonl"});
+  EXPECT_EQ(failed.exit_code, 2) << failed.output;
+  EXPECT_FALSE(has(failed.output, "Moved"));
+  EXPECT_EQ(read_file(out_ / "run.json"), record);
+  EXPECT_FALSE(fs::exists(out_ / "earlier"));
+  const Result second = train({"--train.max_steps", "1", "--train.save_model", "false"});
+  ASSERT_EQ(second.exit_code, 0) << second.output;
+  EXPECT_TRUE(has(second.output,
+                  fmt::format("Moved an earlier run's files to {}\n", (out_ / "earlier").string())))
+      << second.output;
+  EXPECT_EQ(names_in(out_ / "earlier"), (Names{"final", "metrics.csv", "report.html", "run.json",
+                                               "step-000002", "step-000004"}));
+  EXPECT_EQ(read_file(out_ / "earlier/run.json"), record);
+  EXPECT_EQ(read_file(out_ / "earlier/final/model.safetensors"), model);
+  EXPECT_EQ(names_in(out_),
+            (Names{".lock", "earlier", "live", "metrics.csv", "report.html", "run.json"}));
+  EXPECT_EQ(read_run(out_)["steps"].size(), 1U);
+}
+
+TEST_F(RunFolder, OfTheModelThatIsTrainedIsRefused) {
+  ASSERT_EQ(train({"--train.max_steps", "1"}).exit_code, 0);
+  Words again = words({"--train.max_steps", "1"});
+  again[1] = out_ / "final";
+  const Result result = run(again);
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_TRUE(
+      has(result.output, "would write its own model in its place; choose another --out_dir"))
+      << result.output;
+  EXPECT_TRUE(fs::exists(out_ / "final/model.safetensors"));
+}
+
+// What is said of a full disk: the model from a checkpoint of the last step.
+TEST_F(RunFolder, ResumedAtItsEndWritesTheModel) {
+  const Words more{"--train.max_steps", "4", "--train.save_interval", "4", "--resume", "auto"};
+  ASSERT_EQ(train(more).exit_code, 0);
+  const std::string model = read_file(out_ / "final/model.safetensors");
+  fs::remove_all(out_ / "final");
+  const Result again = train(more);
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_EQ(read_file(out_ / "final/model.safetensors"), model);
+  EXPECT_EQ(read_run(out_)["steps"].size(), 4U);
+}
+
+TEST_F(RunFolder, MergesAndConversionsLeaveNoLock) {
+  ASSERT_EQ(train({"--train.max_steps", "1"}).exit_code, 0);
+  ASSERT_EQ(run({"convert", out_ / "final", folder_ / "to/litgpt", "--to", "litgpt"}).exit_code, 0);
+  EXPECT_EQ(names_in(folder_ / "to"), (Names{"litgpt"}));
+}
+
+class SmallDisk : public RunFolder {
+ protected:
+  bool mount(const std::string& size) {
+    fs::create_directories(disk_);
+    mounted_ = ::mount("tmpfs", disk_.c_str(), "tmpfs", 0, ("size=" + size).c_str()) == 0;
+    return mounted_;
+  }
+  void TearDown() override {
+    if (mounted_) ::umount2(disk_.c_str(), MNT_DETACH);
+  }
+  Result train_there(const Words& more) const {
+    return run(finetune_words(rows_, disk_ / "out", more));
+  }
+
+  const fs::path disk_ = folder_ / "disk";
+  bool mounted_ = false;
+};
+
+TEST_F(SmallDisk, WithoutRoomForTheModelIsRefusedBeforeTheFirstStep) {
+  if (!mount("100k")) GTEST_SKIP() << "cannot mount a small disk here, which takes root";
+  const Result result = train_there({});
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_TRUE(has(result.output, "has no room for the model that this run is to end with"))
+      << result.output;
+  EXPECT_FALSE(has(result.output, "step 1"));
+}
+
+TEST_F(SmallDisk, ThatCheckpointsWillFillIsWarnedOf) {
+  if (!mount("1500k")) GTEST_SKIP() << "cannot mount a small disk here, which takes root";
+  const Result result =
+      train_there({"--train.save_interval", "1", "--train.keep_checkpoints", "9"});
+  EXPECT_TRUE(has(result.output, "this run will fill the disk of ")) << result.output;
+  EXPECT_TRUE(has(result.output, "--train.save_interval none")) << result.output;
+}
+
+// The disk is filled while it trains, and made room on while it waits.
+TEST_F(SmallDisk, ThatIsFullAtTheEndIsWaitedFor) {
+  if (!mount("4m")) GTEST_SKIP() << "cannot mount a small disk here, which takes root";
+  const fs::path out = disk_ / "out";
+  const pid_t child =
+      start(finetune_words(rows_, out, {"--train.epochs", "6", "--train.log_interval", "100000"}),
+            folder_ / "log");
+  ASSERT_TRUE(wait_until([&] { return fs::exists(out / "run.json"); }));
+  std::ofstream(disk_ / "ballast") << std::string(size_t{4} << 20, 'x');
+  ASSERT_TRUE(wait_until([&] { return has(read_file(folder_ / "log"), "cannot be written"); }));
+  EXPECT_TRUE(has(read_file(folder_ / "log"), "it is tried again every 10 s for 10 minutes"));
+  EXPECT_TRUE(has(read_file(folder_ / "log"), "No checkpoint holds these weights."));
+  fs::remove(disk_ / "ballast");
+  EXPECT_EQ(finish(child), 0) << read_file(folder_ / "log");
+  EXPECT_TRUE(fs::exists(out / "final/model.safetensors"));
+  EXPECT_EQ(read_run(out)["outcome"], "ok");
+}
+
+// The last checkpoint still fits, the model does not.
+TEST_F(SmallDisk, ThatStaysFullLeavesACheckpointToMakeTheModelFrom) {
+  if (!mount("4m")) GTEST_SKIP() << "cannot mount a small disk here, which takes root";
+  const fs::path out = disk_ / "out";
+  const Words words = finetune_words(rows_, out,
+                                     {"--train.max_steps", "30", "--train.save_interval", "30",
+                                      "--train.log_interval", "100000", "--resume", "auto"});
+  const pid_t child = start(words, folder_ / "log");
+  ASSERT_TRUE(wait_until([&] { return fs::exists(out / "run.json"); }));
+  std::ofstream(disk_ / "ballast")
+      << std::string(fs::space(disk_).available - (size_t{780} << 10), 'x');
+  ASSERT_TRUE(wait_until([&] { return has(read_file(folder_ / "log"), "cannot be written"); }))
+      << read_file(folder_ / "log");
+  ::kill(child, SIGINT);
+  EXPECT_EQ(finish(child), 130);
+  const std::string output = read_file(folder_ / "log");
+  EXPECT_TRUE(has(output, fmt::format("{} holds these weights: once there is room, the same "
+                                      "command with --resume auto writes the model from them.",
+                                      (out / "step-000030").string())))
+      << output;
+  EXPECT_FALSE(fs::exists(out / "final"));
+  fs::remove(disk_ / "ballast");
+  EXPECT_EQ(run(words).exit_code, 0);
+  EXPECT_TRUE(fs::exists(out / "final/model.safetensors"));
+}
+
+}  // namespace
+}  // namespace snug::tests
