@@ -23,7 +23,7 @@ const std::vector<OptimizerClass>& optimizer_classes() {
       "lr", "weight_decay", "betas", "eps", "master_weights", "stochastic_rounding"};
   static const std::vector<OptimizerClass> kClasses = {
       {"adamw",
-       {"adamw"},
+       {"adamw", "adamw_torch", "adamw_torch_fused", "adamw_hf"},
        {"lr", "weight_decay", "betas", "eps", "state_dtype", "master_weights",
         "stochastic_rounding"},
        {.name = "adamw"}},
@@ -32,7 +32,7 @@ const std::vector<OptimizerClass>& optimizer_classes() {
        {"lr", "weight_decay", "momentum", "nesterov", "state_dtype", "master_weights",
         "stochastic_rounding"},
        {.name = "sgd", .weight_decay = 0}},
-      {"adamw_8bit", {"adamw8bit", "adamw_8bit"}, kAdam, {.name = "adamw_8bit"}},
+      {"adamw_8bit", {"adamw8bit", "adamw_8bit", "adamw_bnb_8bit"}, kAdam, {.name = "adamw_8bit"}},
       // Without decay Adam is AdamW; with it they differ, and it is not taken.
       {"adam_8bit",
        {"adam8bit", "adam_8bit"},

@@ -269,17 +269,33 @@ OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {
   return table;
 }
 
-// --data rows.jsonl is the file itself.
+// Recipes of other trainers have both bf16 and fp16, of which one says nothing.
+void drop_idle_flags(std::vector<Setting>& settings) {
+  std::erase_if(settings, [](const Setting& setting) {
+    const bool is_flag = setting.key == "bf16" || setting.key == "fp16";
+    return is_flag && (setting.value.text == "auto" || parse_bool(setting.value.text) == false);
+  });
+}
+
+// --data rows.jsonl is the file itself, whatever set was named before.
 void take_data_files(std::vector<Setting>& settings) {
   static constexpr std::array kEndings = {".json", ".jsonl", ".csv", ".tsv", ".parquet"};
+  std::vector<Setting> taken;
   for (Setting& setting : settings) {
     const bool names_data = setting.key == "data" || setting.key == "data.class_path";
     const std::string& text = setting.value.text;
-    if (names_data && std::ranges::any_of(kEndings, [&](const char* ending) {
-          return text.size() > std::string_view(ending).size() && text.ends_with(ending);
-        }))
+    const bool is_file = std::ranges::any_of(kEndings, [&](const char* ending) {
+      return text.size() > std::string_view(ending).size() && text.ends_with(ending);
+    });
+    if (names_data && is_file) {
+      Setting set = setting;
+      set.value.text = "JSON";
+      taken.push_back(std::move(set));
       setting.key = "data.json_path";
+    }
+    taken.push_back(std::move(setting));
   }
+  settings = std::move(taken);
 }
 
 void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
@@ -290,8 +306,12 @@ void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
   ParsedCommand defaults = parsed;
   const OptionTable table = table_of(parsed, defaults);
   Outcome outcome{.given = {}, .faults = std::move(faults)};
-  apply_settings(file, table, true, outcome);
-  take_data_files(words.settings);
+  std::vector<Setting> of_file = file;
+  for (auto* settings : {&of_file, &words.settings}) {
+    drop_idle_flags(*settings);
+    take_data_files(*settings);
+  }
+  apply_settings(std::move(of_file), table, true, outcome);
   apply_settings(std::move(words.settings), table, false, outcome);
   const bool has_recipe = takes_recipe(parsed.command);
   if (!has_recipe) check_required(table.rows, parsed.name, outcome.faults);

@@ -103,7 +103,7 @@ struct LoraOptions {
   bool projection = false;
   bool mlp = false;
   bool head = false;
-  std::string target_modules;            // instead of the six switches above
+  std::string target_modules;            // instead of these six switches
   bool use_rslora = false;               // scale by alpha / sqrt(r)
   bool use_dora = false;                 // a trained magnitude for each output
   std::string init_weights = "default";  // default | gaussian | pissa

@@ -398,7 +398,7 @@ std::vector<Row> evaluate_rows(EvaluateOptions& o) {
       {.theme = kEvaluation,
        .key = "num_beams",
        .slot = &o.num_beams,
-       .help = "of captions: follow so many beginnings at once",
+       .help = "beam width of captions",
        .min = 1,
        .max = 256},
       {.theme = kEvaluation,

@@ -23,7 +23,7 @@ std::vector<Row> model_rows(Recipe& r) {
        .slot = &r.checkpoint_dir,
        .help = "the model to start from: a Hugging Face or LitGPT directory, or a GGUF file",
        .kind = TextKind::File,
-       .aliases = {"model_name"},
+       .aliases = {"model_name", "model"},
        .positional = true,
        .common = true},
       {.theme = kModelTheme,
@@ -543,7 +543,7 @@ std::vector<Row> lora_rows(Recipe& r) {
       {.key = "lora_head", .slot = &l.head, .help = "adapters on the output head"},
       {.key = "lora_target_modules",
        .slot = &l.target_modules,
-       .help = "layers that get adapters instead of the six switches above: names such as "
+       .help = "layers that get adapters instead of lora_query to lora_head: names such as "
                "q_proj,v_proj, all-linear, or a regular expression for whole names",
        .kind = TextKind::Verbatim,
        .common = true,

@@ -12,6 +12,8 @@ namespace {
 
 using nlohmann::json;
 
+constexpr const char* kSystemKeys[] = {"system", "system_prompt"};
+constexpr const char* kCallKeys[] = {"tool_calls", "function_call"};
 constexpr const char* kChatKeys[] = {"messages", "conversations", "conversation"};
 
 const json* find(const json& object, const std::string& key) {
@@ -97,6 +99,12 @@ void add_turn(const json& turn, size_t number, std::vector<Message>& turns,
     if (!role) role = find(turn, "from");
     if (!content) content = find(turn, "value");
   }
+  for (const char* key : kCallKeys)
+    if (const json* calls = turn.is_object() ? find(turn, key) : nullptr; calls && !calls->empty())
+      throw UserError(
+          "{}: \"{}\" is not read here, and without it the answer would be learnt empty; write the "
+          "call into \"content\", or leave the row out",
+          place, key);
   if (role != nullptr && content != nullptr) {
     turns.push_back(
         {role_of(text_of(*role, "role", place)), content_of(*content, "content", place)});
@@ -131,9 +139,41 @@ void add_turns(const json& turns, std::string_view column, Row& row, const std::
   for (size_t i = 0; i < turns.size(); ++i) add_turn(turns[i], i, row.messages, where);
 }
 
-Row chat_row(const json& turns, std::string_view column, const std::string& where) {
+// What stands beside the turns for the model to know.
+std::string system_of(const json& object, const std::string& where) {
+  for (const char* key : kSystemKeys)
+    if (const json* system = find(object, key); system != nullptr && system->is_string())
+      return text_of(*system, key, where);
+  return "";
+}
+
+void put_system_first(const std::string& system, Row& row) {
+  if (system.empty()) return;
+  if (!row.messages.empty() && row.messages.front().role == "system") return;
+  row.messages.insert(row.messages.begin(), {"system", system});
+}
+
+Row chat_row(const json& object, const json& turns, std::string_view column,
+             const std::string& where) {
   Row row;
   add_turns(turns, column, row, where);
+  put_system_first(system_of(object, where), row);
+  fill_first_exchange(row, where);
+  return row;
+}
+
+// A question with a system text, or with what was said before it ("history": pairs), is a chat.
+Row with_what_comes_before(Row row, const json& object, const std::string& where) {
+  const std::string system = system_of(object, where);
+  const json* history = find(object, "history");
+  const bool has_history = history != nullptr && history->is_array() && !history->empty();
+  if (row.kind != RowKind::Question || (system.empty() && !has_history)) return row;
+  if (has_history) add_turns(*history, "history", row, where);
+  row.messages.push_back(
+      {"user", row.input.empty() ? row.instruction : row.instruction + "\n\n" + row.input});
+  row.messages.push_back({"assistant", row.output});
+  put_system_first(system, row);
+  row.input.clear();
   fill_first_exchange(row, where);
   return row;
 }
@@ -175,7 +215,7 @@ Row pair_row(const json& object, const PairColumns& pair, const std::string& whe
   for (const char* key : kInputKeys)
     if (const json* input = find(object, key); input != nullptr && input != &question)
       row.input = text_of(*input, key, where);
-  return row;
+  return with_what_comes_before(std::move(row), object, where);
 }
 
 }  // namespace
@@ -189,11 +229,11 @@ Row row_from_json(const json& object, const Columns& columns, const std::string&
     row.output = text_of(*output, columns.output, where);
     if (const json* input = find(object, columns.input))
       row.input = text_of(*input, columns.input, where);
-    return row;
+    return with_what_comes_before(std::move(row), object, where);
   }
   if (!output)
     for (const char* key : kChatKeys)
-      if (const json* turns = find(object, key)) return chat_row(*turns, key, where);
+      if (const json* turns = find(object, key)) return chat_row(object, *turns, key, where);
   for (const PairColumns& pair : kPairs)
     if (find(object, pair.question) && find(object, pair.answer))
       return pair_row(object, pair, where);

@@ -26,7 +26,7 @@ h1{font-size:1.4rem;margin:0;overflow-wrap:anywhere}.mu{color:var(--mu)}.ok{colo
 .cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(135px,1fr));gap:10px;margin:1.2rem 0}.card{background:var(--card);border-radius:8px;padding:10px 14px}
 .card b{display:block;font-size:1.15rem;white-space:nowrap}.card span{color:var(--mu);font-size:.85rem}
 svg{max-width:100%;height:auto;margin:1rem 0}pre{background:var(--card);padding:12px;border-radius:8px;overflow-x:auto;font-size:12px}
-code{overflow-wrap:anywhere}
+code{overflow-wrap:anywhere}.text{white-space:pre-wrap;overflow-wrap:anywhere}
 </style>)";
 
 struct Category {
@@ -131,6 +131,23 @@ std::string heading(const RunRecord& record) {
   return out;
 }
 
+std::string samples(const RunRecord& record) {
+  if (record.samples.empty()) return "";
+  std::string out = "<p class=\"mu\">Held-out samples, answered before and after training</p>";
+  for (const SampleRecord& sample : record.samples) {
+    out += "<pre class=\"text\">";
+    const auto line = [&](const char* label, const std::string& value) {
+      out += fmt::format("{:<10}{}\n", label, xml_escape(value));
+    };
+    line("question", sample.question);
+    line("expected", sample.expected);
+    if (!sample.before.empty()) line("before", sample.before);
+    line("after", sample.after);
+    out += "</pre>";
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string loss_svg(const RunRecord& record) {
@@ -176,6 +193,7 @@ std::string report_html(const RunRecord& record) {
         "line: "
         "the budget, where one is set.</p><pre>{}</pre>",
         xml_escape(memory_table(phases)));
+  out += samples(record);
   const std::string recipe =
       record.recipe.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   out +=

@@ -111,6 +111,13 @@ void fields(Of<ResumptionRecord> auto& r, auto& field) {
   field("seconds_total", r.seconds_total);
 }
 
+void fields(Of<SampleRecord> auto& r, auto& field) {
+  field("question", r.question);
+  field("expected", r.expected);
+  field("before", r.before);
+  field("after", r.after);
+}
+
 void fields(Of<StartupRecord> auto& r, auto& field) {
   field("stages", r.stages);
   field("first_step_begun", r.first_step_begun);
@@ -135,6 +142,7 @@ void fields(Of<RunRecord> auto& r, auto& field) {
   field("validation", r.validation);
   field("out_of_memory", r.out_of_memory);
   field("resumptions", r.resumptions);
+  field.added("samples", r.samples);
   field("startup_s", r.startup);
   field("seconds_total", r.seconds_total);
 }

@@ -110,6 +110,13 @@ struct OutOfMemoryRecord {
   std::vector<SuggestionRecord> suggestions;
 };
 
+// A held-out question, or a picture, and what the model made of it.
+struct SampleRecord {
+  std::string question, expected;
+  std::string before;  // training; empty where the model from before could not be asked
+  std::string after;
+};
+
 // A run that went on from a checkpoint.
 struct ResumptionRecord {
   int64_t step = 0;          // that the checkpoint was written after
@@ -143,6 +150,7 @@ struct RunRecord {
   std::vector<ValidationRecord> validation;
   std::optional<OutOfMemoryRecord> out_of_memory;
   std::vector<ResumptionRecord> resumptions;
+  std::vector<SampleRecord> samples;
   StartupRecord startup;
   double seconds_total = 0;  // of all the processes that made up the run
 };

@@ -109,18 +109,20 @@ fs::path whole_name(const fs::path& wanted) {
   return directory.has_filename() ? directory : directory.parent_path();
 }
 
-fs::path with_suffix(fs::path path, const char* suffix) { return path += suffix; }
-
-// What a directory is called while it is written, and the one that it replaces meanwhile.
-constexpr const char* kNew = ".tmp";
-constexpr const char* kOld = ".old";
+// What a directory is called while it is written, and the one that it replaces meanwhile: names
+// that nobody gives a copy.
+fs::path hidden(const fs::path& directory, const char* ending) {
+  return directory.parent_path() / fmt::format(".{}.{}", directory.filename().string(), ending);
+}
+fs::path new_name(const fs::path& directory) { return hidden(directory, "new"); }
+fs::path old_name(const fs::path& directory) { return hidden(directory, "replaced"); }
 
 // Fills `directory` through `fill` under a temporary name, then puts it in place whole. The old one
 // goes when the new one stands.
 void replace_directory(const fs::path& wanted, const std::function<void(const fs::path&)>& fill) {
   const fs::path directory = whole_name(wanted);
   refuse_foreign_files(directory);
-  const fs::path temporary = with_suffix(directory, kNew), old = with_suffix(directory, kOld);
+  const fs::path temporary = new_name(directory), old = old_name(directory);
   try {
     fs::remove_all(temporary);
     fs::create_directories(temporary);
@@ -239,7 +241,7 @@ int64_t peft_directory_bytes(const checkpoint::Adapter& shapes,
 // are.
 void finish_replacing(const fs::path& wanted) {
   const fs::path directory = whole_name(wanted);
-  const fs::path temporary = with_suffix(directory, kNew), old = with_suffix(directory, kOld);
+  const fs::path temporary = new_name(directory), old = old_name(directory);
   std::error_code error;
   if (!fs::exists(directory) && fs::exists(old))
     fs::rename(fs::exists(temporary) ? temporary : old, directory, error);

@@ -178,6 +178,7 @@ void chat(const config::GenerateOptions& options) {
   std::optional<AnswerStop> all_along, while_answering;
   if (entries.can_edit()) all_along.emplace();
   while (const std::optional<std::string> entry = entries.next()) {
+    if (!is_interactive && entry->empty()) continue;  // between the questions of a file
     if (is_interactive && !entries.can_edit()) while_answering.emplace();
     try {
       if (!conversation.take(*entry)) break;

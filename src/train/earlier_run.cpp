@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/earlier_run.h"
 
+#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <system_error>
@@ -26,6 +27,15 @@ bool has_steps(const fs::path& run_json) {
   const std::string text = read_file(run_json);
   const auto run = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   return !run.is_object() || !run.value("steps", nlohmann::json::array()).empty();
+}
+
+// Steps of a run that was killed before its record had them.
+bool has_rows(const fs::path& metrics) {
+  std::ifstream lines(metrics);
+  std::string line;
+  for (int i = 0; i < 2; ++i)
+    if (!std::getline(lines, line)) return false;
+  return true;
 }
 
 // The ranks' records and logs; a link is somebody's own arrangement.
@@ -62,7 +72,8 @@ void drop_logs_put_by(const fs::path& out_dir) {
 
 bool holds_earlier_run(const fs::path& out_dir) {
   if (!checkpoint::all_checkpoints(out_dir).empty() || fs::exists(out_dir / "final")) return true;
-  return fs::exists(out_dir / "run.json") && has_steps(out_dir / "run.json");
+  return (fs::exists(out_dir / "run.json") && has_steps(out_dir / "run.json")) ||
+         has_rows(out_dir / "metrics.csv");
 }
 
 fs::path set_run_aside(const fs::path& out_dir) {

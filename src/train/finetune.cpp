@@ -299,8 +299,10 @@ void Finetune::set_earlier_runs_aside() {
         fmt::format("Moved an earlier run's files to {}", set_run_aside(recipe_.out_dir).string()));
     is_in_others_folder_ = false;
     open_log();
-  } else if (resume_) {
-    drop_logs_put_by(recipe_.out_dir);
+    return;
+  }
+  drop_logs_put_by(recipe_.out_dir);
+  if (resume_) {
     if (const auto folder = checkpoint::set_aside(recipe_.out_dir, resume_->state.step))
       log_->print(fmt::format("Moved an earlier run's checkpoints to {}", folder->string()));
   }
@@ -397,13 +399,22 @@ void Finetune::show_samples() {
   };
   try {
     const std::vector<SampleAnswer> after = answers();
+    std::vector<report::SampleRecord>& samples = log_->record().samples;
+    for (const SampleAnswer& sample : after)
+      samples.push_back({.question = sample.question,
+                         .expected = sample.expected,
+                         .before = {},
+                         .after = sample.answer});
     if (!base_->can_load()) return;
     base_->load(engine_);
     engine_.weights_changed();  // while the adapters are still there
     setup::remove_adapters(base_->model());
+    const std::vector<SampleAnswer> before = answers();
+    for (size_t i = 0; i < std::min(samples.size(), before.size()); ++i)
+      samples[i].before = before[i].answer;
     log_->print(fmt::format("\nHeld-out {} before and after\n\n{}",
                             pictures ? "pictures, captioned" : "questions, answered",
-                            show_answers(answers(), after)));
+                            show_answers(before, after)));
   } catch (const UserError& error) {
     warn("no sample answers: {}", error.what());  // the model itself is written already
   }

@@ -17,9 +17,12 @@ namespace snug::train {
 namespace {
 
 std::string prompt_text(const config::GenerateOptions& options, const data::PromptStyle& style) {
-  if (!style.is_chat() || options.sys_prompt.empty())
+  if (!style.is_chat() || options.sys_prompt.empty()) {
+    // As rows of chats are trained on by styles that know no turns.
+    const std::string before = options.sys_prompt.empty() ? "" : options.sys_prompt + "\n\n";
     return style.prompt(
-        {.instruction = *options.prompt, .input = "", .output = "", .messages = {}});
+        {.instruction = before + *options.prompt, .input = "", .output = "", .messages = {}});
+  }
   const std::vector<tokenizer::Message> turns{{"system", options.sys_prompt},
                                               {"user", *options.prompt}};
   return style.render(turns, /*add_generation_prompt=*/true);

@@ -104,7 +104,11 @@ class Attempts {
 
 fs::path write_at_last(const LastWrite& wish) { return Attempts(wish).run(); }
 
-bool has_terminal() { return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1; }
+// A job in the background has a terminal and nobody at it.
+bool has_terminal() {
+  return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 &&
+         ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
+}
 
 std::optional<std::string> ask_at_terminal(const std::string& question) {
   std::fputs(question.c_str(), stderr);

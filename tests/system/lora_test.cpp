@@ -51,6 +51,10 @@ TEST_P(Lora, EvaluatesAsItWasTrained) {
   EXPECT_LT(losses(record).back(), losses(record).front());
   EXPECT_EQ(record["memory"]["predicted"]["peak_allocated"],
             record["memory"]["measured"]["peak_allocated"]);
+  ASSERT_EQ(record["samples"].size(), 1U);
+  for (const char* part : {"question", "expected", "before", "after"})
+    EXPECT_TRUE(record["samples"][0][part].is_string()) << part;
+  EXPECT_NE(read_file(folder / "out/report.html").find("Held-out samples"), std::string::npos);
   EXPECT_TRUE(fs::exists(folder / "out/final/adapter_model.safetensors"));
   EXPECT_FALSE(fs::exists(folder / "out/final/model.safetensors"));
   const std::string name = GetParam().name;
@@ -67,8 +71,6 @@ TEST_P(Lora, EvaluatesAsItWasTrained) {
                  "0.25",
                  "--split",
                  "val",
-                 "--data.prompt_style",
-                 "plain",
                  "--precision",
                  "32-true",
                  "--json"};

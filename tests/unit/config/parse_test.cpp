@@ -369,6 +369,8 @@ TEST(DidYouMean, KnowsOtherTrainersNames) {
   EXPECT_EQ(meant("--gradient_checkpointing"), "activation_checkpointing");
   EXPECT_EQ(meant("--train.max_time"), "");
   EXPECT_EQ(meant("--x"), "");
+  EXPECT_EQ(meant("--train_on_inputs"), "") << "its opposite would do harm";
+  EXPECT_EQ(parse("finetune --model x").recipe.checkpoint_dir, "x");
 }
 
 TEST(DidYouMean, UsualNamesWorkWithoutTheirGroup) {
@@ -390,6 +392,9 @@ TEST(Parse, AFileOfRowsIsData) {
   EXPECT_EQ(r.data.class_path, "JSON");
   EXPECT_EQ(r.data.json_path, "rows/mine.jsonl");
   EXPECT_EQ(r.data.prompt_style, "auto");
+  EXPECT_EQ(parse("finetune x --data Alpaca2k --data mine.csv").recipe.data.class_path, "JSON");
+  EXPECT_EQ(recipe_from("data: mine.jsonl\nbf16: true\nfp16: false\n").data.json_path,
+            "mine.jsonl");
   EXPECT_EQ(parse("evaluate x --data a.csv").evaluate.data.json_path, "a.csv");
 }
 

@@ -123,6 +123,34 @@ TEST(Rows, ReadsTurnsInPairsAndTextsInParts) {
       "\"content\" has a part of type \"image_url\"");
 }
 
+// What stands beside the question is not lost.
+TEST(Rows, ReadsSystemTextsAndHistories) {
+  const auto turns = [](const std::string& line) {
+    std::string all;
+    for (const Message& turn : rows_of("a.jsonl", line).at(0).messages)
+      all += turn.role[0] + turn.content;
+    return all;
+  };
+  EXPECT_EQ(turns(R"({"conversations":[["q","a"]],"system":"S","tools":"[]"})"), "sSuqaa");
+  EXPECT_EQ(turns(R"({"messages":[{"role":"system","content":"own"},{"role":"user","content":"q"},)"
+                  R"({"role":"assistant","content":"a"}],"system":"S"})"),
+            "sownuqaa");
+  EXPECT_EQ(turns(R"({"system_prompt":"S","question":"q","response":"a"})"), "sSuqaa");
+  EXPECT_EQ(turns(R"({"instruction":"r","input":"i","output":"b","system":"S",)"
+                  R"("history":[["q","a"]]})"),
+            "sSuqaaur\n\niab");
+  EXPECT_EQ(turns(R"({"instruction":"q","output":"a","system":"","history":[]})"), "");
+  EXPECT_EQ(rows_of("a.jsonl", R"({"system":"S","instruction":"q","input":"i","output":"a"})")
+                .at(0)
+                .instruction,
+            "S\n\nq\n\ni")
+      << "for styles without turns";
+  EXPECT_CONTAINS(
+      refusal("a.jsonl", R"({"messages":[{"role":"user","content":"q"},)"
+                         R"({"role":"assistant","content":"","tool_calls":[{"id":1}]}]})"),
+      "\"tool_calls\" is not read here");
+}
+
 TEST(Rows, ReadsTablesWithQuotesAndLineBreaks) {
   const std::vector<Row> rows = rows_of("a.csv",
                                         "instruction,input,output\r\n"

@@ -64,11 +64,22 @@ TEST(ReportPage, HostileStringsStayText) {
   RunRecord record = example(10);
   record.model.id = record.device.name = record.command = record.reason = record.outcome = evil;
   record.recipe = {{evil, evil}};
+  record.samples = {{evil, evil, evil, evil}};
   for (PhaseRecord& phase : record.memory.phases) phase.phase = evil;
   const std::string page = report_html(record);
   EXPECT_EQ(xml_fault(page), "");
   EXPECT_EQ(page.find("<script"), std::string::npos);
   EXPECT_EQ(page.find("<!--"), std::string::npos);
+}
+
+TEST(ReportPage, ShowsSampleAnswers) {
+  RunRecord record = example(3);
+  EXPECT_EQ(report_html(record).find("Held-out samples"), std::string::npos);
+  record.samples = {{"what is 1 < 2?", "true", "", "yes"}, {"q", "e", "b", "a"}};
+  const std::string page = report_html(record);
+  EXPECT_NE(page.find("question  what is 1 &#60; 2?\nexpected  true\nafter     yes\n</pre>"),
+            std::string::npos);
+  EXPECT_NE(page.find("before    b\n"), std::string::npos);
 }
 
 TEST(ReportPage, FetchesNothing) {

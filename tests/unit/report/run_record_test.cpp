@@ -41,6 +41,7 @@ RunRecord example() {
   record.mesh = "fsdp=2";
   record.ranks = {{1, "cpu", 10, 11, 12}};
   record.resumptions = {{3, 1.5}};
+  record.samples = {{"q", "e", "b", "a"}};
   record.notes = {"what else to know"};
   record.startup = {{{"libraries", 0.25}, {"data", 0.5}}, 0.75, 1.5};
   record.seconds_total = 12.5;
@@ -74,6 +75,7 @@ TEST(RunJson, HoldsEveryFigureUnderItsName) {
                       "suggestions": [{"options": "--x 1", "cost": "slow", "peak_allocated": 8,
                                        "command": "snug y --x 1"}]},
     "resumptions": [{"step": 3, "seconds_total": 1.5}],
+    "samples": [{"question": "q", "expected": "e", "before": "b", "after": "a"}],
     "startup_s": {"stages": {"libraries": 0.25, "data": 0.5}, "first_step_begun": 0.75,
                   "first_step_ended": 1.5},
     "seconds_total": 12.5})"));
@@ -129,13 +131,15 @@ TEST(RunJson, ReadsBackToTheSame) {
 }
 
 // A checkpoint's, that a run of this version goes on from.
-TEST(RunJson, AFileWithoutNotesIsRead) {
+TEST(RunJson, AFileWithoutNotesAndSamplesIsRead) {
   const test::TempFolder folder;
   auto json = nlohmann::ordered_json::parse(run_json(example()));
   json.erase("notes");
+  json.erase("samples");
   write_file_atomically(folder / "run.json", json.dump());
   RunRecord expected = example();
   expected.notes.clear();
+  expected.samples.clear();
   EXPECT_EQ(run_json(read_run_json(folder / "run.json")), run_json(expected));
 }
 

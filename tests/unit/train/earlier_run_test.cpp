@@ -63,6 +63,9 @@ TEST_F(EarlierRun, ThatNeverTookAStepIsNone) {
   write("run.json", R"({"outcome": "oom", "steps": []})");
   write("metrics.csv", "step,loss\n");
   EXPECT_FALSE(holds_earlier_run(folder_.path()));
+  write("metrics.csv", "step,loss\n1,4.5\n");
+  EXPECT_TRUE(holds_earlier_run(folder_.path())) << "killed before its first checkpoint";
+  write("metrics.csv", "step,loss\n");
   write("run.json", "{damaged");
   EXPECT_TRUE(holds_earlier_run(folder_.path())) << "who knows";
   fs::remove(folder_ / "run.json");
@@ -90,20 +93,20 @@ TEST_F(EarlierRun, MovedByAProcessThatIsKilledLosesNothing) {
 
 TEST_F(EarlierRun, ItsModelIsWholeWhereverTheKillCame) {
   const auto state = [&](const Names& there) {
-    for (const char* name : {"final", "final.tmp", "final.old"}) {
+    for (const char* name : {"final", ".final.new", ".final.replaced"}) {
       fs::remove_all(folder_ / name);
       if (there.contains(name)) write(std::string(name) + "/config.json", name);
     }
     clear_up_after_kills(folder_.path());
-    EXPECT_FALSE(fs::exists(folder_ / "final.tmp"));
-    EXPECT_FALSE(fs::exists(folder_ / "final.old"));
+    EXPECT_FALSE(fs::exists(folder_ / ".final.new"));
+    EXPECT_FALSE(fs::exists(folder_ / ".final.replaced"));
     return fs::exists(folder_ / "final") ? read_file(folder_ / "final/config.json") : "";
   };
-  EXPECT_EQ(state({"final.tmp"}), "") << "half of a first one";
-  EXPECT_EQ(state({"final", "final.tmp"}), "final");
-  EXPECT_EQ(state({"final.tmp", "final.old"}), "final.tmp") << "between the two renames";
-  EXPECT_EQ(state({"final", "final.old"}), "final");
-  EXPECT_EQ(state({"final.old"}), "final.old");
+  EXPECT_EQ(state({".final.new"}), "") << "half of a first one";
+  EXPECT_EQ(state({"final", ".final.new"}), "final");
+  EXPECT_EQ(state({".final.new", ".final.replaced"}), ".final.new") << "between the two renames";
+  EXPECT_EQ(state({"final", ".final.replaced"}), "final");
+  EXPECT_EQ(state({".final.replaced"}), ".final.replaced");
 }
 
 TEST_F(EarlierRun, LeftoversOfAKilledOneGo) {
