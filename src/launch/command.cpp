@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +14,7 @@
 
 #include "base/error.h"
 #include "dist/bundled_mpi.h"
+#include "machine/machine.h"
 
 namespace snug::launch {
 namespace {
@@ -106,13 +106,9 @@ std::string find_mpirun(int num_ranks, const Environment& get) {
 }
 
 int threads_each(int processes) {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  const bool known = ::sched_getaffinity(0, sizeof cores, &cores) == 0;
-  const int here = known ? CPU_COUNT(&cores) : 1;
   // A process that is bound to cores of its own has its share already.
-  const auto machine = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
-  return std::max(1, std::min(here, machine / std::max(1, processes)));
+  const auto all = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  return std::max(1, std::min(machine::usable_cores(), all / std::max(1, processes)));
 }
 
 std::string condensed(const std::string& words) {

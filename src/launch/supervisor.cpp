@@ -24,6 +24,7 @@
 #include "base/files.h"
 #include "base/host.h"
 #include "base/program_start.h"
+#include "base/short_waits.h"
 #include "launch/frames.h"
 #include "launch/relay.h"
 #include "launch/watch.h"
@@ -154,8 +155,12 @@ void Supervisor::start_mpirun() {
     ::setenv("OMP_NUM_THREADS", fmt::format("{}", options_.num_threads).c_str(), 1);
   // More threads than cores must not wait for each other by looking again and again.
   const int threads = std::atoi(environment("OMP_NUM_THREADS")->c_str());
-  if (threads * options_.devices > static_cast<int>(std::thread::hardware_concurrency()))
+  if (threads * options_.devices > static_cast<int>(std::thread::hardware_concurrency())) {
     ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
+    // It would count for more than the policy; only our own is taken back.
+    if ("GOMP_SPINCOUNT=" + environment("GOMP_SPINCOUNT").value_or("") == kShortWaits)
+      ::unsetenv("GOMP_SPINCOUNT");
+  }
   options_.variables = variables_to_export(environ);
   orders_ = make_pipe();
   output_ = make_pipe();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "machine/control_group.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
 #include <string>
@@ -29,16 +30,15 @@ Layout version_1(const fs::path& root) {
 // Version 1 says "none" by a number of almost 2^63.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
-// Lines are "number:controllers:path"; version 2 has number 0 and no controllers.
-std::optional<std::string> path_of(const std::string& groups, bool is_version_2) {
+// Lines are "number:controllers:path"; version 2 has number 0 and no controllers, here "".
+std::optional<std::string> path_of(const std::string& groups, const std::string& controller) {
   std::istringstream lines(groups);
   for (std::string line; std::getline(lines, line);) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == line.npos || second == line.npos) continue;
     const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
-    const bool fits =
-        is_version_2 ? controllers == ",," : controllers.find(",memory,") != controllers.npos;
-    if (fits) return line.substr(second + 1);
+    if (controllers.find("," + controller + ",") != controllers.npos)
+      return line.substr(second + 1);
   }
   return std::nullopt;
 }
@@ -52,6 +52,23 @@ std::optional<double> processors_of(const fs::path& folder) {
   const double period = std::strtod(text.c_str() + blank, nullptr);
   if (period <= 0) return std::nullopt;
   return static_cast<double>(*quota) / period;
+}
+
+// The same of version 1, whose processor time has a tree of its own; a quota of -1 is none.
+std::optional<double> processors_of_version_1(const fs::path& root, const std::string& path) {
+  const fs::path mount = root / "sys/fs/cgroup/cpu";
+  std::optional<double> smallest;
+  fs::path folder = mount / fs::path(path).relative_path();
+  if (!fs::exists(folder)) folder = mount;
+  for (;; folder = folder.parent_path()) {
+    const std::optional<int64_t> quota = kernel_number(folder / "cpu.cfs_quota_us");
+    const std::optional<int64_t> period = kernel_number(folder / "cpu.cfs_period_us");
+    if (quota && period && *quota > 0 && *period > 0) {
+      const double share = static_cast<double>(*quota) / static_cast<double>(*period);
+      smallest = std::min(smallest.value_or(share), share);
+    }
+    if (folder == mount || folder == folder.parent_path()) return smallest;
+  }
 }
 
 // This group's folder and those above it, up to the mount. A container sees only its own as the
@@ -81,10 +98,14 @@ ControlGroup read_tree(const Layout& layout, const std::string& path) {
 
 ControlGroup control_group(const fs::path& root) {
   const std::string groups = kernel_text(root / "proc/self/cgroup");
-  if (const auto path = path_of(groups, false); path && fs::exists(version_1(root).mount))
-    return read_tree(version_1(root), *path);
-  if (const auto path = path_of(groups, true)) return read_tree(version_2(root), *path);
-  return {};
+  ControlGroup group;
+  if (const auto path = path_of(groups, "memory"); path && fs::exists(version_1(root).mount))
+    group = read_tree(version_1(root), *path);
+  else if (const auto path = path_of(groups, ""))
+    group = read_tree(version_2(root), *path);
+  if (const auto path = path_of(groups, "cpu"); path && !group.processors)
+    group.processors = processors_of_version_1(root, *path);
+  return group;
 }
 
 }  // namespace snug::machine

@@ -13,7 +13,7 @@ struct ControlGroup {
   std::optional<int64_t> limit;   // bytes: the smallest of this group and those above it
   std::optional<int64_t> in_use;  // bytes, of the group that has that limit; else of its own
   std::optional<int64_t> out_of_memory_kills;
-  std::optional<double> processors;  // whose time it may use, where that is limited (version 2)
+  std::optional<double> processors;  // whose time it may use, where that is limited
 };
 
 // `root` holds proc/self/cgroup and sys/fs/cgroup: "/" but in tests.

@@ -12,9 +12,12 @@
 
 namespace snug::machine {
 
+// Cores that this process may run on, and no more than its control group has time for (rounded up).
+int usable_cores();
+
 struct Processor {
   std::string name;
-  int cores = 0;  // that this process may run on, and that its control group has time for
+  int cores = 0;  // usable_cores()
   // avx2, avx512f, avx512_bf16, amx_bf16, …: those that kernels are made for.
   std::vector<std::string> features;
 };

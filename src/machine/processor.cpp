@@ -23,7 +23,9 @@ std::string architecture() {
   return ::uname(&name) == 0 ? name.machine : "unknown";
 }
 
-int cores_allowed() {
+}  // namespace
+
+int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   // More processors than the set has room for is an error; then all there are.
@@ -35,11 +37,9 @@ int cores_allowed() {
   return std::clamp(static_cast<int>(std::ceil(*share)), 1, count);
 }
 
-}  // namespace
-
 Processor processor() {
   const std::string text = kernel_text("/proc/cpuinfo");
-  Processor processor{.name = words_behind(text, "model name"), .cores = cores_allowed()};
+  Processor processor{.name = words_behind(text, "model name"), .cores = usable_cores()};
   if (processor.name.empty()) processor.name = architecture();
   std::string flags = words_behind(text, "flags");
   if (flags.empty()) flags = words_behind(text, "Features");  // ARM's word

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "dist/world.h"
+#include "machine/machine.h"
 #include "memory/disk_file.h"
 #include "memory/ledger.h"
 #include "setup/accelerator.h"
@@ -53,6 +54,13 @@ MemoryLimits limits_of(const std::string& memory_budget, const GpuMemory& gpu) {
   return {.budget_bytes = budget, .reserved_bytes = std::min(budget, there)};
 }
 
+void use_threads(int64_t wanted) {
+  if (wanted > 0)
+    at::set_num_threads(static_cast<int>(wanted));
+  else if (std::getenv("OMP_NUM_THREADS") == nullptr)  // libtorch knows no control groups
+    at::set_num_threads(std::min(at::get_num_threads(), machine::usable_cores()));
+}
+
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,
                   const std::string& accelerator) {
   see_own_gpu();
@@ -61,7 +69,7 @@ Host prepare_host(const std::string& memory_budget, int64_t num_threads,
   // costs a processor a hundred times an ordinary product. Threads take this over from the one that
   // starts them.
   at::globalContext().setFlushDenormal(true);
-  if (num_threads > 0) at::set_num_threads(static_cast<int>(num_threads));
+  use_threads(num_threads);
   const int64_t budget = memory_budget.empty() ? 0 : parse_bytes(memory_budget, "memory_budget");
   const at::Device device = setup::open_device(accelerator);
   memory::Ledger& ledger = memory::ledger_of(device.type());

@@ -36,6 +36,10 @@ struct Host {
   int64_t library_reserved = 0;  // what it holds there for the libraries
 };
 
+// Threads of this process: as many as wanted, or (0) as many as it has cores, unless
+// OMP_NUM_THREADS says otherwise.
+void use_threads(int64_t wanted);
+
 // Allocators, threads, device and its budget, before the first tensor. `memory_budget` is "2GiB" or
 // empty, num_threads 0 means one per core, `accelerator` is auto, cpu or cuda.
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,

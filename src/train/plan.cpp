@@ -29,6 +29,7 @@
 #include "setup/strategy.h"
 #include "setup/trained_parts.h"
 #include "setup/vocabulary.h"
+#include "train/host.h"
 #include "train/open_data.h"
 #include "train/out_of_memory.h"
 #include "train/plan_choice.h"
@@ -101,7 +102,7 @@ class Plan {
 
   void run() {
     memory::install_allocators();
-    if (recipe_.num_threads > 0) at::set_num_threads(static_cast<int>(recipe_.num_threads));
+    use_threads(recipe_.num_threads);
     check_page_folder();
     const int64_t budget =
         recipe_.memory_budget.empty() ? 0 : parse_bytes(recipe_.memory_budget, "memory_budget");

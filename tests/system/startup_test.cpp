@@ -1,5 +1,6 @@
 // From where a run's times count.
 // SPDX-License-Identifier: Apache-2.0
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/clock.h"
@@ -8,6 +9,8 @@
 
 namespace snug::tests {
 namespace {
+
+using testing::HasSubstr, testing::Not, testing::StartsWith;
 
 // A shell that has done other work before it replaces itself by the program is the same process.
 TEST(Startup, CountsFromTheProgramsFirstInstruction) {
@@ -24,6 +27,31 @@ TEST(Startup, CountsFromTheProgramsFirstInstruction) {
   EXPECT_LE(record["seconds_total"], whole - 1);
   EXPECT_LE(record["startup_s"]["first_step_ended"], record["seconds_total"]);
   EXPECT_GT(record["startup_s"]["stages"]["program"], 0);
+}
+
+// What the OpenMP runtime of `VARIABLE=VALUE… snug --version` says of its settings.
+std::string waits(const std::string& variables) {
+  return run_in_shell("env -u GOMP_SPINCOUNT -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=verbose " +
+                      variables + " snug --version")
+      .output;
+}
+
+TEST(Startup, ThreadsWaitForEachOtherBrieflyUnlessToldOtherwise) {
+  EXPECT_THAT(waits(""), HasSubstr("GOMP_SPINCOUNT = '3000'"));
+  EXPECT_THAT(waits("GOMP_SPINCOUNT=77"), HasSubstr("GOMP_SPINCOUNT = '77'"));
+  EXPECT_THAT(waits("OMP_WAIT_POLICY=active"), HasSubstr("OMP_WAIT_POLICY = 'ACTIVE'"));
+  EXPECT_THAT(waits("OMP_WAIT_POLICY=active"), Not(HasSubstr("GOMP_SPINCOUNT = '3000'")));
+}
+
+// The program starts itself again for that; nobody is to see it.
+TEST(Startup, LooksLikeOneStart) {
+  const Result own = run_in_shell("bash -c 'exec -a other snug plan /nowhere/model'");
+  EXPECT_EQ(own.exit_code, 2);
+  EXPECT_THAT(own.output, HasSubstr("/nowhere/model"));
+  const Result through_the_linker =
+      run_in_shell("/lib64/ld-linux-x86-64.so.2 \"$(command -v snug)\" --version");
+  EXPECT_EQ(through_the_linker.exit_code, 0) << through_the_linker.output;
+  EXPECT_THAT(through_the_linker.output, StartsWith("snug "));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ namespace snug::kernels::cpu {
 // Elements a block: small enough to share out evenly, large enough to pay for the hand-over.
 inline constexpr int64_t kBlockElements = int64_t{1} << 15;
 
-// body(block) for each block; neighbouring blocks go to the same thread.
+// body(block) for each block. Neighbouring blocks go to the same thread, an eighth of its share at
+// a time: the others take over what is left of one that waits for its core.
 template <class Body>
 void parallel_blocks(int64_t num_blocks, int num_threads, const Body& body) {
   const int wanted = num_threads > 0 ? num_threads : omp_get_max_threads();
@@ -23,7 +24,8 @@ void parallel_blocks(int64_t num_blocks, int num_threads, const Body& body) {
     for (int64_t block = 0; block < num_blocks; ++block) body(block);
     return;
   }
-#pragma omp parallel for schedule(static) num_threads(threads)
+  const int64_t at_a_time = std::max<int64_t>(1, num_blocks / (8 * threads));
+#pragma omp parallel for schedule(dynamic, at_a_time) num_threads(threads)
   for (int64_t block = 0; block < num_blocks; ++block) body(block);
 }
 

@@ -61,10 +61,15 @@ TEST_F(ControlGroupTest, Version1) {
   put("sys/fs/cgroup/memory/slurm/job_1/memory.oom_control",
       "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n");
   put("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
+  put("sys/fs/cgroup/cpu/a/cpu.cfs_quota_us", "-1\n");
+  put("sys/fs/cgroup/cpu/a/cpu.cfs_period_us", "100000\n");
+  put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "250000\n");
+  put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
   const ControlGroup group = read();
   EXPECT_EQ(group.limit, 2 * kGiB);
   EXPECT_EQ(group.in_use, 65536);
   EXPECT_EQ(group.out_of_memory_kills, 3) << "not oom_kill_disable";
+  EXPECT_EQ(group.processors, 2.5);
 }
 
 TEST_F(ControlGroupTest, NoLimitIsNone) {

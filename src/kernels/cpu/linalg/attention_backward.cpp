@@ -17,7 +17,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "kernels/cpu/linalg/attention_bias.h"
 #include "kernels/cpu/linalg/attention_common.h"
@@ -138,8 +137,9 @@ class KeyBlock {
         if (head == 0) await_turn(tile, queries);
         add_query_gradients(queries, query_head(head));
       }
-      std::atomic_ref(shared_.tickets[task_.first_ticket + tile])
-          .fetch_add(1, std::memory_order_release);
+      const std::atomic_ref ticket(shared_.tickets[task_.first_ticket + tile]);
+      ticket.fetch_add(1, std::memory_order_release);
+      ticket.notify_all();
     }
     store_key_gradients(work_.dk_t, args_.dk);
     store_key_gradients(work_.dv_t, args_.dv);
@@ -275,7 +275,7 @@ class KeyBlock {
     const int64_t first = visible_keys(forward_, task_.segment, queries.begin, queries.end).begin;
     const int64_t turn = task_.keys.begin / shape_.keys - first / shape_.keys;
     const std::atomic_ref ticket(shared_.tickets[task_.first_ticket + tile]);
-    while (ticket.load(std::memory_order_acquire) != turn) std::this_thread::yield();
+    for (int32_t now; (now = ticket.load(std::memory_order_acquire)) != turn;) ticket.wait(now);
     if (turn > 0) return;
     for (int64_t token = queries.begin; token < queries.end; ++token) {
       std::fill_n(dq_at(token, query_head(0)), shape_.group * forward_.head_dim, 0.f);
@@ -383,7 +383,7 @@ std::vector<Task> tasks_of(const AttentionArgs& args, const Shape& shape) {
 void compute_delta(const AttentionBackwardArgs& args, const Kernels& kernels, float* delta) {
   const AttentionArgs& f = args.forward;
   const int64_t bytes = f.head_dim * scalar_bytes(f.type);
-#pragma omp for schedule(static)
+#pragma omp for schedule(guided)
   for (int64_t token = 0; token < f.num_tokens; ++token) {
     for (int64_t head = 0; head < f.num_heads; ++head) {
       const int64_t place = (token * f.num_heads + head) * bytes;
@@ -415,7 +415,7 @@ void round_query_gradients(const AttentionBackwardArgs& args, const Kernels& ker
                            const float* sums) {
   const AttentionArgs& f = args.forward;
   const int64_t width = f.num_heads * f.head_dim;
-#pragma omp for schedule(static)
+#pragma omp for schedule(guided)
   for (int64_t token = 0; token < f.num_tokens; ++token) {
     kernels.store({.source = sums + token * width,
                    .rows = 1,

@@ -1,8 +1,10 @@
 // The blocked product. C is cut into super-blocks of m_super x nc; for each, k is walked in steps
 // of kc:
-//   all threads pack B (kc x nc, in the shared cache)   | barrier
+//   a thread takes some columns of B and packs them (kc x nc, in the shared cache)   | barrier
 //   a thread takes a block of mc rows, packs A (mc x kc, in its own second-level cache) and
 //   multiplies it with every panel of B, one register tile at a time.
+// Whoever is free takes the next piece, so that a thread whose core is busy with another program
+// holds up no more than the piece it is at.
 // B is packed into two buffers in turn, so that one barrier a step is enough. A result in two bytes
 // that takes several steps of k is summed in a float32 super-block and rounded at the last step.
 // SPDX-License-Identifier: Apache-2.0
@@ -127,7 +129,9 @@ class Product {
                     .first = p == 0,
                     .last = p + plan_.kc >= args_.k,
                     .b = work_.b[parity]};
-          pack_b_share(step, work_.b[parity], thread, threads);
+          // Nobody packs the next step before this one's barrier.
+          if (thread == 0) next_share_[parity ^ 1] = 0;
+          pack_b(step, work_.b[parity], next_share_[parity], thread, threads);
 #pragma omp barrier
           // Everyone has left the step before, so its counter can be made ready for the next one.
           if (thread == 0) next_block_[parity ^ 1] = 0;
@@ -138,9 +142,15 @@ class Product {
   }
 
  private:
-  void pack_b_share(const Step& step, float* out, int thread, int threads) const {
-    const Range mine = share_of(step.nb, tile_.nr, thread, threads);
-    if (mine.begin == mine.end) return;
+  void pack_b(const Step& step, float* out, std::atomic<int>& next, int thread, int threads) const {
+    const int shares = shares_for(threads);
+    for (int share = next++; share < shares; share = next++) {
+      const Range mine = share_of(step.nb, tile_.nr, share, shares);
+      if (mine.begin < mine.end) pack_b_share(step, mine, out, thread);
+    }
+  }
+
+  void pack_b_share(const Step& step, Range mine, float* out, int thread) const {
     if (args_.quantized_b) return pack_quantized(step, mine, out, thread);
     tile_.pack_b({.data = element(args_.b, step.p0, step.j0 + mine.begin),
                   .type = args_.b.type,
@@ -268,6 +278,7 @@ class Product {
   const Plan& plan_;
   const Workspace& work_;
   std::atomic<int64_t> next_block_[2] = {0, 0};
+  std::atomic<int> next_share_[2] = {0, 0};
 };
 
 bool is_empty(const GemmArgs& args) { return args.m <= 0 || args.n <= 0; }

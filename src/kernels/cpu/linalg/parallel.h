@@ -29,6 +29,10 @@ inline Range share_of(int64_t count, int64_t grain, int part, int parts) {
           std::min(count, grains * (part + 1) / parts * grain)};
 }
 
+// Into how many shares work is cut that threads take one by one: a few for each, so that the others
+// carry on where one waits for its core.
+inline int shares_for(int threads) { return threads > 1 ? 4 * threads : 1; }
+
 // Hands out pieces of a caller's workspace, each on its own cache line. With a null base it
 // measures.
 class Carver {

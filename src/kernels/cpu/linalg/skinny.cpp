@@ -147,10 +147,13 @@ void skinny_gemm(const GemmArgs& args, void* workspace) {
   }
 #pragma omp parallel num_threads(threads)
   {
-    const int thread = omp_get_thread_num();
-    multiply_columns(args, kernels, work.a, work.sums + thread * args.m * kChunkCols,
-                     work.numbers + thread * work.numbers_stride,
-                     share_of(args.n, 16, thread, omp_get_num_threads()));
+    const int thread = omp_get_thread_num(), shares = shares_for(omp_get_num_threads());
+#pragma omp for schedule(dynamic, 1) nowait
+    for (int share = 0; share < shares; ++share) {
+      multiply_columns(args, kernels, work.a, work.sums + thread * args.m * kChunkCols,
+                       work.numbers + thread * work.numbers_stride,
+                       share_of(args.n, 16, share, shares));
+    }
   }
 }
 
