@@ -19,7 +19,7 @@ LEVELS = [
     ["setup"],
     ["plan"],
     ["train"],
-    ["experiment", "monitor", "doctor", "demo", "serve"],
+    ["experiment", "monitor", "doctor", "demo"],
     ["cli"],
 ]
 LEVEL = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}
