@@ -33,17 +33,12 @@
 #include "monitor/monitor.h"
 #include "plan/device_profile.h"
 #include "setup/cuda_device.h"
-#include "train/bench.h"
 #include "train/caption.h"
-#include "train/convert.h"
+#include "train/commands.h"
 #include "train/earlier_run.h"
-#include "train/evaluate.h"
 #include "train/finetune.h"
 #include "train/generate.h"
 #include "train/host.h"
-#include "train/merge.h"
-#include "train/plan.h"
-#include "train/show_data.h"
 
 namespace {
 

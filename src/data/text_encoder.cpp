@@ -16,4 +16,19 @@ std::vector<int32_t> TextEncoder::encode_response(std::string_view text) const {
   return ids;
 }
 
+TextEncoder make_encoder(const tokenizer::Tokenizer& tokenizer) {
+  const tokenizer::SpecialTokens& special = tokenizer.special();
+  TextEncoder encoder;
+  encoder.bos = special.bos;
+  encoder.eos = special.eos;
+  encoder.pad = special.pad;
+  encoder.add_bos = special.add_bos;
+  encoder.encode = [&tokenizer](std::string_view text) { return tokenizer.encode(text, false); };
+  if (tokenizer.has_chat_template())
+    encoder.chat = [&tokenizer](std::span<const tokenizer::Message> turns, bool open) {
+      return tokenizer.apply_chat_template(turns, open);
+    };
+  return encoder;
+}
+
 }  // namespace snug::data

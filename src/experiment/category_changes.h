@@ -1,4 +1,5 @@
-// What became of the categories of memory between two rows, in words.
+// What became of the categories of memory between two rows, in words. What two rows have at their
+// peaks compares only where both peaks are in the same place.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,6 +9,16 @@
 #include "experiment/result.h"
 
 namespace snug::experiment {
+
+// The highest moment of the plan that these figures are of, or that foresaw them; null: there is
+// no timeline, or another peak than the figures have.
+const Moment* peak_moment(const RowResult& result, const Figures& figures);
+
+// "block 3, backward".
+std::string place_words(const Moment& moment);
+
+// Each category's own maximum over the step. `result` has a peak_moment.
+Figures at_their_most(const RowResult& result, const Figures& figures);
 
 // "activations fall (16.4 → 8.20 GiB)", "gradients now take 4.00 GiB": a clause each of the largest
 // changes, largest first; categories that changed by one and the same factor are one.

@@ -7,7 +7,6 @@
 
 #include "experiment/category_changes.h"
 #include "experiment/figures.h"
-#include "experiment/peak.h"
 
 namespace snug::experiment {
 namespace {

@@ -2,14 +2,63 @@
 #include "machine/machine.h"
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
+#include <vector>
 
 #include "base/bytes.h"
+#include "machine/control_group.h"
 #include "machine/kernel_files.h"
 
 namespace snug::machine {
+
+Memory memory() {
+  const std::string text = kernel_text("/proc/meminfo");
+  Memory memory{.total = number_behind(text, "MemTotal:").value_or(0) * kKiB,
+                .available = number_behind(text, "MemAvailable:").value_or(0) * kKiB};
+  const ControlGroup group = control_group("/");
+  memory.limit = group.limit;
+  memory.in_use = group.in_use;
+  struct rlimit locked {};
+  if (::getrlimit(RLIMIT_MEMLOCK, &locked) == 0 && locked.rlim_cur != RLIM_INFINITY)
+    memory.page_locked_limit = static_cast<int64_t>(locked.rlim_cur);
+  struct statvfs shared {};
+  if (::statvfs("/dev/shm", &shared) == 0)
+    memory.shared_memory_size = static_cast<int64_t>(shared.f_blocks * shared.f_frsize);
+  return memory;
+}
+
+std::optional<int64_t> out_of_memory_kills() {
+  if (const auto kills = control_group("/").out_of_memory_kills) return kills;
+  return number_behind(kernel_text("/proc/vmstat"), "oom_kill");
+}
+
+// The second field of /proc/PID/stat, the program's name in brackets, may hold blanks: counting
+// begins behind it, with the third.
+std::optional<ProcessUse> process_use(int64_t pid) {
+  const std::string text = kernel_text(fmt::format("/proc/{}/stat", pid));
+  const size_t name_end = text.rfind(')');
+  if (pid <= 0 || name_end == text.npos) return std::nullopt;
+  std::istringstream words(text.substr(name_end + 1));
+  std::vector<std::string> fields(3);
+  for (std::string word; words >> word;) fields.push_back(word);
+  constexpr size_t kState = 3, kUser = 14, kSystem = 15, kThreads = 20, kStart = 22, kResident = 24;
+  if (fields.size() <= kResident || fields[kState] == "Z" || fields[kState] == "X")
+    return std::nullopt;
+  const auto number = [&](size_t field) { return std::stod(fields[field]); };
+  const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+  const auto booted =
+      static_cast<double>(number_behind(kernel_text("/proc/stat"), "btime").value_or(0));
+  return ProcessUse{.processor_seconds = (number(kUser) + number(kSystem)) / ticks,
+                    .resident = static_cast<int64_t>(number(kResident)) * ::getpagesize(),
+                    .threads = static_cast<int>(number(kThreads)),
+                    .started = booted + number(kStart) / ticks};
+}
 
 bool in_container() {
   std::error_code error;

@@ -4,21 +4,8 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
-#include "kernels/cuda/activation.h"
-#include "kernels/cuda/adafactor.h"
-#include "kernels/cuda/adamw.h"
-#include "kernels/cuda/adamw_8bit.h"
-#include "kernels/cuda/cross_entropy.h"
-#include "kernels/cuda/dequantize.h"
-#include "kernels/cuda/dropout.h"
-#include "kernels/cuda/embedding.h"
-#include "kernels/cuda/global_norm.h"
-#include "kernels/cuda/layer_norm.h"
-#include "kernels/cuda/lion.h"
-#include "kernels/cuda/pictures.h"
-#include "kernels/cuda/rms_norm.h"
-#include "kernels/cuda/rope.h"
-#include "kernels/cuda/sgd.h"
+#include "kernels/cuda/operators.h"
+#include "kernels/cuda/optimizers.h"
 
 namespace snug::ops::cuda {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/adafactor.h"
+#include "optim/algorithms.h"
 
 #include "base/error.h"
 #include "kernels/cpu/adafactor.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/adamw.h"
+#include "optim/algorithms.h"
 
 #include "memory/guards.h"
 #include "ops/cuda.h"

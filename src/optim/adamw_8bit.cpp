@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/adamw_8bit.h"
+#include "optim/algorithms.h"
 
 #include "kernels/cpu/adamw_8bit.h"
 #include "memory/guards.h"
 #include "ops/cuda.h"
-#include "optim/adamw.h"
 #include "optim/describe.h"
 
 namespace snug::optim {

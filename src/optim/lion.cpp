@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/lion.h"
+#include "optim/algorithms.h"
 
 #include "kernels/cpu/lion.h"
 #include "memory/guards.h"

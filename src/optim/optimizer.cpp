@@ -5,12 +5,8 @@
 #include "memory/disk_file.h"
 #include "ops/device.h"
 #include "ops/elementwise.h"
-#include "optim/adafactor.h"
-#include "optim/adamw.h"
-#include "optim/adamw_8bit.h"
+#include "optim/algorithms.h"
 #include "optim/describe.h"
-#include "optim/lion.h"
-#include "optim/sgd.h"
 
 namespace snug::optim {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "optim/sgd.h"
+#include "optim/algorithms.h"
 
 #include "kernels/cpu/sgd.h"
 #include "memory/guards.h"

@@ -9,7 +9,6 @@
 #include "exec/policies/activation_offload.h"
 #include "exec/policies/optimizer_in_backward.h"
 #include "exec/policies/optimizer_offload.h"
-#include "exec/policies/selective_checkpointing.h"
 #include "exec/policies/weight_streaming.h"
 #include "ops/device.h"
 #include "setup/engine.h"

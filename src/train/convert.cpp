@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/convert.h"
+#include "train/commands.h"
 
 #include <cstdio>
 #include <filesystem>

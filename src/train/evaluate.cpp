@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/evaluate.h"
+#include "train/commands.h"
 
 #include <algorithm>
 #include <cmath>

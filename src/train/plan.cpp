@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/plan.h"
+#include "train/commands.h"
 
 #include <ATen/Parallel.h>
 #include <fmt/ranges.h>

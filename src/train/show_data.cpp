@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/show_data.h"
+#include "train/commands.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

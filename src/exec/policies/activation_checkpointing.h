@@ -1,14 +1,19 @@
-// Activation checkpointing (Chen et al. 2016): keep a unit's inputs only, and run it again when its
-// backward comes. Costs one more forward of each such unit.
+// Activation checkpointing: results of a forward that are computed again before their backward.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <map>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "exec/policy.h"
+#include "ops/kept.h"
 
 namespace snug::exec {
 
+// Activation checkpointing (Chen et al. 2016): keep a unit's inputs only, and run it again when its
+// backward comes. Costs one more forward of each such unit.
 class ActivationCheckpointing final : public Policy {
  public:
   // units[i]: whether unit i is run again.
@@ -17,6 +22,22 @@ class ActivationCheckpointing final : public Policy {
 
  private:
   std::vector<bool> units_;
+};
+
+// Selective activation checkpointing: keep the results of the products, which are expensive, and
+// compute those of norms again from their inputs. Costs about a hundredth of a step.
+class SelectiveCheckpointing final : public Policy {
+ public:
+  void before_forward(UnitRun& run) override;
+  void after_forward(UnitRun& run) override;
+  void before_backward(UnitRun& run) override;
+  void abandon() override;
+
+ private:
+  ops::Kept kept_;  // of the unit whose forward is running
+  std::unique_ptr<ops::KeptRecorder> recorder_;
+  // By UnitRun::key.
+  std::map<std::pair<int64_t, int64_t>, std::vector<ops::Recomputable>> dropped_;
 };
 
 }  // namespace snug::exec

@@ -57,7 +57,7 @@ class Quantizer {
 void dequantize(const QuantizedMatrix& weight, int64_t begin, int64_t count, void* out, Scalar type,
                 int num_threads = 0);
 
-// The same on a device, where `bytes` and `out` lie; see kernels/cuda/dequantize.h.
+// The same on a device, where `bytes` and `out` lie; see kernels/cuda/operators.h.
 struct DequantizeOnDevice {
   QuantizedFormat format = QuantizedFormat::Nf4;
   int64_t rows = 0, cols = 0;

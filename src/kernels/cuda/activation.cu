@@ -4,7 +4,7 @@
 //   forward: reads T (gated 2 T), writes T
 //   backward: reads 2 T (gated 3 T), writes T (gated 2 T)
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/activation.h"
+#include "kernels/cuda/operators.h"
 
 #include "kernels/cuda/elements.cuh"
 

@@ -3,7 +3,7 @@
 // Bytes an element, P of the weight's type, G of the gradient's, S of the states':
 //   update_list: reads P + G + 2 S (with a master 4 for P), writes P + 2 S (and 4)
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/adamw.h"
+#include "kernels/cuda/optimizers.h"
 
 #include "base/error.h"
 #include "kernels/cpu/adamw_factors.h"

@@ -5,7 +5,7 @@
 // Bytes an element, P of the weight's type, G of the gradient's:
 //   update_list: reads P + G + 2 (with a master 4 for P), writes P + 2 (and 4); 16 a block of 256
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/adamw_8bit.h"
+#include "kernels/cuda/optimizers.h"
 
 #include "base/error.h"
 #include "kernels/cpu/adamw_factors.h"

@@ -7,7 +7,7 @@
 //   one_row_of_parts: reads 4, writes G
 //   add_losses: reads 12 a row
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/cross_entropy.h"
+#include "kernels/cuda/operators.h"
 
 #include "kernels/cuda/elements.cuh"
 

@@ -4,7 +4,7 @@
 //   dequantize_4bit: reads 1/2 + 1/16 (double quantization 1/2 + 1/64), writes T
 //   dequantize_int8: reads 1, writes T
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/dequantize.h"
+#include "kernels/cuda/operators.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // Bytes an element, T those of its type:
 //   drop: reads T (added to what is there 2 T), writes T
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/dropout.h"
+#include "kernels/cuda/operators.h"
 
 #include "kernels/cuda/elements.cuh"
 #include "kernels/cuda/random_rounding.cuh"

@@ -9,7 +9,7 @@
 //   add_partials: reads 4 a segment, moves G an id
 //   copy_rows: reads T, writes T
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/embedding.h"
+#include "kernels/cuda/operators.h"
 
 #include <cub/device/device_radix_sort.cuh>
 

@@ -4,7 +4,7 @@
 //   add_sums: reads 8 for 16384 elements
 //   compute_factor: reads 8, writes 4 in all
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/global_norm.h"
+#include "kernels/cuda/optimizers.h"
 
 #include "kernels/cuda/tensor_list.cuh"
 

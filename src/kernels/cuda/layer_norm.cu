@@ -8,7 +8,7 @@
 //   add_shares: reads 1024 a column
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/layer_norm.h"
+#include "kernels/cuda/operators.h"
 
 namespace snug::kernels::cuda {
 namespace {

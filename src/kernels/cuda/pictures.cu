@@ -4,7 +4,7 @@
 //   cut: reads 1, writes T
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/pictures.h"
+#include "kernels/cuda/operators.h"
 
 namespace snug::kernels::cuda {
 namespace {

@@ -5,7 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "kernels/cuda/elements.cuh"
-#include "kernels/cuda/rope.h"
+#include "kernels/cuda/operators.h"
 
 namespace snug::kernels::cuda {
 namespace {

@@ -2,7 +2,7 @@
 // Bytes an element, P of the weight's type, G of the gradient's, S of the momentum's:
 //   update_elements: reads P + G (and S; with a master 4 for P), writes P (and S; 4)
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/sgd.h"
+#include "kernels/cuda/optimizers.h"
 
 #include "base/error.h"
 #include "kernels/cpu/random_key.h"

@@ -1,0 +1,98 @@
+// The optimizers that a recipe can name; each one's formula is in kernels/cpu, in the file of its
+// name.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/cpu/adamw.h"
+#include "optim/optimizer.h"
+
+namespace snug::optim {
+
+// What a recipe and a step say to the kernels.
+kernels::cpu::AdamWOptions adamw_options(const config::OptimizerOptions& options,
+                                         const StepOptions& step, int64_t num_steps, uint64_t seed);
+
+// AdamW (Loshchilov & Hutter 2019), all tensors in one fused sweep.
+class AdamW final : public Optimizer {
+ public:
+  AdamW(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
+        uint64_t seed);
+
+ protected:
+  void update_range(Range range, const StepOptions& step) override;
+  void append_states(size_t parameter, std::vector<NamedTensor>& all) const override;
+
+ private:
+  std::vector<at::Tensor> exp_avg_;
+  std::vector<at::Tensor> exp_avg_sq_;
+};
+
+// AdamW with block-wise 8-bit states (Dettmers et al. 2022), as bitsandbytes.optim.AdamW8bit.
+// Tensors of fewer than 4096 elements (norms, biases) keep float32 states, as they do there.
+class AdamW8bit final : public Optimizer {
+ public:
+  AdamW8bit(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
+            uint64_t seed, const std::vector<int64_t>& whole_elements);
+
+ protected:
+  void update_range(Range range, const StepOptions& step) override;
+  void append_states(size_t parameter, std::vector<NamedTensor>& all) const override;
+
+ private:
+  // Codes and one scale a block of 256; or float32 values and no scales.
+  struct Moment {
+    at::Tensor values;
+    at::Tensor absmax;
+  };
+  bool is_quantized(size_t parameter) const { return exp_avg_[parameter].absmax.defined(); }
+
+  std::vector<Moment> exp_avg_;
+  std::vector<Moment> exp_avg_sq_;
+};
+
+// Adafactor (Shazeer & Stern 2018), as torch.optim.Adafactor: no momentum, and of a matrix's second
+// moment only the means of its rows and columns.
+// Factors are float32 whatever the weights' type (torch keeps them in the gradients' type), and so
+// is the epsilon that bounds them.
+class Adafactor final : public Optimizer {
+ public:
+  Adafactor(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
+            uint64_t seed);
+
+ protected:
+  void update_range(Range range, const StepOptions& step) override;
+  void append_states(size_t parameter, std::vector<NamedTensor>& all) const override;
+
+ private:
+  std::vector<at::Tensor> row_var_;  // (R, 1), undefined for vectors
+  std::vector<at::Tensor> col_var_;  // (1, C), or a vector's variance
+};
+
+// Lion (Chen et al. 2023): the sign of a momentum, one state.
+class Lion final : public Optimizer {
+ public:
+  Lion(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters, uint64_t seed);
+
+ protected:
+  void update_range(Range range, const StepOptions& step) override;
+  void append_states(size_t parameter, std::vector<NamedTensor>& all) const override;
+
+ private:
+  std::vector<at::Tensor> exp_avg_;
+};
+
+// Stochastic gradient descent with optional momentum, as torch.optim.SGD.
+// Without momentum there is no state at all.
+class Sgd final : public Optimizer {
+ public:
+  Sgd(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters, uint64_t seed);
+
+ protected:
+  void update_range(Range range, const StepOptions& step) override;
+  void append_states(size_t parameter, std::vector<NamedTensor>& all) const override;
+
+ private:
+  std::vector<at::Tensor> momentum_;  // empty without momentum
+};
+
+}  // namespace snug::optim
