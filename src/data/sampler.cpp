@@ -53,10 +53,6 @@ int64_t Sampler::num_steps() const {
   return options_.max_steps == 0 ? steps : std::min(steps, options_.max_steps);
 }
 
-int64_t Sampler::steps_per_epoch() const {
-  return divide_up(epoch_size(), options_.global_batch_size);
-}
-
 int64_t Sampler::epoch_size() const {
   const int64_t most = options_.samples_per_epoch;
   return most > 0 ? std::min(most, options_.num_samples) : options_.num_samples;

@@ -34,8 +34,7 @@ class Sampler {
  public:
   explicit Sampler(SamplerOptions options);  // throws UserError for sizes that make no step
 
-  int64_t num_steps() const;        // of the whole run
-  int64_t steps_per_epoch() const;  // rounded up
+  int64_t num_steps() const;  // of the whole run
   bool done() const { return samples_left() == 0; }
   // Fraction of epochs read so far, for the terminal line.
   double epochs_done() const;

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
@@ -169,21 +168,6 @@ void convert(DType from, const void* in, DType to, void* out, int64_t count) {
     const auto* source = static_cast<const std::byte*>(in) + bytes_for(from, done);
     to_f32(from, source, buffer.data(), part);
     from_f32(buffer.data(), to, static_cast<std::byte*>(out) + bytes_for(to, done), part);
-  }
-}
-
-void quantize_q8_0(const float* in, void* out, int64_t count) {
-  constexpr int64_t kBlock = 32;
-  SNUG_CHECK(count % kBlock == 0, "{} elements are no whole number of Q8_0 blocks", count);
-  auto* bytes = static_cast<uint8_t*>(out);
-  for (int64_t begin = 0; begin < count; begin += kBlock, bytes += 2 + kBlock) {
-    float largest = 0;
-    for (int64_t i = 0; i < kBlock; ++i) largest = std::max(largest, std::abs(in[begin + i]));
-    const float scale = largest / 127.0f;
-    const float inverse = scale != 0 ? 1.0f / scale : 0.0f;
-    store(bytes, 0, float_to_half(scale));
-    for (int64_t i = 0; i < kBlock; ++i)
-      bytes[2 + i] = static_cast<uint8_t>(static_cast<int8_t>(std::round(in[begin + i] * inverse)));
   }
 }
 

@@ -28,7 +28,4 @@ bool can_convert(DType from, DType to);
 // F64 and integers pass through float32 on the way to a 16-bit type, as in PyTorch.
 void convert(DType from, const void* in, DType to, void* out, int64_t count);
 
-// 32 numbers a block: scale = max|x| / 127 as float16, then rounded int8. `count` % 32 == 0.
-void quantize_q8_0(const float* in, void* out, int64_t count);
-
 }  // namespace snug::formats

@@ -94,7 +94,7 @@ class GgufWriter {
   void set_i32s(std::string_view key, std::span<const int32_t> values);
   void copy(std::string_view key, const GgufValue& value);  // from another file, type and all
 
-  // Any type that GGUF knows; see quantize_q8_0 in convert.h for making Q8_0.
+  // Any type that GGUF knows.
   void declare(const std::vector<TensorInfo>& tensors);
   void write(std::string_view name, std::span<const std::byte> bytes);  // in pieces if wanted
   void finish();

@@ -125,8 +125,6 @@ int64_t cpu_reserved() {
   return cpu_ledger().allocated() + static_cast<int64_t>(blocks().cached());
 }
 
-void release_cached_memory() { blocks().release(); }
-
 void install_cpu_allocator() {
   static auto* allocator = new CpuAllocator;
   c10::SetAllocator(c10::kCPU, allocator, 255);

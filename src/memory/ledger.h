@@ -202,7 +202,5 @@ void limit_cuda_reserved(int64_t bytes);
 int64_t reserved_on(c10::DeviceType device);
 // The highest so far that is known of the device.
 int64_t peak_reserved_on(c10::DeviceType device);
-// Gives cached blocks back to the system.
-void release_cached_memory();
 
 }  // namespace snug::memory

@@ -39,7 +39,7 @@ class Linear {
   // makes a term of x's gradient.
   at::Tensor forward_features(const at::Tensor& x, const Pass& pass) const;
   // This layer of activation(x), and of activation(gate) * up, with all (N, in) -> (N, out):
-  // ops/activation.h.
+  // ops/product_input.h.
   at::Tensor forward_activated(const at::Tensor& x, ops::Activation activation,
                                const Pass& pass) const;
   at::Tensor forward_gated(const at::Tensor& gate, const at::Tensor& up, ops::Activation activation,

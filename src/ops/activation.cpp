@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "ops/linear.h"
 
 namespace snug::ops {
 
@@ -27,16 +26,6 @@ Activation activation_of(const std::string& name, const std::string& where) {
       "{}: activation '{}' is not known; snug knows relu, gelu, gelu_new, gelu_pytorch_tanh, "
       "gelu_fast, silu and swish",
       where, name);
-}
-
-at::Tensor activation_linear(const at::Tensor& x, Activation activation,
-                             const Projection& projection) {
-  return linear({.x = x, .activation = activation}, projection);
-}
-
-at::Tensor gated_linear(const at::Tensor& gate, const at::Tensor& up, Activation activation,
-                        const Projection& projection) {
-  return linear({.x = gate, .up = up, .activation = activation}, projection);
 }
 
 }  // namespace snug::ops

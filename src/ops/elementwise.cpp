@@ -172,15 +172,6 @@ void fill(const at::Tensor& x, float value) {
       [&] { x.fill_(value); });
 }
 
-void scale_in_place(const at::Tensor& x, float factor) {
-  run_on(
-      x,
-      [&] {
-        kernels::cpu::scale(x.mutable_data_ptr(), to_scalar(x.scalar_type()), factor, x.numel());
-      },
-      [&] { x.mul_(factor); });
-}
-
 void SumOfSquares::add(const std::vector<at::Tensor>& tensors) {
   if (tensors.empty()) return;
   std::vector<kernels::cpu::TensorView> views;

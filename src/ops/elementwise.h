@@ -42,7 +42,6 @@ at::Tensor cast(const at::Tensor& x, at::ScalarType type);
 void accumulate(const at::Tensor& to, const at::Tensor& from, float alpha = 1.0F);
 
 void fill(const at::Tensor& x, float value);
-void scale_in_place(const at::Tensor& x, float factor);
 
 // Sum of squares over all tensors, in double: infinite or NaN when an element is. It is added up
 // where the tensors are, all on one device, and nothing waits for it but value().

@@ -59,10 +59,6 @@ std::string device_name(at::Device device) {
   return fmt::format("{}, {}", cuda::name(), format_bytes(cuda::total_bytes()));
 }
 
-int64_t device_memory_bytes(at::Device device) {
-  return device.is_cuda() ? cuda::total_bytes() : 0;
-}
-
 int64_t free_bytes(at::Device device) { return device.is_cuda() ? cuda::free_bytes() : 0; }
 
 int64_t driver_bytes(at::Device device) { return device.is_cuda() ? cuda::driver_bytes() : 0; }

@@ -26,9 +26,6 @@ std::string visible_gpu(int local_rank, const std::string& visible);
 // "NVIDIA H100 80GB HBM3, 79.11 GiB" or "AMD EPYC, 2 threads, avx2".
 std::string device_name(at::Device device);
 
-// All memory of a GPU; 0 for a cpu.
-int64_t device_memory_bytes(at::Device device);
-
 // What nobody has of a GPU's memory at this moment; 0 for a cpu.
 int64_t free_bytes(at::Device device);
 

@@ -16,34 +16,23 @@ constexpr const char* kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr const char* kTekkenPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kGpt4oPattern =
-    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// The first of several names for the same is the one that is written.
+// Those of models whose GGUF files are of the architectures llama and qwen2. The first of several
+// names for the same is the one that is written.
 constexpr GgufPre kPres[] = {
     {"gpt-2", nullptr, false, false, false},
     {"default", nullptr, false, false, false},
     {"gpt2", nullptr, false, false, false},
-    {"phi-2", nullptr, false, false, false},
-    {"olmo", nullptr, false, true, false},
-    {"mpt", nullptr, false, true, false},
     {"smollm", nullptr, true, false, false},
-    {"starcoder", nullptr, true, false, false},
     {"refact", nullptr, true, false, false},
-    {"codeshell", nullptr, true, false, false},
-    {"command-r", nullptr, true, true, false},
     {"llama-bpe", kLlama3Pattern, false, false, true},
     {"llama3", kLlama3Pattern, false, false, true},
     {"llama-v3", kLlama3Pattern, false, false, true},
     {"falcon3", kLlama3Pattern, false, false, true},
-    {"dbrx", kLlama3Pattern, false, false, false},
     {"smaug-bpe", kLlama3Pattern, false, false, true},
     {"qwen2", kQwen2Pattern, false, true, false},
-    {"stablelm2", kQwen2Pattern, false, false, false},
     {"deepseek-r1-qwen", kQwen2Pattern, false, true, false},
     {"tekken", kTekkenPattern, false, false, true},
-    {"gpt-4o", kGpt4oPattern, false, false, true},
-    {"llama4", kGpt4oPattern, false, false, true},
 };
 
 // The steps of a pre-tokenizer, also where it is one alone or none.

@@ -126,9 +126,9 @@ TEST(Rows, ReadsTurnsInPairsAndTextsInParts) {
 // What stands beside the question is not lost.
 TEST(Rows, ReadsSystemTextsAndHistories) {
   const auto turns = [](const std::string& line) {
+    const std::vector<Row> rows = rows_of("a.jsonl", line);
     std::string all;
-    for (const Message& turn : rows_of("a.jsonl", line).at(0).messages)
-      all += turn.role[0] + turn.content;
+    for (const Message& turn : rows.at(0).messages) all += turn.role[0] + turn.content;
     return all;
   };
   EXPECT_EQ(turns(R"({"conversations":[["q","a"]],"system":"S","tools":"[]"})"), "sSuqaa");

@@ -105,22 +105,6 @@ TEST(Convert, DequantizesAsGgufDoes) {
   expect_same_tensors(*GgufFile::open(data_file("quants.gguf")), "quants.expected.safetensors");
 }
 
-TEST(Convert, QuantizesQ8AsGgufDoes) {
-  const auto file = GgufFile::open(data_file("model.gguf"));
-  const std::vector<float> wide = read_floats(*file, *file->find("f32"));
-  const auto expected = file->raw(*file->find("q8_0"));
-  std::vector<std::byte> found(expected.size());
-  quantize_q8_0(wide.data(), found.data(), static_cast<int64_t>(wide.size()));
-  EXPECT_TRUE(std::equal(found.begin(), found.end(), expected.begin()));
-}
-
-TEST(Convert, QuantizesABlockOfZeros) {
-  const std::vector<float> zeros(32, 0.0f);
-  std::vector<std::byte> found(34, std::byte{1});
-  quantize_q8_0(zeros.data(), found.data(), 32);
-  EXPECT_EQ(found, std::vector<std::byte>(34));
-}
-
 TEST(DTypes, CountBytesWithoutOverflow) {
   EXPECT_EQ(bytes_for(DType::Q4_K, 512), 288);
   EXPECT_EQ(bytes_for(DType::BF16, 3), 6);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <numeric>
@@ -164,6 +166,16 @@ TEST(PthWriter, RoundTripAndGolden) {
   expect_golden(folder / "lit_model.pth", "written.pth");
 }
 
+// 32 numbers as GGUF's Q8_0 has them: the scale, max|x| / 127, as float16, then rounded int8.
+void write_q8_block(const float* x, std::byte* block) {
+  float largest = 0;
+  for (int i = 0; i < 32; ++i) largest = std::max(largest, std::abs(x[i]));
+  const float scale = largest / 127.0f, inverse = 1.0f / scale;
+  convert(DType::F32, &scale, DType::F16, block, 1);
+  for (int i = 0; i < 32; ++i)
+    block[2 + i] = static_cast<std::byte>(static_cast<int8_t>(std::round(x[i] * inverse)));
+}
+
 TEST(GgufWriter, RoundTripAndGolden) {
   const test::TempFolder folder;
   const auto former = GgufFile::open(data_file("model.gguf"));
@@ -173,7 +185,8 @@ TEST(GgufWriter, RoundTripAndGolden) {
                                          make_tensor_info("q8", DType::Q8_0, {2, 32}),
                                          make_tensor_info("b", DType::BF16, {2, 2, 2})};
   std::vector<std::byte> q8(static_cast<size_t>(infos[1].nbytes));
-  quantize_q8_0(values.data(), q8.data(), 64);
+  write_q8_block(values.data(), q8.data());
+  write_q8_block(values.data() + 32, q8.data() + 34);
   GgufWriter writer(folder / "x.gguf");
   writer.set_text("general.architecture", "llama");
   for (const auto& [key, value] : former->metadata())

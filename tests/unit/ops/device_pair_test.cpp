@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "ops/activation.h"
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
 #include "ops/dropout.h"
@@ -82,7 +81,8 @@ Tensors run_activation(const Place& p, Activation activation) {
   const at::Tensor x = p.leaf(1, {37, 48});
   const at::Tensor w = p.leaf(2, {24, 48});
   const at::Tensor b = p.leaf(3, {24});
-  return p.with_gradients(activation_linear(x, activation, {.weight = w, .bias = b}), {x, w, b});
+  return p.with_gradients(ops::linear({.x = x, .activation = activation}, {.weight = w, .bias = b}),
+                          {x, w, b});
 }
 
 Tensors run_image_patches(const Place& p) {
@@ -119,7 +119,9 @@ Tensors run_swiglu(const Place& p) {
   const at::Tensor u = p.leaf(2, {37, 48});
   const at::Tensor w = p.leaf(3, {24, 48});
   return p.with_gradients(
-      gated_linear(at::mul(g, 1), at::mul(u, 1), Activation::Silu, {.weight = w}), {g, u, w});
+      ops::linear({.x = at::mul(g, 1), .up = at::mul(u, 1), .activation = Activation::Silu},
+                  {.weight = w}),
+      {g, u, w});
 }
 
 LowRank adapter(const Place& p, int64_t in, int64_t out) {
@@ -151,8 +153,8 @@ Tensors run_quantized_swiglu(const Place& p) {
   const at::Tensor u = p.leaf(2, {37, 64});
   const LowRank lora = adapter(p, 64, 24);
   return p.with_gradients(
-      gated_linear(
-          at::mul(g, 1), at::mul(u, 1), Activation::Silu,
+      ops::linear(
+          {.x = at::mul(g, 1), .up = at::mul(u, 1), .activation = Activation::Silu},
           {.quantized = quantize(p.make(3, {24, 64}), QuantizedFormat::Nf4), .adapter = lora}),
       {g, u, lora.a, lora.b});
 }

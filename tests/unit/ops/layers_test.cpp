@@ -12,6 +12,7 @@
 #include "ops/activation.h"
 #include "ops/dropout.h"
 #include "ops/kept.h"
+#include "ops/linear.h"
 #include "ops/norm.h"
 #include "ops/pictures.h"
 #include "ops/trained_input.h"
@@ -123,7 +124,7 @@ TEST_F(LayersTest, ActivationLinearKeepsOnlyItsInput) {
     at::Tensor y;
     {
       const KeptRecorder recorder(&kept);
-      y = activation_linear(x, activation, {.weight = w, .bias = b});
+      y = ops::linear({.x = x, .activation = activation}, {.weight = w, .bias = b});
     }
     ASSERT_EQ(kept.tensors.size(), 1U);
     EXPECT_EQ(kept.tensors[0].const_data_ptr(), x.const_data_ptr());
@@ -144,7 +145,8 @@ TEST_F(LayersTest, GatedLinearOfEveryActivation) {
     const at::Tensor w = leaf(3, {kOut, kIn}), w2 = leaf(3, {kOut, kIn});
     const at::Tensor dy = numbers(4, {kRows, kOut});
     // The backward writes over gate and up, so that these may not be leaves.
-    const at::Tensor y = gated_linear(at::mul(g, 1), at::mul(u, 1), activation, {.weight = w});
+    const at::Tensor y = ops::linear(
+        {.x = at::mul(g, 1), .up = at::mul(u, 1), .activation = activation}, {.weight = w});
     const at::Tensor y2 = at::linear(activated(g2, activation) * u2, w2);
     y.backward(dy);
     y2.backward(dy);
@@ -161,8 +163,8 @@ TEST_F(LayersTest, ActivationLinearWithAdapterOverQuantizedWeight) {
   const auto adapter = [] { return LowRank{.a = leaf(4, {3, kIn}), .b = leaf(5, {kOut, 3})}; };
   const LowRank ours = adapter(), theirs = adapter();
   const QuantizedWeight quantized = quantize(dense, QuantizedFormat::Nf4);
-  const at::Tensor y =
-      activation_linear(x, Activation::Gelu, {.quantized = quantized, .adapter = ours});
+  const at::Tensor y = ops::linear({.x = x, .activation = Activation::Gelu},
+                                   {.quantized = quantized, .adapter = ours});
   const at::Tensor inner = at::gelu(x2);
   const at::Tensor y2 = inner.matmul(dequantize(quantized, at::kFloat).t()) +
                         inner.matmul(theirs.a.t()).matmul(theirs.b.t());
@@ -271,15 +273,16 @@ std::vector<Case> cases() {
        }},
       {"activation_linear",
        [=](const at::TensorOptions& o) {
-         backward(
-             activation_linear(at::add(trained({kRows, kIn}, o), 1), Activation::Gelu,
-                               {.weight = trained({kOut, kIn}, o), .bias = trained({kOut}, o)}));
+         backward(ops::linear(
+             {.x = at::add(trained({kRows, kIn}, o), 1), .activation = Activation::Gelu},
+             {.weight = trained({kOut, kIn}, o), .bias = trained({kOut}, o)}));
        }},
       {"gated_linear",
        [=](const at::TensorOptions& o) {
          const at::Tensor x = trained({kRows, kIn}, o);
-         backward(gated_linear(at::add(x, 1), at::add(x, 2), Activation::GeluTanh,
-                               {.weight = trained({kOut, kIn}, o)}));
+         backward(ops::linear(
+             {.x = at::add(x, 1), .up = at::add(x, 2), .activation = Activation::GeluTanh},
+             {.weight = trained({kOut, kIn}, o)}));
        }},
       {"dropout",
        [=](const at::TensorOptions& o) {
