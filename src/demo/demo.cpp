@@ -29,12 +29,12 @@ std::vector<Question> about_packages() {
 std::vector<Question> chosen_questions(const std::string& about, std::string& words) {
   std::vector<Question> questions;
   if (about != "numbers") questions = about_packages();
-  words = "the packages of this machine's package index";
+  words = "the packages in this machine's package index";
   if (questions.size() == kNumQuestions) return questions;
   if (about == "debian")
     throw UserError(
-        "the package index here describes {} packages of their own kind, {} are wanted: run "
-        "apt-get update as root, or take --questions numbers",
+        "the package index here describes only {} distinct packages, and the demo needs {}: run "
+        "apt-get update as root, or use --questions numbers",
         with_commas(static_cast<long long>(questions.size())),
         with_commas(static_cast<long long>(kNumQuestions)));
   words = "numbers in words and Roman numerals";
@@ -83,7 +83,7 @@ void fetch_model(const config::DemoOptions& options) {
   hub::ProgressLine line;
   const auto show = [&](const hub::Progress& progress) {
     if (!has_begun)
-      std::printf("Fetching %s (%.0f MB) to %s\n", smollm2().name.c_str(),
+      std::printf("Downloading %s (%.0f MB) to %s\n", smollm2().name.c_str(),
                   static_cast<double>(progress.all_total) / 1e6,
                   model_path(smollm2()).parent_path().c_str());
     has_begun = true;

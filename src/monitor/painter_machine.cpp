@@ -108,7 +108,7 @@ std::string Painter::rank_line(const RankLook& rank) const {
   if (!rank.is_here && !rank.has_ended())
     return text + first_that_fits(
                       columns_ - std::min(columns_, report::display_width(text)),
-                      {fmt::format(" (last heard of {} ago)", ago), fmt::format(" ({} ago)", ago)});
+                      {fmt::format(" (last update {} ago)", ago), fmt::format(" ({} ago)", ago)});
   return text;
 }
 

@@ -76,8 +76,7 @@ Section Painter::head() const {
 }
 
 std::vector<Section> Painter::about() const {
-  if (look_.ranks.empty())
-    return {{1, report::wrapped("It has not begun yet: this goes on when it does.", columns_)}};
+  if (look_.ranks.empty()) return {{1, report::wrapped("Waiting for the run to start.", columns_)}};
   Texts device{printable(first().device)};
   if (first().world_size > 1) device.push_back(fmt::format("{} processes", first().world_size));
   device.push_back(printable(first().host));
@@ -164,10 +163,10 @@ Section Painter::help() const {
            "  gradients      of the trained weights", "  optimizer      two a weight with AdamW",
            "  activations    kept for backward", "  workspace      of the running operator",
            "  communication  between processes", "  data           the batch",
-           "now      at the end of the last step", "at peak  when most was in use",
-           fmt::format("{}        the peak that was planned", mark)}};
+           "now      at the end of the last step", "at peak  when memory use was highest",
+           fmt::format("{}        the planned peak", mark)}};
 }
 
-Section Painter::keys() const { return {2, {paint("q quit   h help   r look now", "2", style_)}}; }
+Section Painter::keys() const { return {2, {paint("q quit   h help   r refresh", "2", style_)}}; }
 
 }  // namespace snug::monitor

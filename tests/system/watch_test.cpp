@@ -252,7 +252,7 @@ TEST_F(Watch, OutOfMemoryAndErrorsAreSaid) {
 TEST_F(Watch, NoRunIsAnErrorThatSaysWhatToDo) {
   const Result result = run({"monitor", (folder_ / "nothing").string()});
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_TRUE(has(result.output, "there is no such folder")) << result.output;
+  EXPECT_TRUE(has(result.output, "no such folder")) << result.output;
 }
 
 TEST_F(Watch, Doctor) {

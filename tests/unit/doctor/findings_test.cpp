@@ -153,10 +153,10 @@ TEST(Findings, GpusThatAreHidden) {
   Facts f = good_server();
   f.visible_gpus = 0;
   f.visible_devices = "7";
-  f.why_no_gpu = "the NVIDIA driver shows none";
+  f.why_no_gpu = "the NVIDIA driver reports none";
   const Finding finding = find(f, "CUDA");
   EXPECT_EQ(finding.level, Level::Missing);
-  EXPECT_TRUE(has(finding.found, "13.0, no GPU: the NVIDIA driver shows none")) << finding.found;
+  EXPECT_TRUE(has(finding.found, "13.0, no GPU: the NVIDIA driver reports none")) << finding.found;
   EXPECT_TRUE(has(finding.mend, "CUDA_VISIBLE_DEVICES"));
 }
 
@@ -178,7 +178,7 @@ TEST(Findings, AnOldDriverIsWhyCudaHasNoGpu) {
   f.gpus.driver_version = "550.54.15";
   f.gpus.cuda_version = "12.4";
   f.visible_gpus = 0;
-  f.why_no_gpu = "the NVIDIA driver knows CUDA up to 12.4, this program needs 13.0";
+  f.why_no_gpu = "the NVIDIA driver supports CUDA up to 12.4, and this program needs 13.0";
   EXPECT_EQ(find(f, "driver").level, Level::Missing);
   EXPECT_EQ(find(f, "CUDA").found, "13.0, no GPU: " + f.why_no_gpu);
   EXPECT_TRUE(find(f, "CUDA").mend.empty()) << find(f, "CUDA").mend;
@@ -278,7 +278,7 @@ TEST(Findings, TinySharedMemory) {
   f.in_container = false;
   EXPECT_TRUE(has(find(f, "/dev/shm").mend, "mount"));
   f.memory.shared_memory_size.reset();
-  EXPECT_TRUE(has(find(f, "/dev/shm").found, "not there"));
+  EXPECT_TRUE(has(find(f, "/dev/shm").found, "does not exist"));
   expect_whole(f);
 }
 

@@ -221,7 +221,7 @@ TEST(View, ProcessesElsewhereAreOverWithTheFirst) {
   look.ranks[1].use.reset();
   look.ranks[1].silent_seconds = 3600;
   EXPECT_FALSE(is_over(look));
-  EXPECT_TRUE(has(plain(look, 120), "last heard of 1:00:00 ago"));
+  EXPECT_TRUE(has(plain(look, 120), "last update 1:00:00 ago"));
   look.ranks[0].live.state = "ended";
   look.ranks[0].live.outcome = "ok";
   EXPECT_TRUE(is_over(look));
@@ -231,7 +231,7 @@ TEST(View, WaitsForARunThatHasNotBegun) {
   Look look{.folder = "out/new"};
   EXPECT_EQ(state_word(look), "waiting");
   EXPECT_FALSE(is_over(look));
-  EXPECT_TRUE(has(plain(look), "has not begun yet"));
+  EXPECT_TRUE(has(plain(look), "Waiting for the run to start."));
   EXPECT_EQ(plain_line(look), "waiting");
 }
 
@@ -303,7 +303,7 @@ TEST(View, HelpTellsWhatTheWordsMean) {
     for (const auto& [category, bytes] : test::training_rank().by_category)
       EXPECT_TRUE(has(text, category)) << category;
     for (const char* whole : {"by what it is for:\n", "kept for backward\n",
-                              "of the running operator\n", "the peak that was planned\n"})
+                              "of the running operator\n", "the planned peak\n"})
       EXPECT_TRUE(has(text, whole)) << text;
   }
 }
