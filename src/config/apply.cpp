@@ -24,11 +24,11 @@ std::vector<std::string> keys_of_group(const std::vector<Row>& rows, const std::
 
 std::string unknown_key(const Setting& setting, const OptionTable& table) {
   if (find_row(table.foreign, setting.key))
-    return fmt::format("{}: is a key of {}, not of this command", setting.where,
+    return fmt::format("{}: this key belongs to {}, not to this command", setting.where,
                        table.foreign_home);
   const std::vector<std::string> group = keys_of_group(table.rows, setting.key);
   if (!group.empty())
-    return fmt::format("{}: is a group of keys, not a value; its keys are {}", setting.where,
+    return fmt::format("{}: this is a group of keys, not a value; its keys are {}", setting.where,
                        fmt::join(group, ", "));
   const std::string near = near_key(setting.key, table.rows);
   return fmt::format(
@@ -57,7 +57,7 @@ void apply_unknown(const Setting& setting, const OptionTable& table, Outcome& ou
   if (!ignored || !known_group) {
     outcome.faults.push_back(unknown_key(setting, table));
   } else if (!is_unset(setting.value)) {
-    warn("{}: has no effect: {}", setting.where, ignored->why);
+    warn("{}: ignored: {}", setting.where, ignored->why);
   }
 }
 
@@ -100,7 +100,7 @@ void apply_settings(std::vector<Setting> settings, const OptionTable& table, boo
     const auto [first, fresh] = seen.emplace(row->key, setting.where);
     if (is_file && !fresh) {
       outcome.faults.push_back(
-          fmt::format("{}: says again what stands at {}; keep one", setting.where, first->second));
+          fmt::format("{}: already set at {}; keep one", setting.where, first->second));
       continue;
     }
     apply_known(setting, *row, table, outcome);

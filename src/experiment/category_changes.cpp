@@ -39,7 +39,7 @@ std::string clause(const Change& change) {
   if (change.before == 0)
     return fmt::format("{} now {} {}", who, one ? "takes" : "take", memory_text(change.after));
   if (change.after == 0)
-    return fmt::format("{} {} no more (before: {})", who, one ? "is there" : "are there",
+    return fmt::format("{} {} gone (before: {})", who, one ? "is" : "are",
                        memory_text(change.before));
   const std::string pair = memory_pair(change.before, change.after);
   const double ratio = change.ratio();
@@ -135,14 +135,14 @@ std::string width_clause(const RowResult& base, const Figures& before, const Row
   if (base.parameters != own.parameters) return "";
   const int from = bytes_a_parameter(base, before), to = bytes_a_parameter(own, after);
   if (from == 0 || to == 0 || from == to) return "";
-  return fmt::format("; a weight has {} byte{} instead of {}", to, to == 1 ? "" : "s", from);
+  return fmt::format("; a weight takes {} byte{} instead of {}", to, to == 1 ? "" : "s", from);
 }
 
 std::string host_clause(const Figures& before, const Figures& after) {
   const auto least = static_cast<int64_t>(kWorthSaying * static_cast<double>(after.peak_allocated));
   if (std::abs(after.peak_host - before.peak_host) <= std::max<int64_t>(least, 0)) return "";
   if (before.peak_host == 0)
-    return fmt::format("; host memory holds {} beside it", memory_text(after.peak_host));
+    return fmt::format("; host memory takes another {}", memory_text(after.peak_host));
   return fmt::format("; in host memory {}", memory_pair(before.peak_host, after.peak_host));
 }
 

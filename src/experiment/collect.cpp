@@ -39,16 +39,16 @@ void judge_end(const ProcessEnd& end, RowResult& result) {
   const std::string words = said.empty() ? "" : ": " + said;
   if (end.interrupted) {
     result.outcome = Outcome::Interrupted;
-    result.reason = "ended on request";
+    result.reason = "stopped on request";
   } else if (end.timed_out) {
     result.outcome = Outcome::TimedOut;
-    result.reason = fmt::format("ended after {:.0f} s, the time that a row may take", end.seconds);
+    result.reason = fmt::format("stopped after {:.0f} s, the time limit of a row", end.seconds);
   } else if (end.killed_by_kernel_for_memory) {
     result.outcome = Outcome::OutOfMemory;
-    result.reason = "the kernel ended it, since the machine's memory was spent";
+    result.reason = "the kernel killed it because the machine ran out of memory";
   } else if (end.signal != 0) {
     result.outcome = Outcome::Crashed;
-    result.reason = fmt::format("ended by {}{}", signal_text(end.signal), words);
+    result.reason = fmt::format("killed by {}{}", signal_text(end.signal), words);
   } else if (end.exit_code == kOutOfMemoryCode) {
     result.outcome = Outcome::OutOfMemory;
     result.reason = said.empty() ? "out of memory" : said;

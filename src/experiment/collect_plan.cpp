@@ -64,11 +64,11 @@ std::vector<std::string> notes_of(const json& like) {
                                 like.value("micro_batch_size", 0),
                                 like.value("tokens_per_sample", 0)));
   if (const int64_t paged = like.value("paged_states", int64_t{0}); paged > 0)
-    notes.push_back(fmt::format(
-        "{} of optimizer states in memory that the driver pages, kept apart", format_bytes(paged)));
+    notes.push_back(
+        fmt::format("{} of optimizer states in paged memory, not included", format_bytes(paged)));
   if (const int64_t ahead = like.value("reserved_ahead", int64_t{0}); ahead > 0)
-    notes.push_back(fmt::format("without limit_all_gathers up to {} would be reserved, kept apart",
-                                format_bytes(ahead)));
+    notes.push_back(fmt::format(
+        "without limit_all_gathers up to {} would be reserved, not included", format_bytes(ahead)));
   return notes;
 }
 
@@ -106,13 +106,13 @@ bool failed_to_plan(const std::string& text, const ProcessEnd& end, RowResult& r
     result.reason = "planning was " + result.reason;
   } else if (end.killed_by_kernel_for_memory) {
     result.outcome = Outcome::Crashed;
-    result.reason = "the kernel ended the planning, since the machine's memory was spent";
+    result.reason = "the kernel killed the planning because the machine ran out of memory";
   } else if (result.outcome == Outcome::Ok || result.outcome == Outcome::OutOfMemory) {
     if (!is_blank(text)) return false;
     const std::string said = sentence_of(end);
     result.outcome = Outcome::Error;
-    result.reason = fmt::format("planning ended with exit code {} and printed no plan{}",
-                                end.exit_code, said.empty() ? "" : ": " + said);
+    result.reason = fmt::format("planning exited with code {} and printed no plan{}", end.exit_code,
+                                said.empty() ? "" : ": " + said);
   }
   return true;
 }
@@ -141,7 +141,7 @@ void collect_plan(const std::string& text, const ProcessEnd& end, RowResult& res
   } catch (const json::exception& error) {
     result.predicted.reset();
     result.outcome = Outcome::Error;
-    result.reason = fmt::format("the plan is no JSON of this version: {}", error.what());
+    result.reason = fmt::format("the plan is not JSON of this version: {}", error.what());
   }
 }
 

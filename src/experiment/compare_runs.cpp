@@ -88,7 +88,7 @@ std::vector<Figure> figures_of(const std::vector<NamedRun>& runs) {
       {"step_seconds", "median step", Unit::Seconds, median_step},
       {"tokens_per_second", "tokens/s", Unit::Rate,
        [](const RunRecord& r) { return report::summary_of(r).tokens_per_second; }},
-      {"seconds_total", "seconds in all", Unit::Seconds,
+      {"seconds_total", "total seconds", Unit::Seconds,
        [](const RunRecord& r) { return r.seconds_total; }},
       {"peak_allocated", "peak", Unit::Bytes,
        [](const RunRecord& r) { return bytes(r.memory.measured.peak_allocated); }},
@@ -213,14 +213,14 @@ std::string compare_runs_text(const std::vector<NamedRun>& runs) {
   }
   std::string out = table.render();
   const auto differences = recipe_differences(runs);
-  if (differences.empty()) return out + "\nTheir recipes are the same.\n";
+  if (differences.empty()) return out + "\nThe recipes are the same.\n";
   report::Table recipes(columns_of(runs));
   for (const auto& [key, values] : differences) {
     std::vector<std::string> cells = {shown(key)};
     for (const std::string& value : values) cells.push_back(shown(value));
     recipes.add_row(std::move(cells));
   }
-  return out + "\nWhere their recipes differ\n\n" + recipes.render();
+  return out + "\nDifferences between the recipes\n\n" + recipes.render();
 }
 
 std::string compare_runs_json(const std::vector<NamedRun>& runs) {

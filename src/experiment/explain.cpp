@@ -109,7 +109,7 @@ class Explanation {
   std::string without_base() const {
     const RowResult* base = run_.find(row_.from);
     const bool was_run = base != nullptr && base->outcome != Outcome::NotRun;
-    return fmt::format("It is told against {}, which {}.", row_.from,
+    return fmt::format("It is compared with {}, which {}.", row_.from,
                        !was_run                        ? "was not run"
                        : own_figures(*base) == nullptr ? "has no figures"
                                                        : "has other figures");
@@ -134,7 +134,7 @@ class Explanation {
           out += fmt::format(", so {} is missing", memory_text(needed - result_.limit_bytes));
       }
     } else {
-      out = fmt::format("Out of memory: it held {}", memory_text(f.peak_allocated));
+      out = fmt::format("Out of memory: it took {}", memory_text(f.peak_allocated));
       if (result_.limit_bytes > 0) out += fmt::format(" of {}", memory_text(result_.limit_bytes));
     }
     const std::string most = what_takes_most(f);
@@ -146,7 +146,7 @@ class Explanation {
     std::string out = fmt::format("The peak is {}{}", memory_text(needed_bytes(*own_)),
                                   is_reserved ? " reserved" : "");
     if (result_.limit_bytes > 0)
-      out += fmt::format(" of the {} there is", memory_text(result_.limit_bytes));
+      out += fmt::format(" of {} available", memory_text(result_.limit_bytes));
     if (is_reserved) out += fmt::format(", with {} allocated", memory_text(own_->peak_allocated));
     const std::string most = what_takes_most(*own_);
     return out + (most.empty() ? "." : ": " + most + ".");
@@ -155,7 +155,7 @@ class Explanation {
   std::string against() const {
     const int64_t before = before_->peak_allocated, after = own_->peak_allocated;
     const std::string pair = memory_pair(before, after);
-    std::string out = fmt::format("Against {}, ", base_row_->id);
+    std::string out = fmt::format("Compared with {}, ", base_row_->id);
     if (memory_text(before) == memory_text(after))
       out += fmt::format("peak memory stays at {}", memory_text(after));
     else
@@ -166,8 +166,8 @@ class Explanation {
               : category_clauses(*before_, *own_);
     if (!clauses.empty())
       out += (!moved      ? ": "
-              : is_plan() ? "; each at its most in the step, "
-                          : "; each at its most in the step, as planned, ") +
+              : is_plan() ? "; by category, each at its highest: "
+                          : "; by category, each at its highest as planned: ") +
              joined(clauses);
     out += width_clause(*base_, *before_, result_, *own_);
     if (is_plan()) out += host_clause(*before_, *own_);

@@ -43,8 +43,8 @@ void print(const std::string& text) {
 Mode mode_of(const LabOptions& options) {
   if (options.plan && options.scaled)
     throw UserError(
-        "--plan and --scaled: a suite is planned at full size or run with small models; give one "
-        "of them (--scaled --dry_run plans the small ones)");
+        "--plan and --scaled: --plan plans a suite at full size, --scaled runs it with small "
+        "models; give one of them (--scaled --dry_run plans the small models)");
   return options.plan ? Mode::Plan : options.scaled ? Mode::Scaled : Mode::Run;
 }
 
@@ -62,22 +62,24 @@ void check_options(const LabOptions& options) {
                                                  {options.row_timeout > 0, "row_timeout"},
                                                  {options.restart, "restart"}};
   for (const auto& [is_given, key] : of_run)
-    if (!runs && is_given) throw UserError("--{} is for snug lab run, not {}", key, options.action);
+    if (!runs && is_given)
+      throw UserError("--{} applies to snug lab run, not to {}", key, options.action);
   if (!options.device.empty() && !options.plan)
-    throw UserError("--device {}: names what --plan plans for; a run takes this machine's devices",
+    throw UserError("--device {}: applies to --plan only; a run uses this machine's devices",
                     options.device);
 }
 
 void want_targets(const LabOptions& options, size_t least, size_t most, const char* what) {
   if (options.targets.size() >= least && options.targets.size() <= most) return;
-  throw UserError("snug lab {} wants {}, and {} {} given", options.action, what,
+  throw UserError("snug lab {} needs {}, and {} {} given", options.action, what,
                   options.targets.empty() ? "none" : std::to_string(options.targets.size()),
                   options.targets.size() == 1 ? "was" : "were");
 }
 
 std::vector<fs::path> wanted_suites(const LabOptions& options) {
-  want_targets(options, 1, SIZE_MAX,
-               "suites: names of snug lab list, files, or all (snug lab run litgpt-single --plan)");
+  want_targets(
+      options, 1, SIZE_MAX,
+      "suites: names from snug lab list, files, or all (snug lab run litgpt-single --plan)");
   std::vector<fs::path> files;
   for (const std::string& target : options.targets) {
     if (target == "all")
@@ -139,7 +141,7 @@ void print_end(const LabRun& run, const LabOptions& options, bool was_interrupte
   const auto done = std::ranges::count_if(run.results, [](const RowResult& result) {
     return result.outcome != Outcome::NotRun && result.outcome != Outcome::Interrupted;
   });
-  print(fmt::format("Stopped on request: {} of {} rows are done; the same command goes on there",
+  print(fmt::format("Stopped on request: {} of {} rows are done; the same command continues there",
                     done, run.rows.size()));
 }
 
@@ -236,14 +238,16 @@ int compare(const LabOptions& options) {
   }
   if (const auto other = std::ranges::find_if(options.targets, is_run);
       other != options.targets.end())
-    throw UserError("{} is an ordinary run, and others of these are not: compare like with like",
-                    *other);
+    throw UserError(
+        "{} is an ordinary run, and some of the others are lab runs; compare runs of one kind",
+        *other);
   want_targets(options, 2, 2, "two folders of lab runs, as in out/lab/SUITE");
   const LabRun first = read_lab_run(options.targets[0]);
   const LabRun second = read_lab_run(options.targets[1]);
   if (rows_in_both(first, second) == 0)
     throw UserError(
-        "no row is in both: {} is of the suite {} and {} of {}; compare two runs of one suite",
+        "the runs have no row in common: {} is a run of the suite {}, and {} of {}; compare two "
+        "runs of one suite",
         options.targets[0], first.record.suite, options.targets[1], second.record.suite);
   print(options.json ? compare_json(first, second) : compare_text(first, second, terminal_width()));
   return 0;

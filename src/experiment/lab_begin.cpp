@@ -156,10 +156,10 @@ void LabRunner::check_models() const {
     commands += how_to_get(checkpoint);
   }
   throw UserError(
-      "suite {} trains models that are not here:{}\n{}{}\nWithout them: "
-      "--plan foresees the rows at full size, --scaled runs them with small models",
+      "suite {} trains models that are not on this machine:{}\n{}{}\nWithout them, --plan predicts "
+      "the rows at full size, and --scaled runs them with small models",
       run_.suite.name, text,
-      commands.empty() ? "Put them there, or change the suite's models." : "Fetch them with",
+      commands.empty() ? "Copy them there, or change the suite's models." : "Download them with",
       commands);
 }
 
@@ -173,7 +173,7 @@ void LabRunner::warn_of_machine() const {
   if (rows == 0) return;
   warn(
       "no GPU here ({}): {} row{} of {} run{} at full size on the processor, which takes long; "
-      "--plan and --scaled need none",
+      "--plan and --scaled need no GPU",
       gpus_.why_none, rows, rows == 1 ? "" : "s", run_.suite.name, rows == 1 ? "s" : "");
 }
 
@@ -187,8 +187,8 @@ void LabRunner::warn_of_budgets() const {
   if (rows == 0) return;
   const auto first = std::ranges::find_if(run_.suite.rows, is_passed_over);
   warn(
-      "memory_budget of {} row{} ({}: {}) is of plans, and runs take all that this machine has; "
-      "set: {{memory_budget: {}}} or --memory_budget holds runs to it",
+      "memory_budget of {} row{} ({}: {}) applies only to plans, and runs use all memory of this "
+      "machine; limit runs with set: {{memory_budget: {}}} or --memory_budget",
       rows, rows == 1 ? "" : "s", first->id, first->memory_budget, first->memory_budget);
 }
 

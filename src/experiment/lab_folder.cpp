@@ -40,7 +40,7 @@ LabFolder::LabFolder(fs::path folder, const std::string& suite, Mode mode,
   before_ = read_lab_json(folder_ / "lab.json");
   if (before_->suite != suite || before_->mode != name(mode))
     throw UserError(
-        "{} holds a run of suite {} (mode {}), and this one is of {} (mode {}); choose another "
+        "{} holds a run of suite {} (mode {}), and this is a run of {} (mode {}); choose another "
         "folder with --out_dir",
         folder_.string(), before_->suite, before_->mode, suite, name(mode));
 }
@@ -51,7 +51,7 @@ std::optional<RowResult> LabFolder::left(const std::string& id) const {
   try {
     return read_row_json(file);
   } catch (const UserError& error) {
-    warn("{}; the row is done again", error.what());
+    warn("{}; the row is run again", error.what());
     return std::nullopt;
   }
 }
@@ -68,8 +68,8 @@ void LabFolder::write_file(const fs::path& file, const std::string& text) const 
     write_file_atomically(file, text);
   } catch (const UserError& error) {
     throw UserError(
-        "{}\nRows that are done are kept in {}; "
-        "once it can be written, the same command goes on there",
+        "{}\nFinished rows are kept in {}; once the disk is writable again, the same command "
+        "continues there",
         error.what(), folder_.string());
   }
 }
@@ -94,8 +94,8 @@ void LabFolder::clear_row(const std::string& id) const {
   fs::remove_all(row_folder(id), error);
   if (error)
     throw UserError(
-        "cannot remove {}, where row {} was done before: {}; "
-        "remove it, or choose another folder with --out_dir",
+        "cannot remove {} from an earlier run of row {}: {}; remove it, or choose another folder "
+        "with --out_dir",
         row_folder(id).string(), id, error.message());
   make(row_folder(id));
 }

@@ -85,7 +85,7 @@ std::string list_suites_text(const std::vector<std::filesystem::path>& files, in
   for (const Suite& suite : read_all(files))
     table.add_row({suite.name, rows_text(suite), suite.device, suite.title});
   return cut(table.render(), width) +
-         "\nsnug lab list SUITE shows its rows, snug lab run SUITE --plan foresees them.\n";
+         "\nsnug lab list SUITE shows its rows, snug lab run SUITE --plan predicts them.\n";
 }
 
 std::string list_suites_json(const std::vector<std::filesystem::path>& files) {

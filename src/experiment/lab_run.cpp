@@ -57,8 +57,8 @@ void LabRunner::end() {
     write_reports(run_);
   } catch (const UserError& error) {
     throw UserError(
-        "{}\nThe rows are kept in {}; once it can be written, snug lab report {} writes their "
-        "report",
+        "{}\nThe rows are kept in {}; once the disk is writable again, snug lab report {} writes "
+        "the report",
         error.what(), run_.folder.string(), run_.folder.string());
   }
 }

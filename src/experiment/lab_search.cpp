@@ -21,9 +21,9 @@ std::optional<bool> answer_of(const RowResult& result) {
 
 std::string edge_text(const Group& group, const Edge& edge) {
   const auto id = [&](int64_t value) { return search_row(group, value).id; };
-  if (!edge.is_found) return "no answer, since a try ended for another reason than memory";
+  if (!edge.is_found) return "no answer, because a try ended for another reason than memory";
   if (!edge.fits) return fmt::format("even {} does not fit", id(group.smallest));
-  if (!edge.too_large) return fmt::format("{} fits, the last that was to be tried", id(*edge.fits));
+  if (!edge.too_large) return fmt::format("{} fits, the largest value to try", id(*edge.fits));
   return fmt::format("{} fits, {} does not", id(*edge.fits), id(*edge.too_large));
 }
 

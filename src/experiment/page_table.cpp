@@ -121,11 +121,9 @@ std::string page_table(const LabRun& run, const std::vector<RowView>& views) {
   const std::vector<TableColumn> columns = table_columns(run, views);
   std::string out =
       "<h2 id=\"table\">The rows</h2><div class=\"scroll card\" tabindex=\"0\" role=\"region\" "
-      "aria-label=\"Table of the rows\"><table class=\"main\" role=\"table\">"
-      "<caption>Memory is what has to fit, at its peak: reserved on a GPU, allocated on a "
-      "processor. "
-      "The bar under it is the share of what there is.</caption>"
-      "<thead role=\"rowgroup\"><tr role=\"row\">";
+      "aria-label=\"Table of the rows\"><table class=\"main\" role=\"table\"><caption>Memory is "
+      "the peak that must fit: reserved on a GPU, allocated on a processor. The bar under it shows "
+      "the share of the available memory.</caption><thead role=\"rowgroup\"><tr role=\"row\">";
   for (const TableColumn& column : columns)
     out += fmt::format(
         "<th scope=\"col\" role=\"columnheader\"{} aria-sort=\"none\">"

@@ -142,10 +142,9 @@ std::string key_of_scatter(const LabRun& run, const std::map<std::string, size_t
     for (const auto& [index, model] : ordered) out += key_entry(colour_of(index), model);
   }
   if (std::any_of(shown.begin(), shown.end(), [](const RowView* view) { return ran_out(*view); }))
-    out +=
-        run.mode == Mode::Plan
-            ? "<li>✕ does not fit: drawn at what is available</li>"
-            : "<li>✕ ran out of memory: drawn at what is available, and at its planned time</li>";
+    out += run.mode == Mode::Plan
+               ? "<li>✕ does not fit: drawn at the available memory</li>"
+               : "<li>✕ ran out of memory: drawn at the available memory and the planned time</li>";
   if (!far_limit.empty()) out += fmt::format("<li>available: {}</li>", far_limit);
   if (!left_out.empty()) out += fmt::format("<li>without a time: {}</li>", xml_escape(left_out));
   return out + "</ul>";
@@ -196,8 +195,9 @@ std::string memory_against_time(const LabRun& run, const std::vector<RowView>& v
   const std::map<std::string, size_t> models = colours_of_models(shown);
   const std::vector<std::string> names = short_names(shown);
   report::ScatterChart chart;
-  chart.name = "Peak memory against time a step, a point a row; the same figures are in the table";
-  chart.x_label = in_milliseconds ? "milliseconds a step" : "seconds a step";
+  chart.name =
+      "Peak memory against time per step, one point per row; the table has the same figures";
+  chart.x_label = in_milliseconds ? "milliseconds per step" : "seconds per step";
   chart.y_label =
       fmt::format("peak memory{}, {}", has_reserved(shown) ? " reserved" : "", unit.name);
   chart.logarithmic_x = slowest / fastest >= kLogarithmicFrom;
@@ -221,7 +221,7 @@ std::string memory_against_time(const LabRun& run, const std::vector<RowView>& v
   }
   const std::string title = "Memory against time";
   return figure(
-      title, run.mode == Mode::Plan ? "as planned; low and left is good" : "low and left is good",
+      title, run.mode == Mode::Plan ? "as planned; lower left is better" : "lower left is better",
       both_sizes(chart, title) + key_of_scatter(run, models, shown, left_out, far_limit));
 }
 
@@ -259,7 +259,7 @@ std::string memory_by_category(const LabRun& run, const std::vector<RowView>& vi
     return limit > 0 && limit <= full;
   };
   if (std::any_of(shown.begin(), shown.end(), has_tick))
-    out += "<li><i class=\"tick\"></i>what is available</li>";
+    out += "<li><i class=\"tick\"></i>available memory</li>";
   if (far_limit > 0) out += fmt::format("<li>available: {}</li>", memory_text(far_limit));
   out += "</ul><ul class=\"bars\">";
   for (const RowView* view : shown)
@@ -267,9 +267,10 @@ std::string memory_by_category(const LabRun& run, const std::vector<RowView>& vi
                        xml_escape(anchor_of(*view)), xml_escape(view->row->id),
                        bar_of(*view, categories, full), memory_text(needed_bytes(*view->own)),
                        ran_out(*view) ? " ✗" : "");
-  return figure("Memory by category, at each row's peak",
-                run.mode == Mode::Plan ? "as planned" : "measured; where it ran out, as planned",
-                out + "</ul>");
+  return figure(
+      "Memory by category, at each row's peak",
+      run.mode == Mode::Plan ? "as planned" : "measured, or as planned for rows out of memory",
+      out + "</ul>");
 }
 
 }  // namespace snug::experiment

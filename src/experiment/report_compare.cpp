@@ -111,7 +111,7 @@ std::string differences(const LabRun& first, const LabRun& second) {
   add("Suite", first.record.suite, second.record.suite);
   add("Mode", name(first.mode), name(second.mode));
   add("Device", first.record.device, second.record.device);
-  add("Memory there is", limits_text(first), limits_text(second));
+  add("Available memory", limits_text(first), limits_text(second));
   add("snug", first.record.version, second.record.version);
   std::map<std::string, std::string> versions = first.record.versions;
   versions.insert(second.record.versions.begin(), second.record.versions.end());
@@ -182,7 +182,7 @@ std::string compare_text(const LabRun& first, const LabRun& second, int width) {
   }
   std::string out = heading("A", first) + heading("B", second) + "\n" + differences(first, second);
   if (!is_same_size)
-    out += "One of them is scaled down: its models are others, so that only outcomes compare.\n\n";
+    out += "One of the runs is scaled down to other models, so only outcomes can be compared.\n\n";
   return out + table.render() +
          fmt::format("\n{} row{}, {} in both\n", pairs.size(), pairs.size() == 1 ? "" : "s",
                      rows_in_both(first, second));

@@ -74,7 +74,7 @@ std::string tries(const Group& group, std::vector<const RowView*> members) {
     out += xml_escape(open) + (best == nullptr ? "." : ". ");
     if (members.empty()) return out + "</p>";
   } else if (best == nullptr) {
-    out += "None of the values that were tried fits.";
+    out += "None of the values tried fits.";
   }
   if (best != nullptr)
     out += fmt::format("The largest that fits: <strong>{} {}</strong>{}.", xml_escape(group.over),
@@ -106,9 +106,9 @@ std::string tries(const Group& group, std::vector<const RowView*> members) {
   }
   out += "</p>";
   if (members.size() > 2)
-    out +=
-        fmt::format("<p class=\"paper mu small\">Printed: the tries that decide; {} were made.</p>",
-                    members.size());
+    out += fmt::format(
+        "<p class=\"paper mu small\">Only the deciding tries are printed; there were {}.</p>",
+        members.size());
   return out + table("Tries: " + group.title, "card fit", head, body);
 }
 
@@ -165,14 +165,14 @@ std::string sweep(const LabRun& run, const Group& group,
   });
   std::string out;
   if (best != nullptr)
-    out += fmt::format("<p>Most tokens a second at <strong>{} {}</strong>: {}, with {}.</p>",
+    out += fmt::format("<p>Most tokens per second at <strong>{} {}</strong>: {}, with {}.</p>",
                        xml_escape(group.over), isolated(value_text(group, *best)),
                        count_text(best->own->tokens_per_second),
                        memory_text(needed_bytes(*best->own)));
   if (is_published && !is_full_size(run))
     out +=
-        "<p class=\"mu small\">What was published is of the models at full size, so that it is not "
-        "drawn beside these small ones.</p>";
+        "<p class=\"mu small\">Published figures are for the models at full size, so they are not "
+        "drawn beside these small models.</p>";
   return out + sweep_charts(run, group, members) +
          sweep_table(group, members, is_published && is_full_size(run));
 }

@@ -91,7 +91,7 @@ std::string origin(const LabRun& run) {
   term(out, run.mode == Mode::Plan ? "Planned for" : "Device", record.device);
   term(out, "This machine", record.hardware);
   term(out, "Started", record.started);
-  if (record.seconds > 0) term(out, "All rows took", seconds_text(record.seconds));
+  if (record.seconds > 0) term(out, "Total time", seconds_text(record.seconds));
   term(out, "Suite", record.suite);
   term(out, "Command", record.command);
   return out + "</dl>";
@@ -102,45 +102,43 @@ std::string definitions(const LabRun& run, const std::vector<RowView>& views) {
   term(out, "GiB, MiB", "2^30 and 2^20 bytes.");
   term(out, "Peak allocated",
        "the most bytes that tensors held at one moment, on the device that needed most. Sentences "
-       "that "
-       "tell a row's peak memory against another's are of it.");
-  term(
-      out, "Reserved",
-      "what the allocator took from the device to hand out; what has to fit, and what tools of the "
-      "driver show, less what the driver itself takes.");
-  term(out, "What there is",
-       "the memory budget, or the device without what driver and libraries take.");
+       "that compare the peak memory of two rows use this figure.");
+  term(out, "Reserved",
+       "memory that the allocator took from the device. This must fit; the driver's tools show it "
+       "plus the driver's own memory.");
+  term(out, "Available",
+       "the memory budget, or the memory of the device minus driver and libraries.");
   term(out, "Close",
-       fmt::format("it fits, with less than {:.0f} % of what there is left. "
-                   "What is not counted, such as the buffers of NCCL, may take that.",
+       fmt::format("it fits, but less than {:.0f} % of the available memory is left. Memory that "
+                   "is not counted, such as NCCL's buffers, may take that.",
                    100 * kClose));
   term(out, "Categories",
-       "as live at the moment of the peak. Activations are kept between forward and backward; "
-       "workspace is gone by the end of the operation that made it.");
+       "live at the moment of the peak. Activations are kept between forward and backward; "
+       "workspace is freed at the end of its operation.");
   term(out, "A step",
-       run.mode == Mode::Plan
-           ? "estimated seconds of one optimizer step, all its micro-batches, "
-             "from the rates of the device's profile."
-           : "the median seconds of an optimizer step, all its micro-batches; the first step, "
-             "which also warms up, is left out where there are others.");
+       run.mode == Mode::Plan ? "estimated seconds of one optimizer step with all its "
+                                "micro-batches, from the rates of the device profile."
+                              : "median seconds of an optimizer step with all its micro-batches, "
+                                "without the first step, which is a warm-up, if there are others.");
   term(out, "Tokens/s", "real tokens, without padding, over all devices.");
   term(out, "Work",
-       "TFLOP/s that the model needs; what is computed a second time for activation checkpointing "
-       "does not count, while published figures may count it.");
+       "TFLOP/s that the model needs. Recomputation for activation checkpointing does not count "
+       "here, but may count in published figures.");
   if (const std::string program = counted_program(run); !program.empty())
     term(out, program_words(program) + ", counted",
-         "what that program would allocate for the same model, batch and options, counted "
-         "operation by operation; it was not run here.");
+         "memory that the other program would allocate for the same model, batch and options, "
+         "counted operation by operation; the program was not run.");
   const bool has_range =
       std::any_of(run.results.begin(), run.results.end(),
                   [](const RowResult& r) { return r.like && r.like->reserved_ahead > 0; });
   if (has_range)
-    term(
-        out, "Reserved, host ahead",
-        "where the host gathers weights ahead of the device, reserved is anything from what two "
-        "blocks need to what all do: a published figure between the two ends, or within a tenth of "
-        "the upper one, is met. Deviations are from the upper end.");
-  term(out, "Within 10 %", "|figure / published − 1| ≤ 0.1; of several devices the largest.");
+    term(out, "Reserved, host ahead",
+         "if the host gathers weights ahead of the device, the reserved memory lies between the "
+         "need of two blocks and the need of all blocks. A published figure in that range, or "
+         "within a tenth of its upper end, counts as met. Deviations are relative to the upper "
+         "end.");
+  term(out, "Within 10 %",
+       "|figure / published − 1| ≤ 0.1; with several devices, the largest figure.");
   out += "</dl>";
   if (const auto is_judged =
           [&](const RowView& view) { return !view.verdict_words.empty() || !view.marks.empty(); };

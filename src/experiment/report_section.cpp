@@ -105,15 +105,15 @@ std::string checks_table(const RowView& view) {
             cell(published_text(check)) + cell(check.is_held() ? with : "–") +
             cell(compared_text(check)) +
             cell(check.is_held() ? percent_text(check.deviation()) : "–") +
-            cell(!check.is_held()         ? "not held against anything"
+            cell(!check.is_held()         ? "not compared"
                  : check.within_a_tenth() ? "✓ yes"
-                 : check.within_range()   ? "✓ between the two"
+                 : check.within_range()   ? "✓ within the range"
                                           : "✗ no") +
             "</tr>";
   }
   return "<h4>Published figures</h4>" +
          scrolling_table("Published figures of " + view.row->id,
-                         head_cells({"Figure", "Published", "Held against", "It has", "Deviation",
+                         head_cells({"Figure", "Published", "Compared with", "It has", "Deviation",
                                      "Within 10 %"}) +
                              body + "</tbody>");
 }
@@ -173,7 +173,7 @@ std::string log_block(const LabRun& run, const RowView& view) {
   if (!is_wanted) return "";
   const std::string tail = log_tail(run, view);
   if (tail.empty()) return "";
-  return fmt::format("<h4>Its last words</h4><pre class=\"log\" tabindex=\"0\">{}</pre>",
+  return fmt::format("<h4>Last output</h4><pre class=\"log\" tabindex=\"0\">{}</pre>",
                      isolated(tail));
 }
 

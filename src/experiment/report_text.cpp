@@ -71,7 +71,7 @@ size_t widest_line(const std::string& text) {
 // Which of these columns a terminal is too narrow for, and where they are.
 std::string left_out_words(const std::vector<std::string>& titles) {
   if (titles.empty()) return "";
-  return fmt::format("Left out for the width: {}; they are in report.html and report.csv.\n",
+  return fmt::format("Columns left out: {}; see report.html or report.csv.\n",
                      fmt::join(titles, ", "));
 }
 
@@ -190,8 +190,8 @@ std::string search_text(const Group& group, const std::vector<RowView>& views) {
 
 std::string sweep_text(const Group& group, const std::vector<const RowView*>& members) {
   const RowView* best = best_of_sweep(members);
-  if (best == nullptr) return "no row ran to its end";
-  return fmt::format("most tokens a second at {} {} ({})", group.over, value_text(group, *best),
+  if (best == nullptr) return "no row completed";
+  return fmt::format("most tokens per second at {} {} ({})", group.over, value_text(group, *best),
                      count_text(best->own->tokens_per_second));
 }
 
@@ -278,9 +278,9 @@ std::string report_markdown(const LabRun& run) {
     out += "\n";
   }
   return out + fmt::format(
-                   "\nMemory is what has to fit, at its peak: reserved on a GPU, allocated on a "
-                   "processor; GiB = 2^30 bytes. Close: less than {:.0f} % "
-                   "of what there is is left. snug {}, {}, {}.\n",
+                   "\nMemory is the peak that must fit: reserved on a GPU, allocated on a "
+                   "processor; GiB = 2^30 bytes. Close: less than {:.0f} % of the available memory "
+                   "is left. snug {}, {}, {}.\n",
                    100 * kClose, markdown(run.record.version), markdown(run.record.hardware),
                    markdown(run.record.started));
 }

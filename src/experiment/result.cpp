@@ -31,7 +31,7 @@ T read_as(const std::filesystem::path& path) {
                       path.string(), schema, kSchema);
     return value.get<T>();
   } catch (const json::exception& error) {
-    throw UserError("{} is damaged or no file of snug lab: {}", path.string(), error.what());
+    throw UserError("{} is damaged or not a file of snug lab: {}", path.string(), error.what());
   }
 }
 
@@ -79,20 +79,20 @@ RowResult result_of(const LabRecord& record, const std::string& id, std::optiona
   const auto wanted = record.made_from.find(id);
   if (wanted == record.made_from.end() || left->made_from == wanted->second)
     return *std::move(left);
-  return {.id = id, .reason = "done with other options or files before, and not since"};
+  return {.id = id, .reason = "done earlier with other options or files, and not since"};
 }
 
 LabRun read_lab_run(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(folder / "lab.json"))
     throw UserError(
-        "{} is no folder of a lab run: it has no lab.json; "
-        "snug lab run makes such folders, by default out/lab/SUITE",
+        "{} is not the folder of a lab run, because it has no lab.json; snug lab run creates such "
+        "folders, by default out/lab/SUITE",
         folder.string());
   LabRun run{.folder = folder, .record = read_lab_json(folder / "lab.json"), .suite = {}};
   run.suite = read_suite_json(folder / "suite.json");
   const auto mode = mode_named(run.record.mode);
   if (!mode)
-    throw UserError("{}: mode = {}: is none of plan, run, scaled", (folder / "lab.json").string(),
+    throw UserError("{}: mode = {}: must be plan, run or scaled", (folder / "lab.json").string(),
                     run.record.mode);
   run.mode = *mode;
   for (const std::string& id : run.record.rows) {

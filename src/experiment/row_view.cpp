@@ -108,7 +108,7 @@ bool came_to_an_end(const RowView& view) {
 std::vector<std::string> why_lines(const RowView& view) {
   if (view.verdict.verdict != Verdict::Differs || !view.is_full_size) return {};
   if (!view.why.empty()) return view.why;
-  return {"The suite does not say."};
+  return {"The suite gives no explanation."};
 }
 
 std::vector<RowView> views_of(const LabRun& run) {
@@ -172,8 +172,7 @@ std::string summary_line(const LabRun& run, const std::vector<RowView>& all) {
     add_part(parts, count(views, ran_out), "out of memory");
   } else {
     add_part(parts, count(views, is_open),
-             is_held_against_published(run) ? "without anything published"
-                                            : "without anything expected");
+             is_held_against_published(run) ? "without published figures" : "without expectations");
   }
   std::string out = fmt::format("{} row{}: {}{}", views.size(), views.size() == 1 ? "" : "s",
                                 parts.empty() ? "nothing yet" : parts,
@@ -185,10 +184,8 @@ std::string summary_line(const LabRun& run, const std::vector<RowView>& all) {
       });
   if (searches > 0) out += fmt::format("; {} search{}", searches, searches == 1 ? "" : "es");
   if (!is_judged(run))
-    out += fmt::format(
-        "; planned on {} and published for {}, so that neither is held against the "
-        "other",
-        run.record.device, run.suite.device);
+    out += fmt::format("; planned on {} and published for {}, so the two are not compared",
+                       run.record.device, run.suite.device);
   return out;
 }
 
@@ -208,19 +205,19 @@ std::string mode_meaning(const LabRun& run) {
   switch (run.mode) {
     case Mode::Plan: {
       std::string out =
-          "Every row was planned at full size: the true training step was walked through on the "
-          "device's profile, and nothing was trained.";
+          "Every row was planned at full size: the real training step was traced for the device "
+          "profile, and nothing was trained.";
       if (const std::string program = counted_program(run); !program.empty())
         out += fmt::format(
-            " What {} would take was counted in the same breath; published figures are held "
-            "against that count.",
+            " The memory that {} would take was counted as well, and published figures are "
+            "compared with that count.",
             program_words(program));
       return out;
     }
     case Mode::Scaled: {
       std::string out =
-          "Every row was trained on this machine with a small sibling of its model, so outcomes "
-          "and relations between rows compare, sizes do not.";
+          "Every row was trained on this machine with a smaller model of the same kind, so "
+          "outcomes and relations between rows can be compared, but not sizes.";
       if (!run.suite.scaled_about.empty()) out += " " + run.suite.scaled_about;
       return out;
     }
@@ -239,9 +236,9 @@ std::string time_meaning(const LabRun& run, const std::vector<RowView>& views) {
             });
       });
   if (!has_short_times) return "";
-  return "Planned times are snug's own on paper, and optimistic: links that nobody else uses, and "
-         "a host that never keeps the device waiting for the next operation. So they decide "
-         "nothing.";
+  return "Planned times are snug's own estimates, and optimistic: they assume links without other "
+         "traffic and a host that never keeps the device waiting. So they do not decide the "
+         "verdict.";
 }
 
 std::vector<const RowView*> members_of(const Group& group, const std::vector<RowView>& views) {

@@ -102,7 +102,7 @@ void add_remarks(const ProcessEnd& end, RowResult& result) {
   };
   if (!end.output_fault.empty()) add(end.output_fault);
   if (end.survivors > 0)
-    add(fmt::format("{} process{} that it started outlived it, and {} ended", end.survivors,
+    add(fmt::format("{} process{} that it started outlived it and {} stopped", end.survivors,
                     end.survivors == 1 ? "" : "es", end.survivors == 1 ? "was" : "were"));
 }
 
@@ -119,7 +119,7 @@ Settings read_settings(const std::vector<std::string>& texts) {
   for (const std::string& text : texts) {
     const size_t at = text.find('=');
     if (at == std::string::npos || at == 0)
-      throw UserError("--set {}: wants KEY=VALUE, as in --set train.max_steps=10", text);
+      throw UserError("--set {}: must be KEY=VALUE, as in --set train.max_steps=10", text);
     std::string key = text.substr(0, at);
     if (key.starts_with("--")) key.erase(0, 2);
     settings.emplace_back(std::move(key), text.substr(at + 1));

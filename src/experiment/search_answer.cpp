@@ -37,7 +37,7 @@ std::string why_unanswered(const Group& search, const std::vector<const RowView*
   if (tries.empty()) return "not done with these options";
   for (const RowView* view : tries)
     if (view->outcome.kind == OutcomeView::Kind::Bad)
-      return fmt::format("no answer, since {} ended as {}", value_text(search, *view),
+      return fmt::format("no answer, because {} ended as {}", value_text(search, *view),
                          view->outcome.words);
   return "no answer yet";
 }

@@ -28,14 +28,14 @@ void read_path(Fields& fields, std::string_view key, const std::filesystem::path
   out = (folder / out).lexically_normal().string();
   std::error_code error;
   if (!std::filesystem::is_regular_file(out, error))
-    fields.add(key, fmt::format("{}: there is no file {}", key, out));
+    fields.add(key, fmt::format("{}: no such file: {}", key, out));
 }
 
 // Names in the order of the file.
 std::vector<std::string> read_models(const YamlNode& node, Suite& suite, Faults& faults) {
   std::vector<std::string> order;
   if (node.kind != YamlNode::Kind::Map) {
-    faults.add(node.line, "models: wants a mapping of names to {checkpoint: …, config: …}");
+    faults.add(node.line, "models: must be a mapping of names to {checkpoint: …, config: …}");
     return order;
   }
   const std::filesystem::path folder = suite.file.parent_path();
@@ -48,9 +48,8 @@ std::vector<std::string> read_models(const YamlNode& node, Suite& suite, Faults&
     read_path(fields, "scaled", folder, model.scaled_config);
     fields.finish();
     if (model.config.empty())
-      faults.add(
-          entry.line,
-          fmt::format("model {}: wants config, the config.json that plans are made from", name));
+      faults.add(entry.line,
+                 fmt::format("model {}: needs config, the config.json to plan with", name));
     suite.models.emplace(name, std::move(model));
     order.push_back(name);
   }
@@ -63,7 +62,7 @@ void read_name(Fields& fields, Suite& suite) {
   if (!is_name(suite.name))
     fields.add("suite", fmt::format("suite \"{}\": {}", suite.name, kNameRule));
   else if (suite.name != stem)
-    fields.add("suite", fmt::format("suite {}: the file is called {}; give both the same name",
+    fields.add("suite", fmt::format("suite {}: the file is named {}; give both the same name",
                                     suite.name, suite.file.filename().string()));
 }
 
@@ -103,7 +102,7 @@ Suite read_tree(const YamlNode& tree, const std::filesystem::path& file, Faults&
   rows.finish();
   fields.finish();
   if (suite.rows.empty() && suite.groups.empty() && !rows.has_refused_any())
-    faults.add(tree.line, "a suite without rows; give rows, a matrix or sweeps");
+    faults.add(tree.line, "the suite has no rows; give rows, a matrix or sweeps");
   // Words are read once the options are right: a wrong one would be told again for every row.
   if (faults.empty()) check_all_words(suite, rows, faults);
   return suite;
@@ -115,7 +114,7 @@ Suite read_suite(const std::filesystem::path& file) {
   const std::string text = read_file(file, kMaxSuiteBytes);
   const YamlNode tree = config::read_yaml(text, file.string());
   if (tree.kind != YamlNode::Kind::Map)
-    throw UserError("{}: holds no keys; a suite is a mapping that begins with suite: NAME",
+    throw UserError("{}: there are no keys; a suite is a mapping that begins with suite: NAME",
                     file.string());
   Faults faults(file.string());
   Suite suite = read_tree(tree, file, faults);

@@ -23,7 +23,7 @@ const YamlNode* several_expectations(Fields& fields) {
 ByName::ByName(const YamlNode* node, std::string key, Faults& faults)
     : node_(node), key_(std::move(key)), faults_(faults) {
   if (node_ == nullptr || node_->kind == YamlNode::Kind::Map) return;
-  faults_.add(node_->line, fmt::format("{}: wants a mapping with an entry for each row", key_));
+  faults_.add(node_->line, fmt::format("{}: must be a mapping with an entry for each row", key_));
   node_ = nullptr;
 }
 
@@ -42,7 +42,7 @@ void ByName::finish(const std::vector<std::string>& names) const {
   for (const auto& [key, value] : node_->entries)
     if (key != "default" && std::find(names.begin(), names.end(), key) == names.end())
       faults_.add(value.line,
-                  fmt::format("{}: {} is none of {}", key_, key, fmt::join(names, ", ")));
+                  fmt::format("{}: {} is not one of {}", key_, key, fmt::join(names, ", ")));
 }
 
 OutcomesByName::OutcomesByName(Fields& fields)
@@ -89,7 +89,7 @@ std::string filled(const std::string& pattern,
     } else {
       std::vector<std::string> known;
       for (const auto& [key, value] : values) known.push_back(key);
-      faults.add(line, fmt::format("\"{}\": nothing is called {{{}}} here; there are {}", pattern,
+      faults.add(line, fmt::format("\"{}\": there is no {{{}}} here; the names are {}", pattern,
                                    name, fmt::join(known, ", ")));
     }
     at = close + 1;

@@ -26,21 +26,21 @@ config::ParsedCommand parsed(const std::vector<std::string>& words) {
 void check_model(const Suite& suite, const Row& row) {
   for (const char* const key : {"checkpoint_dir", "model.config"})
     if (!row.model.empty() && find_option(row.options, key) != nullptr)
-      throw UserError("{}: is what its model {} says already; leave one of them out", key,
+      throw UserError("{}: its model {} already sets this; leave out one of the two", key,
                       row.model);
   if (row.model.empty() && !suite.models.empty() &&
       find_option(row.options, "checkpoint_dir") == nullptr &&
       find_option(row.options, "model.config") == nullptr &&
       find_option(row.options, kConfig) == nullptr)
-    throw UserError("says no model; give one of the suite's");
+    throw UserError("has no model; give one of the suite's");
 }
 
 // A plan is of full fine-tuning or of adapters by what its options say, a run by its command.
 void check_same_training(const config::ParsedCommand& plan, const config::ParsedCommand& run) {
   if (plan.recipe.full != run.recipe.full)
     throw UserError(
-        "command {} trains {}, but its options say {}; "
-        "name adapters (lora_r, …), give full, or another command",
+        "command {} trains {}, but its options ask for {}; give LoRA options (lora_r, …), full, or "
+        "another command",
         run.name, run.recipe.full ? "all weights" : "adapters",
         plan.recipe.full ? "all weights" : "adapters");
 }

@@ -122,15 +122,15 @@ fs::path find_suite(const std::string& name_or_path) {
         "{} is a directory; a suite is a file, NAME.yaml (snug lab report takes the folder of a "
         "run)",
         name_or_path);
-  if (is_path) throw UserError("{}: there is no such file", name_or_path);
+  if (is_path) throw UserError("{}: no such file", name_or_path);
   const std::vector<std::string> names = names_of(files);
   if (names.empty())
     throw UserError(
-        "no suite {}: none are found; run snug where recipes/lab is, or say where "
-        "they are with SNUG_SUITES=FOLDER",
+        "no suite {}: there are no suites here; run snug where recipes/lab is, or set "
+        "SNUG_SUITES=FOLDER",
         name_or_path);
   const std::string near = nearest_name(name_or_path, names);
-  throw UserError("no suite {}; there are {}{}", name_or_path, fmt::join(names, ", "),
+  throw UserError("no suite {}; the suites are {}{}", name_or_path, fmt::join(names, ", "),
                   near.empty() ? "" : fmt::format("; did you mean {}?", near));
 }
 

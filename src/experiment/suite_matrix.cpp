@@ -51,7 +51,7 @@ RowReader::Axis RowReader::read_axis(const std::string& name, const YamlNode& no
     }
   } else {
     faults_.add(node.line,
-                fmt::format("axis {}: wants {}", name,
+                fmt::format("axis {}: must be {}", name,
                             axis.is_model ? "a list of the suite's models"
                                           : "a mapping of names to options, or a list of values"));
   }
@@ -81,9 +81,9 @@ void RowReader::read_axes(Fields& fields, Matrix& matrix) {
           std::min(matrix.combinations * matrix.axes.back().values.size(), kMostCombinations + 1);
     }
   if (matrix.axes.empty())
-    fields.add("axes", "matrix: wants axes, as in {model: [tiny-llama], batch: {8: {…}}}");
+    fields.add("axes", "matrix: needs axes, as in {model: [tiny-llama], batch: {8: {…}}}");
   if (matrix.combinations > kMostCombinations)
-    fields.add("axes", fmt::format("matrix: more than {} rows; take values out of an axis",
+    fields.add("axes", fmt::format("matrix: more than {} rows; remove values from an axis",
                                    kMostCombinations));
   if (matrix.axes.empty() || matrix.combinations > kMostCombinations) matrix.combinations = 0;
 }

@@ -83,7 +83,7 @@ void check_option(const Leaf& leaf, Faults& faults) {
     if (leaf.key == key)
       return faults.add(
           leaf.node->line,
-          fmt::format("{}: is not a suite's to say; the lab gives each row its own", leaf.key));
+          fmt::format("{}: cannot be set in a suite; the lab sets it for each row", leaf.key));
   config::Recipe recipe, defaults;
   const config::OptionTable table{.rows = config::recipe_rows(recipe),
                                   .defaults = config::recipe_rows(defaults),
@@ -135,7 +135,7 @@ OptionLayer read_options(const YamlNode& node, const std::filesystem::path& fold
   OptionLayer layer;
   if (node.kind == YamlNode::Kind::Null) return layer;
   if (node.kind != YamlNode::Kind::Map) {
-    faults.add(node.line, "set: wants a mapping of options, as in {train.micro_batch_size: 8}");
+    faults.add(node.line, "set: must be a mapping of options, as in {train.micro_batch_size: 8}");
     return layer;
   }
   std::vector<Leaf> leaves;
@@ -150,10 +150,9 @@ OptionLayer read_options(const YamlNode& node, const std::filesystem::path& fold
     if (!is_config) check_option(leaf, faults);
     if (leaf.node->kind == YamlNode::Kind::Null) {
       if (taking_back == TakingBack::Refused)
-        faults.add(leaf.node->line,
-                   fmt::format("{}: null takes an option back in a row's own set; here give a "
-                               "value, or none for nothing",
-                               leaf.key));
+        faults.add(leaf.node->line, fmt::format("{}: null removes an option only in the set of a "
+                                                "row; here give a value, or none for no value",
+                                                leaf.key));
       layer.push_back({leaf.key, std::nullopt});
       continue;
     }

@@ -25,7 +25,7 @@ void read_outcome(const YamlNode& node, Row& row, Faults& faults) {
       row.expected = expected;
       return;
     }
-  faults.add(node.line, fmt::format("expect: \"{}\" is none of ok, oom and unknown", *text));
+  faults.add(node.line, fmt::format("expect: \"{}\" is not one of ok, oom, unknown", *text));
 }
 
 void read_comparisons(Fields& expect, std::string_view key, Comparison::Quantity quantity,
@@ -65,7 +65,7 @@ std::optional<double> share_of(const YamlNode& node, std::string_view what, Faul
   const double share = number.value_or(-1) / (percent ? 100 : 1);
   if (share >= 0 && share <= 1) return share;
   faults.add(node.line,
-             fmt::format("{}: \"{}\" is no share; write 71.9% or 0.719", what, node.text));
+             fmt::format("{}: \"{}\" is not a share; write 71.9% or 0.719", what, node.text));
   return std::nullopt;
 }
 
@@ -78,14 +78,15 @@ void read_device_use(Fields& fields, Published& out) {
     out.device_use = share_of(node->items[0], "device_use", fields.faults());
     out.device_use_spread = share_of(node->items[1], "device_use", fields.faults());
   } else {
-    fields.add("device_use", "device_use: wants one share, or a list of mean and plus-minus");
+    fields.add("device_use",
+               "device_use: must be one share, or a list of a mean and its plus-minus");
   }
 }
 
 void read_figure(Fields& fields, std::string_view key, std::optional<double>& out) {
   fields.read(key, out);
   if (!out || *out > 0) return;
-  fields.add(key, fmt::format("{}: {} is no figure; give one above 0", key, *out));
+  fields.add(key, fmt::format("{}: {} is not a valid figure; give one above 0", key, *out));
   out.reset();
 }
 

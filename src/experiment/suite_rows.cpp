@@ -52,14 +52,14 @@ Row RowReader::row_from(Fields& fields, const std::string& own_id) const {
   if (from.empty()) return base_;
   const Row* found = find(from);
   if (found == nullptr && from == own_id) {
-    fields.add("from", fmt::format("from: {} is this row itself; name one above it", from));
+    fields.add("from", fmt::format("from: {} is this row itself; give a row above it", from));
     return base_;
   }
   if (found == nullptr) {
     std::vector<std::string> ids;
     for (const Row& row : suite_.rows) ids.push_back(row.id);
     const std::string near = nearest_name(from, ids);
-    fields.add("from", fmt::format("from: {} is no earlier row{}", from,
+    fields.add("from", fmt::format("from: {} is not an earlier row{}", from,
                                    near.empty() ? "" : fmt::format("; did you mean {}?", near)));
     return base_;
   }
@@ -152,14 +152,14 @@ bool RowReader::take_id(const std::string& id, int line) {
   }
   if (ids_.insert(id).second) return true;
   faults_.add(line,
-              fmt::format("id {}: is given twice; each row, sweep and search wants its own", id));
+              fmt::format("id {}: is given twice; each row, sweep and search needs its own", id));
   return false;
 }
 
 void RowReader::add_row(Row row, int line) {
   if (suite_.rows.size() == kMostRows) {
     faults_.add(line,
-                fmt::format("more than {} rows; take values out of an axis or a sweep", kMostRows));
+                fmt::format("more than {} rows; remove values from an axis or a sweep", kMostRows));
     return;
   }
   if (suite_.rows.size() > kMostRows || !take_id(row.id, line)) return;
@@ -183,7 +183,7 @@ const Row* RowReader::find(const std::string& id) const {
 
 void RowReader::read_rows(const YamlNode& list) {
   if (list.kind != YamlNode::Kind::List)
-    return faults_.add(list.line, "rows: wants a list of rows, each with an id");
+    return faults_.add(list.line, "rows: must be a list of rows, each with an id");
   for (const YamlNode& node : list.items) read_row(node);
 }
 
@@ -212,7 +212,7 @@ void RowReader::finish() {
       if (const std::string fault = one_of(comparison.than, ids); !fault.empty()) {
         const std::string near = nearest_name(comparison.than, ids);
         faults_.add(lines_[i],
-                    fmt::format("row {}: expect: {} is no row of the suite{}", suite_.rows[i].id,
+                    fmt::format("row {}: expect: {} is not a row of the suite{}", suite_.rows[i].id,
                                 comparison.than,
                                 near.empty() ? "" : fmt::format("; did you mean {}?", near)));
       }

@@ -41,8 +41,9 @@ std::vector<std::string> values_of_range(const YamlNode& node, Faults& faults) {
   fields.finish();
   std::vector<std::string> values;
   if (!from || !to || !factor == !step || (factor && *factor < 2)) {
-    faults.add(node.line,
-               "values: wants a list, {from: 1, factor: 2, to: 512} or {from: 1, step: 1, to: 9}");
+    faults.add(
+        node.line,
+        "values: must be a list, {from: 1, factor: 2, to: 512} or {from: 1, step: 1, to: 9}");
     return values;
   }
   for (int64_t value = *from; value <= *to && values.size() <= kMostValues;
@@ -59,7 +60,7 @@ std::vector<std::string> values_of(const YamlNode& node, Faults& faults) {
     for (const YamlNode& item : node.items)
       if (number_of(item, "values", faults)) values.push_back(item.text);
   }
-  if (values.empty()) faults.add(node.line, "values: none; give a list such as [1, 2, 4, 8]");
+  if (values.empty()) faults.add(node.line, "values: empty; give a list such as [1, 2, 4, 8]");
   if (values.size() > kMostValues)
     faults.add(node.line, fmt::format("values: more than {}; give fewer", kMostValues));
   values.resize(std::min(values.size(), kMostValues));
@@ -98,7 +99,7 @@ RowReader::Growth RowReader::read_growth(Fields& fields) {
   std::vector<std::string> keys = growth.together;
   if (growth.over.empty())
     fields.add("over",
-               fmt::format("{}: wants over, the option that grows, as in train.micro_batch_size",
+               fmt::format("{}: needs over, the option to vary, as in train.micro_batch_size",
                            fields.what()));
   else if (growth.over != "model")
     keys.push_back(growth.over);
@@ -113,13 +114,13 @@ RowReader::Growth RowReader::read_growth(Fields& fields) {
 
 void RowReader::read_sweeps(const YamlNode& list) {
   if (list.kind != YamlNode::Kind::List)
-    return faults_.add(list.line, "sweeps: wants a list of sweeps, each with an id");
+    return faults_.add(list.line, "sweeps: must be a list of sweeps, each with an id");
   for (const YamlNode& node : list.items) read_sweep(node);
 }
 
 std::vector<std::string> RowReader::read_values(Fields& fields) {
   if (const YamlNode* values = fields.take_said("values")) return values_of(*values, faults_);
-  fields.add("id", "a sweep wants values, a list such as [1, 2, 4, 8]");
+  fields.add("id", "a sweep needs values, a list such as [1, 2, 4, 8]");
   return {};
 }
 
@@ -134,9 +135,9 @@ void RowReader::read_sweep(const YamlNode& node) {
   const Growth growth = read_growth(fields);
   group.over = growth.over;
   if (growth.over == "model")
-    fields.add("over",
-               "over: a sweep is over an option; models are an axis of a matrix, or what a "
-               "search is over");
+    fields.add(
+        "over",
+        "over: a sweep varies an option; vary models with an axis of a matrix, or with a search");
   std::string row_id = "{id}-{value}", row_title = "{title}, {over} {value}";
   fields.read("row_id", row_id);
   fields.read("row_title", row_title);
@@ -163,7 +164,7 @@ void RowReader::read_sweep(const YamlNode& node) {
 
 void RowReader::read_searches(const YamlNode& list) {
   if (list.kind != YamlNode::Kind::List)
-    return faults_.add(list.line, "searches: wants a list of searches, each with an id");
+    return faults_.add(list.line, "searches: must be a list of searches, each with an id");
   for (const YamlNode& node : list.items) read_search(node);
 }
 
@@ -208,9 +209,10 @@ void RowReader::read_bounds(Fields& fields, Group& group) {
     }
     if (!low || !high) return;
   }
-  fields.add("between", fmt::format("search {}: wants between, the smallest and the largest value, "
-                                    "as in [1, 4096]",
-                                    group.id));
+  fields.add(
+      "between",
+      fmt::format("search {}: needs between, the smallest and the largest value, as in [1, 4096]",
+                  group.id));
 }
 
 Row search_row(const Group& group, int64_t value) {

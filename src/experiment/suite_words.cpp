@@ -43,14 +43,14 @@ struct ModelWords {
 ModelWords model_words(const Suite& suite, const Row& row, Mode mode) {
   if (row.model.empty()) return {};
   const auto found = suite.models.find(row.model);
-  SNUG_CHECK(found != suite.models.end(), "row {} has a model that is not there", row.id);
+  SNUG_CHECK(found != suite.models.end(), "row {} has a model that is not in the suite", row.id);
   const ModelChoice& model = found->second;
   if (mode == Mode::Plan) return {.checkpoint = {}, .config = model.config};
   if (mode == Mode::Run && !model.checkpoint.empty())
     return {.checkpoint = model.checkpoint, .config = {}};
   if (mode == Mode::Run) return {.checkpoint = {}, .config = model.config};
   if (model.scaled_config.empty())
-    throw UserError("suite {}: model {} has no small sibling to run scaled; give models.{}.scaled",
+    throw UserError("suite {}: model {} has no small model to run scaled; give models.{}.scaled",
                     suite.name, row.model, row.model);
   return {.checkpoint = {}, .config = model.scaled_config};
 }

@@ -204,11 +204,12 @@ class Judge {
     const auto words = [&](double v) {
       return is_time ? seconds_text(v) : memory_text(std::llround(v));
     };
-    const char* relation = comparison.relation == Comparison::Relation::Less   ? "less than"
-                           : comparison.relation == Comparison::Relation::More ? "more than"
-                                                                               : "the same as";
-    differ(fmt::format("{} should be {} that of {}: {}, and there {}.",
-                       is_time ? "Time a step" : "Peak memory", relation, comparison.than,
+    const char* relation = comparison.relation == Comparison::Relation::Less ? "less than"
+                           : comparison.relation == Comparison::Relation::More
+                               ? "more than"
+                               : "about the same as";
+    differ(fmt::format("{} should be {} that of {}, but is {}, and there {}.",
+                       is_time ? "Time per step" : "Peak memory", relation, comparison.than,
                        words(mine), words(theirs)));
   }
 

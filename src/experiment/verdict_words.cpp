@@ -57,25 +57,25 @@ const char* source_title(const LabRun& run) {
 std::vector<std::pair<std::string, std::string>> verdict_meanings(const LabRun& run) {
   if (!is_held_against_published(run))
     return {{"as expected",
-             "the row ended as its suite expects, and what the suite says of its "
-             "memory or time against another row's holds."},
+             "the row ended as its suite expects, and its memory or time relates to other rows as "
+             "the suite states."},
             {"differs", "it did not."}};
   return {
       {"same outcome",
-       "it fits where it was published to fit, or is out of memory where it was published to be; "
-       "and no figure that decides is more than a tenth off."},
-      {"same figures", "no outcome was published; the figures that were are met within a tenth."},
+       "it fits if it was published to fit, and is out of memory if it was published so; no "
+       "deciding figure is more than a tenth off."},
+      {"same figures", "no outcome was published; the published figures are met within a tenth."},
       {name(Verdict::BeyondIt),
-       "published as out of memory, and the other program is counted to be; snug fits."},
+       "published as out of memory, and out of memory by the count of the other program too; snug "
+       "fits."},
       {"differs",
-       "another outcome than published, or a figure that decides is more than a tenth "
-       "off. What decides is the count of the program that was published; without one, "
-       "snug's own planned memory."},
+       "the outcome is not the published one, or a deciding figure is more than a tenth off. The "
+       "deciding figure is the count of the published program, or without one snug's own planned "
+       "memory."},
       {"memory, time",
-       "a second mark beside the verdict: the published figures of that kind are "
-       "all met within 10 % (or within the range that was counted), or how far off "
-       "the farthest is. Where the other program's time is not counted, the time is "
-       "snug's own; that does not decide."}};
+       "a second mark beside the verdict: all published figures of that kind are met within 10 % "
+       "(or within the counted range), or the largest deviation. If the other program's time is "
+       "not counted, the time is snug's own and does not decide."}};
 }
 
 }  // namespace snug::experiment

@@ -133,8 +133,8 @@ std::string guesses(const std::string& name, const std::vector<std::string>& nam
 
 [[noreturn]] void refuse(const std::string& name) {
   const std::vector<std::string> names = profile_names();
-  throw UserError("device = {}: is neither one of {} nor the YAML file of a device's profile{}",
-                  name, fmt::join(names, ", "), guesses(name, names));
+  throw UserError("device = {}: must be one of {}, or a YAML file with a device profile{}", name,
+                  fmt::join(names, ", "), guesses(name, names));
 }
 
 }  // namespace
@@ -164,7 +164,8 @@ DeviceProfile find_profile(const std::string& name, int64_t budget_bytes) {
   if (budget_bytes == 0) return profile;
   if (budget_bytes <= profile.context_bytes)
     throw UserError(
-        "memory_budget = {}: driver and libraries take {} of {}, which leaves nothing; give more",
+        "memory_budget = {}: driver and libraries take {} of {}, which leaves no memory for "
+        "training; give more",
         format_bytes(budget_bytes), format_bytes(profile.context_bytes), profile.name);
   profile.memory_bytes = budget_bytes;
   return profile;
@@ -215,7 +216,7 @@ Network network_of(const DeviceProfile& device, int64_t ranks_per_machine) {
 DeviceProfile profile_of_gpu(std::string_view cuda_name) {
   const config::Gpu* gpu = config::gpu_by_cuda_name(cuda_name);
   if (gpu != nullptr) return profile_of(*gpu);
-  warn("{} is not in the table of GPUs: times are those of an A100", cuda_name);
+  warn("{} is not in the table of GPUs; times are estimated for an A100", cuda_name);
   return find_profile("a100-80", 0);
 }
 

@@ -47,13 +47,13 @@ constexpr const char* kTexts[] = {"name", "kind", "memory", "context", "host_mem
 
 void check_keys(const YAML::Node& file, const std::string& path) {
   if (!file.IsMap() || !file["memory"])
-    throw UserError("{}: memory is missing; give at least memory: 24GiB", path);
+    throw UserError("{}: the key memory is missing; write for example memory: 24GiB", path);
   std::vector<std::string> known(std::begin(kTexts), std::end(kTexts));
   for (const Number& number : kNumbers) known.emplace_back(number.key);
   for (const auto& entry : file) {
     const auto key = entry.first.as<std::string>();
     if (std::find(known.begin(), known.end(), key) == known.end())
-      throw UserError("{}: {} is not a key of a device profile; known are {}", path, key,
+      throw UserError("{}: {} is not a key of a device profile; the keys are {}", path, key,
                       fmt::join(known, ", "));
   }
 }
@@ -65,7 +65,7 @@ void read_texts(const YAML::Node& file, const std::string& path, DeviceProfile& 
   if (file["name"]) profile.name = file["name"].as<std::string>();
   const std::string kind = file["kind"] ? file["kind"].as<std::string>() : "cuda";
   if (kind != "cpu" && kind != "cuda")
-    throw UserError("{}: kind = {}: is not one of cpu, cuda", path, kind);
+    throw UserError("{}: kind = {}: must be cpu or cuda", path, kind);
   profile.kind = kind == "cpu" ? at::kCPU : at::kCUDA;
   profile.memory_bytes = bytes("memory", 0);
   profile.context_bytes =
@@ -79,10 +79,10 @@ void read_number(const YAML::Node& file, const std::string& path, const Number& 
   const auto value = file[number.key].as<double>();
   const bool may_be_zero = number.range == Number::Range::ZeroOrMore;
   if (!(may_be_zero ? value >= 0 : value > 0))
-    throw UserError("{}: {} = {}: has to be {}", path, number.key, value,
+    throw UserError("{}: {} = {}: must be {}", path, number.key, value,
                     may_be_zero ? "0 or more" : "above 0");
   if (number.range == Number::Range::Share && value > 1)
-    throw UserError("{}: {} = {}: is a share, at most 1", path, number.key, value);
+    throw UserError("{}: {} = {}: must be a share, at most 1", path, number.key, value);
   profile.*number.member = value * number.unit;
 }
 
@@ -101,7 +101,8 @@ DeviceProfile read_profile(const std::string& path, DeviceProfile otherwise) {
   } catch (const YAML::Exception& error) {
     throw UserError("{}: {}", path, error.what());
   }
-  if (profile.usable_bytes() <= 0) throw UserError("{}: context leaves nothing of memory", path);
+  if (profile.usable_bytes() <= 0)
+    throw UserError("{}: context takes all of memory; give less context or more memory", path);
   return profile;
 }
 

@@ -65,7 +65,7 @@ TEST_F(Lab, WhatOutlivesARowIsEndedAndSaid) {
   const Result result = lab();
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_EQ(row("leaves")["outcome"], "ok");
-  EXPECT_EQ(row("leaves")["reason"], "1 process that it started outlived it, and was ended");
+  EXPECT_EQ(row("leaves")["reason"], "1 process that it started outlived it and was stopped");
   EXPECT_TRUE(comes_true([&] { return !is_running(read_process(folder_ / "left")); }));
 }
 
@@ -114,20 +114,21 @@ TEST_F(Lab, FaultsAreSaidBeforeAnythingRuns) {
   const std::string suite = folder_ / "odd.yaml";
   const std::vector<std::pair<Words, const char*>> faults{
       {{"lab", "run", "no-such-suite"}, "no-such-suite"},
-      {{"lab", "run"}, "wants suites"},
+      {{"lab", "run"}, "needs suites"},
       {{"lab", "run", suite, "--plan", "--scaled"}, "--plan and --scaled"},
       {{"lab", "run", suite, "--scaled", "--device", "a100-80"}, "--device a100-80"},
       {{"lab", "run", suite, "--scaled", "--rows", "nothing*"}, "nothing*"},
       {{"lab", "run", suite, "--scaled", "--set", "train.max_stepz=3"}, "train.max_stepz"},
       {{"lab", "run", suite, "--scaled", "--set", "train.max_steps"}, "KEY=VALUE"},
       {{"lab", "run", suite, "--plan", "--device", "rtx-9999"}, "rtx-9999"},
-      {{"lab", "run", suite, "--plan", "--memory_budget", "40MiB"}, "leaves nothing"},
+      {{"lab", "run", suite, "--plan", "--memory_budget", "40MiB"},
+       "leaves no memory for training"},
       {{"lab", "run", suite, suite, "--scaled", "--rows", "nothing*"}, "nothing*"},
       {{"lab", "run", folder_.path().string(), "--plan"}, "is a directory"},
       {{"lab", "run", suite, "--plna"}, "did you mean --plan?"},
-      {{"lab", "report", suite}, "no folder of a lab run"},
+      {{"lab", "report", suite}, "not the folder of a lab run"},
       {{"lab", "compare", folder_.path().string()}, "two folders"},
-      {{"lab", "list", "--plan"}, "--plan is for snug lab run"}};
+      {{"lab", "list", "--plan"}, "--plan applies to snug lab run"}};
   const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
   for (auto [given, said] : faults) {
     if (given[1] == "run") given.insert(given.end(), {"--out_dir", out().string()});
@@ -211,7 +212,7 @@ TEST_F(Lab, AFullDiskLosesNoRowThatWasDone) {
   const Result result = lab();
   EXPECT_EQ(result.exit_code, 2) << result.output;
   EXPECT_NE(result.output.find("No space left on device"), std::string::npos) << result.output;
-  EXPECT_NE(result.output.find("the same command goes on"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("the same command continues"), std::string::npos) << result.output;
   EXPECT_EQ(row("fine")["outcome"], "ok");
   EXPECT_FALSE(has_row("last"));
   fs::remove(out() / "rows/fills/run/filler");

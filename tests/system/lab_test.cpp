@@ -56,7 +56,7 @@ TEST_F(Lab, WhatWasDoneWithOtherWordsCountsAsNotDone) {
   EXPECT_EQ(other.exit_code, 0) << other.output;
   EXPECT_EQ(outcome_in_report("fine"), "ok");
   EXPECT_EQ(outcome_in_report("crash"), "not run");
-  EXPECT_NE(other.output.find("with other options or files before"), std::string::npos)
+  EXPECT_NE(other.output.find("done earlier with other options or files"), std::string::npos)
       << other.output;
   // The folder alone says the same.
   EXPECT_EQ(run({"lab", "report", out()}).exit_code, 0);
@@ -98,7 +98,8 @@ TEST_F(Lab, StopsOnRequestAndGoesOn) {
   EXPECT_FALSE(has_row("last"));
   EXPECT_TRUE(fs::exists(out() / "report.html"));
   const std::string said = read_file(folder_ / "lab.log");
-  EXPECT_NE(said.find("1 of 3 rows are done; the same command goes on"), std::string::npos) << said;
+  EXPECT_NE(said.find("1 of 3 rows are done; the same command continues"), std::string::npos)
+      << said;
   write_file_atomically(folder_ / "quick", "");
   forget_calls();
   const Result result = lab();
@@ -252,12 +253,13 @@ TEST_F(Lab, ABudgetThatRunsDoNotHoldToIsSaidOnce) {
   const Words words{"lab", "run", folder_ / "odd.yaml", "--out_dir", out().string()};
   const Result result = run(words);
   EXPECT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_NE(result.output.find("memory_budget of 2 rows (a: 40MiB) is of plans"), std::string::npos)
+  EXPECT_NE(result.output.find("memory_budget of 2 rows (a: 40MiB) applies only to plans"),
+            std::string::npos)
       << result.output;
   EXPECT_EQ(result.output.find("no GPU here"), std::string::npos) << result.output;
   Words held = words;
   held.insert(held.end(), {"--memory_budget", "64MiB"});
-  EXPECT_EQ(run(held).output.find("is of plans"), std::string::npos);
+  EXPECT_EQ(run(held).output.find("applies only to plans"), std::string::npos);
 }
 
 // The program itself, small enough for seconds: one row really runs out of its budget.

@@ -59,7 +59,7 @@ TEST(CompareRuns, ShowsWhereRecipesDiffer) {
   EXPECT_EQ(text.find("epochs"), text.npos) << text;
   EXPECT_EQ(text.find("out_dir"), text.npos) << text;
   runs[1].record.recipe = runs[0].record.recipe;
-  EXPECT_NE(compare_runs_text(runs).find("Their recipes are the same."), std::string::npos);
+  EXPECT_NE(compare_runs_text(runs).find("The recipes are the same."), std::string::npos);
 }
 
 TEST(CompareRuns, GivesTheSameAsJson) {

@@ -71,7 +71,8 @@ Figures random_figures(std::mt19937& random) {
   return figures;
 }
 
-// The clauses of "Against a, peak memory falls (…): weights fall (…) and …; a weight has …".
+// The clauses of "Compared with a, peak memory falls (…): weights fall (…) and …; a weight takes
+// …".
 void check_against(const std::string& text, const Figures& before, const Figures& after) {
   static const std::regex peak(
       "peak memory (falls|rises) \\(([0-9.,]+)( [A-Za-z]+)? → ([0-9.,]+) "
@@ -83,7 +84,7 @@ void check_against(const std::string& text, const Figures& before, const Figures
       "much|takes? four times as much) \\(([0-9.,]+)( [A-Za-z]+)? → ([0-9.,]+) ([A-Za-z]+)\\)");
   static const std::regex one_side(
       "(weights|gradients|optimizer states|activations|workspace|communication buffers|batches) "
-      "(?:now takes? ([0-9.,]+) ([A-Za-z]+)|(?:is|are) there no more \\(before: ([0-9.,]+) "
+      "(?:now takes? ([0-9.,]+) ([A-Za-z]+)|(?:is|are) gone \\(before: ([0-9.,]+) "
       "([A-Za-z]+)\\))");
   const auto unit_before = [](const std::smatch& m, size_t own, size_t shared) {
     return m[own].matched ? m[own].str().substr(1) : m[shared].str();
@@ -174,7 +175,7 @@ TEST(Explain, NamesTheHalvedCategoriesTogether) {
                    "GiB)"),
       std::string::npos)
       << text[0];
-  EXPECT_NE(text[0].find("a weight has 2 bytes instead of 4"), std::string::npos) << text[0];
+  EXPECT_NE(text[0].find("a weight takes 2 bytes instead of 4"), std::string::npos) << text[0];
   EXPECT_EQ(text[1],
             "A step would take 0.42 s instead of 2.40 s (39,010 tokens/s instead of 6,827).");
 }
@@ -232,14 +233,16 @@ TEST(Explain, APeakThatMovedIsSaidFirstAndMaximaAreCompared) {
   const std::vector<std::string> moved = explain(run, run.rows[1]);
   ASSERT_GE(moved.size(), 2U);
   EXPECT_EQ(moved[0], "The peak is now in embedding, backward (before: head, forward).");
-  EXPECT_EQ(moved[1],
-            "Against a, peak memory falls (24.0 → 8.00 GiB); each at its most in the step, "
-            "activations fall (20.0 → 2.00 GiB).")
+  EXPECT_EQ(
+      moved[1],
+      "Compared with a, peak memory falls (24.0 → 8.00 GiB); by category, each at its highest: "
+      "activations fall (20.0 → 2.00 GiB).")
       << "gradients are at both times 4 GiB at their most";
   const std::vector<std::string> stayed = explain(run, run.rows[2]);
-  EXPECT_EQ(stayed[0],
-            "Against a, peak memory falls (24.0 → 14.0 GiB): activations take half (20.0 → 10.0 "
-            "GiB).");
+  EXPECT_EQ(
+      stayed[0],
+      "Compared with a, peak memory falls (24.0 → 14.0 GiB): activations take half (20.0 → 10.0 "
+      "GiB).");
   // Measured, the place is the plan's, where its peak is the measured one.
   run.mode = Mode::Run;
   for (RowResult& result : run.results) {
@@ -249,7 +252,8 @@ TEST(Explain, APeakThatMovedIsSaidFirstAndMaximaAreCompared) {
   EXPECT_EQ(explain(run, run.rows[1])[0],
             "The peak is now in embedding, backward (before: head, forward), as planned.");
   run.results[1].measured->peak_allocated *= 2;
-  EXPECT_TRUE(explain(run, run.rows[1])[0].starts_with("Against a, ")) << "not where it planned";
+  EXPECT_TRUE(explain(run, run.rows[1])[0].starts_with("Compared with a, "))
+      << "not where it planned";
 }
 
 TEST(Explain, ATimeThatTheTableDoesNotHaveIsNotQuoted) {
@@ -270,7 +274,7 @@ TEST(Explain, ABaseThatWasNotSelectedIsNamed) {
   run.results.erase(run.results.begin());
   const std::vector<std::string> text = explain(run, *run.find_row("ls02-small-batch"));
   ASSERT_GE(text.size(), 2U);
-  EXPECT_EQ(text[1], "It is told against ls01-baseline, which was not run.");
+  EXPECT_EQ(text[1], "It is compared with ls01-baseline, which was not run.");
   EXPECT_EQ(changes_text(run, *run.find_row("ls02-small-batch")), "train.micro_batch_size 32 → 8");
 }
 
@@ -311,7 +315,7 @@ TEST(Changes, WithoutABaseTheRowOfFewestOtherOptionsIsTaken) {
   add("b8-plain", {{"batch", "8"}});
   add("b9-plain", {{"batch", "9"}});
   EXPECT_EQ(changes_text(run, run.rows[2]), "batch 2 → 8");
-  EXPECT_TRUE(explain(run, run.rows[2])[0].starts_with("Against b2-plain, "));
+  EXPECT_TRUE(explain(run, run.rows[2])[0].starts_with("Compared with b2-plain, "));
   EXPECT_EQ(changes_text(run, run.rows[3]), "batch 8 → 9") << "the nearest of several";
 }
 

@@ -268,8 +268,9 @@ TEST(Explained, StandsBesideTheVerdictInEveryForm) {
     return RowView{};
   };
   const std::string id = differing().row->id;
-  EXPECT_EQ(why_lines(differing()), std::vector<std::string>{"The suite does not say."});
-  EXPECT_NE(report_text(run, 120).find(id + ": Why: The suite does not say."), std::string::npos);
+  EXPECT_EQ(why_lines(differing()), std::vector<std::string>{"The suite gives no explanation."});
+  EXPECT_NE(report_text(run, 120).find(id + ": Why: The suite gives no explanation."),
+            std::string::npos);
   explain_with("Half of it is <kept>.");
   EXPECT_NE(summary_line(run, views_of(run)).find("1 differs (explained)"), std::string::npos);
   EXPECT_NE(report_text(run, 120).find(id + ": Why: Half of it is <kept>."), std::string::npos);
@@ -329,7 +330,7 @@ TEST(ReportHtml, AScaledSweepIsNotDrawnAmongFullSizePoints) {
   const std::string scaled = report_html(run);
   EXPECT_EQ(scaled.find(">published</text>"), std::string::npos);
   EXPECT_EQ(scaled.find(">published</th>"), std::string::npos);
-  EXPECT_EQ(count(scaled, "so that it is not drawn beside these small ones"), 1U);
+  EXPECT_EQ(count(scaled, "so they are not drawn beside these small models"), 1U);
 }
 
 TEST(ReportHtml, NothingIsFetchedAndNoTextBecomesMarkup) {

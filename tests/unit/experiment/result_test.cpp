@@ -126,20 +126,20 @@ TEST(CollectPlan, AnEndWithoutAPlanIsSaidAsItWas) {
     const RowResult killed =
         collected(text, {.signal = SIGKILL, .killed_by_kernel_for_memory = true});
     EXPECT_EQ(killed.outcome, Outcome::Crashed) << "the row itself may fit";
-    EXPECT_NE(killed.reason.find("the kernel ended the planning"), std::string::npos)
+    EXPECT_NE(killed.reason.find("the kernel killed the planning"), std::string::npos)
         << killed.reason;
     const RowResult slow =
         collected(text, {.signal = SIGTERM, .timed_out = true, .seconds = 900.4});
     EXPECT_EQ(slow.outcome, Outcome::TimedOut);
-    EXPECT_NE(slow.reason.find("planning was ended after 900 s"), std::string::npos) << slow.reason;
+    EXPECT_NE(slow.reason.find("planning was stopped after 900 s"), std::string::npos)
+        << slow.reason;
   }
   const RowResult silent = collected(
       "\n", {.exit_code = 3, .last_words = "snug: out of memory on cpu\nLargest: a table"});
   EXPECT_EQ(silent.outcome, Outcome::Error);
-  EXPECT_EQ(silent.reason,
-            "planning ended with exit code 3 and printed no plan: out of memory on cpu");
+  EXPECT_EQ(silent.reason, "planning exited with code 3 and printed no plan: out of memory on cpu");
   EXPECT_EQ(collected("", {.exit_code = 0}).reason,
-            "planning ended with exit code 0 and printed no plan");
+            "planning exited with code 0 and printed no plan");
 }
 
 class CollectRun : public ::testing::Test {

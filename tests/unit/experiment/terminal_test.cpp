@@ -69,16 +69,16 @@ TEST(SearchAnswer, IsKnownAtTheEdgeAlone) {
             "");
   EXPECT_EQ(unanswered(searched({{1, Outcome::OutOfMemory}})), "");
   EXPECT_EQ(unanswered(searched({{64, Outcome::Ok}})), "") << "the last that may be tried";
-  EXPECT_EQ(unanswered(searched({{1, Outcome::Error}})), "no answer, since 1 ended as error");
+  EXPECT_EQ(unanswered(searched({{1, Outcome::Error}})), "no answer, because 1 ended as error");
   EXPECT_EQ(unanswered(searched({{1, Outcome::Ok}, {2, Outcome::Crashed}})),
-            "no answer, since 2 ended as crashed");
+            "no answer, because 2 ended as crashed");
   EXPECT_EQ(unanswered(searched({{1, Outcome::Ok}, {8, Outcome::OutOfMemory}})), "no answer yet");
   EXPECT_EQ(unanswered(searched({{1, Outcome::NotRun}})), "not done with these options");
 }
 
 TEST(SearchAnswer, ATryThatErredIsNoAnswer) {
   const std::string text = report_text(searched({{1, Outcome::Error}}), 120);
-  EXPECT_TRUE(has(text, "Most: no answer, since 1 ended as error; tried 1 !")) << text;
+  EXPECT_TRUE(has(text, "Most: no answer, because 1 ended as error; tried 1 !")) << text;
   EXPECT_FALSE(has(text, "none of the values")) << text;
 }
 
@@ -97,7 +97,7 @@ TEST(Terminal, NoLineIsWiderThanIt) {
     for (const int width : {40, 60, 80, 100, 120, 200}) {
       const std::string text = report_text(run, width);
       EXPECT_LE(widest(text), static_cast<size_t>(width)) << text;
-      const bool says_so = has(text, "Left out for the width: ");
+      const bool says_so = has(text, "Columns left out: ");
       for (const std::string& line : lines_of(text)) {
         if (line.starts_with("Row ")) {
           EXPECT_EQ(says_so, !has(line, "Tokens/s")) << width << "\n" << text;
@@ -227,7 +227,7 @@ TEST(Comparing, SaysFirstWhatIsNotTheSame) {
   const std::string text = compare_text(plan, scaled, 120);
   EXPECT_TRUE(has(text, "Mode: plan in A, scaled in B")) << text;
   EXPECT_TRUE(has(text, "Device: h100-94 in A, a processor in B")) << text;
-  EXPECT_TRUE(has(text, "Memory there is: 90.0 GiB in A, 26.0 MiB in B")) << text;
+  EXPECT_TRUE(has(text, "Available memory: 90.0 GiB in A, 26.0 MiB in B")) << text;
   EXPECT_TRUE(has(text, "30.0 MiB planned")) << "it never ran to its peak\n" << text;
   EXPECT_FALSE(has(text, " %")) << "of other models\n" << text;
   EXPECT_EQ(rows_in_both(plan, searched({{2, Outcome::Ok}})), 0U);

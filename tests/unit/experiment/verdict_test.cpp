@@ -203,7 +203,7 @@ TEST(Verdict, ComparisonsHoldOrSayBothFigures) {
           << c.mine << " beside " << c.theirs;
       if (c.holds) continue;
       ASSERT_EQ(verdict.reasons.size(), 1U);
-      EXPECT_NE(verdict.reasons[0].find(is_time ? "Time a step" : "Peak memory"),
+      EXPECT_NE(verdict.reasons[0].find(is_time ? "Time per step" : "Peak memory"),
                 std::string::npos);
     }
 }
