@@ -16,16 +16,18 @@ std::optional<Layout> read_layout(const Recipe& r, std::vector<std::string>& fau
         fmt::format("devices = {}: is neither a whole number from 1 nor auto", r.devices));
     return std::nullopt;
   }
-  // Bounded, so that a huge number of devices cannot overflow the product.
+  // Bounded one by one too, so that huge numbers cannot overflow the product.
   const int64_t per_node = devices.value_or(1);
-  if (per_node < 1 || per_node > (1 << 20) || r.num_nodes > (1 << 20)) {
+  if (per_node < 1 || per_node > kMaxRanks || r.num_nodes > kMaxRanks ||
+      per_node * r.num_nodes > kMaxRanks) {
     faults.push_back(
         fmt::format("devices = {}, num_nodes = {}: out of range", r.devices, r.num_nodes));
     return std::nullopt;
   }
   Layout layout{.num_ranks = per_node * r.num_nodes, .is_auto = !devices};
   if (r.mesh.empty()) {
-    (r.strategy == "ddp" ? layout.mesh.replicate : layout.mesh.shard) = layout.num_ranks;
+    layout.mesh[r.strategy == "ddp" ? Axis::Replicate : Axis::Shard] =
+        static_cast<int>(layout.num_ranks);
     return layout;
   }
   if (const std::string fault = read_mesh(r.mesh, layout.mesh); !fault.empty()) {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "config/mesh_text.h"
+#include "config/mesh.h"
 #include "config/recipe.h"
 
 namespace snug::config {
@@ -17,10 +17,10 @@ namespace snug::config {
 // How many devices a recipe has, and how they are laid out.
 struct Layout {
   int64_t num_ranks = 1;
-  MeshSizes mesh;
+  MeshShape mesh;
   bool is_auto = false;  // devices = auto: as many as are found later
 
-  bool is_sharded() const { return mesh.shard > 1; }
+  bool is_sharded() const { return mesh[Axis::Shard] > 1; }
 };
 
 // None where it cannot be told, with the reason in `faults`.

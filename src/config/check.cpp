@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "config/batches.h"
 #include "config/faults.h"
-#include "config/mesh_text.h"
+#include "config/mesh.h"
 #include "config/names.h"
 #include "config/numbers.h"
 #include "config/part_names.h"
@@ -105,9 +105,9 @@ std::string near_divisors(int64_t whole, int64_t wanted) {
 
 // The same mesh with the missing devices along the shard axis, for a message.
 std::string completed_mesh(const Layout& layout) {
-  MeshSizes mesh = layout.mesh;
+  MeshShape mesh = layout.mesh;
   if (layout.num_ranks % mesh.num_ranks() != 0) return "sizes whose product is that";
-  mesh.shard *= layout.num_ranks / mesh.num_ranks();
+  mesh[Axis::Shard] *= static_cast<int>(layout.num_ranks / mesh.num_ranks());
   return mesh_text(mesh);
 }
 
@@ -123,10 +123,10 @@ void check_mesh(const Recipe& r, const Layout& layout, Faults& faults) {
     faults.push_back(
         fmt::format("strategy = ddp: nothing is cut, and mesh = {} has {} shards; write dp={}, or "
                     "use --strategy fsdp",
-                    r.mesh, layout.mesh.shard, layout.mesh.shard));
+                    r.mesh, layout.mesh[Axis::Shard], layout.mesh[Axis::Shard]));
   // Devices along cp need the same weights, so that they may share them.
   if (r.strategy != "ddp" && r.strategy != "auto" && !layout.is_sharded() &&
-      layout.mesh.context == 1)
+      layout.mesh[Axis::Context] == 1)
     faults.push_back(
         fmt::format("strategy = {}: cuts along the axes fsdp and cp, and mesh = {} has none; add "
                     "one such as fsdp=2, or leave strategy out",
@@ -135,7 +135,7 @@ void check_mesh(const Recipe& r, const Layout& layout, Faults& faults) {
 
 // What needs whole matrices, which devices along tp do not have.
 void check_tensor_axis(const Recipe& r, const Layout& layout, Faults& faults) {
-  if (layout.mesh.tensor == 1) return;
+  if (layout.mesh[Axis::Tensor] == 1) return;
   const std::string mesh = fmt::format("mesh = {}", r.mesh);
   if (r.optimizer.name == "adafactor")
     faults.push_back(
@@ -155,7 +155,7 @@ void check_tensor_axis(const Recipe& r, const Layout& layout, Faults& faults) {
 }
 
 void check_pipeline_axis(const Recipe& r, const Layout& layout, Faults& faults) {
-  if (layout.mesh.pipeline > 1) return;
+  if (layout.mesh[Axis::Pipeline] > 1) return;
   const auto refuse = [&](const char* key) {
     faults.push_back(
         fmt::format("{}: belongs to a pipeline; leave it out, or give --mesh an axis pp", key));
@@ -187,7 +187,7 @@ void check_devices(const Recipe& r, Faults& faults) {
   check_mesh(r, *layout, faults);
   check_pipeline_axis(r, *layout, faults);
   if (layout->num_ranks == 1 && layout->mesh.num_ranks() == 1) return;
-  const bool cuts_along_cp = layout->mesh.context > 1 && r.strategy != "ddp";
+  const bool cuts_along_cp = layout->mesh[Axis::Context] > 1 && r.strategy != "ddp";
   if (r.optimizer.name == "adafactor" && (layout->is_sharded() || cuts_along_cp))
     faults.push_back(
         fmt::format("optimizer = adafactor: its factored states are sums over whole rows and "

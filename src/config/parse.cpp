@@ -18,7 +18,7 @@
 #include "config/check.h"
 #include "config/command_table.h"
 #include "config/faults.h"
-#include "config/mesh_text.h"
+#include "config/mesh.h"
 #include "config/names.h"
 #include "config/near_key.h"
 #include "config/numbers.h"
@@ -221,11 +221,11 @@ void resolve_strategy(Recipe& recipe) {
     if (recipe.given_keys.insert("optimizer_offload").second) recipe.optimizer_offload = "cpu";
   }
   // A mesh says how many devices there are where nothing else does.
-  MeshSizes sizes;
-  if (recipe.mesh.empty() || recipe.given("devices") || !read_mesh(recipe.mesh, sizes).empty())
+  MeshShape shape;
+  if (recipe.mesh.empty() || recipe.given("devices") || !read_mesh(recipe.mesh, shape).empty())
     return;
-  if (sizes.num_ranks() % recipe.num_nodes == 0)
-    recipe.devices = fmt::format("{}", sizes.num_ranks() / recipe.num_nodes);
+  if (shape.num_ranks() % recipe.num_nodes == 0)
+    recipe.devices = fmt::format("{}", shape.num_ranks() / recipe.num_nodes);
 }
 
 // Recipes of LitGPT may name a service that metrics are sent to: nothing is sent anywhere.
@@ -390,15 +390,6 @@ ParsedCommand parse_command_line(std::span<const std::string> words) {
   const CommandInfo* info = find_command(name);
   if (!info) refuse_command(name);
   return parse_words(info->command, name, {words.begin() + 1, words.end()});
-}
-
-Recipe load_recipe(Command command, const std::optional<std::filesystem::path>& file,
-                   std::span<const std::string> overrides) {
-  SNUG_CHECK(takes_recipe(command), "this command has no recipe");
-  std::vector<std::string> words(overrides.begin(), overrides.end());
-  if (file) words.insert(words.begin(), {"--config", file->string()});
-  const std::string name(command == Command::FinetuneFull ? "finetune_full" : "finetune_lora");
-  return parse_words(command, name, words).recipe;
 }
 
 }  // namespace snug::config

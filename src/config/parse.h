@@ -5,8 +5,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <filesystem>
-#include <optional>
 #include <span>
 #include <string>
 #include <variant>
@@ -45,9 +43,5 @@ struct ParsedCommand {
 // argv[1..]. Throws UserError. Does not call check_recipe (check.h): --print_config must work
 // first.
 ParsedCommand parse_command_line(std::span<const std::string> words);
-
-// The recipe of `command` (a finetune one): defaults, then the file, then "--key value" words.
-Recipe load_recipe(Command command, const std::optional<std::filesystem::path>& file,
-                   std::span<const std::string> overrides);
 
 }  // namespace snug::config

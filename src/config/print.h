@@ -1,4 +1,4 @@
-// The resolved recipe as text: YAML that load_recipe reads back to the same values, and JSON for
+// The resolved recipe as text: YAML that parsing reads back to the same values, and JSON for
 // run.json; and the command line that was typed. The access token is left out of all.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

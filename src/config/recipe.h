@@ -10,6 +10,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 namespace snug::config {
 
@@ -150,7 +151,7 @@ struct Recipe {
   std::string host_memory;                // "64GiB" for plans; empty = what is known of the host
   bool force = false;                     // train although the plan says that it does not fit
   std::string strategy = "auto";          // auto | ddp | zero1 | zero2 | fsdp | hybrid
-  std::string mesh;               // "dp=2,fsdp=4" (mesh_text.h); empty: what the strategy makes
+  std::string mesh;               // "dp=2,fsdp=4" (config/mesh.h); empty: what the strategy makes
   bool sequence_parallel = true;  // with tp: hidden states are cut along tokens
   std::string pipeline_schedule = "1f1b";  // with pp: 1f1b | gpipe
   int64_t pipeline_interleave = 1;         // with pp: stretches of layers that each rank has
@@ -174,9 +175,11 @@ struct Recipe {
   // Whether somebody chose this key.
   bool given(const std::string& key) const { return given_keys.contains(key); }
   // The folder of optimizer_offload = disk:FOLDER; none: states are in memory.
-  std::optional<std::string> offload_folder() const;
-  // Same values; who chose them does not matter.
-  bool same_values(const Recipe& other) const;
+  std::optional<std::string> offload_folder() const {
+    static constexpr std::string_view kDisk = "disk:";
+    if (!optimizer_offload.starts_with(kDisk)) return std::nullopt;
+    return optimizer_offload.substr(kDisk.size());
+  }
 };
 
 }  // namespace snug::config

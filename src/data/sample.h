@@ -7,19 +7,11 @@
 #include <vector>
 
 #include "data/prompt_style.h"
+#include "data/reading.h"
 #include "data/rows.h"
 #include "data/text_encoder.h"
 
 namespace snug::data {
-
-// What the model reads besides the tokens whose targets make its loss.
-struct Reading {
-  bool source = false;               // an encoder reads the prompt, a decoder learns the answer
-  int32_t decoder_start_token = -1;  // before a decoder's first target
-  int64_t image_size = 0;            // pixels a side of each sample's picture; 0: no pictures
-  int64_t num_picture_tokens = 0;    // places that a picture takes, first in its sample
-  int32_t picture_token = -1;        // the id that stands there
-};
 
 struct SampleOptions {
   bool mask_prompt = false;     // labels of the prompt become ignore_index

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 
@@ -42,11 +43,6 @@ namespace {
 constexpr uint64_t kMagic = 0x31306775'6e730a01;
 constexpr size_t kPageBytes = 4096;
 static_assert(sizeof(StatusRecord) <= kPageBytes);
-
-double seconds_since_1970() {
-  const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
 
 std::string process_namespace() {
   std::error_code error;
@@ -171,7 +167,7 @@ void StatusPage::write(const Change& change) {
   record_->version.fetch_add(1, std::memory_order_relaxed);
   std::atomic_thread_fence(std::memory_order_seq_cst);
   change(*record_);
-  record_->heartbeat = seconds_since_1970();
+  record_->heartbeat = unix_seconds();
   record_->version.fetch_add(1, std::memory_order_release);
 }
 
@@ -222,7 +218,7 @@ std::string describe(const RankStatus& status) {
     if (!status.collective.empty()) text += fmt::format(", last {}", status.collective);
   }
   if (!status.activity.empty()) text += fmt::format("; {}", status.activity);
-  const double silent = std::max(0.0, seconds_since_1970() - status.heartbeat);
+  const double silent = std::max(0.0, unix_seconds() - status.heartbeat);
   return text + fmt::format("; last sign of life {:.0f} s ago", silent);
 }
 

@@ -17,12 +17,7 @@ namespace {
 
 void check_shape(const MeshShape& shape, int size) {
   if (shape.num_ranks() == size) return;
-  std::string axes;
-  for (size_t axis = 0; axis < kNumAxes; ++axis) {
-    if (shape.sizes[axis] == 1) continue;
-    axes += fmt::format("{}{}={}", axes.empty() ? "" : ",", name(static_cast<Axis>(axis)),
-                        shape.sizes[axis]);
-  }
+  const std::string axes = config::mesh_text(shape);
   throw UserError("mesh {} has {} ranks, but {} process{} been started; they must be the same",
                   axes.empty() ? "of one" : axes, shape.num_ranks(), size,
                   size == 1 ? " has" : "es have");

@@ -49,7 +49,7 @@ Figures measured_figures(const report::RunRecord& record) {
                   .tokens_per_second = finite(record.speed.tokens_per_second),
                   .model_flops_per_second = finite(record.speed.model_flops_per_second),
                   .share_of_peak = finite(record.speed.share_of_peak)};
-  for (const report::RankRecord& rank : record.ranks)
+  for (const report::RankMemoryRecord& rank : record.ranks)
     figures.peak_allocated = std::max(figures.peak_allocated, rank.peak_allocated);
   for (const report::PhaseRecord& phase : record.memory.phases) {
     if (phase.phase == "after_fwd")
@@ -86,7 +86,7 @@ void take_own_plan(const report::RunRecord& record, RowResult& result) {
   if (!record.memory.predicted) return;
   if (!result.predicted) result.predicted = Figures();
   result.predicted->peak_allocated = record.memory.predicted->peak_allocated;
-  for (const report::RankRecord& rank : record.ranks)
+  for (const report::RankMemoryRecord& rank : record.ranks)
     result.predicted->peak_allocated =
         std::max(result.predicted->peak_allocated, rank.predicted_allocated);
   result.predicted->by_category = record.memory.predicted->by_category;

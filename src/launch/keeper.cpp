@@ -24,6 +24,7 @@
 #include "dist/status_page.h"
 #include "launch/relay.h"
 #include "launch/watch.h"
+#include "machine/machine.h"
 
 namespace snug::launch {
 namespace {
@@ -42,18 +43,6 @@ constexpr double kEndingSeconds = 3;
 constexpr double kFarewellSeconds = 5;
 
 int to_keeper = -1;  // in the rank
-
-// How many processes the kernel has killed for memory, in this control group or on this machine.
-int64_t kills_for_memory() {
-  for (const char* path : {"/sys/fs/cgroup/memory.events", "/proc/vmstat"}) {
-    if (::access(path, R_OK) != 0) continue;
-    std::istringstream lines(read_file(path, size_t{1} << 20));
-    std::string key;
-    for (int64_t value = 0; lines >> key >> value;)
-      if (key == "oom_kill") return value;
-  }
-  return 0;
-}
 
 std::string activity_of(const dist::RankStatus& status) {
   std::string text = status.activity;
@@ -135,7 +124,7 @@ class Keeper {
   double told_at_ = -1;        // when it had said everything
   bool takes_orders_ = false;  // from the supervisor, on standard input
   std::string orders_;
-  int64_t kills_before_ = 0;
+  std::optional<int64_t> kills_before_;
   int status_ = 0;
   bool is_over_ = false;
   bool must_leave_ = false;  // whoever started us is ending the job
@@ -174,7 +163,7 @@ std::optional<int> Keeper::run() {
   for (const int number : {SIGCHLD, SIGTERM, SIGINT, SIGUSR1, SIGPIPE}) sigaddset(&handled, number);
   ::sigprocmask(SIG_BLOCK, &handled, &signals_before_);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  kills_before_ = kills_for_memory();
+  kills_before_ = machine::out_of_memory_kills();
   std::error_code ignored;
   std::filesystem::remove(dist::status_file(folder_, options_.rank), ignored);
   std::fflush(nullptr);
@@ -374,7 +363,9 @@ void Keeper::note_end() {
   } else if (WIFSIGNALED(status_)) {
     record_.ending = Ending::Killed;
     record_.signal = WTERMSIG(status_);
-    record_.machine_out_of_memory = record_.signal == SIGKILL && kills_for_memory() > kills_before_;
+    const std::optional<int64_t> kills = machine::out_of_memory_kills();
+    record_.machine_out_of_memory =
+        record_.signal == SIGKILL && kills && *kills > kills_before_.value_or(*kills);
     if (record_.signal != SIGKILL && !stop_wanted_)
       record_.text = last_words(log_file(folder_, options_.rank));
   } else {

@@ -67,11 +67,9 @@ std::optional<TerminalSize> read_terminal_size(std::string_view text) {
   return size;
 }
 
-std::optional<TerminalSize> terminal_size(int descriptor) {
+std::optional<TerminalSize> size_if_terminal(int descriptor) {
   if (::isatty(descriptor) != 1) return std::nullopt;
-  winsize window{};
-  if (::ioctl(descriptor, TIOCGWINSZ, &window) != 0 || window.ws_col == 0) return TerminalSize{};
-  return TerminalSize{.columns = window.ws_col, .rows = window.ws_row};
+  return terminal_size(descriptor);
 }
 
 bool write_all(int descriptor, std::string_view bytes) {

@@ -13,20 +13,17 @@
 #include <string_view>
 #include <vector>
 
+#include "base/terminal.h"
 #include "launch/frames.h"
 #include "launch/plain_lines.h"
 
 namespace snug::launch {
 
-struct TerminalSize {
-  int columns = 80;
-  int rows = 24;
-};
 // "120x40"
 std::string text_of(TerminalSize size);
 std::optional<TerminalSize> read_terminal_size(std::string_view text);
 // Of the terminal behind a descriptor; none where it is no terminal.
-std::optional<TerminalSize> terminal_size(int descriptor);
+std::optional<TerminalSize> size_if_terminal(int descriptor);
 
 struct RelayOptions {
   std::filesystem::path log;

@@ -146,7 +146,7 @@ int Supervisor::run() {
 void Supervisor::start_mpirun() {
   ::setenv(kJobVariable, job_.c_str(), 1);
   ::setenv(kStartVariable, program_start().c_str(), 1);
-  const auto terminal = terminal_size(STDERR_FILENO);
+  const auto terminal = size_if_terminal(STDERR_FILENO);
   if (terminal)
     ::setenv(kTerminalVariable, text_of(*terminal).c_str(), 1);
   else
@@ -219,7 +219,7 @@ void Supervisor::handle_signals() {
 }
 
 void Supervisor::tell_size() {
-  if (const auto size = terminal_size(STDERR_FILENO))
+  if (const auto size = size_if_terminal(STDERR_FILENO))
     write_all(orders_.writer, text_of(*size) + "\n");
 }
 

@@ -2,7 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "data/reading.h"
 #include "nn/kv_cache.h"
 #include "nn/unit.h"
 
@@ -51,16 +51,6 @@ struct HeadCount {
   int64_t count = 0;
 };
 
-// What a model reads besides the tokens whose targets make its loss.
-struct Reads {
-  int64_t image_size = 0;          // pixels a side of a document's picture; 0: no pictures
-  int64_t num_picture_tokens = 0;  // places in a document that its picture's features take
-  int32_t picture_token = -1;      // the id that stands in those places
-  std::array<float, 3> image_mean{}, image_std{};  // of red, green, blue in 0..1
-  bool source = false;               // an encoder reads the prompt, a decoder learns the answer
-  int32_t decoder_start_token = -1;  // before a decoder's first target
-};
-
 // Units that a recipe freezes or trains together: "language", "vision", "qformer", "projection".
 struct ModelPart {
   std::string name;
@@ -87,7 +77,7 @@ class Model {
   // sequences of up to `max_seqlen` tokens.
   virtual void prepare(at::Device device, int64_t max_seqlen) = 0;
 
-  virtual Reads reads() const { return {}; }
+  virtual data::Reading reads() const { return {}; }
   virtual std::vector<ModelPart> parts() { return {{"language", units()}}; }
   virtual std::vector<HeadCount> head_counts() const;
   // The share of activations that the family drops in training: its config says how many, this

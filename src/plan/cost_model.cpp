@@ -38,7 +38,7 @@ double slowest_stage(const config::Recipe& recipe, const models::Model& model, i
 }
 
 // Collectives of the shard and replicate axes, by the part of a step that they run beside.
-Beside collectives_beside(const config::Recipe& recipe, setup::Strategy::Stage stage,
+Beside collectives_beside(const config::Recipe& recipe, exec::ShardingStage stage,
                           const AxisCost& axis, const Network& network) {
   using dist::Axis;
   using dist::Operation;
@@ -55,7 +55,7 @@ Beside collectives_beside(const config::Recipe& recipe, setup::Strategy::Stage s
   // Weights are gathered for forward and for backward; after an update they are sent once, and
   // arrive while the next forward runs.
   const double gathers = seconds(Operation::AllGather) + seconds(Operation::Broadcast);
-  const bool twice = stage == setup::Strategy::Stage::Weights;
+  const bool twice = stage == exec::ShardingStage::Weights;
   const double forward = twice ? gathers / 2 : gathers, backward = gathers - forward;
   (recipe.forward_prefetch || !twice ? beside.forward : beside.alone) += forward;
   (recipe.backward_prefetch ? beside.backward : beside.alone) += backward;
@@ -170,7 +170,7 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   const double computing = cost.products_seconds + cost.memory_seconds;
   const Compute compute{.forward = computing * forward / repeated,
                         .backward = computing * (1 - forward / repeated)};
-  const bool updates_part = strategy.stage >= setup::Strategy::Stage::OptimizerStates;
+  const bool updates_part = strategy.stage >= exec::ShardingStage::OptimizerStates;
   const StepSize size{
       .micro_batches = micro_batches,
       .rounds = rounds,

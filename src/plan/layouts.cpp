@@ -5,13 +5,15 @@
 #include <numeric>
 
 #include "config/check.h"
-#include "config/mesh_text.h"
+#include "config/mesh.h"
 #include "models/family.h"
 #include "setup/strategy.h"
 #include "setup/tensor_parallel.h"
 
 namespace snug::plan {
 namespace {
+
+using config::Axis;
 
 std::vector<int64_t> divisors(int64_t whole) {
   std::vector<int64_t> found;
@@ -26,20 +28,20 @@ std::vector<int64_t> tensor_sizes(models::Model& model, const config::Recipe& re
 }
 
 // How the devices that neither tensor nor pipeline takes share their samples.
-std::vector<Layout> data_layouts(const config::Recipe& recipe, config::MeshSizes sizes,
+std::vector<Layout> data_layouts(const config::Recipe& recipe, config::MeshShape mesh,
                                  int64_t copies) {
   const auto with = [&](const char* strategy, int64_t replicate, int64_t shard) -> Layout {
-    sizes.replicate = replicate;
-    sizes.shard = shard;
-    return {.strategy = strategy, .mesh = config::mesh_text(sizes)};
+    mesh[Axis::Replicate] = static_cast<int>(replicate);
+    mesh[Axis::Shard] = static_cast<int>(shard);
+    return {.strategy = strategy, .mesh = config::mesh_text(mesh)};
   };
   std::vector<Layout> found{with("auto", copies, 1)};
   if (copies == 1) return found;
   found.push_back(with("zero1", 1, copies));
   // Gradients would be summed for each micro-batch of each stage.
-  if (sizes.pipeline == 1) found.push_back(with("zero2", 1, copies));
+  if (mesh[Axis::Pipeline] == 1) found.push_back(with("zero2", 1, copies));
   found.push_back(with("fsdp", 1, copies));
-  const int64_t on_machine = setup::named_ranks_per_node(recipe) / sizes.tensor;
+  const int64_t on_machine = setup::named_ranks_per_node(recipe) / mesh[Axis::Tensor];
   if (on_machine > 1 && copies > on_machine && copies % on_machine == 0)
     found.push_back(with("fsdp", copies / on_machine, on_machine));
   return found;
@@ -56,8 +58,8 @@ bool is_allowed(const config::Recipe& recipe, const Layout& layout) {
 }  // namespace
 
 bool Layout::divides_the_model() const {
-  config::MeshSizes sizes;
-  return config::read_mesh(mesh, sizes).empty() && sizes.pipeline * sizes.tensor > 1;
+  config::MeshShape shape;
+  return config::read_mesh(mesh, shape).empty() && shape[Axis::Pipeline] * shape[Axis::Tensor] > 1;
 }
 
 config::Recipe laid_out(config::Recipe recipe, const Layout& layout) {
@@ -82,8 +84,10 @@ std::vector<Layout> layouts(const models::Model& model, const config::Recipe& re
   for (const int64_t tensor : tensor_sizes(*whole, recipe))
     for (const int64_t stages : divisors(ranks / tensor)) {
       if (tensor * stages == 1 || stages > num_units) continue;
-      const config::MeshSizes sizes{.pipeline = stages, .tensor = tensor};
-      for (Layout layout : data_layouts(recipe, sizes, ranks / (tensor * stages))) {
+      config::MeshShape mesh;
+      mesh[Axis::Pipeline] = static_cast<int>(stages);
+      mesh[Axis::Tensor] = static_cast<int>(tensor);
+      for (Layout layout : data_layouts(recipe, mesh, ranks / (tensor * stages))) {
         add(layout);
         layout.interleave = 2;
         const bool may_interleave = stages > 1 && 2 * stages <= num_units;

@@ -55,7 +55,7 @@ MeshTraffic sum(MeshTraffic a, const MeshTraffic& b, int64_t times) {
 // Weights that others send are new memory in every forward and backward, but no operator's result.
 int64_t bytes_gathered(const MeshTraffic& traffic, const config::Recipe& recipe,
                        const dist::MeshShape& mesh) {
-  if (setup::stage_on(mesh, recipe) != setup::Strategy::Stage::Weights) return 0;
+  if (setup::stage_on(mesh, recipe) != exec::ShardingStage::Weights) return 0;
   return traffic[static_cast<size_t>(dist::Axis::Shard)]
                 [static_cast<size_t>(dist::Operation::AllGather)]
                     .bytes;

@@ -98,7 +98,7 @@ void fields(Of<OutOfMemoryRecord> auto& r, auto& field) {
   field("suggestions", r.suggestions);
 }
 
-void fields(Of<RankRecord> auto& r, auto& field) {
+void fields(Of<RankMemoryRecord> auto& r, auto& field) {
   field("rank", r.rank);
   field("device", r.device);
   field("predicted_allocated", r.predicted_allocated);

@@ -88,8 +88,8 @@ struct SuggestionRecord {
   std::string command;  // the whole of it
 };
 
-// One process of several, at the end of the run.
-struct RankRecord {
+// The memory of one process of several, at the end of the run.
+struct RankMemoryRecord {
   int rank = 0;
   std::string device;
   int64_t predicted_allocated = 0;
@@ -142,8 +142,8 @@ struct RunRecord {
   ModelRecord model;
   DeviceRecord device;
   int world_size = 1;
-  std::string mesh;               // "dp=2,fsdp=2"
-  std::vector<RankRecord> ranks;  // empty for a single process
+  std::string mesh;                     // "dp=2,fsdp=2"
+  std::vector<RankMemoryRecord> ranks;  // empty for a single process
   std::vector<StepRecord> steps;
   SpeedRecord speed;
   MemoryRecord memory;

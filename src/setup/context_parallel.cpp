@@ -76,7 +76,7 @@ std::vector<int32_t> rows_of(const std::vector<int32_t>& all,
 void check_context(const models::Model& model, const dist::Mesh& mesh) {
   const int ranks = mesh.size(dist::Axis::Context);
   if (ranks == 1) return;
-  const models::Reads reads = model.reads();
+  const data::Reading reads = model.reads();
   if (!reads.source && reads.image_size == 0) return;
   throw UserError(
       "mesh cp={}: devices share the tokens of decoders alone, and this model reads {}; lay them "

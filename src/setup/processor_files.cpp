@@ -19,7 +19,7 @@ bool copy_if_there(const char* name, const fs::path& from, const fs::path& to) {
   return true;
 }
 
-json preprocessor_of(const models::Reads& reads) {
+json preprocessor_of(const data::Reading& reads) {
   constexpr int kBicubic = 3;
   return {{"processor_class", "Blip2Processor"},
           {"image_processor_type", "BlipImageProcessor"},
@@ -38,7 +38,7 @@ json preprocessor_of(const models::Reads& reads) {
 
 void write_processor_files(const fs::path& folder, const models::Model& model,
                            const fs::path& from) {
-  const models::Reads reads = model.reads();
+  const data::Reading reads = model.reads();
   if (reads.image_size == 0) return;
   const bool has_own = copy_if_there(kPreprocessor, from, folder);
   const bool has_all = copy_if_there(kProcessor, from, folder);

@@ -19,14 +19,14 @@ using exec::ShardingStage;
 ShardingStage stage_of(const config::Recipe& recipe, const dist::Mesh& mesh) {
   const bool offloads = recipe.optimizer_offload != "none";
   switch (stage_on(mesh.shape(), recipe)) {
-    case Strategy::Stage::Replicate:
+    case ShardingStage::Replicate:
       return ShardingStage::Replicate;
-    case Strategy::Stage::OptimizerStates:
+    case ShardingStage::OptimizerStates:
       // Gradients that leave the device need not be whole on it.
       return offloads ? ShardingStage::Gradients : ShardingStage::OptimizerStates;
-    case Strategy::Stage::Gradients:
+    case ShardingStage::Gradients:
       return ShardingStage::Gradients;
-    case Strategy::Stage::Weights:
+    case ShardingStage::Weights:
       break;
   }
   return ShardingStage::Weights;

@@ -5,38 +5,33 @@
 #include <string>
 
 #include "base/error.h"
-#include "config/mesh_text.h"
+#include "config/mesh.h"
 #include "config/numbers.h"
 
 namespace snug::setup {
 namespace {
 
-using Sharded = Strategy::Stage;
 using dist::Axis;
+using exec::ShardingStage;
 
-Sharded stage_of(const std::string& strategy) {
-  if (strategy == "ddp") return Sharded::Replicate;
-  if (strategy == "zero1") return Sharded::OptimizerStates;
-  if (strategy == "zero2") return Sharded::Gradients;
-  if (strategy == "auto" || strategy == "fsdp" || strategy == "hybrid") return Sharded::Weights;
+ShardingStage stage_of(const std::string& strategy) {
+  if (strategy == "ddp") return ShardingStage::Replicate;
+  if (strategy == "zero1") return ShardingStage::OptimizerStates;
+  if (strategy == "zero2") return ShardingStage::Gradients;
+  if (strategy == "auto" || strategy == "fsdp" || strategy == "hybrid")
+    return ShardingStage::Weights;
   throw UserError("strategy = {}: is not one of auto, ddp, zero1, zero2, fsdp, hybrid", strategy);
 }
 
 dist::MeshShape mesh_of_text(const std::string& text, int64_t num_ranks) {
-  config::MeshSizes sizes;
-  if (const std::string fault = config::read_mesh(text, sizes); !fault.empty())
+  dist::MeshShape mesh;
+  if (const std::string fault = config::read_mesh(text, mesh); !fault.empty())
     throw UserError("mesh = {}: {}", text, fault);
-  if (sizes.num_ranks() != num_ranks)
+  if (mesh.num_ranks() != num_ranks)
     throw UserError(
         "mesh = {}: lays out {} devices, and this run has {}; give --devices and --num_nodes, or "
         "start as many processes",
-        text, sizes.num_ranks(), num_ranks);
-  dist::MeshShape mesh;
-  mesh[Axis::Pipeline] = static_cast<int>(sizes.pipeline);
-  mesh[Axis::Replicate] = static_cast<int>(sizes.replicate);
-  mesh[Axis::Shard] = static_cast<int>(sizes.shard);
-  mesh[Axis::Context] = static_cast<int>(sizes.context);
-  mesh[Axis::Tensor] = static_cast<int>(sizes.tensor);
+        text, mesh.num_ranks(), num_ranks);
   return mesh;
 }
 
@@ -68,9 +63,9 @@ Strategy strategy_of(const config::Recipe& recipe, int64_t num_ranks, int64_t ra
   return {.mesh = mesh, .stage = stage_on(mesh, recipe)};
 }
 
-Sharded stage_on(const dist::MeshShape& mesh, const config::Recipe& recipe) {
-  const Sharded stage = stage_of(recipe.strategy);
-  return mesh.num_shards() == 1 ? Sharded::Replicate : stage;
+ShardingStage stage_on(const dist::MeshShape& mesh, const config::Recipe& recipe) {
+  const ShardingStage stage = stage_of(recipe.strategy);
+  return mesh.num_shards() == 1 ? ShardingStage::Replicate : stage;
 }
 
 int64_t named_ranks_per_node(const config::Recipe& recipe) {

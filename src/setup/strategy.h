@@ -8,15 +8,13 @@
 #include "config/recipe.h"
 #include "dist/mesh.h"
 #include "exec/pipeline_schedule.h"
+#include "exec/sharding_stage.h"
 
 namespace snug::setup {
 
 struct Strategy {
-  // What is cut into shards; each stage cuts what the one before cuts, and more.
-  enum class Stage { Replicate, OptimizerStates, Gradients, Weights };
-
   dist::MeshShape mesh;
-  Stage stage = Stage::Replicate;  // Replicate where there is one shard
+  exec::ShardingStage stage = exec::ShardingStage::Replicate;  // Replicate where there is one shard
 
   bool operator==(const Strategy&) const = default;
 };
@@ -27,7 +25,7 @@ struct Strategy {
 Strategy strategy_of(const config::Recipe& recipe, int64_t num_ranks, int64_t ranks_per_node);
 
 // What the recipe cuts into the shards of a mesh that is there.
-Strategy::Stage stage_on(const dist::MeshShape& mesh, const config::Recipe& recipe);
+exec::ShardingStage stage_on(const dist::MeshShape& mesh, const config::Recipe& recipe);
 
 // How many processes a recipe names, and how many of them on each machine; "auto" is one.
 int64_t named_ranks(const config::Recipe& recipe);

@@ -11,7 +11,6 @@
 #include "data/text_encoder.h"
 #include "report/text_width.h"
 #include "setup/language_model.h"
-#include "setup/reading.h"
 #include "train/conversation.h"
 #include "train/generate.h"
 #include "train/host.h"
@@ -144,7 +143,7 @@ ChatModel chat_model(const setup::LanguageModel& lm, const data::TextEncoder& en
                                           : AnswerEnd::Limit};
   };
   return {.keeps_turns = style.is_chat(),
-          .is_decoder = !setup::reading_of(*lm.model).source,
+          .is_decoder = !lm.model->reads().source,
           .positions = lm.model->dimensions().max_positions,
           .prompt = prompt,
           .answer = answer};

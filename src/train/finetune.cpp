@@ -173,7 +173,7 @@ void Finetune::open_model() {
   const std::string& name = name_of_model(recipe_);
   log_->record().model = {.id = name, .parameters = count.total, .trainable = count.trained};
   log_->record().world_size = world_->size();
-  log_->record().mesh = dist::show(mesh_->shape());
+  log_->record().mesh = config::mesh_text(mesh_->shape());
   log_->record().device = {.name = setup::device_name(host_.device),
                            .budget_bytes = host_.budget_bytes};
   const bool could_be_meant = !recipe_.checkpoint_dir.empty() && name != recipe_.checkpoint_dir;
@@ -232,7 +232,7 @@ void Finetune::choose_techniques() {
   config::apply_differences(recipe_, nlohmann::json::parse(chosen.front()));
   make_mesh();
   log_->record().recipe = config::recipe_json(recipe_);
-  log_->record().mesh = dist::show(mesh_->shape());
+  log_->record().mesh = config::mesh_text(mesh_->shape());
 }
 
 void Finetune::measure_length() {

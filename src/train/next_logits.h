@@ -56,7 +56,7 @@ class ModelLogits : public NextLogits {
 
   exec::Executor& executor_;
   models::Dimensions dimensions_;
-  models::Reads reads_;
+  data::Reading reads_;
   at::ScalarType compute_;
   std::optional<nn::KvCache> cache_;
 };

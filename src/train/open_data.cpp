@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "data/synthetic.h"
 #include "hub/download.h"
-#include "setup/reading.h"
 
 namespace snug::train {
 namespace {
@@ -43,7 +42,7 @@ bool is_synthetic(const config::DataOptions& data) { return data.class_path == "
 
 int64_t longest_sample(const config::Recipe& recipe, const models::Model& model) {
   const int64_t positions = model.dimensions().max_positions;
-  const models::Reads reads = model.reads();
+  const data::Reading reads = model.reads();
   const bool captions = reads.image_size > 0 && !reads_text(recipe.data);
   const int64_t usual = captions       ? reads.num_picture_tokens + data::kCaptionTokens
                         : reads.source ? kUsualTokens
@@ -88,7 +87,7 @@ data::DatasetOptions dataset_options(const config::DataOptions& d) {
 data::DatasetOptions dataset_options(const config::DataOptions& d, const models::Model& model,
                                      const std::filesystem::path& checkpoint) {
   data::DatasetOptions options = dataset_options(d);
-  options.reading = setup::reading_of(model);
+  options.reading = model.reads();
   options.vocabulary = model.dimensions().vocabulary;
   if (const int64_t size = options.reading.image_size; size > 0)
     options.processor = data::read_picture_processor(checkpoint, size);

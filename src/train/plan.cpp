@@ -25,7 +25,6 @@
 #include "report/plan_page.h"
 #include "report/tables.h"
 #include "setup/adapters.h"
-#include "setup/reading.h"
 #include "setup/strategy.h"
 #include "setup/trained_parts.h"
 #include "setup/vocabulary.h"
@@ -189,7 +188,7 @@ class Plan {
                         recipe_.data.path.empty() ? recipe_.data.json_path : recipe_.data.path);
       length_ = run_length(recipe_, samples_, setup::named_strategy(recipe_).mesh.num_data_ranks());
     } else {
-      reading_ = setup::reading_of(model);
+      reading_ = model.reads();
       samples_ = full_length_samples(recipe_.train.global_batch_size, *recipe_.train.max_seq_length,
                                      reading_);
     }
@@ -437,7 +436,7 @@ class Plan {
       if (any_disk) row.push_back(or_none(c.prediction.on_disk));
       row.push_back(seconds_text(c.cost.seconds()));
       row.push_back(fmt::format("{:.0f}", c.cost.tokens_per_second()));
-      if (many) row.push_back(dist::show(setup::named_strategy(c.recipe).mesh));
+      if (many) row.push_back(config::mesh_text(setup::named_strategy(c.recipe).mesh));
       row.push_back(c.options.empty() ? "(as the recipe is)" : c.options);
       table.add_row(row);
     }
@@ -523,7 +522,7 @@ class Plan {
             {"fits", plan::fits(c, device_)},
             {"micro_batch_size", c.recipe.train.micro_batch_size},
             {"strategy", c.recipe.strategy},
-            {"mesh", dist::show(setup::named_strategy(c.recipe).mesh)},
+            {"mesh", config::mesh_text(setup::named_strategy(c.recipe).mesh)},
             {"pipeline_interleave", c.recipe.pipeline_interleave},
             {"peak_allocated", c.prediction.peak_allocated},
             {"peak_reserved", c.prediction.peak_reserved},

@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
-#include "config/mesh_text.h"
+#include "config/mesh.h"
 #include "report/tables.h"
 #include "setup/strategy.h"
 
@@ -16,30 +16,22 @@ namespace snug::train {
 namespace {
 
 using dist::Axis;
+using exec::ShardingStage;
 using setup::Strategy;
 
 constexpr int64_t kScales[] = {1, 8, 64, 512, 4096};
 constexpr int64_t kUsualDevicesOfMachine = 8;
 
-std::string mesh_words(const dist::MeshShape& mesh) {
-  std::string words;
-  for (size_t axis = 0; axis < dist::kNumAxes; ++axis)
-    if (mesh.sizes[axis] > 1)
-      words += fmt::format("{}{}={}", words.empty() ? "" : ",", dist::name(static_cast<Axis>(axis)),
-                           mesh.sizes[axis]);
-  return words;
-}
-
 // As --strategy names it.
 const char* name_of(const Strategy& strategy) {
   switch (strategy.stage) {
-    case Strategy::Stage::Replicate:
+    case ShardingStage::Replicate:
       return strategy.mesh.num_gradient_ranks() > 1 ? "ddp" : "";
-    case Strategy::Stage::OptimizerStates:
+    case ShardingStage::OptimizerStates:
       return "zero1";
-    case Strategy::Stage::Gradients:
+    case ShardingStage::Gradients:
       return "zero2";
-    case Strategy::Stage::Weights:
+    case ShardingStage::Weights:
       return strategy.mesh[Axis::Replicate] > 1 ? "hybrid" : "fsdp";
   }
   return "";
@@ -54,15 +46,15 @@ std::string schedule_words(const config::Recipe& recipe) {
                          : "");
 }
 
-const char* parts_of(Strategy::Stage stage) {
+const char* parts_of(ShardingStage stage) {
   switch (stage) {
-    case Strategy::Stage::Replicate:
+    case ShardingStage::Replicate:
       return "";
-    case Strategy::Stage::OptimizerStates:
+    case ShardingStage::OptimizerStates:
       return "optimizer states";
-    case Strategy::Stage::Gradients:
+    case ShardingStage::Gradients:
       return "gradients and optimizer states";
-    case Strategy::Stage::Weights:
+    case ShardingStage::Weights:
       return "weights, gradients and optimizer states";
   }
   return "";
@@ -82,11 +74,11 @@ std::vector<plan::AxisCost> costs_of(const plan::Candidate& candidate,
 
 // A recipe's mesh for `ranks` devices: more copies of what it lays out.
 bool grow_mesh(config::Recipe& recipe, int64_t ranks) {
-  config::MeshSizes sizes;
-  config::read_mesh(recipe.mesh, sizes);
-  if (ranks % sizes.num_ranks() != 0) return false;
-  sizes.replicate *= ranks / sizes.num_ranks();
-  recipe.mesh = config::mesh_text(sizes);
+  config::MeshShape shape;
+  config::read_mesh(recipe.mesh, shape);
+  if (ranks % shape.num_ranks() != 0) return false;
+  shape[Axis::Replicate] *= static_cast<int>(ranks / shape.num_ranks());
+  recipe.mesh = config::mesh_text(shape);
   return true;
 }
 
@@ -130,9 +122,9 @@ std::string devices_line(const config::Recipe& recipe) {
     line +=
         fmt::format(" on {} machines of {}", recipe.num_nodes, setup::named_ranks_per_node(recipe));
   const std::string name = name_of(strategy);
-  line += fmt::format(", {}{}{}{}", name, name.empty() ? "" : " (", mesh_words(strategy.mesh),
-                      name.empty() ? "" : ")");
-  const bool is_cut = strategy.stage != Strategy::Stage::Replicate;
+  line += fmt::format(", {}{}{}{}", name, name.empty() ? "" : " (",
+                      config::mesh_text(strategy.mesh), name.empty() ? "" : ")");
+  const bool is_cut = strategy.stage != ShardingStage::Replicate;
   const int shards = is_cut ? strategy.mesh.num_shards() : 1;
   const int copies = strategy.mesh.num_gradient_ranks() / shards;
   if (shards > 1)
@@ -169,8 +161,8 @@ std::string links_text(const plan::Candidate& candidate, const plan::DeviceProfi
       const dist::Traffic& traffic = axis.traffic[o];
       if (traffic.calls == 0 || operation == dist::Operation::Receive) continue;
       const plan::LinkBytes sent = plan::bytes_sent(operation, traffic.bytes, axis.place);
-      table.add_row({dist::name(axis.axis), std::to_string(axis.place.size), dist::name(operation),
-                     with_commas(traffic.calls), format_bytes(traffic.bytes),
+      table.add_row({config::axis_name(axis.axis), std::to_string(axis.place.size),
+                     dist::name(operation), with_commas(traffic.calls), format_bytes(traffic.bytes),
                      bytes_text(sent.within), bytes_text(sent.between),
                      seconds_text(plan::seconds_of(operation, traffic, axis.place, network))});
     }
@@ -191,7 +183,7 @@ nlohmann::json links_json(const plan::Candidate& candidate, const plan::DevicePr
       if (axis.traffic[o].calls > 0)
         collectives[dist::name(static_cast<dist::Operation>(o))] = {
             {"calls", axis.traffic[o].calls}, {"bytes", axis.traffic[o].bytes}};
-    axes.push_back({{"axis", dist::name(axis.axis)},
+    axes.push_back({{"axis", config::axis_name(axis.axis)},
                     {"ranks", axis.place.size},
                     {"ranks_on_machine", axis.place.on_machine},
                     {"collectives", collectives},
@@ -233,15 +225,16 @@ std::string Scaling::text() const {
   const double alone = tokens_per_second_of_one();
   for (const auto& [ranks, candidate] : rows_) {
     const plan::StepCost& c = candidate.cost;
-    table.add_row({with_commas(ranks),
-                   ranks == 1 ? "" : mesh_words(setup::named_strategy(candidate.recipe).mesh),
-                   format_bytes(need(candidate, device_)),
-                   plan::fits(candidate, device_) ? "fits" : "does not fit",
-                   bytes_text(c.sent.within), bytes_text(c.sent.between), seconds_text(c.seconds()),
-                   fmt::format("{:.0f}", c.tokens_per_second()),
-                   alone == 0 ? "-"
-                              : fmt::format("{:.0f} %", 100 * c.tokens_per_second() /
-                                                            (alone * static_cast<double>(ranks)))});
+    table.add_row(
+        {with_commas(ranks),
+         ranks == 1 ? "" : config::mesh_text(setup::named_strategy(candidate.recipe).mesh),
+         format_bytes(need(candidate, device_)),
+         plan::fits(candidate, device_) ? "fits" : "does not fit", bytes_text(c.sent.within),
+         bytes_text(c.sent.between), seconds_text(c.seconds()),
+         fmt::format("{:.0f}", c.tokens_per_second()),
+         alone == 0 ? "-"
+                    : fmt::format("{:.0f} %", 100 * c.tokens_per_second() /
+                                                  (alone * static_cast<double>(ranks)))});
   }
   return "More devices, each with as many samples a step; memory and bytes are each one's\n\n" +
          table.render() +
@@ -255,7 +248,7 @@ nlohmann::json Scaling::json() const {
     rows.push_back({{"devices", ranks},
                     {"num_nodes", candidate.recipe.num_nodes},
                     {"strategy", candidate.recipe.strategy},
-                    {"mesh", mesh_words(setup::named_strategy(candidate.recipe).mesh)},
+                    {"mesh", config::mesh_text(setup::named_strategy(candidate.recipe).mesh)},
                     {"fits", plan::fits(candidate, device_)},
                     {"peak_allocated", candidate.prediction.peak_allocated},
                     {"peak_reserved", candidate.prediction.peak_reserved},

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "data/prompt_record.h"
-#include "setup/reading.h"
 
 namespace snug::train {
 namespace {
@@ -22,7 +21,7 @@ data::Sample unanswered(const models::Model& model, const data::TextEncoder& enc
 
 Prompt text_prompt(const models::Model& model, const data::TextEncoder& encoder,
                    const std::string& text) {
-  data::Reading reading = setup::reading_of(model);
+  data::Reading reading = model.reads();
   if (!reading.source) return {.ids = encoder.encode_prompt(text)};
   reading.num_picture_tokens = 0;
   return sample_prompt(unanswered(model, encoder, text, reading), {});
@@ -30,8 +29,7 @@ Prompt text_prompt(const models::Model& model, const data::TextEncoder& encoder,
 
 Prompt picture_prompt(const models::Model& model, const data::TextEncoder& encoder,
                       const std::string& text, std::vector<uint8_t> picture) {
-  return sample_prompt(unanswered(model, encoder, text, setup::reading_of(model)),
-                       std::move(picture));
+  return sample_prompt(unanswered(model, encoder, text, model.reads()), std::move(picture));
 }
 
 std::optional<data::PromptRecord> prompts_of_training(const setup::LanguageModel& lm,

@@ -55,7 +55,7 @@ void RunFigures::fill_ranks(const dist::Mesh& mesh) const {
                             .predicted_allocated = of[1],
                             .peak_allocated = of[2],
                             .peak_host = of[3]});
-    const report::RankRecord& r = record.ranks.back();
+    const report::RankMemoryRecord& r = record.ranks.back();
     table += fmt::format("  rank {:<4} {:>12} (planned {})\n", r.rank,
                          format_bytes(r.peak_allocated), format_bytes(r.predicted_allocated));
   }

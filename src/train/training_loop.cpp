@@ -231,7 +231,7 @@ void TrainingLoop::save_checkpoint() {
   parts_.figures.fill();
   const auto folder = checkpoint::save(recipe_.out_dir, state_, parts_.engine.training_tensors(),
                                        parts_.log.unfinished(), &parts_.mesh.world(),
-                                       dist::show(parts_.mesh.shape()));
+                                       config::mesh_text(parts_.mesh.shape()));
   if (parts_.world.rank() > 0) return;
   if (recipe_.train.keep_checkpoints)
     checkpoint::keep_newest(recipe_.out_dir, state_.step, *recipe_.train.keep_checkpoints);

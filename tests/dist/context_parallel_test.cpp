@@ -13,7 +13,7 @@
 #include <string>
 
 #include "checkpoint/training_checkpoint.h"
-#include "config/mesh_text.h"
+#include "config/mesh.h"
 #include "exec/policies/sharding.h"
 #include "plan/predict.h"
 #include "plan/suggest.h"
@@ -87,8 +87,8 @@ struct Case {
   int64_t micro_batch_size = 2;
 
   bool fits_here() const {
-    config::MeshSizes sizes;
-    return config::read_mesh(mesh, sizes).empty() && sizes.num_ranks() == test::world().size();
+    config::MeshShape shape;
+    return config::read_mesh(mesh, shape).empty() && shape.num_ranks() == test::world().size();
   }
   bool has(const char* axis) const { return std::string(mesh).find(axis) != std::string::npos; }
 };

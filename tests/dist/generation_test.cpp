@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "config/mesh_text.h"
+#include "config/mesh.h"
 #include "ranks_main.h"
 #include "setup/strategy.h"
 #include "support/tiny_training.h"
@@ -31,7 +31,7 @@ std::string name_of(const Case& c) {
 }
 
 // Of a decoder they are equally long.
-std::vector<train::Prompt> prompts_for(const models::Reads& reads) {
+std::vector<train::Prompt> prompts_for(const data::Reading& reads) {
   std::mt19937 random(3);
   std::vector<train::Prompt> prompts;
   for (const int length : {5, 3, 4}) {
@@ -62,12 +62,12 @@ class StagesWrite : public testing::TestWithParam<Case> {};
 
 TEST_P(StagesWrite, WhatOneProcessWrites) {
   const Case& c = GetParam();
-  config::MeshSizes sizes;
-  ASSERT_EQ(config::read_mesh(c.mesh, sizes), "");
-  if (sizes.num_ranks() != test::world().size()) GTEST_SKIP() << "another number of ranks";
+  config::MeshShape shape;
+  ASSERT_EQ(config::read_mesh(c.mesh, shape), "");
+  if (shape.num_ranks() != test::world().size()) GTEST_SKIP() << "another number of ranks";
   SCOPED_TRACE(name_of(c));
   const data::SampleStore samples =
-      tests::random_samples(8, 12, 5, setup::reading_of(*tests::tiny_model(c.model)));
+      tests::random_samples(8, 12, 5, tests::tiny_model(c.model)->reads());
   config::Recipe recipe = tests::tiny_recipe();
   recipe.train.micro_batch_size = 2;
   TinyRun one(recipe, samples, c.model);

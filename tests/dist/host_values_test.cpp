@@ -56,7 +56,8 @@ TEST(Mesh, GroupsDifferInOneCoordinate) {
     for (const int member : shape.members(axis, rank)) wanted += member;
     EXPECT_EQ(mesh->group(axis).size(), shape[axis]);
     EXPECT_EQ(mesh->group(axis).rank(), mesh->coordinate(axis));
-    EXPECT_EQ(mesh->group(axis).sum({static_cast<double>(rank)})[0], wanted) << name(axis);
+    EXPECT_EQ(mesh->group(axis).sum({static_cast<double>(rank)})[0], wanted)
+        << config::axis_name(axis);
   }
   const at::Tensor tensor = at::full({100'000}, rank);
   mesh->group(Axis::Tensor).wait(mesh->group(Axis::Tensor).all_reduce(tensor.to(at::kFloat)));

@@ -9,7 +9,7 @@
 #include <set>
 #include <string>
 
-#include "config/mesh_text.h"
+#include "config/mesh.h"
 #include "distance.h"
 #include "exec/policies/sharding.h"
 #include "ranks_main.h"
@@ -78,9 +78,9 @@ struct Shared {
   int64_t interleave = 1;
 
   bool fits_here() const {
-    config::MeshSizes sizes;
+    config::MeshShape shape;
     return *mesh == 0 ||
-           (config::read_mesh(mesh, sizes).empty() && sizes.num_ranks() == test::world().size());
+           (config::read_mesh(mesh, shape).empty() && shape.num_ranks() == test::world().size());
   }
 };
 
@@ -109,7 +109,7 @@ void compare(const char* shape, const Shared& shared, const Technique& technique
   SCOPED_TRACE(std::string(shape) + ", " + shared.strategy + " " + shared.mesh + ", " +
                technique.name);
   const data::SampleStore samples =
-      tests::random_samples(8, 12, 5, setup::reading_of(*tests::tiny_model(shape)));
+      tests::random_samples(8, 12, 5, tests::tiny_model(shape)->reads());
   config::Recipe recipe = tests::tiny_recipe();
   // Small differences would be brought to the size of a step by Adam.
   recipe.optimizer = {.name = "sgd", .lr = 1e-2, .momentum = 0.9};
@@ -154,7 +154,7 @@ TEST(Pictures, StagesTrainAsOneDoes) {
 tests::Distance distance_in_8_bits(const std::string& shape, const Shared& shared, int64_t size,
                                    int steps) {
   const data::SampleStore samples =
-      tests::random_samples(8, 12, 5, setup::reading_of(*tests::tiny_model(shape)));
+      tests::random_samples(8, 12, 5, tests::tiny_model(shape)->reads());
   config::Recipe recipe = tests::tiny_recipe();
   recipe.optimizer = {.name = "adamw_8bit", .lr = 1e-3, .weight_decay = 0.01};
   recipe.train.micro_batch_size = size;

@@ -156,8 +156,7 @@ TEST_P(Resume, GoesOnAsIfNeverStopped) {
   std::unique_ptr<test::TempFolder> own;
   if (ranks.rank() == 0) own = std::make_unique<test::TempFolder>();
   const fs::path folder = ranks.broadcast_text(own ? own->path().string() : "", 0);
-  const data::SampleStore samples =
-      random_samples(8, 40, 5, setup::reading_of(*tests::tiny_model(c.model)));
+  const data::SampleStore samples = random_samples(8, 40, 5, tests::tiny_model(c.model)->reads());
   config::Recipe recipe = tests::tiny_recipe();
   recipe.train.micro_batch_size = 2;
   c.change(recipe);

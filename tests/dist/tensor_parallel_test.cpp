@@ -189,7 +189,7 @@ struct Training {
 
 // Of an odd number of tokens, so that ranks do not have as many rows each.
 data::MicroBatch odd_batch(const Training& run) {
-  const data::SampleStore samples = random_samples(8, 40, 5, setup::reading_of(*run.model));
+  const data::SampleStore samples = random_samples(8, 40, 5, run.model->reads());
   tests::TinyBatches batches(samples, tests::batch_options(run.recipe, *run.model));
   data::MicroBatch batch = batches.make(std::vector<int64_t>{0, 1, 2, 3});
   if (batch.input_ids.size() % 2 == 0) batch = batches.make(std::vector<int64_t>{0, 1, 2});
@@ -282,7 +282,7 @@ void expect_same_weights(models::Model& whole, models::Model& cut, double tolera
 }
 
 data::SampleStore samples_for(const Case& c) {
-  return random_samples(8, 40, 5, setup::reading_of(*model_of(c.shape, c.changes)));
+  return random_samples(8, 40, 5, model_of(c.shape, c.changes)->reads());
 }
 
 struct Trained {
@@ -403,7 +403,7 @@ TEST(TensorParallel, WithReplicasAndShards) {
 // with what the cache holds.
 class Generation : public testing::TestWithParam<Case> {};
 
-std::vector<train::Prompt> two_prompts(const models::Reads& reads) {
+std::vector<train::Prompt> two_prompts(const data::Reading& reads) {
   std::vector<train::Prompt> prompts(2);
   int32_t number = 0;
   for (train::Prompt& prompt : prompts) {

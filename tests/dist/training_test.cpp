@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "config/mesh_text.h"
+#include "config/mesh.h"
 #include "distance.h"
 #include "exec/policies/sharding.h"
 #include "ranks_main.h"
@@ -106,9 +106,9 @@ struct Case {
   bool has_pipeline() const { return std::string(mesh).find("pp=") != std::string::npos; }
   // The ranks are as many as the mesh lays out.
   bool fits_here() const {
-    config::MeshSizes sizes;
+    config::MeshShape shape;
     return *mesh == 0 ||
-           (config::read_mesh(mesh, sizes).empty() && sizes.num_ranks() == test::world().size());
+           (config::read_mesh(mesh, shape).empty() && shape.num_ranks() == test::world().size());
   }
   bool has_tensor_axis() const { return std::string(mesh).find("tp=") != std::string::npos; }
   // A tied head on another stage than the embedding would be updated before gradients are added up;
@@ -121,9 +121,9 @@ struct Case {
   }
   // Ranks that see samples of their own.
   int64_t data_ranks() const {
-    config::MeshSizes sizes;
-    config::read_mesh(mesh, sizes);
-    return *mesh == 0 ? test::world().size() : sizes.num_data_ranks();
+    config::MeshShape shape;
+    config::read_mesh(mesh, shape);
+    return *mesh == 0 ? test::world().size() : shape.num_data_ranks();
   }
   // Whether every sum is formed as one process forms it: a stage adds micro-batches up in their
   // order, and so do ranks with one micro-batch each. A tied weight's two gradients are added to
@@ -152,8 +152,7 @@ class ManyRanks : public ::testing::TestWithParam<Case> {};
 
 // One process and many, after so many steps with the same samples.
 std::optional<Distance> distance_of(const Case& c, const config::Recipe& plain, int steps) {
-  const data::SampleStore samples =
-      random_samples(8, 40, 5, setup::reading_of(*tests::tiny_model(c.model)));
+  const data::SampleStore samples = random_samples(8, 40, 5, tests::tiny_model(c.model)->reads());
   config::Recipe recipe = plain;
   recipe.strategy = c.strategy;
   recipe.mesh = c.mesh;
@@ -244,8 +243,7 @@ TEST_P(ManyRanks, TwentyStepsEndWithTheSameWeights) {
 TEST(Floor, IsWhatOneProcessLeavesOpen) {
   for (const char* model : {"llama", "qwen2", "blip2-t5"})
     for (const char* optimizer : {"adamw", "sgd"}) {
-      const data::SampleStore samples =
-          random_samples(8, 40, 5, setup::reading_of(*tests::tiny_model(model)));
+      const data::SampleStore samples = random_samples(8, 40, 5, tests::tiny_model(model)->reads());
       config::Recipe recipe = recipe_of(optimizer);
       recipe.train.micro_batch_size = 1;
       TinyRun one(recipe, samples, model);
@@ -284,8 +282,7 @@ class MixedPrecision : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(MixedPrecision, GathersWhatItComputesWith) {
   const std::string shape = GetParam();
-  const data::SampleStore samples =
-      random_samples(8, 40, 5, setup::reading_of(*tests::tiny_model(shape)));
+  const data::SampleStore samples = random_samples(8, 40, 5, tests::tiny_model(shape)->reads());
   config::Recipe recipe = tiny_recipe();
   recipe.precision = "bf16-mixed";
   recipe.train.micro_batch_size = 2;

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "base/files.h"
-#include "config/mesh_text.h"
+#include "config/mesh.h"
 #include "exec/policies/sharding.h"
 #include "memory/ledger.h"
 #include "ranks_main.h"
@@ -110,9 +110,9 @@ struct Shared {
 };
 
 bool fits_here(const std::string& mesh) {
-  config::MeshSizes sizes;
+  config::MeshShape shape;
   return mesh.empty() ||
-         (config::read_mesh(mesh, sizes).empty() && sizes.num_ranks() == test::world().size());
+         (config::read_mesh(mesh, shape).empty() && shape.num_ranks() == test::world().size());
 }
 
 // Random weights of the same seed, so that all of them have the same adapters and parts.

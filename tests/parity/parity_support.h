@@ -58,7 +58,7 @@ inline data::MicroBatch rows_as_batch(const at::Tensor& ids, const at::Tensor& l
 // A case's rows as micro-batches.
 class ParityRows {
  public:
-  ParityRows(const formats::TensorSource& expected, const models::Reads& reads)
+  ParityRows(const formats::TensorSource& expected, const data::Reading& reads)
       : expected_(expected), reads_(reads) {}
 
   int64_t count() const { return ids().size(0); }
@@ -148,7 +148,7 @@ class ParityRows {
   }
 
   const formats::TensorSource& expected_;
-  models::Reads reads_;
+  data::Reading reads_;
 };
 
 }  // namespace snug::tests

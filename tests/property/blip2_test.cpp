@@ -37,7 +37,7 @@ using tests::tiny_recipe;
 using tests::TinyRun;
 
 data::SampleStore samples_for(const std::string& shape) {
-  return tests::random_samples(8, 12, 5, setup::reading_of(*tiny_model(shape)));
+  return tests::random_samples(8, 12, 5, tiny_model(shape)->reads());
 }
 
 // What trains, and how it is stored.
@@ -349,7 +349,7 @@ TEST_P(Blip2, PlanIsTheMeasurementToTheByte) {
     SCOPED_TRACE(fmt::format("trial {}: {}, trains {}", trial, tests::describe(recipe, GetParam()),
                              recipe.model.train_parts));
     const auto model = tiny_model(GetParam());
-    const data::Reading reading = setup::reading_of(*model);
+    const data::Reading reading = model->reads();
     const data::SampleStore samples = tests::random_samples(16, 30, random(), reading);
     const int64_t size = recipe.train.micro_batch_size;
     const auto plan_of = [&](const data::MicroBatch& batch) {
@@ -382,7 +382,7 @@ TEST_P(Blip2, PlanIsTheMeasurementToTheByte) {
 TEST_P(Blip2, WhatPassesThroughIsKeptOnce) {
   const std::filesystem::path original =
       tests::source_dir() / "tests/data/parity" / GetParam() / "config.json";
-  const data::Reading reading = setup::reading_of(*tiny_model(GetParam()));
+  const data::Reading reading = tiny_model(GetParam())->reads();
   const data::SampleStore samples = tests::random_samples(8, 12, 5, reading);
   config::Recipe recipe = tiny_recipe();
   recipe.activation_checkpointing = "all";

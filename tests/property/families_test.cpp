@@ -63,7 +63,7 @@ class Families : public ::testing::TestWithParam<const char*> {
   }
 
   data::SampleStore samples(int count = 8, int longest = 30, uint32_t seed = 5) const {
-    return tests::random_samples(count, longest, seed, setup::reading_of(*tiny_model(GetParam())));
+    return tests::random_samples(count, longest, seed, tiny_model(GetParam())->reads());
   }
 };
 
@@ -179,8 +179,8 @@ TEST_P(Families, PlanIsTheMeasurementToTheByte) {
     const plan::Prediction predicted = plan_of(data::make_micro_batch(
         store, store.longest_samples(size), tests::batch_options(recipe, *model)));
     // Others may have a longer source, or a longer target.
-    const auto largest = plan::largest_micro_batch(
-        {.samples = store, .reading = setup::reading_of(*model)}, recipe, size);
+    const auto largest =
+        plan::largest_micro_batch({.samples = store, .reading = model->reads()}, recipe, size);
     EXPECT_GE(plan_of(largest).peak_allocated, predicted.peak_allocated);
     const int64_t before = tests::test_ledger().allocated();
     const int64_t host_before = memory::cpu_host_ledger().allocated();
@@ -208,8 +208,8 @@ TEST_P(Families, APlanForCudaNeedsNoDevice) {
   for (const char* precision : {"32-true", "bf16-true", "16-mixed"}) {
     config::Recipe recipe = tiny_recipe();
     recipe.precision = precision;
-    const auto largest = plan::largest_micro_batch(
-        {.samples = store, .reading = setup::reading_of(*model)}, recipe, 8);
+    const auto largest =
+        plan::largest_micro_batch({.samples = store, .reading = model->reads()}, recipe, 8);
     const auto peak_on = [&](at::DeviceType device) {
       return plan::predict(*model, recipe, largest, 128, {.device = device}).peak_allocated;
     };
@@ -232,7 +232,7 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Families,
 TEST(EncoderDecoder, WhatPassesThroughIsKeptOnce) {
   tests::prepare_test_device();
   const std::filesystem::path original = tests::source_dir() / "tests/data/parity/t5/config.json";
-  const data::Reading reading = setup::reading_of(*tiny_model("t5"));
+  const data::Reading reading = tiny_model("t5")->reads();
   const data::SampleStore store = tests::random_samples(8, 12, 5, reading);
   config::Recipe recipe = tiny_recipe();
   recipe.activation_checkpointing = "all";

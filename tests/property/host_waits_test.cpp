@@ -27,10 +27,9 @@ struct Waits {
 // Of a step on a GPU whose micro-batches have eight samples of sixteen, or all of them.
 Waits waits_of(const config::Recipe& recipe, const std::string& shape = "llama") {
   const auto model = tiny_model(shape);
-  const data::SampleStore samples = random_samples(16, 60, 3, setup::reading_of(*model));
-  const auto largest =
-      plan::largest_micro_batch({.samples = samples, .reading = setup::reading_of(*model)}, recipe,
-                                recipe.train.micro_batch_size);
+  const data::SampleStore samples = random_samples(16, 60, 3, model->reads());
+  const auto largest = plan::largest_micro_batch({.samples = samples, .reading = model->reads()},
+                                                 recipe, recipe.train.micro_batch_size);
   const plan::Prediction p = plan::predict(*model, recipe, largest, 128, {.device = at::kCUDA});
   return {p.host_waits, p.micro_batches};
 }

@@ -12,7 +12,6 @@
 #include "data/sample_store.h"
 #include "models/family.h"
 #include "setup/engine.h"
-#include "setup/reading.h"
 #include "support/source_dir.h"
 #include "support/test_device.h"
 #include "train/stepper.h"
@@ -62,7 +61,7 @@ inline data::MicroBatchOptions batch_options(const config::Recipe& recipe,
                                              const models::Model& model) {
   return {.packing = recipe.data.packing,
           .ignore_index = static_cast<int32_t>(recipe.data.ignore_index),
-          .reading = setup::reading_of(model)};
+          .reading = model.reads()};
 }
 
 // The pictures of these samples where the model looks at some: noise that a sample's number gives.

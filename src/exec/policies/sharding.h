@@ -24,10 +24,9 @@
 #include "dist/mesh.h"
 #include "exec/flat_unit.h"
 #include "exec/policy.h"
+#include "exec/sharding_stage.h"
 
 namespace snug::exec {
-
-enum class ShardingStage { Replicate, OptimizerStates, Gradients, Weights };
 
 struct ShardingOptions {
   ShardingStage stage = ShardingStage::Weights;

@@ -138,8 +138,8 @@ json Blip2Model::hugging_face_config() const {
   return out;
 }
 
-Reads Blip2Model::reads() const {
-  Reads reads = language_->reads();
+data::Reading Blip2Model::reads() const {
+  data::Reading reads = language_->reads();
   reads.image_size = config_.vision.image_size;
   reads.num_picture_tokens = config_.num_query_tokens;
   reads.picture_token = config_.image_token_index;

@@ -29,7 +29,7 @@ class Blip2Model final : public Model {
   void prepare(at::Device device, int64_t max_seqlen) override {
     language_->prepare(device, max_seqlen);
   }
-  Reads reads() const override;
+  data::Reading reads() const override;
   std::vector<ModelPart> parts() override;
   std::vector<HeadCount> head_counts() const override;
   void set_dropout(double probability) override;

@@ -59,7 +59,7 @@ Placement T5Model::placement(Layout layout, const nn::Parameter& parameter) cons
   return {.tensor = parameter.name};
 }
 
-Reads T5Model::reads() const {
+data::Reading T5Model::reads() const {
   return {.source = true,
           .decoder_start_token = static_cast<int32_t>(config_.decoder_start_token_id)};
 }

@@ -27,7 +27,7 @@ class T5Model final : public Model {
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
   double initializer_range() const override { return config_.initializer_factor; }
   void prepare(at::Device device, int64_t max_seqlen) override;
-  Reads reads() const override;
+  data::Reading reads() const override;
   // Of an average one of a document's tokens, half of which are taken for its source's.
   double flops_per_token(double seqlen) const override;
   void set_dropout(double probability) override { config_.dropout_rate = probability; }

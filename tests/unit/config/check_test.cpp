@@ -3,7 +3,6 @@
 
 #include "base/log.h"
 #include "config/batches.h"
-#include "config/mesh_text.h"
 #include "config/print.h"
 #include "config/unit_choice.h"
 #include "support.h"
@@ -166,25 +165,6 @@ TEST(Check, AnEndingOfTheStrategyAsksForOffload) {
   EXPECT_EQ(parsed("--strategy deepspeed_stage_2").optimizer_offload, "none");
   const Recipe kept = parsed("--strategy zero1_offload --optimizer_offload disk:/tmp");
   EXPECT_EQ(kept.optimizer_offload, "disk:/tmp");
-}
-
-TEST(Check, MeshesAreReadWhole) {
-  MeshSizes sizes;
-  EXPECT_EQ(read_mesh("dp=2, fsdp=4,tp=2 ,pp=3,cp=1", sizes), "");
-  EXPECT_EQ(sizes,
-            (MeshSizes{.pipeline = 3, .replicate = 2, .shard = 4, .context = 1, .tensor = 2}));
-  EXPECT_EQ(sizes.num_ranks(), 48);
-  EXPECT_EQ(sizes.num_data_ranks(), 8);
-  EXPECT_EQ(mesh_text(sizes), "pp=3,dp=2,fsdp=4,tp=2");
-  EXPECT_EQ(mesh_text({}), "");
-  EXPECT_CONTAINS(read_mesh("ep=2", sizes), "has no axis \"ep\"; the axes are dp (copies)");
-  EXPECT_CONTAINS(read_mesh("", sizes), "has no axis");
-  EXPECT_CONTAINS(read_mesh("dp=2,", sizes), "has no axis");
-  for (const char* text : {"dp=0", "dp=-1", "dp=", "dp", "dp=two", "dp=1.5", "dp=2=2"})
-    EXPECT_CONTAINS(read_mesh(text, sizes), "is not a whole number of devices from 1") << text;
-  EXPECT_CONTAINS(read_mesh("dp=2,dp=2", sizes), "gives dp twice");
-  for (const char* text : {"dp=9000000000000000000", "dp=1048576,fsdp=1048576"})
-    EXPECT_CONTAINS(read_mesh(text, sizes), "lays out more than 1048576 devices") << text;
 }
 
 TEST(Check, MeshesFitTheDevicesAndTheStrategy) {

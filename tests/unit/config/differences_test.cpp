@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/differences.h"
 
-#include <gtest/gtest.h>
+#include "support.h"
 
 namespace snug::config {
 namespace {
@@ -21,7 +21,7 @@ TEST(Differences, MakeOneRecipeTheOther) {
   EXPECT_EQ(values.at("strategy"), "zero2");
   Recipe other = from;
   apply_differences(other, values);
-  EXPECT_TRUE(other.same_values(to));
+  EXPECT_TRUE(same_values(other, to));
   EXPECT_TRUE(differences(to, other).empty());
 }
 

@@ -32,7 +32,7 @@ TEST(LightningNames, SayTheSameAsOurs) {
       "--train.epochs 2 --train.max_steps null --data.num_workers 8 --train.limit_train_batches "
       "1.0 --train.save_interval null --data.max_samples 512 --train.save_model false --strategy "
       "FULL_SHARD");
-  EXPECT_TRUE(theirs.same_values(ours));
+  EXPECT_TRUE(same_values(theirs, ours));
   EXPECT_EQ(theirs.given_keys, ours.given_keys);
   EXPECT_EQ(theirs.train.global_batch_size, 64);
   EXPECT_FALSE(theirs.train.max_steps);
@@ -140,7 +140,7 @@ TEST(LightningNames, PrintAndReadBack) {
       "false --enable_checkpointing false");
   const TemporaryFile file(print_recipe_yaml(r));
   const Recipe again = parse("finetune_full --config " + file.string()).recipe;
-  EXPECT_TRUE(again.same_values(r));
+  EXPECT_TRUE(same_values(again, r));
   EXPECT_FALSE(contains(faults_of(again), "accumulate_grad_batches"));
 }
 

@@ -134,7 +134,7 @@ TEST(Parse, DefaultsOfTheCommand) {
   EXPECT_TRUE(lora.lora.enabled);
   EXPECT_EQ(lora.out_dir, "out/finetune/lora");
   EXPECT_EQ(lora.eval.interval, 100);
-  EXPECT_TRUE(parse("finetune --full x").recipe.same_values(full));
+  EXPECT_TRUE(same_values(parse("finetune --full x").recipe, full));
 }
 
 TEST(Parse, ValuesThatDependOnOthersAreResolved) {
@@ -257,7 +257,7 @@ TEST(Parse, FilesThatCannotBeRead) {
   EXPECT_CONTAINS(parse_error("finetune_full --config /nonexistent/r.yaml"), "/nonexistent/r.yaml");
   EXPECT_CONTAINS(parse_error("finetune_full --config /"), "/");
   EXPECT_CONTAINS(parse_error("finetune_full --config"), "--config wants a value");
-  EXPECT_TRUE(recipe_from("").same_values(recipe_from("# nothing\n")));
+  EXPECT_TRUE(same_values(recipe_from(""), recipe_from("# nothing\n")));
   error_of([] { recipe_from("a: " + std::string(2 << 20, 'x')); });
 }
 

@@ -93,7 +93,7 @@ TEST(Recipes, AllShippedOnesParseAndPrint) {
     SCOPED_TRACE(file.string());
     const bool lora = file.stem().string().ends_with("lora");
     const Command command = lora ? Command::FinetuneLora : Command::FinetuneFull;
-    Recipe recipe = load_recipe(command, file, {});
+    Recipe recipe = recipe_of_file(file, {}, command);
     if (recipe.checkpoint_dir.empty()) recipe.checkpoint_dir = "model.gguf";
     if (recipe.data.class_path == "JSON") recipe.data.json_path = "data.json";
     for (const std::string& fault : recipe_faults(command, recipe)) ADD_FAILURE() << fault;
@@ -118,7 +118,7 @@ TEST(Recipes, PagedOptimizersHaveTheirStatesOnTheHost) {
 TEST(Recipes, OfBlip2SayWhatTheScriptDid) {
   const auto load = [](const char* name, Command command = Command::FinetuneFull) {
     const fs::path file = fs::path(SNUG_SOURCE_DIR) / "recipes/blip2" / name;
-    const Recipe recipe = load_recipe(command, file, {});
+    const Recipe recipe = recipe_of_file(file, {}, command);
     EXPECT_EQ(recipe.train.min_lr, recipe.optimizer.lr) << name;  // no schedule
     EXPECT_EQ(recipe.train.lr_warmup_steps, 0) << name;
     EXPECT_EQ(recipe.data.max_samples, 512) << name;
@@ -145,7 +145,7 @@ TEST(Recipes, OfBlip2SayWhatTheScriptDid) {
 TEST(Recipes, TargetModulesMayBeAList) {
   const fs::path file = fs::path(::testing::TempDir()) / "targets.yaml";
   write_file_atomically(file, "lora_target_modules: [q_proj, v_proj]\n");
-  const Recipe recipe = load_recipe(Command::FinetuneLora, file, {});
+  const Recipe recipe = recipe_of_file(file, {}, Command::FinetuneLora);
   EXPECT_EQ(recipe.lora.target_modules, "q_proj,v_proj");
   fs::remove(file);
 }

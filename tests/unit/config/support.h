@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "config/parse.h"
+#include "config/rows.h"
 #include "support/temp_folder.h"
 
 namespace snug::config {
@@ -59,10 +60,31 @@ class TemporaryFile {
   const std::filesystem::path path_;
 };
 
+inline Recipe recipe_of_file(const std::filesystem::path& file,
+                             const std::vector<std::string>& options = {},
+                             Command command = Command::FinetuneFull) {
+  std::vector<std::string> words{
+      command == Command::FinetuneFull ? "finetune_full" : "finetune_lora", "--config",
+      file.string()};
+  words.insert(words.end(), options.begin(), options.end());
+  return parse_command_line(words).recipe;
+}
+
 inline Recipe recipe_from(const std::string& yaml, const std::vector<std::string>& options = {},
                           Command command = Command::FinetuneFull) {
-  const TemporaryFile file(yaml);
-  return load_recipe(command, file.path(), options);
+  return recipe_of_file(TemporaryFile(yaml).path(), options, command);
+}
+
+// Same values; who chose them does not matter.
+inline bool same_values(Recipe left, Recipe right) {
+  if (left.lora.enabled != right.lora.enabled) return false;
+  const std::vector<Row> rows = recipe_rows(left), others = recipe_rows(right);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    // What a run without adapters would do with adapters' settings is nothing.
+    const bool counts = !rows[i].secret && (left.lora.enabled || !rows[i].lora_only);
+    if (counts && yaml_text(rows[i]) != yaml_text(others[i])) return false;
+  }
+  return true;
 }
 
 }  // namespace snug::config

@@ -1,10 +1,8 @@
-// The grid's arithmetic, against counting coordinates one by one.
+// The groups of planned meshes, rank by rank.
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/mesh.h"
 
 #include <gtest/gtest.h>
-
-#include <set>
 
 #include "base/error.h"
 
@@ -13,61 +11,6 @@ namespace {
 
 MeshShape shape_of(int pipeline, int replicate, int shard, int context, int tensor) {
   return {{pipeline, replicate, shard, context, tensor}};
-}
-
-TEST(MeshShape, TensorIsInnermostAndPipelineOutermost) {
-  const MeshShape shape = shape_of(2, 3, 2, 2, 2);
-  EXPECT_EQ(shape.num_ranks(), 48);
-  EXPECT_EQ(shape.num_data_ranks(), 6);
-  int rank = 0;
-  for (int p = 0; p < 2; ++p)
-    for (int r = 0; r < 3; ++r)
-      for (int s = 0; s < 2; ++s)
-        for (int c = 0; c < 2; ++c)
-          for (int t = 0; t < 2; ++t, ++rank) {
-            EXPECT_EQ(shape.coordinate(Axis::Pipeline, rank), p);
-            EXPECT_EQ(shape.coordinate(Axis::Replicate, rank), r);
-            EXPECT_EQ(shape.coordinate(Axis::Shard, rank), s);
-            EXPECT_EQ(shape.coordinate(Axis::Context, rank), c);
-            EXPECT_EQ(shape.coordinate(Axis::Tensor, rank), t);
-          }
-}
-
-// Along each axis the groups cut all ranks into sets of which each member sees the same list.
-TEST(MeshShape, MembersPartAllRanks) {
-  const MeshShape shape = shape_of(2, 3, 2, 1, 2);
-  for (size_t a = 0; a < kNumAxes; ++a) {
-    const auto axis = static_cast<Axis>(a);
-    std::set<int> seen;
-    for (int rank = 0; rank < shape.num_ranks(); ++rank) {
-      const std::vector<int> members = shape.members(axis, rank);
-      ASSERT_EQ(static_cast<int>(members.size()), shape[axis]);
-      EXPECT_EQ(members[static_cast<size_t>(shape.coordinate(axis, rank))], rank);
-      for (const int member : members) EXPECT_EQ(shape.members(axis, member), members);
-      seen.insert(members.begin(), members.end());
-    }
-    EXPECT_EQ(static_cast<int>(seen.size()), shape.num_ranks());
-  }
-}
-
-TEST(MeshShape, DataMembersAreReplicatesOfShards) {
-  const MeshShape shape = shape_of(1, 2, 2, 1, 2);
-  EXPECT_EQ(shape.data_members(0), (std::vector<int>{0, 2, 4, 6}));
-  EXPECT_EQ(shape.data_members(5), (std::vector<int>{1, 3, 5, 7}));
-}
-
-// Ranks along the context axis share flat shards and gradients, but no samples.
-TEST(MeshShape, ContextRanksShareShardsAndGradients) {
-  const MeshShape shape = shape_of(1, 2, 2, 2, 2);
-  EXPECT_EQ(shape.num_data_ranks(), 4);
-  EXPECT_EQ(shape.num_shards(), 4);
-  EXPECT_EQ(shape.num_gradient_ranks(), 8);
-  EXPECT_EQ(shape.data_members(0), (std::vector<int>{0, 4, 8, 12}));
-  EXPECT_EQ(shape.shard_members(0), (std::vector<int>{0, 2, 4, 6}));
-  EXPECT_EQ(shape.shard_members(13), (std::vector<int>{9, 11, 13, 15}));
-  EXPECT_EQ(shape.gradient_members(0), (std::vector<int>{0, 2, 4, 6, 8, 10, 12, 14}));
-  for (int rank = 0; rank < shape.num_ranks(); ++rank)
-    EXPECT_EQ(shape.shard_members(rank)[static_cast<size_t>(shape.shard_of(rank))], rank);
 }
 
 TEST(Mesh, TheReversedContextGroupBeginsWithItsLastRank) {

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/terminal.h"
 #include "dist/status_page.h"
 #include "dist/world.h"
 #include "launch/launch.h"
 #include "launch/rank_record.h"
-#include "launch/relay.h"
 
 namespace {
 
@@ -35,8 +35,7 @@ void act(const std::string& deed, snug::dist::StatusPage& page) {
   if (word == "say") std::fprintf(stderr, "%s\n", more.c_str());
   if (word == "print") std::printf("%s\n", more.c_str());
   if (word == "terminal") std::fprintf(stderr, "terminal: %s\n", ::isatty(2) == 1 ? "yes" : "no");
-  if (word == "columns")
-    std::fprintf(stderr, "columns: %d\n", snug::launch::terminal_size(2)->columns);
+  if (word == "columns") std::fprintf(stderr, "columns: %d\n", snug::terminal_size(2).columns);
   if (word == "draw") std::fprintf(stderr, "\r\x1b[?7l\x1b[32m%s\x1b[0m\x1b[K", more.c_str());
   if (word == "beat") beat_for(page, std::stoi(more));
   if (word == "at") page.set_activity(more);

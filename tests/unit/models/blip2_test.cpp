@@ -72,7 +72,7 @@ TEST_F(Blip2, SparseConfigsMeanTheDefaults) {
                                {"vision_config", {{"dropout", 0.0}, {"num_channels", 3}}},
                                {"text_config", opt}});
   EXPECT_EQ(model->num_parameters(), 3'744'761'856);
-  const Reads reads = model->reads();
+  const data::Reading reads = model->reads();
   EXPECT_EQ(reads.image_size, 224);
   EXPECT_EQ(reads.num_picture_tokens, 32);
   EXPECT_EQ(reads.picture_token, 50265);

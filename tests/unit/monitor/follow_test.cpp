@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/host.h"
 #include "support/temp_folder.h"
@@ -21,10 +22,6 @@ namespace snug::monitor {
 namespace {
 
 namespace fs = std::filesystem;
-
-double now_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 // The number of a process that has just ended.
 pid_t dead_process() {
@@ -43,7 +40,7 @@ class FollowTest : public testing::Test {
     live.rank = rank;
     live.world_size = size;
     live.host = host_name();
-    live.time = live.started = now_seconds();
+    live.time = live.started = unix_seconds();
     live.step = 1;
     return live;
   }

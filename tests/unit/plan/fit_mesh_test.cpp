@@ -7,7 +7,7 @@
 #include <set>
 
 #include "base/bytes.h"
-#include "config/mesh_text.h"
+#include "config/mesh.h"
 #include "models/family.h"
 #include "plan/fit.h"
 #include "plan/layouts.h"
@@ -46,7 +46,7 @@ class FitMesh : public ::testing::Test {
   std::set<std::string> meshes() const {
     std::set<std::string> found;
     for (const Layout& layout : layouts(*model_, recipe_))
-      found.insert(dist::show(setup::named_strategy(laid_out(recipe_, layout)).mesh));
+      found.insert(config::mesh_text(setup::named_strategy(laid_out(recipe_, layout)).mesh));
     return found;
   }
   // A GPU with these links within a machine, in bytes a second.
@@ -117,9 +117,9 @@ TEST_F(FitMesh, KeepsWhatSomebodyHasChosen) {
 TEST_F(FitMesh, LinksDecide) {
   const int64_t memory = 5 * kGiB;
   const dist::MeshShape fast = chosen(kNvlink, memory), slow = chosen(kSlow, memory);
-  EXPECT_EQ(fast[Axis::Pipeline], 1) << dist::show(fast);
-  EXPECT_GT(slow[Axis::Pipeline], 1) << dist::show(slow);
-  EXPECT_EQ(slow[Axis::Tensor], 1) << dist::show(slow);
+  EXPECT_EQ(fast[Axis::Pipeline], 1) << config::mesh_text(fast);
+  EXPECT_GT(slow[Axis::Pipeline], 1) << config::mesh_text(slow);
+  EXPECT_EQ(slow[Axis::Tensor], 1) << config::mesh_text(slow);
 }
 
 // With few samples each of which is small against the weights, gathering those costs more than
@@ -127,7 +127,7 @@ TEST_F(FitMesh, LinksDecide) {
 TEST_F(FitMesh, FewSamplesAreSharedAlongTensors) {
   set_samples(4);
   const dist::MeshShape mesh = chosen(kNvlink, 5 * kGiB);
-  EXPECT_GT(mesh[Axis::Tensor], 1) << dist::show(mesh);
+  EXPECT_GT(mesh[Axis::Tensor], 1) << config::mesh_text(mesh);
 }
 
 // The plan of what was chosen is what the search said of it, and it fits on every rank.
@@ -141,7 +141,7 @@ TEST_F(FitMesh, NeverChoosesWhatDoesNotFit) {
       if (!found.best) continue;
       for (const Candidate& candidate : found.front) {
         const dist::MeshShape mesh = setup::named_strategy(candidate.recipe).mesh;
-        seen.insert(dist::show(mesh));
+        seen.insert(config::mesh_text(mesh));
         int64_t most = 0;
         for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
           const Candidate own = evaluate(*model_, candidate.recipe, work(), profile, rank);

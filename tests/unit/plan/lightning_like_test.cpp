@@ -181,9 +181,9 @@ TEST_F(LightningMemory, OfShippedRecipesFitsAsPublished) {
   for (const auto& entry : std::filesystem::directory_iterator(kRoot / "recipes/blip2")) {
     const std::string name = entry.path().stem().string();
     SCOPED_TRACE(name);
-    const auto command =
-        name.ends_with("lora") ? config::Command::FinetuneLora : config::Command::FinetuneFull;
-    const config::Recipe recipe = config::load_recipe(command, entry.path(), {});
+    const std::string words[] = {name.ends_with("lora") ? "finetune_lora" : "finetune_full",
+                                 "--config", entry.path().string()};
+    const config::Recipe recipe = config::parse_command_line(words).recipe;
     const std::string model = std::filesystem::path(recipe.checkpoint_dir).filename().string();
     const json config = json::parse(std::ifstream(kRoot / "recipes/models" / (model + ".json")));
     const int64_t ranks = std::stoll(recipe.devices);

@@ -8,7 +8,7 @@
 namespace snug::setup {
 namespace {
 
-using Stage = Strategy::Stage;
+using Stage = exec::ShardingStage;
 
 Strategy made(const std::string& strategy, int64_t num_ranks, int64_t ranks_per_node,
               const std::string& mesh = "") {
