@@ -111,7 +111,7 @@ def caption(args, way):
     command = [args.snug, "caption", args.folder, args.picture, *WAYS[way], "--num_beams", "1",
                "--max_new_tokens", "1", "--verbose"]
     run = measure.run(command, 3600)
-    found = re.search(r"([\d.]+) GiB of weights made of .* in ([\d.]+) s", run["output"])
+    found = re.search(r"([\d.]+) GiB of weights loaded from .* in ([\d.]+) s", run["output"])
     return float(found[2]), float(found[1]), run, " ".join(command)
 
 

@@ -1,4 +1,4 @@
-// Byte sizes as people read and write them. GiB = 2^30 everywhere.
+// Parses and formats byte sizes. GiB = 2^30 everywhere.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -5,13 +5,13 @@
 
 namespace snug {
 
-// Seconds of a clock that nobody sets, from an arbitrary beginning: for durations.
+// Seconds of a monotonic clock, from an arbitrary start, for durations.
 inline double monotonic_seconds() {
   using std::chrono::steady_clock;
   return std::chrono::duration<double>(steady_clock::now().time_since_epoch()).count();
 }
 
-// Seconds since 1970, which other programs and people can compare.
+// Seconds since 1970, comparable between programs.
 inline double unix_seconds() {
   using std::chrono::system_clock;
   return std::chrono::duration<double>(system_clock::now().time_since_epoch()).count();

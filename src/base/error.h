@@ -1,6 +1,5 @@
-// The kinds of failure, one base. Libraries throw; only cli catches, prints and exits.
-// A message says what (value found, value wanted), where (file and key, tensor, unit) and how to
-// mend.
+// The kinds of failure, one base. Libraries throw; only cli catches, prints and exits. A message
+// says what (value found, value expected), where (file and key, tensor, unit) and how to fix it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,13 +28,13 @@ class UserError : public Error {
       : Error(fmt::format(format, std::forward<Args>(args)...), 2) {}
 };
 
-// Device or host memory, or the budget, is spent: exit code 3.
+// Device or host memory, or the memory budget, is exhausted: exit code 3.
 class OutOfMemory : public Error {
  public:
   explicit OutOfMemory(const std::string& what) : Error(what, 3) {}
 };
 
-// A person asked for the end (Ctrl-C, SIGTERM): exit code 130, as shells have it.
+// Stopped by the user (Ctrl-C, SIGTERM): exit code 130, as in shells.
 class Interrupted : public Error {
  public:
   static constexpr int kExitCode = 130;
@@ -43,13 +42,13 @@ class Interrupted : public Error {
 };
 
 // A process of a run of several is gone or hangs, or the network between them failed: exit code 1,
-// since another run of the same recipe may well get through.
+// since another run of the same recipe may succeed.
 class CommunicationError : public Error {
  public:
   explicit CommunicationError(const std::string& what) : Error(what, 1) {}
 };
 
-// Our fault: exit code 1, with a request to report it.
+// A bug: exit code 1, with a request to report it.
 class InternalError : public Error {
  public:
   explicit InternalError(const std::string& what) : Error(what, 1) {}
@@ -60,8 +59,8 @@ class InternalError : public Error {
 
 }  // namespace snug
 
-// Checks inner states that must hold whatever the user does; always on.
-// SNUG_CHECK(rows > 0, "unit {} got {} rows", name, rows);
+// Checks an invariant that must hold whatever the user does; always on. SNUG_CHECK(rows > 0, "unit
+// {} got {} rows", name, rows);
 #define SNUG_CHECK(condition, ...)                                                     \
   do {                                                                                 \
     if (!(condition)) [[unlikely]]                                                     \

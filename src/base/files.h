@@ -1,4 +1,4 @@
-// Files that are either whole or absent, and read-only maps of large ones.
+// Atomic writes of files, and read-only memory maps.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,8 +19,8 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes = size
 // half-written.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
-// Deletes what write_file_atomically() left in the folder where its process was killed:
-// NAME.tmp-PID of processes that are gone. What cannot be deleted stays.
+// Deletes files that write_file_atomically() left because its process was killed: NAME.tmp-PID of
+// processes that no longer exist. Ignores files that cannot be deleted.
 void remove_abandoned(const std::filesystem::path& folder);
 
 // fsync of a file or folder by path; throws UserError on failure.
@@ -39,7 +39,7 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
   const std::filesystem::path& path() const { return path_; }
-  // Tells the kernel that this stretch will not be read again, so that it leaves our resident set.
+  // Tells the kernel that this range is no longer needed, so that it leaves our resident set.
   void release(size_t offset, size_t length) const;
 
  private:

@@ -1,5 +1,5 @@
-// One writer at a time. The kernel holds the lock for as long as the process lives, however it
-// ends, so that no stale one is ever in the way; the file says who holds it.
+// Ensures a single writer for an output folder or file. The kernel releases the lock when the
+// process ends, however it ends, so there are no stale locks; the file names the holder.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +11,9 @@
 namespace snug {
 
 struct LockWish {
-  // Inside: a folder that files are written into as time goes by; it is made, and its .lock stays.
-  // Beside: a folder or file that is put in place when it is whole; .NAME.lock goes with the lock.
+  // Inside: for a folder into which files are written over time; the folder is made, and its .lock
+  // stays. Beside: for a folder or file that is renamed into place when complete; .NAME.lock is
+  // deleted with the lock.
   enum class Place { Inside, Beside };
 
   std::filesystem::path target;
@@ -24,8 +25,8 @@ struct LockWish {
 
 class FolderLock {
  public:
-  // Throws UserError where another process writes there, or this one can't. On a file system that
-  // knows no locks it goes by the process that the file names, and warns.
+  // Throws UserError if another process writes there, or this one cannot. On a file system without
+  // locks it checks the process named in the file instead, and warns.
   explicit FolderLock(const LockWish& wish);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;

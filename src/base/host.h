@@ -5,7 +5,7 @@
 
 namespace snug {
 
-// This machine's name among others; "?" where the kernel does not say.
+// This machine's host name; "?" if unknown.
 std::string host_name();
 
 }  // namespace snug

@@ -1,6 +1,5 @@
-// What came with the program. It is found from where the program lies, so that a package may be
-// moved: from PREFIX/bin/snug in PREFIX/share/snug, from build/snug in the repository that it was
-// built in.
+// Finds files that are installed with the program, relative to the program, so that a package may
+// be moved: for PREFIX/bin/snug in PREFIX/share/snug, for build/snug in its repository.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,14 +9,13 @@
 namespace snug {
 
 // PREFIX of PREFIX/bin/snug, the repository of build/snug. Symbolic links to the program are
-// followed. Empty where the kernel does not say.
+// followed. Empty if unknown.
 std::filesystem::path program_prefix();
 
-// Where a file that comes with snug may lie, by its name in the repository (recipes/demo.yaml).
+// Possible paths of an installed file, by its name in the repository (recipes/demo.yaml).
 std::vector<std::filesystem::path> shipped_places(const std::filesystem::path& name);
 
-// `name` itself if it is there or is nowhere, else the file of that name that came with the
-// program.
+// `name` itself if it exists or is found nowhere, else the installed file of that name.
 std::filesystem::path shipped_file(const std::filesystem::path& name);
 
 }  // namespace snug

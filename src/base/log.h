@@ -1,5 +1,4 @@
-// Messages beside the program's own output: warnings always, details with --verbose. Standard
-// error.
+// Messages on standard error: warnings always, details with --verbose.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,11 +13,11 @@ namespace snug {
 void set_verbose(bool on);
 bool is_verbose();
 
-// Takes whole messages, newline included, in place of standard error.
+// Receives whole messages, newline included, instead of standard error.
 using LogSink = std::function<void(const std::string&)>;
 
-// Sends messages to `sink` while it lives, then again where they went before. One thread's message
-// at a time; a sink must not log itself.
+// Sends messages to `sink` while it lives, then to the previous destination. Calls are serialized;
+// a sink must not log.
 class LogSinkGuard {
  public:
   explicit LogSinkGuard(LogSink sink);

@@ -1,4 +1,4 @@
-// A file in a folder that has no name there: nothing is left of it whatever becomes of the program.
+// A temporary file without a name in its folder: nothing is left even if the program is killed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,8 +6,7 @@
 
 namespace snug {
 
-// Its descriptor, to read and write; the caller closes it. -1 where none can be made, with errno
-// set.
+// Returns a descriptor for reading and writing, which the caller closes; -1 with errno on failure.
 int open_nameless_file(const std::filesystem::path& folder);
 
 }  // namespace snug

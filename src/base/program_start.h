@@ -1,7 +1,7 @@
-// When the run began that this process belongs to: the zero of start-up times. That is the
-// program's own first instruction, not the process's start, which may be hours older: a shell that
-// did other work before it replaced itself by the program (exec) was the same process. Where a
-// program starts further processes of the same run, they count from its beginning.
+// The start of this process's run, time zero of start-up times. That is the program's first
+// instruction, not the process's start, which may be hours older if a shell replaced itself with
+// the program (exec). Further processes that the program starts for the same run count from its
+// start.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,12 +11,12 @@ namespace snug {
 
 double seconds_since_program_start();
 
-// For the environment of processes that belong to the same run: when it began, on this machine.
+// Environment variable that tells processes of the same run its start.
 inline constexpr const char* kStartVariable = "SNUG_STARTED";
 std::string program_start();
 
-// Counts from the beginning that another program's program_start() told. One of another machine,
-// whose clock is not ours, and what is no such text change nothing.
+// Counts from the start in `start`, a text of another process's program_start(). Ignores invalid
+// texts, and those of another machine, whose clock may differ.
 void count_from(const std::string& start);
 
 }  // namespace snug

@@ -1,5 +1,5 @@
-// How long the OpenMP runtime's threads look again and again for one another before they sleep.
-// The program puts this into its own environment, see cli/short_waits.cpp.
+// How long OpenMP threads spin before they sleep. The program sets this in its own environment:
+// cli/short_waits.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,4 @@
-// What a text on its way to a person may hold: the terminal behind a descriptor, and what the
-// environment says of letters and colours.
+// The capabilities of the terminal behind a descriptor: size, colours, UTF-8.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,10 +9,10 @@ struct TextStyle {
   bool colours = true;
 };
 
-// A terminal that understands positions and colours.
+// Whether it is a terminal with cursor positioning and colours.
 bool can_draw(int descriptor);
 
-// NO_COLOR is set to something.
+// Whether NO_COLOR is set and not empty.
 bool colours_are_refused();
 
 // UTF-8 by LC_ALL, LC_CTYPE, LANG; colours where it can draw, unless they are refused.
@@ -22,7 +21,7 @@ TextStyle style_of(int descriptor);
 struct TerminalSize {
   int columns = 80, rows = 24;
 };
-// Asked anew each time; 80 x 24 where it is no terminal, or one that does not say.
+// Queried on every call; 80 x 24 if it is not a terminal or its size is unknown.
 TerminalSize terminal_size(int descriptor);
 
 }  // namespace snug

@@ -1,4 +1,4 @@
-// Small things about text that more than one folder needs.
+// Text helpers that several folders need.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,14 +13,14 @@ namespace snug {
 // alignment), for "did you mean".
 size_t edit_distance(std::string_view a, std::string_view b);
 
-// The candidate nearest to `name`: the only one that ends in ".name", or one that differs in a
-// letter of four at most. Empty when none is near enough to be what was meant.
+// The candidate nearest to `name`: the only one that ends in ".name", or one with at most one edit
+// per four letters. Empty if none is near enough.
 std::string nearest_name(std::string_view name, const std::vector<std::string>& candidates);
 
 // 1234567 -> "1,234,567"
 std::string with_commas(long long value);
 
-// The word as a POSIX shell reads it back, quoted only where it must be.
+// The word quoted for a POSIX shell if necessary.
 std::string shell_quoted(std::string_view word);
 
 // Byte offset of the first invalid UTF-8 sequence, or npos.

@@ -1,4 +1,4 @@
-// Which modules a configuration means, by PEFT's rules.
+// Finds the modules that a configuration adapts, by PEFT's rules.
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/adapter.h"
 
@@ -12,12 +12,12 @@
 namespace snug::checkpoint {
 namespace {
 
-// Every linear layer but the head, in PEFT's words.
+// PEFT's name for every linear layer but the head.
 constexpr const char* kAllLinear = "all-linear";
 constexpr const char* kHead = "lm_head";
 
 bool matches_whole(const std::string& pattern, const std::string& name, const char* key) {
-  // Bounded by hand: a pattern may hold alternatives.
+  // In a group, since the pattern may have alternatives.
   const tokenizer::Regex regex("\\A(?:" + pattern + ")\\z",
                                std::string("adapter_config.json: ") + key);
   return regex.find(name, 0).first == 0;
@@ -31,8 +31,8 @@ bool is_in(const ModuleChoice& choice, const std::string& module, const char* ke
   });
 }
 
-// The first number in "model.layers.3.mlp", of those that stand after one of `words`; without
-// words, after any two names, as PEFT has it.
+// The layer number in "model.layers.3.mlp": the first number after one of `words`, or, without
+// words, after any two name components, as in PEFT.
 std::optional<int64_t> layer_of(const std::string& module, const std::vector<std::string>& words) {
   int names_before = 0;
   for (size_t begin = 0, end = module.find('.'); end != std::string::npos;
@@ -51,7 +51,7 @@ std::optional<int64_t> layer_of(const std::string& module, const std::vector<std
   return {};
 }
 
-// The value of the first pattern that the end of the module's name matches.
+// The value of the first pattern that matches the end of the module's name.
 template <class Value>
 Value by_pattern(const std::vector<std::pair<std::string, Value>>& patterns,
                  const std::string& module, Value otherwise, const char* key) {

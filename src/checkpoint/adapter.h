@@ -1,6 +1,6 @@
-// A low-rank adapter as it lies on disk, whoever wrote it: its configuration, in the words of
-// PEFT's adapter_config.json, and per module of the base model the matrices that are added to its
-// weight. Modules carry Hugging Face's names, "model.layers.0.self_attn.q_proj".
+// A low-rank adapter as read from or written to disk, in any format: its configuration, with the
+// keys of PEFT's adapter_config.json, and for each module of the base model the matrices added to
+// its weight. Modules have Hugging Face's names, "model.layers.0.self_attn.q_proj".
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,11 +14,11 @@
 
 namespace snug::checkpoint {
 
-// Modules named by a list, whose words are a whole name or its end after a dot, or by one regular
-// expression for whole names.
+// A choice of modules: a list of whole names or of endings after a dot, or one regular expression
+// that matches whole names.
 struct ModuleChoice {
   std::vector<std::string> names;
-  std::string pattern;  // not empty: instead of the list
+  std::string pattern;  // if not empty, used instead of the list
 
   bool empty() const { return names.empty() && pattern.empty(); }
   bool operator==(const ModuleChoice&) const = default;
@@ -28,25 +28,26 @@ struct AdapterConfig {
   int64_t r = 8;
   double lora_alpha = 8;
   double lora_dropout = 0;
-  ModuleChoice target_modules;               // empty: those that the file holds
-  ModuleChoice exclude_modules;              // of the former
-  std::vector<int64_t> layers_to_transform;  // empty: all. Of a list of target_modules
-  std::vector<std::string> layers_pattern;   // what stands before a layer's number; empty: any
-  // Other ranks and alphas for the modules whose name ends in a match; the first one counts.
+  ModuleChoice target_modules;               // empty: all modules in the file
+  ModuleChoice exclude_modules;              // excluded from target_modules
+  std::vector<int64_t> layers_to_transform;  // empty: all. Only with a list of target_modules
+  std::vector<std::string> layers_pattern;   // name before a layer's number; empty: any
+  // Other ranks and alphas for modules whose name ends in a match of the pattern; the first match
+  // counts.
   std::vector<std::pair<std::string, int64_t>> rank_pattern;
   std::vector<std::pair<std::string, double>> alpha_pattern;
   bool use_rslora = false;  // scaling alpha / sqrt(r) instead of alpha / r
   bool use_dora = false;
   bool fan_in_fan_out = false;  // the adapted layers' weights are (in, out) in the base's files
-  std::vector<std::string> modules_to_save;  // of the base, trained whole beside the adapter
+  std::vector<std::string> modules_to_save;  // base modules that train in full beside the adapter
   std::string init_lora_weights = "true";    // "true", "false" or a method's name
   std::string base_model_name_or_path;       // a folder, a GGUF file or a name on the hub
 
   bool operator==(const AdapterConfig&) const = default;
 };
 
-// y = W x + scaling * B A x. With DoRA each row of (W + scaling * B A) is brought to the length
-// that `magnitude` has for it.
+// y = W x + scaling * B A x. With DoRA each row of (W + scaling * B A) is rescaled to the norm in
+// `magnitude`.
 struct ModuleAdapter {
   at::Tensor a;          // (r, in)
   at::Tensor b;          // (out, r)
@@ -60,18 +61,17 @@ struct ModuleAdapter {
 
 struct Adapter {
   AdapterConfig config;
-  std::map<std::string, ModuleAdapter> modules;  // by module
-  // Weights of the base that lie in the file too and stand for the base's own: those that trained
-  // beside the adapter, and the head's when the head is adapted, which PEFT stores. By parameter,
-  // "lm_head.weight"; as Hugging Face shapes them where they come from a file.
+  std::map<std::string, ModuleAdapter> modules;  // by module name
+  // Base weights that the file also contains and that replace the base's own: those trained beside
+  // the adapter, and the head's if it is adapted, which PEFT stores. By parameter name,
+  // "lm_head.weight"; when read from a file, in Hugging Face's shapes.
   std::map<std::string, at::Tensor> base_weights;
 };
 
-// Whether the configuration adapts this module. Throws UserError for a pattern that is no regular
-// expression.
+// Whether the configuration adapts this module. Throws UserError for an invalid regular expression.
 bool adapts(const AdapterConfig& config, const std::string& module);
 int64_t rank_of(const AdapterConfig& config, const std::string& module);
-// What B A is multiplied by in this module.
+// The scaling of B A in this module.
 double scaling_of(const AdapterConfig& config, const std::string& module);
 
 }  // namespace snug::checkpoint

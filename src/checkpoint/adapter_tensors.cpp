@@ -21,8 +21,8 @@ at::ScalarType type_of(DType type) {
 void check_finite(const at::Tensor& value, const std::string& name, const std::string& where) {
   if (!at::isfinite(value).all().item<bool>())
     throw UserError(
-        "{}: tensor {} holds NaN or infinite numbers; the training that wrote it went astray, take "
-        "an earlier checkpoint of it",
+        "{}: tensor {} holds NaN or infinite numbers; its training diverged, use an earlier "
+        "checkpoint",
         where, printable(name));
 }
 
@@ -31,13 +31,13 @@ void check_matrices(const std::string& module, const ModuleAdapter& parts,
   const std::string shown = printable(module);
   for (const auto& [name, matrix] : {std::pair("lora_A", &parts.a), std::pair("lora_B", &parts.b)})
     if (!matrix->defined())
-      throw UserError("{}: {}.{} is missing; the file is not whole, save or fetch it again", where,
+      throw UserError("{}: {}.{} is missing; the file is incomplete, save or fetch it again", where,
                       shown, name);
   const std::string a = show_shape(parts.a.sizes()), b = show_shape(parts.b.sizes());
   if (parts.a.dim() != 2 || parts.b.dim() != 2 || parts.a.size(0) != parts.b.size(1) ||
       parts.a.numel() == 0 || parts.b.numel() == 0)
     throw UserError(
-        "{}: {}: lora_A is {} and lora_B is {}; wanted are (rank, inputs) and (outputs, rank)",
+        "{}: {}: lora_A is {} and lora_B is {}; they must be (rank, inputs) and (outputs, rank)",
         where, shown, a, b);
   const int64_t rank = rank_of(config, module);
   if (parts.rank() != rank)
@@ -52,16 +52,16 @@ void check_magnitude(const std::string& module, ModuleAdapter& parts, const Adap
   const std::string shown = printable(module);
   const bool present = parts.magnitude.defined();
   if (config.use_dora && !present)
-    throw UserError("{}: {}.lora_magnitude_vector is missing, which \"use_dora\" asks for", where,
+    throw UserError("{}: {}.lora_magnitude_vector is missing, but \"use_dora\" requires it", where,
                     shown);
   if (!config.use_dora && present)
     throw UserError(
-        "{}: {}.lora_magnitude_vector is there, but the configuration does not say \"use_dora\"; "
+        "{}: there is a {}.lora_magnitude_vector, but the configuration does not set \"use_dora\"; "
         "configuration and weights do not belong together",
         where, shown);
   if (!present) return;
   if (parts.magnitude.numel() != parts.out_features())
-    throw UserError("{}: {}.lora_magnitude_vector is {}, {} is wanted", where, shown,
+    throw UserError("{}: {}.lora_magnitude_vector is {}; it must be {}", where, shown,
                     show_shape(parts.magnitude.sizes()),
                     show_shape(std::vector<int64_t>{parts.out_features()}));
   parts.magnitude = parts.magnitude.flatten();
@@ -72,8 +72,8 @@ void check_magnitude(const std::string& module, ModuleAdapter& parts, const Adap
 at::Tensor read_adapter_tensor(const formats::TensorSource& source,
                                const formats::TensorInfo& info) {
   if (!formats::is_floating(info.dtype) || formats::is_quantized(info.dtype))
-    throw UserError("{}: tensor {} is of type {}; wanted are floating-point numbers",
-                    source.label(), printable(info.name), formats::name(info.dtype));
+    throw UserError("{}: tensor {} has type {}; it must be floating-point", source.label(),
+                    printable(info.name), formats::name(info.dtype));
   const DType stored = info.dtype == DType::F64 ? DType::F32 : info.dtype;
   at::Tensor value = at::empty(info.shape, at::TensorOptions().dtype(type_of(stored)));
   source.read(info, stored, value.mutable_data_ptr());

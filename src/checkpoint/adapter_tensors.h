@@ -1,5 +1,5 @@
-// What the readers of adapters share: one tensor of a file in memory, and the check that the
-// tensors of a module fit each other and the configuration.
+// Shared by the readers of adapters: reading a tensor, and checking that a module's tensors fit
+// each other and the configuration.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace snug::checkpoint {
 
-// In the type that is stored, float32 for float64. Throws UserError for whole numbers and for
-// values that are not finite.
+// Reads a tensor in its stored type (float64 as float32). Throws UserError for integer types and
+// for values that are not finite.
 at::Tensor read_adapter_tensor(const formats::TensorSource& source,
                                const formats::TensorInfo& info);
 
-// Sets each module's scaling. Throws UserError beginning with `where`: a missing matrix, shapes
-// that do not fit, another rank than the configuration's, a module that it does not name.
+// Sets each module's scaling. Throws UserError, beginning with `where`, for a missing matrix, wrong
+// shapes, a rank other than the configuration's, or a module that the configuration does not name.
 void check_and_scale(Adapter& adapter, const std::string& where);
 
 }  // namespace snug::checkpoint

@@ -25,13 +25,13 @@ constexpr const char* kDoomed = ".old";
 constexpr const char* kEarlier = "earlier";
 constexpr const char* kOnTheWay = ".earlier";
 
-// What a checkpoint is called while it is being deleted.
+// A checkpoint's name while it is being deleted.
 fs::path doomed_name(const fs::path& folder) {
   return folder.parent_path() / (kTemporary + folder.filename().string() + kDoomed);
 }
 
-// Between the two renames of put_in_place() the old one and the new one are whole, and neither has
-// its name.
+// Between the two renames of put_in_place() both old and new folder are complete, and neither has
+// the final name.
 void finish_putting_in_place(const fs::path& temporary) {
   const std::string name = temporary.filename().string();
   if (name.ends_with(kDoomed)) return;
@@ -40,8 +40,8 @@ void finish_putting_in_place(const fs::path& temporary) {
   if (!fs::exists(folder) && fs::exists(doomed_name(folder))) fs::rename(temporary, folder);
 }
 
-// Deletes a checkpoint. Under its own name it is there whole or not at all; what a kill leaves of
-// it goes with the next remove_temporaries().
+// Renames a checkpoint and then deletes it. If the process is killed meanwhile, the next
+// remove_temporaries() deletes the rest.
 void discard(const fs::path& folder) {
   const fs::path doomed = doomed_name(folder);
   fs::remove_all(doomed);
@@ -116,7 +116,7 @@ void undo_half_a_move(const fs::path& out_dir) {
   for (const auto& entry : fs::directory_iterator(on_the_way, error)) moved.push_back(entry.path());
   for (const fs::path& file : moved)
     if (!fs::exists(out_dir / file.filename())) fs::rename(file, out_dir / file.filename(), error);
-  fs::remove(on_the_way, error);  // not where something is left in it
+  fs::remove(on_the_way, error);  // fails if something is left in it
 }
 
 void put_in_place(const fs::path& temporary, const fs::path& folder) {
@@ -134,7 +134,7 @@ std::optional<fs::path> find_latest(const fs::path& out_dir) {
     if (!fs::exists(folder / kStateName)) continue;
     const std::string fault = fault_of(folder);
     if (fault.empty()) return folder;
-    warn("{} is not whole ({}); looking for an earlier checkpoint", folder.string(), fault);
+    warn("{} is incomplete ({}); looking for an earlier checkpoint", folder.string(), fault);
   }
   return std::nullopt;
 }
@@ -148,7 +148,7 @@ std::optional<fs::path> find_latest(const fs::path& out_dir, dist::Group& ranks)
   dist::agree(&ranks, [&]() -> std::string {
     if (!fs::exists(fs::path(found) / kStateName))
       throw UserError(
-          "{} is not there, where rank 0 sees it; --out_dir must lie on a file system that all "
+          "{} does not exist here, but rank 0 sees it; --out_dir must be on a file system that all "
           "machines share, under the same path on each",
           found);
     return "";

@@ -9,7 +9,7 @@
 namespace snug::checkpoint {
 namespace {
 
-// A state's name is its parameter's, a dot and a word.
+// A state's name is its parameter's name, a dot and a suffix.
 std::string parameter_of(const std::string& state) { return state.substr(0, state.rfind('.')); }
 
 StoredPiece blocks_of_state(const std::string& name, const PieceOf& parameter) {
@@ -22,7 +22,7 @@ StoredPiece blocks_of_state(const std::string& name, const PieceOf& parameter) {
   PieceOf alone = PieceOf::whole({parameter.box_elements()});
   alone.stretch = parameter.stretch;
   const std::optional<PieceOf> blocks = blocks_of(alone, kBlock);
-  SNUG_CHECK(blocks, "{}: elements {} to {} of a parameter are no whole blocks", name,
+  SNUG_CHECK(blocks, "{}: elements {} to {} of a parameter do not consist of whole blocks", name,
              parameter.stretch.begin, parameter.stretch.end);
   stored.name += box_name(parameter);
   stored.piece = *blocks;
@@ -39,11 +39,12 @@ HeldTensor held_parameter(const TrainingTensors& tensors, const optim::NamedTens
   const auto piece = tensors.pieces.find(name);
   stored.piece =
       piece == tensors.pieces.end() ? PieceOf::whole(tensor.sizes().vec()) : piece->second;
-  // Weights of which only the states are cut are there whole, as late weights.
+  // If only the states are sharded, weights such as late weights are whole on every rank.
   if (tensor.numel() == stored.piece.box_elements())
     stored.piece.stretch = {0, stored.piece.box_elements()};
-  SNUG_CHECK(tensor.numel() == stored.piece.num_elements(), "{} has {} elements, its piece {}",
-             name, tensor.numel(), stored.piece.num_elements());
+  SNUG_CHECK(tensor.numel() == stored.piece.num_elements(),
+             "{} has {} elements, but its piece has {}", name, tensor.numel(),
+             stored.piece.num_elements());
   return {std::move(stored), tensor};
 }
 
@@ -60,7 +61,7 @@ HeldTensor held_state(const TrainingTensors& tensors, const optim::NamedTensor& 
     stored.piece = piece->second;
   stored.dtype = dtype_of(tensor);
   SNUG_CHECK(tensor.numel() == stored.piece.num_elements(),
-             "{} has {} elements, which {} of a piece do not explain", name, tensor.numel(),
+             "{} has {} elements, which does not match a piece of {}", name, tensor.numel(),
              stored.piece.num_elements());
   return {std::move(stored), tensor};
 }

@@ -1,4 +1,4 @@
-// The tensors of this rank with the part of the whole that each is.
+// This rank's tensors, each with its place in the unsplit tensor.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace snug::checkpoint {
 
 struct HeldTensor {
-  StoredPiece stored;  // as it is called in files
+  StoredPiece stored;  // its name in files and its piece
   at::Tensor tensor;
 };
 
@@ -20,7 +20,7 @@ HeldTensor held_parameter(const TrainingTensors& tensors, const optim::NamedTens
                           Contents contents = Contents::Model);
 HeldTensor held_state(const TrainingTensors& tensors, const optim::NamedTensor& state);
 
-// All of them, in the order of TrainingTensors.
+// All tensors, in the order of TrainingTensors.
 std::vector<HeldTensor> all_held(const TrainingTensors& tensors);
 
 }  // namespace snug::checkpoint

@@ -21,11 +21,11 @@ json span_json(const Span& span) { return json::array({span.begin, span.end}); }
 Span parse_span(const json& value, int64_t size) {
   const Span span{value.at(0), value.at(1)};
   if (span.begin < 0 || span.begin > span.end || span.end > size)
-    throw UserError("{} lies not in 0 to {}", value.dump(), size);
+    throw UserError("{} is not between 0 and {}", value.dump(), size);
   return span;
 }
 
-// The box and the stretch are left out where they are all there is.
+// Omits the box and the stretch if they cover everything.
 json piece_json(const StoredPiece& stored) {
   const PieceOf& piece = stored.piece;
   json value{{"name", stored.name},
@@ -41,7 +41,7 @@ formats::DType parse_dtype(const std::string& text) {
   for (const auto type :
        {formats::DType::F32, formats::DType::BF16, formats::DType::F16, formats::DType::U8})
     if (text == formats::name(type)) return type;
-  throw UserError("no tensor is written as {}", text);
+  throw UserError("tensors are not written as {}", text);
 }
 
 StoredPiece parse_piece(const json& value, Contents contents) {
@@ -61,19 +61,19 @@ StoredPiece parse_piece(const json& value, Contents contents) {
 Contents parse_contents(const std::string& text) {
   for (const Contents contents : kAllContents)
     if (text == name(contents)) return contents;
-  throw UserError("no file holds {}", text);
+  throw UserError("unknown contents {}", text);
 }
 
 PieceFile parse_file(const json& value) {
   PieceFile file{.name = value.at("name"), .bytes = value.at("bytes")};
   if (file.name != std::filesystem::path(file.name).filename())
-    throw UserError("{} is no name of a file", file.name);
+    throw UserError("{} is not a file name", file.name);
   const Contents contents = parse_contents(value.at("contents"));
   for (const json& piece : value.at("pieces")) file.pieces.push_back(parse_piece(piece, contents));
   return file;
 }
 
-// Everything that tells one piece from another.
+// A key that identifies a piece.
 std::string key_of(const StoredPiece& piece) {
   return std::string(name(piece.contents)) + piece_json(piece).dump();
 }
@@ -130,8 +130,10 @@ std::optional<Index> read_index(const std::filesystem::path& folder) {
   const json value = json::parse(read_file(path), nullptr, false);
   try {
     if (const int schema = value.at("schema"); schema != kSchema)
-      throw UserError("{}: schema {} is of another version of snug, which is to read it; wanted {}",
-                      path.string(), schema, kSchema);
+      throw UserError(
+          "{}: schema {} belongs to another version of snug; use that version, since this one "
+          "reads schema {}",
+          path.string(), schema, kSchema);
     Index index{
         .save_id = value.at("save"), .num_ranks = value.at("num_ranks"), .mesh = value.at("mesh")};
     try {
@@ -161,7 +163,7 @@ std::vector<StoredPiece> parse_pieces(const std::string& text) {
 }
 
 std::vector<std::vector<size_t>> deal(const std::vector<std::vector<StoredPiece>>& held) {
-  // By piece, who holds it and as which of its own.
+  // A holder of a piece: the rank, and the index among its pieces.
   using Holder = std::pair<size_t, size_t>;
   std::map<std::string, std::vector<Holder>> holders;
   for (size_t rank = 0; rank < held.size(); ++rank)
@@ -173,7 +175,7 @@ std::vector<std::vector<size_t>> deal(const std::vector<std::vector<StoredPiece>
     result[holder.first].push_back(holder.second);
     load[holder.first] += bytes_of(held[holder.first][holder.second]);
   };
-  // First what only one can write, then the largest.
+  // First pieces with only one holder, then the largest.
   std::vector<const std::vector<Holder>*> shared;
   for (const auto& [key, ranks] : holders) {
     if (ranks.size() == 1) give(ranks.front());

@@ -32,7 +32,7 @@ class Options {
   explicit Options(const fs::path& file) : where_(file.string()) {
     if (!fs::exists(file))
       throw UserError(
-          "{} is missing, which says the adapter's rank and scaling; LitGPT writes it beside {}",
+          "{} is missing, which holds the adapter's rank and scaling; LitGPT writes it beside {}",
           where_, kLitgptWeightsName);
     try {
       root_ = YAML::Load(read_file(file, kMaxOptionsBytes));
@@ -67,12 +67,12 @@ AdapterConfig read_options(const Options& options) {
   config.lora_dropout = options.get<double>("lora_dropout", 0.0);
   config.base_model_name_or_path = options.get<std::string>("checkpoint_dir", "");
   if (config.r < 1)
-    throw UserError("{}: \"lora_r\" is {}, a whole number from 1 is wanted", options.where(),
+    throw UserError("{}: \"lora_r\" is {}; it must be a whole number from 1", options.where(),
                     config.r);
   return config;
 }
 
-// The two matrices of one of LitGPT's modules.
+// The two matrices of a LitGPT module.
 struct Pair {
   at::Tensor a, b;
 };
@@ -83,7 +83,7 @@ std::map<std::string, Pair> read_pairs(const formats::TensorSource& source) {
     const std::string& name = info.name;
     const bool is_a = name.ends_with(".lora_A");
     if (!is_a && !name.ends_with(".lora_B"))
-      throw UserError("{}: tensor {} is unknown; wanted are names that end in .lora_A and .lora_B",
+      throw UserError("{}: tensor {} is unknown; names must end in .lora_A or .lora_B",
                       source.label(), printable(name));
     Pair& pair = pairs[name.substr(0, name.rfind('.'))];
     (is_a ? pair.a : pair.b) = read_adapter_tensor(source, info);
@@ -91,7 +91,7 @@ std::map<std::string, Pair> read_pairs(const formats::TensorSource& source) {
   return pairs;
 }
 
-// Those of q, k and v that the run adapted; any other tensor is one part.
+// The parts (of q, k and v) that the run adapted; any other tensor is one part.
 std::vector<LitGptPart> enabled(std::vector<LitGptPart> parts, const Options& options) {
   std::ranges::sort(parts, {}, &LitGptPart::row_begin);
   if (parts.size() != kQkvKeys.size()) return parts;
@@ -104,10 +104,10 @@ std::vector<LitGptPart> enabled(std::vector<LitGptPart> parts, const Options& op
 void check_shapes(const std::string& name, const Pair& pair, const std::vector<LitGptPart>& parts,
                   int64_t rank, const std::string& where) {
   if (!pair.a.defined() || !pair.b.defined())
-    throw UserError("{}: {}.{} is missing; the file is not whole", where, printable(name),
+    throw UserError("{}: {}.{} is missing; the file is incomplete", where, printable(name),
                     pair.a.defined() ? "lora_B" : "lora_A");
   if (parts.empty())
-    throw UserError("{}: {} is adapted, but {} says that none of query, key and value is", where,
+    throw UserError("{}: {} is adapted, but {} adapts none of query, key and value", where,
                     printable(name), kOptionsName);
   int64_t rows = 0;
   for (const LitGptPart& part : parts) rows += part.rows;
@@ -115,7 +115,7 @@ void check_shapes(const std::string& name, const Pair& pair, const std::vector<L
   if (pair.a.sizes() != at::IntArrayRef(a) || pair.b.sizes() != at::IntArrayRef(b))
     throw UserError(
         "{}: {}: lora_A is {} and lora_B is {}; for this base and {} they should be {} and {}; "
-        "the adapter is another model's, or the file of options another run's",
+        "the adapter belongs to another model, or the options file to another run",
         where, printable(name), show_shape(pair.a.sizes()), show_shape(pair.b.sizes()),
         kOptionsName, show_shape(a), show_shape(b));
 }
@@ -132,7 +132,7 @@ void add_parts(Adapter& adapter, const Pair& pair, const std::vector<LitGptPart>
   }
 }
 
-// "q_proj" for all layers, as PEFT would be told.
+// "q_proj" for all layers, as in PEFT's target_modules.
 std::vector<std::string> last_words(const Adapter& adapter) {
   std::set<std::string> words;
   for (const auto& [module, _] : adapter.modules)
@@ -159,8 +159,8 @@ Adapter read_litgpt_adapter(const fs::path& directory, const LitGptModules& modu
     const auto known = modules.find(name);
     if (known == modules.end())
       throw UserError(
-          "{}: {} is no layer of the base; the adapter is another model's, or of an older LitGPT, "
-          "which named layers otherwise",
+          "{}: the base has no layer {}; the adapter is for another model, or from an older LitGPT "
+          "with other layer names",
           source->label(), printable(name));
     const std::vector<LitGptPart> parts = enabled(known->second, options);
     check_shapes(name, pair, parts, adapter.config.r, source->label());

@@ -1,6 +1,6 @@
 // LitGPT's LoRA checkpoints: lit_model.pth.lora with hyperparameters.yaml beside it. LitGPT adapts
-// q, k and v as one matrix: lora_A has the rows of those that are enabled one below the other, and
-// so has lora_B, whose rows for the others are left out. Here they become modules of their own.
+// q, k and v as one matrix: lora_A and lora_B stack the rows of those that are adapted and omit the
+// others. Here each becomes a module of its own.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace snug::checkpoint {
 
-// A weight of ours within a tensor of LitGPT's.
+// The part of a LitGPT tensor that is one of our weights.
 struct LitGptPart {
   std::string module;  // "model.layers.0.self_attn.k_proj"
   int64_t row_begin = 0;
@@ -21,12 +21,13 @@ struct LitGptPart {
   int64_t columns = 0;
 };
 
-// By LitGPT's module, "transformer.h.0.attn.qkv"; the model that knows the names passes it in.
+// By LitGPT's module name, "transformer.h.0.attn.qkv"; provided by the model, which knows the
+// names.
 using LitGptModules = std::map<std::string, std::vector<LitGptPart>>;
 
 bool is_litgpt_adapter(const std::filesystem::path& directory);
 
-// The base that hyperparameters.yaml names; empty if it does not.
+// The base model in hyperparameters.yaml; empty if there is none.
 std::string litgpt_base(const std::filesystem::path& directory);
 
 // Throws UserError naming the file and the tensor or key.

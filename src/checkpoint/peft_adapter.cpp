@@ -30,11 +30,11 @@ const std::map<std::string, std::string> kMetadata = {{"format", "pt"}};
 
 enum class Kind { A, B, Magnitude, BaseWeight };
 
-// What a tensor's name says.
+// A parsed tensor name.
 struct Key {
   Kind kind;
-  std::string module;   // of a base's weight the parameter
-  std::string adapter;  // its name where the file keeps it
+  std::string module;   // for a base weight the parameter's name
+  std::string adapter;  // its name, if the file has one
 };
 
 struct Suffix {
@@ -44,16 +44,16 @@ struct Suffix {
 constexpr Suffix kSuffixes[] = {
     {".lora_A", Kind::A}, {".lora_B", Kind::B}, {".lora_magnitude_vector", Kind::Magnitude}};
 
-// Tensors of adapters that are not read, with the reason.
+// Tensors of unsupported adapters, with the reason.
 struct Foreign {
   std::string_view word;
   std::string_view why;
 };
 constexpr Foreign kForeign[] = {
-    {".lora_embedding_", "adapters of an embedding are not read"},
-    {".modules_to_save.", "this older way to keep whole layers is not read"},
-    {".token_adapter.", "trained rows of the embedding are not read"},
-    {".lora_B.bias", "adapters with biases are not read"},
+    {".lora_embedding_", "adapters of an embedding are not supported"},
+    {".modules_to_save.", "this older form of fully trained layers is not supported"},
+    {".token_adapter.", "trained rows of the embedding are not supported"},
+    {".lora_B.bias", "adapters with biases are not supported"},
 };
 
 std::unique_ptr<formats::TensorSource> open_weights(const fs::path& directory) {
@@ -61,11 +61,11 @@ std::unique_ptr<formats::TensorSource> open_weights(const fs::path& directory) {
     return formats::open_safetensors(directory / kWeightsName);
   if (fs::exists(directory / kOldWeightsName))
     return formats::open_pth(directory / kOldWeightsName);
-  throw UserError("{}: neither {} nor {} is there beside {}; fetch or save the adapter again",
+  throw UserError("{}: there is neither {} nor {} beside {}; fetch or save the adapter again",
                   directory.string(), kWeightsName, kOldWeightsName, kConfigName);
 }
 
-// What follows ".lora_A": ".weight", "" (an old magnitude), ".NAME.weight" or ".NAME".
+// The adapter's name after ".lora_A": ".weight", "" (an old magnitude), ".NAME.weight" or ".NAME".
 std::optional<std::string> adapter_name(std::string_view rest) {
   constexpr std::string_view kWeight = ".weight";
   if (rest.ends_with(kWeight)) rest.remove_suffix(kWeight.size());
@@ -74,7 +74,7 @@ std::optional<std::string> adapter_name(std::string_view rest) {
   return std::string(rest.substr(1));
 }
 
-// PEFT stores the head, and the embedding, of the base beside an adapted one.
+// If the head or embedding is adapted, PEFT also stores the base's.
 std::optional<Key> base_weight(std::string_view name) {
   for (const std::string_view module : {"lm_head", "model.embed_tokens"})
     for (const std::string_view end : {".weight", ".base_layer.weight"})
@@ -100,18 +100,18 @@ Key parse_key(const std::string& full, const AdapterConfig& config, const std::s
       if (adapter) return {suffix.kind, std::string(name.substr(0, at)), *adapter};
     }
     if (const auto key = base_weight(name)) return *key;
-    // Whether the base has it, its reader sees.
+    // Whether the base has such a weight is checked by the caller.
     if (!config.modules_to_save.empty()) return {Kind::BaseWeight, std::string(name), ""};
   }
   throw UserError(
-      "{}: tensor {} is unknown; wanted are names such as "
+      "{}: tensor {} is unknown; names must look like "
       "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight",
       where, printable(full));
 }
 
 void place(at::Tensor& slot, const formats::TensorInfo& info, const formats::TensorSource& source) {
   if (slot.defined())
-    throw UserError("{}: tensor {} is there twice, under two names; save the adapter again",
+    throw UserError("{}: tensor {} occurs twice, under two names; save the adapter again",
                     source.label(), printable(info.name));
   slot = read_adapter_tensor(source, info);
 }
@@ -121,7 +121,7 @@ using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 NamedTensors tensors_of_module(const std::string& module, const ModuleAdapter& parts) {
   const std::string name = std::string(kPrefix) + module;
   NamedTensors all{{name + ".lora_A.weight", parts.a}, {name + ".lora_B.weight", parts.b}};
-  // Without ".weight", as every version of PEFT has written and read it.
+  // Without ".weight", which every version of PEFT writes and reads.
   if (parts.magnitude.defined()) all.emplace_back(name + ".lora_magnitude_vector", parts.magnitude);
   return all;
 }
@@ -144,8 +144,8 @@ std::vector<formats::TensorInfo> infos_of(const Adapter& adapter) {
   return infos;
 }
 
-// An expression becomes the names of the modules that it chose: PEFT refuses one that matches more
-// than linear layers, as ".*mlp.*" does the MLP itself.
+// Replaces a regular expression by the names of the modules it chose: PEFT refuses one that also
+// matches modules other than linear layers, as ".*mlp.*" does.
 AdapterConfig config_for_peft(const Adapter& adapter) {
   AdapterConfig config = adapter.config;
   if (config.target_modules.pattern.empty()) return config;
@@ -164,11 +164,11 @@ Adapter read_peft_adapter(const fs::path& directory) {
   Adapter adapter;
   adapter.config = read_peft_config(directory / kConfigName);
   const auto source = open_weights(directory);
-  std::string name;  // of the adapter, where the file keeps it
+  std::string name;  // of the adapter, if the file has one
   for (const formats::TensorInfo& info : source->tensors()) {
     const Key key = parse_key(info.name, adapter.config, source->label());
     if (!key.adapter.empty() && !name.empty() && key.adapter != name)
-      throw UserError("{} holds two adapters, {} and {}; save each into a folder of its own",
+      throw UserError("{} holds two adapters, {} and {}; save each in its own folder",
                       source->label(), printable(name), printable(key.adapter));
     if (!key.adapter.empty()) name = key.adapter;
     if (key.kind == Kind::BaseWeight) {

@@ -1,5 +1,5 @@
 // A PEFT directory: adapter_config.json with adapter_model.safetensors or, from older versions,
-// adapter_model.bin, whose pickle is read without being executed.
+// adapter_model.bin, a pickle that is parsed but never executed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,26 +13,25 @@ namespace snug::checkpoint {
 
 bool is_peft_directory(const std::filesystem::path& directory);
 
-// The whole adapter in memory, tensors in the type that they are stored in. Throws UserError naming
-// the file and the tensor for what is damaged, does not fit together or cannot be honoured.
+// Reads the whole adapter, tensors in their stored type. Throws UserError with file and tensor for
+// damaged, inconsistent or unsupported contents.
 Adapter read_peft_adapter(const std::filesystem::path& directory);
 
-// Both files, into a folder that exists. Tensors on any device. Modules chosen by an expression are
-// written by their names.
+// Writes both files into an existing folder. Tensors may be on any device. Modules chosen by a
+// regular expression are written as a list of names.
 void write_peft_files(const std::filesystem::path& folder, const Adapter& adapter);
 
-// Where an adapter's tensors come from while it is written: those of one module, or one weight of
-// the base, at a time.
+// Provides an adapter's tensors while it is written, one module or one base weight at a time.
 struct AdapterValues {
   std::function<ModuleAdapter(const std::string& module)> module;
   std::function<at::Tensor(const std::string& parameter)> base_weight;
 };
 
-// The same of an adapter whose own tensors only say their shapes and types (on meta).
+// The same with an adapter whose tensors are on meta and only give shapes and types.
 void write_peft_files(const std::filesystem::path& folder, const Adapter& shapes,
                       const AdapterValues& values);
 
-// How large both files are.
+// The size of both files.
 int64_t peft_bytes(const Adapter& shapes);
 
 }  // namespace snug::checkpoint

@@ -24,38 +24,41 @@ constexpr int64_t kMaxRank = 1 << 16;
 
 struct Refused {
   std::string_view key;
-  std::string_view why;  // what it would take, and how to do without
+  std::string_view why;  // why it is not supported, and what to do instead
 };
 
-// Keys whose value, where it is not null, false or empty, changes what the tensors mean.
+// Keys that change the meaning of the tensors unless they are null, false or empty.
 constexpr std::array kRefused{
     Refused{"trainable_token_indices",
-            "trained rows of the embedding are not read; merge the adapter with peft "
+            "trained rows of the embedding are not supported; merge the adapter with peft "
             "(merge_and_unload) and use the merged model"},
     Refused{"target_parameters",
-            "adapters of bare parameters (mixtures of experts) are not read; snug's models have "
-            "none"},
+            "adapters of bare parameters (mixtures of experts) are not supported; snug's models "
+            "have none"},
     Refused{"lora_bias",
-            "adapters with biases are not read; train without lora_bias, or merge with peft"},
+            "adapters with biases are not supported; train without lora_bias, or merge with peft"},
     Refused{"layer_replication",
-            "it builds a deeper model out of repeated layers; merge the adapter with peft "
+            "it repeats layers to make a deeper model, which is not supported; merge the adapter "
+            "with peft "
             "(merge_and_unload) and use the merged model"},
     Refused{"alora_invocation_tokens",
-            "activated LoRA adapts some tokens only and is not read; train a plain LoRA"},
-    Refused{"use_qalora", "QA-LoRA pools its inputs and is not read; train a plain LoRA"},
-    Refused{"use_bdlora", "block-diagonal LoRA is not read; train a plain LoRA"},
-    Refused{"arrow_config", "Arrow routes between adapters and is not read; give one of them"},
-    Refused{"kasa_config", "KaSA changes the base's weights and is not read; train a plain LoRA"},
-    Refused{"monteclora_config", "MonteCLoRA is not read; train a plain LoRA"},
-    Refused{"megatron_config", "Megatron's layers are not read; save the adapter for transformers"},
+            "activated LoRA adapts only some tokens and is not supported; train a plain LoRA"},
+    Refused{"use_qalora", "QA-LoRA pools its inputs and is not supported; train a plain LoRA"},
+    Refused{"use_bdlora", "block-diagonal LoRA is not supported; train a plain LoRA"},
+    Refused{"arrow_config", "Arrow routes between adapters and is not supported; give one of them"},
+    Refused{"kasa_config",
+            "KaSA changes the base's weights and is not supported; train a plain LoRA"},
+    Refused{"monteclora_config", "MonteCLoRA is not supported; train a plain LoRA"},
+    Refused{"megatron_config",
+            "Megatron's layers are not supported; save the adapter for transformers"},
 };
 
-// Starts that change the base's weights too, so that the adapter means nothing beside the original
-// ones.
+// Initializations that also change the base's weights, so that the adapter does not fit the
+// original ones.
 constexpr std::array<std::string_view, 5> kChangesBase{"pissa", "olora", "corda", "loftq",
                                                        "lora_ga"};
 
-// Known, and of no effect on what the tensors mean.
+// Known keys that do not change the meaning of the tensors.
 constexpr std::array<std::string_view, 19> kWithoutEffect{"auto_mapping",
                                                           "corda_config",
                                                           "enable_lora",
@@ -92,7 +95,7 @@ constexpr std::array<std::string_view, 15> kRead{"r",
                                                  "modules_to_save",
                                                  "base_model_name_or_path"};
 
-// Null, false, zero-length: as Python takes them for false.
+// Null, false or empty: false in Python.
 bool is_unset(const Json& value) {
   return value.is_null() || (value.is_boolean() && !value.get<bool>()) ||
          (value.is_string() && value.get<std::string>().empty()) ||
@@ -109,7 +112,7 @@ class Reader {
   const Json& value(std::string_view key) const { return object_[std::string(key)]; }
 
   [[noreturn]] void wrong(std::string_view key, const Json& found, std::string_view wanted) const {
-    throw UserError("{}: \"{}\" is {}, {} is wanted", where_, key, printable(dump(found)), wanted);
+    throw UserError("{}: \"{}\" is {}; it must be {}", where_, key, printable(dump(found)), wanted);
   }
   bool boolean(std::string_view key) const {
     if (!has(key)) return false;
@@ -198,8 +201,8 @@ void refuse_what_is_not_read(const Reader& config) {
   const std::string type = config.text("peft_type");
   if (type != "LORA")
     throw UserError(
-        "{}: \"peft_type\" is {}, LORA is wanted: snug reads and merges LoRA adapters (with DoRA "
-        "and rsLoRA) only",
+        "{}: \"peft_type\" is {}; it must be LORA: snug supports only LoRA adapters (with DoRA and "
+        "rsLoRA)",
         config.where(), type.empty() ? "missing" : "\"" + printable(type) + "\"");
   for (const Refused& refused : kRefused)
     if (config.has(refused.key) && !is_unset(config.value(refused.key)))
@@ -207,7 +210,8 @@ void refuse_what_is_not_read(const Reader& config) {
   const std::string bias = config.has("bias") ? config.text("bias") : "none";
   if (bias != "none")
     throw UserError(
-        "{}: \"bias\" is \"{}\", none is wanted: trained biases are not read; merge the adapter "
+        "{}: \"bias\" is \"{}\"; it must be none: trained biases are not supported; merge the "
+        "adapter "
         "with peft (merge_and_unload) and use the merged model",
         config.where(), printable(bias));
 }
@@ -322,7 +326,7 @@ std::string peft_config_text(const AdapterConfig& config) {
       {"fan_in_fan_out", config.fan_in_fan_out},
       {"modules_to_save", null_if_empty(config.modules_to_save)},
   };
-  // Keys that an older peft does not know are left out where they say nothing.
+  // Keys that older versions of peft do not know are omitted if they have no effect.
   if (!config.exclude_modules.empty())
     root["exclude_modules"] = modules_json(config.exclude_modules);
   return root.dump(2) + "\n";

@@ -1,5 +1,5 @@
-// adapter_config.json, read and written as PEFT does. What it asks for beyond plain low-rank
-// adapters of linear layers is refused, by the name of the key.
+// Reads and writes PEFT's adapter_config.json. Anything beyond low-rank adapters of linear layers
+// is refused with the name of the key.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -18,14 +18,14 @@ bool is_cut(const PieceOf& piece, size_t dim) {
   return piece.box[dim].length() != piece.whole_shape[dim];
 }
 
-// The last dimension that the box has in part; none where it is the whole tensor.
+// The last dimension of which the box has only a part; none if the box is the whole tensor.
 std::optional<size_t> last_cut(const PieceOf& piece) {
   for (size_t d = piece.box.size(); d-- > 0;)
     if (is_cut(piece, d)) return d;
   return std::nullopt;
 }
 
-// Elements of the box that lie side by side in the whole tensor, from one break to the next.
+// The length of the box's runs that are contiguous in the whole tensor.
 int64_t row_elements(const PieceOf& piece) {
   int64_t count = 1;
   for (size_t d = piece.box.size(); d-- > 0;) {
@@ -111,7 +111,7 @@ std::optional<PieceOf> blocks_of(const PieceOf& piece, int64_t block) {
   const size_t cut = last_cut(piece).value_or(0);
   int64_t inner = 1;
   for (size_t d = cut + 1; d < piece.box.size(); ++d) inner *= piece.whole_shape[d];
-  // What comes before the cut dimension stays; it and the inner ones become one, of blocks.
+  // Keeps the dimensions before the split one; merges the others into one dimension of blocks.
   PieceOf result{.stretch = stretch};
   for (size_t d = 0; d < cut; ++d) {
     result.whole_shape.push_back(piece.whole_shape[d]);

@@ -1,6 +1,6 @@
-// Which part of a whole tensor a rank holds: what tensor parallelism left it, a range of each
-// dimension, and of that box, laid out row by row, a contiguous stretch, which is what ZeRO and
-// FSDP cut. Elements are counted from 0 in row-major order, of the whole tensor and of the piece.
+// The piece of a whole tensor that a rank holds: a box (a range of each dimension), from tensor
+// parallelism, and a contiguous stretch of the box's elements, from ZeRO and FSDP. Elements are
+// counted from 0 in row-major order, in the whole tensor and in the piece.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,44 +23,45 @@ struct Span {
 
 struct PieceOf {
   std::vector<int64_t> whole_shape;
-  std::vector<Span> box;  // of each dimension
+  std::vector<Span> box;  // by dimension
   Span stretch;           // of the box's elements
 
   static PieceOf whole(std::vector<int64_t> shape);
   // Elements [begin, end) of the whole tensor.
   static PieceOf flat(std::vector<int64_t> shape, int64_t begin, int64_t end);
-  // All of a range of one dimension.
+  // A range of one dimension, whole in the others.
   static PieceOf slice(std::vector<int64_t> shape, size_t dim, Span range);
 
   int64_t num_elements() const { return stretch.length(); }
   int64_t box_elements() const;
   int64_t whole_elements() const;
-  // The box's where all of it is held, else (num_elements()).
+  // The box's shape if the piece is the whole box, else (num_elements()).
   std::vector<int64_t> shape() const;
   bool operator==(const PieceOf&) const = default;
 };
 
-// Elements that lie side by side in the piece and in the whole tensor.
+// Elements that are contiguous in both the piece and the whole tensor.
 struct Run {
   int64_t in_piece = 0;
   int64_t in_whole = 0;
   int64_t count = 0;
 };
 
-// The run that begins at this element of the piece, as long as can be.
+// The longest run that begins at this element of the piece.
 Run run_from(const PieceOf& piece, int64_t in_piece);
-// The run that begins at this element of the whole tensor; none where the piece has it not.
+// The longest run that begins at this element of the whole tensor; none if the piece does not have
+// it.
 std::optional<Run> run_at(const PieceOf& piece, int64_t in_whole);
 
-// Where a state with one value for each block of `block` elements of a piece lies among those of
-// the whole tensor. None where the whole tensor's blocks are others: a box's rows do not begin and
-// end with them.
+// For a state with one value per `block` elements: the piece of the whole tensor's state that
+// belongs to this piece. None if the blocks differ, because a box's rows do not begin and end at
+// block boundaries.
 std::optional<PieceOf> blocks_of(const PieceOf& piece, int64_t block);
 
-// Pieces of one tensor, and which of them has an element.
+// The pieces of one tensor; finds the piece that has an element.
 class Tiling {
  public:
-  // Called `id` from here on.
+  // Adds a piece with this id.
   void add(const PieceOf& piece, size_t id);
 
   struct Found {
@@ -79,7 +80,7 @@ class Tiling {
   };
   struct Box {
     PieceOf all;
-    std::map<int64_t, Stretch> stretches;  // by where they begin
+    std::map<int64_t, Stretch> stretches;  // by first element
   };
   std::vector<Box> boxes_;
 };

@@ -21,7 +21,7 @@ constexpr int64_t kDecodedAtATime = 256 * kBlock;
 
 int64_t num_blocks(int64_t elements) { return (elements + kBlock - 1) / kBlock; }
 
-// What box_name() gave.
+// The inverse of box_name().
 std::optional<PieceOf> parse_box(std::string_view text, const std::vector<int64_t>& whole_shape) {
   PieceOf piece = PieceOf::whole(whole_shape);
   const char *next = text.data(), *end = text.data() + text.size();
@@ -49,7 +49,7 @@ uint8_t nearest_code(const float* map, float value) {
   return static_cast<uint8_t>(above - map - 1);
 }
 
-// One block of them; returns its scale.
+// Encodes one block and returns its scale.
 float encode(const float* map, const float* values, int64_t count, uint8_t* codes) {
   float scale = 0;
   for (int64_t i = 0; i < count; ++i) scale = std::max(scale, std::abs(values[i]));

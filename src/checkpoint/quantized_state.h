@@ -1,7 +1,7 @@
-// A state in 8 bits that a checkpoint has in other blocks than this run forms: where tensor
-// parallelism cuts rows in the middle of a block of 256 elements, blocks are those of a rank's box
-// alone. Elements are decoded with the scales of the file's blocks and encoded with those of new
-// ones, to the nearest code, which is what every step of the optimizer does to them as well.
+// Converts an 8-bit optimizer state whose blocks in the checkpoint differ from this run's: if
+// tensor parallelism splits rows inside a block of 256 elements, a rank's box has blocks of its
+// own. Elements are decoded with the file's scales and encoded with new ones, to the nearest code,
+// as every optimizer step does too.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,21 +15,22 @@
 
 namespace snug::checkpoint {
 
-// After the name of a state whose blocks are not the whole tensor's: those of this box alone,
+// Suffix of the name of a state whose blocks are those of this box, not of the whole tensor:
 // "@[0:8][128:256]".
 std::string box_name(const PieceOf& piece);
 
 class QuantizedState {
  public:
-  // Of the parameter's piece. None where the checkpoint has no such state of the whole parameter.
+  // The state of the parameter's piece. None if the checkpoint does not have this state for the
+  // whole parameter.
   static std::optional<QuantizedState> find(StoredTensors& files, const std::string& name,
                                             const PieceOf& piece);
 
-  // The piece's codes, and a scale for each of its blocks.
+  // Reads the piece's codes, and a scale for each of its blocks.
   void read(const PieceOf& piece, uint8_t* codes, float* scales);
 
  private:
-  // A box of the tensor, or all of it, with the scales of its blocks.
+  // A box of the tensor, or the whole tensor, with its blocks' scales.
   struct Blocks {
     PieceOf box;
     std::vector<float> scales;
@@ -38,7 +39,7 @@ class QuantizedState {
   QuantizedState(StoredTensors& files, const StoredTensor& codes, bool is_signed);
   bool add(const StoredTensor& scales, PieceOf box);
   bool covers_all() const;
-  // Decoded elements of the piece, one after another.
+  // Decodes the piece's elements in order.
   void decode(const PieceOf& piece, std::vector<uint8_t>& codes, std::vector<float>& values);
 
   StoredTensors& files_;

@@ -49,7 +49,7 @@ void wait_for_mark(const fs::path& folder, const std::string& id) {
     std::this_thread::sleep_for(std::chrono::milliseconds(50));
   }
   throw UserError(
-      "{} does not see {}, which rank 0 has made; --out_dir must lie on a file system that all "
+      "{} does not see {}, which rank 0 has made; --out_dir must be on a file system that all "
       "machines share, under the same path on each",
       host_name(), folder.string());
 }

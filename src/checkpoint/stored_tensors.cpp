@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a folder without an index: its files hold whole tensors.
+// The index of a folder without one: its files hold whole tensors.
 Index index_of_single(const fs::path& folder,
                       std::vector<std::unique_ptr<formats::TensorSource>>& sources) {
   Index index;
@@ -35,7 +35,7 @@ std::string fault_of_file(const fs::path& path, int64_t bytes) {
   return "";
 }
 
-// A file that is not what the index says it is.
+// Throws UserError if the file is not the one in the index.
 void check_file(const fs::path& path, const formats::TensorSource& source, const PieceFile& file,
                 const std::string& save_id) {
   const auto metadata = formats::read_safetensors_metadata(path);
@@ -47,8 +47,8 @@ void check_file(const fs::path& path, const formats::TensorSource& source, const
   });
   if (id == metadata.end() || id->second != save_id || !all_there)
     throw UserError(
-        "{} is not of the save that {} tells of; copy the checkpoint again, all files of it, or "
-        "resume from an earlier one",
+        "{} and {} come from different saves; copy all files of the checkpoint again, or resume "
+        "from an earlier one",
         path.string(), kIndexName);
 }
 
@@ -110,7 +110,8 @@ void StoredTensors::read(const StoredTensor& tensor, const PieceOf& wanted, form
     const std::optional<Tiling::Found> found = tensor.tiling.find(run.in_whole);
     if (!found)
       throw UserError(
-          "{}: element {} of {} is in none of its files; copy the checkpoint again, or resume from "
+          "{}: element {} of {} is missing from its files; copy the checkpoint again, or resume "
+          "from "
           "an earlier one",
           folder_.string(), run.in_whole, tensor.name);
     const int64_t count = std::min(run.count, found->run.count);

@@ -1,5 +1,5 @@
-// The tensors of a checkpoint's folder, as if they lay there whole, however many ranks wrote it.
-// What is opened and read is what is asked for: a rank reads its own pieces.
+// Reads the tensors of a checkpoint folder as if they were whole, however many ranks wrote them.
+// Only requested parts are opened and read: a rank reads its own pieces.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,27 +18,27 @@ struct StoredTensor {
   std::string name;
   formats::DType dtype = formats::DType::F32;
   std::vector<int64_t> whole_shape;
-  Tiling tiling;  // ids are numbers of files
+  Tiling tiling;  // ids are indices of files
 };
 
 class StoredTensors {
  public:
-  // Throws UserError where a file is missing or of another size than the index says.
+  // Throws UserError if a file is missing or its size differs from the index.
   explicit StoredTensors(const std::filesystem::path& folder);
 
   bool has(Contents contents) const { return !of(contents).empty(); }
   const StoredTensor* find(Contents contents, const std::string& name) const;
-  // All whose names begin so, in no order.
+  // All tensors whose names have this prefix, in no particular order.
   std::vector<const StoredTensor*> beginning_with(Contents contents,
                                                   const std::string& prefix) const;
 
-  // The elements of `wanted`, one after another, converted to `target`. Throws UserError where the
-  // files have them not.
+  // Reads the elements of `wanted` in order, converted to `target`. Throws UserError if the files
+  // lack any.
   void read(const StoredTensor& tensor, const PieceOf& wanted, formats::DType target, void* out);
-  // Pages that were read leave the resident set.
+  // Drops pages that were read from the resident set.
   void release(const StoredTensor& tensor);
 
-  // What to call the place of these tensors in a message.
+  // The path to name in messages about these tensors.
   std::filesystem::path label(Contents contents) const;
 
  private:
@@ -48,11 +48,11 @@ class StoredTensors {
 
   std::filesystem::path folder_;
   Index index_;
-  std::vector<std::unique_ptr<formats::TensorSource>> sources_;  // of the index's files
+  std::vector<std::unique_ptr<formats::TensorSource>> sources_;  // by file of the index
   ByName tensors_[std::size(kAllContents)];
 };
 
-// What is wrong with the folder's files, as far as their names and sizes tell; empty where nothing.
+// What is wrong with the folder's files, judged by names and sizes; empty if nothing is.
 std::string fault_of(const std::filesystem::path& folder);
 
 }  // namespace snug::checkpoint

@@ -1,4 +1,4 @@
-// A tensor as what file formats know: a type and bytes.
+// A tensor's type and bytes for the file formats.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,11 +1,12 @@
 // Resumable training checkpoints: out_dir/step-000100/ with model.safetensors,
-// optimizer.safetensors, state.json and, where updates are delayed, late_weights.safetensors.
-// Written under a temporary name, synced, renamed, and renamed back before it is deleted: a folder
-// of that name is whole. With them lies the run's record so far.
+// optimizer.safetensors, state.json and, where updates are delayed, late_weights.safetensors. A
+// folder is written under a temporary name, synced and renamed, and renamed again before it is
+// deleted, so that a folder of that name is always complete. It also contains the run's record so
+// far.
 //
-// Of several ranks each writes what it holds into files of its own, beside each other in the one
-// folder, and an index.json tells what lies where. Any number of ranks reads it, however they cut
-// the tensors: each its own pieces.
+// With several ranks each writes its pieces into its own files in the same folder, and index.json
+// says what is where. Any number of ranks can read it, however they split the tensors: each reads
+// its own pieces.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,7 +23,7 @@
 
 namespace snug::checkpoint {
 
-// Everything beside tensors that the next step depends on.
+// Everything besides tensors that the next step depends on.
 struct TrainingState {
   int64_t step = 0;              // optimizer steps taken
   int64_t epoch = 0;             // data position
@@ -38,63 +39,62 @@ struct TrainingState {
 struct TrainingTensors {
   std::vector<optim::NamedTensor> parameters;
   std::vector<optim::NamedTensor> optimizer_states;
-  // One update behind: what the next step runs with. Empty where that is `parameters`.
+  // With delayed updates: the weights that the next step uses, one update behind. Empty otherwise.
   std::vector<optim::NamedTensor> late_weights;
-  // By parameter, which part of it this rank holds, where that is not all of it. Its states are of
-  // the same part: an element each, or one a block of 8-bit states.
+  // By parameter: the piece that this rank holds, if not the whole. Its states cover the same
+  // piece, with one value per element or per block of 8-bit states.
   std::unordered_map<std::string, PieceOf> pieces;
 };
 
-// The run's record in a checkpoint's folder, and the TrainingState.
+// File names in a checkpoint's folder: the run's record and the TrainingState.
 inline constexpr const char* kRecordName = "run.json";
 inline constexpr const char* kStateName = "state.json";
 
-// Returns the folder. Throws UserError (full disk, no permission) with nothing half-written.
-// With `ranks` called by all of them: each writes its pieces, one of those that hold the same piece
-// writes it; state and record are rank 0's. A failure on one is thrown on all. `mesh` is noted in
+// Returns the folder. Throws UserError (full disk, no permission) and leaves nothing half-written.
+// With `ranks`, all of them must call it: each writes its pieces, a shared piece is written once,
+// and rank 0 writes state and record. A failure on one rank is thrown on all. `mesh` is noted in
 // the index.
 std::filesystem::path save(const std::filesystem::path& out_dir, const TrainingState& state,
                            const TrainingTensors& tensors, const std::string& run_record,
                            dist::Group* ranks = nullptr, const std::string& mesh = "");
 
-// What the tensors of a save take on disk, all ranks' together: to be called by all of them.
+// The bytes on disk of a save's tensors, of all ranks together. All ranks must call it.
 int64_t bytes_to_save(const TrainingTensors& tensors, dist::Group* ranks = nullptr);
 
-// Of these, one process or the first of many calls size_bytes, keep_newest and set_aside.
+// size_bytes, keep_newest and set_aside are called by rank 0 only.
 
-// How many there are under out_dir of steps up to that one.
+// The number of checkpoints under out_dir up to this step.
 int64_t count_up_to(const std::filesystem::path& out_dir, int64_t step);
 
-// Of its files together.
+// The size of all its files.
 int64_t size_bytes(const std::filesystem::path& folder);
 
-// Deletes checkpoints up to `step` but for the `count` newest of them; warns where it cannot.
+// Deletes checkpoints up to `step` except the `count` newest; warns if it cannot.
 void keep_newest(const std::filesystem::path& out_dir, int64_t step, int64_t count);
 
-// The newest whole checkpoint under out_dir; warns of those that are not.
+// The newest complete checkpoint under out_dir; warns of incomplete ones.
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& out_dir);
-// The one that rank 0 finds. To be called by all; throws UserError where one does not see it.
+// The one that rank 0 finds. All ranks must call it; throws UserError if a rank does not see it.
 std::optional<std::filesystem::path> find_latest(const std::filesystem::path& out_dir,
                                                  dist::Group& ranks);
 
-// Moves checkpoints after `step` under out_dir to out_dir/earlier, or earlier-2, … where that is
-// taken: they are another run's, or of a run that went another way from there, and must not be
-// taken for this one's when it is resumed. Returns the folder, if there were any.
+// Moves checkpoints after `step` from out_dir to out_dir/earlier, or earlier-2, … if that exists:
+// they come from another run, or from a continuation that is abandoned, and this run must not
+// resume from them. Returns the folder, if there were any.
 std::optional<std::filesystem::path> set_aside(const std::filesystem::path& out_dir, int64_t step);
 
-// Throws UserError where the checkpoint is not whole.
+// Throws UserError if the checkpoint is incomplete.
 TrainingState load_state(const std::filesystem::path& folder);
 
-// Fills the tensors. Throws UserError when one is missing, of another shape or of another type,
-// which means that the recipe changed; where updates happen, and how many ranks share them, may
-// change. Where ranks cut blocks of 8-bit states otherwise than before, those are rounded once
-// more, and a warning says so. With `ranks` called by all of them: a failure on one is thrown on
-// all.
+// Fills the tensors. Throws UserError if one is missing or has another shape or type, which means
+// that the recipe changed. The place of updates (device or host) and the number of ranks may
+// change. If ranks now split blocks of 8-bit states differently, these are rounded once more, with
+// a warning. With `ranks`, all of them must call it, and a failure on one is thrown on all.
 void load_tensors(const std::filesystem::path& folder, const TrainingTensors& tensors,
                   dist::Group* ranks = nullptr);
 
-// Fills tensors.late_weights, if the run that wrote the checkpoint had any; else leaves them: the
-// next step then starts from the newest weights.
+// Fills tensors.late_weights if the checkpoint has them; otherwise leaves them, and the next step
+// starts from the newest weights.
 void load_late_weights(const std::filesystem::path& folder, const TrainingTensors& tensors,
                        dist::Group* ranks = nullptr);
 

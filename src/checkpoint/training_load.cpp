@@ -26,8 +26,8 @@ std::string master_of(const std::string& weight) {
   return weight + std::string(optim::kMasterSuffix);
 }
 
-// Whether `longer` is the shape with one of its dimensions as two: so lie layers side by side in a
-// tensor that ranks share by sections of it.
+// Whether `longer` is the shape with one dimension split in two, which is how a tensor with
+// sections (fused q, k, v) is stored under tensor parallelism.
 bool is_split(const std::vector<int64_t>& shape, const std::vector<int64_t>& longer) {
   for (size_t d = 0; d < shape.size() && longer.size() == shape.size() + 1; ++d) {
     std::vector<int64_t> joined = longer;
@@ -47,7 +47,7 @@ bool is_like(const StoredTensor* found, const StoredPiece& wanted) {
   return has_shape_of(found, wanted.piece) && found->dtype == wanted.dtype;
 }
 
-// States need not have the shape of the whole one, but its elements.
+// States need the same number of elements as the whole, but not its shape.
 bool is_like_state(const StoredTensor* found, const StoredPiece& wanted) {
   return found != nullptr && found->dtype == wanted.dtype &&
          formats::count_elements(found->whole_shape) == wanted.piece.whole_elements();
@@ -55,15 +55,14 @@ bool is_like_state(const StoredTensor* found, const StoredPiece& wanted) {
 
 [[noreturn]] void refuse(const fs::path& file, const std::string& name) {
   throw UserError(
-      "{}: {} is not what this recipe trains (missing, or of another shape or type); resume with "
-      "the recipe of the first run, or start afresh with --resume false",
+      "{}: {} does not match what this recipe trains (missing, or another shape or type); resume "
+      "with the recipe of the first run, or start afresh with --resume false",
       file.string(), name);
 }
 
-// What a checkpoint holds, filled into this rank's tensors. Where a weight has a float32 master,
-// that lies with the model if it was updated in host memory and with the optimizer's states if not:
-// each is read where this run wants it, so that a run may be resumed with its updates in another
-// place.
+// Fills this rank's tensors from a checkpoint. A float32 master weight is stored with the model if
+// updates ran in host memory, and with the optimizer states otherwise. Either is read into the
+// place this run needs, so a run may resume with updates elsewhere.
 class Loader {
  public:
   Loader(const fs::path& folder, const TrainingTensors& tensors)
@@ -86,7 +85,7 @@ class Loader {
         refuse(files_.label(Contents::Optimizer), held.stored.name);
     }
   }
-  // Of some 8-bit states.
+  // Whether blocks of 8-bit states were formed anew.
   bool has_formed_blocks() const { return has_formed_blocks_; }
 
   void read_parameter(const HeldTensor& held, bool has_master) {
@@ -122,8 +121,8 @@ class Loader {
     return true;
   }
 
-  // Whether this is the scales of 8-bit states that the checkpoint has in other blocks. Fills the
-  // codes too.
+  // Returns true if these are scales of an 8-bit state whose blocks differ in the checkpoint; then
+  // fills scales and codes.
   bool form_blocks(const optim::NamedTensor& scales) {
     if (!scales.name.ends_with(optim::kBlockStateSuffix)) return false;
     const std::string state =
@@ -180,7 +179,7 @@ class Loader {
 TrainingState load_state(const fs::path& folder) {
   const fs::path path = folder / kStateName;
   if (const std::string fault = fault_of(folder); !fault.empty())
-    throw UserError("{} is not whole: {}; copy it again, or resume from an earlier one",
+    throw UserError("{} is incomplete: {}; copy it again, or resume from an earlier one",
                     folder.string(), fault);
   const auto json = nlohmann::json::parse(read_file(path, 1 << 20), nullptr, false);
   try {
@@ -209,9 +208,9 @@ void load_tensors(const fs::path& folder, const TrainingTensors& tensors, dist::
   const bool is_first = ranks == nullptr || ranks->rank() == 0;
   if (is_first && std::ranges::count(formed_blocks, "yes") > 0)
     warn(
-        "{}: tensor parallelism cuts blocks of the optimizer's 8-bit states otherwise than when "
-        "they were written; they are rounded once more, so that the run goes on a little otherwise "
-        "than it would have",
+        "{}: tensor parallelism splits blocks of the 8-bit optimizer states differently from the "
+        "run that wrote them; they are rounded once more, so training continues slightly "
+        "differently",
         folder.string());
 }
 

@@ -28,7 +28,7 @@ std::vector<formats::TensorInfo> infos_of_held(const std::vector<const HeldTenso
   return infos;
 }
 
-// Writes one file of these; returns how large it is.
+// Writes one file with these tensors and returns its size.
 int64_t write_tensors(const fs::path& path, const std::vector<const HeldTensor*>& tensors,
                       const std::string& save_id) {
   std::map<std::string, std::string> metadata;
@@ -36,7 +36,7 @@ int64_t write_tensors(const fs::path& path, const std::vector<const HeldTensor*>
   formats::SafetensorsWriter writer(path, infos_of_held(tensors), metadata);
   for (const HeldTensor* held : tensors) {
     memory::read_ahead(held->tensor);
-    const at::Tensor host = held->tensor.cpu();  // the tensor itself where it is there already
+    const at::Tensor host = held->tensor.cpu();  // no copy if it is on the host
     writer.write(held->stored.name, bytes_of(host));
     memory::write_behind(held->tensor);
   }
@@ -44,7 +44,7 @@ int64_t write_tensors(const fs::path& path, const std::vector<const HeldTensor*>
   return static_cast<int64_t>(fs::file_size(path));
 }
 
-// Takes the temporary folder away unless the save came to its end.
+// Removes the temporary folder unless the save succeeded.
 struct Temporary {
   fs::path path;
   ~Temporary() {
@@ -67,7 +67,7 @@ std::string state_json(const TrainingState& s) {
          "\n";
 }
 
-// One save, by all ranks that take part in it.
+// One save, run by all ranks.
 class Save {
  public:
   Save(const fs::path& out_dir, int64_t step, dist::Group* ranks)
@@ -96,7 +96,7 @@ class Save {
     return target_;
   }
 
-  // Of all ranks' files, but for the index.
+  // Bytes of all ranks' files without the index.
   int64_t measure(const TrainingTensors& tensors) {
     share_out(tensors);
     int64_t total = 0;
@@ -116,7 +116,7 @@ class Save {
     return total;
   }
 
-  // Of these, what this rank writes.
+  // The tensors of these contents that this rank writes.
   std::vector<const HeldTensor*> own_tensors(Contents contents) const {
     std::vector<const HeldTensor*> own;
     for (const size_t i : written_[static_cast<size_t>(rank_)])
@@ -124,7 +124,7 @@ class Save {
     return own;
   }
 
-  // Everyone learns how it went.
+  // Runs `work` on every rank and tells all of them the results; throws on all if one failed.
   std::vector<std::string> agree(const std::function<std::string()>& work) const {
     return dist::agree(ranks_, [&] {
       try {
@@ -156,7 +156,7 @@ class Save {
     })[0];
   }
 
-  // What of that which this rank holds is its to write.
+  // Decides which rank writes which piece.
   void share_out(const TrainingTensors& tensors) {
     const auto texts = agree([&] {
       if (rank_ > 0 && !index_.save_id.empty()) wait_for_mark(folder_, index_.save_id);
@@ -204,7 +204,7 @@ class Save {
   fs::path mark_;        // of rank 0
   Index index_;
   std::vector<HeldTensor> held_;
-  std::vector<std::vector<size_t>> written_;  // by rank, of what it holds
+  std::vector<std::vector<size_t>> written_;  // by rank: indices of the pieces it writes
 };
 
 }  // namespace

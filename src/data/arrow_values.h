@@ -1,5 +1,5 @@
-// Values of Arrow's columns, and the chunks of rows that data files hold. For the sources that know
-// Arrow alone.
+// Values of Arrow columns, and data files as chunks of rows. Included only by sources that are
+// built with Arrow.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -28,25 +28,25 @@ T value_or_throw(arrow::Result<T> result, const std::string& name, const char* k
   throw UserError("{}: not a readable {} file: {}", name, kind, result.status().message());
 }
 
-// Text, lists and structs as they are; anything else as a number, which is refused wherever text is
-// wanted.
+// Text, lists and structs as JSON; any other type as a number, which is refused where text is
+// needed.
 nlohmann::json json_at(const arrow::Array& array, int64_t i);
 
-// Text, or the first of a list of texts; none for null.
+// A caption: text, or the first of a list of texts; none for null.
 bool is_caption_type(const arrow::DataType& type);
 std::optional<std::string> caption_at(const arrow::Array& array, int64_t i);
-// All of them.
+// All captions of a row.
 std::vector<std::string> captions_at(const arrow::Array& array, int64_t i);
 
-// Encoded bytes, a struct of bytes and path (Hugging Face's Image), or the path of a file, relative
-// to `folder`.
+// A picture: encoded bytes, a struct of bytes and path (Hugging Face's Image), or a file's path
+// relative to `folder`.
 bool is_picture_type(const arrow::DataType& type);
-// The path beside a picture's bytes; "": none.
+// The path stored beside a picture's bytes; empty: none.
 std::string picture_path_at(const arrow::Array& array, int64_t i);
 PictureBytes picture_at(const std::shared_ptr<arrow::Array>& array, int64_t i,
                         const std::filesystem::path& folder);
 
-// Rows of one data file, a chunk (a record batch or row group) at a time.
+// The rows of one data file, read by chunk (record batch or row group).
 class ArrowRows {
  public:
   struct Chunk {
@@ -56,12 +56,12 @@ class ArrowRows {
   virtual ~ArrowRows() = default;
   virtual std::shared_ptr<arrow::Schema> schema() const = 0;
   virtual int64_t count() const = 0;
-  // The chunk that holds this row. From several threads at once.
+  // The chunk that contains this row. Thread-safe.
   virtual Chunk at(int field, int64_t row) const = 0;
 };
 
-// Columns of row groups that were read lately, of all files of a data set together: a gigabyte of
-// them, and always the latest one.
+// A cache of recently read row groups' columns, shared by all files of a data set: up to a
+// gigabyte, and always the latest one.
 class GroupCache {
  public:
   struct Key {
@@ -70,7 +70,7 @@ class GroupCache {
     int field = 0;
     bool operator==(const Key&) const = default;
   };
-  // Null: it is not there.
+  // Null if it is not in the cache.
   std::shared_ptr<arrow::Array> find(const Key& key);
   void put(const Key& key, std::shared_ptr<arrow::Array> column);
 
@@ -81,12 +81,12 @@ class GroupCache {
     int64_t bytes = 0;
   };
   std::mutex mutex_;
-  std::list<Kept> kept_;  // latest first
+  std::list<Kept> kept_;  // most recent first
   int64_t bytes_ = 0;
 };
 
-// Memory-mapped Arrow (stream or file format), or Parquet read by row groups, of which `cache`
-// keeps some. Throws UserError for what is damaged.
+// Opens memory-mapped Arrow (stream or file format), or Parquet, read by row group through `cache`.
+// Throws UserError for a damaged file.
 std::unique_ptr<ArrowRows> open_arrow_rows(const std::filesystem::path& path,
                                            std::shared_ptr<GroupCache> cache);
 

@@ -1,5 +1,5 @@
-// Where micro-batches come from: tokens that are in memory, or pictures that worker threads read
-// and resize while the device is busy with those before.
+// A source of micro-batches: of tokens in memory, or of pictures that worker threads read and
+// resize ahead.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,18 +15,18 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  // The micro-batch of these samples.
+  // Makes the micro-batch of these samples.
   virtual MicroBatch make(std::span<const int64_t> indices) = 0;
 
-  // What will be asked for next, in this order: it may be made meanwhile. Asking for something else
-  // is allowed and costs the time it takes.
+  // Announces the next micro-batches in order, so that they can be made ahead. Requesting others is
+  // allowed but waits.
   virtual void expect(const std::vector<std::vector<int64_t>>& /*micro_batches*/) {}
 
-  // Of the samples that were asked for, those that were left out of their micro-batch's loss.
+  // The number of requested samples that were left out of the loss.
   virtual int64_t num_unreadable() const { return 0; }
 };
 
-// Of samples that are tokens alone. Borrows the store.
+// For samples without pictures. Borrows the store.
 class TokenBatchSource : public BatchSource {
  public:
   TokenBatchSource(const SampleStore& samples, const MicroBatchOptions& options)

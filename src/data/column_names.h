@@ -1,4 +1,4 @@
-// How captions and pictures are usually called.
+// The usual column names of captions and pictures.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,8 +17,8 @@ inline constexpr std::array<std::string_view, 11> kPathColumns = {
     "file_name", "image",     "image_path", "file",       "path",          "filename",
     "filepath",  "file_path", "image_file", "image_name", "image_filename"};
 
-// `wanted` if it is among `found`, or for "auto" the first usual name that is; "" where "auto"
-// finds none. Throws UserError that lists what was found.
+// Returns `wanted` if it is in `found`; for "auto" the first usual name that is, or "" if none is.
+// Throws UserError with the columns found.
 std::string choose_column(const std::string& wanted, const std::vector<std::string>& found,
                           std::span<const std::string_view> usual, const char* option,
                           const std::string& where);

@@ -14,8 +14,8 @@ constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
                                      const std::string& name) {
   const std::string_view before = text.substr(0, opened);
   throw UserError(
-      "{}: line {}: the double quotes that open there are not closed before the next rows; close "
-      "them, and write quotes within a text twice (\"\")",
+      "{}: line {}: the double quotes that open here are not closed before the next rows; close "
+      "them, and double any quotes within a text (\"\")",
       name, 1 + std::count(before.begin(), before.end(), '\n'));
 }
 
@@ -24,10 +24,10 @@ bool ends_field(std::string_view text, size_t at, char separator) {
   return at >= text.size() || text[at] == separator || text[at] == '\n' || text[at] == '\r';
 }
 
-// A CSV record ends at a line's end that stands in no quotes. Quotes open at a field's beginning
-// only: elsewhere they are inches and the like. `separator` is 0 for lines of JSON. Throws
-// UserError where quotes swallow the rows behind them: they are never closed, or by those that open
-// a later field.
+// A CSV record ends at a line break outside quotes. Quotes open only at the beginning of a field:
+// elsewhere they are ordinary characters, such as inches. `separator` is 0 for lines of JSON.
+// Throws UserError if quotes swallow the next rows: never closed, or closed only by the quotes that
+// open a later field.
 size_t end_of_record(std::string_view text, size_t at, char separator, const std::string& name) {
   bool quoted = false;
   size_t opened = 0;
@@ -35,7 +35,7 @@ size_t end_of_record(std::string_view text, size_t at, char separator, const std
     const bool opens = at == begin || text[at - 1] == separator;
     if (separator != 0 && text[at] == '"') {
       if (quoted && text.substr(at + 1).starts_with('"')) {
-        ++at;  // two of them are one in the text
+        ++at;  // doubled quotes are one character
       } else if (quoted) {
         quoted = false;
         if (!ends_field(text, at + 1, separator) &&

@@ -1,6 +1,5 @@
-// Where the records of a CSV lie in its text, and their fields (RFC 4180): texts of many lines and
-// separators stand in double quotes. Lines of JSON are split here too: they are records without
-// quotes.
+// Splits a CSV text into records and fields (RFC 4180); text with line breaks or separators is in
+// double quotes. Also splits lines of JSON, as records without quotes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,19 +10,19 @@
 
 namespace snug::data {
 
-// From `begin` up to `end` of the text, without the line's end.
+// The text [begin, end) of a record, without the line break.
 struct Record {
   size_t begin = 0, end = 0;
 };
 
-// Spreadsheets separate by semicolons where numbers have decimal commas: what the header has.
+// The separator in the header: spreadsheets write semicolons in locales with decimal commas.
 char separator_of(std::string_view csv);
 
-// All but blank ones. `separator` is 0 for lines of JSON. Throws UserError, naming `name` and the
-// line, where quotes swallow the rows behind them.
+// All records except blank ones. `separator` is 0 for lines of JSON. Throws UserError with `name`
+// and line for quotes that are not closed and swallow the next rows.
 std::vector<Record> records_of(std::string_view text, char separator, const std::string& name);
 
-// Of one record.
+// The fields of one record.
 std::vector<std::string> csv_fields(std::string_view record, char separator);
 
 }  // namespace snug::data

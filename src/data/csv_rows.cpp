@@ -26,8 +26,8 @@ nlohmann::json object_of(std::vector<std::string> fields, const std::vector<std:
                          const std::string& where) {
   if (fields.size() != names.size())
     throw UserError(
-        "{}: {} fields, but the first line names {} columns; a text with separators or line breaks "
-        "stands in double quotes",
+        "{}: {} fields, but the first line names {} columns; put a text with separators or line "
+        "breaks in double quotes",
         where, fields.size(), names.size());
   nlohmann::json object = nlohmann::json::object();
   for (size_t i = 0; i < fields.size(); ++i) object[names[i]] = std::move(fields[i]);

@@ -1,4 +1,4 @@
-// Rows out of CSV and TSV, whose first line names the columns.
+// Reads rows from CSV and TSV, whose first line names the columns.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace snug::data {
 
-// `name` stands for the file in errors.
+// `name`: the file's name in errors.
 std::vector<Row> rows_from_csv(std::string_view text, char separator, const Columns& columns,
                                const std::string& name);
 

@@ -1,4 +1,4 @@
-// Work that is many alike pieces, shared by a few threads: a piece goes to whoever is free.
+// A parallel loop over indices: each thread takes the next index when it is free.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +12,8 @@
 
 namespace snug::data {
 
-// Calls work(0 … count-1) from `num_threads` threads, of which the caller is one (below 1 counts as
-// 1). Once one throws no more is begun, and the failure of the lowest index is thrown in the end.
+// Calls work(0 … count-1) on `num_threads` threads, the caller included (at least 1). After an
+// exception no new index is started, and the exception of the lowest index is rethrown.
 template <class Work>
 void for_each_index(size_t count, int num_threads, const Work& work) {
   std::atomic<size_t> next{0};

@@ -1,4 +1,4 @@
-// Rows out of JSON text. Only one row at a time is held as a JSON tree.
+// Reads rows from JSON text. Only one row at a time is held as a JSON tree.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,11 +10,11 @@
 
 namespace snug::data {
 
-// An array of rows, or an object whose "data" is one. `name` stands for the file in errors.
+// An array of rows, or an object whose "data" is one. `name`: the file's name in errors.
 std::vector<Row> rows_from_json(std::string_view text, const Columns& columns,
                                 const std::string& name);
 
-// One row a line; blank lines are skipped.
+// One row per line; blank lines are skipped.
 std::vector<Row> rows_from_jsonl(std::string_view text, const Columns& columns,
                                  const std::string& name);
 

@@ -1,7 +1,7 @@
-// What one forward pass reads: N tokens of S documents, one after another, with attention inside
-// each. The padded form is the same thing with every document as long as the longest; the padding
-// stands behind the real tokens, so that a causal mask hides it, and its targets are ignored. Both
-// forms hold the same (token, target) pairs, hence the same loss.
+// The input of one forward pass: N tokens of S documents, packed one after another, with attention
+// within each. In the padded form every document has the length of the longest; padding comes after
+// the real tokens, so that the causal mask hides it, and its targets are ignored. Both forms have
+// the same (token, target) pairs, hence the same loss.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,21 +20,20 @@ struct MicroBatch {
   std::vector<int32_t> cu_seqlens;  // (S + 1), from 0 to N
   int64_t max_seqlen = 0;
   int64_t loss_tokens = 0;  // targets that are not ignore_index
-  // Logits are made of the rows alone whose targets count: few do. A plan and the training that it
-  // is of decide it alike, from the same samples and options.
+  // Compute logits only for rows whose targets count, because few do. A plan and its training
+  // derive this from the same samples and options.
   bool picks_rows = false;
   int64_t real_tokens = 0;    // without padding
-  int64_t padded_tokens = 0;  // S × longest, in both forms: what LitGPT counts
+  int64_t padded_tokens = 0;  // S × longest, in both forms, as LitGPT counts
   int64_t raw_tokens = 0;     // without the prompt's template
 
-  // With an encoder: what it reads (M), never padded, since it sees all of a document. input_ids
-  // are then the targets shifted by one, behind a start token, in documents of their own.
-  // real_tokens and padded_tokens count both.
+  // With an encoder: its input (M), never padded, since attention in it is not causal. input_ids
+  // are then the targets shifted by one, after a start token. real_tokens and padded_tokens count
+  // both.
   std::vector<int32_t> source_ids, source_positions, source_cu_seqlens;
   int64_t source_max_seqlen = 0;
-  // With pictures: (S, image_size, image_size, 3), which only a source of pictures fills in, and
-  // the rows of the tokens (of the source, if there is one) that hold a picture's placeholders,
-  // picture by picture.
+  // With pictures: (S, image_size, image_size, 3), filled in only by PictureBatchSource; and the
+  // rows of the tokens (of the source, if there is one) with the pictures' placeholders, in order.
   std::vector<uint8_t> pixels;
   int64_t image_size = 0;
   std::vector<int32_t> picture_rows;
@@ -44,8 +43,8 @@ struct MicroBatchOptions {
   bool packing = true;
   int32_t ignore_index = -100;
   int32_t pad_id = 0;
-  // Every document is padded, and learns to end in padding up to the longest: what scripts train
-  // whose labels are the padded ids.
+  // Train on padding too: every document is padded to the longest and padding tokens are targets,
+  // as in scripts that use the padded ids as labels.
   bool padding_in_loss = false;
   Reading reading = {};
 };

@@ -1,4 +1,4 @@
-// LitGPT's named data sets: where a hub keeps them and how their columns are called.
+// LitGPT's named data sets: their place on the hub and their columns' names.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,9 +14,8 @@ struct NamedSet {
   std::string name;
   std::string repo_id;
   std::vector<std::string> train_patterns;
-  std::vector<std::string> validation_patterns =
-      {};                         // empty: val_split_fraction is held out of train
-  double val_split_fraction = 0;  // LitGPT's default
+  std::vector<std::string> validation_patterns = {};  // empty: hold out val_split_fraction of train
+  double val_split_fraction = 0;                      // LitGPT's default
   SplitRounding rounding = SplitRounding::Down;
   Columns columns = {};
   std::string prompt_style = "alpaca";

@@ -1,5 +1,5 @@
-// Rows out of a Parquet file. The build picks parquet_arrow.cpp where Arrow's C++ libraries are at
-// hand, else parquet_stub.cpp, which refuses.
+// Reads rows from a Parquet file. The build uses parquet_arrow.cpp if Arrow's C++ libraries are
+// available, else parquet_stub.cpp, which throws.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

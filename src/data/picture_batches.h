@@ -1,6 +1,6 @@
-// Micro-batches with pictures. Worker threads decode and resize those that are told by expect(), a
-// picture at a time and in their order, as far ahead as kAheadBytes allow. A picture that cannot be
-// read teaches nothing: its sample stays in the micro-batch, without targets, and is counted.
+// Micro-batches with pictures. Worker threads decode and resize the pictures announced by expect(),
+// in order, up to kAheadBytes ahead. The sample of an unreadable picture stays in the micro-batch
+// without targets, and is counted.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,11 +21,11 @@ namespace snug::data {
 
 class PictureBatchSource : public BatchSource {
  public:
-  // Where none can be read at all: an error for what is trained on, which nobody would miss to hear
-  // of; batches without targets for what is only looked at.
+  // If no picture can be read: an error for training data; batches without targets for data that is
+  // only evaluated.
   enum class NoneReadable { Refuse, GoOn };
 
-  // Borrows samples and pictures. Without workers the caller does the work.
+  // Borrows samples and pictures. Without workers the calling thread does the work.
   PictureBatchSource(const SampleStore& samples, const PictureIndex& pictures,
                      const MicroBatchOptions& options, const PictureProcessor& processor,
                      int num_workers, NoneReadable none_readable = NoneReadable::Refuse);
@@ -39,18 +39,18 @@ class PictureBatchSource : public BatchSource {
  private:
   static constexpr size_t kAheadBytes = size_t{64} << 20;
 
-  // One micro-batch's pictures on their way.
+  // A micro-batch whose pictures are being read.
   struct Job {
     std::vector<int64_t> indices;
     std::vector<uint8_t> pixels;
-    std::vector<std::string> faults;  // by picture; "": none
+    std::vector<std::string> faults;  // by picture; empty: none
     size_t begun = 0, done = 0;
     std::exception_ptr error;
   };
   using JobPtr = std::shared_ptr<Job>;
 
   JobPtr new_job(std::span<const int64_t> indices) const;
-  JobPtr next_job();  // with a picture not yet begun; null where all are, or as far as memory goes
+  JobPtr next_job();  // with an unread picture; null if there is none or kAheadBytes are reached
   void work();
   void run(Job& job, size_t i) const;
   void finish(Job& job, MicroBatch& batch);
@@ -67,7 +67,7 @@ class PictureBatchSource : public BatchSource {
 
   std::mutex mutex_;
   std::condition_variable work_, done_;
-  std::deque<JobPtr> jobs_;  // in the order in which they are wanted
+  std::deque<JobPtr> jobs_;  // in the order in which they are needed
   bool stop_ = false;
   std::vector<std::thread> workers_;
 };

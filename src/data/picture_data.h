@@ -1,4 +1,4 @@
-// A data set of pictures with captions: which rows are taken, held out, tokenized.
+// Loads a data set of pictures with captions: chooses, splits and tokenizes its rows.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace snug::data {
 
-// The pictures that the options name; null where they name a data set of text alone.
+// Opens the pictures of a data set; null if it has only text.
 std::shared_ptr<const PictureRows> open_pictures(const DatasetOptions& options);
 
-// Fills in everything but what is said of prompt styles.
+// Fills in everything except prompt_style and its reason.
 Dataset load_captions(std::shared_ptr<const PictureRows> pictures, const DatasetOptions& options,
                       const TextEncoder& encoder);
 

@@ -1,5 +1,5 @@
-// Pictures as files beside a metadata.jsonl or metadata.csv that names them and their captions, or
-// beside such a file of any name.
+// Picture files with a metadata.jsonl or metadata.csv (or such a file with another name) that lists
+// file names and captions.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,10 +17,10 @@ struct PictureFolderOptions {
       "train";  // a folder in `path` with a metadata file of its own, if there is one
   std::string image_column = "auto";
   std::string text_column = "auto";
-  bool captions_needed = true;  // false: pictures alone will do
+  bool captions_needed = true;  // false: captions are optional
 };
 
-// Throws UserError that says what lies there instead.
+// Throws UserError that says what the folder contains instead.
 std::shared_ptr<const PictureRows> open_picture_folder(const PictureFolderOptions& options);
 
 }  // namespace snug::data

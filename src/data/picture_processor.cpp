@@ -50,7 +50,7 @@ class Config {
     return part("width");
   }
   [[noreturn]] void refuse(const char* key, std::string_view wanted) const {
-    throw UserError("{}: {} = {}, but {} is wanted", name_, key, values_[key].dump(), wanted);
+    throw UserError("{}: {} = {}; it must be {}", name_, key, values_[key].dump(), wanted);
   }
 
  private:
@@ -66,7 +66,7 @@ class Config {
 Config read_config(const std::filesystem::path& path) {
   json values = json::parse(read_file(path, size_t{1} << 20), nullptr, false);
   if (!values.is_object()) throw UserError("{}: not a JSON object", path.string());
-  // Newer directories keep all processors in one file.
+  // Newer directories have all processors in one file.
   if (const auto own = values.find("image_processor"); own != values.end() && own->is_object())
     values = json(*own);
   return {values, path.string()};

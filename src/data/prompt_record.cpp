@@ -51,7 +51,7 @@ std::optional<PromptRecord> read_prompt_record(const fs::path& folder) {
   PromptRecord record;
   if (read.is_object()) record.style = style_in(read);
   if (std::ranges::count(PromptStyle::names(), record.style) == 0) {
-    warn("{} is ignored: it names no prompt style that is known here; --prompt_style says which",
+    warn("{} is ignored: it names no known prompt style; choose one with --prompt_style",
          file.string());
     return std::nullopt;
   }

@@ -9,7 +9,7 @@
 namespace snug::data {
 namespace {
 
-// The texts are the formats' own, to the letter: models were trained on them.
+// Verbatim from the formats, since models were trained on them.
 constexpr std::string_view kPreamble =
     "Below is an instruction that describes a task. "
     "Write a response that appropriately completes the request.\n\n";
@@ -57,7 +57,7 @@ PromptStyle PromptStyle::make(std::string_view name, const TextEncoder& encoder)
   } else {
     const std::string near = nearest_name(name, names());
     throw UserError(
-        "prompt_style = {} is not known{}; there are {} (chat is the model's own template)", name,
+        "prompt_style = {} is unknown{}; choose one of {} (chat is the model's own template)", name,
         near.empty() ? "" : "; did you mean " + near + "?", fmt::join(names(), ", "));
   }
   return style;

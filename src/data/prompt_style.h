@@ -1,4 +1,4 @@
-// How a row becomes the text in front of the answer.
+// Turns a row into the prompt before its answer.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,7 +22,7 @@ class PromptStyle {
   static std::vector<std::string> names();
 
   std::string prompt(const Row& row) const;
-  // Turns as text, by the chat template; only for a style that is_chat().
+  // Renders turns with the chat template; only if is_chat().
   std::string render(std::span<const Message> turns, bool add_generation_prompt) const;
   bool is_chat() const { return kind_ == Kind::Chat; }
   const std::string& name() const { return name_; }

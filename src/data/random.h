@@ -19,8 +19,7 @@ class SplitMix {
   uint64_t state_;
 };
 
-// A generator for one purpose (an epoch, a split) of one seed, unrelated to those of its
-// neighbours.
+// An independent generator for one purpose (an epoch, a split) of a seed.
 SplitMix derive(uint64_t seed, uint64_t purpose);
 
 // 0 … count-1 in random order.

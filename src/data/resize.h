@@ -1,11 +1,11 @@
-// Pictures made smaller or larger: a filter as wide as the picture shrinks, weights in fixed point;
-// first each row is made narrower or wider, then the columns are made shorter or longer, with bytes
-// between the two. Bilinear and bicubic have torchvision's bytes (of its antialiased resize of
-// bytes on the CPU, which transformers 5 takes): weights of 16 bits. The others have those of
-// Pillow's Image.resize: 22 fractional bits. (Pillow 13 turns the order of the sides round for
-// pictures that lose far more of their height than of their width; what models were trained with
-// does not.) libtorch's own function, the same bytes in a third of the time, knows two of the six
-// filters, and what it takes in worker threads would count against a run's budget of memory.
+// Resizes pictures with antialiasing (the filter widens with the reduction) and fixed-point
+// weights: first the width, then the height, rounded to bytes in between. Bilinear and bicubic
+// match torchvision's antialiased resize of uint8 on the CPU byte for byte (used by transformers
+// 5): 16-bit weights. The other filters match Pillow's Image.resize: 22 fractional bits. (Pillow 13
+// swaps the order for pictures whose height shrinks far more than their width; the versions that
+// models were trained with do not.) libtorch's function gives the same bytes in a third of the
+// time, but has two of the six filters, and its memory in worker threads would count against the
+// run's budget.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace snug::data {
 
-// Numbers as in Pillow and preprocessor_config.json.
+// Values as in Pillow and preprocessor_config.json.
 enum class Resampling { Nearest = 0, Lanczos = 1, Bilinear = 2, Bicubic = 3, Box = 4, Hamming = 5 };
 
 struct Extent {

@@ -1,5 +1,5 @@
-// One JSON object to one row. JSON and Parquet rows both come through here, so both shapes and all
-// refusals are the same for either.
+// Turns a JSON object into a row. JSON and Parquet both use it, so both accept and refuse the same
+// rows.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@ namespace snug::data {
 // `where` names file and row in errors: "train.jsonl:17", "train.json: row 3".
 Row row_from_json(const nlohmann::json& object, const Columns& columns, const std::string& where);
 
-// Foreign text as a message may show it: at most `max_bytes`, cut between characters, on one line.
+// User data for a message: at most `max_bytes`, cut between characters, on one line.
 std::string shortened(std::string text, size_t max_bytes);
 
 }  // namespace snug::data

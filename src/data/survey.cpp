@@ -12,7 +12,7 @@ constexpr int64_t kBins = 10;
 
 int32_t id_of(int32_t stored) { return stored < 0 ? ~stored : stored; }
 
-// FNV-1a over the ids, whatever their labels.
+// FNV-1a over the ids, without their labels.
 uint64_t hash_of(std::span<const int32_t> stored) {
   uint64_t hash = 0xCBF29CE484222325ULL;
   for (const int32_t one : stored)
@@ -28,7 +28,7 @@ std::span<const int32_t> stored_ids(const Dataset& dataset, SampleAt at) {
   return store_of(dataset, at).stored_ids(at.index);
 }
 
-// Pictures differ where their captions do not.
+// Samples with pictures are skipped: equal captions may belong to different pictures.
 void find_duplicates(const Dataset& dataset, DataSurvey& result) {
   if (dataset.train_pictures.rows != nullptr) return;
   std::unordered_multimap<uint64_t, SampleAt> seen;
@@ -49,7 +49,7 @@ void find_duplicates(const Dataset& dataset, DataSurvey& result) {
   }
 }
 
-// Held-out samples that were trained on as well.
+// Counts held-out samples that are also trained on.
 void find_shared(const Dataset& dataset, DataSurvey& result) {
   if (dataset.train_pictures.rows != nullptr) return;
   std::unordered_multimap<uint64_t, int64_t> held_out;
@@ -80,7 +80,7 @@ std::vector<LengthBin> bins_of(const std::vector<int64_t>& sorted) {
 }  // namespace
 
 int64_t learnt_tokens(const SampleStore& store, int64_t index) {
-  // Nothing stands before the first token that could foretell it.
+  // The first token is never a target, since nothing precedes it.
   const auto ids = store.stored_ids(index);
   if (ids.empty()) return 0;
   return std::ranges::count_if(ids.subspan(1), [](int32_t stored) { return stored >= 0; });

@@ -1,5 +1,4 @@
-// What there is in a data set that was made ready for training: how long its samples are, how much
-// of them is learnt, what is there twice.
+// Statistics of a prepared data set: lengths of samples, tokens that are learned, duplicates.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +10,7 @@
 
 namespace snug::data {
 
-// A sample of one of the two parts.
+// A sample of the training or the held-out part.
 struct SampleAt {
   bool held_out = false;
   int64_t index = 0;
@@ -25,13 +24,13 @@ struct LengthBin {
 struct DataSurvey {
   int64_t training = 0, held_out = 0;  // samples
   int64_t tokens = 0, learnt_tokens = 0;
-  int64_t shortest = 0, median = 0, longest = 0;  // tokens of a sample
+  int64_t shortest = 0, median = 0, longest = 0;  // tokens per sample
   std::vector<LengthBin> lengths;
   int64_t cut_samples = 0, cut_tokens = 0;  // by max_seq_length
   int64_t without_loss = 0, left_out_answers = 0;
-  int64_t duplicates = 0;  // samples whose tokens are those of an earlier row
+  int64_t duplicates = 0;  // samples with the same tokens as an earlier row
   std::optional<std::pair<int64_t, int64_t>> first_duplicate;  // their rows, counted from 1
-  int64_t held_out_in_training = 0;                            // held-out samples, trained on too
+  int64_t held_out_in_training = 0;  // held-out samples that are also trained on
 };
 
 DataSurvey survey(const Dataset& dataset);
@@ -40,7 +39,7 @@ DataSurvey survey(const Dataset& dataset);
 int64_t row_number(const Dataset& dataset, SampleAt at);
 // All samples, by their rows.
 std::vector<SampleAt> samples_by_row(const Dataset& dataset);
-// Tokens that a sample has targets of.
+// The number of a sample's tokens that are targets.
 int64_t learnt_tokens(const SampleStore& store, int64_t index);
 
 }  // namespace snug::data

@@ -47,7 +47,7 @@ PictureBytes SyntheticPictures::picture(int64_t row) const {
   const SyntheticPicture what = synthetic_picture(row);
   SplitMix random(static_cast<uint64_t>(row));
   const int64_t reach = std::max<int64_t>(1, size_ / 4);
-  const auto somewhere = [&] {  // so that the shape is inside
+  const auto somewhere = [&] {  // a random position with the whole shape inside the picture
     return reach + static_cast<int64_t>(random.below(
                        static_cast<uint64_t>(std::max<int64_t>(1, size_ - 2 * reach))));
   };

@@ -1,5 +1,5 @@
-// Pictures of `--data Synthetic`, painted when they are asked for: one coloured shape before a
-// shaded background, as a PNG, so that workers have what they have with any data set.
+// Pictures of `--data Synthetic`, drawn on demand: one coloured shape on a shaded background,
+// encoded as PNG, so that workers do the same work as for real data.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,11 +9,11 @@ namespace snug::data {
 
 class SyntheticPictures : public PictureRows {
  public:
-  // `size`: pixels a side.
+  // `size`: pixels per side.
   SyntheticPictures(int64_t count, int64_t size) : count_(count), size_(size) {}
 
   int64_t count() const override { return count_; }
-  // None: they are ids, not words.
+  // Always none: these captions are ids without text.
   std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const override;
   PictureBytes picture(int64_t row) const override;
   std::string where(int64_t row) const override;

@@ -5,7 +5,7 @@ namespace snug::data {
 
 std::vector<int32_t> TextEncoder::encode_prompt(std::string_view text) const {
   std::vector<int32_t> ids = encode(text);
-  // A chat template may have written the token out already.
+  // A chat template may already contain the token.
   if (add_bos && bos >= 0 && (ids.empty() || ids.front() != bos)) ids.insert(ids.begin(), bos);
   return ids;
 }

@@ -8,7 +8,7 @@
 namespace snug::dist {
 namespace {
 
-// What is told to the others: how it ended, an exit code or 0, and the result or the error's text.
+// The message to the other ranks: 0 and the result, or an exit code and the error's text.
 std::string outcome_of(const std::function<std::string()>& work) {
   try {
     return "0" + work();

@@ -1,5 +1,5 @@
-// Work that each rank does by itself and that may fail on any of them: afterwards all know how it
-// went, so that none waits for one that has given up.
+// Runs work that may fail on any rank and shares the outcome, so that no rank waits for one that
+// has failed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace snug::dist {
 
-// Runs `work` and returns what every rank's gave back, by rank. Where it failed on one, all throw
-// an error of that kind which names the rank. To be called by all of the group; a failure of the
-// communication itself is thrown as it is. Without a group: this process alone.
+// Runs `work` on every rank and returns all results, by rank. If it failed on one, all throw an
+// error of the same kind that names the rank. All ranks of the group must call it; communication
+// errors are thrown unchanged. Without a group it runs only in this process.
 std::vector<std::string> agree(Group* group, const std::function<std::string()>& work);
 
 }  // namespace snug::dist

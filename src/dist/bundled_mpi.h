@@ -1,5 +1,5 @@
-// The Open MPI that a package carries beside the program, under PREFIX/lib/openmpi. The paths built
-// into it are those of the machine that it was built on.
+// The Open MPI that a package contains, under PREFIX/lib/openmpi. Its built-in paths are those of
+// the build machine.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,10 +7,10 @@
 
 namespace snug::dist {
 
-// Its mpirun; empty where the program uses the machine's Open MPI.
+// Its mpirun; empty if the program uses the system's Open MPI.
 std::filesystem::path bundled_mpirun();
 
-// Tells it, by the environment, where it lies now. To be called before the program has threads.
+// Sets its present paths in the environment. Call before the program starts threads.
 void locate_bundled_mpi();
 
 }  // namespace snug::dist

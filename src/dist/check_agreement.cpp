@@ -64,7 +64,7 @@ void check_agreement(Group& world, const std::string& text) {
   if (world.size() == 1) return;
   if (const std::string fault = disagreement(world.gather_texts(text)); !fault.empty())
     throw UserError(
-        "the processes do not mean the same run; start all with the same command, recipe file and "
+        "the processes have different settings; start all with the same command, recipe file and "
         "program:\n{}",
         fault);
 }

@@ -1,4 +1,4 @@
-// That all processes of a run mean the same run.
+// Checks that all processes of a run have the same settings.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace snug::dist {
 
-// `text` is what must be the same on all ranks, a line "name = value" each. Where it is not, all
-// ranks throw a UserError that names the ranks that differ from rank 0, and in what.
+// `text`: the settings that must be equal on all ranks, one line "name = value" each. If they
+// differ, all ranks throw a UserError with the ranks and settings that differ from rank 0.
 void check_agreement(Group& world, const std::string& text);
 
-// What is wrong with such texts, by rank; empty where nothing is.
+// Describes the differences between such texts, by rank; empty if there are none.
 std::string disagreement(const std::vector<std::string>& texts);
 
 }  // namespace snug::dist

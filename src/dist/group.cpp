@@ -1,5 +1,5 @@
-// What is the same for every kind of group: arguments are checked, traffic is counted, and a group
-// of one does its part at once.
+// Common to all groups: checks arguments, counts traffic, and completes a collective of a single
+// rank at once.
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/group.h"
 
@@ -15,7 +15,7 @@ void check_tensor(const char* what, const at::Tensor& tensor) {
   SNUG_CHECK(tensor.is_contiguous(), "{}: tensor is not contiguous", what);
 }
 
-// Only these have a sum in float32.
+// Types that can be summed in float32.
 void check_summed(const char* what, const at::Tensor& tensor) {
   const at::ScalarType type = tensor.scalar_type();
   SNUG_CHECK(type == at::kFloat || type == at::kBFloat16 || type == at::kHalf,
@@ -37,7 +37,7 @@ void check_peer(const char* what, int peer, int size) {
   SNUG_CHECK(peer >= 0 && peer < size, "{}: rank {} of a group of {}", what, peer, size);
 }
 
-// The part of a group's only rank is the whole.
+// With a single rank the part is the whole.
 void copy_alone(const at::Tensor& to, const at::Tensor& from) {
   if (to.is_meta() || to.numel() == 0 || to.const_data_ptr() == from.const_data_ptr()) return;
   to.copy_(from.view(to.sizes()), /*non_blocking=*/true);

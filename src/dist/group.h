@@ -1,11 +1,10 @@
-// Processes that take part in collectives together, each with a rank from 0. A collective is
-// started by every member, in the same order, and runs beside what the device computes; whoever
-// reads its result waits for it first. MPI moves CPU tensors, NCCL CUDA tensors; a planned group
-// moves nothing, and asks for the same memory.
+// A group of processes for collectives, with ranks from 0. Every member starts the same collectives
+// in the same order; they overlap with computation, and a reader of the result waits first. MPI
+// moves CPU tensors, NCCL CUDA tensors; a planned group moves nothing but allocates the same
+// memory.
 //
-// Tensors are contiguous and of a floating type or bytes. They are held until the collective has
-// been waited for: memory comes and goes in an order that does not depend on how fast the network
-// is.
+// Tensors must be contiguous, floating-point or bytes. They are held until the collective has been
+// waited for, so that memory use does not depend on the network's speed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,8 +22,8 @@ enum class Operation { AllReduce, AllGather, ReduceScatter, Broadcast, Send, Rec
 inline constexpr size_t kNumOperations = 6;
 const char* name(Operation);  // "all-reduce" …
 
-// What one rank has asked for, by operation. `bytes` are nccl-tests' sizes: of the whole tensor,
-// for all-gather the gathered and for reduce-scatter the one before.
+// One rank's collectives by operation. `bytes` as in nccl-tests: the size of the whole tensor, for
+// all-gather the output, for reduce-scatter the input.
 struct Traffic {
   int64_t calls = 0;
   int64_t bytes = 0;
@@ -33,7 +32,7 @@ using TrafficByOperation = std::array<Traffic, kNumOperations>;
 
 class Group {
  public:
-  // A collective that was started. Null: nothing to wait for.
+  // A collective in progress. A null ticket needs no wait.
   struct Pending {
     virtual ~Pending() = default;
   };
@@ -48,31 +47,31 @@ class Group {
   int size() const { return size_; }
   const std::string& name() const { return name_; }  // "shard", "tensor" …, for messages
 
-  // Sum over all ranks, in place. 16-bit numbers are summed in float32 and rounded once; every rank
-  // gets the same bits.
+  // Sum over all ranks, in place. 16-bit numbers are summed in float32 and rounded once (MPI);
+  // every rank gets the same bits.
   Ticket all_reduce(const at::Tensor& tensor);
-  // whole[r] = rank r's part, for whole of size() equal stretches of part's size. `part` may be
-  // this rank's stretch of whole itself.
+  // whole[r] = rank r's `part`; `whole` has size() times the size of `part`, which may be a view of
+  // this rank's slot in `whole`.
   Ticket all_gather(const at::Tensor& whole, const at::Tensor& part);
-  // part = sum over all ranks of their whole[rank()]. `part` may be this rank's stretch of whole,
-  // whose other stretches are undefined afterwards.
+  // part = sum over all ranks of their whole[rank()]. `part` may be a view of this rank's slot in
+  // `whole`, whose other slots are undefined afterwards.
   Ticket reduce_scatter(const at::Tensor& part, const at::Tensor& whole);
   Ticket broadcast(const at::Tensor& tensor, int root);
   // Between two ranks, in the order of the calls on both sides.
   Ticket send(const at::Tensor& tensor, int to);
   Ticket receive(const at::Tensor& tensor, int from);
 
-  // What the device is asked to do from here on comes after the collective: on a cpu it is over
-  // when this returns. Throws CommunicationError naming rank, unit and collective when it cannot
-  // end: a peer is gone, or has not joined it in time.
+  // Later device work runs after the collective; on a cpu it is complete when this returns. Throws
+  // CommunicationError with rank, unit and collective if it cannot complete: a peer is gone, or has
+  // not joined in time.
   virtual void wait(const Ticket& ticket) = 0;
-  // Returns when the collective is over.
+  // Blocks until the collective is complete.
   virtual void wait_on_host(const Ticket& ticket) = 0;
 
-  // On host values, at once.
+  // Sums host values; blocks.
   virtual std::vector<double> sum(std::vector<double> values) = 0;
   virtual std::string broadcast_text(std::string text, int root) = 0;
-  // Everyone's, by rank.
+  // Every rank's text, by rank.
   virtual std::vector<std::string> gather_texts(const std::string& text) = 0;
   void barrier() { sum({}); }
 

@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 constexpr int64_t kPeriod = 1009;
 constexpr int kHighest = 5;  // sums over many ranks are exact in any type
 
-// Numbers that differ from rank to rank and from place to place, without a temporary of their size.
+// Fills the tensor with numbers that differ by rank and position, without a temporary.
 void fill(const at::Tensor& tensor, int rank) {
   const at::Tensor flat = tensor.view({-1});
   const at::Tensor pattern = at::arange(rank, rank + kPeriod, tensor.options().dtype(at::kLong))
@@ -33,7 +33,7 @@ void fill(const at::Tensor& tensor, int rank) {
   }
 }
 
-// One operation's tensors, how it is started, and what it should bring.
+// An operation under test: its tensors, its start, and the expected result.
 class Subject {
  public:
   Subject(Group& group, Operation operation, int64_t bytes, const MeasureOptions& options)
@@ -69,7 +69,8 @@ class Subject {
         break;
       case Operation::Send:
       case Operation::Receive:
-        // In turns, since a device may do one after the other: then somebody must receive first.
+        // Even ranks send first and odd ranks receive first, since a device may run the two one
+        // after the other.
         if (group_.rank() % 2 == 0) first = group_.send(whole_, (group_.rank() + 1) % ranks);
         second = group_.receive(other_, (group_.rank() + ranks - 1) % ranks);
         if (group_.rank() % 2 != 0) first = group_.send(whole_, (group_.rank() + 1) % ranks);
@@ -84,7 +85,7 @@ class Subject {
     fill(whole_, group_.rank());
     run(/*until_over=*/true);
     if (is_right()) return;
-    throw CommunicationError(fmt::format("rank {} of {}: {} of {} elements brought wrong numbers",
+    throw CommunicationError(fmt::format("rank {} of {}: {} of {} elements have wrong values",
                                          group_.rank(), group_.size(), dist::name(operation_),
                                          count()));
   }

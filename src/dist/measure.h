@@ -1,6 +1,6 @@
-// How fast collectives are, in the convention of nccl-tests: the algorithm's bandwidth is the
-// tensor's size over the time; the bus bandwidth is what each rank's link has to carry for it, so
-// that it can be set against the hardware's figure whatever the number of ranks.
+// Measures collectives in the convention of nccl-tests: algorithm bandwidth is the tensor's size
+// over the time; bus bandwidth is the traffic on each rank's link over the time, comparable with
+// the hardware's figure for any number of ranks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,7 +20,7 @@ struct Measurement {
   int64_t bytes = 0;  // as in Traffic
   int64_t count = 0;
   int64_t iterations = 0;
-  double seconds = 0;  // one iteration's, on the slowest rank
+  double seconds = 0;  // per iteration, on the slowest rank
 
   double algorithm_bandwidth() const { return static_cast<double>(bytes) / seconds; }
 };
@@ -28,11 +28,11 @@ struct Measurement {
 struct MeasureOptions {
   at::ScalarType type = at::kFloat;
   at::Device device = at::kCPU;
-  double seconds = 0.3;  // about so long, and at least two iterations
+  double seconds = 0.3;  // approximate duration; at least two iterations
 };
 
-// To be called by all of the group. Checks what arrives first, and throws CommunicationError where
-// it is wrong. Send stands for sending to the next rank while receiving from the one before.
+// All ranks of the group must call it. First checks the results, and throws CommunicationError if
+// they are wrong. Send means sending to the next rank while receiving from the previous one.
 Measurement measure(Group& group, Operation operation, int64_t bytes,
                     const MeasureOptions& options);
 

@@ -47,11 +47,12 @@ void MpiGroup::wait(const Ticket& ticket) {
   if (ticket) thread_->wait(*static_cast<MpiPending&>(*ticket).work);
 }
 
-// A channel's tags: one half for collectives, one for what goes between two members.
+// A channel's tags: half for collectives, half for messages between two members.
 int MpiGroup::tags_a_half() const { return thread_->last_tag() / (2 * kNumChannels) / 2 * 2; }
 
 int MpiGroup::next_tag(int num_tags) {
-  // An all-reduce takes a pair, which the end of the range must not part.
+  // An all-reduce needs two consecutive tags, so align them: the range must not wrap between the
+  // two.
   if (num_tags == 2) num_tags_ += num_tags_ % 2;
   const int tag = 2 * channel_ * tags_a_half() + static_cast<int>(num_tags_ % tags_a_half());
   num_tags_ += num_tags;
@@ -85,7 +86,7 @@ Group::Ticket MpiGroup::start_all_reduce(const at::Tensor& tensor) {
 
 Group::Ticket MpiGroup::start_all_gather(const at::Tensor& whole, const at::Tensor& part) {
   check_on_cpu(whole);
-  // This rank's stretch of the whole is its part, and nobody sends it.
+  // This rank's slot in the whole is not sent.
   auto* own = static_cast<char*>(whole.mutable_data_ptr()) + rank() * bytes_of(part);
   if (own != part.const_data_ptr()) std::memcpy(own, part.const_data_ptr(), bytes_of(part));
   auto work = all_gather_work(members_, whole.mutable_data_ptr(), own, bytes_of(part), next_tag());
@@ -133,7 +134,7 @@ void MpiGroup::run(std::shared_ptr<Work> work, const char* what) {
 
 std::vector<double> MpiGroup::sum(std::vector<double> values) {
   if (size() == 1) return values;
-  // Led by how many there are, so that even none of them makes the ranks meet.
+  // Preceded by the count, so that ranks synchronize even without values.
   const size_t stretch = values.size() + 1;
   std::vector<double> all(stretch * static_cast<size_t>(size()));
   double* own = &all[stretch * static_cast<size_t>(rank())];

@@ -1,4 +1,4 @@
-// CPU tensors and host values over MPI.
+// Collectives of CPU tensors and host values over MPI.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,10 +12,10 @@ namespace snug::dist {
 
 class MpiGroup : public Group {
  public:
-  // `members` are ranks of the world, this process's among them. `channel` is the same number on
-  // all of them, and no other living group's.
+  // `members`: ranks of the world, this process included. `channel`: the same number on all
+  // members, different from other live groups'.
   MpiGroup(std::string name, Members members, int channel, std::shared_ptr<MpiThread> thread);
-  // How many groups may live at once.
+  // The largest number of groups at a time.
   static constexpr int kNumChannels = 64;
 
   void wait(const Ticket& ticket) override;
@@ -34,8 +34,7 @@ class MpiGroup : public Group {
   Ticket start_receive(const at::Tensor& tensor, int from) override;
 
  private:
-  // Each collective has a tag of its own, so that its messages are no other's: `num_tags` from a
-  // count of them that all members share.
+  // Reserves `num_tags` message tags for a collective; all members count alike.
   int next_tag(int num_tags = 1);
   int next_tag_between(std::vector<int64_t>& counts, int member);
   int tags_a_half() const;

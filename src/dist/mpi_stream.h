@@ -1,6 +1,6 @@
-// Bytes on their way between this process and another, in messages of bounded length with a few
-// under way at once. MPI's counts are ints, and what has arrived so far can be worked on.
-// Used by the communication thread alone.
+// A stream of bytes to or from another process, in messages of bounded length with several in
+// flight: MPI counts are ints, and data can be processed as it arrives. Only for the communication
+// thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace snug::dist {
 
-// Throws CommunicationError with MPI's own words.
+// Throws CommunicationError with MPI's message.
 void check_mpi(int code, const char* call);
 
 class Stream {
@@ -20,23 +20,23 @@ class Stream {
   enum class Way { Send, Receive };
   static constexpr int64_t kChunkBytes = 1 << 20;
 
-  // `data`, `bytes` of it, to or from rank `peer` of the world.
+  // Sends or receives `bytes` of `data`, to or from rank `peer` of the world.
   Stream(Way way, void* data, int64_t bytes, int peer, int tag, int64_t chunk_bytes = kChunkBytes);
 
-  // Message i does not go to the i-th stretch of data but to stretch i modulo `num_places`.
+  // Stores message i in slot i modulo `num_places` instead of slot i.
   void wrap(int64_t num_places) { num_places_ = num_places; }
-  // Only the first `bytes` may be touched yet. Without a call: all.
+  // Allows access to only the first `bytes` for now. Without a call: to all.
   void allow(int64_t bytes) { allowed_ = bytes; }
 
-  // Starts what can be and sees what has ended; whether anything has.
+  // Starts and completes messages where possible; returns whether any completed.
   bool progress();
   int64_t finished_bytes() const { return finished_; }
   bool is_done() const { return finished_ == bytes_; }
   int peer() const { return peer_; }
 
  private:
-  // A long message begins when the receiver has answered, and on a slow link that answer waits
-  // behind what else is on its way: so many are agreed on ahead that the link never has to.
+  // A long message starts only after the receiver's reply, which on a slow link queues behind other
+  // traffic; with this many messages in flight the link is never idle.
   static constexpr int64_t kMessagesAtOnce = 16;
 
   int64_t length_at(int64_t offset) const;

@@ -1,5 +1,5 @@
-// Works that add. Their sums are formed in float32, in the order of ranks, and rounded once: the
-// same bits for any cut of the tensor, so that replicas, shards and short tensors agree.
+// Collectives that sum, in float32 and in rank order, rounded once: the result does not depend on
+// how the tensor is split, so replicas, shards and short tensors agree bit for bit.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
@@ -13,7 +13,7 @@ namespace {
 using kernels::cpu::Scalar;
 using kernels::cpu::scalar_bytes;
 
-// By one thread: the others compute. `out` may be one of the addends.
+// Runs on one thread, since the others compute. `out` may be one of the addends.
 void sum_in_order(const std::vector<const char*>& addends, Scalar type, char* out, int64_t count) {
   constexpr int64_t kBlock = 4096;
   float sum[kBlock];
@@ -28,7 +28,7 @@ void sum_in_order(const std::vector<const char*>& addends, Scalar type, char* ou
   }
 }
 
-// How a tensor of `count` elements is cut: part_count for each member, the last ones may get less.
+// The split of `count` elements: part_count for each member; the last ones may get fewer.
 struct Parts {
   int64_t count = 0;
   int64_t part_count = 0;
@@ -38,8 +38,8 @@ struct Parts {
   int64_t bytes(int member) const { return begin(member + 1) - begin(member); }
 };
 
-// Each member's part comes straight from all others into the staging memory, a chunk at a time;
-// receives_[k] and sends_[k] are those of members_.other(k).
+// Receives this member's part from all others into the staging buffer, a chunk at a time;
+// receives_[k] and sends_[k] belong to members_.other(k).
 class Reduction : public Work {
  public:
   Reduction(const Members& members, char* whole, const Parts& parts, char* out,
@@ -115,8 +115,8 @@ class Reduction : public Work {
   std::vector<const char*> addends_;
 };
 
-// A reduction in place whose sums go out while the rest is still being added. A peer's sum replaces
-// what was sent to it, and so may come no further than that has gone.
+// A reduction in place that sends sums while the rest is still being added. A peer's sum overwrites
+// what was sent to it, so it may be received only as far as that has been sent.
 class AllReduction : public Reduction {
  public:
   AllReduction(const Members& members, char* data, const Parts& parts,
@@ -146,7 +146,8 @@ class AllReduction : public Reduction {
   }
 };
 
-// A short tensor: everybody's goes to everybody. The sum replaces this one's when it has been sent.
+// For a short tensor: every rank sends all of it to every other. The sum overwrites it once it has
+// been sent.
 class SumAtOnce : public Work {
  public:
   SumAtOnce(const Members& members, char* data, int64_t count, const SumArguments& arguments)

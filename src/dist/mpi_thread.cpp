@@ -35,9 +35,9 @@ constexpr auto kTimeToLeave = std::chrono::seconds(20);
 
 double seconds(Clock::duration duration) { return std::chrono::duration<double>(duration).count(); }
 
-// A rank has two threads that wait in turn: one that computes, one that communicates. With a core
-// for each they may spin; with one core for both they make way for each other; with less, who looks
-// again and again only keeps the others from what he waits for.
+// How to wait. A rank has a computing and a communicating thread. With a core each they may spin;
+// with one core for both they yield; with less, polling would only slow down the rank that is
+// waited for, so they sleep.
 enum class Patience { Spin, Yield, Sleep };
 
 Patience patience_of(const Position& position) {
@@ -93,7 +93,7 @@ struct MpiThread::Shared {
   int exit_code = 1;
   std::string failure;
 
-  // The communication thread's own.
+  // Used only by the communication thread.
   std::vector<std::shared_ptr<Work>> active;
   std::map<int, std::deque<std::shared_ptr<Work>>> queues;
   Clock::time_point last_look;
@@ -138,7 +138,7 @@ MpiThread::~MpiThread() {
   const bool clean = shared_->failure.empty() && std::uncaught_exceptions() == 0;
   shared_->wish = clean ? Shared::Wish::Leave : Shared::Wish::LeaveInHaste;
   shared_->has_news.notify_all();
-  // A thread that hangs in MPI keeps what it needs; the process ends without it.
+  // A thread that hangs in MPI keeps its data alive; the process ends without it.
   shared_->has_result.wait_for(lock, 2 * kTimeToLeave, [&] { return shared_->has_left; });
 }
 
@@ -157,7 +157,7 @@ void MpiThread::wait(Work& work) {
     return work.state.load(std::memory_order_acquire) != Work::State::Waiting;
   };
   const CountGuard waiting(shared_->num_waiting);
-  // To fall asleep and be woken takes longer than a short collective.
+  // Sleeping and waking takes longer than a short collective.
   const auto may_watch = [&] {
     return shared_->patience != Patience::Sleep && Clock::now() - begin < kTimeToWatch;
   };
@@ -187,8 +187,8 @@ void MpiThread::abort(int exit_code) {
     shared_->has_news.notify_all();
     shared_->has_result.wait_for(lock, std::chrono::seconds(5), [] { return false; });
   }
-  // MPI_Abort has not ended the process: the thread hangs, or is gone. Without MPI_Finalize the
-  // launcher takes this for what it is.
+  // MPI_Abort has not ended the process: the thread hangs or is gone. Without MPI_Finalize the
+  // launcher sees this as a failure.
   std::_Exit(exit_code);
 }
 
@@ -199,7 +199,7 @@ void MpiThread::Shared::run() {
     leave();
   } catch (const std::exception& error) {
     fail(error.what());
-    // Who fails here may still be asked to abort.
+    // After a failure abort() may still be called.
     std::unique_lock lock(mutex);
     has_news.wait(lock, [&] { return wish != Wish::None; });
     if (wish == Wish::Abort) MPI_Abort(MPI_COMM_WORLD, exit_code);
@@ -213,7 +213,7 @@ void MpiThread::Shared::join() {
   int provided = 0;
   check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   if (provided < MPI_THREAD_FUNNELED) {
-    throw CommunicationError("this MPI lets no thread but a process's first one call it");
+    throw CommunicationError("this MPI can only be called by a process's first thread");
   }
   check_mpi(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   int rank = 0;
@@ -329,7 +329,7 @@ void MpiThread::Shared::check_deadline(const Work& work, Clock::time_point now) 
       title(work), waited, about_peers(work.awaited())));
 }
 
-// A rank whose page says that it is no more will not join either.
+// Fails early if the status page of an awaited rank shows that its process is gone.
 void MpiThread::Shared::check_peers(const Work& work) const {
   if (options.status_folder.empty()) return;
   for (const int peer : work.awaited()) {
@@ -359,10 +359,10 @@ std::string MpiThread::Shared::title(const Work& work) const {
                      work.unit.empty() ? "" : ", unit ", work.unit);
 }
 
-// The longer nothing has moved, the longer the pause. A new work ends it. While nobody waits the
-// processors compute, and are not to be taken from that: on a slow link a message takes many
-// milliseconds, and each look at it is a system call or two and a switch of threads. Several
-// messages are under way, so the link has something to carry through the longest pause.
+// Pauses longer the longer nothing has moved; a new work ends the pause. On a slow link a message
+// takes many milliseconds, and each poll costs system calls and a thread switch, which would take
+// processor time from the computation. Several messages are in flight, so the link stays busy
+// through the longest pause.
 void MpiThread::Shared::idle(Clock::time_point idle_since) {
   const auto idle_for = Clock::now() - idle_since;
   const bool somebody_waits = num_waiting.load(std::memory_order_relaxed) > 0;
@@ -386,7 +386,7 @@ void MpiThread::Shared::leave() {
     page.set_state(RankState::Failed);
     return;
   }
-  // MPI_Finalize waits for all ranks without a limit, so they meet before it.
+  // MPI_Finalize waits for all ranks without a timeout, so a barrier with one comes first.
   MPI_Request everyone = MPI_REQUEST_NULL;
   check_mpi(MPI_Ibarrier(MPI_COMM_WORLD, &everyone), "MPI_Ibarrier");
   const auto begin = Clock::now();
@@ -399,7 +399,7 @@ void MpiThread::Shared::leave() {
   check_mpi(MPI_Finalize(), "MPI_Finalize");
 }
 
-// The first reason is everybody's.
+// The first failure becomes the reason for all works.
 void MpiThread::Shared::fail(const std::string& why) {
   page.set_failure(why);
   const std::lock_guard lock(mutex);

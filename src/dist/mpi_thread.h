@@ -1,9 +1,9 @@
-// The one thread of the process that calls MPI, from MPI_Init to MPI_Finalize, so that MPI need not
-// know of threads. It takes the works that other threads submit a little further in turn, and backs
-// off while nothing moves, so that it takes no core from those who compute.
+// The only thread that calls MPI, from MPI_Init to MPI_Finalize, so that MPI needs no thread
+// support. It advances submitted works in turn, and backs off while nothing moves, so as not to
+// take a core from computing threads.
 //
-// When a work cannot end, because a rank is gone or has not joined it in time, all fail: the ranks
-// no longer agree on what comes next.
+// If one work cannot complete, because a rank is gone or has not joined in time, all works fail:
+// the ranks no longer agree on what comes next.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,26 +18,27 @@ namespace snug::dist {
 
 class MpiThread {
  public:
-  // Returns when MPI has been joined. Throws where that fails, or where MPI knows of other
-  // processes than the environment.
+  // Returns after MPI_Init. Throws if that fails, or if MPI's processes differ from those in the
+  // environment.
   MpiThread(const Position& position, const WorldOptions& options);
-  // Leaves MPI together with the others, unless something has failed or an exception is on its way:
-  // then the process ends without, and its launcher takes the others down.
+  // Finalizes MPI together with the other ranks. After a failure or during an exception the process
+  // ends without it, and its launcher ends the others.
   ~MpiThread();
   MpiThread(const MpiThread&) = delete;
   MpiThread& operator=(const MpiThread&) = delete;
 
   void submit(std::shared_ptr<Work> work);
-  // Throws CommunicationError where it failed. On the thread that gives up what the work holds.
+  // Throws CommunicationError if it failed. Releases the tensors that the work holds, on the
+  // calling thread.
   void wait(Work& work);
 
   StatusPage& page();
-  // Tags from 0 to here.
+  // The largest tag.
   int last_tag() const;
   [[noreturn]] void abort(int exit_code);
 
  private:
-  struct Shared;  // with the thread, which outlives this object when MPI hangs
+  struct Shared;  // shared with the thread, which outlives this object if MPI hangs
 
   std::shared_ptr<Shared> shared_;
 };

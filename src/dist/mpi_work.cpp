@@ -1,4 +1,4 @@
-// Works that only move bytes.
+// Collectives that only move bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/mpi_work.h"
 
@@ -7,7 +7,7 @@
 namespace snug::dist {
 namespace {
 
-// MPI reads from it only; its type says otherwise for streams of both ways.
+// MPI only reads from it; Stream's type serves both directions.
 void* source(const void* data) { return const_cast<void*>(data); }
 
 class Movement : public Work {
@@ -20,7 +20,7 @@ class Movement : public Work {
   }
 };
 
-// A chain that begins at the root: each rank hands on what has come to it, and sends no byte twice.
+// A broadcast along a chain from the root: each rank forwards what it receives, once.
 class Chain : public Movement {
  protected:
   bool step() override {

@@ -1,8 +1,8 @@
-// Through libtorch's ProcessGroupNCCL: it has the streams, and a watchdog that ends the process
-// when a collective hangs on the device.
+// Uses libtorch's ProcessGroupNCCL, which has the streams and a watchdog that ends the process if a
+// collective hangs on the device.
 //
-// NCCL forms sums in the tensors' own type and in an order of its own, the same in every run on the
-// same machines: sums of 16-bit numbers are rounded at each hop, unlike MPI's.
+// NCCL sums in the tensors' type, in an order that is fixed for the same machines: unlike with MPI,
+// sums of 16-bit numbers are rounded at each hop.
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/nccl_group.h"
 
@@ -30,8 +30,8 @@ struct NcclPending : Group::Pending {
   std::vector<at::Tensor> held;
 };
 
-// Where NCCL's ranks find each other: a small server at the group's first rank, whose address goes
-// round over MPI.
+// The rendezvous of NCCL's ranks: a small server at the group's first rank, whose address is
+// broadcast over MPI.
 c10::intrusive_ptr<c10d::Store> open_store(Group& host, Milliseconds timeout) {
   const std::vector<std::string> hosts = host.gather_texts(host_name());
   const bool one_machine =
@@ -67,7 +67,7 @@ class NcclGroup : public Group {
     });
   }
 
-  // Leaving together takes what a failure may have left undone; then the process just ends.
+  // An orderly shutdown needs all ranks; after a failure the process just ends.
   ~NcclGroup() override {
     if (std::uncaught_exceptions() > 0) {
       static_cast<void>(nccl_.release());
@@ -160,7 +160,7 @@ class NcclGroup : public Group {
   }
 
  private:
-  // NCCL's and CUDA's errors, with what they do not say: who, in what, for which unit.
+  // Adds rank, collective and unit to errors of NCCL and CUDA.
   template <class Call>
   void guarded(const char* what, int32_t unit, const Call& call) {
     try {

@@ -1,4 +1,4 @@
-// CUDA tensors over NCCL, host values over MPI.
+// Collectives of CUDA tensors over NCCL, and of host values over MPI.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +8,7 @@
 
 namespace snug::dist {
 
-// `host` is the same group over MPI. Throws UserError in a build without CUDA.
+// `host`: the same group over MPI. Throws UserError in a build without CUDA.
 std::unique_ptr<Group> make_nccl_group(std::unique_ptr<Group> host, at::Device device,
                                        double timeout_seconds);
 

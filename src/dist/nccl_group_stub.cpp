@@ -1,4 +1,4 @@
-// A build without CUDA has no tensors that NCCL could move.
+// For builds without CUDA, which have no tensors for NCCL.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "dist/nccl_group.h"

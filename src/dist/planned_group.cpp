@@ -18,8 +18,8 @@ struct PlannedPending : Group::Pending {
 
 Group::Ticket PlannedGroup::hold(std::vector<at::Tensor> tensors, int64_t staging_bytes) const {
   SNUG_CHECK(tensors.front().is_meta(),
-             "group {} of {} ranks is there for planning alone; it moves no numbers on {}", name(),
-             size(), tensors.front().device().str());
+             "group {} of {} ranks is only for planning; it cannot move data on {}", name(), size(),
+             tensors.front().device().str());
   auto pending = std::make_shared<PlannedPending>();
   if (transport_ == Transport::Mpi && staging_bytes > 0) {
     tensors.push_back(staging_memory(staging_bytes, tensors.front().device()));
@@ -29,7 +29,7 @@ Group::Ticket PlannedGroup::hold(std::vector<at::Tensor> tensors, int64_t stagin
 }
 
 void PlannedGroup::wait(const Ticket& ticket) {
-  // In the order in which the real group lets go of them: the staging memory is the last.
+  // Released in the real group's order, the staging buffer last.
   if (ticket) static_cast<PlannedPending&>(*ticket).held.clear();
 }
 

@@ -1,6 +1,6 @@
-// A group that moves nothing. It holds what the real one holds from a collective's start until it
-// has been waited for: the tensors and the memory where the others' numbers would arrive. On host
-// values it answers as if all ranks had said the same.
+// A group that moves nothing, for plans. From a collective's start until the wait it holds the same
+// memory as the real group: the tensors and the staging buffer. For host values it behaves as if
+// all ranks had the same.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

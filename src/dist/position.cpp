@@ -1,4 +1,4 @@
-// Each way of starting processes tells them by variables of its own where they stand.
+// Each launcher sets its own environment variables for rank and size.
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/position.h"
 
@@ -12,7 +12,7 @@
 namespace snug::dist {
 namespace {
 
-// `size` is the one that says whether this launcher is there.
+// The variable `size` shows whether this launcher was used.
 struct Launcher {
   const char* started_by;
   const char* size;
@@ -21,7 +21,7 @@ struct Launcher {
   const char* local_size;  // null: found from Slurm's list
 };
 
-// A batch script has SLURM_NTASKS too, though srun has not started it; srun alone sets the step's.
+// A batch script also has SLURM_NTASKS without srun; only srun sets the step's variables.
 constexpr Launcher kLaunchers[] = {
     {"mpirun", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK",
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
@@ -103,8 +103,8 @@ Position position_in_environment() {
   }
   if (position.local_rank >= position.local_size || position.local_size > position.size) {
     throw UserError(
-        "environment: process {} of {} on this machine, of {} in all, cannot be; start through {} "
-        "again",
+        "environment: process {} of {} on this machine, of {} in all, is impossible; start through "
+        "{} again",
         position.local_rank, position.local_size, position.size, launcher->started_by);
   }
   return position;

@@ -1,4 +1,4 @@
-// Who started this process; world.h has where it stands.
+// The launcher that started this process; its rank is in world.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,11 +8,10 @@
 
 namespace snug::dist {
 
-// "mpirun", "srun", "mpiexec", or nothing for a process of its own.
+// "mpirun", "srun" or "mpiexec"; empty for a single process.
 std::string started_by();
 
-// torchrun's variables name several processes, and no launcher that MPI knows has started them. MPI
-// cannot join such processes.
+// Whether torchrun started several processes, which MPI cannot join.
 bool is_started_by_torchrun();
 
 }  // namespace snug::dist

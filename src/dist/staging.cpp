@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kMostBytesAtOnce = 32 << 10;
 constexpr int64_t kMostStagingBytes = 8 << 20;
-// A message's length: long enough to be worth one, short enough to stay in a cache.
+// Message length: long enough to amortize latency, short enough to stay in a cache.
 constexpr int64_t kLongestChunkBytes = 256 << 10;
 constexpr int64_t kShortestChunkBytes = 64 << 10;
 

@@ -8,7 +8,7 @@
 
 namespace snug::dist {
 
-// Memory of a collective, in its own category.
+// Memory for a collective, tagged as communication.
 inline at::Tensor staging_memory(int64_t bytes, at::Device device) {
   const memory::CategoryGuard guard(memory::Category::Communication);
   return at::empty({bytes}, at::TensorOptions().dtype(at::kByte).device(device));

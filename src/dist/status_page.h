@@ -1,6 +1,5 @@
-// What a rank is doing, readable from outside while it hangs: a file of one page that the rank has
-// mapped into its memory. Writing costs no system call, and what was written last stays there when
-// the process dies.
+// A rank's status, readable by other processes even while it hangs: a one-page file that the rank
+// has memory-mapped. Writing costs no system call, and the last status survives the process.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,22 +19,22 @@ struct RankStatus {
   int size = 1;
   int64_t pid = 0;
   std::string host;
-  std::string processes;  // the set of processes that the pid is one of: containers have their own
+  std::string processes;  // the pid's namespace, since containers have their own
   RankState state = RankState::Joining;
   int64_t started = 0;     // collectives, in all groups
-  int64_t finished = 0;    // a rank that hangs in one has one more of those started
-  std::string unit;        // of the collective that it is in, or was in last
+  int64_t finished = 0;    // one less than `started` while it hangs in one
+  std::string unit;        // of the current or last collective
   std::string collective;  // "all-gather of group shard (#12)"
   std::string activity;    // "step 12"
-  std::string failure;     // why it gave up
-  double heartbeat = 0;    // seconds since 1970: when its communication thread was last alive
+  std::string failure;     // the reason of its failure
+  double heartbeat = 0;    // seconds since 1970: last sign of life of its communication thread
 };
 
 struct StatusRecord;  // the file's layout
 
 class StatusPage {
  public:
-  // With an empty folder there is no file. Throws UserError where it cannot be made.
+  // With an empty `folder` there is no file. Throws UserError if it cannot be made.
   StatusPage(const std::filesystem::path& folder, int rank, int size);
   ~StatusPage();
   StatusPage(const StatusPage&) = delete;
@@ -58,14 +57,14 @@ class StatusPage {
 
 std::filesystem::path status_file(const std::filesystem::path& folder, int rank);
 
-// Nothing where there is no such file, or not yet a whole one.
+// None if there is no such file, or it is not complete yet.
 std::optional<RankStatus> read_status(const std::filesystem::path& folder, int rank);
 
 // "rank 3 (node1, pid 4242): in all-gather of group shard (#12), unit layers.3; step 12; last sign
 // of life 2 s ago"
 std::string describe(const RankStatus& status);
 
-// Its process is on this machine and is no more.
+// Whether its process was on this machine and has ended.
 bool is_gone(const RankStatus& status);
 
 }  // namespace snug::dist

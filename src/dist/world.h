@@ -1,4 +1,4 @@
-// This process among those that were started together by mpirun or srun. Alone otherwise.
+// The processes that mpirun or srun started together; otherwise just this one.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace snug::dist {
 
-// Where a process stands, as its environment says before anything is joined.
+// A process's rank and size, from its environment, before MPI is initialized.
 struct Position {
   int rank = 0;
   int size = 1;
@@ -20,19 +20,19 @@ struct Position {
   int local_size = 1;
 };
 
-// Of mpirun (OMPI_COMM_WORLD_*) or srun (SLURM_*); a single process where neither started it.
-// Throws UserError where the variables contradict each other.
+// Reads the variables of mpirun (OMPI_COMM_WORLD_*) or srun (SLURM_*); without them a single
+// process. Throws UserError if they contradict each other.
 Position position_in_environment();
 
 struct WorldOptions {
   double timeout_seconds = 600;  // how long a collective may wait for a peer
-  // Where each rank keeps a page that says what it is doing (rank-K.status); empty: nowhere.
+  // Folder of the ranks' status pages (rank-K.status); empty: none.
   std::filesystem::path status_folder;
 };
 
 class World {
  public:
-  // Joins the others (MPI_Init). Once a process. With one process nothing is joined.
+  // Joins the other processes (MPI_Init), once per process. Does nothing with a single process.
   static std::shared_ptr<World> join(const WorldOptions& options);
   virtual ~World() = default;
   World(const World&) = delete;
@@ -42,12 +42,12 @@ class World {
   int rank() const { return position_.rank; }
   int size() const { return position_.size; }
 
-  // The groups of all axes for tensors on `device`. Throws UserError where the shape does not have
-  // as many ranks as there are processes.
+  // Makes the groups of all axes for tensors on `device`. Throws UserError if the shape's number of
+  // ranks differs from the number of processes.
   virtual std::shared_ptr<Mesh> make_mesh(const MeshShape& shape, at::Device device) = 0;
-  // What this rank is doing, for its status page and for messages: "step 12".
+  // Sets this rank's activity for its status page and messages: "step 12".
   virtual void set_activity(const std::string& activity) = 0;
-  // Ends all processes. For when this one cannot go on and the others would wait for it.
+  // Ends all processes, if this one cannot continue and the others would wait for it.
   [[noreturn]] virtual void abort(int exit_code) = 0;
 
  protected:

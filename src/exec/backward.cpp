@@ -22,7 +22,7 @@ using torch::autograd::variable_list;
 class Pass {
  public:
   void add_root(const Edge& edge, at::Tensor gradient) {
-    // A leaf that is handed on without being used holds its node by no more than this.
+    // Only this edge keeps the node alive for a leaf that is passed through unused.
     roots_.push_back(edge);
     count_uses(edge.function.get());
     deliver(edge, std::move(gradient));
@@ -34,13 +34,13 @@ class Pass {
       const auto latest = std::prev(ready_.end());
       Node* node = latest->second;
       ready_.erase(latest);
-      // A root that another root leads to waits for it.
+      // A root that another root leads to must wait for it.
       if (uses_left_[node] == 0 && waiting_.contains(node)) step(node);
     }
   }
 
  private:
-  // How many edges lead to each node from nodes that will run.
+  // Counts the edges into each node from nodes that will run.
   void count_uses(Node* root) {
     std::vector<Node*> stack;
     if (uses_left_.try_emplace(root, 0).second) stack.push_back(root);

@@ -1,7 +1,7 @@
 // Backward of one unit's graph, on the calling thread. libtorch's own engine keeps a queue per
-// thread that outlives a failed pass, with the tensors in it; here everything a pass holds dies
-// with it, so that running out of memory inside a backward gives all of it back. Nodes run in the
-// engine's order (latest first), and release what they saved as soon as they have run.
+// thread, which survives a failed pass together with its tensors. Here a pass frees everything it
+// holds when it fails, so a run can go on after running out of memory in a backward. Nodes run in
+// the engine's order (latest first) and release their saved tensors as soon as they have run.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -17,7 +17,8 @@
 namespace snug::exec {
 namespace {
 
-// Cuts the state from the graph it came from; floating tensors will collect a gradient if wanted.
+// The state without its autograd graph; with `wants_gradient` its floating-point tensors are leaves
+// that collect a gradient.
 nn::State detach(const nn::State& state, bool wants_gradient) {
   nn::State result;
   for (const auto& [name, tensor] : state.entries()) {
@@ -28,8 +29,8 @@ nn::State detach(const nn::State& state, bool wants_gradient) {
   return result;
 }
 
-// Whether a unit's output wants a gradient: not before anything trains, and what a unit hands on
-// as it got it only if it wanted one there.
+// Whether the next unit's input needs a gradient for this output: not before the first trained
+// unit, and for a tensor that the unit passes through unchanged only if its input needed one.
 bool wants_gradient(const UnitRun& run, const at::Tensor& output) {
   if (run.index < run.first_trained) return false;
   for (const auto& [name, input] : run.input.entries())
@@ -37,7 +38,7 @@ bool wants_gradient(const UnitRun& run, const at::Tensor& output) {
   return output.is_floating_point();
 }
 
-// What the next unit gets.
+// The unit's output, cut from its graph, as the next unit's input.
 nn::State next_input(const UnitRun& run, const nn::State& output) {
   nn::State result;
   for (const auto& [name, tensor] : output.entries()) {
@@ -66,7 +67,7 @@ nn::State take_gradients(nn::State& input) {
 
 }  // namespace
 
-// Runs a pass; when it throws, the policies let go of what they hold for it.
+// Runs a pass; if it throws, policies and links release what they hold for it.
 template <class Run>
 auto Executor::guarded(const Run& run) {
   try {
@@ -163,7 +164,7 @@ nn::State Executor::begin_backward(const Flight& flight) {
   return gradients;
 }
 
-// Waits for the device that computes it.
+// The host waits for the device here.
 double Executor::loss_of(const Flight& flight) { return ops::read_number(flight.loss); }
 
 nn::State Executor::backward(Flight& flight, nn::State gradients, const MicroBatch& micro_batch) {
@@ -199,7 +200,7 @@ nn::State Executor::run_forward(UnitRun& run, const MicroBatch& micro_batch) {
     const at::AutoGradMode mode(run.record);
     run.output = run.unit->forward(run.input, micro_batch.batch, micro_batch.pass);
   }
-  // Whatever outlives the unit's forward is kept for its backward.
+  // Whatever is still allocated after the unit's forward is kept for its backward.
   ledger_.retag_since(start, memory::Category::Activations);
   for (const auto& policy : policies_) policy->after_forward(run);
   nn::State result = run.output;
@@ -219,7 +220,7 @@ nn::State Executor::run_backward(UnitRun& run, nn::State gradients, const MicroB
   std::vector<at::Tensor> output_gradients;
   for (auto& [name, gradient] : gradients.entries()) {
     const at::Tensor& output = run.output.at(name);
-    // The first trained unit may hand on what units before it made, which wants no gradient.
+    // The first trained unit may pass a frozen unit's output through; it needs no gradient.
     if (!output.requires_grad()) continue;
     outputs.push_back(output);
     output_gradients.push_back(std::move(gradient));

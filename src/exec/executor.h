@@ -1,6 +1,7 @@
 // The one driver of every model: runs the units in order and then in reverse, with autograd
-// confined to one unit at a time. Training, evaluation, generation and planning all go through it;
-// what a memory technique does, it does in the policies' hooks around each unit.
+// confined to one unit at a time. Training, evaluation, generation and planning all go through it.
+// Memory techniques are policies, called before and after each unit's forward and backward
+// (exec/policy.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,14 +17,14 @@ namespace snug::exec {
 
 class StageLinks;
 
-// What is run together, and how. `number` counts within an optimizer step.
+// A batch and how to run it. `number` is its index within the optimizer step.
 struct MicroBatch {
   nn::Batch batch;
   nn::Pass pass;
   int64_t number = 0;
 };
 
-// An optimizer step's, each made when it is needed.
+// The micro-batches of one optimizer step, each made when it is needed.
 struct MicroBatches {
   int64_t count = 0;
   std::function<MicroBatch(int64_t number)> make;
@@ -34,7 +35,8 @@ class Executor {
   // `ledger` is the one of the device that the units live on. Units must outlive the executor.
   Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
            memory::Ledger& ledger);
-  // One stage of a pipeline: `stretches` of the model, by chunk, which `links` join to the others'.
+  // One stage of a pipeline: its ranges of units, one per chunk; `links` connect it to the other
+  // stages.
   Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
            memory::Ledger& ledger, std::vector<Stretch> stretches,
            std::unique_ptr<StageLinks> links);
@@ -44,40 +46,40 @@ class Executor {
   void on_forward_done(std::function<void()> callback) { forward_done_ = std::move(callback); }
 
   // Adds the gradients of (pass.gradient_scale * summed loss) to the parameters' gradient buffers.
-  // Returns each one's summed loss, unscaled; zeros on a stage that does not end the model. Throws
-  // OutOfMemory with the executor ready for the next call.
+  // Returns the summed, unscaled loss of each micro-batch; zeros on a stage without the model's
+  // last unit. May throw OutOfMemory; the executor is then ready for the next call.
   std::vector<double> forward_backward(const MicroBatches& micro_batches);
   double forward_backward(const nn::Batch& batch, const nn::Pass& pass);
 
-  // The summed loss alone, no gradients; 0 on a stage that does not end the model.
+  // The summed loss without gradients; 0 on a stage without the model's last unit.
   double loss(const nn::Batch& batch, const nn::Pass& pass);
 
-  // Logits (S, V) float32 after each document's last token; fills batch.cache if there is one. All
-  // stages get them.
+  // Logits (S, V) float32 after each document's last token; fills batch.cache if there is one.
+  // Every stage of a pipeline gets them.
   at::Tensor last_logits(const nn::Batch& batch, at::ScalarType compute);
 
   const std::vector<nn::Unit*>& units() const { return units_; }
   std::vector<nn::Parameter*> parameters() const;
-  at::Device device() const;  // where the units' parameters are, and batches have to be
+  at::Device device() const;  // where the units' parameters are and batches must be
 
-  // --- of which forward_backward is made ---
+  // --- the steps of forward_backward, which Pipeline calls one by one ---
 
-  // A micro-batch in one stretch, between its forward and its backward.
+  // A micro-batch whose forward over one range of units is done and whose backward is not.
   struct Flight {
-    std::vector<UnitRun> runs;  // those that have a backward
+    std::vector<UnitRun> runs;  // of the units that have a backward
     at::Tensor loss;
   };
   const std::vector<Stretch>& stretches() const { return stretches_; }
-  // Whether the stretch trains anything, or hands a gradient on.
+  // Whether a unit of the range trains, or units before it need the gradient of its input.
   bool has_backward(const Stretch& stretch) const;
-  // `micro_batch` must stay where it is until its backward is done.
+  // `micro_batch` is kept by reference until its backward is done.
   nn::State forward(Flight& flight, const Stretch& stretch, nn::State input,
                     const MicroBatch& micro_batch);
-  // Returns the gradients of the stretch's input. Those that nothing has computed are missing.
+  // Returns the gradients of the range's input, by name; a tensor without a gradient is missing.
   nn::State backward(Flight& flight, nn::State gradients, const MicroBatch& micro_batch);
-  // What backward begins with where the stretch ends the model.
+  // The gradient that the model's backward starts from: ones for "loss".
   static nn::State begin_backward(const Flight& flight);
-  // Waits for the device that computes it.
+  // The host waits for the device here.
   static double loss_of(const Flight& flight);
 
  private:
@@ -94,10 +96,10 @@ class Executor {
   std::vector<nn::Unit*> units_;
   std::vector<std::unique_ptr<Policy>> policies_;
   std::vector<int32_t> ledger_ids_;
-  std::vector<bool> trains_;  // by unit
+  std::vector<bool> trains_;  // by unit: has parameters that train
   memory::Ledger& ledger_;
   std::vector<Stretch> stretches_;
-  std::unique_ptr<StageLinks> links_;  // null: the process has the whole model
+  std::unique_ptr<StageLinks> links_;  // null: this process runs the whole model
   std::function<void()> forward_done_;
 };
 

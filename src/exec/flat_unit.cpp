@@ -21,7 +21,7 @@ int64_t round_up(int64_t count, int64_t multiple) {
   return (count + multiple - 1) / multiple * multiple;
 }
 
-// Elements in memory: bytes where a weight is quantized.
+// Elements in memory; for a quantized weight these are bytes.
 int64_t stored_elements(const nn::Parameter& parameter) {
   return parameter.quantization ? parameter.stored_bytes() : parameter.num_elements();
 }
@@ -137,7 +137,8 @@ void FlatUnit::values_from_pieces() const {
 }
 
 void FlatUnit::pieces_from_values() const {
-  SNUG_CHECK(form_ == Form::Kept, "pieces are taken from values in a shorter type");
+  SNUG_CHECK(form_ == Form::Kept,
+             "pieces can only be filled from values of the type they are kept in");
   const at::Tensor own = own_values();
   if (kept_apart_ && !memory::is_vacant(part_)) ops::copy(part_, own);
   for (const auto& piece : pieces_)

@@ -1,13 +1,12 @@
-// Parameters of one unit laid one after another in a flat tensor that is cut into equal parts, a
-// part a rank (the flat parameters of FSDP, Zhao et al. 2023). The parameters' values are views of
-// it. What a rank updates and keeps are its pieces: of each parameter the stretch that lies in its
-// part.
+// A unit's parameters, one after another in a flat tensor that is split into equal shards, one per
+// rank (FSDP's flat parameters, Zhao et al. 2023). The parameters' values are views of it. A rank
+// keeps and updates its pieces: the range of each parameter that lies in its shard.
 //
-// Each parameter begins at a multiple of 256 elements, and so does each part: a block of 8-bit
-// states never lies in two pieces, and every value is aligned for the kernels.
+// Parameters and shards start at multiples of 256 elements: no block of 8-bit optimizer states is
+// split between two pieces, and every value is aligned for the kernels.
 //
-// Where computing wants a shorter type than the one that weights are kept and updated in (mixed
-// precision), ranks send each other that: half the bytes on the way, half the memory beside.
+// In mixed precision weights are kept and updated in float32 but gathered in the 16-bit type of the
+// computation: half the traffic, and half the memory for gathered weights.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,16 +21,17 @@
 
 namespace snug::exec {
 
-// A stretch of a parameter's elements, row by row, as a parameter of its own: shape (end - begin).
+// The elements [begin, end) of a parameter in row-major order, as a parameter of its own, shape
+// (end - begin).
 struct Piece {
   const nn::Parameter* whole = nullptr;
   int64_t begin = 0;
   int64_t end = 0;
-  int64_t offset = 0;       // in the rank's part
-  nn::Parameter parameter;  // `value` on the device, `home` where it is updated on the host
+  int64_t offset = 0;       // in the rank's shard
+  nn::Parameter parameter;  // `value` on the device; `home` is its host copy if the host updates it
 };
 
-// Where everything lies, in elements.
+// Positions in the flat tensor, in elements.
 struct FlatLayout {
   FlatLayout(const std::vector<nn::Parameter*>& parameters, int num_parts);
   int64_t total_elements() const { return part_elements * num_parts; }
@@ -43,11 +43,11 @@ struct FlatLayout {
 
 class FlatUnit {
  public:
-  // In which type all values are at hand: the one they are kept in, or the one computed with.
+  // The type of the gathered values: the one they are kept in, or the one of the computation.
   enum class Form { Kept, Computed };
 
-  // Of parameters of one type that are not allocated yet, `type` being that of dense ones. Gives
-  // them values; their content is undefined.
+  // For parameters of one type that are not allocated yet; `type` is that of dense ones. Allocates
+  // their values, content undefined.
   FlatUnit(std::vector<nn::Parameter*> parameters, at::Device device, at::ScalarType type, int part,
            int num_parts);
 
@@ -56,37 +56,37 @@ class FlatUnit {
   std::vector<std::unique_ptr<Piece>>& pieces() { return pieces_; }
   bool holds(const nn::Parameter& parameter) const;
 
-  // In the form that is shown.
+  // In the form chosen by show().
   const at::Tensor& values() const { return form_ == Form::Kept ? values_ : computed_values_; }
   at::Tensor own_values() const { return own_part_of(values()); }
-  // This rank's part of a flat tensor of the same layout.
+  // This rank's shard of a flat tensor of the same layout.
   at::Tensor own_part_of(const at::Tensor& flat) const;
 
-  // From now on the pieces' values have memory of their own: that of values() is given back.
-  // `on_device` false: the pieces have none on the device, and are to be given homes. `computed`:
-  // the type of Form::Computed, which is shown from here on.
+  // Gives the pieces' values memory of their own and frees that of values(). With `on_device` false
+  // they get none on the device; the caller gives them host copies. `computed` is the type of
+  // Form::Computed, which becomes the form shown.
   void keep_part_apart(bool on_device, at::ScalarType computed);
-  // The parameters' values become views of this form. Neither form's memory may be there.
+  // Makes the parameters' values views of this form. The memory of both forms must be freed.
   void show(Form form);
-  // The part that is kept apart, vacant where pieces live at home; undefined where none is.
+  // The shard after keep_part_apart(): vacant if the pieces live on the host; undefined before.
   const at::Tensor& part() const { return part_; }
-  // Between the pieces and this rank's part of values(), which must be there.
+  // Copy between the pieces and this rank's shard of values(), which must be allocated.
   void values_from_pieces() const;
   void pieces_from_values() const;
 
-  // Gradients of the same layout, with a place for each parameter's. `whole` is made at the first
-  // call after drop_gradients().
+  // A flat tensor of gradients in the same layout; each parameter's gradient is a view of it.
+  // Allocated by the first call after drop_gradients().
   const at::Tensor& provide_gradients();
-  // Those that were not written are zero from here on.
+  // Sets gradients that backward did not write to zero.
   void complete_gradients() const;
   const at::Tensor& gradients() const { return gradients_; }
-  // The parameters' gradients are no more theirs: what they were is returned.
+  // Detaches the gradients from the parameters and returns the flat tensor.
   at::Tensor take_gradients();
-  // New memory for one part, content undefined.
+  // A new tensor of one shard's size, content undefined.
   at::Tensor new_part(memory::Category category) const;
-  // Gives each piece its stretch of the reduced part as gradient.
+  // Gives each piece its range of the reduced shard as gradient.
   void give_to_pieces(const at::Tensor& reduced) const;
-  // Of any parameter or piece.
+  // Whether any parameter or piece has a gradient.
   bool has_gradients() const;
   bool pieces_have_gradients() const;
   void drop_gradients();
@@ -100,9 +100,9 @@ class FlatUnit {
   std::vector<nn::Parameter*> parameters_;
   FlatLayout layout_;
   int part_index_;
-  int32_t unit_;  // of the ledger
+  int32_t unit_;  // the unit's id in the ledger
   at::Tensor values_;
-  at::Tensor computed_values_;  // undefined where both forms are one
+  at::Tensor computed_values_;  // undefined if both forms are the same type
   std::vector<at::Tensor> views_, computed_views_;
   Form form_ = Form::Kept;
   at::Tensor part_;

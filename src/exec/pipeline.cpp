@@ -11,7 +11,7 @@ std::vector<double> Pipeline::run(const MicroBatches& micro_batches) {
   links_.begin(shape);
   const auto batch_of = [this](int64_t number) -> const MicroBatch& { return micro_batch(number); };
   for (size_t i = 0; i < steps.size(); ++i) {
-    // The next step's state arrives while this one is computed.
+    // The next step's state is received while this one is computed.
     for (size_t ahead = i; ahead < std::min(i + 2, steps.size()); ++ahead)
       links_.prepare(steps[ahead], batch_of);
     if (steps[i].way == Way::Forward)

@@ -1,5 +1,5 @@
-// One optimizer step of a stage of a pipeline: its steps in their order, each the executor's
-// forward or backward of one stretch, with what other stages send.
+// Runs one optimizer step on one stage of a pipeline: the schedule's steps in order, each a forward
+// or backward of one chunk by the executor, on states received from the neighbouring stages.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,7 +19,7 @@ class Pipeline {
   Pipeline(Executor& executor, StageLinks& links, const std::function<void()>& before_backward)
       : executor_(executor), links_(links), before_backward_(before_backward) {}
 
-  // The summed loss of each micro-batch; zeros on a stage that does not end the model.
+  // The summed loss of each micro-batch; zeros on a stage without the model's last unit.
   std::vector<double> run(const MicroBatches& micro_batches);
 
  private:
@@ -33,7 +33,7 @@ class Pipeline {
   const std::function<void()>& before_backward_;
   const MicroBatches* all_ = nullptr;
   std::vector<double> losses_;
-  // Micro-batches that have begun here, with how many of their steps are still to come.
+  // Micro-batches in flight on this stage, by number, each with its number of steps left.
   std::map<int64_t, std::pair<MicroBatch, int64_t>> begun_;
   std::map<std::pair<int64_t, int64_t>, Executor::Flight> flights_;  // by micro-batch and place
 };

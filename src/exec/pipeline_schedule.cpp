@@ -9,8 +9,8 @@
 namespace snug::exec {
 namespace {
 
-// The order in which a stage takes one way: with several chunks as many micro-batches as there are
-// stages go through one chunk, then through the next, before more follow.
+// All forwards (or all backwards) of a stage, in order. With several chunks, a group of as many
+// micro-batches as there are stages goes through one chunk after the other before the next group.
 std::vector<PipelineStep> one_way(const PipelineShape& shape, int64_t stage, Way way) {
   std::vector<PipelineStep> steps;
   const int64_t group = shape.chunks == 1 ? shape.micro_batches : shape.stages;
@@ -23,7 +23,7 @@ std::vector<PipelineStep> one_way(const PipelineShape& shape, int64_t stage, Way
   return steps;
 }
 
-// Forwards before the first backward: as many as reach the last place before its gradient comes.
+// The number of forwards before the first backward (warm-up).
 size_t num_ahead(const PipelineShape& shape, int64_t stage, size_t all) {
   if (shape.order == PipelineOrder::AllForwardFirst) return all;
   const int64_t after = shape.stages - 1 - stage;
@@ -36,8 +36,8 @@ size_t num_ahead(const PipelineShape& shape, int64_t stage, size_t all) {
 std::vector<PipelineStep> pipeline_steps(const PipelineShape& shape, int64_t stage) {
   SNUG_CHECK(stage >= 0 && stage < shape.stages && shape.chunks > 0, "stage {} of {}", stage,
              shape.stages);
-  // Chunks take turns of whole groups. Those that the last group lacks are left out at the end,
-  // which leaves the order of all others as it is.
+  // The schedule is made for whole groups. Micro-batches that the last group lacks are removed at
+  // the end, which does not change the order of the others.
   PipelineShape whole = shape;
   if (shape.chunks > 1)
     whole.micro_batches = (shape.micro_batches + shape.stages - 1) / shape.stages * shape.stages;
@@ -64,7 +64,7 @@ double pipeline_length(const PipelineShape& shape, double backward) {
   std::map<PipelineStep, double> ends;
   std::vector<size_t> next(steps.size());
   std::vector<double> now(steps.size());
-  // A step begins when its stage is free and what it needs is there.
+  // A step begins when its stage is free and its input has arrived.
   const auto try_step = [&](size_t stage) {
     if (next[stage] == steps[stage].size()) return false;
     const PipelineStep& step = steps[stage][next[stage]];

@@ -1,5 +1,6 @@
-// What the stages of a pipeline do, one after another: GPipe (Huang et al. 2019), one forward one
-// backward (Narayanan et al. 2019, 2021), and both with several stretches of layers a stage.
+// The order of forwards and backwards on each stage of a pipeline: GPipe (Huang et al. 2019) or
+// 1F1B, one forward one backward (Narayanan et al. 2019), each also interleaved, with several
+// chunks of layers per stage (Narayanan et al. 2021).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,11 +14,11 @@ enum class Way { Forward, Backward };
 enum class PipelineOrder {
   OneForwardOneBackward,  // a backward as soon as it can be: few micro-batches are under way at
                           // once
-  AllForwardFirst,        // GPipe: all of them are
+  AllForwardFirst,        // GPipe: every forward, then every backward
 };
 
-// The model's units are dealt out in places 0 .. stages * chunks - 1, one after another: stage s
-// has the places s, s + stages, s + 2 * stages …, its chunks 0, 1, 2 ….
+// The model's units are split into stages * chunks consecutive ranges, called places (virtual
+// stages). Stage s runs the places s, s + stages, s + 2 * stages, … as its chunks 0, 1, 2, ….
 struct PipelineShape {
   int64_t stages = 1;
   int64_t chunks = 1;
@@ -27,7 +28,7 @@ struct PipelineShape {
   int64_t num_places() const { return stages * chunks; }
 };
 
-// One micro-batch through one place.
+// The forward or backward of one micro-batch through one place.
 struct PipelineStep {
   Way way = Way::Forward;
   int64_t micro_batch = 0;
@@ -37,12 +38,12 @@ struct PipelineStep {
   auto operator<=>(const PipelineStep&) const = default;
 };
 
-// What a stage does, in order. The steps of all stages fit together: if each sends on what a step
-// gave before it begins the next one, waits before it sends for what it sent that way last, and has
-// asked for what the next step needs while a step runs, then none waits for ever.
+// The steps of one stage, in order. The stages' orders cannot deadlock as long as each stage (1)
+// sends a step's result before it begins the next step, (2) first waits for its previous send in
+// that direction, and (3) starts to receive the next step's input while a step runs.
 std::vector<PipelineStep> pipeline_steps(const PipelineShape& shape, int64_t stage);
 
-// How long the stages need, in units of what one of them computes: 1 where none ever waits. A
+// Time of an optimizer step relative to the computation of one stage: 1 if no stage ever waits. A
 // backward takes as long as `backward` forwards.
 double pipeline_length(const PipelineShape& shape, double backward = 2);
 

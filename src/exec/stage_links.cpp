@@ -14,9 +14,9 @@
 namespace snug::exec {
 namespace {
 
-constexpr size_t kMostShapes = 256;  // batches of other sizes that are remembered
+constexpr size_t kMostShapes = 256;  // batch sizes whose shapes are cached
 
-// What a state's shapes depend on.
+// The batch sizes that determine a state's shapes.
 std::vector<int64_t> signature(const MicroBatch& micro_batch) {
   const nn::Batch& b = micro_batch.batch;
   const auto count = [](const at::Tensor& tensor) {
@@ -27,7 +27,7 @@ std::vector<int64_t> signature(const MicroBatch& micro_batch) {
       count(b.pixels),    count(b.picture_rows), static_cast<int64_t>(micro_batch.pass.compute)};
 }
 
-// A gradient has the type of what it is of.
+// A gradient has the type of its tensor.
 at::Tensor memory_like(const at::Tensor& shape, at::Device device) {
   return at::empty(shape.sizes(), shape.options().device(device));
 }
@@ -46,7 +46,8 @@ StageLinks::~StageLinks() {
   try {
     finish();
   } catch (const CommunicationError& error) {
-    warn("a state was still on its way at the end: {}", error.what());
+    warn("a send or receive between pipeline stages failed at the end of the run: {}",
+         error.what());
   }
 }
 
@@ -87,7 +88,7 @@ void StageLinks::prepare(const PipelineStep& step, const MicroBatchOf& micro_bat
   if (!source_of(step, source) || arriving_.contains(step)) return;
   std::deque<PipelineStep>& queue = expected_[static_cast<size_t>(stage_of(source.place))];
   for (bool started = false; !started;) {
-    SNUG_CHECK(!queue.empty(), "nobody sends what micro-batch {} needs at place {}",
+    SNUG_CHECK(!queue.empty(), "no stage sends the input of micro-batch {} at place {}",
                step.micro_batch, step.place);
     const PipelineStep next = queue.front();
     queue.pop_front();
@@ -109,7 +110,7 @@ void StageLinks::start_receive(const PipelineStep& step, const MicroBatch& micro
   source_of(step, source);
   const bool is_forward = step.way == Way::Forward;
   const auto from = static_cast<int>(stage_of(source.place));
-  // What enters a place leaves the one before it, and its gradient goes back the same way.
+  // A place's input is the output of the place before it; its gradient goes back the same way.
   const int64_t border = is_forward ? step.place : source.place;
   const memory::CategoryGuard category(is_forward ? memory::Category::Activations
                                                   : memory::Category::Workspace);
@@ -152,7 +153,7 @@ nn::State StageLinks::all_gradients(const PipelineStep& step, nn::State gradient
   const nn::State& border = shapes_for(micro_batch)[static_cast<size_t>(step.place)];
   for (const auto& [name, tensor] : border.entries()) {
     if (!tensor.is_floating_point()) continue;
-    // The order is the receiver's.
+    // In the order in which the receiver expects them.
     all.set(name, gradients.has(name)
                       ? gradients.at(name)
                       : at::zeros(tensor.sizes(), tensor.options().device(device_)));
@@ -169,7 +170,7 @@ void StageLinks::finish() {
   for (Leaving& leaving : leaving_) wait_for(leaving);
 }
 
-// What the others still send cannot be called back: with several processes the run ends here.
+// Other ranks' sends cannot be cancelled, so with several processes the run ends here.
 void StageLinks::abandon() {
   expected_.clear();
   arriving_.clear();

@@ -1,4 +1,4 @@
-// Reads little-endian fields out of a mapped file and refuses to step past its end.
+// Reads little-endian fields from a mapped file, with bounds checks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,10 +17,11 @@ namespace snug::formats {
 
 static_assert(std::endian::native == std::endian::little, "weight files are read in place");
 
-// Text from a foreign file made fit for a message: control and broken bytes escaped, long text cut.
+// Text from a file made safe for messages: control characters and invalid bytes escaped, long text
+// cut.
 std::string printable(std::string_view text, size_t max_bytes = 120);
 
-// Runs `work` and puts "context: " before the text of a UserError that comes out of it.
+// Runs `work` and prefixes "context: " to the text of a UserError that it throws.
 template <class Work>
 auto with_context(std::string_view context, Work&& work) {
   try {
@@ -49,7 +50,7 @@ class ByteReader {
 
   std::span<const std::byte> take(uint64_t count, const char* what);
   std::string_view text(uint64_t count, const char* what);
-  std::string_view line(const char* what);  // up to the next '\n', which is passed over
+  std::string_view line(const char* what);  // up to the next '\n', which is skipped
 
   size_t position() const { return position_; }
   size_t remaining() const { return bytes_.size() - position_; }

@@ -39,7 +39,7 @@ void bool_to_f32(const void* in, float* out, int64_t count) {
 const bool kHasAvx2 = __builtin_cpu_supports("avx2") != 0;
 const bool kHasF16C = kHasAvx2 && __builtin_cpu_supports("f16c");
 
-// Both return how many elements they did: all whole groups of eight.
+// Both convert whole groups of eight and return the number of elements converted.
 [[gnu::target("avx2,f16c")]] int64_t f16_to_f32_by_eight(const void* in, void* out, int64_t count) {
   int64_t i = 0;
   for (; i + 8 <= count; i += 8) {
@@ -73,7 +73,7 @@ const bool kHasF16C = kHasAvx2 && __builtin_cpu_supports("f16c");
   return _mm256_blendv_epi8(rounded, _mm256_or_si256(upper, _mm256_set1_epi32(0x40)), is_nan);
 }
 
-// Returns how many elements it did: all whole groups of sixteen.
+// Converts whole groups of sixteen and returns the number of elements converted.
 [[gnu::target("avx2")]] int64_t f32_to_bf16_by_sixteen(const void* in, void* out, int64_t count) {
   int64_t i = 0;
   for (; i + 16 <= count; i += 16) {
@@ -160,7 +160,7 @@ void convert(DType from, const void* in, DType to, void* out, int64_t count) {
   }
   if (to == DType::F32) return to_f32(from, in, static_cast<float*>(out), count);
   if (from == DType::F32) return from_f32(in, to, out, count);
-  // A stretch that stays in the first-level cache, and a multiple of every block size.
+  // A chunk that stays in the L1 cache, and a multiple of every block size.
   constexpr int64_t kStretch = 4096;
   alignas(64) std::array<float, kStretch> buffer;
   for (int64_t done = 0; done < count; done += kStretch) {

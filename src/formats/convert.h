@@ -1,5 +1,5 @@
-// Bulk conversion between number types. Each runs at several GB/s a core: AVX2 and F16C are used
-// where the machine has them, with the same bits as the plain C++ path. Inputs need no alignment.
+// Bulk conversion between number types. Several GB/s per core: uses AVX2 and F16C if the machine
+// has them, with the same bits as plain C++. Inputs need no alignment.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,12 +20,12 @@ void f16_to_f32(const void* in, void* out, int64_t count);
 // Any type to float32. `count` is a whole number of blocks for a quantized type.
 void to_f32(DType from, const void* in, float* out, int64_t count);
 
-// Whole blocks of a quantized type; the same bits as ggml's reference arithmetic.
+// Dequantizes whole blocks, with the same bits as ggml's reference code.
 void dequantize(DType type, const void* in, float* out, int64_t count);
 
-// True where convert() knows the way: to F32, F16, BF16 from anything, or from == to.
+// Whether convert() supports the pair: any type to F32, F16 or BF16, or from == to.
 bool can_convert(DType from, DType to);
-// F64 and integers pass through float32 on the way to a 16-bit type, as in PyTorch.
+// F64 and integers are converted to 16-bit types by way of float32, as in PyTorch.
 void convert(DType from, const void* in, DType to, void* out, int64_t count);
 
 }  // namespace snug::formats

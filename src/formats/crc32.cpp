@@ -1,4 +1,4 @@
-// Eight bytes a step through eight tables: about 1.5 GB/s, where one byte a step gives 0.4.
+// Eight bytes per step with eight tables: about 1.5 GB/s, against 0.4 with one byte per step.
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/crc32.h"
 

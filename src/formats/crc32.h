@@ -8,7 +8,7 @@
 
 namespace snug::formats {
 
-// Goes on from `previous`, so that a long stream can come in pieces.
+// Continues from `previous`, so that a stream can be processed in chunks.
 uint32_t crc32(std::span<const std::byte> bytes, uint32_t previous = 0);
 
 }  // namespace snug::formats

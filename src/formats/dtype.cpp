@@ -40,7 +40,7 @@ int64_t bytes_for(DType type, int64_t elements) {
                     block.name, block.block_elements);
   int64_t bytes = 0;
   if (__builtin_mul_overflow(elements / block.block_elements, block.block_bytes, &bytes))
-    throw UserError("{} elements of {} are more bytes than 63 bits can count", elements,
+    throw UserError("{} elements of {} take more bytes than 63 bits can count", elements,
                     block.name);
   return bytes;
 }
@@ -53,7 +53,7 @@ int64_t count_elements(std::span<const int64_t> shape) {
     empty = empty || size == 0;
     overflow = overflow || __builtin_mul_overflow(count, size, &count);
   }
-  // An empty tensor may have sizes whose product would not fit; it has no elements all the same.
+  // An empty tensor has no elements even if the product of its other sizes overflows.
   if (empty) return 0;
   if (overflow)
     throw UserError("shape {} has more elements than 63 bits can count", show_shape(shape));

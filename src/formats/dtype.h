@@ -1,5 +1,5 @@
-// The element types of weight files and how many bytes they take. Quantized types come in blocks:
-// a block of `block_elements` numbers is stored in `block_bytes` bytes, scale included.
+// The element types of weight files and their sizes. Quantized types consist of blocks: a block of
+// `block_elements` numbers is stored in `block_bytes` bytes, scale included.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -44,7 +44,8 @@ const char* name(DType type);  // "BF16", "Q4_K"
 bool is_quantized(DType type);
 bool is_floating(DType type);  // F64, F32, F16, BF16 and the quantized ones
 
-// Bytes of `elements` numbers. Throws UserError on overflow, a negative count or a broken block.
+// Bytes of `elements` numbers. Throws UserError on overflow, a negative count or an incomplete
+// block.
 int64_t bytes_for(DType type, int64_t elements);
 
 // The product of the sizes; throws UserError on a negative size or overflow.
@@ -59,7 +60,7 @@ struct TensorInfo {
   int64_t num_elements() const { return count_elements(shape); }
 };
 
-// Fills in nbytes; throws UserError where the shape does not suit the type.
+// Fills in nbytes; throws UserError if the shape does not fit the type.
 TensorInfo make_tensor_info(std::string name, DType dtype, std::vector<int64_t> shape);
 
 // "[32000, 2048]"

@@ -1,5 +1,5 @@
-// GGUF versions 2 and 3: typed metadata, then tensors, often quantized. Shapes are turned round
-// here (GGUF counts dimensions from the innermost), so that they read as in PyTorch.
+// GGUF versions 2 and 3: typed metadata, then tensors, often quantized. Shapes are reversed here
+// (GGUF lists dimensions from the innermost), so that they read as in PyTorch.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -38,7 +38,7 @@ enum class GgufType : uint32_t {
   F64 = 12,
 };
 
-// A metadata value: its bytes in the file, decoded when asked for. Text arrays (vocabularies) are
+// A metadata value: its bytes in the file, decoded on demand. Text arrays (vocabularies) are
 // decoded once, on opening.
 struct GgufValue {
   GgufType type = GgufType::U8;
@@ -53,13 +53,14 @@ class GgufFile : public TensorSource {
  public:
   static std::unique_ptr<GgufFile> open(const std::filesystem::path& path);
 
-  // A missing key without default, or one of another kind, throws UserError naming file and key.
+  // The getters throw UserError with file and key for a value of another type or a missing key
+  // without default.
   bool has(std::string_view key) const;
   int64_t integer(std::string_view key, std::optional<int64_t> otherwise = {}) const;
   double number(std::string_view key, std::optional<double> otherwise = {}) const;
   std::string text(std::string_view key, std::optional<std::string> otherwise = {}) const;
   bool boolean(std::string_view key, std::optional<bool> otherwise = {}) const;
-  bool is_array(std::string_view key) const;  // some keys are a number or one number a layer
+  bool is_array(std::string_view key) const;  // some keys hold one number or one per layer
   const std::vector<std::string>& texts(std::string_view key) const;
   std::vector<float> numbers(std::string_view key) const;
   std::vector<int32_t> integers(std::string_view key) const;
@@ -92,11 +93,12 @@ class GgufWriter {
   void set_texts(std::string_view key, const std::vector<std::string>& values);
   void set_f32s(std::string_view key, std::span<const float> values);
   void set_i32s(std::string_view key, std::span<const int32_t> values);
-  void copy(std::string_view key, const GgufValue& value);  // from another file, type and all
+  void copy(std::string_view key, const GgufValue& value);  // from another file, with its type
 
   // Any type that GGUF knows.
   void declare(const std::vector<TensorInfo>& tensors);
-  void write(std::string_view name, std::span<const std::byte> bytes);  // in pieces if wanted
+  void write(std::string_view name,
+             std::span<const std::byte> bytes);  // may be called with consecutive chunks
   void finish();
 
  private:
@@ -104,7 +106,7 @@ class GgufWriter {
 
   OutputFile file_;
   TensorSlots slots_;
-  std::string entries_;  // metadata so far, as it will stand in the file
+  std::string entries_;  // encoded metadata so far
   std::set<std::string, std::less<>> keys_;
 };
 

@@ -1,5 +1,5 @@
-// From the bytes of a GGUF file to its metadata and the places of its tensors. Every count in the
-// file is held against the bytes that are left before anything is allocated for it.
+// Parses a GGUF file's metadata and its tensors' offsets. Every count in the file is checked
+// against the remaining bytes before memory is allocated for it.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -54,13 +54,13 @@ class GgufParser {
     const uint32_t version = reader_.u32("the version");
     if (version != 0 && (version & 0xFFFF) == 0)
       throw UserError(
-          "{}: this GGUF file is big-endian, which is not read here; convert it to "
-          "little-endian first",
+          "{}: this GGUF file is big-endian, which is not supported; convert it to little-endian "
+          "first",
           label);
     if (version != 2 && version != 3)
       throw UserError(
-          "{}: GGUF version {} is not read here, versions 2 and 3 are; convert the file "
-          "with a current llama.cpp",
+          "{}: GGUF version {} is not supported, only versions 2 and 3 are; convert the file with "
+          "a current llama.cpp",
           label, version);
     num_tensors_ = reader_.u64("the number of tensors");
     num_entries_ = reader_.u64("the number of metadata entries");
@@ -95,7 +95,7 @@ class GgufParser {
     with_context(key_context(key), [&] {
       GgufValue value = read_value(read_type());
       if (!metadata_.emplace(key, std::move(value)).second)
-        throw UserError("it is there twice; the file is damaged, fetch it again");
+        throw UserError("it occurs twice; the file is damaged, fetch it again");
     });
   }
 
@@ -146,7 +146,7 @@ class GgufParser {
     value.bytes = file_.bytes().subspan(begin, reader_.position() - begin);
   }
 
-  // No known model has arrays of arrays; they are walked over and kept as bytes.
+  // No known model has arrays of arrays; they are skipped and kept as bytes.
   void skip_arrays(uint64_t count, int depth) {
     if (depth > kMaxArrayDepth)
       throw UserError("arrays are nested more than {} deep; the file is damaged", kMaxArrayDepth);
@@ -211,7 +211,7 @@ class GgufParser {
           reader_.label(), printable(tensor.info.name), size, tensor.offset, data_bytes);
     if (tensor.offset % alignment != 0)
       throw UserError(
-          "{}: tensor \"{}\" begins at {}, which is no multiple of the alignment {}; the "
+          "{}: tensor \"{}\" begins at {}, which is not a multiple of the alignment {}; the "
           "file is damaged, fetch it again",
           reader_.label(), printable(tensor.info.name), tensor.offset, alignment);
     tensor.offset += data_begin;

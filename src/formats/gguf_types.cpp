@@ -62,7 +62,7 @@ DType dtype_of_ggml(uint32_t number) {
   for (const auto& [known, name] : kRefused)
     if (known == number)
       throw UserError(
-          "its type {} is not read here; take a file quantized as Q8_0, Q4_0 to Q5_1 or "
+          "its type {} is not supported; use a file quantized as Q8_0, Q4_0 to Q5_1 or "
           "Q2_K to Q6_K, or one in F16, BF16 or F32",
           name);
   throw UserError("its type number {} is unknown; the file is damaged or newer than this program",

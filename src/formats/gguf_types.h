@@ -1,4 +1,4 @@
-// The numbers by which GGUF files name types.
+// GGUF's numbers of types.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@ inline constexpr uint64_t kGgufAlignment = 32;
 // Bytes of one value; 0 for texts and arrays, which have no fixed size.
 uint64_t scalar_bytes(GgufType type);
 
-// Throws UserError for a type that is unknown, or known and not read here.
+// Throws UserError for an unknown or unsupported type.
 DType dtype_of_ggml(uint32_t number);
 // Throws InternalError for a type that GGUF lacks.
 uint32_t ggml_number(DType type);

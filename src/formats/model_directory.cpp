@@ -1,4 +1,4 @@
-// Finds the weights of a model folder. Shards named by an index must be files of that same folder.
+// Finds the weights of a model folder. Shards named by an index must be files in the same folder.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -46,8 +46,8 @@ WeightMap parse_weight_map(const fs::path& path) {
   const auto map = index.is_object() ? index.find("weight_map") : index.end();
   if (index.is_discarded() || map == index.end() || !map->is_object() || map->empty())
     throw UserError(
-        "{}: wanted is a JSON object with a \"weight_map\" of tensor names to files; the "
-        "file is damaged, fetch it again",
+        "{}: not a JSON object with a \"weight_map\" from tensor names to files; the file is "
+        "damaged, fetch it again",
         path.string());
   WeightMap shards;
   for (const auto& [tensor, file] : map->items()) {
@@ -59,7 +59,8 @@ WeightMap parse_weight_map(const fs::path& path) {
   return shards;
 }
 
-// A name such as "../x", "/etc/x" or "a/b" could reach outside, and the index itself is no shard.
+// Refuses names such as "../x", "/etc/x" or "a/b", which could reach outside the folder, and the
+// index itself.
 void check_shard_names(const std::set<std::string>& names, const fs::path& index) {
   std::vector<std::string> missing;
   for (const std::string& name : names) {
@@ -67,7 +68,7 @@ void check_shard_names(const std::set<std::string>& names, const fs::path& index
         name.find('\0') != std::string::npos || name == index.filename())
       throw UserError("{}: \"{}\" is not a plain name of a file in the same folder", index.string(),
                       printable(name));
-    std::error_code ignored;  // a link that leads nowhere, or in a circle, is a missing file
+    std::error_code ignored;  // a dangling or circular link counts as a missing file
     if (!fs::is_regular_file(index.parent_path() / name, ignored)) missing.push_back(name);
   }
   if (missing.empty()) return;
@@ -79,7 +80,7 @@ void check_shard_names(const std::set<std::string>& names, const fs::path& index
                   count > missing.size() ? ", …" : "");
 }
 
-// Moves a shard's tensors over, those that the index gives to this shard.
+// Adds the tensors that the index assigns to this shard.
 void add_shard(TensorSource::Parts& all, TensorSource::Parts shard, const std::string& name,
                WeightMap& left, const fs::path& index) {
   const size_t first_file = all.files.size();
@@ -96,7 +97,7 @@ void add_shard(TensorSource::Parts& all, TensorSource::Parts shard, const std::s
     all.tensors.push_back(std::move(tensor));
   }
   if (num_passed_over > 0)
-    warn("{}: {} tensors in {} are skipped, since the index does not give them to it",
+    warn("{}: {} tensors in {} are skipped, since the index does not list them for this file",
          index.string(), num_passed_over, printable(name));
 }
 
@@ -118,7 +119,7 @@ std::unique_ptr<TensorSource> open_sharded(const fs::path& index, OpenOne open) 
                                         std::move(all.tensors));
 }
 
-// A folder whose only weights are one .pth of another name, as training scripts leave it.
+// The only .pth file in a folder, under any name, as training scripts write it.
 fs::path find_single_pth(const fs::path& folder) {
   std::vector<fs::path> found;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder))
@@ -130,7 +131,7 @@ fs::path find_single_pth(const fs::path& folder) {
 [[noreturn]] void refuse_empty(const fs::path& folder) {
   std::vector<const char*> wanted;
   for (const Layout& layout : kFileLayouts) wanted.push_back(layout.file);
-  throw UserError("{}: no weights are there; looked for {} and a single *.pth", folder.string(),
+  throw UserError("{}: no weights found; looked for {} and a single *.pth", folder.string(),
                   fmt::join(wanted, ", "));
 }
 
@@ -139,8 +140,7 @@ fs::path find_single_pth(const fs::path& folder) {
 std::unique_ptr<TensorSource> open_model_directory(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored))
-    throw UserError("{}: there is no such folder; wanted is one that holds a model",
-                    folder.string());
+    throw UserError("{}: there is no such folder; give one that holds a model", folder.string());
   for (const Layout& layout : kFileLayouts) {
     const fs::path path = folder / layout.file;
     if (!fs::exists(fs::symlink_status(path, ignored))) continue;

@@ -32,7 +32,7 @@ void OutputFile::fail(const char* what) const {
 void OutputFile::reserve(uint64_t size) {
   if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) fail("reserve the space for");
   if (size == 0) return;
-  // Some file systems cannot reserve blocks; there the full disk shows when it is reached.
+  // Some file systems cannot reserve blocks; there a full disk is noticed only while writing.
   if (::fallocate(descriptor_, 0, 0, static_cast<off_t>(size)) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
     fail("reserve the space for");

@@ -1,4 +1,4 @@
-// A large file written piece by piece under a temporary name, and renamed when it is whole.
+// A large file written in chunks under a temporary name and renamed when it is complete.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,12 +23,12 @@ class OutputFile {
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();  // removes the temporary file unless finish() was called
 
-  // Gives the file its final size now, so that a full disk shows before the work and not after it.
+  // Reserves the file's final size, so that a full disk is noticed before the work.
   void reserve(uint64_t size);
   void append(std::span<const std::byte> bytes);
   void append(std::string_view text) { append(std::as_bytes(std::span(text))); }
   void write_at(uint64_t offset, std::span<const std::byte> bytes);
-  uint64_t size() const { return size_; }  // where append() goes on
+  uint64_t size() const { return size_; }  // the offset of the next append()
   void finish();                           // fsync, rename, fsync of the folder
 
   const std::filesystem::path& path() const { return path_; }
@@ -42,7 +42,7 @@ class OutputFile {
   uint64_t size_ = 0;
 };
 
-// Where each declared tensor goes in a file being written, and how much of it has come.
+// The offset of each declared tensor in a file being written, and how much of it is written.
 class TensorSlots {
  public:
   void declare(const TensorInfo& tensor, uint64_t offset);  // from the start of the data

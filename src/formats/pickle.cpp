@@ -1,5 +1,5 @@
-// The stack machine. What torch.save has written since its first version needs these opcodes, of
-// protocols 0 to 5; the rest are refused by number.
+// The stack machine for the opcodes (protocols 0 to 5) that any version of torch.save writes;
+// others are refused by number.
 // SPDX-License-Identifier: Apache-2.0
 #include "formats/pickle.h"
 
@@ -18,10 +18,9 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// A state dict of 100,000 tensors makes 3 million; a hostile file shall not make more than this.
+// A state dict of 100,000 tensors makes 3 million values; this bounds a hostile file.
 constexpr size_t kMaxValues = size_t{8} << 20;
-// Copies of references between values: bounds the memory and the time of lists copied again and
-// again.
+// Bounds memory and time for lists that are copied repeatedly.
 constexpr size_t kMaxCopies = size_t{16} << 20;
 constexpr int kMaxNestedCalls = 4;
 
@@ -77,7 +76,7 @@ class Machine {
     return push(std::move(value));
   }
 
-  // What lies above the latest mark belongs to that mark and cannot be taken singly.
+  // Values above the latest mark belong to it and cannot be popped one by one.
   void need(size_t count) const {
     const size_t floor = marks_.empty() ? 0 : marks_.back();
     if (stack_.size() < floor + count) refuse("its stack is empty");
@@ -153,7 +152,7 @@ class Machine {
     return push(Kind::Integer, value);
   }
 
-  // Two's complement, little endian, as many bytes as it takes.
+  // Two's complement, little endian, `count` bytes.
   bool push_long(uint32_t count) {
     const std::string_view bytes = reader_.text(count, "a long integer");
     if (count > 8) return push(Kind::Bytes, 0, bytes);
@@ -171,7 +170,7 @@ class Machine {
         return push_text(Kind::Text, reader_.u8("a text's length"));
       case kBinUnicode8:
         return push_text(Kind::Text, reader_.u64("a text's length"));
-      // Python 2 wrote names as these.
+      // Python 2 wrote names like this.
       case kBinString:
         return push_text(Kind::Text, reader_.u32("a text's length"));
       case kShortBinString:
@@ -314,7 +313,8 @@ class Machine {
   int64_t known_global(std::string_view module, std::string_view name) const {
     if (const auto index = find_pickle_global(module, name)) return *index;
     throw UserError(
-        "{}: it asks to load \"{}.{}\", which is no part of a plain state dict and could run code; "
+        "{}: it asks to load \"{}.{}\", which does not belong in a plain state dict and could run "
+        "code; "
         "nothing was run. Save the weights alone (torch.save(model.state_dict(), …)) or as "
         "safetensors",
         reader_.label(), printable(module, 80), printable(name, 80));
@@ -412,7 +412,7 @@ class Machine {
     return add(std::move(value));
   }
 
-  // State such as an ordered dictionary's _metadata; of no interest here.
+  // Ignores state such as an ordered dictionary's _metadata.
   bool build() {
     pop();
     need(1);

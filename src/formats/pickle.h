@@ -1,5 +1,5 @@
-// A pickle stream read as plain data. Nothing is executed: a callable is one of a short list of
-// names that stand for tensors and ordered dictionaries, and every other name is refused.
+// Parses a pickle stream as plain data. Nothing is executed: only a short list of callables, for
+// tensors and ordered dictionaries, is known, and every other name is refused.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,8 +14,8 @@
 
 namespace snug::formats {
 
-// Values live in one vector and name each other by index: shared and cyclic structures cost
-// nothing, and nothing is ever walked or freed recursively.
+// Values are in one vector and refer to each other by index, so shared and cyclic structures cost
+// nothing and nothing is walked or freed recursively.
 using PickleId = uint32_t;
 
 struct PickleValue {
@@ -32,7 +32,7 @@ struct PickleValue {
     Global,   // integer: index into the list of known names
     Storage,  // text: key, or items: its number; integer: elements; dtype
     Tensor,   // items: storage, sizes, strides; integer: offset in elements
-    Opaque,   // something known that does not matter here, such as a device
+    Opaque,   // a known value without meaning here, such as a device
   };
   Kind kind = Kind::None;
   DType dtype = DType::F32;
@@ -48,7 +48,7 @@ struct Pickle {
   const PickleValue& operator[](PickleId id) const { return values[id]; }
 };
 
-// Reads up to and including the STOP of one pickle; the reader then stands behind it.
+// Reads one pickle up to and including its STOP.
 Pickle read_pickle(ByteReader& reader);
 
 }  // namespace snug::formats

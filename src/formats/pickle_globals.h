@@ -1,4 +1,4 @@
-// The names a pickle may use, and what each stands for.
+// The global names that a pickle may use, and their meanings.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,8 +16,8 @@ enum class Meaning : uint8_t {
   RebuildParameter,  // (tensor, …) -> tensor
   RebuildFromType,   // (function, type, arguments, state) -> function(*arguments)
   Size,              // (sizes) -> sizes
-  Storage,           // a type of storage, only named
-  Opaque,            // called or named, its result is of no interest
+  Storage,           // a storage type, never called
+  Opaque,            // its result is ignored
 };
 
 struct PickleGlobal {
@@ -27,7 +27,7 @@ struct PickleGlobal {
   DType dtype = DType::F32;  // of a storage
 };
 
-// Index into the list; empty for every name that is not on it.
+// Index into the list; empty for any other name.
 std::optional<int64_t> find_pickle_global(std::string_view module, std::string_view name);
 const PickleGlobal& pickle_global(int64_t index);
 

@@ -1,4 +1,4 @@
-// The pickle instructions that files of torch.save are made of, named as in Python's pickletools.
+// The pickle opcodes in files of torch.save, named as in Python's pickletools.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -10,14 +10,14 @@
 namespace snug::formats {
 namespace {
 
-// Far beyond cameras and scanners; tables for resizing are as long as a side.
+// Larger than any camera's or scanner's; resizing needs tables of this length.
 constexpr int64_t kMostPixelsOfASide = int64_t{1} << 20;
 
 std::string_view text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// What other files that are met under these names are.
+// Names common files that are not pictures, for messages.
 std::string_view other_format(std::string_view text) {
   if (text.starts_with("GIF8")) return "a GIF";
   if (text.starts_with("BM")) return "a BMP";
@@ -38,7 +38,7 @@ DecodedPicture decode_any(std::span<const std::byte> bytes, int64_t max_pixels) 
   if (text.starts_with("\x89PNG\r\n\x1A\n")) return decode_png(bytes, max_pixels);
   if (text.starts_with("RIFF") && text.size() >= 12 && text.substr(8, 4) == "WEBP")
     return decode_webp(bytes, max_pixels);
-  throw UserError("it is {}; JPEG, PNG and WebP are read", other_format(text));
+  throw UserError("it is {}; only JPEG, PNG and WebP are supported", other_format(text));
 }
 
 }  // namespace
@@ -60,14 +60,14 @@ void check_picture_size(int64_t width, int64_t height, int64_t max_pixels) {
     throw UserError("{} × {} pixels are more than the {} that are decoded; make it smaller", width,
                     height, max_pixels);
   if (std::max(width, height) > kMostPixelsOfASide)
-    throw UserError("{} × {} pixels: a side of more than {} is not decoded", width, height,
+    throw UserError("{} × {} pixels: a side may have at most {}", width, height,
                     kMostPixelsOfASide);
 }
 
 void turn_upright(Picture& picture, int orientation) {
   if (orientation < 2 || orientation > 8) return;
   const int64_t width = picture.width, height = picture.height;
-  // Orientations 5 to 8 lie on their side: columns become rows.
+  // Orientations 5 to 8 swap rows and columns.
   const bool lies = orientation >= 5;
   const bool from_right =
       orientation == 2 || orientation == 3 || orientation == 7 || orientation == 8;

@@ -1,8 +1,7 @@
 // JPEG, PNG and WebP to RGB bytes, pixel for pixel what Pillow gives for
-// ImageOps.exif_transpose(Image.open(…)).convert("RGB"): grey is repeated, palettes are looked up,
-// transparency is dropped, CMYK is taken as Adobe writes it, of an animation the first frame
-// counts, and the picture stands as its EXIF (or XMP) orientation says. The bytes are foreign:
-// whatever is wrong with them ends in a UserError.
+// ImageOps.exif_transpose(Image.open(…)).convert("RGB"): grey and palettes become RGB, transparency
+// is dropped, CMYK is read as Adobe writes it, an animation gives its first frame, and the EXIF (or
+// XMP) orientation is applied. Any fault in the bytes throws a UserError.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,7 +18,7 @@ struct Picture {
   std::vector<uint8_t> rgb;  // (height, width, 3)
 };
 
-// 256 MiB decoded: where Pillow starts to warn of decompression bombs.
+// 256 MiB decoded: Pillow's limit for its warning of decompression bombs.
 inline constexpr int64_t kMaxPicturePixels = (int64_t{1} << 28) / 3;
 
 // `where` names the picture in errors. Pictures of more than max_pixels are refused before they are

@@ -1,5 +1,5 @@
-// One decoder a format. Each gives the picture as it lies in the file, and what the file says of
-// how it is to be held. They throw UserError without the picture's name, which decode_picture adds.
+// One decoder per format. Each returns the picture as stored, and its orientation. They throw
+// UserError without the picture's name, which decode_picture adds.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,8 +21,7 @@ DecodedPicture decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels)
 DecodedPicture decode_png(std::span<const std::byte> bytes, int64_t max_pixels);
 DecodedPicture decode_webp(std::span<const std::byte> bytes, int64_t max_pixels);
 
-// What shows of a value on white paper where it covers alpha / 255 of it, in Pillow's fixed point:
-// 128ths, and a division by 255 as one by 256 and a little more.
+// Blends a value onto white with opacity alpha / 255, in Pillow's fixed-point arithmetic.
 constexpr uint8_t on_white(uint32_t value, uint32_t alpha) {
   const uint32_t scaled = 128 * (value * alpha + 255 * (255 - alpha) + 128);
   return static_cast<uint8_t>((scaled + (scaled >> 8)) >> 15);
@@ -31,13 +30,12 @@ constexpr uint8_t on_white(uint32_t value, uint32_t alpha) {
 // Throws UserError for a picture that is empty or too large.
 void check_picture_size(int64_t width, int64_t height, int64_t max_pixels);
 
-// The orientation in a block of EXIF (with or without the "Exif\0\0" in front), 0 where there is
-// none.
+// The orientation in EXIF data (with or without the prefix "Exif\0\0"); 0 if there is none.
 int exif_orientation(std::span<const uint8_t> exif);
-// The same in the XML of XMP.
+// The same from XMP's XML.
 int xmp_orientation(std::string_view xmp);
 
-// Turns and mirrors in place, so that the picture stands upright.
+// Applies the orientation (rotation and mirroring) to the picture.
 void turn_upright(Picture& picture, int orientation);
 
 }  // namespace snug::formats

@@ -17,7 +17,7 @@ class TiffBytes {
   bool has(size_t at, size_t length) const {
     return at <= bytes_.size() && length <= bytes_.size() - at;
   }
-  // Of `length` bytes, which must be there.
+  // A number of `length` bytes, which must exist.
   uint32_t number(size_t at, size_t length) const {
     uint32_t value = 0;
     for (size_t i = 0; i < length; ++i)

@@ -1,5 +1,5 @@
-// JPEG through libjpeg-turbo. Its errors leave by longjmp, so nothing that has a destructor lives
-// in the function that set the jump; what must survive is in the caller's JpegDecoder.
+// JPEG through libjpeg-turbo. Its errors use longjmp, so functions that call setjmp have no objects
+// with destructors; state is in the caller's JpegDecoder.
 // SPDX-License-Identifier: Apache-2.0
 #include <csetjmp>
 #include <cstdio>
@@ -16,12 +16,12 @@ namespace snug::formats {
 namespace {
 
 constexpr int kExifMarker = JPEG_APP0 + 1;  // XMP's too
-// A progressive picture has about ten, and each costs a walk over all of its blocks.
+// A progressive picture has about ten scans, and each passes over all blocks.
 constexpr int kMostScans = 100;
 constexpr std::string_view kXmpMark("http://ns.adobe.com/xap/1.0/\0", 29);
 
 struct JpegDecoder {
-  jpeg_error_mgr errors{};  // first: what libjpeg hands back is this struct's address
+  jpeg_error_mgr errors{};  // first member: libjpeg passes back this struct's address
   std::jmp_buf on_error{};
   char message[JMSG_LENGTH_MAX] = {};
   jpeg_decompress_struct jpeg{};
@@ -42,7 +42,7 @@ JpegDecoder& decoder_of(j_common_ptr jpeg) { return *reinterpret_cast<JpegDecode
   std::longjmp(decoder.on_error, 1);
 }
 
-// Doubtful data is decoded as well as it goes; so does Pillow.
+// Warnings are ignored and the picture is decoded as far as possible, as in Pillow.
 void ignore_message(j_common_ptr, int) {}
 
 boolean at_end(j_decompress_ptr jpeg) {
@@ -64,8 +64,8 @@ void nothing(j_decompress_ptr) {}
 void check_scans(j_common_ptr jpeg) {
   if (reinterpret_cast<j_decompress_ptr>(jpeg)->input_scan_number <= kMostScans) return;
   JpegDecoder& decoder = decoder_of(jpeg);
-  std::snprintf(decoder.message, sizeof decoder.message,
-                "its pixels come in more than %d scans; save it anew", kMostScans);
+  std::snprintf(decoder.message, sizeof decoder.message, "it has more than %d scans; save it again",
+                kMostScans);
   std::longjmp(decoder.on_error, 1);
 }
 
@@ -131,7 +131,7 @@ uint8_t scaled(int a, int b) {
   return static_cast<uint8_t>((product / 256 + product) / 256);
 }
 
-// Adobe's inks, which stand in the file inverted: 255 is none.
+// Adobe stores inks inverted: 255 is no ink.
 void rgb_from_inks(const std::vector<uint8_t>& inks, std::vector<uint8_t>& rgb) {
   for (size_t i = 0; i < inks.size() / 4; ++i) {
     const int light = inks[4 * i + 3];
@@ -150,7 +150,7 @@ DecodedPicture decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels)
   check_picture_size(width, height, max_pixels);
   const int components = jpeg.num_components;
   if (components != 1 && components != 3 && components != 4)
-    throw UserError("a JPEG of {} components; 1, 3 and 4 are read", components);
+    throw UserError("a JPEG of {} components; only 1, 3 and 4 are supported", components);
   DecodedPicture decoded;
   decoded.orientation = orientation_of(jpeg);
   decoded.picture = {width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3))};
@@ -160,7 +160,7 @@ DecodedPicture decode_jpeg(std::span<const std::byte> bytes, int64_t max_pixels)
     if (!read_rows(decoder, JCS_CMYK, inks.data(), static_cast<size_t>(width) * 4)) refuse(decoder);
     rgb_from_inks(inks, rgb);
   } else {
-    // libjpeg repeats grey itself.
+    // libjpeg converts grey to RGB itself.
     if (!read_rows(decoder, JCS_RGB, rgb.data(), static_cast<size_t>(width) * 3)) refuse(decoder);
   }
   return decoded;

@@ -1,8 +1,7 @@
-// PNG through libpng, whose rows of grey and of palettes are made RGB here: its own conversions
-// would scale 16-bit grey where Pillow clips it. Errors leave by longjmp; see picture_jpeg.cpp. All
-// that stands beside the pixels (text, profiles) is passed over unread, since a few bytes of it may
-// unpack to gigabytes; only how the picture is to be held and what of it is transparent is sought,
-// in the chunks themselves. What is transparent shows white paper.
+// PNG through libpng. Grey and palettes are converted to RGB here, since libpng would scale 16-bit
+// grey where Pillow clips it. Errors use longjmp; see picture_jpeg.cpp. Other chunks (text,
+// profiles) are not decoded, since a few bytes may decompress to gigabytes; only orientation and
+// transparency are read from the chunks themselves. Transparent pixels are blended onto white.
 // SPDX-License-Identifier: Apache-2.0
 #include <png.h>
 #include <zlib.h>
@@ -58,16 +57,16 @@ bool read_header(PngDecoder& decoder) {
   decoder.info = png_create_info_struct(decoder.png);
   if (decoder.info == nullptr) return false;
   png_set_read_fn(decoder.png, &decoder, read_bytes);
-  // Sizes are checked by us. A chunk that is passed over may be as long as it likes.
+  // We check sizes ourselves. Skipped chunks may have any length.
   png_set_user_limits(decoder.png, 0x7FFFFFFF, 0x7FFFFFFF);
   png_set_chunk_malloc_max(decoder.png, 0);
-  // A negative count: all but the header, palette, pixels and end.
+  // A negative count means all chunks but the header, palette, pixels and end.
   png_set_keep_unknown_chunks(decoder.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_read_info(decoder.png, decoder.info);
   return true;
 }
 
-// Makes rows of a byte a sample, but for grey of 16 bits.
+// Sets up rows with one byte per sample, except 16-bit grey.
 bool prepare_rows(PngDecoder& decoder) {
   if (setjmp(decoder.on_error) != 0) return false;
   png_set_packing(decoder.png);
@@ -90,13 +89,13 @@ bool read_rows(PngDecoder& decoder, uint8_t* rows, size_t row_bytes, size_t coun
                   decoder.message[0] != 0 ? decoder.message : "out of memory");
 }
 
-// The XML in an iTXt chunk that is XMP's; of a compressed one the first MiB at most.
+// The XML of an XMP iTXt chunk; if compressed, at most the first MiB.
 std::optional<std::string> xmp_in(std::string_view chunk) {
   constexpr std::string_view kKeyword("XML:com.adobe.xmp\0", 18);
   constexpr size_t kMostBytes = size_t{1} << 20;
   if (!chunk.starts_with(kKeyword) || chunk.size() < kKeyword.size() + 2) return std::nullopt;
   const bool compressed = chunk[kKeyword.size()] != 0;
-  chunk.remove_prefix(kKeyword.size() + 2);  // whether compressed, and how
+  chunk.remove_prefix(kKeyword.size() + 2);  // compression flag and method
   for (int i = 0; i < 2; ++i) {              // language, translated keyword
     const size_t end = chunk.find('\0');
     if (end == std::string_view::npos) return std::nullopt;
@@ -105,16 +104,16 @@ std::optional<std::string> xmp_in(std::string_view chunk) {
   if (!compressed) return std::string(chunk.substr(0, kMostBytes));
   std::string text(kMostBytes, '\0');
   uLongf size = kMostBytes;
-  // Of text that is damaged or goes on, what came out of it counts.
+  // If the text is damaged or longer, the part that was decompressed is used.
   uncompress(reinterpret_cast<Bytef*>(text.data()), &size,
              reinterpret_cast<const Bytef*>(chunk.data()), chunk.size());
   text.resize(size);
   return text;
 }
 
-// What stands beside the pixels.
+// Data besides the pixels.
 struct Extras {
-  int orientation = 0;                   // EXIF's, or else that of the first XMP; 0: neither
+  int orientation = 0;                   // EXIF's, else the first XMP's; 0: none
   std::span<const uint8_t> transparent;  // tRNS: opacities of the palette, or one clear colour
 };
 
@@ -141,7 +140,7 @@ Extras extras_in(std::span<const std::byte> file) {
 
 using Palette = std::array<std::array<uint8_t, 3>, 256>;
 
-// As it shows on white.
+// The palette blended onto white.
 Palette palette_of(const PngDecoder& decoder, std::span<const uint8_t> opacities) {
   Palette palette{};
   png_colorp colours = nullptr;
@@ -156,8 +155,7 @@ Palette palette_of(const PngDecoder& decoder, std::span<const uint8_t> opacities
   return palette;
 }
 
-// The colour that is clear, of those that show: Pillow compares the last byte of what the file
-// says.
+// The transparent colour: Pillow compares the last byte of each sample in tRNS.
 std::optional<std::array<uint8_t, 3>> clear_colour(std::span<const uint8_t> transparent,
                                                    int colour_type, int bit_depth) {
   if (colour_type == PNG_COLOR_TYPE_GRAY && transparent.size() == 2) {
@@ -169,8 +167,7 @@ std::optional<std::array<uint8_t, 3>> clear_colour(std::span<const uint8_t> tran
   return std::nullopt;
 }
 
-// Of 1 to 4 bits the whole range; of 16 bits what Pillow's 16-bit grey comes to: 255 and above is
-// white.
+// 1 to 4 bits are scaled to the whole range; 16 bits are clipped at 255, as in Pillow.
 uint8_t grey_value(const uint8_t* sample, int bit_depth) {
   if (bit_depth == 16) return sample[0] == 0 ? sample[1] : 255;
   return static_cast<uint8_t>(sample[0] * (255 / ((1 << bit_depth) - 1)));
@@ -182,7 +179,7 @@ struct Samples {
   std::optional<std::array<uint8_t, 3>> clear;
 };
 
-// A row of samples as it shows on white.
+// Converts a row of samples to RGB, blended onto white.
 void write_row(const uint8_t* row, const Samples& samples, int64_t width, uint8_t* rgb) {
   for (int64_t x = 0; x < width; ++x, rgb += 3) {
     switch (samples.colour_type) {
@@ -228,7 +225,7 @@ DecodedPicture decode_png(std::span<const std::byte> bytes, int64_t max_pixels) 
   decoded.orientation = extras.orientation;
   decoded.picture = {width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3))};
   const size_t row_bytes = png_get_rowbytes(decoder.png, decoder.info);
-  // All of them where they come in passes, else one after another.
+  // All rows at once if interlaced, else one by one.
   const size_t at_once = decoder.passes > 1 ? static_cast<size_t>(height) : 1;
   std::vector<uint8_t> rows(row_bytes * at_once);
   for (size_t y = 0; y < static_cast<size_t>(height); ++y) {

@@ -1,5 +1,5 @@
-// WebP through libwebp: an opaque picture straight to RGB, of an animation the first frame as its
-// decoder draws it. What is transparent shows white paper.
+// WebP through libwebp: an opaque picture directly to RGB, an animation's first frame by its
+// animation decoder. Transparent pixels are blended onto white.
 // SPDX-License-Identifier: Apache-2.0
 #include <webp/decode.h>
 #include <webp/demux.h>
@@ -21,7 +21,7 @@ std::span<const uint8_t> chunk_of(const WebPDemuxer* demuxer, const char* name) 
   WebPChunkIterator iterator{};
   std::span<const uint8_t> data;
   if (WebPDemuxGetChunk(demuxer, name, 1, &iterator) != 0)
-    data = {iterator.chunk.bytes, iterator.chunk.size};  // lies in the file's bytes
+    data = {iterator.chunk.bytes, iterator.chunk.size};  // a view of the file's bytes
   WebPDemuxReleaseChunkIterator(&iterator);
   return data;
 }

@@ -1,4 +1,4 @@
-// RGB bytes to a PNG in memory, for pictures that are made rather than read.
+// Encodes RGB bytes as a PNG in memory, for generated pictures.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace snug::formats {
 
-// decode_picture() of what this gives has the same bytes.
+// decode_picture() returns the same bytes again.
 std::vector<std::byte> encode_png(const Picture& picture);
 
 }  // namespace snug::formats

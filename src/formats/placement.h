@@ -1,4 +1,4 @@
-// The check that safetensors and GGUF share: no two tensors over the same bytes of a file.
+// A check for safetensors and GGUF: no two tensors may overlap in a file.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace snug::formats {
 
-// Indices into `tensors` by position in the file, empty tensors left out. Throws UserError naming
-// two tensors that overlap; all must lie in one file.
+// Indices into `tensors` in file order, without empty tensors. All must be in the same file. Throws
+// UserError with two tensors that overlap.
 std::vector<size_t> order_in_file(const std::string& label,
                                   const std::vector<PlacedTensor>& tensors);
 

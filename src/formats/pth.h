@@ -1,6 +1,6 @@
-// PyTorch's torch.save files (.pth, .bin, .pt): a zip of one pickle and one file a storage, or the
-// older single stream. The pickle is never executed: a small interpreter knows the few names that
-// tensors need and refuses every other.
+// PyTorch's torch.save files (.pth, .bin, .pt): a zip with one pickle and one file per storage, or
+// the older single stream. The pickle is never executed: a small parser accepts the few names that
+// tensors need and refuses all others.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@
 namespace snug::formats {
 
 // A state dict, at the top or under "model", "state_dict" or "model_state_dict". Transposed, offset
-// and shared storages are read in place; entries that are no tensors are passed over.
+// and shared storages are read in place; entries that are not tensors are skipped.
 std::unique_ptr<TensorSource> open_pth(const std::filesystem::path& path);
 
 // What torch.load(path, weights_only=True) reads as an OrderedDict of tensors, LitGPT's

@@ -34,8 +34,8 @@ std::string find_prefix(const ZipDirectory& directory, const std::string& label)
   }
   if (prefix.empty())
     throw UserError(
-        "{}: there is no data.pkl inside this zip, so torch.save did not write it; wanted "
-        "is a .pth or .bin of PyTorch",
+        "{}: there is no data.pkl inside this zip, so torch.save did not write it; give a .pth or "
+        ".bin file of PyTorch",
         label);
   return prefix;
 }
@@ -46,7 +46,7 @@ void refuse_big_endian(std::span<const std::byte> file, const ZipDirectory& dire
   if (found == directory.end()) return;
   const auto order = as_text(file.subspan(found->second.offset, found->second.size));
   if (order != "little")
-    throw UserError("{}: its byte order is \"{}\", and only \"little\" is read here", label,
+    throw UserError("{}: its byte order is \"{}\", and only \"little\" is supported", label,
                     printable(order, 20));
 }
 
@@ -72,7 +72,7 @@ void read_legacy_preamble(ByteReader& reader) {
     throw UserError("{}: this is not a file of torch.save", reader.label());
   const Pickle version = read_pickle(reader);
   if (version[version.root].kind != Kind::Integer || version[version.root].integer != 1001)
-    throw UserError("{}: this version of torch.save's layout is not known", reader.label());
+    throw UserError("{}: unknown version of torch.save's format", reader.label());
   read_pickle(reader);  // sizes of C types on the machine that wrote it
 }
 

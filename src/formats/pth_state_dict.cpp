@@ -51,8 +51,8 @@ const PickleValue& find_state_dict(const Pickle& pickle, const std::string& labe
     dict = inner;
   }
   throw UserError(
-      "{}: no state dict was found in it; wanted is a dictionary of tensors, at the top or under "
-      "\"model\", \"state_dict\", \"model_state_dict\" or \"module\", and there is {}",
+      "{}: no state dict found: it must be a dictionary of tensors, at the top or under \"model\", "
+      "\"state_dict\", \"model_state_dict\" or \"module\", and the file has {}",
       label, show_keys(pickle, *dict));
 }
 
@@ -75,7 +75,7 @@ bool is_row_major(const std::vector<int64_t>& shape, const std::vector<int64_t>&
   return true;
 }
 
-// The number of storage elements up to and including the tensor's last one; empty on overflow.
+// The number of storage elements up to and including the tensor's last element; empty on overflow.
 std::optional<int64_t> reach(const std::vector<int64_t>& shape, const std::vector<int64_t>& strides,
                              int64_t offset) {
   int64_t last = offset;
@@ -116,7 +116,7 @@ PlacedTensor place(const Pickle& pickle, const PickleValue& tensor, std::string 
     const auto end = reach(shape, placed.strides, tensor.integer);
     if (!end || *end > storage.integer || count > storage.integer)
       throw UserError(
-          "shape {} with strides {} from {} on passes the {} elements of its storage; the "
+          "shape {} with strides {} and offset {} exceeds the {} elements of its storage; the "
           "file is damaged",
           show_shape(shape), show_shape(placed.strides), tensor.integer, storage.integer);
     placed.offset = found->second.offset + static_cast<size_t>(tensor.integer * width);

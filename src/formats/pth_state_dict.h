@@ -1,5 +1,4 @@
-// From a pickle's values to placed tensors: finds the state dict and checks every tensor against
-// the storage it claims to lie in.
+// Finds the state dict in a pickle's values and checks each tensor against its storage.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +12,7 @@
 
 namespace snug::formats {
 
-// Where the bytes of a storage lie in the file.
+// The byte range of a storage in the file.
 struct StorageRange {
   size_t offset = 0;
   size_t bytes = 0;

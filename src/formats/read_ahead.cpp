@@ -10,7 +10,7 @@
 namespace snug::formats {
 namespace {
 
-// The kernel takes no more of one request than its window for this disk, which is this by default.
+// The kernel reads at most its read-ahead window per request; this is the default size.
 constexpr size_t kRequestBytes = size_t{128} << 10;
 
 void fetch(std::span<const std::byte> bytes) {
@@ -19,7 +19,7 @@ void fetch(std::span<const std::byte> bytes) {
   const std::byte* end = at + bytes.size();
   at -= reinterpret_cast<size_t>(at) % page;
   for (; at < end; at += kRequestBytes)
-    // A hint: where it is refused the bytes come when they are read.
+    // Only a hint: if refused, bytes are read on page faults.
     if (::madvise(at, std::min(kRequestBytes, static_cast<size_t>(end - at)), MADV_WILLNEED) != 0)
       return;
 }
@@ -39,7 +39,7 @@ void ReadAhead::before_reading(const std::byte* begin) {
   const auto found = place_of_.find(begin);
   if (found == place_of_.end()) return;
   const size_t place = found->second;
-  // Read again, or after a jump.
+  // After a repeated read or a jump.
   if (next_ < place) next_ = place;
   const size_t until = before_[place] + order_[place].size() + kAheadBytes;
   for (; next_ < order_.size() && before_[next_] < until; ++next_, ++fetched_) fetch(order_[next_]);

@@ -1,6 +1,6 @@
-// Has the kernel fetch tensors of mapped files before they are read. Left alone it reads ahead of
-// page faults, a window at a time that somebody waits for, and not at all where a model takes its
-// tensors in another order than the file has them; then neither the disk nor the processor is busy.
+// Asks the kernel to read tensors of mapped files ahead. On its own the kernel reads one small
+// window per page fault, which the reader waits for, and does not read ahead if tensors are read in
+// another order than they have in the file; disk and processor are then idle in turn.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,24 +13,24 @@ namespace snug::formats {
 
 class ReadAhead {
  public:
-  // As many bytes as a disk reads while a large tensor is converted. They are in the page cache
-  // only: no process has them in its resident set.
+  // About what a disk reads while a large tensor is converted. These bytes are only in the page
+  // cache, not in the resident set.
   static constexpr size_t kAheadBytes = size_t{256} << 20;
 
-  // The mapped bytes of tensors in the order in which they will be read.
+  // `order`: the mapped bytes of tensors in the order of reading.
   explicit ReadAhead(std::vector<std::span<const std::byte>> order);
 
-  // To be called before the bytes that begin here are read. Those that follow in the order are
-  // fetched, without waiting for them; bytes that are in no order fetch nothing.
+  // Call before reading the bytes that begin here. Starts to fetch those that follow in the order,
+  // without waiting; does nothing for bytes outside the order.
   void before_reading(const std::byte* begin);
 
-  // How many of the order were asked for so far, for tests.
+  // Entries of the order requested so far, for tests.
   size_t num_fetched() const { return fetched_; }
 
  private:
   std::vector<std::span<const std::byte>> order_;
-  std::vector<size_t> before_;                             // bytes in the order before each
-  std::unordered_map<const std::byte*, size_t> place_of_;  // where in the order
+  std::vector<size_t> before_;                             // bytes before each entry of the order
+  std::unordered_map<const std::byte*, size_t> place_of_;  // index in the order
   size_t next_ = 0, fetched_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// The JSON header of a safetensors file, read event by event: a hostile one costs no more memory
-// than what it validly declares, and a key that is there twice is seen.
+// Parses the JSON header of a safetensors file event by event, so that a hostile header costs
+// little memory and duplicate keys are found.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,7 +24,7 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// Throws UserError beginning with `label` where the text is not such a header.
+// Throws UserError, beginning with `label`, for an invalid header.
 SafetensorsHeader parse_safetensors_header(std::string_view text, const std::string& label);
 
 }  // namespace snug::formats

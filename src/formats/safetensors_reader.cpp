@@ -22,13 +22,12 @@ DType parse_dtype(const std::string& text) {
   for (const DType type : kPlain)
     if (text == name(type)) return type;
   throw UserError(
-      "its type {} is not read here; known are F64, F32, F16, BF16, I64, I32, I16, I8, U8 and "
-      "BOOL. "
-      "Convert the tensor to one of them first",
+      "its type {} is not supported; supported are F64, F32, F16, BF16, I64, I32, I16, I8, U8 and "
+      "BOOL. Convert the tensor to one of them first",
       printable(text, 20));
 }
 
-// The bytes of the header and where the data begin.
+// The header's bytes and the offset of the data.
 struct Sections {
   std::string_view header;
   size_t data_begin;
@@ -56,7 +55,7 @@ PlacedTensor place(SafetensorsEntry& entry, size_t data_begin, size_t file_bytes
   const size_t data_bytes = file_bytes - data_begin;
   if (begin > end || static_cast<uint64_t>(end) > data_bytes)
     throw UserError(
-        "its data_offsets [{}, {}] do not lie in the {} bytes of data; the file is truncated or "
+        "its data_offsets [{}, {}] are outside the {} bytes of data; the file is truncated or "
         "damaged, fetch it again",
         begin, end, data_bytes);
   if (end - begin != tensor.info.nbytes)
@@ -67,7 +66,7 @@ PlacedTensor place(SafetensorsEntry& entry, size_t data_begin, size_t file_bytes
   return tensor;
 }
 
-// The format wants every byte of the data to belong to one tensor, so that nothing can hide.
+// The format requires every byte of the data to belong to a tensor, so that nothing can be hidden.
 void refuse_holes(const std::string& label, const std::vector<PlacedTensor>& tensors, size_t begin,
                   size_t end) {
   for (const size_t i : order_in_file(label, tensors)) {

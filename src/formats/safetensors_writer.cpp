@@ -28,7 +28,7 @@ std::vector<size_t> layout_order(const std::vector<TensorInfo>& tensors) {
   return order;
 }
 
-// Tensors in order, cut where a shard would pass the limit. One tensor may be larger than it.
+// Splits the tensors, in order, into shards of at most the limit, or of a single larger tensor.
 std::vector<std::vector<TensorInfo>> cut_into_shards(const std::vector<TensorInfo>& tensors,
                                                      int64_t max_shard_bytes) {
   std::vector<std::vector<TensorInfo>> shards(1);
@@ -46,7 +46,7 @@ std::vector<std::vector<TensorInfo>> cut_into_shards(const std::vector<TensorInf
 
 struct Header {
   std::string text;                                  // padded
-  std::vector<std::pair<size_t, uint64_t>> offsets;  // tensor, where it begins in the data
+  std::vector<std::pair<size_t, uint64_t>> offsets;  // tensor, offset in the data
   uint64_t data_bytes = 0;
 };
 
@@ -128,7 +128,8 @@ std::vector<std::filesystem::path> write_sharded(
     std::filesystem::remove(folder / kIndexName);
     return {folder / kSingleName};
   }
-  // From here until the new index, an interrupted run must not leave an index over mixed shards.
+  // Until the new index is written, an interrupted run must not leave an index that mixes old and
+  // new shards.
   std::filesystem::remove(folder / kIndexName);
   std::vector<std::filesystem::path> written;
   for (size_t i = 0; i < shards.size(); ++i) {

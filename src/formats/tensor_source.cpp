@@ -17,10 +17,9 @@
 namespace snug::formats {
 namespace {
 
-// Elements converted at a time where a detour through a buffer is needed: a multiple of every
-// block.
+// Elements per chunk when converting through a buffer; a multiple of every block size.
 constexpr int64_t kStretch = 4096;
-// Below this a second thread costs more than it brings.
+// Below this a second thread costs more than it saves.
 constexpr int64_t kElementsPerThread = int64_t{1} << 20;
 constexpr int64_t kMaxThreads = 16;
 
@@ -28,7 +27,7 @@ std::byte* advance(void* out, DType type, int64_t elements) {
   return static_cast<std::byte*>(out) + bytes_for(type, elements);
 }
 
-// Any stretch of a quantized tensor: whole blocks directly, a broken one through a buffer.
+// Reads any range of a quantized tensor: whole blocks directly, an incomplete one through a buffer.
 void read_blocks(DType from, const std::byte* tensor, DType target, std::byte* out, int64_t begin,
                  int64_t count) {
   const int64_t block = layout(from).block_elements;
@@ -50,7 +49,8 @@ void read_blocks(DType from, const std::byte* tensor, DType target, std::byte* o
   }
 }
 
-// Copies `count` elements of a strided tensor, from row-major position `begin` on, side by side.
+// Copies `count` elements of a strided tensor, from row-major position `begin` on, to contiguous
+// memory.
 template <class Element>
 void gather(const std::byte* tensor, const std::vector<int64_t>& shape,
             const std::vector<int64_t>& strides, int64_t begin, int64_t count, std::byte* out) {
@@ -116,8 +116,8 @@ TensorSource::TensorSource(std::string label, std::vector<MappedFile> files,
   }
   for (size_t i = 0; i < infos_.size(); ++i)
     if (!index_of_.emplace(infos_[i].name, i).second)
-      throw UserError("{}: tensor \"{}\" is there twice; the file is damaged, fetch it again",
-                      label_, printable(infos_[i].name));
+      throw UserError("{}: tensor \"{}\" occurs twice; the file is damaged, fetch it again", label_,
+                      printable(infos_[i].name));
 }
 
 const TensorInfo* TensorSource::find(std::string_view name) const {
@@ -146,9 +146,9 @@ void TensorSource::read(const TensorInfo& tensor, DType target, void* out, int64
   SNUG_CHECK(begin >= 0 && count >= 0 && count <= elements && begin <= elements - count,
              "elements {} to {} of \"{}\", which has {}", begin, begin + count, tensor.name,
              elements);
-  SNUG_CHECK(can_convert(tensor.dtype, target), "\"{}\" is {} and was asked for as {}", tensor.name,
-             name(tensor.dtype), name(target));
-  SNUG_CHECK(begin % block == 0 && count % block == 0, "\"{}\" is read in broken blocks",
+  SNUG_CHECK(can_convert(tensor.dtype, target), "\"{}\" is {} and cannot be converted to {}",
+             tensor.name, name(tensor.dtype), name(target));
+  SNUG_CHECK(begin % block == 0 && count % block == 0, "\"{}\" must be read in whole blocks",
              tensor.name);
   const int64_t processors = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
   const int64_t threads =

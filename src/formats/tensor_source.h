@@ -1,5 +1,5 @@
 // Named tensors in one or more memory-mapped files, whatever the format. Opening reads only the
-// headers; a tensor's bytes are touched when it is read, and can be given back to the kernel after.
+// headers; a tensor's bytes are read on demand, and their pages can be released afterwards.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace snug::formats {
 
-// Where a tensor lies. The one who makes it has checked that every element is inside the file.
+// A tensor's place in a file. Its creator has checked that every element is inside the file.
 struct PlacedTensor {
   TensorInfo info;
   size_t file = 0;               // index into the source's files
@@ -27,10 +27,10 @@ struct PlacedTensor {
   std::vector<int64_t> strides;  // in elements; empty when row-major without gaps
 };
 
-// Read-only; reads from several threads at once are fine, but for expect() and read_ahead().
+// Read-only. Thread-safe except expect() and read_ahead().
 class TensorSource {
  public:
-  // `label` is what describe() and errors call the whole: a file or folder name.
+  // `label`: the file or folder name for describe() and errors.
   TensorSource(std::string label, std::vector<MappedFile> files, std::vector<PlacedTensor> tensors);
   virtual ~TensorSource() = default;
   TensorSource(const TensorSource&) = delete;
@@ -47,11 +47,11 @@ class TensorSource {
 
   // The bytes as stored; empty when the tensor is strided (a .pth may hold transposed views).
   std::span<const std::byte> raw(const TensorInfo& tensor) const;
-  // Tells the kernel that these pages are done with, so that they leave the resident set.
+  // Releases the tensor's pages, so that they leave the resident set.
   void release(const TensorInfo& tensor) const;
 
-  // The order in which tensors will be read, each once; and, before one of them is: those that
-  // follow are fetched from the disk meanwhile. Without an order nothing is.
+  // expect: announces the order in which tensors will be read, each once. read_ahead: call before
+  // reading one; starts to fetch those that follow. Without an order it does nothing.
   void expect(const std::vector<const TensorInfo*>& order);
   void read_ahead(const TensorInfo& tensor);
 
@@ -60,7 +60,7 @@ class TensorSource {
   const std::string& label() const { return label_; }
   int64_t total_bytes() const;  // of all tensors as stored
 
-  // Takes the source apart, so that the shards of a folder can become one source.
+  // The source's members, to combine a folder's shards into one source.
   struct Parts {
     std::vector<MappedFile> files;
     std::vector<PlacedTensor> tensors;
@@ -83,11 +83,11 @@ class TensorSource {
   std::vector<TensorInfo> infos_;
   std::vector<Placement> placements_;                      // same order as infos_
   std::unordered_map<std::string_view, size_t> index_of_;  // views into infos_
-  std::unique_ptr<ReadAhead> ahead_;                       // null: nobody said what comes next
+  std::unique_ptr<ReadAhead> ahead_;                       // null without expect()
 };
 
 // A Hugging Face folder (model.safetensors or pytorch_model.bin, whole or sharded by an index) or a
-// LitGPT folder (lit_model.pth). Throws UserError saying what it looked for when nothing is there.
+// LitGPT folder (lit_model.pth). Throws UserError with the names it looked for if nothing is found.
 std::unique_ptr<TensorSource> open_model_directory(const std::filesystem::path& folder);
 
 }  // namespace snug::formats

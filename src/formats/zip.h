@@ -1,5 +1,5 @@
-// The part of the zip format that torch.save uses: stored entries, never compressed, 64-bit sizes;
-// and of Python wheels, whose entries are deflated, single ones can be extracted.
+// The part of the zip format that torch.save uses (uncompressed entries, 64-bit sizes), and
+// extraction of deflated entries, for Python wheels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,25 +20,25 @@ struct ZipEntry {
   size_t offset = 0;  // of the content, from the start of the file
   size_t size = 0;
   uint32_t crc = 0;
-  size_t stored = 0;  // bytes in the archive, size where it is not deflated
+  size_t stored = 0;  // bytes in the archive; equal to size if not deflated
   bool deflated = false;
 };
 using ZipDirectory = std::map<std::string, ZipEntry, std::less<>>;
 
 bool looks_like_zip(std::span<const std::byte> file);
 
-// Every entry's content lies inside the file when this returns. Throws UserError beginning with
-// `label` for anything damaged, encrypted, contradictory, or compressed in a way not allowed.
+// Checks that every entry's content is inside the file. Throws UserError, beginning with `label`,
+// for archives that are damaged, encrypted, inconsistent, or compressed by a method not allowed.
 enum class ZipMethods { Stored, StoredOrDeflated };
 ZipDirectory read_zip_directory(std::span<const std::byte> file, const std::string& label,
                                 ZipMethods allowed = ZipMethods::Stored);
 
-// Appends the entry's content, inflated, to `out`. Throws UserError beginning with `label` where it
-// is not the content that the directory describes.
+// Appends the entry's content, inflated, to `out`. Throws UserError, beginning with `label`, if the
+// content does not match the directory.
 void extract(std::span<const std::byte> file, const ZipEntry& entry, const std::string& label,
              OutputFile& out);
 
-// Entries one after another, their content aligned to 64 bytes as torch does.
+// Writes entries one after another, content aligned to 64 bytes as in torch.
 class ZipWriter {
  public:
   explicit ZipWriter(const std::filesystem::path& path) : file_(path) {}

@@ -24,7 +24,7 @@ class Inflater {
   Inflater& operator=(const Inflater&) = delete;
   ~Inflater() { ::inflateEnd(&stream_); }
 
-  // The next bytes, in `buffer`; empty at the end, and where the stream is damaged.
+  // The next bytes, in `buffer`; empty at the end and if the stream is damaged.
   std::span<const std::byte> next(std::span<std::byte> buffer) {
     stream_.next_out = reinterpret_cast<Bytef*>(buffer.data());
     stream_.avail_out = static_cast<uInt>(buffer.size());
@@ -67,7 +67,7 @@ void extract(std::span<const std::byte> file, const ZipEntry& entry, const std::
     take(stored);
   }
   if (size != entry.size || crc != entry.crc)
-    throw UserError("{}: what is packed in it is damaged; fetch it again", label);
+    throw UserError("{}: its compressed data is damaged; fetch it again", label);
 }
 
 }  // namespace snug::formats

@@ -1,5 +1,5 @@
-// Reads from the end, as zip wants it: the end record, the central directory, then each entry's own
-// header, which must tell the same story as the directory.
+// Reads from the end, as zip requires: the end record, the central directory, then each entry's own
+// header, which must agree with the directory.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -85,7 +85,7 @@ Central find_central(std::span<const std::byte> file, const std::string& label) 
   return central;
 }
 
-// Sizes and offset that did not fit 32 bits stand in an extra field, in this order.
+// Sizes and offset that do not fit 32 bits are in an extra field, in this order.
 void read_zip64_field(std::span<const std::byte> extra, const std::string& label,
                       DirectoryEntry& entry) {
   ByteReader reader(extra, label);
@@ -133,13 +133,14 @@ void refuse_unreadable(const DirectoryEntry& entry, ZipMethods allowed) {
         "it is compressed, which torch.save never does; save the model again with torch");
 }
 
-// The local header repeats name and sizes; where they differ, someone is lying.
+// The local header repeats name and sizes, which must match the directory.
 ZipEntry locate(std::span<const std::byte> file, const std::string& label,
                 const DirectoryEntry& entry) {
   constexpr const char* kWhat = "a zip entry's header";
   if (entry.header_offset >= file.size())
-    throw UserError("its header at {} lies beyond the file; the file is truncated or damaged",
-                    entry.header_offset);
+    throw UserError(
+        "its header at {} is beyond the end of the file; the file is truncated or damaged",
+        entry.header_offset);
   ByteReader reader(file, label, entry.header_offset);
   if (reader.u32(kWhat) != kLocalSignature)
     throw UserError("no zip entry begins at byte {}; the file is damaged", entry.header_offset);
@@ -181,7 +182,7 @@ ZipDirectory read_zip_directory(std::span<const std::byte> file, const std::stri
     with_context(fmt::format("{}: \"{}\" inside it", label, printable(entry.name)), [&] {
       refuse_unreadable(entry, allowed);
       if (!directory.emplace(entry.name, locate(file, label, entry)).second)
-        throw UserError("it is there twice; the file is damaged");
+        throw UserError("it occurs twice; the file is damaged");
     });
   }
   return directory;

@@ -1,4 +1,4 @@
-// Numbers of the zip format (PKWARE's APPNOTE) that its reader and its writer share.
+// Constants of the zip format (PKWARE's APPNOTE) for reader and writer.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,9 +20,9 @@ inline constexpr size_t kLocatorBytes = 20;
 
 inline constexpr uint16_t kDeflated = 8;          // method
 inline constexpr uint16_t kEncrypted = 1;         // flag
-inline constexpr uint16_t kSizesFollow = 1 << 3;  // flag: sizes stand after the content
+inline constexpr uint16_t kSizesFollow = 1 << 3;  // flag: sizes follow the content
 inline constexpr uint16_t kZip64Field = 1;        // extra field
 inline constexpr uint16_t kPaddingField = 0x4246;
-inline constexpr uint32_t kIn64 = 0xFFFFFFFF;  // the number stands in the zip64 field
+inline constexpr uint32_t kIn64 = 0xFFFFFFFF;  // the number is in the zip64 field
 
 }  // namespace snug::formats::zip

@@ -62,7 +62,7 @@ std::string server_words(const Response& response) {
                                       const std::string& what) {
   if (response.failure == Failure::Unreachable)
     throw UserError(
-        "{}: {} cannot be reached: {}. Is this machine on line? Behind a proxy set HTTPS_PROXY; "
+        "{}: {} cannot be reached: {}. Is this machine online? Behind a proxy set HTTPS_PROXY; "
         "for a "
         "mirror set HF_ENDPOINT",
         what, access.endpoint, response.failure_text);
@@ -71,8 +71,8 @@ std::string server_words(const Response& response) {
         "{}: {}: {}. Check HF_ENDPOINT and, behind a proxy that inspects TLS, CURL_CA_BUNDLE", what,
         response.url, response.failure_text);
   throw UserError(
-      "{}: the connection to {} keeps breaking: {}. What arrived is kept; run the same "
-      "command again to go on",
+      "{}: the connection to {} keeps breaking: {}. What was downloaded is kept; run the same "
+      "command again to continue",
       what, access.endpoint, response.failure_text);
 }
 
@@ -83,7 +83,7 @@ Access resolve_access(const DownloadOptions& options) {
   access.endpoint = options.endpoint.empty() ? environment("HF_ENDPOINT") : options.endpoint;
   if (access.endpoint.empty()) access.endpoint = "https://huggingface.co";
   if (!access.endpoint.starts_with("http://") && !access.endpoint.starts_with("https://"))
-    throw UserError("HF_ENDPOINT is '{}'; an address such as https://huggingface.co is wanted",
+    throw UserError("HF_ENDPOINT is '{}'; it must be an address such as https://huggingface.co",
                     access.endpoint);
   while (access.endpoint.ends_with('/')) access.endpoint.pop_back();
   access.token = find_token(options.token);
@@ -107,8 +107,8 @@ void fail_for(const Response& response, const DownloadOptions& options, const Ac
   const std::string words = server_words(response);
   const long status = response.status;
   if (code == "RevisionNotFound")
-    throw UserError("{}: {} has no revision '{}'; a branch, tag or commit is wanted, e.g. main",
-                    what, repository_name(options), options.revision);
+    throw UserError("{}: {} has no revision '{}'; give a branch, tag or commit, e.g. main", what,
+                    repository_name(options), options.revision);
   if (code == "GatedRepo" || status == 403)
     throw UserError("{}: {} is gated or closed to you{}; {}", what, repository_name(options), words,
                     token_advice(options, access));
@@ -120,7 +120,7 @@ void fail_for(const Response& response, const DownloadOptions& options, const Ac
     throw UserError("{}: {} has nothing under that name{}; check ORG/NAME and the revision '{}'",
                     what, access.endpoint, words, options.revision);
   if (status == 429)
-    throw UserError("{}: {} asks us to slow down and keeps doing so{}; try again later{}", what,
+    throw UserError("{}: {} limits the rate of requests{}; try again later{}", what,
                     access.endpoint, words,
                     access.token.empty() ? ", or set HF_TOKEN, which allows more requests" : "");
   throw UserError("{}: {} answers with status {}{}; try again later", what, response.url, status,

@@ -1,5 +1,5 @@
-// Where the hub is and who asks: what the options leave open comes from the environment, under the
-// names that the hub's own tools use.
+// The hub's endpoint and access token, from the options or else from the environment variables of
+// the hub's own tools.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,13 +15,14 @@ struct Access {
   std::string token;     // may be empty
 };
 
-// Throws UserError for an endpoint that is no http(s) address or a token that no header can hold.
+// Throws UserError for an endpoint that is not an http(s) address or a token that is invalid in a
+// header.
 Access resolve_access(const DownloadOptions& options);
 
-// The repository as a person would name it: "ORG/NAME", "dataset ORG/NAME".
+// The repository's name for messages: "ORG/NAME", "dataset ORG/NAME".
 std::string repository_name(const DownloadOptions& options);
 
-// Says what an answer other than success means for the person who asked, and how to mend it.
+// Throws UserError with the meaning of an unsuccessful response and what to do.
 [[noreturn]] void fail_for(const Response& response, const DownloadOptions& options,
                            const Access& access, const std::string& what);
 

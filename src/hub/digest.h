@@ -1,4 +1,4 @@
-// The two hashes a hub gives: SHA-256 of large (LFS) files, git's SHA-1 of small ones.
+// The hub's two hashes: SHA-256 of large (LFS) files, git's SHA-1 of small ones.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

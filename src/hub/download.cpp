@@ -68,8 +68,8 @@ std::vector<std::filesystem::path> Session::run(const ShowProgress& progress) {
   const Response response = get_text(http_, request_for(listing_path(options_)), patience(), body);
   if (response.failure == Failure::Unreachable) {
     if (const auto paths = manifest_.earlier_download(options_)) {
-      warn("{} cannot be reached ({}); going on with what was downloaded before to {}",
-           access_.endpoint, response.failure_text, options_.directory.string());
+      warn("{} cannot be reached ({}); using the earlier download in {}", access_.endpoint,
+           response.failure_text, options_.directory.string());
       return full_paths(*paths);
     }
   }
@@ -115,7 +115,7 @@ void Session::fetch_all(const std::vector<RemoteFile>& files, Meter& meter) {
   meter.end();
 }
 
-// Known from the manifest, or put there by other means and found to be right.
+// Whether the file is complete: known from the manifest, or verified by its hash.
 bool Session::have(const RemoteFile& file) {
   if (manifest_.holds(file.path, version_of(file))) return true;
   if (!has_content_of(options_.directory / file.path, file)) return false;
@@ -134,7 +134,7 @@ void Session::check_space(const std::vector<RemoteFile>& missing) const {
   check_room(options_.directory, needed, repository_name(options_));
 }
 
-// A part of another version of this file will never be gone on with.
+// Removes partial files of other versions, which will never be continued.
 void remove_stale_parts(const std::filesystem::path& part) {
   const std::string name = part.filename().string();
   const std::string stem = name.substr(0, name.size() - std::strlen("123456789012.part"));

@@ -1,7 +1,7 @@
 // snug download: the files of a repository on a Hugging Face hub (or a mirror that behaves as one).
-// A file under its final name is whole and checked: bytes arrive in NAME.part, which a later run
-// goes on with as long as the server still has the same version, and is renamed once size and hash
-// agree.
+// A file under its final name is complete and verified: bytes are written to NAME.part, which a
+// later run continues if the server still has the same version, and renamed once size and hash
+// match.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,9 +27,9 @@ struct DownloadOptions {
   double backoff_seconds = 1;  // before the first retry; doubles up to a minute
 };
 
-// Fetches what is missing and returns the paths of all files chosen, in the order of their names. A
-// second run fetches nothing. Throws UserError (no such repository, gated, no network, disk full,
-// wrong hash). `progress` may be empty; it is called from this thread.
+// Downloads missing files and returns the paths of all selected files, sorted by name. A second run
+// downloads nothing. Throws UserError (no such repository, gated, no network, disk full, wrong
+// hash). `progress` may be empty; it is called from this thread.
 std::vector<std::filesystem::path> download(const DownloadOptions& options,
                                             const ShowProgress& progress);
 

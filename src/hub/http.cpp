@@ -21,7 +21,7 @@ namespace {
 constexpr size_t kMaxErrorBody = 2048;
 constexpr long kMaxRedirects = 8;
 
-// What the callbacks of one transfer share.
+// State shared by the callbacks of a transfer.
 struct Transfer {
   const Request* request;
   CURL* curl;
@@ -73,7 +73,7 @@ size_t on_body(char* data, size_t, size_t size, void* user) {
   }
 }
 
-// libcurl calls this at least once a second, also while nothing arrives.
+// libcurl calls this at least once per second, even if nothing arrives.
 int on_tick(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   auto& transfer = *static_cast<Transfer*>(user);
   transfer.stalled = monotonic_seconds() - transfer.last_byte > transfer.request->stall_seconds;
@@ -112,8 +112,7 @@ HeaderList headers_of(const Request& request) {
   return {list, curl_slist_free_all};
 }
 
-// libcurl looks where the system that it was built on keeps certificates; other systems keep them
-// elsewhere.
+// libcurl looks for certificates in its build system's place; other systems keep them elsewhere.
 std::string trusted_certificates(const Request& request) {
   if (!request.certificates.empty()) return request.certificates;
   for (const char* name : {"CURL_CA_BUNDLE", "SSL_CERT_FILE"})
@@ -121,14 +120,14 @@ std::string trusted_certificates(const Request& request) {
   for (const char* file : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
                            "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"})
     if (::access(file, R_OK) == 0) return file;
-  // A machine may have none, such as a bare container; a package brings Mozilla's.
+  // A bare container may have none; a package contains Mozilla's.
   const std::filesystem::path shipped = shipped_file("ca-certificates.crt");
   return std::filesystem::exists(shipped) ? shipped.string() : "";
 }
 
 void set_options(CURL* curl, const Request& request, const HeaderList& headers, Transfer& transfer,
                  char* error) {
-  // An https address must not be led to plain http, where the answer could be forged.
+  // Never redirect from https to plain http, where the response could be forged.
   const char* redirect_to = request.url.starts_with("https:") ? "https" : "http,https";
   const long connect_ms = static_cast<long>(std::clamp(request.stall_seconds, 0.1, 60.0) * 1000);
   curl_easy_reset(curl);
@@ -236,7 +235,7 @@ Response Http::get(const Request& request) {
     response.failure_text = fmt::format("nothing arrived for {} seconds", request.stall_seconds);
   else if (code != CURLE_OK)
     response.failure_text = *error != '\0' ? error : curl_easy_strerror(code);
-  // A file of no bytes has no body to announce it.
+  // An empty file has no body that would call on_start.
   if (response.ok() && !transfer.started && request.on_start) request.on_start(response);
   return std::move(transfer.response);
 }

@@ -1,6 +1,6 @@
 // One GET at a time over libcurl. Redirects are followed; the token goes to the first host only
-// (libcurl drops it when host, port or protocol change). What went wrong is returned, not thrown:
-// the caller knows whether trying again makes sense.
+// (libcurl drops it when host, port or protocol change). Failures are returned, not thrown, since
+// the caller decides whether to retry.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -42,19 +42,19 @@ struct Request {
   std::string certificates;
   int64_t offset = 0;  // Range: bytes=offset-
   double stall_seconds = 30;
-  // Before the first byte of a 200 or 206, and then for each piece. What they throw comes out of
-  // get().
+  // Called before the first byte of a 200 or 206, and then for each chunk. Their exceptions are
+  // rethrown by get().
   std::function<void(const Response&)> on_start;
   std::function<void(std::string_view)> on_data;
 };
 
-// `address` as a link in the page at `base` means it, without a fragment; empty where it is none.
+// Resolves a link in the page at `base`, without fragment; empty if it is invalid.
 std::string resolve_url(const std::string& base, const std::string& address);
 
-// The name and password that stand in an address are taken out of it: NAME:PASSWORD, or empty.
+// Removes name and password from the URL and returns NAME:PASSWORD, or an empty string.
 std::string take_login(std::string& url);
 
-// Scheme, host and port are the same.
+// Whether scheme, host and port are equal.
 bool same_server(const std::string& one_url, const std::string& other_url);
 
 class Http {

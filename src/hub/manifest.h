@@ -1,6 +1,5 @@
-// What an earlier download left in a folder, so that a second run neither fetches nor hashes again,
-// and a machine without network goes on with what it has. A file changed since by hand no longer
-// counts.
+// A record of a folder's earlier downloads, so that a second run neither downloads nor hashes
+// again, and works offline. Files changed since then do not count.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,12 +18,12 @@ inline constexpr const char* kManifestName = ".snug-download.json";
 
 class Manifest {
  public:
-  // An absent or damaged manifest is an empty one: files are then known again by their hashes.
+  // A missing or damaged manifest counts as empty: files are then checked by their hashes.
   explicit Manifest(const std::filesystem::path& directory);
 
   bool holds(const std::string& path, const std::string& version) const;
   void record(const std::string& path, const std::string& version);
-  // `paths` is all that these options ask for.
+  // Records a complete download: `paths` are all files for these options.
   void complete(const DownloadOptions& options, const std::vector<std::string>& paths);
   void save() const;
 

@@ -1,4 +1,4 @@
-// How far a download is, for whoever wants to see it: bytes, totals and a rate.
+// Progress of a download: bytes, totals and rate.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,7 +25,7 @@ class Meter {
   Meter(const ShowProgress& show, int64_t all_total);
 
   void begin(const std::string& file, int64_t file_total);
-  // `received` counts for the rate; what lay on disk before does not.
+  // `received` counts for the rate; bytes already on disk do not.
   void at(int64_t file_bytes, int64_t received);
   void end();
 

@@ -111,7 +111,7 @@ class Download {
   std::filesystem::path part_of(const std::filesystem::path& path) const {
     return path.string() + "." + wanted_.file.sha256.substr(0, 12) + ".part";
   }
-  // The login is the index's own: files may lie elsewhere.
+  // The login is only for the index's server: files may be on another.
   Request request_for(const std::string& url) const {
     Request request;
     request.url = url;
@@ -148,8 +148,8 @@ void Download::fail(const Response& response) const {
     throw NotFromIndex("{}: {}", response.url, response.failure_text);
   if (response.failure == Failure::Broken)
     throw NotFromIndex(
-        "{}: the connection to {} keeps breaking: {}. What arrived is kept; the same command goes "
-        "on with it",
+        "{}: the connection to {} keeps breaking: {}. What was downloaded is kept; the same "
+        "command continues it",
         name, index(), response.failure_text);
   throw NotFromIndex("{} answers with status {}", response.url, response.status);
 }

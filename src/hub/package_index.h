@@ -21,12 +21,13 @@ struct IndexFile {
   std::string sha256;  // empty: the index does not say
 };
 
-// Reads the index's page on one project; `url` is where it came from. What is no link to a file is
-// passed over.
+// Parses the index's page of a project; `url` is the page's address. Skips anything that is not a
+// link to a file.
 std::vector<IndexFile> read_index_page(std::string_view page, const std::string& content_type,
                                        const std::string& url);
 
-// The index does not have the file, has another one, or does not answer: another source may.
+// The index does not have the file, has a different one, or does not respond; another source may
+// have it.
 class NotFromIndex : public UserError {
   using UserError::UserError;
 };
@@ -47,9 +48,8 @@ struct PackageRequest {
   double backoff_seconds = 1;
 };
 
-// Fetches the file, or goes on with what an earlier run left of it; nothing where it is there
-// already. Throws NotFromIndex, and UserError for what is wrong on this machine (disk full, another
-// process at it).
+// Downloads the file, or continues an earlier run's download; does nothing if it exists. Throws
+// NotFromIndex, or UserError for local problems (disk full, another process writing it).
 std::filesystem::path download_package_file(const PackageRequest& wanted,
                                             const ShowProgress& progress);
 

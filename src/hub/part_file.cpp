@@ -20,7 +20,7 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
-// Feeds what `fd` holds from its position on; the count of bytes, or -1.
+// Feeds the rest of `fd` from its position on; returns the number of bytes, or -1.
 int64_t feed(int fd, std::optional<Digest>& digest) {
   std::vector<char> buffer(kBufferBytes);
   int64_t total = 0;
@@ -83,7 +83,7 @@ PartFile::~PartFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-// Between opening and locking another process may have finished and renamed the file: then start
+// Another process may have finished and renamed the file between opening and locking; then start
 // over.
 void PartFile::open_and_lock() {
   while (true) {

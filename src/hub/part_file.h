@@ -1,5 +1,5 @@
-// The file that a download grows in: bytes are appended and hashed in one pass, what an earlier run
-// left is hashed when it is opened, and one process at a time may write.
+// The partial file of a download: bytes are appended and hashed in one pass, existing bytes are
+// hashed on opening, and only one process at a time may write.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,15 +14,15 @@
 
 namespace snug::hub {
 
-// The hash that `file` should have over `bytes` so far; none when the hub gives no hash.
+// A hash for `file`, to be fed with `bytes` so far; none if the hub gives no hash.
 std::optional<Digest> digest_for(const RemoteFile& file);
 
-// Reads the whole of `path` and says whether it is `file`. False when the hub gives no hash.
+// Hashes `path` and returns whether it is `file`. False if the hub gives no hash.
 bool has_content_of(const std::filesystem::path& path, const RemoteFile& file);
 
 class PartFile {
  public:
-  // Opens or makes `path`; throws UserError when another process is at it or the disk refuses.
+  // Opens or creates `path`; throws UserError if another process is writing it or on a disk error.
   PartFile(std::filesystem::path path, const RemoteFile& file);
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;
@@ -33,10 +33,10 @@ class PartFile {
   void restart();  // back to no bytes
   void discard();  // removes the file
 
-  // Size and hash are as the hub says, as far as it says them. Ends the hash: restart() or finish()
-  // next.
+  // Whether size and hash match the hub's, as far as it gives them. Finalizes the hash: call
+  // restart() or finish() next.
   bool verify(std::string& found);
-  // fsync, then the final name, which is replaced if it exists.
+  // Syncs and renames to the final name, replacing an existing file.
   void finish(const std::filesystem::path& final_path);
 
  private:

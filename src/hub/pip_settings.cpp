@@ -30,7 +30,7 @@ std::string without_blanks(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
 }
 
-// The weakest first. PIP_CONFIG_FILE=/dev/null means: none at all.
+// Lowest precedence first. PIP_CONFIG_FILE=/dev/null means none at all.
 std::vector<fs::path> config_files() {
   const fs::path own = variable("PIP_CONFIG_FILE");
   if (own == "/dev/null") return {};
@@ -51,7 +51,7 @@ std::vector<fs::path> config_files() {
   return files;
 }
 
-// Lines "key = value" under [global], or [download], which is more particular.
+// Lines "key = value" under [global], or [download], which takes precedence.
 void read_config(const std::string& text, std::map<std::string, std::string>& global,
                  std::map<std::string, std::string>& download) {
   std::istringstream lines(text);
@@ -93,8 +93,8 @@ PipSettings pip_settings() {
   if (!values["index-url"].empty()) settings.index_url = values["index-url"];
   if (!settings.index_url.starts_with("http://") && !settings.index_url.starts_with("https://"))
     throw UserError(
-        "pip's index-url (PIP_INDEX_URL or pip.conf) is '{}'; an address such as "
-        "https://pypi.org/simple is wanted",
+        "pip's index-url (PIP_INDEX_URL or pip.conf) is '{}'; it must be an address such as "
+        "https://pypi.org/simple",
         settings.index_url);
   settings.login = take_login(settings.index_url);
   while (settings.index_url.ends_with('/')) settings.index_url.pop_back();

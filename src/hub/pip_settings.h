@@ -1,4 +1,4 @@
-// Which package index this machine uses, as pip knows it: a person behind a mirror has told pip so
+// This machine's package index from pip's settings, since users behind a mirror have configured pip
 // already.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -14,7 +14,7 @@ struct PipSettings {
 };
 
 // PIP_INDEX_URL and PIP_CERT of the environment, else pip's configuration files, in pip's order.
-// Throws UserError for an index that is no http(s) address.
+// Throws UserError for an index that is not an http(s) address.
 PipSettings pip_settings();
 
 }  // namespace snug::hub

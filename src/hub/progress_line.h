@@ -1,5 +1,5 @@
-// How far a download is, on standard error: one line that is rewritten in place on a terminal, a
-// line now and then in a file or a pipe.
+// Download progress on standard error: one line updated in place on a terminal, occasional lines in
+// a file or pipe.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -50,7 +50,7 @@ RemoteFile parse_file(const Json& entry, const std::string& where) {
     file.sha256 = hex_or_empty(*lfs, "sha256", 64);
     if (size_or_unknown(*lfs) >= 0) file.size = size_or_unknown(*lfs);
   } else {
-    // Of an LFS file the blob would be the pointer, not the content.
+    // For an LFS file the blob id is the pointer's, not the content's.
     file.blob_id = hex_or_empty(entry, "blobId", 40);
   }
   return file;
@@ -60,8 +60,7 @@ RemoteFile parse_file(const Json& entry, const std::string& where) {
 std::string type_prefix(const DownloadOptions& options) {
   if (options.repo_type == "model") return "";
   if (options.repo_type == "dataset") return "datasets/";
-  throw UserError("repository type '{}' is not known; model or dataset is wanted",
-                  options.repo_type);
+  throw UserError("repository type '{}' is unknown; use model or dataset", options.repo_type);
 }
 
 void check_repo_id(const std::string& id) {
@@ -73,8 +72,8 @@ void check_repo_id(const std::string& id) {
                     id.back() != '/' && id.front() != '.' && id.find("..") == id.npos &&
                     id.find("/.") == id.npos && std::all_of(id.begin(), id.end(), allowed);
   if (!fine)
-    throw UserError(
-        "'{}' is no repository name; ORG/NAME is wanted, e.g. HuggingFaceTB/SmolLM2-135M", id);
+    throw UserError("'{}' is not a repository name; give ORG/NAME, e.g. HuggingFaceTB/SmolLM2-135M",
+                    id);
 }
 
 }  // namespace
@@ -83,7 +82,7 @@ Listing parse_listing(std::string_view text, const std::string& where) {
   const Json json = Json::parse(text, nullptr, false);
   if (!json.is_object() || !json.contains("siblings") || !json["siblings"].is_array())
     throw UserError(
-        "{}: the answer is no listing of a repository; is HF_ENDPOINT a Hugging Face hub?", where);
+        "{}: the response is not a repository listing; is HF_ENDPOINT a Hugging Face hub?", where);
   Listing listing;
   listing.commit = hex_or_empty(json, "sha", 40);
   if (listing.commit.empty())
@@ -120,19 +119,19 @@ std::string file_path(const DownloadOptions& options, const std::string& commit,
 
 void check_file_name(const std::string& path, const std::string& repository) {
   const auto refuse = [&](const char* why) {
-    throw UserError("{} lists a file named {}, {}; nothing of it is fetched", repository,
+    throw UserError("{} lists a file named {}, {}; nothing is downloaded", repository,
                     Json(path).dump(-1, ' ', true, Json::error_handler_t::replace), why);
   };
-  if (path.empty() || path.size() > 2048) refuse("which is no file name");
-  if (find_invalid_utf8(path) != path.npos) refuse("which is no UTF-8");
+  if (path.empty() || path.size() > 2048) refuse("which is not a valid file name");
+  if (find_invalid_utf8(path) != path.npos) refuse("which is not valid UTF-8");
   const auto control = [](unsigned char c) { return c < 0x20 || c == 0x7f; };
   if (std::any_of(path.begin(), path.end(), control)) refuse("with control characters");
   for (size_t begin = 0; begin <= path.size();) {
     const size_t end = std::min(path.find('/', begin), path.size());
     const std::string part = path.substr(begin, end - begin);
-    if (part.empty() || part == "." || part == "..") refuse("which would leave the folder");
+    if (part.empty() || part == "." || part == "..") refuse("which would be outside the folder");
     if (part.size() > kMaxNameBytes - 20) refuse("which is too long for a file name");
-    if (part == kManifestName) refuse("which is a name this program keeps for itself");
+    if (part == kManifestName) refuse("a name that this program reserves");
     begin = end + 1;
   }
 }

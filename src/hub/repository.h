@@ -1,4 +1,4 @@
-// What a repository on the hub holds: its commit and its files, with sizes and hashes.
+// A hub repository's contents: commit and files, with sizes and hashes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,7 +18,7 @@ struct RemoteFile {
   std::string sha256;   // of the content, for LFS files
   std::string blob_id;  // git's SHA-1 of the content, for the others
 
-  // What tells this version of the file from others; empty when the hub gives no hash.
+  // Identifies this version of the file; empty if the hub gives no hash.
   const std::string& identity() const { return sha256.empty() ? blob_id : sha256; }
 };
 
@@ -27,16 +27,16 @@ struct Listing {
   std::vector<RemoteFile> files;  // by name, no name twice
 };
 
-// Reads the answer of /api/models/ORG/NAME/revision/REV?blobs=true. `where` names it in errors.
+// Parses the response of /api/models/ORG/NAME/revision/REV?blobs=true. `where` names it in errors.
 Listing parse_listing(std::string_view json, const std::string& where);
 
-// The addresses below the endpoint, encoded. Throws UserError for a malformed repository id or
-// type.
+// Encoded paths below the endpoint. Throws UserError for a malformed repository id or type.
 std::string listing_path(const DownloadOptions& options);
 std::string file_path(const DownloadOptions& options, const std::string& commit,
                       const std::string& path);
 
-// Throws UserError when a name from the server would leave the folder or can't be a file name.
+// Throws UserError if a name from the server would be outside the folder or is not a valid file
+// name.
 void check_file_name(const std::string& path, const std::string& repository);
 
 }  // namespace snug::hub

@@ -1,4 +1,4 @@
-// Which files of a repository are wanted.
+// Selects the files of a repository to download.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,9 +12,9 @@ namespace snug::hub {
 // Shell globs; '*' also matches '/', as in the hub's own tools.
 bool matches(const std::string& pattern, const std::string& path);
 
-// With `patterns` the files that match one of them. Without: for a model its weights once
-// (safetensors where there are any, else .bin) with configuration and tokenizer, of the top folder
-// only; for a data set everything. Throws UserError when nothing is left, naming what there is.
+// With `patterns`: the files that match one of them. Without: for a model its weights in one format
+// (safetensors if available, else .bin), configuration and tokenizer, from the top folder only; for
+// a data set everything. Throws UserError with the files available if nothing matches.
 std::vector<RemoteFile> select_files(const Listing& listing, const DownloadOptions& options);
 
 }  // namespace snug::hub

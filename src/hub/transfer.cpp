@@ -71,7 +71,7 @@ ContentRange parse_content_range(std::string_view text) {
   return range;
 }
 
-// The server sent another stretch than was asked for.
+// The server sent a different range than requested.
 struct WrongRange {};
 
 int64_t total_size(const Response& response) {
@@ -88,12 +88,11 @@ void check_start(const Response& response, const RemoteFile& file, PartFile& par
   const int64_t total = total_size(response);
   if (file.size >= 0 && total >= 0 && total != file.size)
     throw UserError(
-        "{}: {} bytes are expected but {} serves {}; a mirror or proxy on the way changes the "
-        "file",
+        "{}: expected {} bytes but {} serves {}; a mirror or proxy in between changes the file",
         file.path, file.size, response.url, total);
 }
 
-// What is still missing. Also reports a file that needs nothing more.
+// Downloads what is still missing; also reports a file that is complete.
 void receive(Http& http, const FileWish& wish, PartFile& part, Meter& meter) {
   int64_t counted = part.size();
   const auto on_bytes = [&] {
@@ -121,7 +120,7 @@ Response with_patience(const Patience& patience, const std::function<Response()>
     answered = answered || response.failure != Failure::Unreachable;
     if (gained() > best) failures = 0;
     best = std::max(best, gained());
-    // Someone without network should hear of it soon; someone who had one may get it back.
+    // Without a network fail soon; if the network worked before, it may come back.
     const int allowed =
         answered || best > 0 ? patience.max_retries : std::min(patience.max_retries, 1);
     if (++failures > allowed) return response;
@@ -137,7 +136,7 @@ Response get_text(Http& http, Request request, const Patience& patience, std::st
   request.on_start = [&](const Response&) { body.clear(); };
   request.on_data = [&](std::string_view bytes) {
     if (body.size() + bytes.size() > kMaxTextBytes)
-      throw UserError("{}: the answer does not end", request.url);
+      throw UserError("{}: the response does not end", request.url);
     body += bytes;
   };
   return with_patience(
@@ -150,8 +149,7 @@ Response fetch_rest(Http& http, Request request, const RemoteFile& file, PartFil
   request.on_start = [&](const Response& response) { check_start(response, file, part); };
   request.on_data = [&](std::string_view bytes) {
     if (file.size >= 0 && part.size() + static_cast<int64_t>(bytes.size()) > file.size)
-      throw UserError("{}: the server sends more than the {} bytes that are expected", file.path,
-                      file.size);
+      throw UserError("{}: the server sends more than the expected {} bytes", file.path, file.size);
     part.append(bytes);
     on_bytes();
   };
@@ -166,7 +164,7 @@ Response fetch_rest(Http& http, Request request, const RemoteFile& file, PartFil
     return response;
   }
   if (response.status == 416 && part.size() > 0) {
-    part.restart();  // what we hold is not the start of what the server has
+    part.restart();  // our bytes are not the beginning of the server's file
     response.failure = Failure::Broken;
     response.failure_text = "the server refused to go on where the earlier download ended";
   } else if (response.ok() && file.size >= 0 && part.size() < file.size) {
@@ -186,9 +184,8 @@ void fetch_file(Http& http, const FileWish& wish, Meter& meter) {
   receive(http, wish, part, meter);
   bool right = part.verify(found);
   if (!right && resumed) {
-    // After a power cut the tail of a part file may be other bytes than were written: once more
-    // from zero.
-    detail("{}: {}; fetching it anew", file.path, found);
+    // After a power failure the end of a part file may be corrupt: start once more from zero.
+    detail("{}: {}; downloading it again", file.path, found);
     part.restart();
     receive(http, wish, part, meter);
     right = part.verify(found);
@@ -196,7 +193,8 @@ void fetch_file(Http& http, const FileWish& wish, Meter& meter) {
   if (!right) {
     part.discard();
     throw DamagedCopy(
-        "{}: what arrived has {}; the copy at {}, or a proxy on the way, is damaged. Run the "
+        "{}: the downloaded file has {}; the copy at {} is damaged, or a proxy in between changes "
+        "it. Run the "
         "command again, or use another {}",
         file.path, found, wish.source, wish.setting);
   }

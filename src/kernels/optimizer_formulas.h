@@ -1,9 +1,9 @@
-// What optimizers do to an element: one text for the vectors of the CPU's kernels and the floats of
-// the GPU's. Both round every operation by itself (the CPU's files are compiled without
-// contraction, the GPU's floats are of a type that has none, kernels/cuda/unfused.cuh), so that a
-// step has the same bits on either and moving an optimizer to the host changes nothing. Optimizers
-// wait for memory; a fused multiply-add would save them no time. F is a float or a vector of
-// floats. Internal linkage: files compiled for other instruction sets include this too.
+// The element-wise update of each optimizer, shared by the CPU's vector kernels and the GPU's
+// kernels. Both round after every operation (CPU files are compiled without contraction, the GPU
+// uses the type in kernels/cuda/unfused.cuh), so a step has the same bits on both, and moving an
+// optimizer to the host changes nothing. Optimizers are memory-bound; fused multiply-add would save
+// no time. F is a float or a vector of floats. Internal linkage: files compiled for other
+// instruction sets include this too.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,7 +21,7 @@ SNUG_FORMULA void move_moments(F& m, F& v, F g, const Factors& f) {
   m = m + (g - m) * f.one_minus_beta1;
   v = v * f.beta2 + g * g * f.one_minus_beta2;
 }
-// `root` is that of the second moment, both moments those after this step.
+// `root`: square root of the second moment; both moments are those after this step.
 template <class F, class Factors>
 SNUG_FORMULA F adamw_weight(F p, F m, F root, const Factors& f) {
   return p * f.decay - f.step_size * m / (root * f.rsqrt_correction + f.eps);
@@ -44,7 +44,7 @@ template <class F, class Factors>
 SNUG_FORMULA F sgd_gradient(F g, F p, const Factors& f) {
   return g + p * f.weight_decay;
 }
-// The momentum buffer after this step; `before` does not count in the first one.
+// The momentum buffer after this step; `before` is ignored in the first step.
 template <class F, class Factors>
 SNUG_FORMULA F sgd_buffer(F g, F before, const Factors& f) {
   const F fresh = g * f.new_share;

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Names of the two versions' files.
+// File names of the two versions.
 struct Layout {
   fs::path mount;
   const char *limit, *in_use, *events;
@@ -27,7 +27,7 @@ Layout version_1(const fs::path& root) {
           "memory.oom_control"};
 }
 
-// Version 1 says "none" by a number of almost 2^63.
+// In version 1 a number close to 2^63 means no limit.
 constexpr int64_t kNoLimit = int64_t{1} << 60;
 
 // Lines are "number:controllers:path"; version 2 has number 0 and no controllers, here "".
@@ -54,7 +54,7 @@ std::optional<double> processors_of(const fs::path& folder) {
   return static_cast<double>(*quota) / period;
 }
 
-// The same of version 1, whose processor time has a tree of its own; a quota of -1 is none.
+// The same for version 1, whose processor time has a separate tree; a quota of -1 means none.
 std::optional<double> processors_of_version_1(const fs::path& root, const std::string& path) {
   const fs::path mount = root / "sys/fs/cgroup/cpu";
   std::optional<double> smallest;
@@ -71,8 +71,8 @@ std::optional<double> processors_of_version_1(const fs::path& root, const std::s
   }
 }
 
-// This group's folder and those above it, up to the mount. A container sees only its own as the
-// mount, while the path may still be the machine's: then it begins there.
+// Reads this group's folder and its parents up to the mount. In a container the mount is the
+// container's own group although the path may be the host's; then start at the mount.
 ControlGroup read_tree(const Layout& layout, const std::string& path) {
   ControlGroup group;
   fs::path folder = layout.mount / fs::path(path).relative_path();

@@ -1,5 +1,5 @@
-// The control group of this process: what the kernel lets it have, and what became of its
-// processes. Version 2 and, where memory has its own tree, version 1.
+// This process's control group: its limits, and out-of-memory kills. Version 2, and version 1 for
+// memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,7 +16,7 @@ struct ControlGroup {
   std::optional<double> processors;  // whose time it may use, where that is limited
 };
 
-// `root` holds proc/self/cgroup and sys/fs/cgroup: "/" but in tests.
+// `root` holds proc/self/cgroup and sys/fs/cgroup: "/" except in tests.
 ControlGroup control_group(const std::filesystem::path& root);
 
 }  // namespace snug::machine

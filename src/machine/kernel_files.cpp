@@ -22,7 +22,7 @@ std::optional<int64_t> number_at_start(std::string_view text) {
   return value;
 }
 
-// What follows `name` in the first line that begins with it.
+// The text after `name` in the first line that begins with it.
 std::string_view rest_of_line(std::string_view text, std::string_view name) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find('\n', at), text.size());

@@ -1,4 +1,4 @@
-// Small files of the kernel: one value, or lines of names and values.
+// Reads small kernel files: one value, or lines of names and values.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,16 +10,16 @@
 
 namespace snug::machine {
 
-// The file's text; empty where it is not there or may not be read.
+// The file's text; empty if it does not exist or cannot be read.
 std::string kernel_text(const std::filesystem::path& path);
 
-// Its first word as a number; empty where it is none ("max").
+// Its first word as a number; empty if it is not one ("max").
 std::optional<int64_t> kernel_number(const std::filesystem::path& path);
 
-// The first number behind `name` (with its colon, where the file has one) at the start of a line.
+// The first number after `name` (including its colon, if the file has one) at the start of a line.
 std::optional<int64_t> number_behind(std::string_view text, std::string_view name);
 
-// The text behind `name` and a colon at the start of a line, without blanks around it.
+// The trimmed text after `name` and a colon at the start of a line.
 std::string words_behind(std::string_view text, std::string_view name);
 
 }  // namespace snug::machine

@@ -1,5 +1,5 @@
-// What this machine is and has: read from the kernel's files and, where NVIDIA's driver is, from
-// its management library (NVML), which is opened at run time so that nothing needs it to start.
+// This machine's hardware and its use, from kernel files and NVIDIA's management library (NVML),
+// which is opened at run time, so that the program starts without it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,13 +12,13 @@
 
 namespace snug::machine {
 
-// Cores that this process may run on, and no more than its control group has time for (rounded up).
+// Cores that this process may use, limited by its control group's quota (rounded up).
 int usable_cores();
 
 struct Processor {
   std::string name;
   int cores = 0;  // usable_cores()
-  // avx2, avx512f, avx512_bf16, amx_bf16, …: those that kernels are made for.
+  // avx2, avx512f, avx512_bf16, amx_bf16, …: those that our kernels use.
   std::vector<std::string> features;
 };
 Processor processor();
@@ -37,11 +37,11 @@ struct Disk {
 };
 Disk disk(const std::filesystem::path& folder);  // of the nearest folder above that is there
 
-// Kernel's count of processes that it ended for want of memory: of this control group and the
-// machine; empty where it does not say.
+// The kernel's count of out-of-memory kills, of this control group and of the machine; empty if
+// unknown.
 std::optional<int64_t> out_of_memory_kills();
 
-// The way from one GPU to another.
+// The link between two GPUs.
 struct GpuLink {
   int other = 0;
   std::string kind;  // NVLink, PCIe switch, host bridge, …
@@ -68,7 +68,7 @@ struct Gpus {
 enum class Links { Leave, Read };  // a hundred questions to the driver where there are eight GPUs
 Gpus gpus(Links links = Links::Leave);
 
-// Of a process; empty when it is gone, or ended and nobody has asked how yet.
+// A process's use of resources; empty if it has ended.
 struct ProcessUse {
   double processor_seconds = 0;
   int64_t resident = 0;

@@ -1,6 +1,6 @@
-// NVIDIA's management library, opened at run time: what its driver says of the GPUs. The few types
-// and numbers of its interface that are needed are declared in nvml.cpp, so that a build without
-// CUDA sees GPUs as well.
+// NVIDIA's management library (NVML), opened at run time: information about GPUs from the driver.
+// The few types and numbers of its interface that are needed are declared in nvml.cpp, so that a
+// build without CUDA sees GPUs as well.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,8 @@ namespace snug::machine {
 
 class Nvml {
  public:
-  // The first of the libraries that there is. Never throws: why there are no GPUs is in look().
+  // Opens the first library that exists. Never throws: look() gives the reason if there are no
+  // GPUs.
   explicit Nvml(const std::vector<std::string>& libraries);
   ~Nvml();
   Nvml(const Nvml&) = delete;

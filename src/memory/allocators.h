@@ -1,4 +1,4 @@
-// The libtorch side of the ledger: how an allocation hangs on a DataPtr. Internal to this folder.
+// How a libtorch DataPtr refers to its Allocation in the ledger. Internal to this folder.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,21 +9,20 @@
 namespace snug::memory {
 
 // On cuda, and on meta, where addresses are null, a DataPtr's context is its Allocation. On the CPU
-// it is the
-// data itself: libtorch's raw_allocate(), which oneDNN's scratch memory comes from, insists on
-// that.
+// it is the data pointer itself, as libtorch's raw_allocate() requires (oneDNN gets its scratch
+// memory there).
 void delete_cpu_allocation(void* data);
 void delete_meta_allocation(void* context);
 void delete_cuda_allocation(void* context);
 void delete_disk_allocation(void* block);
 
-// The Allocation of what a DiskFile handed out.
+// The Allocation behind a DiskFile's DataPtr context.
 Allocation* disk_allocation_in(void* block);
 
 // The Allocation of CPU memory that our allocator handed out, or null.
 Allocation* cpu_allocation_at(const void* data);
 
-// Tells our allocators' memory from foreign memory by the deleter.
+// Null for memory of other allocators, which has another deleter.
 inline Allocation* allocation_behind(const c10::DataPtr& pointer) {
   const c10::DeleterFnPtr deleter = pointer.get_deleter();
   if (deleter == &delete_cpu_allocation) return cpu_allocation_at(pointer.get_context());
@@ -34,11 +33,11 @@ inline Allocation* allocation_behind(const c10::DataPtr& pointer) {
 
 void install_cpu_allocator();
 void install_meta_allocator();
-// Lets the GPU copy from and to this host memory by itself; false where the driver refuses. Taking
-// it back waits until the GPU is done with it.
+// Pins host memory, so that the GPU copies it asynchronously; false if the driver refuses.
+// Unpinning waits until the GPU is done with it.
 bool pin_memory(void* data, size_t bytes);
 void unpin_memory(void* data);
 
-void install_cuda_allocator();  // nothing to do in a build without CUDA
+void install_cuda_allocator();  // does nothing in a build without CUDA
 
 }  // namespace snug::memory

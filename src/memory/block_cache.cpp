@@ -12,10 +12,10 @@
 namespace snug::memory {
 namespace {
 
-constexpr size_t kHugeBytes = size_t{4} << 20;  // from here on 2 MiB pages pay
+constexpr size_t kHugeBytes = size_t{4} << 20;  // from this size on 2 MiB pages pay
 
-// How much more than the highest need may be mapped: stretches are never cut so well that the next
-// request finds one that is whole.
+// Bytes that may be mapped beyond the peak demand, since fragmentation leaves free ranges that are
+// too short.
 constexpr size_t kSlackBytes = size_t{48} << 20;
 constexpr size_t kSlackShare = 64;
 
@@ -36,8 +36,9 @@ void* BlockCache::take(size_t bytes) {
   return data != nullptr ? data : map_new(rounded);
 }
 
-// A piece of the shortest stretch that is long enough. A pinned block goes as a whole: one that is
-// an eighth larger, or twice the size where it would have to take the place of others.
+// Best fit: takes part of the shortest free range that is long enough. A pinned block is taken
+// whole, if at most an eighth larger, or at most twice the size if others would have to be unmapped
+// for a new one.
 void* BlockCache::take_free(size_t bytes) {
   const std::lock_guard lock(mutex_);
   const auto found = by_size_.lower_bound({bytes, nullptr});
@@ -99,14 +100,14 @@ size_t BlockCache::mapped() const {
 
 void BlockCache::note_peak() { peak_ = std::max(peak_, mapped_ - cached_); }
 
-// How much may be mapped when `bytes` more are in use.
+// The limit of mapped bytes once `bytes` more are in use.
 size_t BlockCache::limit(size_t bytes) const {
   const size_t need = std::max(peak_, mapped_ - cached_ + bytes);
   return need + std::max(kSlackBytes, need / kSlackShare);
 }
 
-// Gives free memory back until `bytes` more may be mapped: the end of the shortest stretch that is
-// enough, or else the longest one.
+// Unmaps free memory until `bytes` more may be mapped: the end of the shortest range that suffices,
+// else the longest range.
 void BlockCache::make_room(size_t bytes) {
   const std::lock_guard lock(mutex_);
   while (!free_.empty() && mapped_ + bytes > limit(bytes)) {
@@ -131,8 +132,8 @@ void* BlockCache::map_new(size_t bytes) {
   if (bytes >= kHugeBytes) ::madvise(data, bytes, MADV_HUGEPAGE);
   if (pinned_ && !pin_memory(data, bytes) && !warned_.exchange(true))
     warn(
-        "the driver refuses to pin host memory: copies between host and GPU hold up the program; "
-        "raise the limit on locked memory (ulimit -l)");
+        "the driver refuses to pin host memory, so copies between host and GPU are slow and block "
+        "the program; raise the limit on locked memory (ulimit -l)");
   const std::lock_guard lock(mutex_);
   in_use_[data] = bytes;
   mapped_ += bytes;

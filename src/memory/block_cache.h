@@ -1,10 +1,10 @@
-// Large blocks of host memory, straight from mmap and kept when they are freed: a step frees and
-// asks for the same sizes again and again, and giving each back to the system would cost a page
-// fault per 4 KiB, which on two cores is a tenth of the step.
+// Large blocks of host memory from mmap, kept for reuse when freed. Every step frees and allocates
+// the same sizes; returning each block to the system would cost a page fault per 4 KiB, a tenth of
+// a step on two cores.
 //
-// What is free is a set of stretches of addresses: a request takes a piece of one, neighbours join
-// again. So blocks of different sizes use the same memory one after another, and what is mapped
-// stays near the highest need so far: the resident set is what people see.
+// Free memory is a set of address ranges; a request takes part of one, and adjacent free ranges are
+// joined. So blocks of different sizes reuse the same memory, and the mapped memory (and with it
+// the resident set size) stays near the peak demand.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,13 +20,14 @@ namespace snug::memory {
 
 class BlockCache {
  public:
-  // Pinned blocks are known to the driver one by one: they are neither cut nor joined.
+  // The driver knows each pinned block by its address, so pinned blocks are neither split nor
+  // joined.
   explicit BlockCache(bool pinned) : pinned_(pinned) {}
 
-  // Null where the system refuses.
+  // Null if the system refuses.
   void* take(size_t bytes);
   void give_back(void* data);
-  // Everything that is not in use back to the system.
+  // Returns all free blocks to the system.
   void release();
 
   size_t cached() const;  // bytes
@@ -45,11 +46,11 @@ class BlockCache {
   const bool pinned_;
   std::atomic<bool> warned_ = false;
   mutable std::mutex mutex_;
-  std::map<std::byte*, size_t> free_;                // by address
+  std::map<std::byte*, size_t> free_;                // address -> bytes
   std::set<std::pair<size_t, std::byte*>> by_size_;  // the same
-  std::unordered_map<void*, size_t> in_use_;         // bytes of each
+  std::unordered_map<void*, size_t> in_use_;         // address -> bytes
   size_t cached_ = 0, mapped_ = 0;
-  size_t peak_ = 0;  // most that was in use at one time
+  size_t peak_ = 0;  // the highest number of bytes in use so far
 };
 
 }  // namespace snug::memory

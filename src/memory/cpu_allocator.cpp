@@ -1,5 +1,5 @@
-// Host memory for tensors: 64-byte aligned, counted by the ledger, with freed large blocks kept for
-// the next step.
+// Host memory for tensors: 64-byte aligned, counted by the ledger; freed large blocks are kept for
+// reuse.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdlib>
 #include <cstring>
@@ -15,21 +15,21 @@ namespace snug::memory {
 namespace {
 
 constexpr size_t kAlignment = 64;
-constexpr size_t kLargeBytes = size_t{256} << 10;  // below, malloc's own reuse is as good
+constexpr size_t kLargeBytes = size_t{256} << 10;  // below, malloc reuses memory as well
 
 BlockCache& blocks() {
   static auto* cache = new BlockCache(/*pinned=*/false);
   return *cache;
 }
 
-// A pool for each use: a block that a copy may still read never goes to one who writes at once.
+// One pool per use: a block that a copy may still read must not go to code that writes it at once.
 BlockCache& pinned_blocks(HostUse use) {
   static auto* written = new BlockCache(/*pinned=*/true);
   static auto* landing = new BlockCache(/*pinned=*/true);
   return use == HostUse::Landing ? *landing : *written;
 }
 
-// Null where the system has none.
+// Null if the system has no memory.
 void* take(size_t bytes) {
   if (current_tag.pinned) return pinned_blocks(current_tag.host_use).take(bytes);
   if (bytes >= kLargeBytes) return blocks().take(bytes);
@@ -46,7 +46,7 @@ void give_back(const Allocation& allocation) {
     std::free(allocation.data);
 }
 
-// Which Allocation is behind an address.
+// Finds the Allocation of an address.
 class LiveAllocations {
  public:
   void add(Allocation* allocation) {
@@ -87,7 +87,7 @@ class CpuAllocator final : public c10::Allocator {
     ledger.admit(static_cast<int64_t>(bytes));
     void* data = take(bytes);
     if (data == nullptr)
-      ledger.refused_by_device(static_cast<int64_t>(bytes), "are refused by the system");
+      ledger.refused_by_device(static_cast<int64_t>(bytes), "were refused by the system");
     Allocation* record = ledger.add(data, static_cast<int64_t>(bytes));
     record->pinned = current_tag.pinned;
     live().add(record);

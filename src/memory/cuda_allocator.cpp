@@ -1,10 +1,9 @@
 // Device memory for tensors: libtorch's caching allocator, wrapped so that each allocation is a
-// record of the ledger. libtorch asks CUDACachingAllocator::get() for CUDA memory and not the table
-// of c10::SetAllocator, so it is there that the wrapper goes: see
-// docs/decisions/0004-cuda-ledger.md. Its context of a DataPtr is the Allocation, which is what
-// makes a tensor findable and retaggable; libraries that ask for raw pointers (CUB, cuBLAS) are
-// counted by a map of addresses. The ledger counts the bytes asked for, as on the cpu; the caching
-// allocator rounds them up, and what it holds of the device is cuda_reserved().
+// record of the ledger. The wrapper replaces CUDACachingAllocator::get(), since libtorch asks that
+// for CUDA memory and not the table of c10::SetAllocator: docs/decisions/0004-cuda-ledger.md. A
+// DataPtr's context is its Allocation, which lets the ledger find and retag a tensor; raw pointers
+// (CUB, cuBLAS) are kept in a map of addresses. The ledger counts the bytes asked for, as on the
+// cpu; the caching allocator rounds them up, and cuda_reserved() is what it holds of the device.
 // SPDX-License-Identifier: Apache-2.0
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
@@ -29,7 +28,7 @@ namespace caching = c10::cuda::CUDACachingAllocator;
 using c10::DeviceIndex;
 using c10::MempoolId_t;
 
-// Runs libtorch's own allocation. Its out-of-memory error becomes ours, with the ledger's table.
+// Runs libtorch's allocation and turns its out-of-memory error into ours, with the ledger's table.
 template <class Allocate>
 void* take(size_t bytes, Allocate allocate) {
   cuda_ledger().admit(static_cast<int64_t>(bytes));
@@ -38,13 +37,12 @@ void* take(size_t bytes, Allocate allocate) {
   } catch (const c10::OutOfMemoryError&) {
     size_t free = 0;
     size_t total = 0;
-    cudaMemGetInfo(&free, &total);  // leaves 0 where even this fails
+    cudaMemGetInfo(&free, &total);  // leaves 0 if this fails too
     cuda_ledger().refused_by_device(
         static_cast<int64_t>(bytes),
-        fmt::format(
-            "do not fit onto the device: {} of its {} are free, this program holds {} of it",
-            format_bytes(static_cast<int64_t>(free)), format_bytes(static_cast<int64_t>(total)),
-            format_bytes(cuda_reserved())));
+        fmt::format("do not fit on the device: {} of its {} are free, and this program holds {}",
+                    format_bytes(static_cast<int64_t>(free)),
+                    format_bytes(static_cast<int64_t>(total)), format_bytes(cuda_reserved())));
   }
 }
 
@@ -75,7 +73,7 @@ class CudaAllocator final : public caching::CUDAAllocator {
   }
   void give_back(void* data) { inner_->raw_delete(data); }
 
-  // libtorch leaves pointers alone whose deleter is not its own, so it is shown one with its own.
+  // libtorch ignores pointers with another deleter, so it gets one with its own.
   using CUDAAllocator::recordStream;
   void recordStream(const c10::DataPtr& pointer, c10::cuda::CUDAStream stream) override {
     if (allocation_behind(pointer) == nullptr) return;
@@ -84,9 +82,9 @@ class CudaAllocator final : public caching::CUDAAllocator {
     block.release_context();
   }
 
-  // The rest is libtorch's, unchanged: every virtual function, also those that libtorch's own class
-  // gives a body, which throws or does nothing. The test cuda_allocator_forwards compares the list
-  // with the header.
+  // All other virtual functions are forwarded to libtorch's allocator, including those with a
+  // default body, which would throw or do nothing. The test cuda_allocator_forwards compares the
+  // list with the header.
   void copy_data(void* to, const void* from, size_t bytes) const override {
     inner_->copy_data(to, from, bytes);
   }
@@ -217,7 +215,7 @@ CudaAllocator& installed() {
 }
 
 c10::CachingAllocator::Stat reserved_bytes() {
-  // No device has been used yet, or there is none.
+  // No device has been used yet, or none exists.
   if (!installed().initialized()) return {};
   DeviceIndex device = 0;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
@@ -240,16 +238,16 @@ int64_t cuda_peak_reserved() { return reserved_bytes().peak; }
 
 bool pin_memory(void* data, size_t bytes) {
   const bool pinned = cudaHostRegister(data, bytes, cudaHostRegisterDefault) == cudaSuccess;
-  if (!pinned) cudaGetLastError();  // it would be taken for the next call's
+  if (!pinned) cudaGetLastError();  // clears the error, or the next call would report it
   return pinned;
 }
 
 void unpin_memory(void* data) {
   C10_CUDA_CHECK(cudaDeviceSynchronize());
-  if (cudaHostUnregister(data) != cudaSuccess) cudaGetLastError();  // it was refused to be pinned
+  if (cudaHostUnregister(data) != cudaSuccess) cudaGetLastError();  // it was never pinned
 }
 
-// Of the device in use, which libtorch gives its segments back to before it refuses.
+// libtorch returns unused segments to the device before it refuses.
 void limit_cuda_reserved(int64_t bytes) {
   DeviceIndex index = 0;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&index));

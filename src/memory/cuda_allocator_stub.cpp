@@ -1,4 +1,4 @@
-// A build without CUDA: there is no device to count on, and no tensor can come to be there.
+// For builds without CUDA: there is no CUDA device, and no tensor can be on one.
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/allocators.h"
 

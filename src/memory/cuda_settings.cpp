@@ -20,7 +20,7 @@ std::string allocator_settings_in_environment() {
   return {};
 }
 
-// CUDA's own allocator, another backend, has no segments.
+// The backend cudaMallocAsync has no segments.
 std::string allocator_settings(const std::string& given) {
   if (is_said_of(given, kExpandable) || is_said_of(given, "cudaMallocAsync")) return given;
   return given + (given.empty() ? "" : ",") + std::string(kExpandable) + ":True";

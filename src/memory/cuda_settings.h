@@ -1,8 +1,7 @@
-// How libtorch's allocator of device memory is set up, on the machine that has a GPU and on the one
-// that plans for it. Expandable segments let blocks of all sizes come from the same memory: without
-// them what is freed in one size is of little use for another, and several percent of a GPU are
-// reserved and not used. Who sets PYTORCH_ALLOC_CONF (or PYTORCH_CUDA_ALLOC_CONF) has the last
-// word.
+// Settings of libtorch's CUDA allocator, the same where a run is planned and where it runs.
+// Expandable segments let blocks of all sizes share memory; without them fragmentation leaves
+// several percent of a GPU reserved but unused. PYTORCH_ALLOC_CONF (or PYTORCH_CUDA_ALLOC_CONF) in
+// the environment takes precedence.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,12 +10,12 @@
 
 namespace snug::memory {
 
-// What a person has set in the environment; empty: nothing.
+// The user's settings from the environment; empty if there are none.
 std::string allocator_settings_in_environment();
 
-// The settings that are used, given a person's.
+// The settings to use, given the user's.
 std::string allocator_settings(const std::string& given);
-// Whether segments expand with these.
+// Whether these settings make segments expandable.
 bool segments_expand(std::string_view settings);
 
 }  // namespace snug::memory

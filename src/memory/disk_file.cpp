@@ -40,9 +40,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// As the tensors that our other allocators hand out, so that kernels find what they expect.
+// The alignment that our other allocators give, which kernels rely on.
 constexpr int64_t kFileAlignment = 64;
-// The kernel reads no more than a device's read-ahead window per call; this is the usual one.
+// A read-ahead call reads at most the device's window; this is its usual size.
 constexpr int64_t kWindowBytes = int64_t{128} << 10;
 
 std::string reason_of(int error) { return std::generic_category().message(error); }
@@ -69,7 +69,8 @@ int open_nameless(const fs::path& folder) {
 
 [[noreturn]] void refuse_space(const fs::path& folder, int64_t bytes, int64_t free) {
   throw UserError(
-      "optimizer_offload = disk:{}: the optimizer's states need {} on that disk, {} are free; name "
+      "optimizer_offload = disk:{}: the optimizer states need {} on that disk, and {} are free; "
+      "name "
       "a folder on another disk, or choose an optimizer with smaller states",
       folder.string(), format_bytes(bytes), format_bytes(free));
 }
@@ -85,7 +86,7 @@ void reserve(int file, const fs::path& folder, int64_t bytes) {
                     format_bytes(bytes), reason_of(error));
 }
 
-// What a DataPtr's context is: it keeps the mapping.
+// The context of a DataPtr; keeps the mapping alive.
 struct Block {
   Allocation* record = nullptr;
   std::shared_ptr<DiskMapping> mapping;
@@ -135,7 +136,7 @@ int64_t DiskFile::padded(int64_t bytes) {
 
 c10::DataPtr DiskFile::allocate(int64_t bytes) {
   SNUG_CHECK(mapping_ != nullptr && used_ + padded(bytes) <= mapping_->bytes,
-             "{} more than were reserved", format_bytes(bytes));
+             "{} beyond the bytes reserved in the file", format_bytes(bytes));
   Ledger& ledger = cpu_disk_ledger();
   ledger.admit(padded(bytes));
   std::byte* data = mapping_->data + used_;
@@ -162,7 +163,7 @@ void read_ahead(const at::Tensor& tensor) {
                     POSIX_FADV_WILLNEED);
 }
 
-// Neighbours on the first and the last page lose nothing: they come back from the cache.
+// Other tensors on the first and last page lose nothing: their pages come back from the page cache.
 void write_behind(const at::Tensor& tensor) {
   const Block* block = block_of(tensor);
   if (block == nullptr) return;

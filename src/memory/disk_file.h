@@ -1,8 +1,8 @@
-// A file on disk in the place of memory: optimizer states that are read and written once a step, in
-// order, need not be in memory in between. The file has no name in its folder, so that nothing is
-// left of it whatever becomes of the program, and all its blocks are reserved when it is made, so
-// that a full disk is an error then and no SIGBUS later. Its bytes have a ledger of their own: the
-// pages that are in memory at some moment belong to the system's cache.
+// A memory-mapped file for tensors, used for optimizer states, which are read and written once per
+// step, in order. The file has no name in its folder, so nothing is left behind even if the program
+// is killed. All its blocks are reserved when it is made, so a full disk is an error at the start
+// and not a SIGBUS later. It has its own ledger: its pages in memory belong to the system's page
+// cache.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,27 +20,27 @@ struct DiskMapping;
 
 class DiskFile {
  public:
-  // No file: allocations are counted only. What a plan has.
+  // Without a file, for plans: allocations are only counted.
   DiskFile();
-  // Room for `bytes` in `folder`, which reads as zeros. Throws UserError where that cannot be: no
-  // such folder, no permission, too little space.
+  // A file of `bytes` zeros in `folder`. Throws UserError if the folder is missing, not writable or
+  // too full.
   DiskFile(const std::filesystem::path& folder, int64_t bytes);
   ~DiskFile();
   DiskFile(const DiskFile&) = delete;
   DiskFile& operator=(const DiskFile&) = delete;
 
-  // False where the folder's files are held in memory (tmpfs). Throws UserError where none can be
-  // made.
+  // False if the folder is on a file system in memory (tmpfs). Throws UserError if no file can be
+  // made there.
   static bool is_on_disk(const std::filesystem::path& folder);
 
-  // False where there is none, and allocations on meta are counted only.
+  // False for plans, where allocations on meta are only counted.
   bool has_file() const { return mapping_ != nullptr; }
 
-  // For the allocators. Space that has been given out does not come back; the file goes with the
-  // last of its tensors, which may outlive this object.
+  // For the allocators. Space is never reused. The file is deleted with the last of its tensors,
+  // which may outlive this object.
   c10::DataPtr allocate(int64_t bytes);
 
-  // What an allocation takes in the file.
+  // The bytes that an allocation takes in the file.
   static int64_t padded(int64_t bytes);
 
  private:
@@ -48,7 +48,7 @@ class DiskFile {
   int64_t used_ = 0;
 };
 
-// Allocations in its scope lie in the file. A null file changes nothing.
+// Places allocations in its scope in the file. A null file changes nothing.
 class DiskGuard {
  public:
   explicit DiskGuard(DiskFile* file) : saved_(current_tag.disk) {
@@ -62,15 +62,15 @@ class DiskGuard {
   DiskFile* saved_;
 };
 
-// Hints for a sweep; they do nothing for a tensor in memory. Starts reading one that is needed
-// soon, and writing one that is not needed before the next step, whose pages then leave this
-// program's resident set.
+// Hints to the kernel; no effect on a tensor in memory. read_ahead starts to read a tensor needed
+// soon; write_behind starts to write one not needed before the next step and drops its pages from
+// this program's resident set.
 void read_ahead(const at::Tensor& tensor);
 void write_behind(const at::Tensor& tensor);
 
 Ledger& cpu_disk_ledger();
 Ledger& meta_disk_ledger();
-// Of the file that optimizer states for a device lie in.
+// The ledger of the file for optimizer states of a device.
 Ledger& disk_ledger_of(c10::DeviceType device);
 
 }  // namespace snug::memory

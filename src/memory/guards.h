@@ -1,5 +1,4 @@
-// Guard objects that say what allocations in their scope are for. They nest; each restores what
-// was.
+// Guard objects that tag the allocations in their scope. They nest; each restores the previous tag.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,15 +8,15 @@ namespace snug::memory {
 
 class DiskFile;
 
-// What the current thread is doing.
+// The current thread's tag for new allocations.
 struct Tag {
   Category category = Category::Workspace;
   Phase phase = Phase::Setup;
   int32_t unit = 0;
   bool on_host = false;
   HostUse host_use = HostUse::Written;
-  bool pinned = false;       // host allocations are ones that a device copies by itself
-  DiskFile* disk = nullptr;  // where host allocations go instead (disk_file.h)
+  bool pinned = false;       // host allocations are pinned
+  DiskFile* disk = nullptr;  // file for host allocations (disk_file.h); null: memory
 };
 
 inline thread_local Tag current_tag;

@@ -25,7 +25,7 @@ std::string list_categories(const ByCategory& bytes) {
   return text.empty() ? "nothing" : text;
 }
 
-// The three units with most bytes, "blocks.3 12 MiB, …".
+// The three units with the most bytes: "blocks.3 12 MiB, …".
 std::string list_units(const std::vector<ByCategory>& by_unit) {
   std::vector<std::pair<int64_t, size_t>> totals;
   for (size_t u = 0; u < by_unit.size(); ++u)
@@ -38,7 +38,7 @@ std::string list_units(const std::vector<ByCategory>& by_unit) {
   return text.empty() ? "nothing" : text;
 }
 
-// Units are the same for all ledgers: a pass on one device takes scalars from another.
+// Unit ids are shared by all ledgers, since a unit's pass may allocate on several devices.
 struct UnitNames {
   std::mutex mutex;
   std::vector<std::string> names{"outside any unit"};

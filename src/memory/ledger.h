@@ -1,11 +1,9 @@
-// The ledger knows, for one device, every byte that is allocated at this moment: its category, the
-// unit and phase that asked for it, and the peaks. The allocators below it report each allocation
-// and its end, so the sum over categories is the allocator's own count: there is no residual
-// category.
+// The ledger records, for one device, every live allocation with its category and the unit and
+// phase that asked for it, and the peaks. Our allocators report each allocation and release, so the
+// sum over categories equals the allocator's own count: there is no residual category.
 //
-// What a new allocation is for is read from the guards in scope (guards.h). What becomes of it may
-// be known only later (a forward's output turns out to be kept for backward): then it is moved by
-// retag().
+// A new allocation is tagged by the guards in scope (guards.h). If its use is known only later (a
+// forward's output is kept for backward), retag() moves it to another category.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -31,8 +29,8 @@ enum class Category : uint8_t {
   Parameters,
   Gradients,
   Optimizer,
-  Activations,    // kept between a unit's forward and its backward
-  Workspace,      // transient: gone by the end of the operation or unit that made it
+  Activations,    // kept from a unit's forward to its backward
+  Workspace,      // temporary: freed by the end of the operation or unit that made it
   Communication,  // buffers of collectives
   Data,           // batches
 };
@@ -42,22 +40,22 @@ const char* name(Category);
 enum class Phase : uint8_t { Setup, Forward, Backward, Step, Evaluate };
 const char* name(Phase);
 
-// Who writes to host memory beside a device. A copy reads it later than the program asks for that,
-// so memory that is given back may still be read.
+// What writes first to pinned host memory. Copies run asynchronously, so freed memory may still be
+// read by one.
 enum class HostUse : uint8_t {
-  Written,  // the program: whoever gives it back has waited for the copies that read it
-  Landing,  // first a copy of a copy stream, which comes after those that may still read it
+  Written,  // the program; freed only after the copies that read it are complete
+  Landing,  // a copy on the copy stream, which runs after the copies that may still read it
 };
 
 using ByCategory = std::array<int64_t, kNumCategories>;
 
-// Units by number, in the order of their first mention; 0 is "outside any unit".
+// Ids of units, numbered in order of first use; 0 is "outside any unit".
 int32_t unit_id(const std::string& name);
 std::string unit_name(int32_t id);
 
 class Ledger;
 
-// One live allocation. Linked into its ledger's list in order of birth.
+// One live allocation. Linked into its ledger's list in order of creation.
 struct Allocation {
   Ledger* ledger = nullptr;
   void* data = nullptr;
@@ -66,37 +64,37 @@ struct Allocation {
   Category category = Category::Workspace;
   Phase phase = Phase::Setup;
   int32_t unit = 0;
-  bool pinned = false;  // host memory that a device may copy from and to by itself
+  bool pinned = false;  // pinned host memory
   HostUse host_use = HostUse::Written;
   Allocation* previous = nullptr;
   Allocation* next = nullptr;
 };
 
-// One change of what is live, as an observer is told of it, in order.
+// One change of live memory, as reported to an observer, in order.
 struct Change {
   uint64_t serial = 0;         // of the allocation
   int64_t bytes = 0;           // positive: allocated; negative: freed; 0: moved to another category
-  Phase phase = Phase::Setup;  // who is running
+  Phase phase = Phase::Setup;  // that is running
   int32_t unit = 0;
-  int64_t allocated = 0;  // after it
+  int64_t allocated = 0;  // live bytes after the change
   const ByCategory* live = nullptr;
 };
 
-// What was live at one moment.
+// The live bytes at one moment.
 struct Snapshot {
   int64_t allocated = 0;
   ByCategory by_category{};
   std::vector<ByCategory> by_unit;  // index: unit id, 0 is "outside any unit"
-  int32_t unit = 0;                 // who was running
+  int32_t unit = 0;                 // the unit that was running
   Phase phase = Phase::Setup;
 };
 
-// An allocation that was refused: what was asked for, by whom, and what was live then.
+// A refused allocation: its size, its tag, and the live bytes at that moment.
 struct Refusal {
   int64_t bytes = 0;
-  int64_t missing = 0;                      // beyond the budget; all of them where there is none
-  Category category = Category::Workspace;  // of what was asked for
-  Snapshot live;                            // its unit and phase are who asked
+  int64_t missing = 0;  // bytes beyond the budget; without a budget all bytes asked for
+  Category category = Category::Workspace;  // of the refused allocation
+  Snapshot live;                            // with the unit and phase that asked
 };
 
 class RefusedAllocation : public OutOfMemory {
@@ -115,16 +113,16 @@ class Ledger {
   Ledger(const Ledger&) = delete;
   Ledger& operator=(const Ledger&) = delete;
 
-  // Called by allocators. admit() throws RefusedAllocation when the budget would be passed; then
-  // nothing is recorded. `overhead` is what the allocator holds beyond its live allocations.
+  // Called by allocators. admit() throws RefusedAllocation if the budget would be exceeded, and
+  // then records nothing. `overhead`: bytes that the allocator holds beyond its live allocations.
   void admit(int64_t bytes);
   Allocation* add(void* data, int64_t bytes);
   void remove(Allocation* allocation);
-  // Throws RefusedAllocation for `bytes` that the device itself refused; `why` is in its terms.
+  // Throws RefusedAllocation for `bytes` that the device itself refused; `why` completes the
+  // message.
   [[noreturn]] void refused_by_device(int64_t bytes, const std::string& why) const;
 
-  // Moves one allocation, or all that were made since `serial` and are still Workspace, to a
-  // category.
+  // Moves one allocation to a category, or all Workspace allocations made since `serial`.
   void retag(Allocation* allocation, Category category);
   void retag_since(uint64_t serial, Category category);
   uint64_t serial() const;
@@ -132,17 +130,18 @@ class Ledger {
   int64_t allocated() const;
   ByCategory by_category() const;
   Snapshot now() const;
-  Snapshot at_peak() const;           // since reset_peak()
-  ByCategory category_peaks() const;  // each category's own highest, not necessarily at one moment
+  Snapshot at_peak() const;  // since reset_peak()
+  ByCategory category_peaks()
+      const;  // each category's own peak, not necessarily at the same moment
   void reset_peak();
 
   void set_budget(int64_t bytes);  // 0: none
   int64_t budget() const;
 
-  // Told of every change until it is taken away (an empty function). Must not allocate tensors.
+  // Calls `observer` for every change; an empty function removes it. It must not allocate tensors.
   void observe(std::function<void(const Change&)> observer);
 
-  // Test hook: the n-th allocation from now is refused as if memory had run out; 0 turns it off.
+  // Test hook: the n-th allocation from now is refused as if memory had run out; 0 turns this off.
   void refuse_allocation(int64_t n);
 
   const std::string& device() const { return device_; }
@@ -173,34 +172,34 @@ Ledger& cpu_ledger();
 Ledger& meta_ledger();
 Ledger& cuda_ledger();
 Ledger& ledger_of(c10::DeviceType device);
-// Of the host memory beside a device (placement.h): beside cuda it is the same as beside cpu.
+// The host's ledger (placement.h), one for cpu and cuda.
 Ledger& cpu_host_ledger();
 Ledger& meta_host_ledger();
 Ledger& host_ledger_of(c10::DeviceType device);
 
-// The allocation behind a tensor's storage, or null when it did not come from our allocators
-// (views of mapped files, other devices).
+// The allocation of a tensor's storage; null if it is not from our allocators (mapped files, other
+// devices).
 Allocation* find_allocation(const at::Tensor& tensor);
 
-// The unit whose the tensor's memory is; 0 where no ledger knows it.
+// The unit that the tensor's memory is tagged with; 0 if it is in no ledger.
 int32_t unit_of(const at::Tensor& tensor);
 
-// Moves the tensor's storage to `category`, when a ledger knows it.
+// Moves the tensor's storage to `category`, if it is in a ledger.
 void retag(const at::Tensor& tensor, Category category);
 
-// Puts our allocators under libtorch's cpu, meta and, in a build with CUDA, cuda devices. Call
+// Installs our allocators for libtorch's cpu and meta devices and, in a build with CUDA, cuda. Call
 // once, before the first tensor.
 void install_allocators();
 
-// Bytes that an allocator holds from the system or device: live ones and those cached for reuse.
+// Bytes that an allocator holds from the system or device, live or cached for reuse.
 int64_t cpu_reserved();
 int64_t cuda_reserved();
 int64_t cuda_peak_reserved();
-// How much of a GPU libtorch's allocator may hold from now on: what it takes beyond, for blocks
-// that do not fit into what it holds, is refused like an allocation beyond the budget.
+// Limits the GPU memory that libtorch's allocator may reserve. A request that needs more is refused
+// like one beyond the budget.
 void limit_cuda_reserved(int64_t bytes);
 int64_t reserved_on(c10::DeviceType device);
-// The highest so far that is known of the device.
+// The highest reserved bytes of the device so far.
 int64_t peak_reserved_on(c10::DeviceType device);
 
 }  // namespace snug::memory

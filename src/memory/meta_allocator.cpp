@@ -1,5 +1,6 @@
-// Allocations on libtorch's meta device have a null address, but a live context: so their sizes and
-// lifetimes reach the ledger although no memory is taken. This is what the planner stands on.
+// The allocator of libtorch's meta device. Allocations have a null address but a live context, so
+// the ledger sees their sizes and lifetimes although no memory is taken. The planner is built on
+// this.
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/allocators.h"
 #include "memory/disk_file.h"

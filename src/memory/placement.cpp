@@ -33,7 +33,7 @@ void refill(const at::Tensor& tensor, Category category) {
       c10::GetAllocator(tensor.device().type())->allocate(storage->nbytes()));
 }
 
-// By the record and not by the address, which is always null on meta.
+// Asks the ledger and not the address, which is always null on meta.
 bool is_vacant(const at::Tensor& tensor) {
   return tensor.numel() > 0 && find_allocation(tensor) == nullptr &&
          tensor.storage().data() == nullptr;

@@ -1,4 +1,4 @@
-// Fields of a config.json, with errors that name the file, the key and what was wanted.
+// Reads fields of a config.json, with errors that name the file, the key and the expected type.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace snug::models {
 
-// The key is there and not null.
+// Whether the key is present and not null.
 inline bool has_field(const nlohmann::json& object, const char* key) {
   return object.contains(key) && !object[key].is_null();
 }
@@ -18,13 +18,13 @@ inline bool has_field(const nlohmann::json& object, const char* key) {
 class ConfigFields {
  public:
   // Borrows `object`; `where` names it in errors, such as "model/config.json: text_config". Throws
-  // UserError where it is no object.
+  // UserError if it is not an object.
   ConfigFields(const nlohmann::json& object, std::string where);
 
   bool has(const char* key) const { return has_field(object_, key); }
   const std::string& where() const { return where_; }
 
-  // Each throws UserError for a value of another kind, and for an absent one without fallback.
+  // Each throws UserError for a value of another type, and for a missing one without a fallback.
   int64_t integer(const char* key, std::optional<int64_t> fallback = {}) const;
   double number(const char* key, std::optional<double> fallback = {}) const;
   bool boolean(const char* key, bool fallback) const;
@@ -33,10 +33,10 @@ class ConfigFields {
   // A number or a list of numbers.
   std::vector<int64_t> ids(const char* key) const;
 
-  // Throws UserError for a value outside.
+  // Throws UserError for a value outside the range.
   int64_t integer_between(const char* key, int64_t least, int64_t most,
                           std::optional<int64_t> fallback = {}) const;
-  // A share, from 0 to less than 1.
+  // From 0 to less than 1.
   double probability(const char* key, double fallback) const;
 
  private:
@@ -48,7 +48,7 @@ class ConfigFields {
   std::string where_;
 };
 
-// As `ids` reads them: null for none.
+// The inverse of `ids`: null, a number or a list.
 nlohmann::json ids_or_number(const std::vector<int64_t>& ids);
 
 }  // namespace snug::models

@@ -36,8 +36,8 @@ std::unique_ptr<Model> llama_model(const nlohmann::json& config, const std::stri
   return make_llama(llama::from_hugging_face(config, where));
 }
 
-// What a family makes of its config.json. `files` say what some configs leave open; null: there are
-// none.
+// Makes a family's model from a config.json. `files`: the weights, which decide what some configs
+// leave open (a tied head); null if there are none.
 using MakeModel = std::unique_ptr<Model> (*)(const nlohmann::json& config, const std::string& where,
                                              const formats::TensorSource* files);
 
@@ -64,7 +64,7 @@ std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::strin
                   fmt::join(known, ", "));
 }
 
-// How pictures are prepared stands in a file beside config.json, or with other processors in one.
+// Reads how to prepare pictures: from preprocessor_config.json, or from processor_config.json.
 void read_preprocessor(Model& model, const fs::path& folder) {
   auto* reader = dynamic_cast<blip2::Blip2Model*>(&model);
   if (reader == nullptr) return;
@@ -95,14 +95,14 @@ Checkpoint open_gguf(const fs::path& path) {
 
 Checkpoint open_litgpt(const fs::path& path) {
   Checkpoint checkpoint{.layout = Layout::LitGpt, .path = path};
-  // By name: LitGPT leaves the Hugging Face weights that it converted beside its own.
+  // Opened by name: LitGPT's folder may also have the Hugging Face weights that it converted.
   checkpoint.tensors = formats::open_pth(path / "lit_model.pth");
   checkpoint.model =
       make_llama(llama::from_litgpt(path / "model_config.yaml", *checkpoint.tensors));
   return checkpoint;
 }
 
-// A config is judged before the weights are looked for.
+// The config is checked before the weights are opened.
 Checkpoint open_hugging_face(const fs::path& path) {
   Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
   const fs::path config_json = path / "config.json";
@@ -117,20 +117,19 @@ Checkpoint open_hugging_face(const fs::path& path) {
 }  // namespace
 
 std::string Model::litgpt_config() const {
-  throw UserError("LitGPT has no model like {}; write a Hugging Face directory (--to hf)",
+  throw UserError("LitGPT does not support {}; write a Hugging Face directory (--to hf)",
                   hugging_face_config().value("model_type", "this one"));
 }
 
 void Model::write_gguf_config(formats::GgufWriter& /*out*/) const {
-  throw UserError("a GGUF file of {} is not written; write a Hugging Face directory (--to hf)",
+  throw UserError("snug cannot write {} as a GGUF file; write a Hugging Face directory (--to hf)",
                   hugging_face_config().value("model_type", "this model"));
 }
 
 double Model::flops_per_token(double seqlen) const {
   const Dimensions d = dimensions();
-  // 2 per multiply-add; each weight takes part in forward and in its input's gradient, a trained
-  // one in its own gradient too. The embedding is a lookup; a tied one still multiplies as the
-  // head.
+  // 2 per multiply-add. Each weight counts for the forward and its input's gradient, a trained one
+  // also for its own gradient. The embedding is a lookup; a tied one counts as the head's product.
   double flops = 6.0 * static_cast<double>(d.num_layers * d.num_heads * d.head_dim) * seqlen;
   const auto add = [&flops](const nn::Parameter& weight) {
     const auto& shape = weight.whole_shape();
@@ -179,9 +178,8 @@ Checkpoint open_checkpoint(const fs::path& path) {
         path.string());
   if (path.extension() == ".json" && !fs::is_directory(path))
     throw UserError(
-        "{}: a configuration has no weights; a model is a folder or a .gguf file. To plan from "
-        "this "
-        "file: snug plan --model.config {}",
+        "{}: a configuration file has no weights; give a model's folder or a .gguf file. To plan "
+        "from this file: snug plan --model.config {}",
         path.string(), path.string());
   if (!fs::is_directory(path)) return open_gguf(path);
   const bool has_litgpt = fs::exists(path / "lit_model.pth");
@@ -191,8 +189,7 @@ Checkpoint open_checkpoint(const fs::path& path) {
     if (entry.path().extension() == ".gguf") return open_gguf(entry.path());
   if (fs::exists(path / "adapter_config.json"))
     throw UserError(
-        "{} holds an adapter, not a model: give its base, or make a model of both with snug "
-        "merge {}",
+        "{} holds an adapter, not a model: give its base, or merge both with snug merge {}",
         path.string(), path.string());
   throw UserError(
       "{} holds no model: neither config.json (Hugging Face) nor model_config.yaml with "

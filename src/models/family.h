@@ -1,4 +1,4 @@
-// From files to models: finds which family a checkpoint belongs to and builds its units.
+// Opens checkpoints: finds a checkpoint's model family, builds the model and loads its weights.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,29 +11,29 @@
 
 namespace snug::models {
 
-// A checkpoint opened for reading: its model (parameters not yet allocated) and its tensors.
+// An open checkpoint: its model (parameters not yet allocated) and its tensors.
 struct Checkpoint {
   Layout layout = Layout::HuggingFace;
   std::filesystem::path path;
   std::unique_ptr<Model> model;
   std::unique_ptr<formats::TensorSource> tensors;
-  // The same object as `tensors` when the layout is Gguf: its metadata holds the vocabulary.
+  // For the layout Gguf the same object as `tensors`; its metadata holds the vocabulary.
   const formats::GgufFile* gguf = nullptr;
 };
 
 // `path`: a Hugging Face or LitGPT directory, or a GGUF file. Throws UserError.
 Checkpoint open_checkpoint(const std::filesystem::path& path);
 
-// A model from a config.json alone, for random initial weights.
+// A model from a config.json, without weights.
 std::unique_ptr<Model> model_from_config(const std::filesystem::path& config_json);
 
 // A second model of the same shape, without weights.
 std::unique_ptr<Model> model_like(const Model& model);
-// The same with a head of its own, where the model's is its embedding.
+// The same with an untied head.
 std::unique_ptr<Model> model_with_own_head(const Model& model);
 
-// The parameter's value from the checkpoint in `type`, in memory of its own; of a slice, only its
-// elements are read.
+// Reads a parameter from the checkpoint into a new tensor of `type`. For a slice only its elements
+// are read.
 at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,
                           at::ScalarType type);
 
@@ -41,14 +41,14 @@ at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& par
 // theirs[2j + 1] = ours[d/2 + j]. For a contiguous (heads * d, …); see Placement::paired_heads.
 at::Tensor join_pairs(const at::Tensor& value, int64_t heads);
 
-// What load_weights will be asked for, in this order, by one call or several: it is fetched from
-// the disk ahead. Warns of tensors that no parameter of the model reads.
+// Announces what load_weights will read, in this order, in one call or several, so that it is read
+// ahead from disk. Warns of tensors that no parameter of the model uses.
 void expect_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters);
 
 // Fills every allocated parameter from the checkpoint, one tensor at a time, converting to the
 // parameter's type. Throws UserError naming a tensor that is missing or of another shape.
 void load_weights(Checkpoint& checkpoint);
-// The same for some of its model's parameters.
+// The same for some of the model's parameters.
 void load_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters);
 
 }  // namespace snug::models

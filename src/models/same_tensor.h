@@ -1,4 +1,4 @@
-// Whether two tensors of a checkpoint are one: what is stored twice was tied.
+// Whether two tensors of a checkpoint are equal: a tied weight may be stored twice.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace snug::models {
 
-// Of one type, shape and bytes. Different weights differ early, which makes the question cheap; a
-// copy is read whole. False for strided tensors of a .pth.
+// Compares type, shape and bytes. Different weights differ early, so this is cheap; only equal
+// tensors are read whole. False for strided tensors of a .pth.
 bool same_tensor(const formats::TensorSource& tensors, const formats::TensorInfo& a,
                  const formats::TensorInfo& b);
 

@@ -10,11 +10,11 @@
 namespace snug::models {
 namespace {
 
-// A bias of attention that is no learnt one: GPT-2's causal mask, stored as 8-bit or float ones.
+// Not a learned bias of attention but GPT-2's causal mask, stored as 8-bit or float ones.
 constexpr std::array<std::string_view, 9> kBuffers{
     "inv_freq", "position_ids", ".attn.bias", ".attn.masked_bias", "rope_freqs.weight",
     "decoder.version", ".cos_cached", ".sin_cached",
-    // A table that the first T5s have and no T5 computes with.
+    // A table in the first T5 checkpoints that T5 does not use.
     ".EncDecAttention.relative_attention_bias.weight"};
 
 bool is_buffer(std::string_view name) {
@@ -22,7 +22,7 @@ bool is_buffer(std::string_view name) {
                              [name](std::string_view end) { return name.ends_with(end); });
 }
 
-// Judged by both ends: a copy of a table of words would be gigabytes to compare.
+// Compares only both ends: a copy of an embedding may have gigabytes.
 bool starts_and_ends_alike(std::span<const std::byte> a, std::span<const std::byte> b) {
   constexpr size_t kMost = 4096;
   const size_t size = std::min(a.size(), kMost);

@@ -1,4 +1,4 @@
-// What a checkpoint holds that its model has no place for.
+// Finds tensors of a checkpoint that its model does not use.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,9 +10,9 @@
 
 namespace snug::models {
 
-// Names of the tensors that are not among `read`, without those that say nothing of the model: what
-// older releases of transformers stored beside the weights (masks, rotary frequencies, positions),
-// and second copies of what is read.
+// Names of tensors that are not in `read`, without harmless ones: buffers that older releases of
+// transformers stored (masks, rotary frequencies, positions) and second copies of tensors that are
+// read.
 std::vector<std::string> unread_tensors(const formats::TensorSource& tensors,
                                         const std::set<const formats::TensorInfo*>& read);
 

@@ -1,4 +1,4 @@
-// A checkpoint's tensors into a model's parameters, quantized on the way where they are to be.
+// Loads a checkpoint's tensors into a model's parameters, and quantizes those that are marked so.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/empty.h>
 #include <fmt/ranges.h>
@@ -42,7 +42,7 @@ std::vector<int64_t> shape_in_file(const nn::Parameter& parameter, const Placeme
   return shape;
 }
 
-// The parameter's elements among the file's, row by row.
+// The parameter's ranges of elements in the file's tensor, row-major.
 std::vector<nn::Stretch> stretches_in_file(const nn::Parameter& parameter, const Placement& place) {
   if (!place.transposed || !parameter.slice) return parameter.stretches();
   nn::Parameter turned;
@@ -73,7 +73,7 @@ void check_shape(const formats::TensorInfo& found, const nn::Parameter& paramete
                     place.tensor, formats::show_shape(found.shape), formats::show_shape(wanted));
 }
 
-// The name without the words that wrappers and releases of transformers put in or leave out.
+// The name without the components that wrappers and releases of transformers add or omit.
 std::string plain_name(std::string_view name) {
   std::string plain;
   while (!name.empty()) {
@@ -99,8 +99,8 @@ const formats::TensorInfo* find_tensor(const formats::TensorSource& tensors,
 struct Found {
   const formats::TensorInfo& tensor;
   Placement place;
-  std::vector<nn::Stretch> stretches;  // of the tensor, row by row
-  int64_t count = 0;                   // elements in all
+  std::vector<nn::Stretch> stretches;  // of the tensor, row-major
+  int64_t count = 0;                   // elements in total
 };
 
 Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
@@ -111,8 +111,8 @@ Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
                     checkpoint.tensors->describe());
   if (!formats::is_floating(tensor->dtype))
     throw UserError(
-        "{}: tensor {} holds {} codes: a checkpoint that is stored quantized is not read; take the "
-        "model's float weights, and let snug quantize them (--quantize bnb.nf4, bnb.int8)",
+        "{}: tensor {} holds {} codes: snug does not read quantized checkpoints; use the model's "
+        "float weights and let snug quantize them (--quantize bnb.nf4, bnb.int8)",
         checkpoint.path.string(), place.tensor, formats::name(tensor->dtype));
   check_shape(*tensor, parameter, place, checkpoint);
   const std::vector<int64_t>& whole = parameter.whole_shape();
@@ -120,12 +120,12 @@ Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
       std::accumulate(whole.begin() + 1, whole.end(), int64_t{1}, std::multiplies<>());
   std::vector<nn::Stretch> stretches = stretches_in_file(parameter, place);
   for (nn::Stretch& stretch : stretches) stretch.begin += place.row_begin * columns;
-  // A slice of rows is one of whole heads.
+  // A slice of rows consists of whole heads.
   place.paired_heads = place.paired_heads * parameter.shape[0] / whole[0];
   return {*tensor, std::move(place), std::move(stretches), parameter.num_elements()};
 }
 
-// Into host memory of a floating type.
+// Reads into host memory of a floating-point type.
 void read_into(const at::Tensor& host, const Checkpoint& checkpoint, const Found& found) {
   if (found.place.transposed) {
     const at::Tensor turned = at::empty({host.size(1), host.size(0)}, host.options());
@@ -145,8 +145,8 @@ void read_into(const at::Tensor& host, const Checkpoint& checkpoint, const Found
   if (found.place.paired_heads > 0) split_pairs(host, found.place.paired_heads);
 }
 
-// Quantizes the elements as they come from the file: straight from its pages where those hold the
-// type that is asked for, else a stretch at a time.
+// Quantizes elements while reading: straight from the mapped file if it has the required type, else
+// a chunk at a time.
 void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter, const Found& found,
                    kernels::cpu::Quantizer& quantizer) {
   const at::ScalarType type = parameter.quantization->source;
@@ -177,8 +177,8 @@ void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter,
   quantizer.finish();
 }
 
-// What the model computes without, though its checkpoint has it: more layers than the config says,
-// biases or a head that the config does not name.
+// Warns of tensors that the model does not use: more layers than the config says, or biases or a
+// head that the config does not mention.
 void warn_of_unread(const Checkpoint& checkpoint,
                     const std::set<const formats::TensorInfo*>& read) {
   std::vector<std::string> names = unread_tensors(*checkpoint.tensors, read);
@@ -194,7 +194,7 @@ void warn_of_unread(const Checkpoint& checkpoint,
       count == 1 ? "it" : "them", fmt::join(names, ", "), count > kShown ? ", …" : "");
 }
 
-// Their tensors, each once, in the order in which units and their parameters come.
+// The parameters' tensors, each once, in the order of units and their parameters.
 std::vector<const formats::TensorInfo*> tensors_of(const Checkpoint& checkpoint,
                                                    const std::vector<nn::Parameter*>& parameters) {
   std::vector<const formats::TensorInfo*> order;
@@ -212,7 +212,7 @@ void load(const nn::Parameter& parameter, const Checkpoint& checkpoint) {
   const Found found = find(checkpoint, parameter);
   checkpoint.tensors->read_ahead(found.tensor);
   const at::Tensor& value = parameter.kept();
-  // For a value in a device's memory the file is read beside it, one tensor at a time.
+  // For a value on a device the file is read into host memory first, one tensor at a time.
   const at::Tensor host =
       value.is_cpu() ? value : at::empty(value.sizes(), at::TensorOptions().dtype(value.dtype()));
   if (parameter.quantization) {
@@ -248,7 +248,7 @@ void load_weights(Checkpoint& checkpoint) {
   int64_t bytes = 0;
   for (const nn::Parameter* parameter : parameters)
     bytes += static_cast<int64_t>(parameter->kept().nbytes());
-  detail("{} of weights made of {} in {:.1f} s", format_bytes(bytes),
+  detail("{} of weights loaded from {} in {:.1f} s", format_bytes(bytes),
          checkpoint.tensors->describe(), seconds.count());
 }
 

@@ -5,7 +5,7 @@
 
 namespace snug::nn {
 
-// A starts as torch.nn.Linear does, uniform within 1 / sqrt(in); so does LitGPT's and PEFT's.
+// A starts like torch.nn.Linear, uniform within ±1 / sqrt(in), as in LitGPT and PEFT.
 Adapter::Adapter(const std::string& linear, int64_t in_features, int64_t out_features,
                  const AdapterOptions& o)
     : options(o),

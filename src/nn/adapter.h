@@ -1,5 +1,5 @@
 // A low-rank adapter beside a linear layer's weight: LoRA (Hu et al. 2021), with rank-stabilized
-// scaling (Kalajdzievski 2023) or DoRA's magnitude (Liu et al. 2024). What it computes:
+// scaling (Kalajdzievski 2023) or DoRA's magnitude (Liu et al. 2024). The formulas are in
 // ops/projection.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -14,14 +14,14 @@ namespace snug::nn {
 struct AdapterOptions {
   int64_t rank = 8;
   double scaling = 1;      // of B·A: alpha / rank, or alpha / sqrt(rank)
-  double dropout = 0;      // of the adapter's input, while training
+  double dropout = 0;      // on the adapter's input, while training
   bool magnitude = false;  // DoRA
 };
 
 struct Adapter {
   AdapterOptions options;
   Parameter a;          // (r, in)
-  Parameter b;          // (out, r), zero at first: training starts from the base model
+  Parameter b;          // (out, r), starts as zero, so training starts from the base model
   Parameter magnitude;  // (out), DoRA only
 
   // Parameters are named "<linear>.lora_A.weight", "<linear>.lora_B.weight" and
@@ -30,8 +30,7 @@ struct Adapter {
           const AdapterOptions& options);
 
   void list(std::vector<Parameter*>& parameters);
-  // Is shared as a layer's weight is, with the slices that go with the weight's: B and the
-  // magnitude belong to outputs, A to inputs.
+  // Splits the adapter like its layer's weight: B and the magnitude along outputs, A along inputs.
   void cut_as(const Parameter& weight);
 };
 

@@ -43,12 +43,14 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                                                    options, pass);
   KvCache* cache = batch.cache;
   if (batch.context) {
-    SNUG_CHECK(cache == nullptr, "{} tokens of a generation that ranks share", q.size(0));
+    SNUG_CHECK(cache == nullptr, "{} tokens: a generation cannot use context parallelism",
+               q.size(0));
     return ops::context_attention(q, k, v, context, *batch.context);
   }
   if (cache != nullptr && cache->length() > 0) {
     SNUG_CHECK(q.size(0) == cache->num_sequences(),
-               "{} tokens come for {} sequences in the cache; after the first pass it is one each",
+               "{} tokens for {} sequences in the key-value cache; after the first pass each "
+               "sequence adds one token",
                q.size(0), cache->num_sequences());
     ops::rotate_in_place(q, context.positions, context.rope, kernels::cpu::RopeDirection::Forward);
     ops::rotate_in_place(k, context.positions, context.rope, kernels::cpu::RopeDirection::Forward);
@@ -62,7 +64,7 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
 }
 
 Packed even_sequences(int64_t count, int64_t length, at::Device device) {
-  // Filled in place: on meta arange's own tensor would grow without being seen.
+  // Filled in place: on meta arange would resize its result without the ledger's notice.
   at::Tensor borders = at::empty({count + 1}, at::TensorOptions().device(device).dtype(at::kInt));
   at::arange_out(borders, 0, (count + 1) * length, length);
   std::vector<int32_t> values;

@@ -25,13 +25,13 @@ dist::Group* other_rows(const Parameter& parameter) {
   return parameter.share == nullptr ? nullptr : parameter.share->other_rows();
 }
 
-// (S, V) of the parts (S, columns that are here) that the ranks have.
+// Gathers the ranks' columns, (S, columns on this rank) -> (S, V).
 at::Tensor join_columns(const at::Tensor& own, const Parameter& weight) {
   dist::Group& group = *weight.share->group;
   const int64_t rows = own.size(0), columns = weight.slice->whole[0];
   const int64_t most = (columns + group.size() - 1) / group.size();
   const memory::CategoryGuard category(memory::Category::Communication);
-  // Ranks whose part is one column shorter send that column too, with whatever is in it.
+  // Ranks with one column less send an undefined column to make sizes equal.
   const at::Tensor sent = at::empty({rows, most}, own.options());
   sent.slice(1, 0, own.size(1)).copy_(own);
   const at::Tensor parts = at::empty({group.size(), rows, most}, own.options());
@@ -82,7 +82,7 @@ void LayerNorm::list(std::vector<Parameter*>& parameters) {
   parameters.push_back(&bias);
 }
 
-// Of a parameter that is cut each rank sees all that its slice is used for.
+// Only this rank uses its slice of a split parameter, so its gradient is complete without a sum.
 at::Tensor trained_input(const Parameter& parameter, at::ScalarType type) {
   return ops::trained_input(parameter.value, type,
                             parameter.slice ? nullptr : other_rows(parameter));
@@ -142,7 +142,7 @@ at::Tensor cross_entropy(const at::Tensor& x, const Linear& head, const Batch& b
     part = ops::VocabularyPart{
         .share = *head.weight().share, .first = slice->begin, .whole = slice->whole[0]};
   const ops::Projection projection = head.projection(pass);
-  // Dropout numbers a head's rows as they stand in the batch.
+  // The head's dropout numbers rows by their position in the batch.
   const bool drops = projection.adapter && projection.adapter->dropout > 0;
   return ops::linear_cross_entropy(x, projection, batch.targets,
                                    {.ignore_index = pass.ignore_index,

@@ -1,9 +1,10 @@
-// The operators as units call them: with parameters and layers rather than tensors, so that how
-// ranks share a layer (nn::Slice, ops/shared_rows.h) is no unit's business. Where nobody shares it
-// these are the plain operators. A parameter called `like` only says who shares: any of the unit's.
+// The operators as units call them. They take parameters and layers rather than tensors, so that
+// units need not know about tensor parallelism (nn::Slice, ops/shared_rows.h); without it they are
+// the plain operators. `like` may be any parameter of the unit: it only tells which ranks share the
+// layer.
 //
-// Shapes: N rows of hidden states, a batch's tokens, a source's or its pictures' places; c of them
-// here, N unless ranks share the model with sequence parallelism; D hidden size; V vocabulary.
+// Shapes: N rows of hidden states (tokens of the batch or the source, or positions of pictures); c
+// of them on this rank, c = N without sequence parallelism; D hidden size; V vocabulary.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,8 +22,8 @@ namespace snug::nn {
 inline int64_t num_tokens(const Batch& batch) { return batch.input_ids.size(0); }
 inline int64_t num_source_tokens(const Batch& batch) { return batch.source->input_ids.size(0); }
 
-// The table's rows of `ids` (N), in pass.compute: (c, D). Of a table that ranks do not share all
-// rows: (N, D).
+// Embedding lookup: the table's rows for `ids` (N), in pass.compute: (c, D), or (N, D) if the table
+// is not shared among ranks.
 at::Tensor look_up(const at::Tensor& ids, const Parameter& table, const Pass& pass);
 
 // x (c, D) -> (c, D)
@@ -45,39 +46,38 @@ struct LayerNorm {
   double eps;
 };
 
-// The parameter's value (shape) in `type`, to be added, joined or expanded to rows of hidden
-// states.
+// The parameter's value in `type`, with a gradient, for units that add, concatenate or expand it.
 at::Tensor trained_input(const Parameter& parameter, at::ScalarType type);
 
-// Drops elements of hidden states x (c, D) while training (pass.dropout_key); `site` names the
-// place in the model, so that no two drop alike.
+// Dropout on hidden states x (c, D) while training (pass.dropout_key). `site` names the place in
+// the model and must be unique: it seeds the mask.
 at::Tensor dropout(const at::Tensor& x, double probability, const std::string& site,
                    const Pass& pass, const Parameter& like);
-// The same of what `layer` yields, x (N, features that are here).
+// The same for the output of `layer`, x (N, features on this rank).
 at::Tensor dropout_features(const at::Tensor& x, double probability, const std::string& site,
                             const Pass& pass, const Linear& layer);
 
-// What layers make of the same x (c, D), in their order: (N, features that are here) each.
+// The outputs of several layers for the same x (c, D), in order: (N, features on this rank) each.
 std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<const Linear*>& layers,
                                 int64_t num_rows, const Pass& pass);
 
 // All rows (N, D) of hidden states x (c, D), for Linear::forward_features() and for logits.
 at::Tensor all_rows(const at::Tensor& x, const Parameter& like, int64_t num_rows);
-// The other way: of x (N, D), which every rank has alike, (c, D).
+// The inverse: this rank's rows (c, D) of x (N, D), which is the same on every rank.
 at::Tensor own_rows(const at::Tensor& x, const Parameter& like);
 
-// hidden (c, D) of N rows, with those of `index` (R) int32 replaced by what R rows of other hidden
-// states are, of which `rows` has those that are here.
+// hidden (c, D of N rows) with the rows `index` (R) int32 replaced by R rows of other hidden
+// states; `rows` holds this rank's share of those.
 at::Tensor replace_rows(const at::Tensor& hidden, const at::Tensor& rows, const at::Tensor& index,
                         const Parameter& like);
 
-// The last row of each document of x (N, D): (S, D).
+// The last row of each document in x (N, D): (S, D).
 at::Tensor last_rows(const at::Tensor& x, const Batch& batch);
 
-// The summed loss of the batch, (1), from the head's input x (c, D).
+// The batch's summed loss (1) from the head's input x (c, D).
 at::Tensor cross_entropy(const at::Tensor& x, const Linear& head, const Batch& batch,
                          const Pass& pass);
-// x (S, D) -> (S, V) float32, at every rank alike. No gradient.
+// x (S, D) -> (S, V) float32, the same on every rank. No gradient.
 at::Tensor logits(const at::Tensor& x, const Linear& head, const Pass& pass);
 
 }  // namespace snug::nn

@@ -14,7 +14,7 @@
 namespace snug::nn {
 namespace {
 
-// The sequences `from` of a packed source, in that order.
+// Selects the sequences `from` of a packed source, in that order.
 SourceKeys select_of(const SourceKeys& source, const std::vector<int64_t>& from) {
   const auto border = source.cu_seqlens.host();
   std::vector<at::Tensor> keys, values;
@@ -47,11 +47,12 @@ KvCache::KvCache(const KvCacheShape& shape, at::Device device, at::ScalarType ty
 }
 
 void KvCache::append(int64_t layer, const at::Tensor& k, const at::Tensor& v) {
-  SNUG_CHECK(k.size(0) % num_sequences_ == 0, "{} tokens of {} sequences", k.size(0),
-             num_sequences_);
+  SNUG_CHECK(k.size(0) % num_sequences_ == 0, "{} tokens are not a multiple of {} sequences",
+             k.size(0), num_sequences_);
   const int64_t tokens = k.size(0) / num_sequences_;
-  SNUG_CHECK(length_ + tokens <= capacity_, "the cache holds {} of {} tokens, {} more come",
-             length_, capacity_, tokens);
+  SNUG_CHECK(length_ + tokens <= capacity_,
+             "the key-value cache holds {} of at most {} tokens and cannot take {} more", length_,
+             capacity_, tokens);
   const std::vector<int64_t> sizes = {num_sequences_, tokens, k.size(1), k.size(2)};
   keys(layer).slice(1, length_, length_ + tokens).copy_(k.view(sizes));
   values(layer).slice(1, length_, length_ + tokens).copy_(v.view(sizes));

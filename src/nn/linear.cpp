@@ -31,7 +31,7 @@ Linear::Linear(const std::string& name, Role role, int64_t in_features, int64_t 
 Linear::Linear(const std::string& name, Role role, Parameter& tied)
     : name_(name), role_(role), has_bias_(false), tied_(&tied) {}
 
-// A bias goes with the outputs.
+// A bias is split along outputs only.
 void Linear::share_by(ops::Cut cut) {
   weight_.cut_dim.reset();
   bias_.cut_dim.reset();
@@ -79,8 +79,10 @@ ops::Part Linear::part() const {
 at::Tensor Linear::forward_input(const ops::ProductInput& input, const Pass& pass) const {
   if (cut() == ops::Cut::Inputs)
     return ops::input_cut_linear(input, projection(pass), *weight().share);
-  SNUG_CHECK(cut() == ops::Cut::None, "{}: its input is read alone, and it is cut by outputs",
-             name_);
+  SNUG_CHECK(
+      cut() == ops::Cut::None,
+      "{}: split along outputs, this layer cannot take an input of this rank's features only",
+      name_);
   return ops::linear(input, projection(pass));
 }
 
@@ -89,7 +91,8 @@ at::Tensor Linear::forward(const at::Tensor& x, const Pass& pass) const {
 }
 
 at::Tensor Linear::forward_features(const at::Tensor& x, const Pass& pass) const {
-  SNUG_CHECK(cut() != ops::Cut::Inputs, "{}: its features are the whole's sum", name_);
+  SNUG_CHECK(cut() != ops::Cut::Inputs,
+             "{}: split along inputs, this layer has no features of its own on this rank", name_);
   return ops::linear(x, projection(pass));
 }
 

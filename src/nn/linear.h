@@ -1,5 +1,4 @@
-// A matrix product with a weight: the one place that knows how the weight is stored, and what is
-// added to it.
+// A linear layer: the one place that knows how its weight is stored and whether it has an adapter.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,41 +17,40 @@ namespace snug::nn {
 
 enum class Bias { None, Present };
 
-// What a layer does in its model, by which recipes choose where adapters go, and ranks share it:
-// Projection and MlpOutput add up what the layers before them have spread over features, so they
-// are cut by inputs, the others by outputs.
-// Other: no switch of a recipe names it, only lora_target_modules can. Not cut unless share_by()
-// says how.
+// A layer's role in its model. Recipes use it to choose where adapters go, and tensor parallelism
+// to choose how to split the weight: Projection and MlpOutput along inputs, the others along
+// outputs. Other is not selected by any lora_* switch, only by lora_target_modules, and is split
+// only as share_by() says.
 enum class Role { Query, Key, Value, Projection, MlpInput, MlpOutput, Head, Other };
 
 class Linear {
  public:
   // Parameters `name`.weight (out, in) and, if present, `name`.bias (out).
   Linear(const std::string& name, Role role, int64_t in_features, int64_t out_features, Bias bias);
-  // With a weight that another unit owns, which must outlive this.
+  // A layer on a tied weight, which another unit owns and which must outlive this layer.
   Linear(const std::string& name, Role role, Parameter& tied);
 
-  // x (N, in) -> (N, out), in x's type. Layers that read what a norm yields: nn/functions.h,
-  // project().
+  // x (N, in) -> (N, out), in x's type. For layers behind a norm see project() in nn/functions.h.
   at::Tensor forward(const at::Tensor& x, const Pass& pass) const;
-  // The same of all rows at every rank: (N, in) -> (N, features that are here). Cut by outputs, it
-  // makes a term of x's gradient.
+  // The same for an x that every rank has whole: (N, in) -> (N, features on this rank). If the
+  // weight is split along outputs, the gradient of x is one rank's term of a sum.
   at::Tensor forward_features(const at::Tensor& x, const Pass& pass) const;
-  // This layer of activation(x), and of activation(gate) * up, with all (N, in) -> (N, out):
+  // The layer applied to activation(x), or to activation(gate) * up; (N, in) -> (N, out). See
   // ops/product_input.h.
   at::Tensor forward_activated(const at::Tensor& x, ops::Activation activation,
                                const Pass& pass) const;
   at::Tensor forward_gated(const at::Tensor& gate, const at::Tensor& up, ops::Activation activation,
                            const Pass& pass) const;
-  // What operators that contain the product want.
+  // The weight, bias and adapter, for operators that contain the product.
   ops::Projection projection(const Pass& pass) const;
 
-  // How ranks share a layer whose role does not say it.
+  // How to split the weight of a layer whose role does not tell (Role::Other).
   void share_by(ops::Cut cut);
-  // The outputs are those of so many layers side by side, each of which ranks share alike.
+  // The outputs are those of `sections` layers side by side (such as fused q, k, v); each is split
+  // among ranks by itself.
   void set_sections(int64_t sections) { weight_.cut_sections = bias_.cut_sections = sections; }
 
-  // Those of this layer: a tied weight is not.
+  // Appends this layer's own parameters, so not a tied weight.
   void list(std::vector<Parameter*>& parameters);
 
   const std::string& name() const { return name_; }
@@ -64,10 +62,10 @@ class Linear {
   ops::Part part() const;
   int64_t in_features() const { return weight().shape[1]; }
   int64_t out_features() const { return weight().shape[0]; }
-  // The first of the outputs that are here, in each section.
+  // The index of this rank's first output within each section.
   int64_t first_output() const { return cut() == ops::Cut::Outputs ? weight().slice->begin : 0; }
 
-  // Null: none. Setting one replaces the one before.
+  // Replaces the layer's adapter; null removes it.
   void set_adapter(std::shared_ptr<Adapter> adapter) { adapter_ = std::move(adapter); }
   Adapter* adapter() const { return adapter_.get(); }
 
@@ -80,7 +78,7 @@ class Linear {
   Parameter bias_;
   bool has_bias_;
   Parameter* tied_ = nullptr;
-  std::shared_ptr<Adapter> adapter_;  // shared with a set of adapters that take turns
+  std::shared_ptr<Adapter> adapter_;  // shared with setup::LoadedAdapter
 };
 
 }  // namespace snug::nn

@@ -37,15 +37,15 @@ float normal_at(uint64_t stream, uint64_t index) {
   return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
 }
 
-// Even in (-1, 1).
+// Uniform in (-1, 1).
 float uniform_at(uint64_t stream, uint64_t index) {
   constexpr double kScale = 1.0 / 4503599627370496.0;  // 2^-52
   return static_cast<float>((static_cast<double>(mix64(stream + index) >> 11) + 0.5) * kScale -
                             1.0);
 }
 
-// Each element's number is drawn by its place in the whole tensor, so that threads may share the
-// work: on one, a model of 7 billion parameters takes minutes.
+// Each element's random number depends only on its index in the unsplit tensor, so threads and
+// ranks can share the work. On one thread a model of 7 billion parameters takes minutes.
 template <class T>
 void fill(T* out, const std::vector<Stretch>& stretches, uint64_t stream, Init init, double scale) {
   for (const Stretch& stretch : stretches) {
@@ -98,7 +98,7 @@ void Parameter::cut(std::shared_ptr<const ops::TensorShare> with) {
   slice = Slice{.dim = *cut_dim, .whole = shape, .sections = cut_sections};
   int64_t& size = shape[static_cast<size_t>(*cut_dim)];
   const int64_t section = size / cut_sections;
-  // Sizes differ by one at most, the larger ones first: a plan for rank 0 holds for all.
+  // Sizes differ by at most one, larger slices first, so that a plan for rank 0 holds for all.
   const int64_t parts = share->group->size(), rank = share->group->rank();
   const int64_t least = section / parts, larger = section % parts;
   slice->begin = rank * least + std::min(rank, larger);
@@ -128,7 +128,7 @@ void Parameter::initialize(uint64_t seed, double deviation) {
   const uint64_t stream = mix64(seed) ^ hash_name(name);
   const std::vector<Stretch> places = stretches();
   const double scale = init_scale.value_or(deviation);
-  // The host draws the numbers, so that they are the same on every device.
+  // Numbers are drawn on the host, so that they are the same for every device.
   const bool in_place = to.is_cpu() && !quantization;
   const at::ScalarType type = quantization ? quantization->source : to.scalar_type();
   const at::Tensor host = in_place ? to : at::empty(shape, at::TensorOptions().dtype(type));

@@ -1,4 +1,4 @@
-// LitGPT's five names of precision, as what they mean for parameters and for products.
+// LitGPT's five precision names: the types of parameters and of products.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,8 +10,8 @@
 namespace snug::nn {
 
 // `-true`: parameters, gradients and products in one type. `-mixed`: float32 parameters and
-// gradients, activations and products in the short type. float16 mixed scales the loss, since its
-// gradients underflow otherwise.
+// gradients, 16-bit activations and products. 16-mixed scales the loss, since float16 gradients
+// would underflow.
 struct Precision {
   std::string name;
   at::ScalarType parameters = at::kFloat;
@@ -19,7 +19,7 @@ struct Precision {
   bool loss_scaling = false;
 };
 
-// "32-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed". Throws UserError with the choices.
+// `name`: 32-true, bf16-true, 16-true, bf16-mixed or 16-mixed. Throws UserError for any other.
 Precision parse_precision(std::string_view name);
 
 }  // namespace snug::nn

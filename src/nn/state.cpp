@@ -9,7 +9,7 @@ namespace snug::nn {
 const at::Tensor& State::at(const std::string& name) const {
   for (const auto& [key, tensor] : entries_)
     if (key == name) return tensor;
-  throw InternalError(fmt::format("no \"{}\" flows here", name));
+  throw InternalError(fmt::format("the state has no tensor \"{}\"", name));
 }
 
 bool State::has(const std::string& name) const {

@@ -1,4 +1,4 @@
-// The names of activations.
+// Activation functions by name.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace snug::ops {
 
-// As a config.json calls them: relu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast, silu, swish.
-// `where` names the file and key in the UserError of another one.
+// The activation for a name in a config.json: relu, gelu, gelu_new, gelu_pytorch_tanh, gelu_fast,
+// silu, swish. Throws UserError for any other, with `where` as file and key.
 Activation activation_of(const std::string& name, const std::string& where);
 
 }  // namespace snug::ops

@@ -1,5 +1,5 @@
-// One attention over packed documents, forward and backward, without autograd: what the functions
-// of ops/attention.h and ops/context_attention.h are made of.
+// Attention over packed documents, forward and backward, without autograd; used by ops/attention.h
+// and ops/context_attention.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,12 +10,12 @@
 
 namespace snug::ops {
 
-// q (N, H, D), k and v (M, Hkv, D), all rotated. `out` (N, H*D), where given, is what the result is
-// written to.
+// q (N, H, D), k and v (M, Hkv, D), all rotated. The result is written to `out` (N, H*D) if it is
+// defined.
 AttentionOutput attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const AttentionContext& context, const at::Tensor& out = {});
 
-// d_out (N, H, D), contiguous. Gradients are written to those of `room` that are defined.
+// d_out (N, H, D), contiguous. Gradients are written to the tensors of `room` that are defined.
 AttentionGradients attend_backward(const at::Tensor& d_out, const at::Tensor& q,
                                    const at::Tensor& k, const at::Tensor& v,
                                    const AttentionOutput& forward, const AttentionContext& context,

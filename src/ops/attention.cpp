@@ -63,13 +63,13 @@ kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, 
           .lse = static_cast<float*>(write_pointer(lse))};
 }
 
-// What a graph's node needs besides saved tensors. Its own tensors are no input of the graph's, and
-// are kept and released with it all the same.
+// What the autograd node needs besides saved tensors. Its tensors are not inputs of the graph, but
+// are kept and released with it.
 struct CarriedAttention final : torch::CustomClassHolder {
   AttentionContext context;
 };
 
-// The context rides along. Of its tensors only the biases are an input.
+// The context is passed along; of its tensors only the biases are an autograd input.
 struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
   static constexpr size_t kBiasInput = 3;
 
@@ -113,16 +113,15 @@ void check_context(const at::Tensor& q, const at::Tensor& k, const AttentionCont
   const at::Tensor& table = context.bias_table;
   SNUG_CHECK(
       !table.defined() || (table.dim() == 2 && table.size(1) == q.size(1) && table.is_contiguous()),
-      "a table of relative biases wants a column for each of {} heads", q.size(1));
+      "the table of relative biases must have a column for each of {} heads", q.size(1));
   if (!context.kv_cu_seqlens.defined()) {
-    SNUG_CHECK(q.size(0) == k.size(0), "{} queries and {} keys of one sequence", q.size(0),
+    SNUG_CHECK(q.size(0) == k.size(0), "self-attention with {} queries and {} keys", q.size(0),
                k.size(0));
     return;
   }
   SNUG_CHECK(
       (context.causal || context.sliding_window == 0) && !context.rope.cos.defined(),
-      "keys of their own sequence are seen without rotation, and without a window but behind "
-      "a causal mask");
+      "cross-attention has no rotary embeddings, and a sliding window only with a causal mask");
   SNUG_CHECK(context.kv_cu_seqlens.sizes() == context.cu_seqlens.sizes() && k.size(0) > 0,
              "{} documents of queries, {} of keys", context.cu_seqlens.size(0) - 1,
              context.kv_cu_seqlens.size(0) - 1);

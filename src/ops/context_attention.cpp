@@ -20,13 +20,13 @@ using kernels::cpu::RopeDirection;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Rows (2 L, Hkv, D) of this rank as those of a chunk.
+// The rows of one of this rank's two chunks, from (2 L, Hkv, D).
 at::Tensor rows_of(const at::Tensor& own, size_t chunk) {
   const int64_t length = own.size(0) / 2;
   return own.narrow(0, static_cast<int64_t>(chunk) * length, length);
 }
 
-// A half of all rows (2 C L, Hkv, D), which has a chunk of each rank.
+// One half of all rows (2 C L, Hkv, D), which has one chunk of each rank.
 at::Tensor half_of(const at::Tensor& whole, size_t chunk) { return rows_of(whole, chunk); }
 
 dist::Group& group_of(const ContextShare& share, size_t chunk) {
@@ -38,8 +38,8 @@ at::Tensor buffer(const at::Tensor& own, int64_t num_rows) {
   return at::empty({num_rows, own.size(1), own.size(2)}, own.options());
 }
 
-// Everybody's rows in the order of the tokens, from start to finish on their way. In the group of
-// the second half ranks are the other way round, as their chunks are.
+// An asynchronous all-gather of all ranks' rows, in the order of tokens. For the second half the
+// group has the ranks in reverse order, like their chunks.
 class GatheredTokens {
  public:
   // `own` (2 L, Hkv, D) of this rank.
@@ -62,7 +62,8 @@ class GatheredTokens {
   std::array<dist::Group::Ticket, 2> tickets_;
 };
 
-// The sum over the ranks of what each has for all rows, back at those whose rows they are.
+// An asynchronous reduce-scatter: sums all ranks' gradients of all rows, and returns this rank's
+// rows.
 class ScatteredSums {
  public:
   // `whole` (2 C L, Hkv, D)
@@ -86,7 +87,7 @@ class ScatteredSums {
   std::array<dist::Group::Ticket, 2> tickets_;
 };
 
-// The keys that a chunk of L tokens looks at, of all.
+// The keys that a chunk of L tokens attends to.
 at::Tensor keys_of(const at::Tensor& all, const ContextChunk& chunk, int64_t length) {
   return all.slice(0, chunk.first_key, chunk.first_row + length);
 }
@@ -105,14 +106,14 @@ AttentionContext context_of(const AttentionContext& all, const ContextShare& sha
   return own;
 }
 
-// What a graph's node needs besides saved tensors.
+// What the autograd node needs besides saved tensors.
 struct CarriedContext final : torch::CustomClassHolder {
   AttentionContext context;
   ContextShare share;
 };
 
-// Gradients of keys or values, of all rows; the second chunk's part is written in place, since it
-// looks at more of them.
+// Gradients of all rows of keys or values; those from the second chunk are written in place, since
+// it attends to more keys.
 struct KeyGradients {
   KeyGradients(const at::Tensor& all, const ContextChunk& later, int64_t length)
       : whole(buffer(all, all.size(0))), of_later(keys_of(whole, later, length)) {
@@ -126,10 +127,9 @@ struct KeyGradients {
   at::Tensor whole, of_later;
 };
 
-// For gradients of the keys that a chunk of the first half looks at. As large as that half: with
-// our kernels what a batch takes depends neither on the rank nor on where documents lie, which a
-// plan cannot know. Libraries' have buffers of their own as large as the keys that a chunk looks
-// at.
+// A buffer for gradients of the keys of a first-half chunk. It has the size of that half, so that
+// with our kernels memory depends neither on the rank nor on document boundaries, which a plan
+// cannot know. Library kernels have their own buffers, of the size of the chunk's keys.
 at::Tensor room_for(const at::Tensor& all, const ContextChunk& chunk, int64_t length) {
   return keys_of(buffer(all, all.size(0) / 2), chunk, length);
 }
@@ -207,9 +207,9 @@ at::Tensor context_attention(const at::Tensor& q, const at::Tensor& k, const at:
   SNUG_CHECK(q.size(1) % k.size(1) == 0 && k.sizes() == v.sizes(), "{} query and {} key heads",
              q.size(1), k.size(1));
   SNUG_CHECK(q.size(0) == k.size(0) && q.size(0) % 2 == 0 && q.size(0) > 0,
-             "{} queries and {} keys are no two chunks of tokens", q.size(0), k.size(0));
+             "{} queries and {} keys are not two chunks of tokens", q.size(0), k.size(0));
   SNUG_CHECK(context.causal && !context.bias_table.defined(),
-             "tokens that ranks share are seen behind a causal mask and without biases");
+             "context parallelism requires a causal mask and no biases");
   return ContextAttentionFunction::apply(q, k, v, context, share);
 }
 

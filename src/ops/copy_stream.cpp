@@ -15,11 +15,13 @@
 namespace snug::ops {
 namespace {
 
-// Memory that the program writes might be given back while a copy still has to write to it.
+// Checks the destination: HostUse::Written memory might be freed and reused while the copy still
+// writes to it.
 void check_landing(const Copy& copy) {
   const memory::Allocation* to = memory::find_allocation(copy.to);
   SNUG_CHECK(!memory::is_on_host(copy.to) || to->host_use == memory::HostUse::Landing,
-             "a copy of {} elements lands in host memory that the program writes", copy.to.numel());
+             "a copy of {} elements has a destination in host memory that the program writes",
+             copy.to.numel());
 }
 
 void run(const std::vector<Copy>& copies) {
@@ -94,7 +96,7 @@ void CopyStream::wait_on_host(const Ticket& ticket) {
 void CopyStream::wait_for_all() { wait(newest_); }
 void CopyStream::wait_for_all_on_host() { wait_on_host(newest_); }
 
-// Nothing to do where the batch has happened already.
+// Does nothing if the batch is already complete.
 void CopyStream::run_until(const Batch* last) {
   const auto waits = [&](const std::shared_ptr<Batch>& batch) { return batch.get() == last; };
   if (std::none_of(waiting_.begin(), waiting_.end(), waits)) return;

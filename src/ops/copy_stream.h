@@ -1,13 +1,13 @@
-// Copies between a device and the host memory beside it, side by side with what the device
-// computes. Copies that are started happen in order, once the device has done what it was asked to
-// do before; whoever uses their result waits for them, which holds up what the device is asked to
-// do next and not the program. On cuda that is a stream of its own, and events; a cpu copies at
-// once.
+// Asynchronous copies between a device and host memory, concurrent with the device's computation.
+// Copies run in the order of their start, after the work already queued on the device. wait() makes
+// later device work wait for a copy, not the program. On cuda this is a separate stream with
+// events; a cpu copies at once.
 //
-// Memory of the device that copies read or write must stay until they have been waited for. Host
-// memory in which copies land may go before: it comes from a pool whose blocks are written by later
-// copies first (memory::HostUse), which is checked. Host memory that the program writes, weights at
-// their home, is not written again before copies that read it have been waited for on the host.
+// Device memory that a copy reads or writes must stay allocated until the copy has been waited for.
+// Host memory that a copy writes may be freed earlier: it comes from a pool whose blocks are next
+// written by later copies (memory::HostUse::Landing), which is checked. Host memory that the
+// program writes (host copies of weights) must not be written again before wait_on_host() for the
+// copies that read it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,12 +25,12 @@ namespace snug::ops {
 struct Copy {
   at::Tensor to;
   at::Tensor from;
-  bool whole_storage = false;  // all bytes, whatever part of them the tensors view
+  bool whole_storage = false;  // copy the whole storage, not only the tensor's view
 };
 
 class CopyStream {
  public:
-  // Copies that were started together. An empty ticket is for none.
+  // Copies that were started together; an empty ticket: none.
   struct Batch;
   using Ticket = std::shared_ptr<const Batch>;
 
@@ -40,16 +40,15 @@ class CopyStream {
   CopyStream& operator=(const CopyStream&) = delete;
 
   Ticket start(std::vector<Copy> copies);
-  // What the device computes from here on comes after these copies and all before them.
+  // Later device work runs after these copies and all earlier ones.
   void wait(const Ticket& ticket);
-  // Returns when they are done.
+  // Blocks until they are complete.
   void wait_on_host(const Ticket& ticket);
-  // All that were started.
+  // The same for all copies.
   void wait_for_all();
   void wait_for_all_on_host();
 
-  // On a cpu: copies happen no earlier than they are waited for, as bad luck could have it on a
-  // device. For tests: who does not wait reads what is not there.
+  // For tests on a cpu: delays copies until they are waited for, so that a missing wait shows.
   void set_late(bool late) { late_ = late; }
 
  private:
@@ -59,7 +58,7 @@ class CopyStream {
   std::optional<c10::Stream> side_;  // cuda
   Ticket newest_;
   bool late_ = false;
-  std::deque<std::shared_ptr<Batch>> waiting_;  // copies that are late
+  std::deque<std::shared_ptr<Batch>> waiting_;  // delayed copies
 };
 
 }  // namespace snug::ops

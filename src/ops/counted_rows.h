@@ -1,5 +1,5 @@
-// The rows of a micro-batch whose targets count in the loss: prompts, padding and a picture's
-// placeholders do not, and the head's products, often the largest of a model, are spared for them.
+// The rows of a micro-batch whose targets count in the loss. Others (prompts, padding, a picture's
+// placeholders) skip the head's product, often the largest of a model.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,8 +10,8 @@
 namespace snug::ops {
 
 struct CountedRows {
-  // (N) int32 each, as many as there are rows so that memory does not depend on how many count:
-  // those that do, in their order, then zeros. Undefined: nobody looked, and all are taken.
+  // (N) int32 each: the rows that count and their targets, in order, then zeros; of full length so
+  // that memory does not depend on their number. Undefined: use all rows.
   at::Tensor rows, targets;
   int64_t count = 0;
 };

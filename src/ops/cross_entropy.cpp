@@ -28,17 +28,17 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of the float32 logits of a stretch. On a cpu adding to the weight's gradient once a stretch is
-// small beside the products, and the logits beside the activations of any real batch. A GPU wants
-// taller products.
+// Bytes of an inner chunk's float32 logits. On a cpu the addition to the weight's gradient per
+// chunk is cheap compared with the products, and the logits are small compared with a real batch's
+// activations. A GPU needs more rows per product.
 constexpr int64_t kLogitBytes = 64 * kMiB, kGpuLogitBytes = 256 * kMiB;
 constexpr int64_t kFewestGpuRows = 256;
-// Without a gradient fewer will do: a validation, which may have more targets than any micro-batch
-// that is trained on, needs no more memory than training does.
+// Fewer rows without a gradient, so that validation, which may have more targets than any training
+// micro-batch, needs no more memory than training.
 constexpr int64_t kUntrainedRows = 64, kUntrainedGpuRows = 128;
-// Of a piece on a GPU. Each reads and writes the whole of a weight's gradient once more: for 8192
-// rows and Qwen2.5-1.5B's head in pieces of 96 that would be 80 GB, 24 ms of an H100's memory where
-// the products take 12 ms at their peak, and 86 roundings.
+// Rows of an outer chunk on a GPU. Each outer chunk reads and writes the weight's whole gradient:
+// 8192 rows of Qwen2.5-1.5B's head in chunks of 96 would move 80 GB, which takes an H100 24 ms
+// against 12 ms for the products at peak speed, and round 86 times.
 constexpr int64_t kPieceRows = 2048;
 
 struct Chunk {
@@ -60,7 +60,7 @@ Chunk chunk_of(const at::Tensor& x, const at::Tensor& targets, const CountedRows
   return {picked, counted.targets.slice(0, begin, end), rows};
 }
 
-// Where `d_logits` is defined, the gradient goes into it; it may be the logits themselves.
+// If `d_logits` is defined, the gradient is written to it; it may be the logits themselves.
 kernels::cpu::CrossEntropy arguments(const at::Tensor& logits, const Chunk& chunk,
                                      const CrossEntropyOptions& options, const at::Tensor& d_logits,
                                      const std::optional<VocabularyPart>& part) {
@@ -79,8 +79,8 @@ kernels::cpu::CrossEntropy arguments(const at::Tensor& logits, const Chunk& chun
           .whole_vocabulary = part ? part->whole : 0};
 }
 
-// Adds the chunks' losses up where they are computed: on the host, or in the device's memory,
-// so that nothing waits.
+// Sums the chunks' losses where they are computed, on the host or the device, so that nothing
+// waits.
 class LossSum {
  public:
   explicit LossSum(const at::Tensor& x) {
@@ -98,7 +98,7 @@ class LossSum {
       on_host_ += kernels::cpu::cross_entropy(args).loss_sum;
   }
 
-  // The same of a part of their columns.
+  // The same for part of their columns.
   void add_part(const at::Tensor& logits, const kernels::cpu::CrossEntropy& args,
                 dist::Group& group) {
     const bool on_device = on_device_.defined();
@@ -146,15 +146,15 @@ class LossSum {
   at::Tensor on_device_;
 };
 
-// Where the gradients of a piece's logits go, whose products want a type of their own; undefined:
-// over the logits.
+// A buffer for the gradients of an outer chunk's logits, if products need another type than
+// float32; undefined: they overwrite the logits.
 at::Tensor room_for_gradients(const Chunk& piece, int64_t columns, const RowCut& cut) {
   const at::ScalarType type = operand_type(piece.x);
   if (type == at::kFloat && cut.piece == cut.stretch) return {};
   return at::empty({piece.x.size(0), columns}, piece.x.options().dtype(type).requires_grad(false));
 }
 
-// Of any rank: all go through the same chunks.
+// The most columns of any rank, since all use the same chunks.
 int64_t most_columns(const VocabularyPart& part) {
   const int64_t size = part.share.group->size();
   return (part.whole + size - 1) / size;
@@ -192,7 +192,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
         const Chunk chunk = piece.stretch(from, to);
         projector.start_at(begin + from);
         const at::Tensor logits = projector.forward(chunk.x, at::kFloat, &inner);
-        // Not before the first product, whose scratch may be large.
+        // Allocated after the first product, whose scratch may be large.
         if (training && !d_logits.defined())
           d_logits = room_for_gradients(piece, head.out_features(), cut);
         if (training && !d_logits.defined()) d_logits = logits;
@@ -209,7 +209,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
       projector.start_at(begin);
       const at::Tensor d_inner = projector.add_gradients(d_logits, piece.x, inner);
       if (!d_x_wanted) continue;
-      // Picked rows have been read: their copy takes the gradient.
+      // The copy of the selected rows is no longer needed and takes the gradient.
       const at::Tensor d_piece = piece.rows.defined() ? piece.x : d_x.slice(0, begin, end);
       projector.input_gradient(d_logits, d_inner, d_piece);
       if (piece.rows.defined()) put_rows(d_x, d_piece, piece.rows);
@@ -233,9 +233,9 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
 
 }  // namespace
 
-// The gradients of a piece's logits lie side by side in 16 bits, 2 bytes a row and word of the
-// vocabulary. Several pieces take 4 bytes for each element of the weight too, to add up in float32;
-// so all rows are one piece as long as that takes no more.
+// The 16-bit gradients of an outer chunk's logits take 2 bytes per row and token of the vocabulary.
+// Several outer chunks also need 4 bytes per element of the weight, to sum in float32; so all rows
+// form one chunk as long as that takes no more memory.
 RowCut cut_rows(const at::Tensor& x, const Projection& head, int64_t rows, int64_t columns,
                 bool training) {
   const auto rows_of = [&](int64_t bytes, int64_t least, int64_t most) {
@@ -250,7 +250,8 @@ RowCut cut_rows(const at::Tensor& x, const Projection& head, int64_t rows, int64
   }
   RowCut cut;
   cut.stretch = cut.piece = rows_of(kGpuLogitBytes, kFewestGpuRows, kAny);
-  // float32 gradients lie over the logits, and an adapter's are small: nothing is gained.
+  // Float32 gradients overwrite the logits, and an adapter's gradients are small, so one chunk
+  // would save nothing.
   if (head.trains_weight() && !head.adapter && operand_type(x) != at::kFloat) {
     const bool is_float = head.weight.scalar_type() == at::kFloat;
     const int64_t one_piece = kPieceRows + (is_float ? 0 : 2 * head.in_features());
@@ -268,9 +269,9 @@ at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,
              targets.size(0));
   SNUG_CHECK(!counted.rows.defined() || (counted.rows.size(0) == targets.size(0) &&
                                          counted.count > 0 && counted.count <= targets.size(0)),
-             "{} of {} rows picked", counted.count, targets.size(0));
+             "{} of {} rows selected", counted.count, targets.size(0));
   SNUG_CHECK(!counted.rows.defined() || !head.adapter || head.adapter->dropout == 0,
-             "rows picked for a head with dropout");
+             "rows cannot be selected for a head with dropout");
   return LinearCrossEntropyFunction::apply(x, head, targets, options, part, counted,
                                            at::GradMode::is_enabled(), head.any_trained());
 }

@@ -12,13 +12,14 @@ namespace {
 
 namespace device = kernels::cuda;
 
-// Asked for by each operator before its first launch: what failed earlier must not be blamed on it.
+// Called by each operator before its first launch, so that an earlier error is not attributed to
+// it.
 cudaStream_t stream(const char* kernel) {
   device::check_before_launch(kernel);
   return c10::cuda::getCurrentCUDAStream().stream();
 }
 
-// A plan may be made where there is no device; it is then for one of the newer kind.
+// Without a device (for plans) a newer one is assumed.
 int compute_capability_major() {
   int current = 0;
   int major = 0;

@@ -1,6 +1,6 @@
-// The CUDA kernels as the operators call them: on the current stream of the current device, with
-// scratch in device memory handed over. Argument structs are the CPU kernels'. A build without CUDA
-// has the same calls, each of which throws: see cuda_stub.cpp.
+// The CUDA kernels as operators call them: on the current stream and device, with scratch memory
+// from the caller. Argument structs are shared with the CPU kernels. In a build without CUDA every
+// call throws: cuda_stub.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -26,11 +26,11 @@
 namespace snug::ops::cuda {
 
 void rms_norm_forward(const kernels::cpu::RmsNormForward& args);
-int64_t rms_norm_backward_workspace_bytes(int64_t dim);  // where the weight is trained
+int64_t rms_norm_backward_workspace_bytes(int64_t dim);  // if the weight is trained
 void rms_norm_backward(const kernels::cpu::RmsNormBackward& args, void* workspace);
 
 void layer_norm_forward(const kernels::cpu::LayerNormForward& args);
-// `gradients`: how many of weight's and bias's are wanted.
+// `gradients`: number of gradients needed (weight, bias).
 int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients);
 void layer_norm_backward(const kernels::cpu::LayerNormBackward& args, void* workspace);
 
@@ -46,8 +46,8 @@ int64_t embedding_backward_workspace_bytes(int64_t tokens, int64_t dim);
 void embedding_backward(const kernels::cpu::EmbeddingBackward& args, void* workspace);
 
 int64_t cross_entropy_workspace_bytes(int64_t rows);
-// totals: two doubles' bytes on the device, to which the summed loss (the first) and the count of
-// rows are added.
+// totals: two doubles on the device, to which the summed loss and the number of counted rows are
+// added.
 inline constexpr int64_t kCrossEntropyTotals = 2;
 void cross_entropy(const kernels::cpu::CrossEntropy& args, double* totals, void* workspace);
 void cross_entropy_part_sums(const kernels::cpu::CrossEntropy& args,
@@ -78,8 +78,8 @@ void adafactor_step(const kernels::cpu::AdafactorTensor& tensor,
 void sgd_step(std::span<const kernels::cpu::SgdTensor> tensors,
               const kernels::cpu::SgdOptions& options);
 
-// Whether libtorch's flash attention runs on the current device (Ampere or newer); true without
-// one.
+// Whether libtorch's flash attention runs on the current device (Ampere or newer); true without a
+// device.
 bool has_flash_attention();
 
 }  // namespace snug::ops::cuda

@@ -1,6 +1,6 @@
-// A build without CUDA: no tensor can be on such a device, so that these are reached only by a
-// mistake, or through a recipe that asks for a device this build has not. The sizes of scratch are
-// told all the same: a plan for a GPU can be made anywhere. They are those of kernels/cuda.
+// For builds without CUDA. No tensor can be on such a device, so these functions throw; they are
+// reached only by a bug or a recipe that requires CUDA. The scratch sizes are real, those of
+// kernels/cuda, since a plan for a GPU can be made anywhere.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "kernels/cuda/scratch.h"

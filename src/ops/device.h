@@ -1,5 +1,5 @@
-// What the operators need to know about where they run. On `meta` nothing is computed, but the
-// same buffers are asked for as on the device that is being planned for.
+// Device dispatch and gradient buffers for operators. On `meta` nothing is computed, but the same
+// buffers are allocated as on the planned device.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +12,8 @@ namespace snug::ops {
 
 kernels::cpu::Scalar to_scalar(at::ScalarType type);
 
-// Whose kernels and whose memory needs an operator on this tensor has: cpu or cuda. A meta tensor
-// stands for one on the device that the guard in scope names, cpu without one.
+// The device whose kernels an operator uses for this tensor: cpu or cuda. For a meta tensor, the
+// device of the StandInGuard in scope, or cpu.
 at::DeviceType kernel_device(const at::Tensor& tensor);
 at::DeviceType kernel_device(at::Device device);
 
@@ -28,7 +28,7 @@ class StandInGuard {
   at::DeviceType saved_;
 };
 
-// Runs what computes on the tensor's device; on meta neither.
+// Runs the function for the tensor's device; on meta neither.
 template <class Cpu, class Cuda>
 void run_on(const at::Tensor& like, Cpu cpu, Cuda cuda) {
   if (like.is_cuda())
@@ -47,25 +47,26 @@ T* write_pointer(const at::Tensor& t) {
   return !t.defined() || t.is_meta() ? nullptr : static_cast<T*>(t.mutable_data_ptr());
 }
 
-// Scratch for a kernel, counted by the ledger. `run` gets its address; on meta it is not called.
+// Scratch memory for a kernel, counted by the ledger. `run` gets its address; it is not called on
+// meta.
 template <class Run>
 void with_workspace(const at::Tensor& like, int64_t bytes, Run run) {
   const at::Tensor scratch = at::empty({bytes}, like.options().dtype(at::kByte));
   if (!like.is_meta()) run(scratch.mutable_data_ptr());
 }
 
-// The parameter's gradient buffer, created (tagged as gradients) when it has none. `fresh` says
-// that its content is undefined: the first writer overwrites instead of adding.
+// The parameter's gradient buffer, created (tagged as gradients) when it has none. If `fresh`, its
+// content is undefined: the first writer overwrites it instead of adding.
 struct GradientBuffer {
   at::Tensor tensor;
   bool fresh;
 };
 GradientBuffer gradient_buffer(const at::Tensor& parameter);
 
-// Where the calling thread makes the parameter's gradient buffer, instead of in new memory; an
-// undefined slot takes that back. A slot is used once.
+// Makes the calling thread create the parameter's gradient buffer in `slot` instead of new memory,
+// once; an undefined slot undoes it.
 void set_gradient_slot(const at::Tensor& parameter, at::Tensor slot);
-// What was set and has not been used; undefined: nothing.
+// Returns and clears a slot that has not been used; undefined if there is none.
 at::Tensor take_gradient_slot(const at::Tensor& parameter);
 
 // Adds a whole gradient of the parameter's shape, of any type, to its buffer.

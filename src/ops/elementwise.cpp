@@ -26,7 +26,7 @@ at::Tensor storage_bytes(const at::Tensor& t) {
   return at::empty({0}, t.options().dtype(at::kByte)).set_(t.storage(), 0, {bytes}, {1});
 }
 
-// Whether one is in host memory and the other on the GPU beside it, or would be.
+// Whether one tensor is in host memory and the other on a GPU, real or planned.
 bool crosses(const at::Tensor& to, const at::Tensor& from) {
   if (kernel_device(to) != at::kCUDA && kernel_device(from) != at::kCUDA) return false;
   if (!to.is_meta()) return to.is_cuda() != from.is_cuda();
@@ -38,8 +38,8 @@ void copy_on_cpu(const at::Tensor& to, const at::Tensor& from) {
                      to_scalar(to.scalar_type()), to.numel());
 }
 
-// Between host and cuda: what travels has the host's type. libtorch would convert on the host, and
-// wait for that, or in device memory of the whole tensor's size.
+// Between host and cuda: copies in the host's type and converts on the device. libtorch would
+// convert on the host and wait, or need device memory of the whole tensor's size.
 void copy_and_convert(const at::Tensor& to, const at::Tensor& from, Wait wait) {
   constexpr int64_t kScratchBytes = int64_t{8} << 20;
   const bool arrives = to.is_meta() ? memory::is_on_host(from) : to.is_cuda();
@@ -178,7 +178,7 @@ void SumOfSquares::add(const std::vector<at::Tensor>& tensors) {
   for (const at::Tensor& t : tensors)
     views.push_back({t.numel(), read_pointer(t), to_scalar(t.scalar_type())});
   const at::Tensor& like = tensors.front();
-  // Those that are updated on the host are added up there, whatever computes them.
+  // Sums of tensors that are updated on the host are computed there.
   if (kernel_device(like) != at::kCUDA || memory::is_on_host(like)) {
     on_host_ += like.is_meta() ? 1.0 : kernels::cpu::sum_of_squares(views).value;
     return;

@@ -1,5 +1,5 @@
-// Pointwise operations without autograd of their own: building blocks of the functions beside them.
-// Each works on cpu, cuda and, shapes only, on meta.
+// Pointwise operations without autograd, building blocks of the other operators. Each works on cpu,
+// cuda and, shapes only, on meta.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,8 +25,8 @@ at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activa
 void gated_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate, const at::Tensor& up,
                              Activation activation);
 
-// Whether a copy between host and cuda is done when the call returns. With No it need not be, and
-// happens in the current stream's order: the host's memory, pinned, must stay as it is until then.
+// Whether a copy between host and cuda is complete on return. With No it runs in the order of the
+// current stream, and the pinned host memory must not change until then.
 enum class Wait { Yes, No };
 
 // to = from, converted to to's type; same number of elements. Between host and cuda numbers are

@@ -41,7 +41,7 @@ struct AllRowsFunction : torch::autograd::Function<AllRowsFunction> {
     if (!share.sequence_parallel) return x.alias();
     SNUG_CHECK(x.size(0) == share.rows_of(num_rows), "{} rows of {} at each of {} ranks", x.size(0),
                num_rows, share.group->size());
-    // Kept for longer than what is only on its way: no category of its own.
+    // Not tagged as communication, since the result is kept.
     const at::Tensor whole = at::empty({x.size(0) * share.group->size(), x.size(1)}, x.options());
     share.group->wait(share.group->all_gather(whole, x.contiguous()));
     return whole.narrow(0, 0, num_rows);
@@ -56,8 +56,8 @@ struct AllRowsFunction : torch::autograd::Function<AllRowsFunction> {
   }
 };
 
-// The rank's rows of a whole tensor's: from `first` on, of which the last ranks may have fewer than
-// c, or none.
+// This rank's rows of the whole tensor, from `first` on; the last ranks may have fewer than c, or
+// none.
 struct Range {
   Range(const TensorShare& share, int64_t num_rows)
       : here(share.rows_of(num_rows)),
@@ -88,8 +88,8 @@ struct OwnRowsFunction : torch::autograd::Function<OwnRowsFunction> {
   }
 };
 
-// x (c, D) with rows[i] in place of row index[i] of all, where that one is here. The others go into
-// a row behind x, which nobody reads.
+// x (c, D) with rows[i] at global row index[i], if it is on this rank. Other rows are written to an
+// extra row after x, which is not read.
 at::Tensor with_own_rows(const at::Tensor& x, const at::Tensor& rows, const at::Tensor& index,
                          const TensorShare& share) {
   const int64_t here = x.size(0), first = share.group->rank() * here;

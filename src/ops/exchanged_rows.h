@@ -1,8 +1,9 @@
-// Rows of hidden states that change hands among the ranks that share layers (ops/shared_rows.h):
-// functions for where a unit's input is not of the same rows as its output. Without sequence
-// parallelism every rank has all rows, and only gradients move.
+// Exchange of rows of hidden states under tensor parallelism (ops/shared_rows.h), for units whose
+// input and output have different rows. Without sequence parallelism every rank has all rows, and
+// only gradients are exchanged.
 //
-// Shapes: N rows of D features in all, c of them here; R rows of another tensor, e of them here.
+// Shapes: N rows of D features in total, c of them on this rank; R rows of another tensor, e of
+// them on this rank.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,16 +15,16 @@
 
 namespace snug::ops {
 
-// x (c, D) -> all of them (N, D), at every rank alike. The gradient that arrives at a rank is a
-// term; x's is the sum.
+// x (c, D) -> all rows (N, D), the same on every rank. Each rank's incoming gradient is a term; x
+// gets the sum.
 at::Tensor all_rows(const at::Tensor& x, int64_t num_rows, const TensorShare& share);
 
-// x (N, D), at every rank alike -> this rank's rows (c, D). x's gradient is a term: that of these
-// rows, and zero in the others.
+// x (N, D), the same on every rank -> this rank's rows (c, D). x's gradient is this rank's term:
+// zero in all other rows.
 at::Tensor own_rows(const at::Tensor& x, const TensorShare& share);
 
-// hidden (c, D) with row index[i] of all N replaced by rows[i]; rows (e, D), index (R) int32, no
-// index twice. The replaced rows of `hidden` get a gradient of zero.
+// hidden (c, D) with row index[i] of all N replaced by rows[i]; rows (e, D), index (R) int32
+// without duplicates. The replaced rows of `hidden` get a gradient of zero.
 at::Tensor replace_shared_rows(const at::Tensor& hidden, const at::Tensor& rows,
                                const at::Tensor& index, const TensorShare& share);
 

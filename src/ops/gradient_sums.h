@@ -1,5 +1,5 @@
-// Gradients that come in pieces, added up in float32 and rounded once: in 16 bits each piece that
-// is added would round the whole sum, and the noise grows with the number of pieces.
+// Sums gradients of several chunks in float32 and rounds once. In 16 bits each addition would round
+// the whole sum, with noise that grows with the number of chunks.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace snug::ops {
 
-// While it lives, gradients of these parameters that operators make (ops/device.h) go into float32
-// sums, where they would be of a shorter type.
+// While it lives, operators add gradients of these parameters (ops/device.h) to float32 sums if the
+// gradients have a shorter type.
 class GradientSums {
  public:
   explicit GradientSums(const std::vector<at::Tensor>& parameters);
-  ~GradientSums();  // what was not added to the gradients is lost
+  ~GradientSums();  // discards sums without finish()
   GradientSums(const GradientSums&) = delete;
   GradientSums& operator=(const GradientSums&) = delete;
 
@@ -24,10 +24,10 @@ class GradientSums {
  private:
   struct Sum {
     at::Tensor parameter;
-    at::Tensor gradient, slot;  // that were there before
+    at::Tensor gradient, slot;  // of the parameter before
   };
 
-  // Takes the sum from the parameter, and puts back what was there.
+  // Takes the sum from the parameter and restores its gradient and slot.
   static at::Tensor take(Sum& sum);
 
   std::vector<Sum> sums_;

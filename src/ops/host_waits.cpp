@@ -12,7 +12,7 @@ thread_local int64_t waits_so_far = 0;
 
 int64_t num_host_waits() { return waits_so_far; }
 
-// A cpu computes at once: there is nothing to wait for.
+// A cpu computes synchronously, so there is no wait.
 void note_host_wait(at::DeviceType kernels_of) {
   if (kernels_of == at::kCUDA) ++waits_so_far;
 }

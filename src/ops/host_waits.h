@@ -1,6 +1,6 @@
-// How often the program has waited for its device. Each wait leaves the device idle until the host
-// has asked for more, so a step may have few of them, and a test counts them: whatever waits goes
-// through here. On meta what is counted is what would wait on the device that is planned for.
+// Counts how often the host waits for the device. Each wait leaves the device idle until the host
+// queues more work, so a step may have only a few, and a test counts them: everything that waits
+// must go through here. On meta it counts the waits on the planned device.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace snug::ops {
 
-// Of the calling thread, so far.
+// The calling thread's waits so far.
 int64_t num_host_waits();
 
-// Called before the host waits for the device, or would: nothing else is to make it do so.
+// Call before the host waits for the device, or on meta would.
 void note_host_wait(at::DeviceType kernels_of);
 
 // The only element of a tensor; 0 on meta. On cuda the host waits for it.

@@ -1,6 +1,5 @@
-// What a unit's forward keeps for its backward, as the operations tell it: so that a technique can
-// move those tensors elsewhere, or drop those that are cheap to compute again, without knowing the
-// operations.
+// Operators report here which tensors they save for the backward, so that a policy can move them to
+// the host, or drop those that are cheap to recompute, without knowing the operators.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,10 +11,10 @@
 
 namespace snug::ops {
 
-// A kept tensor that a cheap operation made of others that are kept anyway.
+// A saved tensor that is cheap to recompute from others that are saved anyway.
 struct Recomputable {
   at::Tensor tensor;
-  std::function<void()> compute;  // fills the tensor's memory again, to the same bits
+  std::function<void()> compute;  // refills the tensor's memory with the same bits
 };
 
 struct Kept {
@@ -23,8 +22,7 @@ struct Kept {
   std::vector<Recomputable> recomputable;
 };
 
-// While it lives, keep() and may_recompute() of this thread write into `kept`. There may be
-// several.
+// While it lives, this thread's keep() and may_recompute() write to `kept`. Recorders may nest.
 class KeptRecorder {
  public:
   explicit KeptRecorder(Kept* kept);
@@ -36,10 +34,10 @@ class KeptRecorder {
   Kept* kept_;
 };
 
-// ctx->save_for_backward, told to all recorders of this thread.
+// ctx->save_for_backward, also reported to this thread's recorders.
 void keep(torch::autograd::AutogradContext* ctx, torch::autograd::variable_list tensors);
 
-// Says that whoever keeps `tensor` may drop its memory and have it computed again.
+// Reports that the memory of the saved `tensor` may be dropped and recomputed by `compute`.
 void may_recompute(const at::Tensor& tensor, const std::function<void()>& compute);
 
 }  // namespace snug::ops

@@ -59,7 +59,7 @@ void run_forward(const at::Tensor& x, const kernels::cpu::LayerNormForward& args
 
 at::Tensor detached(const at::Tensor& t) { return t.defined() ? t.detach() : t; }
 
-// The product that takes y keeps it; x is kept anyway.
+// The product after the norm saves y, which can be recomputed from x, which is saved anyway.
 void recompute_on_request(const at::Tensor& y, const at::Tensor& x, const Affine& affine,
                           double eps) {
   const Affine values{detached(affine.weight), detached(affine.bias), nullptr};
@@ -68,7 +68,7 @@ void recompute_on_request(const at::Tensor& y, const at::Tensor& x, const Affine
   });
 }
 
-// The group outlives the graph: the ranks that share a model do.
+// A plain pointer is enough: the group outlives the graph.
 void remember_affine(AutogradContext* ctx, const Affine& affine) {
   ctx->saved_data["rows_of"] = reinterpret_cast<int64_t>(affine.rows_of);
   if (affine.weight.defined()) ctx->saved_data["weight"] = affine.weight;
@@ -83,14 +83,14 @@ Affine remembered_affine(AutogradContext* ctx) {
           reinterpret_cast<dist::Group*>(ctx->saved_data["rows_of"].toInt())};
 }
 
-// Memory for the gradient of weight or bias, which have x's columns; undefined where none is
-// wanted.
+// A buffer for the gradient of weight or bias (as many elements as x has columns); undefined if not
+// needed.
 at::Tensor gradient_of(const at::Tensor& parameter, const at::Tensor& x) {
   if (!parameter.defined() || !parameter.requires_grad()) return {};
   return at::empty({x.size(1)}, x.options().dtype(at::kFloat));
 }
 
-// Sums what ranks have of either's gradient; undefined ones are left out.
+// Sums both gradients over the ranks; undefined ones are skipped.
 void add_up(dist::Group& ranks, const at::Tensor& d_weight, const at::Tensor& d_bias) {
   dist::Group::Ticket of_weight, of_bias;
   if (d_weight.defined()) of_weight = ranks.all_reduce(d_weight);

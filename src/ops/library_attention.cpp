@@ -26,13 +26,13 @@ AttentionOutput empty_output(const at::Tensor& q) {
 
 // ---- Flash
 
-// Keys to the left of a row's own; libtorch counts without the row itself.
+// The window's keys to the left; libtorch does not count the row itself.
 std::optional<int64_t> window_left(const AttentionContext& context) {
   if (context.sliding_window == 0) return std::nullopt;
   return context.sliding_window - 1;
 }
 
-// Causal means nothing to the right, but libtorch takes a window as both sides or neither.
+// Causal attention has nothing to the right, but libtorch needs both sides of a window or neither.
 std::optional<int64_t> window_right(const AttentionContext& context) {
   if (context.sliding_window == 0) return std::nullopt;
   return context.causal ? 0 : context.sliding_window - 1;
@@ -103,7 +103,7 @@ AttentionGradients flash_backward(const at::Tensor& d_out, const at::Tensor& q, 
 
 // ---- Products
 
-// Query rows whose scores exist at one time.
+// Query rows per block of scores.
 constexpr int64_t kBlockRows = 256;
 
 // All of a block is float32; the G query heads that share a key head stand below each other, so
@@ -137,7 +137,7 @@ at::Tensor lse_rows(const at::Tensor& lse, const Block& b) {
   return lse.slice(1, b.begin, b.end).reshape({b.num_kv_heads, b.heads_per_kv * b.rows(), 1});
 }
 
-// What of a block is the same for all blocks.
+// Values common to all blocks.
 struct Terms {
   const AttentionContext& context;
   int64_t num_tokens;
@@ -157,7 +157,7 @@ at::Tensor scores_of(const at::Tensor& q_rows, const at::Tensor& k_rows, const B
   return scores;
 }
 
-// What probabilities are multiplied by; undefined: nothing is dropped. Of p's shape.
+// The dropout factors in p's shape; undefined without dropout.
 at::Tensor kept_of(const at::Tensor& p, const Block& b, const Terms& terms) {
   if (terms.context.dropout == 0) return {};
   return kept_factors(p, b, terms.num_tokens, terms.context).view(p.sizes());

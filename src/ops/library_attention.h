@@ -1,8 +1,8 @@
-// Attention by libtorch's operators, which is what cuda tensors get. Two ways: Flash where it is
-// made for the type, head size and device, and Products, plain batched matrix products over blocks
-// of rows, which takes every type and needs room for one block's scores. Neither rotates; both
-// leave the same to be saved as the CPU kernel does: the output and one float per head and row.
-// Products works on tensors of any device, so that a test holds it to the CPU kernel.
+// Attention with libtorch's operators, used for cuda tensors. Flash, if supported for the type,
+// head size and device; else Products, batched matrix products over blocks of rows, for every type,
+// with memory for one block's scores. Neither rotates; both save what the CPU kernel saves: the
+// output and one float per head and row. Products works on tensors of any device, so that a test
+// holds it to the CPU kernel.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,8 @@ namespace snug::ops {
 
 enum class LibraryAttention { Flash, Products };
 
-// The better way for tensors like q (N, H, D); says once, as a warning, why it is the slower one.
+// The faster implementation supported for tensors like q (N, H, D); warns once with the reason if
+// it is Products.
 LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionContext& context);
 
 struct AttentionOutput {
@@ -27,7 +28,7 @@ AttentionOutput library_attention_forward(LibraryAttention way, const at::Tensor
 
 struct AttentionGradients {
   at::Tensor dq, dk, dv;  // of q's, k's and v's shapes
-  at::Tensor d_bias;      // (buckets, H) float32; undefined: none is wanted, or there is no table
+  at::Tensor d_bias;      // (buckets, H) float32; undefined without a table that needs a gradient
 };
 // d_out (N, H, D), contiguous.
 AttentionGradients library_attention_backward(LibraryAttention way, const at::Tensor& d_out,

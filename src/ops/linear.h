@@ -1,6 +1,6 @@
-// y = x·Wᵀ + b, with the weight's gradient added straight into its buffer: no second array of the
-// weight's size exists, and accumulation over micro-batches costs nothing extra. An adapter beside
-// the weight, and what it computes: ops/projection.h.
+// y = x·Wᵀ + b, with the weight's gradient added directly to its buffer: no second array of the
+// weight's size exists, and accumulation over micro-batches costs nothing extra. For adapters see
+// ops/projection.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,16 +12,16 @@
 namespace snug::ops {
 
 // x (N, in) -> (N, out) of x's type. Products run in x's type; a weight of another type is cast for
-// the length of the product (mixed precision). Saves x if weight or adapter are trained, and
-// x·Aᵀ (N, r) of an adapter; nothing otherwise.
+// the duration of the product (mixed precision). Saves x if weight or adapter are trained, and x·Aᵀ
+// (N, r) of an adapter; nothing otherwise.
 at::Tensor linear(const at::Tensor& x, const Projection& projection);
 
-// The same of an input that is made of what is kept, and made again in the backward.
+// The same for an input that is recomputed in the backward.
 at::Tensor linear(const ProductInput& input, const Projection& projection);
 
-// The same weight (cast) and gradient handling, for operators that contain a product.
+// The same casting and gradient handling, for other operators that contain a product.
 at::Tensor weight_in(at::ScalarType type, const at::Tensor& weight);
-// alpha · d_outᵀ·x; with `terms_of`, each rank of that group has a term of it, and gets the sum.
+// alpha · d_outᵀ·x; with `terms_of`, summed over the ranks of that group.
 void add_weight_gradient(const at::Tensor& weight, const at::Tensor& d_out, const at::Tensor& x,
                          float alpha = 1.0F, dist::Group* terms_of = nullptr);
 void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out,

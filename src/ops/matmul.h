@@ -1,4 +1,4 @@
-// Matrix products on the device of the operands: on cuda cuBLAS, through libtorch.
+// Matrix products on the operands' device: on cuda by cuBLAS through libtorch.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@ enum class Into { Overwrite, Accumulate };
 void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b, Into into,
                  float alpha = 1.0F);
 
-// The same as libtorch computes it, which is what cuda has.
+// The same by libtorch, as on cuda.
 void library_product(at::Tensor out, const at::Tensor& a, const at::Tensor& b, Into into,
                      float alpha);
 
@@ -24,8 +24,8 @@ at::Tensor matmul(const at::Tensor& a, const at::Tensor& b, at::ScalarType type)
 // The sum of a's rows, (n) float32, without a float32 copy of `a` as at::sum would make on the CPU.
 at::Tensor sum_of_rows(const at::Tensor& a);
 
-// The type in which float32 scratch is multiplied with operands of x's type: that type where the
-// device multiplies it faster than float32, else float32.
+// The type in which float32 intermediates are multiplied with x: x's type if the device multiplies
+// it faster than float32, else float32.
 at::ScalarType operand_type(const at::Tensor& x);
 
 }  // namespace snug::ops

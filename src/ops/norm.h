@@ -13,8 +13,8 @@ class Group;
 
 namespace snug::ops {
 
-// Where the rows are dealt out to the ranks of a group, `rows_of` is that group, which sums the
-// weight's gradient, and a bias's; null: all rows are here.
+// `rows_of`: the group that shares the rows, over which the gradients of weight and bias are
+// summed; null: this rank has all rows.
 
 // x (N, D), weight (D) -> y (N, D) of x's type. Saves x and one float per row.
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,

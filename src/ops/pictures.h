@@ -1,6 +1,5 @@
-// From pixels to what a vision encoder's first product reads, and from its features to the rows of
-// a text that they stand in.
-// Shapes: S pictures of (height, width, 3) uint8; P patches a picture; N rows of text; D features.
+// Pixels to a vision encoder's patches, and picture features into the rows of a text. Shapes: S
+// pictures of (height, width, 3) uint8; P patches a picture; N rows of text; D features.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,11 +20,11 @@ struct PatchOptions {
 at::Tensor image_patches(const at::Tensor& pixels, const PatchOptions& options,
                          at::ScalarType type);
 
-// `hidden` (N, D) with row index[i] replaced by rows[i]; rows (R, D), index (R) int32, no index
-// twice. The replaced rows of `hidden` get a gradient of zero.
+// `hidden` (N, D) with row index[i] replaced by rows[i]; rows (R, D), index (R) int32 without
+// duplicates. The replaced rows of `hidden` get a gradient of zero.
 at::Tensor replace_rows(const at::Tensor& hidden, const at::Tensor& rows, const at::Tensor& index);
 
-// The step without autograd: row index[i] of `to` becomes rows[i].
+// Without autograd: row index[i] of `to` becomes rows[i].
 void put_rows(const at::Tensor& to, const at::Tensor& rows, const at::Tensor& index);
 
 }  // namespace snug::ops

@@ -1,6 +1,6 @@
-// What a product with a weight reads: a tensor as it is, its activation, or the activation of a
-// gate times another tensor. What it is made of is kept for the backward, which makes it again: an
-// MLP's widest tensor exists only while its product runs.
+// The input of a product with a weight: a tensor, its activation, or the activation of a gate times
+// another tensor. Only the operands are saved, and the backward recomputes the value, so that an
+// MLP's widest tensor exists only during its product.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,11 +18,11 @@ struct ProductInput {
   std::optional<at::Tensor> up;          // (N, F), with an activation
   std::optional<Activation> activation;  // of x; none: x itself
 
-  // What the backward needs of it, whether or not it needs the value too.
+  // Whether the backward needs x (and up).
   bool keeps(bool value_is_needed) const { return value_is_needed || activation.has_value(); }
   at::Tensor value() const;
-  // The gradients of x and up (undefined without) from the value's, whose memory may take x's. A
-  // gate and its factor are outputs of products, which nothing else needs: theirs takes their own.
+  // The gradients of x and up (undefined without up) from the value's gradient. They may overwrite
+  // d_value, and for a gate also x and up, which are outputs of products that nothing else needs.
   std::pair<at::Tensor, at::Tensor> gradients(const at::Tensor& d_value) const;
 };
 

@@ -1,11 +1,10 @@
-// What a linear layer multiplies by: a weight, a bias, and a low-rank adapter beside the weight
-// (LoRA, Hu et al. 2021; DoRA, Liu et al. 2024). The parts of forward and backward without
-// autograd; ops/linear.h and ops/cross_entropy.h put them together.
+// A linear layer's weight, bias and low-rank adapter (LoRA, Hu et al. 2021; DoRA, Liu et al. 2024),
+// with the steps of forward and backward, without autograd, for ops/linear.h and
+// ops/cross_entropy.h.
 //   z = x·Wᵀ + scaling · dropout(x)·Aᵀ·Bᵀ        y = z + bias
 //   with DoRA's magnitude m:  y = m / ‖W + scaling·B·A‖ ⊙ z + bias, norms by rows (out)
-// Gradients of what is trained are added straight into its buffers. The norm is a constant to the
-// gradient, as DoRA's section 4.3 has it.
-// Shapes: N rows, in, out, r rank.
+// Gradients are added directly to the buffers of trained tensors. The norm is treated as a constant
+// in the gradient (DoRA, section 4.3). Shapes: N rows, in, out, r rank.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -30,22 +29,22 @@ struct LowRank {
   at::Tensor magnitude;  // (out); undefined: LoRA
   double scaling = 1;
   double dropout = 0;            // probability that an element of the adapter's input is zeroed
-  uint64_t dropout_key = 0;      // which ones
-  kernels::cpu::RowPlaces rows;  // what the input's rows are numbered as
+  uint64_t dropout_key = 0;      // seeds the mask
+  kernels::cpu::RowPlaces rows;  // row numbers of the input, for the mask
 
   bool is_trained() const { return a.requires_grad() || b.requires_grad(); }
 };
 
-// The features that a projection has where the ranks of a group share a layer (Shoeybi et al.
-// 2019). With Outputs each rank's product is a part of the layer's output; with Inputs, a term of
-// it. With None each has the whole layer; where they have rows of their own (ops/shared_rows.h)
-// `group` is set, and sums the gradients of what is trained.
+// How a layer is split under tensor parallelism (Shoeybi et al. 2019). Outputs: each rank computes
+// some of the output's features; Inputs: a term of the output's sum; None: each rank has the whole
+// layer. With None and rows shared among ranks (ops/shared_rows.h) `group` is set, over which
+// gradients are summed.
 enum class Cut { None, Outputs, Inputs };
 
 struct Part {
   Cut cut = Cut::None;
   dist::Group* group = nullptr;
-  int64_t first_input = 0;  // with Inputs, which get the dropout mask that they have in the whole
+  int64_t first_input = 0;  // with Inputs: this rank's first input, for the dropout mask
   int64_t whole_inputs = 0;
 };
 
@@ -54,48 +53,47 @@ struct Projection {
   std::optional<QuantizedWeight> quantized;  // (out, in), frozen
   at::Tensor bias;                           // (out) or undefined
   std::optional<LowRank> adapter;
-  Part part;  // the sizes above are then the part's
+  Part part;  // the sizes above are this rank's
 
   int64_t in_features() const { return quantized ? quantized->cols : weight.size(1); }
   int64_t out_features() const { return quantized ? quantized->rows : weight.size(0); }
-  // Whether a backward needs to know the input.
+  // Whether the backward needs the input.
   bool needs_input() const {
     return trains_weight() || (adapter && (adapter->is_trained() || has_magnitude()));
   }
   bool trains_weight() const { return weight.defined() && weight.requires_grad(); }
-  // One of the trained tensors, if any: autograd learns from it that an output needs a backward.
-  // It gets no gradient through it.
+  // One of the trained tensors, if any, which makes autograd run a backward; it gets no gradient
+  // through autograd.
   std::optional<at::Tensor> any_trained() const;
   std::vector<at::Tensor> trained() const;
   bool has_magnitude() const { return adapter && adapter->magnitude.defined(); }
 };
 
-// A projection made ready for products in one type: what is of another type is cast, for as long as
-// this object lives.
+// A projection prepared for products in one type: tensors of other types are cast for this object's
+// lifetime.
 class Projector {
  public:
   Projector(const Projection& projection, at::ScalarType compute);
 
-  // For inputs that come in stretches: the first row of the one that follows, so that each has the
-  // part of the dropout mask that belongs to it.
+  // For inputs in chunks: the next chunk's first row, so that it gets its part of the dropout mask.
   void start_at(int64_t row) { first_row_ = row; }
 
   // x (N, in) -> (N, out) of `type`. `inner` becomes dropout(x)·Aᵀ (N, r), which the backward
-  // wants; undefined without adapter.
+  // needs; undefined without an adapter.
   at::Tensor forward(const at::Tensor& x, at::ScalarType type, at::Tensor* inner = nullptr) const;
   // The same written into `out`.
   void forward_into(const at::Tensor& out, const at::Tensor& x, at::Tensor* inner = nullptr) const;
 
-  // The backward in two steps, so that x can go before its gradient comes. First the gradients of
-  // weight, bias and adapter are added: d_out (N, out); x and inner as in forward. Returns the
-  // gradient of x·Aᵀ (N, r), undefined without adapter, which the second step wants.
+  // Backward, step 1 of 2, so that x can be freed before its gradient is allocated: adds the
+  // gradients of weight, bias and adapter. d_out (N, out); x and inner as in forward. Returns the
+  // gradient of x·Aᵀ (N, r), undefined without an adapter, for step 2.
   at::Tensor add_gradients(const at::Tensor& d_out, const at::Tensor& x,
                            const at::Tensor& inner) const;
-  // Writes x's gradient into d_x (N, in), or adds it.
+  // Step 2: writes x's gradient to d_x (N, in), or adds it.
   void input_gradient(const at::Tensor& d_out, const at::Tensor& d_inner, const at::Tensor& d_x,
                       Into into = Into::Overwrite) const;
 
-  // The first step in two of its own, for whoever wants x's gradient before the others'.
+  // Step 1 in two parts, for callers that need x's gradient first.
   at::Tensor inner_gradient(const at::Tensor& d_out) const;
   void add_own_gradients(const at::Tensor& d_out, const at::Tensor& x, const at::Tensor& inner,
                          const at::Tensor& d_inner) const;
@@ -109,13 +107,13 @@ class Projector {
 
   const Projection& projection_;
   int64_t first_row_ = 0;
-  at::Tensor weight_, a_, b_;  // in the type of products; weight_ undefined where it is quantized
-  // DoRA's; undefined without. A pass over the weight makes them, once for all stretches.
+  at::Tensor weight_, a_, b_;  // in the type of products; weight_ is undefined if quantized
+  // For DoRA, else undefined; computed once for all chunks.
   at::Tensor norms_;  // ‖W + scaling·B·A‖ by rows (out), float32
   at::Tensor scale_;  // m / norms (1, out), float32
 };
 
-// ‖W‖ by rows, (out) float32: what DoRA's magnitude starts from.
+// ‖W‖ by rows, (out) float32: DoRA's initial magnitude.
 at::Tensor row_norms(const Projection& projection);
 
 }  // namespace snug::ops

@@ -1,7 +1,7 @@
-// Products with frozen weights in 4 or 8 bits, straight from their bytes: a dequantized copy of a
-// whole weight is never made. On the CPU the matrix product makes the numbers of one tile at a time
-// while it packs it; on cuda a chunk of rows is dequantized into scratch and multiplied by cuBLAS.
-// The numbers are those that bitsandbytes would multiply with: dequantized to x's type.
+// Products with frozen weights in 4 or 8 bits, without a dequantized copy of the whole weight. On
+// the CPU the product dequantizes each tile while packing it; on cuda a chunk of rows is
+// dequantized into scratch and multiplied by cuBLAS. As in bitsandbytes, weights are dequantized to
+// x's type.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +15,7 @@ namespace snug::ops {
 using kernels::cpu::QuantizedFormat;
 
 struct QuantizedWeight {
-  at::Tensor bytes;  // uint8, (quantized_bytes(format, rows, cols)); parts: see quantized_layout
+  at::Tensor bytes;  // uint8, (quantized_bytes(format, rows, cols)); see quantized_layout
   QuantizedFormat format = QuantizedFormat::Nf4;
   int64_t rows = 0, cols = 0;
 };
@@ -34,8 +34,8 @@ at::Tensor dequantize(const QuantizedWeight& weight, at::ScalarType type);
 at::Tensor dequantize_rows(const QuantizedWeight& weight, at::ScalarType type, int64_t first,
                            int64_t count);
 
-// From a contiguous (rows, cols) tensor, on its device. What lies on cuda is quantized on the host.
-// (kernels::cpu::Quantizer does the same to a weight that arrives in stretches.)
+// Quantizes a contiguous (rows, cols) tensor; the result is on its device, but the host does the
+// work. (kernels::cpu::Quantizer does the same for a weight that is read in chunks.)
 QuantizedWeight quantize(const at::Tensor& weight, QuantizedFormat format);
 
 }  // namespace snug::ops

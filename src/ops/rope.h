@@ -14,11 +14,11 @@ struct RopeTables {
   at::Tensor cos, sin;
 };
 
-// Tables for `max_positions` positions of heads that rotate `dim` elements, on `device`.
+// Makes tables on `device` for `max_positions` positions and heads that rotate `dim` elements.
 RopeTables make_rope_tables(const kernels::cpu::RopeScaling& scaling, int64_t dim,
                             int64_t max_positions, at::Device device);
 
-// Turns the first 2 * cos.size(1) elements of each head of x (N, H, D) in place by the angles of
+// Rotates the first 2 * cos.size(1) elements of each head of x (N, H, D) in place by the angles of
 // `positions` (N) int32; Inverse is the backward pass. No autograd.
 void rotate_in_place(const at::Tensor& x, const at::Tensor& positions, const RopeTables& tables,
                      kernels::cpu::RopeDirection direction);

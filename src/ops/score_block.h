@@ -1,6 +1,5 @@
-// One block of attention scores where attention is plain matrix products: which rows and keys it
-// has, and what its scores get besides the product: the mask, relative biases, and which of its
-// probabilities are dropped. Everything is made of tensor operators, on the tensors' device.
+// Blocks of attention scores for attention by matrix products: their rows and keys, the mask,
+// relative biases and dropout. Made of tensor operators, on the tensors' device.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,13 +12,13 @@
 
 namespace snug::ops {
 
-// Rows of one document: some of its queries against the keys they may see.
+// Some queries of one document and the keys that they may attend to.
 struct ScoreBlock {
   int64_t begin = 0, end = 0;           // rows of the queries
   int64_t first_key = 0, last_key = 0;  // rows of the keys
-  int64_t query_document = 0;           // where the document starts among the queries
+  int64_t query_document = 0;           // the document's first row among the queries
   int64_t key_document = 0;             // and among the keys
-  int64_t shift = 0;                    // the document's first query is the token of this key of it
+  int64_t shift = 0;                    // the document's first query has the position of this key
   int64_t num_kv_heads = 0;             // Hkv
   int64_t heads_per_kv = 0;             // G
   int64_t rows() const { return end - begin; }
@@ -27,21 +26,21 @@ struct ScoreBlock {
   int64_t heads() const { return num_kv_heads * heads_per_kv; }
 };
 
-// The blocks of all documents, of at most `most_rows` rows each. On meta one document, the longest,
-// stands for all: it is what needs most.
+// The blocks of all documents, of at most `most_rows` rows each. On meta only for the longest
+// document, which needs the most memory.
 std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
                                      const AttentionContext& context, int64_t most_rows);
 
-// Adds to scores (H, rows, keys) the smallest of numbers where a row may not see a key.
+// Adds the lowest finite number to scores (H, rows, keys) where a row may not attend to a key.
 void add_mask(const at::Tensor& scores, const ScoreBlock& block, const AttentionContext& context);
 
-// The distances that each bucket of a table of biases stands for, from the first to the last:
-// (2, buckets) float32. The host works them out, since a logarithm of the device's own might put a
-// distance at the border into another bucket; so they are made before training.
+// First and last distance of each bucket of relative biases: (2, buckets) float32. Computed on the
+// host, before training, since the device's logarithm might round a boundary distance into another
+// bucket.
 at::Tensor bias_intervals(int64_t num_buckets, int64_t max_distance, bool causal,
                           at::Device device);
 
-// The biases of a context's table. Its buckets are intervals of distances.
+// The relative biases of an AttentionContext.
 class BlockBias {
  public:
   explicit BlockBias(const AttentionContext& context);
@@ -49,7 +48,7 @@ class BlockBias {
   bool present() const { return table_.defined(); }
   // Adds the biases to scores (H, rows, keys).
   void add_to(const at::Tensor& scores, const ScoreBlock& block) const;
-  // Adds what d_scores (H, rows, keys) means for the table to sums (H, buckets).
+  // Adds the table's gradient from d_scores (H, rows, keys) to sums (H, buckets).
   void add_gradient(const at::Tensor& sums, const at::Tensor& d_scores,
                     const ScoreBlock& block) const;
 
@@ -61,8 +60,8 @@ class BlockBias {
   at::Tensor intervals_;  // (2, buckets) float32
 };
 
-// 0 where a probability is dropped and 1 / (1 - dropout) elsewhere, as the CPU kernel drops them:
-// (H, rows, keys), of a batch with num_tokens queries.
+// The dropout mask of the CPU kernel for a batch with num_tokens queries, (H, rows, keys): 0, or 1
+// / (1 - dropout) where kept.
 at::Tensor kept_factors(const at::Tensor& like, const ScoreBlock& block, int64_t num_tokens,
                         const AttentionContext& context);
 

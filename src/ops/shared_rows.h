@@ -1,6 +1,6 @@
-// Hidden states of N tokens where the ranks of a group share layers. With sequence parallelism
-// (Korthikanti et al. 2022) each rank keeps c = ceil(N / size) rows of them between layers: rank r
-// those from r·c on. Rows beyond N are zero or belong to nobody: their gradient is zero.
+// Hidden states of N tokens under tensor parallelism. With sequence parallelism (Korthikanti et al.
+// 2022) each rank keeps c = ceil(N / size) rows between layers: rank r the rows from r·c on. Rows
+// beyond N are padding, with a gradient of zero.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,16 +20,16 @@ struct TensorShare {
     const int64_t size = group->size();
     return sequence_parallel ? (num_tokens + size - 1) / size : num_tokens;
   }
-  // Those whose rows are others than this rank's.
+  // The group if ranks have different rows, else null.
   dist::Group* other_rows() const { return sequence_parallel ? group : nullptr; }
 };
 
-// Everybody's rows, from start to finish on their way.
+// An asynchronous all-gather of rows, started by the constructor.
 class GatheredRows {
  public:
   // `own` (c, D), contiguous.
   GatheredRows(const TensorShare& share, const at::Tensor& own, int64_t num_tokens);
-  // (N, D). Without sequence parallelism that is what came in.
+  // (N, D). Without sequence parallelism the input itself.
   at::Tensor finish();
 
  private:
@@ -39,7 +39,7 @@ class GatheredRows {
   dist::Group::Ticket ticket_;
 };
 
-// A sum over the ranks, each of which has a term of every row.
+// An asynchronous sum over ranks, each of which has a term of every row.
 class SummedRows {
  public:
   SummedRows(const TensorShare& share, int64_t num_tokens, int64_t columns,
@@ -53,7 +53,7 @@ class SummedRows {
  private:
   const TensorShare& share_;
   at::Tensor room_;   // all ranks' rows
-  at::Tensor terms_;  // a view of it
+  at::Tensor terms_;  // a view of room_
   at::Tensor sum_;
   dist::Group::Ticket ticket_;
 };

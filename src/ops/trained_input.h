@@ -1,5 +1,5 @@
-// A parameter as plain autograd wants it: for the few places where a parameter is added,
-// concatenated or expanded rather than multiplied with.
+// A parameter as input of ordinary autograd operations, for the few places where it is added,
+// concatenated or expanded rather than multiplied.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,9 +11,9 @@ class Group;
 
 namespace snug::ops {
 
-// The parameter's value in `type`: a view of it, or a copy in another type. Its gradient goes into
-// the parameter's buffer (ops/device.h), like every operator's; where what it is added to is dealt
-// out to the ranks of a group, `rows_of` is that group, which sums it.
+// The parameter's value in `type`: a view of it, or a copy in another type. Its gradient is added
+// to the parameter's buffer (ops/device.h), as in every operator. `rows_of`: the group that shares
+// the rows it is added to, over which the gradient is summed.
 at::Tensor trained_input(const at::Tensor& parameter, at::ScalarType type,
                          dist::Group* rows_of = nullptr);
 

@@ -1,10 +1,8 @@
-// What the host knows, on its way to a device: copied into host memory that the device reads by
-// itself, and from there in the order of what the device computes. Nobody waits. A cpu's tensors
-// are filled at once, and no second copy is there.
+// Asynchronous copies of host data to a device: through pinned host memory, in the order of the
+// device's work, without waiting. On a cpu the tensors are filled directly.
 //
-// The host memory is the upload's own, so that nothing else is written to it while it is read: the
-// upload lives as long as what is computed with its tensors, and waits at its end where that has
-// been asked for and has not come so far.
+// The upload owns the pinned memory, which must not change while it is read: keep the upload as
+// long as its tensors are in use. Its destructor waits for copies that are not complete.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,7 +21,7 @@ class Upload {
   Upload(const Upload&) = delete;
   Upload& operator=(const Upload&) = delete;
 
-  // A new tensor on the device. `values` may go when this returns; on meta nobody reads them.
+  // A new tensor on the device. `values` may be freed when this returns; on meta they are not read.
   at::Tensor tensor(const void* values, at::IntArrayRef sizes, at::ScalarType type);
 
  private:

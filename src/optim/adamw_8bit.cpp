@@ -24,7 +24,7 @@ AdamW8bit::AdamW8bit(const config::OptimizerOptions& options, std::vector<NamedT
     const auto make_moment = [&] {
       if (whole < kSmallestQuantized) return Moment{zero_state(tensor, at::kFloat), {}};
       constexpr int64_t kBlock = kernels::cpu::kQuantizedBlock;
-      // Scales of 0: what the codes say does not matter yet.
+      // Scales are 0, so the initial codes do not matter.
       const auto options = tensor.options().dtype(at::kFloat).requires_grad(false);
       return Moment{zero_state(tensor, at::kByte),
                     at::zeros({(tensor.numel() + kBlock - 1) / kBlock}, options)};

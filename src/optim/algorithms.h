@@ -1,5 +1,4 @@
-// The optimizers that a recipe can name; each one's formula is in kernels/cpu, in the file of its
-// name.
+// The optimizers of recipes; their formulas are in the kernels/cpu files of the same name.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,7 +7,7 @@
 
 namespace snug::optim {
 
-// What a recipe and a step say to the kernels.
+// The kernels' options from the recipe and the step.
 kernels::cpu::AdamWOptions adamw_options(const config::OptimizerOptions& options,
                                          const StepOptions& step, int64_t num_steps, uint64_t seed);
 
@@ -28,7 +27,7 @@ class AdamW final : public Optimizer {
 };
 
 // AdamW with block-wise 8-bit states (Dettmers et al. 2022), as bitsandbytes.optim.AdamW8bit.
-// Tensors of fewer than 4096 elements (norms, biases) keep float32 states, as they do there.
+// Tensors of fewer than 4096 elements (norms, biases) keep float32 states, as in bitsandbytes.
 class AdamW8bit final : public Optimizer {
  public:
   AdamW8bit(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,
@@ -39,7 +38,7 @@ class AdamW8bit final : public Optimizer {
   void append_states(size_t parameter, std::vector<NamedTensor>& all) const override;
 
  private:
-  // Codes and one scale a block of 256; or float32 values and no scales.
+  // Codes with one scale per block of 256, or float32 values without scales.
   struct Moment {
     at::Tensor values;
     at::Tensor absmax;
@@ -50,10 +49,9 @@ class AdamW8bit final : public Optimizer {
   std::vector<Moment> exp_avg_sq_;
 };
 
-// Adafactor (Shazeer & Stern 2018), as torch.optim.Adafactor: no momentum, and of a matrix's second
-// moment only the means of its rows and columns.
-// Factors are float32 whatever the weights' type (torch keeps them in the gradients' type), and so
-// is the epsilon that bounds them.
+// Adafactor (Shazeer & Stern 2018), as torch.optim.Adafactor: no momentum, and only row and column
+// means of a matrix's second moment. The factors, and the epsilon that bounds them, are float32 for
+// any type of weights (torch uses the gradients' type).
 class Adafactor final : public Optimizer {
  public:
   Adafactor(const config::OptimizerOptions& options, std::vector<NamedTensor> parameters,

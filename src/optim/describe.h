@@ -1,4 +1,4 @@
-// Optimizer::describe, for the files that hand tensors to kernels.
+// Optimizer::describe, for the files that call kernels.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -39,8 +39,8 @@ std::vector<KernelTensor> Optimizer::described(Range range, const AddStates& add
   return list;
 }
 
-// A zeroed state of the parameter's shape, in the ledger beside the parameter. A new file reads as
-// zeros without having been written.
+// A zeroed state of the parameter's shape, tagged with the parameter's unit. A new file on disk
+// reads as zeros and need not be written.
 inline at::Tensor zero_state(const at::Tensor& parameter, at::ScalarType type) {
   const memory::UnitGuard unit(memory::unit_of(parameter));
   const auto options = parameter.options().dtype(type).requires_grad(false);

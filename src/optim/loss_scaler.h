@@ -1,5 +1,5 @@
 // Dynamic loss scaling for float16 gradients (Micikevicius et al. 2018), with the constants of
-// torch.amp.GradScaler: halve on overflow and skip the step, double after 2000 good ones.
+// torch.amp.GradScaler: halve on overflow and skip the step, double after 2000 good steps.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@ class LossScaler {
   explicit LossScaler(bool enabled) : scale_(enabled ? 65536.0 : 1.0), enabled_(enabled) {}
 
   double scale() const { return scale_; }
-  // Tells whether the step may be taken, given the norm of the scaled gradients, and adapts.
+  // Adapts the scale to the norm of the scaled gradients; returns whether the step may be taken.
   bool update(double gradient_norm);
 
   int64_t good_steps() const { return good_steps_; }

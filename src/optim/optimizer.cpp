@@ -51,7 +51,7 @@ void Optimizer::update(Range range, const StepOptions& options) {
     update_part(range, options);
     return;
   }
-  // Part by part, so that the next one is being read, and the last one written, meanwhile.
+  // In parts, so that the next is read and the previous written meanwhile.
   read_ahead({range.first, end_of_part(range)});
   while (range.first < range.last) {
     const Range part{range.first, end_of_part(range)};
@@ -67,7 +67,7 @@ void Optimizer::update_part(Range range, const StepOptions& options) {
     copy_to_master(i);
     master_is_set_[i] = true;
   }
-  // In stretches of one learning rate.
+  // In ranges with the same learning rate.
   while (range.first < range.last) {
     const double factor = lr_factors_[range.first];
     Range alike{range.first, range.first + 1};

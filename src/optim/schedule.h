@@ -9,7 +9,7 @@ namespace snug::optim {
 struct Schedule {
   double peak_lr = 0;
   double min_lr = 0;         // never above peak_lr
-  int64_t warmup_steps = 0;  // the first step's rate is 0, as LitGPT's is
+  int64_t warmup_steps = 0;  // the first step's rate is 0, as in LitGPT
   int64_t total_steps = 0;
 
   // `step` counts from 0.

@@ -32,7 +32,7 @@ std::array<double, 4> bleu(std::span<const ScoredCaption> captions);
 double rouge_l(std::span<const ScoredCaption> captions);
 
 // The mean likeness of word groups, weighed by how rare they are in the references of all captions
-// given here. With one caption nothing is rare, and it is 0.
+// given here. With a single caption no n-gram is rare, and it is 0.
 double cider(std::span<const ScoredCaption> captions);
 
 // All three; 0 where there are no captions.

@@ -17,9 +17,10 @@ namespace {
   if (!cuda::is_built())
     throw UserError(
         "--accelerator cuda: this build has no CUDA; on a machine with an NVIDIA GPU run "
-        "scripts/build again (or scripts/build --cuda anywhere), or choose --accelerator cpu");
+        "scripts/build again (or scripts/build --cuda on any machine), or choose --accelerator "
+        "cpu");
   throw UserError(
-      "--accelerator cuda: no NVIDIA GPU is visible ({}); see that nvidia-smi lists one and that "
+      "--accelerator cuda: no NVIDIA GPU is visible ({}); check that nvidia-smi lists one and that "
       "CUDA_VISIBLE_DEVICES does not hide it, or choose --accelerator cpu",
       cuda::why_none());
 }
@@ -38,7 +39,7 @@ at::Device open_device(std::string_view accelerator) {
   return {at::kCUDA, 0};
 }
 
-// In libtorch high and medium are the same on GPUs, so that there is one switch.
+// For GPUs libtorch treats high and medium alike, so one switch is enough.
 void choose_matmul_precision(at::Device device, std::string_view precision) {
   if (device.is_cuda()) at::globalContext().setAllowTF32CuBLAS(precision != "highest");
 }

@@ -29,7 +29,7 @@ constexpr std::string_view kWeight = ".weight";
 
 [[noreturn]] void refuse_directory(const fs::path& directory) {
   if (!fs::exists(directory))
-    throw UserError("{} does not exist; wanted is a folder with an adapter", directory.string());
+    throw UserError("{} does not exist; give a folder with an adapter", directory.string());
   throw UserError(
       "{} holds no adapter: neither adapter_config.json (PEFT) nor lit_model.pth.lora (LitGPT) is "
       "in it",
@@ -70,7 +70,7 @@ checkpoint::LitGptModules litgpt_modules(models::Model& model) {
   checkpoint::LitGptModules modules;
   for (const nn::Linear* linear : linears_of(model)) {
     const models::Placement place = model.placement(models::Layout::LitGpt, linear->weight());
-    // LitGPT gives a tied head a tensor of its own.
+    // LitGPT stores a tied head as a separate tensor.
     const std::string module = linear->is_tied()
                                    ? linear->name()
                                    : place.tensor.substr(0, place.tensor.size() - kWeight.size());
@@ -111,12 +111,11 @@ void check_fits(const checkpoint::Adapter& adapter, models::Model& base,
         adapts(adapter.config, name))
       throw UserError(
           "{}: the configuration adapts {} too, but the file has no tensors for it; the file is "
-          "not "
-          "whole, or the adapter is for a smaller model than the base",
+          "incomplete, or the adapter is for a smaller model than the base",
           directory.string(), name);
 }
 
-// What it brings of the base, in the shapes that the model has for it.
+// Reshapes the base weights that the adapter brings (modules_to_save) to the model's shapes.
 void fit_base_weights(checkpoint::Adapter& adapter, models::Model& base,
                       const fs::path& directory) {
   std::map<std::string, const nn::Parameter*> known;
@@ -127,8 +126,8 @@ void fit_base_weights(checkpoint::Adapter& adapter, models::Model& base,
     const auto found = known.find(name);
     if (found == known.end())
       throw UserError(
-          "{}: it brings {} of its own, of shape {}, where the base has none; the adapter is for "
-          "another model, or its base keeps this weight together with others. Merge the adapter "
+          "{}: it contains its own {} of shape {}, which the base does not have; the adapter is "
+          "for another model, or its base fuses this weight with others. Merge the adapter "
           "with peft (merge_and_unload) and use the merged model",
           directory.string(), name, show_shape(value.sizes()));
     const std::vector<int64_t>& shape = found->second->shape;
@@ -136,7 +135,7 @@ void fit_base_weights(checkpoint::Adapter& adapter, models::Model& base,
     if (wanted.empty()) wanted = shape;
     if (value.sizes() != at::IntArrayRef(wanted))
       throw UserError(
-          "{}: it brings {} of its own, of shape {}, where the base has {}; the vocabulary was "
+          "{}: it contains its own {} of shape {}, and the base's has {}; the vocabulary was "
           "changed before training. Merge the adapter with peft (merge_and_unload) and use the "
           "merged model",
           directory.string(), name, show_shape(value.sizes()), show_shape(wanted));

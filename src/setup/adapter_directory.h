@@ -1,4 +1,4 @@
-// A folder with an adapter, PEFT's or LitGPT's, and the base model that it belongs to.
+// A folder with a PEFT or LitGPT adapter, and the base model that it belongs to.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,16 +9,16 @@
 
 namespace snug::setup {
 
-// Whether the folder holds an adapter and no model beside it, as LitGPT leaves one after merging.
+// Whether the folder holds an adapter and no merged model beside it (LitGPT leaves both after
+// merging).
 bool is_adapter_directory(const std::filesystem::path& directory);
 
-// The folder or file of the base that the adapter names, on this machine: a path as it stands, a
-// hub name under ./checkpoints or in the Hugging Face cache. Throws UserError saying where it
-// looked.
+// Finds the adapter's base model on this machine: by path, or a hub name in ./checkpoints or the
+// Hugging Face cache. Throws UserError with the places searched.
 std::filesystem::path find_base(const std::filesystem::path& directory);
 
-// The adapter, checked against the model that it is to be added to. Throws UserError naming the
-// module and both shapes where they do not suit each other.
+// Reads the adapter and checks it against the model. Throws UserError with the module and both
+// shapes if they do not match.
 checkpoint::Adapter read_adapter(const std::filesystem::path& directory, models::Model& base);
 
 }  // namespace snug::setup

@@ -1,5 +1,4 @@
-// Which weights of a model train: all of them, or low-rank adapters beside its linear layers (LoRA)
-// while everything else is frozen, as a recipe says.
+// Adds LoRA adapters to a model as a recipe says, freezes the rest, initializes and quantizes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,41 +17,42 @@ namespace snug::setup {
 // All linear layers of a model, in order.
 std::vector<nn::Linear*> linears_of(models::Model& model);
 
-// What a recipe asks for in PEFT's words: LitGPT's switches as names of modules. Throws UserError
-// where a name matches no layer.
+// The recipe's adapter as a PEFT configuration, with LitGPT's switches as module names. Throws
+// UserError if a name matches no layer.
 checkpoint::AdapterConfig adapter_config(models::Model& model, const config::LoraOptions& options);
 
-// With LoRA: freezes the model and puts an adapter beside each layer that the recipe names. Does
-// nothing without. Before parameters are allocated; again is as once. Throws as above.
+// With LoRA: freezes the model and adds an adapter to each layer that the recipe names; without,
+// does nothing. Call before parameters are allocated; calling it twice does no harm. Throws as
+// above.
 void add_adapters(models::Model& model, const config::LoraOptions& options);
 
-// The starting values of a unit's adapters, when its base weights are there: B is zero, so that
-// training starts from the base model. PiSSA changes the base weights instead; `read` gives those
-// as they are on disk, float32 on the host. `deviation` is that of random weights.
+// Initializes a unit's adapters; its base weights must be loaded. B is zero, so that training
+// starts from the base model; PiSSA changes the base weights instead. `read` returns base weights
+// as on disk, in float32 on the host. `deviation`: standard deviation of random weights.
 void initialize_adapters(nn::Unit& unit, const config::LoraOptions& options, uint64_t seed,
                          double deviation, const ParameterReader& read);
-// Whether starting values need the base weights.
+// Whether initialization needs the base weights (PiSSA).
 bool start_from_weights(const config::LoraOptions& options);
 
-// What an adapter's file has that is to go with the base model as it is on disk: the adapters, and
-// what trains beside them. Tensors are of this type, on meta.
+// The contents of an adapter file for the base model as it is on disk: adapters, and base
+// parameters that train beside them. Tensors are on meta, in this type.
 checkpoint::Adapter adapter_shapes(models::Model& model, const config::LoraOptions& options,
                                    at::ScalarType type);
 
-// Its values. `trained` gives the whole value of a parameter that trains, asked for in the order of
-// names, which hardly leaves a unit and comes back; `base` one as it is on disk, float32 on the
-// host. On the device adapters are of `device_type`.
+// The values for that file. `trained` returns the unsplit value of a trained parameter and is
+// called in the order of names, which rarely returns to an earlier unit; `base` returns a base
+// weight as on disk, in float32 on the host. `device_type`: the adapters' type on the device.
 checkpoint::AdapterValues adapter_values(models::Model& model, const config::LoraOptions& options,
                                          at::ScalarType device_type, const ParameterReader& trained,
                                          const ParameterReader& base);
 
-// QLoRA (Dettmers et al. 2023): the weights of all linear layers but the head in 4 or 8 bits, if
-// the recipe says so. Before parameters are allocated. `whole`: units that train and stay as they
-// are.
+// QLoRA (Dettmers et al. 2023): quantizes the weights of all linear layers but the head to 4 or 8
+// bits, if the recipe says so. Call before parameters are allocated. `whole`: units that train in
+// full and are not quantized.
 void quantize_weights(models::Model& model, const config::Recipe& recipe,
                       const std::vector<nn::Unit*>& whole = {});
 
-// Leaves the base model.
+// Removes all adapters, which leaves the base model.
 void remove_adapters(models::Model& model);
 
 struct ParameterCount {

@@ -20,7 +20,8 @@ ops::CountedRows counted_rows(const std::vector<int32_t>& targets, int64_t ignor
     rows.push_back(static_cast<int32_t>(i));
     counted.push_back(targets[i]);
   }
-  // Where nothing counts, one row that does not: what a head trains gets a gradient, of zero.
+  // If no row counts, one ignored row is listed, so that the head's parameters get a gradient of
+  // zero.
   if (rows.empty()) counted.push_back(static_cast<int32_t>(ignore_index));
   const int64_t count = std::ssize(counted);
   rows.resize(targets.size());
@@ -48,7 +49,7 @@ nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
                                .positions = sent(batch.source_positions, *upload),
                                .cu_seqlens = borders(batch.source_cu_seqlens, *upload),
                                .max_seqlen = batch.source_max_seqlen};
-  // A plan knows the pictures' size alone.
+  // A plan knows only the size of pictures.
   if (!batch.pixels.empty() || (device.is_meta() && batch.image_size > 0)) {
     const int64_t pictures = std::ssize(batch.cu_seqlens) - 1, side = batch.image_size;
     result.pixels = upload->tensor(batch.pixels.data(), {pictures, side, side, 3}, at::kByte);

@@ -1,4 +1,4 @@
-// Micro-batches as tensors.
+// Converts micro-batches to tensors on the device.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,8 +11,9 @@
 
 namespace snug::setup {
 
-// Tagged as data in the ledger. On meta only the shapes arrive. With an ignore_index it is looked
-// up which targets count, where few do. Nothing waits: a batch keeps what its copies read.
+// Tensors are tagged as data in the ledger; on meta they have shapes only. With an ignore_index the
+// rows that count are listed if they are few. Copies are asynchronous: the batch keeps their source
+// alive.
 nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
                     std::optional<int64_t> ignore_index = std::nullopt);
 ops::Borders borders(const std::vector<int32_t>& values, ops::Upload& upload);

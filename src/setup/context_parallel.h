@@ -12,16 +12,16 @@
 
 namespace snug::setup {
 
-// Throws UserError where the mesh has a context axis and the model's tokens cannot be shared.
+// Throws UserError if the mesh has a context axis and the model does not support it.
 void check_context(const models::Model& model, const dist::Mesh& mesh);
 
-// This rank's part of a micro-batch, on the device: the whole of it where nobody shares it. Tokens
-// that fill up the last chunk are a document by themselves, with targets of `ignore_index`.
-// loss_tokens stays the whole's.
+// This rank's tokens of a micro-batch, on the device; all of them without a context axis. Padding
+// of the last chunk is a document of its own with targets `ignore_index`. loss_tokens counts the
+// whole micro-batch.
 nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dist::Mesh& mesh,
                      int64_t ignore_index);
 
-// What dropout numbers the rows of such a batch as.
+// The row numbers that dropout uses for such a batch.
 kernels::cpu::RowPlaces places_of(const nn::Batch& batch);
 
 }  // namespace snug::setup

@@ -20,7 +20,7 @@ cudaError_t count_devices(int& count) {
   const cudaError_t error = cudaGetDeviceCount(&count);
   if (error != cudaSuccess) {
     count = 0;
-    cudaGetLastError();  // it would be taken for the next call's
+    cudaGetLastError();  // clears the error, or the next call would report it
   }
   return error;
 }
@@ -44,16 +44,16 @@ int count() {
   return found;
 }
 
-// CUDA has one error for a driver that is too old and for none at all.
+// CUDA reports the same error for a missing driver and one that is too old.
 std::string why_none() {
   int found = 0;
   const cudaError_t error = count_devices(found);
-  if (error == cudaErrorNoDevice || error == cudaSuccess) return "the NVIDIA driver shows none";
+  if (error == cudaErrorNoDevice || error == cudaSuccess) return "the NVIDIA driver reports none";
   if (error != cudaErrorInsufficientDriver) return cudaGetErrorString(error);
   int driver = 0;
   cudaDriverGetVersion(&driver);
   if (driver == 0) return "there is no NVIDIA driver here";
-  return fmt::format("the NVIDIA driver knows CUDA up to {}.{}, this program needs {}.{}",
+  return fmt::format("the NVIDIA driver supports CUDA up to {}.{}, and this program needs {}.{}",
                      driver / 1000, driver % 1000 / 10, CUDART_VERSION / 1000,
                      CUDART_VERSION % 1000 / 10);
 }
@@ -69,7 +69,7 @@ int64_t free_bytes() {
 }
 
 int64_t driver_bytes() {
-  // Other programs on the same GPU cannot be told from the driver, which never takes as much.
+  // Memory of other programs on the GPU looks the same; the driver itself never takes this much.
   constexpr int64_t kMost = int64_t{1} << 30;
   size_t free = 0;
   size_t total = 0;

@@ -1,4 +1,4 @@
-// The one GPU that a run may use. In a build without CUDA there is none: see cuda_device_stub.cpp.
+// The one GPU that a run may use. Builds without CUDA use cuda_device_stub.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,16 +11,16 @@ bool is_built();
 int count();             // visible GPUs
 std::string why_none();  // the reason where count() is 0
 
-// Of the first visible GPU.
+// The name of the first visible GPU.
 std::string name();
 int64_t total_bytes();
-int64_t free_bytes();  // that nobody has at this moment
-// What the driver keeps of it for this program, beside what tensors and libraries allocate. Call
-// after prepare().
+int64_t free_bytes();  // free at this moment
+// GPU memory that the driver keeps for this program, besides allocations of tensors and libraries.
+// Call after prepare().
 int64_t driver_bytes();
 
-// Takes it into use: sums of products stay float32, and what cuBLAS keeps for itself is allocated
-// now, so that it is not mistaken for some operator's.
+// Initializes the GPU: products accumulate in float32, and cuBLAS allocates its workspace now, so
+// that the ledger does not count it for an operator.
 void prepare();
 
 }  // namespace snug::setup::cuda

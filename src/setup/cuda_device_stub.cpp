@@ -1,4 +1,4 @@
-// A build without CUDA: no GPU, whatever the machine has.
+// For builds without CUDA: reports no GPU.
 // SPDX-License-Identifier: Apache-2.0
 #include "setup/cuda_device.h"
 

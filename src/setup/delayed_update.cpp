@@ -31,7 +31,7 @@ void DelayedUpdate::start(const optim::StepOptions& options) {
     run(options);
 }
 
-// Tags are a thread's own, and so is OpenMP's number of threads.
+// The ledger's tag and OpenMP's number of threads are per thread.
 void DelayedUpdate::run(const optim::StepOptions& options) {
   at::init_num_threads();
   const memory::PhaseGuard phase(memory::Phase::Step);

@@ -1,10 +1,10 @@
 // Delayed parameter update (ZeRO-Offload, Ren et al. 2021): the host applies step k's gradients
 // while the device runs step k+1 with the weights that step k-1 left. The device's weights are thus
-// one update late, and the host's work costs no time as long as it is the shorter.
+// one update late, and the update costs no time as long as it is shorter than the step.
 //
-// The optimizer sees aliases of the weights at home: the gradients that it works on are theirs, so
-// that the next step can gather its own at home meanwhile. They are freed by wait() on the calling
-// thread, so that what is live when does not depend on how fast the host is.
+// The optimizer works on aliases of the host copies, which hold the gradients in use, so that the
+// next step can collect its gradients on the host copies meanwhile. wait() frees the aliases'
+// gradients on the calling thread, so that memory does not depend on timing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +17,7 @@ namespace snug::setup {
 
 class DelayedUpdate {
  public:
-  // `aliases` are what the optimizer was made for, in the order of `homes`.
+  // `aliases`: the optimizer's parameters, in the order of `homes`, the host copies.
   DelayedUpdate(optim::Optimizer& optimizer, std::vector<optim::NamedTensor> homes,
                 std::vector<optim::NamedTensor> aliases, bool in_background)
       : optimizer_(optimizer),
@@ -28,16 +28,16 @@ class DelayedUpdate {
   DelayedUpdate(const DelayedUpdate&) = delete;
   DelayedUpdate& operator=(const DelayedUpdate&) = delete;
 
-  // Takes the gradients at home and starts one step with them. The one before must be over.
+  // Takes the gradients of the host copies and starts an update with them. The previous update must
+  // be complete.
   void start(const optim::StepOptions& options);
-  // Returns when the weights at home, and the states, are those after the update that was started
-  // last. Throws what it threw.
+  // Waits until the last update is complete. Throws what it threw.
   void wait();
 
-  // Where there is no second processor to gain from, an update is run by start() itself.
+  // If false, start() runs the update itself; for machines without a second processor.
   void set_in_background(bool in_background) { in_background_ = in_background; }
 
-  // Other tensors with the weights' memory.
+  // New tensors that share the host copies' storage.
   static std::vector<optim::NamedTensor> aliases_of(const std::vector<optim::NamedTensor>& homes);
 
  private:

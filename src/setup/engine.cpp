@@ -30,7 +30,7 @@ double clip_factor(double norm, const std::optional<double>& max_norm) {
   return max_norm && *max_norm > 0 ? std::min(1.0, *max_norm / (norm + 1e-6)) : 1.0;
 }
 
-// LoRA+ (Hayou et al. 2024): B, which starts at zero, learns faster than A.
+// LoRA+ (Hayou et al. 2024): B, which starts at zero, gets a higher learning rate than A.
 std::vector<double> lr_factors(const std::vector<optim::NamedTensor>& parameters,
                                const config::LoraOptions& lora) {
   std::vector<double> factors;
@@ -39,14 +39,14 @@ std::vector<double> lr_factors(const std::vector<optim::NamedTensor>& parameters
   return factors;
 }
 
-// Weights that are updated on the host have a home there, of the device's type: what travels is
-// what an update has written, and a float32 master is one of its states.
+// Weights that are updated on the host have a host copy of the device's type, which is copied to
+// the device after an update; a float32 master copy is an optimizer state.
 void allocate_home(nn::Parameter& parameter, const config::Recipe& recipe) {
   const bool is_updated_there = recipe.optimizer_offload != "none" && parameter.trained;
   if (recipe.weight_streaming || is_updated_there) parameter.allocate_home();
 }
 
-// What no policy shares among processes.
+// Allocates the parameters that are not sharded.
 void allocate_parameters(const config::Recipe& recipe, Engine& engine) {
   for (size_t i = 0; i < engine.units.size(); ++i) {
     const memory::UnitGuard tag(memory::unit_id(engine.units[i]->name()));
@@ -60,8 +60,8 @@ void allocate_parameters(const config::Recipe& recipe, Engine& engine) {
   }
 }
 
-// What ranks that share layers, or stages, have alike, and another one of them adds to the
-// gradients' norm.
+// Names of parameters that several ranks have (tensor parallelism, pipeline stages) and whose
+// gradients another rank adds to the norm.
 std::set<std::string> counted_elsewhere(const Engine& engine) {
   std::set<std::string> names;
   for (nn::Unit* unit : engine.units)
@@ -71,7 +71,7 @@ std::set<std::string> counted_elsewhere(const Engine& engine) {
   return names;
 }
 
-// Parameters that processes share, and with them what this one updates of each unit.
+// Shards parameters among processes and sets what this rank updates of each unit.
 std::unique_ptr<exec::Sharding> share_parameters(const config::Recipe& recipe, Engine& engine) {
   auto sharding = make_sharding(recipe, engine);
   if (sharding == nullptr) return nullptr;
@@ -84,7 +84,7 @@ std::unique_ptr<exec::Sharding> share_parameters(const config::Recipe& recipe, E
   return sharding;
 }
 
-// Of the tensors that an engine's parameters are stretches of.
+// The element counts of the unsplit tensors behind the engine's parameters.
 std::vector<int64_t> whole_elements(const Engine& engine) {
   std::vector<int64_t> sizes;
   for (size_t i = 0; i < engine.units.size(); ++i) {
@@ -101,7 +101,8 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const config::Recipe& recipe, c
                                                  memory::DiskFile* file) {
   const memory::HostGuard host(recipe.optimizer_offload != "none");
   const memory::DiskGuard disk(file);
-  // Shards round by chance of their own; copies must round alike.
+  // Shards may use different random numbers for stochastic rounding; copies of a weight must round
+  // alike.
   const bool has_copy = engine.sharding == nullptr || engine.sharding->pieces_are_whole();
   const auto shard =
       static_cast<uint64_t>(has_copy ? 0 : engine.mesh->shape().shard_of(engine.mesh->rank()));
@@ -109,7 +110,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const config::Recipe& recipe, c
                                whole_elements(engine));
 }
 
-// What the optimizer's states take in a file: they are made once on meta, and counted.
+// The file size for the optimizer states: they are made once on meta and counted.
 int64_t state_bytes_on_disk(const config::Recipe& recipe, const Engine& engine) {
   std::vector<optim::NamedTensor> planned;
   for (const auto& [name, tensor] : engine.parameters)
@@ -121,7 +122,7 @@ int64_t state_bytes_on_disk(const config::Recipe& recipe, const Engine& engine) 
   return ledger.allocated() - before;
 }
 
-// Where the states go that a recipe wants on disk; null otherwise. A plan has no file.
+// The file for states that the recipe puts on disk; null otherwise. A plan only counts.
 std::unique_ptr<memory::DiskFile> open_disk_file(const config::Recipe& recipe,
                                                  const Engine& engine) {
   const std::optional<std::string> folder = recipe.offload_folder();
@@ -130,7 +131,7 @@ std::unique_ptr<memory::DiskFile> open_disk_file(const config::Recipe& recipe,
   return std::make_unique<memory::DiskFile>(*folder, state_bytes_on_disk(recipe, engine));
 }
 
-// Where a parameter, or a stretch of it, lies in the whole one.
+// The position of a parameter, or of a piece of it, in the unsplit parameter.
 checkpoint::PieceOf place_of(const nn::Parameter& parameter,
                              std::optional<checkpoint::Span> stretch = std::nullopt) {
   auto place = checkpoint::PieceOf::whole(parameter.shape);
@@ -174,7 +175,7 @@ bool Engine::keeps(const nn::Parameter& parameter) const {
 
 double Engine::global_norm(double sum_of_squares) const {
   if (mesh->is_single()) return std::sqrt(sum_of_squares);
-  // So many ranks hold the same gradients.
+  // How many ranks hold the same gradients.
   const bool all_alike = sharding == nullptr || sharding->pieces_are_whole();
   const int copies =
       all_alike ? mesh->shape().num_gradient_ranks() : mesh->size(dist::Axis::Replicate);
@@ -293,7 +294,7 @@ Engine make_engine(models::Model& model, const config::Recipe& recipe, at::Devic
                            : engine.parameters;
   engine.optimizer = make_optimizer(recipe, engine, updated, file.get());
   engine.optimizer->set_lr_factors(lr_factors(updated, recipe.lora));
-  // On cpu both would share the same processors.
+  // On cpu the update and the step would compete for the same cores.
   if (recipe.delayed_parameter_update)
     engine.delayed = std::make_unique<DelayedUpdate>(*engine.optimizer, engine.parameters, updated,
                                                      device.is_cuda());

@@ -37,7 +37,7 @@ struct Part {
   bool transposed;
 };
 
-// Tensors of the file with the parameters that make them up, in file order.
+// Each tensor of the file with the parameters it is made of, in file order.
 struct FileTensors {
   std::vector<formats::TensorInfo> infos;
   std::map<std::string, std::vector<Part>> parts;
@@ -83,7 +83,7 @@ formats::TensorBytes byte_source(const FileTensors& tensors, const ParameterRead
   };
 }
 
-// What model directories hold. Anything else in a folder is somebody's, and is not deleted.
+// Whether a model directory may contain this file. Other files are the user's and are not deleted.
 bool is_model_file(const fs::path& path) {
   const std::string name = path.filename().string();
   const std::string suffix = path.extension().string();
@@ -99,26 +99,26 @@ void refuse_foreign_files(const fs::path& directory) {
     throw UserError("{} is a file; name a new folder", directory.string());
   for (const auto& entry : fs::directory_iterator(directory))
     if (!is_model_file(entry.path()))
-      throw UserError("{} holds {}, which is no part of a model; name a new or an empty folder",
+      throw UserError("{} contains {}, which is not a model file; name a new or an empty folder",
                       directory.string(), entry.path().filename().string());
 }
 
-// "model/" and "." by the name of the folder itself.
+// Turns "model/" and "." into the folder's own name.
 fs::path whole_name(const fs::path& wanted) {
   const fs::path directory = fs::absolute(wanted).lexically_normal();
   return directory.has_filename() ? directory : directory.parent_path();
 }
 
-// What a directory is called while it is written, and the one that it replaces meanwhile: names
-// that nobody gives a copy.
+// Temporary names of a directory being written and of the one it replaces, unlikely to be used
+// otherwise.
 fs::path hidden(const fs::path& directory, const char* ending) {
   return directory.parent_path() / fmt::format(".{}.{}", directory.filename().string(), ending);
 }
 fs::path new_name(const fs::path& directory) { return hidden(directory, "new"); }
 fs::path old_name(const fs::path& directory) { return hidden(directory, "replaced"); }
 
-// Fills `directory` through `fill` under a temporary name, then puts it in place whole. The old one
-// goes when the new one stands.
+// Fills a temporary directory through `fill`, then renames it into place. The old one is deleted
+// last.
 void replace_directory(const fs::path& wanted, const std::function<void(const fs::path&)>& fill) {
   const fs::path directory = whole_name(wanted);
   refuse_foreign_files(directory);
@@ -146,7 +146,7 @@ void write_json(const fs::path& path, const json& value) {
   write_file_atomically(path, value.dump(2) + "\n");
 }
 
-// The model's config.json; special tokens that it does not know are the tokenizer's.
+// The model's config.json; special tokens that it lacks come from the tokenizer.
 json config_of(const models::Model& model, const tokenizer::Tokenizer* tokenizer) {
   json config = model.hugging_face_config();
   if (tokenizer == nullptr) return config;
@@ -167,13 +167,13 @@ json generation_config(const json& config) {
   return out;
 }
 
-// general.file_type: what most weights are.
+// general.file_type: the type of most weights.
 uint32_t gguf_file_type(at::ScalarType type) {
   return type == at::kFloat ? 0 : type == at::kHalf ? 1 : 32;
 }
 
-// Special tokens that config.json knows and the tokenizer does not, and the token that ends a chat
-// model's turn where it is another than the one that ends a text.
+// Adds special tokens that only config.json knows, and a chat model's end-of-turn token if it
+// differs from the end-of-text token.
 void add_ids_of_config(const json& config, tokenizer::GgufVocabulary& vocabulary,
                        formats::GgufWriter& out) {
   const auto ids = [&](const char* key) {
@@ -237,8 +237,8 @@ int64_t peft_directory_bytes(const checkpoint::Adapter& shapes,
   return checkpoint::peft_bytes(shapes) + (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
 }
 
-// The new one has the old one's place only once it is whole, so that between the two renames both
-// are.
+// The new directory is renamed only once it is complete, so between the two renames both old and
+// new are complete.
 void finish_replacing(const fs::path& wanted) {
   const fs::path directory = whole_name(wanted);
   const fs::path temporary = new_name(directory), old = old_name(directory);
@@ -263,7 +263,7 @@ void export_litgpt(const fs::path& directory, models::Model& model,
                    const ExportOptions& options) {
   replace_directory(directory, [&](const fs::path& folder) {
     FileTensors tensors = arrange(model, models::Layout::LitGpt, options.dtype);
-    // LitGPT keeps the head as a tensor of its own, also where it is the embedding's.
+    // LitGPT stores a tied head as a separate tensor.
     if (!tensors.parts.contains("lm_head.weight")) {
       tensors.parts["lm_head.weight"] = tensors.parts.at("transformer.wte.weight");
       formats::TensorInfo head = tensors.infos.front();
@@ -290,7 +290,7 @@ void export_gguf(const fs::path& file, models::Model& model, const tokenizer::To
     tensors.infos.push_back(
         formats::make_tensor_info(name, formats::DType::F32, {std::ssize(values)}));
   tokenizer::GgufVocabulary vocabulary = tokenizer.gguf_vocabulary(model.dimensions().vocabulary);
-  std::error_code ignored;  // a folder that cannot be made shows when the file is opened
+  std::error_code ignored;  // if the folder cannot be made, opening the file fails
   if (file.has_parent_path()) fs::create_directories(file.parent_path(), ignored);
   formats::GgufWriter out(file);
   model.write_gguf_config(out);

@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kOver = "over";
 
-// The unit that is gathered at the moment, on one rank.
+// The unit that is gathered at the moment.
 class Current {
  public:
   explicit Current(const UnitGathering& gathering) : gathering_(gathering) {}
@@ -32,17 +32,18 @@ class Current {
   std::optional<size_t> unit_;
 };
 
-// Rank 0: tells the others what to gather, and that it is over. Returns what `write` threw.
+// Rank 0: tells the other ranks which unit to gather and when writing is done. Returns what `write`
+// threw.
 std::exception_ptr ask(dist::Group& ranks, const std::vector<nn::Unit*>& units,
                        const UnitGathering& gathering, Current& current,
                        const std::function<void(const ParameterReader&)>& write) {
   std::unordered_map<const nn::Parameter*, size_t> unit_of;
   for (size_t i = 0; i < units.size(); ++i)
     for (const nn::Parameter* parameter : units[i]->parameters()) unit_of[parameter] = i;
-  bool together = true;  // the others wait for what comes next, and not in a gathering
+  bool together = true;  // the other ranks wait for the next request, not inside a gather
   const auto read = [&](const nn::Parameter& parameter) {
     const auto found = unit_of.find(&parameter);
-    SNUG_CHECK(found != unit_of.end(), "{} is of none of the units", parameter.name);
+    SNUG_CHECK(found != unit_of.end(), "{} belongs to none of the units", parameter.name);
     if (!current.is(found->second)) {
       together = false;
       ranks.broadcast_text(std::to_string(found->second), 0);

@@ -1,5 +1,5 @@
-// A model that many ranks hold in parts, written by the first of them: it asks for one unit after
-// another, all ranks gather that unit's values, and nobody ever holds more than one.
+// Writes a sharded model from rank 0: it requests one unit after another, all ranks gather that
+// unit's values, and no rank ever holds more than one unit.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,18 +13,18 @@
 
 namespace snug::setup {
 
-// Called on all ranks alike, in the same order, with a unit's index: brings the whole values of its
-// parameters into their `value` or `home`, at rank 0 at least; and lets them go.
+// Called on all ranks in the same order with a unit's index. open: gathers the values of its
+// parameters into `value` or `home`, at least on rank 0; close: frees them.
 struct UnitGathering {
   std::function<void(size_t unit)> gather;
   std::function<void(size_t unit)> release;
-  // How rank 0 reads one that is gathered: what is in memory, unless it is said otherwise.
+  // How rank 0 reads a gathered parameter; by default the value in memory.
   ParameterReader read = resident_value;
 };
 
 // Runs `write` on rank 0 with a reader of these units' parameters, while the other ranks take part
-// in the gathering. A value is to be used before one of another unit is asked for. To be called by
-// all ranks; when it returns the writing is over, and where it failed (a full disk) all throw the
+// in the gathers. A value is valid until one of another unit is requested. All ranks must call
+// this; it returns when everything is written. If writing fails (disk full), all ranks throw the
 // same error.
 void write_gathered(dist::Group& ranks, const std::vector<nn::Unit*>& units,
                     const UnitGathering& gathering,

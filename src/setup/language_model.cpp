@@ -15,17 +15,17 @@
 namespace snug::setup {
 namespace {
 
-// Weights by parameter that stand for the base's.
+// Weights that replace the base's, by parameter.
 using OwnWeights = std::map<std::string, at::Tensor>;
 
-// Whether a weight was trained beside the adapter, as against stored with it.
+// Whether a weight was trained beside the adapter, rather than only stored with it.
 bool is_trained(const checkpoint::Adapter& adapter, const std::string& name) {
   const std::string module = name.substr(0, name.rfind('.'));
   return !adapter.config.modules_to_save.empty() && !adapter.modules.contains(module);
 }
 
-// What was trained beside an adapter, unless it is the base's own. All else that the adapter brings
-// must be just that; and so must all of it where several adapters share the base in memory.
+// The weights trained beside an adapter, where they differ from the base's. Other weights that the
+// adapter brings must equal the base's; if several adapters share the base in memory, all must.
 OwnWeights own_weights(const models::Checkpoint& base, const checkpoint::Adapter& adapter,
                        const std::string& directory, bool is_alone) {
   OwnWeights own;
@@ -35,9 +35,8 @@ OwnWeights own_weights(const models::Checkpoint& base, const checkpoint::Adapter
     const at::Tensor& value = found->second;
     if (at::equal(models::read_parameter(base, parameter, value.scalar_type()), value)) return;
     if (!may_differ)
-      throw UserError(
-          "{}: it brings a {} that differs from {}'s; snug merge {} makes a model of both",
-          directory, name, base.path.string(), directory);
+      throw UserError("{}: its {} differs from that of {}; snug merge {} makes one model of both",
+                      directory, name, base.path.string(), directory);
     own[name] = value;
   };
   for (const nn::Parameter* parameter : base.model->parameters())
@@ -91,7 +90,7 @@ LanguageModel open_language_model(const std::filesystem::path& path, at::Device 
   result.path = checkpoint.path;
   result.precision = nn::parse_precision(options.precision);
   result.tokenizer = open_tokenizer(checkpoint);
-  // What an adapter is for is seen before a large model is read.
+  // Checks that the adapter fits before a large model is read.
   OwnWeights own;
   for (const std::string& directory : directories) {
     const checkpoint::Adapter adapter = read_adapter(directory, *checkpoint.model);
@@ -104,7 +103,7 @@ LanguageModel open_language_model(const std::filesystem::path& path, at::Device 
   quantize_weights(*checkpoint.model, recipe);
   for (nn::Parameter* parameter : checkpoint.model->parameters()) {
     parameter->trained = false;
-    // It was trained in full.
+    // It was trained in full, so it is not quantized.
     if (own.contains(parameter->name)) parameter->quantization.reset();
     parameter->allocate(device, result.precision.parameters);
   }

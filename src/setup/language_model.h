@@ -1,5 +1,5 @@
-// A checkpoint opened to be used rather than trained: weights, executor, tokenizer, and adapters
-// that may take turns beside the weights.
+// A checkpoint opened for inference: weights, executor, tokenizer, and adapters among which one can
+// switch.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,14 +24,14 @@ struct LoadedAdapter {
 };
 
 struct LanguageModel {
-  std::filesystem::path path;  // the checkpoint's; of an adapter, its base's
+  std::filesystem::path path;  // the checkpoint's; with an adapter, the base's
   std::unique_ptr<models::Model> model;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
   std::unique_ptr<exec::Executor> executor;
   nn::Precision precision;
   std::vector<LoadedAdapter> adapters;
 
-  // From now on the model computes with this adapter alone.
+  // Switches the model to this adapter.
   void use(const LoadedAdapter& adapter) const;
 };
 
@@ -42,9 +42,9 @@ struct LanguageModelOptions {
   std::vector<std::string> adapters;  // folders
 };
 
-// Loads the whole model onto `device`, for sequences of up to max_seqlen tokens; 0: as many as the
-// model was made for. `path` may be an adapter's folder: its base is loaded, and it is the
-// first of the adapters. The first one is in use.
+// Loads the whole model onto `device` for sequences of up to max_seqlen tokens; 0: the model's
+// maximum. `path` may be an adapter's folder: then its base is loaded and it becomes the first
+// adapter. The first adapter is in use.
 LanguageModel open_language_model(const std::filesystem::path& path, at::Device device,
                                   const LanguageModelOptions& options);
 

@@ -13,8 +13,7 @@ namespace {
 
 const std::string kWeightSuffix = ".weight";
 
-// Linear layers of the base by their weight's name: a head that shares its weight with the
-// embedding is under a name of its own.
+// The base's linear layers by the name of their weight; a tied head has a name of its own.
 std::map<std::string, const nn::Linear*> layers_of(const models::Checkpoint& base) {
   std::map<std::string, const nn::Linear*> layers;
   for (const nn::Linear* linear : linears_of(*base.model))
@@ -22,7 +21,7 @@ std::map<std::string, const nn::Linear*> layers_of(const models::Checkpoint& bas
   return layers;
 }
 
-// The base's value, through the bits that it is marked to be kept in.
+// The base's value, quantized and dequantized if it is marked so.
 at::Tensor base_value(const models::Checkpoint& base, const nn::Parameter& parameter,
                       at::ScalarType type) {
   if (!parameter.quantization) return models::read_parameter(base, parameter, type);

@@ -1,5 +1,4 @@
-// An adapter folded into its base: the weights that the base with the adapter computes with, as a
-// model that needs no adapter. One tensor is in memory at a time.
+// Merges an adapter into its base model. One tensor is in memory at a time.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,16 +10,16 @@
 
 namespace snug::setup {
 
-// Adds the adapter of one module to its weight in place. `weight` is (out, in) in float32.
+// Adds a module's adapter to its weight in place. `weight` is (out, in) in float32.
 void fold_in(const at::Tensor& weight, const checkpoint::ModuleAdapter& adapter);
 
-// Whether the merged model has a head of its own where the base's is its embedding: an adapter
-// changes the head only. See models::model_with_own_head.
+// Whether merging unties the head: the base's head is its embedding, and the adapter changes only
+// the head. See models::model_with_own_head.
 bool parts_head(const models::Checkpoint& base, const checkpoint::Adapter& adapter);
 
-// Reads parameters of the merged model as `type`. What is merged passes through float32 and is
-// rounded once; weights that are marked so go through their 4 or 8 bits first (quantize_weights).
-// Borrows both.
+// Reads parameters of the merged model as `type`. Merging is done in float32 and rounded once;
+// weights marked by quantize_weights() are first quantized and dequantized, as in training. Keeps
+// references to both arguments.
 ParameterReader merged_reader(const models::Checkpoint& base, const checkpoint::Adapter& adapter,
                               at::ScalarType type);
 

@@ -20,7 +20,8 @@ constexpr int kIterations = 6;
 
 at::Tensor orthonormal(const at::Tensor& x) { return std::get<0>(at::linalg_qr(x)); }
 
-// Orthonormal columns (out, columns) that nearly span the largest singular vectors of `weight`.
+// Orthonormal columns (out, columns) that approximately span the leading singular vectors of
+// `weight`.
 at::Tensor range_of(const at::Tensor& weight, int64_t columns) {
   nn::Parameter draw{.name = "pissa", .shape = {weight.size(1), columns}, .init_scale = 1.0};
   draw.value = at::empty(draw.shape, weight.options());

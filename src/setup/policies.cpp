@@ -16,8 +16,8 @@
 namespace snug::setup {
 namespace {
 
-// Of the model's units, the stage's. Between the embedding and the head lie the blocks, which is
-// what a recipe counts.
+// By unit of the stage. A recipe counts blocks: the model's units between the embedding and the
+// head.
 std::vector<bool> checkpointed_units(const std::string& choice, const Stage& stage) {
   const auto num_units = static_cast<size_t>(stage.layout.begins.back());
   std::vector<bool> model(num_units, choice == "all" && num_units >= 2);
@@ -52,7 +52,7 @@ std::unique_ptr<exec::OptimizerInBackward> optimizer_in_backward(Engine& engine)
                                                      engine.updates_on_host, updated);
 }
 
-// Ahead where copies run beside the computation; on a cpu only if asked for.
+// Prefetch if copies run beside the computation; on a cpu only if the recipe asks for it.
 bool prefetches(const config::Recipe& recipe, const Engine& engine) {
   if (recipe.offload_prefetch != "auto") return recipe.offload_prefetch == "true";
   return ops::kernel_device(engine.units.front()->parameters().front()->value) == at::kCUDA;
@@ -78,11 +78,11 @@ std::vector<std::unique_ptr<exec::Policy>> make_policies(const config::Recipe& r
     engine.in_backward = policy.get();
     policies.push_back(std::move(policy));
   }
-  // An update within the backward wants its gradients at once.
+  // An update within the backward needs its gradients at once.
   if (recipe.optimizer_offload != "none")
     policies.push_back(std::make_unique<exec::OptimizerOffload>(
         engine.updated, *engine.copies, prefetch && !recipe.optimizer_in_backward));
-  // Shards at home are gathered, which brings them.
+  // With sharding, gathering brings shards from the host to the device.
   if (recipe.weight_streaming && sharding == nullptr)
     policies.push_back(
         std::make_unique<exec::WeightStreaming>(engine.units, *engine.copies, prefetch));

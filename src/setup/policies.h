@@ -1,4 +1,4 @@
-// A recipe's techniques as policies, in the order in which they nest.
+// Makes the policies of a recipe, in the order in which they nest.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +12,8 @@ namespace snug::setup {
 
 struct Engine;
 
-// Of the engine's units, parameters and optimizer, which must be there already. `sharding` is one
-// of them, or null.
+// The engine's units, parameters and optimizer must exist already. `sharding` joins the list unless
+// it is null.
 std::vector<std::unique_ptr<exec::Policy>> make_policies(const config::Recipe& recipe,
                                                          Engine& engine,
                                                          std::unique_ptr<exec::Sharding> sharding);

@@ -1,5 +1,5 @@
-// What prepares a model's pictures outside of it, as a Hugging Face directory holds it:
-// preprocessor_config.json and processor_config.json.
+// The picture processor's files in a Hugging Face directory: preprocessor_config.json and
+// processor_config.json.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace snug::setup {
 
-// Writes them for a model that reads pictures: those of the folder `from` as they are, or, where it
-// has none, one that prepares pictures as the model does. Nothing for others.
+// For a model that reads pictures: copies the files from `from`, or writes new ones if it has none.
+// Does nothing for other models.
 void write_processor_files(const std::filesystem::path& folder, const models::Model& model,
                            const std::filesystem::path& from);
 

@@ -1,5 +1,5 @@
-// How processes share a model, as a recipe's strategy says: which parameters become flat units, and
-// the policy that gathers and reduces them.
+// Shards a model among processes as the recipe's strategy says: chooses which parameters form flat
+// units and makes the policy that gathers and reduces them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,8 +12,8 @@ namespace snug::setup {
 
 struct Engine;
 
-// Allocates what is shared among the engine's mesh. Null where every process has the model for
-// itself. Throws UserError for an optimizer or a technique that cannot be shared so.
+// Allocates the sharded parameters. Null if every process trains alone. Throws UserError for an
+// optimizer or technique that does not work with sharding.
 std::unique_ptr<exec::Sharding> make_sharding(const config::Recipe& recipe, const Engine& engine);
 
 }  // namespace snug::setup

@@ -20,8 +20,8 @@ namespace {
 
 using dist::Axis;
 
-// Owns a copy of what another stage's unit owns, and hands on what flows by. It stands before the
-// unit that borrows it.
+// Owns this stage's copy of another stage's parameter and passes its input through. It comes before
+// the unit that borrows the copy.
 class CommonOwner final : public nn::Unit {
  public:
   CommonOwner(const std::string& name, std::vector<nn::Parameter*> parameters)
@@ -36,7 +36,7 @@ class CommonOwner final : public nn::Unit {
   std::vector<nn::Parameter*> parameters_;
 };
 
-// Of a split into contiguous places: the most that one has to do, then how uneven it is.
+// Cost of a split into consecutive places: the largest work of a place, then unevenness.
 using Cost = std::pair<double, double>;
 
 std::vector<CommonParameter> common_parameters(const std::vector<nn::Unit*>& units,
@@ -68,17 +68,17 @@ void check_common(const std::vector<CommonParameter>& common, const config::Reci
     if (recipe.optimizer_in_backward)
       throw UserError(
           "optimizer_in_backward = true: {} is on {} stages of the pipeline, whose gradients must "
-          "be added up before it is updated; leave one of the two out",
+          "be summed before the update; use optimizer_in_backward or the pipeline, not both",
           c.parameter->name, c.stages.size());
     if (recipe.optimizer.stochastic_rounding)
       throw UserError(
-          "optimizer.stochastic_rounding = true: {} is on {} stages of the pipeline, which would "
-          "round it each in its own way; use optimizer.master_weights",
+          "optimizer.stochastic_rounding = true: {} is on {} stages of the pipeline, and each "
+          "would round it differently; use optimizer.master_weights",
           c.parameter->name, c.stages.size());
   }
 }
 
-// One unit's copies of what it and those after it borrow from other stages.
+// Makes the owner, before `unit`, of copies that this and later units borrow from other stages.
 std::unique_ptr<nn::Unit> owner_before(nn::Unit& unit, const Stage& stage,
                                        std::vector<const nn::Parameter*>& owned,
                                        const std::vector<nn::Unit*>& all) {
@@ -109,13 +109,14 @@ StageLayout deal_units(const std::vector<nn::Unit*>& units, int64_t stages, int6
   const int64_t places = stages * chunks;
   if (count < places)
     throw UserError(
-        "mesh pp={}{}: makes {} stretches of layers, and the model has {} parts that can be dealt "
-        "out; use fewer",
+        "mesh pp={}{}: splits the model into {} ranges of layers, but it has only {} units; use "
+        "fewer",
         stages, chunks > 1 ? fmt::format(" with pipeline_interleave = {}", chunks) : "", places,
         count);
-  std::vector<double> before{0};  // work of the units before each
+  std::vector<double> before{0};  // prefix sums of the units' work
   for (nn::Unit* unit : units) before.push_back(before.back() + work_of(*unit));
-  // best[p][n]: of the first n units in p places; from[p][n]: where the last of them begins.
+  // best[p][n]: lowest cost of the first n units in p places; from[p][n]: first unit of the last
+  // place.
   const Cost worst{std::numeric_limits<double>::infinity(), 0};
   const auto rows = static_cast<size_t>(places) + 1, columns = static_cast<size_t>(count) + 1;
   std::vector<std::vector<Cost>> best(rows, std::vector<Cost>(columns, worst));
@@ -199,7 +200,7 @@ std::unique_ptr<exec::StageLinks> make_links(const models::Model& model,
 
 namespace {
 
-// `sum` is this stage's gradient, and afterwards that of all stages.
+// `sum`: this stage's gradient; on return the sum over stages.
 void add_up(const at::Tensor& sum, const CommonParameter& common, const Engine& engine) {
   const memory::CategoryGuard category(memory::Category::Communication);
   const auto own = static_cast<int>(engine.stage.index);
@@ -236,7 +237,7 @@ void add_up_common_gradients(const Engine& engine) {
       const at::Tensor& gradient = own.tensor.grad();
       SNUG_CHECK(gradient.defined(), "{} has no gradient", own.name);
       const memory::UnitGuard unit(memory::unit_id(own.name));
-      // Those in host memory travel from the device.
+      // Gradients in host memory are sent by way of the device.
       if (gradient.device() == engine.device) {
         add_up(gradient, common, engine);
         continue;

@@ -50,8 +50,8 @@ nn::Batch on_meta(const nn::Batch& batch, const dist::Mesh& mesh) {
   return result;
 }
 
-// What a decoder beside an encoder finds in a generation's cache where its batch has no source. How
-// long the sequences are and the source was does not show in what a token's units hand on.
+// A cache for the decoder of an encoder-decoder model when the batch has no source. The lengths of
+// sequences and source do not affect the shapes of the states.
 nn::KvCache cache_of_any_source(const models::Dimensions& model, int64_t sequences,
                                 at::ScalarType type) {
   nn::KvCache cache({.num_layers = model.num_layers,
@@ -108,8 +108,7 @@ class Twin {
  private:
   StageLayout layout_;
   std::shared_ptr<dist::Mesh> mesh_;
-  memory::DiskFile
-      apart_;  // no file: what lies there counts neither as the device's nor the host's
+  memory::DiskFile apart_;  // without a file: its allocations count for neither device nor host
   std::unique_ptr<models::Model> model_;
 };
 

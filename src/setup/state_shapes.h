@@ -1,4 +1,4 @@
-// What flows between the stages of a pipeline, before it does.
+// Shapes of the states that pipeline stages exchange.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,9 +13,9 @@
 
 namespace snug::setup {
 
-// A function that gives the state that enters each place of the layout for a batch, on meta: a twin
-// of the model runs there, whose weights take no memory. It is made at the first call, and counts
-// in no plan. `model` must outlive it.
+// Returns a function that computes the input state of each place for a batch, on meta, by running a
+// copy of the model whose weights take no memory. The copy is made at the first call and counts in
+// no plan. `model` must outlive the function.
 std::function<std::vector<nn::State>(const exec::MicroBatch&)> state_shapes(
     const models::Model& model, const config::Recipe& recipe, const StageLayout& layout,
     const dist::Mesh& mesh);

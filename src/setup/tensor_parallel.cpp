@@ -16,7 +16,7 @@
 namespace snug::setup {
 namespace {
 
-// "1, 2, 4": by how many ranks so many can be shared.
+// "1, 2, 4": the numbers of ranks that divide `whole`.
 std::string divisors(int64_t whole) {
   std::vector<int64_t> found;
   for (int64_t d = 1; d <= whole; ++d)
@@ -24,7 +24,7 @@ std::string divisors(int64_t whole) {
   return fmt::format("{}", fmt::join(found, ", "));
 }
 
-// Attention is shared by heads, so that each rank has whole ones with their keys and values.
+// Attention is split by heads, so that each rank has whole heads with their keys and values.
 void check_heads(const models::Model& model, int64_t ranks) {
   int64_t common = 0;
   std::vector<std::string> counts;
@@ -33,11 +33,12 @@ void check_heads(const models::Model& model, int64_t ranks) {
     counts.push_back(fmt::format("{} {}", heads.count, heads.what));
   }
   if (common % ranks == 0) return;
-  throw UserError("mesh tp={}: the model has {}, and each rank needs as many of each; use tp={}",
-                  ranks, fmt::join(counts, ", "), divisors(common));
+  throw UserError(
+      "mesh tp={}: the model has {}, and every rank needs the same number of each; use tp={}",
+      ranks, fmt::join(counts, ", "), divisors(common));
 }
 
-// The features that ranks share evenly, of each section; 0: none. Parts of the vocabulary may
+// The features per section that ranks must share evenly; 0: none. Slices of the vocabulary may
 // differ.
 int64_t shared_features(const nn::Linear& layer) {
   const nn::Parameter& weight = layer.weight();
@@ -52,7 +53,8 @@ void check_features(const nn::Linear& layer, int64_t ranks) {
                   ranks, layer.name(), size, ranks, divisors(size));
 }
 
-// A 4-bit weight's slices have the same codes as the whole where they begin and end with blocks.
+// Slices of a 4-bit weight have the same codes as the whole if they begin and end at block
+// boundaries.
 void check_blocks(const nn::Linear& layer, const config::Recipe& recipe, int64_t ranks) {
   if (recipe.quantize.empty() || layer.role() == nn::Role::Head) return;
   constexpr int64_t kBlock = kernels::cpu::kWeightBlock;
@@ -91,11 +93,11 @@ void cut_tensors(models::Model& model, const config::Recipe& recipe, dist::Group
 
 at::Tensor assemble(const nn::Parameter& parameter, const at::Tensor& part) {
   if (!parameter.slice) return part;
-  SNUG_CHECK(part.sizes() == at::IntArrayRef(parameter.shape), "{}: a slice of {} elements",
+  SNUG_CHECK(part.sizes() == at::IntArrayRef(parameter.shape), "{}: a slice has {} elements",
              parameter.name, part.numel());
   dist::Group& group = *parameter.share->group;
   const nn::Slice& slice = *parameter.slice;
-  // Ranks have a range each of this dimension.
+  // Each rank has a range of this dimension.
   const int64_t dim = slice.dim + 1;
   const std::vector<int64_t> whole_shape = slice.by_sections(slice.whole);
   std::vector<int64_t> shape = slice.by_sections(parameter.shape);
@@ -103,7 +105,7 @@ at::Tensor assemble(const nn::Parameter& parameter, const at::Tensor& part) {
   const int64_t size = whole_shape[static_cast<size_t>(dim)];
   const int64_t least = size / group.size(), larger = size % group.size();
   const memory::CategoryGuard category(memory::Category::Communication);
-  // Shorter slices are filled up to the longest.
+  // Shorter slices are padded to the longest.
   shape[static_cast<size_t>(dim)] = least + (larger > 0 ? 1 : 0);
   const at::Tensor sent = at::empty(shape, part.options());
   sent.narrow(dim, 0, own.size(dim)).copy_(own);

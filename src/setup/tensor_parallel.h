@@ -1,6 +1,5 @@
-// A model whose layers the ranks of a group share (Shoeybi et al. 2019): each rank has a slice of
-// what the family says can be cut (nn::Parameter::cut_dim), and the units compute with slices from
-// then on.
+// Tensor parallelism (Shoeybi et al. 2019): each rank of a group has a slice of every parameter
+// that the family allows to be split (nn::Parameter::cut_dim), and units compute with slices.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,19 +11,21 @@
 
 namespace snug::setup {
 
-// Among as many ranks, and what divides that, heads of each kind and features can be shared evenly.
+// The largest number of ranks that can share heads of each kind and features evenly; its divisors
+// can too.
 int64_t common_shares(models::Model& model);
 
-// Gives each parameter this rank's slice; with a group of one, the whole again. Before adapters are
-// added and parameters allocated; `tensor` must outlive the model's use. Throws UserError where the
-// model or what the recipe does with it cannot be shared among so many.
+// Gives each parameter this rank's slice; a group of one undoes it. Call before adapters are added
+// and parameters allocated; `tensor` must outlive the model's use. Throws UserError if the model or
+// the recipe does not allow this number of ranks.
 void cut_tensors(models::Model& model, const config::Recipe& recipe, dist::Group& tensor);
 
-// The whole tensor of which each rank has the slice `part`, of the parameter's shape: a value, a
-// gradient, a state. All ranks of the group get it, and must ask for the same parameters in the
-// same order. What is not cut is returned as it is. `part` lies where the group's tensors do.
+// Gathers a whole tensor (a value, gradient or optimizer state) from the ranks' slices `part`,
+// which have the parameter's shape. All ranks of the group get it and must call this for the same
+// parameters in the same order. A tensor that is not split is returned as it is. `part` must be on
+// the group's device.
 at::Tensor assemble(const nn::Parameter& parameter, const at::Tensor& part);
-// The same of the value, wherever it is kept.
+// The same for the parameter's kept() value.
 at::Tensor whole_value(const nn::Parameter& parameter);
 
 }  // namespace snug::setup

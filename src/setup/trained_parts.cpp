@@ -20,7 +20,7 @@ void check_parts(const std::vector<models::ModelPart>& parts, const std::vector<
   for (const models::ModelPart& part : parts) known.push_back(part.name);
   for (const std::string& name : names)
     if (std::ranges::find(known, name) == known.end())
-      throw UserError("model.train_parts = {}: this model has no part {}, only {}", choice, name,
+      throw UserError("model.train_parts = {}: this model has no part {}; it has {}", choice, name,
                       fmt::join(known, ", "));
 }
 
@@ -28,7 +28,7 @@ void set_trained(nn::Unit& unit, bool trained) {
   for (nn::Parameter* parameter : unit.parameters()) parameter->trained = trained;
 }
 
-// An adapter beside a layer that trains would say the same thing twice.
+// Layers that train in full get no adapter: it would be redundant.
 void train_whole_beside_adapters(models::Model& model, const std::vector<nn::Unit*>& whole,
                                  const std::string& choice) {
   for (nn::Unit* unit : whole) {
@@ -38,8 +38,8 @@ void train_whole_beside_adapters(models::Model& model, const std::vector<nn::Uni
   for (const nn::Linear* linear : linears_of(model))
     if (linear->adapter() != nullptr) return;
   throw UserError(
-      "model.train_parts = {}: all layers that lora_target_modules names are in these parts, which "
-      "train whole, so that none gets an adapter; name layers of another part, or use snug "
+      "model.train_parts = {}: all layers in lora_target_modules belong to these parts, which "
+      "train in full, so no layer gets an adapter; name layers of another part, or use snug "
       "finetune_full",
       choice);
 }

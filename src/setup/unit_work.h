@@ -1,5 +1,5 @@
-// How much each of a model's units has to compute, for dealing them out to the stages of a pipeline
-// and for how long the slowest stage takes.
+// The computational work of units, for splitting them among pipeline stages and estimating the
+// slowest stage.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,11 +11,11 @@ namespace snug::setup {
 
 struct StageLayout;
 
-// Elements of the weights that a unit's products read, a tied one's too. One more, so that units
-// without any are dealt out as well.
+// The number of weight elements in a unit's products, tied weights included, plus one so that no
+// unit counts zero.
 double work_of(nn::Unit& unit);
 
-// The work of the stage that has most, where 1 is what each would have if all had the same.
+// The work of the busiest stage relative to an even split (1).
 double most_of_a_stage(const std::vector<nn::Unit*>& units, const StageLayout& layout);
 
 }  // namespace snug::setup

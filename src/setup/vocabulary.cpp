@@ -42,8 +42,8 @@ void check_tokens(const tokenizer::Tokenizer& tokenizer, const models::Model& mo
   const int64_t rows = model.dimensions().vocabulary;
   if (tokenizer.vocabulary_size() > rows)
     throw UserError(
-        "{}: the tokenizer has {} tokens, the model's embedding {} rows; they are of different "
-        "models",
+        "{}: the tokenizer has {} tokens, but the model's embedding has {} rows; they belong to "
+        "different models",
         checkpoint.string(), tokenizer.vocabulary_size(), rows);
 }
 

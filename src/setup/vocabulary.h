@@ -1,4 +1,4 @@
-// The tokenizer that belongs to a checkpoint, wherever it lies.
+// Opens and checks a checkpoint's tokenizer.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace snug::setup {
 
-// From the checkpoint's folder, or from the vocabulary inside a GGUF file. Throws UserError.
+// Reads the checkpoint's folder, or the vocabulary inside a GGUF file. Throws UserError.
 std::unique_ptr<tokenizer::Tokenizer> open_tokenizer(const models::Checkpoint& checkpoint);
 
-// Throws UserError, naming the checkpoint, where a token has no row in the model's embedding.
+// Throws UserError if a token has no row in the model's embedding.
 void check_tokens(const tokenizer::Tokenizer& tokenizer, const models::Model& model,
                   const std::filesystem::path& checkpoint);
 
-// The keys tokenizer.* of a GGUF file being written.
+// Writes the keys tokenizer.* of a GGUF file.
 void write_vocabulary(const tokenizer::GgufVocabulary& vocabulary, formats::GgufWriter& out);
 
 }  // namespace snug::setup

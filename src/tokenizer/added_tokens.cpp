@@ -49,7 +49,7 @@ size_t leading_space_end(std::string_view text) {
 void AddedTokens::add(AddedToken token, const Vocabulary& model, const std::string& where) {
   if (token.content.empty()) return;  // as the oracle: an empty token matches nothing
   if (token.content.size() > kMaxContentBytes) {
-    throw UserError("{}: an added token of {} bytes; at most {} are taken", where,
+    throw UserError("{}: an added token has {} bytes; at most {} are allowed", where,
                     token.content.size(), kMaxContentBytes);
   }
   const int32_t known = model.find(token.content);

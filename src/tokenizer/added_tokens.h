@@ -1,6 +1,6 @@
-// Tokens that are found in a text before anything else is done to it: special ones (<|im_end|>) and
-// words added after training. Leftmost match first, longest of those; lstrip and rstrip swallow
-// white space around a match, single_word asks for a word's borders.
+// Added tokens, which are matched in a text before any other step: special tokens (<|im_end|>) and
+// words added after training. The leftmost match wins, then the longest; lstrip and rstrip also
+// consume white space around a match; single_word requires word boundaries.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,7 +24,7 @@ struct AddedToken {
   bool single_word = false, lstrip = false, rstrip = false, normalized = false, special = false;
 };
 
-// A stretch of a text: an added token (id >= 0), or what lies between them (id -1).
+// A part of a text: an added token (id >= 0), or text between them (id -1).
 struct Stretch {
   size_t begin, end;
   int32_t id;
@@ -32,9 +32,10 @@ struct Stretch {
 
 class AddedTokens {
  public:
-  // `token.id` must be free in both vocabularies or belong to the same text. `where` opens errors.
+  // `token.id` must be free in both vocabularies or belong to the same text. `where` begins error
+  // messages.
   void add(AddedToken token, const Vocabulary& model, const std::string& where);
-  // Call once after the last add: normalized tokens are sought in their normalized form.
+  // Call once after the last add: `normalized` tokens are matched in normalized form.
   void index(const Normalizer* normalizer);
 
   std::vector<Stretch> find_raw(std::string_view text) const { return find(text, raw_); }

@@ -158,8 +158,8 @@ void Bpe::encode_uncached(std::string_view word, bool byte_level, BpeScratch& sc
   if (ids.size() > 1) merge(scratch);
 }
 
-// One id a character. Characters that are not in the vocabulary fall back to bytes or to the
-// unknown token; a run of unknown ones is held back so that it can be fused.
+// One id per character. Characters outside the vocabulary fall back to bytes or to the unknown
+// token; consecutive unknown ones are collected so that they can be fused.
 void Bpe::start_symbols(std::string_view text, std::vector<int32_t>& ids) const {
   bool unknown_held = false;
   std::string affixed;
@@ -227,7 +227,8 @@ void Bpe::merge(BpeScratch& scratch) const {
     if (left.id < 0 || left.next < 0) continue;
     Symbol& right = symbols[left.next];
     const MergeTable::Merge* current = merges_.find(left.id, right.id);
-    if (!current || current->id != best.merged_id) continue;  // one side has changed meanwhile
+    if (!current || current->id != best.merged_id)
+      continue;  // outdated: one side has been merged since
     left.id = best.merged_id;
     left.next = right.next;
     right.id = -1;

@@ -7,7 +7,7 @@ namespace snug::tokenizer {
 namespace {
 
 constexpr char32_t kFirstFreeLetter = 0x100;
-constexpr char32_t kNumSpare = 68;  // bytes that do not print and take letters from U+0100 on
+constexpr char32_t kNumSpare = 68;  // unprintable bytes, which are mapped to letters from U+0100 on
 
 bool prints(int byte) {
   return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xFF && byte != 0xAD);

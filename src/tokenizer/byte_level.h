@@ -1,5 +1,5 @@
-// GPT-2's alphabet: each of the 256 bytes has a printable letter, so that any text is a string of
-// letters a vocabulary can hold.
+// GPT-2's byte alphabet: each of the 256 bytes is mapped to a printable letter, so that any text
+// becomes a string that a vocabulary can contain.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +13,7 @@ namespace snug::tokenizer {
 // The UTF-8 of each byte's letter.
 const std::array<std::string, 256>& byte_letters();
 std::string to_byte_letters(std::string_view bytes);
-// The bytes behind `letters`; nothing if one of them is no byte's letter.
+// The bytes of `letters`; none if a letter does not stand for a byte.
 std::optional<std::string> from_byte_letters(std::string_view letters);
 
 }  // namespace snug::tokenizer

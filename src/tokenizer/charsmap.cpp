@@ -1,6 +1,6 @@
 // sentencepiece's precompiled character map: base64 of a double-array trie over UTF-8 and of the
-// texts that matches are replaced by. As in the oracle, a whole grapheme of under six bytes is
-// looked up first, then character by character, and the shortest match counts.
+// texts that matches are replaced by. As in Hugging Face's tokenizers, a whole grapheme of under
+// six bytes is looked up first, then character by character, and the shortest match counts.
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdint>
 #include <cstring>

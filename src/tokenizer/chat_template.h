@@ -1,4 +1,4 @@
-// A model's chat template: a Jinja text that turns a conversation into the prompt of its training.
+// A model's chat template: a Jinja template that formats a conversation as in the model's training.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +17,7 @@ class ChatTemplate {
   ChatTemplate(std::string_view source, std::string where);
   ~ChatTemplate();
 
-  // `tokens` gives bos_token, eos_token, … to the template.
+  // `tokens`: bos_token, eos_token, … for the template.
   std::string apply(std::span<const Message> messages, bool add_generation_prompt,
                     const std::map<std::string, std::string>& tokens) const;
 

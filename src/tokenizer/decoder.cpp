@@ -30,7 +30,7 @@ class FunctionDecoder : public Decoder {
 class SequenceDecoder : public Decoder {
  public:
   SequenceDecoder(const Node& node, int depth) {
-    if (depth >= kMaxSequenceDepth) node.refuse("decoders nested less deep");
+    if (depth >= kMaxSequenceDepth) node.refuse("decoders that are nested less deeply");
     for (const Node& step : node["decoders"].items()) {
       if (auto made = make_decoder(step, depth + 1)) steps_.push_back(std::move(made));
     }
@@ -52,12 +52,12 @@ Tokens fuse(const Tokens& tokens) {
 
 Tokens decode_byte_level(const Tokens& tokens) {
   std::string bytes;
-  // An added token may hold characters that are no byte's letter; it stands for itself.
+  // An added token may have characters that do not stand for bytes; it is kept as text.
   for (const auto& token : tokens) bytes += from_byte_letters(token).value_or(token);
   return {repair_utf8(bytes)};
 }
 
-// <0x41> is the byte 0x41. A run of bytes that is not UTF-8 gives one U+FFFD a byte.
+// <0x41> is the byte 0x41. A run of bytes that is not valid UTF-8 gives one U+FFFD per byte.
 Tokens decode_byte_fallback(const Tokens& tokens) {
   Tokens out;
   std::string bytes;
@@ -156,7 +156,7 @@ std::unique_ptr<Decoder> make_decoder(const Node& node, int depth) {
   if (type == "Metaspace") return make_metaspace(node);
   if (type == "BPEDecoder") return make_bpe_decoder(node);
   throw UserError(
-      "{}: the decoder '{}' is not known; known: Sequence, ByteLevel, ByteFallback, Fuse, Strip, "
+      "{}: the decoder '{}' is unknown; supported: Sequence, ByteLevel, ByteFallback, Fuse, Strip, "
       "Replace, Metaspace, BPEDecoder",
       node.where(), type);
 }

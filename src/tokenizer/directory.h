@@ -22,17 +22,17 @@ struct Sidecars {
 
 Sidecars read_sidecars(const std::filesystem::path& directory);
 
-// The tokenizer.json that vocab.json and merges.txt (GPT-2's byte-level BPE, OPT's too) amount to;
-// null where they are not there.
+// The tokenizer.json equivalent to vocab.json and merges.txt (byte-level BPE of GPT-2 and OPT);
+// null without these files.
 nlohmann::json byte_level_files(const std::filesystem::path& directory);
 
-// The one that a T5's spiece.model and its extra ids amount to, as transformers' T5Tokenizer makes
-// it; null where it is not there.
+// The tokenizer.json equivalent to T5's spiece.model and its extra ids, as in transformers'
+// T5Tokenizer; null without that file.
 nlohmann::json t5_files(const std::filesystem::path& directory, int32_t num_extra_ids);
 
 // Copies the vocabulary and the files above; does nothing when both directories are the same.
 void copy_tokenizer_files(const std::filesystem::path& from, const std::filesystem::path& to);
-// Of what that would copy.
+// The bytes that copy_tokenizer_files would copy.
 int64_t tokenizer_files_bytes(const std::filesystem::path& directory);
 
 }  // namespace snug::tokenizer

@@ -1,5 +1,5 @@
-// What every kind of vocabulary can do; Tokenizer adds chat templates and files around it. Two
-// kinds: the pipeline of a tokenizer.json and a sentencepiece model.
+// The interface of tokenizer implementations: the pipeline of a tokenizer.json, and a sentencepiece
+// model. Tokenizer adds chat templates and files.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,12 +17,12 @@
 
 namespace snug::tokenizer {
 
-// Ids that encode(…, true) puts around a text.
+// Ids that encode(…, true) adds around a text.
 struct Frame {
   std::vector<int32_t> before, after;
 };
 
-// What the files beside a vocabulary add to it.
+// Settings from the files beside a vocabulary.
 struct EngineOptions {
   std::vector<AddedToken> added_tokens;  // ids may be -1 for tokens the vocabulary knows
   std::optional<bool> add_bos,
@@ -45,7 +45,7 @@ class Engine {
   const Frame& frame() const { return frame_; }
 
  protected:
-  // The frame that options ask for, once the vocabulary is known.
+  // Applies the frame in the options, once the vocabulary is known.
   void override_frame(const EngineOptions& options);
 
   Frame frame_;
@@ -55,7 +55,7 @@ std::unique_ptr<Engine> make_pipeline(const Node& tokenizer_json, const EngineOp
 std::unique_ptr<Engine> make_sentencepiece(const std::filesystem::path& model,
                                            const EngineOptions& options);
 
-// The same vocabulary's rules for a GGUF file whose tokens are set.
+// Sets the vocabulary's rules for a GGUF file whose tokens are set.
 struct GgufVocabulary;
 void set_gguf_rules(const std::filesystem::path& sentencepiece_model, GgufVocabulary& out);
 

@@ -14,7 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-// Texts in which the ways of cutting words differ from each other.
+// Texts that different pre-tokenizers split differently.
 constexpr const char* kProbes[] = {
     "Hello, world! It's 3.14159 or 1,234,567; we'LL see—don't\n\n  they?   \t end  ",
     "  two spaces, CamelCase snake_case #1 (a+b)*c == {x: [0x7F]} // http://a.b/c?d=e&f",
@@ -42,8 +42,8 @@ std::pair<std::string, std::string> merge_of(const json& entry, const std::strin
   throw UserError("{}: the merge {} is not a pair of tokens", where, entry.dump());
 }
 
-// sentencepiece ranks pieces by score, merges are ranked by their place: a piece is worth the less
-// the later it is first made. Pieces that nothing makes come last.
+// Converts the order of merges to sentencepiece's scores: the later a merge first makes a piece,
+// the lower its score. Pieces that no merge makes come last.
 std::vector<float> scores_of(const json& merges, const std::string& where,
                              const GgufVocabulary& v) {
   std::unordered_map<std::string, size_t> place;
@@ -102,7 +102,7 @@ void set_gguf_rules(const json& tokenizer_json, const std::string& where, GgufVo
   const json& model = tokenizer_json.at("model");
   const std::string type = model.value("type", model.contains("merges") ? "BPE" : "unknown");
   if (type != "BPE")
-    throw UserError("{}: a vocabulary of type {} has no form in GGUF here; BPE has", where, type);
+    throw UserError("{}: snug cannot write a vocabulary of type {} to GGUF, only BPE", where, type);
   const json merges = model.value("merges", json::array());
   if (model.value("byte_fallback", false)) {
     out.model = "llama";
@@ -115,8 +115,8 @@ void set_gguf_rules(const json& tokenizer_json, const std::string& where, GgufVo
   const GgufPre* pre = find_gguf_pre(tokenizer_json);
   if (pre == nullptr)
     throw UserError(
-        "{}: GGUF has no name for the way in which this tokenizer cuts words (normalizer {}, "
-        "pre_tokenizer {}); convert to hf instead",
+        "{}: GGUF does not support how this tokenizer splits words (normalizer {}, pre_tokenizer "
+        "{}); convert to hf instead",
         where, tokenizer_json.value("normalizer", json()).dump().substr(0, 200),
         tokenizer_json.value("pre_tokenizer", json()).dump().substr(0, 400));
   out.model = "gpt2";
@@ -136,7 +136,7 @@ void check_gguf_ids(const Tokenizer& tokenizer, const GgufVocabulary& vocabulary
     const std::vector<int32_t> found = written->encode(probe, true);
     if (ids != found)
       throw UserError(
-          "{}: this tokenizer has no form in GGUF: \"{}\" is [{}], and from a GGUF file it would "
+          "{}: GGUF cannot express this tokenizer: \"{}\" is [{}], and from a GGUF file it would "
           "be [{}]; convert to hf instead",
           where, probe, fmt::join(ids, ", "), fmt::join(found, ", "));
   }

@@ -1,4 +1,4 @@
-// The way back from gguf_vocabulary.h: a tokenizer.json in the terms of a GGUF file.
+// The inverse of gguf_vocabulary.h: converts a tokenizer.json to GGUF's vocabulary.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,18 +9,17 @@
 
 namespace snug::tokenizer {
 
-// model, tokens and token types of exactly `num_tokens` ids: those without a token get a
-// placeholder, those beyond are left out with a warning (a GGUF file has one token for each row of
-// the embedding).
+// model, tokens and token types of exactly `num_tokens` ids: ids without a token get a placeholder,
+// larger ids are omitted with a warning (a GGUF file has one token per row of the embedding).
 void set_gguf_tokens(const Engine& engine, int64_t num_tokens, GgufVocabulary& out);
 
-// model, pre, merges or scores. The tokens must be there. Throws UserError, beginning with `where`,
-// for a tokenizer that GGUF has no form for.
+// Sets model, pre, merges or scores. The tokens must be set. Throws UserError, beginning with
+// `where`, for a tokenizer that GGUF cannot express.
 void set_gguf_rules(const nlohmann::json& tokenizer_json, const std::string& where,
                     GgufVocabulary& out);
 
-// Throws UserError where a tokenizer made of `vocabulary` would give other ids than `tokenizer`:
-// what a GGUF file cannot say is lost without a trace otherwise.
+// Throws UserError if a tokenizer made from `vocabulary` gives other ids than `tokenizer`, since a
+// GGUF file silently drops what it cannot express.
 void check_gguf_ids(const Tokenizer& tokenizer, const GgufVocabulary& vocabulary,
                     const std::string& where);
 

@@ -17,8 +17,8 @@ constexpr const char* kQwen2Pattern =
 constexpr const char* kTekkenPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// Those of models whose GGUF files are of the architectures llama and qwen2. The first of several
-// names for the same is the one that is written.
+// Pre-tokenizers of GGUF models with the architectures llama and qwen2. Of several names for the
+// same, the first is written.
 constexpr GgufPre kPres[] = {
     {"gpt-2", nullptr, false, false, false},
     {"default", nullptr, false, false, false},
@@ -35,14 +35,14 @@ constexpr GgufPre kPres[] = {
     {"tekken", kTekkenPattern, false, false, true},
 };
 
-// The steps of a pre-tokenizer, also where it is one alone or none.
+// A pre-tokenizer's steps as a list, even for one step or none.
 json steps_of(const json& pre_tokenizer) {
   if (pre_tokenizer.is_null()) return json::array();
   if (pre_tokenizer.value("type", "") != "Sequence") return json::array({pre_tokenizer});
   return pre_tokenizer.value("pretokenizers", json::array());
 }
 
-// The steps that cut; ByteLevel's options that only matter for offsets are left out.
+// The steps that split, without ByteLevel's options that only affect offsets.
 std::optional<json> cutting_steps(const json& pre_tokenizer) {
   json out = json::array();
   for (const json& step : steps_of(pre_tokenizer)) {
@@ -79,8 +79,8 @@ const GgufPre& gguf_pre(const std::string& name) {
   }
   if (!name.empty()) {
     warn(
-        "GGUF: the pre-tokenizer '{}' is not known; words are cut as GPT-2 does, and ids may "
-        "differ from those the model was trained on",
+        "GGUF: the pre-tokenizer '{}' is unknown; words are split as in GPT-2, and ids may differ "
+        "from those the model was trained on",
         name);
   }
   return kPres[0];

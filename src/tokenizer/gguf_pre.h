@@ -1,5 +1,5 @@
-// tokenizer.ggml.pre: the names by which GGUF files say how a byte-level vocabulary cuts words, and
-// what each means as parts of a tokenizer.json.
+// tokenizer.ggml.pre: GGUF's names of pre-tokenizers for byte-level vocabularies, and each one's
+// equivalent in a tokenizer.json.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,17 +19,17 @@ enum GgufTokenType : int32_t {
   kByte = 6,
 };
 
-// No pattern: GPT-2's own, inside ByteLevel.
+// Without a pattern: GPT-2's, which is part of ByteLevel.
 struct GgufPre {
   std::string_view name;
   const char* pattern;
   bool single_digits, nfc, ignore_merges;
 };
 
-// Warns and takes GPT-2's for a name that is not known.
+// Warns and returns GPT-2's for an unknown name.
 const GgufPre& gguf_pre(const std::string& name);
 
-// The one that cuts as this tokenizer.json does; nullptr where GGUF has no name for it.
+// The pre-tokenizer equivalent to this tokenizer.json's; nullptr if GGUF has none.
 const GgufPre* find_gguf_pre(const nlohmann::json& tokenizer_json);
 
 nlohmann::json gguf_pre_tokenizer_json(const GgufPre& pre);

@@ -19,7 +19,7 @@ using nlohmann::json;
 
 constexpr std::string_view kWhere = "GGUF, tokenizer.ggml.tokens";
 
-constexpr size_t kMaxPieceBytes = 4096;  // trying every cut is quadratic in this
+constexpr size_t kMaxPieceBytes = 4096;  // trying every split is quadratic in this
 
 void check(const GgufVocabulary& v) {
   if (v.tokens.empty())
@@ -100,9 +100,9 @@ json frame_json(const GgufVocabulary& v) {
           {"special_tokens", specials}};
 }
 
-// sentencepiece merges whichever neighbours give the best-scored piece. Every way to make a piece
-// of two others is a merge, ranked by the piece's score; of equal ones the longer left half comes
-// first.
+// sentencepiece merges the neighbours that give the piece with the best score. So every split of a
+// piece into two others becomes a merge, ranked by the piece's score; among equal ones the longer
+// left half comes first.
 json merges_by_score(const GgufVocabulary& v, const Vocabulary& vocabulary) {
   struct Merge {
     float score;
@@ -115,8 +115,8 @@ json merges_by_score(const GgufVocabulary& v, const Vocabulary& vocabulary) {
     if (type_of(v, id) != kNormal) continue;
     const std::string_view token = v.tokens[id];
     if (token.size() > kMaxPieceBytes) {
-      throw UserError("{}[{}]: a piece of {} bytes; at most {} are taken", kWhere, id, token.size(),
-                      kMaxPieceBytes);
+      throw UserError("{}[{}]: a piece has {} bytes; at most {} are allowed", kWhere, id,
+                      token.size(), kMaxPieceBytes);
     }
     std::vector<size_t> cuts;
     for (size_t i = 0; i < token.size(); i += utf8_length(token[i])) cuts.push_back(i);

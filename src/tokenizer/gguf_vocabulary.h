@@ -1,5 +1,5 @@
-// The vocabulary of a GGUF file rewritten as the tokenizer.json that Hugging Face would have for
-// it, so that one pipeline serves both and the result can be written out as it is.
+// Converts a GGUF file's vocabulary to an equivalent tokenizer.json, so that one pipeline handles
+// both and the result can be written to disk.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

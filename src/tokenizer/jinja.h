@@ -1,6 +1,5 @@
-// A small, safe Jinja: what chat templates use, run under a budget of work and depth, without
-// access to anything but the values handed in. Spaces and newlines come out as transformers sets
-// Jinja up (trim_blocks, lstrip_blocks).
+// A small, safe Jinja for chat templates, with limits on work and depth and access only to the
+// given variables. White space is handled as in transformers (trim_blocks, lstrip_blocks).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,7 +15,7 @@ class Template {
  public:
   // Throws UserError, beginning with `where`, if the source does not parse.
   Template(std::string_view source, std::string where);
-  // May run on many threads at once. Throws UserError for what the template does wrong or refuses.
+  // Thread-safe. Throws UserError for errors in the template and for raise_exception.
   std::string render(const Dict& variables) const;
 
  private:

@@ -1,5 +1,5 @@
-// A parsed template. One node type for expressions and one for statements, each with its kind: the
-// interpreter is then two switches that can be read from top to bottom.
+// A parsed template. One node type for expressions and one for statements, each with a kind, so
+// that the interpreter is two switches.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -9,12 +9,13 @@
 
 namespace snug::tokenizer::jinja {
 
-// a, b, c: a list; a alone: just that.
+// "a, b, c" gives a list, "a" only the expression.
 ExpressionPtr parse_tuple(TokenStream& stream);
 ExpressionPtr parse_expression(TokenStream& stream);
 // Without "… if … else …", which a for loop reads itself.
 ExpressionPtr parse_or(TokenStream& stream);
-// What stands behind a '|', applied to `value`; and all the filters that follow a value.
+// parse_filter: the filter after a '|', applied to `value`; parse_filters: all filters after a
+// value.
 ExpressionPtr parse_filter(TokenStream& stream, ExpressionPtr value);
 ExpressionPtr parse_filters(TokenStream& stream, ExpressionPtr value);
 

@@ -1,5 +1,4 @@
-// A table of filters by name. Those of texts and numbers and those of lists are two tables in two
-// files.
+// Tables of filters by name: one for texts and numbers, one for lists, in two files.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

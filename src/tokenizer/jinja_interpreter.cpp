@@ -193,7 +193,7 @@ void Interpreter::define_macro(const Statement& statement) {
 
 Value Interpreter::call_macro(const Statement& statement, const std::shared_ptr<Scope>& home,
                               const Arguments& arguments) {
-  if (++depth_ > kMaxDepth) runtime_.fail("macros call each other more than {} deep", kMaxDepth);
+  if (++depth_ > kMaxDepth) runtime_.fail("macros are nested more than {} deep", kMaxDepth);
   const auto outer = scope_;
   const auto inner = std::make_shared<Scope>();
   inner->parent = home;

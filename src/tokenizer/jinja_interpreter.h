@@ -1,5 +1,5 @@
-// Runs a parsed template once. Statements print into one output; names live in scopes, of which for
-// loops, macros and captured blocks open new ones.
+// Runs a parsed template once. Statements print to one output; for loops, macros and captured
+// blocks open new scopes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,8 +15,7 @@
 
 namespace snug::tokenizer::jinja {
 
-// The global functions that need nothing of the interpreter: range, raise_exception, strftime_now,
-// dict.
+// Global functions that do not need the interpreter: range, raise_exception, strftime_now, dict.
 std::vector<std::pair<std::string, Function>> global_functions();
 
 struct Scope {
@@ -69,7 +68,7 @@ class Interpreter {
   std::shared_ptr<Scope> scope_ = globals_;
   std::string output_;
   int depth_ = 0;  // of macro calls
-  // A namespace may come to hold itself; emptying all of them at the end frees such rings.
+  // A namespace may contain itself; clearing all of them at the end frees such cycles.
   std::vector<std::shared_ptr<Dict>> namespaces_;
 };
 

@@ -66,7 +66,7 @@ class Lexer {
     return source_.size();
   }
 
-  // The text up to the next tag, less the white space that the tags on both sides take away.
+  // The text up to the next tag, without the white space that the tags on both sides strip.
   void read_text() {
     const size_t tag = find_tag(position_);
     std::string text = source_.substr(position_, tag - position_);
@@ -299,7 +299,8 @@ class Lexer {
       add(TokenKind::Sign, std::string(sign));
       return advance(sign.size());
     }
-    fail(fmt::format("'{}' is no part of an expression", rest().substr(0, utf8_length(rest()[0]))));
+    fail(fmt::format("'{}' is not allowed in an expression",
+                     rest().substr(0, utf8_length(rest()[0]))));
   }
 
   std::string source_;

@@ -1,6 +1,5 @@
-// A Jinja source as tokens: stretches of text, and the words and signs inside {{ }} and {% %}.
-// White space is settled here, with trim_blocks and lstrip_blocks on, as chat templates are written
-// for.
+// Splits a Jinja source into tokens: literal text, and the names and operators inside {{ }} and {%
+// %}. White space is trimmed here, with trim_blocks and lstrip_blocks, which chat templates expect.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -44,7 +44,7 @@ Value rstrip(Runtime& runtime, const Value& self, const Arguments& arguments) {
   return strip_text(self.string(), text_argument(runtime, arguments, 0, "chars"), false, true);
 }
 
-// Without a separator: at runs of white space, empty parts left out.
+// Without a separator: splits at runs of white space, without empty parts.
 List split_at_space(std::string_view text, int64_t limit) {
   List parts;
   while (true) {
@@ -114,7 +114,7 @@ Value splitlines(Runtime& runtime, const Value& self, const Arguments&) {
   return lines;
 }
 
-// One text, or a list of them any of which may fit.
+// One text, or a list of which any may match.
 template <class Fits>
 Value fits_any(Runtime& runtime, const Arguments& arguments, Fits fits) {
   const Value* given = arguments.get(0, "prefix");

@@ -164,7 +164,7 @@ List iterate(Runtime& runtime, const Value& value) {
     for (size_t i = 0; i + 1 < offsets.size(); ++i)
       out.push_back(character(offsets, value.string(), i));
   } else if (!value.is_undefined()) {
-    runtime.fail("{} cannot be gone through item by item", value.type_name());
+    runtime.fail("{} cannot be iterated", value.type_name());
   }
   return out;
 }
@@ -179,7 +179,7 @@ int64_t length_of(Runtime& runtime, const Value& value) {
 
 Value get_attribute(Runtime& runtime, const Value& value, std::string_view name) {
   if (value.is_undefined()) {
-    runtime.fail("'{}' is undefined, and so has no '{}'", value.undefined_name(), name);
+    runtime.fail("'{}' is undefined, so it has no '{}'", value.undefined_name(), name);
   }
   if (find_method(value, name)) {
     return Function([value, name = std::string(name)](Runtime& inner, const Arguments& arguments) {
@@ -199,7 +199,7 @@ Value get_item(Runtime& runtime, const Value& value, const Value& key) {
     return Undefined{key.string()};
   }
   if (value.is_undefined()) {
-    runtime.fail("'{}' is undefined, and so has no items", value.undefined_name());
+    runtime.fail("'{}' is undefined, so it has no items", value.undefined_name());
   }
   if (!key.is_integer() || (!value.is_list() && !value.is_string())) {
     return Undefined{to_repr(key, runtime)};

@@ -1,5 +1,5 @@
-// What every part of a running template shares: the budget of work, since a template comes from
-// strangers, and the one way to fail, which names the template and the line.
+// Shared state of a running template: the work limit, since templates are untrusted, and fail(),
+// which names the template and the line.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,10 +25,10 @@ class Runtime {
   void set_line(int line) { line_ = line; }
   int line() const { return line_; }
 
-  // One unit a step, plus the bytes or items that a step makes.
+  // Charges one unit per step, plus the bytes or items that it creates.
   void charge(size_t bytes = 0) {
     work_ += 1 + bytes / 16;
-    if (work_ > kMaxWork) fail("the template does too much work; it may loop without end");
+    if (work_ > kMaxWork) fail("the template does too much work; it may have an endless loop");
   }
 
   template <class... Args>
@@ -45,7 +45,7 @@ class Runtime {
 };
 
 // Named filters (value | name(args)), tests (value is name(args)) and methods (value.name(args)).
-// A null pointer means that there is none of that name.
+// The lookups return null for an unknown name.
 using Filter = Value (*)(Runtime&, const Value&, const Arguments&);
 using Test = bool (*)(Runtime&, const Value&, const Arguments&);
 Filter find_filter(std::string_view name);

@@ -1,4 +1,4 @@
-// What filters and methods both do to texts.
+// Text operations shared by filters and methods.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,13 +10,13 @@
 
 namespace snug::tokenizer::jinja {
 
-// Takes `characters`, or white space where none are given, off the ends.
+// Strips `characters`, or white space by default, from the ends.
 std::string strip_text(std::string_view text, std::optional<std::string_view> characters, bool left,
                        bool right);
 std::string upper_text(std::string_view text);
 std::string title_text(std::string_view text);
 std::string capitalize_text(std::string_view text);
-// At most `count` times, or everywhere where count is negative.
+// Replaces at most `count` times, or all occurrences if count is negative.
 Value replace_text(Runtime& runtime, std::string_view text, std::string_view what,
                    std::string_view by, int64_t count);
 Value join_texts(Runtime& runtime, const List& items, std::string_view separator);

@@ -1,4 +1,4 @@
-// The tokens of a template under a parser's hands: looking, taking, and failing with the line.
+// The token stream of the parser: peek, take, and fail with the line.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +17,7 @@ class TokenStream {
   TokenStream(std::string_view source, const std::string& where)
       : where_(where), tokens_(tokenize(source, where)) {}
 
-  // Counts how deep the parser has called itself; a file must not overflow our stack.
+  // Counts the parser's recursion depth, so that a file cannot overflow the stack.
   struct Nesting {
     explicit Nesting(TokenStream& stream) : depth(stream.depth_) {
       if (++depth > kMaxNesting) stream.fail("the template is nested too deep");

@@ -160,7 +160,7 @@ std::string to_json(const Value& value, Runtime& runtime, int64_t indent, int de
   if (value.is_number()) return to_repr(value, runtime);
   if (value.is_string()) return quote_json(value.string());
   if (!value.is_list() && !value.is_dict())
-    runtime.fail("{} cannot become JSON", value.type_name());
+    runtime.fail("{} cannot be written as JSON", value.type_name());
   const std::string line =
       indent < 0 ? "" : "\n" + std::string(static_cast<size_t>(indent) * (depth + 1), ' ');
   std::string out;

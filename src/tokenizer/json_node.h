@@ -1,5 +1,4 @@
-// Reading the JSON of a tokenizer with errors that name the file and the key: a Node is a value
-// together with the path by which it was reached.
+// Reads a tokenizer's JSON with errors that name file and key: a Node is a value with its path.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,7 +23,7 @@ class Node {
   bool is_array() const { return value_->is_array(); }
   bool is_object() const { return value_->is_object(); }
 
-  // A key that must be there, and one that may be absent or null.
+  // operator[]: a required key; the other: one that may be absent or null.
   Node operator[](const char* key) const;
   std::optional<Node> find(const char* key) const;
   size_t size() const { return value_->size(); }
@@ -37,7 +36,7 @@ class Node {
   double number() const;
   std::string string_or(const char* key, std::string fallback) const;
   bool boolean_or(const char* key, bool fallback) const;
-  // A token id: 0 … 2^24 - 1, so that no file can ask for gigabytes of empty ids.
+  // A token id: 0 … 2^24 - 1, so that a file cannot require gigabytes of empty ids.
   int32_t token_id() const;
 
   [[noreturn]] void refuse(std::string_view wanted) const;
@@ -47,7 +46,7 @@ class Node {
   std::string where_;
 };
 
-// Throws UserError naming the file and the byte where it stops being JSON.
+// Throws UserError with the file and the offset of the first invalid byte.
 nlohmann::json parse_json(std::string_view text, const std::string& where);
 nlohmann::json read_json(const std::filesystem::path& path);
 

@@ -1,5 +1,5 @@
-// What stands between words and ids. A model keeps no state of its own between calls; what makes
-// repeated words cheap lives in a Scratch that the caller lends, one per thread at a time.
+// A tokenizer's model: encodes pre-tokens to ids. It has no mutable state; the cache of repeated
+// words is in a Scratch that the caller provides, one per thread.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,8 +22,8 @@ class Model {
 
   virtual ~Model() = default;
   virtual std::unique_ptr<Scratch> make_scratch() const = 0;
-  // Appends the ids of one pre-token. In a byte-level pipeline `word` is raw text and `byte_level`
-  // asks for each of its bytes to stand as its GPT-2 letter.
+  // Appends the ids of one pre-token. In a byte-level pipeline `word` is raw text, and with
+  // `byte_level` each byte is encoded as its GPT-2 letter.
   virtual void encode(std::string_view word, bool byte_level, Scratch& scratch,
                       std::vector<int32_t>& ids) const = 0;
 

@@ -27,7 +27,7 @@ class FunctionNormalizer : public Normalizer {
 class SequenceNormalizer : public Normalizer {
  public:
   SequenceNormalizer(const Node& node, int depth) {
-    if (depth >= kMaxSequenceDepth) node.refuse("normalizers nested less deep");
+    if (depth >= kMaxSequenceDepth) node.refuse("normalizers that are nested less deeply");
     for (const Node& step : node["normalizers"].items()) {
       if (auto made = make_normalizer(step, depth + 1)) steps_.push_back(std::move(made));
     }
@@ -104,7 +104,7 @@ std::unique_ptr<Normalizer> make_normalizer(const Node& node, int depth) {
     });
   }
   throw UserError(
-      "{}: the normalizer '{}' is not known; known: Sequence, NFC, NFD, NFKC, NFKD, Lowercase, "
+      "{}: the normalizer '{}' is unknown; supported: Sequence, NFC, NFD, NFKC, NFKD, Lowercase, "
       "StripAccents, ByteLevel, Replace, Precompiled, Prepend, Strip",
       node.where(), type);
 }

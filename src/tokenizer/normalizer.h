@@ -1,6 +1,6 @@
-// What is done to a text before it is cut: Unicode forms, replacements, prefixes. One class a kind,
-// named as in tokenizer.json; an unknown kind is refused, since ignoring it would change ids
-// silently.
+// Normalization of a text before it is split: Unicode forms, replacements, prefixes. One class per
+// kind, named as in tokenizer.json; unknown kinds are refused, since ignoring them would silently
+// change ids.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,7 +22,7 @@ std::unique_ptr<Normalizer> make_normalizer(const Node& node, int depth = 0);
 // Precompiled: sentencepiece's table of character rewrites.
 std::unique_ptr<Normalizer> make_charsmap(const Node& node);
 
-// A file may nest Sequences only so deep.
+// The maximum nesting of Sequences in a file.
 inline constexpr int kMaxSequenceDepth = 16;
 
 }  // namespace snug::tokenizer

@@ -1,5 +1,5 @@
-// A trie over bytes that finds every stored piece a text begins with. Children hang in sibling
-// lists: fan-out is small below the first byte, which has a table of its own.
+// A byte trie that finds all stored pieces that are prefixes of a text. Children are in sibling
+// lists, since fan-out is small below the first byte, which has a table.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

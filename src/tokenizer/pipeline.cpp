@@ -15,8 +15,8 @@
 namespace snug::tokenizer {
 namespace {
 
-// Word caches and work space, lent to one encode() at a time, so that encode() may run on many
-// threads and a cache stays warm between calls.
+// A pool of word caches and scratch memory, one per running encode(), so that encode() is
+// thread-safe and caches stay warm between calls.
 class ScratchPool {
  public:
   explicit ScratchPool(const Model& model) : model_(model) {}
@@ -64,7 +64,7 @@ class Pipeline : public Engine {
   mutable std::optional<ScratchPool> scratch_;
 };
 
-// A part of the file that may be absent, which means the same as null.
+// An optional part of the file; absent means null.
 Node optional_part(const Node& node, const char* key) {
   static const nlohmann::json null;
   return node.find(key).value_or(Node(null, node.where() + "." + key));
@@ -89,7 +89,7 @@ void Pipeline::read_added_tokens(const Node& node, const EngineOptions& options)
                  entry.where());
     }
   }
-  // What tokenizer_config.json adds: only tokens that this vocabulary knows or has room for.
+  // Tokens that tokenizer_config.json adds, if the vocabulary has them or room for them.
   for (AddedToken token : options.added_tokens) {
     if (added_.by_content(token.content)) continue;
     const int32_t known = model_->vocabulary().find(token.content);
@@ -181,7 +181,7 @@ void Engine::override_frame(const EngineOptions& options) {
 }
 
 std::unique_ptr<Model> make_model(const Node& node) {
-  // Files written before types were named hold BPE if they hold merges.
+  // Older files without a type are BPE if they have merges.
   const std::string type = node.string_or("type", node.find("merges")   ? "BPE"
                                                   : node.find("unk_id") ? "Unigram"
                                                                         : "");

@@ -29,9 +29,9 @@ Frame read_template(const Node& node) {
   return frame;
 }
 
-// Later steps stand outside of what earlier ones put around the text.
+// Later steps add their tokens outside those of earlier steps.
 Frame read_sequence(const Node& node, int depth) {
-  if (depth >= kMaxSequenceDepth) node.refuse("post-processors nested less deep");
+  if (depth >= kMaxSequenceDepth) node.refuse("post-processors that are nested less deeply");
   Frame frame;
   for (const Node& step : node["processors"].items()) {
     const Frame outer = read_post_processor(step, depth + 1);
@@ -53,7 +53,7 @@ Frame read_post_processor(const Node& node, int depth) {
     return {{node["cls"].item(1).token_id()}, {node["sep"].item(1).token_id()}};
   }
   throw UserError(
-      "{}: the post-processor '{}' is not known; known: ByteLevel, TemplateProcessing, Sequence, "
+      "{}: the post-processor '{}' is unknown; supported: ByteLevel, TemplateProcessing, Sequence, "
       "BertProcessing, RobertaProcessing",
       node.where(), type);
 }

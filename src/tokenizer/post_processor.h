@@ -1,4 +1,4 @@
-// What the "post_processor" of a tokenizer.json puts around a single text.
+// The tokens that a tokenizer.json's "post_processor" adds around a single text.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -14,13 +14,12 @@
 namespace snug::tokenizer {
 namespace {
 
-// The words of the pre-tokenizer Whitespace. There \w takes the two joiners in, as everywhere in
-// Rust.
+// The words of the pre-tokenizer Whitespace, whose \w includes the two joiners, as in Rust.
 constexpr std::string_view kWordPattern = R"([\w\x{200C}\x{200D}]+|[^\w\s\x{200C}\x{200D}]+)";
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// What becomes of the delimiters that a split finds.
+// What a split does with its delimiters.
 enum class Behavior { Removed, Isolated, MergedWithPrevious, MergedWithNext, Contiguous };
 
 Behavior read_behavior(const Node& node) {
@@ -33,7 +32,7 @@ Behavior read_behavior(const Node& node) {
   node.refuse("Removed, Isolated, MergedWithPrevious, MergedWithNext or Contiguous");
 }
 
-// Takes the stretches of a text in order, delimiters and what lies between, and forwards the parts.
+// Receives a text's delimiters and the text between them, in order, and emits the parts.
 class PartCollector {
  public:
   PartCollector(const Word& word, Behavior behavior, const WordSink& sink)
@@ -101,7 +100,7 @@ class PatternSplit : public PreTokenizer {
   bool invert_;
 };
 
-// Splits at every character that a predicate takes for a delimiter.
+// Splits at every character for which a predicate is true.
 class CharacterSplit : public PreTokenizer {
  public:
   using Predicate = bool (*)(char32_t);
@@ -225,7 +224,7 @@ void add_step(const Node& node, int depth, Steps& steps) {
     steps.push_back(std::make_unique<CharacterSplit>(predicate, behavior));
   };
   if (type == "Sequence") {
-    if (depth >= kMaxSequenceDepth) node.refuse("pre-tokenizers nested less deep");
+    if (depth >= kMaxSequenceDepth) node.refuse("pre-tokenizers that are nested less deeply");
     for (const Node& step : node["pretokenizers"].items()) add_step(step, depth + 1, steps);
   } else if (type == "ByteLevel") {
     add_byte_level(node, steps);
@@ -249,7 +248,7 @@ void add_step(const Node& node, int depth, Steps& steps) {
     add(is_punctuation, Behavior::Isolated);
   } else {
     throw UserError(
-        "{}: the pre-tokenizer '{}' is not known; known: Sequence, ByteLevel, Split, Digits, "
+        "{}: the pre-tokenizer '{}' is unknown; supported: Sequence, ByteLevel, Split, Digits, "
         "Metaspace, Punctuation, Whitespace, WhitespaceSplit, BertPreTokenizer",
         node.where(), type);
   }

@@ -1,5 +1,5 @@
-// Cutting a text into the words that the model encodes one by one. Words are handed on as they are
-// found, step to step, so that nothing proportional to the text is kept.
+// Splits a text into words for the model. Words are passed from step to step as they are found, so
+// no memory proportional to the text is needed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,7 +27,8 @@ class PreTokenizer {
 
 struct PreTokenization {
   std::unique_ptr<PreTokenizer> steps;  // null: the text is one word
-  // The last step was ByteLevel's alphabet. It is left to the model, which knows each letter's id.
+  // The last step is ByteLevel's alphabet, which the model applies, since it knows each letter's
+  // id.
   bool byte_level = false;
 };
 

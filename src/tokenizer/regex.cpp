@@ -86,7 +86,7 @@ std::string to_pcre2(std::string_view pattern, const std::string& where) {
   return out;
 }
 
-// One match block and JIT stack a thread, shared by all patterns.
+// One match block and JIT stack per thread, shared by all patterns.
 struct MatchSpace {
   pcre2_match_data* data = pcre2_match_data_create(1, nullptr);
   pcre2_match_context* context = pcre2_match_context_create(nullptr);
@@ -117,7 +117,7 @@ struct Regex::Code {
 
 Regex::Regex(std::string_view pattern, std::string where) : code_(std::make_unique<Code>()) {
   if (pattern.size() > kMaxPatternBytes) {
-    throw UserError("{}: a regular expression of {} bytes; at most {} are taken", where,
+    throw UserError("{}: a regular expression has {} bytes; at most {} are allowed", where,
                     pattern.size(), kMaxPatternBytes);
   }
   code_->pattern = pattern;

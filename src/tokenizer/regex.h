@@ -1,7 +1,6 @@
 // Regular expressions of tokenizer files, run by PCRE2's JIT. The files are written for Oniguruma,
-// so a pattern is first brought to PCRE2's dialect; what cannot be is refused rather than matched
-// differently. Match limits bound the work, so that a hostile pattern ends in an error and not in a
-// hang.
+// so patterns are first translated to PCRE2's dialect; patterns that cannot be translated are
+// refused. Match limits bound the work, so that a hostile pattern fails instead of hanging.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

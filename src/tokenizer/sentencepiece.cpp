@@ -1,6 +1,6 @@
 // tokenizer.model through sentencepiece's own library. The library knows nothing of special tokens
-// in a text, so they are cut out first, as LLaMA's tokenizer does: in legacy mode every stretch
-// between them gets the prefix space, otherwise only the one that opens the text.
+// in a text, so they are cut out first, as LLaMA's tokenizer does: in legacy mode every text
+// between them gets the prefix space, otherwise only the one at the beginning.
 // SPDX-License-Identifier: Apache-2.0
 #include <sentencepiece_processor.h>
 

@@ -9,7 +9,7 @@
 namespace snug::tokenizer {
 namespace {
 
-// A character has at most four bytes, each a token; more waiting ids will not complete one.
+// A character has at most four bytes, so more waiting ids cannot complete one.
 constexpr size_t kMaxWaiting = 8;
 
 }  // namespace
@@ -17,8 +17,8 @@ constexpr size_t kMaxWaiting = 8;
 std::string StreamingDecoder::push(int32_t id) {
   window_.push_back(id);
   const std::string text = tokenizer_.decode(window_);
-  // Ids without a text, however many, leave the context alone: without words in it the next one
-  // would look like the first.
+  // Ids without text do not enter the context: without words in it the next word would be decoded
+  // like the first.
   if (!emitted_.empty() && text == emitted_ && tokenizer_.decode({&id, 1}).empty()) {
     window_.pop_back();
     return "";
@@ -31,8 +31,8 @@ std::string StreamingDecoder::push(int32_t id) {
 std::string StreamingDecoder::flush() {
   const std::string text = tokenizer_.decode(window_);
   size_t begin = std::min(emitted_.size(), text.size());
-  // Only after bytes that were given up on: what they have become meanwhile is not shown a second
-  // time.
+  // Only after incomplete bytes that were emitted as they were: do not emit the completed character
+  // too.
   while (begin < text.size() && (text[begin] & 0xC0) == 0x80) ++begin;
   std::string fresh = text.substr(begin);
   window_.erase(window_.begin(), window_.begin() + static_cast<std::ptrdiff_t>(num_context_));

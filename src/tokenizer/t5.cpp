@@ -1,7 +1,7 @@
-// A T5 directory that holds no more than spiece.model. transformers turns it into a Unigram
-// pipeline of its own, whose ids differ from sentencepiece's where a text has rare combining marks
-// or white space; models are run with transformers' ids, so the same pipeline is made here. The
-// library reads the file; only the character map it does not hand out is taken from the bytes.
+// T5 directories with only spiece.model. transformers converts it to a Unigram pipeline, whose ids
+// differ from sentencepiece's for rare combining marks and white space. Models are used with
+// transformers' ids, so we make the same pipeline. The library reads the file, except the character
+// map, which it does not expose and which is read from the bytes.
 // SPDX-License-Identifier: Apache-2.0
 #include <sentencepiece_processor.h>
 
@@ -21,7 +21,7 @@ using nlohmann::json;
 constexpr size_t kMaxSpieceBytes = size_t{1} << 30;
 constexpr uint64_t kNormalizerSpec = 3, kCharsmap = 2;  // fields of ModelProto, of NormalizerSpec
 
-// The last field `number` of a protocol buffer that holds bytes; "": there is none.
+// The last bytes field `number` of a protocol buffer; empty if there is none.
 class Fields {
  public:
   explicit Fields(std::string_view bytes) : bytes_(bytes) {}

@@ -45,7 +45,7 @@ struct Tokenizer::State {
   std::unique_ptr<ChatTemplate> chat_template;
   std::string chat_template_text;
   fs::path source;             // the directory it came from; empty for a GGUF
-  std::string tokenizer_json;  // what a GGUF's vocabulary became
+  std::string tokenizer_json;  // the conversion of a GGUF vocabulary
   nlohmann::json config;
 
   int32_t find_named(const char* key) const {
@@ -101,7 +101,7 @@ std::unique_ptr<Tokenizer> Tokenizer::from_directory(const fs::path& directory) 
   }
   state->named_tokens = std::move(sidecars.named_tokens);
   if (fs::exists(model) && !fs::exists(json)) {
-    // A sentencepiece model knows its own; files beside it may be missing.
+    // A sentencepiece model has its own special tokens; files beside it may be missing.
     for (const auto& [key, text] : {std::pair("bos_token", "<s>"), std::pair("eos_token", "</s>"),
                                     std::pair("unk_token", "<unk>")}) {
       if (state->engine->find(text) >= 0) state->named_tokens.try_emplace(key, text);
@@ -195,7 +195,7 @@ GgufVocabulary Tokenizer::gguf_vocabulary(int64_t num_tokens) const {
   GgufVocabulary out;
   set_gguf_tokens(*state_->engine, num_tokens, out);
   out.special = state_->special;
-  // A vocabulary may put a token around texts that no file names as bos or eos.
+  // A vocabulary may add a token around texts that no file names as bos or eos.
   const Frame& frame = state_->engine->frame();
   if (out.special.bos < 0 && frame.before.size() == 1) {
     out.special.bos = frame.before.front();

@@ -1,7 +1,6 @@
 // Text to token ids and back, equal to Hugging Face's `tokenizers` id by id, from a tokenizer.json,
 // a sentencepiece tokenizer.model or spiece.model or the vocabulary inside a GGUF file; and the
-// chat template that belongs to the vocabulary. All const methods may be called from many threads
-// at once.
+// chat template that belongs to the vocabulary. All const methods are thread-safe.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,8 +15,7 @@
 
 namespace snug::tokenizer {
 
-// Ids are -1 where the vocabulary has no such token. add_* say what encode(…, true) puts around a
-// text.
+// Ids are -1 if the vocabulary has no such token. add_*: whether encode(…, true) adds the token.
 struct SpecialTokens {
   int32_t bos = -1, eos = -1, pad = -1, unk = -1;
   bool add_bos = false, add_eos = false;
@@ -27,7 +25,7 @@ struct Message {
   std::string role, content;
 };
 
-// The keys tokenizer.ggml.* of a GGUF file, as they stand there.
+// The keys tokenizer.ggml.* of a GGUF file, unchanged.
 struct GgufVocabulary {
   std::string model;  // "gpt2" (byte-level BPE) or "llama" (sentencepiece by scores)
   std::string pre;    // tokenizer.ggml.pre: "smollm", "llama-bpe", "qwen2", …
@@ -68,10 +66,10 @@ class Tokenizer {
 
   // A directory that transformers' AutoTokenizer loads and that encodes identically.
   void write_directory(const std::filesystem::path& directory) const;
-  // How large its files are, as far as they are large.
+  // The size of its large files.
   int64_t directory_bytes() const;
   // The same vocabulary for a GGUF file of a model with `num_tokens` embedding rows. Throws
-  // UserError where GGUF has no form for it, or ids would become others.
+  // UserError if GGUF cannot express it or ids would change.
   GgufVocabulary gguf_vocabulary(int64_t num_tokens) const;
 
  private:
@@ -80,8 +78,8 @@ class Tokenizer {
   std::unique_ptr<State> state_;
 };
 
-// Decodes ids one at a time, holding back text until it is whole UTF-8. The tokenizer must outlive
-// it.
+// Decodes ids one at a time, holding text back until it is complete UTF-8. The tokenizer must
+// outlive it.
 class StreamingDecoder {
  public:
   explicit StreamingDecoder(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}

@@ -22,8 +22,8 @@ bool is_ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return (c & 0x80) == 0; });
 }
 
-// Length of the ill-formed stretch at `offset`: the longest start of a valid sequence, at least a
-// byte.
+// Length of the ill-formed sequence at `offset`: the longest prefix of a valid sequence, at least
+// one byte.
 size_t ill_formed_length(std::string_view text, size_t offset) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(offset);

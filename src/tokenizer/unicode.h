@@ -1,5 +1,5 @@
-// The little that a tokenizer needs to know about Unicode: walking UTF-8, repairing it as Python's
-// errors="replace" does, character classes and normalization forms (ICU).
+// Unicode functions for tokenizers: iterating UTF-8, repairing it as Python's errors="replace"
+// does, character classes and normalization forms (ICU).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace snug::tokenizer {
 
-// Bytes of the sequence that `lead` opens in valid UTF-8.
+// The length of the sequence that begins with `lead` in valid UTF-8.
 inline size_t utf8_length(char lead) {
   const auto byte = static_cast<unsigned char>(lead);
   return byte < 0x80 ? 1 : byte < 0xE0 ? 2 : byte < 0xF0 ? 3 : 4;
@@ -23,7 +23,7 @@ char32_t next_code_point(std::string_view text, size_t& offset);
 size_t previous_offset(std::string_view text, size_t offset);
 void append_utf8(std::string& out, char32_t code_point);
 
-// Every maximal ill-formed stretch becomes one U+FFFD; valid text is returned as it is.
+// Replaces every maximal ill-formed sequence by one U+FFFD; returns valid text unchanged.
 std::string repair_utf8(std::string_view text);
 
 bool is_white_space(char32_t c);  // White_Space

@@ -1,5 +1,6 @@
-// The Unigram model of sentencepiece: of all ways to cut a word into pieces, the one whose scores
-// sum highest (Viterbi), pieces found in a trie. Scores are doubles, as the oracle adds them.
+// The Unigram model of sentencepiece: the split of a word into pieces with the highest sum of
+// scores (Viterbi), with pieces from a trie. Scores are summed in double, as in Hugging Face's
+// tokenizers.
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
@@ -76,11 +77,11 @@ Unigram::Unigram(const Node& node) : where_(node.where()) {
 
 void Unigram::encode(std::string_view word, bool byte_level, Scratch& lent,
                      std::vector<int32_t>& ids) const {
-  SNUG_CHECK(!byte_level, "byte-level letters reach a Unigram model");
+  SNUG_CHECK(!byte_level, "a Unigram model cannot encode byte-level letters");
   auto& scratch = static_cast<UnigramScratch&>(lent);
   if (word.empty() || scratch.cache.find(word, ids)) return;
   search(word, scratch.ends);
-  // Backwards along the best path; a run of unknown characters counts as one piece.
+  // Follows the best path backwards; a run of unknown characters is one piece.
   auto& found = scratch.word_ids;
   found.clear();
   std::vector<int32_t> pieces;

@@ -8,8 +8,8 @@
 
 namespace snug::tokenizer {
 
-// Eight bytes a round of multiply and fold; words are short, so this is most of a cache lookup's
-// cost.
+// Eight bytes per round of multiply and fold; words are short, so this is most of the cost of a
+// cache lookup.
 uint64_t Vocabulary::hash(std::string_view text) {
   constexpr uint64_t kMultiplier = 0x9E3779B97F4A7C15ull;
   uint64_t state = text.size() * kMultiplier;

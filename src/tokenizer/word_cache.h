@@ -1,6 +1,5 @@
-// The ids of words seen before. Direct-mapped and of fixed size: a lookup is one hash and one
-// compare, nothing is allocated after the start, and a word that collides simply replaces the older
-// one.
+// A cache of words' ids, direct-mapped and of fixed size: a lookup is one hash and one comparison,
+// nothing is allocated after construction, and a colliding word replaces the older one.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

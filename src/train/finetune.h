@@ -1,4 +1,4 @@
-// Full fine-tuning, from a recipe to a trained model on disk.
+// Fine-tuning, full or with adapters, from a recipe to a trained model on disk.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,7 +9,7 @@
 namespace snug::train {
 
 // Runs the recipe. Writes into recipe.out_dir: run.json, metrics.csv, report.html, checkpoints, and
-// final/, a Hugging Face directory. run.json is written whatever happens. Throws UserError,
+// final/, a Hugging Face directory. run.json is written however the run ends. Throws UserError,
 // OutOfMemory (with what to change) or InternalError.
 void finetune(const config::Recipe& recipe, const std::string& command);
 

@@ -77,7 +77,7 @@ class Test:
         if ", with CUDA;" not in text:
             self.fault(f"doctor does not say that this program has CUDA:\n{text}")
         reasons = re.findall(r"CUDA +13\.\d+, no GPU: (.+)$", text, re.M)
-        if reasons not in (["there is no NVIDIA driver here"], ["the NVIDIA driver shows none"]):
+        if reasons not in (["there is no NVIDIA driver here"], ["the NVIDIA driver reports none"]):
             self.fault(f"doctor does not say in one line why there is no GPU:\n{text}")
         self.no_gpu(reasons[0] if reasons else "")
 

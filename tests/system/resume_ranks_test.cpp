@@ -120,7 +120,7 @@ TEST_F(ResumedRanks, AreNotStoppedByALostFile) {
       fs::resize_file(file, fs::file_size(file) / 2);
     result = train(name, 9, {});
     ASSERT_EQ(result.exit_code, 0) << result.output;
-    EXPECT_EQ(count(result.output, "step-000006 is not whole"), 1U) << result.output;
+    EXPECT_EQ(count(result.output, "step-000006 is incomplete"), 1U) << result.output;
     expect_losses(name, "straight", 1e-4);
   }
 }

@@ -7,7 +7,7 @@
 
 namespace snug::exec {
 
-// The last unit's backward follows its forward at once: nothing would be saved by running it twice.
+// The last unit's backward follows its forward at once, so recomputing it would save nothing.
 void ActivationCheckpointing::before_forward(UnitRun& run) {
   run.record = run.record && (run.is_last() || !units_[static_cast<size_t>(run.index)]);
 }
@@ -19,7 +19,7 @@ void SelectiveCheckpointing::before_forward(UnitRun& run) {
 void SelectiveCheckpointing::after_forward(UnitRun& run) {
   if (recorder_ == nullptr) return;
   recorder_.reset();
-  // What goes on to the next unit stays: it reads it.
+  // Keeps the unit's output: the next unit reads it.
   std::erase_if(kept_.recomputable,
                 [&](const auto& r) { return run.output.shares_storage(r.tensor); });
   for (const ops::Recomputable& r : kept_.recomputable) memory::vacate(r.tensor);
@@ -28,7 +28,7 @@ void SelectiveCheckpointing::after_forward(UnitRun& run) {
 }
 
 void SelectiveCheckpointing::before_backward(UnitRun& run) {
-  // Let go at once: from here on only the graph holds what it needs.
+  // Released here, so that only the autograd graph holds what it needs.
   const auto dropped = dropped_.extract(run.key());
   if (dropped.empty()) return;
   for (const ops::Recomputable& r : dropped.mapped()) {

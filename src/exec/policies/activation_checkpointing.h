@@ -12,11 +12,11 @@
 
 namespace snug::exec {
 
-// Activation checkpointing (Chen et al. 2016): keep a unit's inputs only, and run it again when its
-// backward comes. Costs one more forward of each such unit.
+// Activation checkpointing (Chen et al. 2016): keep only a unit's inputs and recompute the rest
+// before its backward. Costs one more forward of each such unit.
 class ActivationCheckpointing final : public Policy {
  public:
-  // units[i]: whether unit i is run again.
+  // units[i]: whether unit i is recomputed.
   explicit ActivationCheckpointing(std::vector<bool> units) : units_(std::move(units)) {}
   void before_forward(UnitRun& run) override;
 
@@ -24,8 +24,8 @@ class ActivationCheckpointing final : public Policy {
   std::vector<bool> units_;
 };
 
-// Selective activation checkpointing: keep the results of the products, which are expensive, and
-// compute those of norms again from their inputs. Costs about a hundredth of a step.
+// Selective activation checkpointing: keep the results of matrix products, which are expensive, and
+// recompute those of norms from their inputs. Costs about 1 % of a step.
 class SelectiveCheckpointing final : public Policy {
  public:
   void before_forward(UnitRun& run) override;

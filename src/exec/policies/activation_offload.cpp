@@ -10,7 +10,7 @@
 namespace snug::exec {
 namespace {
 
-// Every byte of the storage, whatever part of it the tensor views.
+// The bytes of the whole storage, not only of the tensor's view.
 int64_t storage_bytes(const at::Tensor& tensor) {
   return static_cast<int64_t>(tensor.storage().nbytes());
 }
@@ -18,8 +18,8 @@ int64_t storage_bytes(const at::Tensor& tensor) {
 }  // namespace
 
 void ActivationOffload::before_forward(UnitRun& run) {
-  // The last unit's backward follows at once. In a pass without backward, and where the forward is
-  // run again, nothing is kept.
+  // The last unit's backward follows at once. A pass without backward, or with recomputation, keeps
+  // nothing.
   if (run.training && run.record && !run.is_last())
     recorder_ = std::make_unique<ops::KeptRecorder>(&kept_);
 }
@@ -32,7 +32,8 @@ void ActivationOffload::after_forward(UnitRun& run) {
   UnitsOwn& own = units_[run.key()];
   own.ledger_unit = memory::current_tag.unit;
   send_out(own, run.input, run.output);
-  // What is after it runs in another process, and who knows when the next one runs here.
+  // After the last unit of the range another process continues, so there is no later forward here
+  // to overlap with.
   if (!prefetch_ || run.index + 1 == run.stretch.end) vacate(own);
 }
 
@@ -47,7 +48,7 @@ void ActivationOffload::send_out(UnitsOwn& own, const nn::State& input, const nn
   const auto add = [&](const at::Tensor& tensor) {
     const memory::Allocation* allocation = memory::find_allocation(tensor);
     if (allocation == nullptr || allocation->category != memory::Category::Activations) return;
-    // The same memory under two names leaves once.
+    // A storage that two tensors share is copied once.
     for (const Moved& entry : own.moved)
       if (entry.device.storage().is_alias_of(tensor.storage())) return;
     own.moved.push_back(
@@ -55,7 +56,8 @@ void ActivationOffload::send_out(UnitsOwn& own, const nn::State& input, const nn
          memory::empty_on_host({storage_bytes(tensor)}, at::kByte, tensor.device(),
                                memory::Category::Activations, memory::HostUse::Landing)});
   };
-  // The unit's output is the next one's input, and leaves with it: also what it only hands on.
+  // The unit's output, passed-through tensors included, is the next unit's input and is moved with
+  // it.
   for (const auto& [name, tensor] : input.entries())
     if (!output.shares_storage(tensor)) add(tensor);
   for (const at::Tensor& tensor : kept_.tensors)

@@ -1,9 +1,9 @@
-// Activation offload: what a unit keeps for its backward waits in host memory, so that the device
-// holds one unit's activations at a time (ZeRO-Infinity's, Rajbhandari et al. 2021). With
-// activation checkpointing that is the unit's input alone.
+// Activation offload: a unit's activations wait for its backward in host memory, so that the device
+// holds one unit's at a time (ZeRO-Infinity, Rajbhandari et al. 2021). With activation
+// checkpointing they are just the unit's input.
 //
-// With prefetch they leave while the next unit runs forward, and come back while the one before
-// runs backward: the device then holds two units' at a time.
+// With prefetch they move to the host during the next unit's forward and back during the following
+// unit's backward; the device then holds two units' activations at a time.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,7 +29,7 @@ class ActivationOffload final : public Policy {
   void abandon() override;
 
  private:
-  // A tensor of the device, and its bytes on the host.
+  // A tensor of the device and its host copy.
   struct Moved {
     at::Tensor device;
     at::Tensor host;
@@ -41,10 +41,10 @@ class ActivationOffload final : public Policy {
   };
 
   void send_out(UnitsOwn& own, const nn::State& input, const nn::State& output);
-  // The device gives up what has been copied.
+  // Waits for the copies and frees the device memory.
   void vacate(UnitsOwn& own);
   void send_back(UnitsOwn& own);
-  // What the unit `distance` after this one has sent, in the same micro-batch; null: nothing.
+  // What was moved for the unit `distance` after this one in the same micro-batch; null: nothing.
   UnitsOwn* find(const UnitRun& run, int64_t distance);
 
   ops::CopyStream& copies_;

@@ -28,7 +28,7 @@ void OptimizerInBackward::start_updating(const optim::StepOptions& options) {
   squares_ = {};
 }
 
-// States on disk are read while the unit's gradients are being computed.
+// Reads states on disk ahead, while the unit's gradients are computed.
 void OptimizerInBackward::before_backward(UnitRun& run) {
   if (updating_ && run.pass->last_micro_batch)
     optimizer_.read_ahead(ranges_[static_cast<size_t>(run.index)]);

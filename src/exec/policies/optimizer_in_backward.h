@@ -1,9 +1,9 @@
 // Optimizer in backward: a unit's weights are updated and its gradients freed as soon as its
-// backward of the step's last micro-batch is done, so that the model's gradients never live
-// together (Lv et al. 2023, LOMO).
+// backward of the step's last micro-batch is done, so that the gradients of the whole model never
+// exist at once (LOMO, Lv et al. 2023).
 //
-// Clipping to a global norm needs every gradient before the first update. It is exact here too: a
-// first backward only adds up norms, a second one updates, at the price of a second forward and
+// Clipping to a global norm needs every gradient before the first update. This stays exact: one
+// backward only measures the norm, a second one updates, at the cost of another forward and
 // backward.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -19,18 +19,18 @@ namespace snug::exec {
 
 class OptimizerInBackward final : public Policy {
  public:
-  // ranges[i]: unit i's parameters in the optimizer's list, whose tensors are `parameters`, and
-  // whose gradients are added to the norm where they are `counted`.
-  // `on_host`: the update's scratch is host memory. `updated` is called after unit i's update.
+  // parameters: the optimizer's list; ranges[i]: unit i's part of it; counted[j]: whether parameter
+  // j's gradient enters the norm on this rank. `on_host`: the update's scratch is host memory.
+  // `updated` is called with i after unit i's update.
   OptimizerInBackward(optim::Optimizer& optimizer, std::vector<optim::NamedTensor> parameters,
                       std::vector<bool> counted, std::vector<optim::Range> ranges, bool on_host,
                       std::function<void(int64_t)> updated);
 
-  // What the backwards of the coming micro-batches do: only add up norms, or update too.
+  // Choose what the next micro-batches' backwards do: only measure the norm, or update.
   void start_measuring();
   void start_updating(const optim::StepOptions& options);
-  // Of the gradients since the last start, unscaled by the options; once. On cuda the host waits
-  // for it, and for nothing else here.
+  // Sum of squares of the gradients since the last start, without UpdateOptions' scaling; call
+  // once. On cuda the host waits here, and only here.
   double gradient_sum_of_squares() { return squares_.value(); }
 
   void before_backward(UnitRun& run) override;

@@ -30,7 +30,7 @@ void OptimizerOffload::send_home(nn::Parameter& parameter, std::vector<ops::Copy
   at::Tensor& gradient = parameter.value.mutable_grad();
   if (!gradient.defined()) return;
   at::Tensor& home = parameter.home.mutable_grad();
-  // On a cpu it can be added from where it is.
+  // On a cpu the gradient can be added without a copy.
   at::Tensor landing = gradient;
   if (!home.defined() || ops::kernel_device(gradient) == at::kCUDA) {
     landing = memory::empty_on_host(gradient.sizes(), gradient.scalar_type(), gradient.device(),
@@ -40,7 +40,8 @@ void OptimizerOffload::send_home(nn::Parameter& parameter, std::vector<ops::Copy
   leaving_.push_back({&parameter, std::exchange(gradient, {}), std::move(landing)});
 }
 
-// The host waits for gradients that it adds to others; for the rest the device's memory does.
+// The host waits only for gradients that it must add; for the others only the device's memory waits
+// to be freed.
 void OptimizerOffload::settle() {
   const bool adds = std::any_of(leaving_.begin(), leaving_.end(), [](const Leaving& entry) {
     return entry.parameter->home.grad().defined();

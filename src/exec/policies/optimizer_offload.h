@@ -1,7 +1,8 @@
 // Optimizer offload (ZeRO-Offload, Ren et al. 2021): optimizer states and the weights that they
 // update live in host memory. A unit's gradients leave the device as soon as its backward is done;
-// the host steps; the new weights come back. The device holds weights and one unit's gradients;
-// with overlap those of two, since they leave while the unit before runs backward.
+// the host runs the optimizer; the new weights are copied back. The device holds the weights and
+// one unit's gradients, or two units' with overlap, where a unit's gradients are copied during the
+// next unit's backward.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,20 +15,21 @@ namespace snug::exec {
 
 class OptimizerOffload final : public Policy {
  public:
-  // `updated`: what the optimizer updates, by unit.
+  // `updated`: the parameters that the optimizer updates, by unit.
   OptimizerOffload(std::vector<std::vector<nn::Parameter*>> updated, ops::CopyStream& copies,
                    bool overlap)
       : updated_(std::move(updated)), copies_(copies), overlap_(overlap) {}
 
-  // Adds the unit's gradients to those at their home, and frees them on the device. Where they are
-  // summed over ranks meanwhile, those of the unit after it.
+  // Adds the unit's gradients to those on the host and frees them on the device. If their sum over
+  // ranks overlaps with the backward, does so for the unit of the backward before this one.
   void after_backward(UnitRun& run) override;
-  // All of them are at home when this returns.
+  // When this returns, all gradients are on the host.
   void after_micro_batch() override;
   void abandon() override;
 
  private:
-  // A gradient on the device, and where it goes: its home, or a place to add it from.
+  // A gradient on the device and its destination: the host gradient, or a buffer from which it is
+  // added.
   struct Leaving {
     nn::Parameter* parameter;
     at::Tensor gradient;
@@ -45,7 +47,7 @@ class OptimizerOffload final : public Policy {
   ops::CopyStream::Ticket on_their_way_;
 };
 
-// Starts copies of the device's weights from their homes.
+// Starts to copy these weights from their host copies to the device.
 void send_weights_from_home(const std::vector<nn::Parameter*>& parameters, ops::CopyStream& copies);
 
 }  // namespace snug::exec

@@ -16,10 +16,9 @@
 namespace snug::exec {
 namespace {
 
-// Reductions that may be under way beside the backward. Of whole gradients, which stay where they
-// are, so many: units take more and less time than their sums do, and neither side is to wait for
-// the other. Parts leave memory behind that is wanted, so each unit settles what the one before
-// began.
+// All-reduces that may run beside the backward. Several, because a unit's backward may be faster or
+// slower than its all-reduce and neither should wait for the other. Reduce-scatters free whole
+// gradients, so there each unit first completes the previous one.
 constexpr size_t kReplicasUnderWay = 4;
 
 }  // namespace
@@ -42,7 +41,7 @@ Sharding::~Sharding() {
   try {
     for (auto& [flat, ticket] : gathers_) shards().wait(std::exchange(ticket, {}));
   } catch (const CommunicationError& error) {
-    warn("weights were still on their way at the end: {}", error.what());
+    warn("an all-gather of weights failed at the end of the run: {}", error.what());
   }
 }
 
@@ -89,11 +88,11 @@ void Sharding::before_forward(UnitRun& run) {
     arrive(unit, ahead ? run.index + 1 : -1);
   else
     open(unit);
-  // The loss computes gradients while it has the logits at hand.
+  // The loss computes gradients in the forward, while it has the logits.
   if (run.training && run.is_last()) provide_gradients(unit);
 }
 
-// The last unit's backward follows at once, and needs them again.
+// The last unit's backward follows at once and needs its weights again.
 void Sharding::after_forward(UnitRun& run) {
   if (gathers() && !(run.training && run.is_last())) release(static_cast<size_t>(run.index));
 }
@@ -125,7 +124,7 @@ void Sharding::arrive(size_t unit, int64_t next) {
   if (next >= 0) send(static_cast<size_t>(next));
 }
 
-// A weight that two units use stays while one of them does.
+// A weight that two units use stays gathered while one of them needs it.
 bool Sharding::is_used_elsewhere(const FlatUnit* flat, size_t unit) const {
   return std::ranges::any_of(present_, [&](const auto& other) {
     return other.first != unit && std::ranges::find(other.second, flat) != other.second.end();
@@ -146,7 +145,7 @@ void Sharding::publish() {
   for (const auto& own : flats_)
     for (const auto& flat : own) {
       if (!flat->is_trained()) continue;
-      // One that nobody has waited for carries what was there before.
+      // An earlier gather that was never waited for has old values: complete it first.
       if (const auto sent = gathers_.extract(flat.get())) shards().wait(sent.mapped());
       start_gather(*flat);
     }
@@ -167,7 +166,7 @@ void Sharding::close(size_t unit) {
   show(unit, FlatUnit::Form::Computed);
 }
 
-// What another unit has open stays as it is.
+// Leaves alone what another unit has open.
 void Sharding::show(size_t unit, FlatUnit::Form form) {
   for (FlatUnit* flat : used_by(unit))
     if (!is_used_elsewhere(flat, unit)) flat->show(form);
@@ -233,7 +232,8 @@ void Sharding::after_backward(UnitRun& run) {
   for (FlatUnit* flat : used_by(unit)) {
     if (!flat->gradients().defined()) continue;
     const bool is_final = is_due && first_user_.at(flat) == unit;
-    // A tied weight's parts go out by the unit: its whole gradient would wait for the last of them.
+    // Each unit reduces its contribution to a tied weight's gradient: keeping the whole gradient
+    // until the last of them would take memory.
     if (cuts_gradients() || is_final) leaving_.push_back(reduce(*flat, is_final));
   }
   if (gathers()) release(unit);
@@ -273,7 +273,7 @@ void Sharding::settle(std::vector<Leaving> reductions) {
     entry.whole.reset();
     if (pieces_are_whole()) continue;
     at::Tensor& sum = reduced_[entry.flat];
-    if (!entry.flat->pieces_have_gradients()) sum.reset();  // somebody took them meanwhile
+    if (!entry.flat->pieces_have_gradients()) sum.reset();  // they were taken or freed meanwhile
     if (sum.defined())
       ops::accumulate(sum, entry.landing);
     else
@@ -311,7 +311,7 @@ void Sharding::drop_gradients() {
   reduced_.clear();
 }
 
-// What the others still send cannot be called back: with several processes the run ends here.
+// Other ranks' sends cannot be cancelled, so with several processes the run ends here.
 void Sharding::abandon() {
   if (mesh_->is_single() || units_.front()->parameters().front()->value.is_meta()) {
     leaving_.clear();

@@ -12,7 +12,7 @@ void WeightStreaming::before_forward(UnitRun& run) {
   arrive(run.index, run.index + 1 < run.stretch.end ? run.index + 1 : -1);
 }
 
-// The last unit's backward follows at once, and needs them again.
+// The last unit's backward follows at once and needs its weights again.
 void WeightStreaming::after_forward(UnitRun& run) {
   if (!(run.training && run.is_last())) release(run.index);
 }
@@ -43,7 +43,7 @@ void WeightStreaming::arrive(int64_t index, int64_t next) {
   if (prefetch_ && next >= 0) send(next);
 }
 
-// A weight that two units use stays while one of them does.
+// A weight that two units use stays while one of them needs it.
 bool WeightStreaming::is_used_elsewhere(const nn::Parameter* parameter, int64_t index) const {
   return std::any_of(sent_.begin(), sent_.end(), [&](const auto& sent) {
     if (sent.first == index) return false;

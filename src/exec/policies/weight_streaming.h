@@ -1,9 +1,9 @@
-// Weight streaming: weights live in host memory, and are on the device only while their unit runs
-// (Pudipeddi et al. 2020, L2L; ZeRO-Infinity). The device then holds one unit's weights, whatever
-// the size of the model; with prefetch those of the next unit too, which travel while one runs.
+// Weight streaming: weights live in host memory and are on the device only while their unit runs
+// (L2L, Pudipeddi et al. 2020; ZeRO-Infinity). The device then holds one unit's weights, whatever
+// the model's size; with prefetch also the next unit's, copied meanwhile.
 //
-// Kept graphs refer to the weights' storages, which are emptied and filled again: so this works
-// with and without activation checkpointing.
+// Autograd graphs refer to the weights' storages, which are emptied and refilled in place, so this
+// works with and without activation checkpointing.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -27,9 +27,9 @@ class WeightStreaming final : public Policy {
   void abandon() override;
 
  private:
-  // Sends unit `index`'s weights on their way, unless they are on it or there.
+  // Starts to copy unit `index`'s weights to the device, unless already started.
   void send(int64_t index);
-  // The unit's weights are there when this returns, and with prefetch unit `next`'s on their way.
+  // Waits for the unit's weights; with prefetch starts the copies of unit `next`.
   void arrive(int64_t index, int64_t next);
   void release(int64_t index);
   bool is_used_elsewhere(const nn::Parameter* parameter, int64_t index) const;
@@ -37,7 +37,7 @@ class WeightStreaming final : public Policy {
   std::vector<nn::Unit*> units_;
   ops::CopyStream& copies_;
   bool prefetch_;
-  std::map<int64_t, ops::CopyStream::Ticket> sent_;  // by unit: what is on the device or on its way
+  std::map<int64_t, ops::CopyStream::Ticket> sent_;  // by unit: copies that are done or in progress
 };
 
 }  // namespace snug::exec

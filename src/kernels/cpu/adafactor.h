@@ -44,15 +44,16 @@ struct AdafactorOptions {
   int num_threads = 0;
 };
 
-// Rows are summed in slabs of `height`, so that sums have the same order on any number of threads.
+// Rows are summed in slabs of `height`, so that the order of summation does not depend on the
+// number of threads.
 struct AdafactorSlabs {
   int64_t height = 0, count = 0;
 };
 AdafactorSlabs adafactor_slabs(int64_t rows, int64_t cols);
 
-// A row of columns' sums for each slab.
+// Workspace for each slab's column sums.
 int64_t adafactor_workspace_bytes(int64_t rows, int64_t cols);
-// What a GPU's kernels want before that: a double a row, and some norms.
+// GPU kernels need this in addition: a double per row, and some norms.
 inline constexpr int64_t kAdafactorNormsBytes = 64;
 inline int64_t adafactor_device_sums_bytes(int64_t rows) {
   return rows * static_cast<int64_t>(sizeof(double)) + kAdafactorNormsBytes;

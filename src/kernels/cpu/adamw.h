@@ -34,7 +34,7 @@ struct AdamWOptions {
   int64_t step = 1;         // t, the first step is 1
   float grad_scale = 1.0f;  // multiplies every gradient: clipping, loss unscaling
   // Rounds BF16 params (those without master) up or down with the probability that keeps their
-  // mean. The random bits depend on (seed, step, tensor_id, index) alone.
+  // mean. The random bits depend only on (seed, step, tensor_id, index).
   bool stochastic_rounding = false;
   uint64_t seed = 0;
   int num_threads = 0;

@@ -1,4 +1,4 @@
-// What an AdamW step is the same for all elements, in double as torch computes it.
+// The factors of an AdamW step that are the same for all elements, computed in double as in torch.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

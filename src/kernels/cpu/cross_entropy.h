@@ -28,7 +28,7 @@ struct CrossEntropy {
   int64_t gradient_stride = 0;         // 0: V
   float* row_loss = nullptr;           // (R), optional: 0 for ignored rows
   int num_threads = 0;
-  // Of a vocabulary that is dealt out, below: targets are ids of the whole one.
+  // For a vocabulary split among processes (see below); targets are ids of the whole vocabulary.
   int64_t first = 0;             // the id of the first column
   int64_t whole_vocabulary = 0;  // 0: V
 
@@ -42,9 +42,8 @@ struct CrossEntropyResult {
 };
 CrossEntropyResult cross_entropy(const CrossEntropy& args);
 
-// The same where each of several processes has a part of the columns, in two sweeps. The first
-// leaves what a row's loss needs to know of this part; when everyone's sums are there, the second
-// gives loss and gradient.
+// The same with columns split among processes, in two sweeps: the first computes this part's sums
+// for each row; once the sums of all parts are known, the second computes loss and gradient.
 inline constexpr int64_t kPartSums = 4;  // a row's: see CrossEntropyPartSums
 struct CrossEntropyPartSums {
   double maximum = 0;       // of this part's logits
@@ -54,12 +53,12 @@ struct CrossEntropyPartSums {
 };
 static_assert(sizeof(CrossEntropyPartSums) == kPartSums * sizeof(double));
 
-// What the second sweep wants to find again besides the logits.
+// Scratch passed from the first sweep to the second, besides the logits.
 int64_t cross_entropy_part_scratch_bytes(int64_t rows);
 // sums: (R). With need_gradient the logits become scratch.
 void cross_entropy_part_sums(const CrossEntropy& args, CrossEntropyPartSums* sums, void* scratch);
-// sums: (P, R), those of all P parts in one order at all processes. The loss is that of the whole
-// row, the gradient this part's.
+// sums: (P, R), of all P parts, in the same order on all processes. The loss is of whole rows, the
+// gradient of this part.
 CrossEntropyResult cross_entropy_of_parts(const CrossEntropy& args,
                                           const CrossEntropyPartSums* sums, int64_t num_parts,
                                           const void* scratch);

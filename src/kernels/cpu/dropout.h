@@ -1,6 +1,6 @@
-// Dropout (Srivastava et al. 2014): out[i] = kept(i) ? x[i] / (1 - probability) : 0. Which elements
-// are kept is a hash of (key, i): the backward pass, and a recomputed forward, draw the same mask
-// again instead of storing it, on any number of threads and any device.
+// Dropout (Srivastava et al. 2014): out[i] = kept(i) ? x[i] / (1 - probability) : 0. The mask is a
+// hash of (key, i), so the backward and a recomputed forward draw it again instead of storing it,
+// on any device and number of threads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace snug::kernels::cpu {
 
-// Rows that are two stretches, of one length, of a longer list of rows.
+// Row numbers of two equally long ranges of a longer list of rows.
 struct RowPlaces {
   int64_t stretch = 0;            // rows of each; 0: rows are numbered as they lie
   int64_t first = 0, second = 0;  // the rows that they begin with
@@ -30,13 +30,13 @@ struct Dropout {
   uint64_t key = 0;
   bool accumulate = false;  // out += instead of out =
   int num_threads = 0;
-  // Columns [first_column, first_column + columns) of a matrix with whole_columns, which get the
-  // mask that they have there; columns 0: elements are numbered as they lie.
+  // For columns [first_column, first_column + columns) of a matrix with whole_columns, which get
+  // that matrix's mask; columns 0: elements are numbered consecutively.
   int64_t columns = 0;
   int64_t first_column = 0;
   int64_t whole_columns = 0;
-  // Where first_column lies beyond the whole's columns, that many rows come before. With columns
-  // only: what the rows, those included, are numbered as.
+  // If first_column exceeds whole_columns, it also skips whole rows. Only with `columns`: the row
+  // numbers, counted with the skipped rows.
   RowPlaces places;
   int64_t first_index = 0;  // of the first element
 

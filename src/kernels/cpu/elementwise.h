@@ -8,7 +8,7 @@
 
 namespace snug::kernels::cpu {
 
-// to = from. The arrays must not overlap unless they are the same and of one size of element.
+// to = from. The arrays must not overlap, unless they are identical with elements of the same size.
 void cast(const void* from, Scalar from_type, void* to, Scalar to_type, int64_t count,
           int num_threads = 0);
 

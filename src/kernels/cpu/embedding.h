@@ -1,6 +1,6 @@
-// Rows of a table by id, and the sum of gradients back into that table.
-// Backward sorts the tokens by id, so that each table row is summed by one thread, in token order:
-// the same bits for every thread count, and one rounding per table row however often an id occurs.
+// Embedding lookup and its gradient. The backward sorts tokens by id, so that one thread sums each
+// table row, in token order: the same bits for any number of threads, and one rounding per table
+// row.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

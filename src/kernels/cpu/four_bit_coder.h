@@ -1,5 +1,5 @@
-// Tables that turn a number of [-1, 1] into the 4-bit code of the next value. The values' ranks are
-// parted by 15 borders; a number equal to a border has the lower rank.
+// Tables to encode a number in [-1, 1] as the 4-bit code of the nearest value. 15 thresholds
+// separate the values; a number equal to a threshold gets the lower value.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,8 +21,7 @@ struct FourBitCoder {
   alignas(64) int32_t above[32];
 };
 
-// Numbers are multiplied by this before they are put in bins, so that 1 (and what rounding makes
-// of it) is still inside the last one.
+// Numbers are multiplied by this before binning, so that 1 (after rounding) falls in the last bin.
 static constexpr float kBinScale = 0.999f;
 
 const FourBitCoder& nf4_coder();

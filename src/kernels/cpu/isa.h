@@ -1,5 +1,5 @@
-// Which build of the vectorised kernels runs. Each file of simd/ is compiled once per instruction
-// set into a namespace of its own; the operators beside this file pick one at run time.
+// Selects the vectorised kernels at run time. Each file in simd/ is compiled once per instruction
+// set, into its own namespace.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,8 +10,8 @@ namespace snug::kernels::cpu {
 // best_isa(), unless a ScopedIsa lowers it.
 Isa active_isa();
 
-// For tests and benchmarks: runs everything at `isa`, or at best_isa() where that is lower, while
-// it lives. Not thread-safe.
+// For tests and benchmarks: limits the instruction set to `isa` (at most best_isa()) while it
+// lives. Not thread-safe.
 class ScopedIsa {
  public:
   explicit ScopedIsa(Isa isa);

@@ -1,5 +1,5 @@
-// Work cut into blocks whose borders do not depend on the number of threads: what a block computes,
-// and the order in which block results are added, is the same on one thread and on many.
+// Splits work into blocks that do not depend on the number of threads, so that results, and their
+// order of summation, are the same on one thread and on many.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,11 +11,11 @@
 
 namespace snug::kernels::cpu {
 
-// Elements a block: small enough to share out evenly, large enough to pay for the hand-over.
+// Elements per block: small enough for an even distribution, large enough to amortize scheduling.
 inline constexpr int64_t kBlockElements = int64_t{1} << 15;
 
-// body(block) for each block. Neighbouring blocks go to the same thread, an eighth of its share at
-// a time: the others take over what is left of one that waits for its core.
+// body(block) for each block. A thread takes an eighth of its share of adjacent blocks at a time;
+// other threads take over the rest if it is delayed.
 template <class Body>
 void parallel_blocks(int64_t num_blocks, int num_threads, const Body& body) {
   const int wanted = num_threads > 0 ? num_threads : omp_get_max_threads();
@@ -29,7 +29,7 @@ void parallel_blocks(int64_t num_blocks, int num_threads, const Body& body) {
   for (int64_t block = 0; block < num_blocks; ++block) body(block);
 }
 
-// body(begin, end) over stretches of [0, count), each of `elements_per_item` times its length.
+// body(begin, end) over ranges of [0, count), where each item has `elements_per_item` elements.
 template <class Body>
 void parallel_ranges(int64_t count, int64_t elements_per_item, int num_threads, const Body& body) {
   const int64_t step =
@@ -38,14 +38,14 @@ void parallel_ranges(int64_t count, int64_t elements_per_item, int num_threads, 
                   [&](int64_t block) { body(block * step, std::min(count, (block + 1) * step)); });
 }
 
-// A stretch of one tensor of a list.
+// A range of one tensor of a list.
 struct TensorBlock {
   int64_t tensor = 0;
   int64_t begin = 0;
   int64_t end = 0;
 };
 
-// All tensors of a list (anything with a .count), cut into stretches.
+// Splits all tensors of a list (anything with a .count) into ranges.
 template <class Tensors>
 std::vector<TensorBlock> tensor_blocks(const Tensors& tensors) {
   std::vector<TensorBlock> blocks;

@@ -1,7 +1,7 @@
-// Pictures as a vision encoder's first product reads them: normalised and cut into squares.
+// Normalizes pictures and splits them into patches, the input of a vision encoder's first product.
 //   out[((s·P + p)·3 + c)·q² + row·q + column] = (pixel / 255 - mean[c]) / std[c]
 // for picture s, patch p (from left to right, top to bottom) of q × q pixels, channel c. A pixel
-// has one of 256 values, so that this is a look-up in a table made in double.
+// has one of 256 values, so this is a lookup in a table computed in double.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -1,5 +1,5 @@
-// Making quantized weights (linalg/quantized_matrix.h says what they are) and turning them back.
-// Codes and scales are bit for bit those of bitsandbytes 0.50 on the CPU, for elements of any type:
+// Quantizes weights (format: linalg/quantized_matrix.h) and dequantizes them. Codes and scales are
+// bit for bit those of bitsandbytes 0.50 on the CPU, for elements of any type:
 //   NF4, FP4: x * (1 / absmax) of the block, absmax at least 1e-38 there, to the next value (a tie
 //   to the lower one). A last block of less than 64 elements is divided by its absmax instead.
 //   double quantization: absmax less the mean of all, in blocks of 256, to the entry of the dynamic
@@ -22,9 +22,9 @@
 
 namespace snug::kernels::cpu {
 
-// Takes a weight's elements row by row, in stretches of any length and type, as they come from a
-// file. Beside the result it holds less than one block (int8: one row) of elements in float32, and
-// with double quantization, until finish(), the scales in float32 (a sixteenth of a byte an
+// Quantizes a weight's elements in row-major order, in chunks of any length and type, as read from
+// a file. Besides the result it holds less than one block (int8: one row) of elements in float32
+// and, with double quantization, the scales in float32 until finish() (a sixteenth of a byte per
 // element).
 class Quantizer {
  public:
@@ -33,7 +33,7 @@ class Quantizer {
 
   // The next `count` elements.
   void add(const void* elements, Scalar type, int64_t count);
-  // After the last element; throws where some are missing.
+  // Call after the last element; throws if some are missing.
   void finish();
 
  private:
@@ -53,11 +53,11 @@ class Quantizer {
   float* scales_;
 };
 
-// Elements [begin, begin + count), row by row, as numbers of `type`.
+// Dequantizes elements [begin, begin + count), in row-major order, to `type`.
 void dequantize(const QuantizedMatrix& weight, int64_t begin, int64_t count, void* out, Scalar type,
                 int num_threads = 0);
 
-// The same on a device, where `bytes` and `out` lie; see kernels/cuda/operators.h.
+// The same on a device, with `bytes` and `out` in its memory; see kernels/cuda/operators.h.
 struct DequantizeOnDevice {
   QuantizedFormat format = QuantizedFormat::Nf4;
   int64_t rows = 0, cols = 0;

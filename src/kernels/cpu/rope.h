@@ -1,4 +1,4 @@
-// Rotary position embedding in the half-split layout: element i turns with element i + R/2.
+// Rotary position embedding in the half-split layout: element i is rotated with element i + R/2.
 // Tables come from rope_tables.h. float32 inside, one rounding; each element is read and written
 // once.
 // SPDX-License-Identifier: Apache-2.0

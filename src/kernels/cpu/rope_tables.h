@@ -1,6 +1,6 @@
-// cos and sin of the rotary embedding for every position, with the usual ways of stretching the
-// context. Angles are rounded to float32 where Hugging Face's code rounds them, so that both agree
-// closely.
+// cos and sin of the rotary embedding for every position, with the usual methods of context
+// extension. Angles are rounded to float32 where Hugging Face's code rounds them, so that both
+// agree closely.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@ namespace snug::kernels::cpu {
 
 enum class RopeType : uint8_t { None, Linear, Dynamic, Llama3, Yarn, LongRope };
 
-// Field names follow `rope_scaling` in config.json; only those that the type names are read.
+// Field names as in `rope_scaling` of config.json; only the fields of the type are used.
 struct RopeScaling {
   RopeType type = RopeType::None;
   double base = 10000.0;                  // rope_theta

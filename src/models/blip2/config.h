@@ -1,5 +1,6 @@
-// BLIP-2 (Li et al. 2023): a vision transformer, a Q-Former that reads it with a few learned
-// queries, and a language model that reads their answers as tokens. Names as in config.json.
+// BLIP-2 (Li et al. 2023): a vision transformer, a Q-Former with a few learned queries that attend
+// to its output, and a language model that reads the queries' results as tokens. Names as in
+// config.json.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,7 +14,7 @@
 
 namespace snug::models::blip2 {
 
-// EVA's ViT-g (Fang et al. 2022) in all published checkpoints.
+// In all published checkpoints EVA's ViT-g (Fang et al. 2022).
 struct VisionConfig {
   int64_t hidden_size = 1408;
   int64_t intermediate_size = 6144;
@@ -32,8 +33,8 @@ struct VisionConfig {
   int64_t head_dim() const { return hidden_size / num_attention_heads; }
 };
 
-// A BERT encoder (Devlin et al. 2019) over the queries, with attention to the picture in every
-// cross_attention_frequency-th layer.
+// A BERT encoder (Devlin et al. 2019) over the queries, with cross-attention to the picture in
+// every cross_attention_frequency-th layer.
 struct QFormerConfig {
   int64_t hidden_size = 768;
   int64_t intermediate_size = 3072;
@@ -48,14 +49,13 @@ struct QFormerConfig {
 
   int64_t head_dim() const { return hidden_size / num_attention_heads; }
   bool looks_at_picture(int64_t layer) const { return layer % cross_attention_frequency == 0; }
-  // The last layer that looks at the picture.
+  // The last layer with cross-attention.
   int64_t last_look() const {
     return (num_hidden_layers - 1) / cross_attention_frequency * cross_attention_frequency;
   }
 };
 
-// What happens to a picture's pixels before the first product: preprocessor_config.json. CLIP's
-// (Radford et al. 2021) where a model says nothing.
+// Normalization of pixels, from preprocessor_config.json; by default CLIP's (Radford et al. 2021).
 struct Pixels {
   std::array<float, 3> mean{0.48145466F, 0.4578275F, 0.40821073F};
   std::array<float, 3> std{0.26862954F, 0.26130258F, 0.27577711F};
@@ -69,11 +69,11 @@ struct Config {
   int32_t image_token_index = -1;
   double initializer_range = 0.02;
   nlohmann::json text;  // text_config
-  nlohmann::json root;  // all of it as found, to be written back
+  nlohmann::json root;  // the whole file, to be written back
 };
 
-// Throw UserError naming the source and the field that is missing or out of range. Of text_config
-// only that it is there: its family reads it.
+// Throw UserError naming the source and the field that is missing or out of range. text_config is
+// only checked for presence: its family reads it.
 Config from_hugging_face(const nlohmann::json& json, const std::string& where);
 // The mean and deviation of a preprocessor_config.json.
 Pixels pixels_from(const nlohmann::json& json, const std::string& where);

@@ -1,5 +1,5 @@
-// A unit that works on pictures. Where a batch has none it hands on what it got, so that the same
-// chain runs text alone.
+// A unit that processes pictures. For a batch without pictures it passes its input through, so that
+// the same chain of units also runs text only.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace snug::models::blip2 {
 
-// A layer and how many rows a picture gives it.
+// A layer and its number of input rows per picture.
 struct Product {
   nn::Linear* layer;
   int64_t rows;
@@ -26,7 +26,7 @@ class PictureUnit : public nn::Unit {
   }
 
   virtual std::vector<Product> products() { return {}; }
-  // Multiplications of a picture's attention: scores and weighted sums.
+  // Multiplications in attention per picture: scores and weighted sums.
   virtual double attention_products() const { return 0; }
 
  private:
@@ -34,7 +34,7 @@ class PictureUnit : public nn::Unit {
   virtual nn::State look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) = 0;
 };
 
-// A layer, with the deviation that random weights of it start with, and how ranks share it.
+// Makes a layer with its standard deviation for random weights and its split among ranks.
 inline nn::Linear make_linear(const std::string& name, int64_t in_features, int64_t out_features,
                               nn::Bias bias, double deviation, ops::Cut cut) {
   nn::Linear result(name, nn::Role::Other, in_features, out_features, bias);

@@ -43,8 +43,8 @@ std::vector<int64_t> QFormerEmbeddings::file_shape(const nn::Parameter& paramete
 nn::State QFormerEmbeddings::look(const nn::State& input, const nn::Batch& batch,
                                   const nn::Pass& pass) {
   const int64_t size = config_.qformer.hidden_size;
-  // All pictures are asked the same. Rows are written out: those of a single query would be a view
-  // of one row, which kernels do not expect.
+  // All pictures get the same queries. They are copied rather than expanded, since kernels do not
+  // expect a view with stride 0.
   const at::Tensor once = norm_.forward(nn::trained_input(queries_, pass.compute));
   const at::Tensor all =
       once.unsqueeze(0).expand({batch.pixels.size(0), -1, -1}).contiguous().view({-1, size});
@@ -141,7 +141,7 @@ std::vector<Product> QFormerBlock::products() {
   for (nn::Linear* linear : linears()) all.push_back({linear, config_.num_query_tokens});
   if (cross_ == nullptr) return all;
   const std::vector<nn::Linear*> cross = cross_->linears();
-  for (Product& product : all)  // keys and values are made of the picture
+  for (Product& product : all)  // keys and values come from the picture
     if (product.layer == cross[1] || product.layer == cross[2])
       product.rows = config_.vision.num_positions();
   return all;
@@ -171,7 +171,7 @@ nn::State QFormerBlock::look(const nn::State& input, const nn::Batch& batch, con
       nn::dropout(output_.forward_activated(wide[0], c.activation, pass), c.hidden_dropout_prob,
                   output_.name() + ".output", pass, output_.weight());
   nn::State state;
-  // Nobody asks the picture after the last look.
+  // No later layer reads the picture.
   if (layer_ < c.last_look()) state.set("vision", input.at("vision"));
   state.set("queries", norm_.forward_sum(told, x).second);
   return state;

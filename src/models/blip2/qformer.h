@@ -1,7 +1,7 @@
-// The Q-Former as units, and the projection of its answers into the language model. "queries" flow
-// through them, (c, D), with the picture they ask, "vision" (S·P, V): S pictures, Q queries, P
-// positions, D hidden_size, V the vision model's. Of S·Q rows c are here, all unless ranks share
-// the layers (nn/functions.h).
+// The Q-Former as units, and the projection of its output to the language model. State: "queries"
+// (c, D) and the picture features "vision" (S·P, V), with S pictures, Q queries, P positions, D
+// hidden_size, V the vision model's hidden size; c of the S·Q rows are on this rank, c = S·Q
+// without tensor parallelism (nn/functions.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,7 +18,7 @@ class QFormerEmbeddings final : public PictureUnit {
  public:
   explicit QFormerEmbeddings(const Config& config);
   std::vector<nn::Parameter*> parameters() override;
-  // In files; empty: as here.
+  // The parameter's shape in files; empty: the same as here.
   std::vector<int64_t> file_shape(const nn::Parameter& parameter) const;
 
  private:
@@ -29,16 +29,16 @@ class QFormerEmbeddings final : public PictureUnit {
   nn::LayerNorm norm_;
 };
 
-// norm(x + dropout(dense(what attention makes of x))): BERT's order, with the norm behind.
+// norm(x + dropout(dense(attention(x)))): post-norm, as in BERT.
 class QFormerAttention {
  public:
-  // To the queries themselves, or to features of another size.
+  // `source_size`: width of the keys' source, which may differ from D.
   QFormerAttention(const std::string& name, const QFormerConfig& config, int64_t source_size);
 
-  // x (c, D) of `num_rows` in all -> (c, D)
+  // Self-attention: x (c, D of num_rows) -> (c, D)
   at::Tensor to_themselves(const at::Tensor& x, const nn::Packed& queries, int64_t num_rows,
                            const nn::Pass& pass) const;
-  // The same of source (S·n, source_size), which every rank has all of.
+  // Cross-attention to source (S·n, source_size), which every rank has whole.
   at::Tensor to_source(const at::Tensor& x, const nn::Packed& queries, int64_t num_rows,
                        const at::Tensor& source, const nn::Packed& keys,
                        const nn::Pass& pass) const;
@@ -69,12 +69,12 @@ class QFormerBlock final : public PictureUnit {
   const Config& config_;
   int64_t layer_;
   QFormerAttention self_;
-  std::unique_ptr<QFormerAttention> cross_;  // null: this layer does not look at the picture
+  std::unique_ptr<QFormerAttention> cross_;  // null: no cross-attention in this layer
   nn::Linear intermediate_, output_;
   nn::LayerNorm norm_;
 };
 
-// To the language model's size: "picture" (c, hidden_size), which is all that goes on from here.
+// Projects to the language model's width: "picture" (c, hidden_size), the only tensor passed on.
 class Projection final : public PictureUnit {
  public:
   Projection(const Config& config, int64_t language_size);

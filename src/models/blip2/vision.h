@@ -1,7 +1,7 @@
-// The vision transformer as units: patches of the picture with their positions, blocks, the last
-// norm. "vision" flows through them, (c, D): of S·P rows those that are here, all unless ranks
-// share the layers (nn/functions.h). The last norm hands on all of them, which the Q-Former reads
-// in several places. S pictures, P positions, D hidden_size.
+// The vision transformer as units: patch embedding with positions, blocks, final norm. State:
+// "vision" (c, D), c of the S·P rows on this rank, c = S·P without tensor parallelism
+// (nn/functions.h). The final norm passes all rows on, since several Q-Former layers read them. S
+// pictures, P positions, D hidden_size.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,7 +18,7 @@ class VisionEmbeddings final : public PictureUnit {
   std::vector<nn::Parameter*> parameters() override;
   std::vector<Product> products() override;
 
-  // In files; empty: as here.
+  // The parameter's shape in files; empty: the same as here.
   std::vector<int64_t> file_shape(const nn::Parameter& parameter) const;
 
  private:
@@ -27,7 +27,7 @@ class VisionEmbeddings final : public PictureUnit {
   const Config& config_;
   nn::Parameter class_;     // (1, D), before the patches
   nn::Parameter position_;  // (P, D)
-  // (D, 3·patch·patch): a convolution's, which neither adapters nor quantization touch.
+  // (D, 3·patch·patch), stored as a convolution; never adapted or quantized.
   nn::Linear patch_;
 };
 

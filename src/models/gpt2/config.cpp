@@ -43,7 +43,8 @@ Config from_hugging_face(const json& root, const std::string& where) {
                     c.n_head, c.n_embd);
   if (c.head_dim() > 256)
     throw UserError(
-        "{}: n_embd = {} gives each of n_head = {} attention heads {} features; 256 is the most",
+        "{}: n_embd = {} gives each of n_head = {} attention heads {} features; at most 256 are "
+        "supported",
         where, c.n_embd, c.n_head, c.head_dim());
   if (fields.boolean("add_cross_attention", false))
     throw UserError("{}: add_cross_attention = true is not supported: GPT-2 is a decoder here",

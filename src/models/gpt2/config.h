@@ -1,4 +1,4 @@
-// GPT-2 (Radford et al. 2019), and minGPT's sizes of it. Names as in config.json.
+// GPT-2 (Radford et al. 2019), also in minGPT's sizes. Names as in config.json.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -33,8 +33,7 @@ struct Config {
   int64_t head_dim() const { return n_embd / n_head; }
 };
 
-// Absent keys have the values that transformers gives them. Throws UserError naming `where` and the
-// key.
+// Absent keys take transformers' defaults. Throws UserError naming `where` and the key.
 Config from_hugging_face(const nlohmann::json& json, const std::string& where);
 nlohmann::json to_hugging_face(const Config& config);
 

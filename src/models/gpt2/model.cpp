@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "transformer.";
 
-// What transformers calls a Conv1D: a layer of a block, kept as (in, out).
+// Whether it is a block's linear layer, which transformers stores as a Conv1D, (in, out).
 bool is_kept_transposed(const nn::Parameter& parameter) {
   return parameter.shape.size() == 2 && parameter.name.find(".c_") != std::string::npos;
 }

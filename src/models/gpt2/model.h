@@ -1,4 +1,4 @@
-// GPT-2 as a model: its units, and where their weights are in Hugging Face files.
+// GPT-2 as a model: its units and its tensor names in Hugging Face files.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,14 +17,14 @@ std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::strin
 
 class Gpt2Model final : public Model {
  public:
-  // `bare_names`: the files hold the decoder alone, whose names begin without "transformer.".
+  // `bare_names`: tensor names in the files lack the prefix "transformer.".
   Gpt2Model(Config config, bool bare_names);
   std::vector<nn::Unit*> units() override;
   Dimensions dimensions() const override;
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
   double initializer_range() const override { return config_.initializer_range; }
-  // Throws UserError where sequences of so many tokens have no positions.
+  // Throws UserError if max_seqlen exceeds the learned positions.
   void prepare(at::Device device, int64_t max_seqlen) override;
   void set_dropout(double probability) override;
 

@@ -19,8 +19,8 @@ nn::Parameter table(const std::string& name, int64_t rows, int64_t columns) {
   return {.name = name, .shape = {rows, columns}, .cut_dim = 0, .value = {}};
 }
 
-// A product that adds to the hidden states. There are two of them a layer: starting with smaller
-// weights keeps the sum of all as large as one (section 2.3 of the paper).
+// A layer whose output is added to the hidden states, two per block. Its smaller initial weights
+// keep the variance of the residual stream constant with depth (section 2.3 of the paper).
 nn::Linear summand(const Config& c, const std::string& name, nn::Role role, int64_t in) {
   nn::Linear layer = linear(name, role, in, c.n_embd);
   layer.weight().init_scale = c.initializer_range / std::sqrt(2.0 * static_cast<double>(c.n_layer));
@@ -82,7 +82,7 @@ nn::AttentionOptions Block::attention_options(const std::string& site) const {
 at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
   const int64_t heads = num_heads(), d = config_.head_dim();
   const std::string name = layer_name(layer_) + "attn";
-  // Views of the product's output, whose gradients split() puts side by side again.
+  // Views of the fused product; split()'s backward assembles their gradients in one tensor.
   const std::vector<at::Tensor> qkv =
       at::split(nn::project(x, {&qkv_}, nn::num_tokens(batch), pass)[0], heads * d, 1);
   const at::Tensor mixed = nn::causal_attention(

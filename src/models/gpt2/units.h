@@ -1,7 +1,7 @@
 // GPT-2 as units: embedding, blocks, and norm + head + loss.
 //
-// Shapes: N tokens, D n_embd, F n_inner, V vocab_size, P n_positions; c rows of hidden states that
-// are here, N unless ranks share the layers (nn/functions.h).
+// Shapes: N tokens, D n_embd, F n_inner, V vocab_size, P n_positions; c rows of hidden states on
+// this rank, c = N without tensor parallelism (nn/functions.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -38,7 +38,7 @@ class Block final : public nn::Unit {
   int64_t num_heads() const { return qkv_.out_features() / 3 / config_.head_dim(); }
 
  private:
-  // Each (c, D) -> (c, D), with what training drops of it.
+  // Each (c, D) -> (c, D), dropout included.
   at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
   at::Tensor mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
   nn::AttentionOptions attention_options(const std::string& site) const;
@@ -53,7 +53,7 @@ class Block final : public nn::Unit {
 
 class Head final : public nn::Unit {
  public:
-  // `tied`: the embedding's weight is the head's too; null: the head owns one.
+  // `tied`: the embedding's weight, if the head shares it; null: the head has its own.
   Head(const Config& config, nn::Parameter* tied);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;

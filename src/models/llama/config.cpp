@@ -26,7 +26,7 @@ kernels::cpu::RopeType rope_type(const std::string& type, const std::string& whe
   if (type == "yarn") return RopeType::Yarn;
   if (type == "longrope" || type == "su") return RopeType::LongRope;
   throw UserError(
-      "{}: rope scaling of type \"{}\" is unknown; known are linear, dynamic, llama3, yarn and "
+      "{}: rope scaling of type \"{}\" is unknown; supported are linear, dynamic, llama3, yarn and "
       "longrope",
       where, type);
 }
@@ -34,7 +34,7 @@ kernels::cpu::RopeType rope_type(const std::string& type, const std::string& whe
 void read_rope(Config& config, const json& root, const std::string& where) {
   const ConfigFields top(root, where);
   config.rope.base = top.number("rope_theta", 10000.0);
-  // transformers 5 writes rope_parameters, with the base inside; earlier ones rope_scaling.
+  // transformers 5 writes rope_parameters, rope_theta included; earlier versions rope_scaling.
   const char* key = top.has("rope_parameters") ? "rope_parameters" : "rope_scaling";
   if (!top.has(key)) return;
   if (!root[key].is_object()) throw UserError("{}: \"{}\" is not an object", where, key);
@@ -48,7 +48,7 @@ void read_rope(Config& config, const json& root, const std::string& where) {
   config.rope.factor = rope.number("factor", 1.0);
   config.rope.low_freq_factor = rope.number("low_freq_factor", 1.0);
   config.rope.high_freq_factor = rope.number("high_freq_factor", 4.0);
-  // Some configs say it beside the scaling.
+  // Some configs have it outside the scaling object.
   config.rope.original_max_position =
       rope.integer("original_max_position_embeddings",
                    top.integer("original_max_position_embeddings", config.max_position_embeddings));
@@ -67,7 +67,7 @@ void read_rope(Config& config, const json& root, const std::string& where) {
   config.rope.long_factor = rope.numbers("long_factor");
 }
 
-// Which projections have biases follows from the family, or is said by the config.
+// The family or the config decides which projections have biases.
 void read_biases(Config& config, const ConfigFields& fields) {
   const bool attention = fields.boolean("attention_bias", false);
   config.qkv_bias = config.model_type == "qwen2" || attention;
@@ -75,7 +75,8 @@ void read_biases(Config& config, const ConfigFields& fields) {
   config.mlp_bias = fields.boolean("mlp_bias", false);
 }
 
-// transformers 5 says of each layer what it is; before, those from max_window_layers on slide.
+// transformers 5 lists each layer's type; before, layers from max_window_layers on have the sliding
+// window.
 void read_sliding_layers(Config& config, const json& root, const ConfigFields& fields) {
   const int64_t first = fields.integer("max_window_layers", kQwen2FirstWindow);
   for (int64_t layer = 0; layer < config.num_hidden_layers; ++layer)
@@ -83,18 +84,18 @@ void read_sliding_layers(Config& config, const json& root, const ConfigFields& f
   if (!fields.has("layer_types")) return;
   const json& types = root["layer_types"];
   if (!types.is_array() || std::ssize(types) != config.num_hidden_layers)
-    throw UserError("{}: \"layer_types\" is no list of {} layers (num_hidden_layers)",
+    throw UserError("{}: \"layer_types\" is not a list of {} layers (num_hidden_layers)",
                     fields.where(), config.num_hidden_layers);
   for (size_t layer = 0; layer < types.size(); ++layer) {
     if (types[layer] != kSliding && types[layer] != kFull)
-      throw UserError("{}: \"layer_types\" has {}; known are \"{}\" and \"{}\"", fields.where(),
-                      types[layer].dump(), kFull, kSliding);
+      throw UserError("{}: \"layer_types\" contains {}; supported are \"{}\" and \"{}\"",
+                      fields.where(), types[layer].dump(), kFull, kSliding);
     config.layer_slides[layer] = types[layer] == kSliding;
   }
 }
 
 void read_sliding_window(Config& config, const json& root, const ConfigFields& fields) {
-  // null is none; where nothing is said, transformers takes a default.
+  // null means no window; if the key is absent, transformers uses a default.
   const int64_t unsaid = root.contains("sliding_window") ? 0 : kUnsaidWindow;
   if (config.model_type == "mistral")
     config.sliding_window = fields.integer("sliding_window", unsaid);
@@ -103,7 +104,7 @@ void read_sliding_window(Config& config, const json& root, const ConfigFields& f
   if (config.sliding_window > 0) read_sliding_layers(config, root, fields);
 }
 
-// Both forms of what read_sliding_layers reads, for transformers of either age.
+// Writes both forms that read_sliding_layers reads, for old and new transformers.
 void write_sliding_layers(const Config& config, json& out) {
   out["use_sliding_window"] = config.sliding_window > 0;
   json types = json::array();
@@ -211,7 +212,7 @@ void check(const Config& c, const std::string& where) {
   positive(c.head_dim, 256, "head_dim");
   positive(c.max_position_embeddings, int64_t{1} << 26, "max_position_embeddings");
   if (c.head_dim % 2 != 0)
-    throw UserError("{}: head_dim = {} is odd; rotary positions want pairs", where, c.head_dim);
+    throw UserError("{}: head_dim = {} is odd; rotary embeddings need pairs", where, c.head_dim);
   if (c.num_attention_heads % c.num_key_value_heads != 0)
     throw UserError("{}: {} attention heads cannot share {} key-value heads evenly", where,
                     c.num_attention_heads, c.num_key_value_heads);

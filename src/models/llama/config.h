@@ -1,5 +1,5 @@
-// The architecture shared by Llama 1-3, TinyLlama, OpenLLaMA, SmolLM2, Mistral and Qwen2: what
-// differs between them is in these fields. Names as in config.json.
+// The architecture shared by Llama 1-3, TinyLlama, OpenLLaMA, SmolLM2, Mistral and Qwen2: these
+// fields describe the differences. Names as in config.json.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -29,10 +29,10 @@ struct Config {
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
   int64_t sliding_window = 0;      // 0: none
-  std::vector<bool> layer_slides;  // by layer: whether it has that window; empty: all do
+  std::vector<bool> layer_slides;  // by layer: whether it has the window; empty: all have
   double initializer_range = 0.02;
   kernels::cpu::RopeScaling rope;
-  nlohmann::json rope_scaling_json;  // as found, to be written back; null if none
+  nlohmann::json rope_scaling_json;  // as read, to be written back; null if none
   std::vector<int64_t> bos_token_ids, eos_token_ids;
   int64_t pad_token_id = -1;
 
@@ -44,16 +44,16 @@ struct Config {
 // Each throws UserError naming the source and the field that is missing or out of range.
 Config from_hugging_face(const nlohmann::json& json, const std::string& where);
 Config from_gguf(const formats::GgufFile& file);
-// `tensors` say whether the head is the embedding, and the Hugging Face files that LitGPT keeps
-// beside it which tokens are special, as the file does not.
+// The file says neither whether the head is tied nor which tokens are special: `tensors` and the
+// Hugging Face files beside it do.
 Config from_litgpt(const std::filesystem::path& model_config_yaml,
                    const formats::TensorSource& tensors);
 // The ids of special tokens, from a config.json or generation_config.json.
 void read_token_ids(Config& config, const nlohmann::json& json, const std::string& where);
 nlohmann::json to_hugging_face(const Config& config);
 std::string to_litgpt(const Config& config);
-// All that a GGUF file says about the model, and the values of its tensor rope_freqs.weight (empty:
-// there is none).
+// Writes all GGUF metadata about the model; and the values of the tensor rope_freqs.weight (empty:
+// none).
 void to_gguf(const Config& config, formats::GgufWriter& out);
 std::vector<float> gguf_rope_factors(const Config& config);
 

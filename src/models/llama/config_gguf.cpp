@@ -1,5 +1,5 @@
-// The same fields in GGUF metadata, read and written. Qwen2 has an architecture of its own there;
-// Mistral is a "llama".
+// Reads and writes the config as GGUF metadata. There Qwen2 has its own architecture; Mistral is a
+// "llama".
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <cmath>
@@ -14,9 +14,9 @@ namespace {
 using kernels::cpu::RopeScaling;
 using kernels::cpu::RopeType;
 
-constexpr int64_t kLlama3Positions = 8192;  // what Llama 3.1 to 3.3 were first trained for
+constexpr int64_t kLlama3Positions = 8192;  // context of the pretraining of Llama 3.1 to 3.3
 
-// Llama 3's scaling stands in a GGUF file as its effect: by what each frequency is divided.
+// GGUF stores Llama 3's scaling as factors: the divisor of each frequency.
 std::vector<float> rope_factors(const RopeScaling& scaling, int64_t head_dim) {
   const RopeScaling plain{.base = scaling.base};
   const std::vector<float> before = kernels::cpu::rope_frequencies(plain, head_dim, 1).inverse;
@@ -25,7 +25,7 @@ std::vector<float> rope_factors(const RopeScaling& scaling, int64_t head_dim) {
   return factors;
 }
 
-// From the effect back to the scaling; Llama 3's own bounds are tried.
+// Recovers the scaling from the factors, assuming Llama 3's own bounds.
 void read_rope_factors(const formats::GgufFile& file, const formats::TensorInfo& tensor,
                        int64_t original, Config& config) {
   std::vector<float> factors(static_cast<size_t>(tensor.num_elements()));
@@ -41,8 +41,8 @@ void read_rope_factors(const formats::GgufFile& file, const formats::TensorInfo&
   if (std::ssize(factors) != config.head_dim / 2 ||
       !std::ranges::equal(factors, rope_factors(rope, config.head_dim), near))
     throw UserError(
-        "{}: tensor rope_freqs.weight stretches rotary positions in another way than Llama 3 "
-        "(low_freq_factor 1, high_freq_factor 4, {} positions); take the model's Hugging Face "
+        "{}: tensor rope_freqs.weight scales rotary frequencies differently from Llama 3 "
+        "(low_freq_factor 1, high_freq_factor 4, {} positions); use the model's Hugging Face "
         "directory instead",
         file.label(), original);
   config.rope_scaling_json = {{"rope_type", "llama3"},
@@ -99,7 +99,7 @@ void write_rope_scaling(const Config& c, const std::string& architecture,
   } else if (rope.type == RopeType::Llama3) {
     out.set_u32(key("original_context_length"), original);
   } else {
-    throw UserError("GGUF has no form here for this model's rotary scaling ({})",
+    throw UserError("snug cannot write this model's rotary scaling ({}) to GGUF",
                     c.rope_scaling_json.dump());
   }
 }
@@ -126,7 +126,7 @@ Config from_gguf(const formats::GgufFile& file) {
       file.integer(key("attention.key_length"), config.hidden_size / config.num_attention_heads);
   config.max_position_embeddings = file.integer(key("context_length"), 2048);
   config.rms_norm_eps = file.number(key("attention.layer_norm_rms_epsilon"), 1e-6);
-  // Stored as float32: 9.99999974e-06 is what 1e-5 becomes there.
+  // Stored as float32, where 1e-5 becomes 9.99999974e-06; round it back.
   config.rms_norm_eps = std::stod(fmt::format("{:.6g}", config.rms_norm_eps));
   config.rope.base = file.number(key("rope.freq_base"), 10000.0);
   read_rope_scaling(file, architecture, config);
@@ -159,8 +159,8 @@ void to_gguf(const Config& c, formats::GgufWriter& out) {
   };
   if (c.sliding_window > 0)
     warn(
-        "GGUF's {} architecture has no sliding window: beyond {} tokens a reader of the file "
-        "attends to more than the model was trained with",
+        "GGUF's {} architecture has no sliding window: beyond {} tokens a program that reads the "
+        "file attends to more tokens than the model did in training",
         architecture, c.sliding_window);
   out.set_text("general.architecture", architecture);
   count("block_count", c.num_hidden_layers);

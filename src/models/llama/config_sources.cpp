@@ -1,4 +1,4 @@
-// The same fields from LitGPT's model_config.yaml, and written there.
+// Reads and writes the config as LitGPT's model_config.yaml.
 // SPDX-License-Identifier: Apache-2.0
 #include <yaml-cpp/yaml.h>
 
@@ -35,8 +35,8 @@ void refuse_other_architectures(const YAML::Node& root, const std::string& where
         where, norm, mlp);
 }
 
-// LitGPT stores the head as a tensor of its own and its config has no word for a tied one, so the
-// weights themselves say it.
+// LitGPT stores a tied head as a separate tensor and its config does not mention it, so the weights
+// are compared.
 bool is_tied(const formats::TensorSource& tensors) {
   const formats::TensorInfo* embedding = tensors.find("transformer.wte.weight");
   const formats::TensorInfo* head = tensors.find("lm_head.weight");
@@ -44,7 +44,7 @@ bool is_tied(const formats::TensorSource& tensors) {
   return embedding != nullptr && same_tensor(tensors, *embedding, *head);
 }
 
-// LitGPT's later configs list for each layer whether it slides, earlier ones name a pattern.
+// Newer LitGPT configs list whether each layer has the window; older ones name a pattern.
 void read_sliding_window(Config& config, const YAML::Node& root, const std::string& where) {
   config.sliding_window = yaml_field<int64_t>(root, "sliding_window_size", where, int64_t{0});
   if (config.sliding_window == 0) return;
@@ -60,7 +60,7 @@ void read_sliding_window(Config& config, const YAML::Node& root, const std::stri
     throw UserError("{}: sliding_window_indices leaves layers out, which is not supported", where);
 }
 
-// generation_config.json is what a model's generation goes by, so it comes first.
+// generation_config.json controls generation, so it takes precedence.
 void read_token_ids_beside(const std::filesystem::path& folder, Config& config) {
   for (const char* name : {"generation_config.json", "config.json"}) {
     const std::filesystem::path path = folder / name;
@@ -128,13 +128,13 @@ Config from_litgpt(const std::filesystem::path& path, const formats::TensorSourc
 
 std::string to_litgpt(const Config& c) {
   if (c.rope.type != kernels::cpu::RopeType::None && c.rope.type != kernels::cpu::RopeType::Llama3)
-    throw UserError("LitGPT has no form for this model's rotary scaling ({})",
+    throw UserError("LitGPT's config cannot express this model's rotary scaling ({})",
                     c.rope_scaling_json.dump());
   for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer)
     if (c.window_of(layer) != c.sliding_window)
       throw UserError(
-          "LitGPT's form of this model would give layer {} a sliding window that it has not; write "
-          "a Hugging Face directory (--to hf)",
+          "LitGPT's config would give layer {} a sliding window that it does not have; write a "
+          "Hugging Face directory (--to hf)",
           layer);
   YAML::Emitter out;
   out << YAML::BeginMap;

@@ -15,7 +15,7 @@
 namespace snug::models::llama {
 namespace {
 
-// `shift` added to the positions of documents of more than `longest` tokens.
+// Positions with `shift` added in documents of more than `longest` tokens.
 at::Tensor shifted_where_long(const nn::Batch& batch, int64_t longest, int64_t shift) {
   if (batch.positions.is_meta()) return at::empty_like(batch.positions);
   const at::Tensor begins = batch.cu_seqlens.slice(0, 0, -1), ends = batch.cu_seqlens.slice(0, 1);
@@ -52,9 +52,9 @@ at::Tensor Rope::places(const nn::Batch& batch) const {
   if (!batch.context) return shifted_where_long(batch, short_rows_, short_rows_);
   if (batch.context->num_tokens > longest)
     throw UserError(
-        "mesh cp with longrope: a micro-batch holds several rows, and one of {} tokens is longer "
-        "than original_max_position_embeddings = {}; which of the two sets of factors each row "
-        "takes is not known where devices share them: train.micro_batch_size 1, or "
+        "mesh cp with longrope: a micro-batch has several rows, and one of {} tokens is longer "
+        "than original_max_position_embeddings = {}; devices that share the rows do not know which "
+        "of the two sets of factors each row needs: use train.micro_batch_size 1, or "
         "train.max_seq_length {}",
         longest, short_rows_, short_rows_);
   return at::add(batch.positions, short_rows_);

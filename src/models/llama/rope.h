@@ -1,10 +1,11 @@
-// The rotation of queries and keys by their positions, and which of its tables a row takes.
+// Rotary position embeddings (RoPE) of queries and keys: the tables of angles and the choice among
+// them.
 //
-// Longrope (Ding et al. 2024) has two sets of frequencies: rows that end within the positions of
-// the pretraining turn by the short factors, longer ones by the long. transformers chooses by the
-// longest row of the batch at hand; here each row has the ones of its own length, so that its
-// numbers do not depend on what it is packed with. A generation has those of the longest text that
-// it may come to: keys that are kept could not be turned again.
+// Longrope (Ding et al. 2024) has two sets of frequencies: short factors for rows within the
+// positions of the pretraining, long factors for longer rows. transformers chooses by the longest
+// row of the batch; here each row uses the set for its own length, so that results do not depend on
+// how rows are packed. A generation uses the set for the longest text it may reach, since cached
+// keys cannot be rotated again.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,18 +17,19 @@ namespace snug::models::llama {
 
 class Rope {
  public:
-  // For rows of up to max_seqlen tokens. Throws UserError where the config's factors are wrong.
+  // Makes the tables for rows of up to max_seqlen tokens. Throws UserError if the config's factors
+  // are invalid.
   void prepare(const Config& config, int64_t max_seqlen, at::Device device);
 
   const ops::RopeTables& tables() const { return tables_; }
 
-  // (N) int32: where in the tables each token's angles stand. Throws UserError where ranks share
-  // the tokens of several rows that need both sets: none of them knows all of the rows' lengths.
+  // (N) int32: each token's row in the tables. Throws UserError if context parallelism splits
+  // several rows that need both sets, since no rank knows all rows' lengths.
   at::Tensor places(const nn::Batch& batch) const;
 
  private:
   ops::RopeTables tables_;
-  // Behind so many rows of the short factors stand those of the long ones; 0: there is one set.
+  // Table rows with short factors, which come before those with long ones; 0: only one set.
   int64_t short_rows_ = 0;
 };
 

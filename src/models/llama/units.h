@@ -52,7 +52,7 @@ class Block final : public nn::Unit {
 
 class Head final : public nn::Unit {
  public:
-  // `tied`: the embedding's weight is the head's too; null: the head owns one.
+  // `tied`: the embedding's weight, if the head shares it; null: the head has its own.
   Head(const Config& config, nn::Parameter* tied);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;

@@ -14,7 +14,7 @@ struct Names {
   const char* gguf;
 };
 
-// {} is the layer's number. LitGPT keeps q, k and v in one tensor, in this order.
+// {} is the layer's number. LitGPT fuses q, k and v, in this order.
 constexpr Names kLayerNames[] = {
     {"input_layernorm.weight", "norm_1.weight", "attn_norm.weight"},
     {"post_attention_layernorm.weight", "norm_2.weight", "ffn_norm.weight"},

@@ -40,8 +40,9 @@ Config from_hugging_face(const json& root, const std::string& where) {
                     c.num_attention_heads, c.hidden_size);
   if (c.head_dim() > 256)
     throw UserError(
-        "{}: hidden_size = {} gives each of {} attention heads {} features; 256 is the most", where,
-        c.hidden_size, c.num_attention_heads, c.head_dim());
+        "{}: hidden_size = {} gives each of {} attention heads {} features; at most 256 are "
+        "supported",
+        where, c.hidden_size, c.num_attention_heads, c.head_dim());
   if (!fields.boolean("layer_norm_elementwise_affine", true))
     throw UserError(
         "{}: layer_norm_elementwise_affine = false is not supported: layer norms have a weight and "

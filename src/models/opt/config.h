@@ -13,12 +13,12 @@ namespace snug::models::opt {
 struct Config {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
-  int64_t word_embed_proj_dim = 0;  // of the embedding and the head: smaller in opt-350m
+  int64_t word_embed_proj_dim = 0;  // width of embedding and head; smaller in opt-350m
   int64_t ffn_dim = 0;
   int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;
   int64_t max_position_embeddings = 0;
-  bool do_layer_norm_before = true;  // false: after, in opt-350m
+  bool do_layer_norm_before = true;  // false: after (opt-350m)
   bool remove_final_layer_norm = false;
   bool enable_bias = true;  // of the linear layers
   bool tie_word_embeddings = true;
@@ -35,8 +35,8 @@ struct Config {
   bool has_final_layer_norm() const { return do_layer_norm_before && !remove_final_layer_norm; }
 };
 
-// Absent keys have the values that transformers gives them, which leaves them out where a config
-// lies within another one's. Throws UserError naming `where` and the key.
+// Absent keys take transformers' defaults; transformers omits defaults in nested configs. Throws
+// UserError naming `where` and the key.
 Config from_hugging_face(const nlohmann::json& json, const std::string& where);
 nlohmann::json to_hugging_face(const Config& config);
 

@@ -10,7 +10,7 @@ namespace snug::models::opt {
 
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
                                   const formats::TensorSource* files) {
-  // Some directories hold the decoder alone, as it was before it had a head.
+  // Some directories store the decoder without the prefix "model.".
   const bool is_bare = files != nullptr && files->find("decoder.embed_tokens.weight") != nullptr;
   return std::make_unique<OptModel>(from_hugging_face(config, where), is_bare ? "model." : "");
 }
@@ -58,7 +58,7 @@ void OptModel::prepare(at::Device /*device*/, int64_t max_seqlen) {
       max_seqlen, config_.max_position_embeddings, config_.max_position_embeddings);
 }
 
-// Wherever the config drops anything, and behind attention and MLP.
+// Everywhere the config has dropout, and after attention and MLP.
 void OptModel::set_dropout(double probability) {
   config_.dropout = probability;
   if (config_.attention_dropout > 0) config_.attention_dropout = probability;

@@ -1,4 +1,4 @@
-// OPT as a model of its own, or within another one.
+// OPT as a model, alone or within BLIP-2.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,15 +17,15 @@ std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::strin
 
 class OptModel final : public Model {
  public:
-  // Weights are called `prefix` + their names in OPT's own files. `files_omit`: what names begin
-  // with here and not in the files; empty: nothing.
+  // Weights are named `prefix` + their name in OPT's own files. `files_omit`: a prefix of our names
+  // that the files lack; empty: none.
   explicit OptModel(Config config, std::string files_omit = "", const std::string& prefix = "");
   std::vector<nn::Unit*> units() override;
   Dimensions dimensions() const override;
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
   double initializer_range() const override { return config_.init_std; }
-  // Throws UserError where sequences of so many tokens have no positions.
+  // Throws UserError if max_seqlen exceeds the learned positions.
   void prepare(at::Device device, int64_t max_seqlen) override;
   void set_dropout(double probability) override;
 

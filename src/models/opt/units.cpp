@@ -13,7 +13,7 @@ namespace snug::models::opt {
 namespace {
 
 constexpr double kEps = 1e-5;
-// The first rows of the table of positions are never looked up.
+// The first two rows of the position table are never used.
 constexpr int64_t kPositionOffset = 2;
 
 nn::Linear linear(const Config& c, const std::string& name, nn::Role role, int64_t in, int64_t out,

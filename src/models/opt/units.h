@@ -1,7 +1,7 @@
 // OPT as units: embedding, blocks, and norm + head + loss.
 //
 // Shapes: N tokens, D hidden_size, E word_embed_proj_dim, F ffn_dim, V vocab_size, P positions; c
-// rows of hidden states that are here, N unless ranks share the layers (nn/functions.h).
+// rows of hidden states on this rank, c = N without tensor parallelism (nn/functions.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,8 +17,7 @@
 
 namespace snug::models::opt {
 
-// Takes the rows of State "picture" (R, E), where there are such, in place of the tokens
-// batch.picture_rows.
+// Replaces the rows batch.picture_rows by the State's "picture" (R, E), if present.
 class Embedding final : public nn::Unit {
  public:
   Embedding(const Config& config, const std::string& prefix);
@@ -42,7 +41,7 @@ class Block final : public nn::Unit {
   int64_t num_heads() const { return k_.out_features() / config_.head_dim(); }
 
  private:
-  // Each (c, D) -> (c, D), with what training drops of it.
+  // Each (c, D) -> (c, D), dropout included.
   at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
   at::Tensor mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
 
@@ -57,7 +56,7 @@ class Block final : public nn::Unit {
 
 class Head final : public nn::Unit {
  public:
-  // `tied`: the embedding's weight is the head's too; null: the head owns one.
+  // `tied`: the embedding's weight, if the head shares it; null: the head has its own.
   Head(const Config& config, const std::string& prefix, nn::Parameter* tied);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
@@ -70,8 +69,8 @@ class Head final : public nn::Unit {
   nn::Linear linear_;  // (V, E)
 };
 
-// All units of a model whose weights are called `prefix` + their names in OPT's own files. `config`
-// must outlive them.
+// All units; weights are named `prefix` + their name in OPT's own files. `config` must outlive
+// them.
 std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config,
                                                   const std::string& prefix = "");
 

@@ -16,11 +16,11 @@ void read_feed_forward(Config& c, const ConfigFields& fields) {
   c.is_gated = c.feed_forward_proj.starts_with(gated);
   std::string name = c.is_gated ? c.feed_forward_proj.substr(gated.size()) : c.feed_forward_proj;
   if (c.is_gated && name == "gelu") name = "gelu_new";
-  // BLIP-2's checkpoints name another function beside gated-gelu, and that one counts.
+  // BLIP-2's checkpoints give another function in dense_act_fn, which takes precedence.
   name = c.dense_act_fn = fields.text("dense_act_fn", name);
   c.activation = ops::activation_of(name, fields.where() + ": feed_forward_proj");
-  // What the activation makes is dropped from in training; units.cpp drops from its input, which is
-  // the same only there.
+  // T5 applies dropout to the activation's output; we apply it to the input, which is the same only
+  // for relu and gated activations (layers.cpp).
   if (!c.is_gated && c.activation != ops::Activation::Relu)
     throw UserError(
         "{}: feed_forward_proj \"{}\": {} without a gate is not supported; supported are relu and "
@@ -28,8 +28,8 @@ void read_feed_forward(Config& c, const ConfigFields& fields) {
         fields.where(), c.feed_forward_proj, name);
 }
 
-// What transformers 5 computes with: a head that the files have beside the table of tokens, unless
-// it is a copy of it where both are said to be one.
+// As in transformers 5: the head is separate if the files have one, unless the config says it is
+// tied and it equals the embedding.
 bool is_tied(const formats::TensorSource& files, const std::string& prefix, bool said) {
   const formats::TensorInfo* head = files.find(prefix + "lm_head.weight");
   const formats::TensorInfo* table = files.find(prefix + "shared.weight");
@@ -58,7 +58,8 @@ Config from_hugging_face(const json& root, const std::string& where,
   c.num_layers = fields.integer_between("num_layers", 1, 4096, 6);
   c.num_decoder_layers = fields.integer_between("num_decoder_layers", 1, 4096, c.num_layers);
   c.num_heads = fields.integer_between("num_heads", 1, 4096, 8);
-  // An encoder halves them for the two directions, and half of those are of one distance each.
+  // An encoder uses half of the buckets for each direction, and half of those for one distance
+  // each.
   c.relative_attention_num_buckets =
       fields.integer_between("relative_attention_num_buckets", 4, 1024, 32);
   c.relative_attention_max_distance =
@@ -75,8 +76,9 @@ Config from_hugging_face(const json& root, const std::string& where,
   c.decoder_start_token_id =
       fields.integer_between("decoder_start_token_id", 0, c.vocab_size - 1, c.pad_token_id);
   if (c.relative_attention_num_buckets % 2 != 0)
-    throw UserError("{}: relative_attention_num_buckets = {} is odd; an encoder wants two halves",
-                    where, c.relative_attention_num_buckets);
+    throw UserError(
+        "{}: relative_attention_num_buckets = {} is odd; an encoder needs two equal halves", where,
+        c.relative_attention_num_buckets);
   if (!(c.layer_norm_epsilon > 0) || !(c.layer_norm_epsilon < 1))
     throw UserError("{}: layer_norm_epsilon = {} is out of range (0 to 1)", where,
                     c.layer_norm_epsilon);

@@ -29,8 +29,8 @@ struct Config {
   bool is_gated = false;          // the same
   std::string dense_act_fn;       // "relu", "gelu_new", "gelu", "silu"
   ops::Activation activation = ops::Activation::Relu;
-  // T5 has the embedding as its head and scales what the head reads; v1.1 and FLAN-T5 have a head
-  // of their own and do not.
+  // T5 ties the head to the embedding and scales the head's input; v1.1 and FLAN-T5 have a separate
+  // head and do not scale.
   bool tie_word_embeddings = true;
   bool scale_decoder_outputs = true;
   int64_t pad_token_id = 0;
@@ -38,10 +38,9 @@ struct Config {
   int64_t decoder_start_token_id = 0;
 };
 
-// Absent keys have the values that transformers gives them. `files`, where there are such, hold the
-// tensors, called `prefix` + their names in T5's own files: transformers 5 writes
-// tie_word_embeddings = true for every T5, so whether there is a head of its own is theirs to say.
-// Throws UserError naming `where` and the key.
+// Absent keys take transformers' defaults. `files` (may be null) hold the tensors, named `prefix` +
+// their name in T5's own files. They decide whether the head is tied, since transformers 5 writes
+// tie_word_embeddings = true for every T5. Throws UserError naming `where` and the key.
 Config from_hugging_face(const nlohmann::json& json, const std::string& where,
                          const formats::TensorSource* files = nullptr,
                          const std::string& prefix = "");

@@ -1,4 +1,4 @@
-// What T5's blocks are made of.
+// The attention and MLP of T5's blocks.
 // SPDX-License-Identifier: Apache-2.0
 #include "models/t5/layers.h"
 
@@ -22,7 +22,7 @@ nn::Parameter norm_weight(const Config& c, const std::string& name) {
   return {.name = name, .shape = {c.d_model}, .init = nn::Init::Ones, .value = {}};
 }
 
-// Attention does not scale q·k; q starts smaller instead.
+// Attention does not scale q·k; instead q has smaller initial weights.
 Attention::Attention(const Config& c, const std::string& name, const std::string& module)
     : norm_(norm_weight(c, name + "layer_norm.weight")),
       config_(c),
@@ -129,8 +129,8 @@ void FeedForward::list(std::vector<nn::Linear*>& linears) {
   linears.push_back(&out_);
 }
 
-// Dropping from activation(gate) * up is dropping from up, and from relu(x) dropping from x: what
-// the activation makes is then never kept.
+// Dropout of activation(gate) * up equals dropout of up, and dropout of relu(x) that of x; so the
+// activation's output is never kept.
 at::Tensor FeedForward::forward(const at::Tensor& x, int64_t num_rows, const nn::Pass& pass) const {
   const double rate = config_.dropout_rate;
   const auto drop = [&](const at::Tensor& wide) {

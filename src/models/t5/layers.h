@@ -1,8 +1,8 @@
-// What T5's blocks are made of: attention and MLP, each with the norm before it and the dropout
-// behind it.
+// The attention and MLP of T5's blocks, each with its norm before and its dropout after.
 //
-// Shapes: N rows of the decoder, M of the source, c and e of them here: as many unless ranks share
-// the layers (nn/functions.h); D d_model, H heads that are here, d d_kv, F d_ff, B buckets.
+// Shapes: N rows of the decoder, M of the source; c and e of them on this rank, c = N and e = M
+// without tensor parallelism (nn/functions.h); D d_model, H heads on this rank, d d_kv, F d_ff, B
+// buckets.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,34 +18,34 @@
 
 namespace snug::models::t5 {
 
-// Of a stack's biases, for attention: ops::AttentionContext.
+// A stack's relative position biases: see ops::AttentionContext.
 struct RelativeBiases {
   at::Tensor table;      // (B, H)
-  at::Tensor intervals;  // (2, B) where the device's kernels ask for them
+  at::Tensor intervals;  // (2, B) if the device's kernels need them
 };
 
 nn::Parameter norm_weight(const Config& config, const std::string& name);
 
-// The three kinds yield as many rows of D as x has, ready to be added to what was normed.
+// All three kinds return a tensor shaped like x, to be added to the hidden states.
 class Attention {
  public:
-  // Weights are called `name` + "layer_norm" and `name` + `module` + ".q" and so on.
+  // Weights are named `name` + "layer_norm", `name` + `module` + ".q" and so on.
   Attention(const Config& config, const std::string& name, const std::string& module);
 
-  // Of the decoder's x (c, D) to what came before; with a generation's cache of `layer`.
+  // Causal self-attention of the decoder's x (c, D); in a generation with the cache of `layer`.
   at::Tensor causal(const at::Tensor& x, int64_t layer, const RelativeBiases& biases,
                     const nn::Batch& batch, const nn::Pass& pass) const;
-  // Of the source's x (e, D) to all of the same document.
+  // Bidirectional self-attention of the source's x (e, D) within each document.
   at::Tensor full(const at::Tensor& x, const RelativeBiases& biases, const nn::Batch& batch,
                   const nn::Pass& pass) const;
-  // Of the decoder's x (c, D) to the document's source.
+  // Cross-attention of the decoder's x (c, D) to the document's source.
   at::Tensor cross(const at::Tensor& x, const nn::SourceKeys& source, const nn::Batch& batch,
                    const nn::Pass& pass) const;
-  // Of the encoder's output (M, D), which every rank has all of.
+  // Cross-attention's keys and values from the encoder's output (M, D), which every rank has whole.
   nn::SourceKeys keys_of(const at::Tensor& source, const nn::Batch& batch,
                          const nn::Pass& pass) const;
 
-  int64_t num_heads() const { return k_.out_features() / config_.d_kv; }  // that are here
+  int64_t num_heads() const { return k_.out_features() / config_.d_kv; }  // on this rank
   const nn::Parameter& norm() const { return norm_; }
   void list(std::vector<nn::Parameter*>& parameters);
   void list(std::vector<nn::Linear*>& linears);
@@ -64,7 +64,7 @@ class Attention {
 class FeedForward {
  public:
   FeedForward(const Config& config, const std::string& name);
-  // x (c, D) of `num_rows` in all -> (c, D), ready to be added to what was normed.
+  // x (c, D of num_rows) -> (c, D), to be added to the hidden states.
   at::Tensor forward(const at::Tensor& x, int64_t num_rows, const nn::Pass& pass) const;
 
   const nn::Parameter& norm() const { return norm_; }
@@ -76,7 +76,7 @@ class FeedForward {
   const Config& config_;
   std::string name_;
   nn::Linear in_, out_;
-  std::optional<nn::Linear> up_;  // beside in_, which then is its gate
+  std::optional<nn::Linear> up_;  // only with a gate, which then is in_
 };
 
 }  // namespace snug::models::t5

@@ -24,7 +24,7 @@ nn::Parameter token_table(const Config& c, const std::string& prefix) {
           .value = {}};
 }
 
-// The files keep it in the stack's first block, whose biases the others share.
+// The table is stored in the stack's first block; all blocks share it.
 nn::Parameter bias_table(const Config& c, const std::string& prefix, const char* stack) {
   return {.name = block_name(prefix, stack, 0) + "0.SelfAttention.relative_attention_bias.weight",
           .shape = {c.relative_attention_num_buckets, c.num_heads},
@@ -42,7 +42,7 @@ nn::Linear head_linear(const Config& c, const std::string& prefix, nn::Parameter
   return layer;
 }
 
-// What later units read of the input and this one leaves as it is.
+// Passes a tensor that later units read through unchanged.
 void hand_on(const nn::State& input, const std::string& name, nn::State& state) {
   if (input.has(name)) state.set(name, input.at(name));
 }

@@ -1,19 +1,18 @@
 // T5 as units: the encoder's embedding, blocks and norm, then the decoder's embedding, blocks and
 // norm + head + loss.
 //
-// What flows: "source", the encoder's hidden states and then its output, which every decoder block
+// State: "source", the encoder's hidden states and then its output, which every decoder block
 // reads; "hidden", the decoder's; "encoder_bias" and "decoder_bias", each stack's table of relative
-// biases. Ranks that share the layers have a part of the hidden states each, and all of the
-// encoder's output, gathered once rather than by each block. Encoder units hand on what they got
-// where a batch has no source: a generation's later steps, whose cache holds what the decoder needs
-// of it.
+// biases. With tensor parallelism each rank has some rows of the hidden states but all of the
+// encoder's output, which is gathered once. For a batch without source (later steps of a
+// generation, whose cache holds the source's keys and values) encoder units pass their input
+// through.
 //
-// In float16 activations of large models overflow, where transformers keeps the MLP's output layer
-// in float32 and clamps. Here nothing is special in float16: use bfloat16, which has float32's
-// range.
+// In float16 the activations of large models overflow; transformers works around this with clamping
+// and a float32 output layer in the MLP. We do not: use bfloat16, which has float32's range.
 //
-// Shapes: N tokens of the decoder, M of the source, c and e of them here: as many unless ranks
-// share the layers (nn/functions.h); D d_model, H heads, B buckets, V vocab_size.
+// Shapes: N tokens of the decoder, M of the source; c and e of them on this rank, c = N and e = M
+// without tensor parallelism (nn/functions.h); D d_model, H heads, B buckets, V vocab_size.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,13 +24,12 @@
 
 namespace snug::models::t5 {
 
-// The distances that each stack's buckets stand for, (2, B): filled by Model::prepare.
+// The distances of each stack's buckets, (2, B), filled by Model::prepare.
 struct BiasIntervals {
   at::Tensor encoder, decoder;
 };
 
-// Takes the rows of State "picture" (R, D), where there are such, in place of the source's tokens
-// batch.picture_rows.
+// Replaces the source's rows batch.picture_rows by the State's "picture" (R, D), if present.
 class EncoderEmbedding final : public nn::Unit {
  public:
   EncoderEmbedding(const Config& config, const std::string& prefix);
@@ -107,7 +105,7 @@ class DecoderBlock final : public nn::Unit {
 
 class Head final : public nn::Unit {
  public:
-  // `tied`: the embedding's weight is the head's too; null: the head owns one.
+  // `tied`: the embedding's weight, if the head shares it; null: the head has its own.
   Head(const Config& config, const std::string& prefix, nn::Parameter* tied);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
@@ -120,8 +118,8 @@ class Head final : public nn::Unit {
   nn::Linear linear_;   // (V, D)
 };
 
-// All units of a model whose weights are called `prefix` + their names in T5's own files. `config`
-// and `intervals` must outlive them.
+// All units; weights are named `prefix` + their name in T5's own files. `config` and `intervals`
+// must outlive them.
 std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config, const std::string& prefix,
                                                   const BiasIntervals& intervals);
 

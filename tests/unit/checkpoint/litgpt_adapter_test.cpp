@@ -86,7 +86,7 @@ TEST_F(LitGptAdapter, FilesThatDoNotBelongTogetherAreRefused) {
   replace_option("lora_r: 4", "lora_r: 8");
   expect_error("they should be [16, 16] and [24, 8]");
   replace_option("lora_r: 8", "lora_r: 0");
-  expect_error("\"lora_r\" is 0, a whole number from 1 is wanted");
+  expect_error("\"lora_r\" is 0; it must be a whole number from 1");
   replace_option("lora_r: 0", "lora_r: many");
   expect_error("\"lora_r\" has a value of the wrong kind");
   replace_option("lora_r: many", "lora_rank: 4");
@@ -98,7 +98,7 @@ TEST_F(LitGptAdapter, FilesThatDoNotBelongTogetherAreRefused) {
   copy("query-value");
   LitGptModules other = modules();
   other.erase("transformer.h.1.attn.qkv");
-  expect_error("transformer.h.1.attn.qkv is no layer of the base", other);
+  expect_error("the base has no layer transformer.h.1.attn.qkv", other);
 }
 
 TEST_F(LitGptAdapter, DamagedFilesAreRefused) {
@@ -112,7 +112,7 @@ TEST_F(LitGptAdapter, DamagedFilesAreRefused) {
   std::ofstream(folder_ / "hyperparameters.yaml") << "lora_r: [";
   expect_error("hyperparameters.yaml:1:");
   fs::remove(folder_ / "hyperparameters.yaml");
-  expect_error("is missing, which says the adapter's rank and scaling");
+  expect_error("is missing, which holds the adapter's rank and scaling");
 }
 
 }  // namespace

@@ -303,7 +303,7 @@ TEST(ManyRanks, LoadingFailsOnAllWhereItFailsOnOne) {
     if (ranks.rank() == 1) tensors.parameters.push_back({"other", at::zeros({3})});
     load_tensors(saved, tensors, &ranks);
   });
-  expect_all(errors, "rank 1: ", "other is not what this recipe trains");
+  expect_all(errors, "rank 1: ", "other does not match what this recipe trains");
 }
 
 class Damaged : public ::testing::Test {
@@ -326,7 +326,7 @@ class Damaged : public ::testing::Test {
     std::string warning;
     const LogSinkGuard sink([&](const std::string& text) { warning += text; });
     EXPECT_EQ(find_latest(folder_.path()), folder_ / "step-000001");
-    EXPECT_NE(warning.find("step-000002 is not whole"), std::string::npos) << warning;
+    EXPECT_NE(warning.find("step-000002 is incomplete"), std::string::npos) << warning;
   }
 
   const Layout layout_{.shard = 3};
@@ -364,7 +364,7 @@ TEST_F(Damaged, FileOfAnotherSave) {
   const std::string file = file_name(Contents::Model, 0, 3);
   fs::copy_file(folder_ / "step-000001" / file, saved_ / file,
                 fs::copy_options::overwrite_existing);
-  EXPECT_NE(load_error().find("is not of the save"), std::string::npos) << load_error();
+  EXPECT_NE(load_error().find("come from different saves"), std::string::npos) << load_error();
 }
 
 TEST_F(Damaged, APieceThatNoFileHas) {
@@ -372,7 +372,7 @@ TEST_F(Damaged, APieceThatNoFileHas) {
   std::erase_if(index.files[0].pieces,
                 [](const StoredPiece& piece) { return piece.name == parameter_name(0); });
   write_file_atomically(saved_ / kIndexName, index_text(index));
-  EXPECT_NE(load_error().find("of layer.0.weight is in none of its files"), std::string::npos)
+  EXPECT_NE(load_error().find("of layer.0.weight is missing from its files"), std::string::npos)
       << load_error();
 }
 

@@ -241,7 +241,7 @@ TEST_F(Made, MagnitudesHaveBeenNamedInManyWays) {
   }
   expect_part(read(), "q_proj.lora_magnitude_vector is missing");
   tensors_[kQ + ".lora_magnitude_vector"] = numbers({5});
-  expect_part(read(), "lora_magnitude_vector is [5], [4] is wanted");
+  expect_part(read(), "lora_magnitude_vector is [5]; it must be [4]");
 }
 
 TEST_F(Made, WhatDoesNotFitIsRefused) {
@@ -259,16 +259,16 @@ TEST_F(Made, WhatDoesNotFitIsRefused) {
   at::Tensor broken = numbers({4, 2});
   broken[3][1] = std::numeric_limits<float>::quiet_NaN();
   expect_part(with(kQ + ".lora_B.weight", broken), "q_proj.lora_B.weight holds NaN");
-  expect_part(with(kQ + ".lora_B.weight", at::full({4, 2}, 1, at::kByte)), "is of type U8");
+  expect_part(with(kQ + ".lora_B.weight", at::full({4, 2}, 1, at::kByte)), "has type U8");
   expect_part(with("base_model.model.model.layers.0.mlp.up_proj.lora_A.weight", numbers({2, 6})),
               "up_proj.lora_B is missing");
-  expect_part(with(kQ + ".lora_magnitude_vector", numbers({4})), "does not say \"use_dora\"");
+  expect_part(with(kQ + ".lora_magnitude_vector", numbers({4})), "does not set \"use_dora\"");
   expect_part(with("what.is.this", numbers({4})), "tensor what.is.this is unknown");
   expect_part(with("base_model.model.model.norm.weight", numbers({4})), "is unknown");
-  expect_part(with(kQ + ".lora_B.bias", numbers({4})), "adapters with biases are not read");
+  expect_part(with(kQ + ".lora_B.bias", numbers({4})), "adapters with biases are not supported");
   expect_part(with("base_model.model.model.embed_tokens.lora_embedding_A", numbers({2, 4})),
-              "adapters of an embedding are not read");
-  expect_part(with(kQ + ".lora_A.default.weight", numbers({2, 6})), "is there twice");
+              "adapters of an embedding are not supported");
+  expect_part(with(kQ + ".lora_A.default.weight", numbers({2, 6})), "occurs twice");
   take(kQ + ".lora_B.weight");
   expect_part(read(), "q_proj.lora_B is missing");
   tensors_.clear();
@@ -293,7 +293,7 @@ TEST_F(Made, WhatCannotBeHonouredIsRefused) {
     config_ = before;
     return error;
   };
-  expect_part(with("peft_type", "IA3"), "\"peft_type\" is \"IA3\", LORA is wanted");
+  expect_part(with("peft_type", "IA3"), "\"peft_type\" is \"IA3\"; it must be LORA");
   expect_part(with("peft_type", nullptr), "\"peft_type\" is missing");
   expect_part(with("bias", "lora_only"), "\"bias\" is \"lora_only\"");
   for (const char* key : {"lora_bias", "use_qalora"})
@@ -308,15 +308,15 @@ TEST_F(Made, WhatCannotBeHonouredIsRefused) {
   EXPECT_EQ(with("modules_to_save", json::array()), "no error");
   EXPECT_EQ(with("modules_to_save", {"score"}), "no error");
   expect_part(with("modules_to_save", 3), "\"modules_to_save\" is 3");
-  expect_part(with("r", "eight"), "\"r\" is \"eight\", a whole number from 1");
+  expect_part(with("r", "eight"), "\"r\" is \"eight\"; it must be a whole number from 1");
   expect_part(with("r", 0), "\"r\" is 0");
-  expect_part(with("lora_alpha", "x"), "\"lora_alpha\" is \"x\", a number is wanted");
+  expect_part(with("lora_alpha", "x"), "\"lora_alpha\" is \"x\"; it must be a number");
   expect_part(with("lora_dropout", 1.5), "\"lora_dropout\" is 1.5");
   expect_part(with("rank_pattern", {{"q_proj", -1}}), "\"rank_pattern: q_proj\" is -1");
   expect_part(with("rank_pattern", 3), "an object of patterns and numbers");
   expect_part(with("target_modules", 3), "\"target_modules\" is 3");
   expect_part(with("target_modules", "(q_proj"), "is not a regular expression");
-  expect_part(with("use_dora", "yes"), "\"use_dora\" is \"yes\", true or false is wanted");
+  expect_part(with("use_dora", "yes"), "\"use_dora\" is \"yes\"; it must be true or false");
   expect_part(with("base_model_name_or_path", 7), "\"base_model_name_or_path\" is 7");
 }
 
@@ -344,7 +344,7 @@ TEST_F(Made, DamagedFilesAreRefused) {
   EXPECT_EQ(error_of(folder_.path()), "no error");
   fs::remove(folder_ / "adapter_model.safetensors");
   expect_part(error_of(folder_.path()),
-              "neither adapter_model.safetensors nor adapter_model.bin is there");
+              "there is neither adapter_model.safetensors nor adapter_model.bin");
   fs::remove(folder_ / "adapter_config.json");
   expect_part(error_of(folder_.path()), "adapter_config.json");
 }

@@ -205,7 +205,7 @@ TEST(PromptRecord, IsReadAsItWasWritten) {
   folder.write("prompt_style.json", R"({"class_path": "litgpt.prompts.Phi3"})");
   EXPECT_FALSE(read_prompt_record(folder.path()));
   EXPECT_CONTAINS(testing::internal::GetCapturedStderr(),
-                  "prompt_style.json is ignored: it names no prompt style that is known here");
+                  "prompt_style.json is ignored: it names no known prompt style");
   for (const char* foreign : {"[1]", "{", "", R"({"prompt_style": 3})"}) {
     folder.write("prompt_style.json", foreign);
     EXPECT_FALSE(read_prompt_record(folder.path())) << foreign;

@@ -134,7 +134,7 @@ TEST(PictureProcessor, RefusesWhatItDoesNotDo) {
   EXPECT_CONTAINS(refusal(R"({"size": {"height": 224, "width": 300}})"), "equals the width");
   EXPECT_CONTAINS(refusal(R"({"size": {"shortest_edge": 224}})"), "\"height\"");
   EXPECT_CONTAINS(refusal(R"({"do_center_crop": true})"), "do_center_crop = true");
-  EXPECT_CONTAINS(refusal(R"({"resample": 9})"), "resample = 9, but 0 (nearest)");
+  EXPECT_CONTAINS(refusal(R"({"resample": 9})"), "resample = 9; it must be 0 (nearest)");
   EXPECT_CONTAINS(refusal(R"({"do_resize": "x"})"), "true or false");
 }
 

@@ -221,9 +221,9 @@ TEST_F(PictureFolderTest, QuotesInsideOfCsvFieldsAreText) {
 TEST_F(PictureFolderTest, QuotesThatAreNeverClosedAreRefusedWithTheirLine) {
   const std::string begin = "file_name,text\n420.jpg,\"a cat,\non two lines\"\n";
   folder_.write("metadata.csv", begin + "rgba.png,\"a dog\n420.jpg,a bird\n");
-  EXPECT_CONTAINS(refusal(), "metadata.csv: line 4: the double quotes that open there are not");
+  EXPECT_CONTAINS(refusal(), "metadata.csv: line 4: the double quotes that open here are not");
   folder_.write("metadata.csv", begin + "rgba.png,\"a dog\n420.jpg,\"a bird\"\n");
-  EXPECT_CONTAINS(refusal(), "metadata.csv: line 4: the double quotes that open there are not");
+  EXPECT_CONTAINS(refusal(), "metadata.csv: line 4: the double quotes that open here are not");
   folder_.write("metadata.csv", "\"file_name,text\n420.jpg,a cat\n");
   EXPECT_CONTAINS(refusal(), "metadata.csv: line 1: the double quotes");
   folder_.write("metadata.csv", begin + "rgba.png,\"a dog\"");

@@ -105,7 +105,7 @@ TEST(DamagedSafetensors, Headers) {
   expect_header_refused("{\"x\":{" + good + "},\"x\":{" + good + "}}", 8, {"overlap"});
   expect_header_refused(
       one(R"("dtype":"F32","shape":[0],"data_offsets":[0,0]},"x":{"dtype":"F32","shape":[0],"data_offsets":[0,0])"),
-      0, {"\"x\" is there twice"});
+      0, {"\"x\" occurs twice"});
   expect_header_refused(one(R"("dtype":"F32","dtype":"F16","shape":[2],"data_offsets":[0,8])"), 8,
                         {"text \"F16\""});
   expect_header_refused(one(R"("dtype":"F32","shape":[2],"shape":[2],"data_offsets":[0,8])"), 8,
@@ -137,9 +137,9 @@ TEST(DamagedSafetensors, Offsets) {
   const auto at = [](const std::string& offsets, const std::string& shape = "[2]") {
     return "{\"x\":{\"dtype\":\"F32\",\"shape\":" + shape + ",\"data_offsets\":" + offsets + "}}";
   };
-  expect_header_refused(at("[0,8]"), 7, {"\"x\"", "do not lie in the 7 bytes"});
+  expect_header_refused(at("[0,8]"), 7, {"\"x\"", "are outside the 7 bytes"});
   expect_header_refused(at("[8,0]"), 8, {"[8, 0]"});
-  expect_header_refused(at("[9223372036854775800,9223372036854775807]"), 8, {"do not lie"});
+  expect_header_refused(at("[9223372036854775800,9223372036854775807]"), 8, {"are outside"});
   expect_header_refused(at("[0,8]", "[3]"), 8, {"span 8 bytes", "[3]", "12"});
   expect_header_refused(at("[0,8]"), 9, {"belong to no tensor"});
   expect_header_refused(at("[4,12]"), 12, {"bytes from", "belong to no tensor"});
@@ -273,7 +273,7 @@ TEST(DamagedGguf, Tensors) {
   expect_gguf_refused(Gguf(gguf).tensor("x", {9}, 0, 0).tensor("y", {8}, 0, 32),
                       {"\"x\" and \"y\" overlap"});
   expect_gguf_refused(Gguf(gguf).tensor("x", {8}, 0, 0).tensor("x", {8}, 0, 32),
-                      {"\"x\" is there twice"});
+                      {"\"x\" occurs twice"});
 }
 
 // ---- zip
@@ -368,7 +368,8 @@ TEST_F(DeflatedZip, AnyByteChangedIsReadOrRefused) {
     try {
       EXPECT_EQ(content_of(bytes, "small.txt"), expected) << at;
     } catch (const UserError& error) {
-      EXPECT_NE(std::string(error.what()).find("bad.zip: what is packed in it"), std::string::npos);
+      EXPECT_NE(std::string(error.what()).find("bad.zip: its compressed data is damaged"),
+                std::string::npos);
     }
     EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1) << at;
   }
@@ -394,7 +395,7 @@ TEST_F(DamagedZip, DirectoryAndHeaderDisagreeOnName) {
 }
 TEST_F(DamagedZip, HeaderBeyondTheFile) {
   put<uint32_t>(directory_ + 42, 0x7FFFFFFF);
-  expect_refused_zip({"beyond the file"});
+  expect_refused_zip({"beyond the end of the file"});
 }
 TEST_F(DamagedZip, HeaderWithinAnotherEntry) {
   put<uint32_t>(directory_ + 42, 1);

@@ -131,8 +131,8 @@ TEST(Picture, SaysWhatIsWrong) {
   EXPECT_EQ(refusal(jpeg.substr(0, jpeg.size() / 2)),
             "cat.jpg: not a readable JPEG: the file is cut short");
   EXPECT_EQ(refusal(""), "cat.jpg: it is empty");
-  EXPECT_EQ(refusal("GIF89a…"), "cat.jpg: it is a GIF; JPEG, PNG and WebP are read");
-  EXPECT_EQ(refusal("hello"), "cat.jpg: it is no picture; JPEG, PNG and WebP are read");
+  EXPECT_EQ(refusal("GIF89a…"), "cat.jpg: it is a GIF; only JPEG, PNG and WebP are supported");
+  EXPECT_EQ(refusal("hello"), "cat.jpg: it is no picture; only JPEG, PNG and WebP are supported");
   std::string png = read_file(folder() / "rgb.png");
   png[60] = static_cast<char>(png[60] ^ 1);
   EXPECT_TRUE(refusal(png).starts_with("cat.jpg: not a readable PNG: ")) << refusal(png);
@@ -158,7 +158,7 @@ TEST(Picture, TooManyPixelsAreRefusedBeforeTheyAreDecoded) {
   expect_refused(png_of_size(0x7FFFFFFF, 0x7FFFFFFF), "2147483647 × 2147483647");
   expect_refused(webp_of_size(20000, 20000), "20000 × 20000");
   EXPECT_EQ(refusal(png_of_size(2'000'000, 1)),
-            "cat.jpg: 2000000 × 1 pixels: a side of more than 1048576 is not decoded");
+            "cat.jpg: 2000000 × 1 pixels: a side may have at most 1048576");
 }
 
 // Some 60 KiB each that would unpack to 60 MiB.
@@ -195,7 +195,7 @@ TEST(Picture, AJpegOfThousandsOfScansIsRefused) {
   EXPECT_EQ(refusal(with_scans(0)), "decoded");
   EXPECT_EQ(refusal(with_scans(50)), "decoded");
   EXPECT_EQ(refusal(with_scans(2000)),
-            "cat.jpg: not a readable JPEG: its pixels come in more than 100 scans; save it anew");
+            "cat.jpg: not a readable JPEG: it has more than 100 scans; save it again");
 }
 
 }  // namespace

@@ -239,8 +239,8 @@ std::string refusal(models::Model& model, int ranks, const config::Recipe& recip
 TEST_F(CutModel, RefusesWhatCannotBeShared) {
   write_config({{"num_key_value_heads", 2}});
   EXPECT_EQ(refusal(*make(), 4),
-            "mesh tp=4: the model has 4 attention heads, 2 key-value heads, and each rank needs as "
-            "many of each; use tp=1, 2");
+            "mesh tp=4: the model has 4 attention heads, 2 key-value heads, and every rank needs "
+            "the same number of each; use tp=1, 2");
   write_config({{"intermediate_size", 50}});
   EXPECT_EQ(refusal(*make(), 4),
             "mesh tp=4: model.layers.0.mlp.gate_proj has 50 features, which 4 ranks cannot share "
@@ -255,8 +255,8 @@ TEST_F(CutModel, RefusesWhatCannotBeShared) {
   const auto pictures = models::model_from_config(kData / "parity/blip2-opt/config.json");
   EXPECT_EQ(refusal(*pictures, 4),
             "mesh tp=4: the model has 2 attention heads in its vision model, 2 attention heads in "
-            "its Q-Former, 4 attention heads, 4 key-value heads, and each rank needs as many of "
-            "each; use tp=1, 2");
+            "its Q-Former, 4 attention heads, 4 key-value heads, and every rank needs the same "
+            "number of each; use tp=1, 2");
 }
 
 // What of each family is cut, and along what, and what every rank has whole.

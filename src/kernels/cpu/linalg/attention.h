@@ -1,10 +1,10 @@
 // Softmax attention over packed documents (variable length), grouped-query, causal or not, with an
-// optional sliding window, relative biases and dropout, to keys of the same sequence or of another.
-// With a causal mask and more keys than queries a document's last query is that of its last key.
-// Flash-style: scores exist one cache-sized block at a time, so memory is linear in tokens; the
-// backward pass recomputes them from the row's log-sum-exp. A token sees only its own document.
-// Scores, softmax and sums are float32 for every storage type. Results are bit-equal from run to
-// run and for any number of threads.
+// optional sliding window, relative biases and dropout; self- or cross-attention. With a causal
+// mask and more keys than queries a document's last query is that of its last key. Flash-style:
+// scores exist one cache-sized block at a time, so memory is linear in tokens; the backward pass
+// recomputes them from the row's log-sum-exp. A token sees only its own document. Scores, softmax
+// and sums are float32 for every storage type. Results are bit-equal from run to run and for any
+// number of threads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,9 +14,8 @@
 
 namespace snug::kernels::cpu {
 
-// Biases by how far key and query are apart, as T5 has them: half the buckets are distances of
-// their own, the others grow like the logarithm up to max_distance, beyond which all share the
-// last.
+// T5's biases by the distance of key and query: half the buckets hold one distance each, the others
+// grow logarithmically up to max_distance, beyond which all share the last.
 struct BiasTable {
   int64_t num_buckets = 0;     // 0: no biases
   const void* data = nullptr;  // (num_buckets, H)
@@ -27,24 +26,24 @@ struct BiasTable {
 // The row of the table for a key `distance` tokens after the query, before it if that is negative.
 int64_t relative_bucket(int64_t distance, const BiasTable& table);
 
-// Probabilities that are set to 0 while the others grow by 1 / (1 - probability). Which is a hash
-// of (key, row, column), row = head * N + token, column = the attended token's place in its
-// document: nothing is kept for the backward pass, and no number of threads changes it.
+// Dropout of probabilities; kept ones are scaled by 1 / (1 - probability). The mask is a hash of
+// (key, row, column), row = head * N + token, column = the attended token's position in its
+// document, so nothing is stored for the backward, and the number of threads does not matter.
 struct ProbabilityDropout {
   double probability = 0;
   uint64_t key = 0;
   int64_t first_head = 0;  // what head 0 is numbered as, where the others are computed elsewhere
-  // Where others have the tokens before and after: what token 0 is numbered as, and how many there
-  // are; 0: all are here.
+  // If this rank has only part of the tokens: the number of token 0, and the total; 0: all tokens
+  // are here.
   int64_t first_row = 0, num_rows = 0;
 
-  // What has fewer of 32 random bits is dropped.
+  // Elements whose 32 random bits are below this are dropped.
   uint32_t threshold() const { return static_cast<uint32_t>(probability * 4294967295.0); }
   float scale() const { return static_cast<float>(1.0 / (1.0 - probability)); }
 };
 
-// N tokens of queries, M of keys, H heads, Hkv key/value heads (a divisor of H), head dimension
-// D <= 256. M is N unless keys are another sequence's.
+// N tokens of queries, M of keys, H heads, Hkv key/value heads (a divisor of H), head dimension D
+// <= 256. M = N except for cross-attention.
 struct AttentionArgs {
   int64_t num_tokens = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
   int64_t num_documents = 0;
@@ -55,10 +54,10 @@ struct AttentionArgs {
   float scale = 1.f;                                    // of the scores, usually 1/sqrt(D)
   int64_t sliding_window = 0;  // 0: none; w: a token sees keys of distance < w, as Mistral
   bool causal = true;
-  // Where keys are another sequence's: theirs. Every document has some. Without a causal mask there
-  // is no window; with it a document has as many keys as queries or more, and its queries are the
-  // last ones of its tokens.
-  int64_t num_keys = 0;                    // M; 0: keys are the queries' own sequence
+  // For cross-attention: the keys' documents, none of them empty. Without a causal mask there is no
+  // window; with one a document has at least as many keys as queries, and its queries are its last
+  // tokens.
+  int64_t num_keys = 0;                    // M; 0: self-attention
   const int32_t* kv_cu_seqlens = nullptr;  // (num_documents + 1), from 0 to M
   BiasTable bias;                          // on the scaled scores
   ProbabilityDropout dropout;
@@ -78,8 +77,8 @@ struct AttentionBackwardArgs {
 };
 void attention_backward(const AttentionBackwardArgs& args, void* workspace);
 
-// One new token for each of S sequences against its cache, for generation. Memory-bound: every
-// cached key and value is read once for all query heads that share it.
+// Attention of one new token for each of S sequences to its cache, for generation. Memory-bound:
+// every cached key and value is read once for all query heads that share it.
 struct DecodeAttentionArgs {
   int64_t num_sequences = 0, num_heads = 0, num_kv_heads = 0, head_dim = 0;
   Scalar type = Scalar::F32;

@@ -1,7 +1,7 @@
-// T5's relative biases (Raffel et al. 2020, section 2.1) while attention runs: the table of a few
-// buckets, spread over distances for each head, so that a row of scores takes its biases as one
-// vector load after another. Distances beyond the farthest that has a bucket of its own share one,
-// so that there are as many as that, whatever the documents' length, and a margin for runs.
+// T5's relative biases (Raffel et al. 2020, section 2.1) during attention: the table of buckets is
+// expanded to one value per distance and head, so that a row of scores loads its biases as
+// contiguous vectors. Larger distances share a bucket, so the expansion has a fixed length plus a
+// margin, whatever the documents' length.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,8 +15,8 @@ namespace snug::kernels::cpu {
 
 class RelativeBias {
  public:
-  // A run starts at a row's first key and reaches at most `margin` distances to either side.
-  // Takes its memory from `carver`, none where the table has no buckets.
+  // A run starts at a row's first key and extends at most `margin` distances to either side. Takes
+  // memory from `carver`; none if the table has no buckets.
   RelativeBias(Carver& carver, const BiasTable& table, int64_t num_heads, int64_t margin)
       : table_(table),
         heads_(num_heads),
@@ -29,10 +29,10 @@ class RelativeBias {
         by_distance_(carver.take<float>(width_ * num_heads)) {}
 
   bool present() const { return table_.num_buckets > 0; }
-  // Distances that a head's row has.
+  // Distances per head.
   int64_t width() const { return width_; }
 
-  // By all threads of a parallel region, which meet at its end.
+  // Called by all threads of a parallel region; ends with a barrier.
   void fill(const Kernels& kernels) const;
 
   // Where the bias of `distance` (key minus query) stands in a head's row, of a run that reads the

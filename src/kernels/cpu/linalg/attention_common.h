@@ -1,5 +1,5 @@
-// What the forward and backward pass of attention share: who sees whom, how work is cut, and the
-// building blocks applied to one head's rows.
+// Shared by attention's forward and backward: which keys a query attends to, the split of work, and
+// operations on one head's rows.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace snug::kernels::cpu {
 
-// SNUG_CHECKs what no caller of ours may get wrong: head counts, dimension, documents that cover N.
+// SNUG_CHECKs the callers' arguments: head counts, dimension, documents that cover N.
 void check_attention(const AttentionArgs& args);
 int64_t attention_forward_workspace_bytes(const AttentionArgs& args);
 int64_t attention_backward_workspace_bytes(const AttentionArgs& args);
@@ -82,7 +82,8 @@ inline std::vector<Segment> segments_of(const AttentionArgs& args) {
   return segments;
 }
 
-// The keys that queries [begin, end) of a segment see between them; for one query, exactly those.
+// The range of keys that queries [begin, end) of a segment attend to; for one query exactly its
+// keys.
 inline Range visible_keys(const AttentionArgs& args, const Segment& segment, int64_t begin,
                           int64_t end) {
   const int64_t window = args.sliding_window, num_keys = segment.num_keys;
@@ -91,7 +92,7 @@ inline Range visible_keys(const AttentionArgs& args, const Segment& segment, int
   return {first, window > 0 ? std::min(num_keys, end - 1 + window) : num_keys};
 }
 
-// The queries of a segment that see any of keys [begin, end).
+// The queries of a segment that attend to any of keys [begin, end).
 inline Range seeing_queries(const AttentionArgs& args, const Segment& segment, int64_t begin,
                             int64_t end) {
   const int64_t window = args.sliding_window, num_queries = segment.num_queries;
@@ -102,7 +103,7 @@ inline Range seeing_queries(const AttentionArgs& args, const Segment& segment, i
   return {window > 0 ? std::max<int64_t>(0, begin - window + 1) : 0, last};
 }
 
-// Rows of scores are numbered by head and query, so that no two are dropped alike.
+// Rows of scores are numbered by head and query, so that each has its own dropout mask.
 inline DropArgs drop_of(const AttentionArgs& args, int64_t head, int64_t query, int64_t key) {
   const ProbabilityDropout& dropout = args.dropout;
   const int64_t rows = dropout.num_rows > 0 ? dropout.num_rows : args.num_tokens;

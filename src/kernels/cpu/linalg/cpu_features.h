@@ -1,5 +1,4 @@
-// What this processor can do, asked once: which kernels to run, and the bound to measure speed
-// against.
+// The processor's features, detected once, to choose kernels and to know the peak speed.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
