@@ -5,6 +5,6 @@
 
 namespace snug {
 
-inline constexpr const char* kShortWaits = "GOMP_SPINCOUNT=3000";
+inline constexpr const char* kShortWaits = "GOMP_SPINCOUNT=500";
 
 }  // namespace snug

@@ -1,5 +1,5 @@
-// The program's door: which command, and which exit code. 0 done, 1 our fault, 2 the user's recipe,
-// data or files, 3 out of memory, 130 stopped on request.
+// Entry point: runs the command and returns its exit code. 0 success, 1 internal error, 2 error in
+// the recipe, data or files, 3 out of memory, 130 stopped on request.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 
@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/terminal.h"
 #include "base/version.h"
+#include "cli/failed_allocation.h"
 #include "config/check.h"
 #include "config/help.h"
 #include "config/parse.h"
@@ -53,8 +54,8 @@ void show_help(const std::string& command, bool all_options) {
   std::fputs(snug::config::help_text(command, width, color, options).c_str(), stdout);
 }
 
-// The driver may show others: a build without CUDA uses none, nor does one whose environment hides
-// them.
+// The GPUs that this program can use. The driver may know more: a build without CUDA uses none, and
+// CUDA_VISIBLE_DEVICES may hide some.
 snug::experiment::GpusHere gpus_here() {
   namespace cuda = snug::setup::cuda;
   const int count = cuda::count();
@@ -62,7 +63,7 @@ snug::experiment::GpusHere gpus_here() {
   return {.count = count, .name = cuda::name()};
 }
 
-// Of this machine's processor nothing is known before it is measured.
+// Throws UserError for an unknown GPU. A CPU has no profile to look up: it is measured.
 void check_profile(const std::string& device, int64_t budget_bytes) {
   if (device != "cpu") snug::plan::find_profile(device, budget_bytes);
 }
@@ -82,7 +83,7 @@ int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
   std::optional<snug::FolderLock> lock;
   const auto take_folder = [&] {
     lock.emplace(snug::LockWish{.target = recipe.out_dir, .command = command});
-    // Under somebody else's mpirun the ranks' keepers are writing there already.
+    // Under an mpirun that the user started, the ranks' keepers already write there.
     if (snug::dist::position_in_environment().size == 1) snug::train::put_logs_by(recipe.out_dir);
   };
   if (const auto code =
@@ -92,7 +93,7 @@ int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
   return 0;
 }
 
-// In this process's place, so that the run and its times are those of the command that is shown.
+// Replaces this process (execv), so that the run and its timings are those of the command shown.
 [[noreturn]] void become(std::vector<std::string> words) {
   words.insert(words.begin(), "snug");
   std::vector<char*> argv;
@@ -110,8 +111,8 @@ void demo(const snug::config::DemoOptions& options) {
   if (run.print_config) become(words);
   snug::set_verbose(run.recipe.verbose);
   snug::config::check_recipe(run.command, run.recipe);
-  // Until this process becomes the run, which takes it anew. A folder that is not there is
-  // nobody's.
+  // Held until this process becomes the run, which takes the lock again. A folder that does not
+  // exist needs no lock.
   std::optional<snug::FolderLock> lock;
   if (!options.data_only && std::filesystem::is_directory(run.recipe.out_dir))
     lock.emplace(snug::LockWish{.target = run.recipe.out_dir, .command = "snug demo"});
@@ -149,7 +150,7 @@ void download(const snug::config::DownloadOptions& options) {
   std::printf("%zu files in %s\n", files.size(), folder.c_str());
 }
 
-// The exit code.
+// Returns the exit code.
 int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
   if (parsed.help) {
     show_help(parsed.name, parsed.help_all);
@@ -209,8 +210,17 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
   return 0;
 }
 
-// In a run of several processes the one that a person sees says it, once for all of them.
-int fail(int exit_code, const std::string& text, bool lost_another_rank = false) {
+// With several processes, only the one whose output the user sees prints the error, once.
+// A message repeats what was typed, which may be a page: what stands in front and behind says
+// enough.
+std::string shortened(const std::string& text) {
+  constexpr size_t kMost = 8000, kEnd = 1000;
+  if (text.size() <= kMost) return text;
+  return text.substr(0, kMost - kEnd) + "\n[...]\n" + text.substr(text.size() - kEnd);
+}
+
+int fail(int exit_code, const std::string& whole, bool lost_another_rank = false) {
+  const std::string text = shortened(whole);
   if (!snug::launch::tell_end(exit_code, text, lost_another_rank))
     std::fprintf(stderr, "snug: %s\n", text.c_str());
   return exit_code;
@@ -236,8 +246,10 @@ int main(int argc, char** argv) {
     return fail(error.exit_code(), error.what(), true);
   } catch (const snug::Error& error) {
     return fail(error.exit_code(), error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    return fail(2, error.path1().string() + ": " + error.code().message());
   } catch (const std::bad_alloc&) {
-    return fail(3, "the system has no memory left");
+    return fail(3, snug::failed_allocation_text());
   } catch (const std::exception& error) {
     return fail_internally(error);
   }

@@ -13,7 +13,7 @@ std::optional<Layout> read_layout(const Recipe& r, std::vector<std::string>& fau
   const std::optional<int64_t> devices = parse_int(r.devices);
   if (!devices && r.devices != "auto") {
     faults.push_back(
-        fmt::format("devices = {}: is neither a whole number from 1 nor auto", r.devices));
+        fmt::format("devices = {}: must be a whole number from 1, or auto", r.devices));
     return std::nullopt;
   }
   // Bounded one by one too, so that huge numbers cannot overflow the product.

@@ -29,74 +29,71 @@ void check_model(Command command, const Recipe& r, Faults& faults) {
         "model.config to start from random weights");
   if (command == Command::FinetuneFull && !r.full)
     faults.push_back(
-        "full = false (or use_lora = true): finetune_full always trains all weights; for adapters "
-        "use snug finetune, else leave the key out");
+        "full = false (or use_lora = true): finetune_full always trains all weights; use snug "
+        "finetune to train adapters, or leave the key out");
   const std::string parts = part_names_fault(r.model.train_parts);
   if (!parts.empty())
     faults.push_back(parts);
   else if (r.lora.enabled && std::ranges::count(part_names(r.model.train_parts), "language") > 0)
-    faults.push_back(
-        fmt::format("model.train_parts = {}: with LoRA these are the parts that train whole beside "
-                    "the adapters, which the language model gets; leave language out, or use snug "
-                    "finetune_full",
-                    r.model.train_parts));
+    faults.push_back(fmt::format(
+        "model.train_parts = {}: with LoRA the language model gets adapters, and these components "
+        "train in full beside them; leave language out, or use snug finetune_full",
+        r.model.train_parts));
 }
 
 void check_memory(const Recipe& r, Faults& faults) {
   if (!r.fit && (!r.fit_disk.empty() || r.fit_delay))
-    warn("{} says what --fit may choose; without --fit it does nothing",
-         r.fit_disk.empty() ? "fit_delay" : "fit_disk");
+    warn("{} has no effect without --fit", r.fit_disk.empty() ? "fit_delay" : "fit_disk");
   const std::string& checkpointing = r.activation_checkpointing;
   if (checkpointing != "selective" && !is_block_choice(checkpointing))
     faults.push_back(
-        fmt::format("activation_checkpointing = {}: is not one of none, all, selective, every:K "
-                    "with a whole K from 1, or a list of blocks such as 0,2,8-11",
+        fmt::format("activation_checkpointing = {}: must be none, all, selective, every:K with a "
+                    "whole K from 1, or a list of blocks such as 0,2,8-11",
                     checkpointing));
   if (r.optimizer_offload == "disk:")
-    faults.push_back("optimizer_offload = disk: names no folder, such as in disk:/mnt/nvme");
+    faults.push_back(
+        "optimizer_offload = disk: the folder is missing; write it as in disk:/mnt/nvme");
   else if (r.optimizer_offload != "none" && r.optimizer_offload != "cpu" &&
            r.offload_folder().value_or("").empty())
     faults.push_back(
-        fmt::format("optimizer_offload = {}: is not one of none, cpu, disk:FOLDER (the folder for "
-                    "a file of optimizer states, such as disk:/mnt/nvme)",
+        fmt::format("optimizer_offload = {}: must be none, cpu or disk:FOLDER (the folder for the "
+                    "file of optimizer states, as in disk:/mnt/nvme)",
                     r.optimizer_offload));
   if (r.weight_streaming && r.optimizer_offload == "none")
     faults.push_back(
-        "weight_streaming = true: weights that live in host memory are updated there; add "
+        "weight_streaming = true: weights in host memory are updated on the host; add "
         "--optimizer_offload cpu");
   const bool is_alone = r.devices == "1" && r.num_nodes == 1 && r.mesh.empty();
   if (r.weight_streaming && !is_alone &&
       (r.strategy == "ddp" || r.strategy == "zero1" || r.strategy == "zero2"))
-    faults.push_back(fmt::format(
-        "weight_streaming = true with strategy = {}: on several devices weights in host "
-        "memory are cut into shards; use --strategy fsdp",
-        r.strategy));
+    faults.push_back(
+        fmt::format("weight_streaming = true with strategy = {}: on several devices weights in "
+                    "host memory are sharded; use --strategy fsdp",
+                    r.strategy));
   if (r.delayed_parameter_update && r.optimizer_offload == "none")
     faults.push_back(
-        "delayed_parameter_update = true: the host updates while the device goes on; add "
-        "--optimizer_offload cpu");
+        "delayed_parameter_update = true: the update must run on the host; add --optimizer_offload "
+        "cpu");
   if (r.delayed_parameter_update && r.weight_streaming)
     faults.push_back(
-        "delayed_parameter_update = true: with weight_streaming the device reads weights where the "
-        "host would be writing them; leave one of the two out");
+        "delayed_parameter_update = true with weight_streaming: the device would read weights "
+        "while the host updates them; leave out one of the two");
   if (r.delayed_parameter_update && r.optimizer_in_backward)
     faults.push_back(
-        "delayed_parameter_update = true: optimizer_in_backward updates each block within the "
-        "step, not after it; leave one of the two out");
+        "delayed_parameter_update = true with optimizer_in_backward: one updates after the step, "
+        "the other during it; leave out one of the two");
   if (r.optimizer_in_backward && r.precision == "16-mixed")
     faults.push_back(
-        "optimizer_in_backward = true: with precision 16-mixed a step whose gradients overflow is "
-        "skipped, which can't be known before all of them are there; use bf16-mixed");
+        "optimizer_in_backward = true: precision 16-mixed skips a step whose gradients overflow, "
+        "which is known only once all gradients are computed; use bf16-mixed");
   if (r.optimizer_in_backward && r.train.on_oom == "split")
     faults.push_back(
-        "train.on_oom = split: a step that fails half-way can't be repeated once "
-        "optimizer_in_backward has updated some blocks; use train.on_oom stop");
+        "train.on_oom = split: a failed step cannot be repeated after optimizer_in_backward has "
+        "updated some blocks; use train.on_oom stop");
 }
 
 // The divisors of `whole` next to `wanted` on both sides, as words.
 std::string near_divisors(int64_t whole, int64_t wanted) {
-  constexpr int64_t kSearchLimit = 1 << 20;
-  if (whole > kSearchLimit) return "a divisor of it";
   int64_t below = std::min(wanted, whole), above = wanted;
   while (below > 1 && whole % below != 0) --below;
   while (above <= whole && whole % above != 0) ++above;
@@ -106,7 +103,7 @@ std::string near_divisors(int64_t whole, int64_t wanted) {
 // The same mesh with the missing devices along the shard axis, for a message.
 std::string completed_mesh(const Layout& layout) {
   MeshShape mesh = layout.mesh;
-  if (layout.num_ranks % mesh.num_ranks() != 0) return "sizes whose product is that";
+  if (layout.num_ranks % mesh.num_ranks() != 0) return "sizes with that product";
   mesh[Axis::Shard] *= static_cast<int>(layout.num_ranks / mesh.num_ranks());
   return mesh_text(mesh);
 }
@@ -114,22 +111,20 @@ std::string completed_mesh(const Layout& layout) {
 void check_mesh(const Recipe& r, const Layout& layout, Faults& faults) {
   if (r.mesh.empty()) return;
   if (!layout.is_auto && layout.mesh.num_ranks() != layout.num_ranks)
-    faults.push_back(
-        fmt::format("mesh = {}: lays out {} devices, and there are {} (devices {}, num_nodes {}); "
-                    "use {}",
-                    r.mesh, layout.mesh.num_ranks(), layout.num_ranks, r.devices, r.num_nodes,
-                    completed_mesh(layout)));
+    faults.push_back(fmt::format(
+        "mesh = {}: needs {} devices, and there are {} (devices {}, num_nodes {}); use {}", r.mesh,
+        layout.mesh.num_ranks(), layout.num_ranks, r.devices, r.num_nodes, completed_mesh(layout)));
   if (r.strategy == "ddp" && layout.is_sharded())
     faults.push_back(
-        fmt::format("strategy = ddp: nothing is cut, and mesh = {} has {} shards; write dp={}, or "
+        fmt::format("strategy = ddp shards nothing, but mesh = {} has {} shards; write dp={}, or "
                     "use --strategy fsdp",
                     r.mesh, layout.mesh[Axis::Shard], layout.mesh[Axis::Shard]));
   // Devices along cp need the same weights, so that they may share them.
   if (r.strategy != "ddp" && r.strategy != "auto" && !layout.is_sharded() &&
       layout.mesh[Axis::Context] == 1)
     faults.push_back(
-        fmt::format("strategy = {}: cuts along the axes fsdp and cp, and mesh = {} has none; add "
-                    "one such as fsdp=2, or leave strategy out",
+        fmt::format("strategy = {} shards along the axes fsdp and cp, and mesh = {} has neither; "
+                    "add one, such as fsdp=2, or leave strategy out",
                     r.strategy, r.mesh));
 }
 
@@ -137,20 +132,20 @@ void check_mesh(const Recipe& r, const Layout& layout, Faults& faults) {
 void check_tensor_axis(const Recipe& r, const Layout& layout, Faults& faults) {
   if (layout.mesh[Axis::Tensor] == 1) return;
   const std::string mesh = fmt::format("mesh = {}", r.mesh);
-  if (r.optimizer.name == "adafactor")
+  if (needs_whole_matrices(r.optimizer.name))
     faults.push_back(
-        fmt::format("optimizer = adafactor: its factored states are sums over whole rows and "
-                    "columns, and {} cuts matrices; leave tp out, or use adamw_8bit",
-                    mesh));
+        fmt::format("optimizer = {}: its factored states are sums over whole rows and "
+                    "columns, and {} splits matrices; leave tp out, or use adamw_8bit",
+                    r.optimizer.name, mesh));
   if (r.lora.enabled && r.lora.init_weights == "pissa")
     faults.push_back(
         fmt::format("lora_init_weights = pissa: adapters start from the singular values of whole "
-                    "matrices, and {} cuts them; leave tp out, or use lora_init_weights default",
+                    "matrices, and {} splits them; leave tp out, or use lora_init_weights default",
                     mesh));
   if (!r.quantize.empty() && r.quantize != "bnb.nf4" && r.quantize != "bnb.fp4")
     faults.push_back(
-        fmt::format("quantize = {}: its scales are made from whole rows or weights, and {} cuts "
-                    "them; leave tp out, or use bnb.nf4",
+        fmt::format("quantize = {}: its scales are computed over whole rows or weights, and {} "
+                    "splits them; leave tp out, or use bnb.nf4",
                     r.quantize, mesh));
 }
 
@@ -158,7 +153,7 @@ void check_pipeline_axis(const Recipe& r, const Layout& layout, Faults& faults) 
   if (layout.mesh[Axis::Pipeline] > 1) return;
   const auto refuse = [&](const char* key) {
     faults.push_back(
-        fmt::format("{}: belongs to a pipeline; leave it out, or give --mesh an axis pp", key));
+        fmt::format("{} applies only to a pipeline; leave it out, or give --mesh an axis pp", key));
   };
   // A recipe that was printed gives every key: what says nothing is no fault.
   const Recipe usual;
@@ -171,16 +166,16 @@ void check_devices(const Recipe& r, Faults& faults) {
                                                        "zero2", "fsdp", "hybrid"};
   if (std::count(kStrategies.begin(), kStrategies.end(), r.strategy) == 0) {
     const std::string near = nearest_name(r.strategy, kStrategies);
-    faults.push_back(fmt::format(
-        "strategy = {}: is not one of {}{}, nor a name of Lightning, DeepSpeed or FSDP such as "
-        "deepspeed_stage_2 or FULL_SHARD",
-        r.strategy, fmt::join(kStrategies, ", "),
-        near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
+    faults.push_back(
+        fmt::format("strategy = {}: not one of {}{}, nor a name from Lightning, DeepSpeed or FSDP "
+                    "such as deepspeed_stage_2 or FULL_SHARD",
+                    r.strategy, fmt::join(kStrategies, ", "),
+                    near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
   }
   if (r.num_nodes > 1 && r.devices == "1" && !r.given("devices"))
     faults.push_back(
-        fmt::format("num_nodes = {}: devices is not set; say how many each machine has, for "
-                    "example --devices 4, or --devices 1",
+        fmt::format("num_nodes = {}: devices is not set; give the number per machine, for example "
+                    "--devices 4 or --devices 1",
                     r.num_nodes));
   const std::optional<Layout> layout = read_layout(r, faults);
   if (!layout) return;
@@ -188,21 +183,19 @@ void check_devices(const Recipe& r, Faults& faults) {
   check_pipeline_axis(r, *layout, faults);
   if (layout->num_ranks == 1 && layout->mesh.num_ranks() == 1) return;
   const bool cuts_along_cp = layout->mesh[Axis::Context] > 1 && r.strategy != "ddp";
-  if (r.optimizer.name == "adafactor" && (layout->is_sharded() || cuts_along_cp))
-    faults.push_back(
-        fmt::format("optimizer = adafactor: its factored states are sums over whole rows and "
-                    "columns, and strategy = {} cuts matrices anywhere; use --strategy ddp, or "
-                    "adamw_8bit",
-                    r.strategy));
+  if (needs_whole_matrices(r.optimizer.name) && (layout->is_sharded() || cuts_along_cp))
+    faults.push_back(fmt::format(
+        "optimizer = {}: its factored states are sums over whole rows and columns, and "
+        "strategy = {} shards matrices at any element; use --strategy ddp, or adamw_8bit",
+        r.optimizer.name, r.strategy));
   check_tensor_axis(r, *layout, faults);
   if (r.train.on_oom == "split")
     faults.push_back(
-        "train.on_oom = split: with several devices one that splits its micro-batch would leave "
-        "the others waiting for it; use train.on_oom stop");
+        "train.on_oom = split: with several devices, a device that splits its micro-batch would "
+        "keep the others waiting; use train.on_oom stop");
   if (r.delayed_parameter_update)
     faults.push_back(
-        "delayed_parameter_update = true: with several devices not in this version yet; leave it "
-        "out");
+        "delayed_parameter_update = true: not supported on several devices yet; leave it out");
 }
 
 void check_batches(const Recipe& r, Faults& faults) {
@@ -213,20 +206,39 @@ void check_batches(const Recipe& r, Faults& faults) {
   // Devices along the other axes work on the same samples.
   const int64_t ranks = layout->mesh.num_data_ranks();
   if (global % ranks != 0) {
-    faults.push_back(
-        fmt::format("train.global_batch_size = {} does not divide among {} devices{}; use {}",
-                    global, ranks, r.mesh.empty() ? "" : " with samples of their own (dp x fsdp)",
-                    (global / ranks + 1) * ranks));
+    faults.push_back(fmt::format(
+        "train.global_batch_size = {} does not divide evenly among {} devices{}; use {}", global,
+        ranks, r.mesh.empty() ? "" : " with samples of their own (dp x fsdp)",
+        (global / ranks + 1) * ranks));
     return;
   }
   const int64_t samples = global / ranks;
+  if (static_cast<double>(global) > kMostSamplesAStep) {
+    faults.push_back(fmt::format(
+        "train.micro_batch_size = {}, train.accumulate_grad_batches = {}: with {} device{} a step "
+        "has {} samples; {:.0f} are the most",
+        micro, r.train.accumulate_grad_batches.value_or(1), ranks, ranks == 1 ? "" : "s", global,
+        kMostSamplesAStep));
+    return;
+  }
+  if (layout->mesh[Axis::Pipeline] > 1) {
+    const int64_t micro_batches = samples / micro,
+                  most = r.pipeline_schedule == "gpipe" ? 1024 : 65536;
+    if (micro_batches > most) {
+      faults.push_back(
+          fmt::format("pipeline_schedule = {}: {} micro-batches a step; it takes {} at most. Use a "
+                      "larger train.micro_batch_size, or a smaller train.global_batch_size",
+                      r.pipeline_schedule, micro_batches, most));
+      return;
+    }
+  }
   if (const auto accumulate = r.train.accumulate_grad_batches;
       accumulate && !layout->is_auto && global != micro * *accumulate * ranks) {
-    faults.push_back(
-        fmt::format("train.accumulate_grad_batches = {} and train.global_batch_size = {}: {} "
-                    "micro-batches of {} on {} device{} are {} samples; leave one of the two out",
-                    *accumulate, global, *accumulate, micro, ranks, ranks == 1 ? "" : "s",
-                    micro * *accumulate * ranks));
+    faults.push_back(fmt::format(
+        "train.accumulate_grad_batches = {} contradicts train.global_batch_size = {}: {} "
+        "micro-batches of {} on {} device{} are {} samples; leave out one of the two",
+        *accumulate, global, *accumulate, micro, ranks, ranks == 1 ? "" : "s",
+        micro * *accumulate * ranks));
     return;
   }
   if (samples % micro != 0)
@@ -240,11 +252,11 @@ void check_length(const Recipe& r, Faults& faults) {
   const TrainOptions& t = r.train;
   if (!t.epochs && !t.max_steps && !t.max_tokens)
     faults.push_back(
-        "nothing says when to stop: set train.epochs, train.max_steps or train.max_tokens");
+        "the length of the run is not set: give train.epochs, train.max_steps or train.max_tokens");
   if (!batch_limit(t.limit_train_batches))
     faults.push_back(
-        fmt::format("train.limit_train_batches = {}: is neither a share above 0 and up to 1.0 nor "
-                    "a whole number of micro-batches from 1",
+        fmt::format("train.limit_train_batches = {}: must be a share above 0 and up to 1.0, or a "
+                    "whole number of micro-batches from 1",
                     t.limit_train_batches));
   if (t.lr_warmup_fraction && t.lr_warmup_steps > 0)
     faults.push_back(
@@ -253,8 +265,8 @@ void check_length(const Recipe& r, Faults& faults) {
                     t.lr_warmup_steps, *t.lr_warmup_fraction));
   if (t.tie_embeddings)
     faults.push_back(
-        "train.tie_embeddings: has no meaning in fine-tuning, the model's config.json "
-        "says it; set it to null");
+        "train.tie_embeddings: has no effect in fine-tuning, which follows the model's "
+        "config.json; set it to null");
 }
 
 // Gradients that are summed over micro-batches are all there until the last one's backward.
@@ -266,8 +278,9 @@ void check_in_backward(const Recipe& r) {
   if (r.optimizer_in_backward && micro_batches > 1)
     warn(
         "optimizer_in_backward = true with {} micro-batches a step (train.global_batch_size {}, "
-        "train.micro_batch_size {}): gradients are summed over them, so that all stay in memory "
-        "and nothing is saved; leave it out, or use a global batch of one micro-batch",
+        "train.micro_batch_size {}): gradients are accumulated over the micro-batches, so all of "
+        "them stay in memory and nothing is saved; leave it out, or use a global batch of one "
+        "micro-batch",
         micro_batches, r.train.global_batch_size, r.train.micro_batch_size);
 }
 
@@ -280,7 +293,7 @@ void check_optimizer(const Recipe& r, Faults& faults) {
       faults.push_back(fmt::format("{}: {} has no such argument; leave it out", key, o.name));
   }
   if (o.nesterov && o.momentum == 0)
-    faults.push_back("optimizer.nesterov = true wants optimizer.momentum above 0, for example 0.9");
+    faults.push_back("optimizer.nesterov = true needs optimizer.momentum above 0, for example 0.9");
   if (optimizer_takes(o.name, "betas") && (o.beta1 >= 1 || o.beta2 >= 1))
     faults.push_back(fmt::format("optimizer.betas = [{}, {}]: both must be below 1",
                                  float_text(o.beta1), float_text(o.beta2)));
@@ -296,13 +309,13 @@ void check_rounding(const Recipe& r, Faults& faults) {
                     r.precision));
   if (o.stochastic_rounding && r.precision != "bf16-true")
     faults.push_back(
-        fmt::format("optimizer.stochastic_rounding = true: rounds bfloat16 weights, and with "
+        fmt::format("optimizer.stochastic_rounding = true applies to bfloat16 weights, and with "
                     "precision = {} they are {}; leave it out, or use --precision bf16-true",
                     r.precision, half_weights ? "float16" : "float32"));
   if (o.stochastic_rounding && o.master_weights)
     faults.push_back(
-        "optimizer.stochastic_rounding and optimizer.master_weights are both true: float32 masters "
-        "lose nothing that chance could keep; keep one");
+        "optimizer.stochastic_rounding and optimizer.master_weights are both true: with float32 "
+        "master weights there is nothing to round; keep one");
 }
 
 // With full: true the keys of adapters are there to be switched back to, but must not seem to
@@ -331,15 +344,15 @@ void check_lora(const Recipe& r, Faults& faults) {
   }
   if (r.lora.init_weights == "pissa" && r.lora.use_dora)
     faults.push_back(
-        "lora_init_weights = pissa: what it takes out of the weights cannot be given back where "
-        "lora_use_dora scales their rows; leave one of the two out");
+        "lora_init_weights = pissa with lora_use_dora: DoRA rescales the weight rows, so the part "
+        "that PiSSA subtracts cannot be restored; leave out one of the two");
 }
 
 void check_evaluation(const Recipe& r, Faults& faults) {
   const std::string& example = r.eval.evaluate_example;
   if (example != "first" && example != "random" && parse_int(example).value_or(-1) < 0)
     faults.push_back(fmt::format(
-        "eval.evaluate_example = {}: is neither first, random nor an index from 0", example));
+        "eval.evaluate_example = {}: must be first, random or an index from 0", example));
 }
 
 }  // namespace
@@ -348,32 +361,32 @@ std::vector<std::string> data_faults(const DataOptions& data, const std::set<std
   Faults faults;
   const bool columns = data.class_path == "ImageFolder" || data.class_path == "HFDataset";
   if (columns && data.path.empty())
-    faults.push_back(fmt::format("data.path is not set: --data {} is a folder", data.class_path));
+    faults.push_back(
+        fmt::format("data.path is not set: give the folder of --data {}", data.class_path));
   for (const char* key : {"data.split", "data.image_column", "data.text_column", "data.prompt"})
     if (!columns && given.contains(key))
       faults.push_back(
-          fmt::format("{}: belongs to HFDataset and ImageFolder, not to {}", key, data.class_path));
+          fmt::format("{} applies to HFDataset and ImageFolder, not to {}", key, data.class_path));
   if (columns && data.val_path)
-    faults.push_back(fmt::format(
-        "data.val_path: belongs to --data JSON; {} holds out data.val_split_fraction of its rows",
-        data.class_path));
+    faults.push_back(
+        fmt::format("data.val_path applies only to --data JSON; {} holds out "
+                    "data.val_split_fraction of its rows",
+                    data.class_path));
   if (data.class_path == "Synthetic" && data.val_path)
     faults.push_back(
-        "data.val_path: belongs to --data JSON; Synthetic holds out data.val_split_fraction of "
-        "what "
-        "it makes");
+        "data.val_path applies only to --data JSON; Synthetic holds out data.val_split_fraction of "
+        "its samples");
   if (data.class_path == "JSON" && data.json_path.empty())
     faults.push_back(
         "data.json_path is not set: name a JSON or JSONL file, or a named set such as "
         "--data Alpaca2k");
   if (data.class_path != "JSON" && !data.json_path.empty())
-    faults.push_back(fmt::format("data.json_path = {}: belongs to --data JSON, not to {}",
+    faults.push_back(fmt::format("data.json_path = {} applies to --data JSON, not to {}",
                                  data.json_path, data.class_path));
   if (!columns && !data.path.empty())
-    faults.push_back(
-        fmt::format("data.path = {}: belongs to ImageFolder and HFDataset; for JSON use "
-                    "data.json_path",
-                    data.path));
+    faults.push_back(fmt::format(
+        "data.path = {} applies to ImageFolder and HFDataset; for JSON use data.json_path",
+        data.path));
   if (data.padding_in_loss && data.packing && given.contains("data.packing"))
     faults.push_back(
         "data.packing = true and data.padding_in_loss = true: packed samples have no padding");

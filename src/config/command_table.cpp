@@ -14,30 +14,29 @@ const std::vector<CommandInfo>& command_table() {
   static const std::vector<CommandInfo> kTable = {
       {Command::Demo,
        {"demo"},
-       "fine-tune a small model in a few minutes, from nothing",
-       "Fetches SmolLM2-135M-Instruct (93 MB, once), makes questions and answers, trains on them, "
-       "and ends with answers to questions that were held out, before and after. The questions are "
-       "about the packages that Debian or Ubuntu offers this machine; elsewhere about numbers in "
-       "words and Roman numerals. It is a run of snug finetune_full with the recipe "
-       "recipes/demo.yaml, or with --lora of snug finetune_lora with recipes/demo-lora.yaml: its "
-       "command is shown, and all options of those are taken here too and win over the recipe.",
+       "fine-tune a small model in a few minutes, from scratch",
+       "Downloads SmolLM2-135M-Instruct (93 MB, once), generates questions and answers, trains on "
+       "them, and answers held-out questions before and after. The questions are about Debian or "
+       "Ubuntu packages where there is a package index, otherwise about numbers in words and Roman "
+       "numerals. The demo runs snug finetune_full with recipes/demo.yaml, or with --lora snug "
+       "finetune_lora with recipes/demo-lora.yaml, and prints that command. It accepts all options "
+       "of that command, which override the recipe.",
        {"snug demo", "snug demo --lora", "snug demo --train.max_steps 200",
         "snug demo MODEL --questions numbers --out_dir out/numbers"}},
       {Command::FinetuneFull,
        {"finetune_full"},
        "train all weights of a model on your data",
-       "Reads a recipe (LitGPT's YAML keys), then the options, which override it from left to "
-       "right. "
-       "Any key of the recipe is an option of the same name.",
+       "Reads a recipe (with LitGPT's YAML keys), then the options, which override it from left to "
+       "right. Each recipe key is also an option of the same name.",
        {"snug finetune_full MODEL --data JSON --data.json_path data.json --train.max_steps 100",
         "snug finetune_full --config recipes/tiny-llama/full.yaml --train.micro_batch_size 8",
         "snug finetune_full --config recipes/tiny-llama/full.yaml --print_config"}},
       {Command::FinetuneLora,
        {"finetune", "finetune_lora"},
        "train low-rank adapters (LoRA) beside a frozen model on your data",
-       "Reads a recipe (LitGPT's YAML keys), then the options, which override it from left to "
-       "right. The adapters end up in OUT_DIR/final, as PEFT reads them; snug merge folds them "
-       "into the weights. With --full this is finetune_full.",
+       "Reads a recipe (with LitGPT's YAML keys), then the options, which override it from left to "
+       "right. Writes the adapters to OUT_DIR/final in PEFT's format; snug merge merges them into "
+       "the weights. With --full this is finetune_full.",
        {"snug finetune MODEL --data JSON --data.json_path data.json --lora_r 16",
         "snug finetune MODEL --data JSON --data.json_path data.json --lora_target_modules "
         "all-linear",
@@ -45,18 +44,17 @@ const std::vector<CommandInfo>& command_table() {
       {Command::Plan,
        {"plan"},
        "estimate memory and time before training",
-       "Runs the recipe's true step on a device without data: nothing is allocated, no weights are "
-       "read. Samples count as long as train.max_seq_length, or as in the data where "
-       "data.json_path "
-       "is given.",
+       "Runs the real training step of the recipe on libtorch's meta device: allocates nothing and "
+       "reads no weights. Assumes samples of train.max_seq_length tokens, or those of the data if "
+       "data.json_path is given.",
        {"snug plan MODEL --device a100-80 --precision bf16-true",
         "snug plan --model.config recipes/models/open-llama-7b.json --device rtx-4090 --fit",
         "snug plan --config recipes/tiny-llama/full.yaml --device t4 --html plan.html"}},
       {Command::Generate,
        {"generate"},
-       "let a model answer one prompt",
-       "Writes the answer to standard output. The prompt is a word of the command (in quotes), the "
-       "value of --prompt, or what standard input holds.",
+       "answer one prompt with a model",
+       "Writes the answer to standard output. Give the prompt as an argument (in quotes), with "
+       "--prompt, or on standard input.",
        {"snug generate MODEL --prompt \"What is a llama?\"",
         "cat question.txt | snug generate MODEL",
         "snug generate out/finetune/lora/final --prompt \"What is a llama?\"",
@@ -66,9 +64,9 @@ const std::vector<CommandInfo>& command_table() {
       {Command::Caption,
        {"caption"},
        "caption pictures",
-       "Writes one line a picture: its file and a caption. Takes files, folders (with all that is "
-       "in them) and patterns, or with --data the rows of a data set, a batch at a time; reads "
-       "JPEG, PNG and what else this build decodes. Pictures that cannot be read are named and "
+       "Writes one line per picture: its file and a caption. Takes files, folders (with all their "
+       "pictures) and patterns, or with --data the rows of a data set. Reads JPEG, PNG and any "
+       "other format that this build decodes. Pictures that cannot be read are reported and "
        "skipped, and the exit code is then 2.",
        {"snug caption MODEL photo.jpg",
         "snug caption MODEL photos --out captions.jsonl --format jsonl",
@@ -78,19 +76,20 @@ const std::vector<CommandInfo>& command_table() {
         "snug caption MODEL photo.jpg --temperature 0.9 --top_p 0.9"}},
       {Command::Chat,
        {"chat"},
-       "talk to a model in the terminal",
-       "Asks as the model was fine-tuned. Lines can be edited, and the arrow keys bring back "
-       "earlier ones; one that ends in a backslash continues on the next. Ctrl-C stops an answer, "
-       "an empty line or Ctrl-D ends the chat. Commands: /help, /more (continue an answer that "
-       "was cut off), /clear (forget the conversation), /system TEXT, /save FILE, /exit.",
+       "chat with a model in the terminal",
+       "Formats prompts as in fine-tuning. Lines can be edited, the arrow keys bring back earlier "
+       "ones, and a line that ends in a backslash continues on the next. Ctrl-C stops an answer; "
+       "an empty line or Ctrl-D ends the chat. Commands: /help, /more (continue an answer that was "
+       "cut off), /clear (forget the conversation), /system TEXT, /save FILE, /exit.",
        {"snug chat MODEL", "snug chat out/finetune/lora/final", "snug chat MODEL --temperature 0"}},
       {Command::Data,
        {"data"},
-       "show what training makes of your data",
-       "snug data show prints samples as the model reads them: prompt style and special tokens "
-       "written out, what is not learnt marked. Then the counts over all rows: tokens, lengths, "
-       "what train.max_seq_length cuts, duplicates, rows with nothing to learn. The options are "
-       "those of snug finetune. Of the model only the tokenizer is read, no weights.",
+       "show your data as training sees it",
+       "snug data show prints samples as the model sees them, with the prompt style and special "
+       "tokens written out and tokens without loss marked. Then it prints counts over all rows: "
+       "tokens, lengths, rows cut by train.max_seq_length, duplicates, rows with nothing to learn. "
+       "It takes the data options of snug finetune and reads only the model's tokenizer, not its "
+       "weights.",
        {"snug data show rows.jsonl --model MODEL",
         "snug data show rows.jsonl --model MODEL --data.prompt_style chat --data.mask_prompt true "
         "--max_seq_length 512",
@@ -98,80 +97,76 @@ const std::vector<CommandInfo>& command_table() {
         "snug data show --data Alpaca2k --model MODEL --json"}},
       {Command::Evaluate,
        {"evaluate"},
-       "loss and perplexity of a model on a file, and how good its captions are",
-       "Counts the loss as training does: same prompts, same masking, mean over loss tokens. Of "
-       "pictures it also writes captions and compares them with those of the data: BLEU-4, ROUGE-L "
-       "and CIDEr-D, over all captions that the data has for a picture.",
+       "measure the loss and perplexity of a model on a file, and score its captions",
+       "Computes the loss as training does: same prompts, same masking, mean over loss tokens. For "
+       "pictures it also writes captions and compares them with all reference captions of each "
+       "picture: BLEU-4, ROUGE-L and CIDEr-D.",
        {"snug evaluate MODEL --data.json_path data.json",
         "snug evaluate MODEL --data.json_path data.json --split val --json",
         "snug evaluate MODEL --data ImageFolder --data.path photos --captions_file found.jsonl"}},
       {Command::Convert,
        {"convert"},
-       "rewrite a model in another format",
+       "convert a model to another format",
        "Reads and writes Hugging Face and LitGPT directories and GGUF files.",
        {"snug convert model.gguf model-hf --to hf",
         "snug convert model-hf model-litgpt --to litgpt",
         "snug convert model-hf model.gguf --to gguf --dtype float16"}},
       {Command::Merge,
        {"merge", "merge_lora"},
-       "fold an adapter into its base model",
-       "Writes a Hugging Face directory whose weights are those of the base with the adapter "
-       "added: "
-       "it runs as fast as the base and needs nothing beside it. Reads PEFT's directories (LoRA, "
-       "rsLoRA, DoRA) and LitGPT's. Sums are made in float32 and rounded once; one tensor is in "
-       "memory at a time, whatever the size of the model.",
+       "merge an adapter into its base model",
+       "Writes a Hugging Face directory with the base weights plus the adapter; the result runs as "
+       "fast as the base and needs no other files. Reads PEFT adapters (LoRA, rsLoRA, DoRA) and "
+       "LitGPT adapters. Sums are computed in float32 and rounded once, with one tensor in memory "
+       "at a time.",
        {"snug merge out/finetune/lora/final --out_dir my-model",
         "snug merge ADAPTER --pretrained_checkpoint_dir base.gguf --dtype float16",
         "snug merge ADAPTER --quantize bnb.nf4 --precision bf16-true"}},
       {Command::Bench,
        {"bench"},
-       "measure what the links between devices give",
-       "Runs each collective that training uses over a range of sizes, checks what arrives, and "
-       "prints its algorithm and bus bandwidth in nccl-tests' convention, beside what neighbours "
-       "reach by sending to each other.",
+       "measure the bandwidth between devices",
+       "Runs each collective that training uses over a range of sizes, checks the results, and "
+       "prints its algorithm bandwidth and bus bandwidth as nccl-tests defines them, compared with "
+       "plain sends between neighbours.",
        {"snug bench collectives --devices 4",
         "snug bench collectives --devices 2 --accelerator cpu --min_bytes 1MiB --max_bytes 64MiB",
         "snug bench collectives --devices 8 --dtype bfloat16 --json"}},
       {Command::Lab,
        {"lab"},
        "run a suite of experiments and write its report",
-       "A suite is a table of runs that differ by one technique each. Every row is a process of "
-       "its "
-       "own, so that running out of memory is a result and not the end. --plan foresees all rows "
-       "at "
-       "full size on the suite's device, anywhere, in seconds; --scaled runs them for real on this "
-       "machine with small models and a small budget. A suite goes on where it stopped. The report "
-       "(one HTML page, Markdown, CSV, JSON) shows what was foreseen, measured and published.",
+       "A suite is a table of runs that differ by one technique each. Each row runs in its own "
+       "process, so running out of memory is a result and does not end the suite. --plan predicts "
+       "all rows at full size on the suite's device, on any machine, in seconds; --scaled runs "
+       "them on this machine with small models and a small budget. An interrupted suite continues "
+       "where it stopped. The report (one HTML page, Markdown, CSV, JSON) shows predicted, "
+       "measured and published figures.",
        {"snug lab list", "snug lab list blip2-single", "snug lab run litgpt-single --plan",
         "snug lab run blip2-single --scaled", "snug lab run litgpt-single --rows 'ls0[1-4]*'",
         "snug lab report out/lab/litgpt-single", "snug lab compare out/lab/first out/lab/second"}},
       {Command::Monitor,
        {"monitor"},
        "watch a run: memory by category, speed, loss, each rank",
-       "Follows a run's folder, whoever started it, and ends with the run or on q. On NVIDIA's "
-       "GPUs "
-       "it also shows what the driver says of the device.",
+       "Follows any run by its folder and exits when the run ends or when you press q. On NVIDIA "
+       "GPUs it also shows the driver's figures.",
        {"snug monitor", "snug monitor out/finetune/full", "snug monitor out/lab/blip2-single",
         "snug monitor out/finetune/full --once"}},
       {Command::Doctor,
        {"doctor"},
-       "look at this machine: GPUs, driver, MPI, memory, disk, limits",
-       "Says what is there, what is missing, and the command that mends it. Exit code 2 if "
-       "something "
-       "that snug needs is missing.",
+       "check this machine: GPUs, driver, MPI, memory, disk, limits",
+       "Reports what is there, what is missing, and the command that fixes it. The exit code is 2 "
+       "if something that snug needs is missing.",
        {"snug doctor", "snug doctor --json"}},
       {Command::Download,
        {"download"},
-       "fetch a model from the Hugging Face hub",
-       "Goes on with what an earlier try left, and checks sizes and hashes.",
+       "download a model from the Hugging Face hub",
+       "Resumes an interrupted download, and checks sizes and hashes.",
        {"snug download HuggingFaceTB/SmolLM2-135M-Instruct"}},
       {Command::Completion,
        {"completion"},
        "write a completion script for your shell",
-       "Load it in the current shell, or save it where the shell looks for completions.",
+       "Load the script in the current shell, or save it where the shell looks for completions.",
        {"source <(snug completion bash)", "source <(snug completion zsh)",
         "snug completion fish | source"}},
-      {Command::Version, {"version"}, "print version and what was built in", "", {"snug version"}},
+      {Command::Version, {"version"}, "print the version and build options", "", {"snug version"}},
       {Command::Help,
        {"help"},
        "explain a command",

@@ -67,14 +67,17 @@ std::string row_text(const Row& row, int width, const Paint& paint) {
       fmt::format("  {} {}\n", paint.bold(head),
                   value.empty() ? fmt::format("{}", fmt::join(row.choices, "|")) : value);
   std::string meaning(row.help);
-  if (!row.required && !row.secret) meaning += fmt::format(" [default: {}]", plain_text(row));
+  std::vector<std::string> facts;
+  if (!row.required && !row.secret) facts.push_back(fmt::format("default: {}", plain_text(row)));
+  if (const std::string range = range_text(row); !range.empty()) facts.push_back(range);
+  if (!facts.empty()) meaning += fmt::format(" [{}]", fmt::join(facts, "; "));
   out += wrapped(meaning, kIndent, width);
   return out;
 }
 
 std::string recipe_options(int width, const Paint& paint) {
   return paint.bold("Recipe") + "\n" + fmt::format("  {} FILE\n", paint.bold("--config")) +
-         wrapped("read a recipe; options override it, wherever they stand", kIndent, width) +
+         wrapped("read a recipe; options override it, before or after this one", kIndent, width) +
          fmt::format("  {}\n", paint.bold("--print_config")) +
          wrapped("print the resolved recipe and stop", kIndent, width) + "\n";
 }
@@ -84,10 +87,10 @@ std::string keep_common(std::vector<Row>& rows, std::string_view command, int wi
   const std::ptrdiff_t all = std::ssize(rows);
   if (all <= kManyOptions || std::ranges::count(rows, true, &Row::common) == 0) return "";
   std::erase_if(rows, [](const Row& row) { return !row.common; });
-  return wrapped(fmt::format("These are the {} options that most people need; snug {} --help {} "
-                             "lists all {}.",
-                             rows.size(), command, kAllOptions, all),
-                 0, width) +
+  return wrapped(
+             fmt::format("These are the {} most common options; snug {} --help {} lists all {}.",
+                         rows.size(), command, kAllOptions, all),
+             0, width) +
          "\n";
 }
 
@@ -119,8 +122,8 @@ std::string command_help(const CommandInfo& info, int width, const Paint& paint,
 
 std::string program_help(int width, const Paint& paint) {
   std::string out = wrapped(
-      "snug fine-tunes large language models so that they fit the memory you have, and shows where "
-      "every byte went.",
+      "snug fine-tunes large language models within the memory you have, and shows where every "
+      "byte goes.",
       0, width);
   out += "\n" + paint.bold("Usage") + "\n  snug COMMAND [--OPTION VALUE]...\n\n" +
          paint.bold("Commands") + "\n";
@@ -136,13 +139,13 @@ std::string program_help(int width, const Paint& paint) {
          "      --data JSON --data.json_path data.json --train.max_steps 100\n"
          "  snug chat checkpoints/HuggingFaceTB/SmolLM2-135M-Instruct\n\n";
   out += wrapped(
-      "snug COMMAND --help explains a command and its options. Options are written with "
-      "underscores or hyphens, as --key value or --key=value; flags stand alone or take true or "
-      "false; null unsets.",
+      "snug COMMAND --help explains a command and its options. Write options with underscores or "
+      "hyphens, as --key value or --key=value; flags stand alone or take true or false; null "
+      "unsets a value.",
       0, width);
   out += "\n" + paint.bold("Exit codes") +
          "\n"
-         "  0 done, 1 a fault of snug, 2 the recipe, data or files, 3 out of memory\n";
+         "  0 done, 1 internal error, 2 error in recipe, data or files, 3 out of memory\n";
   return out;
 }
 

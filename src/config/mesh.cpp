@@ -34,18 +34,17 @@ std::string read_item(std::string_view item, std::set<std::string>& seen, MeshSh
   const std::string name(trimmed(item.substr(0, equals)));
   const std::optional<Axis> axis = find_axis(name);
   if (!axis)
-    return fmt::format("has no axis \"{}\"; the axes are {}, as in dp=2,fsdp=4", name,
+    return fmt::format("there is no axis \"{}\"; the axes are {}, as in dp=2,fsdp=4", name,
                        kAxesInWords);
-  if (!seen.insert(name).second) return fmt::format("gives {} twice; keep one", name);
+  if (!seen.insert(name).second) return fmt::format("{} is given twice; keep one", name);
   const std::string_view number = equals == std::string_view::npos ? "" : item.substr(equals + 1);
   const std::optional<int64_t> size = parse_int(trimmed(number));
   if (!size || *size < 1)
     return fmt::format(
-        "{} = \"{}\" is not a whole number of devices from 1; leave an axis out that "
-        "is not used",
+        "{} = \"{}\" is not a whole number of devices from 1; leave out axes that are not used",
         name, trimmed(number));
   if (*size > kMaxRanks || shape.num_ranks() * *size > kMaxRanks)
-    return fmt::format("lays out more than {} devices", kMaxRanks);
+    return fmt::format("asks for more than {} devices", kMaxRanks);
   shape[*axis] = static_cast<int>(*size);
   return {};
 }

@@ -49,7 +49,7 @@ struct MeshShape {
 };
 
 // A mesh has at most this many ranks.
-inline constexpr int kMaxRanks = 1 << 20;
+inline constexpr int kMaxRanks = 1 << 16;
 
 // Reads `text` into `shape`; axes that are left out are 1. Returns the fault as a sentence, or
 // empty.

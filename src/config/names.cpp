@@ -16,6 +16,7 @@ struct OptimizerClass {
   std::vector<std::string_view> spellings;  // last words of class paths, in lower case
   std::vector<std::string_view> arguments;
   OptimizerOptions defaults;
+  bool needs_whole_matrices = false;
 };
 
 const std::vector<OptimizerClass>& optimizer_classes() {
@@ -57,7 +58,8 @@ const std::vector<OptimizerClass>& optimizer_classes() {
       {"adafactor",
        {"adafactor"},
        {"lr", "weight_decay", "master_weights", "stochastic_rounding"},
-       {.name = "adafactor", .lr = 1e-2, .weight_decay = 0}},
+       {.name = "adafactor", .lr = 1e-2, .weight_decay = 0},
+       /*needs_whole_matrices=*/true},
       {"lion",
        {"lion"},
        {"lr", "weight_decay", "betas", "state_dtype", "master_weights", "stochastic_rounding"},
@@ -175,6 +177,11 @@ OptimizerOptions optimizer_defaults(std::string_view name) {
 bool optimizer_takes(std::string_view name, std::string_view argument) {
   const OptimizerClass* known = find_optimizer(name);
   return known && std::count(known->arguments.begin(), known->arguments.end(), argument) > 0;
+}
+
+bool needs_whole_matrices(std::string_view optimizer) {
+  const OptimizerClass* known = find_optimizer(optimizer);
+  return known && known->needs_whole_matrices;
 }
 
 std::string normalise_data(std::string_view name) {

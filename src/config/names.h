@@ -26,6 +26,9 @@ OptimizerOptions optimizer_defaults(std::string_view name);
 // Whether optimizer.<argument> (lr, betas, momentum, …) means something to this optimizer.
 bool optimizer_takes(std::string_view name, std::string_view argument);
 
+// Whether its states are made of whole rows and columns, so that no device can have a part.
+bool needs_whole_matrices(std::string_view optimizer);
+
 // "litgpt.data.Alpaca2k", "alpaca2k" -> "Alpaca2k".
 std::string normalise_data(std::string_view name);
 std::vector<std::string> data_names();

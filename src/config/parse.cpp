@@ -32,13 +32,13 @@ constexpr size_t kMaxRecipeBytes = size_t{1} << 20;
 
 // Commands that LitGPT users will try, with what to do instead.
 constexpr std::array<std::array<std::string_view, 2>, 7> kElsewhere = {{
-    {"convert_to_litgpt", "snug reads Hugging Face directories as they are; see snug convert"},
+    {"convert_to_litgpt", "snug reads Hugging Face directories directly; see snug convert"},
     {"convert_from_litgpt", "use snug convert --to hf"},
     {"convert_pretrained_checkpoint", "use snug convert --to litgpt"},
-    {"finetune_adapter", "adapters are not in this version yet"},
-    {"finetune_adapter_v2", "adapters are not in this version yet"},
-    {"pretrain", "only fine-tuning is in this version; --model.config starts from random weights"},
-    {"serve", "not in this version yet; snug generate and snug chat run a model here"},
+    {"finetune_adapter", "not supported yet; snug finetune trains LoRA adapters"},
+    {"finetune_adapter_v2", "not supported yet; snug finetune trains LoRA adapters"},
+    {"pretrain", "this version only fine-tunes; --model.config starts from random weights"},
+    {"serve", "not supported yet; snug generate and snug chat run a model here"},
 }};
 
 [[noreturn]] void refuse_command(const std::string& name) {
@@ -75,7 +75,7 @@ std::string words_without_quotes(const Words& words, size_t first, const std::st
     const std::string& word = words.positionals[i].value.text;
     part += (part.empty() ? "" : " ") + (i < first ? shell_quoted(word) : word);
   }
-  return fmt::format("the prompt came as several words; put it in quotes: snug {} {} {}", command,
+  return fmt::format("the prompt is several arguments; put it in quotes: snug {} {} {}", command,
                      before, shell_quoted(text));
 }
 
@@ -97,16 +97,16 @@ void place_positionals(Words& words, const std::vector<Row>& rows, const std::st
     Setting& setting = words.positionals[i];
     if (i >= takers.size() && !takes_many) {
       faults.push_back(fmt::format(
-          "unexpected word {}; snug {} takes no word without an option's name{}{}", setting.where,
-          command, takers.empty() ? "" : " but ", fmt::join(takers, " and ")));
+          "unexpected argument {}; snug {} takes no positional arguments{}{}", setting.where,
+          command, takers.empty() ? "" : " except ", fmt::join(takers, " and ")));
       continue;
     }
     setting.key = takers[std::min(i, takers.size() - 1)];
     const Row& row = *find_row(rows, setting.key);
     if (const Setting* other = contradiction(words, row, setting);
         other && !std::holds_alternative<ListSlot>(row.slot)) {
-      faults.push_back(fmt::format("{} is given twice: {} as a word, {} by {}; keep one", row.key,
-                                   setting.value.text, other->value.text, other->where));
+      faults.push_back(fmt::format("{} is given twice: {} as an argument and {} by {}; keep one",
+                                   row.key, setting.value.text, other->value.text, other->where));
       continue;
     }
     setting.where = setting.key;
@@ -122,7 +122,7 @@ void check_required(const std::vector<Row>& rows, const std::string& command,
   };
   for (const Row& row : rows)
     if (row.required && !holds_value(row) && !is_faulty(row))
-      faults.push_back(fmt::format("snug {} wants {}: {}", command,
+      faults.push_back(fmt::format("snug {} needs {}: {}", command,
                                    row.positional ? row.key : "--" + option_name(row), row.help));
 }
 
@@ -175,9 +175,9 @@ std::vector<std::string> resolve_show_data(ShowDataOptions& o, const std::set<st
   if (!o.file.empty()) path = o.file;
   resolve_data(o.data, given);
   if (o.data.class_path == "Synthetic")
-    return {"--data Synthetic: its samples are random, there is nothing to show"};
+    return {"--data Synthetic: its samples are random, so there is nothing to show"};
   if (o.data.class_path == "JSON" && path.empty())
-    return {"snug data show wants the data: snug data show rows.jsonl --model MODEL"};
+    return {"snug data show needs the data: snug data show rows.jsonl --model MODEL"};
   return data_faults(o.data, given);
 }
 
@@ -199,8 +199,8 @@ void resolve_optimizer(Recipe& recipe) {
   if (name == "adam_8bit") {
     if (recipe.given("optimizer.weight_decay"))
       throw UserError(
-          "optimizer.weight_decay: Adam adds it to the gradient, which adam_8bit does not do here; "
-          "leave it out, or use --optimizer adamw_8bit, which decays weights apart");
+          "optimizer.weight_decay: Adam adds weight decay to the gradient, which adam_8bit does "
+          "not do here; leave it out, or use --optimizer adamw_8bit, which decouples weight decay");
     name = "adamw_8bit";
   }
   if (name != "deepspeed_cpu") return;
@@ -232,7 +232,7 @@ void resolve_strategy(Recipe& recipe) {
 void resolve_logger(Recipe& recipe) {
   if (std::ranges::count(online_loggers(), recipe.logger_name) == 0) return;
   warn(
-      "logger_name = {}: snug sends metrics nowhere; it writes metrics.csv instead (csv), or event "
+      "logger_name = {}: snug has no online loggers; it writes metrics.csv instead (csv), or event "
       "files with --logger_name tensorboard",
       recipe.logger_name);
   recipe.logger_name = "csv";

@@ -34,12 +34,12 @@ std::string part_names_fault(const std::string& choice) {
   if (choice == "all") return "";
   const std::vector<std::string> names = part_names(choice);
   if (names.empty())
-    return fmt::format("model.train_parts names no part; use all, or some of {}",
+    return fmt::format("model.train_parts is empty; use all, or some of {}",
                        fmt::join(known_parts(), ", "));
   for (const std::string& name : names) {
     if (std::ranges::find(known_parts(), name) != known_parts().end()) continue;
     const std::string near = nearest_name(name, known_parts());
-    return fmt::format("model.train_parts = {}: there is no part {}{}; use all, or some of {}",
+    return fmt::format("model.train_parts = {}: there is no component {}{}; use all, or some of {}",
                        choice, name, near.empty() ? "" : fmt::format(", did you mean {}?", near),
                        fmt::join(known_parts(), ", "));
   }

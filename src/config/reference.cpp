@@ -25,9 +25,8 @@ std::string values_of(const Row& row) {
   if (!row.choices.empty()) return fmt::format("{}", fmt::join(row.choices, ", "));
   std::string text(value_name(row));
   if (is_flag(row)) return row.automatic != nullptr ? "true, false, auto" : "true, false";
-  if (row.min > -1e300 && row.kind != TextKind::Bytes) text += fmt::format(" from {}", row.min);
-  if (row.max < 1e300) text += fmt::format(" to {}", row.max);
-  return text;
+  const std::string range = range_text(row);
+  return range.empty() ? text : text + " " + range;
 }
 
 // Keys of other programs; those that are said in the text above the tables are not repeated.

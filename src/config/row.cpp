@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <limits>
 #include <type_traits>
 
 #include "base/bytes.h"
@@ -35,11 +37,16 @@ constexpr bool kIsOptional = Unwrap<std::remove_pointer_t<Pointer>>::kOptional;
 bool has_min(const Row& row) { return row.min > -1e300; }
 bool has_max(const Row& row) { return row.max < 1e300; }
 
+std::string bound_text(const Row& row, double bound) {
+  if (row.kind == TextKind::Bytes) return format_bytes(static_cast<int64_t>(bound));
+  if (bound == 0x1p64) return fmt::format("{}", std::numeric_limits<uint64_t>::max());
+  return std::abs(bound) < 1e16 && bound == std::trunc(bound) ? fmt::format("{:.0f}", bound)
+                                                              : fmt::format("{}", bound);
+}
+
 std::string range_words(const Row& row) {
-  if (has_min(row) && has_max(row)) return fmt::format(" from {} to {}", row.min, row.max);
-  if (has_min(row)) return fmt::format(" from {}", row.min);
-  if (has_max(row)) return fmt::format(" up to {}", row.max);
-  return "";
+  const std::string range = range_text(row);
+  return range.empty() ? "" : " " + range;
 }
 
 std::string quoted(std::string_view text) {
@@ -54,7 +61,8 @@ std::string store_number(const Row& row, std::string_view text, std::optional<T>
   if (!value) return fmt::format("{} is not {}{}", quoted(text), wanted, range_words(row));
   const auto real = static_cast<double>(*value);
   if (real < row.min || real > row.max)
-    return fmt::format("{} is out of range; give {}{}", text, wanted, range_words(row));
+    return fmt::format("{} is out of range; give {}{}", text.size() > 80 ? quoted(text) : text,
+                       wanted, range_words(row));
   out = *value;
   return {};
 }
@@ -68,7 +76,13 @@ std::string store_choice(const Row& row, std::string_view text) {
                      near.empty() ? "" : fmt::format("; did you mean {}?", near));
 }
 
+// Longer ones are no names, nor paths that a system would take (PATH_MAX); a prompt may be a page.
+size_t most_bytes(const Row& row) { return row.kind == TextKind::Verbatim ? 1 << 20 : 4096; }
+
 std::string store_word(const Row& row, std::string_view text, std::string& out) {
+  if (text.size() > most_bytes(row))
+    return fmt::format("{} has {} bytes; give {} at most", quoted(text), text.size(),
+                       most_bytes(row));
   std::string word = row.normalise ? row.normalise(text) : std::string(text);
   if (std::string fault = store_choice(row, word); !fault.empty()) return fault;
   if (row.kind == TextKind::Bytes) {
@@ -77,6 +91,8 @@ std::string store_word(const Row& row, std::string_view text, std::string& out) 
       if (has_min(row) && static_cast<double>(bytes) < row.min)
         return fmt::format("{} is {} byte{}; write the unit too, such as {}GiB", quoted(text),
                            bytes, bytes == 1 ? "" : "s", bytes);
+      if (has_max(row) && static_cast<double>(bytes) > row.max)
+        return fmt::format("{} is out of range; give a size{}", quoted(text), range_words(row));
     } catch (const UserError&) {
       return fmt::format("{} is not a size; write it as 2GiB, 512MiB or a number of bytes",
                          quoted(text));
@@ -107,7 +123,7 @@ std::string store_scalar(const Row& row, std::string_view text, T& out) {
 
 std::string store_pair(const Row& row, const Value& value, const PairSlot& slot) {
   if (value.kind != Value::Kind::List || value.items.size() != 2)
-    return fmt::format("wants a list of two numbers, as in [{}, {}]", float_text(*slot.first),
+    return fmt::format("must be a list of two numbers, as in [{}, {}]", float_text(*slot.first),
                        float_text(*slot.second));
   double first = 0, second = 0;
   if (std::string fault = store_scalar(row, value.items[0], first); !fault.empty()) return fault;
@@ -198,6 +214,15 @@ std::string scalar_text(const T& value) {
 
 }  // namespace
 
+std::string range_text(const Row& row) {
+  const auto bound = [&row](double value) { return bound_text(row, value); };
+  if (has_min(row) && has_max(row))
+    return fmt::format("from {} to {}", bound(row.min), bound(row.max));
+  if (has_min(row)) return fmt::format("from {}", bound(row.min));
+  if (has_max(row)) return fmt::format("up to {}", bound(row.max));
+  return "";
+}
+
 std::string store(const Row& row, const Value& value, const Row& fallback) {
   const bool verbatim = row.kind == TextKind::Verbatim && value.kind == Value::Kind::Text;
   if (!verbatim && unsets(row, value, fallback)) return store_null(row, fallback);
@@ -210,7 +235,7 @@ std::string store(const Row& row, const Value& value, const Row& fallback) {
           return store_items(row, value, slot);
         } else {
           const bool is_list = value.kind == Value::Kind::List;
-          if (is_list && !row.joins_list) return "is a list; give one value";
+          if (is_list && !row.joins_list) return "must be one value, not a list";
           const std::string text =
               is_list ? fmt::format("{}", fmt::join(value.items, ",")) : value.text;
           const bool is_auto = row.automatic != nullptr && text == "auto";

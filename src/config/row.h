@@ -95,6 +95,9 @@ std::string plain_text(const Row& row);
 // Whether the member holds a value: an empty text or optional does not.
 bool holds_value(const Row& row);
 
+// "from 1 to 1048576" of a number or a size in bytes; empty where any will do.
+std::string range_text(const Row& row);
+
 // "INT", "FLOAT", "PATH", … for help.
 std::string_view value_name(const Row& row);
 bool is_flag(const Row& row);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/commands.h"
+#include "config/mesh.h"
 #include "config/recipe.h"
 #include "config/row.h"
 
@@ -33,6 +34,17 @@ std::vector<Row> help_rows(HelpOptions& options);
 
 // A memory below this was meant in another unit.
 inline constexpr double kLeastMemory = 1 << 16;
+// Upper bounds: far beyond what anybody trains with, and low enough that products of them are
+// still numbers and that a mistyped zero costs neither time nor memory.
+inline constexpr double kMostMemory = 0x1p60;  // bytes
+inline constexpr double kMostSteps = 1e9;
+inline constexpr double kMostEpochs = 1e6;
+inline constexpr double kMostSamplesAStep = 1 << 20;
+inline constexpr double kMostSamplesAtOnce = 1 << 16;  // in a micro-batch
+inline constexpr double kMostTokens = 1 << 24;         // of a sample or an answer
+inline constexpr double kMostRate = 1e3;               // learning rates and decays
+inline constexpr double kMostSeconds = 1e7;            // a third of a year
+inline constexpr double kMostSeed = 0x1p64;            // all that 64 bits hold
 
 // Shared stretches.
 std::vector<Row> data_rows(DataOptions& data);

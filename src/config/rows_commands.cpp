@@ -35,8 +35,8 @@ Row checkpoint_row(std::string& slot) {
           .key = "checkpoint_dir",
           .slot = &slot,
           .help =
-              "the model: a Hugging Face or LitGPT directory, or a GGUF file; or an adapter's "
-              "directory, whose base is found by the name that it gives",
+              "the model: a Hugging Face or LitGPT directory, or a GGUF file; or an adapter "
+              "directory, which names its base model",
           .kind = TextKind::File,
           .required = true,
           .positional = true};
@@ -65,7 +65,7 @@ Row quantize_row(std::string& slot, std::string_view help) {
 }
 
 constexpr std::string_view kQuantizeHelp =
-    "hold the weights of linear layers in 4 or 8 bits: less memory, and what a QLoRA run saw";
+    "store the weights of linear layers in 4 or 8 bits: takes less memory, and matches a QLoRA run";
 
 template <class Options>
 std::vector<Row> sampling_rows(Options& o) {
@@ -73,43 +73,52 @@ std::vector<Row> sampling_rows(Options& o) {
       {.theme = kSampling,
        .key = "max_new_tokens",
        .slot = &o.max_new_tokens,
-       .help = "tokens to write at most",
-       .min = 1},
+       .help = "tokens to generate, at most N",
+       .min = 1,
+       .max = kMostTokens},
       {.theme = kSampling,
        .key = "temperature",
        .slot = &o.temperature,
-       .help = "below 1 more likely words, above 1 more surprising ones; 0: always the likeliest",
+       .help = "below 1: more predictable text; above 1: more varied text; 0: always take the "
+               "likeliest token",
        .min = 0,
        .max = 100},
       {.theme = kSampling,
        .key = "top_k",
        .slot = &o.top_k,
-       .help = "choose among the k likeliest tokens; none: among all",
-       .min = 1},
+       .help = "sample from the N likeliest tokens; none: from all",
+       .min = 1,
+       .max = kMostTokens},
       {.theme = kSampling,
        .key = "top_p",
        .slot = &o.top_p,
-       .help = "choose among the likeliest tokens that together have this probability",
+       .help = "sample from the likeliest tokens that together have this probability",
        .min = 0,
        .max = 1},
-      {.theme = kSampling, .key = "seed", .slot = &o.seed, .help = "seed of the choices"},
+      {.theme = kSampling,
+       .key = "seed",
+       .slot = &o.seed,
+       .help = "seed for sampling",
+       .min = 0,
+       .max = kMostSeed},
       {.theme = kSampling,
        .key = "repetition_penalty",
        .slot = &o.beams.repetition_penalty,
-       .help = "above 1: words that are there already become less likely (1.1 to 1.5)",
+       .help = "above 1: make tokens that already occur less likely (usually 1.1 to 1.5)",
        .min = 0.01,
        .max = 100},
       {.theme = kSampling,
        .key = "no_repeat_ngram_size",
        .slot = &o.beams.no_repeat_ngram_size,
-       .help = "no group of so many tokens comes twice; 0: any may",
+       .help = "do not repeat any sequence of N tokens; 0: no limit",
        .min = 0,
        .max = 1000},
       {.theme = kSampling,
        .key = "min_new_tokens",
        .slot = &o.beams.min_new_tokens,
-       .help = "tokens to write at least",
-       .min = 0},
+       .help = "tokens to generate, at least N",
+       .min = 0,
+       .max = kMostTokens},
   };
 }
 
@@ -124,7 +133,7 @@ std::vector<Row> beam_rows(BeamOptions& o, std::string_view help) {
       {.theme = kSampling,
        .key = "length_penalty",
        .slot = &o.length_penalty,
-       .help = "of several beams: above 1 prefers longer texts, below 1 shorter ones",
+       .help = "with several beams: above 1 prefers longer texts, below 1 shorter ones",
        .min = -100,
        .max = 100},
   };
@@ -139,20 +148,18 @@ std::vector<Row> picture_data_rows(DataOptions& data) {
     return std::find(kKeys.begin(), kKeys.end(), row.key) == kKeys.end();
   });
   for (Row& row : rows) {
-    if (row.key == "data.split") row.help = "which split of it";
+    if (row.key == "data.split") row.help = "split of the data set to use";
     if (row.key == "data.num_workers")
-      row.help =
-          "threads that decode the next pictures, named or of a data set, while captions of "
-          "these are written; 0: one";
+      row.help = "threads that decode the next pictures while captions are written; 0: one thread";
     if (row.key == "data.text_column")
       row.help =
-          "column of the captions to compare with; auto: text, caption, captions, description and "
-          "the like, or none";
+          "column with the reference captions; auto: text, caption, captions, description or a "
+          "similar name, if there is one";
     if (row.key != "data.class_path") continue;
     row.choices = {"HFDataset", "ImageFolder"};
     row.help =
-        "the pictures of a data set, row by row: HFDataset for a folder of Hugging Face's, "
-        "ImageFolder for pictures with a metadata file; none: files that are named";
+        "data set to take the pictures from: HFDataset for a folder in Hugging Face's format, "
+        "ImageFolder for pictures with a metadata file; none: the files named on the command line";
   }
   return rows;
 }
@@ -180,17 +187,18 @@ std::vector<Row> demo_rows(DemoOptions& o) {
       {.theme = kDemo,
        .key = "lora",
        .slot = &o.lora,
-       .help = "train low-rank adapters beside the frozen model: half the memory"},
+       .help = "train low-rank adapters beside the frozen model, in half the memory"},
       {.theme = kDemo,
        .key = "questions",
        .slot = &o.questions,
-       .help = "debian: about the packages of the package index (apt-cache dumpavail); numbers: "
-               "about numbers in words and Roman numerals; auto: debian where there is an index",
+       .help =
+           "topic of the questions; debian: packages in the package index (apt-cache dumpavail); "
+           "numbers: numbers in words and Roman numerals; auto: debian where there is an index",
        .choices = {"auto", "debian", "numbers"}},
       {.theme = kDemo,
        .key = "data_dir",
        .slot = &o.data_dir,
-       .help = "where the questions are written: train.jsonl and held_out.jsonl",
+       .help = "directory to write the questions to: train.jsonl and held_out.jsonl",
        .kind = TextKind::Directory},
       {.theme = kDemo,
        .key = "data_only",
@@ -204,8 +212,8 @@ std::vector<Row> plan_rows(PlanOptions& o) {
       {.theme = kPlan,
        .key = "device",
        .slot = &o.device,
-       .help = "the device to plan for: cpu is this machine; or a YAML file with a profile of your "
-               "own (memory: 24GiB, tflops_16bit: 165, gb_per_second: 1008, …)",
+       .help = "device to plan for; cpu: this machine; FILE: a device profile in YAML (memory: "
+               "24GiB, tflops_16bit: 165, gb_per_second: 1008, …)",
        .choices = device_choices(),
        .open = true,
        .kind = TextKind::File,
@@ -213,16 +221,15 @@ std::vector<Row> plan_rows(PlanOptions& o) {
       {.theme = kPlan,
        .key = "like",
        .slot = &o.like,
-       .help =
-           "set beside it what another program takes for the same recipe: litgpt (its "
-           "finetune_full or finetune_lora), lightning (a Lightning Trainer with LitGPT's model, "
-           "transformers' BLIP-2 or minGPT)",
+       .help = "also plan the same recipe for another program; litgpt: its finetune_full or "
+               "finetune_lora; lightning: a Lightning Trainer with LitGPT's model, transformers' "
+               "BLIP-2 or minGPT",
        .choices = {"litgpt", "lightning"}},
       {.theme = kPlan,
        .key = "scaling",
        .slot = &o.scaling,
-       .help = "also plan 1, 8, 64, 512 and 4096 devices, each with as many samples as one of the "
-               "recipe's"},
+       .help =
+           "also plan for 1, 8, 64, 512 and 4096 devices, with the recipe's samples per device"},
       {.theme = kPlan,
        .key = "json",
        .slot = &o.json,
@@ -231,7 +238,7 @@ std::vector<Row> plan_rows(PlanOptions& o) {
       {.theme = kPlan,
        .key = "html",
        .slot = &o.html,
-       .help = "write a page with memory over one step",
+       .help = "write an HTML page that shows memory over one step",
        .kind = TextKind::File,
        .common = true},
   };
@@ -241,43 +248,46 @@ std::vector<Row> generate_rows(GenerateOptions& o) {
   std::vector<Row> rows = {
       checkpoint_row(o.checkpoint_dir),
       adapter_row(&o.adapters,
-                  "a directory with an adapter for the model, PEFT's or LitGPT's; several: each "
-                  "answers in turn, over one loaded model"),
+                  "directory of a PEFT or LitGPT adapter for the model; if given several times, "
+                  "each adapter answers in turn with the model loaded once"),
       quantize_row(o.quantize, kQuantizeHelp),
       precision_row(o.precision),
       {.theme = kText,
        .key = "prompt",
        .slot = &o.prompt,
-       .help = "what the model is asked; none: the text on standard input",
+       .help = "the prompt; none: read it from standard input",
        .kind = TextKind::Verbatim,
        .positional = true},
       {.theme = kText,
        .key = "sys_prompt",
        .slot = &o.sys_prompt,
-       .help = "the system's turn of a chat template; none: the template's own",
+       .help = "system message for the chat template; none: the template's own",
        .kind = TextKind::Verbatim},
       {.theme = kText,
        .key = "prompt_style",
        .slot = &o.prompt_style,
-       .help = "how the prompt is written; auto: as the model was fine-tuned (prompt_style.json "
-               "beside it), else by its chat template, else as it is",
+       .help = "how to format the prompt; auto: as in fine-tuning (prompt_style.json beside the "
+               "model), else the chat template, else unchanged",
        .choices = {"auto", "chat", "alpaca", "plain", "flan", "longform"}},
       {.theme = kText,
        .key = "num_samples",
        .slot = &o.num_samples,
        .help = "answers to write",
-       .min = 1},
-      {.theme = kText, .key = "stream", .slot = &o.stream, .help = "show each token as it comes"},
+       .min = 1,
+       .max = 1000},
+      {.theme = kText,
+       .key = "stream",
+       .slot = &o.stream,
+       .help = "print each token as it is generated"},
       {.theme = kText,
        .key = "json",
        .slot = &o.json,
-       .help = "print one JSON object with answers, tokens and times instead of text"},
+       .help = "print one JSON object with answers, token counts and times instead of text"},
   };
   rows = join(std::move(rows), sampling_rows(o));
-  rows = join(std::move(rows),
-              beam_rows(o.beams,
-                        "beam width: above 1 the best text found by beam search, without chance; "
-                        "none: 1"));
+  rows = join(std::move(rows), beam_rows(o.beams,
+                                         "beam width; above 1: write the best text that beam "
+                                         "search finds, without sampling; none: 1"));
   return join(std::move(rows),
               machine_rows(o.accelerator, o.memory_budget, o.num_threads, o.verbose));
 }
@@ -288,61 +298,58 @@ std::vector<Row> caption_rows(CaptionOptions& o) {
       {.theme = kPictures,
        .key = "images",
        .slot = &o.images,
-       .help = "pictures: files, folders with all that is in them, or patterns like "
-               "'photos/*.jpg'; none: those of --data",
+       .help = "pictures: files, folders with all their pictures, or patterns like 'photos/*.jpg'; "
+               "none: those of --data",
        .kind = TextKind::File,
        .positional = true},
-      adapter_row(&o.adapter, "a directory with an adapter for the model, PEFT's or LitGPT's"),
+      adapter_row(&o.adapter, "directory of a PEFT or LitGPT adapter for the model"),
       quantize_row(o.quantize, kQuantizeHelp),
       precision_row(o.precision),
       {.theme = kPictures,
        .key = "prompt",
        .slot = &o.prompt,
-       .help = "what the caption goes on from, as the model was fine-tuned: \"a photo of\", or a "
-               "question; none: nothing",
+       .help = "text that the caption continues, as in fine-tuning: \"a photo of\", or a question; "
+               "none: no prompt",
        .kind = TextKind::Verbatim,
        .aliases = {"data.prompt"}},
       {.theme = kPictures,
        .key = "limit",
        .slot = &o.limit,
-       .help = "only the first so many pictures; none: all",
-       .min = 1},
+       .help = "caption only the first N pictures; none: all",
+       .min = 1,
+       .max = 1e9},
       {.theme = kPictures,
        .key = "score",
        .slot = &o.score,
-       .help = "with --data: compare the captions with those that the data has (BLEU-4, ROUGE-L, "
-               "CIDEr-D); the loss as well says snug evaluate"},
+       .help = "with --data: compare the captions with the reference captions (BLEU-4, ROUGE-L, "
+               "CIDEr-D); snug evaluate also gives the loss"},
       {.theme = kPictures,
        .key = "batch_size",
        .slot = &o.batch_size,
-       .help = "pictures at once: more take less time each and more memory",
+       .help = "pictures per batch; more take less time each and more memory",
        .min = 1,
        .max = 4096},
       {.theme = kPictures,
        .key = "format",
        .slot = &o.format,
-       .help = "text: file, tab, caption; jsonl: {\"file\", \"caption\"} a line, of --data with "
-               "\"index\" and \"references\"",
+       .help = "text: file, tab, caption; jsonl: one {\"file\", \"caption\"} per line, with "
+               "\"index\" and \"references\" for --data",
        .choices = {"text", "jsonl"}},
       {.theme = kPictures,
        .key = "out",
        .slot = &o.out,
-       .help = "write to this file; none: to standard output",
+       .help = "file to write to; none: standard output",
        .kind = TextKind::File},
       {.theme = kPictures,
        .key = "beside",
        .slot = &o.beside,
-       .help = "write each caption to a file beside its picture, photo.txt for photo.jpg; pictures "
-               "that have one are skipped"},
-      {.theme = kPictures,
-       .key = "force",
-       .slot = &o.force,
-       .help = "write over files that are there"},
+       .help = "write each caption to a text file beside its picture, photo.txt for photo.jpg; "
+               "pictures that have one already are skipped"},
+      {.theme = kPictures, .key = "force", .slot = &o.force, .help = "overwrite existing files"},
   };
   rows = join(std::move(rows), sampling_rows(o));
-  rows = join(
-      std::move(rows),
-      beam_rows(o.beams, "beam width; none: 5, or 1 where a temperature leaves words to chance"));
+  rows = join(std::move(rows),
+              beam_rows(o.beams, "beam width; none: 5, or 1 if a temperature asks for sampling"));
   rows = join(std::move(rows), picture_data_rows(o.data));
   return join(std::move(rows),
               machine_rows(o.accelerator, o.memory_budget, o.num_threads, o.verbose));
@@ -355,57 +362,60 @@ std::vector<Row> chat_rows(GenerateOptions& o) {
            row.key == "json" || row.key == "num_beams" || row.key == "length_penalty";
   });
   for (Row& row : rows)
-    if (row.key == "adapter")
-      row.help = "a directory with an adapter for the model, PEFT's or LitGPT's";
+    if (row.key == "adapter") row.help = "directory of a PEFT or LitGPT adapter for the model";
   return rows;
 }
 
 std::vector<Row> evaluate_rows(EvaluateOptions& o) {
   std::vector<Row> rows = {
       checkpoint_row(o.checkpoint_dir),
-      adapter_row(&o.adapter, "a directory with an adapter for the model, PEFT's or LitGPT's"),
+      adapter_row(&o.adapter, "directory of a PEFT or LitGPT adapter for the model"),
       quantize_row(o.quantize, kQuantizeHelp),
       precision_row(o.precision),
       {.theme = kEvaluation,
        .key = "split",
        .slot = &o.split,
-       .help = "which rows: all, or one side of the split that training makes",
+       .help = "rows to use: all, or those that training would train on (train) or hold out (val)",
        .choices = {"all", "train", "val"}},
       {.theme = kEvaluation,
        .key = "micro_batch_size",
        .slot = &o.micro_batch_size,
        .help = "samples per forward pass",
-       .min = 1},
+       .min = 1,
+       .max = kMostSamplesAtOnce},
       {.theme = kEvaluation,
        .key = "max_seq_length",
        .slot = &o.max_seq_length,
-       .help = "cut samples to this many tokens; none: as long as the model allows",
-       .min = 2},
+       .help = "truncate samples to N tokens; none: the longest that the model allows",
+       .min = 2,
+       .max = kMostTokens},
       {.theme = kEvaluation,
        .key = "max_iters",
        .slot = &o.max_iters,
-       .help = "batches at most; none: all",
-       .min = 1},
+       .help = "batches to use, at most N; none: all",
+       .min = 1,
+       .max = kMostSteps},
       {.theme = kEvaluation,
        .key = "captions",
        .slot = &o.captions,
-       .help = "of pictures: write captions too and score them"},
+       .help = "for pictures: also write captions and score them"},
       {.theme = kEvaluation,
        .key = "captions_file",
        .slot = &o.captions_file,
-       .help = "write each caption with the data's own to this file, a JSON object a line",
+       .help = "file to write each caption and its references to, one JSON object per line",
        .kind = TextKind::File},
       {.theme = kEvaluation,
        .key = "num_beams",
        .slot = &o.num_beams,
-       .help = "beam width of captions",
+       .help = "beam width for captions",
        .min = 1,
        .max = 256},
       {.theme = kEvaluation,
        .key = "max_new_tokens",
        .slot = &o.max_new_tokens,
-       .help = "tokens of a caption at most",
-       .min = 1},
+       .help = "tokens in a caption, at most N",
+       .min = 1,
+       .max = kMostTokens},
       {.theme = kEvaluation,
        .key = "json",
        .slot = &o.json,
@@ -428,24 +438,24 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
       {.theme = kFiles,
        .key = "destination",
        .slot = &o.destination,
-       .help = "the directory to write, or for gguf the file",
+       .help = "the directory to write; for gguf: the file",
        .kind = TextKind::File,
        .required = true,
        .positional = true},
       {.theme = kFiles,
        .key = "to",
        .slot = &o.to,
-       .help = "format to write; auto: gguf where the destination ends in .gguf, otherwise hf",
+       .help = "format to write; auto: gguf if the destination ends in .gguf, otherwise hf",
        .choices = {"auto", "hf", "litgpt", "gguf"}},
       {.theme = kFiles,
        .key = "dtype",
        .slot = &o.dtype,
-       .help = "type of the weights written; none: as in the source (quantized ones: bfloat16)",
+       .help = "type of the weights to write; none: as in the source (bfloat16 if it is quantized)",
        .choices = {"float32", "float16", "bfloat16"}},
       {.theme = kProgram,
        .key = "verbose",
        .slot = &o.verbose,
-       .help = "say more about what is done and why"},
+       .help = "print more about what is done and why"},
   };
 }
 
@@ -454,7 +464,7 @@ std::vector<Row> merge_rows(MergeOptions& o) {
       {.theme = kFiles,
        .key = "checkpoint_dir",
        .slot = &o.checkpoint_dir,
-       .help = "the adapter: a directory of PEFT's (adapter_config.json) or LitGPT's "
+       .help = "the adapter: a PEFT directory (adapter_config.json) or a LitGPT directory "
                "(lit_model.pth.lora)",
        .kind = TextKind::Directory,
        .required = true,
@@ -462,33 +472,34 @@ std::vector<Row> merge_rows(MergeOptions& o) {
       {.theme = kFiles,
        .key = "pretrained_checkpoint_dir",
        .slot = &o.pretrained_checkpoint_dir,
-       .help = "the base model: a Hugging Face or LitGPT directory, or a GGUF file; none: the one "
-               "that the adapter names",
+       .help = "the base model: a Hugging Face or LitGPT directory, or a GGUF file; none: the "
+               "model that the adapter names",
        .kind = TextKind::File,
        .aliases = {"base"}},
       {.theme = kFiles,
        .key = "out_dir",
        .slot = &o.out_dir,
-       .help = "the directory to write; none: the adapter's with -merged after it",
+       .help = "the directory to write; none: the adapter's directory with -merged appended",
        .kind = TextKind::Directory},
       {.theme = kFiles,
        .key = "dtype",
        .slot = &o.dtype,
-       .help = "type of the weights written; none: as in the base (quantized ones: bfloat16)",
+       .help = "type of the weights to write; none: as in the base (bfloat16 if it is quantized)",
        .choices = {"float32", "float16", "bfloat16"}},
       quantize_row(o.quantize,
-                   "merge into the weights as a QLoRA run with this option saw them: put in 4 or 8 "
-                   "bits and taken out again"),
+                   "merge into the weights that a QLoRA run with this option trained on: quantized "
+                   "to 4 or 8 bits and dequantized again"),
       {.theme = kFiles,
        .key = "precision",
        .slot = &o.precision,
-       .help = "of that run: what weights were rounded to; counts with quantize only",
+       .help = "precision of the QLoRA run, to which dequantized weights are rounded; used only "
+               "with quantize",
        .choices = precision_names(),
        .normalise = normalise_precision},
       {.theme = kProgram,
        .key = "verbose",
        .slot = &o.verbose,
-       .help = "say more about what is done and why"},
+       .help = "print more about what is done and why"},
   };
 }
 
@@ -504,39 +515,47 @@ std::vector<Row> bench_rows(BenchOptions& o) {
       {.theme = kBench,
        .key = "devices",
        .slot = &o.devices,
-       .help = "devices per machine, each with a process of its own; auto: all GPUs it has"},
-      {.theme = kBench, .key = "num_nodes", .slot = &o.num_nodes, .help = "machines", .min = 1},
+       .help = "devices per machine, with one process per device; auto: all GPUs of the machine"},
+      {.theme = kBench,
+       .key = "num_nodes",
+       .slot = &o.num_nodes,
+       .help = "machines",
+       .min = 1,
+       .max = kMaxRanks},
       {.theme = kBench,
        .key = "hosts",
        .slot = &o.hosts,
-       .help = "names of the machines, each with its number of devices, as in a:4,b:4",
+       .help = "machine names with the number of devices on each, as in a:4,b:4",
        .joins_list = true},
       {.theme = kBench,
        .key = "accelerator",
        .slot = &o.accelerator,
-       .help =
-           "what the tensors are on: cuda (moved by NCCL), cpu (moved by MPI); auto: cuda where "
-           "there is one",
+       .help = "where the tensors are: cuda (sent by NCCL) or cpu (sent by MPI); auto: cuda if "
+               "there is a GPU",
        .choices = {"auto", "cpu", "cuda"}},
       {.theme = kBench,
        .key = "dtype",
        .slot = &o.dtype,
-       .help = "type of the numbers; those of 16 bits are summed in float32",
+       .help = "element type; 16-bit types are summed in float32",
        .choices = {"float32", "bfloat16", "float16"}},
       {.theme = kBench,
        .key = "min_bytes",
        .slot = &o.min_bytes,
-       .help = "the smallest tensor",
+       .help = "size of the smallest tensor",
+       .min = 1,
+       .max = kMostMemory,
        .kind = TextKind::Bytes},
       {.theme = kBench,
        .key = "max_bytes",
        .slot = &o.max_bytes,
-       .help = "the largest tensor",
+       .help = "size of the largest tensor",
+       .min = 1,
+       .max = kMostMemory,
        .kind = TextKind::Bytes},
       {.theme = kBench,
        .key = "factor",
        .slot = &o.factor,
-       .help = "each size is this many times the one before",
+       .help = "ratio of each tensor size to the one before",
        .min = 2,
        .max = 1 << 20},
       {.theme = kBench,
@@ -559,7 +578,7 @@ std::vector<Row> download_rows(DownloadOptions& o) {
       {.theme = kFiles,
        .key = "checkpoint_dir",
        .slot = &o.checkpoint_dir,
-       .help = "the files go to checkpoint_dir/ORG/NAME",
+       .help = "directory for models; the files go to checkpoint_dir/ORG/NAME",
        .kind = TextKind::Directory},
       {.theme = kFiles,
        .key = "revision",
@@ -568,17 +587,17 @@ std::vector<Row> download_rows(DownloadOptions& o) {
       {.theme = kFiles,
        .key = "access_token",
        .slot = &o.access_token,
-       .help = "for gated repositories; none: HF_TOKEN of the environment",
+       .help = "Hugging Face token for gated repositories; none: HF_TOKEN from the environment",
        .secret = true},
       {.theme = kFiles,
        .key = "endpoint",
        .slot = &o.endpoint,
-       .help = "address of the hub or a mirror; none: HF_ENDPOINT of the environment, else "
+       .help = "address of the hub or a mirror; none: HF_ENDPOINT from the environment, else "
                "https://huggingface.co"},
       {.theme = kProgram,
        .key = "verbose",
        .slot = &o.verbose,
-       .help = "say more about what is done and why"},
+       .help = "print more about what is done and why"},
   };
 }
 
@@ -602,7 +621,7 @@ std::vector<Row> help_rows(HelpOptions& o) {
           {.theme = kProgram,
            .key = "options",
            .slot = &o.options,
-           .help = "all: every option of the command; none: of many those that most people need",
+           .help = "all: show every option; none: if there are many, show only the most common",
            .choices = {std::string(kAllOptions)},
            .positional = true}};
 }

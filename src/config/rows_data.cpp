@@ -8,7 +8,7 @@
 namespace snug::config {
 namespace {
 
-constexpr std::string_view kShownData = "What is shown";
+constexpr std::string_view kShownData = "Data to show";
 
 }  // namespace
 
@@ -17,21 +17,21 @@ std::vector<Row> show_data_rows(ShowDataOptions& o) {
       {.theme = kShownData,
        .key = "action",
        .slot = &o.action,
-       .help = "show: print samples as the model reads them, and counts over all rows",
+       .help = "show: print samples as the model sees them, and counts over all rows",
        .choices = {"show"},
        .required = true,
        .positional = true},
       {.theme = kShownData,
        .key = "file",
        .slot = &o.file,
-       .help = "the data, as --data.json_path takes it; with --data HFDataset or ImageFolder the "
-               "folder of --data.path",
+       .help = "the data file, as for --data.json_path; with --data HFDataset or ImageFolder: the "
+               "folder, as for --data.path",
        .kind = TextKind::File,
        .positional = true},
       {.theme = kShownData,
        .key = "checkpoint_dir",
        .slot = &o.checkpoint_dir,
-       .help = "the model whose tokenizer and chat template are used: a directory or a GGUF file; "
+       .help = "model whose tokenizer and chat template to use: a directory or a GGUF file; its "
                "weights are not read",
        .kind = TextKind::File,
        .shown = "model",
@@ -41,18 +41,21 @@ std::vector<Row> show_data_rows(ShowDataOptions& o) {
        .key = "num_samples",
        .slot = &o.num_samples,
        .help = "show the first N rows; 0: counts only",
-       .min = 0},
+       .min = 0,
+       .max = kMostSamplesAStep},
       {.theme = kShownData,
        .key = "row",
        .slot = &o.row,
        .help = "show row N instead, counted from 1",
-       .min = 1},
+       .min = 1,
+       .max = 1e12},
       {.theme = kShownData,
        .key = "max_seq_length",
        .slot = &o.max_seq_length,
-       .help = "cut samples to N tokens, as train.max_seq_length does; none: as many as the model "
-               "takes",
+       .help = "truncate samples to N tokens, as train.max_seq_length does; none: the longest that "
+               "the model allows",
        .min = 2,
+       .max = kMostTokens,
        .aliases = {"train.max_seq_length"}},
       {.theme = kShownData,
        .key = "json",
@@ -61,12 +64,12 @@ std::vector<Row> show_data_rows(ShowDataOptions& o) {
       {.theme = kShownData,
        .key = "access_token",
        .slot = &o.access_token,
-       .help = "token for data sets of the hub that need one",
+       .help = "Hugging Face token for gated data sets",
        .secret = true},
       {.theme = kShownData,
        .key = "verbose",
        .slot = &o.verbose,
-       .help = "say more about what is done and why"},
+       .help = "print more about what is done and why"},
   };
   std::vector<Row> data = data_rows(o.data);
   rows.insert(rows.end(), std::make_move_iterator(data.begin()),

@@ -16,10 +16,10 @@ std::vector<Row> data_rows(DataOptions& d) {
       {.theme = kData,
        .key = "data.class_path",
        .slot = &d.class_path,
-       .help = "a file of rows, or JSON with data.json_path; HFDataset for a folder of Hugging "
-               "Face's, ImageFolder "
-               "for pictures with a metadata file, Synthetic for samples of a random rule that "
-               "need no files (for measuring), or a named data set, which is fetched once",
+       .help =
+           "data source: a file of rows; JSON, with data.json_path; HFDataset, a folder in Hugging "
+           "Face's format; ImageFolder, pictures with a metadata file; Synthetic, random samples "
+           "for measurements without files; or a named data set, which is downloaded once",
        .choices = data_names(),
        .shown = "data",
        .aliases = {"data", "data.name"},
@@ -28,61 +28,59 @@ std::vector<Row> data_rows(DataOptions& d) {
       {.theme = kData,
        .key = "data.json_path",
        .slot = &d.json_path,
-       .help = "JSON, JSONL, CSV, TSV or Parquet with instruction, input and output, messages, "
-               "question and answer, prompt and completion, or text; or a folder with train.json "
-               "and val.json",
+       .help = "JSON, JSONL, CSV, TSV or Parquet file with columns instruction, input and output; "
+               "messages; question and answer; prompt and completion; or text. Or a folder with "
+               "train.json and val.json",
        .kind = TextKind::File,
        .common = true},
       {.theme = kData,
        .key = "data.path",
        .slot = &d.path,
-       .help =
-           "of HFDataset: a folder of save_to_disk, or of Parquet files; of ImageFolder: a folder "
-           "with metadata.jsonl or metadata.csv",
+       .help = "folder of the data set; for HFDataset: written by save_to_disk, or with Parquet "
+               "files; for ImageFolder: with metadata.jsonl or metadata.csv",
        .kind = TextKind::Directory},
       {.theme = kData,
        .key = "data.split",
        .slot = &d.split,
-       .help = "which split of an HFDataset or ImageFolder is trained on"},
+       .help = "split of an HFDataset or ImageFolder to train on"},
       {.theme = kData,
        .key = "data.image_column",
        .slot = &d.image_column,
-       .help = "column of the pictures; auto: the one that holds some"},
+       .help = "column with the pictures; auto: the column that holds pictures"},
       {.theme = kData,
        .key = "data.text_column",
        .slot = &d.text_column,
-       .help = "column of the captions; auto: text, caption, captions, description and the like"},
+       .help = "column with the captions; auto: text, caption, captions, description or a similar "
+               "name"},
       {.theme = kData,
        .key = "data.prompt",
        .slot = &d.prompt,
-       .help = "what stands before every caption; it is never learnt"},
+       .help = "text before every caption; has no loss"},
       {.theme = kData,
        .key = "data.val_split_fraction",
        .slot = &d.val_split_fraction,
-       .help =
-           "share of the rows held out for validation (Alpaca 0.03865, AlpacaGPT4 0.03847, Dolly "
-           "and LIMA 0.1)",
+       .help = "share of the rows to hold out for validation (Alpaca 0.03865, AlpacaGPT4 0.03847, "
+               "Dolly and LIMA 0.1)",
        .min = 0,
        .max = 1},
       {.theme = kData,
        .key = "data.val_path",
        .slot = &d.val_path,
-       .help = "a validation file of its own, instead of a share",
+       .help = "separate validation file, instead of a share of the rows",
        .kind = TextKind::File},
       {.theme = kData,
        .key = "data.prompt_style",
        .slot = &d.prompt_style,
-       .help =
-           "how a row becomes text; auto: rows of turns in the model's chat template, prompts with "
-           "completions as they are, others as alpaca (named data sets have their own defaults); "
-           "chat: the model's chat template for all",
+       .help = "how to turn a row into text; auto: the model's chat template for conversations, "
+               "prompt and completion unchanged, alpaca for other rows (named data sets have their "
+               "own defaults); chat: the chat template for all rows",
        .choices = {"auto", "alpaca", "chat", "plain", "flan", "longform"},
        .normalise =
            [](std::string_view name) { return std::string(name == "default" ? "plain" : name); }},
       {.theme = kData,
        .key = "data.mask_prompt",
        .slot = &d.mask_prompt,
-       .help = "no loss on the prompt's tokens",
+       .help = "exclude the tokens of the prompt from the loss",
        .common = true},
       {.theme = kData,
        .key = "data.ignore_index",
@@ -93,28 +91,31 @@ std::vector<Row> data_rows(DataOptions& d) {
       {.theme = kData,
        .key = "data.max_samples",
        .slot = &d.max_samples,
-       .help = "train on the first N samples after shuffling; none: on all (Synthetic: 256 are "
-               "made, or a global batch if that is more)",
+       .help = "training rows to use, at most N after shuffling; none: all (Synthetic generates "
+               "256, or one global batch if that is more)",
        .min = 1,
+       .max = 1e9,
        .aliases = {"num_train_samples"}},
       {.theme = kData,
        .key = "data.packing",
        .slot = &d.packing,
-       .help = "put samples end to end with attention inside each; false: pad to the longest"},
+       .help = "pack samples end to end without padding, with attention inside each sample only; "
+               "false: pad to the longest"},
       {.theme = kData,
        .key = "data.padding_in_loss",
        .slot = &d.padding_in_loss,
-       .help =
-           "pad to the longest, and let the padding count in the loss, as in scripts whose labels "
-           "are the padded ids: for comparison with such, since it teaches nothing"},
+       .help = "pad to the longest and include the padding in the loss, only to compare with "
+               "scripts that use the padded ids as labels; it teaches the model nothing"},
       {.theme = kData,
        .key = "data.include_multiturn_conversations",
        .slot = &d.include_multiturn_conversations,
-       .help = "every question of a conversation as a sample (LIMA, Deita)"},
+       .help = "make a sample of each question in a conversation (LIMA, Deita)"},
       {.theme = kData,
        .key = "data.seed",
        .slot = &d.seed,
-       .help = "seed of the split and of the shuffling"},
+       .help = "seed for the split and for shuffling",
+       .min = 0,
+       .max = kMostSeed},
       {.theme = kData,
        .key = "data.num_workers",
        .slot = &d.num_workers,
@@ -125,7 +126,7 @@ std::vector<Row> data_rows(DataOptions& d) {
       {.theme = kData,
        .key = "data.download_dir",
        .slot = &d.download_dir,
-       .help = "where fetched data sets are kept; none: the per-user cache",
+       .help = "directory for downloaded data sets; none: the user's cache",
        .kind = TextKind::Directory},
   };
 }
@@ -136,26 +137,27 @@ std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budg
       {.theme = kMachine,
        .key = "accelerator",
        .slot = &accelerator,
-       .help = "where to compute; auto: on the GPU where this build has CUDA and one is visible",
+       .help = "device to compute on; auto: a GPU if this build has CUDA and a GPU is visible",
        .choices = {"auto", "cpu", "cuda"}},
       {.theme = kMachine,
        .key = "memory_budget",
        .slot = &memory_budget,
-       .help = "treat the device as one of this size, driver and libraries of a GPU included; "
-               "beyond it the run is out of memory; of several processes each one's own",
+       .help = "device memory to use, at most; a run that needs more is out of memory. On a GPU it "
+               "includes driver and libraries; with several processes it applies to each",
        .min = kLeastMemory,
+       .max = kMostMemory,
        .kind = TextKind::Bytes,
        .common = true},
       {.theme = kMachine,
        .key = "num_threads",
        .slot = &num_threads,
-       .help = "CPU threads; 0: one per core",
+       .help = "CPU threads to use; 0: one per core",
        .min = 0,
        .max = 4096},
       {.theme = kMachine,
        .key = "verbose",
        .slot = &verbose,
-       .help = "say more about what is done and why"},
+       .help = "print more about what is done and why"},
   };
 }
 
@@ -164,8 +166,8 @@ std::vector<std::string> precision_names() {
 }
 
 const IgnoredKey* find_ignored_key(std::string_view key) {
-  static constexpr std::string_view kNoOnlineLogger = "no online logger is written";
-  static constexpr std::string_view kKnownSet = "a named data set knows where it comes from";
+  static constexpr std::string_view kNoOnlineLogger = "snug has no online loggers";
+  static constexpr std::string_view kKnownSet = "the source of a named data set is fixed";
   static constexpr std::string_view kOneWay = "the optimizer has one implementation";
   static constexpr IgnoredKey kKeys[] = {
       {"log.project", kNoOnlineLogger},

@@ -23,7 +23,7 @@ Value value_of_list(const YamlNode& node, const std::string& where) {
   Value value{.kind = Value::Kind::List, .text = {}, .items = {}};
   for (const YamlNode& item : node.items) {
     if (item.kind != YamlNode::Kind::Scalar)
-      throw UserError("{}: holds a list or mapping inside a list; give plain values", where);
+      throw UserError("{}: the list contains a list or mapping; give plain values", where);
     value.items.push_back(item.text);
   }
   return value;
@@ -68,7 +68,7 @@ Value value_of_word(const std::string& word, const Row* row, const std::string& 
 void check_utf8(const std::vector<std::string>& words) {
   for (const std::string& word : words)
     if (const size_t at = find_invalid_utf8(word); at != std::string::npos)
-      throw UserError("the command line holds a word that is not UTF-8 (byte {} of \"{}…\")", at,
+      throw UserError("an argument is not valid UTF-8 (byte {} of \"{}…\")", at,
                       word.substr(0, at));
 }
 
@@ -130,7 +130,7 @@ class WordReader {
       const bool is_known = row != nullptr || key == "config";
       if (const std::string near = is_known ? "" : near_key(key, rows_); !near.empty())
         throw UserError("{}: unknown key; did you mean --{}?", shown, near);
-      throw UserError("{} wants a value: {} {}", shown, shown, row ? value_name(*row) : "VALUE");
+      throw UserError("{} needs a value: {} {}", shown, shown, row ? value_name(*row) : "VALUE");
     }
     if (key == "config")
       take_config(value);
@@ -140,7 +140,7 @@ class WordReader {
 
   void take_config(const std::string& file) {
     if (!out_.config.empty()) throw UserError("--config is given twice; give one recipe file");
-    if (file.empty()) throw UserError("--config wants a value: --config FILE");
+    if (file.empty()) throw UserError("--config needs a value: --config FILE");
     out_.config = file;
   }
 
@@ -210,7 +210,7 @@ std::vector<Setting> settings_of_file(std::string_view text, const std::string& 
   if (tree.kind == YamlNode::Kind::Null) return {};
   if (tree.kind != YamlNode::Kind::Map)
     throw UserError(
-        "{}:{}: holds no keys; a recipe is made of lines such as «precision: bf16-true»", name,
+        "{}:{}: there are no keys; a recipe consists of lines such as «precision: bf16-true»", name,
         tree.line);
   return settings_of_tree(tree, "", name);
 }

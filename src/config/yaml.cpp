@@ -13,7 +13,7 @@
 namespace snug::config {
 namespace {
 
-constexpr size_t kMaxDepth = 16;
+constexpr size_t kMaxDepth = 16, kMaxKeys = 2000;
 
 // Builds the tree from yaml-cpp's events. Its own Node keeps neither duplicates nor lines apart and
 // shares what an alias repeats, which is how small files grow into gigabytes.
@@ -57,13 +57,13 @@ class TreeBuilder : public YAML::EventHandler {
   };
 
   [[noreturn]] void refuse_anchor(const YAML::Mark& mark) const {
-    throw UserError("{}:{}: anchors and aliases (& and *) are not taken here; write the value out",
+    throw UserError("{}:{}: anchors and aliases (& and *) are not supported; write the value out",
                     name_, mark.line + 1);
   }
 
   void check_tag(const YAML::Mark& mark, const std::string& tag) const {
     if (tag.empty() || tag == "?" || tag == "!") return;
-    throw UserError("{}:{}: the tag {} is not taken here; leave it out", name_, mark.line + 1, tag);
+    throw UserError("{}:{}: the tag {} is not supported; leave it out", name_, mark.line + 1, tag);
   }
 
   void open(const YAML::Mark& mark, YAML::anchor_t anchor, YamlNode::Kind kind) {
@@ -71,7 +71,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (stack_.size() >= kMaxDepth)
       throw UserError("{}:{}: nested more than {} deep", name_, mark.line + 1, kMaxDepth);
     if (!stack_.empty() && stack_.back().node.kind == YamlNode::Kind::Map && !stack_.back().has_key)
-      throw UserError("{}:{}: a list or mapping stands where a key should", name_, mark.line + 1);
+      throw UserError("{}:{}: found a list or mapping instead of a key", name_, mark.line + 1);
     stack_.push_back({.node = {.kind = kind, .line = mark.line + 1}});
   }
 
@@ -108,6 +108,9 @@ class TreeBuilder : public YAML::EventHandler {
   void take_key(Open& parent, const YamlNode& node) {
     if (node.kind != YamlNode::Kind::Scalar || node.text.empty())
       throw UserError("{}:{}: a key is missing before the colon", name_, node.line);
+    if (parent.node.entries.size() >= kMaxKeys)
+      throw UserError("{}:{}: more than {} keys in one mapping; this is no recipe", name_,
+                      node.line, kMaxKeys);
     for (const auto& [key, value] : parent.node.entries)
       if (key == node.text)
         throw UserError("{}:{}: key {} is given twice (first in line {}); keep one", name_,
@@ -137,7 +140,8 @@ void check_characters(std::string_view text, const std::string& name) {
   for (size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '\t' && indentation)
-      throw UserError("{}:{}: a tab indents this line; YAML wants spaces", name, line_of(text, i));
+      throw UserError("{}:{}: this line is indented with a tab; YAML allows only spaces", name,
+                      line_of(text, i));
     if (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\r' && c != '\t')
       throw UserError("{}:{}: control character 0x{:02x}; this is not a text file", name,
                       line_of(text, i), static_cast<unsigned>(c));
@@ -162,7 +166,7 @@ YamlNode read_yaml(std::string_view text, const std::string& name) {
                       std::max(1, rest.take().line));
   } catch (const YAML::Exception& error) {
     if (error.msg == YAML::ErrorMsg::DOC_IN_SCALAR)
-      throw UserError("{}: not valid YAML: a quote is opened and never closed", name);
+      throw UserError("{}: not valid YAML: a quote is never closed", name);
     throw UserError("{}:{}: not valid YAML: {}", name, error.mark.line + 1, error.msg);
   }
   return builder.take();

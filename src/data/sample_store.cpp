@@ -40,7 +40,19 @@ SampleStore SampleStore::build(int64_t count, int32_t ignore_index,
   return store;
 }
 
+void SampleStore::repeat_to(int64_t count) {
+  SNUG_CHECK(!empty() && count >= num_different(), "{} samples repeated to {}", num_different(),
+             count);
+  count_ = count;
+}
+
+int64_t SampleStore::total_tokens() const {
+  if (count_ == 0) return offsets_.back();
+  return count_ / num_different() * offsets_.back() + offsets_[count_ % num_different()];
+}
+
 void SampleStore::append(const Sample& sample) {
+  SNUG_CHECK(count_ == 0, "a sample appended to repeated ones");
   SNUG_CHECK(sample.ids.size() == sample.labels.size(), "{} ids, {} labels", sample.ids.size(),
              sample.labels.size());
   for (size_t i = 0; i < sample.ids.size(); ++i) {
@@ -66,7 +78,7 @@ void SampleStore::append(const Sample& sample) {
 }
 
 std::span<const int32_t> SampleStore::stored_ids(int64_t index) const {
-  return {pool_.data() + offsets_[index], static_cast<size_t>(length(index))};
+  return {pool_.data() + offsets_[place(index)], static_cast<size_t>(length(index))};
 }
 
 Sample SampleStore::sample(int64_t index) const {
@@ -82,13 +94,13 @@ Sample SampleStore::sample(int64_t index) const {
 
 int64_t SampleStore::longest() const {
   int64_t longest = 0;
-  for (int64_t i = 0; i < count(); ++i) longest = std::max(longest, length(i));
+  for (int64_t i = 0; i < num_different(); ++i) longest = std::max(longest, length(i));
   return longest;
 }
 
 std::vector<int64_t> SampleStore::longest(int64_t wanted,
                                           int64_t (*tokens)(const SampleStore&, int64_t)) const {
-  std::vector<int64_t> indices(raw_tokens_.size());
+  std::vector<int64_t> indices(static_cast<size_t>(count()));
   std::iota(indices.begin(), indices.end(), int64_t{0});
   const int64_t kept = std::clamp<int64_t>(wanted, 0, count());
   std::partial_sort(indices.begin(), indices.begin() + kept, indices.end(),
@@ -101,11 +113,12 @@ std::vector<int64_t> SampleStore::longest(int64_t wanted,
 }
 
 bool SampleStore::few_targets() const {
-  return 4 * all_targets_ <= 3 * (total_tokens() - all_sources_);
+  return 4 * all_targets_ <= 3 * (offsets_.back() - all_sources_);
 }
 
 int64_t SampleStore::most_targets(int64_t wanted) const {
-  std::vector<int32_t> targets = num_targets_;
+  std::vector<int32_t> targets;
+  for (int64_t i = 0; i < count(); ++i) targets.push_back(num_targets_[place(i)]);
   const auto end = targets.begin() + std::clamp<int64_t>(wanted, 0, count());
   std::partial_sort(targets.begin(), end, targets.end(), std::greater<>());
   return std::accumulate(targets.begin(), end, int64_t{0});
@@ -117,6 +130,7 @@ uint64_t SampleStore::fingerprint() const {
   for (const int64_t offset : offsets_) mix(static_cast<uint64_t>(offset));
   for (const int32_t id : pool_) mix(static_cast<uint32_t>(id));
   for (const int32_t source : source_tokens_) mix(static_cast<uint32_t>(source));
+  if (count_ > 0) mix(static_cast<uint64_t>(count_));
   return hash;
 }
 

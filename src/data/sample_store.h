@@ -1,5 +1,6 @@
-// All samples of a data set as token ids in one pool: 4 bytes a token, and per sample an offset and
-// a few counts. An id whose label is ignored is stored as its complement, so labels cost no memory.
+// All samples of a data set as token ids in one array: 4 bytes per token, and per sample an offset
+// and a few counts. An id whose label is ignored is stored as its bitwise complement, so labels
+// cost no memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,19 +23,26 @@ class SampleStore {
                               const TextEncoder& encoder, const SampleOptions& options,
                               int num_workers);
 
-  // The same of samples that `make(0 … count-1)` gives, called from several threads at once.
+  // The same for the samples of `make(0 … count-1)`, which must be thread-safe.
   static SampleStore build(int64_t count, int32_t ignore_index,
                            const std::function<Sample(int64_t)>& make, int num_workers);
 
   void append(const Sample& sample);
+  // Repeats the samples up to this number without using memory, for synthetic data. Nothing may be
+  // appended afterwards.
+  void repeat_to(int64_t count);
 
-  int64_t count() const { return static_cast<int64_t>(raw_tokens_.size()); }
+  int64_t count() const { return count_ > 0 ? count_ : num_different(); }
+  int64_t num_different() const { return static_cast<int64_t>(raw_tokens_.size()); }
   bool empty() const { return raw_tokens_.empty(); }
-  int64_t length(int64_t index) const { return offsets_[index + 1] - offsets_[index]; }
-  int64_t raw_tokens(int64_t index) const { return raw_tokens_[index]; }
-  // Of the sample's tokens, from the first on: what an encoder reads.
+  int64_t length(int64_t index) const {
+    const int64_t at = place(index);
+    return offsets_[at + 1] - offsets_[at];
+  }
+  int64_t raw_tokens(int64_t index) const { return raw_tokens_[place(index)]; }
+  // How many of the sample's first tokens an encoder reads.
   int64_t source_tokens(int64_t index) const {
-    return source_tokens_.empty() ? 0 : source_tokens_[index];
+    return source_tokens_.empty() ? 0 : source_tokens_[place(index)];
   }
   Sample sample(int64_t index) const;
   // Ids as stored: value >= 0 is an id that is its own label, value < 0 the complement of an
@@ -42,26 +50,29 @@ class SampleStore {
   std::span<const int32_t> stored_ids(int64_t index) const;
 
   int64_t longest() const;  // tokens of the longest sample
-  int64_t total_tokens() const { return offsets_.back(); }
+  int64_t total_tokens() const;
   int64_t num_truncated() const { return num_truncated_; }
-  int64_t cut_tokens() const { return cut_tokens_; }  // that the truncated samples lost together
-  int64_t num_without_loss() const { return num_without_loss_; }  // nothing left to learn from
-  int64_t left_out_answers() const { return left_out_answers_; }  // of chats: that are not learnt
+  int64_t cut_tokens() const { return cut_tokens_; }              // cut from all samples together
+  int64_t num_without_loss() const { return num_without_loss_; }  // samples without targets
+  int64_t left_out_answers() const {
+    return left_out_answers_;
+  }  // of chats: answers that are not learned
   int32_t ignore_index() const { return ignore_index_; }
-  // The `count` longest samples, longest first: together they make the largest micro-batch there
-  // can be. Of source and target together where there is an encoder.
+  // The `count` longest samples, longest first, which form the largest possible micro-batch. With
+  // an encoder the length is that of source and target together.
   std::vector<int64_t> longest_samples(int64_t count) const { return longest(count, &length_of); }
-  // The same by what an encoder, or a decoder, reads of them.
+  // The same by length of the source, or of the target.
   std::vector<int64_t> longest_sources(int64_t count) const { return longest(count, &source_of); }
   std::vector<int64_t> longest_targets(int64_t count) const { return longest(count, &target_of); }
-  // Whether a quarter or more of the tokens are nobody's target: prompts, places of pictures.
+  // Whether a quarter or more of the tokens are not targets (prompts, placeholders of pictures).
   bool few_targets() const;
-  // The most targets that `count` samples have together.
+  // The largest number of targets that `count` samples can have together.
   int64_t most_targets(int64_t count) const;
-  // Tells whether a resumed run reads the same samples as the one before.
+  // A hash, to check that a resumed run reads the same samples.
   uint64_t fingerprint() const;
 
  private:
+  int64_t place(int64_t index) const { return count_ > 0 ? index % num_different() : index; }
   static int64_t length_of(const SampleStore& store, int64_t i) { return store.length(i); }
   static int64_t source_of(const SampleStore& store, int64_t i) { return store.source_tokens(i); }
   static int64_t target_of(const SampleStore& store, int64_t i) {
@@ -69,11 +80,12 @@ class SampleStore {
   }
   std::vector<int64_t> longest(int64_t count, int64_t (*tokens)(const SampleStore&, int64_t)) const;
 
+  int64_t count_ = 0;  // of repeated samples; 0: no repetition
   std::vector<int32_t> pool_;
   std::vector<int64_t> offsets_ = {0};  // count + 1
   std::vector<int32_t> raw_tokens_;
-  std::vector<int32_t> num_targets_;    // labels that are learnt
-  std::vector<int32_t> source_tokens_;  // none where no sample has any
+  std::vector<int32_t> num_targets_;    // labels that are learned
+  std::vector<int32_t> source_tokens_;  // empty if no sample has any
   int64_t all_targets_ = 0, all_sources_ = 0;
   int64_t num_truncated_ = 0, cut_tokens_ = 0, num_without_loss_ = 0;
   int64_t left_out_answers_ = 0;

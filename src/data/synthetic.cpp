@@ -11,7 +11,7 @@
 namespace snug::data {
 namespace {
 
-// Purposes of derive(); each sample has one of its own behind them.
+// Purposes for derive(); samples use the numbers from kFirstSample on.
 enum Purpose : uint64_t { kSymbols = 0, kFirstBranch = 16, kFirstSample = 1024 };
 
 constexpr int64_t kMostSymbols = 256;
@@ -20,7 +20,7 @@ constexpr int64_t kMostSymbols = 256;
 constexpr std::array<uint8_t, 8> kBranchOf = {0, 0, 0, 0, 1, 1, 2, 3};
 constexpr int kNumBranches = 4;
 
-// A caption's first two ids say what is to be seen.
+// Writes the picture's shape and colour as the caption's first two ids.
 void tell_picture(Sample& sample, const SyntheticPicture& picture, const SyntheticRule& rule,
                   int64_t first) {
   const int64_t symbols[] = {picture.colour, SyntheticPicture::kColours + picture.shape};
@@ -49,7 +49,7 @@ Sample make_sample(const SyntheticRule& rule, int64_t index, const DatasetOption
 }  // namespace
 
 SyntheticRule::SyntheticRule(int64_t vocabulary, const Reading& reading, uint64_t seed) {
-  // A quarter of a small vocabulary, so that there is something to find out about which occur.
+  // A quarter of a small vocabulary, so that training can also learn which tokens occur.
   const int64_t wanted = std::clamp<int64_t>(vocabulary / 4, 2, kMostSymbols);
   for (const int64_t id : permutation(vocabulary, derive(seed, kSymbols)))
     if (num_symbols() < wanted && id != reading.picture_token)
@@ -78,7 +78,7 @@ Sample full_length_sample(int64_t length, const Reading& reading,
   sample.ids.assign(static_cast<size_t>(places), reading.picture_token);
   sample.labels.assign(static_cast<size_t>(places), ignored);
   if (reading.source) {
-    add(places > 0 ? 1 : length, false);  // no prompt but the end of the sequence
+    add(places > 0 ? 1 : length, false);  // the prompt is only the end of sequence
     sample.source_tokens = std::ssize(sample.ids);
   }
   add(length - places, true);
@@ -95,18 +95,26 @@ Dataset load_synthetic(const DatasetOptions& options) {
              "Synthetic data of {} tokens of a vocabulary of {}", options.max_seq_length,
              options.vocabulary);
   const int64_t num_samples = options.max_samples.value_or(kSyntheticSamples);
+  if (num_samples > kMostSyntheticSamples)
+    throw UserError("data.max_samples = {}: Synthetic makes at most {} samples", num_samples,
+                    kMostSyntheticSamples);
   const SyntheticRule rule(options.vocabulary, options.reading, options.seed);
   const int64_t held_out =
       validation_rows(num_samples, options.val_split_fraction.value_or(0), SplitRounding::Down);
+  // Beyond this many tokens samples repeat.
+  constexpr int64_t kDifferentTokens = int64_t{1} << 22;
+  const int64_t different = std::max<int64_t>(1, kDifferentTokens / options.max_seq_length);
   const auto build = [&](int64_t first, int64_t count) {
-    return SampleStore::build(
-        count, options.ignore_index,
+    SampleStore store = SampleStore::build(
+        std::min(count, different), options.ignore_index,
         [&](int64_t i) {
           Sample sample = make_sample(rule, first + i, options);
           std::ranges::replace(sample.labels, SampleOptions().ignore_index, options.ignore_index);
           return sample;
         },
         options.num_workers);
+    if (count > different) store.repeat_to(count);
+    return store;
   };
   Dataset dataset;
   dataset.validation = build(0, held_out);

@@ -1,5 +1,5 @@
-// A run's processes on the grid of its mesh: for each axis the group of processes that differ in
-// that coordinate alone.
+// The mesh of a run's processes: for each axis the group of processes that differ only in that
+// coordinate.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,13 +20,14 @@ using config::MeshShape;
 
 class Mesh {
  public:
-  // One an axis; `data` spans replicate and shard, `world` all of them, `back` is another one of
-  // the pipeline axis. Where the context axis has ranks, `shards` spans shard and context,
-  // `gradients` those and replicate, and `context_reversed` has its ranks the other way round.
+  // One group per axis. `data` spans replicate and shard, `world` everything; `back` is a second
+  // group of the pipeline axis. With a context axis `shards` spans shard and context, `gradients`
+  // also replicate, and `context_reversed` has the context ranks in reverse order.
   struct Groups {
     std::array<std::unique_ptr<Group>, kNumAxes> axes;
     std::unique_ptr<Group> back, data, world;
-    std::unique_ptr<Group> shards, gradients, context_reversed;  // null: the context axis has one
+    // Null if the context axis has one rank.
+    std::unique_ptr<Group> shards, gradients, context_reversed;
   };
   Mesh(MeshShape shape, int rank, Groups groups);
 
@@ -35,19 +36,19 @@ class Mesh {
   int size(Axis axis) const { return shape_[axis]; }
   int coordinate(Axis axis) const { return shape_.coordinate(axis, rank_); }
   Group& group(Axis axis) const { return *groups_.axes[static_cast<size_t>(axis)]; }
-  // Those that run samples of their own.
+  // Ranks with different samples.
   Group& data() const { return *groups_.data; }
-  // Those that share a copy of the model's flat shards.
+  // Ranks that together hold one copy of the sharded model.
   Group& shards() const { return groups_.shards ? *groups_.shards : group(Axis::Shard); }
-  // Those whose gradients, and losses, are parts of the same sum.
+  // Ranks over which gradients and losses are summed.
   Group& gradients() const { return groups_.gradients ? *groups_.gradients : data(); }
-  // The ranks of the context axis, of which the last has rank 0.
+  // The context axis in reverse order: its last rank is rank 0.
   Group& context_reversed() const {
     return groups_.context_reversed ? *groups_.context_reversed : group(Axis::Context);
   }
   Group& world() const { return *groups_.world; }
-  // For what one stage of the pipeline sends another. Two stages that send each other something at
-  // the same time must not wait for each other, so each way has a group.
+  // For messages between pipeline stages. Each direction has its own group, so that two stages that
+  // send to each other at the same time do not deadlock.
   Group& between_stages(int from, int to) const {
     return from < to ? group(Axis::Pipeline) : *groups_.back;
   }
@@ -64,11 +65,11 @@ using MakeGroup =
     std::function<std::unique_ptr<Group>(const std::string& name, const std::vector<int>& members)>;
 std::shared_ptr<Mesh> make_mesh(const MeshShape& shape, int rank, const MakeGroup& make_group);
 
-// What moves the bytes, and so what memory a collective needs besides its tensors.
+// The transport, which determines a collective's memory besides its tensors.
 enum class Transport { Mpi, Nccl };
 
-// A mesh whose collectives move nothing: of one process, or for planning rank `rank` of many. Those
-// of more than one rank take tensors on meta only.
+// A mesh whose collectives move nothing: for a single process, or to plan rank `rank` of many. With
+// more than one rank tensors must be on meta.
 std::shared_ptr<Mesh> planned_mesh(const MeshShape& shape, int rank = 0,
                                    Transport transport = Transport::Mpi);
 std::shared_ptr<Mesh> single_mesh();

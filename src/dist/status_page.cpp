@@ -64,7 +64,8 @@ std::string text_of(const char (&from)[N]) {
 void* map_file(const std::filesystem::path& path) {
   std::error_code error;
   std::filesystem::create_directories(path.parent_path(), error);
-  // A page of an earlier run must not speak for this one, and whoever has it open may keep it.
+  // Removes an earlier run's page instead of overwriting it, since another process may have it
+  // open.
   std::filesystem::remove(path, error);
   const int file = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
   void* page = MAP_FAILED;
@@ -187,7 +188,8 @@ std::optional<RankStatus> read_status(const std::filesystem::path& folder, int r
     const auto& record = *static_cast<const StatusRecord*>(page);
     alignas(StatusRecord) std::array<char, sizeof(StatusRecord)> bytes;
     const auto& copy = *reinterpret_cast<const StatusRecord*>(bytes.data());
-    // A process that died while writing leaves an odd version for good; then the last try counts.
+    // A process that died while writing leaves an odd version forever; then the last attempt
+    // counts.
     for (int attempt = 0; attempt < 100; ++attempt) {
       const uint32_t before = record.version.load(std::memory_order_acquire);
       std::memcpy(bytes.data(), page, bytes.size());

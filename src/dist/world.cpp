@@ -1,4 +1,4 @@
-// A process alone, a process among many over MPI, and which of the two this is.
+// The world of a single process, the world over MPI, and the choice between them.
 // SPDX-License-Identifier: Apache-2.0
 #include "dist/world.h"
 
@@ -61,7 +61,7 @@ class MpiWorld : public World {
                      ? make_nccl_group(std::move(group), device, options_.timeout_seconds)
                      : std::move(group);
         });
-    // Nobody goes on before everybody is there: status pages are this run's from here on.
+    // All ranks meet here, so that status pages are this run's from here on.
     mesh->world().barrier();
     return mesh;
   }

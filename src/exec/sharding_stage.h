@@ -1,10 +1,10 @@
-// What ranks that share a model cut into parts.
+// What data-parallel ranks shard: the stages of ZeRO.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 namespace snug::exec {
 
-// Each stage cuts what the one before cuts, and more.
+// Each stage includes the one before.
 enum class ShardingStage { Replicate, OptimizerStates, Gradients, Weights };
 
 }  // namespace snug::exec

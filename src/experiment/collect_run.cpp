@@ -65,7 +65,7 @@ std::string who_asked(const report::OutOfMemoryRecord& record, int64_t budget) {
   if (record.requested == 0) return "";
   const std::string limit =
       budget > 0 ? fmt::format(" of a budget of {}", format_bytes(budget)) : "";
-  return fmt::format("{}, {}: {} more for {} beside {}{}, {} missing",
+  return fmt::format("{}, {}: needs {} more for {} on top of {}{}, {} missing",
                      record.unit.empty() ? "the run" : record.unit, record.phase,
                      format_bytes(record.requested), record.category,
                      format_bytes(record.allocated), limit, format_bytes(record.missing));
@@ -126,14 +126,14 @@ void collect_run(const std::filesystem::path& out_dir, const ProcessEnd& end, Ro
   } catch (const UserError& error) {
     if (result.outcome != Outcome::Ok) return;
     result.outcome = Outcome::Error;
-    result.reason = fmt::format("it ended well and left no record: {}", error.what());
+    result.reason = fmt::format("it exited with code 0 but left no record: {}", error.what());
     return;
   }
   take_record(record, result);
   if (result.outcome == Outcome::Ok && record.outcome != "ok") {
     result.outcome = Outcome::Error;
     const bool full = speaks_of_full_disk(end.last_words);
-    result.reason = fmt::format("it ended well and its record says {}{}", record.outcome,
+    result.reason = fmt::format("it exited with code 0 but its record says {}{}", record.outcome,
                                 full ? "; the disk is full" : "");
   }
   if (result.outcome != Outcome::OutOfMemory || !record.out_of_memory) return;

@@ -99,8 +99,8 @@ std::string find_mpirun(int num_ranks, const Environment& get) {
   if (const auto bundled = dist::bundled_mpirun(); !bundled.empty()) return bundled;
   if (std::string mpirun = on_path("mpirun", get); !mpirun.empty()) return mpirun;
   throw UserError(
-      "{} processes are started through Open MPI's mpirun, and there is none on PATH: install it "
-      "(on Debian and Ubuntu the package openmpi-bin), load your cluster's module, or start the "
+      "{} processes are started with Open MPI's mpirun, which is not on PATH: install it (on "
+      "Debian and Ubuntu the package openmpi-bin), load your cluster's module, or start the "
       "processes yourself with srun",
       num_ranks);
 }

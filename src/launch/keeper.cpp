@@ -313,8 +313,8 @@ void Keeper::check_signs_of_life() {
   const double silence = now - beat_at_;
   if (silence < options_.silence_seconds) return;
   const std::string stopped =
-      is_stopped_ ? fmt::format("was stopped by {} and ", signal_text(stop_signal_)) : "";
-  end_rank(Ending::Silent, fmt::format("{}gave no sign of life for {:.0f} s", stopped, silence));
+      is_stopped_ ? fmt::format("was suspended by {} and ", signal_text(stop_signal_)) : "";
+  end_rank(Ending::Silent, fmt::format("{}did not respond for {:.0f} s", stopped, silence));
 }
 
 void Keeper::check_job() {

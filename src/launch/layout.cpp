@@ -51,7 +51,7 @@ std::vector<Host> read_hosts(const std::string& hosts) {
     const bool has_bad_count = colon != word.npos && (!host.devices || *host.devices < 1);
     if (!is_host_name(host.name) || has_bad_count)
       throw UserError(
-          "hosts = {}: \"{}\" is not a machine's name, nor a name with a number of devices, as in "
+          "hosts = {}: \"{}\" is neither a machine name nor a name with a number of devices, as in "
           "node1:4,node2:4",
           hosts, word);
     machines.push_back(std::move(host));
@@ -88,10 +88,10 @@ bool is_here(std::string host) {
 
 void resolve_hosts(config::Recipe& recipe) {
   if (!recipe.hosts.empty() && !recipe.hostfile.empty())
-    throw UserError("hosts = {} and hostfile = {}: both name machines; leave one of the two out",
+    throw UserError("hosts = {} and hostfile = {} both name machines; leave out one of the two",
                     recipe.hosts, recipe.hostfile);
   if (!recipe.hostfile.empty() && !std::filesystem::exists(recipe.hostfile))
-    throw UserError("hostfile = {}: there is no such file", recipe.hostfile);
+    throw UserError("hostfile = {}: no such file", recipe.hostfile);
   if (recipe.hosts.empty()) return;
   const std::vector<Host> hosts = read_hosts(recipe.hosts);
   const auto machines = static_cast<int64_t>(hosts.size());
@@ -109,8 +109,8 @@ void check_is_here(const config::Recipe& recipe) {
   const std::string host = read_hosts(recipe.hosts).front().name;
   if (is_here(host)) return;
   throw UserError(
-      "hosts = {}: names another machine than this one ({}), and a single process is not sent "
-      "elsewhere; start snug there",
+      "hosts = {}: this machine is {}, and a single process is not started on another machine; "
+      "start snug there",
       recipe.hosts, host_name());
 }
 
@@ -129,7 +129,7 @@ void resolve_alone(config::Recipe& recipe, int visible_gpus) {
   if (!devices || recipe.num_nodes > 1) return;
   if (visible_gpus > 0 && *devices > visible_gpus)
     throw UserError(
-        "devices = {}: this machine shows {} GPU{}; use --devices {}, or --accelerator cpu",
+        "devices = {}: this machine has {} visible GPU{}; use --devices {}, or --accelerator cpu",
         *devices, visible_gpus, visible_gpus == 1 ? "" : "s", visible_gpus);
 }
 
@@ -144,8 +144,8 @@ void resolve_under(config::Recipe& recipe, const std::string& starter,
   config::resolve_batches(recipe);
   if (*devices * recipe.num_nodes != size)
     throw UserError(
-        "devices = {}, num_nodes = {}: that makes {} processes, but {} started {}; leave out both "
-        "options, or start as many",
+        "devices = {}, num_nodes = {}: {} processes are needed, but {} started {}; leave out both "
+        "options, or start that many",
         *devices, recipe.num_nodes, *devices * recipe.num_nodes, starter, size);
   if (recipe.num_threads == 0 && !environment("OMP_NUM_THREADS"))
     recipe.num_threads = threads_each(position.local_size);

@@ -331,8 +331,8 @@ Verdict Supervisor::verdict() {
                 "mpirun could not start {} processes{}{}: {}", num_ranks_,
                 options_.hosts.empty() ? "" : " on " + options_.hosts,
                 options_.hostfile.empty() ? "" : " on the hosts of " + options_.hostfile,
-                why.empty() ? fmt::format("exit code {}, without a word", exit_code) : why)};
-  std::string how = WIFSIGNALED(status_) ? "mpirun was ended by " + signal_text(WTERMSIG(status_))
+                why.empty() ? fmt::format("exit code {}, without a message", exit_code) : why)};
+  std::string how = WIFSIGNALED(status_) ? "mpirun was killed by " + signal_text(WTERMSIG(status_))
                                          : fmt::format("mpirun ended with exit code {}", exit_code);
   if (!why.empty()) how += ": " + why;
   // A keeper notes how its rank ends, unless it is killed itself.
@@ -342,7 +342,7 @@ Verdict Supervisor::verdict() {
       silent.push_back(fmt::format("rank {} of {} ({}, process {})", record->rank, num_ranks_,
                                    record->host, record->process));
   if (!silent.empty() && WIFEXITED(status_))
-    how = fmt::format("{} ended without a word, and so did the process that watches over it; {}",
+    how = fmt::format("{} ended without a message, and so did the process that supervises it; {}",
                       fmt::join(silent, ", "), how);
   return judge_silent_end(how, 1, out_dir_);
 }

@@ -49,10 +49,9 @@ TorchrunPlace torchrun_place(const Environment& get) {
   const bool is_local = master == "localhost" || master == "127.0.0.1" || master == "::1";
   if (number(get, "LOCAL_WORLD_SIZE", is_local ? place.size : 0) == place.size) return place;
   throw UserError(
-      "torchrun started {} processes on several machines, and MPI cannot join processes that it "
-      "has "
-      "not started: start there with mpirun or srun, or on the first machine with --devices N "
-      "--num_nodes M --hosts a,b",
+      "torchrun started {} processes on several machines, and MPI cannot connect processes that it "
+      "did not start: use mpirun or srun instead, or start snug on the first machine with "
+      "--devices N --num_nodes M --hosts a,b",
       place.size);
 }
 
@@ -71,7 +70,7 @@ void Waiting::open() {
   const sockaddr_un address = address_of(name_, length);
   if (socket_ < 0 || ::bind(socket_, reinterpret_cast<const sockaddr*>(&address), length) != 0 ||
       ::listen(socket_, SOMAXCONN) != 0)
-    throw UserError("cannot meet torchrun's other processes: {}", std::strerror(errno));
+    throw UserError("cannot connect to torchrun's other processes: {}", std::strerror(errno));
 }
 
 // All that have come by now; who comes later finds nobody, which counts as an end too.

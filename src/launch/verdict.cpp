@@ -75,19 +75,19 @@ std::string who(const RankRecord& record, size_t size) {
 
 std::string how_it_ended(const RankRecord& record) {
   const std::string doing = record.activity.empty() ? "" : fmt::format(" [{}]", record.activity);
-  const std::string last_words = record.text.empty() ? "" : "; its last words:\n" + record.text;
+  const std::string last_words = record.text.empty() ? "" : "; its last output:\n" + record.text;
   switch (record.ending) {
     case Ending::Killed:
       return fmt::format(
           "was killed by {}{}{}{}", signal_text(record.signal), doing,
           record.machine_out_of_memory
-              ? "; meanwhile the kernel killed a process because the machine's memory was spent"
+              ? "; at that time the kernel killed a process because the machine ran out of memory"
               : "",
           last_words);
     case Ending::Exited:
       return fmt::format("ended with exit code {}{}{}", record.exit_code, doing, last_words);
     case Ending::Silent:
-      return fmt::format("{}, and was ended{}", record.text, doing);
+      return fmt::format("{}, and was stopped{}", record.text, doing);
     default:
       return fmt::format("failed{}: {}", doing, record.text);
   }
@@ -106,8 +106,8 @@ fs::path latest_checkpoint(const fs::path& out_dir) {
 std::string how_to_go_on(const fs::path& out_dir) {
   const fs::path latest = latest_checkpoint(out_dir);
   if (latest.empty())
-    return "There is no checkpoint to go on from yet; --train.save_interval makes them.";
-  return fmt::format("The same command with --resume auto goes on from {}.", latest.string());
+    return "There is no checkpoint to resume from yet; --train.save_interval writes them.";
+  return fmt::format("The same command with --resume auto resumes from {}.", latest.string());
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ Verdict judge(const Records& records, const fs::path& out_dir, bool stop_wanted)
   verdict.out_of_memory = verdict.exit_code == 3;
   if (stop_wanted && is_stop_signal(cause.signal)) {
     verdict.exit_code = Interrupted::kExitCode;
-    verdict.message = "stopped on request before the first step was done";
+    verdict.message = "stopped on request before the first step was complete";
     return verdict;
   }
   // What several ranks found alike is about the run, not about a rank.
@@ -151,7 +151,7 @@ Verdict judge(const Records& records, const fs::path& out_dir, bool stop_wanted)
     verdict.message = cause.text;
   } else {
     verdict.rank = cause.rank;
-    verdict.message = fmt::format("{} {}\nAll ranks were ended. What this one said is in {}.",
+    verdict.message = fmt::format("{} {}\nAll ranks were stopped. The log of this rank is {}.",
                                   who(cause, records.size()), how_it_ended(cause),
                                   log_file(logs_folder(out_dir), cause.rank).string());
   }

@@ -52,7 +52,7 @@ void Watch::read(int rank, double now) {
     if (auto read = read_record(folder_, rank, job_)) record = std::move(read);
   } else if (record && now - sign.seen > kLostMachine) {
     record->ending = Ending::Silent;
-    record->text = fmt::format("has not been heard of for {:.0f} s", kLostMachine);
+    record->text = fmt::format("has not responded for {:.0f} s", kLostMachine);
   }
 }
 

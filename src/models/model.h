@@ -1,4 +1,4 @@
-// A model as the rest of the program sees it: units, and the names its weights have in files.
+// The interface of a model: its units, its dimensions, and the names of its weights in files.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,33 +19,33 @@ class GgufWriter;
 
 namespace snug::models {
 
-// What other folders may ask about any model.
+// Sizes that every family reports.
 struct Dimensions {
   int64_t vocabulary = 0;
-  int64_t max_positions = 0;  // what the position scheme was made for
+  int64_t max_positions = 0;  // longest sequence that the position encoding was trained for
   int64_t num_layers = 0;
   int64_t hidden_size = 0;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
-  int64_t num_kv_heads_here = 0;  // fewer where ranks share the layers
+  int64_t num_kv_heads_here = 0;  // on this rank
   int64_t head_dim = 0;
 };
 
-// How a checkpoint lies on disk.
+// A checkpoint's layout on disk.
 enum class Layout { HuggingFace, LitGpt, Gguf };
 
-// Where a parameter lies in a file of some layout: rows [row_begin, row_begin + its rows) of
-// `tensor`. GGUF keeps rotary rows pairwise, (0, 1), (2, 3), …, where we and Hugging Face split
-// heads in halves: paired_heads > 0 is the number of heads whose rows must be reordered.
+// A parameter's place in a file of some layout: rows [row_begin, row_begin + its rows) of `tensor`.
+// GGUF keeps rotary rows pairwise, (0, 1), (2, 3), …, where we and Hugging Face split heads in
+// halves: paired_heads > 0 is the number of heads whose rows must be reordered.
 struct Placement {
   std::string tensor;
   int64_t row_begin = 0;
   int64_t paired_heads = 0;
-  bool transposed = false;     // the file keeps (in, out) of what is (out, in) here
-  std::vector<int64_t> shape;  // of the file's tensor, where it has more dimensions; else empty
+  bool transposed = false;     // the file has (in, out) for our (out, in)
+  std::vector<int64_t> shape;  // shape in the file if it has more dimensions; else empty
 };
 
-// Attention heads of one kind; ranks that share the layers have as many of them each.
+// Attention heads of one kind. With tensor parallelism their number must divide among the ranks.
 struct HeadCount {
   std::string what;
   int64_t count = 0;
@@ -65,28 +65,27 @@ class Model {
   virtual Placement placement(Layout layout, const nn::Parameter& parameter) const = 0;
   // The Hugging Face config.json of this model.
   virtual nlohmann::json hugging_face_config() const = 0;
-  // LitGPT's model_config.yaml of this model. Throws UserError where LitGPT has no such family.
+  // LitGPT's model_config.yaml of this model. Throws UserError if LitGPT does not have this family.
   virtual std::string litgpt_config() const;
-  // What a GGUF file says of the model in its metadata, and its tensors that are no parameters.
-  // Throws UserError where snug writes no GGUF of such a family.
+  // Writes a GGUF file's metadata, and its tensors that are not parameters. Throws UserError if
+  // snug does not write GGUF for this family.
   virtual void write_gguf_config(formats::GgufWriter& out) const;
   virtual std::map<std::string, std::vector<float>> gguf_constants() const { return {}; }
   // Standard deviation of random initial weights.
   virtual double initializer_range() const = 0;
-  // Makes what is computed from the config rather than loaded (rotary tables), on `device`, for
-  // sequences of up to `max_seqlen` tokens.
+  // Makes tables that are computed from the config (rotary embeddings) on `device`, for sequences
+  // of up to `max_seqlen` tokens.
   virtual void prepare(at::Device device, int64_t max_seqlen) = 0;
 
   virtual data::Reading reads() const { return {}; }
   virtual std::vector<ModelPart> parts() { return {{"language", units()}}; }
   virtual std::vector<HeadCount> head_counts() const;
-  // The share of activations that the family drops in training: its config says how many, this
-  // says otherwise. No effect where the family has no dropout.
+  // Overrides the config's dropout probabilities. No effect if the family has no dropout.
   virtual void set_dropout(double /*probability*/) {}
 
-  // Floating-point operations of one training token in a document of `seqlen` tokens: forward and
-  // backward of the products and of attention, without recomputation; of a document's picture and
-  // source too.
+  // Floating-point operations per training token in a document of `seqlen` tokens: forward and
+  // backward of products and attention, with the document's picture and source, without
+  // recomputation.
   virtual double flops_per_token(double seqlen) const;
 
   std::vector<nn::Parameter*> parameters();

@@ -152,7 +152,10 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     // the one before it.
     const dist::MeshShape& shape = options.mesh->shape();
     const int64_t matter = micro_batches_that_matter(recipe, shape);
-    const int64_t shown = options.sketch ? micro_batches_of_sketch(recipe, shape, matter) : matter;
+    // Beyond so many a plan is made of the rounds that differ, as a sketch is.
+    constexpr int64_t kMostShown = 1024;
+    const bool sketch = options.sketch || matter > kMostShown;
+    const int64_t shown = sketch ? micro_batches_of_sketch(recipe, shape, matter) : matter;
     const int64_t round = shape[dist::Axis::Pipeline];
     const int64_t not_shown = setup::micro_batches_of_step(recipe, shape) - shown;
     MeshTraffic in_round{};

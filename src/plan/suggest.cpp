@@ -69,8 +69,8 @@ bool stream_weights(config::Recipe& r) {
 }
 bool shard_more(config::Recipe& r) {
   const bool is_sharded = r.strategy == "auto" || r.strategy == "fsdp" || r.strategy == "hybrid";
-  const bool changes =
-      setup::named_ranks(r) > 1 && r.mesh.empty() && !is_sharded && r.optimizer.name != "adafactor";
+  const bool changes = setup::named_ranks(r) > 1 && r.mesh.empty() && !is_sharded &&
+                       !config::needs_whole_matrices(r.optimizer.name);
   if (changes) r.strategy = "fsdp";
   return changes;
 }
@@ -114,29 +114,29 @@ bool quantize(config::Recipe& r) {
 }
 
 constexpr Change kChanges[] = {
-    {"--optimizer_in_backward", "the same training at about the same speed", use_in_backward},
-    {"--strategy fsdp", "weights travel between devices, twice a micro-batch", shard_more},
-    {"--activation_checkpointing all", "every block runs forward twice: about 30 % slower",
+    {"--optimizer_in_backward", "same training at about the same speed", use_in_backward},
+    {"--strategy fsdp", "weights are gathered from the other devices, twice per micro-batch",
+     shard_more},
+    {"--activation_checkpointing all", "each block runs forward twice: about 30 % slower",
      checkpoint_activations},
     {.options = "",
-     .cost = "states and updates in host memory: gradients and weights travel",
+     .cost = "states and updates in host memory: copies gradients and weights",
      .apply = offload_optimizer,
      .moves_to_host = true},
     {.options = "--activation_offload",
-     .cost = "activations travel to host memory and back",
+     .cost = "copies activations to host memory and back",
      .apply = offload_activations,
      .moves_to_host = true},
     {.options = "--weight_streaming",
-     .cost = "weights in host memory too: they travel twice a micro-batch",
+     .cost = "weights in host memory too: copies them twice per micro-batch",
      .apply = stream_weights,
      .moves_to_host = true},
-    {"--optimizer adamw_8bit", "states in one byte each: rounded moments", use_8bit, false, true},
-    {"--precision bf16-true", "weights and states in two bytes: less exact updates", use_bf16,
-     false},
+    {"--optimizer adamw_8bit", "1-byte optimizer states: rounded moments", use_8bit, false, true},
+    {"--precision bf16-true", "2-byte weights and states: less exact updates", use_bf16, false},
     {"--lora_r 8", "trains adapters beside frozen weights (LoRA)", train_adapters, false},
-    {"--quantize bnb.nf4", "adapters beside frozen weights in 4 bits (QLoRA)", quantize, false},
-    {"--optimizer SGD", "no optimizer states: needs another learning rate, learns slower", use_sgd,
-     false, true},
+    {"--quantize bnb.nf4", "trains adapters beside frozen 4-bit weights (QLoRA)", quantize, false},
+    {"--optimizer SGD", "no optimizer states: needs another learning rate and learns more slowly",
+     use_sgd, false, true},
 };
 
 // Choosing an optimizer loads its defaults: what somebody gave for the other one is said again, and
@@ -212,8 +212,8 @@ Changed changed(const config::Recipe& recipe, const Choice& choice) {
 }
 
 data::SampleStore cut_samples(const data::SampleStore& samples, int64_t length) {
-  return data::SampleStore::build(
-      samples.count(), samples.ignore_index(),
+  data::SampleStore cut = data::SampleStore::build(
+      samples.num_different(), samples.ignore_index(),
       [&](int64_t i) {
         data::Sample sample = samples.sample(i);
         const auto kept = std::min(sample.ids.size(), static_cast<size_t>(length));
@@ -222,6 +222,8 @@ data::SampleStore cut_samples(const data::SampleStore& samples, int64_t length) 
         return sample;
       },
       /*num_workers=*/1);
+  if (samples.count() > samples.num_different()) cut.repeat_to(samples.count());
+  return cut;
 }
 
 // What a person pays, as a share of the time: each option more is something to think about, and
@@ -237,11 +239,11 @@ std::string cost_of(const Choice& choice, const config::Recipe& recipe) {
   const bool is_smaller = choice.micro_batch_size != recipe.train.micro_batch_size;
   const bool is_cut = choice.max_seq_length > 0;
   if (choice.changes.empty() && is_smaller && !is_cut)
-    return "same training, more and smaller products: a little slower";
-  if (choice.changes.empty() && !is_smaller && is_cut) return "longer samples are cut there";
+    return "same training in more and smaller matrix products: a little slower";
+  if (choice.changes.empty() && !is_smaller && is_cut) return "truncates longer samples";
   if (choice.changes.size() == 1 && !is_smaller && !is_cut)
     return std::string(choice.changes.front()->cost);
-  return "all of these costs together";
+  return "costs of all of these together";
 }
 
 // How much of what is learnt a choice changes, by the order of kChanges; 0: nothing. Shorter
@@ -388,7 +390,7 @@ class Search {
                                                 setup::named_ranks_per_node(with.recipe));
     for (const Change* change : choice.changes) suggestion.same_training &= change->same_training;
     if (beyond_assumed_host(*candidate, device_) > 0)
-      suggestion.cost += fmt::format("; beyond the {} of host memory assumed",
+      suggestion.cost += fmt::format("; needs more than the assumed {} of host memory",
                                      format_bytes(device_.assumed_host_bytes));
     if (!suggestion.fits) {
       remember_smallest(suggestion, missing(*candidate, device_).sum());

@@ -56,8 +56,20 @@ bool have_most_of_both(const data::SampleStore& store, const std::vector<int64_t
 
 }  // namespace
 
+bool is_too_large(const Workload& work, int64_t micro_batch_size) {
+  const int64_t samples = std::min(micro_batch_size, work.samples.count());
+  return samples * work.samples.longest() > kMostTokensAtOnce;
+}
+
 data::MicroBatch largest_micro_batch(const Workload& work, const config::Recipe& recipe,
                                      int64_t micro_batch_size) {
+  if (is_too_large(work, micro_batch_size))
+    throw UserError(
+        "train.micro_batch_size = {}: with samples of up to {} tokens a micro-batch may have more "
+        "than {} tokens, the most that snug takes; use {} at most, or a shorter "
+        "train.max_seq_length",
+        micro_batch_size, work.samples.longest(), kMostTokensAtOnce,
+        std::max<int64_t>(1, kMostTokensAtOnce / work.samples.longest()));
   const int64_t num_samples = std::min(micro_batch_size, work.samples.count());
   const auto ignore_index = static_cast<int32_t>(recipe.data.ignore_index);
   const data::MicroBatchOptions options = {.packing = recipe.data.packing,
@@ -81,7 +93,7 @@ data::MicroBatch largest_micro_batch(const Workload& work, const config::Recipe&
     target = kAnyToken;
     ++batch.loss_tokens;
   }
-  SNUG_CHECK(batch.loss_tokens >= most, "{} targets in a micro-batch that may have {}",
+  SNUG_CHECK(batch.loss_tokens >= most, "{} targets in a micro-batch that can have only {}",
              batch.loss_tokens, most);
   return batch;
 }

@@ -15,8 +15,14 @@ struct Workload {
   bool made_up = false;        // the samples stand for data that nobody has read
 };
 
+// A micro-batch of more tokens is a mistake: their indices alone would take a plan's time.
+inline constexpr int64_t kMostTokensAtOnce = int64_t{1} << 22;
+// Whether a micro-batch of so many of the longest samples has more.
+bool is_too_large(const Workload& work, int64_t micro_batch_size);
+
 // The micro-batch with most tokens that this recipe can meet: its longest samples together; and
-// with as many targets as any other micro-batch has, which the head's memory depends on.
+// with as many targets as any other micro-batch has, which the head's memory depends on. Throws
+// UserError where it is_too_large().
 data::MicroBatch largest_micro_batch(const Workload& work, const config::Recipe& recipe,
                                      int64_t micro_batch_size);
 

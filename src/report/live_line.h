@@ -30,6 +30,7 @@ struct StepStatus {
   double tokens_per_second = 0;
   double share_of_peak = 0;            // of the device's FLOP/s, 0..1; 0 when the peak is not known
   int64_t memory_bytes = 0;            // peak allocated
+  int64_t reserved_bytes = 0;          // peak reserved
   int64_t budget_bytes = 0;            // 0: no budget
   std::optional<double> seconds_left;  // worked out from the steps so far when absent
 };

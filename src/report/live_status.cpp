@@ -31,8 +31,8 @@ double number_of(const Json& value) {
 void check_schema(int schema, const fs::path& path) {
   if (schema == kSchema) return;
   throw UserError(
-      "{}: the run is of {} snug than this one (its live status has schema {}, this one reads "
-      "{}); watch it with the snug that runs it",
+      "{}: the run uses {} version of snug (its live status has schema {}, this version reads {}); "
+      "watch it with the version that runs it",
       path.string(), schema > kSchema ? "a newer" : "an older", schema, kSchema);
 }
 
@@ -141,7 +141,7 @@ LiveState read_live_json(const fs::path& path) {
   } catch (const UserError&) {
     throw;
   } catch (const std::exception& error) {
-    throw UserError("{}: not the live status of a run of this snug: {}", path.string(),
+    throw UserError("{}: not the live status of a run of this version of snug: {}", path.string(),
                     error.what());
   }
 }

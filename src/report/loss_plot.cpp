@@ -189,9 +189,8 @@ std::string report_html(const RunRecord& record) {
   const std::vector<PhaseRecord> phases = shown_phases(record.memory.phases);
   if (!phases.empty())
     out += fmt::format(
-        "<p class=\"mu\">Bars: allocated at the end of the phase; tick: the peak so far; dashed "
-        "line: "
-        "the budget, where one is set.</p><pre>{}</pre>",
+        "<p class=\"mu\">Bars: allocated at the end of the phase; tick: peak so far; dashed line: "
+        "budget, if set.</p><pre>{}</pre>",
         xml_escape(memory_table(phases)));
   out += samples(record);
   const std::string recipe =

@@ -58,8 +58,8 @@ void prepare(const std::filesystem::path& path, const std::optional<LoggedUntil>
     } else {
       const std::filesystem::path aside = path.string() + ".old";
       std::filesystem::rename(path, aside);
-      warn("{} has other columns than this version writes; kept as {}", path.string(),
-           aside.filename().string());
+      warn("{} has different columns from those that this version writes; it is kept as {}",
+           path.string(), aside.filename().string());
     }
   }
   write_file_atomically(path, content);

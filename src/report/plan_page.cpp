@@ -42,7 +42,7 @@ std::string legend(const PlanPage& page) {
 
 std::string table(const PlanPage& page) {
   std::string out =
-      "<details><summary>Every moment</summary><div "
+      "<details><summary>All moments</summary><div "
       "class=\"scroll\"><table><tr><th>where</th><th>all</th>";
   for (const std::string& category : page.categories)
     out += fmt::format("<th>{}</th>", xml_escape(category));
@@ -73,7 +73,7 @@ std::string plan_html(const PlanPage& page) {
                          .limit_bytes = page.limit_bytes}) +
          legend(page);
   if (!page.beside.empty())
-    out += "<h2>Beside LitGPT</h2><pre>" + xml_escape(page.beside) + "</pre>";
+    out += "<h2>Compared with LitGPT</h2><pre>" + xml_escape(page.beside) + "</pre>";
   if (!page.fit.above.empty())
     out += "<h2>What would fit</h2><pre class=\"lines\">" + xml_escape(page.fit.above) + "</pre>" +
            "<div class=\"fit\">" + page.fit.table + "</div><pre class=\"lines\">" +

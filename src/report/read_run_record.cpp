@@ -66,7 +66,7 @@ RunRecord read_run_json(const std::filesystem::path& path) {
   try {
     read(Json::parse(read_file(path)), record);
   } catch (const Json::exception& error) {
-    throw UserError("{} is no run.json of this version, or damaged: {}", path.string(),
+    throw UserError("{} is not a run.json of this version, or it is damaged: {}", path.string(),
                     error.what());
   }
   return record;

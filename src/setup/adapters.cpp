@@ -21,7 +21,7 @@
 namespace snug::setup {
 namespace {
 
-// "q_proj, v_proj" as its words.
+// Splits "q_proj, v_proj" at commas.
 std::vector<std::string> split_list(const std::string& text) {
   std::vector<std::string> words;
   for (size_t begin = 0; begin <= text.size();) {
@@ -34,7 +34,7 @@ std::vector<std::string> split_list(const std::string& text) {
   return words;
 }
 
-// LitGPT's switches.
+// Whether LitGPT's switch for this role is on.
 bool is_switched_on(const config::LoraOptions& o, nn::Role role) {
   switch (role) {
     case nn::Role::Query:
@@ -56,7 +56,7 @@ bool is_switched_on(const config::LoraOptions& o, nn::Role role) {
   return false;
 }
 
-// q_proj, k_proj, …: the last words of the layers' names.
+// The last components of the layers' names: q_proj, k_proj, ….
 std::vector<std::string> last_names(const std::vector<nn::Linear*>& linears) {
   std::vector<std::string> names;
   for (const nn::Linear* linear : linears) {
@@ -68,7 +68,7 @@ std::vector<std::string> last_names(const std::vector<nn::Linear*>& linears) {
   return names;
 }
 
-// Where adapters go, by names where names say it.
+// The layers that get adapters, as PEFT's target_modules where that can express them.
 checkpoint::ModuleChoice targets(const std::vector<nn::Linear*>& linears,
                                  const config::LoraOptions& options) {
   checkpoint::ModuleChoice choice;
@@ -95,7 +95,7 @@ bool any_adapted(const std::vector<nn::Linear*>& linears, const checkpoint::Adap
   });
 }
 
-// Each name and every pattern must mean a layer.
+// Checks that each name and pattern matches a layer.
 void check_targets(const std::vector<nn::Linear*>& linears, const checkpoint::AdapterConfig& config,
                    const std::string& text) {
   try {
@@ -103,7 +103,7 @@ void check_targets(const std::vector<nn::Linear*>& linears, const checkpoint::Ad
   } catch (const UserError&) {
     throw UserError(
         "lora_target_modules = {}: is not a regular expression; give names such as q_proj,v_proj, "
-        "all-linear, or an expression for whole names such as .*self_attn.*_proj",
+        "all-linear, or an expression that matches whole names, such as .*self_attn.*_proj",
         text);
   }
   std::vector<std::string> unknown;
@@ -115,7 +115,7 @@ void check_targets(const std::vector<nn::Linear*>& linears, const checkpoint::Ad
                   fmt::join(last_names(linears), ", "));
 }
 
-// PiSSA's start, of numbers that `type`, the adapter's on the device, can hold.
+// PiSSA's initial values, rounded to `type`, the adapter's type on the device.
 LowRankStart start_of(const nn::Linear& linear, at::ScalarType type, const ParameterReader& read) {
   const nn::Adapter& adapter = *linear.adapter();
   LowRankStart start =
@@ -125,7 +125,7 @@ LowRankStart start_of(const nn::Linear& linear, at::ScalarType type, const Param
   return start;
 }
 
-// The layer's weight where it is kept, which with weight streaming is not the device.
+// The layer's weight from where it is kept: with weight streaming that is the host.
 ops::Projection kept_weight(const nn::Linear& linear) {
   const nn::Parameter& w = linear.weight();
   if (!w.quantization) return {.weight = w.kept(), .part = linear.part()};
@@ -134,19 +134,20 @@ ops::Projection kept_weight(const nn::Linear& linear) {
       .part = linear.part()};
 }
 
-// A weight of another unit may not be there while this one is filled: then as it is on disk.
+// The layer's weight, read from disk if it belongs to another unit that is not loaded at the
+// moment.
 ops::Projection weight_there_is(const nn::Linear& linear, const ParameterReader& read) {
   const nn::Parameter& w = linear.weight();
   if (!linear.is_tied() || !memory::is_vacant(w.kept())) return kept_weight(linear);
   return {.weight = read(w).to(w.value.scalar_type()).to(w.value.device())};
 }
 
-// PiSSA takes from the weight what the adapter starts with.
+// PiSSA subtracts the adapter's initial product from the weight, so the weight must not be tied.
 void check_start(const nn::Linear& linear, const config::LoraOptions& options) {
   if (options.init_weights == "pissa" && linear.is_tied())
     throw UserError(
-        "lora_init_weights = pissa: {}'s weight is the embedding's too, which must stay as it is; "
-        "use lora_init_weights default, or leave the head out",
+        "lora_init_weights = pissa: {} shares its weight with the embedding, which must not "
+        "change; use lora_init_weights default, or leave the head out",
         linear.name());
 }
 
@@ -158,6 +159,24 @@ void start_with_pissa(nn::Linear& linear, const ParameterReader& read) {
   const at::Tensor rest =
       read(linear.weight()).addmm_(start.b, start.a, 1, -adapter.options.scaling);
   linear.weight().write(rest);
+}
+
+// A rank beyond the smaller side of every layer adds weights and nothing that they could say.
+void check_rank(const std::vector<nn::Linear*>& linears, const checkpoint::AdapterConfig& config) {
+  const nn::Linear* largest = nullptr;
+  const auto smaller_side = [](const nn::Linear* linear) {
+    return std::ranges::min(linear->weight().whole_shape());
+  };
+  for (const nn::Linear* linear : linears)
+    if (checkpoint::adapts(config, linear->name()) &&
+        (largest == nullptr || smaller_side(linear) > smaller_side(largest)))
+      largest = linear;
+  if (largest == nullptr || config.r <= smaller_side(largest)) return;
+  const std::vector<int64_t>& shape = largest->weight().whole_shape();
+  throw UserError(
+      "lora_r = {}: the largest layer with adapters, {}, is {} x {}, where a rank above {} adds "
+      "nothing; use {} at most",
+      config.r, largest->name(), shape[0], shape[1], smaller_side(largest), smaller_side(largest));
 }
 
 std::shared_ptr<nn::Adapter> new_adapter(const nn::Linear& linear,
@@ -191,6 +210,7 @@ checkpoint::AdapterConfig adapter_config(models::Model& model, const config::Lor
                                    .use_rslora = options.use_rslora,
                                    .use_dora = options.use_dora};
   check_targets(linears, config, options.target_modules);
+  check_rank(linears, config);
   config.fan_in_fan_out = std::ranges::any_of(linears, [&](nn::Linear* linear) {
     return checkpoint::adapts(config, linear->name()) &&
            model.placement(models::Layout::HuggingFace, linear->weight()).transposed;
@@ -239,11 +259,12 @@ at::Tensor on_meta(at::IntArrayRef shape, at::ScalarType type) {
   return at::empty(shape, at::TensorOptions().dtype(type).device(at::kMeta));
 }
 
-// A parameter of the base that trains beside the adapters as its file shapes it.
+// The shape in a file of a base parameter that trains beside the adapters.
 std::vector<int64_t> shape_in_file(const nn::Parameter& parameter, const models::Model& model) {
   const models::Placement place = model.placement(models::Layout::HuggingFace, parameter);
   SNUG_CHECK(place.tensor == parameter.name && !place.transposed,
-             "{} is {} in a file: it cannot train beside adapters", parameter.name, place.tensor);
+             "{} is stored as {} in files, so it cannot train beside adapters", parameter.name,
+             place.tensor);
   return place.shape.empty() ? parameter.whole_shape() : place.shape;
 }
 
@@ -251,8 +272,8 @@ bool trains_beside_adapters(const nn::Parameter& parameter) {
   return parameter.trained && !parameter.added;
 }
 
-// Parts of the base that train beside the adapters, as PEFT keeps modules_to_save. A parameter that
-// is no module's own lies in the file all the same, under a name that PEFT finds again.
+// Adds base parameters that train beside the adapters, as PEFT's modules_to_save. A parameter that
+// is not in a module of its own is stored as well, under a name that PEFT can find.
 void add_trained_base(checkpoint::Adapter& adapter, models::Model& model, at::ScalarType type) {
   for (const nn::Parameter* parameter : model.parameters()) {
     if (!trains_beside_adapters(*parameter)) continue;
@@ -264,7 +285,7 @@ void add_trained_base(checkpoint::Adapter& adapter, models::Model& model, at::Sc
       modules.push_back(module);
   }
   if (adapter.base_weights.empty()) return;
-  // Names such as "query" would mean layers of these modules too.
+  // Short names such as "query" would match layers of these modules too.
   adapter.config.target_modules = {};
   for (const auto& [module, _] : adapter.modules)
     adapter.config.target_modules.names.push_back(module);

@@ -11,20 +11,20 @@
 namespace snug::setup {
 namespace {
 
-// Where a chunk's tokens are, [begin, end) of all.
+// The tokens [begin, end) of a chunk.
 struct Stretch {
   int64_t begin = 0, end = 0;
 };
 
-// The documents of a chunk, as ops::ContextChunk has them.
+// The documents of a chunk, in the form of ops::ContextChunk.
 struct Documents {
   int64_t first_key = 0;
   std::vector<int32_t> queries{0}, keys{0};  // borders
   int64_t max_queries = 0, max_keys = 0;
 };
 
-// `borders` of all documents, from 0 to the last token. Documents that are elsewhere are there as
-// well, without tokens: what a chunk takes does not depend on where they lie.
+// `borders`: the boundaries of all documents, from 0 to the last token. Documents outside the chunk
+// are included without tokens, so that sizes do not depend on how documents are placed.
 Documents documents_of(const std::vector<int32_t>& borders, const Stretch& chunk) {
   Documents result;
   for (size_t d = 0; d + 1 < borders.size(); ++d) {
@@ -44,14 +44,14 @@ Documents documents_of(const std::vector<int32_t>& borders, const Stretch& chunk
   return result;
 }
 
-// A plan's documents may lie otherwise in a later batch: as many keys as a chunk ever looks at, for
-// libraries whose buffers are as large.
+// For plans: the largest number of keys that a chunk can need in any batch, since libraries size
+// their buffers by it.
 void look_back_farthest(Documents& documents, const Stretch& chunk, int64_t longest) {
   documents.first_key = std::max<int64_t>(0, chunk.begin - longest + 1);
   documents.max_keys = std::min(longest, chunk.end - documents.first_key);
 }
 
-// With as many tokens as make up whole chunks; a document of none where there are enough.
+// Pads the batch to whole chunks, with one more document (empty if no padding is needed).
 data::MicroBatch filled_up(data::MicroBatch batch, int64_t num_chunks, int64_t ignore_index) {
   const int64_t num_tokens = std::ssize(batch.input_ids);
   const int64_t length = std::max<int64_t>(1, (num_tokens + num_chunks - 1) / num_chunks);
@@ -79,16 +79,16 @@ void check_context(const models::Model& model, const dist::Mesh& mesh) {
   const data::Reading reads = model.reads();
   if (!reads.source && reads.image_size == 0) return;
   throw UserError(
-      "mesh cp={}: devices share the tokens of decoders alone, and this model reads {}; lay them "
-      "out along fsdp, dp, tp or pp",
+      "mesh cp={}: context parallelism works for decoder-only models, and this model reads {}; use "
+      "fsdp, dp, tp or pp instead",
       ranks, reads.image_size > 0 ? "pictures" : "a source with an encoder");
 }
 
 nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dist::Mesh& mesh,
                      int64_t ignore_index) {
   const int64_t ranks = mesh.size(dist::Axis::Context);
-  // Ranks that share a vocabulary exchange as much as rows are taken, which may not depend on what
-  // one of them could read.
+  // Ranks that share a vocabulary exchange as many rows as are selected, so the selection must be
+  // the same on all of them.
   if (ranks == 1 && mesh.size(dist::Axis::Tensor) > 1) return to_device(batch, device);
   if (ranks == 1) return to_device(batch, device, ignore_index);
   const data::MicroBatch all = filled_up(batch, 2 * ranks, ignore_index);
@@ -105,8 +105,8 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
                        .cu_seqlens = {0}};
   own.max_seqlen = batch.max_seqlen;
   own.loss_tokens = batch.loss_tokens;
-  // All rows are taken: how many of a rank's count differs from batch to batch more than a plan can
-  // know.
+  // All rows are used: the number that count varies too much between ranks and batches to be
+  // planned.
   nn::Batch result = to_device(own, device);
   result.cu_seqlens = {};
   ops::ContextShare& share = result.context.emplace();

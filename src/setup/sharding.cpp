@@ -22,7 +22,7 @@ ShardingStage stage_of(const config::Recipe& recipe, const dist::Mesh& mesh) {
     case ShardingStage::Replicate:
       return ShardingStage::Replicate;
     case ShardingStage::OptimizerStates:
-      // Gradients that leave the device need not be whole on it.
+      // Gradients that are moved to the host need not be whole on the device.
       return offloads ? ShardingStage::Gradients : ShardingStage::OptimizerStates;
     case ShardingStage::Gradients:
       return ShardingStage::Gradients;
@@ -32,14 +32,14 @@ ShardingStage stage_of(const config::Recipe& recipe, const dist::Mesh& mesh) {
   return ShardingStage::Weights;
 }
 
-// Norms and biases are added and multiplied in float32.
+// Norms and biases are used in float32.
 bool is_rounded_when_used(const nn::Parameter& parameter) {
   return parameter.shape.size() >= 2 && !parameter.exact && !parameter.quantization;
 }
 
-// A unit's parameters that lie in one flat tensor each: of one type, all trained or all frozen.
-// What stages of a pipeline have in common lies by itself, so that each cuts it alike; and, where
-// `computed_apart`, what products and look-ups read, which round it to the type they compute in.
+// Groups a unit's parameters into flat tensors: each of one type, all trained or all frozen.
+// Parameters common to several pipeline stages are separate, so that each stage splits them alike.
+// With `computed_apart`, so are matrices, which are gathered in the type of the computation.
 std::vector<std::vector<nn::Parameter*>> flat_groups(nn::Unit& unit, const Stage& stage,
                                                      bool with_frozen, bool computed_apart) {
   std::map<std::tuple<bool, bool, std::string, bool>, std::vector<nn::Parameter*>> groups;
@@ -54,7 +54,7 @@ std::vector<std::vector<nn::Parameter*>> flat_groups(nn::Unit& unit, const Stage
   return result;
 }
 
-// The type that weights are gathered in. A magnitude of DoRA's is worked out from whole weights.
+// The type that weights are gathered in. DoRA's magnitudes are computed from whole weights.
 at::ScalarType gathered_type(const config::Recipe& recipe, const Engine& engine) {
   return recipe.lora.use_dora ? engine.precision.parameters : engine.precision.compute;
 }
@@ -91,8 +91,8 @@ std::unique_ptr<exec::Sharding> make_sharding(const config::Recipe& recipe, cons
   const ShardingStage stage = stage_of(recipe, mesh);
   if (recipe.weight_streaming && stage != ShardingStage::Weights)
     throw UserError(
-        "weight_streaming = true: on several devices weights in host memory are cut into shards; "
-        "use --strategy fsdp");
+        "weight_streaming = true: on several devices weights in host memory must be sharded; use "
+        "--strategy fsdp");
   const bool offloads = recipe.optimizer_offload != "none";
   const bool has_replicas = mesh.size(dist::Axis::Replicate) > 1;
   return std::make_unique<exec::Sharding>(

@@ -29,22 +29,22 @@ dist::MeshShape mesh_of_text(const std::string& text, int64_t num_ranks) {
     throw UserError("mesh = {}: {}", text, fault);
   if (mesh.num_ranks() != num_ranks)
     throw UserError(
-        "mesh = {}: lays out {} devices, and this run has {}; give --devices and --num_nodes, or "
+        "mesh = {}: is for {} devices, and this run has {}; give --devices and --num_nodes, or "
         "start as many processes",
         text, mesh.num_ranks(), num_ranks);
   return mesh;
 }
 
-// All ranks along the axis that the strategy's name stands for; hybrid shards within a machine,
-// where links are fast, and copies between machines.
+// Puts all ranks on the strategy's own axis; hybrid shards within a machine, where links are fast,
+// and replicates across machines.
 dist::MeshShape mesh_of_strategy(const std::string& strategy, int64_t num_ranks,
                                  int64_t ranks_per_node) {
   dist::MeshShape mesh;
   const bool is_hybrid = strategy == "hybrid" && ranks_per_node > 0;
   if (is_hybrid && num_ranks % ranks_per_node != 0)
     throw UserError(
-        "strategy = hybrid: {} processes are no whole number of machines with {} each; start as "
-        "many on every machine",
+        "strategy = hybrid: {} processes do not divide into machines with {} each; start the same "
+        "number on every machine",
         num_ranks, ranks_per_node);
   const int64_t replicas = strategy == "ddp" ? num_ranks
                            : is_hybrid       ? num_ranks / ranks_per_node

@@ -43,8 +43,8 @@ void check_base_stays(const config::Recipe& recipe) {
   const auto [end, _] = std::mismatch(written.begin(), written.end(), base.begin(), base.end());
   if (end == written.end())
     throw UserError(
-        "{} is what an earlier run in {} has trained; this run starts from it, and would write its "
-        "own model in its place; choose another --out_dir",
+        "{} was trained by an earlier run in {}; this run starts from it and would overwrite it; "
+        "choose another --out_dir",
         recipe.checkpoint_dir, recipe.out_dir);
 }
 
@@ -57,8 +57,8 @@ BaseModel::BaseModel(const config::Recipe& recipe) : recipe_(recipe) {
   if (is_random() && !recipe_.checkpoint_dir.empty() &&
       !std::filesystem::is_directory(recipe_.checkpoint_dir))
     throw UserError(
-        "{}: with model.config a model is no more than the folder of a tokenizer, and this is no "
-        "folder; leave it out, or leave out --model.config to train that model",
+        "{}: with model.config the model only provides the tokenizer and must be a folder; leave "
+        "it out, or leave out --model.config to train that model",
         recipe_.checkpoint_dir);
   if (is_random() && std::filesystem::is_directory(recipe_.checkpoint_dir))
     checkpoint_.path = recipe_.checkpoint_dir;
@@ -123,7 +123,7 @@ void BaseModel::reopen() {
   try {
     checkpoint_.tensors = models::open_checkpoint(checkpoint_.path).tensors;
   } catch (const UserError& error) {
-    warn("the model from before training cannot be asked again: {}", error.what());
+    warn("the base model cannot be loaded again to answer the samples: {}", error.what());
   }
 }
 
@@ -173,7 +173,7 @@ void BaseModel::write_adapter(const std::filesystem::path& folder,
                               const setup::Engine& engine) const {
   const std::vector<nn::Parameter*> all = model().parameters();
   const auto trained = std::ranges::find_if(all, [](const auto* p) { return p->trained; });
-  SNUG_CHECK(trained != all.end(), "adapters of which nothing trains");
+  SNUG_CHECK(trained != all.end(), "adapters without trained weights");
   with_values(engine, Gathered::Trained, [&](const setup::ParameterReader& read) {
     checkpoint::Adapter adapter = adapter_shapes(read(**trained).scalar_type());
     // Random weights are nowhere to be found again.
@@ -194,8 +194,8 @@ void check_same_meaning(const config::Recipe& recipe, const nlohmann::json& befo
     const nlohmann::json::json_pointer key(path);
     if (!now.contains(key) || !before.contains(key) || now[key] == before[key]) continue;
     throw UserError(
-        "{} was written with {} = {}, now it is {}: {} would not be what was trained; resume with "
-        "the options of the first run, or start afresh with --resume false",
+        "{} was written with {} = {}, and now it is {}: {} would differ from what was trained; "
+        "resume with the options of the first run, or start over with --resume false",
         checkpoint.string(), option_name(key), before[key].dump(), now[key].dump(),
         recipe.lora.enabled ? "its adapters" : "the model");
   }

@@ -42,8 +42,7 @@ std::vector<int64_t> sizes_of(const config::BenchOptions& options) {
   const int64_t most = parse_bytes(options.max_bytes, "max_bytes");
   if (least < 1 || least > most) {
     throw UserError(
-        "min_bytes = {}, max_bytes = {}: the first must be at least 1 and no more than "
-        "the second",
+        "min_bytes = {}, max_bytes = {}: min_bytes must be at least 1 and at most max_bytes",
         options.min_bytes, options.max_bytes);
   }
   std::vector<int64_t> sizes;
@@ -129,10 +128,10 @@ class Bench {
         "size / time, and\n"
         "bus = algorithm x 2(N-1)/N = %.3g for all-reduce, x (N-1)/N = %.3g for all-gather and "
         "reduce-scatter, x 1 otherwise:\n"
-        "what each device's link has to carry, so that the link is the bound whatever N is. \"of "
-        "link\" is the share of what\n"
-        "neighbours reach when each sends to the next at the same time; within one machine caches "
-        "may lift it over 100 %%.\n",
+        "the load on each device's link, which limits it for any N. \"of link\" is the share of "
+        "the bandwidth that neighbours\n"
+        "reach when each sends to the next at the same time; within one machine caches may raise "
+        "it above 100 %%.\n",
         dist::bus_factor(Operation::AllReduce, n), dist::bus_factor(Operation::AllGather, n));
   }
 
@@ -158,7 +157,7 @@ int bench(const config::BenchOptions& options, const std::vector<std::string>& w
     return *exit_code;
   const auto world = dist::World::join({.status_folder = launch::logs_folder(options.out_dir)});
   if (world->size() == 1) {
-    throw UserError("devices = {}: one device has nobody to talk to; use --devices 2",
+    throw UserError("devices = {}: collectives need at least two devices; use --devices 2",
                     options.devices);
   }
   const Host host = prepare_host("", run.num_threads, options.accelerator);

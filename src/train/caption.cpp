@@ -180,7 +180,7 @@ class Run {
     const int64_t scored = std::ranges::count_if(
         told_, [](const WrittenCaption& told) { return !told.references.empty(); });
     if (scored == 0)
-      throw UserError("--score: none of these pictures has a caption in the data to compare with");
+      throw UserError("--score: the data has no reference caption for any of these pictures");
     std::fprintf(stderr, "%s\n", scores_line(score_captions(told_), scored).c_str());
   }
 
@@ -204,8 +204,8 @@ class Run {
 void check_reads_pictures(const models::Model& model, const std::string& name) {
   if (model.reads().image_size > 0) return;
   throw UserError(
-      "{} reads no pictures (its model_type is {}); captions come from BLIP-2 models, texts from "
-      "snug generate",
+      "{} cannot read pictures (its model_type is {}); use a BLIP-2 model for captions, or snug "
+      "generate for text",
       name, model.hugging_face_config().value("model_type", "unknown"));
 }
 

@@ -47,30 +47,32 @@ void check_source(const config::CaptionOptions& options) {
   const config::DataOptions& d = options.data;
   if (!names_data(options) && !d.path.empty())
     throw UserError(
-        "data.path = {}: say what it is, --data ImageFolder (pictures with a metadata file) or "
+        "data.path = {}: also give its kind, --data ImageFolder (pictures with a metadata file) or "
         "--data HFDataset",
         d.path);
   if (names_data(options) && !options.images.empty())
-    throw UserError("--data {} and {} both say which pictures; keep one", d.class_path,
+    throw UserError("--data {} and {} both name pictures; keep one", d.class_path,
                     options.images.front());
   if (!names_data(options) && options.images.empty())
     throw UserError(
-        "snug caption wants pictures: files, folders or patterns after the model, or a data set by "
-        "--data ImageFolder --data.path FOLDER");
+        "snug caption needs pictures: files, folders or patterns after the model, or a data set "
+        "with --data ImageFolder --data.path FOLDER");
 }
 
 void check_output(const config::CaptionOptions& options) {
   if (options.beside && !options.out.empty())
-    throw UserError("--beside writes a file a picture, --out one for all; give one of them");
+    throw UserError(
+        "--beside writes one file per picture, --out one file for all; give one of them");
   if (options.beside && options.format != "text")
     throw UserError("--beside writes plain text; leave --format {} out", options.format);
   if (options.beside && names_data(options))
     throw UserError(
-        "--beside is for files that are named; captions of a data set go to one file, --out FILE");
+        "--beside needs picture files; write the captions of a data set to one file with --out "
+        "FILE");
   if (options.score && !names_data(options))
     throw UserError(
-        "--score compares with the captions that a data set has; name one with --data ImageFolder "
-        "or --data HFDataset");
+        "--score needs a data set with captions; give one with --data ImageFolder or --data "
+        "HFDataset");
 }
 
 // Those that have no caption beside them yet.
@@ -78,9 +80,11 @@ std::vector<fs::path> without_caption(std::vector<fs::path> files) {
   const size_t all = files.size();
   std::erase_if(files, [](const fs::path& file) { return fs::exists(text_beside(file)); });
   if (files.size() < all)
-    warn("{} of {} pictures have a .txt file beside them and are skipped; --force writes over",
-         with_commas(static_cast<int64_t>(all - files.size())),
-         with_commas(static_cast<int64_t>(all)));
+    warn(
+        "{} of {} pictures have a .txt file beside them and are skipped; --force overwrites those "
+        "files",
+        with_commas(static_cast<int64_t>(all - files.size())),
+        with_commas(static_cast<int64_t>(all)));
   return files;
 }
 
@@ -101,7 +105,7 @@ std::shared_ptr<const data::PictureRows> open_data_set(const config::CaptionOpti
         data::open_hugging_face_pictures({d.path, d.split, d.image_column, d.text_column, needed});
   if (rows == nullptr)
     throw UserError(
-        "{}: no column looks like pictures; name the one that holds their bytes or paths with "
+        "{}: no column seems to hold pictures; name the column with their bytes or paths with "
         "--data.image_column",
         d.path);
   return rows;

@@ -32,11 +32,11 @@ void check_caption_output(const config::CaptionOptions& options) {
   if (options.out.empty()) return;
   if (fs::is_directory(options.out))
     throw UserError(
-        "--out {}: this is a folder; name a file for all captions, as in --out {}{}", options.out,
+        "--out {}: this is a folder; give a file for all captions, as in --out {}{}", options.out,
         (fs::path(options.out) / "captions.txt").string(),
-        options.images.empty() ? "" : ", or let --beside write one beside each picture");
+        options.images.empty() ? "" : ", or use --beside to write one file beside each picture");
   if (fs::exists(options.out) && !options.force)
-    throw UserError("{} is there already; --force writes over it", options.out);
+    throw UserError("{} exists already; --force overwrites it", options.out);
 }
 
 CaptionWriter::CaptionWriter(const config::CaptionOptions& options) : options_(options) {
@@ -62,7 +62,7 @@ void CaptionWriter::write(const CaptionLine& line) {
 void CaptionWriter::write_beside(const fs::path& picture, const std::string& text) {
   const fs::path file = text_beside(picture);
   if (const auto [first, is_new] = beside_.try_emplace(file, picture); !is_new)
-    return warn("{} holds the caption of {}; that of {} is: {}", file.string(),
+    return warn("{} already holds the caption of {}; the caption of {} is: {}", file.string(),
                 first->second.string(), picture.string(), text);
   write_file_atomically(file, text + "\n");
 }

@@ -109,7 +109,8 @@ std::string words_on_style(const data::PromptStyle& style, const config::Generat
   if (options.prompt_style == "auto")
     why =
         prompts_of_training(lm, adapter) ? ", as in training" : ": the model has no chat template";
-  return "Each question is asked by itself (prompt style " + style.name() + why + ").";
+  return "The model sees each question without the earlier ones (prompt style " + style.name() +
+         why + ").";
 }
 
 ChatModel chat_model(const setup::LanguageModel& lm, const data::TextEncoder& encoder,
@@ -157,7 +158,7 @@ void chat(const config::GenerateOptions& options) {
       options.checkpoint_dir, host.device,
       {.precision = options.precision, .quantize = options.quantize, .adapters = options.adapters});
   if (lm.adapters.size() > 1)
-    throw UserError("chat takes one adapter, {} are given; snug generate compares several",
+    throw UserError("chat takes one adapter, and {} are given; snug generate takes several",
                     lm.adapters.size());
   const setup::LoadedAdapter* adapter = lm.adapters.empty() ? nullptr : &lm.adapters.front();
   const data::TextEncoder encoder = data::make_encoder(*lm.tokenizer);

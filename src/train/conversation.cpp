@@ -110,8 +110,8 @@ Prompt Conversation::fitting_prompt() {
     if (is_last || tokens + wanted <= model_.positions) {
       if (first_ > 0 && !has_told)
         note_(
-            fmt::format("[the conversation no longer fits into the model's {} tokens: from here on "
-                        "its oldest questions and answers are left out]",
+            fmt::format("[the conversation no longer fits into the model's {} tokens: the oldest "
+                        "questions and answers are dropped from now on]",
                         with_commas(model_.positions)));
       return prompt;
     }
@@ -147,11 +147,11 @@ void Conversation::note_end(size_t new_tokens) const {
       fmt::format("stopped after {} token{}", with_commas(static_cast<long long>(new_tokens)),
                   new_tokens == 1 ? "" : "s");
   if (has_room())
-    note_(fmt::format("[{}; /more goes on]", after));
+    note_(fmt::format("[{}; /more continues]", after));
   else if (!model_.is_decoder)
     note_(fmt::format("[{}; --max_new_tokens allows more]", after));
   else
-    note_(fmt::format("[{}: the model's {} tokens are full; /clear begins anew]", after,
+    note_(fmt::format("[{}: the model's {} tokens are full; /clear starts over]", after,
                       with_commas(model_.positions)));
 }
 
@@ -161,7 +161,7 @@ void Conversation::more() {
     return note_("The answer is complete; ask something.");
   if (!model_.is_decoder) return note_("An encoder-decoder's answer cannot be continued.");
   if (!has_room())
-    return note_(fmt::format("The model's {} tokens are full; /clear begins anew.",
+    return note_(fmt::format("The model's {} tokens are full; /clear starts over.",
                              with_commas(model_.positions)));
   answer_last();
 }
@@ -175,7 +175,7 @@ void Conversation::clear() {
 
 void Conversation::set_system(const std::string& text) {
   if (!model_.keeps_turns)
-    return note_("Each question is asked by itself, without a system message.");
+    return note_("The model sees each question by itself, without a system message.");
   if (text.empty())
     return note_(options_.system.empty() ? "There is no system message; /system TEXT sets one."
                                          : "System message: " + options_.system);
@@ -185,10 +185,10 @@ void Conversation::set_system(const std::string& text) {
 
 void Conversation::save(const std::string& file) {
   using nlohmann::json;
-  if (file.empty()) return note_("/save wants a file: /save chat.jsonl");
+  if (file.empty()) return note_("/save needs a file: /save chat.jsonl");
   if (exchanges_.empty()) return note_("There is nothing to save yet.");
   if (std::filesystem::exists(file) && !saved_.contains(file))
-    throw UserError("{} exists already; name another file", file);
+    throw UserError("{} exists already; give another file", file);
   std::string lines;
   json messages = json::array();
   const auto end_line = [&] {

@@ -19,7 +19,7 @@ namespace {
 // A conversion makes something new; what is there may be what it reads.
 void refuse_to_overwrite(const std::filesystem::path& destination) {
   if (std::filesystem::exists(destination) && !std::filesystem::is_empty(destination))
-    throw UserError("{} is there already; name a new or an empty folder (or file, for gguf)",
+    throw UserError("{} exists already; give a new or empty folder (for gguf: a new file)",
                     destination.string());
 }
 
@@ -27,8 +27,9 @@ std::string format_of(const config::ConvertOptions& options) {
   const bool names_gguf = std::filesystem::path(options.destination).extension() == ".gguf";
   if (options.to == "auto") return names_gguf ? "gguf" : "hf";
   if (names_gguf && options.to != "gguf")
-    throw UserError("--to {} writes a folder, and {} is the name of a GGUF file; leave out one",
-                    options.to, options.destination);
+    throw UserError(
+        "--to {} writes a folder, but {} is the name of a GGUF file; change one of the two",
+        options.to, options.destination);
   return options.to;
 }
 
@@ -49,7 +50,7 @@ void convert(const config::ConvertOptions& options) {
       {.target = options.destination,
        .place = LockWish::Place::Beside,
        .command = fmt::format("snug convert {} {}", options.source, options.destination),
-       .remedy = "name another destination"});
+       .remedy = "give another destination"});
   refuse_to_overwrite(options.destination);  // another conversion may have ended there meanwhile
   const setup::ExportOptions export_options{.dtype = type, .processor = options.source};
   if (to == "hf")

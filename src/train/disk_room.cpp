@@ -46,9 +46,8 @@ int64_t most_bytes(const DiskNeed& need) {
 std::string check_room(const DiskNeed& need, int64_t free_bytes, const std::string& out_dir) {
   if (need.model_bytes > free_bytes)
     throw UserError(
-        "the disk of {} has no room for the model that this run is to end with: it takes {}, and "
-        "{} are free; make room, choose another --out_dir, or train without writing it: "
-        "--train.save_model false",
+        "the disk of {} has no room for the trained model: it takes {}, and {} is free; free some "
+        "space, choose another --out_dir, or do not write the model: --train.save_model false",
         out_dir, format_bytes(need.model_bytes), format_bytes(free_bytes));
   if (need.num_checkpoints == 0 || most_bytes(need) <= free_bytes) return "";
   const int64_t most = most_checkpoints(need), keep = keep_that_fits(need, free_bytes);
@@ -56,8 +55,7 @@ std::string check_room(const DiskNeed& need, int64_t free_bytes, const std::stri
       need.model_bytes > 0 ? fmt::format(" and the model of {}", format_bytes(need.model_bytes))
                            : "";
   return fmt::format(
-      "this run will fill the disk of {}: {} checkpoint{} of {}{} need {}, and {} are free; "
-      "{}write "
+      "this run will fill the disk of {}: {} checkpoint{} of {}{} need {}, and {} is free; {}write "
       "none with --train.save_interval none, or choose another --out_dir",
       out_dir, most, most == 1 ? "" : "s", format_bytes(need.checkpoint_bytes), model,
       format_bytes(most_bytes(need)), format_bytes(free_bytes),

@@ -50,7 +50,7 @@ data::Dataset open_evaluated(const data::DatasetOptions& options, const setup::L
       options, data::make_encoder(*lm.tokenizer),
       [](const data::DownloadRequest& request) -> std::vector<std::filesystem::path> {
         throw UserError(
-            "data set {} is not in the cache; train on it once, or give a file with "
+            "data set {} is not in the cache; train on it once to download it, or give a file with "
             "--data JSON --data.json_path FILE",
             request.repo_id);
       });
@@ -109,8 +109,8 @@ void check_ids(const data::SampleStore& samples, const setup::LanguageModel& lm)
     for (const int32_t id : samples.stored_ids(i)) largest = std::max(largest, id < 0 ? ~id : id);
   if (const int64_t rows = lm.model->dimensions().vocabulary; largest >= rows)
     throw UserError(
-        "the data has token {}, the model's embedding {} rows: the tokenizer in {} belongs to "
-        "another model",
+        "the data contains token {}, but the model's embedding has {} rows: the tokenizer in {} "
+        "belongs to another model",
         largest, rows, lm.path.string());
 }
 
@@ -131,7 +131,7 @@ void evaluate(const config::EvaluateOptions& options) {
   const data::Dataset dataset = open_evaluated(read, lm);
   const bool held_out = options.split == "val";
   const data::SampleStore& samples = held_out ? dataset.validation : dataset.train;
-  if (samples.empty()) throw UserError("the {} part of the data is empty", options.split);
+  if (samples.empty()) throw UserError("the {} split of the data is empty", options.split);
   check_ids(samples, lm);
   const auto batches = held_out ? dataset.validation_batches() : dataset.train_batches();
   const ValidationResult loss = validate(*lm.executor, *batches, samples.count(),
@@ -140,9 +140,9 @@ void evaluate(const config::EvaluateOptions& options) {
                                           .compute = lm.precision.compute,
                                           .ignore_index = options.data.ignore_index});
   if (loss.tokens == 0)
-    throw UserError("no sample of the {} part has a token to count: {}", options.split,
-                    dataset.train_pictures.rows ? "none of its pictures could be read"
-                                                : "their prompts fill all the model takes");
+    throw UserError("no sample of the {} split has a token with loss: {}", options.split,
+                    dataset.train_pictures.rows ? "none of the pictures could be read"
+                                                : "the prompts fill the model's whole length");
   const int64_t most = options.max_iters.value_or(0) * options.micro_batch_size;
   const int64_t counted = most > 0 ? std::min(most, samples.count()) : samples.count();
   nlohmann::json result{{"loss", loss.loss},

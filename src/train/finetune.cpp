@@ -42,12 +42,14 @@ std::filesystem::path final_folder(const config::Recipe& recipe) {
   return std::filesystem::path(recipe.out_dir) / "final";
 }
 
-// With model.config a model given beside it is the folder of a tokenizer.
+// With model.config, checkpoint_dir only gives the tokenizer's folder.
 const std::string& name_of_model(const config::Recipe& recipe) {
   return recipe.model.config.empty() ? recipe.checkpoint_dir : recipe.model.config;
 }
 
-// One fine-tuning run. Members are in the order in which they come to be; run() is the main path.
+// One fine-tuning run. run() is the main path: open the device and join the other processes, open
+// the model and the data, choose techniques, plan, load weights, train, write the model and the
+// reports. Members stand in the order in which they are created.
 class Finetune {
  public:
   Finetune(const config::Recipe& recipe, const std::string& command)
@@ -73,6 +75,7 @@ class Finetune {
   std::string what_remains() const;
   void show_samples();
   SampleAnswerOptions sample_options() const;
+  void tell_the_phases() const;
   void tell_the_end() const;
   void end(const std::string& outcome, const std::string& reason);
   [[noreturn]] void explain(const OutOfMemory& error);
@@ -81,7 +84,7 @@ class Finetune {
   std::string command_;
   StartupClock startup_;
   Host host_;
-  // Destroyed last of all: what is below may still use its groups.
+  // Destroyed last: the members below may still use its groups.
   std::shared_ptr<dist::World> world_;
   std::shared_ptr<dist::Mesh> mesh_;
   std::unique_ptr<Live> live_;
@@ -134,7 +137,7 @@ void Finetune::run() {
   end("ok", "");
 }
 
-// Device, processes, and what there is of the run already.
+// Opens the device, joins the other processes, and looks for a checkpoint to resume from.
 void Finetune::begin() {
   startup_.end_stage("program");
   const dist::Position position = dist::position_in_environment();
@@ -200,12 +203,12 @@ void Finetune::open_data() {
       fmt::format("Data     {} training and {} validation samples, {} tokens, longest {}, {}",
                   with_commas(train.count()), with_commas(dataset_.validation.count()),
                   with_commas(train.total_tokens()), max_seqlen_,
-                  is_synthetic(recipe_.data) ? "of a random rule: for measuring, not for learning"
+                  is_synthetic(recipe_.data) ? "random samples: for measuring, not for learning"
                                              : "prompt style " + dataset_.prompt_style));
   if (resume_ && resume_->state.data_fingerprint != train.fingerprint())
     throw UserError(
-        "{} was written while training on other data; resume with the same data options, or start "
-        "afresh with --resume false",
+        "{} was written by a run on other data; resume with the same data options, or start over "
+        "with --resume false",
         resume_->folder.string());
 }
 
@@ -226,7 +229,7 @@ void Finetune::choose_techniques() {
                  : std::string();
     });
   } catch (const OutOfMemory& error) {
-    // What went from rank to rank is the text alone.
+    // Ranks exchange the text only, so the error is made anew here.
     throw PlanDoesNotFit(error.what(), {.phase = "plan"});
   }
   config::apply_differences(recipe_, nlohmann::json::parse(chosen.front()));
@@ -251,7 +254,8 @@ PlannedRun Finetune::planned() const {
           .mesh = *mesh_};
 }
 
-// Before weights are read. What lies on the same disk as an offload's file is reserved by now.
+// Runs before weights are read. The file for offloaded optimizer states is already reserved, so the
+// free space on its disk counts without it.
 void Finetune::check_disk() const {
   DiskNeed need{
       .model_bytes = recipe_.train.save_model ? base_->trained_bytes(engine_) : 0,
@@ -277,7 +281,7 @@ void Finetune::load_weights() {
   engine_ = setup::make_engine(base_->model(), recipe_, host_.device, max_seqlen_, mesh_);
   figures_->set_engine(engine_);
   check_disk();
-  // A training checkpoint holds what trains.
+  // A training checkpoint holds only the trained parameters.
   if (!resume_ || !base_->trains_whole()) base_->load(engine_);
   if (resume_) {
     checkpoint::load_tensors(resume_->folder, engine_.training_tensors(), &mesh_->world());
@@ -333,7 +337,7 @@ void Finetune::train() {
 void Finetune::finish() {
   engine_.finish_updates();
   if (recipe_.eval.num_samples > 0 || recipe_.lora.enabled) base_->reopen();
-  // First of all: what comes after it may fail, and the model is what the run was for.
+  // Written first: a later step may fail, and the model is what the run is for.
   live_->state("saving");
   if (recipe_.train.save_model) write_model();
   if (recipe_.eval.final_validation) loop_->validate_at_end();
@@ -345,7 +349,7 @@ void Finetune::finish() {
   tell_the_end();
 }
 
-// With how it was asked, so that it is asked the same way from now on.
+// Stores the prompt style beside the model, so that generate and chat use the same one.
 void Finetune::write_model() {
   const bool asks = !dataset_.train_pictures.rows && !is_synthetic(recipe_.data);
   const auto write = [&](const std::filesystem::path& folder) {
@@ -379,18 +383,18 @@ std::string Finetune::what_remains() const {
   const int64_t step = checkpoint::load_state(*latest).step;
   if (!steps.empty() && steps.back().step == step)
     return fmt::format(
-        "{} holds these weights: once there is room, the same command with --resume auto writes "
+        "{} holds these weights: once there is space, the same command with --resume auto writes "
         "the model from them.",
         latest->string());
-  return fmt::format("The newest checkpoint is {}: --resume auto goes on from there.",
+  return fmt::format("The newest checkpoint is {}: --resume auto resumes from it.",
                      latest->string());
 }
 
-// Held-out questions or pictures, answered by the trained model and, last of all, by the one it was
-// made from: that keeps nobody waiting for the first step, and a resumed run can show it too.
+// Held-out questions or pictures, answered by the trained model and then by its base model. The
+// base answers last, not first: training starts without delay, and a resumed run can show both.
 void Finetune::show_samples() {
   if (recipe_.eval.num_samples > 0 && is_synthetic(recipe_.data))
-    return log_->print("No sample answers: synthetic samples are ids without a text");
+    return log_->print("No sample answers: synthetic samples are token ids without text");
   if (recipe_.eval.num_samples == 0 || dataset_.validation.empty()) return;
   const bool pictures = dataset_.validation_pictures.rows != nullptr;
   const auto answers = [&] {
@@ -427,9 +431,13 @@ SampleAnswerOptions Finetune::sample_options() const {
           .seed = recipe_.seed};
 }
 
+void Finetune::tell_the_phases() const {
+  log_->print("Memory by phase\n\n" + report::memory_table(log_->record().memory.phases));
+}
+
 void Finetune::tell_the_end() const {
   const report::RunRecord& record = log_->record();
-  log_->print("Memory by phase\n\n" + report::memory_table(record.memory.phases));
+  tell_the_phases();
   log_->print("\nAt the peak\n\n" + report::memory_bars(record.memory.measured.by_category,
                                                         {.budget_bytes = host_.budget_bytes}));
   log_->print(report::summary_block(report::summary_of(record)));
@@ -439,11 +447,11 @@ void Finetune::tell_the_end() const {
                         written_.string(),
                         base_->tokenizer() == nullptr ? " (without a tokenizer)" : "")
           : "No model was written (train.save_model = false)";
-  log_->print(fmt::format("{}, the figures in {}/run.json, a page to look at in {}/report.html",
-                          model, recipe_.out_dir, recipe_.out_dir));
+  log_->print(fmt::format("{}, the figures in {}/run.json, a report in {}/report.html", model,
+                          recipe_.out_dir, recipe_.out_dir));
 }
 
-// The record is written whatever the end is.
+// Writes run.json for every outcome.
 void Finetune::end(const std::string& outcome, const std::string& reason) {
   log_->record().outcome = outcome;
   log_->record().reason = reason;
@@ -452,7 +460,7 @@ void Finetune::end(const std::string& outcome, const std::string& reason) {
   live_->ended(outcome, reason);
 }
 
-// The same error, with what would fit.
+// Throws the same error again, with changes that would fit.
 void Finetune::explain(const OutOfMemory& error) {
   report::RunRecord& record = log_->record();
   record.out_of_memory = out_of_memory_record(error);
@@ -463,6 +471,7 @@ void Finetune::explain(const OutOfMemory& error) {
   record.outcome = "oom";
   record.reason = error.what() + suggestions_text(found, command_);
   log_->write();
+  if (!record.memory.phases.empty()) tell_the_phases();
   live_->ended("oom", error.what());
   throw OutOfMemory(record.reason);
 }

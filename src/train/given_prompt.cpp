@@ -16,7 +16,7 @@ constexpr double kPatienceSeconds = 60;
 constexpr size_t kMostBytes = size_t{64} << 20;
 
 constexpr const char* kHowToGive =
-    "give one with --prompt \"What is Debian?\", as a word in quotes after the model, or on "
+    "give one with --prompt \"What is Debian?\", as an argument in quotes after the model, or on "
     "standard input";
 
 // False: nothing comes.
@@ -33,7 +33,8 @@ bool wait_for_input(int descriptor, double seconds) {
 std::optional<std::string> text_of_input(int descriptor, double seconds) {
   if (::isatty(descriptor) == 1) return std::nullopt;
   if (!wait_for_input(descriptor, seconds))
-    throw UserError("no prompt came on standard input in {} seconds; {}", seconds, kHowToGive);
+    throw UserError("no prompt arrived on standard input within {} seconds; {}", seconds,
+                    kHowToGive);
   std::string text;
   char bytes[1 << 16];
   while (true) {

@@ -49,12 +49,18 @@ MemoryLimits limits_of(const std::string& memory_budget, const GpuMemory& gpu) {
   if (memory_budget.empty()) return {.budget_bytes = 0, .reserved_bytes = there};
   const int64_t budget = parse_bytes(memory_budget, "memory_budget") - gpu.driver;
   if (budget <= 0)
-    throw UserError("memory_budget = {}: the driver takes {} of the device, which leaves nothing",
-                    memory_budget, format_bytes(gpu.driver));
+    throw UserError(
+        "memory_budget = {}: the driver takes {} of the device, which leaves no memory for "
+        "training; give more",
+        memory_budget, format_bytes(gpu.driver));
   return {.budget_bytes = budget, .reserved_bytes = std::min(budget, there)};
 }
 
 void use_threads(int64_t wanted) {
+  const int64_t most = std::max<int64_t>(64, 8 * machine::usable_cores());
+  if (wanted > most)
+    throw UserError("num_threads = {}: this process may use {} cores, and takes {} threads at most",
+                    wanted, machine::usable_cores(), most);
   if (wanted > 0)
     at::set_num_threads(static_cast<int>(wanted));
   else if (std::getenv("OMP_NUM_THREADS") == nullptr)  // libtorch knows no control groups
@@ -93,8 +99,9 @@ void check_offload_folder(const config::Recipe& recipe) {
   if (!folder && recipe.fit && !recipe.fit_disk.empty()) folder = recipe.fit_disk;
   if (!folder || memory::DiskFile::is_on_disk(*folder)) return;
   warn(
-      "optimizer_offload = disk:{}: files there are held in memory (tmpfs), so the states stay in "
-      "it and no budget counts them; name a folder on a disk, or use --optimizer_offload cpu",
+      "optimizer_offload = disk:{}: files there are kept in memory (tmpfs), so the states would "
+      "stay in memory without being counted; give a folder on a disk, or use --optimizer_offload "
+      "cpu",
       *folder);
 }
 

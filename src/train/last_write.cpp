@@ -73,20 +73,19 @@ class Attempts {
         fmt::format("The trained model cannot be written: {}\n{}", reason, wish_.what_remains()));
     while (true) {
       const auto answer = wish_.ask(fmt::format(
-          "Another folder for it (Enter tries {} again, Ctrl-C gives up): ", folder_.string()));
+          "Another folder (Enter tries {} again, Ctrl-C gives up): ", folder_.string()));
       if (!answer) return kStop + wish_.what_remains();
       if (answer->empty()) return kTry + folder_.string();
       const fs::path folder = without_tilde(*answer);
       if (is_empty_or_new(folder)) return kTry + folder.string();
-      wish_.say(fmt::format("{} is there already; name a new or an empty folder", folder.string()));
+      wish_.say(fmt::format("{} exists already; give a new or empty folder", folder.string()));
     }
   }
 
   std::string wait(const std::string& reason) {
     if (waited_ == 0)
       wish_.say(fmt::format(
-          "The trained model cannot be written: {}\nMake room there: it is tried again every "
-          "{:.0f} "
+          "The trained model cannot be written: {}\nFree some space: snug tries again every {:.0f} "
           "s for {:.0f} minutes; Ctrl-C gives up. {}",
           reason, wish_.interval_seconds, wish_.patience_seconds / 60, wish_.what_remains()));
     if (waited_ >= wish_.patience_seconds) return kGiveUp + wish_.what_remains();

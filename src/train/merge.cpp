@@ -31,7 +31,7 @@ fs::path destination_of(const config::MergeOptions& options) {
   fs::path destination = options.out_dir;
   if (destination.empty()) destination = adapter.string() + "-merged";
   if (fs::exists(destination) && !(fs::is_directory(destination) && fs::is_empty(destination)))
-    throw UserError("{} is there already; name a new or an empty folder with --out_dir",
+    throw UserError("{} exists already; give a new or empty folder with --out_dir",
                     destination.string());
   return destination;
 }
@@ -53,8 +53,8 @@ void warn_of_quantized_base(const config::MergeOptions& options) {
   const std::string format = recipe["quantize"];
   if (format.empty() || format == "none") return;
   warn(
-      "{} was trained beside weights in {}; this merges it into the base's own weights. To merge "
-      "into the weights as it saw them: --quantize {} --precision {}",
+      "{} was trained beside weights in {}; this merges it into the original weights of the base. "
+      "To merge into the weights that it was trained beside: --quantize {} --precision {}",
       options.checkpoint_dir, format, format, recipe.value("precision", std::string("bf16-true")));
 }
 
@@ -83,9 +83,10 @@ void merge(const config::MergeOptions& options) {
                              setup::merged_reader(base, adapter, type),
                              {.dtype = type, .processor = base_path});
   data::copy_prompt_record(options.checkpoint_dir, destination);
-  std::fprintf(stderr, "%zu weights of %s with the adapter%s, in\n", adapter.modules.size(),
-               base_path.c_str(),
-               untied ? " (the head, which was the embedding, is one of its own now)" : "");
+  std::fprintf(
+      stderr, "%zu weights of %s with the adapter%s, in\n", adapter.modules.size(),
+      base_path.c_str(),
+      untied ? " (the head, which shared its weight with the embedding, now has its own)" : "");
   std::printf("%s\n", destination.c_str());
 }
 

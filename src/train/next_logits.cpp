@@ -62,19 +62,19 @@ int64_t ModelLogits::check(const Prompt& prompt) const {
   const int32_t last = *std::max_element(prompt.ids.begin(), prompt.ids.end());
   if (last >= dimensions_.vocabulary)
     throw UserError(
-        "the prompt has token {}, the model's embedding {} rows: the tokenizer belongs to another "
-        "model",
+        "the prompt contains token {}, but the model's embedding has {} rows: the tokenizer "
+        "belongs to another model",
         last, dimensions_.vocabulary);
   const int64_t pictures = prompt.picture.empty() ? 0 : 1;
   const auto places = std::count(prompt.ids.begin(), prompt.ids.end(), reads_.picture_token);
   if (reads_.num_picture_tokens > 0 && places != pictures * reads_.num_picture_tokens)
     throw UserError(
-        "the prompt holds {} of the tokens that stand for a picture, and {} are wanted: leave the "
-        "placeholder (<image>) out of the text, it is put before it",
+        "the prompt contains {} picture tokens, and the model needs {}: leave the placeholder "
+        "(<image>) out of the text, snug inserts it",
         places, pictures * reads_.num_picture_tokens);
   const int64_t room = dimensions_.max_positions - (reads_.source ? 1 : tokens);
   if (room <= 0 || tokens > dimensions_.max_positions)
-    throw UserError("the prompt has {} tokens, the model can see {}; shorten it", tokens,
+    throw UserError("the prompt has {} tokens, and the model takes at most {}; shorten it", tokens,
                     dimensions_.max_positions);
   return room;
 }
@@ -94,7 +94,7 @@ at::Tensor ModelLogits::start(std::span<const Prompt> prompts, int64_t max_new_t
   batch.image_size = reads_.image_size;
   const int64_t before = reads_.source ? 1 : packed.max_seqlen;
   SNUG_CHECK(reads_.source || std::ssize(packed.ids) == before * std::ssize(prompts),
-             "prompts of different lengths side by side");
+             "prompts of different lengths in one batch");
   if (reads_.source) {
     set_source(batch, std::move(packed));
     set_documents(batch, std::move(starts));

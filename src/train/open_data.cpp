@@ -50,7 +50,7 @@ int64_t longest_sample(const config::Recipe& recipe, const models::Model& model)
   const int64_t length = std::min(recipe.train.max_seq_length.value_or(usual), positions);
   if (captions && length <= reads.num_picture_tokens)
     throw UserError(
-        "train.max_seq_length = {}: a picture takes {} places, which leaves none for its caption; "
+        "train.max_seq_length = {}: a picture takes {} tokens, which leaves none for its caption; "
         "use {} for captions of {} tokens",
         length, reads.num_picture_tokens, usual, data::kCaptionTokens);
   return length;
@@ -59,7 +59,7 @@ int64_t longest_sample(const config::Recipe& recipe, const models::Model& model)
 void tell_of_shorter_samples(const config::Recipe& recipe, const models::Model& model) {
   const int64_t positions = model.dimensions().max_positions;
   if (recipe.train.max_seq_length.value_or(0) > positions)
-    warn("train.max_seq_length = {}: the model takes {} tokens at most, which is what counts",
+    warn("train.max_seq_length = {}: the model takes at most {} tokens, so that limit is used",
          *recipe.train.max_seq_length, positions);
 }
 

@@ -48,11 +48,11 @@ PlanDoesNotFit plan_does_not_fit(const plan::Prediction& prediction, const TooMu
                                    .allocated = prediction.peak_allocated + bytes.of_libraries,
                                    .by_category = by_name(prediction.by_category)};
   record.by_category[memory::name(memory::Category::Workspace)] += bytes.of_libraries;
-  return {fmt::format("the plan does not fit: its peak of {} passes {} {} by {} (--force trains "
-                      "all the same)",
-                      format_bytes(bytes.needed),
-                      bytes.is_budget ? "the budget of" : "what the device has free,",
-                      format_bytes(bytes.there), format_bytes(missing)),
+  return {fmt::format(
+              "the plan does not fit: its peak of {} exceeds {} {} by {} (--force trains anyway)",
+              format_bytes(bytes.needed),
+              bytes.is_budget ? "the budget of" : "the free memory of the device,",
+              format_bytes(bytes.there), format_bytes(missing)),
           std::move(record)};
 }
 
@@ -70,9 +70,9 @@ PlanDoesNotFit plan_needs_more_host(const plan::Prediction& prediction, at::Devi
     if (device == at::kCPU) bytes += prediction.by_category[c];
     bytes *= ranks;
   }
-  return {fmt::format("the plan does not fit: the {} of host memory that it takes{}{} pass the "
-                      "host_memory of {} by {} (--force trains all the same)",
-                      format_bytes(needed), device == at::kCPU ? ", the device's included," : "",
+  return {fmt::format("the plan does not fit: the {} of host memory that it takes{}{} exceeds the "
+                      "host_memory of {} by {} (--force trains anyway)",
+                      format_bytes(needed), device == at::kCPU ? ", including the device's," : "",
                       ranks > 1 ? fmt::format(" for {} processes", ranks) : "",
                       format_bytes(host_bytes), format_bytes(needed - host_bytes)),
           std::move(record)};
@@ -116,22 +116,22 @@ std::string suggestion_lines(const std::vector<plan::Suggestion>& suggestions) {
   std::string text;
   bool says_other = false;
   for (const plan::Suggestion& s : suggestions) {
-    if (!s.same_training && !says_other) text += "\n These change what is trained:";
+    if (!s.same_training && !says_other) text += "\n These change the training result:";
     says_other |= !s.same_training;
     text +=
         fmt::format("\n  {:<{}}  peak {:>10}", s.options, width, format_bytes(s.peak_allocated));
     if (s.host_bytes > 0) text += fmt::format("  host memory {:>10}", format_bytes(s.host_bytes));
     text += fmt::format("  {:>14}  ({}{})", factor_text(s.time_factor), s.cost,
-                        s.adds_adapters ? "; a run of snug finetune" : "");
+                        s.adds_adapters ? "; runs as snug finetune" : "");
   }
   return text;
 }
 
 std::string smallest_plan_text(const std::vector<plan::Suggestion>& suggestions) {
-  if (suggestions.empty()) return "Nothing that snug can change makes it fit.";
+  if (suggestions.empty()) return "No option that snug knows makes it fit.";
   const plan::Suggestion& s = suggestions.front();
   return fmt::format(
-      "Nothing that snug can change makes it fit: the smallest plan found takes {}{}, with {}",
+      "No option that snug knows makes it fit: the smallest plan found takes {}{}, with {}",
       format_bytes(s.needed_on_device),
       s.host_bytes > 0 ? fmt::format(" and {} of host memory", format_bytes(s.host_bytes)) : "",
       s.options);
@@ -141,7 +141,7 @@ std::string suggestions_text(const std::vector<plan::Suggestion>& suggestions,
                              const std::string& command) {
   if (none_fits(suggestions)) return "\n" + smallest_plan_text(suggestions);
   return "\nWhat would fit, as planned; add one of these to the command:" +
-         suggestion_lines(suggestions) + "\nThe first of them as a whole:\n  " +
+         suggestion_lines(suggestions) + "\nThe whole command with the first of them:\n  " +
          with_suggestion(command, suggestions.front());
 }
 

@@ -39,7 +39,7 @@ std::vector<fs::path> pictures_below(const fs::path& folder) {
   }
   if (fault) throw UserError("{} cannot be read: {}", folder.string(), fault.message());
   if (found.empty())
-    throw UserError("{} has no pictures: no file in it ends in .jpg, .png or another such name",
+    throw UserError("{} has no pictures: no file in it ends in .jpg, .png or the like",
                     folder.string());
   std::sort(found.begin(), found.end());
   return found;
@@ -61,7 +61,7 @@ std::vector<fs::path> pictures_of(const std::string& word) {
   std::vector<fs::path> found = matches(word);
   if (!found.empty()) return found;
   const bool is_pattern = word.find_first_of("*?[") != std::string::npos;
-  throw UserError("{}: {}", word, is_pattern ? "no file has such a name" : "there is no such file");
+  throw UserError("{}: {}", word, is_pattern ? "no file matches" : "no such file");
 }
 
 }  // namespace

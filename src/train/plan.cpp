@@ -45,8 +45,8 @@ using nlohmann::json;
 // Enough of them for a global batch.
 data::SampleStore full_length_samples(int64_t count, int64_t length, const data::Reading& reading) {
   data::SampleStore samples;
-  for (int64_t i = 0; i < count; ++i)
-    samples.append(data::full_length_sample(length, reading, [] { return 1; }));
+  samples.append(data::full_length_sample(length, reading, [] { return 1; }));
+  samples.repeat_to(count);
   return samples;
 }
 
@@ -82,9 +82,8 @@ models::Checkpoint open_present(const fs::path& checkpoint) {
   const std::string name = checkpoint.filename().string();
   const std::string config = fmt::format("recipes/models/{}.json", name);
   throw UserError(
-      "{} is not here. A plan needs its shape alone: --checkpoint_dir none --model.config {}. Or "
-      "fetch it: snug download "
-      "{}/{}",
+      "{} does not exist. A plan needs only the model's config: --checkpoint_dir none "
+      "--model.config {}. Or download it: snug download {}/{}",
       checkpoint.string(),
       fs::exists(shipped_file(config)) ? config : "recipes/models/….json, or a config.json",
       checkpoint.has_parent_path() ? checkpoint.parent_path().filename().string() : "ORG", name);
@@ -142,7 +141,7 @@ class Plan {
                  : fmt::format("the memory_budget of {}", recipe_.memory_budget);
     if (lacking.in_host > 0)
       return fmt::format("the {} of host memory", format_bytes(device_.host_bytes));
-    return fmt::format("the {} that are free on the disk", format_bytes(device_.disk_bytes));
+    return fmt::format("the {} that is free on the disk", format_bytes(device_.disk_bytes));
   }
 
   // Before the work, not after it.
@@ -235,10 +234,10 @@ class Plan {
         setup::micro_batches_of_step(recipe_, setup::named_strategy(recipe_).mesh);
     add("Batch    {}, {} micro-batch{} a step{}",
         from_data_
-            ? fmt::format("{} samples of up to {} tokens ({} in all: the longest of the data)",
+            ? fmt::format("{} samples of up to {} tokens ({} in all: the longest in the data)",
                           t.micro_batch_size, longest_, with_commas(prediction().tokens))
             : fmt::format("{} x {} tokens ({}, no data read)", t.micro_batch_size, longest_,
-                          length_is_usual_ ? "a usual length; --max_seq_length N for another"
+                          length_is_usual_ ? "a common length; set --max_seq_length N for another"
                                            : "train.max_seq_length"),
         micro_batches, micro_batches == 1 ? "" : "es", has_many_devices() ? " on each device" : "");
     add("Device   {}: {}{}{}", device_.name, format_bytes(device_.memory_bytes),
@@ -274,26 +273,25 @@ class Plan {
   void add_host(int64_t lacking) {
     const std::string there = format_bytes(device_.host_bytes);
     if (lacking > 0)
-      add("Host     {} beside it{}: does not fit into {}, {} missing",
+      add("Host     {} of host memory{}: does not fit into {}, {} missing",
           format_bytes(prediction().peak_host),
-          device_.kind == at::kCPU ? ", in one memory with the device's" : "", there,
-          format_bytes(lacking));
+          device_.kind == at::kCPU ? ", shared with the device" : "", there, format_bytes(lacking));
     else if (const int64_t assumed = device_.assumed_host_bytes; assumed > 0)
-      add("Host     {}{} {} {} assumed (--host_memory says otherwise)",
+      add("Host     {}{} {} {} assumed (set --host_memory to change it)",
           format_bytes(prediction().peak_host), has_many_devices() ? " for each process" : "",
-          plan::beyond_assumed_host(wanted_, device_) > 0 ? "beside it, more than the" : "of",
+          plan::beyond_assumed_host(wanted_, device_) > 0 ? "of host memory, more than the" : "of",
           format_bytes(assumed));
     else
-      add("Host     {} beside it{}", format_bytes(prediction().peak_host),
-          device_.host_bytes == 0 ? "" : " of " + there);
+      add("Host     {}{}", format_bytes(prediction().peak_host),
+          device_.host_bytes == 0 ? " of host memory" : " of " + there);
   }
 
   void warn_of_assumed_host() const {
     const plan::Candidate& chosen = fit_ && fit_->best ? *fit_->best : wanted_;
     if (const int64_t beyond = plan::beyond_assumed_host(chosen, device_); beyond > 0)
       warn(
-          "the plan takes {} more of the host than the {} that a machine with this device is "
-          "assumed to have; --host_memory says what yours has",
+          "the plan takes {} more host memory than the {} that a machine with this device is "
+          "assumed to have; set --host_memory to the memory of yours",
           format_bytes(beyond), format_bytes(device_.assumed_host_bytes));
   }
 
@@ -315,7 +313,7 @@ class Plan {
     add("Time     about {} s/step{}, {:.0f} tokens/s ({})", seconds_text(c.seconds()),
         from_data_ ? " of average samples" : "", c.tokens_per_second(), parts);
     if (const std::string hidden = hidden_text(c); !hidden.empty())
-      add("Hidden   {}: behind the rest of the step", hidden);
+      add("Hidden   {}: overlapped with the rest of the step", hidden);
   }
 
   // What of copies, updates and the disk costs no time; collectives have a line of their own.
@@ -340,8 +338,7 @@ class Plan {
         std::find_if(stages_.begin(), stages_.end(), [&](const plan::Candidate& candidate) {
           return candidate.prediction.peak_allocated == prediction().peak_allocated;
         });
-    return fmt::format("stage {} of {}, which takes most: ", most - stages_.begin(),
-                       stages_.size());
+    return fmt::format("stage {} of {}, the largest: ", most - stages_.begin(), stages_.size());
   }
 
   std::string stages_text() const {
@@ -468,8 +465,8 @@ class Plan {
 
   std::string fit_head() const {
     return fmt::format(
-        "Fit: the fastest first, each further row the fastest of those that take less "
-        "({} combinations tried)",
+        "Fit: fastest first; each further row is the fastest that takes less memory ({} "
+        "combinations tried)",
         fit_->tried);
   }
   std::string fit_tail() const {

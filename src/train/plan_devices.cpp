@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/text.h"
 #include "config/mesh.h"
+#include "config/names.h"
 #include "report/tables.h"
 #include "setup/strategy.h"
 
@@ -42,7 +43,7 @@ std::string schedule_words(const config::Recipe& recipe) {
   const bool is_gpipe = recipe.pipeline_schedule == "gpipe";
   return fmt::format("{}{}", is_gpipe ? "all forward first" : "one forward one backward",
                      recipe.pipeline_interleave > 1
-                         ? fmt::format(", {} stretches each", recipe.pipeline_interleave)
+                         ? fmt::format(", {} virtual stages each", recipe.pipeline_interleave)
                          : "");
 }
 
@@ -99,7 +100,7 @@ bool scale(config::Recipe& recipe, int64_t ranks) {
 
 std::vector<std::string> strategies(const config::Recipe& recipe, int64_t ranks) {
   if (ranks == 1 || recipe.strategy != "auto" || !recipe.mesh.empty()) return {recipe.strategy};
-  if (recipe.optimizer.name == "adafactor") return {"ddp"};
+  if (config::needs_whole_matrices(recipe.optimizer.name)) return {"ddp"};
   if (ranks <= kUsualDevicesOfMachine) return {"ddp", "fsdp"};
   return {"ddp", "fsdp", "hybrid"};
 }
@@ -131,14 +132,14 @@ std::string devices_line(const config::Recipe& recipe) {
     line += fmt::format(": each holds 1/{} of {}", shards, parts_of(strategy.stage));
   else if (copies > 1)
     line += ": each holds the whole model, gradients are summed";
-  if (shards > 1 && copies > 1) line += fmt::format(", of which there are {} copies", copies);
+  if (shards > 1 && copies > 1) line += fmt::format(", in {} copies", copies);
   if (const int stages = strategy.mesh[Axis::Pipeline]; stages > 1)
-    line += fmt::format("{} the layers are dealt out to {} stages, {}",
-                        copies * shards > 1 ? ";" : ":", stages, schedule_words(recipe));
+    line += fmt::format("{} layers are split into {} stages, {}", copies * shards > 1 ? ";" : ":",
+                        stages, schedule_words(recipe));
   if (const int tensor = strategy.mesh[Axis::Tensor]; tensor > 1)
-    line += fmt::format("{} matrices are cut among {}", copies * shards > 1 ? ";" : ":", tensor);
+    line += fmt::format("{} matrices are split among {}", copies * shards > 1 ? ";" : ":", tensor);
   if (const int context = strategy.mesh[Axis::Context]; context > 1)
-    line += fmt::format("; a sample's tokens are shared by {}", context);
+    line += fmt::format("; tokens of each sample are split among {}", context);
   return line;
 }
 
@@ -168,9 +169,9 @@ std::string links_text(const plan::Candidate& candidate, const plan::DeviceProfi
     }
   const plan::StepCost& c = candidate.cost;
   return fmt::format(
-      "Between devices in one step; what each rank sends (rings: (N-1)/N of a gather's or "
-      "scatter's size, twice that of an all-reduce's)\n\n{}\n{} s of collectives, of which {} s "
-      "are hidden behind computation.\n",
+      "Communication in one step, as sent by each rank (rings: (N-1)/N of the size of a gather or "
+      "scatter, twice that for an all-reduce)\n\n{}\n{} s of collectives, of which {} s overlap "
+      "with computation.\n",
       table.render(), seconds_text(c.collective_seconds),
       seconds_text(c.collective_seconds - c.exposed_collective_seconds));
 }
@@ -236,10 +237,11 @@ std::string Scaling::text() const {
                     : fmt::format("{:.0f} %", 100 * c.tokens_per_second() /
                                                   (alone * static_cast<double>(ranks)))});
   }
-  return "More devices, each with as many samples a step; memory and bytes are each one's\n\n" +
+  return "More devices, with the same samples per device and step; memory and bytes are per "
+         "device\n\n" +
          table.render() +
-         "\nEfficiency: tokens/s of a device beside those of one alone, whether it would fit there "
-         "or not.\n";
+         "\nEfficiency: tokens/s per device relative to a single device, even if the model would "
+         "not fit on one.\n";
 }
 
 nlohmann::json Scaling::json() const {

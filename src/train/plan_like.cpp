@@ -110,7 +110,7 @@ std::string LikeLitgpt::why_kept() const {
                     : recipe.activation_checkpointing != "none" ? "activation checkpointing keeps"
                                                                 : "fused operators keep";
   std::string why =
-      fmt::format("{} {:.0f} KiB a token and block, not {:.0f}", who,
+      fmt::format("{} {:.0f} KiB per token and block, not {:.0f}", who,
                   per_token(ours().kept, our_tokens_), per_token(like_.kept_by_blocks, padded));
   if (our_tokens_ < padded)
     why += fmt::format("; {} packed tokens, not {} with padding", our_tokens_, padded);
@@ -132,36 +132,35 @@ std::string LikeLitgpt::text() const {
   };
   const bool lora = recipe.lora.enabled;
   const std::string tied = tied_ ? "embedding and head are one weight" : "";
-  const std::string copies = "no 16-bit copies of all weights from forward to backward";
+  const std::string copies = "no 16-bit copies of all weights between forward and backward";
   row("weights", a.weights, b.weights,
       recipe.weight_streaming    ? "weight streaming"
-      : !recipe.quantize.empty() ? "one embedding; LitGPT keeps the one that it replaced"
+      : !recipe.quantize.empty() ? "one embedding; LitGPT also keeps the one it replaced"
       : mixed && !lora           ? copies + (tied_ ? "; " + tied : "")
                                  : tied);
   row("gradients", a.gradients, b.gradients,
       recipe.optimizer_in_backward       ? "optimizer in backward"
       : offload                          ? "optimizer offload"
-      : lora && !recipe.quantize.empty() ? "the embedding is frozen; LitGPT's new one is not"
+      : lora && !recipe.quantize.empty() ? "the embedding is frozen; LitGPT's replacement is not"
       : lora                             ? ""
                                          : tied);
   row("optimizer states", a.states, b.states, offload ? "optimizer offload" : lora ? "" : tied);
   row("kept for backward", a.kept, b.kept, why_kept());
-  row("logits and loss", a.head, b.head,
-      "in chunks where there are many; no log-softmax beside them");
-  row("update, temporary", a.update, b.update, "states are updated in one sweep, in place");
+  row("logits and loss", a.head, b.head, "in chunks if there are many; no separate log-softmax");
+  row("update, temporary", a.update, b.update, "states are updated in one pass, in place");
   row("peak allocated", p.peak_allocated, like_.prediction.peak_allocated, "");
   if (device_.kind == at::kCUDA)
     row("peak reserved", p.peak_reserved, like_.prediction.peak_reserved, "");
   std::string paged;
   if (like_.prediction.peak_host > 0)
-    paged = fmt::format(" On the host it has {} for each GPU; here they are {}.",
+    paged = fmt::format(" It takes {} of host memory per GPU; snug takes {}.",
                         format_bytes(like_.prediction.peak_host), format_bytes(p.peak_host));
   if (like_.paged_states > 0)
-    paged = fmt::format(" Its optimizer has {} more in memory that the driver pages.",
+    paged = fmt::format(" Its optimizer keeps another {} in paged memory.",
                         format_bytes(like_.paged_states));
   return fmt::format(
-      "Beside {}: {} x {} tokens, padded; each row at its own highest\n\n{}"
-      "\nWith {} {} allocated right after a forward; {}.{}\n",
+      "Compared with {}: {} x {} tokens, padded; each row at its own peak\n\n{}\nWith {}, {} is "
+      "allocated right after a forward; {}.{}\n",
       whose(), options_.batch, options_.tokens, table.render(), program_,
       format_bytes(like_.after_forward),
       fits() ? "it fits too" : "it does not fit into " + format_bytes(device_.usable_bytes()),

@@ -131,18 +131,18 @@ std::string LikeLightning::text() const {
   if (std::max(p.peak_host, like_.prediction.peak_host) > 0)
     row("on the host", p.peak_host, like_.prediction.peak_host);
   std::string text =
-      fmt::format("Beside {}: {} x {} tokens{}, padded; each row at its own highest\n\n{}\n{}",
+      fmt::format("Compared with {}: {} x {} tokens{}, padded; each row at its own peak\n\n{}\n{}",
                   whose(), options_.batch, options_.tokens,
                   options_.labels > 0 ? fmt::format(" and {} labels", options_.labels) : "",
                   table.render(), phases());
   text += fmt::format(
-      "\nWith lightning {} allocated right after a forward; {}.\n",
+      "\nWith lightning, {} is allocated right after a forward; {}.\n",
       format_bytes(like_.after_forward),
       fits() ? "it fits too" : "it does not fit into " + format_bytes(device_.usable_bytes()));
   if (like_.reserved_ahead > 0)
     text += fmt::format(
-        "FSDP without limit_all_gathers reserves up to {}: what the host gathers ahead of the GPU, "
-        "as far as there is room.\n",
+        "FSDP without limit_all_gathers reserves up to {}: the host gathers weights ahead of the "
+        "GPU as long as there is memory.\n",
         format_bytes(like_.reserved_ahead));
   return text;
 }

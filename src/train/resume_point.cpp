@@ -14,14 +14,14 @@ std::optional<std::filesystem::path> checkpoint_of(const config::Recipe& recipe,
     const auto latest = checkpoint::find_latest(recipe.out_dir, ranks);
     if (!latest && recipe.resume == "true")
       throw UserError(
-          "--resume true: there is no checkpoint in {}; use --resume auto to start afresh",
+          "--resume true: there is no checkpoint in {}; use --resume auto to start without one",
           recipe.out_dir);
     return latest;
   }
   const std::filesystem::path folder = recipe.resume;
   if (!std::filesystem::exists(folder / checkpoint::kStateName))
     throw UserError(
-        "resume = {}: is neither true, false, auto nor the folder of a checkpoint, such as "
+        "resume = {}: must be true, false, auto or the folder of a checkpoint, such as "
         "{}/step-000100",
         recipe.resume, recipe.out_dir);
   return folder;

@@ -69,8 +69,8 @@ RunLength run_length(const config::Recipe& recipe, const data::SampleStore& samp
   length.steps = enough;
   if (t.max_steps)
     length.note = fmt::format(
-        "train.max_steps = {} is not reached: train.max_tokens = {} are about {} step{}; a larger "
-        "train.max_tokens, or none, would let it be",
+        "train.max_steps = {} is not reached: train.max_tokens = {} is about {} step{}; raise "
+        "train.max_tokens or set it to none",
         *t.max_steps, with_commas(*t.max_tokens), with_commas(enough), enough == 1 ? "" : "s");
   return length;
 }

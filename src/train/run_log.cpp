@@ -9,7 +9,6 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "config/print.h"
-#include "memory/ledger.h"
 #include "report/loss_plot.h"
 
 namespace snug::train {
@@ -151,7 +150,7 @@ void RunLog::step(const report::StepRecord& step, const report::StepStatus& stat
                .grad_norm = step.grad_norm,
                .seconds = step.seconds,
                .peak_allocated = status.memory_bytes,
-               .peak_reserved = memory::cpu_reserved()});
+               .peak_reserved = status.reserved_bytes});
   if (tensorboard_) draw(step, status.memory_bytes);
 }
 

@@ -90,7 +90,7 @@ void check_plan(const PlannedRun& run, RunLog& log) {
   log.planned(peaks);
   log.print("Plan     " + verdict(run.host, prediction, room));
   if (prediction.peak_host > 0)
-    log.print(fmt::format("Host     {} beside it", format_bytes(prediction.peak_host)));
+    log.print(fmt::format("Host     {} of host memory", format_bytes(prediction.peak_host)));
   if (prediction.on_disk > 0)
     log.print(fmt::format("Disk     {} in {}", format_bytes(prediction.on_disk),
                           run.recipe.offload_folder().value_or("")));
@@ -112,7 +112,7 @@ config::Recipe fitting_recipe(const PlannedRun& run, RunLog& log) {
                     format_bytes(device.usable_bytes()), why_none_fits(fit, device)),
         {.phase = "plan"});
   log.print(fmt::format("Fit      {} combinations tried: {}", fit.tried,
-                        fit.best->options.empty() ? "the recipe as it is is the fastest that fits"
+                        fit.best->options.empty() ? "the unchanged recipe is the fastest that fits"
                                                   : fit.best->options) +
             choice_reasons(fit, run.recipe, device));
   return fit.best->recipe;

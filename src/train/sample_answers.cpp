@@ -34,8 +34,8 @@ size_t first_index(const SampleAnswerOptions& options, size_t count) {
   const auto parsed = std::from_chars(options.first.data(), end, index);
   if (parsed.ec != std::errc() || parsed.ptr != end || index >= count)
     throw UserError(
-        "eval.evaluate_example = \"{}\" is neither first nor random nor one of the {} held-out "
-        "questions kept as text (0 to {})",
+        "eval.evaluate_example = \"{}\" must be first, random or the index of one of the {} "
+        "held-out questions kept as text (0 to {})",
         options.first, count, count - 1);
   return index;
 }

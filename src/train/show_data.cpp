@@ -123,7 +123,7 @@ std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
                      .parts = parts_of(sample, store.ignore_index(), tokenizer)});
   }
   if (options.row && shown.empty())
-    throw UserError("--row {}: there is no such row among the {} samples", *options.row,
+    throw UserError("--row {}: the {} samples have no such row", *options.row,
                     with_commas(dataset.train.count() + dataset.validation.count()));
   return shown;
 }
@@ -194,20 +194,20 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
                     plural(found.cut_samples, "sample", "samples"),
                     with_commas(read.max_seq_length), plural(found.cut_tokens, "token", "tokens"),
                     share_text(found.cut_tokens, found.cut_tokens + found.tokens));
-  text += fmt::format("Twice     {}", plural(found.duplicates, "sample", "samples"));
+  text += fmt::format("Repeated  {}", plural(found.duplicates, "sample", "samples"));
   if (found.first_duplicate)
     text += fmt::format(" equal to an earlier one, first rows {} and {}",
                         with_commas(found.first_duplicate->first),
                         with_commas(found.first_duplicate->second));
   if (found.held_out_in_training > 0)
-    text += fmt::format("; {} held out and trained on",
+    text += fmt::format("; {} both held out and trained on",
                         plural(found.held_out_in_training, "sample", "samples"));
   text += "\n";
   if (found.without_loss > 0)
-    text += fmt::format("Nothing   {} with no token to learn\n",
+    text += fmt::format("No loss   {} with no token to learn\n",
                         plural(found.without_loss, "sample", "samples"));
   if (found.left_out_answers > 0)
-    text += fmt::format("Left out  {} of conversations\n",
+    text += fmt::format("Left out  {} from conversations\n",
                         plural(found.left_out_answers, "answer", "answers"));
   return text;
 }

@@ -58,7 +58,7 @@ GatheredUnit::GatheredUnit(models::Model& model, const setup::Engine& engine, Ga
 
 size_t GatheredUnit::index_here(nn::Unit* unit) const {
   const auto found = std::ranges::find(engine_.units, unit);
-  SNUG_CHECK(found != engine_.units.end(), "{} is not of this stage", unit->name());
+  SNUG_CHECK(found != engine_.units.end(), "{} does not belong to this stage", unit->name());
   return static_cast<size_t>(found - engine_.units.begin());
 }
 

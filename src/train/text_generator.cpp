@@ -76,7 +76,8 @@ Generation TextGenerator::decode(GeneratedIds made, std::span<const int32_t> beg
 }
 
 Generation TextGenerator::generate(const GenerationRequest& request) {
-  SNUG_CHECK(request.begun.empty() || !model_.decoder_start(), "an encoder's answer goes on");
+  SNUG_CHECK(request.begun.empty() || !model_.decoder_start(),
+             "continuing the answer of an encoder-decoder");
   tokenizer::StreamingDecoder decoder = decoder_after(tokenizer_, request.begun);
   Prompt prompt = request.prompt;
   prompt.ids.insert(prompt.ids.end(), request.begun.begin(), request.begun.end());

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "memory/ledger.h"
 #include "train/interrupt.h"
 #include "train/validation.h"
 
@@ -74,7 +75,7 @@ void TrainingLoop::take_step() {
   if (!std::isfinite(result.loss) && result.updated)
     throw UserError(
         "the loss is {} at step {}: the learning rate {} is too high for this model, or the data "
-        "is broken; lower --optimizer.lr or set --train.max_norm 1.0",
+        "is faulty; lower --optimizer.lr or set --train.max_norm 1.0",
         result.loss, state_.step + 1, recipe_.optimizer.lr);
   count_in(result);
   parts_.startup.end_step();
@@ -90,7 +91,7 @@ void TrainingLoop::take_step() {
   if (validates && is_over()) validate();
   if (stop)
     throw Interrupted(
-        fmt::format("stopped on request after step {}; go on with --resume auto", state_.step));
+        fmt::format("stopped on request after step {}; continue with --resume auto", state_.step));
 }
 
 void TrainingLoop::count_in(const StepResult& result) {
@@ -155,7 +156,7 @@ StepResult TrainingLoop::step_with_splits(SampleIndices micro_batches, double lr
       if (recipe_.train.on_oom != "split" || size == 1 || stepper_.is_updating()) throw;
       state_.micro_batch_size = (size + 1) / 2;
       micro_batches = split_micro_batches(micro_batches);
-      parts_.log.print(fmt::format("A micro-batch of {} does not fit; going on with {}. {}", size,
+      parts_.log.print(fmt::format("A micro-batch of {} does not fit; continuing with {}. {}", size,
                                    state_.micro_batch_size, error.what()));
     }
   }
@@ -187,6 +188,7 @@ void TrainingLoop::log_step(const StepResult& result, double lr, double seconds)
       .tokens_per_second = rate,
       .share_of_peak = parts_.figures.share_of_peak(rate),
       .memory_bytes = parts_.engine.ledger().at_peak().allocated,
+      .reserved_bytes = memory::peak_reserved_on(parts_.engine.device.type()),
       .budget_bytes = record.device.budget_bytes};
   parts_.log.step({.step = state_.step,
                    .loss = result.loss,
@@ -217,7 +219,7 @@ void TrainingLoop::validate() {
        .ignore_index = recipe_.data.ignore_index},
       &parts_.mesh);
   if (result.tokens == 0)
-    return warn("no validation: not one of the {} held-out samples has anything to learn from{}",
+    return warn("no validation: none of the {} held-out samples has a token to learn{}",
                 dataset.validation.count(),
                 dataset.validation_pictures.rows ? "; their pictures could not be read" : "");
   parts_.log.validation(state_.step, result.loss, result.tokens);
@@ -240,8 +242,8 @@ void TrainingLoop::save_checkpoint() {
   parts_.log.write_unfinished();
   if (std::filesystem::space(folder).available < static_cast<uintmax_t>(bytes))
     warn(
-        "the disk of {} has no room for another checkpoint of {}: the run will stop there; make "
-        "room, or keep fewer with --train.keep_checkpoints",
+        "the disk of {} has no room for another checkpoint of {}, so the run will stop when it "
+        "writes one; free some space, or keep fewer with --train.keep_checkpoints",
         recipe_.out_dir, format_bytes(bytes));
 }
 

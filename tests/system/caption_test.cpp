@@ -110,7 +110,7 @@ TEST_F(Captions, PassOverWhatDesktopsLeaveBehind) {
 TEST_F(Captions, RefuseWhatMakesNoSense) {
   const Result folder = caption({photos_, "--out", folder_ / "model"});
   EXPECT_EQ(folder.exit_code, 2);
-  EXPECT_NE(folder.output.find("this is a folder; name a file"), std::string::npos)
+  EXPECT_NE(folder.output.find("this is a folder; give a file"), std::string::npos)
       << folder.output;
   EXPECT_EQ(caption({photos_ / "none.png"}).exit_code, 2);
   EXPECT_EQ(caption({folder_ / "model"}).exit_code, 2) << "a folder without pictures";
@@ -196,11 +196,11 @@ TEST_F(Captions, RefuseDataThatMakesNoSense) {
     return more;
   };
   expect("which column holds the captions", with({"--score"}));
-  expect("both say which pictures", with({photos_ / "a.png"}));
-  expect("--beside is for files", with({"--beside"}));
-  expect("--score compares with the captions that a data set has", {photos_, "--score"});
-  expect("say what it is, --data ImageFolder", {"--data.path", photos_});
-  expect("wants pictures", {});
+  expect("both name pictures", with({photos_ / "a.png"}));
+  expect("--beside needs picture files", with({"--beside"}));
+  expect("--score needs a data set with captions", {photos_, "--score"});
+  expect("also give its kind, --data ImageFolder", {"--data.path", photos_});
+  expect("needs pictures", {});
   expect("neither metadata.jsonl nor metadata.csv",
          {"--data", "ImageFolder", "--data.path", model_});
   const Result nothing_asked = caption(with({}));
@@ -405,7 +405,7 @@ TEST_F(Captions, ARunOutlivesABrokenValidationPart) {
     const Result result = run(words);
     if (result.exit_code == 0) {
       ++num_ok;
-      EXPECT_NE(result.output.find("no validation: not one of the 1 held-out samples"),
+      EXPECT_NE(result.output.find("no validation: none of the 1 held-out samples"),
                 std::string::npos)
           << result.output;
       EXPECT_EQ(result.output.find("never reaches"), std::string::npos)

@@ -69,7 +69,7 @@ TEST_F(Trained, ConvertNeverTakesAnothersPlace) {
        {precious, fs::path(precious.string() + "/"), folder_ / "notes", model()}) {
     const Result result = run({"convert", model(), destination, "--to", "hf"});
     EXPECT_EQ(result.exit_code, 2) << destination << "\n" << result.output;
-    EXPECT_NE(result.output.find("is there already"), std::string::npos) << result.output;
+    EXPECT_NE(result.output.find("exists already"), std::string::npos) << result.output;
   }
   EXPECT_EQ(read_file(precious / "thesis.txt"), "years of work");
   EXPECT_EQ(read_file(folder_ / "notes"), "a file");
@@ -101,7 +101,7 @@ TEST_F(Trained, GgufIsReadLikeAnyModel) {
   EXPECT_EQ(answer(folder_ / "m.gguf"), answer(model()));
   const Result refused = run({"convert", model(), folder_ / "out", "--to", "gguf"});
   EXPECT_EQ(refused.exit_code, 2);
-  EXPECT_NE(refused.output.find("is there already"), std::string::npos) << refused.output;
+  EXPECT_NE(refused.output.find("exists already"), std::string::npos) << refused.output;
 }
 
 // Its answers are all but random bytes, every control character among them.

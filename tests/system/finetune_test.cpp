@@ -175,7 +175,8 @@ TEST(Finetune, FitPutsStatesOnADiskWhereItMayAndMust) {
   words.insert(words.end(), {"--fit_disk", disk.path().string()});
   const Result result = run(words);
   ASSERT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_NE(result.output.find("States are on disk, as fit_disk allows"), std::string::npos)
+  EXPECT_NE(result.output.find("Optimizer states are on disk, as fit_disk allows"),
+            std::string::npos)
       << result.output;
   const nlohmann::json record = read_run(folder / "tight");
   EXPECT_EQ(record["memory"]["measured"]["on_disk"], record["memory"]["predicted"]["on_disk"]);
@@ -215,7 +216,7 @@ TEST(Finetune, SplittingGoesOnWithSmallerMicroBatches) {
   const Result result = run(finetune_words(rows, folder / "tight",
                                            {"--memory_budget", budget, "--train.on_oom", "split"}));
   ASSERT_EQ(result.exit_code, 0) << result.output;
-  EXPECT_NE(result.output.find("does not fit; going on with 2"), std::string::npos)
+  EXPECT_NE(result.output.find("does not fit; continuing with 2"), std::string::npos)
       << result.output;
   const std::vector<double> expected = losses(read_run(folder / "roomy"));
   const std::vector<double> split = losses(read_run(folder / "tight"));

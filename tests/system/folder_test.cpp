@@ -104,8 +104,8 @@ TEST_F(RunFolder, OfTheModelThatIsTrainedIsRefused) {
   again[1] = out_ / "final";
   const Result result = run(again);
   EXPECT_EQ(result.exit_code, 2) << result.output;
-  EXPECT_TRUE(
-      has(result.output, "would write its own model in its place; choose another --out_dir"))
+  EXPECT_TRUE(has(result.output,
+                  "this run starts from it and would overwrite it; choose another --out_dir"))
       << result.output;
   EXPECT_TRUE(fs::exists(out_ / "final/model.safetensors"));
 }
@@ -150,8 +150,7 @@ TEST_F(SmallDisk, WithoutRoomForTheModelIsRefusedBeforeTheFirstStep) {
   if (!mount("100k")) GTEST_SKIP() << "cannot mount a small disk here, which takes root";
   const Result result = train_there({});
   EXPECT_EQ(result.exit_code, 2) << result.output;
-  EXPECT_TRUE(has(result.output, "has no room for the model that this run is to end with"))
-      << result.output;
+  EXPECT_TRUE(has(result.output, "has no room for the trained model")) << result.output;
   EXPECT_FALSE(has(result.output, "step 1"));
 }
 
@@ -173,7 +172,7 @@ TEST_F(SmallDisk, ThatIsFullAtTheEndIsWaitedFor) {
   ASSERT_TRUE(wait_until([&] { return fs::exists(out / "run.json"); }));
   std::ofstream(disk_ / "ballast") << std::string(size_t{4} << 20, 'x');
   ASSERT_TRUE(wait_until([&] { return has(read_file(folder_ / "log"), "cannot be written"); }));
-  EXPECT_TRUE(has(read_file(folder_ / "log"), "it is tried again every 10 s for 10 minutes"));
+  EXPECT_TRUE(has(read_file(folder_ / "log"), "snug tries again every 10 s for 10 minutes"));
   EXPECT_TRUE(has(read_file(folder_ / "log"), "No checkpoint holds these weights."));
   fs::remove(disk_ / "ballast");
   EXPECT_EQ(finish(child), 0) << read_file(folder_ / "log");
@@ -197,7 +196,7 @@ TEST_F(SmallDisk, ThatStaysFullLeavesACheckpointToMakeTheModelFrom) {
   ::kill(child, SIGINT);
   EXPECT_EQ(finish(child), 130);
   const std::string output = read_file(folder_ / "log");
-  EXPECT_TRUE(has(output, fmt::format("{} holds these weights: once there is room, the same "
+  EXPECT_TRUE(has(output, fmt::format("{} holds these weights: once there is space, the same "
                                       "command with --resume auto writes the model from them.",
                                       (out / "step-000030").string())))
       << output;

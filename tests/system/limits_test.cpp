@@ -94,7 +94,7 @@ TEST_F(Limits, ARunKeepsToTheHostMemoryThatIsSaid) {
 
   const Result tight = run(words("finetune_full", with(needed - 1, {})));
   EXPECT_EQ(tight.exit_code, 3) << tight.output;
-  EXPECT_NE(tight.output.find("pass the host_memory of"), std::string::npos) << tight.output;
+  EXPECT_NE(tight.output.find("exceeds the host_memory of"), std::string::npos) << tight.output;
   EXPECT_NE(tight.output.find("What would fit"), std::string::npos) << tight.output;
   EXPECT_EQ(record()["outcome"], "oom");
   const json refusal = record()["out_of_memory"];

@@ -48,14 +48,14 @@ TEST_F(Merge, FindsTheBaseAndWritesBesideTheAdapter) {
   expect_part(run({"generate", written, "--precision", "32-true", "--max_new_tokens", "3",
                    "--prompt_style", "plain", "--prompt", "!"}),
               0, "tokens/s");
-  expect_part(run({"merge", source}), 2, "is there already; name a new or an empty folder");
+  expect_part(run({"merge", source}), 2, "exists already; give a new or empty folder");
 }
 
 TEST_F(Merge, ATiedHeadThatAnAdapterChangesIsWrittenApart) {
   const fs::path tied = base("tied"), out = folder_ / "out";
   const fs::path changed = adapter("peft/tied-head", tied);
   expect_part(run({"merge", changed, "--out_dir", out, "--dtype", "bfloat16"}), 0,
-              "the head, which was the embedding, is one of its own now");
+              "the head, which shared its weight with the embedding, now has its own");
   const auto config = nlohmann::json::parse(read_file(out / "config.json"));
   EXPECT_EQ(config["tie_word_embeddings"], false);
   EXPECT_EQ(config["torch_dtype"], "bfloat16");
@@ -160,7 +160,7 @@ TEST_F(Merge, SaysWhatIsWrong) {
   expect_part(run({"merge", source}), 2, "which is not on this machine (looked for ");
   expect_part(run({"merge", source, "--base", kAdapters / "nowhere"}), 2, "does not exist");
   expect_part(run({"merge", kAdapters / "base"}), 2, "holds no adapter");
-  expect_part(run({"merge"}), 2, "snug merge wants checkpoint_dir");
+  expect_part(run({"merge"}), 2, "snug merge needs checkpoint_dir");
   EXPECT_FALSE(fs::exists(source.string() + "-merged"));
 }
 

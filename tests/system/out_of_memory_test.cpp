@@ -102,6 +102,8 @@ class Budgets : public ::testing::Test {
     expect_one_clear_error(result.output);
     json record = read_run(out);
     expect_whole_record(record, budget);
+    const bool shows_phases = result.output.find("Memory by phase") != std::string::npos;
+    EXPECT_EQ(shows_phases, !record["memory"]["phases"].empty()) << result.output;
     expect_whole_csv(out / "metrics.csv", record["steps"].size());
     std::set<std::string> left;
     for (const auto& entry : fs::directory_iterator(out)) left.insert(entry.path().filename());

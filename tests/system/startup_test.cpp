@@ -37,10 +37,10 @@ std::string waits(const std::string& variables) {
 }
 
 TEST(Startup, ThreadsWaitForEachOtherBrieflyUnlessToldOtherwise) {
-  EXPECT_THAT(waits(""), HasSubstr("GOMP_SPINCOUNT = '3000'"));
+  EXPECT_THAT(waits(""), HasSubstr("GOMP_SPINCOUNT = '500'"));
   EXPECT_THAT(waits("GOMP_SPINCOUNT=77"), HasSubstr("GOMP_SPINCOUNT = '77'"));
   EXPECT_THAT(waits("OMP_WAIT_POLICY=active"), HasSubstr("OMP_WAIT_POLICY = 'ACTIVE'"));
-  EXPECT_THAT(waits("OMP_WAIT_POLICY=active"), Not(HasSubstr("GOMP_SPINCOUNT = '3000'")));
+  EXPECT_THAT(waits("OMP_WAIT_POLICY=active"), Not(HasSubstr("GOMP_SPINCOUNT = '500'")));
 }
 
 // The program starts itself again for that; nobody is to see it.

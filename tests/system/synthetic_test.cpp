@@ -58,7 +58,7 @@ TEST(SyntheticData, IsLearntFromRandomWeightsAlone) {
                              "--data.val_split_fraction",
                              "0.1"});
   ASSERT_EQ(result.exit_code, 0) << result.output;
-  for (const char* part : {"No sample answers", "without a tokenizer", "random rule"})
+  for (const char* part : {"No sample answers", "without a tokenizer", "random samples"})
     EXPECT_NE(result.output.find(part), std::string::npos) << part << " in\n" << result.output;
   const nlohmann::json record = read_run(folder / "out");
   const double of_chance = std::log(96.0);  // the model's vocabulary

@@ -84,9 +84,10 @@ TEST_F(Talk, ChatAsksAsTheModelWasTrained) {
   const Result plain = piped("say 1\\n", "chat " + model() + kGreedy);
   EXPECT_EQ(plain.exit_code, 0);
   EXPECT_TEXT(plain.output,
-              "Each question is asked by itself (prompt style plain, as in training).");
+              "The model sees each question without the earlier ones (prompt style plain, as in "
+              "training).");
   const Result chat = piped("say 1\\n", "chat " + model() + " --prompt_style chat" + kGreedy);
-  EXPECT_FALSE(has_text(chat.output, "by itself")) << chat.output;
+  EXPECT_FALSE(has_text(chat.output, "without the earlier ones")) << chat.output;
 }
 
 // The program in a terminal of its own.
@@ -249,7 +250,8 @@ TEST_F(Talk, DataShowTellsWhatTrainingReads) {
   EXPECT_EQ(json::parse(whole.output)["shown"].size(), 3U);
   const Result no_row = with({"--row", "5"});
   EXPECT_EQ(no_row.exit_code, 2);
-  EXPECT_TEXT(no_row.output, "--row 5: there is no such row");
+  EXPECT_TEXT(no_row.output, "--row 5: the ");
+  EXPECT_TEXT(no_row.output, " samples have no such row");
 }
 
 // The option was read and did nothing.

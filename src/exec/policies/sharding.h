@@ -1,6 +1,6 @@
-// Many processes, one model: replicas (DDP, Li et al. 2020) and shards (ZeRO 1 to 3, Rajbhandari et
-// al. 2020; FSDP, Zhao et al. 2023). Each rank runs micro-batches of its own; a unit's gradients
-// are summed over the ranks as soon as its backward is done, while the unit before runs its own.
+// Data parallelism: replicas (DDP, Li et al. 2020) and shards (ZeRO 1 to 3, Rajbhandari et al.
+// 2020; FSDP, Zhao et al. 2023). Each rank runs its own micro-batches; a unit's gradients are
+// summed over ranks as soon as its backward is done, during the next unit's backward.
 //
 //   stage            a rank keeps its part of        after a unit's backward
 //   Replicate        nothing: it keeps everything    all-reduce, after the last micro-batch
@@ -8,11 +8,10 @@
 //   Gradients        states, gradients               reduce-scatter
 //   Weights          states, gradients, weights      reduce-scatter
 //
-// With Weights a unit's weights are gathered before its forward and again before its backward, one
-// unit ahead, and given back after each. With hybrid sharding the groups of ranks that share a
-// model's parts are replicas of each other: parts of gradients are then summed over those too.
-// In mixed precision matrices are gathered in the type that is computed with; gradients are summed
-// in float32.
+// With Weights a unit's weights are gathered one unit ahead of its forward and of its backward, and
+// freed after each. With hybrid sharding the groups of ranks that shard a model are replicas of
+// each other; gradient shards are then also summed over the replicas. In mixed precision matrices
+// are gathered in the type of the computation; gradients are summed in float32.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -32,10 +31,10 @@ struct ShardingOptions {
   ShardingStage stage = ShardingStage::Weights;
   bool forward_prefetch = true;
   bool backward_prefetch = true;
-  // A unit's gradients are on their way while the unit before computes its own. Not for whoever
-  // wants them when the unit's backward ends.
+  // Sum a unit's gradients during the next unit's backward. False if another policy needs the sum
+  // as soon as the unit's backward ends.
   bool overlap_reduction = true;
-  // Gradients leave the device after each micro-batch, so that each is reduced.
+  // Reduce after every micro-batch, not only the last: gradients then leave the device.
   bool reduce_each = false;
 };
 
@@ -45,53 +44,53 @@ class Sharding final : public Policy {
 
   Sharding(std::vector<nn::Unit*> units, FlatUnits flats, std::shared_ptr<dist::Mesh> mesh,
            const ShardingOptions& options);
-  // Weights that are still on their way arrive first, unless the run has failed.
+  // Completes pending gathers first, unless the run has failed.
   ~Sharding() override;
 
   void before_forward(UnitRun& run) override;
   void after_forward(UnitRun& run) override;
   void before_backward(UnitRun& run) override;
   void after_backward(UnitRun& run) override;
-  // All gradients are summed, and with their pieces, when this returns.
+  // When this returns, all gradients are summed and assigned to their pieces.
   void after_micro_batch() override;
   void abandon() override;
 
-  // What this rank's optimizer updates, by unit.
+  // The parameters of a unit that this rank's optimizer updates.
   std::vector<nn::Parameter*> updated(size_t unit) const;
-  // What this rank keeps of a unit's shared parameters between uses: whole ones, or its pieces.
+  // What this rank keeps of a unit's parameters between uses: whole parameters, or its pieces.
   std::vector<nn::Parameter*> kept(size_t unit) const;
-  // Whether a parameter is one of those that flat units hold.
+  // Whether a flat unit holds the parameter.
   bool shares(const nn::Parameter& parameter) const { return flat_of_.contains(&parameter); }
-  // Whether a rank's pieces are all of the parameters.
+  // Whether each rank keeps whole parameters.
   bool pieces_are_whole() const { return options_.stage == ShardingStage::Replicate; }
   const FlatUnits& flats() const { return flats_; }
   // Whether this rank keeps any element of the parameter.
   bool holds(const nn::Parameter& parameter) const;
 
-  // Sends the pieces to everyone after an update: whoever runs a unit forward waits for its
+  // After an update: starts to gather the pieces on all ranks. A unit's forward waits for its
   // weights.
   void publish();
   void drop_gradients();
 
-  // All values of a unit's own parameters are there from open to close, at all ranks alike. What
-  // was written in between is kept where close_written is called.
+  // Between open and close every rank has all values of the unit's own parameters. close_written
+  // keeps what was written in between. All ranks must call them alike.
   void open(size_t unit);
   void close(size_t unit);
-  // The same of those that train alone, which beside adapters are few.
+  // The same for trained parameters only; with adapters these are few.
   void open_trained(size_t unit);
   void close_trained(size_t unit);
-  // A unit's values without anybody's help, content undefined: for filling them.
+  // Allocates a unit's values without communication, content undefined, to be filled.
   void open_blank(size_t unit);
   void close_written(size_t unit);
 
  private:
-  // A reduction that was started: what is summed, and where this rank's part of it comes to lie.
+  // A reduction in progress: its input, and the tensor for this rank's shard of the result.
   struct Leaving {
     FlatUnit* flat;
     at::Tensor whole;
     at::Tensor landing;
     dist::Group::Ticket ticket;
-    bool is_final;  // of the step
+    bool is_final;  // the last of the step
   };
 
   std::vector<FlatUnit*> used_by(size_t unit) const;
@@ -108,7 +107,7 @@ class Sharding final : public Policy {
   Leaving reduce(FlatUnit& flat, bool is_final);
   void settle(std::vector<Leaving> reductions);
   void settle_replicas();
-  // Whoever took or freed the gradients of pieces and parameters did not know of our references.
+  // Drops our references to gradients that others have taken or freed.
   void forget_freed_gradients();
 
   std::vector<nn::Unit*> units_;
@@ -116,11 +115,11 @@ class Sharding final : public Policy {
   std::shared_ptr<dist::Mesh> mesh_;
   ShardingOptions options_;
   std::unordered_map<const nn::Parameter*, FlatUnit*> flat_of_;
-  std::unordered_map<const FlatUnit*, size_t> first_user_;  // the last one on the way back
-  std::map<size_t, std::vector<FlatUnit*>> present_;        // by unit: gathered, or on the way
+  std::unordered_map<const FlatUnit*, size_t> first_user_;  // and the last in the backward
+  std::map<size_t, std::vector<FlatUnit*>> present_;        // by unit: gathered or being gathered
   std::unordered_map<const FlatUnit*, dist::Group::Ticket> gathers_;
   std::vector<Leaving> leaving_;
-  std::unordered_map<const FlatUnit*, at::Tensor> reduced_;  // parts of summed gradients
+  std::unordered_map<const FlatUnit*, at::Tensor> reduced_;  // shards of summed gradients
   std::vector<dist::Group::Ticket> between_replicas_;
 };
 

@@ -11,11 +11,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int64_t kMost = int64_t{1} << 20;  // of any size: no model comes near
+constexpr int64_t kMost = int64_t{1} << 20;  // larger than any real model's sizes
 constexpr int64_t kMostLayers = 4096;
 
-// Below this, numbers are too even to start from: the published configs say 1e-10 of a vision model
-// whose weights they bring.
+// Smallest useful standard deviation for random weights; published configs give 1e-10 for the
+// vision model, whose weights are always loaded.
 constexpr double kLeastDeviation = 1e-6;
 
 double deviation(const ConfigFields& fields, double fallback) {
@@ -74,7 +74,7 @@ QFormerConfig read_qformer(const ConfigFields& fields, int64_t vision_size) {
   check_heads(fields, c.hidden_size, c.num_attention_heads);
   const int64_t source = fields.integer("encoder_hidden_size", vision_size);
   if (source != vision_size)
-    throw UserError("{}: encoder_hidden_size = {}, and the vision model's hidden_size is {}",
+    throw UserError("{}: encoder_hidden_size = {} must equal the vision model's hidden_size = {}",
                     fields.where(), source, vision_size);
   return c;
 }
@@ -84,8 +84,8 @@ const json& part(const json& root, const char* key) {
   return has_field(root, key) ? root[key] : kEmpty;
 }
 
-// The id that stands where a picture's features go. Configs of before transformers 4.46 do not say
-// it: then it is the one that their tokenizers were given later.
+// The id of a picture's placeholder token. Configs from before transformers 4.46 lack it; then it
+// is the id that their tokenizers got later.
 int32_t picture_token(const ConfigFields& fields, const json& text, const std::string& where) {
   for (const char* key : {"image_token_index", "image_token_id"})
     if (fields.has(key))
@@ -97,8 +97,8 @@ int32_t picture_token(const ConfigFields& fields, const json& text, const std::s
   const int64_t rows = language.integer("vocab_size", is_t5 ? 32128 : 50272);
   if (rows <= usual)
     throw UserError(
-        "{}: \"image_token_index\" is missing, and the usual {} is none of the vocabulary's {}; "
-        "say which token's places a picture takes",
+        "{}: \"image_token_index\" is missing, and the usual {} is outside the vocabulary of {}; "
+        "add the id of the token that stands for a picture",
         where, usual, rows);
   return static_cast<int32_t>(usual);
 }
@@ -108,8 +108,8 @@ std::array<float, 3> three_numbers(const ConfigFields& fields, const char* key,
   const std::vector<double> values = fields.numbers(key);
   if (values.empty()) return fallback;
   if (values.size() != 3)
-    throw UserError("{}: {} has {} numbers; it wants those of red, green and blue", fields.where(),
-                    key, values.size());
+    throw UserError("{}: {} has {} numbers; it needs three, for red, green and blue",
+                    fields.where(), key, values.size());
   return {static_cast<float>(values[0]), static_cast<float>(values[1]),
           static_cast<float>(values[2])};
 }
@@ -139,8 +139,7 @@ Pixels pixels_from(const json& root, const std::string& where) {
   if (const double factor = fields.number("rescale_factor", kUsual);
       !fields.boolean("do_rescale", true) || std::abs(factor - kUsual) > 1e-9)
     throw UserError(
-        "{}: pixels are to be multiplied by {}; only 1/255 is supported (rescale_factor, "
-        "do_rescale)",
+        "{}: the file scales pixels by {}; only 1/255 is supported (rescale_factor, do_rescale)",
         where, fields.boolean("do_rescale", true) ? factor : 1.0);
   if (!fields.boolean("do_normalize", true)) return {.mean = {0, 0, 0}, .std = {1, 1, 1}};
   Pixels pixels;

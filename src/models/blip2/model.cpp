@@ -16,7 +16,7 @@ using nlohmann::json;
 
 constexpr const char* kLanguage = "language_model.";
 
-// What the language model's names begin with in these files.
+// The prefix of the language model's tensor names in these files.
 std::string prefix_in(const formats::TensorSource* files) {
   for (const char* before : {"model.", "module."})
     if (files != nullptr && files->find(std::string(before) + kLanguage + "shared.weight"))
@@ -29,7 +29,7 @@ std::unique_ptr<Model> make_language(const json& text, const std::string& where,
   const std::string type = ConfigFields(text, where).text("model_type", "opt");
   if (type == "opt") {
     opt::Config own = opt::from_hugging_face(text, where);
-    // Pictures' features are as wide as the blocks, the words' beside them would be narrower.
+    // Picture features have the blocks' width; a projected embedding (OPT-350m) would be narrower.
     if (own.projects_words())
       throw UserError(
           "{}: word_embed_proj_dim = {} is not hidden_size = {}: words and pictures cannot stand "
@@ -64,7 +64,7 @@ std::unique_ptr<Model> make_model(const json& config, const std::string& where,
   auto language = make_language(own.text, where + ": text_config", files);
   const int64_t rows = language->dimensions().vocabulary;
   if (own.image_token_index >= rows)
-    throw UserError("{}: image_token_index = {} is none of the vocabulary's {} tokens", where,
+    throw UserError("{}: image_token_index = {} is outside the vocabulary of {} tokens", where,
                     own.image_token_index, rows);
   return std::make_unique<Blip2Model>(std::move(own), std::move(language));
 }
@@ -131,7 +131,7 @@ json Blip2Model::hugging_face_config() const {
   qformer["hidden_dropout_prob"] = config_.qformer.hidden_dropout_prob;
   qformer["attention_probs_dropout_prob"] = config_.qformer.attention_probs_dropout_prob;
   out["vision_config"]["attention_dropout"] = config_.vision.attention_dropout;
-  // Of files that were read; whoever writes some says theirs.
+  // Drops the dtype of the files that were read; the writer adds its own.
   for (json* part : {&out, &qformer, &out["vision_config"]})
     for (const char* key : {"torch_dtype", "dtype", "transformers_version", "_name_or_path"})
       part->erase(key);
@@ -163,8 +163,8 @@ void Blip2Model::set_dropout(double probability) {
   language_->set_dropout(probability);
 }
 
-// 2 per multiply-add: forward, and once more for the gradient of what a layer reads and that of its
-// weight, where these are wanted. Up to the first unit that trains nothing has a gradient.
+// 2 per multiply-add: the forward, plus the gradients of a layer's input and weight where needed.
+// Units before the first trained one have no gradients.
 double Blip2Model::picture_flops() const {
   double flops = 0;
   bool has_backward = false;

@@ -21,7 +21,7 @@ class Blip2Model final : public Model {
  public:
   Blip2Model(Config config, std::unique_ptr<Model> language);
   std::vector<nn::Unit*> units() override;
-  // The language model's: it is what generation drives.
+  // The language model's, which generation uses.
   Dimensions dimensions() const override { return language_->dimensions(); }
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override;
@@ -40,7 +40,7 @@ class Blip2Model final : public Model {
 
  private:
   std::vector<PictureUnit*> picture_units() const;
-  // Of one picture, forward and backward.
+  // Floating-point operations per picture, forward and backward.
   double picture_flops() const;
 
   Config config_;

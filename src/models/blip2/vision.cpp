@@ -32,9 +32,8 @@ nn::Parameter free_parameter(const char* name, std::vector<int64_t> shape, doubl
 void check_size(const at::Tensor& pixels, int64_t image_size) {
   if (pixels.dim() == 4 && pixels.size(1) == image_size && pixels.size(2) == image_size) return;
   throw UserError(
-      "pictures of {} x {} pixels: this model's positions are for {} x {} "
-      "(vision_config.image_size "
-      "in its config.json); resize them",
+      "pictures have {} x {} pixels, but this model's positions are for {} x {} "
+      "(vision_config.image_size in its config.json); resize them",
       pixels.size(2), pixels.size(1), image_size, image_size);
 }
 
@@ -65,7 +64,7 @@ std::vector<Product> VisionEmbeddings::products() {
 
 std::vector<int64_t> VisionEmbeddings::file_shape(const nn::Parameter& parameter) const {
   const VisionConfig& c = config_.vision;
-  // By name: a twin of the model may be asked.
+  // Compared by name, since the parameter may belong to a copy of the model.
   if (parameter.name == class_.name) return {1, 1, c.hidden_size};
   if (parameter.name == position_.name) return {1, c.num_positions(), c.hidden_size};
   if (parameter.name == patch_.weight().name) return {c.hidden_size, 3, c.patch_size, c.patch_size};
@@ -137,7 +136,7 @@ int64_t VisionBlock::num_rows(const nn::Batch& batch) const {
 at::Tensor VisionBlock::attend(const at::Tensor& x, const nn::Batch& batch,
                                const nn::Pass& pass) const {
   const int64_t d = config_.head_dim(), heads = qkv_.out_features() / 3 / d;
-  // Together q, k and v are the product's output, and its gradient is put together at once.
+  // Views of the fused q, k, v product, so that its gradient is assembled in one tensor.
   const std::vector<at::Tensor> qkv =
       nn::project(x, {&qkv_}, num_rows(batch), pass)[0].view({-1, 3, heads, d}).unbind(1);
   const nn::Packed pictures =

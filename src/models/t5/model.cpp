@@ -9,8 +9,8 @@
 namespace snug::models::t5 {
 namespace {
 
-// Distances beyond relative_attention_max_distance share a bucket, so that no length is too long;
-// this one is never reached.
+// T5 has no longest length, since distances beyond relative_attention_max_distance share a bucket;
+// this bound is never reached.
 constexpr int64_t kMaxPositions = int64_t{1} << 20;
 
 }  // namespace
@@ -64,8 +64,8 @@ data::Reading T5Model::reads() const {
           .decoder_start_token = static_cast<int32_t>(config_.decoder_start_token_id)};
 }
 
-// A token goes through one of the two stacks. Attention's two products take 12 operations a query
-// and key, forward and backward, of which causal queries have half.
+// Each token passes one of the two stacks. Attention's two products take 12 operations per query,
+// key and feature, forward and backward; causal attention half as many.
 double T5Model::flops_per_token(double seqlen) const {
   const double length = seqlen / 2;
   const double keys_of_source = 12.0 * static_cast<double>(config_.num_layers) * length;

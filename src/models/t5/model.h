@@ -1,4 +1,4 @@
-// T5 as a model of its own, or within another one.
+// T5 as a model, alone or within BLIP-2.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,17 +18,17 @@ std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::strin
 
 class T5Model final : public Model {
  public:
-  // Weights are called `prefix` + their names in T5's own files.
+  // Weights are named `prefix` + their name in T5's own files.
   explicit T5Model(Config config, const std::string& prefix = "");
   std::vector<nn::Unit*> units() override;
-  // Layers and heads are the decoder's, whose keys and values a generation keeps.
+  // Layers and heads are the decoder's, for the key-value cache.
   Dimensions dimensions() const override;
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
   double initializer_range() const override { return config_.initializer_factor; }
   void prepare(at::Device device, int64_t max_seqlen) override;
   data::Reading reads() const override;
-  // Of an average one of a document's tokens, half of which are taken for its source's.
+  // Per average token, assuming that half of a document's tokens are its source's.
   double flops_per_token(double seqlen) const override;
   void set_dropout(double probability) override { config_.dropout_rate = probability; }
 

@@ -76,7 +76,7 @@ TEST(Help, APlanTrainsAllWeightsByDefault) {
   EXPECT_TRUE(parse("plan MODEL").recipe.full);
   EXPECT_FALSE(parse("plan MODEL --lora_r 4").recipe.full);
   const std::string text = help_text("plan", 200);
-  EXPECT_CONTAINS(text.substr(text.find("--full ")), "LoRA is given [default: true]");
+  EXPECT_CONTAINS(text.substr(text.find("--full ")), "LoRA option is given [default: true]");
   const std::string page = reference_page();
   const std::string of_plan = page.substr(page.find("## snug plan"));
   EXPECT_CONTAINS(of_plan.substr(of_plan.find("`--full`"), 40), "| true |");

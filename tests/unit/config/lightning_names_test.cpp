@@ -78,9 +78,10 @@ TEST(LightningNames, AccumulationAndGlobalBatchMustAgree) {
   const std::string base = "--batch_size 16 --accumulate_grad_batches 4 --train.global_batch_size ";
   EXPECT_EQ(faults_of(recipe_of(base + "64")), "");
   const std::string fault = faults_of(recipe_of(base + "32"));
-  EXPECT_CONTAINS(fault, "train.accumulate_grad_batches = 4 and train.global_batch_size = 32");
+  EXPECT_CONTAINS(fault,
+                  "train.accumulate_grad_batches = 4 contradicts train.global_batch_size = 32");
   EXPECT_CONTAINS(fault, "are 64 samples");
-  EXPECT_CONTAINS(fault, "leave one of the two out");
+  EXPECT_CONTAINS(fault, "leave out one of the two");
 }
 
 TEST(LightningNames, OptimizersOfOtherLibraries) {

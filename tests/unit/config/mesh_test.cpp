@@ -21,14 +21,14 @@ TEST(MeshShape, IsReadWhole) {
   EXPECT_EQ(shape.num_data_ranks(), 8);
   EXPECT_EQ(mesh_text(shape), "pp=3,dp=2,fsdp=4,tp=2");
   EXPECT_EQ(mesh_text({}), "");
-  EXPECT_CONTAINS(read_mesh("ep=2", shape), "has no axis \"ep\"; the axes are dp (copies)");
-  EXPECT_CONTAINS(read_mesh("", shape), "has no axis");
-  EXPECT_CONTAINS(read_mesh("dp=2,", shape), "has no axis");
+  EXPECT_CONTAINS(read_mesh("ep=2", shape), "there is no axis \"ep\"; the axes are dp (copies)");
+  EXPECT_CONTAINS(read_mesh("", shape), "there is no axis");
+  EXPECT_CONTAINS(read_mesh("dp=2,", shape), "there is no axis");
   for (const char* text : {"dp=0", "dp=-1", "dp=", "dp", "dp=two", "dp=1.5", "dp=2=2"})
     EXPECT_CONTAINS(read_mesh(text, shape), "is not a whole number of devices from 1") << text;
-  EXPECT_CONTAINS(read_mesh("dp=2,dp=2", shape), "gives dp twice");
+  EXPECT_CONTAINS(read_mesh("dp=2,dp=2", shape), "dp is given twice");
   for (const char* text : {"dp=9000000000000000000", "dp=1048576,fsdp=1048576"})
-    EXPECT_CONTAINS(read_mesh(text, shape), "lays out more than 1048576 devices") << text;
+    EXPECT_CONTAINS(read_mesh(text, shape), "asks for more than 65536 devices") << text;
 }
 
 TEST(MeshShape, TensorIsInnermostAndPipelineOutermost) {

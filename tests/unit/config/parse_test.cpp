@@ -164,9 +164,10 @@ TEST(Parse, UnknownKeysNameTheNearest) {
   EXPECT_CONTAINS(parse_error("finetune_full x --max_step 3"), "did you mean train.max_steps?");
   EXPECT_CONTAINS(parse_error("finetune_full x --learning_rate_of_llamas 3"),
                   "--help lists all keys");
-  EXPECT_CONTAINS(parse_error("finetune_full x --lora_r 3"), "is a key of finetune_lora");
+  EXPECT_CONTAINS(parse_error("finetune_full x --lora_r 3"), "this key belongs to finetune_lora");
   // What is declined needs no adapters.
-  EXPECT_CONTAINS(parse_error("finetune_full x --use_qlora true"), "is a key of finetune_lora");
+  EXPECT_CONTAINS(parse_error("finetune_full x --use_qlora true"),
+                  "this key belongs to finetune_lora");
   EXPECT_TRUE(parse("finetune_full x --use_lora false --use_qlora false").recipe.full);
   EXPECT_CONTAINS(parse_error("finetune_full x --train 3"), "is a group of keys");
   EXPECT_CONTAINS(parse_error("convert a b --log.run 3"), "unknown key");
@@ -188,8 +189,9 @@ TEST(Parse, ListsOfWordsMayBeWrittenAsInARecipe) {
 }
 
 TEST(Parse, AModelGivenTwiceIsRefused) {
-  EXPECT_CONTAINS(parse_error("finetune_full one --model_name two"),
-                  "checkpoint_dir is given twice: one as a word, two by --model_name; keep one");
+  EXPECT_CONTAINS(
+      parse_error("finetune_full one --model_name two"),
+      "checkpoint_dir is given twice: one as an argument and two by --model_name; keep one");
   EXPECT_CONTAINS(parse_error("generate one --checkpoint_dir two"), "is given twice");
   EXPECT_EQ(parse("finetune_full one --model_name null").recipe.checkpoint_dir, "one");
   EXPECT_EQ(parse("finetune_full one --checkpoint_dir one").recipe.checkpoint_dir, "one");
@@ -217,7 +219,7 @@ TEST(Parse, WrongValuesSayWhatIsWanted) {
   EXPECT_CONTAINS(parse_error("finetune_full x --seed 18446744073709551616"),
                   "is not a whole number");
   EXPECT_CONTAINS(parse_error("finetune_full x --data.mask_prompt maybe"),
-                  "unexpected word maybe; snug finetune_full takes no word");
+                  "unexpected argument maybe; snug finetune_full takes no positional arguments");
   EXPECT_CONTAINS(parse_error("finetune_full x --data.mask_prompt=maybe"),
                   "neither true nor false");
   EXPECT_CONTAINS(parse_error("finetune_full x --precision bf16-tru"), "did you mean bf16-true?");
@@ -227,21 +229,21 @@ TEST(Parse, WrongValuesSayWhatIsWanted) {
   EXPECT_CONTAINS(parse_error("finetune_full x --memory_budget lots"), "write it as 2GiB");
   EXPECT_CONTAINS(parse_error("finetune_full x --optimizer.betas 0.9"), "a list of two numbers");
   EXPECT_CONTAINS(parse_error("finetune_full x --train.epochs"),
-                  "--train.epochs wants a value: --train.epochs INT");
+                  "--train.epochs needs a value: --train.epochs INT");
   EXPECT_CONTAINS(error_of([] { recipe_from("train:\n  epochs: [1, 2]\n"); }),
-                  "recipe.yaml:2: train.epochs: is a list");
+                  "recipe.yaml:2: train.epochs: must be one value, not a list");
   EXPECT_CONTAINS(error_of([] { recipe_from("train:\n  epochs:\n    x: 1\n"); }),
                   "train.epochs.x: unknown key");
   EXPECT_CONTAINS(
       error_of([] { recipe_from("data:\n  json_path: a\n  init_args:\n    json_path: b\n"); }),
-      "says again what stands at");
-  EXPECT_CONTAINS(error_of([] { recipe_from("- a\n- b\n"); }), "recipe.yaml:1: holds no keys");
+      "already set at");
+  EXPECT_CONTAINS(error_of([] { recipe_from("- a\n- b\n"); }), "recipe.yaml:1: there are no keys");
 }
 
 TEST(Parse, ANearNameIsNamedAlsoWithoutAValue) {
   EXPECT_CONTAINS(parse_error("lab run s --plna"), "--plna: unknown key; did you mean --plan?");
   EXPECT_CONTAINS(parse_error("lab nonsense"), "\"nonsense\" is not one of run");
-  EXPECT_EQ(parse_error("lab nonsense").find("snug lab wants action"), std::string::npos);
+  EXPECT_EQ(parse_error("lab nonsense").find("snug lab needs action"), std::string::npos);
 }
 
 TEST(Parse, AllFaultsAtOnce) {
@@ -256,7 +258,7 @@ TEST(Parse, AllFaultsAtOnce) {
 TEST(Parse, FilesThatCannotBeRead) {
   EXPECT_CONTAINS(parse_error("finetune_full --config /nonexistent/r.yaml"), "/nonexistent/r.yaml");
   EXPECT_CONTAINS(parse_error("finetune_full --config /"), "/");
-  EXPECT_CONTAINS(parse_error("finetune_full --config"), "--config wants a value");
+  EXPECT_CONTAINS(parse_error("finetune_full --config"), "--config needs a value");
   EXPECT_TRUE(same_values(recipe_from(""), recipe_from("# nothing\n")));
   error_of([] { recipe_from("a: " + std::string(2 << 20, 'x')); });
 }
@@ -291,8 +293,8 @@ TEST(Parse, Merge) {
   EXPECT_EQ(parse("merge a --base b --dtype none").merge.pretrained_checkpoint_dir, "b");
   EXPECT_EQ(parse("merge a --quantize bnb.nf4-dq --precision 32-true").merge.quantize,
             "bnb.nf4-dq");
-  EXPECT_CONTAINS(parse_error("merge"), "snug merge wants checkpoint_dir");
-  EXPECT_CONTAINS(parse_error("merge a b"), "unexpected word b");
+  EXPECT_CONTAINS(parse_error("merge"), "snug merge needs checkpoint_dir");
+  EXPECT_CONTAINS(parse_error("merge a b"), "unexpected argument b");
 }
 
 // Each --adapter adds one.
@@ -319,7 +321,7 @@ TEST(Parse, CaptionTakesManyPictures) {
   EXPECT_EQ(rows.limit, 3);
   EXPECT_TRUE(rows.score);
   EXPECT_CONTAINS(parse_error("caption m --data Alpaca"), "HFDataset");
-  EXPECT_CONTAINS(parse_error("chat m x"), "unexpected word x");
+  EXPECT_CONTAINS(parse_error("chat m x"), "unexpected argument x");
 }
 
 TEST(Parse, OtherCommands) {
@@ -342,10 +344,10 @@ TEST(Parse, OtherCommands) {
   EXPECT_TRUE(parse("finetune-full --help").help);
   EXPECT_TRUE(parse("finetune x --print_config").print_config);
   EXPECT_CONTAINS(parse_error("chat m --prompt x"), "unknown key");
-  EXPECT_CONTAINS(parse_error("convert a"), "snug convert wants destination");
+  EXPECT_CONTAINS(parse_error("convert a"), "snug convert needs destination");
   EXPECT_CONTAINS(parse_error("evaluate m"), "data.json_path is not set");
   EXPECT_CONTAINS(parse_error("completion tcsh"), "is not one of bash, zsh, fish");
-  EXPECT_CONTAINS(parse_error("generate"), "snug generate wants checkpoint_dir");
+  EXPECT_CONTAINS(parse_error("generate"), "snug generate needs checkpoint_dir");
   EXPECT_CONTAINS(parse_error("generate m --config r.yaml"), "takes no recipe");
   EXPECT_CONTAINS(parse_error("finetun_full"), "did you mean finetune_full?");
   EXPECT_CONTAINS(parse_error("convert_to_litgpt x"), "snug convert");
@@ -440,7 +442,7 @@ TEST(Parse, DataShowTakesTheOptionsOfTraining) {
   EXPECT_EQ(o.row, 2);
   EXPECT_EQ(parse("data show dir --model m --data HFDataset").show_data.data.path, "dir");
   EXPECT_EQ(parse("data show --model m --data rows.csv").show_data.data.json_path, "rows.csv");
-  EXPECT_CONTAINS(parse_error("data show r.jsonl"), "wants --model");
+  EXPECT_CONTAINS(parse_error("data show r.jsonl"), "needs --model");
   EXPECT_CONTAINS(parse_error("data show --model m"), "snug data show rows.jsonl");
   EXPECT_CONTAINS(parse_error("data show a.jsonl --model m --data.json_path b.jsonl"), "keep one");
   EXPECT_CONTAINS(parse_error("data shwo a.jsonl --model m"), "did you mean show?");

@@ -147,7 +147,7 @@ TEST_F(Processes, AKilledKeeperTakesItsRankAlong) {
   ASSERT_EQ(ranks.size(), 2U);
   ::kill(static_cast<pid_t>(ranks[0].keeper), SIGKILL);
   EXPECT_EQ(finish(child), 1);
-  EXPECT_TRUE(says("rank 0 of 2") && says("watches over it")) << said;
+  EXPECT_TRUE(says("rank 0 of 2") && says("supervises it")) << said;
   expect_no_orphans();
 }
 
@@ -162,7 +162,7 @@ TEST_F(Processes, AKilledSupervisorTakesAllAlong) {
 TEST_F(Processes, ARankThatGivesNoSignOfLifeIsEnded) {
   ::setenv("PROBE_TIMEOUT", "2", 1);
   EXPECT_EQ(run({"2", "*:beat:200", "1:die:19", "*:beat:30000"}), 1);
-  for (const char* part : {"rank 1 of 2", "SIGSTOP", "no sign of life"})
+  for (const char* part : {"rank 1 of 2", "SIGSTOP", "did not respond"})
     EXPECT_TRUE(says(part)) << part << " in\n" << said;
   expect_no_orphans();
 }

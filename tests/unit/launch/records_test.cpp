@@ -92,7 +92,7 @@ TEST(Verdict, SaysWhereToGoOnFrom) {
   for (const char* name : {"step-000002", "step-000010"})
     std::filesystem::create_directory(out / name);
   const Verdict verdict = judge(records, out.path(), false);
-  EXPECT_TRUE(has(verdict, "--resume auto goes on from " + (out / "step-000010").string()))
+  EXPECT_TRUE(has(verdict, "--resume auto resumes from " + (out / "step-000010").string()))
       << verdict.message;
 }
 

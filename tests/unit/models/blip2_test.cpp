@@ -109,12 +109,13 @@ TEST_F(Blip2, ConfigsThatCannotBeAreRefused) {
   };
   expect([](json& c) { c.erase("text_config"); }, "\"text_config\" is missing");
   expect([](json& c) { c["text_config"]["model_type"] = "llama"; }, "supported are opt and t5");
-  expect([](json& c) { c.erase("image_token_index"); }, "the usual 50265 is none of");
-  expect([](json& c) { c["image_token_index"] = 96; }, "none of the vocabulary's 96");
+  expect([](json& c) { c.erase("image_token_index"); },
+         "the usual 50265 is outside the vocabulary of 96");
+  expect([](json& c) { c["image_token_index"] = 96; }, "outside the vocabulary of 96");
   expect([](json& c) { c["vision_config"]["image_size"] = 13; }, "no multiple of patch_size = 4");
   expect([](json& c) { c["vision_config"]["num_attention_heads"] = 5; }, "no multiple of");
   expect([](json& c) { c["qformer_config"]["encoder_hidden_size"] = 25; },
-         "the vision model's hidden_size is 24");
+         "must equal the vision model's hidden_size = 24");
   expect([](json& c) { c["vision_config"]["hidden_act"] = "mish"; }, "mish");
   expect([](json& c) { c["text_config"]["word_embed_proj_dim"] = 16; },
          "text_config: word_embed_proj_dim = 16 is not hidden_size = ");
@@ -178,7 +179,7 @@ TEST_F(Blip2, PicturesOfAnotherSizeAreRefused) {
   nn::Batch batch;
   batch.pixels = at::empty({1, 14, 14, 3}, at::TensorOptions().dtype(at::kByte));
   const std::string message = message_of([&] { model->units().front()->forward({}, batch, {}); });
-  EXPECT_NE(message.find("14 x 14 pixels: this model's positions are for 12 x 12"),
+  EXPECT_NE(message.find("14 x 14 pixels, but this model's positions are for 12 x 12"),
             std::string::npos)
       << message;
 }

@@ -74,7 +74,7 @@ TEST_F(Chat, AnAnswerThatWasCutOffSaysSoAndGoesOn) {
   Conversation chat = make({});
   next_ = {.text = "one two", .ids = {1, 2}, .end = AnswerEnd::Limit};
   chat.take("count");
-  EXPECT_EQ(take_notes(), "[stopped after 2 tokens; /more goes on]\n");
+  EXPECT_EQ(take_notes(), "[stopped after 2 tokens; /more continues]\n");
   next_ = {.text = " three", .ids = {3}, .end = AnswerEnd::Complete};
   chat.take("/more");
   EXPECT_EQ(begun_, (std::vector<int32_t>{1, 2}));

@@ -60,7 +60,7 @@ TEST(DiskRoom, WarnsOfCheckpointsAndRefusesOnlyForTheModel) {
   EXPECT_EQ(check_room(need, 31 * kGiB, "out"), "");
   EXPECT_EQ(check_room(need, 30 * kGiB, "out"),
             "this run will fill the disk of out: 10 checkpoints of 3.00 GiB and the model of 1.00 "
-            "GiB need 31.00 GiB, and 30.00 GiB are free; keep fewer with --train.keep_checkpoints "
+            "GiB need 31.00 GiB, and 30.00 GiB is free; keep fewer with --train.keep_checkpoints "
             "9, write none with --train.save_interval none, or choose another --out_dir");
   EXPECT_TRUE(says(check_room(need, 7 * kGiB, "out"), "--train.keep_checkpoints 1,"));
   EXPECT_FALSE(says(check_room(need, 4 * kGiB, "out"), "keep_checkpoints"));
@@ -72,7 +72,7 @@ TEST(DiskRoom, WarnsOfCheckpointsAndRefusesOnlyForTheModel) {
     check_room(need, kGiB / 2, "out");
     ADD_FAILURE() << "it does not fit";
   } catch (const UserError& error) {
-    EXPECT_TRUE(says(error.what(), "it takes 1.00 GiB, and 512.00 MiB are free")) << error.what();
+    EXPECT_TRUE(says(error.what(), "it takes 1.00 GiB, and 512.00 MiB is free")) << error.what();
     EXPECT_TRUE(says(error.what(), "--train.save_model false")) << error.what();
   }
 }
@@ -116,7 +116,7 @@ TEST_F(LastTry, IsRepeatedUntilThereIsRoom) {
   EXPECT_EQ(waited_, 30);
   ASSERT_EQ(said_.size(), 1U) << "said once";
   EXPECT_TRUE(says(said_[0], "no space on")) << said_[0];
-  EXPECT_TRUE(says(said_[0], "tried again every 10 s for 10 minutes; Ctrl-C gives up. step-000004"))
+  EXPECT_TRUE(says(said_[0], "tries again every 10 s for 10 minutes; Ctrl-C gives up. step-000004"))
       << said_[0];
 }
 
@@ -151,7 +151,7 @@ TEST_F(LastTry, GoesWhereAPersonSays) {
   EXPECT_EQ(write_at_last(asks), folder_ / "other");
   EXPECT_EQ(tried_,
             (std::vector<fs::path>{folder_ / "final", folder_ / "final", folder_ / "other"}));
-  EXPECT_TRUE(says(said_.back(), "taken is there already")) << said_.back();
+  EXPECT_TRUE(says(said_.back(), "taken exists already")) << said_.back();
   tried_.clear();
   asks = wish(1);
   asks.ask = [](const std::string&) { return std::nullopt; };

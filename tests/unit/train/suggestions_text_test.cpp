@@ -27,7 +27,7 @@ constexpr const char* kCommand = "snug finetune_full MODEL";
 
 TEST(SuggestionsText, WhatChangesTheTrainingSaysSo) {
   const std::string text = suggestions_text({kSmaller, kAdapters}, kCommand);
-  const size_t mark = text.find("These change what is trained:");
+  const size_t mark = text.find("These change the training result:");
   ASSERT_NE(mark, std::string::npos) << text;
   EXPECT_LT(text.find("--train.micro_batch_size 1"), mark) << text;
   EXPECT_GT(text.find("--lora_r 8"), mark) << text;

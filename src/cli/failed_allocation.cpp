@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cli/failed_allocation.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <new>
+
+#include "base/bytes.h"
+#include "machine/machine.h"
+
+namespace {
+
+std::atomic<size_t> bytes_refused = 0;
+
+// Of this process; 0 where the kernel does not say.
+int64_t resident_bytes() {
+  int64_t virtual_pages = 0, resident_pages = 0;
+  std::ifstream("/proc/self/statm") >> virtual_pages >> resident_pages;
+  return resident_pages * ::sysconf(_SC_PAGESIZE);
+}
+
+}  // namespace
+
+// A sanitizer has operators of its own, which these would not fit.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// The standard's operator, but for the note. Its operator delete frees what malloc gave.
+void* operator new(size_t bytes) {
+  if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
+  bytes_refused = bytes;
+  throw std::bad_alloc();
+}
+#endif
+
+namespace snug {
+
+std::string failed_allocation_text() {
+  const machine::Memory memory = machine::memory();
+  const size_t bytes = bytes_refused;
+  std::string text = fmt::format(
+      "out of memory on the host: {} for the program's own data (samples, tokens, files) could not "
+      "be had; this process holds {}, and {} of {} are available",
+      bytes > 0 ? format_bytes(static_cast<int64_t>(bytes)) : "what was asked",
+      format_bytes(resident_bytes()), format_bytes(memory.available), format_bytes(memory.total));
+  if (memory.limit)
+    text += fmt::format(" (limit of the control group: {})", format_bytes(*memory.limit));
+  return text;
+}
+
+}  // namespace snug

@@ -1,0 +1,155 @@
+// What a stranger may type: every number of a plan at its upper bound, every text made very long,
+// recipes that are nested, repeated or endless. Each ends soon, in little memory, and with an exit
+// code that is its own.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+
+#include "base/bytes.h"
+#include "base/text.h"
+#include "config/command_table.h"
+#include "system/program.h"
+
+namespace snug::tests {
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Outcome {
+  int exit_code = 0;
+  double processor_seconds = 0;
+  int64_t resident_bytes = 0;
+  std::string output;
+};
+
+Outcome measured(const Words& words) {
+  const TempFolder folder;
+  const pid_t child = start(words, folder / "log");
+  int status = 0;
+  rusage usage{};
+  ::wait4(child, &status, 0, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return {.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status),
+          .processor_seconds = seconds(usage.ru_utime) + seconds(usage.ru_stime),
+          .resident_bytes = usage.ru_maxrss * kKiB,
+          .output = read_file(folder / "log")};
+}
+
+// Time of the processor, since other programs do not lengthen that.
+void expect_cheap(const Words& words, double seconds = 2) {
+  std::string command;
+  for (const std::string& word : words) command += " " + word.substr(0, 60);
+  SCOPED_TRACE("snug" + command);
+  const Outcome outcome = measured(words);
+  EXPECT_TRUE(outcome.exit_code == 0 || outcome.exit_code == 2 || outcome.exit_code == 3)
+      << outcome.exit_code << "\n"
+      << outcome.output.substr(0, 2000);
+  EXPECT_LE(outcome.processor_seconds, seconds) << outcome.output.substr(0, 500);
+  EXPECT_LE(outcome.resident_bytes, 400 * kMiB) << outcome.output.substr(0, 500);
+  EXPECT_LT(outcome.output.size(), 20000U);
+}
+
+class Extremes : public ::testing::Test {
+ protected:
+  Words plan(const Words& more) const {
+    Words words{"plan", tiny_checkpoint() + "/config.json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  Words plan_of(const std::string& recipe) const {
+    write_file_atomically(folder_ / "recipe.yaml", recipe);
+    return plan({"--config", folder_ / "recipe.yaml"});
+  }
+  // rows(chosen): of the plan's, with the words that set one each.
+  template <class Choose>
+  void for_each_row(const Choose& choose) const {
+    config::ParsedCommand parsed;
+    parsed.command = config::Command::Plan;
+    for (const config::Row& row : config::rows_of(parsed))
+      if (const std::optional<std::string> value = choose(row))
+        expect_cheap(plan({"--" + row.key, *value}));
+  }
+
+  const TempFolder folder_;
+};
+
+TEST_F(Extremes, EveryNumberAtItsUpperBound) {
+  for_each_row([](const config::Row& row) -> std::optional<std::string> {
+    if (row.max >= 1e300) return std::nullopt;
+    if (std::holds_alternative<config::PairSlot>(row.slot)) return std::nullopt;
+    if (row.max == 0x1p64) return "18446744073709551615";
+    return fmt::format("{}", static_cast<int64_t>(row.max));
+  });
+}
+
+TEST_F(Extremes, EveryTextVeryLong) {
+  for_each_row([](const config::Row& row) -> std::optional<std::string> {
+    const bool is_text = std::holds_alternative<std::string*>(row.slot) ||
+                         std::holds_alternative<std::optional<std::string>*>(row.slot);
+    return is_text ? std::optional(std::string(1 << 16, 'x')) : std::nullopt;
+  });
+}
+
+TEST_F(Extremes, NumbersThatMultiply) {
+  for (const Words& more :
+       {Words{"--train.global_batch_size", "1048576", "--train.micro_batch_size", "1"},
+        Words{"--train.global_batch_size", "1048576", "--train.micro_batch_size", "65536"},
+        Words{"--train.micro_batch_size", "65536", "--train.accumulate_grad_batches", "1048576"},
+        Words{"--data", "Synthetic", "--data.max_samples", "1000000000"},
+        Words{"--data", "Synthetic", "--data.max_samples", "1048576"},
+        Words{"--data", "Synthetic", "--train.global_batch_size", "1048576"},
+        Words{"--devices", "65536", "--train.global_batch_size", "1048576"},
+        Words{"--devices", "1048576", "--train.global_batch_size", "1048576"},
+        Words{"--devices", "1048576", "--num_nodes", "1048576"},
+        Words{"--mesh", "pp=2", "--train.global_batch_size", "65536"},
+        Words{"--mesh", "pp=2", "--train.global_batch_size", "1048576"},
+        Words{"--mesh", "pp=2", "--train.global_batch_size", "1048576", "--pipeline_schedule",
+              "gpipe"},
+        Words{"--mesh", "dp=1000000000,fsdp=1000000000,tp=1000000000"},
+        Words{"--full", "false", "--lora_r", "65536"}})
+    expect_cheap(plan(more));
+  // Dozens of combinations.
+  expect_cheap(plan({"--fit", "--train.global_batch_size", "1048576"}), /*seconds=*/10);
+}
+
+TEST_F(Extremes, ModelsOfAbsurdShapes) {
+  const nlohmann::json tiny = nlohmann::json::parse(read_file(tiny_checkpoint() + "/config.json"));
+  for (const auto& [key, value] : tiny.items()) {
+    if (!value.is_number()) continue;
+    for (const nlohmann::json& extreme :
+         {nlohmann::json(-1), nlohmann::json(0), nlohmann::json(int64_t{1} << 31),
+          nlohmann::json(INT64_MAX), nlohmann::json(1e308), nlohmann::json("many")}) {
+      nlohmann::json changed = tiny;
+      changed[key] = extreme;
+      write_file_atomically(folder_ / "config.json", changed.dump());
+      expect_cheap({"plan", folder_ / "config.json"});
+    }
+  }
+}
+
+TEST_F(Extremes, RecipesMadeToHurt) {
+  std::string laughs = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n";
+  for (int i = 1; i < 12; ++i) {
+    laughs += fmt::format("a{}: &a{} [", i, i);
+    for (int j = 0; j < 9; ++j) laughs += fmt::format("*a{}, ", i - 1);
+    laughs += "]\n";
+  }
+  expect_cheap(plan_of(laughs));
+  expect_cheap(plan_of("train: " + std::string(100000, '[')));
+  expect_cheap(plan_of("train: " + std::string(100000, '{')));
+  expect_cheap(plan_of(std::string(100000, '-') + "\n"));
+  expect_cheap(plan_of("precision: \"" + std::string(1 << 22, 'x') + "\"\n"));
+  std::string keys, lists = "lora_target_modules: [";
+  for (int i = 0; i < 20000; ++i) {
+    keys += fmt::format("key{}: {}\n", i, i);
+    lists += fmt::format("q{}, ", i);
+  }
+  expect_cheap(plan_of(keys));
+  expect_cheap(plan_of(lists + "]\n"));
+}
+
+}  // namespace
+}  // namespace snug::tests
