@@ -62,7 +62,7 @@ def main():
     parser.add_argument("--snug", default="build/snug")
     parser.add_argument("--python", help="a Python with torch and transformers")
     parser.add_argument("--config", default="recipes/models/smollm2-135m.json")
-    parser.add_argument("--batch", type=int, default=4)
+    parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=2)

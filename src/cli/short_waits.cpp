@@ -1,9 +1,9 @@
 // Threads that wait for each other spin 300,000 rounds by default, some milliseconds, on a core
 // that the thread they wait for may need. The OpenMP runtime reads how long only from the
 // environment, before anything of ours can set it; so the program starts itself again, once, with
-// that variable. 500 rounds (some microseconds) are as fast on a quiet machine and leave the core to
-// others after that: measured in docs/benchmarks.md. Whoever sets GOMP_SPINCOUNT or OMP_WAIT_POLICY
-// keeps it.
+// that variable. 500 rounds (some microseconds) are as fast on a quiet machine and leave the core
+// to others after that: measured in docs/benchmarks.md. Whoever sets GOMP_SPINCOUNT or
+// OMP_WAIT_POLICY keeps it.
 // SPDX-License-Identifier: Apache-2.0
 #include <elf.h>
 #include <link.h>
