@@ -72,7 +72,7 @@ TEST(Demo, WithoutANetworkSaysWhatToDo) {
                              (folder / "rows").string(), "--out_dir", (folder / "out").string()});
   EXPECT_EQ(result.exit_code, 2);
   for (const char* words :
-       {"SmolLM2-135M-Instruct cannot be fetched", "cannot be reached",
+       {"SmolLM2-135M-Instruct cannot be downloaded", "cannot be reached",
         "cache/models/smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf", "snug demo MODEL"})
     EXPECT_NE(result.output.find(words), std::string::npos) << words << " in:\n" << result.output;
   EXPECT_FALSE(fs::exists(folder / "out"));

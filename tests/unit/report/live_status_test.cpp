@@ -132,7 +132,7 @@ TEST(LiveState, ANewerSnugsStatusIsRefusedByName) {
     FAIL() << "taken";
   } catch (const UserError& error) {
     const std::string text = error.what();
-    for (const char* part : {"newer.json", "a newer snug", "schema 9", "reads 1"})
+    for (const char* part : {"newer.json", "a newer version of snug", "schema 9", "reads 1"})
       EXPECT_NE(text.find(part), std::string::npos) << text;
   }
 }
