@@ -126,7 +126,7 @@ TEST_F(Errors, ATokenizerOfAnotherModel) {
   for (const char* file : {"tokenizer.json", "tokenizer_config.json"})
     fs::copy_file(data / "system/tiny" / file, model / file);
   expect_user_error({"generate", model, "--prompt", "hello"},
-                    "the model's embedding 96 rows: the tokenizer belongs");
+                    "the model's embedding has 96 rows: the tokenizer belongs");
 }
 
 TEST_F(Errors, DamagedCheckpointState) {

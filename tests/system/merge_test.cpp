@@ -95,7 +95,7 @@ TEST_F(Merge, AdaptersAnswerBesideTheModelToo) {
   expect_part(both, 0, "query-value]");
   const fs::path rows = write_rows(folder_ / "rows.json", 3);
   expect_part(run({"chat", model, "--adapter", source, "--adapter", source}), 2,
-              "chat takes one adapter, 2 are given");
+              "chat takes one adapter, and 2 are given");
   expect_part(run({"evaluate", source, "--adapter", source, "--data.json_path", rows}), 2,
               "is an adapter already");
 }

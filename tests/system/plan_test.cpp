@@ -47,14 +47,14 @@ TEST(PlanCommand, OfAShapeAlone) {
   for (const fs::path& model : {folder.path(), folder / "config.json"}) {
     const Result result = run({"plan", model, "--device", "a100-80", "--precision", "bf16-true"});
     EXPECT_EQ(result.exit_code, 0) << result.output;
-    for (const char* part : {"1,543,714,304 parameters", "1 x 2048 tokens (a usual length"})
+    for (const char* part : {"1,543,714,304 parameters", "1 x 2048 tokens (a common length"})
       EXPECT_NE(result.output.find(part), std::string::npos) << result.output;
   }
 }
 
 TEST(PlanCommand, SaysWhereASampleCannotBeSoLong) {
   const Result result = run(plan_words({"--max_seq_length", "10000"}));
-  EXPECT_NE(result.output.find("train.max_seq_length = 10000: the model takes 2048 tokens at most"),
+  EXPECT_NE(result.output.find("train.max_seq_length = 10000: the model takes at most 2048 tokens"),
             std::string::npos)
       << result.output;
 }
