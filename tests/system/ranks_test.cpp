@@ -258,7 +258,7 @@ TEST_F(TwoCommands, ThatExpectOtherNumbersOfRanksSaySo) {
   expect_refusal(run_both(command({}), command({"--devices", "1"})),
                  "devices = \"1\" on rank 1, and \"2\" on rank 0");
   expect_refusal(run_both(command({"--devices", "3"}), command({"--devices", "3"})),
-                 "that makes 3 processes, but mpirun started 2");
+                 "3 processes are needed, but mpirun started 2");
 }
 
 TEST_F(TwoCommands, OfTwoVersionsSaySo) {

@@ -147,7 +147,7 @@ TEST(SuiteFaults, OfMatrixSweepsAndSearches) {
       {"matrix: {axes: {model: [small]}, expect: {smal: ok}}",
        {":7: expect: smal is not one of small"}},
       {"sweeps: [{id: s, model: small, over: batch_size}]", {":7: a sweep needs values"}},
-      {"sweeps: [{id: s, model: small, over: batch_size, values: []}]", {":7: values: none"}},
+      {"sweeps: [{id: s, model: small, over: batch_size, values: []}]", {":7: values: empty"}},
       {"sweeps: [{id: s, model: small, values: [1]}]", {":7: a sweep: needs over"}},
       {"sweeps: [{id: s, model: small, over: batchsize, values: [1]}]",
        {":7: batchsize: unknown key"}},
