@@ -127,7 +127,7 @@ TEST_F(Lab, FaultsAreSaidBeforeAnythingRuns) {
       {{"lab", "run", folder_.path().string(), "--plan"}, "is a directory"},
       {{"lab", "run", suite, "--plna"}, "did you mean --plan?"},
       {{"lab", "report", suite}, "not the folder of a lab run"},
-      {{"lab", "compare", folder_.path().string()}, "two folders"},
+      {{"lab", "compare", folder_.path().string()}, "two lab runs"},
       {{"lab", "list", "--plan"}, "--plan applies to snug lab run"}};
   const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
   for (auto [given, said] : faults) {
