@@ -34,13 +34,14 @@ double best_rate(double work, double seconds, Round round) {
 }
 
 double copy_rate(double seconds) {
-  constexpr size_t kBytes = size_t{64} << 20;
-  std::vector<char> from(kBytes, 1), to(kBytes, 2);
+  constexpr size_t kBytes = size_t{32} << 20;
+  std::vector<char> memory(2 * kBytes, 1);
+  const char* from = memory.data();
+  char* to = memory.data() + kBytes;
   return best_rate(2.0 * kBytes, seconds, [&] {
 #pragma omp parallel for schedule(static)
     for (int64_t part = 0; part < 64; ++part)
-      std::memcpy(to.data() + part * (kBytes / 64), from.data() + part * (kBytes / 64),
-                  kBytes / 64);
+      std::memcpy(to + part * (kBytes / 64), from + part * (kBytes / 64), kBytes / 64);
   });
 }
 

@@ -38,8 +38,9 @@ Outcome measured(const Words& words) {
           .output = read_file(folder / "log")};
 }
 
-// Time of the processor, since other programs do not lengthen that.
-void expect_cheap(const Words& words, double seconds = 2) {
+// Time of the processor, which other programs lengthen little. On a quiet AMD EPYC 1.5 s and 360
+// MiB are the most.
+void expect_cheap(const Words& words, double seconds = 4) {
   std::string command;
   for (const std::string& word : words) command += " " + word.substr(0, 60);
   SCOPED_TRACE("snug" + command);
@@ -48,7 +49,7 @@ void expect_cheap(const Words& words, double seconds = 2) {
       << outcome.exit_code << "\n"
       << outcome.output.substr(0, 2000);
   EXPECT_LE(outcome.processor_seconds, seconds) << outcome.output.substr(0, 500);
-  EXPECT_LE(outcome.resident_bytes, 400 * kMiB) << outcome.output.substr(0, 500);
+  EXPECT_LE(outcome.resident_bytes, 480 * kMiB) << outcome.output.substr(0, 500);
   EXPECT_LT(outcome.output.size(), 20000U);
 }
 
