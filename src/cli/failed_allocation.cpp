@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <fstream>
 #include <new>
 
 #include "base/bytes.h"
@@ -15,13 +14,6 @@
 namespace {
 
 std::atomic<size_t> bytes_refused = 0;
-
-// Of this process; 0 where the kernel does not say.
-int64_t resident_bytes() {
-  int64_t virtual_pages = 0, resident_pages = 0;
-  std::ifstream("/proc/self/statm") >> virtual_pages >> resident_pages;
-  return resident_pages * ::sysconf(_SC_PAGESIZE);
-}
 
 }  // namespace
 
@@ -39,12 +31,14 @@ namespace snug {
 
 std::string failed_allocation_text() {
   const machine::Memory memory = machine::memory();
+  const auto use = machine::process_use(::getpid());
   const size_t bytes = bytes_refused;
   std::string text = fmt::format(
       "out of memory on the host: {} for the program's own data (samples, tokens, files) could not "
       "be had; this process holds {}, and {} of {} are available",
       bytes > 0 ? format_bytes(static_cast<int64_t>(bytes)) : "what was asked",
-      format_bytes(resident_bytes()), format_bytes(memory.available), format_bytes(memory.total));
+      format_bytes(use ? use->resident : 0), format_bytes(memory.available),
+      format_bytes(memory.total));
   if (memory.limit)
     text += fmt::format(" (limit of the control group: {})", format_bytes(*memory.limit));
   return text;

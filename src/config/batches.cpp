@@ -44,9 +44,8 @@ void resolve_global_batch(Recipe& recipe) {
   if (!train.accumulate_grad_batches || recipe.given("train.global_batch_size")) return;
   std::vector<std::string> said_elsewhere;
   const std::optional<Layout> layout = read_layout(recipe, said_elsewhere);
-  // Bounded, so that huge numbers cannot overflow the product; check_batches refuses them.
-  constexpr int64_t kMost = 1 << 20;
-  if (!layout || train.micro_batch_size > kMost || *train.accumulate_grad_batches > kMost) return;
+  if (!layout) return;
+  // Each is bounded by its row, so that the product is a number; check_batches bounds that.
   train.global_batch_size =
       train.micro_batch_size * *train.accumulate_grad_batches * layout->mesh.num_data_ranks();
 }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "machine/kernel_files.h"
 
@@ -43,6 +44,17 @@ std::optional<std::string> path_of(const std::string& groups, const std::string&
   return std::nullopt;
 }
 
+// The group's folder and its parents up to the mount. In a container the mount is the container's
+// own group although the path may be the host's, and has no such `file`; then the mount alone.
+std::vector<fs::path> folders_up(const fs::path& mount, const std::string& path, const char* file) {
+  fs::path folder = mount / fs::path(path).relative_path();
+  if (!fs::exists(folder / file)) folder = mount;
+  std::vector<fs::path> folders = {folder};
+  while (folder != mount && folder != folder.parent_path())
+    folders.push_back(folder = folder.parent_path());
+  return folders;
+}
+
 // "200000 100000": microseconds in each period, or "max 100000".
 std::optional<double> processors_of(const fs::path& folder) {
   const std::string text = kernel_text(folder / "cpu.max");
@@ -56,30 +68,25 @@ std::optional<double> processors_of(const fs::path& folder) {
 
 // The same for version 1, whose processor time has a separate tree; a quota of -1 means none.
 std::optional<double> processors_of_version_1(const fs::path& root, const std::string& path) {
-  const fs::path mount = root / "sys/fs/cgroup/cpu";
   std::optional<double> smallest;
-  fs::path folder = mount / fs::path(path).relative_path();
-  if (!fs::exists(folder)) folder = mount;
-  for (;; folder = folder.parent_path()) {
+  for (const fs::path& folder : folders_up(root / "sys/fs/cgroup/cpu", path, "cpu.cfs_quota_us")) {
     const std::optional<int64_t> quota = kernel_number(folder / "cpu.cfs_quota_us");
     const std::optional<int64_t> period = kernel_number(folder / "cpu.cfs_period_us");
     if (quota && period && *quota > 0 && *period > 0) {
       const double share = static_cast<double>(*quota) / static_cast<double>(*period);
       smallest = std::min(smallest.value_or(share), share);
     }
-    if (folder == mount || folder == folder.parent_path()) return smallest;
   }
+  return smallest;
 }
 
-// Reads this group's folder and its parents up to the mount. In a container the mount is the
-// container's own group although the path may be the host's; then start at the mount.
 ControlGroup read_tree(const Layout& layout, const std::string& path) {
   ControlGroup group;
-  fs::path folder = layout.mount / fs::path(path).relative_path();
-  if (!fs::exists(folder / layout.in_use)) folder = layout.mount;
-  group.in_use = kernel_number(folder / layout.in_use);
-  group.out_of_memory_kills = number_behind(kernel_text(folder / layout.events), "oom_kill");
-  while (true) {
+  const std::vector<fs::path> folders = folders_up(layout.mount, path, layout.in_use);
+  group.in_use = kernel_number(folders.front() / layout.in_use);
+  group.out_of_memory_kills =
+      number_behind(kernel_text(folders.front() / layout.events), "oom_kill");
+  for (const fs::path& folder : folders) {
     const std::optional<int64_t> limit = kernel_number(folder / layout.limit);
     if (limit && *limit < kNoLimit && (!group.limit || *limit < *group.limit)) {
       group.limit = limit;
@@ -88,8 +95,6 @@ ControlGroup read_tree(const Layout& layout, const std::string& path) {
     if (const auto share = processors_of(folder);
         share && (!group.processors || *share < *group.processors))
       group.processors = share;
-    if (folder == layout.mount || folder == folder.parent_path()) break;
-    folder = folder.parent_path();
   }
   return group;
 }

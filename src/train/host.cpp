@@ -57,14 +57,15 @@ MemoryLimits limits_of(const std::string& memory_budget, const GpuMemory& gpu) {
 }
 
 void use_threads(int64_t wanted) {
-  const int64_t most = std::max<int64_t>(64, 8 * machine::usable_cores());
+  const int cores = machine::usable_cores();
+  const int64_t most = std::max<int64_t>(64, int64_t{8} * cores);
   if (wanted > most)
     throw UserError("num_threads = {}: this process may use {} cores, and takes {} threads at most",
-                    wanted, machine::usable_cores(), most);
+                    wanted, cores, most);
   if (wanted > 0)
     at::set_num_threads(static_cast<int>(wanted));
   else if (std::getenv("OMP_NUM_THREADS") == nullptr)  // libtorch knows no control groups
-    at::set_num_threads(std::min(at::get_num_threads(), machine::usable_cores()));
+    at::set_num_threads(std::min(at::get_num_threads(), cores));
 }
 
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,
