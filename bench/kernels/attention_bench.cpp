@@ -1,7 +1,7 @@
 // Attention forward and backward over packed documents: milliseconds and share of the bound.
 // Usage: attention_bench [seconds a shape].
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/linalg/attention.h"
+#include "core/kernels/cpu/linalg/attention/attention.h"
 
 #include <fmt/core.h>
 

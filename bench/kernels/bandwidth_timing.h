@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/elementwise.h"
+#include "core/kernels/cpu/elementwise.h"
 
 namespace snug::bench {
 

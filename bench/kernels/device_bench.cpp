@@ -12,10 +12,10 @@
 #include <exception>
 #include <string>
 
+#include "core/memory/allocators.h"
+#include "core/ops/attention/library_attention.h"
+#include "engine/accelerator.h"
 #include "kernels/device_timing.h"
-#include "memory/allocators.h"
-#include "ops/library_attention.h"
-#include "setup/accelerator.h"
 
 namespace snug::bench {
 namespace {
@@ -36,7 +36,7 @@ void measure_ceilings(DeviceBench& bench, const Sizes& s) {
   }
   const auto product = [&](const char* name, at::ScalarType type, int64_t n, int64_t k, int64_t m,
                            const char* precision = "highest") {
-    setup::choose_matmul_precision(from.device(), precision);
+    engine::choose_matmul_precision(from.device(), precision);
     const at::Tensor a = bench.numbers({n, k}, type), b = bench.numbers({m, k}, type);
     at::Tensor out = bench.numbers({n, m}, type);
     bench.compute(name, 2.0 * static_cast<double>(n * k * m), [&] { at::mm_out(out, a, b.t()); });
@@ -75,7 +75,7 @@ void measure_attention(DeviceBench& bench, const Sizes& s) {
 
 void measure(const std::string& accelerator, double milliseconds, const std::string& only) {
   memory::install_allocators();
-  const at::Device device = setup::open_device(accelerator);
+  const at::Device device = engine::open_device(accelerator);
   const Sizes& sizes = device.is_cuda() ? kGpu : kCpu;
   DeviceBench bench(device, milliseconds, only);
   measure_ceilings(bench, sizes);

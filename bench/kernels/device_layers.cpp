@@ -1,8 +1,8 @@
 // The kernels of a forward and a backward, in bfloat16.
 // SPDX-License-Identifier: Apache-2.0
+#include "core/ops/device/cuda.h"
+#include "core/ops/linear/quantized.h"
 #include "kernels/device_timing.h"
-#include "ops/cuda.h"
-#include "ops/quantized.h"
 
 namespace snug::bench {
 namespace {

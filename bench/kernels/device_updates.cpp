@@ -1,7 +1,7 @@
 // What goes over every weight once a step: the gradients' norm and the optimizers.
 // SPDX-License-Identifier: Apache-2.0
+#include "core/ops/device/cuda.h"
 #include "kernels/device_timing.h"
-#include "ops/cuda.h"
 
 namespace snug::bench {
 namespace {

@@ -10,18 +10,18 @@
 #include <cstring>
 #include <vector>
 
+#include "core/kernels/cpu/activation.h"
+#include "core/kernels/cpu/cross_entropy.h"
+#include "core/kernels/cpu/elementwise.h"
+#include "core/kernels/cpu/embedding.h"
+#include "core/kernels/cpu/optimizers/adamw.h"
+#include "core/kernels/cpu/optimizers/global_norm.h"
+#include "core/kernels/cpu/optimizers/sgd.h"
+#include "core/kernels/cpu/parallel.h"
+#include "core/kernels/cpu/rms_norm.h"
+#include "core/kernels/cpu/rope.h"
+#include "core/kernels/cpu/rope_tables.h"
 #include "kernels/bandwidth_timing.h"
-#include "kernels/cpu/activation.h"
-#include "kernels/cpu/adamw.h"
-#include "kernels/cpu/cross_entropy.h"
-#include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/embedding.h"
-#include "kernels/cpu/global_norm.h"
-#include "kernels/cpu/parallel.h"
-#include "kernels/cpu/rms_norm.h"
-#include "kernels/cpu/rope.h"
-#include "kernels/cpu/rope_tables.h"
-#include "kernels/cpu/sgd.h"
 
 namespace {
 

@@ -2,7 +2,7 @@
 // Usage: gemm_bench [seconds a shape] [part of a shape's name]; OMP_NUM_THREADS chooses the
 // threads.
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cpu/linalg/gemm.h"
+#include "core/kernels/cpu/linalg/gemm.h"
 
 #include <fmt/core.h>
 

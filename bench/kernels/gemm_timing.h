@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <ctime>
 
-#include "kernels/cpu/linalg/cpu_features.h"
+#include "core/kernels/cpu/linalg/cpu_features.h"
 
 namespace snug::bench {
 

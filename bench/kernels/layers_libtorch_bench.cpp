@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/activation.h"
-#include "kernels/cpu/layer_norm.h"
-#include "kernels/cpu/pictures.h"
+#include "core/kernels/cpu/activation.h"
+#include "core/kernels/cpu/layer_norm.h"
+#include "core/kernels/cpu/pictures.h"
 
 namespace {
 

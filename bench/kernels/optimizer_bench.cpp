@@ -9,14 +9,14 @@
 #include <cstring>
 #include <vector>
 
+#include "core/kernels/cpu/elementwise.h"
+#include "core/kernels/cpu/optimizers/adafactor.h"
+#include "core/kernels/cpu/optimizers/adamw.h"
+#include "core/kernels/cpu/optimizers/adamw_8bit.h"
+#include "core/kernels/cpu/optimizers/lion.h"
+#include "core/kernels/cpu/optimizers/sgd.h"
+#include "core/kernels/cpu/parallel.h"
 #include "kernels/bandwidth_timing.h"
-#include "kernels/cpu/adafactor.h"
-#include "kernels/cpu/adamw.h"
-#include "kernels/cpu/adamw_8bit.h"
-#include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/lion.h"
-#include "kernels/cpu/parallel.h"
-#include "kernels/cpu/sgd.h"
 
 namespace {
 

@@ -19,11 +19,11 @@
 #include <string>
 #include <vector>
 
-#include "kernels/cpu/elementwise.h"
-#include "kernels/cpu/linalg/cpu_features.h"
-#include "kernels/cpu/linalg/gemm.h"
-#include "kernels/cpu/parallel.h"
-#include "kernels/cpu/quantized.h"
+#include "core/kernels/cpu/elementwise.h"
+#include "core/kernels/cpu/linalg/cpu_features.h"
+#include "core/kernels/cpu/linalg/gemm.h"
+#include "core/kernels/cpu/parallel.h"
+#include "core/kernels/cpu/quantized.h"
 
 namespace {
 

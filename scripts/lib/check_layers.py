@@ -10,29 +10,41 @@ import sys
 
 LEVELS = [
     ["base"],
-    ["config", "memory", "tokenizer", "report", "hub", "machine"],
-    ["kernels", "formats", "scores"],
-    ["dist"],
-    ["ops", "data", "launch"],
-    ["nn", "optim"],
-    ["models", "exec", "checkpoint"],
-    ["setup"],
+    ["recipe", "core/memory", "text", "report", "files/hub", "watch/machine"],
+    ["core/kernels", "files", "use/scores"],
+    ["core/dist"],
+    ["core/ops", "data", "train/launch"],
+    ["core/nn", "core/optim"],
+    ["models", "engine/exec", "files/checkpoint"],
+    ["engine"],
     ["plan"],
+    ["use"],
     ["train"],
-    ["experiment", "monitor", "doctor", "demo"],
+    ["lab", "watch/monitor", "watch/doctor", "use/demo"],
     ["cli"],
 ]
 LEVEL = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
+MOST_FILES = 30
+
+
+def folder_of(path):
+    """The longest folder with a level that a path below src/ lies in, or None."""
+    parts = path.split("/")[:-1]
+    for length in range(len(parts), 0, -1):
+        folder = "/".join(parts[:length])
+        if folder in LEVEL:
+            return folder
+    return None
 
 
 def fault(folder, included):
     """Why a file of `folder` may not include this path, or None."""
-    target = included.split("/")[0]
-    if "/" not in included or target.startswith("."):
+    target = folder_of(included)
+    if "/" not in included or included.startswith("."):
         return f'write the path from src/, as in "{folder}/{included.split("/")[-1]}"'
-    if target not in LEVEL:
-        return f"{target} is no folder of src/ with a level; third-party headers go in <>"
+    if target is None:
+        return f"{included} lies in no folder of src/ with a level; third-party headers go in <>"
     if target != folder and LEVEL[target] >= LEVEL[folder]:
         return (
             f"{folder} (level {LEVEL[folder]}) may not know {target} (level {LEVEL[target]}); "
@@ -42,9 +54,9 @@ def fault(folder, included):
 
 
 def faults_of(path, source_root):
-    folder = path.relative_to(source_root).parts[0]
-    if folder not in LEVEL:
-        yield f"{path}: {folder} has no level in scripts/lib/check_layers.py"
+    folder = folder_of(path.relative_to(source_root).as_posix())
+    if folder is None:
+        yield f"{path}: its folder has no level in scripts/lib/check_layers.py"
         return
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         match = INCLUDE.match(line)
@@ -53,10 +65,17 @@ def faults_of(path, source_root):
             yield f"{path}:{number}: {reason}"
 
 
+def crowded(source_root):
+    for folder in sorted({path.parent for path in source_root.rglob("*") if path.is_file()}):
+        count = sum(path.is_file() for path in folder.iterdir())
+        if count > MOST_FILES:
+            yield f"{folder}: {count} files; what belongs together goes into a folder ({MOST_FILES} at most)"
+
+
 def main():
     root = pathlib.Path(sys.argv[1])
     files = sorted(p for p in root.rglob("*") if p.suffix in {".h", ".cpp", ".cu", ".cuh"})
-    faults = [fault for path in files for fault in faults_of(path, root)]
+    faults = [fault for path in files for fault in faults_of(path, root)] + list(crowded(root))
     print("\n".join(faults), file=sys.stderr, end="\n" if faults else "")
     return 1 if faults else 0
 

@@ -9,7 +9,7 @@
 #include <new>
 
 #include "base/bytes.h"
-#include "machine/machine.h"
+#include "watch/machine/machine.h"
 
 namespace {
 

@@ -19,45 +19,46 @@
 #include "base/terminal.h"
 #include "base/version.h"
 #include "cli/failed_allocation.h"
-#include "config/check.h"
-#include "config/help.h"
-#include "config/parse.h"
-#include "config/print.h"
-#include "demo/demo.h"
-#include "dist/bundled_mpi.h"
-#include "dist/position.h"
-#include "doctor/doctor.h"
-#include "experiment/lab.h"
-#include "hub/download.h"
-#include "hub/progress_line.h"
-#include "launch/launch.h"
-#include "monitor/monitor.h"
-#include "plan/device_profile.h"
-#include "setup/cuda_device.h"
-#include "train/caption.h"
-#include "train/commands.h"
-#include "train/earlier_run.h"
+#include "core/dist/mpi/bundled_mpi.h"
+#include "core/dist/position.h"
+#include "engine/cuda_device.h"
+#include "engine/host.h"
+#include "files/hub/download.h"
+#include "files/hub/progress_line.h"
+#include "lab/lab.h"
+#include "plan/command/plan.h"
+#include "plan/devices/device_profile.h"
+#include "recipe/check.h"
+#include "recipe/options/help.h"
+#include "recipe/parse.h"
+#include "recipe/print.h"
 #include "train/finetune.h"
-#include "train/generate.h"
-#include "train/host.h"
+#include "train/launch/launch.h"
+#include "train/out_dir/earlier_run.h"
+#include "use/caption/caption.h"
+#include "use/commands.h"
+#include "use/demo/demo.h"
+#include "use/generate/generate.h"
+#include "watch/doctor/doctor.h"
+#include "watch/monitor/monitor.h"
 
 namespace {
 
-using snug::config::Command;
-using snug::config::ParsedCommand;
+using snug::recipe::Command;
+using snug::recipe::ParsedCommand;
 
 void show_help(const std::string& command, bool all_options) {
   const bool color = snug::style_of(STDOUT_FILENO).colours;
   const int width = std::max(snug::terminal_size(STDOUT_FILENO).columns, 40);
-  using snug::config::HelpOf;
+  using snug::recipe::HelpOf;
   const HelpOf options = all_options ? HelpOf::All : HelpOf::Common;
-  std::fputs(snug::config::help_text(command, width, color, options).c_str(), stdout);
+  std::fputs(snug::recipe::help_text(command, width, color, options).c_str(), stdout);
 }
 
 // The GPUs that this program can use. The driver may know more: a build without CUDA uses none, and
 // CUDA_VISIBLE_DEVICES may hide some.
-snug::experiment::GpusHere gpus_here() {
-  namespace cuda = snug::setup::cuda;
+snug::lab::GpusHere gpus_here() {
+  namespace cuda = snug::engine::cuda;
   const int count = cuda::count();
   if (count == 0) return {.why_none = cuda::why_none()};
   return {.count = count, .name = cuda::name()};
@@ -69,17 +70,17 @@ void check_profile(const std::string& device, int64_t budget_bytes) {
 }
 
 int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
-  snug::config::Recipe& recipe = parsed.recipe;
+  snug::recipe::Recipe& recipe = parsed.recipe;
   if (parsed.print_config) {
-    std::fputs(snug::config::print_recipe_yaml(recipe).c_str(), stdout);
+    std::fputs(snug::recipe::print_recipe_yaml(recipe).c_str(), stdout);
     return 0;
   }
   snug::set_verbose(recipe.verbose);
   const auto check = [&] {
-    snug::config::check_recipe(parsed.command, recipe);
-    snug::train::check_offload_folder(recipe);
+    snug::recipe::check_recipe(parsed.command, recipe);
+    snug::engine::check_offload_folder(recipe);
   };
-  const std::string command = snug::config::print_command(words);
+  const std::string command = snug::recipe::print_command(words);
   std::optional<snug::FolderLock> lock;
   const auto take_folder = [&] {
     lock.emplace(snug::LockWish{.target = recipe.out_dir, .command = command});
@@ -87,7 +88,7 @@ int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
     if (snug::dist::position_in_environment().size == 1) snug::train::put_logs_by(recipe.out_dir);
   };
   if (const auto code =
-          snug::launch::start(recipe, words, check, snug::setup::cuda::count, take_folder))
+          snug::launch::start(recipe, words, check, snug::engine::cuda::count, take_folder))
     return *code;
   snug::train::finetune(recipe, command);
   return 0;
@@ -105,12 +106,12 @@ int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
 }
 
 // The recipe is checked before anything is fetched for it.
-void demo(const snug::config::DemoOptions& options) {
+void demo(const snug::recipe::DemoOptions& options) {
   const std::vector<std::string> words = snug::demo::finetune_words(options);
-  const ParsedCommand run = snug::config::parse_command_line(words);
+  const ParsedCommand run = snug::recipe::parse_command_line(words);
   if (run.print_config) become(words);
   snug::set_verbose(run.recipe.verbose);
-  snug::config::check_recipe(run.command, run.recipe);
+  snug::recipe::check_recipe(run.command, run.recipe);
   // Held until this process becomes the run, which takes the lock again. A folder that does not
   // exist needs no lock.
   std::optional<snug::FolderLock> lock;
@@ -119,7 +120,7 @@ void demo(const snug::config::DemoOptions& options) {
   snug::demo::make_questions(options);
   if (options.data_only) return;
   snug::demo::fetch_model(options);
-  std::printf("Command   %s\n", snug::config::print_command(words).c_str());
+  std::printf("Command   %s\n", snug::recipe::print_command(words).c_str());
   if (run.recipe.train.save_model)
     std::printf("Then      snug chat %s/final\n", run.recipe.out_dir.c_str());
   become(words);
@@ -127,15 +128,15 @@ void demo(const snug::config::DemoOptions& options) {
 
 void plan(const ParsedCommand& parsed) {
   if (parsed.print_config) {
-    std::fputs(snug::config::print_recipe_yaml(parsed.recipe).c_str(), stdout);
+    std::fputs(snug::recipe::print_recipe_yaml(parsed.recipe).c_str(), stdout);
     return;
   }
   snug::set_verbose(parsed.recipe.verbose);
-  snug::config::check_recipe(parsed.command, parsed.recipe);
-  snug::train::plan(parsed.recipe, parsed.plan);
+  snug::recipe::check_recipe(parsed.command, parsed.recipe);
+  snug::plan::plan(parsed.recipe, parsed.plan);
 }
 
-void download(const snug::config::DownloadOptions& options) {
+void download(const snug::recipe::DownloadOptions& options) {
   snug::set_verbose(options.verbose);
   const std::string folder = options.checkpoint_dir + "/" + options.repo_id;
   snug::hub::ProgressLine line;
@@ -167,29 +168,29 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
       plan(parsed);
       break;
     case Command::Generate:
-      snug::train::generate(parsed.generate);
+      snug::use::generate(parsed.generate);
       break;
     case Command::Caption:
-      return snug::train::caption(parsed.caption);
+      return snug::use::caption(parsed.caption);
     case Command::Chat:
-      snug::train::chat(parsed.chat);
+      snug::use::chat(parsed.chat);
       break;
     case Command::Data:
-      snug::train::show_data(parsed.show_data);
+      snug::use::show_data(parsed.show_data);
       break;
     case Command::Evaluate:
-      snug::train::evaluate(parsed.evaluate);
+      snug::use::evaluate(parsed.evaluate);
       break;
     case Command::Convert:
-      snug::train::convert(parsed.convert);
+      snug::use::convert(parsed.convert);
       break;
     case Command::Merge:
-      snug::train::merge(parsed.merge);
+      snug::use::merge(parsed.merge);
       break;
     case Command::Bench:
-      return snug::train::bench(parsed.bench, words);
+      return snug::use::bench(parsed.bench, words);
     case Command::Lab:
-      return snug::experiment::lab(parsed.lab, words, {gpus_here, check_profile});
+      return snug::lab::lab(parsed.lab, words, {gpus_here, check_profile});
     case Command::Monitor:
       return snug::monitor::monitor(parsed.monitor);
     case Command::Doctor:
@@ -198,7 +199,7 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
       download(parsed.download);
       break;
     case Command::Completion:
-      std::fputs(snug::config::completion_script(parsed.completion.shell).c_str(), stdout);
+      std::fputs(snug::recipe::completion_script(parsed.completion.shell).c_str(), stdout);
       break;
     case Command::Version:
       std::printf("snug %s\n", snug::kVersion);
@@ -239,7 +240,7 @@ int main(int argc, char** argv) {
   try {
     snug::dist::locate_bundled_mpi();
     const std::vector<std::string> words(argv + 1, argv + argc);
-    return run(snug::config::parse_command_line(words), words);
+    return run(snug::recipe::parse_command_line(words), words);
   } catch (const snug::InternalError& error) {
     return fail_internally(error);
   } catch (const snug::CommunicationError& error) {

@@ -12,10 +12,10 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "data/hugging_face.h"
 #include "data/named_sets.h"
-#include "data/picture_batches.h"
-#include "data/picture_data.h"
+#include "data/pictures/picture_batches.h"
+#include "data/pictures/picture_data.h"
+#include "data/rows/hugging_face.h"
 #include "data/split.h"
 #include "data/synthetic.h"
 

@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "data/batch_source.h"
-#include "data/picture_processor.h"
-#include "data/picture_rows.h"
+#include "data/pictures/picture_processor.h"
+#include "data/pictures/picture_rows.h"
+#include "data/prompts/text_encoder.h"
 #include "data/sample_store.h"
-#include "data/text_encoder.h"
 
 namespace snug::data {
 

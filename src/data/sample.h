@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "data/prompt_style.h"
+#include "data/prompts/prompt_style.h"
+#include "data/prompts/text_encoder.h"
 #include "data/reading.h"
-#include "data/rows.h"
-#include "data/text_encoder.h"
+#include "data/rows/rows.h"
 
 namespace snug::data {
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <vector>
 
-#include "data/rows.h"
+#include "data/rows/rows.h"
 
 namespace snug::data {
 

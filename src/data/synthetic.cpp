@@ -5,8 +5,8 @@
 #include <array>
 
 #include "base/error.h"
+#include "data/pictures/synthetic_pictures.h"
 #include "data/split.h"
-#include "data/synthetic_pictures.h"
 
 namespace snug::data {
 namespace {

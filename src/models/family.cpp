@@ -6,14 +6,14 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/installed.h"
-#include "formats/pth.h"
+#include "core/nn/linear.h"
+#include "files/weights/pth/pth.h"
 #include "models/blip2/model.h"
 #include "models/config_fields.h"
 #include "models/gpt2/model.h"
 #include "models/llama/units.h"
 #include "models/opt/model.h"
 #include "models/t5/model.h"
-#include "nn/linear.h"
 
 namespace snug::models {
 namespace {
@@ -32,14 +32,14 @@ std::unique_ptr<Model> make_llama(llama::Config config) {
 }
 
 std::unique_ptr<Model> llama_model(const nlohmann::json& config, const std::string& where,
-                                   const formats::TensorSource* /*files*/) {
+                                   const files::TensorSource* /*files*/) {
   return make_llama(llama::from_hugging_face(config, where));
 }
 
 // Makes a family's model from a config.json. `files`: the weights, which decide what some configs
 // leave open (a tied head); null if there are none.
 using MakeModel = std::unique_ptr<Model> (*)(const nlohmann::json& config, const std::string& where,
-                                             const formats::TensorSource* files);
+                                             const files::TensorSource* files);
 
 struct Family {
   const char* model_type;
@@ -53,7 +53,7 @@ constexpr Family kFamilies[] = {
 };
 
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
-                                  const formats::TensorSource* files = nullptr) {
+                                  const files::TensorSource* files = nullptr) {
   const std::string type = ConfigFields(config, where).text("model_type");
   std::vector<std::string> known;
   for (const Family& family : kFamilies) {
@@ -86,7 +86,7 @@ std::unique_ptr<Model> twin_of(const Model& model, const nlohmann::json& config)
 
 Checkpoint open_gguf(const fs::path& path) {
   Checkpoint checkpoint{.layout = Layout::Gguf, .path = path};
-  auto file = formats::GgufFile::open(path);
+  auto file = files::GgufFile::open(path);
   checkpoint.gguf = file.get();
   checkpoint.model = make_llama(llama::from_gguf(*file));
   checkpoint.tensors = std::move(file);
@@ -96,7 +96,7 @@ Checkpoint open_gguf(const fs::path& path) {
 Checkpoint open_litgpt(const fs::path& path) {
   Checkpoint checkpoint{.layout = Layout::LitGpt, .path = path};
   // Opened by name: LitGPT's folder may also have the Hugging Face weights that it converted.
-  checkpoint.tensors = formats::open_pth(path / "lit_model.pth");
+  checkpoint.tensors = files::open_pth(path / "lit_model.pth");
   checkpoint.model =
       make_llama(llama::from_litgpt(path / "model_config.yaml", *checkpoint.tensors));
   return checkpoint;
@@ -108,7 +108,7 @@ Checkpoint open_hugging_face(const fs::path& path) {
   const fs::path config_json = path / "config.json";
   const nlohmann::json config = read_json(config_json);
   checkpoint.model = make_model(config, config_json.string());
-  checkpoint.tensors = formats::open_model_directory(path);
+  checkpoint.tensors = files::open_model_directory(path);
   checkpoint.model = make_model(config, config_json.string(), checkpoint.tensors.get());
   read_preprocessor(*checkpoint.model, path);
   return checkpoint;
@@ -121,7 +121,7 @@ std::string Model::litgpt_config() const {
                   hugging_face_config().value("model_type", "this one"));
 }
 
-void Model::write_gguf_config(formats::GgufWriter& /*out*/) const {
+void Model::write_gguf_config(files::GgufWriter& /*out*/) const {
   throw UserError("snug cannot write {} as a GGUF file; write a Hugging Face directory (--to hf)",
                   hugging_face_config().value("model_type", "this model"));
 }

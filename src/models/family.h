@@ -5,8 +5,8 @@
 #include <filesystem>
 #include <memory>
 
-#include "formats/gguf.h"
-#include "formats/tensor_source.h"
+#include "files/weights/gguf/gguf.h"
+#include "files/weights/tensor_source.h"
 #include "models/model.h"
 
 namespace snug::models {
@@ -16,9 +16,9 @@ struct Checkpoint {
   Layout layout = Layout::HuggingFace;
   std::filesystem::path path;
   std::unique_ptr<Model> model;
-  std::unique_ptr<formats::TensorSource> tensors;
+  std::unique_ptr<files::TensorSource> tensors;
   // For the layout Gguf the same object as `tensors`; its metadata holds the vocabulary.
-  const formats::GgufFile* gguf = nullptr;
+  const files::GgufFile* gguf = nullptr;
 };
 
 // `path`: a Hugging Face or LitGPT directory, or a GGUF file. Throws UserError.

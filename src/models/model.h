@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "core/nn/kv_cache.h"
+#include "core/nn/unit.h"
 #include "data/reading.h"
-#include "nn/kv_cache.h"
-#include "nn/unit.h"
 
-namespace snug::formats {
+namespace snug::files {
 class GgufWriter;
 }
 
@@ -69,7 +69,7 @@ class Model {
   virtual std::string litgpt_config() const;
   // Writes a GGUF file's metadata, and its tensors that are not parameters. Throws UserError if
   // snug does not write GGUF for this family.
-  virtual void write_gguf_config(formats::GgufWriter& out) const;
+  virtual void write_gguf_config(files::GgufWriter& out) const;
   virtual std::map<std::string, std::vector<float>> gguf_constants() const { return {}; }
   // Standard deviation of random initial weights.
   virtual double initializer_range() const = 0;

@@ -6,8 +6,8 @@
 
 namespace snug::models {
 
-bool same_tensor(const formats::TensorSource& tensors, const formats::TensorInfo& a,
-                 const formats::TensorInfo& b) {
+bool same_tensor(const files::TensorSource& tensors, const files::TensorInfo& a,
+                 const files::TensorInfo& b) {
   if (a.shape != b.shape || a.dtype != b.dtype) return false;
   const std::span<const std::byte> left = tensors.raw(a), right = tensors.raw(b);
   const bool same = !left.empty() && (left.data() == right.data() ||

@@ -30,9 +30,9 @@ bool starts_and_ends_alike(std::span<const std::byte> a, std::span<const std::by
          std::memcmp(a.data() + a.size() - size, b.data() + b.size() - size, size) == 0;
 }
 
-bool is_copy_of_one(const formats::TensorSource& tensors, const formats::TensorInfo& tensor,
-                    const std::set<const formats::TensorInfo*>& read) {
-  return std::ranges::any_of(read, [&](const formats::TensorInfo* other) {
+bool is_copy_of_one(const files::TensorSource& tensors, const files::TensorInfo& tensor,
+                    const std::set<const files::TensorInfo*>& read) {
+  return std::ranges::any_of(read, [&](const files::TensorInfo* other) {
     return other->dtype == tensor.dtype && other->shape == tensor.shape &&
            starts_and_ends_alike(tensors.raw(*other), tensors.raw(tensor));
   });
@@ -40,10 +40,10 @@ bool is_copy_of_one(const formats::TensorSource& tensors, const formats::TensorI
 
 }  // namespace
 
-std::vector<std::string> unread_tensors(const formats::TensorSource& tensors,
-                                        const std::set<const formats::TensorInfo*>& read) {
+std::vector<std::string> unread_tensors(const files::TensorSource& tensors,
+                                        const std::set<const files::TensorInfo*>& read) {
   std::vector<std::string> names;
-  for (const formats::TensorInfo& tensor : tensors.tensors())
+  for (const files::TensorInfo& tensor : tensors.tensors())
     if (!read.contains(&tensor) && !is_buffer(tensor.name) &&
         !is_copy_of_one(tensors, tensor, read))
       names.push_back(tensor.name);

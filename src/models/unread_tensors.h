@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "formats/tensor_source.h"
+#include "files/weights/tensor_source.h"
 
 namespace snug::models {
 
 // Names of tensors that are not in `read`, without harmless ones: buffers that older releases of
 // transformers stored (masks, rotary frequencies, positions) and second copies of tensors that are
 // read.
-std::vector<std::string> unread_tensors(const formats::TensorSource& tensors,
-                                        const std::set<const formats::TensorInfo*>& read);
+std::vector<std::string> unread_tensors(const files::TensorSource& tensors,
+                                        const std::set<const files::TensorInfo*>& read);
 
 }  // namespace snug::models

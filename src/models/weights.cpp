@@ -12,17 +12,17 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "kernels/cpu/quantized.h"
+#include "core/kernels/cpu/quantized.h"
+#include "core/ops/device/device.h"
 #include "models/family.h"
 #include "models/unread_tensors.h"
-#include "ops/device.h"
 
 namespace snug::models {
 namespace {
 
-formats::DType dtype_of(at::ScalarType type) {
-  if (type == at::kFloat) return formats::DType::F32;
-  return type == at::kBFloat16 ? formats::DType::BF16 : formats::DType::F16;
+files::DType dtype_of(at::ScalarType type) {
+  if (type == at::kFloat) return files::DType::F32;
+  return type == at::kBFloat16 ? files::DType::BF16 : files::DType::F16;
 }
 
 // From GGUF's order of rows within a head (pairs) to ours (halves): ours[j] = theirs[2j],
@@ -54,7 +54,7 @@ std::vector<nn::Stretch> stretches_in_file(const nn::Parameter& parameter, const
   return turned.stretches();
 }
 
-void check_shape(const formats::TensorInfo& found, const nn::Parameter& parameter,
+void check_shape(const files::TensorInfo& found, const nn::Parameter& parameter,
                  const Placement& place, const Checkpoint& checkpoint) {
   const std::vector<int64_t> wanted = shape_in_file(parameter, place);
   const int64_t columns =
@@ -70,7 +70,7 @@ void check_shape(const formats::TensorInfo& found, const nn::Parameter& paramete
                      place.tensor.find("qkv") != std::string::npos;
   if (!whole && !slice)
     throw UserError("{}: tensor {} has shape {}, the config asks for {}", checkpoint.path.string(),
-                    place.tensor, formats::show_shape(found.shape), formats::show_shape(wanted));
+                    place.tensor, files::show_shape(found.shape), files::show_shape(wanted));
 }
 
 // The name without the components that wrappers and releases of transformers add or omit.
@@ -86,9 +86,8 @@ std::string plain_name(std::string_view name) {
   return plain;
 }
 
-const formats::TensorInfo* find_tensor(const formats::TensorSource& tensors,
-                                       const std::string& name) {
-  if (const formats::TensorInfo* found = tensors.find(name)) return found;
+const files::TensorInfo* find_tensor(const files::TensorSource& tensors, const std::string& name) {
+  if (const files::TensorInfo* found = tensors.find(name)) return found;
   const std::string plain = plain_name(name);
   const auto same = std::ranges::find_if(
       tensors.tensors(), [&](const auto& info) { return plain_name(info.name) == plain; });
@@ -97,7 +96,7 @@ const formats::TensorInfo* find_tensor(const formats::TensorSource& tensors,
 
 // Where a parameter's elements are in the checkpoint's files.
 struct Found {
-  const formats::TensorInfo& tensor;
+  const files::TensorInfo& tensor;
   Placement place;
   std::vector<nn::Stretch> stretches;  // of the tensor, row-major
   int64_t count = 0;                   // elements in total
@@ -105,15 +104,15 @@ struct Found {
 
 Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
   Placement place = checkpoint.model->placement(checkpoint.layout, parameter);
-  const formats::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor);
+  const files::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor);
   if (tensor == nullptr)
     throw UserError("{}: tensor {} is missing from {}", checkpoint.path.string(), place.tensor,
                     checkpoint.tensors->describe());
-  if (!formats::is_floating(tensor->dtype))
+  if (!files::is_floating(tensor->dtype))
     throw UserError(
         "{}: tensor {} holds {} codes: snug does not read quantized checkpoints; use the model's "
         "float weights and let snug quantize them (--quantize bnb.nf4, bnb.int8)",
-        checkpoint.path.string(), place.tensor, formats::name(tensor->dtype));
+        checkpoint.path.string(), place.tensor, files::name(tensor->dtype));
   check_shape(*tensor, parameter, place, checkpoint);
   const std::vector<int64_t>& whole = parameter.whole_shape();
   const int64_t columns =
@@ -135,11 +134,11 @@ void read_into(const at::Tensor& host, const Checkpoint& checkpoint, const Found
     host.detach().copy_(turned.t());
     return;
   }
-  const formats::DType wanted = dtype_of(host.scalar_type());
+  const files::DType wanted = dtype_of(host.scalar_type());
   auto* out = static_cast<std::byte*>(host.mutable_data_ptr());
   for (const nn::Stretch& stretch : found.stretches) {
     checkpoint.tensors->read(found.tensor, wanted, out, stretch.begin, stretch.count);
-    out += formats::bytes_for(wanted, stretch.count);
+    out += files::bytes_for(wanted, stretch.count);
   }
   checkpoint.tensors->release(found.tensor);
   if (found.place.paired_heads > 0) split_pairs(host, found.place.paired_heads);
@@ -150,7 +149,7 @@ void read_into(const at::Tensor& host, const Checkpoint& checkpoint, const Found
 void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter, const Found& found,
                    kernels::cpu::Quantizer& quantizer) {
   const at::ScalarType type = parameter.quantization->source;
-  const formats::DType wanted = dtype_of(type);
+  const files::DType wanted = dtype_of(type);
   const auto scalar = ops::to_scalar(type);
   const std::span<const std::byte> raw = checkpoint.tensors->raw(found.tensor);
   if (found.place.paired_heads > 0 || found.place.transposed) {
@@ -160,7 +159,7 @@ void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter,
     quantizer.add(own.const_data_ptr(), scalar, found.count);
   } else if (!raw.empty() && found.tensor.dtype == wanted) {
     for (const nn::Stretch& stretch : found.stretches)
-      quantizer.add(raw.data() + formats::bytes_for(wanted, stretch.begin), scalar, stretch.count);
+      quantizer.add(raw.data() + files::bytes_for(wanted, stretch.begin), scalar, stretch.count);
     checkpoint.tensors->release(found.tensor);
   } else {
     constexpr int64_t kMost = int64_t{1} << 22;
@@ -179,8 +178,7 @@ void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter,
 
 // Warns of tensors that the model does not use: more layers than the config says, or biases or a
 // head that the config does not mention.
-void warn_of_unread(const Checkpoint& checkpoint,
-                    const std::set<const formats::TensorInfo*>& read) {
+void warn_of_unread(const Checkpoint& checkpoint, const std::set<const files::TensorInfo*>& read) {
   std::vector<std::string> names = unread_tensors(*checkpoint.tensors, read);
   if (names.empty()) return;
   const size_t count = names.size();
@@ -195,14 +193,14 @@ void warn_of_unread(const Checkpoint& checkpoint,
 }
 
 // The parameters' tensors, each once, in the order of units and their parameters.
-std::vector<const formats::TensorInfo*> tensors_of(const Checkpoint& checkpoint,
-                                                   const std::vector<nn::Parameter*>& parameters) {
-  std::vector<const formats::TensorInfo*> order;
-  std::set<const formats::TensorInfo*> known;
+std::vector<const files::TensorInfo*> tensors_of(const Checkpoint& checkpoint,
+                                                 const std::vector<nn::Parameter*>& parameters) {
+  std::vector<const files::TensorInfo*> order;
+  std::set<const files::TensorInfo*> known;
   for (const nn::Parameter* parameter : parameters) {
     if (parameter->added) continue;
     const Placement place = checkpoint.model->placement(checkpoint.layout, *parameter);
-    const formats::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor);
+    const files::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor);
     if (tensor != nullptr && known.insert(tensor).second) order.push_back(tensor);
   }
   return order;

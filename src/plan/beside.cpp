@@ -13,10 +13,10 @@ double bytes_of(const memory::ByCategory& bytes, memory::Category category) {
   return static_cast<double>(bytes[static_cast<size_t>(category)]);
 }
 
-bool is_offloaded(const config::Recipe& recipe) { return recipe.optimizer_offload != "none"; }
+bool is_offloaded(const recipe::Recipe& recipe) { return recipe.optimizer_offload != "none"; }
 
-// As setup/policies.cpp decides it.
-bool copies_ahead(const config::Recipe& recipe, const DeviceProfile& device) {
+// As engine/policies.cpp decides it.
+bool copies_ahead(const recipe::Recipe& recipe, const DeviceProfile& device) {
   return device.kind == at::kCUDA && recipe.offload_prefetch != "false";
 }
 
@@ -34,7 +34,7 @@ double Beside::exposed(const Compute& compute) const {
          std::max(0.0, backward - compute.backward);
 }
 
-Beside host_copies(const config::Recipe& recipe, const DeviceProfile& device,
+Beside host_copies(const recipe::Recipe& recipe, const DeviceProfile& device,
                    const Prediction& prediction, const StepSize& size) {
   const bool ahead = copies_ahead(recipe, device);
   Beside all;
@@ -69,7 +69,7 @@ Beside host_copies(const config::Recipe& recipe, const DeviceProfile& device,
   return all;
 }
 
-UpdateCost update_cost(const config::Recipe& recipe, const DeviceProfile& device,
+UpdateCost update_cost(const recipe::Recipe& recipe, const DeviceProfile& device,
                        const Prediction& prediction, const StepSize& size, const Compute& compute) {
   const bool on_host = is_offloaded(recipe);
   const auto on_disk = static_cast<double>(prediction.on_disk);

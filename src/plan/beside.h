@@ -4,9 +4,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "config/recipe.h"
-#include "plan/device_profile.h"
+#include "plan/devices/device_profile.h"
 #include "plan/predict.h"
+#include "recipe/recipe.h"
 
 namespace snug::plan {
 
@@ -37,7 +37,7 @@ struct StepSize {
 
 // Between device and host: activations out and back, gradients out (and added up there, where there
 // are several), weights in.
-Beside host_copies(const config::Recipe& recipe, const DeviceProfile& device,
+Beside host_copies(const recipe::Recipe& recipe, const DeviceProfile& device,
                    const Prediction& prediction, const StepSize& size);
 
 struct UpdateCost {
@@ -47,7 +47,7 @@ struct UpdateCost {
   // of the two counts; a delayed one on a GPU's host runs beside the next step.
   double exposed_optimizer_seconds = 0, exposed_disk_seconds = 0;
 };
-UpdateCost update_cost(const config::Recipe& recipe, const DeviceProfile& device,
+UpdateCost update_cost(const recipe::Recipe& recipe, const DeviceProfile& device,
                        const Prediction& prediction, const StepSize& size, const Compute& compute);
 
 }  // namespace snug::plan

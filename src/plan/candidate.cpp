@@ -3,13 +3,13 @@
 
 #include <algorithm>
 
+#include "engine/adapters/trained_parts.h"
+#include "engine/strategy.h"
 #include "models/family.h"
-#include "setup/strategy.h"
-#include "setup/trained_parts.h"
 
 namespace snug::plan {
 
-Candidate evaluate(const models::Model& model, const config::Recipe& recipe, const Workload& work,
+Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
                    const DeviceProfile& device, int rank, Detail detail) {
   const data::MicroBatch largest = largest_micro_batch(work, recipe, recipe.train.micro_batch_size);
   Candidate candidate{.recipe = recipe};
@@ -20,20 +20,20 @@ Candidate evaluate(const models::Model& model, const config::Recipe& recipe, con
                .reserved_limit = device.usable_bytes(),
                .timeline = true,
                .sketch = detail == Detail::Sketch,
-               .mesh = dist::planned_mesh(setup::named_strategy(recipe).mesh, rank, transport)});
+               .mesh = dist::planned_mesh(engine::named_strategy(recipe).mesh, rank, transport)});
   const double tokens =
       static_cast<double>(work.samples.total_tokens()) / static_cast<double>(work.samples.count());
   const auto adapted = models::model_like(model);
-  setup::choose_trained(*adapted, recipe);
+  engine::choose_trained(*adapted, recipe);
   candidate.cost =
       step_cost(*adapted, recipe, device, candidate.prediction,
                 tokens * static_cast<double>(recipe.train.micro_batch_size), tokens, rank);
   return candidate;
 }
 
-Candidate evaluate_neediest(const models::Model& model, const config::Recipe& recipe,
+Candidate evaluate_neediest(const models::Model& model, const recipe::Recipe& recipe,
                             const Workload& work, const DeviceProfile& device, Detail detail) {
-  const dist::MeshShape mesh = setup::named_strategy(recipe).mesh;
+  const dist::MeshShape mesh = engine::named_strategy(recipe).mesh;
   const std::vector<int> ranks = first_of_stages(mesh);
   std::vector<Candidate> stages;
   for (size_t stage = 0; stage < ranks.size(); ++stage) {
@@ -61,7 +61,7 @@ Candidate neediest_of(const std::vector<Candidate>& stages, const DeviceProfile&
 
 Missing missing(const Candidate& candidate, const DeviceProfile& device) {
   const Prediction& p = candidate.prediction;
-  const int64_t ranks = setup::named_ranks_per_node(candidate.recipe);
+  const int64_t ranks = engine::named_ranks_per_node(candidate.recipe);
   const auto beyond = [](int64_t needed, int64_t there) {
     return std::max<int64_t>(0, needed - there);
   };
@@ -83,7 +83,7 @@ int64_t host_bytes_needed(const Prediction& prediction, at::DeviceType kind, int
 int64_t beyond_assumed_host(const Candidate& candidate, const DeviceProfile& device) {
   if (device.assumed_host_bytes == 0) return 0;
   const int64_t needed = host_bytes_needed(candidate.prediction, device.kind,
-                                           setup::named_ranks_per_node(candidate.recipe));
+                                           engine::named_ranks_per_node(candidate.recipe));
   return std::max<int64_t>(0, needed - device.assumed_host_bytes);
 }
 

@@ -5,18 +5,18 @@
 #include <string>
 #include <vector>
 
-#include "config/recipe.h"
-#include "dist/mesh.h"
+#include "core/dist/mesh.h"
 #include "models/model.h"
 #include "plan/cost_model.h"
-#include "plan/device_profile.h"
+#include "plan/devices/device_profile.h"
 #include "plan/predict.h"
 #include "plan/workload.h"
+#include "recipe/recipe.h"
 
 namespace snug::plan {
 
 struct Candidate {
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   std::string options;  // what it changes, as typed on the command line; empty: nothing
   Prediction prediction;
   StepCost cost;
@@ -26,11 +26,11 @@ struct Candidate {
 enum class Detail { Whole, Sketch };
 
 // One recipe on a device, with its timeline; of several devices one, as rank `rank`.
-Candidate evaluate(const models::Model& model, const config::Recipe& recipe, const Workload& work,
+Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
                    const DeviceProfile& device, int rank = 0, Detail detail = Detail::Whole);
 // Memory of the rank that needs most, time of the one that takes longest: stages of a pipeline
 // differ. One that does not fit needs most of all.
-Candidate evaluate_neediest(const models::Model& model, const config::Recipe& recipe,
+Candidate evaluate_neediest(const models::Model& model, const recipe::Recipe& recipe,
                             const Workload& work, const DeviceProfile& device,
                             Detail detail = Detail::Whole);
 // The same of what was planned for each stage; at least one.

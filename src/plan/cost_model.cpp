@@ -3,14 +3,14 @@
 
 #include <algorithm>
 
-#include "config/unit_choice.h"
-#include "exec/pipeline_schedule.h"
+#include "core/nn/precision.h"
+#include "engine/exec/pipeline_schedule.h"
+#include "engine/parallel/stages.h"
+#include "engine/parallel/unit_work.h"
+#include "engine/strategy.h"
 #include "models/family.h"
-#include "nn/precision.h"
 #include "plan/beside.h"
-#include "setup/stages.h"
-#include "setup/strategy.h"
-#include "setup/unit_work.h"
+#include "recipe/unit_choice.h"
 
 namespace snug::plan {
 namespace {
@@ -20,25 +20,25 @@ constexpr double kTouches = 3;
 
 // Share of the blocks, which are the units between the first and the last, whose forward runs
 // twice.
-double recomputed_share(const config::Recipe& recipe, const models::Model& model) {
+double recomputed_share(const recipe::Recipe& recipe, const models::Model& model) {
   const auto num_blocks = std::ssize(const_cast<models::Model&>(model).units()) - 2;
   const std::vector<bool> chosen =
-      config::chosen_blocks(recipe.activation_checkpointing, num_blocks);
+      recipe::chosen_blocks(recipe.activation_checkpointing, num_blocks);
   const auto count = std::count(chosen.begin(), chosen.end(), true);
   return num_blocks > 0 ? static_cast<double>(count) / static_cast<double>(num_blocks) : 0;
 }
 
 // How much longer the stage of a pipeline takes that has most to compute.
-double slowest_stage(const config::Recipe& recipe, const models::Model& model, int64_t stages) {
+double slowest_stage(const recipe::Recipe& recipe, const models::Model& model, int64_t stages) {
   if (stages == 1) return 1;
   const auto twin = models::model_like(model);
   const auto units = twin->units();
-  return setup::most_of_a_stage(units,
-                                setup::deal_units(units, stages, recipe.pipeline_interleave));
+  return engine::most_of_a_stage(units,
+                                 engine::deal_units(units, stages, recipe.pipeline_interleave));
 }
 
 // Collectives of the shard and replicate axes, by the part of a step that they run beside.
-Beside collectives_beside(const config::Recipe& recipe, exec::ShardingStage stage,
+Beside collectives_beside(const recipe::Recipe& recipe, exec::ShardingStage stage,
                           const AxisCost& axis, const Network& network) {
   using dist::Axis;
   using dist::Operation;
@@ -105,9 +105,9 @@ std::vector<AxisCost> axis_costs(const Prediction& prediction, const dist::MeshS
 
 namespace {
 
-Beside all_collectives(const config::Recipe& recipe, const setup::Strategy& strategy,
+Beside all_collectives(const recipe::Recipe& recipe, const engine::Strategy& strategy,
                        const DeviceProfile& device, const std::vector<AxisCost>& axes) {
-  const Network network = network_of(device, setup::named_ranks_per_node(recipe));
+  const Network network = network_of(device, engine::named_ranks_per_node(recipe));
   Beside all;
   for (const AxisCost& axis : axes)
     all += collectives_beside(recipe, strategy.stage, axis, network);
@@ -134,18 +134,18 @@ void add_update(StepCost& cost, const UpdateCost& update) {
 
 }  // namespace
 
-StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
+StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
                    const DeviceProfile& whole_device, const Prediction& prediction, double tokens,
                    double seqlen, int rank) {
   const nn::Precision precision = nn::parse_precision(recipe.precision);
-  const setup::Strategy strategy = setup::named_strategy(recipe);
-  const int64_t ranks_per_machine = setup::named_ranks_per_node(recipe);
+  const engine::Strategy strategy = engine::named_strategy(recipe);
+  const int64_t ranks_per_machine = engine::named_ranks_per_node(recipe);
   const DeviceProfile device = share_of(whole_device, ranks_per_machine);
   // Clipping with the optimizer in backward runs everything twice.
   const double rounds =
       recipe.optimizer_in_backward && recipe.train.max_norm.value_or(0) > 0 ? 2 : 1;
   const double micro_batches =
-      rounds * static_cast<double>(setup::micro_batches_of_step(recipe, strategy.mesh));
+      rounds * static_cast<double>(engine::micro_batches_of_step(recipe, strategy.mesh));
   StepCost cost{.tokens = tokens * micro_batches / rounds *
                           static_cast<double>(strategy.mesh.num_data_ranks())};
   // The prediction is of the longest batch, the time of an average one.
@@ -189,8 +189,8 @@ StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
   const exec::PipelineShape pipeline{
       .stages = stages,
       .chunks = stages > 1 ? recipe.pipeline_interleave : 1,
-      .micro_batches = setup::micro_batches_of_step(recipe, strategy.mesh),
-      .order = setup::pipeline_order(recipe)};
+      .micro_batches = engine::micro_batches_of_step(recipe, strategy.mesh),
+      .order = engine::pipeline_order(recipe)};
   cost.idle_seconds = computing * (exec::pipeline_length(pipeline) - 1);
   return cost;
 }

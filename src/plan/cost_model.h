@@ -7,11 +7,11 @@
 
 #include <vector>
 
-#include "config/recipe.h"
 #include "models/model.h"
-#include "plan/device_profile.h"
-#include "plan/network.h"
+#include "plan/devices/device_profile.h"
+#include "plan/devices/network.h"
 #include "plan/predict.h"
+#include "recipe/recipe.h"
 
 namespace snug::plan {
 
@@ -48,7 +48,7 @@ struct StepCost {
 // Of an average step of a model with the recipe's adapters: micro-batches of `tokens` tokens in
 // documents of `seqlen`. `prediction` may be of a longer one; it is of the rank whose collectives
 // count.
-StepCost step_cost(const models::Model& model, const config::Recipe& recipe,
+StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
                    const DeviceProfile& device, const Prediction& prediction, double tokens,
                    double seqlen, int rank = 0);
 

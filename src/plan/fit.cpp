@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "base/error.h"
-#include "exec/pipeline_schedule.h"
+#include "engine/exec/pipeline_schedule.h"
+#include "engine/strategy.h"
 #include "plan/layouts.h"
 #include "plan/techniques.h"
-#include "setup/strategy.h"
 
 namespace snug::plan {
 namespace {
@@ -19,12 +19,12 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // The share of the forward's work that a backward repeats, at least.
-double least_repeated(const config::Recipe& recipe) {
+double least_repeated(const recipe::Recipe& recipe) {
   return recipe.activation_checkpointing == "all" ? 1 : 0;
 }
 
 // Of the products of a step without repetition; frozen weights have no gradient.
-double share_of_forward(const config::Recipe& recipe) {
+double share_of_forward(const recipe::Recipe& recipe) {
   return recipe.lora.enabled ? 1.0 / 2 : 1.0 / 3;
 }
 
@@ -47,7 +47,7 @@ std::vector<Candidate> front_of(std::vector<Candidate> candidates, at::DeviceTyp
 
 class Search {
  public:
-  Search(const models::Model& model, const config::Recipe& recipe, const Workload& work,
+  Search(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
          const DeviceProfile& device)
       : model_(model),
         recipe_(recipe),
@@ -132,7 +132,7 @@ class Search {
     std::vector<Try> tries;
     for (size_t i = 0; i < divided.size(); ++i)
       for (const int64_t size : micro_batches(divided[i])) {
-        config::Recipe r = laid_out(recipe_, divided[i]);
+        recipe::Recipe r = laid_out(recipe_, divided[i]);
         r.train.micro_batch_size = size;
         tries.push_back({i, size, least_seconds(r)});
       }
@@ -186,20 +186,20 @@ class Search {
 
   // No step can be shorter: products, most of what is read and written, and the stages' waiting for
   // the first and the last micro-batch.
-  double least_seconds(const config::Recipe& r) const {
-    const dist::MeshShape mesh = setup::named_strategy(r).mesh;
+  double least_seconds(const recipe::Recipe& r) const {
+    const dist::MeshShape mesh = engine::named_strategy(r).mesh;
     const int stages = mesh[dist::Axis::Pipeline];
     const exec::PipelineShape pipeline{.stages = stages,
                                        .chunks = stages > 1 ? r.pipeline_interleave : 1,
-                                       .micro_batches = setup::micro_batches_of_step(r, mesh),
-                                       .order = setup::pipeline_order(r)};
+                                       .micro_batches = engine::micro_batches_of_step(r, mesh),
+                                       .order = engine::pipeline_order(r)};
     return (least_products_ * (1 + least_repeated(r) * share_of_forward(r)) + least_memory_) *
            exec::pipeline_length(pipeline);
   }
 
   // What the parts of a step take in candidates so far, which all have as many devices.
   void learn(const Candidate& candidate) {
-    const config::Recipe& r = candidate.recipe;
+    const recipe::Recipe& r = candidate.recipe;
     const bool is_alike = recipe_.given("activation_checkpointing");  // in all candidates
     if (r.activation_checkpointing != "none" && !is_alike) return;
     constexpr double kCertain = 0.9;  // dividing a model changes what is written a little
@@ -234,7 +234,7 @@ class Search {
   enum class Outcome { Refused, TooLarge, Fits };
 
   Outcome try_one(const Layout& layout, const Technique& technique, int64_t micro_batch_size) {
-    config::Recipe recipe = techniques_.applied(laid_out(recipe_, layout), technique, folder_);
+    recipe::Recipe recipe = techniques_.applied(laid_out(recipe_, layout), technique, folder_);
     recipe.train.micro_batch_size = micro_batch_size;
     if (layout.divides_the_model() && !is_worth(least_seconds(recipe))) return Outcome::Refused;
     ++tried_;
@@ -270,7 +270,7 @@ class Search {
   // and what leaves little room, is planned for all ranks that differ; false where one does not
   // fit.
   bool holds(Candidate& candidate, bool is_chosen) const {
-    const dist::MeshShape mesh = setup::named_strategy(candidate.recipe).mesh;
+    const dist::MeshShape mesh = engine::named_strategy(candidate.recipe).mesh;
     const bool is_sketch = mesh[dist::Axis::Pipeline] > 1;
     const bool all = mesh.num_ranks() > 1 && (is_chosen || is_tight(candidate));
     if (!all && !is_sketch) return true;
@@ -297,7 +297,7 @@ class Search {
   }
 
   int stages_of(const Layout& layout) const {
-    return setup::named_strategy(laid_out(recipe_, layout)).mesh[dist::Axis::Pipeline];
+    return engine::named_strategy(laid_out(recipe_, layout)).mesh[dist::Axis::Pipeline];
   }
 
   // Largest first.
@@ -305,13 +305,13 @@ class Search {
     if (recipe_.given("train.micro_batch_size")) return {recipe_.train.micro_batch_size};
     std::vector<int64_t> sizes;
     const int64_t samples = recipe_.train.global_batch_size /
-                            setup::named_strategy(laid_out(recipe_, layout)).mesh.num_data_ranks();
+                            engine::named_strategy(laid_out(recipe_, layout)).mesh.num_data_ranks();
     for (int64_t size = samples; size >= 1; --size)
       if (samples % size == 0 && (size == 1 || !is_too_large(work_, size))) sizes.push_back(size);
     return sizes;
   }
 
-  std::string changes(const config::Recipe& r) const {
+  std::string changes(const recipe::Recipe& r) const {
     std::string text;
     const auto add = [&](bool changed, const std::string& option) {
       if (changed) text += (text.empty() ? "" : " ") + option;
@@ -339,7 +339,7 @@ class Search {
   }
 
   const models::Model& model_;
-  const config::Recipe& recipe_;
+  const recipe::Recipe& recipe_;
   const Workload& work_;
   const DeviceProfile& device_;
   const Techniques techniques_;
@@ -356,11 +356,11 @@ class Search {
 
 }  // namespace
 
-bool Fit::chose_disk(const config::Recipe& asked) const {
+bool Fit::chose_disk(const recipe::Recipe& asked) const {
   return best && best->recipe.offload_folder() && !asked.given("optimizer_offload");
 }
 
-Fit fit(const models::Model& model, const config::Recipe& recipe, const Workload& work,
+Fit fit(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
         const DeviceProfile& device) {
   if (device.assumed_host_bytes == 0) return Search(model, recipe, work, device).run();
   // What is merely assumed of the host is kept to where that is possible.

@@ -20,7 +20,7 @@ struct Fit {
   int64_t tried = 0;
 
   // Whether the search chose a disk for the states, which it does where nothing fits without.
-  bool chose_disk(const config::Recipe& asked) const;
+  bool chose_disk(const recipe::Recipe& asked) const;
 };
 
 // Tries activation checkpointing and offload, optimizer in backward and offload, weight streaming
@@ -30,7 +30,7 @@ struct Fit {
 // a folder for them (fit_disk) and nothing fits otherwise. Models that are cut or dealt out are
 // tried where they could be faster than what was found before. Host memory that is only assumed is
 // passed where nothing fits within it.
-Fit fit(const models::Model& model, const config::Recipe& recipe, const Workload& work,
+Fit fit(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
         const DeviceProfile& device);
 
 }  // namespace snug::plan

@@ -4,16 +4,16 @@
 #include <memory>
 #include <numeric>
 
-#include "config/check.h"
-#include "config/mesh.h"
+#include "engine/parallel/tensor_parallel.h"
+#include "engine/strategy.h"
 #include "models/family.h"
-#include "setup/strategy.h"
-#include "setup/tensor_parallel.h"
+#include "recipe/check.h"
+#include "recipe/mesh.h"
 
 namespace snug::plan {
 namespace {
 
-using config::Axis;
+using recipe::Axis;
 
 std::vector<int64_t> divisors(int64_t whole) {
   std::vector<int64_t> found;
@@ -23,17 +23,17 @@ std::vector<int64_t> divisors(int64_t whole) {
 }
 
 // By how many ranks along tp each layer can be shared.
-std::vector<int64_t> tensor_sizes(models::Model& model, const config::Recipe& recipe) {
-  return divisors(std::gcd(setup::common_shares(model), setup::named_ranks_per_node(recipe)));
+std::vector<int64_t> tensor_sizes(models::Model& model, const recipe::Recipe& recipe) {
+  return divisors(std::gcd(engine::common_shares(model), engine::named_ranks_per_node(recipe)));
 }
 
 // How the devices that neither tensor nor pipeline takes share their samples.
-std::vector<Layout> data_layouts(const config::Recipe& recipe, config::MeshShape mesh,
+std::vector<Layout> data_layouts(const recipe::Recipe& recipe, recipe::MeshShape mesh,
                                  int64_t copies) {
   const auto with = [&](const char* strategy, int64_t replicate, int64_t shard) -> Layout {
     mesh[Axis::Replicate] = static_cast<int>(replicate);
     mesh[Axis::Shard] = static_cast<int>(shard);
-    return {.strategy = strategy, .mesh = config::mesh_text(mesh)};
+    return {.strategy = strategy, .mesh = recipe::mesh_text(mesh)};
   };
   std::vector<Layout> found{with("auto", copies, 1)};
   if (copies == 1) return found;
@@ -41,36 +41,36 @@ std::vector<Layout> data_layouts(const config::Recipe& recipe, config::MeshShape
   // Gradients would be summed for each micro-batch of each stage.
   if (mesh[Axis::Pipeline] == 1) found.push_back(with("zero2", 1, copies));
   found.push_back(with("fsdp", 1, copies));
-  const int64_t on_machine = setup::named_ranks_per_node(recipe) / mesh[Axis::Tensor];
+  const int64_t on_machine = engine::named_ranks_per_node(recipe) / mesh[Axis::Tensor];
   if (on_machine > 1 && copies > on_machine && copies % on_machine == 0)
     found.push_back(with("fsdp", copies / on_machine, on_machine));
   return found;
 }
 
-bool is_allowed(const config::Recipe& recipe, const Layout& layout) {
-  config::Recipe r = laid_out(recipe, layout);
+bool is_allowed(const recipe::Recipe& recipe, const Layout& layout) {
+  recipe::Recipe r = laid_out(recipe, layout);
   // The search chooses it, and the global batch stays.
   r.train.accumulate_grad_batches.reset();
   if (!recipe.given("train.micro_batch_size")) r.train.micro_batch_size = 1;
-  return config::layout_faults(r).empty();
+  return recipe::layout_faults(r).empty();
 }
 
 }  // namespace
 
 bool Layout::divides_the_model() const {
-  config::MeshShape shape;
-  return config::read_mesh(mesh, shape).empty() && shape[Axis::Pipeline] * shape[Axis::Tensor] > 1;
+  recipe::MeshShape shape;
+  return recipe::read_mesh(mesh, shape).empty() && shape[Axis::Pipeline] * shape[Axis::Tensor] > 1;
 }
 
-config::Recipe laid_out(config::Recipe recipe, const Layout& layout) {
+recipe::Recipe laid_out(recipe::Recipe recipe, const Layout& layout) {
   recipe.strategy = layout.strategy;
   recipe.mesh = layout.mesh;
   recipe.pipeline_interleave = layout.interleave;
   return recipe;
 }
 
-std::vector<Layout> layouts(const models::Model& model, const config::Recipe& recipe) {
-  const int64_t ranks = setup::named_ranks(recipe);
+std::vector<Layout> layouts(const models::Model& model, const recipe::Recipe& recipe) {
+  const int64_t ranks = engine::named_ranks(recipe);
   const Layout own{recipe.strategy, recipe.mesh, recipe.pipeline_interleave};
   if (recipe.given("strategy") || !recipe.mesh.empty() || ranks == 1) return {own};
   std::vector<Layout> found;
@@ -84,7 +84,7 @@ std::vector<Layout> layouts(const models::Model& model, const config::Recipe& re
   for (const int64_t tensor : tensor_sizes(*whole, recipe))
     for (const int64_t stages : divisors(ranks / tensor)) {
       if (tensor * stages == 1 || stages > num_units) continue;
-      config::MeshShape mesh;
+      recipe::MeshShape mesh;
       mesh[Axis::Pipeline] = static_cast<int>(stages);
       mesh[Axis::Tensor] = static_cast<int>(tensor);
       for (Layout layout : data_layouts(recipe, mesh, ranks / (tensor * stages))) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "config/recipe.h"
 #include "models/model.h"
+#include "recipe/recipe.h"
 
 namespace snug::plan {
 
@@ -24,9 +24,9 @@ struct Layout {
 // Those that keep what the recipe says: one that gives a strategy or a mesh has a single layout.
 // Tensor axes stay within a machine, where links are fast, and have as many ranks as share
 // heads and features evenly; a pipeline has no more stages than there are units to deal out.
-std::vector<Layout> layouts(const models::Model& model, const config::Recipe& recipe);
+std::vector<Layout> layouts(const models::Model& model, const recipe::Recipe& recipe);
 
 // The recipe with this layout.
-config::Recipe laid_out(config::Recipe recipe, const Layout& layout);
+recipe::Recipe laid_out(recipe::Recipe recipe, const Layout& layout);
 
 }  // namespace snug::plan

@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <memory>
 
-#include "memory/cuda_settings.h"
-#include "memory/disk_file.h"
+#include "core/memory/cuda_settings.h"
+#include "core/memory/disk_file.h"
+#include "core/ops/device/device.h"
+#include "core/ops/device/host_waits.h"
+#include "engine/engine.h"
+#include "engine/parallel/context_parallel.h"
+#include "engine/strategy.h"
 #include "models/family.h"
-#include "ops/device.h"
-#include "ops/host_waits.h"
 #include "plan/caching_allocator.h"
 #include "plan/expandable_allocator.h"
-#include "setup/context_parallel.h"
-#include "setup/engine.h"
-#include "setup/strategy.h"
 
 namespace snug::plan {
 namespace {
@@ -53,9 +53,9 @@ MeshTraffic sum(MeshTraffic a, const MeshTraffic& b, int64_t times) {
 }
 
 // Weights that others send are new memory in every forward and backward, but no operator's result.
-int64_t bytes_gathered(const MeshTraffic& traffic, const config::Recipe& recipe,
+int64_t bytes_gathered(const MeshTraffic& traffic, const recipe::Recipe& recipe,
                        const dist::MeshShape& mesh) {
-  if (setup::stage_on(mesh, recipe) != exec::ShardingStage::Weights) return 0;
+  if (engine::stage_on(mesh, recipe) != exec::ShardingStage::Weights) return 0;
   return traffic[static_cast<size_t>(dist::Axis::Shard)]
                 [static_cast<size_t>(dist::Operation::AllGather)]
                     .bytes;
@@ -63,11 +63,11 @@ int64_t bytes_gathered(const MeshTraffic& traffic, const config::Recipe& recipe,
 
 // Of a pipeline's `all` micro-batches those that a sketch runs: from the third round through its
 // stages on each round is like the one before.
-int64_t micro_batches_of_sketch(const config::Recipe& recipe, const dist::MeshShape& mesh,
+int64_t micro_batches_of_sketch(const recipe::Recipe& recipe, const dist::MeshShape& mesh,
                                 int64_t all) {
   constexpr int64_t kRounds = 3;
   const int64_t stages = mesh[dist::Axis::Pipeline];
-  const bool repeats = setup::pipeline_order(recipe) == exec::PipelineOrder::OneForwardOneBackward;
+  const bool repeats = engine::pipeline_order(recipe) == exec::PipelineOrder::OneForwardOneBackward;
   if (stages == 1 || !repeats) return all;
   return std::min(all, kRounds * stages + all % stages);
 }
@@ -113,14 +113,14 @@ int64_t bytes_on_device(const Prediction& prediction, at::DeviceType kind) {
   return kind == at::kCUDA ? prediction.peak_reserved : prediction.peak_allocated;
 }
 
-int64_t micro_batches_that_matter(const config::Recipe& recipe, const dist::MeshShape& mesh) {
+int64_t micro_batches_that_matter(const recipe::Recipe& recipe, const dist::MeshShape& mesh) {
   // A stage of a pipeline has several under way at once.
-  if (mesh[dist::Axis::Pipeline] > 1) return setup::micro_batches_of_step(recipe, mesh);
-  return std::min<int64_t>(setup::micro_batches_of_step(recipe, mesh),
+  if (mesh[dist::Axis::Pipeline] > 1) return engine::micro_batches_of_step(recipe, mesh);
+  return std::min<int64_t>(engine::micro_batches_of_step(recipe, mesh),
                            recipe.optimizer_in_backward ? 3 : 2);
 }
 
-Prediction predict(const models::Model& model, const config::Recipe& recipe,
+Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                    const data::MicroBatch& largest, int64_t max_seqlen,
                    const PredictOptions& options) {
   const ops::StandInGuard stand_in(options.device);
@@ -137,7 +137,7 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
   if (options.timeline) recorder = std::make_unique<TimelineRecorder>(ledger);
   {
     const auto twin = models::model_like(model);
-    setup::Engine engine = setup::make_engine(*twin, recipe, at::kMeta, max_seqlen, options.mesh);
+    engine::Engine engine = engine::make_engine(*twin, recipe, at::kMeta, max_seqlen, options.mesh);
     result.resident = ledger.by_category();
     result.on_disk = memory::meta_disk_ledger().allocated() - disk_before;
     for (nn::Unit* unit : engine.units)
@@ -157,7 +157,7 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
     const bool sketch = options.sketch || matter > kMostShown;
     const int64_t shown = sketch ? micro_batches_of_sketch(recipe, shape, matter) : matter;
     const int64_t round = shape[dist::Axis::Pipeline];
-    const int64_t not_shown = setup::micro_batches_of_step(recipe, shape) - shown;
+    const int64_t not_shown = engine::micro_batches_of_step(recipe, shape) - shown;
     MeshTraffic in_round{};
     std::vector<MeshTraffic> so_far(static_cast<size_t>(shown));
     const auto make = [&](int64_t i) -> exec::MicroBatch {
@@ -167,7 +167,7 @@ Prediction predict(const models::Model& model, const config::Recipe& recipe,
       so_far[static_cast<size_t>(i)] = now;
       ++result.micro_batches;
       return {
-          .batch = setup::own_tokens(largest, at::kMeta, *options.mesh, recipe.data.ignore_index),
+          .batch = engine::own_tokens(largest, at::kMeta, *options.mesh, recipe.data.ignore_index),
           .pass = {.compute = engine.precision.compute,
                    .dropout_key = 0,
                    .last_micro_batch = i + 1 == shown}};

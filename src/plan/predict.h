@@ -3,12 +3,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "config/recipe.h"
+#include "core/dist/mesh.h"
+#include "core/memory/ledger.h"
 #include "data/micro_batch.h"
-#include "dist/mesh.h"
-#include "memory/ledger.h"
 #include "models/model.h"
 #include "plan/timeline.h"
+#include "recipe/recipe.h"
 
 namespace snug::plan {
 
@@ -49,11 +49,11 @@ struct PredictOptions {
 // How many micro-batches show every height that a step reaches: where gradients are accumulated the
 // second one meets the first one's, and where the last one frees them on its way back, one between
 // them keeps all of them to its end.
-int64_t micro_batches_that_matter(const config::Recipe& recipe, const dist::MeshShape& mesh = {});
+int64_t micro_batches_that_matter(const recipe::Recipe& recipe, const dist::MeshShape& mesh = {});
 
 // `largest` is the micro-batch with most tokens of the run; `max_seqlen` as given to the engine.
 // Of the run itself on `device`, beyond what that holds already.
-Prediction predict(const models::Model& model, const config::Recipe& recipe,
+Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                    const data::MicroBatch& largest, int64_t max_seqlen,
                    const PredictOptions& options = {});
 

@@ -12,11 +12,11 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "config/names.h"
-#include "config/rows.h"
 #include "data/micro_batch.h"
+#include "engine/strategy.h"
 #include "plan/fit.h"
-#include "setup/strategy.h"
+#include "recipe/options/names.h"
+#include "recipe/options/rows.h"
 
 namespace snug::plan {
 namespace {
@@ -25,22 +25,22 @@ namespace {
 struct Change {
   std::string_view options;  // but for those that offload the optimizer: they depend on the recipe
   std::string_view cost;
-  bool (*apply)(config::Recipe&);
+  bool (*apply)(recipe::Recipe&);
   bool same_training = true;
   bool names_optimizer = false;  // takes the place of another one that does
   bool moves_to_host = false;
 };
 
-bool sums_micro_batches(const config::Recipe& r) {
-  return setup::micro_batches_of_step(r, setup::named_strategy(r).mesh) > 1;
+bool sums_micro_batches(const recipe::Recipe& r) {
+  return engine::micro_batches_of_step(r, engine::named_strategy(r).mesh) > 1;
 }
 
-bool checkpoint_activations(config::Recipe& r) {
+bool checkpoint_activations(recipe::Recipe& r) {
   const bool changes = r.activation_checkpointing == "none";
   r.activation_checkpointing = "all";
   return changes;
 }
-bool use_in_backward(config::Recipe& r) {
+bool use_in_backward(recipe::Recipe& r) {
   // Gradients that are added up over micro-batches leave nothing to free.
   const bool changes = !r.optimizer_in_backward && !r.delayed_parameter_update &&
                        r.precision != "16-mixed" && r.train.max_norm.value_or(0) == 0 &&
@@ -51,45 +51,45 @@ bool use_in_backward(config::Recipe& r) {
   return true;
 }
 // With states there, auto means no update in the backward.
-void move_states_to_host(config::Recipe& r) {
+void move_states_to_host(recipe::Recipe& r) {
   r.optimizer_offload = "cpu";
   if (r.optimizer_in_backward_is_auto) r.optimizer_in_backward = false;
 }
-bool offload_optimizer(config::Recipe& r) {
+bool offload_optimizer(recipe::Recipe& r) {
   const bool changes = r.optimizer_offload == "none";
   if (changes) move_states_to_host(r);
   return changes;
 }
-bool stream_weights(config::Recipe& r) {
+bool stream_weights(recipe::Recipe& r) {
   if (r.delayed_parameter_update) return false;
   const bool changes = !r.weight_streaming;
   if (r.optimizer_offload == "none") move_states_to_host(r);
   r.weight_streaming = true;
   return changes;
 }
-bool shard_more(config::Recipe& r) {
+bool shard_more(recipe::Recipe& r) {
   const bool is_sharded = r.strategy == "auto" || r.strategy == "fsdp" || r.strategy == "hybrid";
-  const bool changes = setup::named_ranks(r) > 1 && r.mesh.empty() && !is_sharded &&
-                       !config::needs_whole_matrices(r.optimizer.name);
+  const bool changes = engine::named_ranks(r) > 1 && r.mesh.empty() && !is_sharded &&
+                       !recipe::needs_whole_matrices(r.optimizer.name);
   if (changes) r.strategy = "fsdp";
   return changes;
 }
-bool offload_activations(config::Recipe& r) {
+bool offload_activations(recipe::Recipe& r) {
   const bool changes = !r.activation_offload;
   r.activation_offload = true;
   return changes;
 }
-bool use_bf16(config::Recipe& r) {
+bool use_bf16(recipe::Recipe& r) {
   const bool changes = r.precision != "bf16-true" && r.precision != "16-true";
   r.precision = "bf16-true";
   return changes;
 }
-bool use_8bit(config::Recipe& r) {
+bool use_8bit(recipe::Recipe& r) {
   const bool changes = r.optimizer.name == "adamw";
   if (changes) r.optimizer.name = "adamw_8bit";
   return changes;
 }
-bool use_sgd(config::Recipe& r) {
+bool use_sgd(recipe::Recipe& r) {
   const bool changes = r.optimizer.name != "sgd" || r.optimizer.momentum != 0;
   r.optimizer.name = "sgd";
   r.optimizer.momentum = 0;
@@ -97,7 +97,7 @@ bool use_sgd(config::Recipe& r) {
   return changes;
 }
 
-bool train_adapters(config::Recipe& r) {
+bool train_adapters(recipe::Recipe& r) {
   // Parts of the language model that train whole have no adapters beside them.
   const bool changes = !r.lora.enabled && r.model.train_parts == "all";
   if (changes) {
@@ -107,7 +107,7 @@ bool train_adapters(config::Recipe& r) {
   }
   return changes;
 }
-bool quantize(config::Recipe& r) {
+bool quantize(recipe::Recipe& r) {
   const bool changes = r.quantize.empty() && (r.lora.enabled || train_adapters(r));
   if (changes) r.quantize = "bnb.nf4";
   return changes;
@@ -141,16 +141,16 @@ constexpr Change kChanges[] = {
 
 // Choosing an optimizer loads its defaults: what somebody gave for the other one is said again, and
 // taken back where the new one has no such argument.
-std::string optimizer_arguments(const config::Recipe& before, config::Recipe after) {
+std::string optimizer_arguments(const recipe::Recipe& before, recipe::Recipe after) {
   std::string text;
   if (after.optimizer == before.optimizer) return text;
-  const std::vector<config::Row> rows = config::recipe_rows(after);
+  const std::vector<recipe::Row> rows = recipe::recipe_rows(after);
   for (const std::string& key : before.given_keys) {
     static constexpr std::string_view kGroup = "optimizer.";
     if (!key.starts_with(kGroup) || key == "optimizer.class_path") continue;
     const bool taken =
-        config::optimizer_takes(after.optimizer.name, std::string_view(key).substr(kGroup.size()));
-    std::string value = taken ? config::plain_text(*config::find_row(rows, key)) : "none";
+        recipe::optimizer_takes(after.optimizer.name, std::string_view(key).substr(kGroup.size()));
+    std::string value = taken ? recipe::plain_text(*recipe::find_row(rows, key)) : "none";
     std::erase(value, ' ');
     text += fmt::format(" --{} {}", key, value);
   }
@@ -159,8 +159,8 @@ std::string optimizer_arguments(const config::Recipe& before, config::Recipe aft
 
 // What takes a recipe from `before` to `after` by this change, as typed, each option with its
 // value.
-std::vector<std::string> options_of(const Change& change, const config::Recipe& before,
-                                    const config::Recipe& after) {
+std::vector<std::string> options_of(const Change& change, const recipe::Recipe& before,
+                                    const recipe::Recipe& after) {
   std::vector<std::string> options;
   if (after.optimizer_offload != before.optimizer_offload)
     options.push_back("--optimizer_offload " + after.optimizer_offload);
@@ -181,14 +181,14 @@ struct Choice {
 };
 
 struct Changed {
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   std::vector<std::string> options;
 };
 
 // What somebody who types these options gets.
-Changed changed(const config::Recipe& recipe, const Choice& choice) {
+Changed changed(const recipe::Recipe& recipe, const Choice& choice) {
   Changed result{.recipe = recipe, .options = {}};
-  config::Recipe& r = result.recipe;
+  recipe::Recipe& r = result.recipe;
   const bool is_smaller = choice.micro_batch_size != recipe.train.micro_batch_size;
   r.train.micro_batch_size = choice.micro_batch_size;
   if (is_smaller && r.optimizer_in_backward && sums_micro_batches(r)) {
@@ -197,7 +197,7 @@ Changed changed(const config::Recipe& recipe, const Choice& choice) {
       result.options.emplace_back("--optimizer_in_backward false");
   }
   for (const Change* change : choice.changes) {
-    config::Recipe after = r;
+    recipe::Recipe after = r;
     if (!change->apply(after)) continue;
     std::ranges::copy(options_of(*change, r, after), std::back_inserter(result.options));
     r = std::move(after);
@@ -235,7 +235,7 @@ double effort(const Choice& choice, size_t num_options, double time_factor) {
          kHost * static_cast<double>(moves);
 }
 
-std::string cost_of(const Choice& choice, const config::Recipe& recipe) {
+std::string cost_of(const Choice& choice, const recipe::Recipe& recipe) {
   const bool is_smaller = choice.micro_batch_size != recipe.train.micro_batch_size;
   const bool is_cut = choice.max_seq_length > 0;
   if (choice.changes.empty() && is_smaller && !is_cut)
@@ -270,7 +270,7 @@ struct Row {
 
 class Search {
  public:
-  Search(const models::Model& model, const config::Recipe& recipe, const Workload& work,
+  Search(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
          const DeviceProfile& device)
       : model_(model), recipe_(recipe), work_(work), device_(device) {
     if (const auto candidate = planned(recipe)) {
@@ -281,7 +281,7 @@ class Search {
 
   // Whether a recipe takes still more of the host, which alone has too little, as what moves there
   // does.
-  bool worsens(const config::Recipe& recipe) const {
+  bool worsens(const recipe::Recipe& recipe) const {
     if (lacking_.in_host == 0 || lacking_.on_device > 0) return false;
     const std::optional<Candidate> candidate = planned(recipe);
     return candidate && missing(*candidate, device_).in_host > lacking_.in_host;
@@ -297,7 +297,7 @@ class Search {
   // The largest smaller micro-batch that fits; the global batch stays, so training does not change.
   bool consider_smaller_micro_batches(Choice choice) {
     const int64_t samples =
-        recipe_.train.global_batch_size / setup::named_strategy(recipe_).mesh.num_data_ranks();
+        recipe_.train.global_batch_size / engine::named_strategy(recipe_).mesh.num_data_ranks();
     for (int64_t size = recipe_.train.micro_batch_size / 2; size >= 1; size /= 2) {
       choice.micro_batch_size = size;
       if (samples % size == 0 && consider(choice)) return true;
@@ -347,10 +347,10 @@ class Search {
   }
 
  private:
-  std::optional<Candidate> planned(const config::Recipe& recipe) const {
+  std::optional<Candidate> planned(const recipe::Recipe& recipe) const {
     return planned(recipe, work_);
   }
-  std::optional<Candidate> planned(const config::Recipe& recipe, const Workload& work) const {
+  std::optional<Candidate> planned(const recipe::Recipe& recipe, const Workload& work) const {
     try {
       return evaluate_neediest(model_, recipe, work, device_);
     } catch (const UserError&) {
@@ -358,7 +358,7 @@ class Search {
     }
   }
 
-  std::optional<Candidate> planned(const config::Recipe& recipe, int64_t max_seq_length) const {
+  std::optional<Candidate> planned(const recipe::Recipe& recipe, int64_t max_seq_length) const {
     if (max_seq_length == 0) return planned(recipe);
     const data::SampleStore samples = cut_samples(work_.samples, max_seq_length);
     return planned(recipe, {.samples = samples,
@@ -387,7 +387,7 @@ class Search {
         .fits = fits(*candidate, device_)};
     if (lacking_.in_host > 0)
       suggestion.host_bytes = host_bytes_needed(candidate->prediction, device_.kind,
-                                                setup::named_ranks_per_node(with.recipe));
+                                                engine::named_ranks_per_node(with.recipe));
     for (const Change* change : choice.changes) suggestion.same_training &= change->same_training;
     if (beyond_assumed_host(*candidate, device_) > 0)
       suggestion.cost += fmt::format("; needs more than the assumed {} of host memory",
@@ -444,7 +444,7 @@ class Search {
   }
 
   const models::Model& model_;
-  const config::Recipe& recipe_;
+  const recipe::Recipe& recipe_;
   const Workload& work_;
   const DeviceProfile& device_;
   Missing lacking_;           // for the recipe as it is
@@ -457,14 +457,14 @@ class Search {
 
 }  // namespace
 
-std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
+std::vector<Suggestion> suggest(const models::Model& model, const recipe::Recipe& recipe,
                                 const Workload& work, const DeviceProfile& device) {
   Search search(model, recipe, work, device);
   Choice together{.changes = {}, .micro_batch_size = recipe.train.micro_batch_size};
   search.consider_smaller_micro_batches(together);
   bool combined = false, any = false;
   for (const Change& change : kChanges) {
-    config::Recipe alone = recipe;
+    recipe::Recipe alone = recipe;
     if (!change.apply(alone) || search.worsens(alone)) continue;
     const Choice only{.changes = {&change}, .micro_batch_size = recipe.train.micro_batch_size};
     const bool fits_alone = search.consider(only);

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "config/recipe.h"
 #include "models/model.h"
-#include "plan/device_profile.h"
+#include "plan/devices/device_profile.h"
 #include "plan/workload.h"
+#include "recipe/recipe.h"
 
 namespace snug::plan {
 
@@ -29,7 +29,7 @@ struct Suggestion {
 // Changes, alone and together, after which the run fits into the device and the host. None that
 // saves nothing beside the others, and one optimizer at most. Where nothing fits, the smallest plan
 // alone, whose `fits` is false.
-std::vector<Suggestion> suggest(const models::Model& model, const config::Recipe& recipe,
+std::vector<Suggestion> suggest(const models::Model& model, const recipe::Recipe& recipe,
                                 const Workload& work, const DeviceProfile& device);
 
 }  // namespace snug::plan

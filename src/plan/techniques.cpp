@@ -3,21 +3,21 @@
 
 #include <algorithm>
 
-#include "setup/strategy.h"
+#include "engine/strategy.h"
 
 namespace snug::plan {
 namespace {
 
-States states_of(const config::Recipe& recipe) {
+States states_of(const recipe::Recipe& recipe) {
   if (recipe.offload_folder()) return States::OnDisk;
   return recipe.optimizer_offload == "none" ? States::OnDevice : States::OnHost;
 }
 
 }  // namespace
 
-Techniques::Techniques(const config::Recipe& recipe, bool delay_gains)
+Techniques::Techniques(const recipe::Recipe& recipe, bool delay_gains)
     : recipe_(recipe),
-      may_delay_(recipe.fit_delay && delay_gains && setup::named_ranks(recipe) == 1 &&
+      may_delay_(recipe.fit_delay && delay_gains && engine::named_ranks(recipe) == 1 &&
                  !recipe.given("delayed_parameter_update")) {}
 
 std::vector<Technique> Techniques::all() const {
@@ -89,7 +89,7 @@ bool Techniques::is_possible(const Technique& t) const {
   return !t.in_backward || (recipe_.precision != "16-mixed" && recipe_.train.on_oom != "split");
 }
 
-config::Recipe Techniques::applied(config::Recipe recipe, const Technique& technique,
+recipe::Recipe Techniques::applied(recipe::Recipe recipe, const Technique& technique,
                                    const std::string& folder) const {
   recipe.activation_checkpointing = technique.checkpointing;
   recipe.activation_offload = technique.activation_offload;

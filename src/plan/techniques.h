@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "config/recipe.h"
+#include "recipe/recipe.h"
 
 namespace snug::plan {
 
@@ -28,7 +28,7 @@ struct Technique {
 // For a recipe on a device where a delayed update gains time, or gains none.
 class Techniques {
  public:
-  Techniques(const config::Recipe& recipe, bool delay_gains);
+  Techniques(const recipe::Recipe& recipe, bool delay_gains);
 
   // From what takes most memory of the device to what takes least, first without and then with
   // updates in the backward for each place of states and weights.
@@ -42,7 +42,7 @@ class Techniques {
   // Whether the states' place is left to the search.
   bool may_place_states() const { return !recipe_.given("optimizer_offload"); }
   // `folder`: for states on disk.
-  config::Recipe applied(config::Recipe recipe, const Technique& technique,
+  recipe::Recipe applied(recipe::Recipe recipe, const Technique& technique,
                          const std::string& folder) const;
 
  private:
@@ -50,7 +50,7 @@ class Techniques {
   std::vector<Technique> as_given(std::vector<Technique> techniques) const;
   bool is_possible(const Technique& technique) const;
 
-  const config::Recipe& recipe_;
+  const recipe::Recipe& recipe_;
   bool may_delay_;
 };
 

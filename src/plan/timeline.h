@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "memory/ledger.h"
+#include "core/memory/ledger.h"
 
 namespace snug::plan {
 

@@ -61,7 +61,7 @@ bool is_too_large(const Workload& work, int64_t micro_batch_size) {
   return samples * work.samples.longest() > kMostTokensAtOnce;
 }
 
-data::MicroBatch largest_micro_batch(const Workload& work, const config::Recipe& recipe,
+data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe& recipe,
                                      int64_t micro_batch_size) {
   if (is_too_large(work, micro_batch_size))
     throw UserError(

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "config/recipe.h"
 #include "data/micro_batch.h"
 #include "data/sample_store.h"
+#include "recipe/recipe.h"
 
 namespace snug::plan {
 
@@ -23,7 +23,7 @@ bool is_too_large(const Workload& work, int64_t micro_batch_size);
 // The micro-batch with most tokens that this recipe can meet: its longest samples together; and
 // with as many targets as any other micro-batch has, which the head's memory depends on. Throws
 // UserError where it is_too_large().
-data::MicroBatch largest_micro_batch(const Workload& work, const config::Recipe& recipe,
+data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe& recipe,
                                      int64_t micro_batch_size);
 
 }  // namespace snug::plan

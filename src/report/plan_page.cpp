@@ -7,7 +7,7 @@
 #include <array>
 
 #include "base/bytes.h"
-#include "report/svg_chart.h"
+#include "report/charts/svg_chart.h"
 
 namespace snug::report {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "report/timeline_chart.h"
+#include "report/charts/timeline_chart.h"
 
 namespace snug::report {
 

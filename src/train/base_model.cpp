@@ -7,12 +7,12 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "config/print.h"
-#include "setup/adapters.h"
-#include "setup/gather_export.h"
-#include "setup/trained_parts.h"
-#include "setup/vocabulary.h"
-#include "train/open_data.h"
+#include "engine/adapters/adapters.h"
+#include "engine/adapters/trained_parts.h"
+#include "engine/export/gather_export.h"
+#include "engine/export/vocabulary.h"
+#include "engine/open_data.h"
+#include "recipe/print.h"
 
 namespace snug::train {
 namespace {
@@ -35,7 +35,7 @@ std::string option_name(const nlohmann::json::json_pointer& key) {
 
 // A run moves away what an earlier one left in its folder, and writes its own model there: neither
 // must take from it what it starts from, and what an adapter belongs to.
-void check_base_stays(const config::Recipe& recipe) {
+void check_base_stays(const recipe::Recipe& recipe) {
   namespace fs = std::filesystem;
   if (recipe.checkpoint_dir.empty()) return;
   const fs::path written = fs::weakly_canonical(fs::path(recipe.out_dir) / "final");
@@ -50,9 +50,9 @@ void check_base_stays(const config::Recipe& recipe) {
 
 }  // namespace
 
-BaseModel::BaseModel(const config::Recipe& recipe) : recipe_(recipe) {
+BaseModel::BaseModel(const recipe::Recipe& recipe) : recipe_(recipe) {
   check_base_stays(recipe_);
-  const bool reads_text = !is_random() || !is_synthetic(recipe_.data);
+  const bool reads_text = !is_random() || !engine::is_synthetic(recipe_.data);
   // From random weights, a folder needs to hold no more than a tokenizer.
   if (is_random() && !recipe_.checkpoint_dir.empty() &&
       !std::filesystem::is_directory(recipe_.checkpoint_dir))
@@ -66,10 +66,10 @@ BaseModel::BaseModel(const config::Recipe& recipe) : recipe_(recipe) {
     checkpoint_ = models::open_checkpoint(recipe_.checkpoint_dir);
   if (is_random()) checkpoint_.model = models::model_from_config(recipe_.model.config);
   if (reads_text) {
-    tokenizer_ = setup::open_tokenizer(checkpoint_);
-    setup::check_tokens(*tokenizer_, model(), recipe_.checkpoint_dir);
+    tokenizer_ = engine::open_tokenizer(checkpoint_);
+    engine::check_tokens(*tokenizer_, model(), recipe_.checkpoint_dir);
   }
-  setup::choose_trained(model(), recipe_);
+  engine::choose_trained(model(), recipe_);
 }
 
 bool BaseModel::trains_whole() const {
@@ -79,8 +79,8 @@ bool BaseModel::trains_whole() const {
   return true;
 }
 
-void BaseModel::load(const setup::Engine& engine) {
-  const bool leaves_out = !setup::start_from_weights(recipe_.lora);
+void BaseModel::load(const engine::Engine& engine) {
+  const bool leaves_out = !engine::start_from_weights(recipe_.lora);
   const double deviation = model().initializer_range();
   const auto to_fill = [&](nn::Unit& unit) {
     std::vector<nn::Parameter*> parameters = unit.parameters();
@@ -100,11 +100,11 @@ void BaseModel::load(const setup::Engine& engine) {
       for (nn::Parameter* parameter : parameters) parameter->initialize(recipe_.seed, deviation);
     else
       models::load_weights(checkpoint_, parameters);
-    setup::initialize_adapters(unit, recipe_.lora, recipe_.seed, deviation, reader());
+    engine::initialize_adapters(unit, recipe_.lora, recipe_.seed, deviation, reader());
   });
 }
 
-setup::ParameterReader BaseModel::reader() const {
+engine::ParameterReader BaseModel::reader() const {
   return [this](const nn::Parameter& parameter) {
     if (!is_random()) return models::read_parameter(checkpoint_, parameter, at::kFloat);
     nn::Parameter drawn{.name = parameter.name,
@@ -128,68 +128,69 @@ void BaseModel::reopen() {
 }
 
 void BaseModel::write_trained(const std::filesystem::path& folder,
-                              const setup::Engine& engine) const {
+                              const engine::Engine& engine) const {
   recipe_.lora.enabled ? write_adapter(folder, engine) : write_model(folder, engine);
 }
 
-void BaseModel::with_values(const setup::Engine& engine, Gathered which,
-                            const std::function<void(const setup::ParameterReader&)>& write) const {
+void BaseModel::with_values(
+    const engine::Engine& engine, Gathered which,
+    const std::function<void(const engine::ParameterReader&)>& write) const {
   GatheredUnit gathered(model(), engine, which);
-  const setup::ParameterReader read = [&](const nn::Parameter& parameter) {
+  const engine::ParameterReader read = [&](const nn::Parameter& parameter) {
     return gathered.read(parameter);
   };
   if (engine.mesh->is_single()) return write(read);
-  setup::write_gathered(engine.mesh->world(), model().units(),
-                        {.gather = [&](size_t unit) { gathered.open(unit); },
-                         .release = [&](size_t unit) { gathered.close(unit); },
-                         .read = read},
-                        write);
+  engine::write_gathered(engine.mesh->world(), model().units(),
+                         {.gather = [&](size_t unit) { gathered.open(unit); },
+                          .release = [&](size_t unit) { gathered.close(unit); },
+                          .read = read},
+                         write);
 }
 
-int64_t BaseModel::trained_bytes(const setup::Engine& engine) const {
+int64_t BaseModel::trained_bytes(const engine::Engine& engine) const {
   return recipe_.lora.enabled
-             ? setup::peft_directory_bytes(adapter_shapes(engine.precision.parameters),
-                                           tokenizer_.get())
-             : setup::hugging_face_bytes(model(), tokenizer_.get(), export_options(engine));
+             ? engine::peft_directory_bytes(adapter_shapes(engine.precision.parameters),
+                                            tokenizer_.get())
+             : engine::hugging_face_bytes(model(), tokenizer_.get(), export_options(engine));
 }
 
 checkpoint::Adapter BaseModel::adapter_shapes(at::ScalarType type) const {
-  return setup::adapter_shapes(model(), recipe_.lora, type);
+  return engine::adapter_shapes(model(), recipe_.lora, type);
 }
 
-setup::ExportOptions BaseModel::export_options(const setup::Engine& engine) const {
+engine::ExportOptions BaseModel::export_options(const engine::Engine& engine) const {
   return {.dtype = engine.precision.parameters,
           .processor = std::filesystem::path(recipe_.checkpoint_dir)};
 }
 
 void BaseModel::write_model(const std::filesystem::path& folder,
-                            const setup::Engine& engine) const {
-  with_values(engine, Gathered::All, [&](const setup::ParameterReader& read) {
-    setup::export_hugging_face(folder, model(), tokenizer_.get(), read, export_options(engine));
+                            const engine::Engine& engine) const {
+  with_values(engine, Gathered::All, [&](const engine::ParameterReader& read) {
+    engine::export_hugging_face(folder, model(), tokenizer_.get(), read, export_options(engine));
   });
 }
 
 void BaseModel::write_adapter(const std::filesystem::path& folder,
-                              const setup::Engine& engine) const {
+                              const engine::Engine& engine) const {
   const std::vector<nn::Parameter*> all = model().parameters();
   const auto trained = std::ranges::find_if(all, [](const auto* p) { return p->trained; });
   SNUG_CHECK(trained != all.end(), "adapters without trained weights");
-  with_values(engine, Gathered::Trained, [&](const setup::ParameterReader& read) {
+  with_values(engine, Gathered::Trained, [&](const engine::ParameterReader& read) {
     checkpoint::Adapter adapter = adapter_shapes(read(**trained).scalar_type());
     // Random weights are nowhere to be found again.
     if (!is_random())
       adapter.config.base_model_name_or_path =
           std::filesystem::absolute(recipe_.checkpoint_dir).string();
-    setup::export_peft(
+    engine::export_peft(
         folder, adapter,
-        setup::adapter_values(model(), recipe_.lora, engine.precision.parameters, read, reader()),
+        engine::adapter_values(model(), recipe_.lora, engine.precision.parameters, read, reader()),
         tokenizer_.get());
   });
 }
 
-void check_same_meaning(const config::Recipe& recipe, const nlohmann::json& before,
+void check_same_meaning(const recipe::Recipe& recipe, const nlohmann::json& before,
                         const std::filesystem::path& checkpoint) {
-  const nlohmann::json now = config::recipe_json(recipe);
+  const nlohmann::json now = recipe::recipe_json(recipe);
   for (const char* path : kMeaningOfTraining) {
     const nlohmann::json::json_pointer key(path);
     if (!now.contains(key) || !before.contains(key) || now[key] == before[key]) continue;

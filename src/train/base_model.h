@@ -8,12 +8,12 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "config/recipe.h"
+#include "core/nn/precision.h"
+#include "engine/engine.h"
+#include "engine/export/export.h"
 #include "models/family.h"
-#include "nn/precision.h"
-#include "setup/engine.h"
-#include "setup/export.h"
-#include "tokenizer/tokenizer.h"
+#include "recipe/recipe.h"
+#include "text/tokenizer/tokenizer.h"
 #include "train/stage_values.h"
 
 namespace snug::train {
@@ -22,7 +22,7 @@ class BaseModel {
  public:
   // Reads headers and the vocabulary; adapters are in place, nothing is allocated. `recipe` must
   // outlive this. Throws UserError.
-  explicit BaseModel(const config::Recipe& recipe);
+  explicit BaseModel(const recipe::Recipe& recipe);
 
   models::Model& model() const { return *checkpoint_.model; }
   // Null where random weights learn synthetic samples: neither has anything to do with text.
@@ -32,7 +32,7 @@ class BaseModel {
   bool trains_whole() const;
 
   // The weights that training starts from, and the adapters', into an engine's memory.
-  void load(const setup::Engine& engine);
+  void load(const engine::Engine& engine);
   // The file's pages are no longer needed.
   void close() { checkpoint_.tensors.reset(); }
 
@@ -44,23 +44,23 @@ class BaseModel {
 
   // What training made, as a directory that others load: the whole model, or an adapter. Called by
   // all processes that share the model; the first one writes.
-  void write_trained(const std::filesystem::path& folder, const setup::Engine& engine) const;
+  void write_trained(const std::filesystem::path& folder, const engine::Engine& engine) const;
   // What that takes on disk.
-  int64_t trained_bytes(const setup::Engine& engine) const;
+  int64_t trained_bytes(const engine::Engine& engine) const;
 
  private:
   checkpoint::Adapter adapter_shapes(at::ScalarType type) const;
-  setup::ExportOptions export_options(const setup::Engine& engine) const;
-  void write_model(const std::filesystem::path& folder, const setup::Engine& engine) const;
-  void write_adapter(const std::filesystem::path& folder, const setup::Engine& engine) const;
+  engine::ExportOptions export_options(const engine::Engine& engine) const;
+  void write_model(const std::filesystem::path& folder, const engine::Engine& engine) const;
+  void write_adapter(const std::filesystem::path& folder, const engine::Engine& engine) const;
   bool is_random() const { return !recipe_.model.config.empty(); }
   // A weight as training found it, float32 on the host.
-  setup::ParameterReader reader() const;
+  engine::ParameterReader reader() const;
   // Runs `write` with a reader of the weights as they are now, on the rank that writes.
-  void with_values(const setup::Engine& engine, Gathered which,
-                   const std::function<void(const setup::ParameterReader&)>& write) const;
+  void with_values(const engine::Engine& engine, Gathered which,
+                   const std::function<void(const engine::ParameterReader&)>& write) const;
 
-  const config::Recipe& recipe_;
+  const recipe::Recipe& recipe_;
   models::Checkpoint checkpoint_;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
 };
@@ -68,7 +68,7 @@ class BaseModel {
 // A run that goes on: throws UserError where what it trained, by the recipe `before` as in
 // run.json, would mean something else under `recipe` although it has the same shapes, such as an
 // adapter with another alpha. `checkpoint` is named.
-void check_same_meaning(const config::Recipe& recipe, const nlohmann::json& before,
+void check_same_meaning(const recipe::Recipe& recipe, const nlohmann::json& before,
                         const std::filesystem::path& checkpoint);
 
 }  // namespace snug::train

@@ -8,28 +8,28 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "config/differences.h"
-#include "config/print.h"
+#include "core/dist/agreement.h"
 #include "data/dataset.h"
-#include "data/prompt_record.h"
-#include "dist/agreement.h"
+#include "data/prompts/prompt_record.h"
+#include "engine/accelerator.h"
+#include "engine/adapters/adapters.h"
+#include "engine/host.h"
+#include "engine/open_data.h"
+#include "engine/run_length.h"
+#include "engine/strategy.h"
+#include "plan/out_of_memory.h"
+#include "recipe/differences.h"
+#include "recipe/print.h"
 #include "report/tables.h"
-#include "setup/accelerator.h"
-#include "setup/adapters.h"
-#include "setup/strategy.h"
 #include "train/base_model.h"
-#include "train/disk_room.h"
-#include "train/earlier_run.h"
-#include "train/host.h"
 #include "train/join_world.h"
-#include "train/last_write.h"
-#include "train/live.h"
-#include "train/open_data.h"
-#include "train/out_of_memory.h"
+#include "train/out_dir/disk_room.h"
+#include "train/out_dir/earlier_run.h"
+#include "train/out_dir/last_write.h"
+#include "train/records/live.h"
+#include "train/records/run_figures.h"
+#include "train/records/run_log.h"
 #include "train/resume_point.h"
-#include "train/run_figures.h"
-#include "train/run_length.h"
-#include "train/run_log.h"
 #include "train/run_plan.h"
 #include "train/sample_answers.h"
 #include "train/startup.h"
@@ -38,12 +38,12 @@
 namespace snug::train {
 namespace {
 
-std::filesystem::path final_folder(const config::Recipe& recipe) {
+std::filesystem::path final_folder(const recipe::Recipe& recipe) {
   return std::filesystem::path(recipe.out_dir) / "final";
 }
 
 // With model.config, checkpoint_dir only gives the tokenizer's folder.
-const std::string& name_of_model(const config::Recipe& recipe) {
+const std::string& name_of_model(const recipe::Recipe& recipe) {
   return recipe.model.config.empty() ? recipe.checkpoint_dir : recipe.model.config;
 }
 
@@ -52,7 +52,7 @@ const std::string& name_of_model(const config::Recipe& recipe) {
 // reports. Members stand in the order in which they are created.
 class Finetune {
  public:
-  Finetune(const config::Recipe& recipe, const std::string& command)
+  Finetune(const recipe::Recipe& recipe, const std::string& command)
       : recipe_(recipe), command_(command) {}
 
   void run();
@@ -80,10 +80,10 @@ class Finetune {
   void end(const std::string& outcome, const std::string& reason);
   [[noreturn]] void explain(const OutOfMemory& error);
 
-  config::Recipe recipe_;
+  recipe::Recipe recipe_;
   std::string command_;
   StartupClock startup_;
-  Host host_;
+  engine::Host host_;
   // Destroyed last: the members below may still use its groups.
   std::shared_ptr<dist::World> world_;
   std::shared_ptr<dist::Mesh> mesh_;
@@ -97,8 +97,8 @@ class Finetune {
   data::Dataset dataset_;
   std::unique_ptr<data::BatchSource> train_batches_, validation_batches_;
   int64_t max_seqlen_ = 0;
-  RunLength length_;
-  setup::Engine engine_;
+  engine::RunLength length_;
+  engine::Engine engine_;
   std::optional<TrainingLoop> loop_;
   std::filesystem::path written_;  // the model
 };
@@ -143,9 +143,9 @@ void Finetune::begin() {
   const dist::Position position = dist::position_in_environment();
   live_ = std::make_unique<Live>(recipe_.out_dir, command_, position.rank, position.size);
   live_->set_model(name_of_model(recipe_));
-  host_ = prepare_host(recipe_.memory_budget, recipe_.num_threads, recipe_.accelerator);
-  setup::choose_matmul_precision(host_.device, recipe_.matmul_precision);
-  live_->set_device(host_.device.type(), setup::device_name(host_.device), host_.budget_bytes);
+  host_ = engine::prepare_host(recipe_.memory_budget, recipe_.num_threads, recipe_.accelerator);
+  engine::choose_matmul_precision(host_.device, recipe_.matmul_precision);
+  live_->set_device(host_.device.type(), engine::device_name(host_.device), host_.budget_bytes);
   startup_.end_stage("device");
   world_ = join_world(recipe_);
   make_mesh();
@@ -165,19 +165,19 @@ void Finetune::open_log() {
 }
 
 void Finetune::make_mesh() {
-  const setup::Strategy strategy =
-      setup::strategy_of(recipe_, world_->size(), world_->position().local_size);
+  const engine::Strategy strategy =
+      engine::strategy_of(recipe_, world_->size(), world_->position().local_size);
   mesh_ = world_->make_mesh(strategy.mesh, host_.device);
 }
 
 void Finetune::open_model() {
   base_ = std::make_unique<BaseModel>(recipe_);
-  const setup::ParameterCount count = setup::count_parameters(base_->model());
+  const engine::ParameterCount count = engine::count_parameters(base_->model());
   const std::string& name = name_of_model(recipe_);
   log_->record().model = {.id = name, .parameters = count.total, .trainable = count.trained};
   log_->record().world_size = world_->size();
-  log_->record().mesh = config::mesh_text(mesh_->shape());
-  log_->record().device = {.name = setup::device_name(host_.device),
+  log_->record().mesh = recipe::mesh_text(mesh_->shape());
+  log_->record().device = {.name = engine::device_name(host_.device),
                            .budget_bytes = host_.budget_bytes};
   const bool could_be_meant = !recipe_.checkpoint_dir.empty() && name != recipe_.checkpoint_dir;
   log_->print(fmt::format("Model    {}{}: {} parameters, {} trained, {}", name,
@@ -191,20 +191,20 @@ void Finetune::open_model() {
 }
 
 void Finetune::open_data() {
-  if (world_->rank() == 0) tell_of_shorter_samples(recipe_, base_->model());
-  recipe_.train.max_seq_length = longest_sample(recipe_, base_->model());
-  dataset_ = train::open_data(recipe_, base_->model(), recipe_.checkpoint_dir, base_->tokenizer());
+  if (world_->rank() == 0) engine::tell_of_shorter_samples(recipe_, base_->model());
+  recipe_.train.max_seq_length = engine::longest_sample(recipe_, base_->model());
+  dataset_ = engine::open_data(recipe_, base_->model(), recipe_.checkpoint_dir, base_->tokenizer());
   train_batches_ = dataset_.train_batches();
   validation_batches_ = dataset_.validation_batches();
   const data::SampleStore& train = dataset_.train;
   max_seqlen_ = std::max(train.longest(), dataset_.validation.longest());
   check_sample_options(dataset_, sample_options());
-  log_->print(
-      fmt::format("Data     {} training and {} validation samples, {} tokens, longest {}, {}",
-                  with_commas(train.count()), with_commas(dataset_.validation.count()),
-                  with_commas(train.total_tokens()), max_seqlen_,
-                  is_synthetic(recipe_.data) ? "random samples: for measuring, not for learning"
-                                             : "prompt style " + dataset_.prompt_style));
+  log_->print(fmt::format(
+      "Data     {} training and {} validation samples, {} tokens, longest {}, {}",
+      with_commas(train.count()), with_commas(dataset_.validation.count()),
+      with_commas(train.total_tokens()), max_seqlen_,
+      engine::is_synthetic(recipe_.data) ? "random samples: for measuring, not for learning"
+                                         : "prompt style " + dataset_.prompt_style));
   if (resume_ && resume_->state.data_fingerprint != train.fingerprint())
     throw UserError(
         "{} was written by a run on other data; resume with the same data options, or start over "
@@ -224,22 +224,22 @@ void Finetune::choose_techniques() {
   try {
     chosen = dist::agree(&mesh_->world(), [this] {
       return world_->rank() == 0
-                 ? nlohmann::json(config::differences(recipe_, fitting_recipe(planned(), *log_)))
+                 ? nlohmann::json(recipe::differences(recipe_, fitting_recipe(planned(), *log_)))
                        .dump()
                  : std::string();
     });
   } catch (const OutOfMemory& error) {
     // Ranks exchange the text only, so the error is made anew here.
-    throw PlanDoesNotFit(error.what(), {.phase = "plan"});
+    throw plan::PlanDoesNotFit(error.what(), {.phase = "plan"});
   }
-  config::apply_differences(recipe_, nlohmann::json::parse(chosen.front()));
+  recipe::apply_differences(recipe_, nlohmann::json::parse(chosen.front()));
   make_mesh();
-  log_->record().recipe = config::recipe_json(recipe_);
-  log_->record().mesh = config::mesh_text(mesh_->shape());
+  log_->record().recipe = recipe::recipe_json(recipe_);
+  log_->record().mesh = recipe::mesh_text(mesh_->shape());
 }
 
 void Finetune::measure_length() {
-  length_ = run_length(recipe_, dataset_.train, mesh_->data().size());
+  length_ = engine::run_length(recipe_, dataset_.train, mesh_->data().size());
   if (length_.note.empty()) return;
   log_->record().notes.push_back(length_.note);
   log_->print("Steps    " + length_.note);
@@ -278,7 +278,7 @@ void Finetune::check_disk() const {
 }
 
 void Finetune::load_weights() {
-  engine_ = setup::make_engine(base_->model(), recipe_, host_.device, max_seqlen_, mesh_);
+  engine_ = engine::make_engine(base_->model(), recipe_, host_.device, max_seqlen_, mesh_);
   figures_->set_engine(engine_);
   check_disk();
   // A training checkpoint holds only the trained parameters.
@@ -316,7 +316,7 @@ void Finetune::train() {
   const data::SampleStore& samples = dataset_.train;
   const double tokens_per_sample = static_cast<double>(samples.total_tokens()) /
                                    static_cast<double>(std::max<int64_t>(1, samples.count()));
-  const double peak = setup::peak_flops_per_second(host_.device, engine_.precision.compute);
+  const double peak = engine::peak_flops_per_second(host_.device, engine_.precision.compute);
   figures_->set_flops(base_->model().flops_per_token(tokens_per_sample),
                       host_.device.is_cuda() ? peak * world_->size() : peak);
   loop_.emplace(TrainingLoop::Parts{.recipe = recipe_,
@@ -351,7 +351,7 @@ void Finetune::finish() {
 
 // Stores the prompt style beside the model, so that generate and chat use the same one.
 void Finetune::write_model() {
-  const bool asks = !dataset_.train_pictures.rows && !is_synthetic(recipe_.data);
+  const bool asks = !dataset_.train_pictures.rows && !engine::is_synthetic(recipe_.data);
   const auto write = [&](const std::filesystem::path& folder) {
     base_->write_trained(folder, engine_);
     dist::agree(&mesh_->world(), [&]() -> std::string {
@@ -393,7 +393,7 @@ std::string Finetune::what_remains() const {
 // Held-out questions or pictures, answered by the trained model and then by its base model. The
 // base answers last, not first: training starts without delay, and a resumed run can show both.
 void Finetune::show_samples() {
-  if (recipe_.eval.num_samples > 0 && is_synthetic(recipe_.data))
+  if (recipe_.eval.num_samples > 0 && engine::is_synthetic(recipe_.data))
     return log_->print("No sample answers: synthetic samples are token ids without text");
   if (recipe_.eval.num_samples == 0 || dataset_.validation.empty()) return;
   const bool pictures = dataset_.validation_pictures.rows != nullptr;
@@ -412,7 +412,7 @@ void Finetune::show_samples() {
     if (!base_->can_load()) return;
     base_->load(engine_);
     engine_.weights_changed();  // while the adapters are still there
-    setup::remove_adapters(base_->model());
+    engine::remove_adapters(base_->model());
     const std::vector<SampleAnswer> before = answers();
     for (size_t i = 0; i < std::min(samples.size(), before.size()); ++i)
       samples[i].before = before[i].answer;
@@ -463,13 +463,13 @@ void Finetune::end(const std::string& outcome, const std::string& reason) {
 // Throws the same error again, with changes that would fit.
 void Finetune::explain(const OutOfMemory& error) {
   report::RunRecord& record = log_->record();
-  record.out_of_memory = out_of_memory_record(error);
+  record.out_of_memory = plan::out_of_memory_record(error);
   figures_->fill();  // planning, below, is not the run's
   const std::vector<plan::Suggestion> found =
       base_ ? suggestions(planned()) : std::vector<plan::Suggestion>();
-  record.out_of_memory->suggestions = suggestion_records(found, command_);
+  record.out_of_memory->suggestions = plan::suggestion_records(found, command_);
   record.outcome = "oom";
-  record.reason = error.what() + suggestions_text(found, command_);
+  record.reason = error.what() + plan::suggestions_text(found, command_);
   log_->write();
   if (!record.memory.phases.empty()) tell_the_phases();
   live_->ended("oom", error.what());
@@ -478,7 +478,7 @@ void Finetune::explain(const OutOfMemory& error) {
 
 }  // namespace
 
-void finetune(const config::Recipe& recipe, const std::string& command) {
+void finetune(const recipe::Recipe& recipe, const std::string& command) {
   Finetune(recipe, command).run();
 }
 

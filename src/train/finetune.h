@@ -4,13 +4,13 @@
 
 #include <string>
 
-#include "config/recipe.h"
+#include "recipe/recipe.h"
 
 namespace snug::train {
 
 // Runs the recipe. Writes into recipe.out_dir: run.json, metrics.csv, report.html, checkpoints, and
 // final/, a Hugging Face directory. run.json is written however the run ends. Throws UserError,
 // OutOfMemory (with what to change) or InternalError.
-void finetune(const config::Recipe& recipe, const std::string& command);
+void finetune(const recipe::Recipe& recipe, const std::string& command);
 
 }  // namespace snug::train

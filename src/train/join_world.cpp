@@ -8,18 +8,18 @@
 #include <string>
 
 #include "base/version.h"
-#include "config/print.h"
-#include "dist/check_agreement.h"
-#include "launch/rank_record.h"
+#include "core/dist/check_agreement.h"
+#include "recipe/print.h"
+#include "train/launch/rank_record.h"
 
 namespace snug::train {
 namespace {
 
 // Cores differ from machine to machine.
-std::string what_ranks_agree_on(config::Recipe recipe) {
+std::string what_ranks_agree_on(recipe::Recipe recipe) {
   recipe.num_threads = 0;
   std::string text = fmt::format("program = snug {}\n", kVersion);
-  const nlohmann::json flat = config::recipe_json(recipe).flatten();
+  const nlohmann::json flat = recipe::recipe_json(recipe).flatten();
   for (const auto& [path, value] : flat.items()) {
     std::string key = path.substr(1);
     std::replace(key.begin(), key.end(), '/', '.');
@@ -30,7 +30,7 @@ std::string what_ranks_agree_on(config::Recipe recipe) {
 
 }  // namespace
 
-std::shared_ptr<dist::World> join_world(const config::Recipe& recipe) {
+std::shared_ptr<dist::World> join_world(const recipe::Recipe& recipe) {
   dist::WorldOptions options{.timeout_seconds = static_cast<double>(recipe.collective_timeout)};
   if (dist::position_in_environment().size > 1)
     options.status_folder = launch::logs_folder(recipe.out_dir);

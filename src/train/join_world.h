@@ -4,12 +4,12 @@
 
 #include <memory>
 
-#include "config/recipe.h"
-#include "dist/world.h"
+#include "core/dist/world.h"
+#include "recipe/recipe.h"
 
 namespace snug::train {
 
 // Joins them, and throws UserError unless all have the same program and recipe.
-std::shared_ptr<dist::World> join_world(const config::Recipe& recipe);
+std::shared_ptr<dist::World> join_world(const recipe::Recipe& recipe);
 
 }  // namespace snug::train

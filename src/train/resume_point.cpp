@@ -7,7 +7,7 @@
 namespace snug::train {
 namespace {
 
-std::optional<std::filesystem::path> checkpoint_of(const config::Recipe& recipe,
+std::optional<std::filesystem::path> checkpoint_of(const recipe::Recipe& recipe,
                                                    dist::Group& ranks) {
   if (recipe.resume == "false") return std::nullopt;
   if (recipe.resume == "true" || recipe.resume == "auto") {
@@ -29,7 +29,7 @@ std::optional<std::filesystem::path> checkpoint_of(const config::Recipe& recipe,
 
 }  // namespace
 
-std::optional<ResumePoint> find_resume_point(const config::Recipe& recipe, dist::Group& ranks) {
+std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, dist::Group& ranks) {
   const std::optional<std::filesystem::path> folder = checkpoint_of(recipe, ranks);
   if (!folder) return std::nullopt;
   ResumePoint point{.folder = *folder, .state = checkpoint::load_state(*folder), .run = {}};

@@ -5,10 +5,10 @@
 #include <filesystem>
 #include <optional>
 
-#include "checkpoint/training_checkpoint.h"
-#include "config/recipe.h"
-#include "dist/group.h"
-#include "train/run_log.h"
+#include "core/dist/group.h"
+#include "files/checkpoint/training_checkpoint.h"
+#include "recipe/recipe.h"
+#include "train/records/run_log.h"
 
 namespace snug::train {
 
@@ -20,6 +20,6 @@ struct ResumePoint {
 
 // Nothing where the run starts afresh. Throws UserError for a checkpoint that is not there or whose
 // recipe means another training. To be called by all of `ranks`.
-std::optional<ResumePoint> find_resume_point(const config::Recipe& recipe, dist::Group& ranks);
+std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, dist::Group& ranks);
 
 }  // namespace snug::train

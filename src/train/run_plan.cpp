@@ -7,22 +7,22 @@
 #include <string>
 
 #include "base/bytes.h"
-#include "dist/world.h"
-#include "memory/ledger.h"
+#include "core/dist/world.h"
+#include "core/memory/ledger.h"
+#include "engine/accelerator.h"
+#include "plan/command/plan_choice.h"
 #include "plan/fit.h"
+#include "plan/out_of_memory.h"
 #include "plan/predict.h"
-#include "setup/accelerator.h"
-#include "train/out_of_memory.h"
-#include "train/plan_choice.h"
 
 namespace snug::train {
 namespace {
 
 // The device of the run as the search for techniques wants it.
-plan::DeviceProfile device_of(const Host& host) {
+plan::DeviceProfile device_of(const engine::Host& host) {
   if (!host.device.is_cuda()) return plan::find_profile("cpu", host.budget_bytes);
-  plan::DeviceProfile profile = plan::profile_of_gpu(setup::device_name(host.device));
-  profile.name = setup::device_name(host.device);
+  plan::DeviceProfile profile = plan::profile_of_gpu(engine::device_name(host.device));
+  profile.name = engine::device_name(host.device);
   profile.memory_bytes = host.reserved_limit;
   profile.context_bytes = host.library_reserved;
   return profile;
@@ -45,10 +45,11 @@ void check_host_memory(const PlannedRun& run, const plan::Prediction& prediction
   const at::DeviceType device = run.host.device.type();
   const int64_t ranks = dist::position_in_environment().local_size;
   if (plan::host_bytes_needed(prediction, device, ranks) > there)
-    throw plan_needs_more_host(prediction, device, ranks, there);
+    throw plan::plan_needs_more_host(prediction, device, ranks, there);
 }
 
-std::string verdict(const Host& host, const plan::Prediction& prediction, const Room& room) {
+std::string verdict(const engine::Host& host, const plan::Prediction& prediction,
+                    const Room& room) {
   std::string text = "peak " + format_bytes(prediction.peak_allocated + host.library_bytes);
   if (host.device.is_cuda())
     text += fmt::format(" allocated, {} reserved", format_bytes(room.needed));
@@ -60,7 +61,7 @@ std::string verdict(const Host& host, const plan::Prediction& prediction, const 
 
 }  // namespace
 
-Room room_of(const Host& host, const plan::Prediction& prediction) {
+Room room_of(const engine::Host& host, const plan::Prediction& prediction) {
   if (!host.device.is_cuda())
     return {prediction.peak_allocated + host.library_bytes, host.budget_bytes};
   Room room{prediction.peak_reserved + host.library_reserved, host.reserved_limit};
@@ -96,25 +97,25 @@ void check_plan(const PlannedRun& run, RunLog& log) {
                           run.recipe.offload_folder().value_or("")));
   const bool may_try = run.recipe.force || run.recipe.train.on_oom == "split";
   if (!room.fits() && !may_try)
-    throw plan_does_not_fit(prediction, {.needed = room.needed,
-                                         .there = room.there,
-                                         .of_libraries = run.host.library_bytes,
-                                         .is_budget = run.host.budget_bytes > 0});
+    throw plan::plan_does_not_fit(prediction, {.needed = room.needed,
+                                               .there = room.there,
+                                               .of_libraries = run.host.library_bytes,
+                                               .is_budget = run.host.budget_bytes > 0});
   check_host_memory(run, prediction);
 }
 
-config::Recipe fitting_recipe(const PlannedRun& run, RunLog& log) {
+recipe::Recipe fitting_recipe(const PlannedRun& run, RunLog& log) {
   const plan::DeviceProfile device = profile_of(run);
   const plan::Fit fit = plan::fit(run.model, run.recipe, workload(run), device);
   if (!fit.best)
-    throw PlanDoesNotFit(
+    throw plan::PlanDoesNotFit(
         fmt::format("--fit: none of {} combinations fits into {}{}", fit.tried,
-                    format_bytes(device.usable_bytes()), why_none_fits(fit, device)),
+                    format_bytes(device.usable_bytes()), plan::why_none_fits(fit, device)),
         {.phase = "plan"});
   log.print(fmt::format("Fit      {} combinations tried: {}", fit.tried,
                         fit.best->options.empty() ? "the unchanged recipe is the fastest that fits"
                                                   : fit.best->options) +
-            choice_reasons(fit, run.recipe, device));
+            plan::choice_reasons(fit, run.recipe, device));
   return fit.best->recipe;
 }
 

@@ -6,24 +6,24 @@
 #include <memory>
 #include <vector>
 
-#include "config/recipe.h"
+#include "core/dist/mesh.h"
 #include "data/dataset.h"
-#include "dist/mesh.h"
+#include "engine/host.h"
 #include "models/model.h"
 #include "plan/predict.h"
 #include "plan/suggest.h"
-#include "train/host.h"
-#include "train/run_log.h"
+#include "recipe/recipe.h"
+#include "train/records/run_log.h"
 
 namespace snug::train {
 
 // The run as far as it is known before its weights are there.
 struct PlannedRun {
   const models::Model& model;
-  const config::Recipe& recipe;
+  const recipe::Recipe& recipe;
   const data::Dataset& dataset;
   int64_t max_seqlen;  // of the data
-  const Host& host;
+  const engine::Host& host;
   const dist::Mesh& mesh;
 };
 
@@ -34,14 +34,14 @@ struct Room {
   int64_t there = 0;  // 0: no limit
   bool fits() const { return there == 0 || needed <= there; }
 };
-Room room_of(const Host& host, const plan::Prediction& prediction);
+Room room_of(const engine::Host& host, const plan::Prediction& prediction);
 
 // Prints and records what the run will take. Throws PlanDoesNotFit, unless the recipe says to try.
 void check_plan(const PlannedRun& run, RunLog& log);
 
 // --fit: the recipe with techniques and micro-batch for the memory there is. Throws PlanDoesNotFit
 // where none fits.
-config::Recipe fitting_recipe(const PlannedRun& run, RunLog& log);
+recipe::Recipe fitting_recipe(const PlannedRun& run, RunLog& log);
 
 // What would fit into the budget, or into the device where there is none. Nothing where planning
 // itself fails: that must not hide why the run ended.

@@ -6,12 +6,12 @@
 
 #include "base/error.h"
 
-#include "data/prompt_style.h"
+#include "data/prompts/prompt_style.h"
+#include "data/prompts/text_encoder.h"
 #include "data/random.h"
-#include "data/text_encoder.h"
 #include "report/text_width.h"
-#include "train/prompts.h"
-#include "train/text_generator.h"
+#include "use/generate/prompts.h"
+#include "use/generate/text_generator.h"
 
 namespace snug::train {
 namespace {
@@ -47,13 +47,13 @@ void check_sample_options(const data::Dataset& dataset, const SampleAnswerOption
     first_index(options, dataset.validation_rows.size());
 }
 
-std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, models::Model& model,
+std::vector<SampleAnswer> answer_samples(const engine::Engine& engine, models::Model& model,
                                          const tokenizer::Tokenizer& tokenizer,
                                          const data::Dataset& dataset,
                                          const SampleAnswerOptions& options) {
   const data::TextEncoder encoder = data::make_encoder(tokenizer);
   const auto style = data::PromptStyle::make(dataset.prompt_style, encoder);
-  TextGenerator generator(*engine.executor, model, tokenizer, engine.precision.compute);
+  use::TextGenerator generator(*engine.executor, model, tokenizer, engine.precision.compute);
   std::vector<SampleAnswer> answers;
   const std::vector<data::Row>& rows = dataset.validation_rows;
   if (rows.empty()) return answers;
@@ -62,10 +62,10 @@ std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, models::Mo
   const int64_t positions = model.dimensions().max_positions;
   for (size_t i = 0; i < count; ++i) {
     const data::Row& row = rows[(first + i) % rows.size()];
-    const Prompt prompt = text_prompt(model, encoder, style.prompt(row));
+    const use::Prompt prompt = use::text_prompt(model, encoder, style.prompt(row));
     model.prepare(engine.device,
                   std::min(positions, std::ssize(prompt.ids) + options.max_new_tokens));
-    const Generation generation = generator.generate(
+    const use::Generation generation = generator.generate(
         {.prompt = prompt,
          .options = {.max_new_tokens = options.max_new_tokens, .sampling = {.temperature = 0}}});
     const std::string question =

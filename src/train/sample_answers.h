@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "engine/engine.h"
 #include "models/model.h"
-#include "setup/engine.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace snug::train {
 
@@ -27,7 +27,7 @@ struct SampleAnswerOptions {
 void check_sample_options(const data::Dataset& dataset, const SampleAnswerOptions& options);
 
 // Makes the model ready for texts as long as its answers may be.
-std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, models::Model& model,
+std::vector<SampleAnswer> answer_samples(const engine::Engine& engine, models::Model& model,
                                          const tokenizer::Tokenizer& tokenizer,
                                          const data::Dataset& dataset,
                                          const SampleAnswerOptions& options);
@@ -35,7 +35,7 @@ std::vector<SampleAnswer> answer_samples(const setup::Engine& engine, models::Mo
 // The same of held-out pictures: their rows, their captions, and what the model writes. The first
 // options.count of them, of pictures that are there twice the first; nothing where the data set has
 // no pictures.
-std::vector<SampleAnswer> caption_held_out(const setup::Engine& engine, models::Model& model,
+std::vector<SampleAnswer> caption_held_out(const engine::Engine& engine, models::Model& model,
                                            const tokenizer::Tokenizer& tokenizer,
                                            const data::Dataset& dataset,
                                            const SampleAnswerOptions& options);

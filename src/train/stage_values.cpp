@@ -7,17 +7,17 @@
 #include <string>
 
 #include "base/error.h"
-#include "exec/policies/sharding.h"
-#include "memory/guards.h"
-#include "setup/export.h"
-#include "setup/tensor_parallel.h"
+#include "core/memory/guards.h"
+#include "engine/exec/policies/sharding.h"
+#include "engine/export/export.h"
+#include "engine/parallel/tensor_parallel.h"
 
 namespace snug::train {
 namespace {
 
 // From another stage to the first one, as `type`: there the tensor is new memory for it.
 at::Tensor brought(const at::Tensor& value, at::IntArrayRef sizes, int64_t from,
-                   at::ScalarType type, const setup::Engine& engine) {
+                   at::ScalarType type, const engine::Engine& engine) {
   const auto sender = static_cast<int>(from);
   dist::Group& group = engine.mesh->between_stages(sender, 0);
   const memory::CategoryGuard category(memory::Category::Communication);
@@ -32,7 +32,7 @@ at::Tensor brought(const at::Tensor& value, at::IntArrayRef sizes, int64_t from,
 
 // What trains is kept as the optimizer sees it: in float32 where masters live on the host. Stages
 // that train nothing learn it from the others.
-at::ScalarType type_of_trained(const setup::Engine& engine) {
+at::ScalarType type_of_trained(const engine::Engine& engine) {
   const std::string own =
       engine.parameters.empty()
           ? ""
@@ -42,13 +42,13 @@ at::ScalarType type_of_trained(const setup::Engine& engine) {
   return engine.precision.parameters;
 }
 
-bool is_first_or(int64_t stage, const setup::Engine& engine) {
+bool is_first_or(int64_t stage, const engine::Engine& engine) {
   return engine.stage.index == 0 || engine.stage.index == stage;
 }
 
 }  // namespace
 
-GatheredUnit::GatheredUnit(models::Model& model, const setup::Engine& engine, Gathered which)
+GatheredUnit::GatheredUnit(models::Model& model, const engine::Engine& engine, Gathered which)
     : engine_(engine),
       which_(which),
       sent_type_(which == Gathered::Trained && engine.mesh->size(dist::Axis::Pipeline) > 1
@@ -74,7 +74,7 @@ void GatheredUnit::open(size_t unit) {
   }
   for (const nn::Parameter* parameter : units_[unit]->parameters()) {
     if (trained_alone && !parameter->trained) continue;
-    if (is_here && parameter->slice) values_[parameter] = setup::whole_value(*parameter);
+    if (is_here && parameter->slice) values_[parameter] = engine::whole_value(*parameter);
     if (stage > 0) bring(*parameter, stage);
   }
 }
@@ -105,7 +105,7 @@ at::Tensor GatheredUnit::read(const nn::Parameter& parameter) const {
   const auto whole = values_.find(&parameter);
   if (which_ == Gathered::Trained)
     return (whole == values_.end() ? parameter.kept().detach() : whole->second).cpu();
-  if (whole == values_.end()) return setup::resident_value(parameter);
+  if (whole == values_.end()) return engine::resident_value(parameter);
   return whole->second.to(at::kCPU, engine_.precision.parameters);
 }
 

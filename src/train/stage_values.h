@@ -8,8 +8,8 @@
 #include <functional>
 #include <unordered_map>
 
+#include "engine/engine.h"
 #include "models/model.h"
-#include "setup/engine.h"
 
 namespace snug::train {
 
@@ -19,7 +19,7 @@ enum class Gathered { All, Trained };
 // called by all ranks alike.
 class GatheredUnit {
  public:
-  GatheredUnit(models::Model& model, const setup::Engine& engine, Gathered which);
+  GatheredUnit(models::Model& model, const engine::Engine& engine, Gathered which);
 
   // Of the model's units. Afterwards rank 0 can read the values.
   void open(size_t unit);
@@ -31,7 +31,7 @@ class GatheredUnit {
   size_t index_here(nn::Unit* unit) const;
   void bring(const nn::Parameter& parameter, int64_t from);
 
-  const setup::Engine& engine_;
+  const engine::Engine& engine_;
   Gathered which_;
   at::ScalarType sent_type_;      // between stages
   std::vector<nn::Unit*> units_;  // of the model

@@ -10,9 +10,9 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "memory/ledger.h"
+#include "core/memory/ledger.h"
+#include "engine/steps/validation.h"
 #include "train/interrupt.h"
-#include "train/validation.h"
 
 namespace snug::train {
 namespace {
@@ -23,8 +23,8 @@ double seconds_since(Clock::time_point start) {
 }
 
 // A warm-up that would be all of a run becomes a tenth of it.
-optim::Schedule schedule_of(const config::Recipe& recipe, int64_t steps) {
-  const config::TrainOptions& t = recipe.train;
+optim::Schedule schedule_of(const recipe::Recipe& recipe, int64_t steps) {
+  const recipe::TrainOptions& t = recipe.train;
   const int64_t warmup =
       t.lr_warmup_fraction
           ? static_cast<int64_t>(*t.lr_warmup_fraction * static_cast<double>(steps))
@@ -34,7 +34,7 @@ optim::Schedule schedule_of(const config::Recipe& recipe, int64_t steps) {
 
 }  // namespace
 
-TrainingLoop::TrainingLoop(const Parts& parts, const RunLength& length,
+TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
                            const checkpoint::TrainingState& state)
     : parts_(parts),
       recipe_(parts.recipe),
@@ -71,7 +71,7 @@ void TrainingLoop::take_step() {
   parts_.world.set_activity(fmt::format("step {}", state_.step + 1));
   phases_.begin_step(state_.step);
   const double lr = schedule_.lr_at(state_.step);
-  const StepResult result = step_with_splits(next_micro_batches(), lr);
+  const engine::StepResult result = step_with_splits(next_micro_batches(), lr);
   if (!std::isfinite(result.loss) && result.updated)
     throw UserError(
         "the loss is {} at step {}: the learning rate {} is too high for this model, or the data "
@@ -94,7 +94,7 @@ void TrainingLoop::take_step() {
         fmt::format("stopped on request after step {}; continue with --resume auto", state_.step));
 }
 
-void TrainingLoop::count_in(const StepResult& result) {
+void TrainingLoop::count_in(const engine::StepResult& result) {
   ++state_.step;
   state_.micro_batches += result.micro_batches;
   state_.tokens += result.tokens;
@@ -116,7 +116,7 @@ data::SamplerOptions TrainingLoop::sampler_options(data::SamplerOptions options)
 // The run's largest micro-batch comes in its first step, so that a run that starts also ends. Where
 // gradients are accumulated it comes second, since it then meets the first one's gradients.
 std::vector<int64_t> TrainingLoop::longest_samples_first() const {
-  const config::TrainOptions& t = recipe_.train;
+  const recipe::TrainOptions& t = recipe_.train;
   const data::SampleStore& samples = parts_.dataset.train;
   const int64_t together = std::min(2 * t.micro_batch_size, t.global_batch_size);
   std::vector<int64_t> longest = samples.longest_samples(std::min(together, samples.count()));
@@ -132,21 +132,21 @@ int64_t TrainingLoop::micro_batch_size() const {
   return was_split ? std::min(size, state_.micro_batch_size) : size;
 }
 
-SampleIndices TrainingLoop::next_micro_batches() {
+engine::SampleIndices TrainingLoop::next_micro_batches() {
   const dist::Group& readers = parts_.mesh.data();
   const int64_t rank = readers.rank(), ranks = readers.size();
-  SampleIndices micro_batches = sampler_.next_step(rank, ranks);
-  SampleIndices expected = micro_batches;
+  engine::SampleIndices micro_batches = sampler_.next_step(rank, ranks);
+  engine::SampleIndices expected = micro_batches;
   for (auto& indices : sampler_.upcoming_step(rank, ranks)) expected.push_back(std::move(indices));
   parts_.train_batches.expect(expected);
   // A split once found necessary holds for the rest of the run.
   for (int64_t size = parts_.mesh.is_single() ? recipe_.train.micro_batch_size : 0;
        state_.micro_batch_size > 0 && size > state_.micro_batch_size; size = (size + 1) / 2)
-    micro_batches = split_micro_batches(micro_batches);
+    micro_batches = engine::split_micro_batches(micro_batches);
   return micro_batches;
 }
 
-StepResult TrainingLoop::step_with_splits(SampleIndices micro_batches, double lr) {
+engine::StepResult TrainingLoop::step_with_splits(engine::SampleIndices micro_batches, double lr) {
   while (true) {
     try {
       return stepper_.step(micro_batches, lr);
@@ -155,7 +155,7 @@ StepResult TrainingLoop::step_with_splits(SampleIndices micro_batches, double lr
           state_.micro_batch_size > 0 ? state_.micro_batch_size : recipe_.train.micro_batch_size;
       if (recipe_.train.on_oom != "split" || size == 1 || stepper_.is_updating()) throw;
       state_.micro_batch_size = (size + 1) / 2;
-      micro_batches = split_micro_batches(micro_batches);
+      micro_batches = engine::split_micro_batches(micro_batches);
       parts_.log.print(fmt::format("A micro-batch of {} does not fit; continuing with {}. {}", size,
                                    state_.micro_batch_size, error.what()));
     }
@@ -165,7 +165,7 @@ StepResult TrainingLoop::step_with_splits(SampleIndices micro_batches, double lr
 // --- what is told and kept ---
 
 void TrainingLoop::tell_of_shorter_warmup() const {
-  const config::TrainOptions& t = recipe_.train;
+  const recipe::TrainOptions& t = recipe_.train;
   if (t.lr_warmup_fraction || t.lr_warmup_steps < schedule_.total_steps) return;
   parts_.log.print(
       fmt::format("Warm-up  {} step{} instead of train.lr_warmup_steps = {}: the whole run has {}",
@@ -173,7 +173,7 @@ void TrainingLoop::tell_of_shorter_warmup() const {
                   schedule_.total_steps));
 }
 
-void TrainingLoop::log_step(const StepResult& result, double lr, double seconds) {
+void TrainingLoop::log_step(const engine::StepResult& result, double lr, double seconds) {
   const double rate = static_cast<double>(result.tokens) / std::max(1e-9, seconds);
   const report::RunRecord& record = parts_.log.record();
   const report::StepStatus status{
@@ -211,7 +211,7 @@ void TrainingLoop::validate() {
   const data::Dataset& dataset = parts_.dataset;
   if (dataset.validation.empty()) return;
   const Live::Doing doing(parts_.live, "validating");
-  const ValidationResult result = train::validate(
+  const engine::ValidationResult result = engine::validate(
       *parts_.engine.executor, parts_.validation_batches, dataset.validation.count(),
       {.micro_batch_size = recipe_.train.micro_batch_size,
        .max_batches = recipe_.eval.max_iters,
@@ -233,7 +233,7 @@ void TrainingLoop::save_checkpoint() {
   parts_.figures.fill();
   const auto folder = checkpoint::save(recipe_.out_dir, state_, parts_.engine.training_tensors(),
                                        parts_.log.unfinished(), &parts_.mesh.world(),
-                                       config::mesh_text(parts_.mesh.shape()));
+                                       recipe::mesh_text(parts_.mesh.shape()));
   if (parts_.world.rank() > 0) return;
   if (recipe_.train.keep_checkpoints)
     checkpoint::keep_newest(recipe_.out_dir, state_.step, *recipe_.train.keep_checkpoints);

@@ -6,20 +6,20 @@
 #include <cstdint>
 #include <vector>
 
-#include "checkpoint/training_checkpoint.h"
-#include "config/recipe.h"
+#include "core/dist/world.h"
+#include "core/optim/schedule.h"
 #include "data/dataset.h"
 #include "data/sampler.h"
-#include "dist/world.h"
-#include "optim/schedule.h"
-#include "setup/engine.h"
-#include "train/live.h"
-#include "train/phases.h"
-#include "train/run_figures.h"
-#include "train/run_length.h"
-#include "train/run_log.h"
+#include "engine/engine.h"
+#include "engine/run_length.h"
+#include "engine/steps/phases.h"
+#include "engine/steps/stepper.h"
+#include "files/checkpoint/training_checkpoint.h"
+#include "recipe/recipe.h"
+#include "train/records/live.h"
+#include "train/records/run_figures.h"
+#include "train/records/run_log.h"
 #include "train/startup.h"
-#include "train/stepper.h"
 
 namespace snug::train {
 
@@ -27,11 +27,11 @@ class TrainingLoop {
  public:
   // What steps work with; all of it outlives the loop.
   struct Parts {
-    const config::Recipe& recipe;
+    const recipe::Recipe& recipe;
     const data::Dataset& dataset;
     data::BatchSource& train_batches;
     data::BatchSource& validation_batches;
-    setup::Engine& engine;
+    engine::Engine& engine;
     dist::World& world;
     dist::Mesh& mesh;
     RunLog& log;
@@ -40,7 +40,8 @@ class TrainingLoop {
     StartupClock& startup;
   };
   // From `state` on: that of a checkpoint, or of nothing yet.
-  TrainingLoop(const Parts& parts, const RunLength& length, const checkpoint::TrainingState& state);
+  TrainingLoop(const Parts& parts, const engine::RunLength& length,
+               const checkpoint::TrainingState& state);
 
   // All that is left of the run. Throws UserError where somebody asked to stop (after a checkpoint)
   // or the loss is no number, OutOfMemory where a step does not fit.
@@ -50,10 +51,10 @@ class TrainingLoop {
 
  private:
   void take_step();
-  SampleIndices next_micro_batches();
-  StepResult step_with_splits(SampleIndices micro_batches, double lr);
-  void count_in(const StepResult& result);
-  void log_step(const StepResult& result, double lr, double seconds);
+  engine::SampleIndices next_micro_batches();
+  engine::StepResult step_with_splits(engine::SampleIndices micro_batches, double lr);
+  void count_in(const engine::StepResult& result);
+  void log_step(const engine::StepResult& result, double lr, double seconds);
   void validate();
   void save_checkpoint();
   bool is_over() const;
@@ -64,10 +65,10 @@ class TrainingLoop {
   void tell_of_shorter_warmup() const;
 
   Parts parts_;
-  const config::Recipe& recipe_;
+  const recipe::Recipe& recipe_;
   checkpoint::TrainingState state_;
-  PhaseRecorder phases_;
-  Stepper stepper_;
+  engine::PhaseRecorder phases_;
+  engine::Stepper stepper_;
   data::Sampler sampler_;
   optim::Schedule schedule_;
 };

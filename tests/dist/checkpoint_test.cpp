@@ -1,6 +1,6 @@
 // Checkpoints between processes that know each other by MPI alone.
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/training_checkpoint.h"
+#include "files/checkpoint/training_checkpoint.h"
 
 #include <ATen/ops/equal.h>
 #include <ATen/ops/randn.h>

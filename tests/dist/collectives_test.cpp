@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "memory/guards.h"
+#include "core/memory/guards.h"
 #include "ranks_main.h"
 
 namespace snug::dist {

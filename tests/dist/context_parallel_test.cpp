@@ -12,18 +12,18 @@
 #include <map>
 #include <string>
 
-#include "checkpoint/training_checkpoint.h"
-#include "config/mesh.h"
-#include "exec/policies/sharding.h"
+#include "engine/exec/policies/sharding.h"
+#include "engine/parallel/tensor_parallel.h"
+#include "engine/steps/validation.h"
+#include "engine/strategy.h"
+#include "files/checkpoint/training_checkpoint.h"
 #include "plan/predict.h"
 #include "plan/suggest.h"
 #include "ranks_main.h"
-#include "setup/strategy.h"
-#include "setup/tensor_parallel.h"
+#include "recipe/mesh.h"
 #include "support/random_recipe.h"
 #include "support/temp_folder.h"
 #include "support/tiny_training.h"
-#include "train/validation.h"
 
 namespace snug {
 namespace {
@@ -35,15 +35,15 @@ using tests::TinyRun;
 
 constexpr double kLearningRate = 1e-2, kSteps = 20;  // at most
 
-std::shared_ptr<dist::Mesh> mesh_of(const config::Recipe& recipe) {
-  return test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh,
+std::shared_ptr<dist::Mesh> mesh_of(const recipe::Recipe& recipe) {
+  return test::world().make_mesh(engine::strategy_of(recipe, test::world().size(), 2).mesh,
                                  at::kCPU);
 }
 
 // The eight samples in the recipe's micro-batches, this rank's share of them.
 std::vector<double> train(TinyRun& run, int steps) {
   const dist::Group& data = run.engine.mesh->data();
-  const train::SampleIndices all = tests::eight_in(run.recipe.train.micro_batch_size);
+  const engine::SampleIndices all = tests::eight_in(run.recipe.train.micro_batch_size);
   const auto share = static_cast<std::ptrdiff_t>(all.size()) / data.size();
   std::vector<double> losses;
   for (int i = 0; i < steps; ++i)
@@ -65,7 +65,7 @@ void expect_same_weights(const TinyRun& one, const TinyRun& many, double toleran
     if (many.engine.sharding != nullptr) many.engine.sharding->open(i);
     for (const nn::Parameter* parameter : many.engine.units[i]->parameters()) {
       const at::Tensor a = expected.at(parameter->name);
-      const at::Tensor b = setup::assemble(*parameter, parameter->value.detach()).to(at::kDouble);
+      const at::Tensor b = engine::assemble(*parameter, parameter->value.detach()).to(at::kDouble);
       const bool is_key_bias = std::ranges::any_of(
           std::array{"k_proj.bias", "c_attn.bias"},
           [&](const char* ending) { return parameter->name.ends_with(ending); });
@@ -82,13 +82,13 @@ struct Case {
   const char* strategy;
   const char* mesh;
   const char* model;
-  void (*change)(config::Recipe&) = [](config::Recipe&) {};
+  void (*change)(recipe::Recipe&) = [](recipe::Recipe&) {};
   const char* what = "";
   int64_t micro_batch_size = 2;
 
   bool fits_here() const {
-    config::MeshShape shape;
-    return config::read_mesh(mesh, shape).empty() && shape.num_ranks() == test::world().size();
+    recipe::MeshShape shape;
+    return recipe::read_mesh(mesh, shape).empty() && shape.num_ranks() == test::world().size();
   }
   bool has(const char* axis) const { return std::string(mesh).find(axis) != std::string::npos; }
 };
@@ -103,7 +103,7 @@ TEST_P(ContextParallel, TrainsAsOneDoes) {
   const Case& c = GetParam();
   if (!c.fits_here()) GTEST_SKIP() << "another number of ranks";
   const data::SampleStore samples = random_samples(8, 40, 5);
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.train.micro_batch_size = c.micro_batch_size;
   c.change(recipe);
   TinyRun one(recipe, samples, c.model);
@@ -119,34 +119,34 @@ TEST_P(ContextParallel, TrainsAsOneDoes) {
   expect_same_weights(one, many, c.has("tp=") ? 1e-4 : 2e-5);
 
   // What was not trained on is seen alike, too.
-  const train::ValidationOptions options{.micro_batch_size = 3};
-  const auto alone = train::validate(*one.engine.executor, *one.batches, 8, options);
+  const engine::ValidationOptions options{.micro_batch_size = 3};
+  const auto alone = engine::validate(*one.engine.executor, *one.batches, 8, options);
   const auto together =
-      train::validate(*many.engine.executor, *many.batches, 8, options, mesh.get());
+      engine::validate(*many.engine.executor, *many.batches, 8, options, mesh.get());
   EXPECT_EQ(together.tokens, alone.tokens);
   EXPECT_NEAR(together.loss, alone.loss, 1e-5 * std::max(1.0, alone.loss));
 }
 
-constexpr auto kClipping = [](config::Recipe& r) { r.train.max_norm = 0.5; };
-constexpr auto kCheckpointing = [](config::Recipe& r) {
+constexpr auto kClipping = [](recipe::Recipe& r) { r.train.max_norm = 0.5; };
+constexpr auto kCheckpointing = [](recipe::Recipe& r) {
   r.activation_checkpointing = "selective";
   r.activation_offload = true;
   r.offload_prefetch = "true";
 };
-constexpr auto kOffload = [](config::Recipe& r) {
+constexpr auto kOffload = [](recipe::Recipe& r) {
   r.optimizer_offload = "cpu";
   r.activation_checkpointing = "all";
 };
-constexpr auto kInBackward = [](config::Recipe& r) {
+constexpr auto kInBackward = [](recipe::Recipe& r) {
   r.optimizer_in_backward = true;
   r.train.max_norm = 0.5;
 };
-constexpr auto kAdapters = [](config::Recipe& r) {
+constexpr auto kAdapters = [](recipe::Recipe& r) {
   r.lora = {.enabled = true, .r = 4, .dropout = 0.1};
   r.lora.mlp = r.lora.head = true;
 };
-constexpr auto kWithoutPacking = [](config::Recipe& r) { r.data.packing = false; };
-constexpr auto kLossPerMicroBatch = [](config::Recipe& r) { r.train.loss_normalization = "micro"; };
+constexpr auto kWithoutPacking = [](recipe::Recipe& r) { r.data.packing = false; };
+constexpr auto kLossPerMicroBatch = [](recipe::Recipe& r) { r.train.loss_normalization = "micro"; };
 
 // mistral has windows shorter than documents; gpt2 and the opts drop elements and probabilities. A
 // micro-batch of one sample may have fewer tokens than there are chunks.
@@ -156,8 +156,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"zero1", "cp=2", "qwen2"}, Case{"zero2", "cp=2", "mistral"},
                       Case{"fsdp", "cp=2", "gpt2"}, Case{"ddp", "cp=2", "opt-plain"},
                       Case{"fsdp", "cp=2", "opt"}, Case{"fsdp", "cp=2", "llama-bias"},
-                      Case{"fsdp", "cp=2", "llama", [](config::Recipe&) {}, "accumulation", 1},
-                      Case{"fsdp", "cp=2", "gpt2", [](config::Recipe&) {}, "all at once", 8},
+                      Case{"fsdp", "cp=2", "llama", [](recipe::Recipe&) {}, "accumulation", 1},
+                      Case{"fsdp", "cp=2", "gpt2", [](recipe::Recipe&) {}, "all at once", 8},
                       Case{"fsdp", "cp=2", "qwen2", kClipping, "clipping"},
                       Case{"fsdp", "cp=2", "gpt2", kCheckpointing, "recomputed, offloaded"},
                       Case{"zero1", "cp=2", "llama", kOffload, "states offloaded"},
@@ -169,24 +169,24 @@ INSTANTIATE_TEST_SUITE_P(
 INSTANTIATE_TEST_SUITE_P(
     Fours, ContextParallel,
     ::testing::Values(Case{"auto", "cp=4", "llama"}, Case{"ddp", "cp=4", "gpt2"},
-                      Case{"fsdp", "cp=4", "mistral", [](config::Recipe&) {}, "accumulation", 1},
+                      Case{"fsdp", "cp=4", "mistral", [](recipe::Recipe&) {}, "accumulation", 1},
                       Case{"fsdp", "cp=4", "opt-plain", kAdapters, "adapters"},
                       Case{"fsdp", "fsdp=2,cp=2", "qwen2"}, Case{"fsdp", "dp=2,cp=2", "gpt2"},
                       Case{"ddp", "dp=2,cp=2", "llama", kClipping, "clipping"},
                       Case{"zero1", "dp=2,cp=2", "llama", kClipping, "clipping"},
                       Case{"auto", "cp=2,tp=2", "llama"}, Case{"auto", "cp=2,tp=2", "gpt2"},
                       Case{"ddp", "cp=2,tp=2", "opt-plain",
-                           [](config::Recipe& r) { r.sequence_parallel = false; }, "whole rows"},
+                           [](recipe::Recipe& r) { r.sequence_parallel = false; }, "whole rows"},
                       Case{"auto", "cp=2,tp=2", "llama", kAdapters, "adapters"},
                       Case{"auto", "pp=2,cp=2", "llama"}, Case{"zero1", "pp=2,cp=2", "gpt2"},
                       Case{"auto", "pp=2,cp=2", "qwen2",
-                           [](config::Recipe& r) { r.pipeline_interleave = 2; },
+                           [](recipe::Recipe& r) { r.pipeline_interleave = 2; },
                            "stretches in turn"}));
 
 // Half of each number is lost to its 16 bits: losses are near, for as long as weights are.
 TEST(ContextParallelMixed, TrainsNearlyAsOneDoes) {
   const data::SampleStore samples = random_samples(8, 40, 5);
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.precision = "bf16-mixed";
   recipe.train.micro_batch_size = 2;
   TinyRun one(recipe, samples, "llama");
@@ -199,12 +199,12 @@ TEST(ContextParallelMixed, TrainsNearlyAsOneDoes) {
 
 TEST(ContextParallelRefusals, EncodersAndPicturesSaySo) {
   for (const char* model : {"t5", "blip2-opt"}) {
-    config::Recipe recipe = tiny_recipe();
+    recipe::Recipe recipe = tiny_recipe();
     recipe.mesh = fmt::format("cp={}", test::world().size());
     const auto mesh = mesh_of(recipe);
     const auto twin = tests::tiny_model(model);
     try {
-      setup::make_engine(*twin, recipe, at::kCPU, 128, mesh);
+      engine::make_engine(*twin, recipe, at::kCPU, 128, mesh);
       ADD_FAILURE() << model << " was not refused";
     } catch (const UserError& error) {
       EXPECT_NE(std::string(error.what()).find("context parallelism works for decoder-only models"),
@@ -221,7 +221,7 @@ TEST(ContextParallelMemory, ActivationsOfALongSequenceAreShared) {
   for (int t = 0; t < 120; ++t) sample.ids.push_back(t % 96);
   sample.labels = sample.ids;
   for (int i = 0; i < 8; ++i) samples.append(sample);
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.strategy = "ddp";
   recipe.train.micro_batch_size = 1;
   const auto activations = [&](TinyRun& run) {
@@ -241,9 +241,9 @@ TEST(ContextParallelMemory, ActivationsOfALongSequenceAreShared) {
 }
 
 // What several processes refuse, or what is only refused with shards, is left out.
-config::Recipe shared_recipe(std::mt19937& random, const std::string& shape) {
+recipe::Recipe shared_recipe(std::mt19937& random, const std::string& shape) {
   constexpr const char* kStrategies[] = {"ddp", "zero1", "zero2", "fsdp"};
-  config::Recipe recipe = tests::random_recipe(random);
+  recipe::Recipe recipe = tests::random_recipe(random);
   recipe.strategy = kStrategies[random() % 4];
   recipe.delayed_parameter_update = false;
   if (recipe.optimizer.name == "adafactor") recipe.optimizer.name = "adamw";
@@ -266,7 +266,7 @@ TEST(ContextParallelMemory, PlanIsTheMeasurementToTheByte) {
   std::mt19937 random(8);
   for (int trial = 0; trial < 60; ++trial) {
     const std::string shape = kShapes[random() % 5];
-    const config::Recipe recipe = shared_recipe(random, shape);
+    const recipe::Recipe recipe = shared_recipe(random, shape);
     SCOPED_TRACE(fmt::format("trial {}: {} {}, {}", trial, recipe.strategy, recipe.mesh,
                              tests::describe(recipe, shape)));
     const data::SampleStore samples = random_samples(16, 60, random());
@@ -287,7 +287,7 @@ TEST(ContextParallelMemory, PlanIsTheMeasurementToTheByte) {
       TinyRun run(recipe, samples, shape, at::kCPU, mesh);
       const auto count =
           static_cast<size_t>(plan::micro_batches_that_matter(recipe, mesh->shape()));
-      run.stepper->step(train::SampleIndices(count, longest), kLearningRate);
+      run.stepper->step(engine::SampleIndices(count, longest), kLearningRate);
     }
     EXPECT_EQ(predicted.peak_allocated, ledger.at_peak().allocated - before);
     EXPECT_EQ(predicted.peak_host, host.at_peak().allocated - host_before);
@@ -304,10 +304,10 @@ TEST(ContextParallelResume, GoesOnOnAnyMesh) {
   if (ranks.rank() == 0) own = std::make_unique<test::TempFolder>();
   const fs::path folder = ranks.broadcast_text(own ? own->path().string() : "", 0);
   const data::SampleStore samples = random_samples(8, 40, 5);
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.train.micro_batch_size = 2;
   const auto make = [&](const std::string& mesh) {
-    config::Recipe laid_out = recipe;
+    recipe::Recipe laid_out = recipe;
     laid_out.mesh = mesh;
     return std::make_unique<TinyRun>(laid_out, samples, "llama", tests::test_device(),
                                      mesh.empty() ? dist::single_mesh() : mesh_of(laid_out));

@@ -14,9 +14,9 @@
 #include <set>
 #include <string>
 
-#include "exec/policies/sharding.h"
+#include "engine/exec/policies/sharding.h"
+#include "engine/parallel/tensor_parallel.h"
 #include "ranks_main.h"
-#include "setup/tensor_parallel.h"
 #include "support/tiny_training.h"
 
 namespace snug::tests {
@@ -86,7 +86,7 @@ inline Distance distance(const TinyRun& one, const TinyRun& many) {
     if (many.engine.sharding != nullptr) many.engine.sharding->open(i);
     for (const nn::Parameter* parameter : many.engine.units[i]->parameters())
       add_to(result, squares, parameter->name, expected.at(parameter->name),
-             setup::assemble(*parameter, parameter->value.detach()));
+             engine::assemble(*parameter, parameter->value.detach()));
     if (many.engine.sharding != nullptr) many.engine.sharding->close(i);
   }
   result.whole = std::sqrt(squares.difference / squares.size);

@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "base/error.h"
-#include "dist/world.h"
-#include "memory/guards.h"
+#include "core/dist/world.h"
+#include "core/memory/guards.h"
 
 namespace snug::dist {
 namespace {

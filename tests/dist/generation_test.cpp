@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "config/mesh.h"
+#include "engine/strategy.h"
 #include "ranks_main.h"
-#include "setup/strategy.h"
+#include "recipe/mesh.h"
 #include "support/tiny_training.h"
-#include "train/generate_ids.h"
+#include "use/generate/generate_ids.h"
 
 namespace snug {
 namespace {
@@ -31,11 +31,11 @@ std::string name_of(const Case& c) {
 }
 
 // Of a decoder they are equally long.
-std::vector<train::Prompt> prompts_for(const data::Reading& reads) {
+std::vector<use::Prompt> prompts_for(const data::Reading& reads) {
   std::mt19937 random(3);
-  std::vector<train::Prompt> prompts;
+  std::vector<use::Prompt> prompts;
   for (const int length : {5, 3, 4}) {
-    train::Prompt& prompt = prompts.emplace_back();
+    use::Prompt& prompt = prompts.emplace_back();
     prompt.ids.assign(static_cast<size_t>(reads.num_picture_tokens), reads.picture_token);
     for (int i = 0; i < (reads.source ? length : 4); ++i)
       prompt.ids.push_back(static_cast<int32_t>(random() % 90));
@@ -46,14 +46,14 @@ std::vector<train::Prompt> prompts_for(const data::Reading& reads) {
 }
 
 std::vector<std::vector<int32_t>> write(TinyRun& run, int64_t num_beams) {
-  train::ModelLogits model(*run.engine.executor, *run.model, run.engine.precision.compute);
-  const std::vector<train::Prompt> prompts = prompts_for(run.model->reads());
+  use::ModelLogits model(*run.engine.executor, *run.model, run.engine.precision.compute);
+  const std::vector<use::Prompt> prompts = prompts_for(run.model->reads());
   std::vector<std::vector<int32_t>> written;
-  for (const train::GeneratedIds& made : train::generate_ids(model, prompts,
-                                                             {.max_new_tokens = 8,
-                                                             .sampling = {.temperature = 0},
-                                                             .num_beams = num_beams,
-                                                             .end_ids = {1}}))
+  for (const use::GeneratedIds& made : use::generate_ids(model, prompts,
+                                                         {.max_new_tokens = 8,
+                                                         .sampling = {.temperature = 0},
+                                                         .num_beams = num_beams,
+                                                         .end_ids = {1}}))
     written.push_back(made.ids);
   return written;
 }
@@ -62,20 +62,20 @@ class StagesWrite : public testing::TestWithParam<Case> {};
 
 TEST_P(StagesWrite, WhatOneProcessWrites) {
   const Case& c = GetParam();
-  config::MeshShape shape;
-  ASSERT_EQ(config::read_mesh(c.mesh, shape), "");
+  recipe::MeshShape shape;
+  ASSERT_EQ(recipe::read_mesh(c.mesh, shape), "");
   if (shape.num_ranks() != test::world().size()) GTEST_SKIP() << "another number of ranks";
   SCOPED_TRACE(name_of(c));
   const data::SampleStore samples =
       tests::random_samples(8, 12, 5, tests::tiny_model(c.model)->reads());
-  config::Recipe recipe = tests::tiny_recipe();
+  recipe::Recipe recipe = tests::tiny_recipe();
   recipe.train.micro_batch_size = 2;
   TinyRun one(recipe, samples, c.model);
   recipe.strategy = c.strategy;
   recipe.mesh = c.mesh;
   recipe.pipeline_interleave = c.interleave;
   const auto mesh =
-      test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+      test::world().make_mesh(engine::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
   TinyRun many(recipe, samples, c.model, tests::test_device(), mesh);
   for (const int64_t num_beams : {1, 3}) {
     const auto expected = write(one, num_beams);

@@ -57,7 +57,7 @@ TEST(Mesh, GroupsDifferInOneCoordinate) {
     EXPECT_EQ(mesh->group(axis).size(), shape[axis]);
     EXPECT_EQ(mesh->group(axis).rank(), mesh->coordinate(axis));
     EXPECT_EQ(mesh->group(axis).sum({static_cast<double>(rank)})[0], wanted)
-        << config::axis_name(axis);
+        << recipe::axis_name(axis);
   }
   const at::Tensor tensor = at::full({100'000}, rank);
   mesh->group(Axis::Tensor).wait(mesh->group(Axis::Tensor).all_reduce(tensor.to(at::kFloat)));

@@ -8,10 +8,10 @@
 #include <random>
 #include <string>
 
+#include "engine/strategy.h"
 #include "plan/predict.h"
 #include "plan/suggest.h"
 #include "ranks_main.h"
-#include "setup/strategy.h"
 #include "support/random_recipe.h"
 
 namespace snug {
@@ -20,8 +20,8 @@ namespace {
 constexpr const char* kStrategies[] = {"ddp", "zero1", "zero2", "fsdp", "hybrid"};
 
 // What several processes refuse, or what is only refused with shards, is left out.
-config::Recipe shared_recipe(std::mt19937& random) {
-  config::Recipe recipe = tests::random_recipe(random);
+recipe::Recipe shared_recipe(std::mt19937& random) {
+  recipe::Recipe recipe = tests::random_recipe(random);
   recipe.strategy = kStrategies[random() % 5];
   recipe.delayed_parameter_update = false;
   if (recipe.optimizer.name == "adafactor") recipe.optimizer.name = "adamw";
@@ -34,8 +34,8 @@ config::Recipe shared_recipe(std::mt19937& random) {
 }
 
 // The same with a pipeline of as many ranks as there are.
-config::Recipe staged_recipe(std::mt19937& random, const std::string& shape) {
-  config::Recipe recipe = shared_recipe(random);
+recipe::Recipe staged_recipe(std::mt19937& random, const std::string& shape) {
+  recipe::Recipe recipe = shared_recipe(random);
   const bool has_tied_head = shape == "qwen2" || shape == "llama3-rope";
   if (has_tied_head && !recipe.lora.enabled) recipe.optimizer_in_backward = false;
   const bool shards = recipe.strategy != "ddp";
@@ -51,20 +51,20 @@ config::Recipe staged_recipe(std::mt19937& random, const std::string& shape) {
 }
 
 void expect_plan_is_measurement(
-    const std::function<config::Recipe(std::mt19937&, const std::string& shape)>& make_recipe,
+    const std::function<recipe::Recipe(std::mt19937&, const std::string& shape)>& make_recipe,
     int trials) {
   constexpr const char* kShapes[] = {"llama", "llama3-rope", "llama-bias", "mistral", "qwen2"};
   std::mt19937 random(21);
   for (int trial = 0; trial < trials; ++trial) {
     const std::string shape = kShapes[random() % 5];
-    const config::Recipe recipe = make_recipe(random, shape);
+    const recipe::Recipe recipe = make_recipe(random, shape);
     SCOPED_TRACE(fmt::format("trial {}: {} {} {} {}, {}", trial, recipe.strategy, recipe.mesh,
                              recipe.pipeline_schedule, recipe.pipeline_interleave,
                              tests::describe(recipe, shape)));
     const data::SampleStore samples = tests::random_samples(16, 60, random());
     const int64_t size = recipe.train.micro_batch_size;
-    const auto mesh =
-        test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+    const auto mesh = test::world().make_mesh(
+        engine::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
     const plan::Prediction predicted = plan::predict(
         *tests::tiny_model(shape), recipe, plan::largest_micro_batch({samples}, recipe, size), 128,
         {.mesh = dist::planned_mesh(mesh->shape(), mesh->rank())});
@@ -78,7 +78,7 @@ void expect_plan_is_measurement(
       tests::TinyRun run(recipe, samples, shape, at::kCPU, mesh);
       const auto count =
           static_cast<size_t>(plan::micro_batches_that_matter(recipe, mesh->shape()));
-      run.stepper->step(train::SampleIndices(count, samples.longest_samples(size)), 1e-2);
+      run.stepper->step(engine::SampleIndices(count, samples.longest_samples(size)), 1e-2);
     }
     EXPECT_EQ(predicted.peak_allocated, ledger.at_peak().allocated - before);
     EXPECT_EQ(predicted.peak_host, host.at_peak().allocated - host_before);

@@ -9,11 +9,11 @@
 #include <set>
 #include <string>
 
-#include "config/mesh.h"
 #include "distance.h"
-#include "exec/policies/sharding.h"
+#include "engine/exec/policies/sharding.h"
+#include "engine/strategy.h"
 #include "ranks_main.h"
-#include "setup/strategy.h"
+#include "recipe/mesh.h"
 #include "support/tiny_training.h"
 #include "support/wide_blip2.h"
 
@@ -24,36 +24,36 @@ using tests::TinyRun;
 
 struct Technique {
   const char* name;
-  void (*turn_on)(config::Recipe&);
+  void (*turn_on)(recipe::Recipe&);
 };
 
 constexpr Technique kTechniques[] = {
-    {"plain", [](config::Recipe&) {}},
+    {"plain", [](recipe::Recipe&) {}},
     {"what is between",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.model.train_parts = "qformer,projection";
        r.activation_checkpointing = "all";
      }},
     {"offloaded",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.activation_checkpointing = "selective";
        r.activation_offload = true;
        r.optimizer_offload = "cpu";
        r.offload_prefetch = "true";
      }},
     {"adapters beside nf4",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.lora = {.enabled = true, .r = 4, .mlp = true};
        r.quantize = "bnb.nf4";
      }},
     {"adapters beside a whole Q-Former",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.lora = {.enabled = true, .r = 4};
        r.model.train_parts = "qformer,projection";
        r.quantize = "bnb.nf4";
      }},
     {"adapters beside a whole vision model",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.lora = {.enabled = true, .r = 4, .mlp = true};
        r.model.train_parts = "vision";
        r.activation_checkpointing = "all";
@@ -62,10 +62,10 @@ constexpr Technique kTechniques[] = {
 
 std::vector<double> train(TinyRun& run, int steps) {
   const dist::Group& data = run.engine.mesh->data();
-  const train::SampleIndices all = tests::eight_in(run.recipe.train.micro_batch_size);
+  const engine::SampleIndices all = tests::eight_in(run.recipe.train.micro_batch_size);
   const auto share = std::ssize(all) / data.size();
-  const train::SampleIndices own(all.begin() + data.rank() * share,
-                                 all.begin() + (data.rank() + 1) * share);
+  const engine::SampleIndices own(all.begin() + data.rank() * share,
+                                  all.begin() + (data.rank() + 1) * share);
   std::vector<double> losses;
   for (int i = 0; i < steps; ++i) losses.push_back(run.stepper->step(own, 1e-2).loss);
   return losses;
@@ -78,9 +78,9 @@ struct Shared {
   int64_t interleave = 1;
 
   bool fits_here() const {
-    config::MeshShape shape;
+    recipe::MeshShape shape;
     return *mesh == 0 ||
-           (config::read_mesh(mesh, shape).empty() && shape.num_ranks() == test::world().size());
+           (recipe::read_mesh(mesh, shape).empty() && shape.num_ranks() == test::world().size());
   }
 };
 
@@ -110,7 +110,7 @@ void compare(const char* shape, const Shared& shared, const Technique& technique
                technique.name);
   const data::SampleStore samples =
       tests::random_samples(8, 12, 5, tests::tiny_model(shape)->reads());
-  config::Recipe recipe = tests::tiny_recipe();
+  recipe::Recipe recipe = tests::tiny_recipe();
   // Small differences would be brought to the size of a step by Adam.
   recipe.optimizer = {.name = "sgd", .lr = 1e-2, .momentum = 0.9};
   recipe.train.micro_batch_size = 2;
@@ -120,7 +120,7 @@ void compare(const char* shape, const Shared& shared, const Technique& technique
   recipe.mesh = shared.mesh;
   recipe.pipeline_interleave = shared.interleave;
   const auto mesh =
-      test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+      test::world().make_mesh(engine::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
   TinyRun many(recipe, samples, shape, tests::test_device(), mesh);
   const std::vector<double> expected = train(one, 4), losses = train(many, 4);
   EXPECT_NE(expected.back(), expected.front());
@@ -155,14 +155,14 @@ tests::Distance distance_in_8_bits(const std::string& shape, const Shared& share
                                    int steps) {
   const data::SampleStore samples =
       tests::random_samples(8, 12, 5, tests::tiny_model(shape)->reads());
-  config::Recipe recipe = tests::tiny_recipe();
+  recipe::Recipe recipe = tests::tiny_recipe();
   recipe.optimizer = {.name = "adamw_8bit", .lr = 1e-3, .weight_decay = 0.01};
   recipe.train.micro_batch_size = size;
   TinyRun one(recipe, samples, shape);
   recipe.strategy = shared.strategy;
   recipe.mesh = shared.mesh;
   const auto mesh =
-      test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+      test::world().make_mesh(engine::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
   TinyRun many(recipe, samples, shape, tests::test_device(), mesh);
   EXPECT_GT(count_8bit_states(one), 0);
   EXPECT_GT(count_8bit_states(many), 0);

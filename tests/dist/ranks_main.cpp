@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "memory/ledger.h"
+#include "core/memory/ledger.h"
 
 namespace snug::test {
 namespace {

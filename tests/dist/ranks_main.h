@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "dist/world.h"
+#include "core/dist/world.h"
 
 namespace snug::test {
 

@@ -8,9 +8,9 @@
 #include <algorithm>
 #include <string>
 
-#include "checkpoint/training_checkpoint.h"
+#include "engine/strategy.h"
+#include "files/checkpoint/training_checkpoint.h"
 #include "ranks_main.h"
-#include "setup/strategy.h"
 #include "support/temp_folder.h"
 #include "support/tiny_training.h"
 
@@ -31,7 +31,7 @@ constexpr const char* kPairs = "pairs";
 
 constexpr double kLearningRate = 1e-2, kSteps = 4;
 
-void lay_out(config::Recipe& recipe, const std::string& strategy) {
+void lay_out(recipe::Recipe& recipe, const std::string& strategy) {
   const int ranks = test::world().size();
   recipe.strategy = strategy;
   if (strategy == kPairs) {
@@ -46,13 +46,13 @@ void lay_out(config::Recipe& recipe, const std::string& strategy) {
   if (ranks == 4) recipe.mesh = "pp=2,fsdp=2";
 }
 
-std::unique_ptr<TinyRun> make_run(config::Recipe recipe, const data::SampleStore& samples,
+std::unique_ptr<TinyRun> make_run(recipe::Recipe recipe, const data::SampleStore& samples,
                                   const std::string& strategy, const std::string& model) {
   auto mesh = dist::single_mesh();
   if (strategy != kSingle) {
     lay_out(recipe, strategy);
-    mesh =
-        test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+    mesh = test::world().make_mesh(engine::strategy_of(recipe, test::world().size(), 2).mesh,
+                                   at::kCPU);
   }
   return std::make_unique<TinyRun>(recipe, samples, model, tests::test_device(), mesh);
 }
@@ -60,7 +60,7 @@ std::unique_ptr<TinyRun> make_run(config::Recipe recipe, const data::SampleStore
 // This rank's micro-batches of two.
 void train(TinyRun& run, int steps) {
   const dist::Group& data = run.engine.mesh->data();
-  const train::SampleIndices all = tests::eight_in(2);
+  const engine::SampleIndices all = tests::eight_in(2);
   const auto share = static_cast<std::ptrdiff_t>(all.size()) / data.size();
   for (int i = 0; i < steps; ++i)
     run.stepper->step({all.begin() + data.rank() * share, all.begin() + (data.rank() + 1) * share},
@@ -107,45 +107,45 @@ struct Case {
   const char* before;
   const char* after;
   double tolerance;  // sums of other ranks' gradients are rounded otherwise
-  void (*change)(config::Recipe&);
+  void (*change)(recipe::Recipe&);
   const char* model = "llama";
 };
 
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 const Case kCases[] = {
-    {"same_shards", "fsdp", "fsdp", 0, [](config::Recipe&) {}},
-    {"same_replicas", "ddp", "ddp", 0, [](config::Recipe&) {}},
-    {"shards_to_one", "fsdp", kSingle, 1e-5, [](config::Recipe&) {}},
-    {"one_to_shards", kSingle, "fsdp", 1e-5, [](config::Recipe&) {}},
-    {"replicas_to_shards", "ddp", "zero2", 1e-5, [](config::Recipe&) {}},
-    {"states_to_hybrid", "zero1", "hybrid", 1e-5, [](config::Recipe&) {}},
+    {"same_shards", "fsdp", "fsdp", 0, [](recipe::Recipe&) {}},
+    {"same_replicas", "ddp", "ddp", 0, [](recipe::Recipe&) {}},
+    {"shards_to_one", "fsdp", kSingle, 1e-5, [](recipe::Recipe&) {}},
+    {"one_to_shards", kSingle, "fsdp", 1e-5, [](recipe::Recipe&) {}},
+    {"replicas_to_shards", "ddp", "zero2", 1e-5, [](recipe::Recipe&) {}},
+    {"states_to_hybrid", "zero1", "hybrid", 1e-5, [](recipe::Recipe&) {}},
     {"masters", "fsdp", "fsdp", 0,
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.precision = "bf16-true";
        r.optimizer.master_weights = true;
      }},
-    {"eight_bit", "zero2", "fsdp", 0, [](config::Recipe& r) { r.optimizer.name = "adamw_8bit"; }},
-    {"offload", "fsdp", "zero2", 0, [](config::Recipe& r) { r.optimizer_offload = "cpu"; }},
-    {"states_offload", "zero1", "zero1", 0, [](config::Recipe& r) { r.optimizer_offload = "cpu"; }},
-    {"gradients", "zero2", "zero2", 0, [](config::Recipe&) {}},
+    {"eight_bit", "zero2", "fsdp", 0, [](recipe::Recipe& r) { r.optimizer.name = "adamw_8bit"; }},
+    {"offload", "fsdp", "zero2", 0, [](recipe::Recipe& r) { r.optimizer_offload = "cpu"; }},
+    {"states_offload", "zero1", "zero1", 0, [](recipe::Recipe& r) { r.optimizer_offload = "cpu"; }},
+    {"gradients", "zero2", "zero2", 0, [](recipe::Recipe&) {}},
     {"late_weights", "fsdp", "fsdp", 0,
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.optimizer_offload = "cpu";
        r.delayed_parameter_update = true;
      }},
-    {"same_stages", kStages, kStages, 0, [](config::Recipe&) {}, "llama3-rope"},
-    {"stages_to_one", kStages, kSingle, 1e-5, [](config::Recipe&) {}, "llama3-rope"},
-    {"shards_to_stages", "fsdp", kStages, 1e-5, [](config::Recipe&) {}, "llama3-rope"},
-    {"stages_to_sharded_stages", kStages, kShardedStages, 1e-5, [](config::Recipe&) {},
+    {"same_stages", kStages, kStages, 0, [](recipe::Recipe&) {}, "llama3-rope"},
+    {"stages_to_one", kStages, kSingle, 1e-5, [](recipe::Recipe&) {}, "llama3-rope"},
+    {"shards_to_stages", "fsdp", kStages, 1e-5, [](recipe::Recipe&) {}, "llama3-rope"},
+    {"stages_to_sharded_stages", kStages, kShardedStages, 1e-5, [](recipe::Recipe&) {},
      "llama3-rope"},
-    {"sharded_stages_to_replicas", kShardedStages, "ddp", 1e-5, [](config::Recipe&) {}},
-    {"same_pairs", kPairs, kPairs, 0, [](config::Recipe&) {}, "gpt2"},
-    {"pairs_to_one", kPairs, kSingle, 1e-4, [](config::Recipe&) {}, "gpt2"},
-    {"shards_to_pairs", "fsdp", kPairs, 1e-4, [](config::Recipe&) {}, "gpt2"},
-    {"pairs_to_shards", kPairs, "fsdp", 1e-4, [](config::Recipe&) {}, "opt-plain"},
-    {"pairs_with_encoder_to_one", kPairs, kSingle, 1e-4, [](config::Recipe&) {}, "t5"},
-    {"shards_with_pictures_to_pairs", "fsdp", kPairs, 1e-4, [](config::Recipe&) {}, "blip2-t5"},
+    {"sharded_stages_to_replicas", kShardedStages, "ddp", 1e-5, [](recipe::Recipe&) {}},
+    {"same_pairs", kPairs, kPairs, 0, [](recipe::Recipe&) {}, "gpt2"},
+    {"pairs_to_one", kPairs, kSingle, 1e-4, [](recipe::Recipe&) {}, "gpt2"},
+    {"shards_to_pairs", "fsdp", kPairs, 1e-4, [](recipe::Recipe&) {}, "gpt2"},
+    {"pairs_to_shards", kPairs, "fsdp", 1e-4, [](recipe::Recipe&) {}, "opt-plain"},
+    {"pairs_with_encoder_to_one", kPairs, kSingle, 1e-4, [](recipe::Recipe&) {}, "t5"},
+    {"shards_with_pictures_to_pairs", "fsdp", kPairs, 1e-4, [](recipe::Recipe&) {}, "blip2-t5"},
 };
 
 class Resume : public testing::TestWithParam<Case> {};
@@ -157,7 +157,7 @@ TEST_P(Resume, GoesOnAsIfNeverStopped) {
   if (ranks.rank() == 0) own = std::make_unique<test::TempFolder>();
   const fs::path folder = ranks.broadcast_text(own ? own->path().string() : "", 0);
   const data::SampleStore samples = random_samples(8, 40, 5, tests::tiny_model(c.model)->reads());
-  config::Recipe recipe = tests::tiny_recipe();
+  recipe::Recipe recipe = tests::tiny_recipe();
   recipe.train.micro_batch_size = 2;
   c.change(recipe);
   const auto run = [&](const char* strategy) {

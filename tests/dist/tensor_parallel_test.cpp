@@ -12,13 +12,13 @@
 #include <string>
 
 #include "base/error.h"
-#include "memory/ledger.h"
+#include "core/memory/ledger.h"
+#include "engine/batch.h"
+#include "engine/parallel/tensor_parallel.h"
 #include "ranks_main.h"
-#include "setup/batch.h"
-#include "setup/tensor_parallel.h"
 #include "support/temp_folder.h"
 #include "support/tiny_training.h"
-#include "train/next_logits.h"
+#include "use/generate/next_logits.h"
 
 namespace snug {
 namespace {
@@ -54,7 +54,7 @@ struct Case {
   std::string name;
   std::string shape;
   nlohmann::json changes;
-  std::function<void(config::Recipe&)> turn_on = [](config::Recipe&) {};
+  std::function<void(recipe::Recipe&)> turn_on = [](recipe::Recipe&) {};
 };
 
 // Four key-value heads, so that four ranks have one each.
@@ -82,23 +82,23 @@ std::vector<Case> cases() {
       {"uneven vocabulary", "llama", {{"num_key_value_heads", 4}, {"vocab_size", 98}}},
       {"uneven vocabulary, tied head", "qwen2", {{"num_key_value_heads", 4}, {"vocab_size", 99}}},
       {"checkpointing", "llama-bias", kAsItIs,
-       [](config::Recipe& r) { r.activation_checkpointing = "all"; }},
+       [](recipe::Recipe& r) { r.activation_checkpointing = "all"; }},
       {"selective checkpointing", "qwen2", kFourHeads,
-       [](config::Recipe& r) { r.activation_checkpointing = "selective"; }},
+       [](recipe::Recipe& r) { r.activation_checkpointing = "selective"; }},
       {"activation offload", "llama", kFourHeads,
-       [](config::Recipe& r) { r.activation_offload = true; }},
+       [](recipe::Recipe& r) { r.activation_offload = true; }},
       {"adapters", "llama-bias", kAsItIs,
-       [](config::Recipe& r) {
+       [](recipe::Recipe& r) {
          r.lora = {.enabled = true, .r = 4, .dropout = 0};
          r.lora.key = r.lora.projection = r.lora.mlp = r.lora.head = true;
        }},
       {"adapters with dropout", "llama", kFourHeads,
-       [](config::Recipe& r) {
+       [](recipe::Recipe& r) {
          r.lora = {.enabled = true, .r = 4, .dropout = 0.3};
          r.lora.key = r.lora.projection = r.lora.mlp = r.lora.head = true;
        }},
       {"adapters with magnitudes", "qwen2", kFourHeads,
-       [](config::Recipe& r) {
+       [](recipe::Recipe& r) {
          r.lora = {.enabled = true, .r = 4, .dropout = 0, .use_dora = true};
          r.lora.key = r.lora.projection = r.lora.mlp = true;
        }},
@@ -108,9 +108,9 @@ std::vector<Case> cases() {
        "gpt2-untied",
        {{"n_head", 4}, {"vocab_size", 98}, {"n_positions", 129}}},
       {"GPT-2, selective checkpointing", "gpt2", kFourHeadsOfGpt2,
-       [](config::Recipe& r) { r.activation_checkpointing = "selective"; }},
+       [](recipe::Recipe& r) { r.activation_checkpointing = "selective"; }},
       {"GPT-2, adapters with magnitudes", "gpt2", kFourHeadsOfGpt2,
-       [](config::Recipe& r) {
+       [](recipe::Recipe& r) {
          r.lora = {.enabled = true, .r = 4, .dropout = 0.3, .use_dora = true};
          r.lora.projection = r.lora.mlp = true;
        }},
@@ -119,10 +119,10 @@ std::vector<Case> cases() {
       {"OPT, norms behind the layers, checkpointing",
        "opt-after",
        {{"word_embed_proj_dim", 32}},
-       [](config::Recipe& r) { r.activation_checkpointing = "all"; }},
+       [](recipe::Recipe& r) { r.activation_checkpointing = "all"; }},
       {"OPT, words narrower than layers", "opt-after", kAsItIs},
       {"OPT, adapters between words and layers", "opt-after", kAsItIs,
-       [](config::Recipe& r) {
+       [](recipe::Recipe& r) {
          r.lora = {.enabled = true, .r = 4, .dropout = 0.3, .use_dora = true};
          r.lora.target_modules = "project_in,project_out,fc1,out_proj";
        }},
@@ -130,24 +130,24 @@ std::vector<Case> cases() {
       {"T5, selective checkpointing, uneven vocabulary",
        "t5",
        {{"vocab_size", 98}},
-       [](config::Recipe& r) { r.activation_checkpointing = "selective"; }},
+       [](recipe::Recipe& r) { r.activation_checkpointing = "selective"; }},
       {"T5 with gates, own head", "t5-gated", kAsItIs},
       {"T5, adapters with magnitudes", "t5-gated", kAsItIs,
-       [](config::Recipe& r) {
+       [](recipe::Recipe& r) {
          r.lora = {.enabled = true, .r = 4, .dropout = 0.3, .use_dora = true};
          r.lora.key = r.lora.projection = r.lora.mlp = true;
        }},
       {"BLIP-2 over OPT", "blip2-opt", kFourHeadsOfPictures,
-       [](config::Recipe& r) { r.model.train_parts = "vision,qformer,projection,language"; }},
+       [](recipe::Recipe& r) { r.model.train_parts = "vision,qformer,projection,language"; }},
       {"BLIP-2 over T5", "blip2-t5", kFourHeadsOfPictures,
-       [](config::Recipe& r) { r.model.train_parts = "vision,qformer,projection,language"; }},
+       [](recipe::Recipe& r) { r.model.train_parts = "vision,qformer,projection,language"; }},
       {"BLIP-2 over T5, what is between trains, checkpointing", "blip2-t5", kFourHeadsOfPictures,
-       [](config::Recipe& r) {
+       [](recipe::Recipe& r) {
          r.model.train_parts = "qformer,projection";
          r.activation_checkpointing = "all";
        }},
       {"BLIP-2 over OPT, adapters", "blip2-opt", kFourHeadsOfPictures,
-       [](config::Recipe& r) {
+       [](recipe::Recipe& r) {
          r.lora = {.enabled = true, .r = 4, .dropout = 0.3};
          r.lora.target_modules =
              "qkv,projection,fc1,fc2,query,key,dense,language_projection,q_proj,out_proj";
@@ -158,7 +158,7 @@ std::vector<Case> cases() {
   for (size_t i = 0; i < count; ++i) {
     Case plain = all[i];
     plain.name += ", no sequence parallelism";
-    plain.turn_on = [own = all[i].turn_on](config::Recipe& r) {
+    plain.turn_on = [own = all[i].turn_on](recipe::Recipe& r) {
       own(r);
       r.sequence_parallel = false;
     };
@@ -171,7 +171,7 @@ struct Training {
   Training(const Case& c, std::shared_ptr<dist::Mesh> mesh, at::Device device = at::kCPU)
       : recipe(tiny_recipe()), model(model_of(c.shape, c.changes)) {
     c.turn_on(recipe);
-    engine = setup::make_engine(*model, recipe, device, 128, std::move(mesh));
+    engine = engine::make_engine(*model, recipe, device, 128, std::move(mesh));
     // Adapters' B too, so that what is added beside the weights counts.
     engine.fill_weights([](nn::Unit& unit) {
       for (nn::Parameter* parameter : unit.parameters()) {
@@ -182,9 +182,9 @@ struct Training {
     engine.weights_changed();
   }
 
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   std::unique_ptr<models::Model> model;
-  setup::Engine engine;
+  engine::Engine engine;
 };
 
 // Of an odd number of tokens, so that ranks do not have as many rows each.
@@ -233,7 +233,7 @@ TEST(TensorParallel, LogitsLossAndEveryGradient) {
     Training whole(c, dist::single_mesh());
     Training cut(c, tensor_mesh());
     const data::MicroBatch batch = odd_batch(whole);
-    const nn::Batch tensors = setup::to_device(batch, at::kCPU);
+    const nn::Batch tensors = engine::to_device(batch, at::kCPU);
     expect_close("logits", cut.engine.executor->last_logits(tensors, at::kFloat),
                  whole.engine.executor->last_logits(tensors, at::kFloat), tolerance_of(c));
     const nn::Pass pass = training_pass(batch);
@@ -250,11 +250,11 @@ TEST(TensorParallel, LogitsLossAndEveryGradient) {
     ASSERT_EQ(actual.size(), expected.size());
     for (size_t i = 0; i < expected.size(); ++i) {
       ASSERT_EQ(actual[i]->name, expected[i]->name);
-      expect_close(expected[i]->name, setup::assemble(*actual[i], actual[i]->value.detach()),
+      expect_close(expected[i]->name, engine::assemble(*actual[i], actual[i]->value.detach()),
                    expected[i]->value, 0);
       const at::Tensor wanted = expected[i]->value.grad();
       if (!wanted.defined()) continue;
-      const at::Tensor found = setup::assemble(*actual[i], actual[i]->value.grad());
+      const at::Tensor found = engine::assemble(*actual[i], actual[i]->value.grad());
       if (is_key_bias(expected[i]->name) && wanted.abs().max().item<double>() < 1e-6)
         EXPECT_LE((found - wanted).abs().max().item<double>(), 3e-7) << expected[i]->name;
       else
@@ -272,7 +272,7 @@ void expect_same_weights(models::Model& whole, models::Model& cut, double tolera
   const auto expected = whole.parameters();
   const auto actual = cut.parameters();
   for (size_t i = 0; i < expected.size(); ++i) {
-    const at::Tensor found = setup::assemble(*actual[i], actual[i]->kept().detach());
+    const at::Tensor found = engine::assemble(*actual[i], actual[i]->kept().detach());
     const at::Tensor wanted = expected[i]->kept().detach();
     if (is_key_bias(expected[i]->name))
       EXPECT_LE((found - wanted).abs().max().item<double>(), kSteps * kLearningRate);
@@ -292,17 +292,17 @@ struct Trained {
 // This process's share of eight samples, in micro-batches of two.
 Trained train(Training& run, const data::SampleStore& samples, int steps) {
   std::vector<report::PhaseRecord> records;
-  train::PhaseRecorder phases(run.engine, records);
+  engine::PhaseRecorder phases(run.engine, records);
   tests::TinyBatches batches(samples, tests::batch_options(run.recipe, *run.model));
-  train::Stepper stepper(run.engine, run.recipe, batches, phases);
+  engine::Stepper stepper(run.engine, run.recipe, batches, phases);
   const dist::Group& data = run.engine.mesh->data();
-  train::SampleIndices own;
+  engine::SampleIndices own;
   for (int64_t begin = data.rank() * 8 / data.size(); begin < (data.rank() + 1) * 8 / data.size();
        begin += 2)
     own.push_back({begin, begin + 1});
   Trained result;
   for (int i = 0; i < steps; ++i) {
-    const train::StepResult step = stepper.step(own, kLearningRate);
+    const engine::StepResult step = stepper.step(own, kLearningRate);
     result.losses.push_back(step.loss);
     result.norms.push_back(step.grad_norm);
   }
@@ -311,44 +311,44 @@ Trained train(Training& run, const data::SampleStore& samples, int steps) {
 
 std::vector<Case> training_cases() {
   const auto with = [](auto change) {
-    return [change](config::Recipe& r) {
+    return [change](recipe::Recipe& r) {
       r.train.micro_batch_size = 2;
       r.train.max_norm = 0.5;
       change(r);
     };
   };
-  return {{"own head", "llama", kFourHeads, with([](config::Recipe&) {})},
+  return {{"own head", "llama", kFourHeads, with([](recipe::Recipe&) {})},
           {"biases, whole hidden states", "llama-bias", kAsItIs,
-           with([](config::Recipe& r) { r.sequence_parallel = false; })},
+           with([](recipe::Recipe& r) { r.sequence_parallel = false; })},
           {"tied head, smoothing, optimizer in backward", "qwen2", kFourHeads,
-           with([](config::Recipe& r) {
+           with([](recipe::Recipe& r) {
              r.optimizer_in_backward = true;
              r.train.label_smoothing = 0.1;
              r.train.z_loss = 1e-3;
            })},
-          {"optimizer offload, checkpointing", "mistral", kFourHeads, with([](config::Recipe& r) {
+          {"optimizer offload, checkpointing", "mistral", kFourHeads, with([](recipe::Recipe& r) {
              r.optimizer_offload = "cpu";
              r.activation_checkpointing = "all";
            })},
-          {"weight streaming", "llama", kFourHeads, with([](config::Recipe& r) {
+          {"weight streaming", "llama", kFourHeads, with([](recipe::Recipe& r) {
              r.optimizer_offload = "cpu";
              r.weight_streaming = true;
            })},
-          {"adapters", "llama", kFourHeads, with([](config::Recipe& r) {
+          {"adapters", "llama", kFourHeads, with([](recipe::Recipe& r) {
              r.lora = {.enabled = true, .r = 4, .dropout = 0.1};
              r.lora.key = r.lora.projection = r.lora.mlp = r.lora.head = true;
            })},
-          {"GPT-2", "gpt2", kFourHeadsOfGpt2, with([](config::Recipe&) {})},
-          {"OPT, offload, checkpointing", "opt", kAsItIs, with([](config::Recipe& r) {
+          {"GPT-2", "gpt2", kFourHeadsOfGpt2, with([](recipe::Recipe&) {})},
+          {"OPT, offload, checkpointing", "opt", kAsItIs, with([](recipe::Recipe& r) {
              r.optimizer_offload = "cpu";
              r.activation_checkpointing = "all";
            })},
-          {"OPT, words narrower than layers", "opt-after", kAsItIs, with([](config::Recipe&) {})},
-          {"T5", "t5", kAsItIs, with([](config::Recipe&) {})},
+          {"OPT, words narrower than layers", "opt-after", kAsItIs, with([](recipe::Recipe&) {})},
+          {"T5", "t5", kAsItIs, with([](recipe::Recipe&) {})},
           {"BLIP-2 over T5", "blip2-t5", kFourHeadsOfPictures,
-           with([](config::Recipe& r) { r.model.train_parts = "qformer,projection,language"; })},
+           with([](recipe::Recipe& r) { r.model.train_parts = "qformer,projection,language"; })},
           {"BLIP-2 over OPT, adapters beside a whole Q-Former", "blip2-opt", kFourHeadsOfPictures,
-           with([](config::Recipe& r) {
+           with([](recipe::Recipe& r) {
              r.lora = {.enabled = true, .r = 4, .dropout = 0.1};
              r.model.train_parts = "qformer,projection";
            })}};
@@ -377,7 +377,7 @@ TEST(TensorParallel, WithReplicasAndShards) {
     for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp"}) {
       SCOPED_TRACE(c.name + ", " + strategy);
       Case shared = c;
-      shared.turn_on = [&](config::Recipe& r) {
+      shared.turn_on = [&](recipe::Recipe& r) {
         c.turn_on(r);
         r.strategy = strategy;
         r.mesh = r.strategy == "ddp" ? "dp=2,tp=2" : "fsdp=2,tp=2";
@@ -403,10 +403,10 @@ TEST(TensorParallel, WithReplicasAndShards) {
 // with what the cache holds.
 class Generation : public testing::TestWithParam<Case> {};
 
-std::vector<train::Prompt> two_prompts(const data::Reading& reads) {
-  std::vector<train::Prompt> prompts(2);
+std::vector<use::Prompt> two_prompts(const data::Reading& reads) {
+  std::vector<use::Prompt> prompts(2);
   int32_t number = 0;
-  for (train::Prompt& prompt : prompts) {
+  for (use::Prompt& prompt : prompts) {
     number += 7;
     prompt.ids.assign(static_cast<size_t>(reads.num_picture_tokens), reads.picture_token);
     for (int32_t i = 0; i < 5; ++i) prompt.ids.push_back((number + 31 * i) % 90);
@@ -420,9 +420,9 @@ TEST_P(Generation, HasTheSameLogits) {
   const Case& c = GetParam();
   Training whole(c, dist::single_mesh());
   Training cut(c, tensor_mesh());
-  train::ModelLogits expected(*whole.engine.executor, *whole.model, at::kFloat);
-  train::ModelLogits found(*cut.engine.executor, *cut.model, at::kFloat);
-  const std::vector<train::Prompt> prompts = two_prompts(whole.model->reads());
+  use::ModelLogits expected(*whole.engine.executor, *whole.model, at::kFloat);
+  use::ModelLogits found(*cut.engine.executor, *cut.model, at::kFloat);
+  const std::vector<use::Prompt> prompts = two_prompts(whole.model->reads());
   constexpr int kNewTokens = 4;
   expect_close("logits of the prompts", found.start(prompts, kNewTokens),
                expected.start(prompts, kNewTokens), tolerance_of(c));
@@ -452,7 +452,7 @@ TEST(TensorParallel, QuantizedWeightsHaveTheWholesCodes) {
                 {"num_key_value_heads", 4},
                 {"head_dim", 64},
                 {"intermediate_size", 256}},
-               [](config::Recipe& r) {
+               [](recipe::Recipe& r) {
                  r.quantize = "bnb.nf4";
                  r.lora = {.enabled = true, .r = 4, .dropout = 0, .use_dora = true};
                  r.lora.key = r.lora.projection = r.lora.mlp = true;
@@ -460,7 +460,7 @@ TEST(TensorParallel, QuantizedWeightsHaveTheWholesCodes) {
   Training whole(c, dist::single_mesh());
   Training cut(c, tensor_mesh());
   const data::MicroBatch batch = odd_batch(whole);
-  const nn::Batch tensors = setup::to_device(batch, at::kCPU);
+  const nn::Batch tensors = engine::to_device(batch, at::kCPU);
   const nn::Pass pass = training_pass(batch);
   const double loss = whole.engine.executor->forward_backward(tensors, pass);
   EXPECT_NEAR(cut.engine.executor->forward_backward(tensors, pass), loss, 1e-6 * loss);
@@ -469,7 +469,7 @@ TEST(TensorParallel, QuantizedWeightsHaveTheWholesCodes) {
   for (size_t i = 0; i < expected.size(); ++i)
     if (expected[i]->value.grad().defined())
       expect_close("gradient of " + expected[i]->name,
-                   setup::assemble(*actual[i], actual[i]->value.grad()), expected[i]->value.grad(),
+                   engine::assemble(*actual[i], actual[i]->value.grad()), expected[i]->value.grad(),
                    tolerance_of(c));
 }
 
@@ -478,11 +478,11 @@ TEST(TensorParallel, SixteenBitsComeClose) {
   for (const char* precision : {"bf16-true", "bf16-mixed"}) {
     SCOPED_TRACE(precision);
     const Case c{precision, "llama", kFourHeads,
-                 [&](config::Recipe& r) { r.precision = precision; }};
+                 [&](recipe::Recipe& r) { r.precision = precision; }};
     Training whole(c, dist::single_mesh());
     Training cut(c, tensor_mesh());
     const data::MicroBatch batch = odd_batch(whole);
-    const nn::Batch tensors = setup::to_device(batch, at::kCPU);
+    const nn::Batch tensors = engine::to_device(batch, at::kCPU);
     nn::Pass pass = training_pass(batch);
     pass.compute = at::kBFloat16;
     const double loss = whole.engine.executor->forward_backward(tensors, pass);
@@ -491,7 +491,7 @@ TEST(TensorParallel, SixteenBitsComeClose) {
     const auto actual = cut.model->parameters();
     for (size_t i = 0; i < expected.size(); ++i) {
       const at::Tensor wanted = expected[i]->value.grad().to(at::kFloat);
-      const at::Tensor found = setup::assemble(*actual[i], actual[i]->value.grad()).to(at::kFloat);
+      const at::Tensor found = engine::assemble(*actual[i], actual[i]->value.grad()).to(at::kFloat);
       EXPECT_LE((found - wanted).norm().item<double>(), 0.05 * wanted.norm().item<double>())
           << expected[i]->name;
     }
@@ -501,7 +501,7 @@ TEST(TensorParallel, SixteenBitsComeClose) {
 // What is whole on every rank stays the same to the bit.
 TEST(TensorParallel, RanksKeepTheSameNorms) {
   const data::SampleStore samples = random_samples(8, 40, 5);
-  const Case c{"bits", "llama-bias", kAsItIs, [](config::Recipe& r) { r.precision = "bf16-true"; }};
+  const Case c{"bits", "llama-bias", kAsItIs, [](recipe::Recipe& r) { r.precision = "bf16-true"; }};
   const auto mesh = tensor_mesh();
   Training cut(c, mesh);
   train(cut, samples, 3);
@@ -521,7 +521,7 @@ TEST(TensorParallel, PlanIsTheMeasurementToTheByte) {
   for (const Case& c : training_cases()) all.push_back(c);
   for (const char* precision : {"bf16-true", "bf16-mixed", "16-mixed"})
     all.push_back(
-        {precision, "llama", kFourHeads, [=](config::Recipe& r) { r.precision = precision; }});
+        {precision, "llama", kFourHeads, [=](recipe::Recipe& r) { r.precision = precision; }});
   for (const Case& c : all) {
     SCOPED_TRACE(c.name);
     const data::SampleStore samples = samples_for(c);
@@ -530,7 +530,7 @@ TEST(TensorParallel, PlanIsTheMeasurementToTheByte) {
     const int64_t host_before = memory::cpu_host_ledger().allocated();
     memory::cpu_ledger().reset_peak();
     memory::cpu_host_ledger().reset_peak();
-    config::Recipe recipe;
+    recipe::Recipe recipe;
     {
       Training cut(c, mesh);
       recipe = cut.recipe;

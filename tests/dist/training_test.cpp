@@ -8,12 +8,12 @@
 #include <optional>
 #include <string>
 
-#include "config/mesh.h"
 #include "distance.h"
-#include "exec/policies/sharding.h"
+#include "engine/exec/policies/sharding.h"
+#include "engine/parallel/tensor_parallel.h"
+#include "engine/strategy.h"
 #include "ranks_main.h"
-#include "setup/strategy.h"
-#include "setup/tensor_parallel.h"
+#include "recipe/mesh.h"
 #include "support/tiny_training.h"
 
 namespace snug {
@@ -25,8 +25,8 @@ using tests::tiny_recipe;
 using tests::TinyRun;
 
 // The eight samples in micro-batches of `size`, this rank's share of them.
-train::SampleIndices share_of_eight(int64_t size, int rank, int ranks) {
-  train::SampleIndices all = tests::eight_in(size);
+engine::SampleIndices share_of_eight(int64_t size, int rank, int ranks) {
+  engine::SampleIndices all = tests::eight_in(size);
   const auto count = static_cast<std::ptrdiff_t>(all.size()) / ranks;
   return {all.begin() + rank * count, all.begin() + (rank + 1) * count};
 }
@@ -45,47 +45,47 @@ std::vector<double> train(TinyRun& run, int steps) {
 
 struct Technique {
   const char* name;
-  void (*turn_on)(config::Recipe&);
+  void (*turn_on)(recipe::Recipe&);
 };
 
 constexpr Technique kTechniques[] = {
-    {"plain", [](config::Recipe&) {}},
-    {"clipping", [](config::Recipe& r) { r.train.max_norm = 0.5; }},
-    {"checkpointing", [](config::Recipe& r) { r.activation_checkpointing = "all"; }},
+    {"plain", [](recipe::Recipe&) {}},
+    {"clipping", [](recipe::Recipe& r) { r.train.max_norm = 0.5; }},
+    {"checkpointing", [](recipe::Recipe& r) { r.activation_checkpointing = "all"; }},
     {"selective checkpointing, activation offload",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.activation_checkpointing = "selective";
        r.activation_offload = true;
        r.offload_prefetch = "true";
      }},
     {"no prefetch",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.forward_prefetch = r.backward_prefetch = r.overlap_reduction = false;
      }},
     {"in backward",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.optimizer_in_backward = true;
        r.train.max_norm = 0.5;
      }},
     {"optimizer offload",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.optimizer_offload = "cpu";
        r.offload_prefetch = "true";
      }},
     {"offload in backward",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.optimizer_offload = "cpu";
        r.optimizer_in_backward = true;
      }},
-    {"sgd", [](config::Recipe& r) { r.optimizer = {.name = "sgd", .lr = 1e-2, .momentum = 0.9}; }},
-    {"adamw 8 bit", [](config::Recipe& r) { r.optimizer.name = "adamw_8bit"; }},
+    {"sgd", [](recipe::Recipe& r) { r.optimizer = {.name = "sgd", .lr = 1e-2, .momentum = 0.9}; }},
+    {"adamw 8 bit", [](recipe::Recipe& r) { r.optimizer.name = "adamw_8bit"; }},
     {"adapters",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.lora = {.enabled = true, .r = 4, .dropout = 0.1};
        r.lora.mlp = r.lora.head = true;
      }},
     {"adapters beside nf4",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.lora = {.enabled = true, .r = 4, .dropout = 0, .use_dora = true};
        r.quantize = "bnb.nf4";
      }},
@@ -106,23 +106,23 @@ struct Case {
   bool has_pipeline() const { return std::string(mesh).find("pp=") != std::string::npos; }
   // The ranks are as many as the mesh lays out.
   bool fits_here() const {
-    config::MeshShape shape;
+    recipe::MeshShape shape;
     return *mesh == 0 ||
-           (config::read_mesh(mesh, shape).empty() && shape.num_ranks() == test::world().size());
+           (recipe::read_mesh(mesh, shape).empty() && shape.num_ranks() == test::world().size());
   }
   bool has_tensor_axis() const { return std::string(mesh).find("tp=") != std::string::npos; }
   // A tied head on another stage than the embedding would be updated before gradients are added up;
   // slices of these small layers hold no whole blocks of 4-bit codes. Slices of tensors that are
   // large enough for 8-bit states are cut into other blocks, which are rounded otherwise.
-  bool leaves_out(const config::Recipe& recipe) const {
+  bool leaves_out(const recipe::Recipe& recipe) const {
     return (has_pipeline() && recipe.optimizer_in_backward && has_tied_weights()) ||
            (has_tensor_axis() && !recipe.quantize.empty()) ||
            (has_tensor_axis() && recipe.optimizer.name == "adamw_8bit" && largest_tensor() >= 4096);
   }
   // Ranks that see samples of their own.
   int64_t data_ranks() const {
-    config::MeshShape shape;
-    config::read_mesh(mesh, shape);
+    recipe::MeshShape shape;
+    recipe::read_mesh(mesh, shape);
     return *mesh == 0 ? test::world().size() : shape.num_data_ranks();
   }
   // Whether every sum is formed as one process forms it: a stage adds micro-batches up in their
@@ -151,16 +151,16 @@ struct Case {
 class ManyRanks : public ::testing::TestWithParam<Case> {};
 
 // One process and many, after so many steps with the same samples.
-std::optional<Distance> distance_of(const Case& c, const config::Recipe& plain, int steps) {
+std::optional<Distance> distance_of(const Case& c, const recipe::Recipe& plain, int steps) {
   const data::SampleStore samples = random_samples(8, 40, 5, tests::tiny_model(c.model)->reads());
-  config::Recipe recipe = plain;
+  recipe::Recipe recipe = plain;
   recipe.strategy = c.strategy;
   recipe.mesh = c.mesh;
   recipe.pipeline_schedule = c.schedule;
   recipe.pipeline_interleave = c.interleave;
   if (c.leaves_out(recipe)) return std::nullopt;
   const auto mesh =
-      test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+      test::world().make_mesh(engine::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
   TinyRun one(plain, samples, c.model);
   TinyRun many(recipe, samples, c.model, tests::test_device(), mesh);
   const std::vector<double> expected = train(one, steps), losses = train(many, steps);
@@ -170,8 +170,8 @@ std::optional<Distance> distance_of(const Case& c, const config::Recipe& plain, 
 }
 
 // AdamW with the learning rate that is the default, and SGD.
-config::Recipe recipe_of(const std::string& optimizer) {
-  config::Recipe recipe = tiny_recipe();
+recipe::Recipe recipe_of(const std::string& optimizer) {
+  recipe::Recipe recipe = tiny_recipe();
   recipe.optimizer = {.name = optimizer, .lr = 1e-3, .weight_decay = 0.01};
   if (optimizer == "sgd") recipe.optimizer = {.name = optimizer, .lr = 1e-2, .momentum = 0.9};
   return recipe;
@@ -182,7 +182,7 @@ TEST_P(ManyRanks, TrainAsOneDoes) {
   if (!c.fits_here()) GTEST_SKIP() << "another number of ranks";
   for (const Technique& technique : kTechniques) {
     SCOPED_TRACE(technique.name);
-    config::Recipe recipe = recipe_of("adamw");
+    recipe::Recipe recipe = recipe_of("adamw");
     recipe.train.micro_batch_size = 2;
     technique.turn_on(recipe);
     const std::optional<Distance> d = distance_of(c, recipe, 5);
@@ -203,7 +203,7 @@ TEST_P(ManyRanks, TrainAsOneDoes) {
 // bias may have a gradient that is a small difference of large numbers, and Adam divides it by its
 // size; along tp, where more sums are cut, that happens to single weights as well. Below the many
 // layers of a model that looks at pictures more is left open, in one process too: Floor.
-void expect_equal_within_rounding(const Distance& d, const config::OptimizerOptions& optimizer,
+void expect_equal_within_rounding(const Distance& d, const recipe::OptimizerOptions& optimizer,
                                   bool has_tensor_axis, const std::string& model) {
   const bool is_adam = optimizer.name == "adamw", is_deep = model.starts_with("blip2");
   const bool may_stand_out = has_tensor_axis && (is_adam || is_deep);
@@ -221,7 +221,7 @@ TEST_P(ManyRanks, TwentyStepsEndWithTheSameWeights) {
   if (!c.fits_here()) GTEST_SKIP() << "another number of ranks";
   for (const char* optimizer : {"adamw", "sgd"})
     for (const bool accumulates : {true, false}) {
-      config::Recipe recipe = recipe_of(optimizer);
+      recipe::Recipe recipe = recipe_of(optimizer);
       if (!accumulates && recipe.optimizer.name == "sgd") continue;
       // Of the ranks along the data axes one each, where there are such.
       const int64_t most = c.data_ranks() == 1 ? 2 : 8 / c.data_ranks();
@@ -244,7 +244,7 @@ TEST(Floor, IsWhatOneProcessLeavesOpen) {
   for (const char* model : {"llama", "qwen2", "blip2-t5"})
     for (const char* optimizer : {"adamw", "sgd"}) {
       const data::SampleStore samples = random_samples(8, 40, 5, tests::tiny_model(model)->reads());
-      config::Recipe recipe = recipe_of(optimizer);
+      recipe::Recipe recipe = recipe_of(optimizer);
       recipe.train.micro_batch_size = 1;
       TinyRun one(recipe, samples, model);
       one.model->set_dropout(0);  // which numbers a micro-batch's tokens
@@ -283,13 +283,13 @@ class MixedPrecision : public ::testing::TestWithParam<const char*> {};
 TEST_P(MixedPrecision, GathersWhatItComputesWith) {
   const std::string shape = GetParam();
   const data::SampleStore samples = random_samples(8, 40, 5, tests::tiny_model(shape)->reads());
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.precision = "bf16-mixed";
   recipe.train.micro_batch_size = 2;
   TinyRun one(recipe, samples, shape);
   recipe.strategy = "fsdp";
   const auto mesh =
-      test::world().make_mesh(setup::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
+      test::world().make_mesh(engine::strategy_of(recipe, test::world().size(), 2).mesh, at::kCPU);
   TinyRun many(recipe, samples, shape, tests::test_device(), mesh);
   if (shape == "t5")
     for (TinyRun* run : {&one, &many}) enlarge_tables_of_biases(*run);

@@ -7,11 +7,11 @@
 #include <string>
 
 #include "base/files.h"
-#include "config/mesh.h"
-#include "exec/policies/sharding.h"
-#include "memory/ledger.h"
+#include "core/memory/ledger.h"
+#include "engine/exec/policies/sharding.h"
+#include "engine/strategy.h"
 #include "ranks_main.h"
-#include "setup/strategy.h"
+#include "recipe/mesh.h"
 #include "support/temp_folder.h"
 #include "support/tiny_training.h"
 #include "train/base_model.h"
@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-config::Recipe adapters_of(const std::string& shape) {
-  config::Recipe recipe = tests::tiny_recipe();
+recipe::Recipe adapters_of(const std::string& shape) {
+  recipe::Recipe recipe = tests::tiny_recipe();
   recipe.model.config =
       (fs::path(SNUG_SOURCE_DIR) / "tests/data/parity" / shape / "config.json").string();
   recipe.data.class_path = "Synthetic";
@@ -32,21 +32,21 @@ config::Recipe adapters_of(const std::string& shape) {
 
 // A model and where it lies.
 struct Placed {
-  Placed(config::Recipe r, std::shared_ptr<dist::Mesh> mesh) : recipe(std::move(r)), base(recipe) {
-    engine = setup::make_engine(base.model(), recipe, at::kCPU, 128, std::move(mesh));
+  Placed(recipe::Recipe r, std::shared_ptr<dist::Mesh> mesh) : recipe(std::move(r)), base(recipe) {
+    engine = engine::make_engine(base.model(), recipe, at::kCPU, 128, std::move(mesh));
     base.load(engine);
     engine.weights_changed();
   }
 
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   train::BaseModel base;
-  setup::Engine engine;
+  engine::Engine engine;
 };
 
-Placed run_on(config::Recipe recipe, const std::string& strategy, const std::string& mesh) {
+Placed run_on(recipe::Recipe recipe, const std::string& strategy, const std::string& mesh) {
   recipe.strategy = strategy;
   recipe.mesh = mesh;
-  const auto shape = setup::strategy_of(recipe, test::world().size(), 2).mesh;
+  const auto shape = engine::strategy_of(recipe, test::world().size(), 2).mesh;
   return {recipe, test::world().make_mesh(shape, at::kCPU)};
 }
 
@@ -56,7 +56,7 @@ struct Sizes {
   int64_t all = 0;
 };
 
-Sizes sizes_of_trained(const setup::Engine& engine) {
+Sizes sizes_of_trained(const engine::Engine& engine) {
   Sizes sizes;
   for (const auto& unit : engine.sharding->flats()) {
     int64_t bytes = 0;
@@ -93,7 +93,7 @@ class WrittenAdapter : public testing::Test {
 };
 
 TEST_F(WrittenAdapter, NoRankHoldsMoreThanAUnitOfIt) {
-  config::Recipe recipe = adapters_of("blip2-opt");
+  recipe::Recipe recipe = adapters_of("blip2-opt");
   recipe.model.train_parts = "vision,qformer,projection";
   const Placed run = run_on(recipe, "fsdp", "");
   const Sizes sizes = sizes_of_trained(run.engine);
@@ -110,9 +110,9 @@ struct Shared {
 };
 
 bool fits_here(const std::string& mesh) {
-  config::MeshShape shape;
+  recipe::MeshShape shape;
   return mesh.empty() ||
-         (config::read_mesh(mesh, shape).empty() && shape.num_ranks() == test::world().size());
+         (recipe::read_mesh(mesh, shape).empty() && shape.num_ranks() == test::world().size());
 }
 
 // Random weights of the same seed, so that all of them have the same adapters and parts.
@@ -132,7 +132,7 @@ TEST_F(WrittenAdapter, IsTheSameFileHoweverRanksShareIt) {
   for (const Shared& shared : kAll) {
     if (!fits_here(shared.mesh)) continue;
     SCOPED_TRACE(std::string(shared.model) + ", " + shared.strategy + " " + shared.mesh);
-    config::Recipe recipe = adapters_of(shared.model);
+    recipe::Recipe recipe = adapters_of(shared.model);
     recipe.model.train_parts = shared.parts;
     recipe.lora.use_dora = shared.dora;
     const fs::path folder = folder_ / std::to_string(folders++), one = folder.string() + "-one";

@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "formats/convert.h"
+#include "files/weights/convert.h"
 #include "fuzz/fuzz.h"
 
 namespace snug::fuzz {
@@ -31,18 +31,18 @@ void with_file(const uint8_t* data, size_t size,
   ::close(file);
 }
 
-void read_everything(const formats::TensorSource& source) {
+void read_everything(const files::TensorSource& source) {
   constexpr int64_t kMaxElements = int64_t{1} << 20;
   unsigned sum = 0;
-  for (const formats::TensorInfo& tensor : source.tensors()) {
+  for (const files::TensorInfo& tensor : source.tensors()) {
     for (const std::byte byte :
          source.raw(tensor).first(std::min<size_t>(source.raw(tensor).size(), 4096)))
       sum += static_cast<unsigned>(byte);
     const int64_t elements = tensor.num_elements();
     if (elements == 0 || elements > kMaxElements) continue;
     std::vector<float> values(static_cast<size_t>(elements));
-    source.read(tensor, formats::DType::F32, values.data());
-    source.read(tensor, formats::DType::BF16, values.data(), elements / 2, elements - elements / 2);
+    source.read(tensor, files::DType::F32, values.data());
+    source.read(tensor, files::DType::BF16, values.data(), elements / 2, elements - elements / 2);
     source.release(tensor);
   }
   // A sum that is used keeps the reads.

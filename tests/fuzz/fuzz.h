@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "formats/tensor_source.h"
+#include "files/weights/tensor_source.h"
 
 // libFuzzer's entry point: the bytes of one file, however broken.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
@@ -20,6 +20,6 @@ void with_file(const uint8_t* data, size_t size,
                const std::function<void(const std::filesystem::path&)>& use);
 
 // Reads every tensor of modest size, whole and in part, so that a wrong offset is stepped on.
-void read_everything(const formats::TensorSource& source);
+void read_everything(const files::TensorSource& source);
 
 }  // namespace snug::fuzz

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "formats/gguf.h"
+#include "files/weights/gguf/gguf.h"
 
 #include "base/error.h"
 #include "fuzz/fuzz.h"
@@ -7,7 +7,7 @@
 namespace {
 
 using snug::UserError;
-using snug::formats::GgufFile;
+using snug::files::GgufFile;
 
 // Asks for a key as every type; most of these are refused, none may do worse.
 void ask_for(const GgufFile& file, const std::string& key) {

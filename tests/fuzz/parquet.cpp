@@ -1,14 +1,14 @@
 // Parquet, both ways it is read: rows of text, and columns of pictures by row groups. Readers tell
 // it by its ending, so the bytes go into a file that has it.
 // SPDX-License-Identifier: Apache-2.0
-#include "data/parquet.h"
+#include "data/rows/parquet.h"
 
 #include <unistd.h>
 
 #include <fstream>
 
 #include "base/error.h"
-#include "data/arrow_values.h"
+#include "data/rows/arrow_values.h"
 #include "fuzz/fuzz.h"
 
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "experiment/suite.h"
+#include "lab/suite/suite.h"
 
 #include "fuzz/fuzz.h"
 #include "support/temp_folder.h"
@@ -12,8 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const std::filesystem::path file = folder / "mine.yaml";
     std::filesystem::remove(file);
     std::filesystem::create_symlink(path, file);
-    const snug::experiment::Suite suite = snug::experiment::read_suite(file);
-    snug::experiment::chosen_rows(suite, "*");
+    const snug::lab::Suite suite = snug::lab::read_suite(file);
+    snug::lab::chosen_rows(suite, "*");
   });
   return 0;
 }

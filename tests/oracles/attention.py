@@ -1,6 +1,6 @@
 # Writes tests/data/kernels/attention.json: attention by torch's scaled_dot_product_attention, document by
 # document, with the relative biases of transformers' T5Attention, gradients included; and the buckets that
-# T5Attention puts distances in. Read by tests/unit/ops/attention_oracle_test.cpp.
+# T5Attention puts distances in. Read by tests/unit/core/ops/attention_oracle_test.cpp.
 # Needs torch and transformers: python tests/oracles/attention.py
 # SPDX-License-Identifier: Apache-2.0
 import json

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Expected values for tests/unit/scores from pycocoevalcap: words of captions as its PTBTokenizer
+"""Expected values for tests/unit/use/scores from pycocoevalcap: words of captions as its PTBTokenizer
 cuts them (Java, its own jar), and BLEU, ROUGE-L and CIDEr-D of random captions and references.
 
 Run: python3 caption_scores.py ../data/scores      (pycocoevalcap 1.2, Java 8 or later)

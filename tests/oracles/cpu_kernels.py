@@ -1,5 +1,5 @@
 # Writes tests/data/kernels/kernels.json: what transformers' modules, torch's losses and torch's optimizers
-# give on small random inputs, gradients included. Read by tests/unit/kernels/oracle_test.cpp.
+# give on small random inputs, gradients included. Read by tests/unit/core/kernels/oracle_test.cpp.
 # Needs torch and transformers: python tests/oracles/cpu_kernels.py
 # SPDX-License-Identifier: Apache-2.0
 # (Not named kernels.py: transformers would import it in place of the package of that name.)

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Expected values for tests/unit/optim from torch's and bitsandbytes' optimizers: three tensors, five
+"""Expected values for tests/unit/core/optim from torch's and bitsandbytes' optimizers: three tensors, five
 steps.
 
 Run: python3 optimizers.py ../data/optim     (torch 2.11, bitsandbytes 0.50, triton, safetensors)

@@ -1,5 +1,5 @@
 # Writes tests/data/kernels/quantization.json: codes, scales and dequantized numbers of small weights, as
-# bitsandbytes makes them on the CPU. Read by tests/unit/kernels/quantized_test.cpp. Floats are written by
+# bitsandbytes makes them on the CPU. Read by tests/unit/core/kernels/quantized_test.cpp. Floats are written by
 # their bits, in hexadecimal. Needs torch and bitsandbytes: python tests/oracles/quantization.py
 # SPDX-License-Identifier: Apache-2.0
 import json

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expected ids for tests/unit/tokenizer, from Hugging Face's tokenizers and from sentencepiece.
+"""Expected ids for tests/unit/text, from Hugging Face's tokenizers and from sentencepiece.
 
 Needs tokenizers, sentencepiece, gguf. Usage: python tokenizer.py SMOLLM2.gguf
 Trains one small tokenizer of each kind, saves it under tests/data/tokenizer/<name>/, encodes and decodes

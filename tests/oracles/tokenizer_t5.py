@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What transformers' T5Tokenizer makes of a directory that holds spiece.model alone, as older T5
-checkpoints do: tests/data/tokenizer/t5_spiece, for tests/unit/tokenizer/parity_test.cpp.
+checkpoints do: tests/data/tokenizer/t5_spiece, for tests/unit/text/parity_test.cpp.
 
 Needs transformers, sentencepiece. Usage: python tokenizer_t5.py
 """

@@ -2,7 +2,7 @@
 """The mixed text on which tokenizers are compared: many scripts, emoji, code, odd white space.
 
 mixed_lines() draws from tests/data/tokenizer/pieces.json by a seeded generator that
-tests/unit/tokenizer/mixed_text.h repeats step by step, so that no megabyte of text is stored.
+tests/unit/text/mixed_text.h repeats step by step, so that no megabyte of text is stored.
 Hashes of what tokenizers make of it are FNV-1a, as the test computes them.
 
 Usage: python tokenizer_text.py, which writes pieces.json.

@@ -7,21 +7,21 @@
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
-#include "formats/safetensors.h"
+#include "engine/engine.h"
+#include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
 #include "parity/parity_support.h"
-#include "setup/engine.h"
 #include "support/source_dir.h"
 #include "support/test_device.h"
-#include "train/generate_ids.h"
+#include "use/generate/generate_ids.h"
 
 namespace snug {
 namespace {
 
 namespace fs = std::filesystem;
-using train::EarlyStopping;
-using train::GenerationOptions;
-using train::Prompt;
+using use::EarlyStopping;
+using use::GenerationOptions;
+using use::Prompt;
 
 GenerationOptions options_of(const nlohmann::json& fields, const nlohmann::json& end_ids) {
   GenerationOptions options{
@@ -40,10 +40,10 @@ GenerationOptions options_of(const nlohmann::json& fields, const nlohmann::json&
 }
 
 // The model reads as many pictures as there are prompts; none without a "pixels".
-std::vector<Prompt> prompts_of(const nlohmann::json& rows, const formats::TensorSource& expected) {
+std::vector<Prompt> prompts_of(const nlohmann::json& rows, const files::TensorSource& expected) {
   std::vector<Prompt> prompts;
   for (const auto& row : rows) prompts.push_back({.ids = row.get<std::vector<int32_t>>()});
-  const formats::TensorInfo* info = expected.find("pixels");
+  const files::TensorInfo* info = expected.find("pixels");
   if (info == nullptr) return prompts;
   std::vector<uint8_t> pixels(static_cast<size_t>(info->num_elements()));
   expected.read(*info, info->dtype, pixels.data());
@@ -64,22 +64,22 @@ TEST_P(GenerationParity, GivesTheSameIds) {
   const fs::path folder = tests::source_dir() / "tests/data/parity" / GetParam();
   const nlohmann::json expected = nlohmann::json::parse(read_file(folder / "generation.json"));
   models::Checkpoint checkpoint = models::open_checkpoint(folder);
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   recipe.precision = "32-true";
-  const setup::Engine engine =
-      setup::make_engine(*checkpoint.model, recipe, tests::test_device(), 128);
+  const engine::Engine engine =
+      engine::make_engine(*checkpoint.model, recipe, tests::test_device(), 128);
   models::load_weights(checkpoint);
-  const auto others = formats::open_safetensors(folder / "expected.safetensors");
+  const auto others = files::open_safetensors(folder / "expected.safetensors");
   const std::vector<Prompt> prompts = prompts_of(expected["prompts"], *others);
-  train::ModelLogits model(*engine.executor, *checkpoint.model, at::kFloat);
+  use::ModelLogits model(*engine.executor, *checkpoint.model, at::kFloat);
   for (const auto& example : expected["cases"]) {
     const GenerationOptions options = options_of(example["options"], expected["end_ids"]);
-    const auto together = train::generate_ids(model, prompts, options);
+    const auto together = use::generate_ids(model, prompts, options);
     for (size_t i = 0; i < prompts.size(); ++i) {
       const auto ids = example["ids"][i].get<std::vector<int32_t>>();
       EXPECT_EQ(together[i].ids, ids) << "sequence " << i << " with " << example["options"];
       EXPECT_EQ(together[i].ended, std::ssize(ids) < options.max_new_tokens);
-      const auto alone = train::generate_ids(model, {&prompts[i], 1}, options);
+      const auto alone = use::generate_ids(model, {&prompts[i], 1}, options);
       EXPECT_EQ(alone[0].ids, ids) << "sequence " << i << " alone with " << example["options"];
     }
   }

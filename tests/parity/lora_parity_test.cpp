@@ -6,12 +6,12 @@
 
 #include <filesystem>
 
-#include "formats/safetensors.h"
+#include "engine/adapters/adapters.h"
+#include "engine/batch.h"
+#include "engine/engine.h"
+#include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
 #include "parity/parity_support.h"
-#include "setup/adapters.h"
-#include "setup/batch.h"
-#include "setup/engine.h"
 #include "support/source_dir.h"
 #include "support/test_device.h"
 
@@ -30,7 +30,7 @@ constexpr double kTolerance = 1e-5;  // as for the models themselves
 struct Case {
   const char* name;
   const char* model;
-  config::LoraOptions options;
+  recipe::LoraOptions options;
   const char* quantize = "";
 };
 
@@ -74,9 +74,9 @@ class LoraParity : public ::testing::TestWithParam<Case> {
     const fs::path folder = tests::source_dir() / "tests/data/parity" / GetParam().model;
     checkpoint_.model = models::model_from_config(folder / "config.json");
     checkpoint_.path = folder;
-    checkpoint_.tensors = formats::open_safetensors(folder / "model.safetensors");
+    checkpoint_.tensors = files::open_safetensors(folder / "model.safetensors");
     expected_ =
-        formats::open_safetensors(folder / fmt::format("lora-{}.safetensors", GetParam().name));
+        files::open_safetensors(folder / fmt::format("lora-{}.safetensors", GetParam().name));
     ids_ = read(*expected_, "input_ids");
     labels_ = read(*expected_, "labels");
     recipe_.precision = "32-true";
@@ -91,7 +91,7 @@ class LoraParity : public ::testing::TestWithParam<Case> {
   }
 
   void start() {
-    engine_ = setup::make_engine(*checkpoint_.model, recipe_, tests::test_device(), 128);
+    engine_ = engine::make_engine(*checkpoint_.model, recipe_, tests::test_device(), 128);
     models::load_weights(checkpoint_);
     for (nn::Parameter* parameter : checkpoint_.model->parameters())
       if (parameter->trained)
@@ -102,22 +102,22 @@ class LoraParity : public ::testing::TestWithParam<Case> {
   double forward_backward(int64_t begin) {
     const data::MicroBatch batch = rows_as_batch(ids_, labels_, begin, kRowsPerBatch);
     const auto tokens = static_cast<double>(batch.loss_tokens);
-    return engine_.executor->forward_backward(setup::to_device(batch, tests::test_device()),
+    return engine_.executor->forward_backward(engine::to_device(batch, tests::test_device()),
                                               {.gradient_scale = 1.0 / tokens}) /
            tokens;
   }
 
-  config::Recipe recipe_;
+  recipe::Recipe recipe_;
   models::Checkpoint checkpoint_;
-  std::unique_ptr<formats::TensorSource> expected_;
-  setup::Engine engine_;
+  std::unique_ptr<files::TensorSource> expected_;
+  engine::Engine engine_;
   at::Tensor ids_, labels_;
 };
 
 TEST_P(LoraParity, LastLogits) {
   const data::MicroBatch batch = rows_as_batch(ids_, labels_, 0, kRowsPerBatch);
   const at::Tensor logits =
-      engine_.executor->last_logits(setup::to_device(batch, tests::test_device()), at::kFloat);
+      engine_.executor->last_logits(engine::to_device(batch, tests::test_device()), at::kFloat);
   expect_close("logits", logits, read(*expected_, "logits").select(1, ids_.size(1) - 1),
                kTolerance);
 }
@@ -126,7 +126,7 @@ TEST_P(LoraParity, LossAndEveryGradient) {
   const double loss = forward_backward(0);
   EXPECT_NEAR(loss, read(*expected_, "loss").item<double>(), 1e-5 * loss);
   size_t gradients = 0;
-  for (const formats::TensorInfo& tensor : expected_->tensors())
+  for (const files::TensorInfo& tensor : expected_->tensors())
     gradients += tensor.name.starts_with("grad.");
   EXPECT_EQ(engine_.parameters.size(), gradients);
   for (const auto& [name, tensor] : engine_.parameters)

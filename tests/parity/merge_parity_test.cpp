@@ -1,7 +1,7 @@
 // Merging against peft's merge_and_unload and LitGPT's merge_lora: every weight, and the logits of
 // the merged model against those of the base with its adapter (tests/oracles/peft_adapters.py).
 // SPDX-License-Identifier: Apache-2.0
-#include "setup/merge.h"
+#include "engine/adapters/merge.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -11,16 +11,16 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "exec/executor.h"
-#include "formats/safetensors.h"
-#include "memory/ledger.h"
+#include "core/memory/ledger.h"
+#include "core/ops/linear/quantized.h"
+#include "engine/adapters/adapter_directory.h"
+#include "engine/adapters/adapters.h"
+#include "engine/batch.h"
+#include "engine/exec/executor.h"
+#include "engine/language_model.h"
+#include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
-#include "ops/quantized.h"
 #include "parity/parity_support.h"
-#include "setup/adapter_directory.h"
-#include "setup/adapters.h"
-#include "setup/batch.h"
-#include "setup/language_model.h"
 #include "support/source_dir.h"
 #include "support/temp_folder.h"
 
@@ -44,9 +44,9 @@ std::string without_dash(const testing::TestParamInfo<const char*>& info) {
 struct Merged {
   Merged(const fs::path& base_path, const fs::path& adapter_path)
       : base(models::open_checkpoint(base_path)),
-        adapter(setup::read_adapter(adapter_path, *base.model)),
-        untied(setup::parts_head(base, adapter) ? models::model_with_own_head(*base.model)
-                                                : nullptr) {}
+        adapter(engine::read_adapter(adapter_path, *base.model)),
+        untied(engine::parts_head(base, adapter) ? models::model_with_own_head(*base.model)
+                                                 : nullptr) {}
   models::Model& model() { return untied ? *untied : *base.model; }
 
   models::Checkpoint base;
@@ -55,7 +55,7 @@ struct Merged {
 };
 
 at::Tensor read_plain(const Merged& merged, const nn::Parameter& parameter) {
-  return setup::merged_reader(merged.base, merged.adapter, at::kFloat)(parameter);
+  return engine::merged_reader(merged.base, merged.adapter, at::kFloat)(parameter);
 }
 
 class PeftMerge : public testing::TestWithParam<const char*> {
@@ -64,18 +64,18 @@ class PeftMerge : public testing::TestWithParam<const char*> {
     memory::install_allocators();
     const std::string name = GetParam();
     folder_ = kAdapters / "peft" / name;
-    expected_ = formats::open_safetensors(folder_ / "expected.safetensors");
+    expected_ = files::open_safetensors(folder_ / "expected.safetensors");
     merged_ =
         std::make_unique<Merged>(kAdapters / (name.starts_with("tied") ? "tied" : "base"), folder_);
   }
 
   fs::path folder_;
-  std::unique_ptr<formats::TensorSource> expected_;
+  std::unique_ptr<files::TensorSource> expected_;
   std::unique_ptr<Merged> merged_;
 };
 
 TEST_P(PeftMerge, HasPeftsWeights) {
-  const auto read = setup::merged_reader(merged_->base, merged_->adapter, at::kFloat);
+  const auto read = engine::merged_reader(merged_->base, merged_->adapter, at::kFloat);
   size_t num_changed = 0;
   for (const nn::Parameter* parameter : merged_->model().parameters()) {
     const at::Tensor found = read(*parameter);
@@ -91,7 +91,7 @@ TEST_P(PeftMerge, HasPeftsWeights) {
 }
 
 TEST_P(PeftMerge, HasTheLogitsOfBaseAndAdapter) {
-  const auto read = setup::merged_reader(merged_->base, merged_->adapter, at::kFloat);
+  const auto read = engine::merged_reader(merged_->base, merged_->adapter, at::kFloat);
   models::Model& model = merged_->model();
   for (nn::Parameter* parameter : model.parameters()) {
     parameter->trained = false;
@@ -101,15 +101,15 @@ TEST_P(PeftMerge, HasTheLogitsOfBaseAndAdapter) {
   model.prepare(at::kCPU, 64);
   exec::Executor executor(model.units(), {}, memory::ledger_of(at::kCPU));
   const at::Tensor ids = tests::read(*expected_, "input_ids");
-  const nn::Batch batch = setup::to_device(tests::rows_as_batch(ids, ids, 0, 1), at::kCPU);
+  const nn::Batch batch = engine::to_device(tests::rows_as_batch(ids, ids, 0, 1), at::kCPU);
   expect_close("logits", executor.last_logits(batch, at::kFloat),
                tests::read(*expected_, "logits").select(1, ids.size(1) - 1), 2e-5);
 }
 
 // Sums are made in float32 whatever the type that is written.
 TEST_P(PeftMerge, RoundsOnce) {
-  const auto exact = setup::merged_reader(merged_->base, merged_->adapter, at::kFloat);
-  const auto rounded = setup::merged_reader(merged_->base, merged_->adapter, at::kBFloat16);
+  const auto exact = engine::merged_reader(merged_->base, merged_->adapter, at::kFloat);
+  const auto rounded = engine::merged_reader(merged_->base, merged_->adapter, at::kBFloat16);
   for (const nn::Parameter* parameter : merged_->model().parameters())
     EXPECT_TRUE(
         at::equal(rounded(*parameter).to(at::kBFloat16), exact(*parameter).to(at::kBFloat16)))
@@ -122,17 +122,17 @@ TEST_P(PeftMerge, AddsToWeightsThatWereQuantized) {
   for (const auto format : {ops::QuantizedFormat::Nf4, ops::QuantizedFormat::Int8}) {
     const std::string name = GetParam();
     Merged plain(kAdapters / (name.starts_with("tied") ? "tied" : "base"), folder_);
-    for (nn::Linear* linear : setup::linears_of(*merged_->base.model))
+    for (nn::Linear* linear : engine::linears_of(*merged_->base.model))
       if (linear->role() != nn::Role::Head)
         linear->weight().quantization = nn::Quantization{.format = format, .source = at::kBFloat16};
-    const auto read = setup::merged_reader(merged_->base, merged_->adapter, at::kFloat);
-    for (const nn::Linear* linear : setup::linears_of(*plain.base.model)) {
+    const auto read = engine::merged_reader(merged_->base, merged_->adapter, at::kFloat);
+    for (const nn::Linear* linear : engine::linears_of(*plain.base.model)) {
       if (linear->role() == nn::Role::Head) continue;
       const at::Tensor before = models::read_parameter(plain.base, linear->weight(), at::kBFloat16);
       at::Tensor wanted =
           ops::dequantize(ops::quantize(before, format), at::kBFloat16).to(at::kFloat);
       const auto own = plain.adapter.modules.find(linear->name());
-      if (own != plain.adapter.modules.end()) setup::fold_in(wanted, own->second);
+      if (own != plain.adapter.modules.end()) engine::fold_in(wanted, own->second);
       EXPECT_TRUE(at::equal(read(linear->weight()), wanted)) << linear->name();
       EXPECT_FALSE(at::equal(wanted, read_plain(plain, linear->weight()))) << linear->name();
     }
@@ -150,7 +150,7 @@ TEST_P(LitGptMerge, HasLitGptsWeights) {
   memory::install_allocators();
   const fs::path folder = kAdapters / "litgpt";
   Merged merged(folder / "base", folder / GetParam());
-  const auto read = setup::merged_reader(merged.base, merged.adapter, at::kFloat);
+  const auto read = engine::merged_reader(merged.base, merged.adapter, at::kFloat);
   const models::Checkpoint expected = models::open_checkpoint(folder / GetParam() / "merged");
   size_t num_changed = 0;
   for (const nn::Parameter* parameter : expected.model->parameters()) {
@@ -177,16 +177,16 @@ class Beside : public testing::Test {
   }
   static std::string adapter(const std::string& name) { return kAdapters / "peft" / name; }
   // The model with the adapter that is in use, against peft's logits for adapter `name`.
-  static void expect_logits(const setup::LanguageModel& lm, const std::string& name) {
+  static void expect_logits(const engine::LanguageModel& lm, const std::string& name) {
     const auto expected =
-        formats::open_safetensors(kAdapters / "peft" / name / "expected.safetensors");
+        files::open_safetensors(kAdapters / "peft" / name / "expected.safetensors");
     const at::Tensor ids = tests::read(*expected, "input_ids");
-    const nn::Batch batch = setup::to_device(tests::rows_as_batch(ids, ids, 0, 1), at::kCPU);
+    const nn::Batch batch = engine::to_device(tests::rows_as_batch(ids, ids, 0, 1), at::kCPU);
     expect_close(name, lm.executor->last_logits(batch, at::kFloat),
                  tests::read(*expected, "logits").select(1, ids.size(1) - 1), 2e-5);
   }
-  setup::LanguageModel open(const fs::path& path, const std::vector<std::string>& adapters) const {
-    return setup::open_language_model(
+  engine::LanguageModel open(const fs::path& path, const std::vector<std::string>& adapters) const {
+    return engine::open_language_model(
         path, at::kCPU, {.precision = "32-true", .max_seqlen = 64, .adapters = adapters});
   }
 
@@ -198,7 +198,7 @@ TEST_F(Beside, AdaptersTakeTurns) {
                                        "dora",        "patterns", "pickled"};
   std::vector<std::string> folders;
   for (const std::string& name : names) folders.push_back(adapter(name));
-  const setup::LanguageModel lm = open(folder_ / "base", folders);
+  const engine::LanguageModel lm = open(folder_ / "base", folders);
   ASSERT_EQ(lm.adapters.size(), names.size());
   expect_logits(lm, names.front());
   for (size_t i = names.size(); i-- > 0;) {
@@ -208,7 +208,7 @@ TEST_F(Beside, AdaptersTakeTurns) {
 }
 
 TEST_F(Beside, ATiedHeadIsAdaptedWithoutTheEmbedding) {
-  const setup::LanguageModel lm =
+  const engine::LanguageModel lm =
       open(folder_ / "tied", {adapter("tied-head"), adapter("tied-dora")});
   expect_logits(lm, "tied-head");
   lm.use(lm.adapters.back());
@@ -229,7 +229,7 @@ TEST_F(Beside, AHeadThatTheAdapterBringsMustBeTheBases) {
   const fs::path file = folder_ / "base/model.safetensors";
   std::string bytes = read_file(file);
   const models::Checkpoint base = models::open_checkpoint(folder_ / "base");
-  const formats::TensorInfo* head = base.tensors->find("lm_head.weight");
+  const files::TensorInfo* head = base.tensors->find("lm_head.weight");
   const std::string_view view = bytes;
   const std::span<const std::byte> raw = base.tensors->raw(*head);
   const size_t at = view.find(std::string_view(reinterpret_cast<const char*>(raw.data()), 64));
@@ -255,7 +255,7 @@ TEST(WrongBase, IsNamed) {
     write_file_atomically(folder / "config.json", config.dump());
     const auto model = models::model_from_config(folder / "config.json");
     try {
-      setup::read_adapter(kAdapters / adapter, *model);
+      engine::read_adapter(kAdapters / adapter, *model);
     } catch (const UserError& error) {
       return std::string(error.what());
     }
@@ -290,7 +290,7 @@ TEST(Base, IsFoundWhereTheAdapterSays) {
     write_file_atomically(
         folder / "adapter_config.json",
         nlohmann::json{{"peft_type", "LORA"}, {"base_model_name_or_path", name}}.dump());
-    return setup::find_base(folder.path());
+    return engine::find_base(folder.path());
   };
   EXPECT_EQ(find(kAdapters / "base"), kAdapters / "base");
   ::setenv("HF_HUB_CACHE", (folder / "hub").c_str(), 1);

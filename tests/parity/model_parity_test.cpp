@@ -12,18 +12,18 @@
 #include <set>
 
 #include "base/files.h"
-#include "formats/safetensors.h"
-#include "memory/ledger.h"
+#include "core/memory/ledger.h"
+#include "core/nn/kv_cache.h"
+#include "engine/batch.h"
+#include "engine/engine.h"
+#include "engine/export/export.h"
+#include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
-#include "nn/kv_cache.h"
 #include "parity/parity_support.h"
-#include "setup/batch.h"
-#include "setup/engine.h"
-#include "setup/export.h"
 #include "support/source_dir.h"
 #include "support/temp_folder.h"
 #include "support/test_device.h"
-#include "tokenizer/tokenizer.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace snug {
 namespace {
@@ -40,8 +40,8 @@ constexpr int64_t kRowsPerBatch = 2;
 // float32 sums of a few hundred terms in another order, through two blocks.
 constexpr double kTolerance = 1e-5;
 
-config::Recipe recipe() {
-  config::Recipe r;
+recipe::Recipe recipe() {
+  recipe::Recipe r;
   r.precision = "32-true";
   r.optimizer = {.name = "adamw", .lr = 1e-2, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.95};
   return r;
@@ -84,19 +84,19 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
     if (!tests::missing_device().empty()) GTEST_SKIP() << tests::missing_device();
     folder_ = tests::source_dir() / "tests/data/parity" / GetParam();
     checkpoint_ = models::open_checkpoint(folder_);
-    expected_ = formats::open_safetensors(folder_ / "expected.safetensors");
+    expected_ = files::open_safetensors(folder_ / "expected.safetensors");
     rows_ = std::make_unique<ParityRows>(*expected_, checkpoint_.model->reads());
-    config::Recipe r = recipe();
+    recipe::Recipe r = recipe();
     if (expected_->find("adam_eps") != nullptr)
       r.optimizer.eps = read(*expected_, "adam_eps").item<double>();
-    engine_ = setup::make_engine(*checkpoint_.model, r, tests::test_device(), 128);
+    engine_ = engine::make_engine(*checkpoint_.model, r, tests::test_device(), 128);
     models::load_weights(checkpoint_);
   }
 
   double forward_backward(int64_t begin) {
     const data::MicroBatch batch = rows_->batch(begin, kRowsPerBatch);
     const auto tokens = static_cast<double>(batch.loss_tokens);
-    return engine_.executor->forward_backward(setup::to_device(batch, tests::test_device()),
+    return engine_.executor->forward_backward(engine::to_device(batch, tests::test_device()),
                                               {.gradient_scale = 1.0 / tokens}) /
            tokens;
   }
@@ -106,7 +106,7 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
   at::Tensor logits_of_all(const data::MicroBatch& rows) {
     const at::NoGradGuard no_gradients;
     const nn::Pass pass{.output = nn::Output::LastLogits};
-    nn::Batch batch = setup::to_device(rows, tests::test_device());
+    nn::Batch batch = engine::to_device(rows, tests::test_device());
     nn::State state;
     for (nn::Unit* unit : engine_.units) {
       if (unit == engine_.units.back())
@@ -127,7 +127,7 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
       const bool goes_on = with_cache && i > 0;
       const data::MicroBatch part =
           goes_on ? rows_->part(row, {all.back()}, std::ssize(all) - 1) : rows_->part(row, all, 0);
-      nn::Batch batch = setup::to_device(part, tests::test_device());
+      nn::Batch batch = engine::to_device(part, tests::test_device());
       if (with_cache) batch.cache = &cache;
       const at::Tensor logits = engine_.executor->last_logits(batch, at::kFloat);
       found.push_back(static_cast<int32_t>(logits[0].argmax().item<int64_t>()));
@@ -138,15 +138,15 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
 
   fs::path folder_;
   models::Checkpoint checkpoint_;
-  std::unique_ptr<formats::TensorSource> expected_;
+  std::unique_ptr<files::TensorSource> expected_;
   std::unique_ptr<ParityRows> rows_;
-  setup::Engine engine_;
+  engine::Engine engine_;
 };
 
 TEST_P(ModelParity, LastLogits) {
   const data::MicroBatch batch = rows_->batch(0, kRowsPerBatch);
   const at::Tensor logits =
-      engine_.executor->last_logits(setup::to_device(batch, tests::test_device()), at::kFloat);
+      engine_.executor->last_logits(engine::to_device(batch, tests::test_device()), at::kFloat);
   const at::Tensor expected = read(*expected_, "logits");
   for (int64_t row = 0; row < kRowsPerBatch; ++row)
     expect_close("logits of row " + std::to_string(row), logits[row],
@@ -175,7 +175,7 @@ TEST_P(ModelParity, LossAndEveryGradient) {
                  gradient_tolerance(name, expected));
   }
   int64_t gradients = 0;
-  for (const formats::TensorInfo& tensor : expected_->tensors())
+  for (const files::TensorInfo& tensor : expected_->tensors())
     gradients += tensor.name.starts_with("grad.");
   EXPECT_EQ(std::ssize(engine_.parameters), gradients);
 }
@@ -184,9 +184,9 @@ TEST_P(ModelParity, RecomputingGivesTheSameGradients) {
   forward_backward(0);
   std::vector<at::Tensor> plain;
   for (const auto& [name, tensor] : engine_.parameters) plain.push_back(tensor.grad().clone());
-  config::Recipe r = recipe();
+  recipe::Recipe r = recipe();
   r.activation_checkpointing = "all";
-  engine_ = setup::make_engine(*checkpoint_.model, r, tests::test_device(), 128);
+  engine_ = engine::make_engine(*checkpoint_.model, r, tests::test_device(), 128);
   models::load_weights(checkpoint_);
   forward_backward(0);
   for (size_t i = 0; i < plain.size(); ++i)
@@ -228,12 +228,12 @@ TEST_P(ModelParity, ExportsWhatTransformersWrote) {
   const test::TempFolder folder;
   const auto tokenizer =
       tokenizer::Tokenizer::from_directory(tests::source_dir() / "tests/data/system/tiny");
-  setup::export_hugging_face(folder / "out", *checkpoint_.model, tokenizer.get(),
-                             setup::resident_value, {.dtype = at::kFloat});
-  const auto written = formats::open_safetensors(folder / "out/model.safetensors");
-  const formats::TensorSource& original = *checkpoint_.tensors;
+  engine::export_hugging_face(folder / "out", *checkpoint_.model, tokenizer.get(),
+                              engine::resident_value, {.dtype = at::kFloat});
+  const auto written = files::open_safetensors(folder / "out/model.safetensors");
+  const files::TensorSource& original = *checkpoint_.tensors;
   EXPECT_EQ(written->tensors().size(), original.tensors().size());
-  for (const formats::TensorInfo& tensor : original.tensors()) {
+  for (const files::TensorInfo& tensor : original.tensors()) {
     ASSERT_NE(written->find(tensor.name), nullptr) << tensor.name;
     EXPECT_TRUE(at::equal(read(*written, tensor.name), read(original, tensor.name))) << tensor.name;
   }
@@ -257,7 +257,7 @@ TEST_P(LongropeParity, EachRowTurnsByItsOwnLength) {
     std::vector<data::Sample> samples;
     for (const auto& row : rows) samples.push_back({.ids = row, .labels = row});
     return engine_.executor->last_logits(
-        setup::to_device(data::make_micro_batch(samples), tests::test_device()), at::kFloat);
+        engine::to_device(data::make_micro_batch(samples), tests::test_device()), at::kFloat);
   };
   expect_close("the short row alone", logits({cut})[0], brief[-1], kTolerance);
   const at::Tensor both = logits({cut, whole, cut});

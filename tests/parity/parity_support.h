@@ -13,17 +13,17 @@
 #include <vector>
 
 #include "data/micro_batch.h"
-#include "formats/tensor_source.h"
+#include "files/weights/tensor_source.h"
 #include "models/model.h"
 
 namespace snug::tests {
 
-inline at::Tensor read(const formats::TensorSource& source, const std::string& name) {
-  const formats::TensorInfo* info = source.find(name);
+inline at::Tensor read(const files::TensorSource& source, const std::string& name) {
+  const files::TensorInfo* info = source.find(name);
   if (info == nullptr) throw std::runtime_error("no " + name);
-  const at::ScalarType type = info->dtype == formats::DType::I32  ? at::kInt
-                              : info->dtype == formats::DType::U8 ? at::kByte
-                                                                  : at::kFloat;
+  const at::ScalarType type = info->dtype == files::DType::I32  ? at::kInt
+                              : info->dtype == files::DType::U8 ? at::kByte
+                                                                : at::kFloat;
   at::Tensor out = at::empty(info->shape, type);
   source.read(*info, info->dtype, out.mutable_data_ptr());
   return out;
@@ -58,7 +58,7 @@ inline data::MicroBatch rows_as_batch(const at::Tensor& ids, const at::Tensor& l
 // A case's rows as micro-batches.
 class ParityRows {
  public:
-  ParityRows(const formats::TensorSource& expected, const data::Reading& reads)
+  ParityRows(const files::TensorSource& expected, const data::Reading& reads)
       : expected_(expected), reads_(reads) {}
 
   int64_t count() const { return ids().size(0); }
@@ -147,7 +147,7 @@ class ParityRows {
       if (ids[i] == reads_.picture_token) batch.picture_rows.push_back(static_cast<int32_t>(i));
   }
 
-  const formats::TensorSource& expected_;
+  const files::TensorSource& expected_;
   data::Reading reads_;
 };
 

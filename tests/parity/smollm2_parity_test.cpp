@@ -5,12 +5,12 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "formats/safetensors.h"
-#include "memory/ledger.h"
+#include "core/memory/ledger.h"
+#include "engine/batch.h"
+#include "engine/engine.h"
+#include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
 #include "parity/parity_support.h"
-#include "setup/batch.h"
-#include "setup/engine.h"
 #include "support/source_dir.h"
 #include "support/test_device.h"
 
@@ -33,16 +33,16 @@ TEST(SmolLm2, EqualsTransformers) {
   if (!missing_device().empty()) GTEST_SKIP() << missing_device();
   prepare_test_device();
   const auto expected =
-      formats::open_safetensors(tests::source_dir() / "tests/data/parity/smollm2.safetensors");
+      files::open_safetensors(tests::source_dir() / "tests/data/parity/smollm2.safetensors");
   models::Checkpoint checkpoint = models::open_checkpoint(model_path());
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   recipe.precision = "32-true";
   recipe.optimizer = {.name = "adamw", .lr = 2e-5, .weight_decay = 0.01};
-  const setup::Engine engine = setup::make_engine(*checkpoint.model, recipe, test_device(), 64);
+  const engine::Engine engine = engine::make_engine(*checkpoint.model, recipe, test_device(), 64);
   models::load_weights(checkpoint);
   const data::MicroBatch rows =
       rows_as_batch(read(*expected, "input_ids"), read(*expected, "labels"), 0, 2);
-  const nn::Batch batch = setup::to_device(rows, test_device());
+  const nn::Batch batch = engine::to_device(rows, test_device());
   const nn::Pass pass{.gradient_scale = 1.0 / static_cast<double>(rows.loss_tokens)};
 
   expect_close("logits", engine.executor->last_logits(batch, at::kFloat)[0],

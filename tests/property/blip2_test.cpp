@@ -14,12 +14,12 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "memory/disk_file.h"
+#include "core/memory/disk_file.h"
+#include "engine/adapters/adapters.h"
+#include "engine/adapters/trained_parts.h"
+#include "engine/batch.h"
 #include "plan/predict.h"
 #include "plan/workload.h"
-#include "setup/adapters.h"
-#include "setup/batch.h"
-#include "setup/trained_parts.h"
 #include "support/case_sample.h"
 #include "support/fixed_order.h"
 #include "support/random_recipe.h"
@@ -43,38 +43,38 @@ data::SampleStore samples_for(const std::string& shape) {
 // What trains, and how it is stored.
 struct Trained {
   const char* name;
-  void (*set_up)(config::Recipe&);
+  void (*set_up)(recipe::Recipe&);
 };
 
 constexpr Trained kTrained[] = {
-    {"all", [](config::Recipe&) {}},
-    {"all in bfloat16", [](config::Recipe& r) { r.precision = "bf16-true"; }},
-    {"what is between", [](config::Recipe& r) { r.model.train_parts = "qformer,projection"; }},
+    {"all", [](recipe::Recipe&) {}},
+    {"all in bfloat16", [](recipe::Recipe& r) { r.precision = "bf16-true"; }},
+    {"what is between", [](recipe::Recipe& r) { r.model.train_parts = "qformer,projection"; }},
     {"vision and language",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.model.train_parts = "vision,language";
        r.precision = "bf16-mixed";
      }},
     {"adapters of the language model",
-     [](config::Recipe& r) { r.lora = {.enabled = true, .r = 3, .dropout = 0.2, .mlp = true}; }},
+     [](recipe::Recipe& r) { r.lora = {.enabled = true, .r = 3, .dropout = 0.2, .mlp = true}; }},
     {"adapters beside a whole Q-Former",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.model.train_parts = "qformer,projection";
        r.lora = {.enabled = true, .r = 3, .dropout = 0.2, .mlp = true};
      }},
     {"adapters of vision and queries beside 4 bits",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.quantize = "bnb.nf4";
        r.lora = {.enabled = true, .r = 3, .target_modules = "qkv,query"};
      }},
-    {"all, states in 8 bits", [](config::Recipe& r) { r.optimizer.name = "adamw_8bit"; }},
+    {"all, states in 8 bits", [](recipe::Recipe& r) { r.optimizer.name = "adamw_8bit"; }},
     {"all in bfloat16, states in 8 bits",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.precision = "bf16-true";
        r.optimizer.name = "adamw_8bit";
      }},
     {"what is between, states in 8 bits",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.model.train_parts = "qformer,projection";
        r.optimizer.name = "adamw_8bit";
      }},
@@ -88,7 +88,7 @@ class Blip2 : public ::testing::TestWithParam<const char*> {
   }
 
   // Wide enough for the optimizer's states to be what it keeps of large tensors.
-  std::string shape_for(const config::Recipe& recipe) const {
+  std::string shape_for(const recipe::Recipe& recipe) const {
     return recipe.optimizer.name == "adamw_8bit" ? wide_.shape() : GetParam();
   }
 
@@ -124,7 +124,7 @@ TEST_P(Blip2, TechniquesTrainToTheSameBitsAsPlain) {
   uint32_t seed = 0;
   for (const size_t t : tests::sample_of(std::size(kTrained), 1, "kinds of training")) {
     const Trained& trained = kTrained[t];
-    config::Recipe base = tiny_recipe();
+    recipe::Recipe base = tiny_recipe();
     if (tests::test_device().is_cpu()) base.train.max_norm = 0.5;
     trained.set_up(base);
     const std::string shape = shape_for(base);
@@ -134,7 +134,7 @@ TEST_P(Blip2, TechniquesTrainToTheSameBitsAsPlain) {
     for (const size_t i : tests::sample_of(std::size(tests::kTechniques), ++seed, "techniques")) {
       const tests::Technique& technique = tests::kTechniques[i];
       SCOPED_TRACE(std::string(trained.name) + ", " + technique.name);
-      config::Recipe recipe = base;
+      recipe::Recipe recipe = base;
       technique.turn_on(recipe);
       // The norm is added up unit by unit there.
       if (recipe.optimizer_in_backward) continue;
@@ -151,14 +151,14 @@ TEST_P(Blip2, TechniquesTogetherTrainToTheSameBitsAsPlain) {
   const data::SampleStore samples = samples_for(GetParam());
   for (const size_t t : tests::sample_of(std::size(kTrained), 2, "kinds of training")) {
     const Trained& trained = kTrained[t];
-    config::Recipe base = tiny_recipe();
+    recipe::Recipe base = tiny_recipe();
     trained.set_up(base);
     const std::string shape = shape_for(base);
     TinyRun plain(base, samples, shape);
     const std::vector<double> expected = train(plain, 8, 3);
     {
       SCOPED_TRACE(std::string(trained.name) + ", in backward alone");
-      config::Recipe recipe = base;
+      recipe::Recipe recipe = base;
       recipe.optimizer_in_backward = true;
       TinyRun run(recipe, samples, shape);
       EXPECT_EQ(expected, train(run, 8, 3));
@@ -166,7 +166,7 @@ TEST_P(Blip2, TechniquesTogetherTrainToTheSameBitsAsPlain) {
     }
     for (const char* checkpointing : {"none", "selective", "all", "every:3"}) {
       SCOPED_TRACE(std::string(trained.name) + ", checkpointing " + checkpointing);
-      config::Recipe recipe = base;
+      recipe::Recipe recipe = base;
       recipe.activation_checkpointing = checkpointing;
       recipe.activation_offload = true;
       recipe.optimizer_in_backward = true;
@@ -183,7 +183,7 @@ TEST_P(Blip2, TechniquesTogetherTrainToTheSameBitsAsPlain) {
 
 TEST_P(Blip2, AnyCutOfTheGlobalBatchTrainsTheSame) {
   const data::SampleStore samples = samples_for(GetParam());
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.model.dropout = 0;  // which would be another micro-batch's
   TinyRun whole(recipe, samples, GetParam());
   const std::vector<double> expected = train(whole, 8, 5);
@@ -199,7 +199,7 @@ TEST_P(Blip2, AnyCutOfTheGlobalBatchTrainsTheSame) {
 TEST_P(Blip2, DropoutIsTheRecipesToSay) {
   const tests::FixedOrder fixed_order;
   const data::SampleStore samples = samples_for(GetParam());
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   TinyRun first(recipe, samples, GetParam()), again(recipe, samples, GetParam());
   recipe.model.dropout = 0.5;
   TinyRun more(recipe, samples, GetParam());
@@ -219,7 +219,7 @@ TEST_P(Blip2, FrozenPartsStayAsTheyAre) {
   const data::SampleStore samples = samples_for(GetParam());
   for (const char* parts : {"vision", "qformer", "projection", "language", "qformer,projection"}) {
     SCOPED_TRACE(parts);
-    config::Recipe recipe = tiny_recipe();
+    recipe::Recipe recipe = tiny_recipe();
     recipe.model.train_parts = parts;
     TinyRun run(recipe, samples, GetParam());
     std::map<const nn::Parameter*, at::Tensor> before;
@@ -236,7 +236,7 @@ TEST_P(Blip2, FrozenPartsStayAsTheyAre) {
           if (trains) trained += p->num_elements();
         }
     }
-    EXPECT_EQ(setup::count_parameters(*run.model).trained, trained);
+    EXPECT_EQ(engine::count_parameters(*run.model).trained, trained);
   }
 }
 
@@ -254,8 +254,8 @@ TEST_P(Blip2, AnotherPictureIsAnotherLoss) {
   const tests::FixedOrder fixed_order;
   const data::SampleStore samples = samples_for(GetParam());
   TinyRun run(tiny_recipe(), samples, GetParam());
-  const nn::Batch batch = setup::to_device(three_with(run, {0, 1, 2}), tests::test_device());
-  const nn::Batch other = setup::to_device(three_with(run, {0, 7, 2}), tests::test_device());
+  const nn::Batch batch = engine::to_device(three_with(run, {0, 1, 2}), tests::test_device());
+  const nn::Batch other = engine::to_device(three_with(run, {0, 7, 2}), tests::test_device());
   exec::Executor& executor = *run.engine.executor;
   const double loss = executor.forward_backward(batch, {});
   EXPECT_EQ(executor.forward_backward(batch, {}), loss);
@@ -272,7 +272,7 @@ TEST_P(Blip2, PicturesThatStandInNoRowsChangeNothing) {
   const data::SampleStore samples = samples_for(GetParam());
   TinyRun run(tiny_recipe(), samples, GetParam());
   const auto loss_with = [&](const std::vector<int64_t>& pictures, void (*change)(nn::Batch&)) {
-    nn::Batch batch = setup::to_device(three_with(run, pictures), tests::test_device());
+    nn::Batch batch = engine::to_device(three_with(run, pictures), tests::test_device());
     change(batch);
     return run.engine.executor->loss(batch, {});
   };
@@ -286,13 +286,13 @@ TEST_P(Blip2, PicturesThatStandInNoRowsChangeNothing) {
 // Adapters start as zero, so that the first step of what trains together is that of each alone.
 TEST_P(Blip2, PartsBesideAdaptersTakeTheStepOfEachAlone) {
   const data::SampleStore samples = samples_for(GetParam());
-  config::Recipe adapters = tiny_recipe();
+  recipe::Recipe adapters = tiny_recipe();
   adapters.model.dropout = 0;
   adapters.lora = {.enabled = true, .r = 3};
-  config::Recipe parts = tiny_recipe();
+  recipe::Recipe parts = tiny_recipe();
   parts.model.dropout = 0;
   parts.model.train_parts = "qformer,projection";
-  config::Recipe both = adapters;
+  recipe::Recipe both = adapters;
   both.model.train_parts = parts.model.train_parts;
   TinyRun together(both, samples, GetParam());
   const std::vector<double> losses = train(together, 8, 1);
@@ -300,7 +300,7 @@ TEST_P(Blip2, PartsBesideAdaptersTakeTheStepOfEachAlone) {
   for (const auto& parameter : together.engine.parameters)
     found[parameter.name] = parameter.tensor.detach();
   size_t count = 0;
-  for (const config::Recipe& recipe : {adapters, parts}) {
+  for (const recipe::Recipe& recipe : {adapters, parts}) {
     TinyRun alone(recipe, samples, GetParam());
     EXPECT_EQ(train(alone, 8, 1), losses);
     for (const auto& parameter : alone.engine.parameters) {
@@ -316,11 +316,11 @@ TEST_P(Blip2, PartsBesideAdaptersTakeTheStepOfEachAlone) {
 
 // Layers of a part that trains whole get no adapter, and a recipe that leaves none is refused.
 TEST_P(Blip2, AdaptersStayOutOfPartsThatTrainWhole) {
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.lora = {.enabled = true, .r = 3, .target_modules = "qkv,query"};
   recipe.model.train_parts = "qformer";
   const auto model = tiny_model(GetParam());
-  setup::choose_trained(*model, recipe);
+  engine::choose_trained(*model, recipe);
   for (const models::ModelPart& part : model->parts())
     for (nn::Unit* unit : part.units)
       for (const nn::Linear* linear : unit->linears())
@@ -328,20 +328,20 @@ TEST_P(Blip2, AdaptersStayOutOfPartsThatTrainWhole) {
                   part.name == "vision" && linear->name().ends_with("qkv"))
             << linear->name();
   recipe.lora.target_modules = "query";
-  EXPECT_THROW(setup::choose_trained(*model, recipe), UserError);
+  EXPECT_THROW(engine::choose_trained(*model, recipe), UserError);
 }
 
 TEST_P(Blip2, PartsThatAModelLacksAreRefused) {
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.model.train_parts = "vision";
-  EXPECT_THROW(setup::choose_trained(*tiny_model("llama"), recipe), UserError);
+  EXPECT_THROW(engine::choose_trained(*tiny_model("llama"), recipe), UserError);
 }
 
 TEST_P(Blip2, PlanIsTheMeasurementToTheByte) {
   std::mt19937 random(17);
   const int trials = tests::trials_of(60);
   for (int trial = 0; trial < trials; ++trial) {
-    config::Recipe recipe = tests::random_recipe(random);
+    recipe::Recipe recipe = tests::random_recipe(random);
     if (!recipe.lora.target_modules.empty()) recipe.lora.target_modules = "qkv,query,value";
     if (!recipe.lora.enabled && random() % 2)
       recipe.model.train_parts = random() % 2 ? "qformer,projection" : "vision,language";
@@ -369,7 +369,7 @@ TEST_P(Blip2, PlanIsTheMeasurementToTheByte) {
       run.stepper->scaler().restore(1, 0);  // a step that overflows would not be taken
       const auto count = static_cast<size_t>(plan::micro_batches_that_matter(recipe));
       for (int step = 0; step < (recipe.delayed_parameter_update ? 2 : 1); ++step)
-        run.stepper->step(train::SampleIndices(count, samples.longest_samples(size)), 1e-2);
+        run.stepper->step(engine::SampleIndices(count, samples.longest_samples(size)), 1e-2);
     }
     EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
     EXPECT_EQ(predicted.peak_host, memory::cpu_host_ledger().at_peak().allocated - host_before);
@@ -384,7 +384,7 @@ TEST_P(Blip2, WhatPassesThroughIsKeptOnce) {
       tests::source_dir() / "tests/data/parity" / GetParam() / "config.json";
   const data::Reading reading = tiny_model(GetParam())->reads();
   const data::SampleStore samples = tests::random_samples(8, 12, 5, reading);
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.activation_checkpointing = "all";
   recipe.activation_offload = true;
   const test::TempFolder folder;
@@ -407,13 +407,13 @@ TEST_P(Blip2, WhatPassesThroughIsKeptOnce) {
 TEST(Blip2Adapters, NamesOfModulesReachTheLanguageModelAlone) {
   const auto model =
       models::model_from_config(tests::source_dir() / "recipes/models/blip2-flan-t5-xxl.json");
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.lora = {.enabled = true, .r = 16, .target_modules = "q,v"};
-  setup::choose_trained(*model, recipe);
-  EXPECT_EQ(setup::count_parameters(*model).trained, 18'874'368);
+  engine::choose_trained(*model, recipe);
+  EXPECT_EQ(engine::count_parameters(*model).trained, 18'874'368);
   recipe.lora.target_modules.clear();  // by the switches: query and value
-  setup::choose_trained(*model, recipe);
-  EXPECT_EQ(setup::count_parameters(*model).trained, 18'874'368);
+  engine::choose_trained(*model, recipe);
+  EXPECT_EQ(engine::count_parameters(*model).trained, 18'874'368);
 }
 
 INSTANTIATE_TEST_SUITE_P(Languages, Blip2, ::testing::Values("blip2-opt", "blip2-t5"),

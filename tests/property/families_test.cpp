@@ -33,23 +33,23 @@ using tests::TinyRun;
 // What trains, and how it is stored. The second layers: of T5 also parts of the first blocks.
 struct Trained {
   const char* name;
-  void (*set_up)(config::Recipe&);
+  void (*set_up)(recipe::Recipe&);
 };
 
 constexpr Trained kTrained[] = {
-    {"all", [](config::Recipe&) {}},
+    {"all", [](recipe::Recipe&) {}},
     {"all in bfloat16, 8-bit states",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.precision = "bf16-true";
        r.optimizer.name = "adamw_8bit";
      }},
     {"adapters",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.precision = "bf16-mixed";
        r.lora = {.enabled = true, .r = 3, .dropout = 0.2, .mlp = true, .head = true};
      }},
     {"adapters of the second layers beside 4 bits",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.quantize = "bnb.nf4";
        r.lora = {.enabled = true, .r = 3, .target_modules = R"(.*\.1\..*)", .use_dora = true};
      }},
@@ -86,10 +86,10 @@ void expect_same_weights(const TinyRun& a, const TinyRun& b) {
 // Each technique, and all of them with each way of checkpointing.
 struct NamedRecipe {
   std::string name;
-  config::Recipe recipe;
+  recipe::Recipe recipe;
 };
 
-std::vector<NamedRecipe> with_techniques(const config::Recipe& base) {
+std::vector<NamedRecipe> with_techniques(const recipe::Recipe& base) {
   std::vector<NamedRecipe> all;
   for (const tests::Technique& technique : tests::kTechniques) {
     all.push_back({technique.name, base});
@@ -110,7 +110,7 @@ TEST_P(Families, TechniquesTrainToTheSameBitsAsPlain) {
   const data::SampleStore store = samples();
   uint32_t seed = 0;
   for (const Trained& trained : kTrained) {
-    config::Recipe base = tiny_recipe();
+    recipe::Recipe base = tiny_recipe();
     trained.set_up(base);
     TinyRun plain(base, store, GetParam());
     const std::vector<double> expected = train(plain, 8, 3);
@@ -127,7 +127,7 @@ TEST_P(Families, TechniquesTrainToTheSameBitsAsPlain) {
 
 TEST_P(Families, CutsAndPaddingTrainTheSame) {
   const data::SampleStore store = samples();
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.model.dropout = 0;  // which would be another micro-batch's
   TinyRun whole(recipe, store, GetParam());
   const std::vector<double> expected = train(whole, 8, 4);
@@ -147,7 +147,7 @@ TEST_P(Families, CutsAndPaddingTrainTheSame) {
 TEST_P(Families, DropoutIsTheSeedsAndTheRecipes) {
   const tests::FixedOrder fixed_order;
   const data::SampleStore store = samples();
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   TinyRun first(recipe, store, GetParam()), again(recipe, store, GetParam());
   recipe.seed += 1;
   TinyRun other(recipe, store, GetParam());
@@ -166,7 +166,7 @@ TEST_P(Families, PlanIsTheMeasurementToTheByte) {
   std::mt19937 random(23);
   const int trials = tests::trials_of(50);
   for (int trial = 0; trial < trials; ++trial) {
-    config::Recipe recipe = tests::random_recipe(random);
+    recipe::Recipe recipe = tests::random_recipe(random);
     if (!recipe.lora.target_modules.empty()) recipe.lora.target_modules = R"(.*\.1\..*)";
     if (random() % 4 == 0) recipe.model.dropout = 0;
     SCOPED_TRACE(fmt::format("trial {}: {}", trial, tests::describe(recipe, GetParam())));
@@ -191,7 +191,7 @@ TEST_P(Families, PlanIsTheMeasurementToTheByte) {
       // A step that is skipped for its overflow would need less than planned.
       run.stepper->scaler().restore(64, 0);
       const auto count = static_cast<size_t>(plan::micro_batches_that_matter(recipe));
-      const train::SampleIndices longest(count, store.longest_samples(size));
+      const engine::SampleIndices longest(count, store.longest_samples(size));
       for (int step = 0; step < (recipe.delayed_parameter_update ? 2 : 1); ++step)
         EXPECT_TRUE(run.stepper->step(longest, 1e-2).updated);
     }
@@ -206,7 +206,7 @@ TEST_P(Families, APlanForCudaNeedsNoDevice) {
   const auto model = tiny_model(GetParam());
   const data::SampleStore store = samples(16, 40, 3);
   for (const char* precision : {"32-true", "bf16-true", "16-mixed"}) {
-    config::Recipe recipe = tiny_recipe();
+    recipe::Recipe recipe = tiny_recipe();
     recipe.precision = precision;
     const auto largest =
         plan::largest_micro_batch({.samples = store, .reading = model->reads()}, recipe, 8);
@@ -234,7 +234,7 @@ TEST(EncoderDecoder, WhatPassesThroughIsKeptOnce) {
   const std::filesystem::path original = tests::source_dir() / "tests/data/parity/t5/config.json";
   const data::Reading reading = tiny_model("t5")->reads();
   const data::SampleStore store = tests::random_samples(8, 12, 5, reading);
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.activation_checkpointing = "all";
   recipe.activation_offload = true;
   const test::TempFolder folder;

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <set>
 
-#include "memory/disk_file.h"
+#include "core/memory/disk_file.h"
 #include "support/tiny_training.h"
 
 namespace snug {
@@ -47,7 +47,7 @@ class FitRuns : public ::testing::Test {
   plan::Workload work() const { return {.samples = samples_, .max_seqlen = 128}; }
 
   // Trains two steps of the longest samples.
-  void run_within(const config::Recipe& recipe, const plan::DeviceProfile& limits) const {
+  void run_within(const recipe::Recipe& recipe, const plan::DeviceProfile& limits) const {
     memory::Ledger &device = tests::test_ledger(), &host = memory::cpu_host_ledger(),
                    &disk = memory::cpu_disk_ledger();
     const int64_t before = device.allocated(), host_before = host.allocated();
@@ -59,7 +59,7 @@ class FitRuns : public ::testing::Test {
       const std::vector<int64_t> longest = samples_.longest_samples(recipe.train.micro_batch_size);
       const auto count = static_cast<size_t>(8 / recipe.train.micro_batch_size);
       for (int step = 0; step < 2; ++step)
-        run.stepper->step(train::SampleIndices(count, longest), 1e-2);
+        run.stepper->step(engine::SampleIndices(count, longest), 1e-2);
       on_disk = disk.allocated();
     }
     const int64_t on_device = device.at_peak().allocated - before,
@@ -69,7 +69,7 @@ class FitRuns : public ::testing::Test {
     EXPECT_EQ(on_disk > 0, recipe.offload_folder().has_value());
   }
 
-  config::Recipe recipe_ = tiny_recipe();
+  recipe::Recipe recipe_ = tiny_recipe();
   data::SampleStore samples_ = random_samples(16, 60, 5);
 };
 

@@ -25,7 +25,7 @@ struct Waits {
 };
 
 // Of a step on a GPU whose micro-batches have eight samples of sixteen, or all of them.
-Waits waits_of(const config::Recipe& recipe, const std::string& shape = "llama") {
+Waits waits_of(const recipe::Recipe& recipe, const std::string& shape = "llama") {
   const auto model = tiny_model(shape);
   const data::SampleStore samples = random_samples(16, 60, 3, model->reads());
   const auto largest = plan::largest_micro_batch({.samples = samples, .reading = model->reads()},
@@ -34,8 +34,8 @@ Waits waits_of(const config::Recipe& recipe, const std::string& shape = "llama")
   return {p.host_waits, p.micro_batches};
 }
 
-config::Recipe recipe_of(int64_t micro_batches, const std::string& precision = "bf16-true") {
-  config::Recipe recipe = tiny_recipe();
+recipe::Recipe recipe_of(int64_t micro_batches, const std::string& precision = "bf16-true") {
+  recipe::Recipe recipe = tiny_recipe();
   recipe.precision = precision;
   recipe.train.micro_batch_size = recipe.train.global_batch_size / micro_batches;
   return recipe;
@@ -59,7 +59,7 @@ TEST_F(HostWaitsOfAStep, AreNoMoreForAnyModel) {
 }
 
 TEST_F(HostWaitsOfAStep, AreNoMoreWithTechniquesOfTheDevice) {
-  config::Recipe recipe = recipe_of(1);
+  recipe::Recipe recipe = recipe_of(1);
   recipe.optimizer_in_backward = true;
   EXPECT_EQ(waits_of(recipe).all, 2) << "the norm is added up there, and read once";
   recipe.train.max_norm = 1.0;
@@ -75,13 +75,13 @@ TEST_F(HostWaitsOfAStep, AreNoMoreWithTechniquesOfTheDevice) {
 TEST_F(HostWaitsOfAStep, WithUpdatesOnTheHostAreForGradients) {
   for (const bool masters : {false, true})
     for (const bool streaming : {false, true}) {
-      config::Recipe recipe = recipe_of(1);
+      recipe::Recipe recipe = recipe_of(1);
       recipe.optimizer_offload = "cpu";
       recipe.optimizer.master_weights = masters;
       recipe.weight_streaming = streaming;
       EXPECT_EQ(waits_of(recipe).all, 2) << "masters " << masters << ", streaming " << streaming;
     }
-  config::Recipe recipe = recipe_of(2);
+  recipe::Recipe recipe = recipe_of(2);
   recipe.optimizer_offload = "cpu";
   const auto units = static_cast<int64_t>(tiny_model()->units().size());
   EXPECT_EQ(waits_of(recipe).all, 4 + units);
@@ -89,7 +89,7 @@ TEST_F(HostWaitsOfAStep, WithUpdatesOnTheHostAreForGradients) {
 
 // The update writes homes beside the next step, so the copies that read them are waited for.
 TEST_F(HostWaitsOfAStep, WithADelayedUpdateAreOneMore) {
-  config::Recipe recipe = recipe_of(1);
+  recipe::Recipe recipe = recipe_of(1);
   recipe.optimizer_offload = "cpu";
   recipe.delayed_parameter_update = true;
   EXPECT_EQ(waits_of(recipe).all, 3);

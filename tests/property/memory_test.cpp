@@ -10,7 +10,7 @@
 #include <random>
 
 #include "base/error.h"
-#include "memory/disk_file.h"
+#include "core/memory/disk_file.h"
 #include "plan/predict.h"
 #include "plan/suggest.h"
 #include "support/case_sample.h"
@@ -42,7 +42,7 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
   std::mt19937 random(11);
   const int trials = tests::trials_of(300);
   for (int trial = 0; trial < trials; ++trial) {
-    const config::Recipe recipe = random_recipe(random);
+    const recipe::Recipe recipe = random_recipe(random);
     const std::string shape = kShapes[random() % 5];
     SCOPED_TRACE(fmt::format("trial {}: {}", trial, describe(recipe, shape)));
     const data::SampleStore samples = random_samples(16, 60, random());
@@ -62,7 +62,7 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
       // As many as the plan assumes.
       const auto count = static_cast<size_t>(plan::micro_batches_that_matter(recipe));
       for (int step = 0; step < (recipe.delayed_parameter_update ? 2 : 1); ++step)
-        run.stepper->step(train::SampleIndices(count, longest), 1e-2);
+        run.stepper->step(engine::SampleIndices(count, longest), 1e-2);
     }
     EXPECT_EQ(predicted.peak_allocated, tests::test_ledger().at_peak().allocated - before);
     EXPECT_EQ(predicted.peak_host + predicted.host_staging,
@@ -78,7 +78,7 @@ TEST_F(Memory, PlanIsTheMeasurementToTheByte) {
 TEST_F(Memory, APlanForCudaNeedsNoDevice) {
   const data::SampleStore samples = random_samples(16, 60, 3);
   for (const char* precision : {"32-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed"}) {
-    config::Recipe recipe = tiny_recipe();
+    recipe::Recipe recipe = tiny_recipe();
     recipe.precision = precision;
     const auto largest = plan::largest_micro_batch({samples}, recipe, 8);
     const auto peak_on = [&](at::DeviceType device) {
@@ -99,7 +99,7 @@ TEST_F(Memory, MoreSamplesNeverTakeLess) {
   const data::SampleStore samples = random_samples(16, 60, 3);
   int64_t last = 0;
   for (int64_t size = 1; size <= 16; ++size) {
-    config::Recipe recipe = tiny_recipe();
+    recipe::Recipe recipe = tiny_recipe();
     recipe.train.micro_batch_size = size;
     recipe.train.global_batch_size = size;
     const int64_t peak = plan::predict(*tiny_model(), recipe,
@@ -118,7 +118,7 @@ TEST_F(Memory, AdaptersNeverTakeMoreThanAllWeights) {
   const data::SampleStore samples = random_samples(16, 60, 3);
   std::mt19937 random(12);
   for (int trial = 0; trial < 60; ++trial) {
-    config::Recipe recipe = random_recipe(random);
+    recipe::Recipe recipe = random_recipe(random);
     SCOPED_TRACE(fmt::format("trial {}: {}", trial, describe(recipe, "smollm2")));
     const auto peak = [&] {
       const auto largest =
@@ -165,7 +165,7 @@ TEST_F(Memory, PhasesHoldWhatTheirNamesSay) {
 // Every allocation of a step, refused once (on a GPU fewer and fewer of the later ones): the step
 // fails cleanly, weights are as before, and the same step then succeeds with the loss of a run that
 // was never disturbed.
-void refuse_each_allocation(const config::Recipe& recipe) {
+void refuse_each_allocation(const recipe::Recipe& recipe) {
   const data::SampleStore samples = random_samples(8, 24, 5);
   TinyRun undisturbed(recipe, samples);
   const double expected = undisturbed.stepper->step(eight_in(4), 1e-2).loss;
@@ -193,7 +193,7 @@ void refuse_each_allocation(const config::Recipe& recipe) {
 
 TEST_F(Memory, WeightsAndStatesAreTheirUnits) {
   for (const char* optimizer : {"adamw", "adamw_8bit", "adafactor"}) {
-    config::Recipe recipe = tests::tiny_recipe();
+    recipe::Recipe recipe = tests::tiny_recipe();
     recipe.optimizer.name = optimizer;
     const data::SampleStore samples = random_samples(8, 20, 3);
     const TinyRun run(recipe, samples);
@@ -220,7 +220,7 @@ TEST_F(Memory, RefusalAtAnyAllocationLeavesAUsableProcess) {
 }
 
 TEST_F(Memory, RefusalAmidTechniquesLeavesAUsableProcess) {
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.activation_checkpointing = "selective";
   recipe.activation_offload = true;
   recipe.optimizer_offload = "cpu";
@@ -239,8 +239,8 @@ TEST_F(Memory, RefusalAmidTechniquesLeavesAUsableProcess) {
 // more, and no more than that.
 TEST_F(Memory, PrefetchTakesOneUnitMore) {
   const data::SampleStore samples = random_samples(8, 60, 3);
-  const auto categories = [&](const char* prefetch, void (*change)(config::Recipe&)) {
-    config::Recipe recipe = tiny_recipe();
+  const auto categories = [&](const char* prefetch, void (*change)(recipe::Recipe&)) {
+    recipe::Recipe recipe = tiny_recipe();
     change(recipe);
     recipe.offload_prefetch = prefetch;
     tests::test_ledger().reset_peak();
@@ -252,7 +252,7 @@ TEST_F(Memory, PrefetchTakesOneUnitMore) {
   const auto of = [](const memory::ByCategory& bytes, memory::Category category) {
     return bytes[static_cast<size_t>(category)];
   };
-  const auto stream = [](config::Recipe& r) {
+  const auto stream = [](recipe::Recipe& r) {
     r.optimizer_offload = "cpu";
     r.weight_streaming = true;
   };
@@ -271,7 +271,7 @@ TEST_F(Memory, PrefetchTakesOneUnitMore) {
   EXPECT_EQ(alone, largest);
   EXPECT_EQ(ahead, largest + block);
   EXPECT_LT(ahead, all);
-  const auto activations = [](config::Recipe& r) {
+  const auto activations = [](recipe::Recipe& r) {
     r.activation_checkpointing = "all";
     r.activation_offload = true;
   };
@@ -281,7 +281,7 @@ TEST_F(Memory, PrefetchTakesOneUnitMore) {
 
 TEST_F(Memory, SuggestionsFitTheBudgetTheyWereMadeFor) {
   const data::SampleStore samples = random_samples(16, 60, 3);
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   const auto model = tiny_model();
   const auto largest = plan::largest_micro_batch({samples}, recipe, recipe.train.micro_batch_size);
   const int64_t needed = plan::predict(*model, recipe, largest, 128).peak_allocated;
@@ -298,11 +298,11 @@ TEST_F(Memory, SuggestionsFitTheBudgetTheyWereMadeFor) {
 
 TEST_F(Memory, SuggestionsLeaveStatesWhereTheyAre) {
   const data::SampleStore samples = random_samples(16, 60, 3);
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.optimizer_offload = tests::on_disk();
   const auto model = tiny_model();
   const auto largest = plan::largest_micro_batch({samples}, recipe, recipe.train.micro_batch_size);
-  config::Recipe streamed = recipe;
+  recipe::Recipe streamed = recipe;
   streamed.weight_streaming = true;
   const int64_t budget = plan::predict(*model, streamed, largest, 128).peak_allocated;
   ASSERT_LT(budget, plan::predict(*model, recipe, largest, 128).peak_allocated);

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/error.h"
-#include "checkpoint/training_checkpoint.h"
 #include "data/micro_batch.h"
-#include "setup/batch.h"
+#include "engine/batch.h"
+#include "files/checkpoint/training_checkpoint.h"
 #include "support/fixed_order.h"
 #include "support/temp_folder.h"
 #include "support/tiny_training.h"
@@ -75,7 +75,7 @@ TEST_F(Offload, ACheckpointGoesOnInAnotherPlace) {
     for (const std::string& first : places()) {
       for (const std::string& second : places()) {
         SCOPED_TRACE(std::string(c.precision) + " from " + first + " to " + second);
-        config::Recipe recipe = tiny_recipe();
+        recipe::Recipe recipe = tiny_recipe();
         recipe.precision = c.precision;
         recipe.optimizer.master_weights = c.masters;
         recipe.optimizer_offload = first;
@@ -99,7 +99,7 @@ TEST_F(Offload, AnotherPrecisionIsRefused) {
   TinyRun whole(tiny_recipe(), samples_);
   const auto saved =
       checkpoint::save(folder.path(), {.step = 0}, whole.engine.training_tensors(), "");
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.precision = "bf16-true";
   const TinyRun other(recipe, samples_);
   EXPECT_THROW(checkpoint::load_tensors(saved, other.engine.training_tensors()), UserError);
@@ -109,10 +109,10 @@ TEST_F(Offload, AnotherPrecisionIsRefused) {
 // second step on, with the weights from before the last update.
 class Withheld {
  public:
-  Withheld(const config::Recipe& recipe, const data::SampleStore& samples)
+  Withheld(const recipe::Recipe& recipe, const data::SampleStore& samples)
       : run_(recipe, samples), samples_(samples), late_(copies_of(run_.engine.parameters)) {}
 
-  double step(const train::SampleIndices& micro_batches) {
+  double step(const engine::SampleIndices& micro_batches) {
     double loss = 0;
     const auto with_late_weights = [&] {
       const std::vector<at::Tensor> newest = copies_of(run_.engine.parameters);
@@ -135,7 +135,7 @@ class Withheld {
       run_.engine.parameters[i].tensor.detach().copy_(weights[i]);
   }
 
-  double forward_backward(const train::SampleIndices& micro_batches) {
+  double forward_backward(const engine::SampleIndices& micro_batches) {
     std::vector<data::MicroBatch> batches;
     int64_t tokens = 0;
     for (const auto& indices : micro_batches) {
@@ -145,7 +145,7 @@ class Withheld {
     double sum = 0;
     for (const data::MicroBatch& batch : batches)
       sum += run_.engine.executor->forward_backward(
-                 setup::to_device(batch, run_.engine.device),
+                 engine::to_device(batch, run_.engine.device),
                  {.compute = run_.engine.precision.compute,
                   .gradient_scale = run_.stepper->scaler().scale() / static_cast<double>(tokens),
                   .last_micro_batch = &batch == &batches.back()}) /
@@ -160,33 +160,33 @@ class Withheld {
 
 struct DelayCase {
   const char* name;
-  void (*change)(config::Recipe&);
+  void (*change)(recipe::Recipe&);
   // What a GPU may differ by that updates with sums in an order of its own: the clipping factor
   // in its last bit, as in training_test.cpp; Adafactor's factors by 2^-24 a term of rows of 100.
   double on_a_gpu = 0;
 };
 
 constexpr DelayCase kDelayCases[] = {
-    {"alone", [](config::Recipe&) {}},
-    {"bf16", [](config::Recipe& r) { r.precision = "bf16-true"; }},
+    {"alone", [](recipe::Recipe&) {}},
+    {"bf16", [](recipe::Recipe& r) { r.precision = "bf16-true"; }},
     {"bf16 with masters",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.precision = "bf16-true";
        r.optimizer.master_weights = true;
      }},
-    {"16-mixed", [](config::Recipe& r) { r.precision = "16-mixed"; }},
-    {"clipped", [](config::Recipe& r) { r.train.max_norm = 0.5; }, 1e-6},
-    {"adafactor", [](config::Recipe& r) { r.optimizer.name = "adafactor"; }, 1e-5},
-    {"to disk", [](config::Recipe& r) { r.optimizer_offload = tests::on_disk(); }},
+    {"16-mixed", [](recipe::Recipe& r) { r.precision = "16-mixed"; }},
+    {"clipped", [](recipe::Recipe& r) { r.train.max_norm = 0.5; }, 1e-6},
+    {"adafactor", [](recipe::Recipe& r) { r.optimizer.name = "adafactor"; }, 1e-5},
+    {"to disk", [](recipe::Recipe& r) { r.optimizer_offload = tests::on_disk(); }},
     {"checkpointing and activation offload",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.activation_checkpointing = "every:2";
        r.activation_offload = true;
      }},
 };
 
-config::Recipe delayed_recipe(const DelayCase& c) {
-  config::Recipe recipe = tiny_recipe();
+recipe::Recipe delayed_recipe(const DelayCase& c) {
+  recipe::Recipe recipe = tiny_recipe();
   recipe.optimizer_offload = "cpu";
   recipe.delayed_parameter_update = true;
   c.change(recipe);
@@ -204,7 +204,7 @@ TEST_F(Offload, ADelayedUpdateIsPlainOneStepLate) {
       // Float32 homes are drawn finer than 16-bit weights: both runs start from the same ones.
       for (const auto& [name, home] : run.engine.parameters)
         home.copy_(home.to(run.engine.precision.parameters));
-      config::Recipe plain = run.recipe;
+      recipe::Recipe plain = run.recipe;
       plain.optimizer_offload = "none";
       plain.delayed_parameter_update = false;
       plain.activation_checkpointing = "none";
@@ -231,19 +231,19 @@ TEST_F(Offload, ADelayedUpdateIsPlainOneStepLate) {
 
 // The samples in another order, so that each step's gradients differ.
 TEST_F(Offload, ADelayedUpdateAccumulatesAndSkipsLikePlain) {
-  config::Recipe recipe = delayed_recipe({"", [](config::Recipe& r) { r.precision = "16-mixed"; }});
+  recipe::Recipe recipe = delayed_recipe({"", [](recipe::Recipe& r) { r.precision = "16-mixed"; }});
   TinyRun run(recipe, samples_);
   recipe.optimizer_offload = "none";
   recipe.delayed_parameter_update = false;
   Withheld expected(recipe, samples_);
-  const std::vector<train::SampleIndices> steps = {
+  const std::vector<engine::SampleIndices> steps = {
       {{0, 1, 2}}, {{3, 4}}, {{5}, {6, 7}}, {{0, 4}}, {{1, 2}, {3}}};
   for (size_t i = 0; i < steps.size(); ++i) {
     if (i == 1) {  // its gradients overflow: it is skipped
       run.stepper->scaler().restore(1e30, 0);
       expected.run().stepper->scaler().restore(1e30, 0);
     }
-    const train::StepResult result = run.stepper->step(steps[i], 1e-2);
+    const engine::StepResult result = run.stepper->step(steps[i], 1e-2);
     EXPECT_EQ(result.updated, i != 1);
     const double loss = expected.step(steps[i]);
     EXPECT_NEAR(result.loss, loss, 1e-4 * loss) << "step " << i + 1;
@@ -258,7 +258,7 @@ TEST_F(Offload, ADelayedRunGoesOnAsIfNeverStopped) {
   const tests::FixedOrder fixed_order;
   for (const DelayCase& c : kDelayCases) {
     SCOPED_TRACE(c.name);
-    const config::Recipe recipe = delayed_recipe(c);
+    const recipe::Recipe recipe = delayed_recipe(c);
     TinyRun unbroken(recipe, samples_), resumed(recipe, samples_);
     unbroken.engine.delayed->set_in_background(true);
     const test::TempFolder folder;

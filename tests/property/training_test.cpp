@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "memory/ledger.h"
+#include "core/memory/ledger.h"
 #include "support/case_sample.h"
 #include "support/fixed_order.h"
 #include "support/techniques.h"
@@ -46,7 +46,7 @@ class Training : public ::testing::Test {
 };
 
 // Losses of `steps` steps over the same eight samples.
-std::vector<double> train(TinyRun& run, const train::SampleIndices& micro_batches, int steps) {
+std::vector<double> train(TinyRun& run, const engine::SampleIndices& micro_batches, int steps) {
   std::vector<double> losses;
   for (int i = 0; i < steps; ++i) losses.push_back(run.stepper->step(micro_batches, 1e-2).loss);
   return losses;
@@ -87,7 +87,7 @@ TEST_F(Training, UnevenMicroBatchesCountByTokens) {
 
 // LitGPT's mean of means differs from the mean over all tokens when lengths differ.
 TEST_F(Training, MicroNormalizationIsTheMeanOfMeans) {
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.train.loss_normalization = "micro";
   TinyRun micro(recipe, samples_);
   double mean_of_means = 0;
@@ -103,7 +103,7 @@ TEST_F(Training, MicroNormalizationIsTheMeanOfMeans) {
 
 TEST_F(Training, PackedEqualsPadded) {
   TinyRun packed(tiny_recipe(), samples_);
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.data.packing = false;
   TinyRun padded(recipe, samples_);
   expect_same_losses(train(packed, eight_in(4), 5), train(padded, eight_in(4), 5), 1e-5);
@@ -122,30 +122,30 @@ TEST_F(Training, RepeatsToTheBit) {
 // What trains: all weights, or adapters beside frozen ones.
 struct Trained {
   const char* name;
-  void (*set_up)(config::Recipe&);
+  void (*set_up)(recipe::Recipe&);
 };
 
 constexpr Trained kTrained[] = {
-    {"Full32", [](config::Recipe& r) { r.precision = "32-true"; }},
-    {"Full16", [](config::Recipe& r) { r.precision = "bf16-true"; }},
+    {"Full32", [](recipe::Recipe& r) { r.precision = "32-true"; }},
+    {"Full16", [](recipe::Recipe& r) { r.precision = "bf16-true"; }},
     {"LoraWithDropout",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.precision = "bf16-true";
        r.lora = {.enabled = true, .r = 3, .dropout = 0.2, .mlp = true, .head = true};
      }},
     // The first block trains nothing, and has no backward.
     {"LoraOfTheSecondBlock",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.lora = {.enabled = true, .target_modules = R"(.*layers\.1\..*_proj)", .use_rslora = true};
      }},
     {"LoraWithMasters",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.precision = "bf16-true";
        r.optimizer.master_weights = true;
        r.lora = {.enabled = true, .r = 4, .mlp = true};
      }},
     {"QuantizedDora",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        r.quantize = "bnb.nf4-dq";
        r.lora = {.enabled = true, .target_modules = "all-linear", .use_dora = true};
      }},
@@ -153,8 +153,8 @@ constexpr Trained kTrained[] = {
 
 // Each technique, and each pair, against plain execution: the arithmetic is the same in the same
 // order, so the bits are; a GPU's optimizer gives the host's bits on purpose
-// (kernels/optimizer_formulas.h). Two units and a half are enough to have a first, a middle and a
-// last one.
+// (core/kernels/optimizer_formulas.h). Two units and a half are enough to have a first, a middle
+// and a last one.
 class Techniques : public Training, public ::testing::WithParamInterface<Trained> {};
 
 using Pair = std::pair<const Technique*, const Technique*>;
@@ -172,7 +172,7 @@ std::vector<Pair> pairs_of_techniques(uint32_t seed) {
 
 // Whether the norm is added up in plain execution's order: not unit by unit in backward, nor on the
 // host beside a GPU that adds up in an order of its own.
-bool adds_norm_like_plain(const config::Recipe& recipe) {
+bool adds_norm_like_plain(const recipe::Recipe& recipe) {
   if (!recipe.train.max_norm) return true;
   const bool on_the_host = recipe.optimizer_offload != "none" && !tests::test_device().is_cpu();
   return !recipe.optimizer_in_backward && !on_the_host;
@@ -184,7 +184,7 @@ constexpr double kOtherNorm = 1e-6;
 
 TEST_P(Techniques, EveryPairTrainsToTheSameBitsAsPlain) {
   const tests::FixedOrder fixed_order;
-  config::Recipe base = tiny_recipe();
+  recipe::Recipe base = tiny_recipe();
   GetParam().set_up(base);
   uint32_t seed = static_cast<uint32_t>(std::string(GetParam().name).size());
   for (const std::optional<double> max_norm : {std::optional<double>(), std::optional(0.5)}) {
@@ -194,7 +194,7 @@ TEST_P(Techniques, EveryPairTrainsToTheSameBitsAsPlain) {
     for (const auto& [first, second] : pairs_of_techniques(++seed)) {
       SCOPED_TRACE(std::string(first->name) + " and " + second->name +
                    (max_norm ? ", clipped" : ""));
-      config::Recipe recipe = base;
+      recipe::Recipe recipe = base;
       first->turn_on(recipe);
       second->turn_on(recipe);
       TinyRun run(recipe, samples_);
@@ -211,7 +211,7 @@ INSTANTIATE_TEST_SUITE_P(Trained, Techniques, ::testing::ValuesIn(kTrained),
 
 TEST_F(Training, DropoutIsOfTrainingAndTheSeed) {
   const tests::FixedOrder fixed_order;
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.lora = {.enabled = true, .r = 4, .dropout = 0.5, .mlp = true};
   TinyRun first(recipe, samples_), again(recipe, samples_);
   recipe.seed += 1;
@@ -226,7 +226,7 @@ TEST_F(Training, DropoutIsOfTrainingAndTheSeed) {
 
 TEST_F(Training, TheSeedReachesStochasticRounding) {
   const tests::FixedOrder fixed_order;
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.precision = "bf16-true";
   recipe.optimizer.stochastic_rounding = true;
   TinyRun first(recipe, samples_), again(recipe, samples_);
@@ -244,7 +244,7 @@ TEST_F(Training, TechniquesAccumulateLikePlain) {
   const std::vector<double> expected = train(plain, eight_in(2), 4);
   for (const Technique& technique : kTechniques) {
     SCOPED_TRACE(technique.name);
-    config::Recipe recipe = tiny_recipe();
+    recipe::Recipe recipe = tiny_recipe();
     technique.turn_on(recipe);
     TinyRun run(recipe, samples_);
     expect_same_losses(expected, train(run, eight_in(2), 4), 1e-6);
@@ -253,7 +253,7 @@ TEST_F(Training, TechniquesAccumulateLikePlain) {
 }
 
 TEST_F(Training, ClippingScalesToTheNorm) {
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.optimizer = {.name = "sgd", .lr = 1.0, .weight_decay = 0.0};
   recipe.train.max_norm = 0.5;
   TinyRun run(recipe, samples_);
@@ -274,7 +274,7 @@ TEST_F(Training, MatmulPrecisionChangesGpusAlone) {
   const std::vector<double> expected = train(exact, eight_in(8), 3);
   for (const char* precision : {"high", "medium", "highest"}) {
     SCOPED_TRACE(precision);
-    setup::choose_matmul_precision(tests::test_device(), precision);
+    engine::choose_matmul_precision(tests::test_device(), precision);
     TinyRun run(tiny_recipe(), samples_);
     const bool same = tests::test_device().is_cpu() || std::string(precision) == "highest";
     expect_same_losses(expected, train(run, eight_in(8), 3), same ? 0 : 4 * 0x1p-11);
@@ -291,7 +291,7 @@ class Precision : public Training, public ::testing::WithParamInterface<Precisio
 // A loss near ln(96) = 4.6 from roundings of relative size epsilon, through two blocks.
 TEST_P(Precision, FirstLossIsThatOfFloat32) {
   TinyRun exact(tiny_recipe(), samples_);
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.precision = GetParam().name;
   TinyRun rounded(recipe, samples_);
   const double expected = exact.stepper->step(eight_in(8), 1e-2).loss;
@@ -300,7 +300,7 @@ TEST_P(Precision, FirstLossIsThatOfFloat32) {
 }
 
 TEST_P(Precision, Learns) {
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.precision = GetParam().name;
   TinyRun run(recipe, samples_);
   const std::vector<double> losses = train(run, eight_in(4), 30);
@@ -314,7 +314,7 @@ INSTANTIATE_TEST_SUITE_P(Modes, Precision,
                                            PrecisionCase{"16-mixed", 1.0 / 2048}));
 
 TEST_F(Training, OverflowedStepIsSkippedAndTheScaleHalved) {
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.precision = "16-mixed";
   TinyRun run(recipe, samples_);
   run.stepper->scaler().restore(1e30, 0);

@@ -11,7 +11,7 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "hub/http.h"
+#include "files/hub/http.h"
 
 namespace snug::test {
 namespace {

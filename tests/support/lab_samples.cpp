@@ -11,14 +11,14 @@
 
 namespace snug::test {
 
-using experiment::Expected;
-using experiment::Figures;
-using experiment::Group;
-using experiment::LabRun;
-using experiment::Moment;
-using experiment::Outcome;
-using experiment::Row;
-using experiment::RowResult;
+using lab::Expected;
+using lab::Figures;
+using lab::Group;
+using lab::LabRun;
+using lab::Moment;
+using lab::Outcome;
+using lab::Row;
+using lab::RowResult;
 
 namespace {
 
@@ -27,7 +27,7 @@ constexpr int kBlocks = 150;
 
 int64_t gib(double value) { return static_cast<int64_t>(value * static_cast<double>(kGiB)); }
 
-Moment moment(const std::string& unit, const std::string& phase, experiment::Bytes bytes) {
+Moment moment(const std::string& unit, const std::string& phase, lab::Bytes bytes) {
   Moment out{unit, phase, 0, std::move(bytes)};
   for (const auto& [category, size] : out.by_category) out.allocated += size;
   return out;
@@ -35,17 +35,17 @@ Moment moment(const std::string& unit, const std::string& phase, experiment::Byt
 
 // Activations grow block by block and shrink again, gradients the other way round.
 void add_timeline(Figures& figures) {
-  const experiment::Bytes peak = figures.by_category;
+  const lab::Bytes peak = figures.by_category;
   const auto part = [&](const char* category, int block) {
     return peak.at(category) / kBlocks * block;
   };
-  const experiment::Bytes still{{"parameters", peak.at("parameters")},
-                                {"optimizer", peak.at("optimizer")}};
+  const lab::Bytes still{{"parameters", peak.at("parameters")},
+                         {"optimizer", peak.at("optimizer")}};
   figures.timeline.push_back(moment("outside any unit", "setup", still));
   for (int pass = 0; pass < 2; ++pass)
     for (int i = 1; i <= kBlocks; ++i) {
       const int block = pass == 0 ? i : kBlocks + 1 - i;
-      experiment::Bytes now = still;
+      lab::Bytes now = still;
       now["activations"] = part("activations", block);
       now["workspace"] = pass == 0 ? 0 : peak.at("workspace") / 2;
       if (pass == 1) now["gradients"] = part("gradients", i);
@@ -53,7 +53,7 @@ void add_timeline(Figures& figures) {
           moment(fmt::format("block {}", block), pass == 0 ? "forward" : "backward", now));
     }
   figures.timeline.push_back(moment("head", "backward", peak));
-  experiment::Bytes last = still;
+  lab::Bytes last = still;
   last["gradients"] = peak.at("gradients");
   figures.timeline.push_back(moment("outside any unit", "step", last));
 }
@@ -85,7 +85,7 @@ void count_row(RowResult& result) {
   result.like_program = "litgpt";
 }
 
-LabRun empty_run(experiment::Mode mode) {
+LabRun empty_run(lab::Mode mode) {
   LabRun run;
   run.mode = mode;
   run.record.suite = "sample";
@@ -95,7 +95,7 @@ LabRun empty_run(experiment::Mode mode) {
       "and "
       "time.";
   run.record.source = "a tutorial";
-  run.record.mode = experiment::name(mode);
+  run.record.mode = lab::name(mode);
   run.record.command = "snug lab run sample --plan";
   run.record.started = "2026-11-22T08:00:00Z";
   run.record.version = "0.1.0";
@@ -187,12 +187,12 @@ Row& row_of(LabRun& run, const std::string& id) {
 }
 
 LabRun planned_sample() {
-  LabRun run = empty_run(experiment::Mode::Plan);
+  LabRun run = empty_run(lab::Mode::Plan);
   struct Shape {
     const char* id;
     const char* title;
     const char* from;
-    experiment::Settings options;
+    lab::Settings options;
     double weights, gradients, states, activations, seconds;
     Expected expected;
   };
@@ -299,7 +299,7 @@ LabRun planned_sample() {
 }
 
 LabRun measured_sample() {
-  LabRun run = empty_run(experiment::Mode::Run);
+  LabRun run = empty_run(lab::Mode::Run);
   run.record.device = "NVIDIA A100-SXM4-80GB";
   const char* ids[] = {"m1-good", "m2-oom", "m3-crash", "m4-slow", "m5-later"};
   const Outcome outcomes[] = {Outcome::Ok, Outcome::OutOfMemory, Outcome::Crashed,

@@ -6,24 +6,23 @@
 #include <filesystem>
 #include <string>
 
-#include "experiment/result.h"
+#include "lab/result.h"
 
 namespace snug::test {
 
 // Categories add up to the peak; the timeline reaches it.
-experiment::Figures sample_figures(double weights_gib, double gradients_gib, double states_gib,
-                                   double activations_gib, double step_seconds);
+lab::Figures sample_figures(double weights_gib, double gradients_gib, double states_gib,
+                            double activations_gib, double step_seconds);
 
 // Adds a row and its result, both with this id; NotRun until the caller says otherwise.
-experiment::RowResult& add_row(experiment::LabRun& run, const std::string& id,
-                               const std::string& from = "");
-experiment::Row& row_of(experiment::LabRun& run, const std::string& id);
+lab::RowResult& add_row(lab::LabRun& run, const std::string& id, const std::string& from = "");
+lab::Row& row_of(lab::LabRun& run, const std::string& id);
 
-experiment::LabRun planned_sample();   // ten rows, a sweep of five and a search
-experiment::LabRun measured_sample();  // ok, out of memory, crashed, timed out, not run
-experiment::LabRun hostile_sample();
+lab::LabRun planned_sample();   // ten rows, a sweep of five and a search
+lab::LabRun measured_sample();  // ok, out of memory, crashed, timed out, not run
+lab::LabRun hostile_sample();
 
 // Where a sample's rows have their output.log; makes the folders.
-void write_logs(const experiment::LabRun& run);
+void write_logs(const lab::LabRun& run);
 
 }  // namespace snug::test

@@ -11,11 +11,11 @@
 
 namespace snug::tests {
 
-inline config::Recipe random_recipe(std::mt19937& random) {
+inline recipe::Recipe random_recipe(std::mt19937& random) {
   const auto pick = [&](std::initializer_list<const char*> choices) {
     return *(choices.begin() + random() % choices.size());
   };
-  config::Recipe recipe = tiny_recipe();
+  recipe::Recipe recipe = tiny_recipe();
   recipe.precision = pick({"32-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed"});
   recipe.optimizer.name = pick({"adamw", "sgd", "adamw_8bit", "adafactor", "lion"});
   recipe.optimizer.momentum = random() % 2 ? 0.9 : 0.0;
@@ -45,7 +45,7 @@ inline config::Recipe random_recipe(std::mt19937& random) {
   return recipe;
 }
 
-inline std::string describe(const config::Recipe& r, const std::string& shape) {
+inline std::string describe(const recipe::Recipe& r, const std::string& shape) {
   return fmt::format(
       "{}, {}, {}, {}{}{}, micro-batch {}, {}, checkpointing {}{}{}, offload {}{}{}{}{}", shape,
       r.precision, r.optimizer.name,

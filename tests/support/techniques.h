@@ -8,26 +8,26 @@ namespace snug::tests {
 
 struct Technique {
   const char* name;
-  void (*turn_on)(config::Recipe&);
+  void (*turn_on)(recipe::Recipe&);
 };
 
 constexpr Technique kTechniques[] = {
-    {"checkpointing all", [](config::Recipe& r) { r.activation_checkpointing = "all"; }},
-    {"checkpointing every:2", [](config::Recipe& r) { r.activation_checkpointing = "every:2"; }},
-    {"checkpointing 1", [](config::Recipe& r) { r.activation_checkpointing = "1"; }},
-    {"selective", [](config::Recipe& r) { r.activation_checkpointing = "selective"; }},
-    {"activation offload", [](config::Recipe& r) { r.activation_offload = true; }},
-    {"in backward", [](config::Recipe& r) { r.optimizer_in_backward = true; }},
-    {"optimizer offload", [](config::Recipe& r) { r.optimizer_offload = "cpu"; }},
+    {"checkpointing all", [](recipe::Recipe& r) { r.activation_checkpointing = "all"; }},
+    {"checkpointing every:2", [](recipe::Recipe& r) { r.activation_checkpointing = "every:2"; }},
+    {"checkpointing 1", [](recipe::Recipe& r) { r.activation_checkpointing = "1"; }},
+    {"selective", [](recipe::Recipe& r) { r.activation_checkpointing = "selective"; }},
+    {"activation offload", [](recipe::Recipe& r) { r.activation_offload = true; }},
+    {"in backward", [](recipe::Recipe& r) { r.optimizer_in_backward = true; }},
+    {"optimizer offload", [](recipe::Recipe& r) { r.optimizer_offload = "cpu"; }},
     {"optimizer offload to disk",
-     [](config::Recipe& r) { r.optimizer_offload = tests::on_disk(); }},
+     [](recipe::Recipe& r) { r.optimizer_offload = tests::on_disk(); }},
     {"weight streaming",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
        r.weight_streaming = true;
      }},
     {"all offloads, prefetched",
-     [](config::Recipe& r) {
+     [](recipe::Recipe& r) {
        if (r.optimizer_offload == "none") r.optimizer_offload = "cpu";
        r.weight_streaming = true;
        r.activation_offload = true;

@@ -8,9 +8,9 @@
 #include <cstdlib>
 #include <string>
 
-#include "memory/ledger.h"
-#include "setup/accelerator.h"
-#include "setup/cuda_device.h"
+#include "core/memory/ledger.h"
+#include "engine/accelerator.h"
+#include "engine/cuda_device.h"
 
 namespace snug::tests {
 
@@ -21,8 +21,8 @@ inline at::Device test_device() {
 
 // Why the tests cannot run, or empty. ctest knows the words.
 inline std::string missing_device() {
-  if (test_device().is_cpu() || setup::cuda::count() > 0) return {};
-  return "no CUDA device: " + setup::cuda::why_none();
+  if (test_device().is_cpu() || engine::cuda::count() > 0) return {};
+  return "no CUDA device: " + engine::cuda::why_none();
 }
 
 // Once, before the first tensor.
@@ -31,7 +31,7 @@ inline void prepare_test_device() {
   // What cuBLAS takes by itself on an H100. Without a word on it libtorch refuses products under
   // FixedOrder.
   ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
-  if (missing_device().empty()) setup::open_device(test_device().is_cpu() ? "cpu" : "cuda");
+  if (missing_device().empty()) engine::open_device(test_device().is_cpu() ? "cpu" : "cuda");
 }
 
 inline memory::Ledger& test_ledger() { return memory::ledger_of(test_device().type()); }

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "dist/group.h"
+#include "core/dist/group.h"
 
 namespace snug::test {
 

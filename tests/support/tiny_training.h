@@ -8,13 +8,13 @@
 #include <span>
 #include <string>
 
-#include "config/recipe.h"
 #include "data/sample_store.h"
+#include "engine/engine.h"
+#include "engine/steps/stepper.h"
 #include "models/family.h"
-#include "setup/engine.h"
+#include "recipe/recipe.h"
 #include "support/source_dir.h"
 #include "support/test_device.h"
-#include "train/stepper.h"
 
 namespace snug::tests {
 
@@ -45,8 +45,8 @@ inline data::SampleStore random_samples(int count, int longest, uint32_t seed,
   return store;
 }
 
-inline config::Recipe tiny_recipe() {
-  config::Recipe recipe;
+inline recipe::Recipe tiny_recipe() {
+  recipe::Recipe recipe;
   recipe.precision = "32-true";
   recipe.train.global_batch_size = 8;
   recipe.train.micro_batch_size = 8;
@@ -57,7 +57,7 @@ inline config::Recipe tiny_recipe() {
 // Of optimizer_offload: its file has no name, so that nothing is left in that folder.
 inline std::string on_disk() { return "disk:" + std::filesystem::temp_directory_path().string(); }
 
-inline data::MicroBatchOptions batch_options(const config::Recipe& recipe,
+inline data::MicroBatchOptions batch_options(const recipe::Recipe& recipe,
                                              const models::Model& model) {
   return {.packing = recipe.data.packing,
           .ignore_index = static_cast<int32_t>(recipe.data.ignore_index),
@@ -89,35 +89,35 @@ class TinyBatches final : public data::BatchSource {
 
 // A model with random weights, an engine and a stepper over `samples`.
 struct TinyRun {
-  explicit TinyRun(config::Recipe r, const data::SampleStore& s, const std::string& shape = "llama",
+  explicit TinyRun(recipe::Recipe r, const data::SampleStore& s, const std::string& shape = "llama",
                    at::Device device = test_device(),
                    std::shared_ptr<dist::Mesh> mesh = dist::single_mesh())
       : recipe(std::move(r)), model(tiny_model(shape)) {
     ++num_made;
-    engine = setup::make_engine(*model, recipe, device, 128, std::move(mesh));
+    engine = engine::make_engine(*model, recipe, device, 128, std::move(mesh));
     engine.fill_weights([](nn::Unit& unit) {
       for (nn::Parameter* parameter : unit.parameters()) parameter->initialize(7, 0.2);
     });
     engine.weights_changed();
-    phases = std::make_unique<train::PhaseRecorder>(engine, records);
+    phases = std::make_unique<engine::PhaseRecorder>(engine, records);
     batches = std::make_unique<TinyBatches>(s, batch_options(recipe, *model));
-    stepper = std::make_unique<train::Stepper>(engine, recipe, *batches, *phases);
+    stepper = std::make_unique<engine::Stepper>(engine, recipe, *batches, *phases);
   }
 
   static inline int64_t num_made = 0;  // by this program; it says how many in the end
 
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   std::unique_ptr<models::Model> model;
-  setup::Engine engine;
+  engine::Engine engine;
   std::vector<report::PhaseRecord> records;
-  std::unique_ptr<train::PhaseRecorder> phases;
+  std::unique_ptr<engine::PhaseRecorder> phases;
   std::unique_ptr<data::BatchSource> batches;
-  std::unique_ptr<train::Stepper> stepper;
+  std::unique_ptr<engine::Stepper> stepper;
 };
 
 // Samples 0 .. 7 in micro-batches of `size`.
-inline train::SampleIndices eight_in(int64_t size) {
-  train::SampleIndices micro_batches;
+inline engine::SampleIndices eight_in(int64_t size) {
+  engine::SampleIndices micro_batches;
   for (int64_t begin = 0; begin < 8; begin += size) {
     micro_batches.emplace_back();
     for (int64_t i = begin; i < begin + size; ++i) micro_batches.back().push_back(i);

@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
-#include "config/command_table.h"
+#include "recipe/options/command_table.h"
 #include "system/program.h"
 
 namespace snug::tests {
@@ -67,9 +67,9 @@ class Extremes : public ::testing::Test {
   // rows(chosen): of the plan's, with the words that set one each.
   template <class Choose>
   void for_each_row(const Choose& choose) const {
-    config::ParsedCommand parsed;
-    parsed.command = config::Command::Plan;
-    for (const config::Row& row : config::rows_of(parsed))
+    recipe::ParsedCommand parsed;
+    parsed.command = recipe::Command::Plan;
+    for (const recipe::Row& row : recipe::rows_of(parsed))
       if (const std::optional<std::string> value = choose(row))
         expect_cheap(plan({"--" + row.key, *value}));
   }
@@ -78,16 +78,16 @@ class Extremes : public ::testing::Test {
 };
 
 TEST_F(Extremes, EveryNumberAtItsUpperBound) {
-  for_each_row([](const config::Row& row) -> std::optional<std::string> {
+  for_each_row([](const recipe::Row& row) -> std::optional<std::string> {
     if (row.max >= 1e300) return std::nullopt;
-    if (std::holds_alternative<config::PairSlot>(row.slot)) return std::nullopt;
+    if (std::holds_alternative<recipe::PairSlot>(row.slot)) return std::nullopt;
     if (row.max == 0x1p64) return "18446744073709551615";
     return fmt::format("{}", static_cast<int64_t>(row.max));
   });
 }
 
 TEST_F(Extremes, EveryTextVeryLong) {
-  for_each_row([](const config::Row& row) -> std::optional<std::string> {
+  for_each_row([](const recipe::Row& row) -> std::optional<std::string> {
     const bool is_text = std::holds_alternative<std::string*>(row.slot) ||
                          std::holds_alternative<std::optional<std::string>*>(row.slot);
     return is_text ? std::optional(std::string(1 << 16, 'x')) : std::nullopt;

@@ -1,5 +1,5 @@
 // Runs that go on with the devices laid out otherwise, as the program does it. What of a checkpoint
-// is the same to the bit and what is not: tests/dist/resume_test.cpp, tests/unit/checkpoint.
+// is the same to the bit and what is not: tests/dist/resume_test.cpp, tests/unit/files/checkpoint.
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 

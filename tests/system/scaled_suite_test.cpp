@@ -7,18 +7,18 @@
 #include <cmath>
 #include <map>
 
-#include "experiment/result.h"
-#include "experiment/suite.h"
+#include "lab/result.h"
+#include "lab/suite/suite.h"
 #include "system/program.h"
 
 namespace snug::tests {
 namespace {
 
-using experiment::Comparison;
-using experiment::Expected;
-using experiment::Mode;
-using experiment::Outcome;
-using experiment::Row;
+using lab::Comparison;
+using lab::Expected;
+using lab::Mode;
+using lab::Outcome;
+using lab::Row;
 
 fs::path suite_file(const std::string& name) {
   return fs::path(SNUG_SOURCE_DIR) / "recipes/lab" / (name + ".yaml");
@@ -63,11 +63,11 @@ TEST(ScaledSuite, RunsWholeAndComesOutAsPublished) {
   ASSERT_EQ(ran.exit_code, 0) << ran.output;
   fs::path results = out_dir;
   if (!fs::exists(results / "lab.json")) results /= "litgpt-single-scaled";
-  const experiment::LabRun lab = experiment::read_lab_run(results);
+  const lab::LabRun lab = lab::read_lab_run(results);
   ASSERT_EQ(lab.rows.size(), 14U);
   std::map<std::string, double> peaks;
   for (const Row& row : lab.rows) {
-    const experiment::RowResult& result = *lab.find(row.id);
+    const lab::RowResult& result = *lab.find(row.id);
     ASSERT_NE(row.expected, Expected::Unknown) << row.id;
     EXPECT_EQ(result.outcome, row.expected == Expected::Ok ? Outcome::Ok : Outcome::OutOfMemory)
         << row.id << ": " << result.reason;
@@ -97,11 +97,11 @@ Result printed_by(const std::vector<std::string>& words) {
 class PlannedSuite : public testing::TestWithParam<const char*> {};
 
 TEST_P(PlannedSuite, ComesOutAsPublished) {
-  const experiment::Suite suite = experiment::read_suite(suite_file(GetParam()));
+  const lab::Suite suite = lab::read_suite(suite_file(GetParam()));
   std::map<std::string, double> peaks;
   for (const Row& row : suite.rows) {
     if (!row.not_run.empty()) continue;
-    const Result planned = printed_by(experiment::plan_words(suite, row, Mode::Scaled, {}));
+    const Result planned = printed_by(lab::plan_words(suite, row, Mode::Scaled, {}));
     ASSERT_TRUE(planned.exit_code == 0 || planned.exit_code == 3) << row.id;
     const auto plan = nlohmann::json::parse(planned.output, nullptr, false);
     ASSERT_TRUE(plan.is_object()) << planned.output;

@@ -89,7 +89,7 @@ class Bundle:
                 self.copy(file, os.path.join(place, os.path.relpath(file, source)))
 
     def add_openmpi(self):
-        """Laid out as src/dist/bundled_mpi.cpp says."""
+        """Laid out as src/core/dist/mpi/bundled_mpi.cpp says."""
         here, rpath = "lib/openmpi", "$ORIGIN/../.."
         self.add("/usr/bin/orterun", f"{here}/bin/mpirun", rpath)
         self.add("/usr/bin/orted", f"{here}/bin/orted-program", rpath)

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "ops/activation.h"
+#include "core/ops/activation.h"
 
 namespace snug::models::blip2 {
 

@@ -17,7 +17,7 @@ using nlohmann::json;
 constexpr const char* kLanguage = "language_model.";
 
 // The prefix of the language model's tensor names in these files.
-std::string prefix_in(const formats::TensorSource* files) {
+std::string prefix_in(const files::TensorSource* files) {
   for (const char* before : {"model.", "module."})
     if (files != nullptr && files->find(std::string(before) + kLanguage + "shared.weight"))
       return std::string(before) + kLanguage;
@@ -25,7 +25,7 @@ std::string prefix_in(const formats::TensorSource* files) {
 }
 
 std::unique_ptr<Model> make_language(const json& text, const std::string& where,
-                                     const formats::TensorSource* files) {
+                                     const files::TensorSource* files) {
   const std::string type = ConfigFields(text, where).text("model_type", "opt");
   if (type == "opt") {
     opt::Config own = opt::from_hugging_face(text, where);
@@ -59,7 +59,7 @@ double multiplications(const nn::Parameter& weight) {
 }  // namespace
 
 std::unique_ptr<Model> make_model(const json& config, const std::string& where,
-                                  const formats::TensorSource* files) {
+                                  const files::TensorSource* files) {
   Config own = from_hugging_face(config, where);
   auto language = make_language(own.text, where + ": text_config", files);
   const int64_t rows = language->dimensions().vocabulary;

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/tensor_source.h"
+#include "files/weights/tensor_source.h"
 #include "models/blip2/qformer.h"
 #include "models/blip2/vision.h"
 #include "models/model.h"
@@ -15,7 +15,7 @@
 namespace snug::models::blip2 {
 
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
-                                  const formats::TensorSource* files);
+                                  const files::TensorSource* files);
 
 class Blip2Model final : public Model {
  public:

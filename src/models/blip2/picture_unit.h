@@ -5,9 +5,9 @@
 
 #include <vector>
 
+#include "core/nn/linear.h"
+#include "core/nn/unit.h"
 #include "models/blip2/config.h"
-#include "nn/linear.h"
-#include "nn/unit.h"
 
 namespace snug::models::blip2 {
 

@@ -1,16 +1,16 @@
 // The Q-Former as units, and the projection of its output to the language model. State: "queries"
 // (c, D) and the picture features "vision" (S·P, V), with S pictures, Q queries, P positions, D
 // hidden_size, V the vision model's hidden size; c of the S·Q rows are on this rank, c = S·Q
-// without tensor parallelism (nn/functions.h).
+// without tensor parallelism (core/nn/functions.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <memory>
 #include <vector>
 
+#include "core/nn/attention.h"
+#include "core/nn/functions.h"
 #include "models/blip2/picture_unit.h"
-#include "nn/attention.h"
-#include "nn/functions.h"
 
 namespace snug::models::blip2 {
 

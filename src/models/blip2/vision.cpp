@@ -8,8 +8,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "nn/attention.h"
-#include "ops/pictures.h"
+#include "core/nn/attention.h"
+#include "core/ops/pictures.h"
 
 namespace snug::models::blip2 {
 namespace {

@@ -1,14 +1,14 @@
 // The vision transformer as units: patch embedding with positions, blocks, final norm. State:
 // "vision" (c, D), c of the S·P rows on this rank, c = S·P without tensor parallelism
-// (nn/functions.h). The final norm passes all rows on, since several Q-Former layers read them. S
-// pictures, P positions, D hidden_size.
+// (core/nn/functions.h). The final norm passes all rows on, since several Q-Former layers read
+// them. S pictures, P positions, D hidden_size.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <vector>
 
+#include "core/nn/functions.h"
 #include "models/blip2/picture_unit.h"
-#include "nn/functions.h"
 
 namespace snug::models::blip2 {
 

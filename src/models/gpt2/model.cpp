@@ -19,7 +19,7 @@ bool is_kept_transposed(const nn::Parameter& parameter) {
 }  // namespace
 
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
-                                  const formats::TensorSource* files) {
+                                  const files::TensorSource* files) {
   const bool is_bare = files != nullptr && files->find("wte.weight") != nullptr;
   return std::make_unique<Gpt2Model>(from_hugging_face(config, where), is_bare);
 }

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "formats/tensor_source.h"
+#include "files/weights/tensor_source.h"
 #include "models/gpt2/units.h"
 #include "models/model.h"
 
 namespace snug::models::gpt2 {
 
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
-                                  const formats::TensorSource* files);
+                                  const files::TensorSource* files);
 
 class Gpt2Model final : public Model {
  public:

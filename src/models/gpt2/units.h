@@ -1,18 +1,18 @@
 // GPT-2 as units: embedding, blocks, and norm + head + loss.
 //
 // Shapes: N tokens, D n_embd, F n_inner, V vocab_size, P n_positions; c rows of hidden states on
-// this rank, c = N without tensor parallelism (nn/functions.h).
+// this rank, c = N without tensor parallelism (core/nn/functions.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>
 #include <vector>
 
+#include "core/nn/attention.h"
+#include "core/nn/functions.h"
+#include "core/nn/linear.h"
+#include "core/nn/unit.h"
 #include "models/gpt2/config.h"
-#include "nn/attention.h"
-#include "nn/functions.h"
-#include "nn/linear.h"
-#include "nn/unit.h"
 
 namespace snug::models::gpt2 {
 

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/gguf.h"
-#include "kernels/cpu/rope_tables.h"
+#include "core/kernels/cpu/rope_tables.h"
+#include "files/weights/gguf/gguf.h"
 
 namespace snug::models::llama {
 
@@ -43,18 +43,18 @@ struct Config {
 
 // Each throws UserError naming the source and the field that is missing or out of range.
 Config from_hugging_face(const nlohmann::json& json, const std::string& where);
-Config from_gguf(const formats::GgufFile& file);
+Config from_gguf(const files::GgufFile& file);
 // The file says neither whether the head is tied nor which tokens are special: `tensors` and the
 // Hugging Face files beside it do.
 Config from_litgpt(const std::filesystem::path& model_config_yaml,
-                   const formats::TensorSource& tensors);
+                   const files::TensorSource& tensors);
 // The ids of special tokens, from a config.json or generation_config.json.
 void read_token_ids(Config& config, const nlohmann::json& json, const std::string& where);
 nlohmann::json to_hugging_face(const Config& config);
 std::string to_litgpt(const Config& config);
 // Writes all GGUF metadata about the model; and the values of the tensor rope_freqs.weight (empty:
 // none).
-void to_gguf(const Config& config, formats::GgufWriter& out);
+void to_gguf(const Config& config, files::GgufWriter& out);
 std::vector<float> gguf_rope_factors(const Config& config);
 
 // Refuses sizes that cannot be a model: zero, not divisible, absurdly large.

@@ -26,10 +26,10 @@ std::vector<float> rope_factors(const RopeScaling& scaling, int64_t head_dim) {
 }
 
 // Recovers the scaling from the factors, assuming Llama 3's own bounds.
-void read_rope_factors(const formats::GgufFile& file, const formats::TensorInfo& tensor,
+void read_rope_factors(const files::GgufFile& file, const files::TensorInfo& tensor,
                        int64_t original, Config& config) {
   std::vector<float> factors(static_cast<size_t>(tensor.num_elements()));
-  file.read(tensor, formats::DType::F32, factors.data());
+  file.read(tensor, files::DType::F32, factors.data());
   if (std::ranges::all_of(factors, [](float factor) { return factor == 1.0F; })) return;
   RopeScaling& rope = config.rope;
   rope.type = RopeType::Llama3;
@@ -52,7 +52,7 @@ void read_rope_factors(const formats::GgufFile& file, const formats::TensorInfo&
                               {"original_max_position_embeddings", original}};
 }
 
-void read_rope_scaling(const formats::GgufFile& file, const std::string& architecture,
+void read_rope_scaling(const files::GgufFile& file, const std::string& architecture,
                        Config& config) {
   const auto key = [&](const char* name) { return architecture + ".rope.scaling." + name; };
   const std::string type = file.text(key("type"), "none");
@@ -74,13 +74,12 @@ void read_rope_scaling(const formats::GgufFile& file, const std::string& archite
         "{}: rope scaling \"{}\" in a GGUF file is not supported; linear, yarn and Llama 3's are",
         file.label(), type);
   }
-  if (const formats::TensorInfo* tensor = file.find("rope_freqs.weight"))
+  if (const files::TensorInfo* tensor = file.find("rope_freqs.weight"))
     read_rope_factors(file, *tensor, file.integer(key("original_context_length"), kLlama3Positions),
                       config);
 }
 
-void write_rope_scaling(const Config& c, const std::string& architecture,
-                        formats::GgufWriter& out) {
+void write_rope_scaling(const Config& c, const std::string& architecture, files::GgufWriter& out) {
   const auto key = [&](const char* name) { return architecture + ".rope.scaling." + name; };
   const RopeScaling& rope = c.rope;
   const RopeScaling usual;
@@ -106,7 +105,7 @@ void write_rope_scaling(const Config& c, const std::string& architecture,
 
 }  // namespace
 
-Config from_gguf(const formats::GgufFile& file) {
+Config from_gguf(const files::GgufFile& file) {
   const std::string where = file.describe();
   const std::string architecture = file.text("general.architecture");
   if (architecture != "llama" && architecture != "qwen2")
@@ -130,7 +129,7 @@ Config from_gguf(const formats::GgufFile& file) {
   config.rms_norm_eps = std::stod(fmt::format("{:.6g}", config.rms_norm_eps));
   config.rope.base = file.number(key("rope.freq_base"), 10000.0);
   read_rope_scaling(file, architecture, config);
-  const formats::TensorInfo* embedding = file.find("token_embd.weight");
+  const files::TensorInfo* embedding = file.find("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2)
     throw UserError("{}: tensor token_embd.weight is missing", where);
   config.vocab_size = embedding->shape[0];
@@ -149,7 +148,7 @@ Config from_gguf(const formats::GgufFile& file) {
   return config;
 }
 
-void to_gguf(const Config& c, formats::GgufWriter& out) {
+void to_gguf(const Config& c, files::GgufWriter& out) {
   const std::string architecture = c.model_type == "qwen2" ? "qwen2" : "llama";
   const auto count = [&](const char* name, int64_t value) {
     out.set_u32(architecture + "." + name, static_cast<uint32_t>(value));

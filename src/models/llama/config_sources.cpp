@@ -37,9 +37,9 @@ void refuse_other_architectures(const YAML::Node& root, const std::string& where
 
 // LitGPT stores a tied head as a separate tensor and its config does not mention it, so the weights
 // are compared.
-bool is_tied(const formats::TensorSource& tensors) {
-  const formats::TensorInfo* embedding = tensors.find("transformer.wte.weight");
-  const formats::TensorInfo* head = tensors.find("lm_head.weight");
+bool is_tied(const files::TensorSource& tensors) {
+  const files::TensorInfo* embedding = tensors.find("transformer.wte.weight");
+  const files::TensorInfo* head = tensors.find("lm_head.weight");
   if (head == nullptr) return true;
   return embedding != nullptr && same_tensor(tensors, *embedding, *head);
 }
@@ -74,7 +74,7 @@ void read_token_ids_beside(const std::filesystem::path& folder, Config& config) 
 
 }  // namespace
 
-Config from_litgpt(const std::filesystem::path& path, const formats::TensorSource& tensors) {
+Config from_litgpt(const std::filesystem::path& path, const files::TensorSource& tensors) {
   const std::string where = path.string();
   YAML::Node root;
   try {

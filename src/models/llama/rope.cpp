@@ -10,7 +10,7 @@
 #include <ATen/ops/sub.h>
 
 #include "base/error.h"
-#include "nn/kv_cache.h"
+#include "core/nn/kv_cache.h"
 
 namespace snug::models::llama {
 namespace {

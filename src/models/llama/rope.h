@@ -9,9 +9,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "core/nn/unit.h"
+#include "core/ops/rope.h"
 #include "models/llama/config.h"
-#include "nn/unit.h"
-#include "ops/rope.h"
 
 namespace snug::models::llama {
 

@@ -5,9 +5,9 @@
 
 #include <cmath>
 
-#include "memory/guards.h"
-#include "nn/attention.h"
-#include "nn/functions.h"
+#include "core/memory/guards.h"
+#include "core/nn/attention.h"
+#include "core/nn/functions.h"
 
 namespace snug::models::llama {
 namespace {

@@ -6,12 +6,12 @@
 #include <memory>
 #include <vector>
 
+#include "core/nn/linear.h"
+#include "core/nn/precision.h"
+#include "core/ops/attention/attention.h"
 #include "models/llama/config.h"
 #include "models/llama/rope.h"
 #include "models/model.h"
-#include "nn/linear.h"
-#include "nn/precision.h"
-#include "ops/attention.h"
 
 namespace snug::models::llama {
 
@@ -73,7 +73,7 @@ class LlamaModel final : public Model {
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
   std::string litgpt_config() const override { return to_litgpt(config_); }
-  void write_gguf_config(formats::GgufWriter& out) const override { to_gguf(config_, out); }
+  void write_gguf_config(files::GgufWriter& out) const override { to_gguf(config_, out); }
   std::map<std::string, std::vector<float>> gguf_constants() const override;
   double initializer_range() const override { return config_.initializer_range; }
   void prepare(at::Device device, int64_t max_seqlen) override;

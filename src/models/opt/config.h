@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "ops/activation.h"
+#include "core/ops/activation.h"
 
 namespace snug::models::opt {
 

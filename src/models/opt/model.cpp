@@ -9,7 +9,7 @@
 namespace snug::models::opt {
 
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
-                                  const formats::TensorSource* files) {
+                                  const files::TensorSource* files) {
   // Some directories store the decoder without the prefix "model.".
   const bool is_bare = files != nullptr && files->find("decoder.embed_tokens.weight") != nullptr;
   return std::make_unique<OptModel>(from_hugging_face(config, where), is_bare ? "model." : "");

@@ -6,14 +6,14 @@
 #include <string>
 #include <vector>
 
-#include "formats/tensor_source.h"
+#include "files/weights/tensor_source.h"
 #include "models/model.h"
 #include "models/opt/config.h"
 
 namespace snug::models::opt {
 
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
-                                  const formats::TensorSource* files);
+                                  const files::TensorSource* files);
 
 class OptModel final : public Model {
  public:

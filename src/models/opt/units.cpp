@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "nn/attention.h"
+#include "core/nn/attention.h"
 
 namespace snug::models::opt {
 namespace {

@@ -1,7 +1,7 @@
 // OPT as units: embedding, blocks, and norm + head + loss.
 //
 // Shapes: N tokens, D hidden_size, E word_embed_proj_dim, F ffn_dim, V vocab_size, P positions; c
-// rows of hidden states on this rank, c = N without tensor parallelism (nn/functions.h).
+// rows of hidden states on this rank, c = N without tensor parallelism (core/nn/functions.h).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
+#include "core/nn/functions.h"
+#include "core/nn/linear.h"
+#include "core/nn/unit.h"
 #include "models/opt/config.h"
-#include "nn/functions.h"
-#include "nn/linear.h"
-#include "nn/unit.h"
 
 namespace snug::models::opt {
 

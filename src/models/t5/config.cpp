@@ -30,14 +30,14 @@ void read_feed_forward(Config& c, const ConfigFields& fields) {
 
 // As in transformers 5: the head is separate if the files have one, unless the config says it is
 // tied and it equals the embedding.
-bool is_tied(const formats::TensorSource& files, const std::string& prefix, bool said) {
-  const formats::TensorInfo* head = files.find(prefix + "lm_head.weight");
-  const formats::TensorInfo* table = files.find(prefix + "shared.weight");
+bool is_tied(const files::TensorSource& files, const std::string& prefix, bool said) {
+  const files::TensorInfo* head = files.find(prefix + "lm_head.weight");
+  const files::TensorInfo* table = files.find(prefix + "shared.weight");
   if (head == nullptr) return true;
   return said && (table == nullptr || same_tensor(files, *head, *table));
 }
 
-void read_head(Config& c, const ConfigFields& fields, const formats::TensorSource* files,
+void read_head(Config& c, const ConfigFields& fields, const files::TensorSource* files,
                const std::string& prefix) {
   const bool tied = fields.boolean("tie_word_embeddings", true);
   c.scale_decoder_outputs = fields.boolean("scale_decoder_outputs", tied);
@@ -48,7 +48,7 @@ void read_head(Config& c, const ConfigFields& fields, const formats::TensorSourc
 }  // namespace
 
 Config from_hugging_face(const json& root, const std::string& where,
-                         const formats::TensorSource* files, const std::string& prefix) {
+                         const files::TensorSource* files, const std::string& prefix) {
   const ConfigFields fields(root, where);
   Config c;
   c.vocab_size = fields.integer_between("vocab_size", 1, int64_t{1} << 24, 32128);

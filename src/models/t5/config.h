@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "formats/tensor_source.h"
-#include "ops/activation.h"
+#include "core/ops/activation.h"
+#include "files/weights/tensor_source.h"
 
 namespace snug::models::t5 {
 
@@ -42,7 +42,7 @@ struct Config {
 // their name in T5's own files. They decide whether the head is tied, since transformers 5 writes
 // tie_word_embeddings = true for every T5. Throws UserError naming `where` and the key.
 Config from_hugging_face(const nlohmann::json& json, const std::string& where,
-                         const formats::TensorSource* files = nullptr,
+                         const files::TensorSource* files = nullptr,
                          const std::string& prefix = "");
 nlohmann::json to_hugging_face(const Config& config);
 

@@ -1,8 +1,8 @@
 // The attention and MLP of T5's blocks, each with its norm before and its dropout after.
 //
 // Shapes: N rows of the decoder, M of the source; c and e of them on this rank, c = N and e = M
-// without tensor parallelism (nn/functions.h); D d_model, H heads on this rank, d d_kv, F d_ff, B
-// buckets.
+// without tensor parallelism (core/nn/functions.h); D d_model, H heads on this rank, d d_kv, F
+// d_ff, B buckets.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "core/nn/attention.h"
+#include "core/nn/functions.h"
+#include "core/nn/linear.h"
+#include "core/nn/unit.h"
 #include "models/t5/config.h"
-#include "nn/attention.h"
-#include "nn/functions.h"
-#include "nn/linear.h"
-#include "nn/unit.h"
 
 namespace snug::models::t5 {
 

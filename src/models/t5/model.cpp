@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "base/error.h"
-#include "ops/score_block.h"
+#include "core/ops/attention/score_block.h"
 
 namespace snug::models::t5 {
 namespace {
@@ -16,7 +16,7 @@ constexpr int64_t kMaxPositions = int64_t{1} << 20;
 }  // namespace
 
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
-                                  const formats::TensorSource* files) {
+                                  const files::TensorSource* files) {
   return std::make_unique<T5Model>(from_hugging_face(config, where, files));
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "formats/tensor_source.h"
+#include "files/weights/tensor_source.h"
 #include "models/model.h"
 #include "models/t5/config.h"
 #include "models/t5/units.h"
@@ -14,7 +14,7 @@
 namespace snug::models::t5 {
 
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
-                                  const formats::TensorSource* files);
+                                  const files::TensorSource* files);
 
 class T5Model final : public Model {
  public:

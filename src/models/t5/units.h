@@ -12,7 +12,7 @@
 // and a float32 output layer in the MLP. We do not: use bfloat16, which has float32's range.
 //
 // Shapes: N tokens of the decoder, M of the source; c and e of them on this rank, c = N and e = M
-// without tensor parallelism (nn/functions.h); D d_model, H heads, B buckets, V vocab_size.
+// without tensor parallelism (core/nn/functions.h); D d_model, H heads, B buckets, V vocab_size.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

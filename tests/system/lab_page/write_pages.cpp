@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "base/files.h"
-#include "experiment/reports.h"
+#include "lab/report/reports.h"
 #include "support/lab_samples.h"
 
 int main(int argc, char** argv) {
@@ -14,11 +14,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    const auto write = [&](const char* name, snug::experiment::LabRun run) {
+    const auto write = [&](const char* name, snug::lab::LabRun run) {
       run.folder = std::filesystem::path(argv[1]) / name;
       std::filesystem::create_directories(run.folder);
       snug::test::write_logs(run);
-      snug::experiment::write_reports(run);
+      snug::lab::write_reports(run);
     };
     write("planned", snug::test::planned_sample());
     write("measured", snug::test::measured_sample());

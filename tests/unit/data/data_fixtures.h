@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/rows.h"
-#include "data/text_encoder.h"
+#include "data/prompts/text_encoder.h"
+#include "data/rows/rows.h"
 #include "support/temp_folder.h"
 
 namespace snug::data {

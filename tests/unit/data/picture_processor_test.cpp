@@ -1,13 +1,13 @@
 // Resizing against the bytes of torchvision and Pillow (tests/oracles/pictures_torchvision.py,
 // tests/oracles/pictures.py), and what preprocessor_config.json may say.
 // SPDX-License-Identifier: Apache-2.0
-#include "data/picture_processor.h"
+#include "data/pictures/picture_processor.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "data_fixtures.h"
-#include "formats/crc32.h"
+#include "files/weights/pth/crc32.h"
 
 namespace snug::data {
 namespace {
@@ -67,7 +67,7 @@ Pixels graphic(int64_t width, int64_t height) {
 uint32_t checksum_resized(const Pixels& pixels, Extent from, Extent to, const json& resampling) {
   Pixels out(static_cast<size_t>(to.width * to.height * 3));
   resize(pixels.data(), from, static_cast<Resampling>(resampling.get<int>()), out.data(), to);
-  return formats::crc32(std::as_bytes(std::span(out)));
+  return files::crc32(std::as_bytes(std::span(out)));
 }
 
 TEST(Resize, HasPillowsBytesForItsFilters) {

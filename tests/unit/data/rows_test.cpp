@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "data/rows.h"
+#include "data/rows/rows.h"
 
 #include "base/text.h"
 #include "data_fixtures.h"

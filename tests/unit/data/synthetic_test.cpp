@@ -9,9 +9,9 @@
 #include <map>
 #include <set>
 
-#include "data/synthetic_pictures.h"
+#include "data/pictures/synthetic_pictures.h"
 #include "data_fixtures.h"
-#include "formats/picture.h"
+#include "files/pictures/picture.h"
 
 namespace snug::data {
 namespace {
@@ -127,12 +127,12 @@ TEST(Synthetic, PicturesArePaintedInTheirColours) {
   const SyntheticPictures pictures(32, 20);
   std::set<std::vector<uint8_t>> all;
   for (int64_t row = 0; row < 32; ++row) {
-    const formats::Picture picture =
-        formats::decode_picture(pictures.picture(row).bytes, pictures.where(row));
+    const files::Picture picture =
+        files::decode_picture(pictures.picture(row).bytes, pictures.where(row));
     ASSERT_EQ(picture.width, 20);
     ASSERT_EQ(picture.height, 20);
     all.insert(picture.rgb);
-    const auto again = formats::decode_picture(pictures.picture(row).bytes, "again");
+    const auto again = files::decode_picture(pictures.picture(row).bytes, "again");
     EXPECT_EQ(picture.rgb, again.rgb);
     // The background is grey; the one white shape is the exception.
     int64_t coloured = 0;

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "formats/safetensors.h"
+#include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
 #include "support/temp_folder.h"
 
@@ -154,16 +154,16 @@ TEST_F(Blip2, PicturesCountInOperations) {
 
 TEST_F(Blip2, NamesWithModelBeforeThemAreFound) {
   const fs::path original = kSource / "tests/data/parity/blip2-t5";
-  const auto source = formats::open_safetensors(original / "model.safetensors");
-  std::vector<formats::TensorInfo> renamed;
-  for (formats::TensorInfo info : source->tensors()) {
+  const auto source = files::open_safetensors(original / "model.safetensors");
+  std::vector<files::TensorInfo> renamed;
+  for (files::TensorInfo info : source->tensors()) {
     info.name = "model." + info.name;
     renamed.push_back(std::move(info));
   }
-  formats::write_sharded(folder_.path(), renamed, int64_t{1} << 30,
-                         [&](const formats::TensorInfo& info) {
-                           return source->raw(*source->find(info.name.substr(6)));
-                         });
+  files::write_sharded(folder_.path(), renamed, int64_t{1} << 30,
+                       [&](const files::TensorInfo& info) {
+                         return source->raw(*source->find(info.name.substr(6)));
+                       });
   fs::copy(original / "config.json", folder_ / "config.json");
   const Checkpoint expected = open_checkpoint(original), found = open_checkpoint(folder_.path());
   const auto theirs = expected.model->parameters(), ours = found.model->parameters();

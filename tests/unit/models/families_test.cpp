@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "formats/safetensors.h"
+#include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
 #include "support/temp_folder.h"
 
@@ -164,18 +164,18 @@ class Directory : public FromConfig {
  protected:
   void write(const json& config, Model& model, const std::string& omit, bool with_head,
              float head_value = 0.5F) const {
-    std::vector<formats::TensorInfo> infos;
+    std::vector<files::TensorInfo> infos;
     for (const nn::Parameter* parameter : model.parameters()) {
       std::string name = parameter->name;
       if (name.starts_with(omit)) name.erase(0, omit.size());
-      infos.push_back(formats::make_tensor_info(name, formats::DType::F32, parameter->shape));
+      infos.push_back(files::make_tensor_info(name, files::DType::F32, parameter->shape));
       if (with_head && (name == "shared.weight" || name.ends_with("embed_tokens.weight")))
         infos.push_back(
-            formats::make_tensor_info("lm_head.weight", formats::DType::F32, parameter->shape));
+            files::make_tensor_info("lm_head.weight", files::DType::F32, parameter->shape));
     }
-    formats::write_sharded(
+    files::write_sharded(
         folder_.path(), infos, int64_t{1} << 30,
-        [values = std::vector<float>(), head_value](const formats::TensorInfo& info) mutable {
+        [values = std::vector<float>(), head_value](const files::TensorInfo& info) mutable {
           values.assign(static_cast<size_t>(info.num_elements()), 0.5F);
           if (info.name == "lm_head.weight") values.back() = head_value;
           return std::as_bytes(std::span(values));

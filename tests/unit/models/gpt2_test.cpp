@@ -11,10 +11,10 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "formats/safetensors.h"
-#include "memory/ledger.h"
+#include "core/memory/ledger.h"
+#include "core/ops/linear/quantized.h"
+#include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
-#include "ops/quantized.h"
 #include "support/temp_folder.h"
 
 namespace snug::models {
@@ -25,8 +25,8 @@ namespace fs = std::filesystem;
 const fs::path kFolder = fs::path(SNUG_SOURCE_DIR) / "tests/data/parity/gpt2";
 constexpr const char* kLayer = "transformer.h.1.attn.c_attn.weight";
 
-at::Tensor in_file(const formats::TensorSource& source, const std::string& name) {
-  const formats::TensorInfo* info = source.find(name);
+at::Tensor in_file(const files::TensorSource& source, const std::string& name) {
+  const files::TensorInfo* info = source.find(name);
   at::Tensor out = at::empty(info->shape, at::kFloat);
   source.read(*info, info->dtype, out.mutable_data_ptr());
   return out;
@@ -77,18 +77,17 @@ TEST_F(TransposedWeights, AreQuantizedRowByRowOfOurs) {
 
 TEST_F(TransposedWeights, NamesMayBeginWithoutTransformer) {
   const test::TempFolder folder;
-  const formats::TensorSource& source = *checkpoint_.tensors;
-  std::vector<formats::TensorInfo> infos;
-  for (const formats::TensorInfo& tensor : source.tensors())
-    infos.push_back(formats::make_tensor_info(
-        tensor.name.substr(std::string("transformer.").size()), tensor.dtype, tensor.shape));
+  const files::TensorSource& source = *checkpoint_.tensors;
+  std::vector<files::TensorInfo> infos;
+  for (const files::TensorInfo& tensor : source.tensors())
+    infos.push_back(files::make_tensor_info(tensor.name.substr(std::string("transformer.").size()),
+                                            tensor.dtype, tensor.shape));
   at::Tensor held;
-  formats::write_sharded(
-      folder.path(), infos, int64_t{1} << 30, [&](const formats::TensorInfo& info) {
-        held = in_file(source, "transformer." + info.name);
-        return std::as_bytes(
-            std::span(held.const_data_ptr<float>(), static_cast<size_t>(held.numel())));
-      });
+  files::write_sharded(folder.path(), infos, int64_t{1} << 30, [&](const files::TensorInfo& info) {
+    held = in_file(source, "transformer." + info.name);
+    return std::as_bytes(
+        std::span(held.const_data_ptr<float>(), static_cast<size_t>(held.numel())));
+  });
   write_file_atomically(folder / "config.json", read_file(kFolder / "config.json"));
   const Checkpoint bare = open_checkpoint(folder.path());
   for (const nn::Parameter* parameter : checkpoint_.model->parameters())

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "nn/kv_cache.h"
+#include "core/nn/kv_cache.h"
 
 namespace snug::models::llama {
 namespace {

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "formats/safetensors.h"
+#include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
 #include "support/temp_folder.h"
 
@@ -20,8 +20,8 @@ namespace snug::models {
 namespace {
 
 namespace fs = std::filesystem;
-using formats::DType;
-using formats::TensorInfo;
+using files::DType;
+using files::TensorInfo;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
@@ -36,7 +36,7 @@ class StoredWeights : public ::testing::Test {
   void SetUp() override {
     const fs::path model = fs::path(SNUG_SOURCE_DIR) / "tests/data/parity/llama";
     config_ = nlohmann::json::parse(read_file(model / "config.json"));
-    const auto source = formats::open_safetensors(model / "model.safetensors");
+    const auto source = files::open_safetensors(model / "model.safetensors");
     for (const TensorInfo& info : source->tensors()) {
       const auto raw = source->raw(info);
       stored_.push_back({info, {raw.begin(), raw.end()}});
@@ -49,7 +49,7 @@ class StoredWeights : public ::testing::Test {
 
   void add(const std::string& name, DType type, std::vector<int64_t> shape, unsigned char byte) {
     TensorInfo info{.name = name, .dtype = type, .shape = std::move(shape)};
-    info.nbytes = formats::bytes_for(type, info.num_elements());
+    info.nbytes = files::bytes_for(type, info.num_elements());
     stored_.push_back({info, std::vector<std::byte>(static_cast<size_t>(info.nbytes),
                                                     static_cast<std::byte>(byte))});
   }
@@ -59,7 +59,7 @@ class StoredWeights : public ::testing::Test {
     write_file_atomically(folder_ / "config.json", config_.dump());
     std::vector<TensorInfo> infos;
     for (const Stored& tensor : stored_) infos.push_back(tensor.info);
-    formats::SafetensorsWriter writer(folder_ / "model.safetensors", infos);
+    files::SafetensorsWriter writer(folder_ / "model.safetensors", infos);
     for (const Stored& tensor : stored_) writer.write(tensor.info.name, tensor.bytes);
     writer.finish();
 

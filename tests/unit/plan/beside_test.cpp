@@ -21,7 +21,7 @@ using memory::Category;
 constexpr double kRounding = 1 + 1e-9;
 
 struct Case {
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   DeviceProfile device;
   Prediction prediction;
   StepSize size;
@@ -138,34 +138,34 @@ class BesideOfModel : public ::testing::Test {
     const std::vector<int32_t> ids(256, 1);
     for (int i = 0; i < 16; ++i) samples_.append({.ids = ids, .labels = ids});
   }
-  StepCost cost(void (*change)(config::Recipe&), const DeviceProfile& device) const {
-    config::Recipe recipe = recipe_;
+  StepCost cost(void (*change)(recipe::Recipe&), const DeviceProfile& device) const {
+    recipe::Recipe recipe = recipe_;
     change(recipe);
     return evaluate(*model_, recipe, {samples_, 256}, device).cost;
   }
-  StepCost cost(void (*change)(config::Recipe&)) const { return cost(change, gpu_); }
+  StepCost cost(void (*change)(recipe::Recipe&)) const { return cost(change, gpu_); }
 
   std::unique_ptr<models::Model> model_ = models::model_from_config(
       std::filesystem::path(SNUG_SOURCE_DIR) / "recipes/models/smollm2-135m.json");
-  config::Recipe recipe_;
+  recipe::Recipe recipe_;
   data::SampleStore samples_;
   DeviceProfile gpu_ = find_profile("rtx-4090", 0);
 };
 
-void offload(config::Recipe& r) { r.optimizer_offload = "cpu"; }
-void stream(config::Recipe& r) {
+void offload(recipe::Recipe& r) { r.optimizer_offload = "cpu"; }
+void stream(recipe::Recipe& r) {
   offload(r);
   r.weight_streaming = true;
 }
-void stream_without_prefetch(config::Recipe& r) {
+void stream_without_prefetch(recipe::Recipe& r) {
   stream(r);
   r.offload_prefetch = "false";
 }
-void delay(config::Recipe& r) {
+void delay(recipe::Recipe& r) {
   offload(r);
   r.delayed_parameter_update = true;
 }
-void to_disk(config::Recipe& r) { r.optimizer_offload = "disk:/mnt/nvme"; }
+void to_disk(recipe::Recipe& r) { r.optimizer_offload = "disk:/mnt/nvme"; }
 
 TEST_F(BesideOfModel, APrefetchedCopyCostsWhatItIsLonger) {
   const StepCost ahead = cost(stream), late = cost(stream_without_prefetch);
@@ -203,7 +203,7 @@ TEST_F(BesideOfModel, OnACpuNothingButTheDiskHides) {
 }
 
 TEST_F(BesideOfModel, StatesOnDiskAreNotInHostMemoryButTakeTime) {
-  config::Recipe in_memory = recipe_, on_disk = recipe_;
+  recipe::Recipe in_memory = recipe_, on_disk = recipe_;
   offload(in_memory);
   to_disk(on_disk);
   const Workload work{samples_, 256};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/cpu_rates.h"
+#include "plan/devices/cpu_rates.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/device_profile.h"
+#include "plan/devices/device_profile.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "config/gpus.h"
+#include "recipe/gpus.h"
 #include "support/temp_folder.h"
 
 namespace snug::plan {
@@ -91,8 +91,8 @@ TEST(DeviceProfile, AGpuThatRunsIsFoundByItsName) {
 // A longer name after a shorter one that it contains would never be found.
 TEST(DeviceProfile, EveryGpuOfTheTableIsReached) {
   std::set<std::string> names;
-  for (const config::Gpu& gpu : config::gpus()) {
-    const config::Gpu* found = config::gpu_by_cuda_name("NVIDIA " + std::string(gpu.cuda_name));
+  for (const recipe::Gpu& gpu : recipe::gpus()) {
+    const recipe::Gpu* found = recipe::gpu_by_cuda_name("NVIDIA " + std::string(gpu.cuda_name));
     ASSERT_NE(found, nullptr) << gpu.cuda_name;
     EXPECT_EQ(found->cuda_name, gpu.cuda_name);
     EXPECT_EQ(found->tflops_16bit, gpu.tflops_16bit) << gpu.cuda_name;
@@ -155,7 +155,7 @@ TEST(DeviceProfile, OnesOwnMaySayWhatItsDiskDoes) {
 
 // Of a machine that nobody has described something is assumed, apart from what is known.
 TEST(DeviceProfile, AnUnknownHostHasWhatIsUsual) {
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   const auto assumed = [&](const char* device, int64_t budget) {
     return with_host(find_profile(device, budget), recipe, Machine::Elsewhere).assumed_host_bytes;
   };
@@ -173,7 +173,7 @@ TEST(DeviceProfile, AnUnknownHostHasWhatIsUsual) {
 TEST(DeviceProfile, TheHostIsTheRecipesOrThisMachines) {
   const test::TempFolder folder;
   const DeviceProfile gpu = find_profile("a100-80", 0);
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   EXPECT_EQ(with_host(gpu, recipe, Machine::Elsewhere).host_bytes, 0);
   EXPECT_GT(with_host(gpu, recipe, Machine::Here).host_bytes, kGiB / 2);
   recipe.host_memory = "3GiB";

@@ -7,10 +7,10 @@
 #include <filesystem>
 
 #include "base/bytes.h"
-#include "config/batches.h"
 #include "models/family.h"
 #include "plan/fit.h"
 #include "plan/techniques.h"
+#include "recipe/batches.h"
 
 namespace snug::plan {
 namespace {
@@ -43,7 +43,7 @@ class FitAllowed : public ::testing::Test {
 
   std::unique_ptr<models::Model> model_ = models::model_from_config(
       std::filesystem::path(SNUG_SOURCE_DIR) / "recipes/models/smollm2-135m.json");
-  config::Recipe recipe_;
+  recipe::Recipe recipe_;
   data::SampleStore samples_;
 };
 
@@ -190,8 +190,8 @@ TEST_F(FitAllowed, AnAutomaticUpdateInBackwardIsChosen) {
     const std::vector<Technique> all = techniques.all();
     const auto found = std::ranges::find(all, in_backward, &Technique::in_backward);
     ASSERT_NE(found, all.end()) << in_backward;
-    config::Recipe chosen = techniques.applied(recipe_, *found, "");
-    config::resolve_batches(chosen);
+    recipe::Recipe chosen = techniques.applied(recipe_, *found, "");
+    recipe::resolve_batches(chosen);
     EXPECT_EQ(chosen.optimizer_in_backward, in_backward);
   }
 }

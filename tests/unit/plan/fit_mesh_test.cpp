@@ -7,11 +7,11 @@
 #include <set>
 
 #include "base/bytes.h"
-#include "config/mesh.h"
+#include "engine/strategy.h"
 #include "models/family.h"
 #include "plan/fit.h"
 #include "plan/layouts.h"
-#include "setup/strategy.h"
+#include "recipe/mesh.h"
 
 namespace snug::plan {
 namespace {
@@ -46,7 +46,7 @@ class FitMesh : public ::testing::Test {
   std::set<std::string> meshes() const {
     std::set<std::string> found;
     for (const Layout& layout : layouts(*model_, recipe_))
-      found.insert(config::mesh_text(setup::named_strategy(laid_out(recipe_, layout)).mesh));
+      found.insert(recipe::mesh_text(engine::named_strategy(laid_out(recipe_, layout)).mesh));
     return found;
   }
   // A GPU with these links within a machine, in bytes a second.
@@ -60,11 +60,11 @@ class FitMesh : public ::testing::Test {
     const DeviceProfile profile = device(link, memory);
     const Fit found = fit(*model_, recipe_, work(), profile);
     EXPECT_TRUE(found.best) << (found.smallest ? found.smallest->options : "");
-    return found.best ? setup::named_strategy(found.best->recipe).mesh : dist::MeshShape{};
+    return found.best ? engine::named_strategy(found.best->recipe).mesh : dist::MeshShape{};
   }
 
   std::unique_ptr<models::Model> model_ = named("tiny-llama");  // 32 heads of 4 key-value heads
-  config::Recipe recipe_;
+  recipe::Recipe recipe_;
   data::SampleStore samples_;
 };
 
@@ -117,9 +117,9 @@ TEST_F(FitMesh, KeepsWhatSomebodyHasChosen) {
 TEST_F(FitMesh, LinksDecide) {
   const int64_t memory = 5 * kGiB;
   const dist::MeshShape fast = chosen(kNvlink, memory), slow = chosen(kSlow, memory);
-  EXPECT_EQ(fast[Axis::Pipeline], 1) << config::mesh_text(fast);
-  EXPECT_GT(slow[Axis::Pipeline], 1) << config::mesh_text(slow);
-  EXPECT_EQ(slow[Axis::Tensor], 1) << config::mesh_text(slow);
+  EXPECT_EQ(fast[Axis::Pipeline], 1) << recipe::mesh_text(fast);
+  EXPECT_GT(slow[Axis::Pipeline], 1) << recipe::mesh_text(slow);
+  EXPECT_EQ(slow[Axis::Tensor], 1) << recipe::mesh_text(slow);
 }
 
 // With few samples each of which is small against the weights, gathering those costs more than
@@ -127,7 +127,7 @@ TEST_F(FitMesh, LinksDecide) {
 TEST_F(FitMesh, FewSamplesAreSharedAlongTensors) {
   set_samples(4);
   const dist::MeshShape mesh = chosen(kNvlink, 5 * kGiB);
-  EXPECT_GT(mesh[Axis::Tensor], 1) << config::mesh_text(mesh);
+  EXPECT_GT(mesh[Axis::Tensor], 1) << recipe::mesh_text(mesh);
 }
 
 // The plan of what was chosen is what the search said of it, and it fits on every rank.
@@ -140,8 +140,8 @@ TEST_F(FitMesh, NeverChoosesWhatDoesNotFit) {
       const Fit found = fit(*model_, recipe_, work(), profile);
       if (!found.best) continue;
       for (const Candidate& candidate : found.front) {
-        const dist::MeshShape mesh = setup::named_strategy(candidate.recipe).mesh;
-        seen.insert(config::mesh_text(mesh));
+        const dist::MeshShape mesh = engine::named_strategy(candidate.recipe).mesh;
+        seen.insert(recipe::mesh_text(mesh));
         int64_t most = 0;
         for (int rank = 0; rank < mesh.num_ranks(); ++rank) {
           const Candidate own = evaluate(*model_, candidate.recipe, work(), profile, rank);

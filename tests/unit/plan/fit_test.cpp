@@ -26,8 +26,8 @@ class Fitting : public ::testing::Test {
     for (int64_t i = 0; i < count; ++i) store.append({.ids = ids, .labels = ids});
     return store;
   }
-  static config::Recipe recipe(const std::string& precision, int64_t micro, int64_t global) {
-    config::Recipe r;
+  static recipe::Recipe recipe(const std::string& precision, int64_t micro, int64_t global) {
+    recipe::Recipe r;
     r.precision = precision;
     r.train.micro_batch_size = micro;
     r.train.global_batch_size = global;
@@ -56,7 +56,7 @@ TEST_F(Fitting, ResidentBytesAreFourTimesTheWeights) {
 TEST_F(Fitting, MatmulPrecisionIsTimeNotBytes) {
   const auto tiny = model("tiny-llama");
   const auto planned = [&](const char* precision, const char* device, const char* matmul) {
-    config::Recipe r = recipe(precision, 4, 4);
+    recipe::Recipe r = recipe(precision, 4, 4);
     r.matmul_precision = matmul;
     return evaluate(*tiny, r, {samples(4, 512), 512}, find_profile(device, 0));
   };
@@ -95,7 +95,7 @@ TEST_F(Fitting, SameRowsFitAsPublished) {
   };
   const DeviceProfile a100 = find_profile("a100-80", 0);
   for (const Row& row : kRows) {
-    config::Recipe r = recipe(row.precision, row.micro, row.global);
+    recipe::Recipe r = recipe(row.precision, row.micro, row.global);
     r.optimizer.name = row.optimizer;
     const Candidate c = evaluate(*model(row.model), r, {samples(row.global, 512), 512}, a100);
     EXPECT_EQ(fits(c, a100), row.fits) << row.model << " " << row.precision << " " << row.optimizer
@@ -129,7 +129,7 @@ TEST_F(Fitting, TheFrontFallsInMemoryAndRisesInTime) {
 
 TEST_F(Fitting, WhereNothingFitsTheSmallestIsTold) {
   const auto llm = model("smollm2-135m");
-  config::Recipe r = recipe("bf16-true", 4, 8);
+  recipe::Recipe r = recipe("bf16-true", 4, 8);
   r.activation_checkpointing = "all";
   r.given_keys = {"activation_checkpointing", "train.micro_batch_size"};
   const int64_t context = find_profile("rtx-4090", 0).context_bytes;
@@ -151,7 +151,7 @@ TEST_F(Fitting, TimeIsOfAnAverageStep) {
   const std::vector<int32_t> ids(512, 1);
   uneven.append({.ids = ids, .labels = ids});
   const DeviceProfile device = find_profile("rtx-4090", 0);
-  const config::Recipe r = recipe("bf16-true", 1, 1);
+  const recipe::Recipe r = recipe("bf16-true", 1, 1);
   const Candidate mixed = evaluate(*llm, r, {uneven, 512}, device);
   const Candidate longest = evaluate(*llm, r, {samples(8, 512), 512}, device);
   EXPECT_EQ(mixed.prediction.peak_allocated, longest.prediction.peak_allocated);
@@ -164,7 +164,7 @@ TEST_F(Fitting, TimeIsOfAnAverageStep) {
 TEST_F(Fitting, AdaptersTakeTwoThirdsOfTheTime) {
   const auto llm = model("smollm2-135m");
   const DeviceProfile device = find_profile("rtx-4090", 0);
-  config::Recipe r = recipe("bf16-true", 1, 1);
+  recipe::Recipe r = recipe("bf16-true", 1, 1);
   const StepCost all = evaluate(*llm, r, {samples(1, 64), 64}, device).cost;
   r.lora.enabled = true;
   const StepCost adapters = evaluate(*llm, r, {samples(1, 64), 64}, device).cost;
@@ -173,7 +173,7 @@ TEST_F(Fitting, AdaptersTakeTwoThirdsOfTheTime) {
 }
 
 TEST_F(Fitting, WhatTheRecipeGivesStays) {
-  config::Recipe r = recipe("bf16-true", 4, 8);
+  recipe::Recipe r = recipe("bf16-true", 4, 8);
   r.activation_checkpointing = "every:2";
   r.given_keys = {"activation_checkpointing", "train.micro_batch_size", "optimizer_offload"};
   const Fit found =

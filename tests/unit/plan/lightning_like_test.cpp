@@ -2,7 +2,7 @@
 // against its own code counted by bench/compare/blip2_memory.py, minGPT under FSDP against figures
 // that people measured on GPUs and published.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/lightning_like.h"
+#include "plan/rivals/lightning_like.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "config/parse.h"
-#include "memory/ledger.h"
+#include "core/memory/ledger.h"
+#include "recipe/parse.h"
 
 namespace snug::plan {
 namespace {
@@ -37,9 +37,9 @@ json mingpt(int64_t layers, int64_t heads, int64_t width) {
           {"n_embd", width},      {"vocab_size", 65},  {"n_positions", 128}};
 }
 
-config::Recipe recipe_of(const std::string& precision, const std::string& optimizer, int64_t batch,
+recipe::Recipe recipe_of(const std::string& precision, const std::string& optimizer, int64_t batch,
                          int64_t global_batch) {
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   recipe.precision = precision;
   recipe.optimizer.name = optimizer;
   recipe.optimizer.weight_decay = optimizer == "sgd" ? 0 : 0.01;
@@ -60,7 +60,7 @@ TEST_F(LightningMemory, IsThatOfTransformersOwnCode) {
     const json expected = json::parse(line);
     SCOPED_TRACE(line);
     const int64_t batch = expected.at("batch");
-    config::Recipe recipe = recipe_of(expected.at("precision"), expected.at("optimizer"), batch,
+    recipe::Recipe recipe = recipe_of(expected.at("precision"), expected.at("optimizer"), batch,
                                       batch * expected.at("accumulate").get<int64_t>());
     if (expected.at("checkpointing").get<bool>()) recipe.activation_checkpointing = "all";
     if (!expected.at("lora").is_null()) {
@@ -97,7 +97,7 @@ TEST_F(LightningMemory, OfMinGptIsWithinATenthOfWhatWasPublished) {
   };
   constexpr int64_t kUsable = 15000 * kMiB;
   const auto planned = [&](int64_t layers, int64_t batch, bool checkpointing) {
-    config::Recipe recipe = recipe_of("16-mixed", "adamw", batch, 4 * batch);
+    recipe::Recipe recipe = recipe_of("16-mixed", "adamw", batch, 4 * batch);
     if (checkpointing) recipe.activation_checkpointing = "all";
     return like_lightning(mingpt(layers, 25, 1600), recipe,
                           {.batch = batch,
@@ -135,7 +135,7 @@ TEST_F(LightningMemory, OfManyGpusIsThatOfOneWithParts) {
 TEST_F(LightningMemory, OfOptimizers) {
   const json config = blip2("blip2-opt-2.7b", 1);
   const auto states = [&](const char* optimizer, const char* offload) {
-    config::Recipe recipe = recipe_of("bf16-true", optimizer, 1, 1);
+    recipe::Recipe recipe = recipe_of("bf16-true", optimizer, 1, 1);
     recipe.optimizer_offload = offload;
     const LightningLike like = like_lightning(config, recipe, {.batch = 1, .tokens = 40});
     return like.phases.back().by_category[static_cast<size_t>(memory::Category::Optimizer)];
@@ -152,7 +152,7 @@ TEST_F(LightningMemory, OfOptimizers) {
 
 // bitsandbytes leaves the Q-Former, T5's wo and the head as they are.
 TEST_F(LightningMemory, OfQLoraIsFourBitsOfMostLayers) {
-  config::Recipe recipe = recipe_of("32-true", "adamw", 2, 2);
+  recipe::Recipe recipe = recipe_of("32-true", "adamw", 2, 2);
   recipe.lora.enabled = true;
   recipe.lora.r = 16;
   recipe.lora.target_modules = "q,v";
@@ -183,7 +183,7 @@ TEST_F(LightningMemory, OfShippedRecipesFitsAsPublished) {
     SCOPED_TRACE(name);
     const std::string words[] = {name.ends_with("lora") ? "finetune_lora" : "finetune_full",
                                  "--config", entry.path().string()};
-    const config::Recipe recipe = config::parse_command_line(words).recipe;
+    const recipe::Recipe recipe = recipe::parse_command_line(words).recipe;
     const std::string model = std::filesystem::path(recipe.checkpoint_dir).filename().string();
     const json config = json::parse(std::ifstream(kRoot / "recipes/models" / (model + ".json")));
     const int64_t ranks = std::stoll(recipe.devices);
@@ -210,7 +210,7 @@ TEST_F(LightningMemory, OfShippedRecipesFitsAsPublished) {
 
 TEST_F(LightningMemory, LeavesNothingBehind) {
   const int64_t before = memory::meta_ledger().allocated();
-  config::Recipe recipe = recipe_of("bf16-mixed", "adamw", 1, 4);
+  recipe::Recipe recipe = recipe_of("bf16-mixed", "adamw", 1, 4);
   for (const auto sharding :
        {TorchSharding::None, TorchSharding::DdpBucketViews, TorchSharding::FsdpUnits})
     for (const char* checkpointing : {"none", "all"}) {

@@ -1,7 +1,7 @@
 // What a recipe takes in LitGPT, against litgpt's own model and torch's own optimizers counted by
 // bench/compare/litgpt_memory.py, and against figures that people measured on GPUs and published.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/litgpt_like.h"
+#include "plan/rivals/litgpt_like.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +13,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "models/family.h"
-#include "plan/deepspeed_zero3.h"
+#include "plan/rivals/deepspeed_zero3.h"
 
 namespace snug::plan {
 namespace {
@@ -24,9 +24,9 @@ std::unique_ptr<models::Model> model(const std::string& name) {
   return models::model_from_config(kRoot / "recipes/models" / (name + ".json"));
 }
 
-config::Recipe recipe_of(const std::string& precision, const std::string& optimizer, int64_t batch,
+recipe::Recipe recipe_of(const std::string& precision, const std::string& optimizer, int64_t batch,
                          int64_t accumulate) {
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   recipe.precision = precision;
   recipe.optimizer.name = optimizer;
   recipe.optimizer.weight_decay = 0;
@@ -42,8 +42,8 @@ LitgptLike run(const std::string& name, const std::string& precision, const std:
 }
 
 // A line of litgpt_memory.py as a recipe.
-config::Recipe recipe_of(const nlohmann::json& line) {
-  config::Recipe recipe = recipe_of(line.at("precision"), line.at("optimizer"), line.at("batch"),
+recipe::Recipe recipe_of(const nlohmann::json& line) {
+  recipe::Recipe recipe = recipe_of(line.at("precision"), line.at("optimizer"), line.at("batch"),
                                     line.at("accumulate"));
   if (!line.contains("lora") || line.at("lora").is_null()) return recipe;
   const nlohmann::json& lora = line.at("lora");
@@ -247,14 +247,14 @@ TEST_F(LitgptMemory, RefusesOptimizersThatAreNotTorchs) {
 
 TEST_F(LitgptMemory, RefusesWhatLitgptDoesNotHave) {
   const auto planned = [](auto change) {
-    config::Recipe recipe = recipe_of("bf16-true", "adamw", 1, 1);
+    recipe::Recipe recipe = recipe_of("bf16-true", "adamw", 1, 1);
     recipe.lora.enabled = true;
     change(recipe);
     like_litgpt(*model("smollm2-135m"), recipe, {.tokens = 16});
   };
-  planned([](config::Recipe&) {});
+  planned([](recipe::Recipe&) {});
   const auto on_two = [](const char* quantize) {
-    config::Recipe recipe = recipe_of("bf16-true", "adamw", 1, 2);
+    recipe::Recipe recipe = recipe_of("bf16-true", "adamw", 1, 2);
     recipe.lora.enabled = true;
     recipe.quantize = quantize;
     like_litgpt(*model("smollm2-135m"), recipe,
@@ -262,10 +262,10 @@ TEST_F(LitgptMemory, RefusesWhatLitgptDoesNotHave) {
   };
   EXPECT_THROW(on_two(""), UserError);
   EXPECT_THROW(on_two("bnb.nf4"), UserError);
-  EXPECT_THROW(planned([](config::Recipe& r) { r.lora.use_dora = true; }), UserError);
-  EXPECT_THROW(planned([](config::Recipe& r) { r.lora.target_modules = "q_proj"; }), UserError);
-  EXPECT_THROW(planned([](config::Recipe& r) { r.quantize = "bnb.int8-training"; }), UserError);
-  EXPECT_THROW(planned([](config::Recipe& r) {
+  EXPECT_THROW(planned([](recipe::Recipe& r) { r.lora.use_dora = true; }), UserError);
+  EXPECT_THROW(planned([](recipe::Recipe& r) { r.lora.target_modules = "q_proj"; }), UserError);
+  EXPECT_THROW(planned([](recipe::Recipe& r) { r.quantize = "bnb.int8-training"; }), UserError);
+  EXPECT_THROW(planned([](recipe::Recipe& r) {
                  r.quantize = "bnb.nf4";
                  r.optimizer.name = "sgd";
                }),

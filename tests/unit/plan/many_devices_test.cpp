@@ -6,7 +6,7 @@
 #include <filesystem>
 
 #include "base/bytes.h"
-#include "exec/flat_unit.h"
+#include "engine/exec/flat_unit.h"
 #include "models/family.h"
 #include "plan/fit.h"
 #include "plan/suggest.h"
@@ -40,7 +40,7 @@ class ManyDevices : public ::testing::Test {
   Candidate plan(const std::string& strategy, int64_t devices, int64_t nodes = 1, int rank = 0) {
     return plan(recipe_, strategy, devices, nodes, rank);
   }
-  Candidate plan(config::Recipe r, const std::string& strategy, int64_t devices, int64_t nodes,
+  Candidate plan(recipe::Recipe r, const std::string& strategy, int64_t devices, int64_t nodes,
                  int rank) {
     r.strategy = strategy;
     r.devices = std::to_string(devices);
@@ -52,7 +52,7 @@ class ManyDevices : public ::testing::Test {
 
   static constexpr int64_t kLength = 64;
   std::unique_ptr<models::Model> model_;
-  config::Recipe recipe_;
+  recipe::Recipe recipe_;
   DeviceProfile profile_ = find_profile("a100-80", 0);
 };
 
@@ -160,7 +160,7 @@ TEST_F(ManyDevices, WhatTravelsIsWhatTheStrategiesPromise) {
   EXPECT_EQ(bytes(fsdp, Axis::Replicate, Operation::AllReduce), 0);
   // Float32 weights and gradients have twice the bytes; gathered is what products read, in
   // bfloat16.
-  config::Recipe recipe = recipe_;
+  recipe::Recipe recipe = recipe_;
   recipe.precision = "bf16-mixed";
   const Candidate mixed = plan(recipe, "fsdp", 4, 1, 0);
   EXPECT_NEAR(bytes(mixed, Axis::Shard, Operation::ReduceScatter), 32, kPadding * 32);

@@ -1,6 +1,6 @@
 // Bytes and seconds of collectives, by hand.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/network.h"
+#include "plan/devices/network.h"
 
 #include <gtest/gtest.h>
 

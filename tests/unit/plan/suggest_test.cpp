@@ -47,7 +47,7 @@ class Suggest : public ::testing::Test {
     for (int i = 0; i < 8; ++i) samples_.append({.ids = ids, .labels = ids});
   }
 
-  Prediction prediction(const config::Recipe& recipe) const {
+  Prediction prediction(const recipe::Recipe& recipe) const {
     return evaluate(*model_, recipe, work(), cpu_).prediction;
   }
   // With so much of what the recipe takes.
@@ -64,7 +64,7 @@ class Suggest : public ::testing::Test {
   std::unique_ptr<models::Model> model_ = models::model_from_config(
       std::filesystem::path(SNUG_SOURCE_DIR) / "tests/data/system/tiny/config.json");
   const DeviceProfile cpu_ = find_profile("cpu", 0);
-  config::Recipe recipe_;
+  recipe::Recipe recipe_;
   data::SampleStore samples_;
 };
 
@@ -197,7 +197,7 @@ TEST_F(Suggest, AHostThatIsTooSmallIsGivenItsOwnFigure) {
     if (s.options == "--train.micro_batch_size 2") smaller = &s;
   }
   ASSERT_NE(smaller, nullptr);
-  config::Recipe recipe = recipe_;
+  recipe::Recipe recipe = recipe_;
   recipe.train.micro_batch_size = 2;
   const Prediction p = prediction(recipe);
   EXPECT_EQ(smaller->host_bytes, p.peak_allocated + p.peak_host);

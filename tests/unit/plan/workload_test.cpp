@@ -29,7 +29,7 @@ TEST(Workload, HasAsManyTargetsAsAnyMicroBatch) {
   const data::SampleStore samples =
       store_of({sample_of(0, 30, 2), sample_of(0, 1, 9), sample_of(0, 25, 1), sample_of(0, 1, 5)});
   for (const bool packing : {true, false}) {
-    config::Recipe recipe;
+    recipe::Recipe recipe;
     recipe.data.packing = packing;
     const data::MicroBatch batch = largest_micro_batch({.samples = samples}, recipe, 2);
     EXPECT_EQ(batch.input_ids.size(), packing ? 32 + 26 : 2 * 32);
@@ -43,7 +43,7 @@ TEST(Workload, OfAnEncoderAndItsDecoderHasTheLongestOfBoth) {
       store_of({sample_of(20, 0, 3), sample_of(2, 0, 15), sample_of(18, 0, 2), sample_of(3, 0, 4)});
   const data::Reading reading{.source = true, .decoder_start_token = 0};
   const data::MicroBatch batch =
-      largest_micro_batch({.samples = samples, .reading = reading}, config::Recipe(), 2);
+      largest_micro_batch({.samples = samples, .reading = reading}, recipe::Recipe(), 2);
   EXPECT_EQ(batch.source_ids.size(), 20 + 18);
   EXPECT_EQ(batch.input_ids.size(), 15 + 4);
   EXPECT_EQ(batch.loss_tokens, 15 + 4);
@@ -54,7 +54,7 @@ TEST(Workload, IsARealMicroBatchWhereOneIsLargest) {
   const data::SampleStore samples = store_of({sample_of(2, 0, 3), sample_of(9, 0, 8)});
   const data::Reading reading{.source = true, .decoder_start_token = 0};
   const data::MicroBatch batch =
-      largest_micro_batch({.samples = samples, .reading = reading}, config::Recipe(), 1);
+      largest_micro_batch({.samples = samples, .reading = reading}, recipe::Recipe(), 1);
   const std::vector<int64_t> second = {1};
   const data::MicroBatch real = data::make_micro_batch(samples, second, {.reading = reading});
   EXPECT_EQ(batch.input_ids, real.input_ids);
@@ -65,7 +65,7 @@ TEST(Workload, IsARealMicroBatchWhereOneIsLargest) {
 // Data that nobody has read yet: of masked prompts it is known that they will have no loss.
 TEST(Workload, MadeUpSamplesExpectMaskedPrompts) {
   const data::SampleStore samples = store_of({sample_of(0, 1, 19)});
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   EXPECT_FALSE(largest_micro_batch({.samples = samples, .made_up = true}, recipe, 1).picks_rows);
   recipe.data.mask_prompt = true;
   EXPECT_TRUE(largest_micro_batch({.samples = samples, .made_up = true}, recipe, 1).picks_rows);

@@ -7,10 +7,10 @@
 #include <random>
 #include <regex>
 
-#include "report/chart_axis.h"
-#include "report/scatter_chart.h"
-#include "report/svg_chart.h"
-#include "report/timeline_chart.h"
+#include "report/charts/chart_axis.h"
+#include "report/charts/scatter_chart.h"
+#include "report/charts/svg_chart.h"
+#include "report/charts/timeline_chart.h"
 
 namespace snug::report {
 namespace {

@@ -1,6 +1,6 @@
 // Well-formedness is judged by Python's expat, not by a parser of ours.
 // SPDX-License-Identifier: Apache-2.0
-#include "report/loss_plot.h"
+#include "report/charts/loss_plot.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/files.h"
-#include "report/svg_chart.h"
+#include "report/charts/svg_chart.h"
 #include "support/temp_folder.h"
 
 namespace snug::report {

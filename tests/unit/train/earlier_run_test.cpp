@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/earlier_run.h"
+#include "train/out_dir/earlier_run.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -9,7 +9,7 @@
 #include <string>
 
 #include "base/files.h"
-#include "checkpoint/folders.h"
+#include "files/checkpoint/folders.h"
 #include "support/temp_folder.h"
 
 namespace snug::train {

@@ -8,8 +8,8 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "support/temp_folder.h"
-#include "train/disk_room.h"
-#include "train/last_write.h"
+#include "train/out_dir/disk_room.h"
+#include "train/out_dir/last_write.h"
 
 namespace snug::train {
 namespace {
@@ -46,7 +46,7 @@ TEST(DiskRoom, IsWhatIsThereAtOnce) {
 }
 
 TEST(DiskRoom, CountsTheCheckpointsThatAreLeftToWrite) {
-  config::Recipe recipe;
+  recipe::Recipe recipe;
   EXPECT_EQ(checkpoints_to_write(recipe, 0, 100), 0);
   recipe.train.save_interval = 10;
   EXPECT_EQ(checkpoints_to_write(recipe, 0, 99), 9);

@@ -5,36 +5,38 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "train/host.h"
+#include "engine/host.h"
 #include "train/run_plan.h"
 
 namespace snug::train {
 namespace {
 
 // An 80 GB card of which 79.2 GiB are to be had, half a GiB by the driver.
-constexpr GpuMemory kCard{.free = 78 * kGiB, .reserved = kGiB / 16, .driver = kGiB / 2};
+constexpr engine::GpuMemory kCard{.free = 78 * kGiB, .reserved = kGiB / 16, .driver = kGiB / 2};
 
 TEST(MemoryLimits, WithoutABudgetAreWhatTheDeviceHasLeft) {
-  const MemoryLimits limits = limits_of("", kCard);
+  const engine::MemoryLimits limits = engine::limits_of("", kCard);
   EXPECT_EQ(limits.budget_bytes, 0);
   EXPECT_LT(limits.reserved_bytes, kCard.free + kCard.reserved) << "kernels are loaded later";
   EXPECT_GT(limits.reserved_bytes, kCard.free - kGiB / 2);
 }
 
 TEST(MemoryLimits, OfABudgetAreWhatTheDriverLeaves) {
-  const MemoryLimits limits = limits_of("16GiB", kCard);
+  const engine::MemoryLimits limits = engine::limits_of("16GiB", kCard);
   EXPECT_EQ(limits.budget_bytes, 16 * kGiB - kCard.driver);
   EXPECT_EQ(limits.reserved_bytes, limits.budget_bytes);
-  EXPECT_THROW(limits_of("0.5GiB", kCard), UserError);
+  EXPECT_THROW(engine::limits_of("0.5GiB", kCard), UserError);
 }
 
 TEST(MemoryLimits, AreNoMoreThanThereIsWhateverTheBudget) {
-  EXPECT_EQ(limits_of("100GiB", kCard).reserved_bytes, limits_of("", kCard).reserved_bytes);
-  const GpuMemory shared{.free = 10 * kGiB, .reserved = 0, .driver = kGiB / 2};
-  EXPECT_LT(limits_of("16GiB", shared).reserved_bytes, 10 * kGiB) << "another program has the rest";
+  EXPECT_EQ(engine::limits_of("100GiB", kCard).reserved_bytes,
+            engine::limits_of("", kCard).reserved_bytes);
+  const engine::GpuMemory shared{.free = 10 * kGiB, .reserved = 0, .driver = kGiB / 2};
+  EXPECT_LT(engine::limits_of("16GiB", shared).reserved_bytes, 10 * kGiB)
+      << "another program has the rest";
 }
 
-Host gpu(int64_t limit) {
+engine::Host gpu(int64_t limit) {
   return {.device = {at::kCUDA, 0},
           .library_bytes = 8 * kMiB,
           .reserved_limit = limit,

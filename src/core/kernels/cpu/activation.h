@@ -1,0 +1,69 @@
+// ReLU, SiLU and GELU, plain and gated: y = act(x) and y = act(gate) * up (SwiGLU, GeGLU).
+// float32 inside, one rounding at the end. Forward reads its inputs and writes y; backward
+// recomputes act from the inputs, so that only those need to be kept. Every output may be one of
+// the inputs.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "core/kernels/cpu/scalar.h"
+
+namespace snug::kernels::cpu {
+
+// Gelu: with the error function (Hendrycks & Gimpel 2016); GeluTanh: its approximation by tanh.
+enum class Activation : uint8_t { Relu, Gelu, GeluTanh, Silu };
+
+struct ActivationForward {
+  Activation activation = Activation::Silu;
+  Scalar type = Scalar::F32;
+  int64_t count = 0;
+  const void* x = nullptr;
+  void* y = nullptr;
+  int num_threads = 0;
+};
+void activation_forward(const ActivationForward& args);
+
+struct ActivationBackward {
+  Activation activation = Activation::Silu;
+  Scalar type = Scalar::F32;
+  int64_t count = 0;
+  const void* dy = nullptr;
+  const void* x = nullptr;
+  void* dx = nullptr;
+  int num_threads = 0;
+};
+void activation_backward(const ActivationBackward& args);
+
+// Strides are in elements from row to row; 0: features. A fused (N, 2F) projection has 2F for both.
+struct GatedForward {
+  Activation activation = Activation::Silu;
+  Scalar type = Scalar::F32;
+  int64_t rows = 0;            // N
+  int64_t features = 0;        // F
+  const void* gate = nullptr;  // (N, F)
+  const void* up = nullptr;    // (N, F)
+  void* y = nullptr;           // (N, F)
+  int64_t input_stride = 0;    // of gate and up
+  int64_t output_stride = 0;   // of y
+  int num_threads = 0;
+};
+void gated_forward(const GatedForward& args);
+
+struct GatedBackward {
+  Activation activation = Activation::Silu;
+  Scalar type = Scalar::F32;
+  int64_t rows = 0;
+  int64_t features = 0;
+  const void* dy = nullptr;    // (N, F)
+  const void* gate = nullptr;  // (N, F)
+  const void* up = nullptr;    // (N, F)
+  void* dgate = nullptr;       // (N, F)
+  void* dup = nullptr;         // (N, F)
+  int64_t input_stride = 0;    // of gate, up, dgate and dup
+  int64_t output_stride = 0;   // of dy
+  int num_threads = 0;
+};
+void gated_backward(const GatedBackward& args);
+
+}  // namespace snug::kernels::cpu

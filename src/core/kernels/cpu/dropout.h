@@ -1,0 +1,49 @@
+// Dropout (Srivastava et al. 2014): out[i] = kept(i) ? x[i] / (1 - probability) : 0. The mask is a
+// hash of (key, i), so the backward and a recomputed forward draw it again instead of storing it,
+// on any device and number of threads.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "core/kernels/cpu/scalar.h"
+
+namespace snug::kernels::cpu {
+
+// Row numbers of two equally long ranges of a longer list of rows.
+struct RowPlaces {
+  int64_t stretch = 0;            // rows of each; 0: rows are numbered as they lie
+  int64_t first = 0, second = 0;  // the rows that they begin with
+
+  int64_t of(int64_t row) const {
+    if (stretch == 0) return row;
+    return row < stretch ? first + row : second + row - stretch;
+  }
+};
+
+struct Dropout {
+  Scalar type = Scalar::F32;
+  int64_t count = 0;
+  const void* x = nullptr;
+  void* out = nullptr;  // may be x
+  double probability = 0;
+  uint64_t key = 0;
+  bool accumulate = false;  // out += instead of out =
+  int num_threads = 0;
+  // For columns [first_column, first_column + columns) of a matrix with whole_columns, which get
+  // that matrix's mask; columns 0: elements are numbered consecutively.
+  int64_t columns = 0;
+  int64_t first_column = 0;
+  int64_t whole_columns = 0;
+  // If first_column exceeds whole_columns, it also skips whole rows. Only with `columns`: the row
+  // numbers, counted with the skipped rows.
+  RowPlaces places;
+  int64_t first_index = 0;  // of the first element
+
+  // Elements whose 32 random bits are below this are dropped.
+  uint32_t threshold() const { return static_cast<uint32_t>(probability * 4294967295.0); }
+  float scale() const { return static_cast<float>(1.0 / (1.0 - probability)); }
+};
+void dropout(const Dropout& args);
+
+}  // namespace snug::kernels::cpu

@@ -1,0 +1,32 @@
+// Rotary position embedding in the half-split layout: element i is rotated with element i + R/2.
+// Tables come from rope_tables.h. float32 inside, one rounding; each element is read and written
+// once.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+
+#include "core/kernels/cpu/scalar.h"
+
+namespace snug::kernels::cpu {
+
+enum class RopeDirection : uint8_t { Forward, Inverse };  // Inverse is the backward pass
+
+struct RopeApply {
+  Scalar type = Scalar::F32;
+  int64_t tokens = 0;                  // N
+  int64_t heads = 0;                   // H
+  int64_t head_dim = 0;                // D
+  int64_t rotary_dim = 0;              // R <= D, even; 0: D. Elements from R on are left alone
+  int64_t token_stride = 0;            // in elements; 0: H * D
+  void* x = nullptr;                   // (N, H, D), turned in place
+  const int32_t* positions = nullptr;  // (N), each in [0, max_positions)
+  const float* cos = nullptr;          // (max_positions, R/2)
+  const float* sin = nullptr;
+  int64_t max_positions = 0;
+  RopeDirection direction = RopeDirection::Forward;
+  int num_threads = 0;
+};
+void rope_apply(const RopeApply& args);
+
+}  // namespace snug::kernels::cpu

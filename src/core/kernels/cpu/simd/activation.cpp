@@ -1,0 +1,142 @@
+// ReLU, SiLU and GELU with their derivatives; see core/kernels/cpu/activation.h.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/kernels/cpu/simd/kernels.h"
+#include "core/kernels/cpu/simd/math.h"
+
+namespace snug::kernels::cpu {
+namespace {
+
+struct ValueAndSlope {
+  F value, slope;
+};
+
+// s = 1 / (1 + exp(-x)), and 1 - s without the cancellation of that difference. Where s is 0 the
+// rest does not matter, as slopes hold their product.
+struct Logistic {
+  F share, rest;
+};
+SNUG_INLINE Logistic logistic(F x) {
+  const F e = exp_any(-x);
+  const F share = 1.f / (1.f + e);
+  return {share, at_most(e, 1e38f) * share};
+}
+
+struct Relu {
+  SNUG_INLINE F value(F x) { return at_least(x, 0.f); }
+  SNUG_INLINE ValueAndSlope both(F x) {
+    const F slope = x > 0.f ? broadcast(1.f) : F{};
+    return {at_least(x, 0.f), x != x ? x : slope};
+  }
+};
+
+// x * logistic(x)
+struct Silu {
+  SNUG_INLINE F value(F x) { return x / (1.f + exp_any(-x)); }
+  SNUG_INLINE ValueAndSlope both(F x) {
+    const Logistic s = logistic(x);
+    return {x * s.share, s.share * (1.f + x * s.rest)};
+  }
+};
+
+// x * (1 + tanh(u)) / 2 = x * logistic(2u), u = sqrt(2/pi) * (x + 0.044715 x^3).
+// Beyond 30 the logistic is 0 or 1, and bounding x there keeps its cube finite.
+struct GeluTanh {
+  static constexpr float kTwice = 1.5957691216f;  // 2 * sqrt(2/pi)
+  SNUG_INLINE F bounded(F x) { return at_most(at_least(x, -30.f), 30.f); }
+  SNUG_INLINE F twice_u(F x) { return kTwice * (x + 0.044715f * x * x * x); }
+  SNUG_INLINE F value(F x) { return x / (1.f + exp_any(-twice_u(bounded(x)))); }
+  SNUG_INLINE ValueAndSlope both(F x) {
+    const F b = bounded(x);
+    const Logistic s = logistic(twice_u(b));
+    const F inner = kTwice * (1.f + 0.134145f * b * b);
+    return {x * s.share, s.share * (1.f + b * inner * s.rest)};
+  }
+};
+
+// x times the normal distribution function.
+struct Gelu {
+  SNUG_INLINE F value(F x) { return x * normal_cdf(x, bell(x)); }
+  SNUG_INLINE ValueAndSlope both(F x) {
+    const F density = bell(x);
+    const F share = normal_cdf(x, density);
+    return {x * share, share + x * density * 0.39894228f};
+  }
+};
+
+template <class Body>
+SNUG_INLINE void with_activation(Activation activation, const Body& body) {
+  switch (activation) {
+    case Activation::Relu:
+      return body(Relu{});
+    case Activation::Gelu:
+      return body(Gelu{});
+    case Activation::GeluTanh:
+      return body(GeluTanh{});
+    case Activation::Silu:
+      return body(Silu{});
+  }
+}
+
+// body(type, activation) with the tags of both.
+template <class Body>
+SNUG_INLINE void with_both(Scalar type, Activation activation, const Body& body) {
+  with_type(type, [&](auto t) { with_activation(activation, [&](auto a) { body(t, a); }); });
+}
+
+}  // namespace
+
+namespace SNUG_ISA {
+
+void activation_forward_range(const ActivationForward& shared, int64_t begin, int64_t end) {
+  with_both(shared.type, shared.activation, [&](auto type, auto act) {
+    using T = decltype(type);
+    const auto args = shared;
+    sweep(begin, end, [&](int64_t i, auto lanes) {
+      write<T>(args.y, i, act.value(read<T>(args.x, i, lanes)), lanes);
+    });
+  });
+}
+
+void activation_backward_range(const ActivationBackward& shared, int64_t begin, int64_t end) {
+  with_both(shared.type, shared.activation, [&](auto type, auto act) {
+    using T = decltype(type);
+    const auto args = shared;
+    sweep(begin, end, [&](int64_t i, auto lanes) {
+      const F slope = act.both(read<T>(args.x, i, lanes)).slope;
+      write<T>(args.dx, i, read<T>(args.dy, i, lanes) * slope, lanes);
+    });
+  });
+}
+
+void gated_forward_rows(const GatedForward& shared, int64_t begin, int64_t end) {
+  with_both(shared.type, shared.activation, [&](auto type, auto act) {
+    using T = decltype(type);
+    const auto args = shared;
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t in = row * args.input_stride, out = row * args.output_stride;
+      sweep(0, args.features, [&](int64_t i, auto lanes) {
+        const F gate = read<T>(args.gate, in + i, lanes), up = read<T>(args.up, in + i, lanes);
+        write<T>(args.y, out + i, act.value(gate) * up, lanes);
+      });
+    }
+  });
+}
+
+void gated_backward_rows(const GatedBackward& shared, int64_t begin, int64_t end) {
+  with_both(shared.type, shared.activation, [&](auto type, auto act) {
+    using T = decltype(type);
+    const auto args = shared;
+    for (int64_t row = begin; row < end; ++row) {
+      const int64_t in = row * args.input_stride, out = row * args.output_stride;
+      sweep(0, args.features, [&](int64_t i, auto lanes) {
+        const F dy = read<T>(args.dy, out + i, lanes), up = read<T>(args.up, in + i, lanes);
+        const ValueAndSlope gate = act.both(read<T>(args.gate, in + i, lanes));
+        write<T>(args.dgate, in + i, dy * up * gate.slope, lanes);
+        write<T>(args.dup, in + i, dy * gate.value, lanes);
+      });
+    }
+  });
+}
+
+}  // namespace SNUG_ISA
+}  // namespace snug::kernels::cpu

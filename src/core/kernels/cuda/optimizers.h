@@ -1,0 +1,54 @@
+// What optimizers launch on the device, beside the files of those names in kernels/cpu, which have
+// the formulas and the arguments.
+//
+// A list of tensors takes one launch, usually: those of equal types should follow each other, since
+// each change starts a new one. grad_scale: optional, on the device, multiplied with
+// options.grad_scale, so that a clipping factor needs no way over the host. Where it is not finite
+// the step is left out (loss scaling).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "core/kernels/cpu/optimizers/adafactor.h"
+#include "core/kernels/cpu/optimizers/adamw.h"
+#include "core/kernels/cpu/optimizers/adamw_8bit.h"
+#include "core/kernels/cpu/optimizers/global_norm.h"
+#include "core/kernels/cpu/optimizers/lion.h"
+#include "core/kernels/cpu/optimizers/sgd.h"
+#include "core/kernels/cuda/launch.h"
+
+namespace snug::kernels::cuda {
+
+void adamw_step(std::span<const cpu::AdamWTensor> tensors, const cpu::AdamWOptions& options,
+                const float* grad_scale, cudaStream_t stream);
+
+void adamw_8bit_step(std::span<const cpu::AdamW8bitTensor> tensors,
+                     const cpu::AdamWOptions& options, const float* grad_scale,
+                     cudaStream_t stream);
+
+void lion_step(std::span<const cpu::LionTensor> tensors, const cpu::LionOptions& options,
+               const float* grad_scale, cudaStream_t stream);
+
+void sgd_step(std::span<const cpu::SgdTensor> tensors, const cpu::SgdOptions& options,
+              const float* grad_scale, cudaStream_t stream);
+
+// One tensor. The norms that a step needs stay on the device: nothing waits for it. `workspace`:
+// cpu::adafactor_device_sums_bytes(rows) and cpu::adafactor_workspace_bytes(rows, cols), aligned
+// to 8.
+void adafactor_step(const cpu::AdafactorTensor& tensor, const cpu::AdafactorOptions& options,
+                    void* workspace, cudaStream_t stream);
+
+// The gradients' norm, and the factor that clips them, without a way over the host.
+int64_t sum_of_squares_workspace_bytes(std::span<const cpu::TensorView> tensors);
+
+// *sum (on the device) becomes the sum of squares; infinite or NaN where an element is.
+void sum_of_squares(std::span<const cpu::TensorView> tensors, double* sum, void* workspace,
+                    cudaStream_t stream);
+
+// *factor = unscale * min(1, max_norm / (unscale * sqrt(*sum) + 1e-6)), as torch clips; NaN where
+// *sum is not finite, so that the optimizer leaves the step out. max_norm <= 0: no clipping.
+void clip_factor(const double* sum, double unscale, double max_norm, float* factor,
+                 cudaStream_t stream);
+
+}  // namespace snug::kernels::cuda

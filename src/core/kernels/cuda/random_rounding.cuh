@@ -1,0 +1,42 @@
+// Stochastic rounding with the bits that core/kernels/cpu/simd/random_rounding.h draws.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/kernels/cuda/elements.cuh"
+
+namespace snug::kernels::cuda {
+
+__device__ inline uint32_t random_bits(uint64_t key, int64_t i) {
+  const auto high = static_cast<uint32_t>(static_cast<uint64_t>(i) >> 32);
+  uint32_t x = static_cast<uint32_t>(i);
+  x ^= static_cast<uint32_t>(key) + high * 0x9e3779b9u;
+  x ^= x >> 16;
+  x *= 0x7feb352du;
+  x ^= (x >> 15) ^ static_cast<uint32_t>(key >> 32);
+  x *= 0x846ca68bu;
+  return x ^ (x >> 16);
+}
+
+__device__ inline uint32_t more_bits(uint32_t random) {
+  const uint32_t x = random * 0x9e3779b1u;
+  return x ^ (x >> 15);
+}
+
+// Where `stochastic` and T is a bfloat16: rounded up or down by chance to what T can hold.
+template <class T>
+__device__ inline float rounded(float value, bool stochastic, uint32_t random);
+template <>
+__device__ inline float rounded<float>(float value, bool, uint32_t) {
+  return value;
+}
+template <>
+__device__ inline float rounded<F16>(float value, bool, uint32_t) {
+  return value;
+}
+template <>
+__device__ inline float rounded<BF16>(float value, bool stochastic, uint32_t random) {
+  if (!stochastic || isnan(value)) return value;
+  return __uint_as_float((__float_as_uint(value) + (random & 0xffffu)) & 0xffff0000u);
+}
+
+}  // namespace snug::kernels::cuda

@@ -1,0 +1,95 @@
+// Many tensors in one launch: their descriptors travel as the kernel's argument, and each block
+// finds its tensor and stretch from the running count of blocks. Kernels take up to 32,764 bytes of
+// arguments on Volta and later, which holds the lists of common models whole.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "core/kernels/cuda/elements.cuh"
+
+namespace snug::kernels::cuda {
+
+inline constexpr int kListThreads = 256;
+inline constexpr int64_t kListBlock = 16384;  // elements a block handles
+inline constexpr int64_t kListBytes = 30000;
+
+template <class Tensor>
+struct TensorList {
+  static constexpr int kCapacity = static_cast<int>(kListBytes / (sizeof(Tensor) + 4));
+  int size = 0;
+  unsigned blocks_up_to[kCapacity];  // blocks of tensors 0 to k
+  Tensor tensors[kCapacity];
+};
+
+struct Stretch {
+  int tensor;
+  int64_t begin;
+  int64_t end;
+};
+
+template <class Tensor>
+__device__ inline Stretch stretch_of_block(const TensorList<Tensor>& list, unsigned block) {
+  int low = 0, high = list.size - 1;  // the first tensor whose running count is above `block`
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (list.blocks_up_to[middle] > block) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  const unsigned before = low == 0 ? 0 : list.blocks_up_to[low - 1];
+  const int64_t begin = (block - before) * kListBlock;
+  const int64_t count = list.tensors[low].count;
+  return {low, begin, begin + kListBlock < count ? begin + kListBlock : count};
+}
+
+// launch(list, blocks) for each run of tensors of one kind, as many at once as fit. `kind` maps a
+// tensor to what the kernel is compiled for.
+template <class Tensor, class Kind, class Launch>
+void for_each_list(std::span<const Tensor> tensors, const Kind& kind, const Launch& launch) {
+  TensorList<Tensor> list;
+  unsigned blocks = 0;
+  const auto flush = [&] {
+    if (blocks > 0) launch(list, blocks);
+    list.size = 0;
+    blocks = 0;
+  };
+  for (const Tensor& tensor : tensors) {
+    if (tensor.count == 0) continue;
+    const bool other_kind = list.size > 0 && kind(list.tensors[0]) != kind(tensor);
+    if (other_kind || list.size == TensorList<Tensor>::kCapacity) flush();
+    blocks += blocks_for(tensor.count, kListBlock);
+    list.tensors[list.size] = tensor;
+    list.blocks_up_to[list.size] = blocks;
+    ++list.size;
+  }
+  flush();
+}
+
+// launch(list, blocks, P{}, G{}, S{}) with the types of weights, gradients and states, for tensors
+// whose states are float32 or bfloat16.
+template <class Tensor, class Launch>
+void for_each_typed_list(std::span<const Tensor> tensors, const Launch& launch) {
+  const auto kind = [](const Tensor& t) {
+    return std::tuple(t.param_type, t.grad_type, t.state_type);
+  };
+  for_each_list(tensors, kind, [&](const auto& list, unsigned blocks) {
+    with_type(list.tensors[0].param_type, [&](auto p) {
+      with_type(list.tensors[0].grad_type, [&](auto g) {
+        if (list.tensors[0].state_type == Scalar::F32) {
+          launch(list, blocks, p, g, float{});
+        } else {
+          launch(list, blocks, p, g, BF16{});
+        }
+      });
+    });
+  });
+}
+
+}  // namespace snug::kernels::cuda

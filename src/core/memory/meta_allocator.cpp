@@ -1,0 +1,52 @@
+// The allocator of libtorch's meta device. Allocations have a null address but a live context, so
+// the ledger sees their sizes and lifetimes although no memory is taken. The planner is built on
+// this.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/memory/allocators.h"
+#include "core/memory/disk_file.h"
+#include "core/memory/guards.h"
+
+namespace snug::memory {
+namespace {
+
+class MetaAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    const c10::Device device(c10::kMeta);
+    if (bytes == 0) return {nullptr, nullptr, &delete_meta_allocation, device};
+    const bool on_disk = current_tag.disk != nullptr;
+    Ledger& ledger = on_disk               ? meta_disk_ledger()
+                     : current_tag.on_host ? meta_host_ledger()
+                                           : meta_ledger();
+    const auto counted = static_cast<int64_t>(bytes);
+    const int64_t taken = on_disk ? DiskFile::padded(counted) : counted;
+    ledger.admit(taken);
+    Allocation* record = ledger.add(nullptr, taken);
+    return {nullptr, record, &delete_meta_allocation, device};
+  }
+  void copy_data(void* /*to*/, const void* /*from*/, size_t /*bytes*/) const override {}
+};
+
+}  // namespace
+
+void delete_meta_allocation(void* context) {
+  auto* record = static_cast<Allocation*>(context);
+  if (record != nullptr) record->ledger->remove(record);
+}
+
+Ledger& meta_ledger() {
+  static Ledger* ledger = new Ledger("meta");  // never destroyed: tensors may outlive statics
+  return *ledger;
+}
+
+Ledger& meta_host_ledger() {
+  static Ledger* ledger = new Ledger("meta host");
+  return *ledger;
+}
+
+void install_meta_allocator() {
+  static auto* allocator = new MetaAllocator;
+  c10::SetAllocator(c10::kMeta, allocator, 255);
+}
+
+}  // namespace snug::memory

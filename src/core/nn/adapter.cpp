@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/nn/adapter.h"
+
+#include <cmath>
+
+namespace snug::nn {
+
+// A starts like torch.nn.Linear, uniform within ±1 / sqrt(in), as in LitGPT and PEFT.
+Adapter::Adapter(const std::string& linear, int64_t in_features, int64_t out_features,
+                 const AdapterOptions& o)
+    : options(o),
+      a{.name = linear + ".lora_A.weight",
+        .shape = {o.rank, in_features},
+        .init = Init::Uniform,
+        .init_scale = 1 / std::sqrt(static_cast<double>(in_features)),
+        .added = true},
+      b{.name = linear + ".lora_B.weight",
+        .shape = {out_features, o.rank},
+        .init = Init::Zeros,
+        .added = true},
+      magnitude{.name = linear + ".lora_magnitude_vector.weight",
+                .shape = {out_features},
+                .init = Init::Ones,
+                .added = true} {}
+
+void Adapter::list(std::vector<Parameter*>& parameters) {
+  parameters.push_back(&a);
+  parameters.push_back(&b);
+  if (options.magnitude) parameters.push_back(&magnitude);
+}
+
+void Adapter::cut_as(const Parameter& weight) {
+  if (weight.slice && weight.slice->dim == 0) {
+    b.cut_dim = magnitude.cut_dim = 0;
+    b.cut_sections = magnitude.cut_sections = weight.cut_sections;
+  } else if (weight.slice) {
+    a.cut_dim = 1;
+  }
+  for (Parameter* parameter : {&a, &b, &magnitude}) parameter->cut(weight.share);
+}
+
+}  // namespace snug::nn

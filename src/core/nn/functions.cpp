@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/nn/functions.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
+
+#include <optional>
+
+#include "core/kernels/cpu/random_key.h"
+#include "core/memory/guards.h"
+#include "core/ops/cross_entropy.h"
+#include "core/ops/dropout.h"
+#include "core/ops/embedding.h"
+#include "core/ops/exchanged_rows.h"
+#include "core/ops/linear/tensor_parallel.h"
+#include "core/ops/linear/trained_input.h"
+#include "core/ops/norm.h"
+#include "core/ops/pictures.h"
+
+namespace snug::nn {
+namespace {
+
+dist::Group* other_rows(const Parameter& parameter) {
+  return parameter.share == nullptr ? nullptr : parameter.share->other_rows();
+}
+
+// Gathers the ranks' columns, (S, columns on this rank) -> (S, V).
+at::Tensor join_columns(const at::Tensor& own, const Parameter& weight) {
+  dist::Group& group = *weight.share->group;
+  const int64_t rows = own.size(0), columns = weight.slice->whole[0];
+  const int64_t most = (columns + group.size() - 1) / group.size();
+  const memory::CategoryGuard category(memory::Category::Communication);
+  // Ranks with one column less send an undefined column to make sizes equal.
+  const at::Tensor sent = at::empty({rows, most}, own.options());
+  sent.slice(1, 0, own.size(1)).copy_(own);
+  const at::Tensor parts = at::empty({group.size(), rows, most}, own.options());
+  group.wait(group.all_gather(parts, sent));
+  at::Tensor whole = at::empty({rows, columns}, own.options());
+  for (int64_t rank = 0, begin = 0; rank < group.size(); ++rank) {
+    const int64_t count = columns / group.size() + (rank < columns % group.size() ? 1 : 0);
+    whole.slice(1, begin, begin + count).copy_(parts.select(0, rank).slice(1, 0, count));
+    begin += count;
+  }
+  return whole;
+}
+
+}  // namespace
+
+at::Tensor look_up(const at::Tensor& ids, const Parameter& table, const Pass& pass) {
+  if (!table.slice) return ops::embedding(ids, table.value, pass.compute);
+  return ops::cut_embedding(ids, table.value,
+                            {.first = table.slice->begin, .whole = table.slice->whole[0]},
+                            pass.compute, *table.share);
+}
+
+at::Tensor rms_norm(const at::Tensor& x, const Parameter& weight, double eps) {
+  return ops::rms_norm(x, weight.value, eps, other_rows(weight));
+}
+
+std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
+                                               const Parameter& weight, double eps) {
+  return ops::add_rms_norm(x, residual, weight.value, eps, other_rows(weight));
+}
+
+LayerNorm::LayerNorm(const std::string& name, int64_t size, double epsilon)
+    : weight{.name = name + ".weight", .shape = {size}, .init = Init::Ones},
+      bias{.name = name + ".bias", .shape = {size}, .init = Init::Zeros},
+      eps(epsilon) {}
+
+at::Tensor LayerNorm::forward(const at::Tensor& x) const {
+  return ops::layer_norm(x, weight.value, bias.value, eps, other_rows(weight));
+}
+
+std::pair<at::Tensor, at::Tensor> LayerNorm::forward_sum(const at::Tensor& x,
+                                                         const at::Tensor& residual) const {
+  return ops::add_layer_norm(x, residual, weight.value, bias.value, eps, other_rows(weight));
+}
+
+void LayerNorm::list(std::vector<Parameter*>& parameters) {
+  parameters.push_back(&weight);
+  parameters.push_back(&bias);
+}
+
+// Only this rank uses its slice of a split parameter, so its gradient is complete without a sum.
+at::Tensor trained_input(const Parameter& parameter, at::ScalarType type) {
+  return ops::trained_input(parameter.value, type,
+                            parameter.slice ? nullptr : other_rows(parameter));
+}
+
+at::Tensor dropout(const at::Tensor& x, double probability, const std::string& site,
+                   const Pass& pass, const Parameter& like) {
+  if (!pass.dropout_key) return x;
+  const dist::Group* ranks = other_rows(like);
+  return ops::dropout(x, probability, kernels::cpu::mix64(*pass.dropout_key ^ hash_name(site)),
+                      ranks == nullptr ? 0 : ranks->rank() * x.numel(), /*whole_columns=*/0,
+                      pass.rows);
+}
+
+at::Tensor dropout_features(const at::Tensor& x, double probability, const std::string& site,
+                            const Pass& pass, const Linear& layer) {
+  if (!pass.dropout_key) return x;
+  const uint64_t key = kernels::cpu::mix64(*pass.dropout_key ^ hash_name(site));
+  if (layer.cut() != ops::Cut::Outputs) return ops::dropout(x, probability, key);
+  return ops::dropout(x, probability, key, layer.first_output(), layer.weight().slice->whole[0]);
+}
+
+std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<const Linear*>& layers,
+                                int64_t num_rows, const Pass& pass) {
+  std::vector<at::Tensor> outputs;
+  if (layers.front()->cut() == ops::Cut::None) {
+    for (const Linear* layer : layers) outputs.push_back(layer->forward(x, pass));
+    return outputs;
+  }
+  std::vector<ops::Projection> projections;
+  for (const Linear* layer : layers) projections.push_back(layer->projection(pass));
+  return ops::output_cut_linears(x, projections, num_rows, *layers.front()->weight().share);
+}
+
+at::Tensor all_rows(const at::Tensor& x, const Parameter& like, int64_t num_rows) {
+  return like.share == nullptr ? x : ops::all_rows(x, num_rows, *like.share);
+}
+
+at::Tensor own_rows(const at::Tensor& x, const Parameter& like) {
+  return like.share == nullptr ? x : ops::own_rows(x, *like.share);
+}
+
+at::Tensor replace_rows(const at::Tensor& hidden, const at::Tensor& rows, const at::Tensor& index,
+                        const Parameter& like) {
+  if (like.share == nullptr) return ops::replace_rows(hidden, rows, index);
+  return ops::replace_shared_rows(hidden, rows, index, *like.share);
+}
+
+at::Tensor last_rows(const at::Tensor& x, const Batch& batch) {
+  return x.index_select(0, batch.cu_seqlens.slice(0, 1) - 1);
+}
+
+at::Tensor cross_entropy(const at::Tensor& x, const Linear& head, const Batch& batch,
+                         const Pass& pass) {
+  std::optional<ops::VocabularyPart> part;
+  if (const auto& slice = head.weight().slice)
+    part = ops::VocabularyPart{
+        .share = *head.weight().share, .first = slice->begin, .whole = slice->whole[0]};
+  const ops::Projection projection = head.projection(pass);
+  // The head's dropout numbers rows by their position in the batch.
+  const bool drops = projection.adapter && projection.adapter->dropout > 0;
+  return ops::linear_cross_entropy(x, projection, batch.targets,
+                                   {.ignore_index = pass.ignore_index,
+                                    .scale = pass.gradient_scale,
+                                    .label_smoothing = pass.label_smoothing,
+                                    .z_loss = pass.z_loss},
+                                   part, drops ? ops::CountedRows{} : batch.counted);
+}
+
+at::Tensor logits(const at::Tensor& x, const Linear& head, const Pass& pass) {
+  const ops::Projection projection = head.projection(pass);
+  at::Tensor own = ops::Projector(projection, x.scalar_type()).forward(x, at::kFloat);
+  return head.weight().slice ? join_columns(own, head.weight()) : own;
+}
+
+}  // namespace snug::nn

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/nn/kv_cache.h"
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/index_select.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "core/memory/guards.h"
+
+namespace snug::nn {
+namespace {
+
+// Selects the sequences `from` of a packed source, in that order.
+SourceKeys select_of(const SourceKeys& source, const std::vector<int64_t>& from) {
+  const auto border = source.cu_seqlens.host();
+  std::vector<at::Tensor> keys, values;
+  std::vector<int32_t> borders = {0};
+  for (const int64_t sequence : from) {
+    const auto s = static_cast<size_t>(sequence);
+    const int32_t begin = border->at(s), end = border->at(s + 1);
+    keys.push_back(source.keys.slice(0, begin, end));
+    values.push_back(source.values.slice(0, begin, end));
+    borders.push_back(borders.back() + end - begin);
+  }
+  return {at::cat(keys),
+          at::cat(values),
+          {at::tensor(borders, at::kInt).to(source.cu_seqlens.device()), borders},
+          source.max_seqlen};
+}
+
+}  // namespace
+
+KvCache::KvCache(const KvCacheShape& shape, at::Device device, at::ScalarType type)
+    : num_sequences_(shape.num_sequences), capacity_(shape.capacity) {
+  const memory::CategoryGuard category(memory::Category::Activations);
+  const auto options = at::TensorOptions().device(device).dtype(type);
+  const std::vector<int64_t> sizes = {shape.num_sequences, shape.capacity, shape.num_kv_heads,
+                                      shape.head_dim};
+  for (int64_t layer = 0; layer < shape.num_layers; ++layer) {
+    keys_.push_back(at::empty(sizes, options));
+    values_.push_back(at::empty(sizes, options));
+  }
+}
+
+void KvCache::append(int64_t layer, const at::Tensor& k, const at::Tensor& v) {
+  SNUG_CHECK(k.size(0) % num_sequences_ == 0, "{} tokens are not a multiple of {} sequences",
+             k.size(0), num_sequences_);
+  const int64_t tokens = k.size(0) / num_sequences_;
+  SNUG_CHECK(length_ + tokens <= capacity_,
+             "the key-value cache holds {} of at most {} tokens and cannot take {} more", length_,
+             capacity_, tokens);
+  const std::vector<int64_t> sizes = {num_sequences_, tokens, k.size(1), k.size(2)};
+  keys(layer).slice(1, length_, length_ + tokens).copy_(k.view(sizes));
+  values(layer).slice(1, length_, length_ + tokens).copy_(v.view(sizes));
+}
+
+void KvCache::select(const std::vector<int64_t>& from) {
+  num_sequences_ = std::ssize(from);
+  if (keys_.empty()) return;
+  const memory::CategoryGuard category(memory::Category::Activations);
+  const at::Tensor index = at::tensor(from, at::kLong).to(keys_.front().device());
+  for (std::vector<at::Tensor>* all : {&keys_, &values_})
+    for (at::Tensor& tensor : *all) tensor = tensor.index_select(0, index);
+  for (SourceKeys& source : sources_)
+    if (source.keys.defined()) source = select_of(source, from);
+}
+
+void KvCache::keep_source(int64_t layer, SourceKeys source) {
+  sources_.resize(std::max(sources_.size(), static_cast<size_t>(layer) + 1));
+  sources_[static_cast<size_t>(layer)] = std::move(source);
+}
+
+const SourceKeys* KvCache::source(int64_t layer) const {
+  const auto index = static_cast<size_t>(layer);
+  if (index >= sources_.size() || !sources_[index].keys.defined()) return nullptr;
+  return &sources_[index];
+}
+
+}  // namespace snug::nn

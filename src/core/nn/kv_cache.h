@@ -1,0 +1,64 @@
+// The key-value cache of a generation: keys and values of all tokens so far, one pair of tensors
+// per attention layer, for S sequences of equal length (pictures captioned together, or the beams
+// of a search).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "core/ops/attention/borders.h"
+
+namespace snug::nn {
+
+struct KvCacheShape {
+  int64_t num_layers = 0;
+  int64_t num_kv_heads = 0;
+  int64_t head_dim = 0;
+  int64_t capacity = 0;  // tokens per sequence
+  int64_t num_sequences = 1;
+};
+
+// Keys and values that one decoder layer's cross-attention computes from the encoder's output.
+struct SourceKeys {
+  at::Tensor keys, values;  // (M, Hkv, D)
+  ops::Borders cu_seqlens;  // (S+1) int32
+  int64_t max_seqlen = 0;
+};
+
+class KvCache {
+ public:
+  KvCache(const KvCacheShape& shape, at::Device device, at::ScalarType type);
+
+  // Writes k and v (S·n, Hkv, D) of `layer`, n tokens per sequence, after the first length()
+  // tokens.
+  void append(int64_t layer, const at::Tensor& k, const at::Tensor& v);
+  // Adds n to length(), once all layers have appended their n tokens.
+  void advance(int64_t num_tokens) { length_ += num_tokens; }
+  void reset() { length_ = 0; }
+
+  // Replaces sequence i by a copy of sequence from[i]; their number may change.
+  void select(const std::vector<int64_t>& from);
+
+  // (S, capacity, Hkv, D)
+  const at::Tensor& keys(int64_t layer) const { return keys_[static_cast<size_t>(layer)]; }
+  const at::Tensor& values(int64_t layer) const { return values_[static_cast<size_t>(layer)]; }
+  int64_t num_sequences() const { return num_sequences_; }
+  int64_t length() const { return length_; }  // tokens per sequence
+  int64_t capacity() const { return capacity_; }
+
+  void keep_source(int64_t layer, SourceKeys source);
+  // Null before keep_source().
+  const SourceKeys* source(int64_t layer) const;
+
+ private:
+  std::vector<at::Tensor> keys_, values_;
+  std::vector<SourceKeys> sources_;
+  int64_t num_sequences_;
+  int64_t length_ = 0;
+  int64_t capacity_;
+};
+
+}  // namespace snug::nn

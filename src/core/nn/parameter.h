@@ -1,0 +1,94 @@
+// A named tensor that a unit owns and an optimizer may train.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/kernels/cpu/linalg/quantized_matrix.h"
+#include "core/ops/shared_rows.h"
+
+namespace snug::nn {
+
+// How a parameter is initialized without a checkpoint.
+enum class Init { Normal, Uniform, Ones, Zeros };
+
+// A seed from a name (FNV-1a), the same on every machine.
+uint64_t hash_name(const std::string& name);
+
+// A weight stored in 4 or 8 bits. It is frozen: quantized codes cannot be trained.
+struct Quantization {
+  kernels::cpu::QuantizedFormat format;
+  at::ScalarType source = at::kFloat;  // type that values are rounded to before quantization
+};
+
+// This rank's slice of a parameter under tensor parallelism: along `dim` a range from `begin` on,
+// everything along the other dimensions. If the tensor holds several layers side by side (fused q,
+// k, v), `dim` has that many sections; the slice has the same range of each, and `begin` counts
+// within a section.
+struct Slice {
+  int64_t dim = 0;
+  int64_t begin = 0;
+  std::vector<int64_t> whole;  // shape of the unsplit tensor
+  int64_t sections = 1;
+
+  // The shape with `dim` split into (sections, size of a section): there the slice is one range of
+  // dim + 1.
+  std::vector<int64_t> by_sections(std::vector<int64_t> shape) const;
+};
+
+// A range of consecutive elements of the unsplit tensor, row-major.
+struct Stretch {
+  int64_t begin = 0;
+  int64_t count = 0;
+};
+
+struct Parameter {
+  std::string name;            // as in the family's Hugging Face checkpoints
+  std::vector<int64_t> shape;  // row-major; of the slice if there is one
+  Init init = Init::Normal;
+  std::optional<double> init_scale;  // deviation or bound; absent: the model's deviation
+  std::optional<int64_t> cut_dim;    // dimension that tensor parallelism splits, if any
+  int64_t cut_sections = 1;          // see Slice
+  bool trained = true;
+  bool added = false;  // belongs to an adapter, so is in no model file
+  bool exact = false;  // a matrix used in float32, whatever type products have
+  std::optional<Quantization>
+      quantization;            // if set, `value` holds bytes: core/ops/linear/quantized.h
+  at::Tensor value;            // on the device; undefined until allocate()
+  at::Tensor home;             // host copy, where the weight is kept and updated, if any
+  std::optional<Slice> slice;  // set by cut()
+  std::shared_ptr<const ops::TensorShare> share;  // null without tensor parallelism
+
+  // The copy that checkpoints read and write: the host copy if there is one.
+  const at::Tensor& kept() const { return home.defined() ? home : value; }
+
+  int64_t num_elements() const;
+  const std::vector<int64_t>& whole_shape() const { return slice ? slice->whole : shape; }
+  // The ranges of its elements in the unsplit tensor, in order.
+  std::vector<Stretch> stretches() const;
+  // Takes this rank's slice along cut_dim; null undoes it. Call before allocate().
+  void cut(std::shared_ptr<const ops::TensorShare> with);
+  // Whether this rank's gradient enters the global norm: a parameter that every rank has whole
+  // counts once.
+  bool counts_here() const { return slice || share == nullptr || share->group->rank() == 0; }
+  // Writes `dense` (shape, on the host) to kept(), converted or quantized.
+  void write(const at::Tensor& dense) const;
+  // Allocates `value` on `device` in `type` (bytes if quantized), tagged as parameters; content
+  // undefined.
+  void allocate(at::Device device, at::ScalarType type);
+  // Allocates the host copy `home`, content undefined.
+  void allocate_home();
+  // Fills kept() as `init` says: Normal(0, init_scale), Uniform(-init_scale, init_scale), ones or
+  // zeros; `deviation` replaces an absent init_scale.
+  void initialize(uint64_t seed, double deviation);
+  // Bytes of a quantized weight.
+  int64_t stored_bytes() const;
+};
+
+}  // namespace snug::nn

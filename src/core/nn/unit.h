@@ -1,0 +1,122 @@
+// The building block of every model: a group of layers, such as a transformer block, that is run,
+// checkpointed, sharded, offloaded and placed as a whole. A model is a list of units; the executor
+// runs them in order and then in reverse. A unit knows nothing of training, devices or ranks;
+// policies know nothing of what is inside a unit.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/nn/kv_cache.h"
+#include "core/nn/parameter.h"
+#include "core/ops/attention/context_attention.h"
+#include "core/ops/counted_rows.h"
+#include "core/ops/device/upload.h"
+
+namespace snug::nn {
+
+// The encoder's input: M tokens, for each of the batch's S documents one sequence, packed one after
+// another.
+struct Source {
+  at::Tensor input_ids;     // (M) int32
+  at::Tensor positions;     // (M) int32, from 0 in each document
+  ops::Borders cu_seqlens;  // (S+1) int32
+  int64_t max_seqlen = 0;
+};
+
+// One micro-batch on the device: S documents packed one after another, N tokens in all. In a model
+// with an encoder these are the decoder's tokens.
+struct Batch {
+  at::Tensor input_ids;      // (N) int32
+  at::Tensor targets;        // (N) int32: the next token, or ignore_index
+  ops::CountedRows counted;  // rows whose target is not ignore_index
+  at::Tensor positions;      // (N) int32, from 0 in each document
+  ops::Borders cu_seqlens;   // (S+1) int32
+  int64_t max_seqlen = 0;
+  int64_t loss_tokens = 0;       // targets other than ignore_index
+  std::optional<Source> source;  // none without an encoder, or once a generation has its output
+  // One picture per document, (S, height, width, 3) uint8; undefined without pictures, or once a
+  // generation has processed them.
+  at::Tensor pixels;
+  // (S·Q) int32: the rows of input_ids (with an encoder: of source->input_ids) that the pictures'
+  // features replace.
+  at::Tensor picture_rows;
+  // Set with context parallelism: N then counts this rank's tokens, and cu_seqlens is undefined.
+  // Only attention reads other ranks' tokens.
+  std::optional<ops::ContextShare> context;
+  KvCache* cache = nullptr;             // generation: attention appends to it and reads it
+  std::shared_ptr<ops::Upload> upload;  // the copy of these tensors, if any: owns its source
+};
+
+// What the last unit returns.
+enum class Output { Loss, LastLogits };
+
+// The options of one pass.
+struct Pass {
+  Output output = Output::Loss;
+  at::ScalarType compute = at::kFloat;  // of activations and products
+  double gradient_scale = 1.0;  // the gradient of (scale * summed loss) is what backward computes
+  int64_t ignore_index = -100;
+  double label_smoothing = 0;  // share of the target's probability given to all tokens alike
+  double z_loss = 0;           // weight of log(sum(exp(logits)))^2, added to the loss
+  std::optional<uint64_t> dropout_key;  // seed for this micro-batch; none: no dropout
+  kernels::cpu::RowPlaces rows;         // row numbers of the tokens for dropout's random numbers
+  bool last_micro_batch = true;  // of the optimizer step: gradients are complete after its backward
+};
+
+// The tensors passed from unit to unit, by name. Decoders only use "hidden"; the last unit returns
+// "loss" (1) or "logits" (S, V). Names for encoders and pictures: docs/decisions/0008.
+class State {
+ public:
+  const at::Tensor& at(const std::string& name) const;
+  bool has(const std::string& name) const;
+  void set(std::string name, at::Tensor tensor);
+  // Whether a tensor of the state shares this tensor's storage.
+  bool shares_storage(const at::Tensor& tensor) const;
+  std::vector<std::pair<std::string, at::Tensor>>& entries() { return entries_; }
+  const std::vector<std::pair<std::string, at::Tensor>>& entries() const { return entries_; }
+
+ private:
+  std::vector<std::pair<std::string, at::Tensor>> entries_;
+};
+
+class Linear;
+
+class Unit {
+ public:
+  explicit Unit(std::string name) : name_(std::move(name)) {}
+  virtual ~Unit() = default;
+  Unit(const Unit&) = delete;
+  Unit& operator=(const Unit&) = delete;
+
+  // Must give the same result when run twice: techniques recompute it. `input` is the previous
+  // unit's output, empty for the first unit.
+  virtual State forward(const State& input, const Batch& batch, const Pass& pass) = 0;
+
+  // The parameters this unit owns. A tied weight is owned once and borrowed elsewhere.
+  virtual std::vector<Parameter*> parameters() = 0;
+  // The parameters it reads but another unit owns.
+  virtual std::vector<Parameter*> borrowed() { return {}; }
+  // All parameters that its forward and backward read.
+  std::vector<Parameter*> uses() {
+    std::vector<Parameter*> all = parameters();
+    for (Parameter* parameter : borrowed()) all.push_back(parameter);
+    return all;
+  }
+
+  // The unit's linear layers: where adapters go, and which weights may be quantized.
+  virtual std::vector<Linear*> linears() { return {}; }
+
+  const std::string& name() const { return name_; }
+
+ private:
+  std::string name_;
+};
+
+}  // namespace snug::nn

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/attention/attention.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "core/kernels/cpu/linalg/attention/attention.h"
+#include "core/ops/attention/attend.h"
+#include "core/ops/device/device.h"
+#include "core/ops/device/kept.h"
+
+namespace snug::ops {
+namespace {
+
+using kernels::cpu::RopeDirection;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+kernels::cpu::BiasTable bias_of(const AttentionContext& context) {
+  const at::Tensor& table = context.bias_table;
+  if (!table.defined()) return {};
+  return {.num_buckets = table.size(0),
+          .data = read_pointer(table),
+          .type = to_scalar(table.scalar_type()),
+          .max_distance = context.max_distance,
+          .both_directions = !context.causal};
+}
+
+kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                      const at::Tensor& out, const at::Tensor& lse,
+                                      const AttentionContext& context) {
+  return {.num_tokens = q.size(0),
+          .num_heads = q.size(1),
+          .num_kv_heads = k.size(1),
+          .head_dim = q.size(2),
+          .num_documents = context.cu_seqlens.size(0) - 1,
+          .cu_seqlens = static_cast<const int32_t*>(read_pointer(context.cu_seqlens)),
+          .type = to_scalar(q.scalar_type()),
+          .q = read_pointer(q),
+          .k = read_pointer(k),
+          .v = read_pointer(v),
+          .q_stride = q.stride(0),
+          .k_stride = k.stride(0),
+          .v_stride = v.stride(0),
+          .scale = static_cast<float>(context.scale),
+          .sliding_window = context.sliding_window,
+          .causal = context.causal,
+          .num_keys = context.kv_cu_seqlens.defined() ? k.size(0) : 0,
+          .kv_cu_seqlens = read_pointer<int32_t>(context.kv_cu_seqlens),
+          .bias = bias_of(context),
+          .dropout = {.probability = context.dropout,
+                      .key = context.dropout_key,
+                      .first_head = context.dropout_first_head,
+                      .first_row = context.dropout_first_row,
+                      .num_rows = context.dropout_num_rows},
+          .out = write_pointer(out),
+          .lse = static_cast<float*>(write_pointer(lse))};
+}
+
+// What the autograd node needs besides saved tensors. Its tensors are not inputs of the graph, but
+// are kept and released with it.
+struct CarriedAttention final : torch::CustomClassHolder {
+  AttentionContext context;
+};
+
+// The context is passed along; of its tensors only the biases are an autograd input.
+struct AttentionFunction : torch::autograd::Function<AttentionFunction> {
+  static constexpr size_t kBiasInput = 3;
+
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v, const std::optional<at::Tensor>& bias_table,
+                            const AttentionContext& context) {
+    rotate_in_place(q, context.positions, context.rope, RopeDirection::Forward);
+    rotate_in_place(k, context.positions, context.rope, RopeDirection::Forward);
+    const AttentionOutput result = attend(q, k, v, context);
+    keep(ctx, {q, k, v, result.out, result.lse, bias_table.value_or(at::Tensor())});
+    auto carried = c10::make_intrusive<CarriedAttention>();
+    carried->context = context;
+    carried->context.bias_table.reset();
+    ctx->saved_data["context"] = c10::IValue::make_capsule(std::move(carried));
+    return result.out;
+  }
+
+  static AttentionContext restore(AutogradContext* ctx, const at::Tensor& bias_table) {
+    const auto capsule = ctx->saved_data["context"].toCapsule();
+    AttentionContext context = static_cast<const CarriedAttention*>(capsule.get())->context;
+    context.bias_table = bias_table;
+    return context;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    const AttentionContext context = restore(ctx, saved[5]);
+    const at::Tensor d_out = grads[0].contiguous().view(saved[0].sizes());
+    const bool trains_bias = saved[5].defined() && ctx->needs_input_grad(kBiasInput);
+    auto [dq, dk, dv, d_bias] =
+        attend_backward(d_out, saved[0], saved[1], saved[2], {.out = saved[3], .lse = saved[4]},
+                        context, trains_bias);
+    rotate_in_place(dq, context.positions, context.rope, RopeDirection::Inverse);
+    rotate_in_place(dk, context.positions, context.rope, RopeDirection::Inverse);
+    if (!trains_bias) return {dq, dk, dv, {}, {}};
+    return {dq, dk, dv, d_bias.to(context.bias_table.scalar_type()), {}};
+  }
+};
+
+void check_context(const at::Tensor& q, const at::Tensor& k, const AttentionContext& context) {
+  const at::Tensor& table = context.bias_table;
+  SNUG_CHECK(
+      !table.defined() || (table.dim() == 2 && table.size(1) == q.size(1) && table.is_contiguous()),
+      "the table of relative biases must have a column for each of {} heads", q.size(1));
+  if (!context.kv_cu_seqlens.defined()) {
+    SNUG_CHECK(q.size(0) == k.size(0), "self-attention with {} queries and {} keys", q.size(0),
+               k.size(0));
+    return;
+  }
+  SNUG_CHECK(
+      (context.causal || context.sliding_window == 0) && !context.rope.cos.defined(),
+      "cross-attention has no rotary embeddings, and a sliding window only with a causal mask");
+  SNUG_CHECK(context.kv_cu_seqlens.sizes() == context.cu_seqlens.sizes() && k.size(0) > 0,
+             "{} documents of queries, {} of keys", context.cu_seqlens.size(0) - 1,
+             context.kv_cu_seqlens.size(0) - 1);
+}
+
+}  // namespace
+
+AttentionOutput attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const AttentionContext& context, const at::Tensor& out) {
+  if (kernel_device(q) == at::kCUDA) {
+    AttentionOutput result =
+        library_attention_forward(choose_library_attention(q, context), q, k, v, context);
+    if (out.defined()) result.out = out.copy_(result.out);
+    return result;
+  }
+  const AttentionOutput result{
+      out.defined() ? out : at::empty({q.size(0), q.size(1) * q.size(2)}, q.options()),
+      at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat))};
+  const kernels::cpu::AttentionArgs args = arguments(q, k, v, result.out, result.lse, context);
+  with_workspace(q, kernels::cpu::attention_workspace_bytes(args, /*backward=*/false),
+                 [&](void* scratch) { kernels::cpu::attention_forward(args, scratch); });
+  return result;
+}
+
+AttentionGradients attend_backward(const at::Tensor& d_out, const at::Tensor& q,
+                                   const at::Tensor& k, const at::Tensor& v,
+                                   const AttentionOutput& forward, const AttentionContext& context,
+                                   bool trains_bias, const AttentionGradients& room) {
+  if (kernel_device(q) == at::kCUDA) {
+    AttentionGradients result = library_attention_backward(choose_library_attention(q, context),
+                                                           d_out, q, k, v, forward, context);
+    if (room.dq.defined()) result.dq = room.dq.copy_(result.dq);
+    if (room.dk.defined()) result.dk = room.dk.copy_(result.dk);
+    if (room.dv.defined()) result.dv = room.dv.copy_(result.dv);
+    return result;
+  }
+  const auto like = [](const at::Tensor& given, const at::Tensor& x) {
+    return given.defined() ? given : at::empty(x.sizes(), x.options());
+  };
+  AttentionGradients gradients{like(room.dq, q), like(room.dk, k), like(room.dv, v), {}};
+  if (trains_bias)
+    gradients.d_bias = at::empty(context.bias_table.sizes(), q.options().dtype(at::kFloat));
+  const kernels::cpu::AttentionBackwardArgs args{
+      .forward = arguments(q, k, v, forward.out, forward.lse, context),
+      .d_out = read_pointer(d_out),
+      .dq = write_pointer(gradients.dq),
+      .dk = write_pointer(gradients.dk),
+      .dv = write_pointer(gradients.dv),
+      .d_bias = static_cast<float*>(write_pointer(gradients.d_bias))};
+  with_workspace(d_out, kernels::cpu::attention_workspace_bytes(args.forward, /*backward=*/true),
+                 [&](void* scratch) { kernels::cpu::attention_backward(args, scratch); });
+  return gradients;
+}
+
+at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const AttentionContext& context) {
+  SNUG_CHECK(q.size(1) % k.size(1) == 0 && k.sizes() == v.sizes(), "{} query and {} key heads",
+             q.size(1), k.size(1));
+  check_context(q, k, context);
+  const at::Tensor& table = context.bias_table;
+  return AttentionFunction::apply(q, k, v, table.defined() ? std::optional(table) : std::nullopt,
+                                  context);
+}
+
+at::Tensor decode_attention(const at::Tensor& q, const at::Tensor& k_cache,
+                            const at::Tensor& v_cache, int64_t length,
+                            const AttentionContext& context) {
+  if (kernel_device(q) == at::kCUDA)
+    return library_decode_attention(q, k_cache, v_cache, length, context)
+        .view({q.size(0), q.size(1) * q.size(2)});
+  at::Tensor out = at::empty({q.size(0), q.size(1) * q.size(2)}, q.options());
+  const std::vector<int32_t> lengths(static_cast<size_t>(q.size(0)), static_cast<int32_t>(length));
+  const kernels::cpu::DecodeAttentionArgs args{.num_sequences = q.size(0),
+                                               .num_heads = q.size(1),
+                                               .num_kv_heads = k_cache.size(2),
+                                               .head_dim = q.size(2),
+                                               .type = to_scalar(q.scalar_type()),
+                                               .q = read_pointer(q),
+                                               .k_cache = read_pointer(k_cache),
+                                               .v_cache = read_pointer(v_cache),
+                                               .sequence_stride = k_cache.stride(0),
+                                               .token_stride = k_cache.stride(1),
+                                               .lengths = lengths.data(),
+                                               .scale = static_cast<float>(context.scale),
+                                               .sliding_window = context.sliding_window,
+                                               .bias = bias_of(context),
+                                               .out = write_pointer(out)};
+  with_workspace(q, kernels::cpu::decode_attention_workspace_bytes(args),
+                 [&](void* scratch) { kernels::cpu::decode_attention(args, scratch); });
+  return out;
+}
+
+}  // namespace snug::ops

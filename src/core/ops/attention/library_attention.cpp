@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/attention/library_attention.h"
+
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "base/log.h"
+#include "core/ops/attention/score_block.h"
+#include "core/ops/device/cuda.h"
+#include "core/ops/device/device.h"
+
+namespace snug::ops {
+namespace {
+
+AttentionOutput empty_output(const at::Tensor& q) {
+  return {at::empty({q.size(0), q.size(1) * q.size(2)}, q.options()),
+          at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat))};
+}
+
+// ---- Flash
+
+// The window's keys to the left; libtorch does not count the row itself.
+std::optional<int64_t> window_left(const AttentionContext& context) {
+  if (context.sliding_window == 0) return std::nullopt;
+  return context.sliding_window - 1;
+}
+
+// Causal attention has nothing to the right, but libtorch needs both sides of a window or neither.
+std::optional<int64_t> window_right(const AttentionContext& context) {
+  if (context.sliding_window == 0) return std::nullopt;
+  return context.causal ? 0 : context.sliding_window - 1;
+}
+
+const at::Tensor& key_borders(const AttentionContext& context) {
+  return context.kv_cu_seqlens.defined() ? context.kv_cu_seqlens : context.cu_seqlens;
+}
+
+int64_t longest_keys(const AttentionContext& context) {
+  return context.kv_cu_seqlens.defined() ? context.max_kv_seqlen : context.max_seqlen;
+}
+
+// The state of the dropout's generator, which libtorch 2.11 makes and no dropout reads: two
+// numbers, and one that it keeps for those who ask for a third.
+AttentionOutput flash_forward_on_meta(const at::Tensor& q) {
+  AttentionOutput output = empty_output(q);
+  const auto numbers = q.options().dtype(at::kUInt64);
+  const at::Tensor state = at::empty({2}, numbers), unused = at::empty({}, numbers);
+  return output;
+}
+
+AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                              const AttentionContext& context) {
+  if (q.is_meta()) return flash_forward_on_meta(q);
+  const auto result = at::_flash_attention_forward(
+      q, k, v, context.cu_seqlens, key_borders(context), context.max_seqlen, longest_keys(context),
+      /*dropout_p=*/0.0, context.causal, /*return_debug_mask=*/false, context.scale,
+      window_left(context), window_right(context));
+  return {std::get<0>(result).view({q.size(0), -1}), std::get<1>(result)};
+}
+
+// What libtorch 2.11's flash backward asks for, in its order: the gradients, a float per head and
+// row and the gradient of q summed in float32, both with 128 rows to spare for each document, and
+// where key heads are shared their gradients for every query head.
+AttentionGradients flash_backward_on_meta(const at::Tensor& q, const at::Tensor& k,
+                                          const at::Tensor& v, const AttentionContext& context) {
+  const AttentionGradients gradients{at::empty_like(q), at::empty_like(k), at::empty_like(v), {}};
+  const int64_t heads = q.size(1);
+  const int64_t rows = q.size(0) + 128 * (context.cu_seqlens.size(0) - 1);
+  const int64_t multiple = q.size(2) <= 128 ? 32 : 64;
+  const int64_t padded_dim = (q.size(2) + multiple - 1) / multiple * multiple;
+  const auto floats = q.options().dtype(at::kFloat);
+  const at::Tensor row_sums = at::empty({heads, rows}, floats);
+  const at::Tensor dq_sum = at::empty({rows, heads, padded_dim}, floats);
+  at::Tensor dk_of_heads;
+  at::Tensor dv_of_heads;
+  if (heads != k.size(1)) {
+    dk_of_heads = at::empty({k.size(0), heads, k.size(2)}, k.options());
+    dv_of_heads = at::empty({k.size(0), heads, k.size(2)}, k.options());
+  }
+  return gradients;
+}
+
+AttentionGradients flash_backward(const at::Tensor& d_out, const at::Tensor& q, const at::Tensor& k,
+                                  const at::Tensor& v, const AttentionOutput& forward,
+                                  const AttentionContext& context) {
+  if (q.is_meta()) return flash_backward_on_meta(q, k, v, context);
+  // The state of the dropout's generator, which no dropout reads.
+  const at::Tensor no_state = at::empty({0}, q.options().dtype(at::kUInt64));
+  const auto result = at::_flash_attention_backward(
+      d_out, q, k, v, forward.out.view(q.sizes()), forward.lse, context.cu_seqlens,
+      key_borders(context), context.max_seqlen, longest_keys(context), /*dropout_p=*/0.0,
+      context.causal, no_state, no_state, context.scale, window_left(context),
+      window_right(context));
+  return {std::get<0>(result), std::get<1>(result), std::get<2>(result), {}};
+}
+
+// ---- Products
+
+// Query rows per block of scores.
+constexpr int64_t kBlockRows = 256;
+
+// All of a block is float32; the G query heads that share a key head stand below each other, so
+// that one product serves them.
+using Block = ScoreBlock;
+
+// (rows, H, D) of x, as (Hkv, G * rows, D) in float32: a copy, or where it can be a view of x.
+at::Tensor query_rows(const at::Tensor& x, const Block& b) {
+  return x.slice(0, b.begin, b.end)
+      .to(at::kFloat)
+      .view({b.rows(), b.num_kv_heads, b.heads_per_kv, x.size(2)})
+      .permute({1, 2, 0, 3})
+      .reshape({b.num_kv_heads, b.heads_per_kv * b.rows(), x.size(2)});
+}
+
+// (keys, Hkv, D) of x, as (Hkv, keys, D) in float32.
+at::Tensor key_rows(const at::Tensor& x, const Block& b) {
+  return x.slice(0, b.first_key, b.last_key).to(at::kFloat).transpose(0, 1).contiguous();
+}
+
+// The way back of query_rows: (Hkv, G * rows, D) into rows of `to` (N, H, D).
+void put_query_rows(const at::Tensor& to, const at::Tensor& rows, const Block& b) {
+  to.slice(0, b.begin, b.end)
+      .view({b.rows(), b.num_kv_heads, b.heads_per_kv, to.size(2)})
+      .copy_(
+          rows.view({b.num_kv_heads, b.heads_per_kv, b.rows(), to.size(2)}).permute({2, 0, 1, 3}));
+}
+
+// The block's part of lse (H, N), as (Hkv, G * rows, 1).
+at::Tensor lse_rows(const at::Tensor& lse, const Block& b) {
+  return lse.slice(1, b.begin, b.end).reshape({b.num_kv_heads, b.heads_per_kv * b.rows(), 1});
+}
+
+// Values common to all blocks.
+struct Terms {
+  const AttentionContext& context;
+  int64_t num_tokens;
+  BlockBias bias;
+};
+
+at::Tensor by_head(const at::Tensor& x, const Block& b) {
+  return x.view({b.heads(), b.rows(), b.keys()});
+}
+
+// scale * q·kᵀ, with biases, masked: (Hkv, G * rows, keys).
+at::Tensor scores_of(const at::Tensor& q_rows, const at::Tensor& k_rows, const Block& b,
+                     const Terms& terms) {
+  at::Tensor scores = at::bmm(q_rows, k_rows.transpose(1, 2)).mul_(terms.context.scale);
+  terms.bias.add_to(by_head(scores, b), b);
+  add_mask(by_head(scores, b), b, terms.context);
+  return scores;
+}
+
+// The dropout factors in p's shape; undefined without dropout.
+at::Tensor kept_of(const at::Tensor& p, const Block& b, const Terms& terms) {
+  if (terms.context.dropout == 0) return {};
+  return kept_factors(p, b, terms.num_tokens, terms.context).view(p.sizes());
+}
+
+// Scores become probabilities. -> their lse
+at::Tensor softmax(at::Tensor& scores) {
+  const at::Tensor highest = scores.amax(-1, /*keepdim=*/true);
+  scores.sub_(highest).exp_();
+  const at::Tensor sum = scores.sum(-1, /*keepdim=*/true);
+  scores.div_(sum);
+  return sum.log().add_(highest);
+}
+
+AttentionOutput products_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                 const AttentionContext& context) {
+  const Terms terms{context, q.size(0), BlockBias(context)};
+  AttentionOutput result = empty_output(q);
+  for (const Block& b : score_blocks(q, k, context, kBlockRows)) {
+    at::Tensor p = scores_of(query_rows(q, b), key_rows(k, b), b, terms);
+    const at::Tensor lse = softmax(p);
+    if (const at::Tensor kept = kept_of(p, b, terms); kept.defined()) p.mul_(kept);
+    put_query_rows(result.out.view(q.sizes()), at::bmm(p, key_rows(v, b)), b);
+    result.lse.slice(1, b.begin, b.end).copy_(lse.view({q.size(1), b.rows()}));
+  }
+  return result;
+}
+
+AttentionGradients products_backward(const at::Tensor& d_out, const at::Tensor& q,
+                                     const at::Tensor& k, const at::Tensor& v,
+                                     const AttentionOutput& forward,
+                                     const AttentionContext& context) {
+  const Terms terms{context, q.size(0), BlockBias(context)};
+  const auto floats = q.options().dtype(at::kFloat);
+  at::Tensor dq = at::empty(q.sizes(), q.options());
+  // Sums over blocks: (Hkv, M, D) and (H, buckets)
+  const at::Tensor dk = at::zeros({k.size(1), k.size(0), k.size(2)}, floats);
+  const at::Tensor dv = at::zeros({k.size(1), k.size(0), k.size(2)}, floats);
+  at::Tensor d_bias;
+  if (terms.bias.present()) d_bias = at::zeros({q.size(1), context.bias_table.size(0)}, floats);
+  for (const Block& b : score_blocks(q, k, context, kBlockRows)) {
+    const at::Tensor q_rows = query_rows(q, b);
+    const at::Tensor k_rows = key_rows(k, b);
+    const at::Tensor d_rows = query_rows(d_out, b);
+    at::Tensor p = scores_of(q_rows, k_rows, b, terms);
+    p.sub_(lse_rows(forward.lse, b)).exp_();
+    const at::Tensor kept = kept_of(p, b, terms);
+    dv.slice(1, b.first_key, b.last_key)
+        .add_(at::bmm((kept.defined() ? p.mul(kept) : p).transpose(1, 2), d_rows));
+    const at::Tensor delta =
+        query_rows(forward.out.view(q.sizes()), b).mul(d_rows).sum(-1, /*keepdim=*/true);
+    // The scores' gradient takes the place of the probabilities.
+    at::Tensor arriving = at::bmm(d_rows, key_rows(v, b).transpose(1, 2));
+    if (kept.defined()) arriving.mul_(kept);
+    p.mul_(arriving.sub_(delta));
+    arriving.reset();
+    if (d_bias.defined()) terms.bias.add_gradient(d_bias, p, b);
+    p.mul_(context.scale);
+    put_query_rows(dq, at::bmm(p, k_rows), b);
+    dk.slice(1, b.first_key, b.last_key).add_(at::bmm(p.transpose(1, 2), q_rows));
+  }
+  const auto narrow = [&](const at::Tensor& sum) {
+    return sum.transpose(0, 1).to(q.scalar_type()).contiguous();
+  };
+  if (d_bias.defined()) d_bias = d_bias.t().contiguous();
+  return {dq, narrow(dk), narrow(dv), d_bias};
+}
+
+}  // namespace
+
+LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionContext& context) {
+  const bool half = q.scalar_type() == at::kBFloat16 || q.scalar_type() == at::kHalf;
+  if (!cuda::has_flash_attention())
+    warn(
+        "attention runs as plain matrix products, since flash attention wants a GPU of compute "
+        "capability 8.0 (Ampere) or newer: slower{}",
+        q.scalar_type() == at::kBFloat16
+            ? "; such a GPU has no tensor cores for bfloat16 either: --precision 16-mixed is faster"
+            : "");
+  else if (!half)
+    warn(
+        "attention in float32 runs as plain matrix products, since flash attention is made for 16 "
+        "bits: slower; --precision bf16-true or bf16-mixed has it");
+  else if (q.size(2) % 8 != 0 || q.size(2) > 256)
+    warn(
+        "attention with heads of {} elements runs as plain matrix products, since flash attention "
+        "takes multiples of 8 up to 256: slower",
+        q.size(2));
+  else if (context.bias_table.defined() || context.dropout > 0)
+    warn(
+        "attention with {} runs as plain matrix products, since libtorch's flash attention has "
+        "none: slower",
+        context.bias_table.defined() ? "relative biases" : "dropped probabilities");
+  else
+    return LibraryAttention::Flash;
+  return LibraryAttention::Products;
+}
+
+AttentionOutput library_attention_forward(LibraryAttention way, const at::Tensor& q,
+                                          const at::Tensor& k, const at::Tensor& v,
+                                          const AttentionContext& context) {
+  return way == LibraryAttention::Flash ? flash_forward(q, k, v, context)
+                                        : products_forward(q, k, v, context);
+}
+
+AttentionGradients library_attention_backward(LibraryAttention way, const at::Tensor& d_out,
+                                              const at::Tensor& q, const at::Tensor& k,
+                                              const at::Tensor& v, const AttentionOutput& forward,
+                                              const AttentionContext& context) {
+  return way == LibraryAttention::Flash ? flash_backward(d_out, q, k, v, forward, context)
+                                        : products_backward(d_out, q, k, v, forward, context);
+}
+
+at::Tensor library_decode_attention(const at::Tensor& q, const at::Tensor& k_cache,
+                                    const at::Tensor& v_cache, int64_t length,
+                                    const AttentionContext& context) {
+  const int64_t seen =
+      context.sliding_window > 0 ? std::min(context.sliding_window, length) : length;
+  const int64_t batch = q.size(0) * k_cache.size(2);  // sequences times key heads: B
+  const auto heads_first = [&](const at::Tensor& cache) {
+    const at::Tensor rows = cache.slice(1, length - seen, length).to(at::kFloat);
+    return rows.transpose(1, 2).reshape({batch, seen, q.size(2)});
+  };
+  const at::Tensor q_rows =
+      q.to(at::kFloat).view({batch, q.numel() / batch / q.size(2), q.size(2)});
+  at::Tensor scores = at::bmm(q_rows, heads_first(k_cache).transpose(1, 2)).mul_(context.scale);
+  const ScoreBlock row{.begin = length - 1,
+                       .end = length,
+                       .first_key = length - seen,
+                       .last_key = length,
+                       .num_kv_heads = k_cache.size(2),
+                       .heads_per_kv = q.size(1) / k_cache.size(2)};
+  const BlockBias bias(context);
+  const at::Tensor by_sequence = scores.view({q.size(0), q.size(1), 1, seen});
+  for (int64_t s = 0; s < q.size(0); ++s) bias.add_to(by_sequence.select(0, s), row);
+  softmax(scores);
+  const at::Tensor rows = at::bmm(scores, heads_first(v_cache));  // (B, G, D)
+  return rows.view(q.sizes()).to(q.scalar_type());
+}
+
+}  // namespace snug::ops

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/device/cuda.h"
+
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include "core/kernels/cuda/operators.h"
+#include "core/kernels/cuda/optimizers.h"
+
+namespace snug::ops::cuda {
+namespace {
+
+namespace device = kernels::cuda;
+
+// Called by each operator before its first launch, so that an earlier error is not attributed to
+// it.
+cudaStream_t stream(const char* kernel) {
+  device::check_before_launch(kernel);
+  return c10::cuda::getCurrentCUDAStream().stream();
+}
+
+// Without a device (for plans) a newer one is assumed.
+int compute_capability_major() {
+  int current = 0;
+  int major = 0;
+  const bool known =
+      cudaGetDevice(&current) == cudaSuccess &&
+      cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, current) == cudaSuccess;
+  if (!known) cudaGetLastError();  // it would be taken for the next call's
+  return known ? major : 8;
+}
+
+}  // namespace
+
+void rms_norm_forward(const kernels::cpu::RmsNormForward& args) {
+  device::rms_norm_forward(args, stream(__func__));
+}
+
+int64_t rms_norm_backward_workspace_bytes(int64_t dim) {
+  float wanted = 0;  // only that there is an address counts
+  return device::rms_norm_backward_workspace_bytes({.dim = dim, .dweight = &wanted});
+}
+
+void rms_norm_backward(const kernels::cpu::RmsNormBackward& args, void* workspace) {
+  device::rms_norm_backward(args, workspace, stream(__func__));
+}
+
+void layer_norm_forward(const kernels::cpu::LayerNormForward& args) {
+  device::layer_norm_forward(args, stream(__func__));
+}
+
+int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients) {
+  float wanted = 0;  // only that there is an address counts
+  return device::layer_norm_backward_workspace_bytes({.dim = dim,
+                                                      .dweight = gradients > 0 ? &wanted : nullptr,
+                                                      .dbias = gradients > 1 ? &wanted : nullptr});
+}
+
+void layer_norm_backward(const kernels::cpu::LayerNormBackward& args, void* workspace) {
+  device::layer_norm_backward(args, workspace, stream(__func__));
+}
+
+void rope_apply(const kernels::cpu::RopeApply& args) { device::rope_apply(args, stream(__func__)); }
+
+void activation_forward(const kernels::cpu::ActivationForward& args) {
+  device::activation_forward(args, stream(__func__));
+}
+
+void activation_backward(const kernels::cpu::ActivationBackward& args) {
+  device::activation_backward(args, stream(__func__));
+}
+
+void gated_forward(const kernels::cpu::GatedForward& args) {
+  device::gated_forward(args, stream(__func__));
+}
+
+void gated_backward(const kernels::cpu::GatedBackward& args) {
+  device::gated_backward(args, stream(__func__));
+}
+
+void embedding_forward(const kernels::cpu::EmbeddingForward& args) {
+  device::embedding_forward(args, stream(__func__));
+}
+
+int64_t embedding_backward_workspace_bytes(int64_t tokens, int64_t dim) {
+  return device::embedding_backward_workspace_bytes({.tokens = tokens, .dim = dim});
+}
+
+void embedding_backward(const kernels::cpu::EmbeddingBackward& args, void* workspace) {
+  device::embedding_backward(args, workspace, stream(__func__));
+}
+
+int64_t cross_entropy_workspace_bytes(int64_t rows) {
+  return device::cross_entropy_workspace_bytes({.rows = rows});
+}
+
+void cross_entropy(const kernels::cpu::CrossEntropy& args, double* totals, void* workspace) {
+  static_assert(sizeof(device::CrossEntropyTotals) == kCrossEntropyTotals * sizeof(double));
+  device::cross_entropy(args, reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
+                        stream(__func__));
+}
+
+void cross_entropy_part_sums(const kernels::cpu::CrossEntropy& args,
+                             kernels::cpu::CrossEntropyPartSums* sums) {
+  device::cross_entropy_part_sums(args, sums, stream(__func__));
+}
+
+void cross_entropy_of_parts(const kernels::cpu::CrossEntropy& args,
+                            const kernels::cpu::CrossEntropyPartSums* sums, int64_t num_parts,
+                            double* totals, void* workspace) {
+  device::cross_entropy_of_parts(args, sums, num_parts,
+                                 reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
+                                 stream(__func__));
+}
+
+void image_patches(const kernels::cpu::ImagePatches& args) {
+  device::image_patches(args, stream(__func__));
+}
+
+void dropout(const kernels::cpu::Dropout& args) { device::dropout(args, stream(__func__)); }
+
+int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView> tensors) {
+  return device::sum_of_squares_workspace_bytes(tensors);
+}
+
+void sum_of_squares(std::span<const kernels::cpu::TensorView> tensors, double* sum,
+                    void* workspace) {
+  device::sum_of_squares(tensors, sum, workspace, stream(__func__));
+}
+
+void dequantize(const kernels::cpu::DequantizeOnDevice& args) {
+  device::dequantize(args, stream(__func__));
+}
+
+void adamw_step(std::span<const kernels::cpu::AdamWTensor> tensors,
+                const kernels::cpu::AdamWOptions& options) {
+  device::adamw_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
+}
+
+void adamw_8bit_step(std::span<const kernels::cpu::AdamW8bitTensor> tensors,
+                     const kernels::cpu::AdamWOptions& options) {
+  device::adamw_8bit_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
+}
+
+void lion_step(std::span<const kernels::cpu::LionTensor> tensors,
+               const kernels::cpu::LionOptions& options) {
+  device::lion_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
+}
+
+void adafactor_step(const kernels::cpu::AdafactorTensor& tensor,
+                    const kernels::cpu::AdafactorOptions& options, void* workspace) {
+  device::adafactor_step(tensor, options, workspace, stream(__func__));
+}
+
+void sgd_step(std::span<const kernels::cpu::SgdTensor> tensors,
+              const kernels::cpu::SgdOptions& options) {
+  device::sgd_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
+}
+
+bool has_flash_attention() {
+  static const bool ampere_or_newer = compute_capability_major() >= 8;
+  return ampere_or_newer;
+}
+
+}  // namespace snug::ops::cuda

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/device/host_waits.h"
+
+#include "core/ops/device/device.h"
+
+namespace snug::ops {
+namespace {
+
+thread_local int64_t waits_so_far = 0;
+
+}  // namespace
+
+int64_t num_host_waits() { return waits_so_far; }
+
+// A cpu computes synchronously, so there is no wait.
+void note_host_wait(at::DeviceType kernels_of) {
+  if (kernels_of == at::kCUDA) ++waits_so_far;
+}
+
+double read_number(const at::Tensor& number) {
+  note_host_wait(kernel_device(number));
+  return number.is_meta() ? 0.0 : number.item().toDouble();
+}
+
+}  // namespace snug::ops

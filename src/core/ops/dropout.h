@@ -1,0 +1,21 @@
+// Dropout (Srivastava et al. 2014): zeroes elements with a probability and scales the others by 1 /
+// (1 - probability). The mask is a function of a key and the element's index, so nothing is saved
+// for the backward, and a recomputed forward has the same mask.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "core/kernels/cpu/dropout.h"
+
+namespace snug::ops {
+
+// Returns x itself if probability is 0. If x is part of a larger tensor, it gets that tensor's
+// mask: x begins at `first_element`; `whole_columns` is the larger tensor's number of columns if x
+// has only some of them; `rows` maps the larger tensor's rows to those of one that is larger still.
+at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key, int64_t first_element = 0,
+                   int64_t whole_columns = 0, const kernels::cpu::RowPlaces& rows = {});
+
+}  // namespace snug::ops

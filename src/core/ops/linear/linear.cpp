@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/linear/linear.h"
+
+#include <ATen/ops/empty.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/custom_class.h>
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "core/dist/group.h"
+#include "core/ops/device/device.h"
+#include "core/ops/device/kept.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/linear/matmul.h"
+
+namespace snug::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// What a graph's node needs besides saved tensors.
+struct Carried final : torch::CustomClassHolder {
+  Carried(Projection p, std::optional<Activation> a) : projection(std::move(p)), activation(a) {}
+  Projection projection;
+  std::optional<Activation> activation;
+};
+
+const Carried& carried(AutogradContext* ctx) {
+  return *static_cast<const Carried*>(ctx->saved_data["layer"].toCapsule().get());
+}
+
+struct LinearFunction : torch::autograd::Function<LinearFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x,
+                            const std::optional<at::Tensor>& up,
+                            const std::optional<Activation>& activation,
+                            const Projection& projection,
+                            const std::optional<at::Tensor>& /*trained*/) {
+    const ProductInput input{x, up, activation};
+    at::Tensor inner;
+    at::Tensor out =
+        Projector(projection, x.scalar_type()).forward(input.value(), x.scalar_type(), &inner);
+    ctx->saved_data["layer"] =
+        c10::IValue::make_capsule(c10::make_intrusive<Carried>(projection, activation));
+    keep(ctx, {input.keeps(projection.needs_input()) ? x : at::Tensor(), up.value_or(at::Tensor()),
+               inner});
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const at::Tensor d_out = grads[0].contiguous();
+    const variable_list saved = ctx->get_saved_variables();
+    const Projection& projection = carried(ctx).projection;
+    ProductInput input{saved[0], std::nullopt, carried(ctx).activation};
+    if (saved[1].defined()) input.up = saved[1];
+    const Projector projector(projection, d_out.scalar_type());
+    const at::Tensor d_inner = projector.add_gradients(
+        d_out, projection.needs_input() ? input.value() : at::Tensor(), saved[2]);
+    if (!ctx->needs_input_grad(0) && !input.up) return {{}, {}, {}, {}, {}};
+    const at::Tensor d_value =
+        at::empty({d_out.size(0), projection.in_features()}, d_out.options());
+    projector.input_gradient(d_out, d_inner, d_value);
+    const auto [d_x, d_up] = input.gradients(d_value);
+    return {d_x, d_up, {}, {}, {}};
+  }
+};
+
+}  // namespace
+
+at::Tensor weight_in(at::ScalarType type, const at::Tensor& weight) {
+  return weight.scalar_type() == type ? weight : cast(weight, type);
+}
+
+void add_weight_gradient(const at::Tensor& weight, const at::Tensor& d_out, const at::Tensor& x,
+                         float alpha, dist::Group* terms_of) {
+  if (terms_of != nullptr) {
+    const at::Tensor sum =
+        at::empty(weight.sizes(), weight.options().dtype(at::kFloat).requires_grad(false));
+    matmul_into(sum, d_out.t(), x, Into::Overwrite, alpha);
+    terms_of->wait(terms_of->all_reduce(sum));
+    add_to_gradient(weight, sum);
+    return;
+  }
+  const GradientBuffer gradient = gradient_buffer(weight);
+  matmul_into(gradient.tensor, d_out.t(), x, gradient.fresh ? Into::Overwrite : Into::Accumulate,
+              alpha);
+}
+
+void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out, dist::Group* terms_of) {
+  const at::Tensor sum = sum_of_rows(d_out);
+  if (terms_of != nullptr) terms_of->wait(terms_of->all_reduce(sum));
+  add_to_gradient(bias, sum);
+}
+
+at::Tensor linear(const at::Tensor& x, const Projection& projection) {
+  return linear(ProductInput{.x = x}, projection);
+}
+
+at::Tensor linear(const ProductInput& input, const Projection& projection) {
+  return LinearFunction::apply(input.x, input.up, input.activation, projection,
+                               projection.any_trained());
+}
+
+}  // namespace snug::ops

@@ -1,0 +1,26 @@
+// Rotary position embedding (Su et al. 2021), in the half-split layout of Hugging Face.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "core/kernels/cpu/rope.h"
+#include "core/kernels/cpu/rope_tables.h"
+
+namespace snug::ops {
+
+// cos and sin, float32 (max positions, rotated / 2). Undefined tensors: no rotation.
+struct RopeTables {
+  at::Tensor cos, sin;
+};
+
+// Makes tables on `device` for `max_positions` positions and heads that rotate `dim` elements.
+RopeTables make_rope_tables(const kernels::cpu::RopeScaling& scaling, int64_t dim,
+                            int64_t max_positions, at::Device device);
+
+// Rotates the first 2 * cos.size(1) elements of each head of x (N, H, D) in place by the angles of
+// `positions` (N) int32; Inverse is the backward pass. No autograd.
+void rotate_in_place(const at::Tensor& x, const at::Tensor& positions, const RopeTables& tables,
+                     kernels::cpu::RopeDirection direction);
+
+}  // namespace snug::ops

@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pictures/picture_folder.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "data/rows/column_names.h"
+#include "data/rows/csv.h"
+#include "data/rows/row_from_json.h"
+
+namespace snug::data {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kUsualNames[] = {"metadata.jsonl", "metadata.csv"};
+
+bool is_metadata_name(const fs::path& file) {
+  return file.extension() == ".jsonl" || file.extension() == ".csv";
+}
+
+class PictureFolder : public PictureRows {
+ public:
+  PictureFolder(const fs::path& metadata, const PictureFolderOptions& options)
+      : file_(metadata),
+        separator_(metadata.extension() == ".csv" ? separator_of(text()) : '\0'),
+        records_(records_of(text(), separator_, name())) {
+    if (is_csv() && !records_.empty()) {
+      header_ = csv_fields(record(0), separator_);
+      records_.erase(records_.begin());
+    }
+    if (records_.empty()) throw UserError("{} holds no rows", name());
+    const std::vector<std::string> columns = columns_of(row(0));
+    image_column_ =
+        choose_column(options.image_column, columns, kPathColumns, "data.image_column", name());
+    text_column_ =
+        choose_column(options.text_column, columns, kTextColumns, "data.text_column", name());
+    if (image_column_.empty() || (text_column_.empty() && options.captions_needed))
+      throw UserError("{}: which column holds the {}? Name it with {}; columns found: {}", name(),
+                      image_column_.empty() ? "pictures' file names" : "captions",
+                      image_column_.empty() ? "--data.image_column" : "--data.text_column",
+                      fmt::join(columns, ", "));
+  }
+
+  int64_t count() const override { return std::ssize(records_); }
+
+  std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const override {
+    std::vector<std::optional<std::string>> captions;
+    for (const int64_t index : rows) {
+      const std::vector<std::string> all = references(index);
+      captions.push_back(all.empty() ? std::nullopt : std::optional(all.front()));
+    }
+    return captions;
+  }
+
+  std::vector<std::string> references(int64_t index) const override {
+    if (!has_captions()) return {};
+    std::vector<std::string> all = texts(row(index), text_column_, index);
+    std::erase_if(all, is_blank);
+    return all;
+  }
+
+  bool has_captions() const override { return !text_column_.empty(); }
+
+  PictureBytes picture(int64_t index) const override {
+    const std::string path = file(index);
+    try {
+      const auto picture = std::make_shared<MappedFile>(path);
+      return {picture->bytes(), picture};
+    } catch (const UserError& error) {
+      throw UserError("{}: {}", place(index), error.what());
+    }
+  }
+
+  std::string file(int64_t index) const override {
+    const std::string name = file_name(index);
+    if (name.empty()) throw UserError("{}: no {}", place(index), image_column_);
+    return (file_.path().parent_path() / name).string();
+  }
+
+  std::string where(int64_t index) const override {
+    try {
+      return fmt::format("{} ({})", place(index), shortened(file_name(index), 80));
+    } catch (const UserError&) {
+      return place(index);
+    }
+  }
+
+ private:
+  bool is_csv() const { return separator_ != 0; }
+  std::string name() const { return file_.path().string(); }
+  std::string place(int64_t index) const { return fmt::format("{}: row {}", name(), index + 1); }
+  std::string_view text() const {
+    return {reinterpret_cast<const char*>(file_.bytes().data()), file_.bytes().size()};
+  }
+  std::string_view record(int64_t index) const {
+    const Record& found = records_[static_cast<size_t>(index)];
+    return text().substr(found.begin, found.end - found.begin);
+  }
+
+  json row(int64_t index) const {
+    const std::string_view text = record(index);
+    if (find_invalid_utf8(text) != std::string_view::npos)
+      throw UserError("{}: not valid UTF-8", place(index));
+    json object =
+        is_csv() ? csv_row(text, index) : json::parse(text.begin(), text.end(), nullptr, false);
+    if (!object.is_object())
+      throw UserError(
+          "{}: not a JSON object on one line{}", place(index),
+          text.starts_with('[') ? "; of a list write one element a line (jq -c '.[]')" : "");
+    return object;
+  }
+
+  json csv_row(std::string_view text, int64_t index) const {
+    const std::vector<std::string> fields = csv_fields(text, separator_);
+    if (fields.size() != header_.size())
+      throw UserError("{}: {} fields, but the first line names {}{}", place(index), fields.size(),
+                      header_.size(),
+                      fields.size() > header_.size()
+                          ? fmt::format("; a text with \"{}\" in it stands in double quotes",
+                                        separator_ == '\t' ? "tab" : std::string(1, separator_))
+                          : "");
+    json object = json::object();
+    for (size_t i = 0; i < fields.size(); ++i) object[header_[i]] = fields[i];
+    return object;
+  }
+
+  static std::vector<std::string> columns_of(const json& object) {
+    std::vector<std::string> columns;
+    for (const auto& item : object.items()) columns.push_back(shortened(item.key(), 60));
+    return columns;
+  }
+
+  std::string file_name(int64_t index) const {
+    const std::vector<std::string> names = texts(row(index), image_column_, index);
+    return names.empty() ? "" : names.front();
+  }
+
+  // A text, or those of a list.
+  std::vector<std::string> texts(const json& object, const std::string& column,
+                                 int64_t index) const {
+    const auto found = object.find(column);
+    if (found == object.end()) return {};
+    std::vector<std::string> all;
+    for (const json& value : found->is_array() ? *found : json::array({*found})) {
+      if (value.is_null()) continue;
+      if (!value.is_string())
+        throw UserError("{}: \"{}\" is a {}, but text is wanted", place(index), column,
+                        value.type_name());
+      all.push_back(value.get<std::string>());
+    }
+    return all;
+  }
+
+  MappedFile file_;
+  char separator_;                   // of a CSV; 0: lines of JSON
+  std::vector<Record> records_;      // their text is parsed when it is asked for
+  std::vector<std::string> header_;  // of a CSV
+  std::string image_column_, text_column_;
+};
+
+// The metadata file in a folder, "" if there is none.
+fs::path metadata_in(const fs::path& folder) {
+  for (const char* name : kUsualNames)
+    if (fs::is_regular_file(folder / name)) return folder / name;
+  return {};
+}
+
+// What a folder without metadata.jsonl and metadata.csv holds instead, as the end of a sentence.
+std::string what_else(const fs::path& folder) {
+  if (fs::exists(folder / "dataset_dict.json") || fs::exists(folder / "state.json"))
+    return "; a data set of save_to_disk is --data HFDataset";
+  std::vector<std::string> files, splits;
+  bool parquet = false, is_empty = true;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const fs::path& path = entry.path();
+    is_empty = false;
+    if (path.filename().string().starts_with('.')) continue;
+    if (entry.is_directory() && !metadata_in(path).empty())
+      splits.push_back(path.filename().string());
+    if (entry.is_regular_file() && is_metadata_name(path)) files.push_back(path.string());
+    parquet = parquet || path.extension() == ".parquet" || path.extension() == ".arrow";
+  }
+  std::sort(files.begin(), files.end());
+  std::sort(splits.begin(), splits.end());
+  if (is_empty) return "; the folder is empty";
+  if (!splits.empty())
+    return fmt::format("; splits found: {}; choose one with --data.split", fmt::join(splits, ", "));
+  if (!files.empty())
+    return fmt::format("; if {} says it, name it with --data.path", fmt::join(files, " or "));
+  if (parquet) return "; Parquet and Arrow files are --data HFDataset";
+  return R"(; write one line a picture: {"file_name": "0001.jpg", "text": "its caption"})";
+}
+
+}  // namespace
+
+std::shared_ptr<const PictureRows> open_picture_folder(const PictureFolderOptions& options) {
+  const fs::path& path = options.path;
+  if (path.empty())
+    throw UserError(
+        "--data ImageFolder needs --data.path: a folder of pictures with metadata.jsonl or "
+        "metadata.csv");
+  if (fs::is_regular_file(path) && is_metadata_name(path))
+    return std::make_shared<PictureFolder>(path, options);
+  if (!fs::is_directory(path))
+    throw UserError(
+        "data.path: {} {}", path.string(),
+        fs::exists(path) ? "is neither a folder nor a .jsonl or .csv file" : "does not exist");
+  // Only the training part may lie in the folder itself: another one by its name, or not at all.
+  std::vector<fs::path> folders = {path / options.split};
+  if (options.split == "train") folders.push_back(path);
+  for (const fs::path& folder : folders)
+    if (const fs::path metadata = metadata_in(folder); !metadata.empty())
+      return std::make_shared<PictureFolder>(metadata, options);
+  if (options.split != "train")
+    throw UserError(
+        "{}: no split {} (data.split): {} holds neither metadata.jsonl nor metadata.csv{}",
+        path.string(), options.split, (path / options.split).string(), what_else(path));
+  throw UserError("{}: neither metadata.jsonl nor metadata.csv, with file_name and text a row{}",
+                  path.string(), what_else(path));
+}
+
+}  // namespace snug::data

@@ -1,0 +1,34 @@
+// Stands in for parquet_arrow.cpp and hugging_face_arrow.cpp in a build without Arrow.
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.h"
+#include "data/rows/hugging_face.h"
+#include "data/rows/parquet.h"
+
+namespace snug::data {
+namespace {
+
+[[noreturn]] void refuse(const HuggingFaceOptions& options) {
+  throw UserError(
+      "{}: this build cannot read Arrow or Parquet, because Arrow was not found when it was "
+      "configured; configure again with -DSNUG_ARROW_DIR",
+      options.path.string());
+}
+
+}  // namespace
+
+bool parquet_available() { return false; }
+
+std::vector<Row> read_parquet_rows(const std::filesystem::path& path, const Columns&) {
+  throw UserError(
+      "{}: this build cannot read Parquet, because Arrow was not found when it was configured; "
+      "configure again with -DSNUG_ARROW_DIR, or convert the file to .jsonl",
+      path.string());
+}
+
+std::shared_ptr<const PictureRows> open_hugging_face_pictures(const HuggingFaceOptions& options) {
+  refuse(options);
+}
+
+std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options) { refuse(options); }
+
+}  // namespace snug::data

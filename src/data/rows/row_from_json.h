@@ -1,0 +1,19 @@
+// Turns a JSON object into a row. JSON and Parquet both use it, so both accept and refuse the same
+// rows.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "data/rows/rows.h"
+
+namespace snug::data {
+
+// `where` names file and row in errors: "train.jsonl:17", "train.json: row 3".
+Row row_from_json(const nlohmann::json& object, const Columns& columns, const std::string& where);
+
+// User data for a message: at most `max_bytes`, cut between characters, on one line.
+std::string shortened(std::string text, size_t max_bytes);
+
+}  // namespace snug::data

@@ -1,0 +1,51 @@
+// Rows of training data as text, from JSON, JSONL, CSV, TSV or Parquet. The columns decide what a
+// row is: a question and its answer (Alpaca's instruction, input and output, or question and
+// answer, and the like), a chat ({"messages": [{"role", "content"}, …]}, ShareGPT's "conversations"
+// with from/value, a plain list of turns that alternate user and assistant, pairs of a question and
+// an answer), a ready prompt with its completion, or a plain text. Any fault in the input throws a
+// UserError with file and row.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "text/tokenizer/tokenizer.h"
+
+namespace snug::data {
+
+using tokenizer::Message;  // {role, content}: one turn of a chat
+
+enum class RowKind {
+  Question,    // instruction, input, output; for a chat its first exchange
+  Completion,  // instruction is a ready prompt, which output continues
+  Text,        // only output
+};
+
+// A chat row has its turns in `messages`, and its first question and answer also in `instruction`
+// and `output`, for styles without turns.
+struct Row {
+  std::string instruction, input, output;
+  std::vector<Message> messages;
+  RowKind kind = RowKind::Question;
+  int64_t number = 0;  // in its data set, from 1; 0: not numbered
+};
+
+// Column names; data sets with other names set them here. An empty name: no such column.
+struct Columns {
+  std::string instruction = "instruction";
+  std::string input = "input";
+  std::string output = "output";
+};
+
+// All rows of one file, by its ending: .json (an array, or an object whose "data" is one), .jsonl,
+// .csv and .tsv (with a line of column names), .parquet. Extra columns are ignored. Throws
+// UserError, also when there is no row.
+std::vector<Row> read_rows(const std::filesystem::path& path, const Columns& columns = {});
+
+// Makes each question with its answer a separate row, without the earlier turns.
+std::vector<Row> split_conversations(const std::vector<Row>& rows);
+
+}  // namespace snug::data

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/adapters/adapters.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <unordered_map>
+
+#include "base/error.h"
+#include "core/memory/placement.h"
+#include "core/nn/precision.h"
+#include "core/ops/elementwise.h"
+#include "core/ops/linear/projection.h"
+#include "engine/adapters/pissa.h"
+#include "engine/parallel/tensor_parallel.h"
+
+namespace snug::engine {
+namespace {
+
+// Splits "q_proj, v_proj" at commas.
+std::vector<std::string> split_list(const std::string& text) {
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin <= text.size();) {
+    const size_t end = std::min(text.find(',', begin), text.size());
+    std::string word = text.substr(begin, end - begin);
+    std::erase(word, ' ');
+    if (!word.empty()) words.push_back(std::move(word));
+    begin = end + 1;
+  }
+  return words;
+}
+
+// Whether LitGPT's switch for this role is on.
+bool is_switched_on(const recipe::LoraOptions& o, nn::Role role) {
+  switch (role) {
+    case nn::Role::Query:
+      return o.query;
+    case nn::Role::Key:
+      return o.key;
+    case nn::Role::Value:
+      return o.value;
+    case nn::Role::Projection:
+      return o.projection;
+    case nn::Role::MlpInput:
+    case nn::Role::MlpOutput:
+      return o.mlp;
+    case nn::Role::Head:
+      return o.head;
+    case nn::Role::Other:
+      return false;
+  }
+  return false;
+}
+
+// The last components of the layers' names: q_proj, k_proj, ….
+std::vector<std::string> last_names(const std::vector<nn::Linear*>& linears) {
+  std::vector<std::string> names;
+  for (const nn::Linear* linear : linears) {
+    const std::string& name = linear->name();
+    std::string last = name.substr(name.rfind('.') + 1);
+    if (std::find(names.begin(), names.end(), last) == names.end())
+      names.push_back(std::move(last));
+  }
+  return names;
+}
+
+// The layers that get adapters, as PEFT's target_modules where that can express them.
+checkpoint::ModuleChoice targets(const std::vector<nn::Linear*>& linears,
+                                 const recipe::LoraOptions& options) {
+  checkpoint::ModuleChoice choice;
+  const std::string& text = options.target_modules;
+  if (text == "all-linear" || text.find_first_of("()[]*+?\\|^$") != std::string::npos)
+    choice.pattern = text;
+  else
+    choice.names = split_list(text);
+  if (!text.empty()) return choice;
+  std::vector<nn::Linear*> wanted;
+  std::copy_if(linears.begin(), linears.end(), std::back_inserter(wanted),
+               [&](const nn::Linear* linear) { return is_switched_on(options, linear->role()); });
+  choice.names = last_names(wanted);
+  if (choice.names.empty())
+    throw UserError(
+        "no layer gets an adapter: lora_query, lora_key, lora_value, lora_projection, lora_mlp and "
+        "lora_head are all false; set one of them, or name layers with lora_target_modules");
+  return choice;
+}
+
+bool any_adapted(const std::vector<nn::Linear*>& linears, const checkpoint::AdapterConfig& config) {
+  return std::any_of(linears.begin(), linears.end(), [&](const nn::Linear* linear) {
+    return checkpoint::adapts(config, linear->name());
+  });
+}
+
+// Checks that each name and pattern matches a layer.
+void check_targets(const std::vector<nn::Linear*>& linears, const checkpoint::AdapterConfig& config,
+                   const std::string& text) {
+  try {
+    checkpoint::adapts(config, "");
+  } catch (const UserError&) {
+    throw UserError(
+        "lora_target_modules = {}: is not a regular expression; give names such as q_proj,v_proj, "
+        "all-linear, or an expression that matches whole names, such as .*self_attn.*_proj",
+        text);
+  }
+  std::vector<std::string> unknown;
+  for (const std::string& name : config.target_modules.names)
+    if (!any_adapted(linears, {.target_modules = {.names = {name}}})) unknown.push_back(name);
+  if (unknown.empty() && any_adapted(linears, config)) return;
+  throw UserError("lora_target_modules = {}: {} no layer of this model, whose layers are {}", text,
+                  unknown.empty() ? "matches" : fmt::format("{} names", fmt::join(unknown, ", ")),
+                  fmt::join(last_names(linears), ", "));
+}
+
+// PiSSA's initial values, rounded to `type`, the adapter's type on the device.
+LowRankStart start_of(const nn::Linear& linear, at::ScalarType type, const ParameterReader& read) {
+  const nn::Adapter& adapter = *linear.adapter();
+  LowRankStart start =
+      pissa_start(read(linear.weight()), adapter.options.rank, adapter.options.scaling);
+  start.a = start.a.to(type).to(at::kFloat);
+  start.b = start.b.to(type).to(at::kFloat);
+  return start;
+}
+
+// The layer's weight from where it is kept: with weight streaming that is the host.
+ops::Projection kept_weight(const nn::Linear& linear) {
+  const nn::Parameter& w = linear.weight();
+  if (!w.quantization) return {.weight = w.kept(), .part = linear.part()};
+  return {
+      .quantized = ops::QuantizedWeight{w.kept(), w.quantization->format, w.shape[0], w.shape[1]},
+      .part = linear.part()};
+}
+
+// The layer's weight, read from disk if it belongs to another unit that is not loaded at the
+// moment.
+ops::Projection weight_there_is(const nn::Linear& linear, const ParameterReader& read) {
+  const nn::Parameter& w = linear.weight();
+  if (!linear.is_tied() || !memory::is_vacant(w.kept())) return kept_weight(linear);
+  return {.weight = read(w).to(w.value.scalar_type()).to(w.value.device())};
+}
+
+// PiSSA subtracts the adapter's initial product from the weight, so the weight must not be tied.
+void check_start(const nn::Linear& linear, const recipe::LoraOptions& options) {
+  if (options.init_weights == "pissa" && linear.is_tied())
+    throw UserError(
+        "lora_init_weights = pissa: {} shares its weight with the embedding, which must not "
+        "change; use lora_init_weights default, or leave the head out",
+        linear.name());
+}
+
+void start_with_pissa(nn::Linear& linear, const ParameterReader& read) {
+  nn::Adapter& adapter = *linear.adapter();
+  const LowRankStart start = start_of(linear, adapter.a.value.scalar_type(), read);
+  adapter.a.write(start.a);
+  adapter.b.write(start.b);
+  const at::Tensor rest =
+      read(linear.weight()).addmm_(start.b, start.a, 1, -adapter.options.scaling);
+  linear.weight().write(rest);
+}
+
+// A rank beyond the smaller side of every layer adds weights and nothing that they could say.
+void check_rank(const std::vector<nn::Linear*>& linears, const checkpoint::AdapterConfig& config) {
+  const nn::Linear* largest = nullptr;
+  const auto smaller_side = [](const nn::Linear* linear) {
+    return std::ranges::min(linear->weight().whole_shape());
+  };
+  for (const nn::Linear* linear : linears)
+    if (checkpoint::adapts(config, linear->name()) &&
+        (largest == nullptr || smaller_side(linear) > smaller_side(largest)))
+      largest = linear;
+  if (largest == nullptr || config.r <= smaller_side(largest)) return;
+  const std::vector<int64_t>& shape = largest->weight().whole_shape();
+  throw UserError(
+      "lora_r = {}: the largest layer with adapters, {}, is {} x {}, where a rank above {} adds "
+      "nothing; use {} at most",
+      config.r, largest->name(), shape[0], shape[1], smaller_side(largest), smaller_side(largest));
+}
+
+std::shared_ptr<nn::Adapter> new_adapter(const nn::Linear& linear,
+                                         const checkpoint::AdapterConfig& config) {
+  const std::vector<int64_t>& whole = linear.weight().whole_shape();
+  auto adapter = std::make_shared<nn::Adapter>(
+      linear.name(), whole[1], whole[0],
+      nn::AdapterOptions{.rank = checkpoint::rank_of(config, linear.name()),
+                         .scaling = checkpoint::scaling_of(config, linear.name()),
+                         .dropout = config.lora_dropout,
+                         .magnitude = config.use_dora});
+  adapter->cut_as(linear.weight());
+  return adapter;
+}
+
+}  // namespace
+
+std::vector<nn::Linear*> linears_of(models::Model& model) {
+  std::vector<nn::Linear*> all;
+  for (nn::Unit* unit : model.units())
+    for (nn::Linear* linear : unit->linears()) all.push_back(linear);
+  return all;
+}
+
+checkpoint::AdapterConfig adapter_config(models::Model& model, const recipe::LoraOptions& options) {
+  const std::vector<nn::Linear*> linears = linears_of(model);
+  checkpoint::AdapterConfig config{.r = options.r,
+                                   .lora_alpha = static_cast<double>(options.alpha),
+                                   .lora_dropout = options.dropout,
+                                   .target_modules = targets(linears, options),
+                                   .use_rslora = options.use_rslora,
+                                   .use_dora = options.use_dora};
+  check_targets(linears, config, options.target_modules);
+  check_rank(linears, config);
+  config.fan_in_fan_out = std::ranges::any_of(linears, [&](nn::Linear* linear) {
+    return checkpoint::adapts(config, linear->name()) &&
+           model.placement(models::Layout::HuggingFace, linear->weight()).transposed;
+  });
+  return config;
+}
+
+void add_adapters(models::Model& model, const recipe::LoraOptions& options) {
+  if (!options.enabled) return;
+  const checkpoint::AdapterConfig config = adapter_config(model, options);
+  remove_adapters(model);
+  for (nn::Parameter* parameter : model.parameters()) parameter->trained = false;
+  for (nn::Linear* linear : linears_of(model)) {
+    if (!checkpoint::adapts(config, linear->name())) continue;
+    check_start(*linear, options);
+    auto adapter = new_adapter(*linear, config);
+    if (options.init_weights == "gaussian") {
+      adapter->a.init = nn::Init::Normal;
+      adapter->a.init_scale = 1 / static_cast<double>(options.r);
+    }
+    linear->set_adapter(std::move(adapter));
+  }
+}
+
+bool start_from_weights(const recipe::LoraOptions& options) {
+  return options.enabled && (options.init_weights == "pissa" || options.use_dora);
+}
+
+void initialize_adapters(nn::Unit& unit, const recipe::LoraOptions& options, uint64_t seed,
+                         double deviation, const ParameterReader& read) {
+  if (!options.enabled) return;
+  for (nn::Parameter* parameter : unit.parameters())
+    if (parameter->added) parameter->initialize(seed, deviation);
+  for (nn::Linear* linear : unit.linears()) {
+    nn::Adapter* adapter = linear->adapter();
+    if (adapter == nullptr) continue;
+    if (options.init_weights == "pissa") start_with_pissa(*linear, read);
+    if (adapter->options.magnitude)
+      ops::copy(adapter->magnitude.kept().detach(), ops::row_norms(weight_there_is(*linear, read)));
+  }
+}
+
+namespace {
+
+at::Tensor on_meta(at::IntArrayRef shape, at::ScalarType type) {
+  return at::empty(shape, at::TensorOptions().dtype(type).device(at::kMeta));
+}
+
+// The shape in a file of a base parameter that trains beside the adapters.
+std::vector<int64_t> shape_in_file(const nn::Parameter& parameter, const models::Model& model) {
+  const models::Placement place = model.placement(models::Layout::HuggingFace, parameter);
+  SNUG_CHECK(place.tensor == parameter.name && !place.transposed,
+             "{} is stored as {} in files, so it cannot train beside adapters", parameter.name,
+             place.tensor);
+  return place.shape.empty() ? parameter.whole_shape() : place.shape;
+}
+
+bool trains_beside_adapters(const nn::Parameter& parameter) {
+  return parameter.trained && !parameter.added;
+}
+
+// Adds base parameters that train beside the adapters, as PEFT's modules_to_save. A parameter that
+// is not in a module of its own is stored as well, under a name that PEFT can find.
+void add_trained_base(checkpoint::Adapter& adapter, models::Model& model, at::ScalarType type) {
+  for (const nn::Parameter* parameter : model.parameters()) {
+    if (!trains_beside_adapters(*parameter)) continue;
+    adapter.base_weights[parameter->name] = on_meta(shape_in_file(*parameter, model), type);
+    const size_t end = parameter->name.find('.');
+    const std::string module = parameter->name.substr(0, end);
+    std::vector<std::string>& modules = adapter.config.modules_to_save;
+    if (end != std::string::npos && std::ranges::find(modules, module) == modules.end())
+      modules.push_back(module);
+  }
+  if (adapter.base_weights.empty()) return;
+  // Short names such as "query" would match layers of these modules too.
+  adapter.config.target_modules = {};
+  for (const auto& [module, _] : adapter.modules)
+    adapter.config.target_modules.names.push_back(module);
+}
+
+}  // namespace
+
+checkpoint::Adapter adapter_shapes(models::Model& model, const recipe::LoraOptions& options,
+                                   at::ScalarType type) {
+  checkpoint::Adapter result{.config = adapter_config(model, options)};
+  const int64_t parts = options.init_weights == "pissa" ? 2 : 1;  // the start is taken away again
+  result.config.r *= parts;
+  if (parts == 2) result.config.lora_alpha *= options.use_rslora ? std::sqrt(2.0) : 2.0;
+  for (const nn::Linear* linear : linears_of(model)) {
+    const nn::Adapter* adapter = linear->adapter();
+    if (adapter == nullptr) continue;
+    const std::vector<int64_t> a = adapter->a.whole_shape(), b = adapter->b.whole_shape();
+    checkpoint::ModuleAdapter& module = result.modules[linear->name()];
+    module = {.a = on_meta({a[0] * parts, a[1]}, type),
+              .b = on_meta({b[0], b[1] * parts}, type),
+              .scaling = adapter->options.scaling};
+    if (adapter->options.magnitude)
+      module.magnitude = on_meta(adapter->magnitude.whole_shape(), type);
+  }
+  add_trained_base(result, model, type);
+  return result;
+}
+
+checkpoint::AdapterValues adapter_values(models::Model& model, const recipe::LoraOptions& options,
+                                         at::ScalarType device_type, const ParameterReader& trained,
+                                         const ParameterReader& base) {
+  std::unordered_map<std::string, const nn::Linear*> adapted;
+  for (const nn::Linear* linear : linears_of(model))
+    if (linear->adapter() != nullptr) adapted[linear->name()] = linear;
+  std::unordered_map<std::string, const nn::Parameter*> whole;
+  for (const nn::Parameter* parameter : model.parameters())
+    if (trains_beside_adapters(*parameter)) whole[parameter->name] = parameter;
+  const bool pissa = options.init_weights == "pissa";
+  return {.module =
+              [=](const std::string& name) {
+                const nn::Adapter& adapter = *adapted.at(name)->adapter();
+                checkpoint::ModuleAdapter module{.a = trained(adapter.a),
+                                                 .b = trained(adapter.b),
+                                                 .scaling = adapter.options.scaling};
+                if (adapter.options.magnitude) module.magnitude = trained(adapter.magnitude);
+                if (!pissa) return module;
+                return relative_to_base(module, start_of(*adapted.at(name), device_type, base));
+              },
+          .base_weight =
+              [=, &model](const std::string& name) {
+                const nn::Parameter& parameter = *whole.at(name);
+                return trained(parameter).view(shape_in_file(parameter, model));
+              }};
+}
+
+void remove_adapters(models::Model& model) {
+  for (nn::Linear* linear : linears_of(model)) linear->set_adapter(nullptr);
+}
+
+void quantize_weights(models::Model& model, const recipe::Recipe& recipe,
+                      const std::vector<nn::Unit*>& whole) {
+  if (recipe.quantize.empty()) return;
+  static constexpr std::string_view kPrefix = "bnb.";
+  std::string name = recipe.quantize.substr(kPrefix.size());
+  if (name == "int8-training") name = "int8";
+  const auto format = kernels::cpu::quantized_format_named(name);
+  SNUG_CHECK(format.has_value(), "quantize = {}", recipe.quantize);
+  const at::ScalarType source = nn::parse_precision(recipe.precision).parameters;
+  for (nn::Unit* unit : model.units()) {
+    if (std::ranges::find(whole, unit) != whole.end()) continue;
+    for (nn::Linear* linear : unit->linears())
+      if (linear->role() != nn::Role::Head)
+        linear->weight().quantization = nn::Quantization{.format = *format, .source = source};
+  }
+}
+
+ParameterCount count_parameters(models::Model& model) {
+  ParameterCount count;
+  for (const nn::Parameter* parameter : model.parameters()) {
+    count.total += parameter->num_elements();
+    if (parameter->trained) count.trained += parameter->num_elements();
+  }
+  return count;
+}
+
+}  // namespace snug::engine

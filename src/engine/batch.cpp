@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/batch.h"
+
+#include <memory>
+
+#include "core/memory/guards.h"
+
+namespace snug::engine {
+namespace {
+
+at::Tensor sent(const std::vector<int32_t>& values, ops::Upload& upload) {
+  return upload.tensor(values.data(), {std::ssize(values)}, at::kInt);
+}
+
+ops::CountedRows counted_rows(const std::vector<int32_t>& targets, int64_t ignore_index,
+                              ops::Upload& upload) {
+  std::vector<int32_t> rows, counted;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    if (targets[i] == ignore_index) continue;
+    rows.push_back(static_cast<int32_t>(i));
+    counted.push_back(targets[i]);
+  }
+  // If no row counts, one ignored row is listed, so that the head's parameters get a gradient of
+  // zero.
+  if (rows.empty()) counted.push_back(static_cast<int32_t>(ignore_index));
+  const int64_t count = std::ssize(counted);
+  rows.resize(targets.size());
+  counted.resize(targets.size());
+  return {sent(rows, upload), sent(counted, upload), count};
+}
+
+}  // namespace
+
+nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
+                    std::optional<int64_t> ignore_index) {
+  const memory::CategoryGuard category(memory::Category::Data);
+  const auto upload = std::make_shared<ops::Upload>(device);
+  nn::Batch result{.input_ids = sent(batch.input_ids, *upload),
+                   .targets = sent(batch.targets, *upload),
+                   .positions = sent(batch.positions, *upload),
+                   .cu_seqlens = borders(batch.cu_seqlens, *upload),
+                   .max_seqlen = batch.max_seqlen,
+                   .loss_tokens = batch.loss_tokens,
+                   .upload = upload};
+  if (ignore_index && batch.picks_rows)
+    result.counted = counted_rows(batch.targets, *ignore_index, *upload);
+  if (!batch.source_ids.empty())
+    result.source = nn::Source{.input_ids = sent(batch.source_ids, *upload),
+                               .positions = sent(batch.source_positions, *upload),
+                               .cu_seqlens = borders(batch.source_cu_seqlens, *upload),
+                               .max_seqlen = batch.source_max_seqlen};
+  // A plan knows only the size of pictures.
+  if (!batch.pixels.empty() || (device.is_meta() && batch.image_size > 0)) {
+    const int64_t pictures = std::ssize(batch.cu_seqlens) - 1, side = batch.image_size;
+    result.pixels = upload->tensor(batch.pixels.data(), {pictures, side, side, 3}, at::kByte);
+    result.picture_rows = sent(batch.picture_rows, *upload);
+  }
+  return result;
+}
+
+ops::Borders borders(const std::vector<int32_t>& values, ops::Upload& upload) {
+  const memory::CategoryGuard category(memory::Category::Data);
+  return {sent(values, upload), values};
+}
+
+}  // namespace snug::engine

@@ -1,0 +1,21 @@
+// Converts micro-batches to tensors on the device.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/nn/unit.h"
+#include "data/micro_batch.h"
+
+namespace snug::engine {
+
+// Tensors are tagged as data in the ledger; on meta they have shapes only. With an ignore_index the
+// rows that count are listed if they are few. Copies are asynchronous: the batch keeps their source
+// alive.
+nn::Batch to_device(const data::MicroBatch& batch, at::Device device,
+                    std::optional<int64_t> ignore_index = std::nullopt);
+ops::Borders borders(const std::vector<int32_t>& values, ops::Upload& upload);
+
+}  // namespace snug::engine

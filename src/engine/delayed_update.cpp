@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/delayed_update.h"
+
+#include <ATen/Parallel.h>
+
+#include "core/memory/guards.h"
+
+namespace snug::engine {
+
+std::vector<optim::NamedTensor> DelayedUpdate::aliases_of(
+    const std::vector<optim::NamedTensor>& homes) {
+  std::vector<optim::NamedTensor> aliases;
+  for (const auto& [name, tensor] : homes) aliases.push_back({name, tensor.detach()});
+  return aliases;
+}
+
+DelayedUpdate::~DelayedUpdate() {
+  if (running_.valid()) running_.wait();
+}
+
+void DelayedUpdate::start(const optim::StepOptions& options) {
+  wait();
+  for (size_t i = 0; i < homes_.size(); ++i) {
+    aliases_[i].tensor.mutable_grad() = homes_[i].tensor.grad();
+    homes_[i].tensor.mutable_grad().reset();
+  }
+  optimizer_.begin_step();
+  if (in_background_)
+    running_ = std::async(std::launch::async, [this, options] { run(options); });
+  else
+    run(options);
+}
+
+// The ledger's tag and OpenMP's number of threads are per thread.
+void DelayedUpdate::run(const optim::StepOptions& options) {
+  at::init_num_threads();
+  const memory::PhaseGuard phase(memory::Phase::Step);
+  const memory::HostGuard host;
+  optimizer_.update(optimizer_.all(), options);
+}
+
+void DelayedUpdate::wait() {
+  const auto free_gradients = [this] {
+    for (const optim::NamedTensor& alias : aliases_) alias.tensor.mutable_grad().reset();
+  };
+  try {
+    if (running_.valid()) running_.get();
+  } catch (...) {
+    free_gradients();
+    throw;
+  }
+  free_gradients();
+}
+
+}  // namespace snug::engine

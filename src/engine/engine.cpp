@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/engine.h"
+
+#include <ATen/ops/empty.h>
+#include <c10/util/accumulate.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "core/memory/disk_file.h"
+#include "core/memory/placement.h"
+#include "engine/adapters/adapters.h"
+#include "engine/adapters/trained_parts.h"
+#include "engine/exec/policies/optimizer_in_backward.h"
+#include "engine/exec/policies/optimizer_offload.h"
+#include "engine/exec/policies/sharding.h"
+#include "engine/parallel/context_parallel.h"
+#include "engine/parallel/sharding.h"
+#include "engine/parallel/tensor_parallel.h"
+#include "engine/policies.h"
+
+namespace snug::engine {
+namespace {
+
+// The formula of torch.nn.utils.clip_grad_norm_.
+double clip_factor(double norm, const std::optional<double>& max_norm) {
+  return max_norm && *max_norm > 0 ? std::min(1.0, *max_norm / (norm + 1e-6)) : 1.0;
+}
+
+// LoRA+ (Hayou et al. 2024): B, which starts at zero, gets a higher learning rate than A.
+std::vector<double> lr_factors(const std::vector<optim::NamedTensor>& parameters,
+                               const recipe::LoraOptions& lora) {
+  std::vector<double> factors;
+  for (const optim::NamedTensor& parameter : parameters)
+    factors.push_back(parameter.name.ends_with(".lora_B.weight") ? lora.plus_lr_ratio : 1);
+  return factors;
+}
+
+// Weights that are updated on the host have a host copy of the device's type, which is copied to
+// the device after an update; a float32 master copy is an optimizer state.
+void allocate_home(nn::Parameter& parameter, const recipe::Recipe& recipe) {
+  const bool is_updated_there = recipe.optimizer_offload != "none" && parameter.trained;
+  if (recipe.weight_streaming || is_updated_there) parameter.allocate_home();
+}
+
+// Allocates the parameters that are not sharded.
+void allocate_parameters(const recipe::Recipe& recipe, Engine& engine) {
+  for (size_t i = 0; i < engine.units.size(); ++i) {
+    const memory::UnitGuard tag(memory::unit_id(engine.units[i]->name()));
+    for (nn::Parameter* parameter : engine.units[i]->parameters()) {
+      if (engine.sharding != nullptr && engine.sharding->shares(*parameter)) continue;
+      parameter->allocate(engine.device, engine.precision.parameters);
+      allocate_home(*parameter, recipe);
+      if (recipe.weight_streaming) memory::vacate(parameter->value);
+      if (parameter->trained) engine.updated[i].push_back(parameter);
+    }
+  }
+}
+
+// Names of parameters that several ranks have (tensor parallelism, pipeline stages) and whose
+// gradients another rank adds to the norm.
+std::set<std::string> counted_elsewhere(const Engine& engine) {
+  std::set<std::string> names;
+  for (nn::Unit* unit : engine.units)
+    for (const nn::Parameter* parameter : unit->parameters())
+      if (!parameter->counts_here() || engine.stage.is_counted_elsewhere(*parameter))
+        names.insert(parameter->name);
+  return names;
+}
+
+// Shards parameters among processes and sets what this rank updates of each unit.
+std::unique_ptr<exec::Sharding> share_parameters(const recipe::Recipe& recipe, Engine& engine) {
+  auto sharding = make_sharding(recipe, engine);
+  if (sharding == nullptr) return nullptr;
+  engine.sharding = sharding.get();
+  for (size_t i = 0; i < engine.units.size(); ++i) {
+    const memory::UnitGuard tag(memory::unit_id(engine.units[i]->name()));
+    engine.updated[i] = sharding->updated(i);
+    for (nn::Parameter* parameter : sharding->kept(i)) allocate_home(*parameter, recipe);
+  }
+  return sharding;
+}
+
+// The element counts of the unsplit tensors behind the engine's parameters.
+std::vector<int64_t> whole_elements(const Engine& engine) {
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < engine.units.size(); ++i) {
+    std::map<std::string, int64_t> by_name;
+    for (const nn::Parameter* parameter : engine.units[i]->parameters())
+      by_name[parameter->name] = c10::multiply_integers(parameter->whole_shape());
+    for (const nn::Parameter* piece : engine.updated[i]) sizes.push_back(by_name.at(piece->name));
+  }
+  return sizes;
+}
+
+std::unique_ptr<optim::Optimizer> make_optimizer(const recipe::Recipe& recipe, const Engine& engine,
+                                                 const std::vector<optim::NamedTensor>& parameters,
+                                                 memory::DiskFile* file) {
+  const memory::HostGuard host(recipe.optimizer_offload != "none");
+  const memory::DiskGuard disk(file);
+  // Shards may use different random numbers for stochastic rounding; copies of a weight must round
+  // alike.
+  const bool has_copy = engine.sharding == nullptr || engine.sharding->pieces_are_whole();
+  const auto shard =
+      static_cast<uint64_t>(has_copy ? 0 : engine.mesh->shape().shard_of(engine.mesh->rank()));
+  return optim::make_optimizer(recipe.optimizer, parameters, recipe.seed + shard,
+                               whole_elements(engine));
+}
+
+// The file size for the optimizer states: they are made once on meta and counted.
+int64_t state_bytes_on_disk(const recipe::Recipe& recipe, const Engine& engine) {
+  std::vector<optim::NamedTensor> planned;
+  for (const auto& [name, tensor] : engine.parameters)
+    planned.push_back({name, at::empty(tensor.sizes(), tensor.options().device(at::kMeta))});
+  memory::DiskFile counted;
+  const memory::Ledger& ledger = memory::meta_disk_ledger();
+  const int64_t before = ledger.allocated();
+  const auto optimizer = make_optimizer(recipe, engine, planned, &counted);
+  return ledger.allocated() - before;
+}
+
+// The file for states that the recipe puts on disk; null otherwise. A plan only counts.
+std::unique_ptr<memory::DiskFile> open_disk_file(const recipe::Recipe& recipe,
+                                                 const Engine& engine) {
+  const std::optional<std::string> folder = recipe.offload_folder();
+  if (!folder) return nullptr;
+  if (engine.device.is_meta()) return std::make_unique<memory::DiskFile>();
+  return std::make_unique<memory::DiskFile>(*folder, state_bytes_on_disk(recipe, engine));
+}
+
+// The position of a parameter, or of a piece of it, in the unsplit parameter.
+checkpoint::PieceOf place_of(const nn::Parameter& parameter,
+                             std::optional<checkpoint::Span> stretch = std::nullopt) {
+  auto place = checkpoint::PieceOf::whole(parameter.shape);
+  if (const auto& slice = parameter.slice) {
+    const auto dim = static_cast<size_t>(slice->dim);
+    const int64_t count = parameter.shape[dim] / slice->sections;
+    const checkpoint::Span range{slice->begin, slice->begin + count};
+    place = slice->sections == 1
+                ? checkpoint::PieceOf::slice(slice->whole, dim, range)
+                : checkpoint::PieceOf::slice(slice->by_sections(slice->whole), dim + 1, range);
+  }
+  if (stretch) place.stretch = *stretch;
+  return place;
+}
+
+}  // namespace
+
+memory::Ledger& Engine::ledger() const { return memory::ledger_of(device.type()); }
+
+memory::Ledger& Engine::host_ledger() const { return memory::host_ledger_of(device.type()); }
+memory::Ledger& Engine::disk_ledger() const { return memory::disk_ledger_of(device.type()); }
+
+void Engine::weights_changed() const {
+  if (!publishes_weights) return;
+  for (const auto& own : updated) exec::send_weights_from_home(own, *copies);
+  copies->wait_for_all();
+  if (sharding != nullptr) sharding->publish();
+}
+
+void Engine::fill_weights(const std::function<void(nn::Unit&)>& write) const {
+  for (size_t i = 0; i < units.size(); ++i) {
+    if (sharding != nullptr) sharding->open_blank(i);
+    write(*units[i]);
+    if (sharding != nullptr) sharding->close_written(i);
+  }
+}
+
+bool Engine::keeps(const nn::Parameter& parameter) const {
+  return sharding == nullptr || sharding->holds(parameter);
+}
+
+double Engine::global_norm(double sum_of_squares) const {
+  if (mesh->is_single()) return std::sqrt(sum_of_squares);
+  // How many ranks hold the same gradients.
+  const bool all_alike = sharding == nullptr || sharding->pieces_are_whole();
+  const int copies =
+      all_alike ? mesh->shape().num_gradient_ranks() : mesh->size(dist::Axis::Replicate);
+  return std::sqrt(mesh->world().sum({sum_of_squares / copies}).front());
+}
+
+std::vector<optim::NamedTensor> Engine::counted_parameters() const {
+  std::vector<optim::NamedTensor> own;
+  for (size_t i = 0; i < parameters.size(); ++i)
+    if (counted[i]) own.push_back(parameters[i]);
+  return own;
+}
+
+void Engine::finish_updates() const {
+  if (delayed == nullptr) return;
+  delayed->wait();
+  weights_changed();
+  copies->wait_for_all_on_host();  // the next update writes what they read
+}
+
+checkpoint::TrainingTensors Engine::training_tensors() const {
+  checkpoint::TrainingTensors tensors{.parameters = parameters};
+  if (delayed != nullptr) {
+    delayed->wait();
+    for (const auto& own : updated)
+      for (const nn::Parameter* parameter : own)
+        tensors.late_weights.push_back({parameter->name, parameter->value.detach()});
+  }
+  tensors.optimizer_states = optimizer->states();
+  for (nn::Unit* unit : units)
+    for (const nn::Parameter* parameter : unit->parameters())
+      if (parameter->trained && parameter->slice)
+        tensors.pieces.emplace(parameter->name, place_of(*parameter));
+  if (sharding == nullptr || sharding->pieces_are_whole()) return tensors;
+  for (const auto& own : sharding->flats())
+    for (const auto& flat : own)
+      for (const auto& piece : flat->pieces())
+        if (flat->is_trained())
+          tensors.pieces[piece->parameter.name] =
+              place_of(*piece->whole, checkpoint::Span{piece->begin, piece->end});
+  return tensors;
+}
+
+void Engine::drop_gradients() const {
+  for (const optim::NamedTensor& parameter : parameters) parameter.tensor.mutable_grad().reset();
+  for (nn::Unit* unit : units)
+    for (nn::Parameter* parameter : unit->parameters()) parameter->value.mutable_grad().reset();
+  if (sharding != nullptr) sharding->drop_gradients();
+}
+
+Update Engine::step(const std::function<void()>& run_micro_batches, const UpdateOptions& options,
+                    optim::LossScaler& scaler) {
+  if (in_backward != nullptr) {
+    double factor = 1;
+    if (options.max_norm && *options.max_norm > 0) {
+      in_backward->start_measuring();
+      run_micro_batches();
+      factor = clip_factor(global_norm(in_backward->gradient_sum_of_squares()), options.max_norm);
+    }
+    optimizer->begin_step();
+    in_backward->start_updating({.lr = options.lr, .gradient_scale = factor});
+    run_micro_batches();
+    copies->wait_for_all();
+    if (sharding != nullptr) sharding->publish();
+    return {.grad_norm = global_norm(in_backward->gradient_sum_of_squares())};
+  }
+  run_micro_batches();
+  const memory::PhaseGuard phase(memory::Phase::Step);
+  add_up_common_gradients(*this);
+  const double scaled_norm = global_norm(optim::gradient_sum_of_squares(counted_parameters()));
+  const double unscale = 1.0 / scaler.scale();
+  Update update{.grad_norm = scaled_norm * unscale, .happened = scaler.update(scaled_norm)};
+  finish_updates();
+  if (!update.happened) return update;
+  const optim::StepOptions step{
+      .lr = options.lr,
+      .gradient_scale = unscale * clip_factor(update.grad_norm, options.max_norm)};
+  if (delayed != nullptr) {
+    delayed->start(step);
+    return update;
+  }
+  const memory::HostGuard host(updates_on_host);
+  optimizer->step(step);
+  weights_changed();
+  return update;
+}
+
+Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Device device,
+                   int64_t max_seqlen, std::shared_ptr<dist::Mesh> mesh) {
+  Engine engine;
+  engine.precision = nn::parse_precision(recipe.precision);
+  engine.device = device;
+  engine.mesh = std::move(mesh);
+  check_context(model, *engine.mesh);
+  cut_tensors(model, recipe, engine.mesh->group(dist::Axis::Tensor));
+  choose_trained(model, recipe);
+  quantize_weights(model, recipe, chosen_units(model, recipe));
+  engine.stage = make_stage(model, recipe, *engine.mesh);
+  engine.units = engine.stage.units;
+  engine.updated.resize(engine.units.size());
+  engine.updates_on_host = recipe.optimizer_offload != "none";
+  auto sharding = share_parameters(recipe, engine);
+  engine.publishes_weights =
+      (engine.updates_on_host && !recipe.weight_streaming) || sharding != nullptr;
+  allocate_parameters(recipe, engine);
+  const std::set<std::string> repeated = counted_elsewhere(engine);
+  for (const auto& own : engine.updated)
+    for (const nn::Parameter* parameter : own) {
+      engine.parameters.push_back({parameter->name, parameter->kept()});
+      engine.counted.push_back(!repeated.contains(parameter->name));
+    }
+  model.prepare(device, max_seqlen);
+  const auto file = open_disk_file(recipe, engine);
+  const auto updated = recipe.delayed_parameter_update
+                           ? DelayedUpdate::aliases_of(engine.parameters)
+                           : engine.parameters;
+  engine.optimizer = make_optimizer(recipe, engine, updated, file.get());
+  engine.optimizer->set_lr_factors(lr_factors(updated, recipe.lora));
+  // On cpu the update and the step would compete for the same cores.
+  if (recipe.delayed_parameter_update)
+    engine.delayed = std::make_unique<DelayedUpdate>(*engine.optimizer, engine.parameters, updated,
+                                                     device.is_cuda());
+  engine.copies = std::make_unique<ops::CopyStream>(device);
+  auto policies = make_policies(recipe, engine, std::move(sharding));
+  engine.executor =
+      std::make_unique<exec::Executor>(engine.units, std::move(policies), engine.ledger(),
+                                       engine.stage.stretches, make_links(model, recipe, engine));
+  return engine;
+}
+
+}  // namespace snug::engine

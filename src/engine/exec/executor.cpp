@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/exec/executor.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/ones_like.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "base/error.h"
+#include "core/memory/guards.h"
+#include "core/ops/device/host_waits.h"
+#include "engine/exec/backward.h"
+#include "engine/exec/pipeline.h"
+#include "engine/exec/stage_links.h"
+
+namespace snug::exec {
+namespace {
+
+// The state without its autograd graph; with `wants_gradient` its floating-point tensors are leaves
+// that collect a gradient.
+nn::State detach(const nn::State& state, bool wants_gradient) {
+  nn::State result;
+  for (const auto& [name, tensor] : state.entries()) {
+    at::Tensor cut = tensor.detach();
+    if (wants_gradient && cut.is_floating_point()) cut.set_requires_grad(true);
+    result.set(name, std::move(cut));
+  }
+  return result;
+}
+
+// Whether the next unit's input needs a gradient for this output: not before the first trained
+// unit, and for a tensor that the unit passes through unchanged only if its input needed one.
+bool wants_gradient(const UnitRun& run, const at::Tensor& output) {
+  if (run.index < run.first_trained) return false;
+  for (const auto& [name, input] : run.input.entries())
+    if (input.is_same(output)) return input.requires_grad();
+  return output.is_floating_point();
+}
+
+// The unit's output, cut from its graph, as the next unit's input.
+nn::State next_input(const UnitRun& run, const nn::State& output) {
+  nn::State result;
+  for (const auto& [name, tensor] : output.entries()) {
+    at::Tensor cut = tensor.detach();
+    if (wants_gradient(run, tensor)) cut.set_requires_grad(true);
+    result.set(name, std::move(cut));
+  }
+  return result;
+}
+
+bool has_trained(nn::Unit* unit) {
+  const auto parameters = unit->parameters();
+  return std::any_of(parameters.begin(), parameters.end(),
+                     [](const nn::Parameter* parameter) { return parameter->trained; });
+}
+
+nn::State take_gradients(nn::State& input) {
+  nn::State gradients;
+  for (auto& [name, tensor] : input.entries()) {
+    if (!tensor.grad().defined()) continue;
+    gradients.set(name, tensor.grad());
+    tensor.mutable_grad().reset();
+  }
+  return gradients;
+}
+
+}  // namespace
+
+// Runs a pass; if it throws, policies and links release what they hold for it.
+template <class Run>
+auto Executor::guarded(const Run& run) {
+  try {
+    return run();
+  } catch (...) {
+    for (const auto& policy : policies_) policy->abandon();
+    if (links_ != nullptr) links_->abandon();
+    throw;
+  }
+}
+
+Executor::Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
+                   memory::Ledger& ledger)
+    : Executor(std::move(units), std::move(policies), ledger, {}, nullptr) {}
+
+Executor::Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
+                   memory::Ledger& ledger, std::vector<Stretch> stretches,
+                   std::unique_ptr<StageLinks> links)
+    : units_(std::move(units)),
+      policies_(std::move(policies)),
+      ledger_(ledger),
+      stretches_(std::move(stretches)),
+      links_(std::move(links)) {
+  for (nn::Unit* unit : units_) {
+    ledger_ids_.push_back(memory::unit_id(unit->name()));
+    trains_.push_back(has_trained(unit));
+  }
+  if (stretches_.empty()) stretches_.push_back({.begin = 0, .end = std::ssize(units_)});
+}
+
+Executor::~Executor() = default;
+
+std::vector<nn::Parameter*> Executor::parameters() const {
+  std::vector<nn::Parameter*> all;
+  for (nn::Unit* unit : units_)
+    for (nn::Parameter* parameter : unit->parameters()) all.push_back(parameter);
+  return all;
+}
+
+at::Device Executor::device() const { return parameters().front()->value.device(); }
+
+int64_t Executor::first_trained(const Stretch& stretch) const {
+  if (stretch.gradient_leaves) return stretch.begin;
+  const auto first =
+      std::find(trains_.begin() + stretch.begin, trains_.begin() + stretch.end, true);
+  return first - trains_.begin();
+}
+
+bool Executor::has_backward(const Stretch& stretch) const {
+  return first_trained(stretch) < stretch.end;
+}
+
+double Executor::forward_backward(const nn::Batch& batch, const nn::Pass& pass) {
+  const auto make = [&](int64_t number) -> MicroBatch { return {batch, pass, number}; };
+  return forward_backward({.count = 1, .make = make}).front();
+}
+
+std::vector<double> Executor::forward_backward(const MicroBatches& micro_batches) {
+  if (links_ != nullptr)
+    return guarded([&] { return Pipeline(*this, *links_, forward_done_).run(micro_batches); });
+  std::vector<double> losses;
+  for (int64_t i = 0; i < micro_batches.count; ++i) {
+    const MicroBatch micro_batch = micro_batches.make(i);
+    losses.push_back(guarded([&] { return run_micro_batch(micro_batch); }));
+  }
+  return losses;
+}
+
+double Executor::run_micro_batch(const MicroBatch& micro_batch) {
+  Flight flight;
+  forward(flight, stretches_.front(), {}, micro_batch);
+  if (forward_done_) forward_done_();
+  backward(flight, begin_backward(flight), micro_batch);
+  return loss_of(flight);
+}
+
+nn::State Executor::forward(Flight& flight, const Stretch& stretch, nn::State state,
+                            const MicroBatch& micro_batch) {
+  nn::State input = detach(state, stretch.gradient_leaves);
+  for (int64_t i = stretch.begin; i < stretch.end; ++i) {
+    UnitRun run = new_run(i, stretch, micro_batch);
+    run.input = std::move(input);
+    state = run_forward(run, micro_batch);
+    input = next_input(run, state);
+    if (run.training) flight.runs.push_back(std::move(run));
+  }
+  if (stretch.ends_model) flight.loss = state.at("loss");
+  return state;
+}
+
+nn::State Executor::begin_backward(const Flight& flight) {
+  nn::State gradients;
+  gradients.set("loss", at::ones_like(flight.loss));
+  return gradients;
+}
+
+// The host waits for the device here.
+double Executor::loss_of(const Flight& flight) { return ops::read_number(flight.loss); }
+
+nn::State Executor::backward(Flight& flight, nn::State gradients, const MicroBatch& micro_batch) {
+  while (!flight.runs.empty()) {
+    gradients = run_backward(flight.runs.back(), std::move(gradients), micro_batch);
+    flight.runs.pop_back();
+  }
+  for (auto p = policies_.rbegin(); p != policies_.rend(); ++p) (*p)->after_micro_batch();
+  return gradients;
+}
+
+UnitRun Executor::new_run(int64_t index, const Stretch& stretch,
+                          const MicroBatch& micro_batch) const {
+  const int64_t first = first_trained(stretch);
+  return {.unit = units_[static_cast<size_t>(index)],
+          .index = index,
+          .first_trained = first,
+          .stretch = stretch,
+          .micro_batch = micro_batch.number,
+          .pass = &micro_batch.pass,
+          .input = {},
+          .output = {},
+          .training = index >= first,
+          .record = index >= first};
+}
+
+nn::State Executor::run_forward(UnitRun& run, const MicroBatch& micro_batch) {
+  const memory::UnitGuard unit(ledger_ids_[static_cast<size_t>(run.index)]);
+  const memory::PhaseGuard phase(memory::Phase::Forward);
+  for (const auto& policy : policies_) policy->before_forward(run);
+  const uint64_t start = ledger_.serial();
+  {
+    const at::AutoGradMode mode(run.record);
+    run.output = run.unit->forward(run.input, micro_batch.batch, micro_batch.pass);
+  }
+  // Whatever is still allocated after the unit's forward is kept for its backward.
+  ledger_.retag_since(start, memory::Category::Activations);
+  for (const auto& policy : policies_) policy->after_forward(run);
+  nn::State result = run.output;
+  if (!run.record) run.output = {};
+  return result;
+}
+
+nn::State Executor::run_backward(UnitRun& run, nn::State gradients, const MicroBatch& micro_batch) {
+  const memory::UnitGuard unit(ledger_ids_[static_cast<size_t>(run.index)]);
+  const memory::PhaseGuard phase(memory::Phase::Backward);
+  for (auto p = policies_.rbegin(); p != policies_.rend(); ++p) (*p)->before_backward(run);
+  if (!run.record) {
+    const at::AutoGradMode mode(true);
+    run.output = run.unit->forward(run.input, micro_batch.batch, micro_batch.pass);
+  }
+  std::vector<at::Tensor> outputs;
+  std::vector<at::Tensor> output_gradients;
+  for (auto& [name, gradient] : gradients.entries()) {
+    const at::Tensor& output = run.output.at(name);
+    // The first trained unit may pass a frozen unit's output through; it needs no gradient.
+    if (!output.requires_grad()) continue;
+    outputs.push_back(output);
+    output_gradients.push_back(std::move(gradient));
+  }
+  run.output = {};
+  exec::backward(outputs, std::move(output_gradients));
+  outputs.clear();
+  for (const nn::Parameter* parameter : run.unit->parameters())
+    memory::retag(parameter->value.grad(), memory::Category::Gradients);
+  nn::State input_gradients = take_gradients(run.input);
+  run.input = {};
+  for (auto p = policies_.rbegin(); p != policies_.rend(); ++p) (*p)->after_backward(run);
+  return input_gradients;
+}
+
+nn::State Executor::infer(const nn::Batch& batch, const nn::Pass& pass) {
+  const at::NoGradGuard no_gradients;
+  const memory::PhaseGuard phase(memory::Phase::Evaluate);
+  const MicroBatch micro_batch{batch, pass};
+  if (links_ != nullptr)
+    return links_->pass_through(micro_batch, [&](int64_t chunk, nn::State state) {
+      return infer(stretches_[static_cast<size_t>(chunk)], std::move(state), micro_batch);
+    });
+  return infer(stretches_.front(), {}, micro_batch);
+}
+
+nn::State Executor::infer(const Stretch& stretch, nn::State state, const MicroBatch& micro_batch) {
+  for (int64_t i = stretch.begin; i < stretch.end; ++i) {
+    const memory::UnitGuard unit(ledger_ids_[static_cast<size_t>(i)]);
+    UnitRun run = new_run(i, stretch, micro_batch);
+    run.input = std::move(state);
+    run.training = false;
+    run.record = false;
+    for (const auto& policy : policies_) policy->before_forward(run);
+    state = run.unit->forward(run.input, micro_batch.batch, micro_batch.pass);
+    for (const auto& policy : policies_) policy->after_forward(run);
+  }
+  return state;
+}
+
+double Executor::loss(const nn::Batch& batch, const nn::Pass& pass) {
+  return guarded([&] {
+    const nn::State state = infer(batch, pass);
+    return state.has("loss") ? ops::read_number(state.at("loss")) : 0.0;
+  });
+}
+
+at::Tensor Executor::last_logits(const nn::Batch& batch, at::ScalarType compute) {
+  const nn::Pass pass{.output = nn::Output::LastLogits, .compute = compute};
+  nn::State state = guarded([&] { return infer(batch, pass); });
+  if (batch.cache != nullptr)
+    batch.cache->advance(batch.input_ids.size(0) / batch.cache->num_sequences());
+  return links_ != nullptr ? links_->share_logits(state, batch) : state.at("logits");
+}
+
+}  // namespace snug::exec

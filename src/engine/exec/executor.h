@@ -1,0 +1,106 @@
+// The one driver of every model: runs the units in order and then in reverse, with autograd
+// confined to one unit at a time. Training, evaluation, generation and planning all go through it.
+// Memory techniques are policies, called before and after each unit's forward and backward
+// (engine/exec/policy.h).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/memory/ledger.h"
+#include "core/nn/unit.h"
+#include "engine/exec/policy.h"
+
+namespace snug::exec {
+
+class StageLinks;
+
+// A batch and how to run it. `number` is its index within the optimizer step.
+struct MicroBatch {
+  nn::Batch batch;
+  nn::Pass pass;
+  int64_t number = 0;
+};
+
+// The micro-batches of one optimizer step, each made when it is needed.
+struct MicroBatches {
+  int64_t count = 0;
+  std::function<MicroBatch(int64_t number)> make;
+};
+
+class Executor {
+ public:
+  // `ledger` is the one of the device that the units live on. Units must outlive the executor.
+  Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
+           memory::Ledger& ledger);
+  // One stage of a pipeline: its ranges of units, one per chunk; `links` connect it to the other
+  // stages.
+  Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
+           memory::Ledger& ledger, std::vector<Stretch> stretches,
+           std::unique_ptr<StageLinks> links);
+  ~Executor();
+
+  // Called between a micro-batch's forward and its backward, for the ledger's phase table.
+  void on_forward_done(std::function<void()> callback) { forward_done_ = std::move(callback); }
+
+  // Adds the gradients of (pass.gradient_scale * summed loss) to the parameters' gradient buffers.
+  // Returns the summed, unscaled loss of each micro-batch; zeros on a stage without the model's
+  // last unit. May throw OutOfMemory; the executor is then ready for the next call.
+  std::vector<double> forward_backward(const MicroBatches& micro_batches);
+  double forward_backward(const nn::Batch& batch, const nn::Pass& pass);
+
+  // The summed loss without gradients; 0 on a stage without the model's last unit.
+  double loss(const nn::Batch& batch, const nn::Pass& pass);
+
+  // Logits (S, V) float32 after each document's last token; fills batch.cache if there is one.
+  // Every stage of a pipeline gets them.
+  at::Tensor last_logits(const nn::Batch& batch, at::ScalarType compute);
+
+  const std::vector<nn::Unit*>& units() const { return units_; }
+  std::vector<nn::Parameter*> parameters() const;
+  at::Device device() const;  // where the units' parameters are and batches must be
+
+  // --- the steps of forward_backward, which Pipeline calls one by one ---
+
+  // A micro-batch whose forward over one range of units is done and whose backward is not.
+  struct Flight {
+    std::vector<UnitRun> runs;  // of the units that have a backward
+    at::Tensor loss;
+  };
+  const std::vector<Stretch>& stretches() const { return stretches_; }
+  // Whether a unit of the range trains, or units before it need the gradient of its input.
+  bool has_backward(const Stretch& stretch) const;
+  // `micro_batch` is kept by reference until its backward is done.
+  nn::State forward(Flight& flight, const Stretch& stretch, nn::State input,
+                    const MicroBatch& micro_batch);
+  // Returns the gradients of the range's input, by name; a tensor without a gradient is missing.
+  nn::State backward(Flight& flight, nn::State gradients, const MicroBatch& micro_batch);
+  // The gradient that the model's backward starts from: ones for "loss".
+  static nn::State begin_backward(const Flight& flight);
+  // The host waits for the device here.
+  static double loss_of(const Flight& flight);
+
+ private:
+  template <class Run>
+  auto guarded(const Run& run);
+  double run_micro_batch(const MicroBatch& micro_batch);
+  UnitRun new_run(int64_t index, const Stretch& stretch, const MicroBatch& micro_batch) const;
+  nn::State run_forward(UnitRun& run, const MicroBatch& micro_batch);
+  nn::State run_backward(UnitRun& run, nn::State gradients, const MicroBatch& micro_batch);
+  nn::State infer(const nn::Batch& batch, const nn::Pass& pass);
+  nn::State infer(const Stretch& stretch, nn::State state, const MicroBatch& micro_batch);
+  int64_t first_trained(const Stretch& stretch) const;
+
+  std::vector<nn::Unit*> units_;
+  std::vector<std::unique_ptr<Policy>> policies_;
+  std::vector<int32_t> ledger_ids_;
+  std::vector<bool> trains_;  // by unit: has parameters that train
+  memory::Ledger& ledger_;
+  std::vector<Stretch> stretches_;
+  std::unique_ptr<StageLinks> links_;  // null: this process runs the whole model
+  std::function<void()> forward_done_;
+};
+
+}  // namespace snug::exec

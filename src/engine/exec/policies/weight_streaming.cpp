@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/exec/policies/weight_streaming.h"
+
+#include <algorithm>
+
+#include "core/memory/guards.h"
+#include "core/memory/placement.h"
+
+namespace snug::exec {
+
+void WeightStreaming::before_forward(UnitRun& run) {
+  arrive(run.index, run.index + 1 < run.stretch.end ? run.index + 1 : -1);
+}
+
+// The last unit's backward follows at once and needs its weights again.
+void WeightStreaming::after_forward(UnitRun& run) {
+  if (!(run.training && run.is_last())) release(run.index);
+}
+
+void WeightStreaming::before_backward(UnitRun& run) {
+  arrive(run.index, run.index > run.first_trained ? run.index - 1 : -1);
+}
+
+void WeightStreaming::after_backward(UnitRun& run) { release(run.index); }
+
+void WeightStreaming::send(int64_t index) {
+  if (sent_.contains(index)) return;
+  nn::Unit& unit = *units_[static_cast<size_t>(index)];
+  const memory::UnitGuard tag(memory::unit_id(unit.name()));
+  ops::CopyStream::Ticket& ticket = sent_[index];
+  std::vector<ops::Copy> copies;
+  for (const nn::Parameter* parameter : unit.uses()) {
+    if (!memory::is_vacant(parameter->value)) continue;
+    memory::refill(parameter->value, memory::Category::Parameters);
+    copies.push_back({parameter->value.detach(), parameter->home});
+  }
+  ticket = copies_.start(std::move(copies));
+}
+
+void WeightStreaming::arrive(int64_t index, int64_t next) {
+  send(index);
+  copies_.wait(sent_.at(index));
+  if (prefetch_ && next >= 0) send(next);
+}
+
+// A weight that two units use stays while one of them needs it.
+bool WeightStreaming::is_used_elsewhere(const nn::Parameter* parameter, int64_t index) const {
+  return std::any_of(sent_.begin(), sent_.end(), [&](const auto& sent) {
+    if (sent.first == index) return false;
+    const auto uses = units_[static_cast<size_t>(sent.first)]->uses();
+    return std::find(uses.begin(), uses.end(), parameter) != uses.end();
+  });
+}
+
+void WeightStreaming::release(int64_t index) {
+  for (const nn::Parameter* parameter : units_[static_cast<size_t>(index)]->uses())
+    if (!is_used_elsewhere(parameter, index)) memory::vacate(parameter->value);
+  sent_.erase(index);
+}
+
+void WeightStreaming::abandon() {
+  copies_.wait_for_all();
+  while (!sent_.empty()) release(sent_.begin()->first);
+}
+
+}  // namespace snug::exec

@@ -1,0 +1,43 @@
+// Weight streaming: weights live in host memory and are on the device only while their unit runs
+// (L2L, Pudipeddi et al. 2020; ZeRO-Infinity). The device then holds one unit's weights, whatever
+// the model's size; with prefetch also the next unit's, copied meanwhile.
+//
+// Autograd graphs refer to the weights' storages, which are emptied and refilled in place, so this
+// works with and without activation checkpointing.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "core/ops/device/copy_stream.h"
+#include "engine/exec/policy.h"
+
+namespace snug::exec {
+
+class WeightStreaming final : public Policy {
+ public:
+  WeightStreaming(std::vector<nn::Unit*> units, ops::CopyStream& copies, bool prefetch)
+      : units_(std::move(units)), copies_(copies), prefetch_(prefetch) {}
+
+  void before_forward(UnitRun& run) override;
+  void after_forward(UnitRun& run) override;
+  void before_backward(UnitRun& run) override;
+  void after_backward(UnitRun& run) override;
+  void abandon() override;
+
+ private:
+  // Starts to copy unit `index`'s weights to the device, unless already started.
+  void send(int64_t index);
+  // Waits for the unit's weights; with prefetch starts the copies of unit `next`.
+  void arrive(int64_t index, int64_t next);
+  void release(int64_t index);
+  bool is_used_elsewhere(const nn::Parameter* parameter, int64_t index) const;
+
+  std::vector<nn::Unit*> units_;
+  ops::CopyStream& copies_;
+  bool prefetch_;
+  std::map<int64_t, ops::CopyStream::Ticket> sent_;  // by unit: copies that are done or in progress
+};
+
+}  // namespace snug::exec

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/export/export.h"
+
+#include <ATen/ops/cat.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "engine/export/processor_files.h"
+#include "engine/export/vocabulary.h"
+#include "files/checkpoint/tensor_bytes.h"
+#include "files/weights/gguf/gguf.h"
+#include "files/weights/pth/pth.h"
+#include "files/weights/safetensors/safetensors.h"
+#include "models/family.h"
+#include "text/tokenizer/gguf/gguf_pre.h"
+
+namespace snug::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using checkpoint::bytes_of;
+using checkpoint::dtype_of;
+using nlohmann::json;
+
+const char* torch_name(at::ScalarType type) {
+  return type == at::kFloat ? "float32" : type == at::kBFloat16 ? "bfloat16" : "float16";
+}
+
+struct Part {
+  const nn::Parameter* parameter;
+  at::ScalarType type;
+  int64_t paired_heads;
+  std::vector<int64_t> file_shape;  // empty: the parameter's
+  bool transposed;
+};
+
+// Each tensor of the file with the parameters it is made of, in file order.
+struct FileTensors {
+  std::vector<files::TensorInfo> infos;
+  std::map<std::string, std::vector<Part>> parts;
+};
+
+FileTensors arrange(models::Model& model, models::Layout layout, at::ScalarType type) {
+  FileTensors result;
+  std::vector<std::string> order;
+  for (const nn::Parameter* parameter : model.parameters()) {
+    if (parameter->added) continue;
+    const models::Placement place = model.placement(layout, *parameter);
+    const bool stays_float = layout == models::Layout::Gguf && parameter->shape.size() == 1;
+    auto& parts = result.parts[place.tensor];
+    if (parts.empty()) order.push_back(place.tensor);
+    // Units list q, k, v in the order in which they are fused.
+    parts.push_back({parameter, stays_float ? at::kFloat : type, place.paired_heads, place.shape,
+                     place.transposed});
+  }
+  for (const std::string& name : order) {
+    const auto& parts = result.parts[name];
+    const Part& first = parts.front();
+    std::vector<int64_t> shape =
+        first.file_shape.empty() ? first.parameter->whole_shape() : first.file_shape;
+    for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i].parameter->whole_shape()[0];
+    if (first.transposed) std::ranges::reverse(shape);
+    result.infos.push_back(files::make_tensor_info(name, dtype_of(first.type), shape));
+  }
+  return result;
+}
+
+// Reads one file tensor at a time; the span is valid until the next call.
+files::TensorBytes byte_source(const FileTensors& tensors, const ParameterReader& read) {
+  return [&tensors, read, held = at::Tensor()](const files::TensorInfo& info) mutable {
+    held.reset();
+    std::vector<at::Tensor> parts;
+    for (const Part& part : tensors.parts.at(info.name)) {
+      at::Tensor value = read(*part.parameter).detach().to(part.type).contiguous();
+      if (part.transposed) value = value.t().contiguous();
+      parts.push_back(part.paired_heads > 0 ? models::join_pairs(value, part.paired_heads) : value);
+    }
+    held = parts.size() == 1 ? parts.front() : at::cat(parts);
+    return bytes_of(held);
+  };
+}
+
+// Whether a model directory may contain this file. Other files are the user's and are not deleted.
+bool is_model_file(const fs::path& path) {
+  const std::string name = path.filename().string();
+  const std::string suffix = path.extension().string();
+  const bool known = suffix == ".json" || suffix == ".safetensors" || suffix == ".model" ||
+                     suffix == ".jinja" || name == "merges.txt" || name == "lit_model.pth" ||
+                     name == "model_config.yaml";
+  return known && fs::is_regular_file(path);
+}
+
+void refuse_foreign_files(const fs::path& directory) {
+  if (!fs::exists(directory)) return;
+  if (!fs::is_directory(directory))
+    throw UserError("{} is a file; name a new folder", directory.string());
+  for (const auto& entry : fs::directory_iterator(directory))
+    if (!is_model_file(entry.path()))
+      throw UserError("{} contains {}, which is not a model file; name a new or an empty folder",
+                      directory.string(), entry.path().filename().string());
+}
+
+// Turns "model/" and "." into the folder's own name.
+fs::path whole_name(const fs::path& wanted) {
+  const fs::path directory = fs::absolute(wanted).lexically_normal();
+  return directory.has_filename() ? directory : directory.parent_path();
+}
+
+// Temporary names of a directory being written and of the one it replaces, unlikely to be used
+// otherwise.
+fs::path hidden(const fs::path& directory, const char* ending) {
+  return directory.parent_path() / fmt::format(".{}.{}", directory.filename().string(), ending);
+}
+fs::path new_name(const fs::path& directory) { return hidden(directory, "new"); }
+fs::path old_name(const fs::path& directory) { return hidden(directory, "replaced"); }
+
+// Fills a temporary directory through `fill`, then renames it into place. The old one is deleted
+// last.
+void replace_directory(const fs::path& wanted, const std::function<void(const fs::path&)>& fill) {
+  const fs::path directory = whole_name(wanted);
+  refuse_foreign_files(directory);
+  const fs::path temporary = new_name(directory), old = old_name(directory);
+  try {
+    fs::remove_all(temporary);
+    fs::create_directories(temporary);
+    fill(temporary);
+    fs::remove_all(old);
+    if (fs::exists(directory)) fs::rename(directory, old);
+    fs::rename(temporary, directory);
+    fs::remove_all(old);
+  } catch (const fs::filesystem_error& error) {
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    throw UserError("cannot write {}: {}", directory.string(), error.what());
+  } catch (...) {
+    std::error_code ignored;
+    fs::remove_all(temporary, ignored);
+    throw;
+  }
+}
+
+void write_json(const fs::path& path, const json& value) {
+  write_file_atomically(path, value.dump(2) + "\n");
+}
+
+// The model's config.json; special tokens that it lacks come from the tokenizer.
+json config_of(const models::Model& model, const tokenizer::Tokenizer* tokenizer) {
+  json config = model.hugging_face_config();
+  if (tokenizer == nullptr) return config;
+  json& language = config.contains("text_config") ? config["text_config"] : config;
+  const auto fill = [&language](const char* key, int32_t id) {
+    if (id >= 0 && language.value(key, json()).is_null()) language[key] = id;
+  };
+  fill("bos_token_id", tokenizer->special().bos);
+  fill("eos_token_id", tokenizer->special().eos);
+  return config;
+}
+
+json generation_config(const json& config) {
+  json out{{"_from_model_config", true}};
+  const json& language = config.contains("text_config") ? config["text_config"] : config;
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "decoder_start_token_id"})
+    if (language.contains(key) && !language[key].is_null()) out[key] = language[key];
+  return out;
+}
+
+// general.file_type: the type of most weights.
+uint32_t gguf_file_type(at::ScalarType type) {
+  return type == at::kFloat ? 0 : type == at::kHalf ? 1 : 32;
+}
+
+// Adds special tokens that only config.json knows, and a chat model's end-of-turn token if it
+// differs from the end-of-text token.
+void add_ids_of_config(const json& config, tokenizer::GgufVocabulary& vocabulary,
+                       files::GgufWriter& out) {
+  const auto ids = [&](const char* key) {
+    std::vector<int32_t> found;
+    const json value = config.value(key, json());
+    for (const json& id : value.is_array() ? value : json::array({value})) {
+      if (!id.is_number_integer()) continue;
+      const auto number = id.get<int64_t>();
+      const bool known = number >= 0 && number < std::ssize(vocabulary.token_types) &&
+                         vocabulary.token_types[number] != tokenizer::kNormal;
+      if (known) found.push_back(static_cast<int32_t>(number));
+    }
+    return found;
+  };
+  const auto fill = [](int32_t& id, const std::vector<int32_t>& known) {
+    if (id < 0 && !known.empty()) id = known.front();
+  };
+  const std::vector<int32_t> ends = ids("eos_token_id");
+  fill(vocabulary.special.bos, ids("bos_token_id"));
+  fill(vocabulary.special.eos, ends);
+  fill(vocabulary.special.pad, ids("pad_token_id"));
+  const auto other =
+      std::ranges::find_if(ends, [&](int32_t id) { return id != vocabulary.special.eos; });
+  if (other != ends.end())
+    out.set_u32("tokenizer.ggml.eot_token_id", static_cast<uint32_t>(*other));
+}
+
+}  // namespace
+
+at::Tensor resident_value(const nn::Parameter& parameter) {
+  return parameter.kept().to(at::kCPU, parameter.value.scalar_type());
+}
+
+void export_hugging_face(const fs::path& directory, models::Model& model,
+                         const tokenizer::Tokenizer* tokenizer, const ParameterReader& read,
+                         const ExportOptions& options) {
+  replace_directory(directory, [&](const fs::path& folder) {
+    const FileTensors tensors = arrange(model, models::Layout::HuggingFace, options.dtype);
+    files::write_sharded(folder, tensors.infos, options.max_shard_bytes,
+                         byte_source(tensors, read));
+    json config = config_of(model, tokenizer);
+    config["torch_dtype"] = torch_name(options.dtype);
+    write_json(folder / "config.json", config);
+    write_json(folder / "generation_config.json", generation_config(config));
+    if (tokenizer != nullptr) tokenizer->write_directory(folder);
+    write_processor_files(folder, model, options.processor);
+  });
+}
+
+int64_t hugging_face_bytes(models::Model& model, const tokenizer::Tokenizer* tokenizer,
+                           const ExportOptions& options) {
+  const FileTensors tensors = arrange(model, models::Layout::HuggingFace, options.dtype);
+  const json config = config_of(model, tokenizer);
+  return files::sharded_bytes(tensors.infos, options.max_shard_bytes) + std::ssize(config.dump(2)) +
+         std::ssize(generation_config(config).dump(2)) +
+         (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
+}
+
+int64_t peft_directory_bytes(const checkpoint::Adapter& shapes,
+                             const tokenizer::Tokenizer* tokenizer) {
+  return checkpoint::peft_bytes(shapes) + (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
+}
+
+// The new directory is renamed only once it is complete, so between the two renames both old and
+// new are complete.
+void finish_replacing(const fs::path& wanted) {
+  const fs::path directory = whole_name(wanted);
+  const fs::path temporary = new_name(directory), old = old_name(directory);
+  std::error_code error;
+  if (!fs::exists(directory) && fs::exists(old))
+    fs::rename(fs::exists(temporary) ? temporary : old, directory, error);
+  if (error) return;
+  fs::remove_all(temporary, error);
+  fs::remove_all(old, error);
+}
+
+void export_peft(const fs::path& directory, const checkpoint::Adapter& shapes,
+                 const checkpoint::AdapterValues& values, const tokenizer::Tokenizer* tokenizer) {
+  replace_directory(directory, [&](const fs::path& folder) {
+    checkpoint::write_peft_files(folder, shapes, values);
+    if (tokenizer != nullptr) tokenizer->write_directory(folder);
+  });
+}
+
+void export_litgpt(const fs::path& directory, models::Model& model,
+                   const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
+                   const ExportOptions& options) {
+  replace_directory(directory, [&](const fs::path& folder) {
+    FileTensors tensors = arrange(model, models::Layout::LitGpt, options.dtype);
+    // LitGPT stores a tied head as a separate tensor.
+    if (!tensors.parts.contains("lm_head.weight")) {
+      tensors.parts["lm_head.weight"] = tensors.parts.at("transformer.wte.weight");
+      files::TensorInfo head = tensors.infos.front();
+      head.name = "lm_head.weight";
+      tensors.infos.push_back(head);
+    }
+    files::write_pth(folder / "lit_model.pth", tensors.infos, byte_source(tensors, read));
+    write_file_atomically(folder / "model_config.yaml", model.litgpt_config());
+    json config = config_of(model, &tokenizer);
+    write_json(folder / "config.json", config);
+    write_json(folder / "generation_config.json", generation_config(config));
+    tokenizer.write_directory(folder);
+  });
+}
+
+void export_gguf(const fs::path& file, models::Model& model, const tokenizer::Tokenizer& tokenizer,
+                 const ParameterReader& read, const ExportOptions& options) {
+  if (fs::is_directory(file))
+    throw UserError("{} is a folder; name the GGUF file to write, such as {}", file.string(),
+                    (file / "model.gguf").string());
+  FileTensors tensors = arrange(model, models::Layout::Gguf, options.dtype);
+  const auto constants = model.gguf_constants();
+  for (const auto& [name, values] : constants)
+    tensors.infos.push_back(files::make_tensor_info(name, files::DType::F32, {std::ssize(values)}));
+  tokenizer::GgufVocabulary vocabulary = tokenizer.gguf_vocabulary(model.dimensions().vocabulary);
+  std::error_code ignored;  // if the folder cannot be made, opening the file fails
+  if (file.has_parent_path()) fs::create_directories(file.parent_path(), ignored);
+  files::GgufWriter out(file);
+  model.write_gguf_config(out);
+  out.set_text("general.type", "model");
+  out.set_text("general.name", file.stem().string());
+  out.set_u32("general.file_type", gguf_file_type(options.dtype));
+  add_ids_of_config(model.hugging_face_config(), vocabulary, out);
+  write_vocabulary(vocabulary, out);
+  out.declare(tensors.infos);
+  const files::TensorBytes bytes = byte_source(tensors, read);
+  for (const files::TensorInfo& info : tensors.infos) {
+    const auto constant = constants.find(info.name);
+    out.write(info.name, constant == constants.end() ? bytes(info)
+                                                     : std::as_bytes(std::span(constant->second)));
+  }
+  out.finish();
+}
+
+}  // namespace snug::engine

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/export/processor_files.h"
+
+#include "base/error.h"
+#include "base/files.h"
+
+namespace snug::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kPreprocessor = "preprocessor_config.json";
+constexpr const char* kProcessor = "processor_config.json";
+
+bool copy_if_there(const char* name, const fs::path& from, const fs::path& to) {
+  if (from.empty() || !fs::exists(from / name)) return false;
+  write_file_atomically(to / name, read_file(from / name, size_t{1} << 24));
+  return true;
+}
+
+json preprocessor_of(const data::Reading& reads) {
+  constexpr int kBicubic = 3;
+  return {{"processor_class", "Blip2Processor"},
+          {"image_processor_type", "BlipImageProcessor"},
+          {"do_convert_rgb", true},
+          {"do_resize", true},
+          {"size", {{"height", reads.image_size}, {"width", reads.image_size}}},
+          {"resample", kBicubic},
+          {"do_rescale", true},
+          {"rescale_factor", 1.0 / 255},
+          {"do_normalize", true},
+          {"image_mean", reads.image_mean},
+          {"image_std", reads.image_std}};
+}
+
+}  // namespace
+
+void write_processor_files(const fs::path& folder, const models::Model& model,
+                           const fs::path& from) {
+  const data::Reading reads = model.reads();
+  if (reads.image_size == 0) return;
+  const bool has_own = copy_if_there(kPreprocessor, from, folder);
+  const bool has_all = copy_if_there(kProcessor, from, folder);
+  if (!has_own && !has_all)
+    write_file_atomically(folder / kPreprocessor, preprocessor_of(reads).dump(2) + "\n");
+}
+
+}  // namespace snug::engine

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/language_model.h"
+
+#include <ATen/ops/equal.h>
+
+#include <map>
+#include <string>
+
+#include "base/error.h"
+#include "core/memory/ledger.h"
+#include "engine/adapters/adapter_directory.h"
+#include "engine/adapters/adapters.h"
+#include "engine/export/vocabulary.h"
+
+namespace snug::engine {
+namespace {
+
+// Weights that replace the base's, by parameter.
+using OwnWeights = std::map<std::string, at::Tensor>;
+
+// Whether a weight was trained beside the adapter, rather than only stored with it.
+bool is_trained(const checkpoint::Adapter& adapter, const std::string& name) {
+  const std::string module = name.substr(0, name.rfind('.'));
+  return !adapter.config.modules_to_save.empty() && !adapter.modules.contains(module);
+}
+
+// The weights trained beside an adapter, where they differ from the base's. Other weights that the
+// adapter brings must equal the base's; if several adapters share the base in memory, all must.
+OwnWeights own_weights(const models::Checkpoint& base, const checkpoint::Adapter& adapter,
+                       const std::string& directory, bool is_alone) {
+  OwnWeights own;
+  const auto look = [&](const std::string& name, const nn::Parameter& parameter, bool may_differ) {
+    const auto found = adapter.base_weights.find(name);
+    if (found == adapter.base_weights.end()) return;
+    const at::Tensor& value = found->second;
+    if (at::equal(models::read_parameter(base, parameter, value.scalar_type()), value)) return;
+    if (!may_differ)
+      throw UserError("{}: its {} differs from that of {}; snug merge {} makes one model of both",
+                      directory, name, base.path.string(), directory);
+    own[name] = value;
+  };
+  for (const nn::Parameter* parameter : base.model->parameters())
+    look(parameter->name, *parameter, is_alone && is_trained(adapter, parameter->name));
+  for (const nn::Linear* linear : linears_of(*base.model))
+    if (linear->is_tied()) look(linear->name() + ".weight", linear->weight(), false);
+  return own;
+}
+
+std::shared_ptr<nn::Adapter> load(const std::string& layer, const checkpoint::ModuleAdapter& parts,
+                                  at::Device device, at::ScalarType type) {
+  auto adapter = std::make_shared<nn::Adapter>(
+      layer, parts.in_features(), parts.out_features(),
+      nn::AdapterOptions{
+          .rank = parts.rank(), .scaling = parts.scaling, .magnitude = parts.magnitude.defined()});
+  const auto fill = [&](nn::Parameter& parameter, const at::Tensor& value) {
+    parameter.trained = false;
+    parameter.allocate(device, type);
+    parameter.value.detach().copy_(value);
+  };
+  fill(adapter->a, parts.a);
+  fill(adapter->b, parts.b);
+  if (parts.magnitude.defined()) fill(adapter->magnitude, parts.magnitude);
+  return adapter;
+}
+
+LoadedAdapter load_layers(const checkpoint::Adapter& adapter, const std::string& directory,
+                          at::Device device, at::ScalarType type) {
+  LoadedAdapter loaded{.name = directory, .layers = {}};
+  for (const auto& [layer, parts] : adapter.modules)
+    loaded.layers[layer] = load(layer, parts, device, type);
+  return loaded;
+}
+
+}  // namespace
+
+void LanguageModel::use(const LoadedAdapter& adapter) const {
+  for (nn::Linear* linear : linears_of(*model)) {
+    const auto own = adapter.layers.find(linear->name());
+    linear->set_adapter(own == adapter.layers.end() ? nullptr : own->second);
+  }
+}
+
+LanguageModel open_language_model(const std::filesystem::path& path, at::Device device,
+                                  const LanguageModelOptions& options) {
+  const bool is_adapter = is_adapter_directory(path);
+  models::Checkpoint checkpoint = models::open_checkpoint(is_adapter ? find_base(path) : path);
+  std::vector<std::string> directories = options.adapters;
+  if (is_adapter) directories.insert(directories.begin(), path.string());
+  LanguageModel result;
+  result.path = checkpoint.path;
+  result.precision = nn::parse_precision(options.precision);
+  result.tokenizer = open_tokenizer(checkpoint);
+  // Checks that the adapter fits before a large model is read.
+  OwnWeights own;
+  for (const std::string& directory : directories) {
+    const checkpoint::Adapter adapter = read_adapter(directory, *checkpoint.model);
+    own = own_weights(checkpoint, adapter, directory, directories.size() == 1);
+    result.adapters.push_back(load_layers(adapter, directory, device, result.precision.parameters));
+  }
+  recipe::Recipe recipe;
+  recipe.quantize = options.quantize;
+  recipe.precision = options.precision;
+  quantize_weights(*checkpoint.model, recipe);
+  for (nn::Parameter* parameter : checkpoint.model->parameters()) {
+    parameter->trained = false;
+    // It was trained in full, so it is not quantized.
+    if (own.contains(parameter->name)) parameter->quantization.reset();
+    parameter->allocate(device, result.precision.parameters);
+  }
+  models::load_weights(checkpoint);
+  for (nn::Parameter* parameter : checkpoint.model->parameters())
+    if (const auto found = own.find(parameter->name); found != own.end())
+      parameter->value.detach().copy_(found->second);
+  checkpoint.model->prepare(device, options.max_seqlen > 0
+                                        ? options.max_seqlen
+                                        : checkpoint.model->dimensions().max_positions);
+  result.model = std::move(checkpoint.model);
+  result.executor = std::make_unique<exec::Executor>(result.model->units(),
+                                                     std::vector<std::unique_ptr<exec::Policy>>(),
+                                                     memory::ledger_of(device.type()));
+  if (!result.adapters.empty()) result.use(result.adapters.front());
+  return result;
+}
+
+}  // namespace snug::engine

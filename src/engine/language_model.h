@@ -1,0 +1,51 @@
+// A checkpoint opened for inference: weights, executor, tokenizer, and adapters among which one can
+// switch.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/nn/adapter.h"
+#include "core/nn/precision.h"
+#include "engine/exec/executor.h"
+#include "models/family.h"
+#include "text/tokenizer/tokenizer.h"
+
+namespace snug::engine {
+
+// An adapter in the device's memory.
+struct LoadedAdapter {
+  std::string name;                                            // the folder as it was given
+  std::map<std::string, std::shared_ptr<nn::Adapter>> layers;  // by the layer's name
+};
+
+struct LanguageModel {
+  std::filesystem::path path;  // the checkpoint's; with an adapter, the base's
+  std::unique_ptr<models::Model> model;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  std::unique_ptr<exec::Executor> executor;
+  nn::Precision precision;
+  std::vector<LoadedAdapter> adapters;
+
+  // Switches the model to this adapter.
+  void use(const LoadedAdapter& adapter) const;
+};
+
+struct LanguageModelOptions {
+  std::string precision = "bf16-true";
+  std::string quantize;               // "bnb.nf4" …; empty: weights of that precision
+  int64_t max_seqlen = 0;             // tokens
+  std::vector<std::string> adapters;  // folders
+};
+
+// Loads the whole model onto `device` for sequences of up to max_seqlen tokens; 0: the model's
+// maximum. `path` may be an adapter's folder: then its base is loaded and it becomes the first
+// adapter. The first adapter is in use.
+LanguageModel open_language_model(const std::filesystem::path& path, at::Device device,
+                                  const LanguageModelOptions& options);
+
+}  // namespace snug::engine

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/open_data.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "data/synthetic.h"
+#include "files/hub/download.h"
+
+namespace snug::engine {
+namespace {
+
+// What the recipe holds out: unless somebody said so, sets and folders with a validation part of
+// their own keep it whole.
+std::optional<double> held_out_fraction(const recipe::Recipe& recipe) {
+  const recipe::DataOptions& d = recipe.data;
+  const bool one_file =
+      d.class_path == "JSON" && !d.val_path && !std::filesystem::is_directory(d.json_path);
+  if (one_file || recipe.given("data.val_split_fraction")) return d.val_split_fraction;
+  return std::nullopt;
+}
+
+// Files and sets of questions and answers, as against those that may hold pictures. Where no data
+// is named, a plan is for what the model is made for.
+bool reads_text(const recipe::DataOptions& data) {
+  const bool is_named = data.class_path != "JSON" || !data.json_path.empty();
+  return is_named && data.class_path != "ImageFolder" && data.class_path != "HFDataset" &&
+         !is_synthetic(data);
+}
+
+// Where nobody has said how long samples may be and the model does not end anywhere: T5 was trained
+// with so many tokens.
+constexpr int64_t kUsualTokens = 512;
+
+}  // namespace
+
+bool is_synthetic(const recipe::DataOptions& data) { return data.class_path == "Synthetic"; }
+
+int64_t longest_sample(const recipe::Recipe& recipe, const models::Model& model) {
+  const int64_t positions = model.dimensions().max_positions;
+  const data::Reading reads = model.reads();
+  const bool captions = reads.image_size > 0 && !reads_text(recipe.data);
+  const int64_t usual = captions       ? reads.num_picture_tokens + data::kCaptionTokens
+                        : reads.source ? kUsualTokens
+                                       : positions;
+  const int64_t length = std::min(recipe.train.max_seq_length.value_or(usual), positions);
+  if (captions && length <= reads.num_picture_tokens)
+    throw UserError(
+        "train.max_seq_length = {}: a picture takes {} tokens, which leaves none for its caption; "
+        "use {} for captions of {} tokens",
+        length, reads.num_picture_tokens, usual, data::kCaptionTokens);
+  return length;
+}
+
+void tell_of_shorter_samples(const recipe::Recipe& recipe, const models::Model& model) {
+  const int64_t positions = model.dimensions().max_positions;
+  if (recipe.train.max_seq_length.value_or(0) > positions)
+    warn("train.max_seq_length = {}: the model takes at most {} tokens, so that limit is used",
+         *recipe.train.max_seq_length, positions);
+}
+
+data::DatasetOptions dataset_options(const recipe::DataOptions& d) {
+  return {.name = d.class_path,
+          .json_path = d.json_path,
+          .val_path = d.val_path.value_or(""),
+          .prompt_style = d.prompt_style == "auto" ? "" : d.prompt_style,
+          .mask_prompt = d.mask_prompt,
+          .include_multiturn_conversations = d.include_multiturn_conversations,
+          .ignore_index = static_cast<int32_t>(d.ignore_index),
+          .seed = d.seed,
+          .num_workers = static_cast<int>(d.num_workers),
+          .cache_folder = d.download_dir,
+          .packing = d.packing,
+          .padding_in_loss = d.padding_in_loss,
+          .max_samples = d.max_samples,
+          .path = d.path,
+          .split = d.split,
+          .image_column = d.image_column,
+          .text_column = d.text_column,
+          .prompt = d.prompt};
+}
+
+data::DatasetOptions dataset_options(const recipe::DataOptions& d, const models::Model& model,
+                                     const std::filesystem::path& checkpoint) {
+  data::DatasetOptions options = dataset_options(d);
+  options.reading = model.reads();
+  options.vocabulary = model.dimensions().vocabulary;
+  if (const int64_t size = options.reading.image_size; size > 0)
+    options.processor = data::read_picture_processor(checkpoint, size);
+  return options;
+}
+
+data::Dataset open_data(const recipe::Recipe& recipe, const models::Model& model,
+                        const std::filesystem::path& checkpoint,
+                        const tokenizer::Tokenizer* tokenizer) {
+  data::DatasetOptions options = dataset_options(recipe.data, model, checkpoint);
+  options.val_split_fraction = held_out_fraction(recipe);
+  if (is_synthetic(recipe.data)) {
+    options.max_seq_length = longest_sample(recipe, model);
+    // Enough for a step, or its micro-batches would be smaller than what is measured.
+    if (!recipe.given("data.max_samples") || !options.max_samples)
+      options.max_samples =
+          std::max(options.max_samples.value_or(0), recipe.train.global_batch_size);
+    return data::load_synthetic(options);
+  }
+  SNUG_CHECK(tokenizer != nullptr, "--data {} without a tokenizer", recipe.data.class_path);
+  return load_data(recipe, std::move(options), *tokenizer);
+}
+
+data::Dataset load_data(const recipe::Recipe& recipe, data::DatasetOptions options,
+                        const tokenizer::Tokenizer& tokenizer) {
+  options.val_split_fraction = held_out_fraction(recipe);
+  options.max_seq_length = recipe.train.max_seq_length.value_or(0);
+  const bool own_style = options.name != "JSON" && !recipe.given("data.prompt_style");
+  if (own_style) options.prompt_style.clear();
+  return data::load_dataset(options, data::make_encoder(tokenizer),
+                            [&](const data::DownloadRequest& request) {
+                              return hub::download({.repo_id = request.repo_id,
+                                                    .repo_type = "dataset",
+                                                    .directory = request.folder,
+                                                    .token = recipe.access_token,
+                                                    .patterns = request.patterns},
+                                                   {});
+                            });
+}
+
+}  // namespace snug::engine

@@ -1,0 +1,31 @@
+// Tensor parallelism (Shoeybi et al. 2019): each rank of a group has a slice of every parameter
+// that the family allows to be split (nn::Parameter::cut_dim), and units compute with slices.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "core/dist/group.h"
+#include "models/model.h"
+#include "recipe/recipe.h"
+
+namespace snug::engine {
+
+// The largest number of ranks that can share heads of each kind and features evenly; its divisors
+// can too.
+int64_t common_shares(models::Model& model);
+
+// Gives each parameter this rank's slice; a group of one undoes it. Call before adapters are added
+// and parameters allocated; `tensor` must outlive the model's use. Throws UserError if the model or
+// the recipe does not allow this number of ranks.
+void cut_tensors(models::Model& model, const recipe::Recipe& recipe, dist::Group& tensor);
+
+// Gathers a whole tensor (a value, gradient or optimizer state) from the ranks' slices `part`,
+// which have the parameter's shape. All ranks of the group get it and must call this for the same
+// parameters in the same order. A tensor that is not split is returned as it is. `part` must be on
+// the group's device.
+at::Tensor assemble(const nn::Parameter& parameter, const at::Tensor& part);
+// The same for the parameter's kept() value.
+at::Tensor whole_value(const nn::Parameter& parameter);
+
+}  // namespace snug::engine

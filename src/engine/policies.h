@@ -1,0 +1,21 @@
+// Makes the policies of a recipe, in the order in which they nest.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/exec/policies/sharding.h"
+#include "recipe/recipe.h"
+
+namespace snug::engine {
+
+struct Engine;
+
+// The engine's units, parameters and optimizer must exist already. `sharding` joins the list unless
+// it is null.
+std::vector<std::unique_ptr<exec::Policy>> make_policies(const recipe::Recipe& recipe,
+                                                         Engine& engine,
+                                                         std::unique_ptr<exec::Sharding> sharding);
+
+}  // namespace snug::engine

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/steps/phases.h"
+
+namespace snug::engine {
+
+void PhaseRecorder::begin_step(int64_t step) {
+  step_ = step;
+  wanted_ = step <= 1 || step % 50 == 0;
+}
+
+void PhaseRecorder::record(const char* phase) {
+  if (!wanted_) return;
+  for (auto it = phases_.rbegin(); it != phases_.rend() && it->step == step_; ++it)
+    if (it->phase == phase) return;
+  using memory::Category;
+  const memory::Snapshot now = ledger_.now();
+  const auto bytes = [&](Category category) {
+    return now.by_category[static_cast<size_t>(category)];
+  };
+  phases_.push_back(
+      {.step = step_,
+       .phase = phase,
+       .parameters = bytes(Category::Parameters),
+       .gradients = bytes(Category::Gradients),
+       .optimizer_device = bytes(Category::Optimizer),
+       .optimizer_host = host_.by_category()[static_cast<size_t>(Category::Optimizer)],
+       .activations = bytes(Category::Activations),
+       .workspace = bytes(Category::Workspace),
+       .communication = bytes(Category::Communication),
+       .data = bytes(Category::Data),
+       .allocated = now.allocated,
+       .peak = ledger_.at_peak().allocated,
+       .reserved = memory::reserved_on(device_)});
+}
+
+}  // namespace snug::engine

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/steps/stepper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.h"
+#include "core/kernels/cpu/random_key.h"
+#include "engine/parallel/context_parallel.h"
+
+namespace snug::engine {
+
+using kernels::cpu::mix64;
+
+namespace {
+
+// For a process that has no sample left while others do: all of them run the same units at the same
+// time. Its targets count for nothing.
+data::MicroBatch idle_batch(data::BatchSource& samples, int64_t ignore_index) {
+  const std::vector<int64_t> any = {0};
+  data::MicroBatch batch = samples.make(any);
+  std::ranges::fill(batch.targets, static_cast<int32_t>(ignore_index));
+  batch.loss_tokens = batch.real_tokens = batch.padded_tokens = batch.raw_tokens = 0;
+  return batch;
+}
+
+}  // namespace
+
+Stepper::Stepper(engine::Engine& engine, const recipe::Recipe& recipe, data::BatchSource& samples,
+                 PhaseRecorder& phases)
+    : engine_(engine),
+      recipe_(recipe),
+      samples_(samples),
+      phases_(phases),
+      scaler_(engine.precision.loss_scaling) {
+  engine_.executor->on_forward_done([this] { phases_.record("after_fwd"); });
+}
+
+StepResult Stepper::step(const SampleIndices& micro_batches, double lr) {
+  const std::vector<data::MicroBatch> batches = make_batches(micro_batches);
+  StepResult result;
+  engine::Update update;
+  is_updating_ = false;
+  dropout_key_ = mix64(recipe_.seed ^ mix64(static_cast<uint64_t>(engine_.optimizer->num_steps())));
+  try {
+    update = engine_.step(
+        [&] {
+          result = run(batches);
+          is_updating_ = true;
+          phases_.record("after_bwd");
+        },
+        {.lr = lr, .max_norm = recipe_.train.max_norm}, scaler_);
+  } catch (...) {
+    engine_.drop_gradients();
+    throw;
+  }
+  engine_.drop_gradients();
+  phases_.record("after_opt_step");
+  result.grad_norm = update.grad_norm;
+  result.updated = update.happened;
+  return result;
+}
+
+std::vector<data::MicroBatch> Stepper::make_batches(const SampleIndices& micro_batches) const {
+  std::vector<data::MicroBatch> batches;
+  for (const std::vector<int64_t>& indices : micro_batches) {
+    if (!indices.empty())
+      batches.push_back(samples_.make(indices));
+    else if (!engine_.mesh->is_single())
+      batches.push_back(idle_batch(samples_, recipe_.data.ignore_index));
+  }
+  return batches;
+}
+
+StepResult Stepper::count(const std::vector<data::MicroBatch>& batches) const {
+  std::vector<double> counts(5);
+  for (const data::MicroBatch& batch : batches) {
+    counts[0] += batch.real_tokens > 0 ? 1 : 0;
+    counts[1] += static_cast<double>(batch.real_tokens);
+    counts[2] += static_cast<double>(batch.padded_tokens);
+    counts[3] += static_cast<double>(batch.raw_tokens);
+    counts[4] += static_cast<double>(batch.loss_tokens);
+  }
+  counts = engine_.mesh->data().sum(counts);
+  const auto whole = [&](size_t i) { return static_cast<int64_t>(counts[i]); };
+  return {.micro_batches = whole(0),
+          .iterations = std::ssize(batches),
+          .tokens = whole(1),
+          .padded_tokens = whole(2),
+          .raw_tokens = whole(3),
+          .loss_tokens = whole(4)};
+}
+
+StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
+  StepResult result = count(batches);
+  const bool per_micro_batch = recipe_.train.loss_normalization == "micro";
+  // In the order in which a single process would run all of them.
+  const auto dropout_key = dropout_key_ + static_cast<uint64_t>(engine_.mesh->data().rank()) *
+                                              static_cast<uint64_t>(batches.size());
+  const auto divisor = [&](const data::MicroBatch& batch) {
+    return std::max(1.0, per_micro_batch ? static_cast<double>(batch.loss_tokens) *
+                                               static_cast<double>(result.micro_batches)
+                                         : static_cast<double>(result.loss_tokens));
+  };
+  const auto make = [&](int64_t i) -> exec::MicroBatch {
+    const data::MicroBatch& batch = batches[static_cast<size_t>(i)];
+    nn::Batch own =
+        engine::own_tokens(batch, engine_.device, *engine_.mesh, recipe_.data.ignore_index);
+    const auto rows = engine::places_of(own);
+    return {.batch = std::move(own),
+            .pass = {.compute = engine_.precision.compute,
+                     .gradient_scale = scaler_.scale() / divisor(batch),
+                     .ignore_index = recipe_.data.ignore_index,
+                     .label_smoothing = recipe_.train.label_smoothing,
+                     .z_loss = recipe_.train.z_loss,
+                     .dropout_key = dropout_key + static_cast<uint64_t>(i),
+                     .rows = rows,
+                     .last_micro_batch = i + 1 == std::ssize(batches)},
+            .number = i};
+  };
+  phases_.record("before_fwd");
+  const std::vector<double> losses =
+      engine_.executor->forward_backward({.count = std::ssize(batches), .make = make});
+  for (size_t i = 0; i < losses.size(); ++i) result.loss += losses[i] / divisor(batches[i]);
+  // Of the stage that ends the model, told to all.
+  result.loss = engine_.mesh->group(dist::Axis::Pipeline).sum({result.loss}).front();
+  result.loss = engine_.mesh->gradients().sum({result.loss}).front();
+  return result;
+}
+
+SampleIndices split_micro_batches(const SampleIndices& micro_batches) {
+  SampleIndices result;
+  for (const std::vector<int64_t>& indices : micro_batches) {
+    const auto middle = indices.begin() + static_cast<std::ptrdiff_t>((indices.size() + 1) / 2);
+    result.emplace_back(indices.begin(), middle);
+    if (middle != indices.end()) result.emplace_back(middle, indices.end());
+  }
+  return result;
+}
+
+}  // namespace snug::engine

@@ -1,0 +1,67 @@
+// One optimizer step: the micro-batches of a global batch forward and backward, then clip, then
+// update. Losses are means over the loss tokens of the whole global batch, so that k micro-batches
+// of b samples train exactly as one of k·b, and many processes with a share each as one with all.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <vector>
+
+#include "core/optim/loss_scaler.h"
+#include "data/batch_source.h"
+#include "engine/engine.h"
+#include "engine/steps/phases.h"
+#include "recipe/recipe.h"
+
+namespace snug::engine {
+
+// Of the whole global batch, over all processes.
+struct StepResult {
+  double loss = 0;       // mean over loss tokens
+  double grad_norm = 0;  // before clipping
+  bool updated = true;   // false: gradients overflowed (float16 loss scaling), the step was skipped
+  int64_t micro_batches = 0;
+  int64_t iterations = 0;  // micro-batches of one process
+  int64_t tokens = 0;      // real ones
+  int64_t padded_tokens = 0;
+  int64_t raw_tokens = 0;
+  int64_t loss_tokens = 0;
+};
+
+using SampleIndices = std::vector<std::vector<int64_t>>;  // [micro-batch][sample]
+
+class Stepper {
+ public:
+  Stepper(engine::Engine& engine, const recipe::Recipe& recipe, data::BatchSource& samples,
+          PhaseRecorder& phases);
+
+  // Takes one step at learning rate `lr` with this process's share of the global batch: as many
+  // micro-batches as every other's, of which some may be empty. On OutOfMemory the gradients are
+  // dropped; unless is_updating(), parameters and states are as before, and the step may be tried
+  // again.
+  StepResult step(const SampleIndices& micro_batches, double lr);
+
+  // The step that failed had all gradients: some parameters may be updated already.
+  bool is_updating() const { return is_updating_; }
+
+  optim::LossScaler& scaler() { return scaler_; }
+
+ private:
+  std::vector<data::MicroBatch> make_batches(const SampleIndices& micro_batches) const;
+  // Forward and backward of all of them.
+  StepResult run(const std::vector<data::MicroBatch>& batches);
+  // What all processes' micro-batches count, before any has run.
+  StepResult count(const std::vector<data::MicroBatch>& batches) const;
+
+  engine::Engine& engine_;
+  const recipe::Recipe& recipe_;
+  data::BatchSource& samples_;
+  PhaseRecorder& phases_;
+  optim::LossScaler scaler_;
+  bool is_updating_ = false;
+  uint64_t dropout_key_ = 0;  // of the step
+};
+
+// Halves every micro-batch that has more than one sample.
+SampleIndices split_micro_batches(const SampleIndices& micro_batches);
+
+}  // namespace snug::engine

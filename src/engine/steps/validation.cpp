@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/steps/validation.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "engine/batch.h"
+#include "engine/parallel/context_parallel.h"
+#include "engine/steps/stepper.h"
+
+namespace snug::engine {
+
+ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, int64_t num_samples,
+                          const ValidationOptions& options, const dist::Mesh* mesh) {
+  dist::Group* data = mesh == nullptr ? nullptr : &mesh->data();
+  const int64_t ranks = data == nullptr ? 1 : data->size();
+  const int64_t rank = data == nullptr ? 0 : data->rank();
+  int64_t batches = (num_samples + options.micro_batch_size - 1) / options.micro_batch_size;
+  if (options.max_batches > 0) batches = std::min(batches, options.max_batches);
+  double sum = 0;
+  ValidationResult result;
+  // All run as many, since they run the same units at the same time: who has none left repeats one.
+  SampleIndices mine;
+  for (int64_t first = 0; first < batches; first += ranks) {
+    const int64_t begin =
+        (first + rank < batches ? first + rank : first) * options.micro_batch_size;
+    mine.emplace_back(static_cast<size_t>(std::min(options.micro_batch_size, num_samples - begin)));
+    std::iota(mine.back().begin(), mine.back().end(), begin);
+  }
+  samples.expect(mine);
+  for (size_t i = 0; i < mine.size(); ++i) {
+    const bool counts = static_cast<int64_t>(i) * ranks + rank < batches;
+    const data::MicroBatch batch = samples.make(mine[i]);
+    const double loss = executor.loss(
+        mesh == nullptr ? engine::to_device(batch, executor.device(), options.ignore_index)
+                        : engine::own_tokens(batch, executor.device(), *mesh, options.ignore_index),
+        {.compute = options.compute, .ignore_index = options.ignore_index});
+    if (!counts) continue;
+    sum += loss;
+    result.tokens += batch.loss_tokens;
+  }
+  if (data != nullptr) {
+    // Of the stage that ends the model, told to all.
+    sum = mesh->group(dist::Axis::Pipeline).sum({sum}).front();
+    sum = mesh->gradients().sum({sum}).front();
+    result.tokens = static_cast<int64_t>(data->sum({static_cast<double>(result.tokens)}).front());
+  }
+  result.loss = result.tokens > 0 ? sum / static_cast<double>(result.tokens) : 0;
+  return result;
+}
+
+}  // namespace snug::engine

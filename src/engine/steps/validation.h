@@ -1,0 +1,28 @@
+// Loss over held-out samples.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "core/dist/mesh.h"
+#include "data/batch_source.h"
+#include "engine/exec/executor.h"
+
+namespace snug::engine {
+
+struct ValidationOptions {
+  int64_t micro_batch_size = 1;
+  int64_t max_batches = 0;  // 0: all
+  at::ScalarType compute = at::kFloat;
+  int64_t ignore_index = -100;
+};
+
+struct ValidationResult {
+  double loss = 0;  // mean over loss tokens
+  int64_t tokens = 0;
+};
+
+// Over the first `num_samples` of `samples`. `mesh`: processes that share the work, each of which
+// calls this; null: one alone.
+ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, int64_t num_samples,
+                          const ValidationOptions& options, const dist::Mesh* mesh = nullptr);
+
+}  // namespace snug::engine

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "files/weights/tensor_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <thread>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "files/weights/byte_reader.h"
+#include "files/weights/convert.h"
+
+namespace snug::files {
+namespace {
+
+// Elements per chunk when converting through a buffer; a multiple of every block size.
+constexpr int64_t kStretch = 4096;
+// Below this a second thread costs more than it saves.
+constexpr int64_t kElementsPerThread = int64_t{1} << 20;
+constexpr int64_t kMaxThreads = 16;
+
+std::byte* advance(void* out, DType type, int64_t elements) {
+  return static_cast<std::byte*>(out) + bytes_for(type, elements);
+}
+
+// Reads any range of a quantized tensor: whole blocks directly, an incomplete one through a buffer.
+void read_blocks(DType from, const std::byte* tensor, DType target, std::byte* out, int64_t begin,
+                 int64_t count) {
+  const int64_t block = layout(from).block_elements;
+  std::array<float, 256> whole;
+  while (count > 0) {
+    const int64_t skip = begin % block;
+    const std::byte* in = tensor + bytes_for(from, begin - skip);
+    int64_t part = count / block * block;
+    if (skip == 0 && part > 0) {
+      convert(from, in, target, out, part);
+    } else {
+      part = std::min(count, block - skip);
+      dequantize(from, in, whole.data(), block);
+      convert(DType::F32, whole.data() + skip, target, out, part);
+    }
+    out = advance(out, target, part);
+    begin += part;
+    count -= part;
+  }
+}
+
+// Copies `count` elements of a strided tensor, from row-major position `begin` on, to contiguous
+// memory.
+template <class Element>
+void gather(const std::byte* tensor, const std::vector<int64_t>& shape,
+            const std::vector<int64_t>& strides, int64_t begin, int64_t count, std::byte* out) {
+  const int64_t columns = shape.back(), step = strides.back();
+  while (count > 0) {
+    int64_t row = begin / columns, column = begin % columns;
+    const int64_t part = std::min(count, columns - column);
+    int64_t offset = column * step;
+    for (size_t d = shape.size() - 1; d-- > 0; row /= shape[d])
+      offset += row % shape[d] * strides[d];
+    const std::byte* in = tensor + offset * static_cast<int64_t>(sizeof(Element));
+    for (int64_t i = 0; i < part; ++i, out += sizeof(Element))
+      std::memcpy(out, in + i * step * static_cast<int64_t>(sizeof(Element)), sizeof(Element));
+    begin += part;
+    count -= part;
+  }
+}
+
+void gather_any(const TensorInfo& tensor, const std::byte* start,
+                const std::vector<int64_t>& strides, int64_t begin, int64_t count, std::byte* out) {
+  switch (layout(tensor.dtype).block_bytes) {
+    case 1:
+      return gather<uint8_t>(start, tensor.shape, strides, begin, count, out);
+    case 2:
+      return gather<uint16_t>(start, tensor.shape, strides, begin, count, out);
+    case 4:
+      return gather<uint32_t>(start, tensor.shape, strides, begin, count, out);
+    default:
+      return gather<uint64_t>(start, tensor.shape, strides, begin, count, out);
+  }
+}
+
+void read_strided(const TensorInfo& tensor, const std::byte* start,
+                  const std::vector<int64_t>& strides, DType target, std::byte* out, int64_t begin,
+                  int64_t count) {
+  alignas(8) std::array<std::byte, kStretch * 8> buffer;
+  for (int64_t part = 0; count > 0; begin += part, count -= part) {
+    part = std::min(count, kStretch);
+    gather_any(tensor, start, strides, begin, part, buffer.data());
+    convert(tensor.dtype, buffer.data(), target, out, part);
+    out = advance(out, target, part);
+  }
+}
+
+// The bytes from a tensor's first element to its last, holes included.
+size_t extent_bytes(const TensorInfo& tensor, const std::vector<int64_t>& strides) {
+  if (strides.empty() || tensor.nbytes == 0) return static_cast<size_t>(tensor.nbytes);
+  int64_t last = 0;
+  for (size_t d = 0; d < strides.size(); ++d) last += (tensor.shape[d] - 1) * strides[d];
+  return static_cast<size_t>((last + 1) * layout(tensor.dtype).block_bytes);
+}
+
+}  // namespace
+
+TensorSource::TensorSource(std::string label, std::vector<MappedFile> files,
+                           std::vector<PlacedTensor> tensors)
+    : label_(std::move(label)), files_(std::move(files)) {
+  infos_.reserve(tensors.size());
+  placements_.reserve(tensors.size());
+  for (PlacedTensor& tensor : tensors) {
+    infos_.push_back(std::move(tensor.info));
+    placements_.push_back({tensor.file, tensor.offset, std::move(tensor.strides)});
+  }
+  for (size_t i = 0; i < infos_.size(); ++i)
+    if (!index_of_.emplace(infos_[i].name, i).second)
+      throw UserError("{}: tensor \"{}\" occurs twice; the file is damaged, fetch it again", label_,
+                      printable(infos_[i].name));
+}
+
+const TensorInfo* TensorSource::find(std::string_view name) const {
+  const auto found = index_of_.find(name);
+  return found == index_of_.end() ? nullptr : &infos_[found->second];
+}
+
+const TensorSource::Placement& TensorSource::placement(const TensorInfo& tensor) const {
+  const auto found = index_of_.find(tensor.name);
+  SNUG_CHECK(found != index_of_.end(), "{} has no tensor \"{}\"", label_, tensor.name);
+  return placements_[found->second];
+}
+
+const std::byte* TensorSource::start(const Placement& where) const {
+  return files_[where.file].bytes().data() + where.offset;
+}
+
+void TensorSource::read(const TensorInfo& tensor, DType target, void* out) const {
+  read(tensor, target, out, 0, tensor.num_elements());
+}
+
+void TensorSource::read(const TensorInfo& tensor, DType target, void* out, int64_t begin,
+                        int64_t count) const {
+  const Placement& where = placement(tensor);
+  const int64_t elements = tensor.num_elements(), block = layout(target).block_elements;
+  SNUG_CHECK(begin >= 0 && count >= 0 && count <= elements && begin <= elements - count,
+             "elements {} to {} of \"{}\", which has {}", begin, begin + count, tensor.name,
+             elements);
+  SNUG_CHECK(can_convert(tensor.dtype, target), "\"{}\" is {} and cannot be converted to {}",
+             tensor.name, name(tensor.dtype), name(target));
+  SNUG_CHECK(begin % block == 0 && count % block == 0, "\"{}\" must be read in whole blocks",
+             tensor.name);
+  const int64_t processors = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
+  const int64_t threads =
+      std::clamp<int64_t>(count / kElementsPerThread, 1, std::min(processors, kMaxThreads));
+  const int64_t share = (count / threads + kStretch - 1) / kStretch * kStretch;
+  auto* bytes = static_cast<std::byte*>(out);
+  std::vector<std::jthread> helpers;
+  int64_t first = 0;
+  for (int64_t i = 1; i < threads; ++i, first += share)
+    helpers.emplace_back([&, first] {
+      read_span(tensor, where, target, advance(bytes, target, first), begin + first, share);
+    });
+  read_span(tensor, where, target, advance(bytes, target, first), begin + first, count - first);
+}
+
+void TensorSource::read_span(const TensorInfo& tensor, const Placement& where, DType target,
+                             std::byte* out, int64_t begin, int64_t count) const {
+  if (count == 0) return;
+  if (!where.strides.empty())
+    read_strided(tensor, start(where), where.strides, target, out, begin, count);
+  else if (is_quantized(tensor.dtype) && target != tensor.dtype)
+    read_blocks(tensor.dtype, start(where), target, out, begin, count);
+  else
+    convert(tensor.dtype, start(where) + bytes_for(tensor.dtype, begin), target, out, count);
+}
+
+std::span<const std::byte> TensorSource::raw(const TensorInfo& tensor) const {
+  const Placement& where = placement(tensor);
+  if (!where.strides.empty() || tensor.nbytes == 0) return {};
+  return {start(where), static_cast<size_t>(tensor.nbytes)};
+}
+
+void TensorSource::release(const TensorInfo& tensor) const {
+  const Placement& where = placement(tensor);
+  files_[where.file].release(where.offset, extent_bytes(tensor, where.strides));
+}
+
+void TensorSource::expect(const std::vector<const TensorInfo*>& order) {
+  std::vector<std::span<const std::byte>> bytes;
+  for (const TensorInfo* tensor : order) {
+    const Placement& where = placement(*tensor);
+    bytes.emplace_back(start(where), extent_bytes(*tensor, where.strides));
+  }
+  ahead_ = std::make_unique<ReadAhead>(std::move(bytes));
+}
+
+void TensorSource::read_ahead(const TensorInfo& tensor) {
+  if (ahead_ != nullptr) ahead_->before_reading(start(placement(tensor)));
+}
+
+int64_t TensorSource::total_bytes() const {
+  int64_t total = 0;
+  for (const TensorInfo& tensor : infos_) total += tensor.nbytes;
+  return total;
+}
+
+std::string TensorSource::describe() const {
+  const std::string files = files_.size() > 1 ? fmt::format("{} files, ", files_.size()) : "";
+  return fmt::format("{} ({}{} tensor{}, {})", label_, files, infos_.size(),
+                     infos_.size() == 1 ? "" : "s", format_bytes(total_bytes()));
+}
+
+TensorSource::Parts TensorSource::take_apart(std::unique_ptr<TensorSource> source) {
+  Parts parts{std::move(source->files_), {}};
+  for (size_t i = 0; i < source->infos_.size(); ++i) {
+    Placement& where = source->placements_[i];
+    parts.tensors.push_back(
+        {std::move(source->infos_[i]), where.file, where.offset, std::move(where.strides)});
+  }
+  return parts;
+}
+
+}  // namespace snug::files

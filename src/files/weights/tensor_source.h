@@ -1,0 +1,93 @@
+// Named tensors in one or more memory-mapped files, whatever the format. Opening reads only the
+// headers; a tensor's bytes are read on demand, and their pages can be released afterwards.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/files.h"
+#include "files/weights/dtype.h"
+#include "files/weights/read_ahead.h"
+
+namespace snug::files {
+
+// A tensor's place in a file. Its creator has checked that every element is inside the file.
+struct PlacedTensor {
+  TensorInfo info;
+  size_t file = 0;               // index into the source's files
+  size_t offset = 0;             // bytes from the start of that file
+  std::vector<int64_t> strides;  // in elements; empty when row-major without gaps
+};
+
+// Read-only. Thread-safe except expect() and read_ahead().
+class TensorSource {
+ public:
+  // `label`: the file or folder name for describe() and errors.
+  TensorSource(std::string label, std::vector<MappedFile> files, std::vector<PlacedTensor> tensors);
+  virtual ~TensorSource() = default;
+  TensorSource(const TensorSource&) = delete;
+  TensorSource& operator=(const TensorSource&) = delete;
+
+  const std::vector<TensorInfo>& tensors() const { return infos_; }
+  const TensorInfo* find(std::string_view name) const;  // nullptr when absent
+
+  // Elements [begin, begin + count) in row-major order, converted to `target`: F32, F16 or BF16
+  // from any floating or integer type (round to nearest even), or the tensor's own type unchanged.
+  // Large reads use several threads.
+  void read(const TensorInfo& tensor, DType target, void* out, int64_t begin, int64_t count) const;
+  void read(const TensorInfo& tensor, DType target, void* out) const;
+
+  // The bytes as stored; empty when the tensor is strided (a .pth may hold transposed views).
+  std::span<const std::byte> raw(const TensorInfo& tensor) const;
+  // Releases the tensor's pages, so that they leave the resident set.
+  void release(const TensorInfo& tensor) const;
+
+  // expect: announces the order in which tensors will be read, each once. read_ahead: call before
+  // reading one; starts to fetch those that follow. Without an order it does nothing.
+  void expect(const std::vector<const TensorInfo*>& order);
+  void read_ahead(const TensorInfo& tensor);
+
+  // "model.safetensors (272 tensors, 256.60 MiB)"
+  std::string describe() const;
+  const std::string& label() const { return label_; }
+  int64_t total_bytes() const;  // of all tensors as stored
+
+  // The source's members, to combine a folder's shards into one source.
+  struct Parts {
+    std::vector<MappedFile> files;
+    std::vector<PlacedTensor> tensors;
+  };
+  static Parts take_apart(std::unique_ptr<TensorSource> source);
+
+ private:
+  struct Placement {
+    size_t file;
+    size_t offset;
+    std::vector<int64_t> strides;
+  };
+  const Placement& placement(const TensorInfo& tensor) const;
+  const std::byte* start(const Placement& where) const;
+  void read_span(const TensorInfo& tensor, const Placement& where, DType target, std::byte* out,
+                 int64_t begin, int64_t count) const;
+
+  std::string label_;
+  std::vector<MappedFile> files_;
+  std::vector<TensorInfo> infos_;
+  std::vector<Placement> placements_;                      // same order as infos_
+  std::unordered_map<std::string_view, size_t> index_of_;  // views into infos_
+  std::unique_ptr<ReadAhead> ahead_;                       // null without expect()
+};
+
+// A Hugging Face folder (model.safetensors or pytorch_model.bin, whole or sharded by an index) or a
+// LitGPT folder (lit_model.pth). Throws UserError with the names it looked for if nothing is found.
+std::unique_ptr<TensorSource> open_model_directory(const std::filesystem::path& folder);
+
+}  // namespace snug::files

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/page/report_groups.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "lab/page/page_parts.h"
+#include "lab/page/report_charts.h"
+#include "lab/page/report_section.h"
+#include "lab/report/figures.h"
+#include "lab/report/report_table.h"
+#include "lab/report/search_answer.h"
+#include "report/charts/svg_chart.h"
+
+namespace snug::lab {
+namespace {
+
+using report::xml_escape;
+
+std::string counted_program_of(const std::vector<const RowView*>& members) {
+  for (const RowView* view : members)
+    if (view->result->like) return view->result->like_program;
+  return "";
+}
+
+std::string head_cell(const std::string& title, bool is_number = true) {
+  return fmt::format("<th scope=\"col\"{}>{}</th>", is_number ? " class=\"n\"" : "",
+                     xml_escape(title));
+}
+
+std::string number_cell(const std::string& text) {
+  return "<td class=\"n\">" + (text.empty() ? "–" : xml_escape(text)) + "</td>";
+}
+
+// The value with a link to the row.
+std::string value_cell(const Group& group, const RowView& view) {
+  return fmt::format("<th scope=\"row\"><a href=\"#{}\">{}</a></th>", xml_escape(anchor_of(view)),
+                     isolated(value_text(group, view)));
+}
+
+std::string table(const std::string& name, const std::string& style, const std::string& head,
+                  const std::string& body) {
+  return scrolling(
+      name, fmt::format("<table><thead><tr>{}</tr></thead><tbody>{}</tbody></table>", head, body),
+      style);
+}
+
+// What has to fit, and whether it does.
+std::string needed_words(const Figures& figures) {
+  const int64_t needed = needed_bytes(figures);
+  return needed > 0 ? memory_text(needed) + (figures.fits ? "" : " ✗") : "";
+}
+
+const RowView* smallest_that_does_not(const std::vector<const RowView*>& members) {
+  const RowView* least = nullptr;
+  for (const RowView* view : members)
+    if (ran_out(*view) &&
+        (least == nullptr || view->row->value.value_or(0) < least->row->value.value_or(0)))
+      least = view;
+  return least;
+}
+
+std::string tries(const Group& group, std::vector<const RowView*> members) {
+  std::stable_sort(members.begin(), members.end(), [](const RowView* a, const RowView* b) {
+    return a->row->value.value_or(0) < b->row->value.value_or(0);
+  });
+  const RowView* best = largest_that_fits(members);
+  std::string out = "<p>";
+  if (std::string open = why_unanswered(group, members); !open.empty()) {
+    open[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(open[0])));
+    out += xml_escape(open) + (best == nullptr ? "." : ". ");
+    if (members.empty()) return out + "</p>";
+  } else if (best == nullptr) {
+    out += "None of the values tried fits.";
+  }
+  if (best != nullptr)
+    out += fmt::format("The largest that fits: <strong>{} {}</strong>{}.", xml_escape(group.over),
+                       isolated(value_text(group, *best)),
+                       best->own == nullptr
+                           ? ""
+                           : fmt::format(", with {}", memory_text(needed_bytes(*best->own))));
+  const bool has_reserved = std::any_of(members.begin(), members.end(), [](const RowView* view) {
+    return view->own != nullptr && view->own->peak_reserved > 0;
+  });
+  const std::string program = counted_program_of(members);
+  std::string head =
+      head_cell(group.over, false) + head_cell(has_reserved ? "Peak reserved" : "Peak");
+  if (has_reserved) head += head_cell("allocated");
+  if (!program.empty()) head += head_cell(program_words(program) + ", counted");
+  head += head_cell("Outcome", false) + head_cell("A step") + head_cell("Tokens/s");
+  std::string body;
+  for (const RowView* view : members) {
+    const bool is_decisive = view == best || view == smallest_that_does_not(members);
+    body += fmt::format("<tr{}>", is_decisive ? "" : " class=\"minor\"") +
+            value_cell(group, *view) +
+            number_cell(view->own == nullptr ? "" : needed_words(*view->own));
+    if (has_reserved)
+      body += number_cell(view->own == nullptr ? "" : memory_text(view->own->peak_allocated));
+    if (!program.empty())
+      body += number_cell(view->result->like ? needed_words(*view->result->like) : "");
+    body += "<td>" + outcome_chip(*view) + "</td>" + number_cell(cell_text(*view, Cell::StepTime)) +
+            number_cell(cell_text(*view, Cell::TokensPerSecond)) + "</tr>";
+  }
+  out += "</p>";
+  if (members.size() > 2)
+    out += fmt::format(
+        "<p class=\"paper mu small\">Only the deciding tries are printed; there were {}.</p>",
+        members.size());
+  return out + table("Tries: " + group.title, "card fit", head, body);
+}
+
+double largest(const std::vector<double>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+// What the charts show, in figures: snug's and, where the run is of the same size, the published
+// one beside each other.
+std::string sweep_table(const Group& group, const std::vector<const RowView*>& members,
+                        bool has_published) {
+  const bool has_reserved = std::any_of(members.begin(), members.end(), [](const RowView* view) {
+    return view->own != nullptr && view->own->peak_reserved > 0;
+  });
+  std::string head = head_cell(group.over, false);
+  for (const char* title :
+       {has_reserved ? "Peak reserved" : "Peak", "A step", "TFLOP/s", "Device use"})
+    head += head_cell(title) + (has_published ? head_cell("published") : "");
+  head += head_cell("Outcome", false);
+  std::string body;
+  for (const RowView* view : members) {
+    const Published& published = view->row->published;
+    const bool has_run = view->own != nullptr && view->outcome.kind == OutcomeView::Kind::Good;
+    const Figures own = view->own == nullptr ? Figures{} : *view->own;
+    const auto bytes = [](double value) {
+      return value > 0 ? memory_text(std::llround(value)) : std::string();
+    };
+    const auto seconds = [](double value) {
+      return value > 0 ? seconds_text(value) : std::string();
+    };
+    const auto number = [](double value, const char* form) {
+      return value > 0 ? fmt::format(fmt::runtime(form), value) : std::string();
+    };
+    const auto add = [&](const std::string& mine, const std::string& theirs) {
+      body += number_cell(mine) + (has_published ? number_cell(theirs) : "");
+    };
+    body += "<tr>" + value_cell(group, *view);
+    add(bytes(static_cast<double>(needed_bytes(own))), bytes(largest(published.reserved)));
+    add(has_run ? seconds(own.step_seconds) : "", seconds(published.iteration_seconds.value_or(0)));
+    add(has_run ? number(own.model_flops_per_second / 1e12, "{:.1f}") : "",
+        number(published.teraflops_per_second.value_or(0), "{:.1f}"));
+    add(has_run ? number(100 * own.device_use, "{:.0f} %") : "",
+        number(100 * published.device_use.value_or(0), "{:.1f} %"));
+    body += "<td>" + outcome_chip(*view) + "</td></tr>";
+  }
+  return table("Figures of: " + group.title, "card fit gap", head, body);
+}
+
+std::string sweep(const LabRun& run, const Group& group,
+                  const std::vector<const RowView*>& members) {
+  const RowView* best = best_of_sweep(members);
+  const bool is_published = std::any_of(members.begin(), members.end(), [](const RowView* view) {
+    return !view->row->published.empty();
+  });
+  std::string out;
+  if (best != nullptr)
+    out += fmt::format("<p>Most tokens per second at <strong>{} {}</strong>: {}, with {}.</p>",
+                       xml_escape(group.over), isolated(value_text(group, *best)),
+                       count_text(best->own->tokens_per_second),
+                       memory_text(needed_bytes(*best->own)));
+  if (is_published && !is_full_size(run))
+    out +=
+        "<p class=\"mu small\">Published figures are for the models at full size, so they are not "
+        "drawn beside these small models.</p>";
+  return out + sweep_charts(run, group, members) +
+         sweep_table(group, members, is_published && is_full_size(run));
+}
+
+}  // namespace
+
+std::string sweeps_and_searches(const LabRun& run, const std::vector<RowView>& views) {
+  std::string out;
+  for (const Group& group : run.suite.groups) {
+    const auto members = members_of(group, views);
+    if (members.empty()) continue;
+    out += fmt::format("<h3>{}</h3>", isolated(group.title.empty() ? group.id : group.title));
+    out += group.kind == Group::Kind::Search ? tries(group, tries_of(group, views))
+                                             : sweep(run, group, members);
+  }
+  return out.empty() ? "" : "<h2 id=\"sweeps\">Sweeps and searches</h2>" + out;
+}
+
+}  // namespace snug::lab

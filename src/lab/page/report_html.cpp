@@ -1,0 +1,206 @@
+// The page: header, table, charts, a section a row, and where it all comes from.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "lab/page/page_parts.h"
+#include "lab/page/page_table.h"
+#include "lab/page/report_charts.h"
+#include "lab/page/report_groups.h"
+#include "lab/page/report_section.h"
+#include "lab/page/report_style.h"
+#include "lab/report/figures.h"
+#include "lab/report/reports.h"
+#include "lab/report/verdict_words.h"
+#include "report/charts/svg_chart.h"
+#include "report/charts/timeline_chart.h"
+
+namespace snug::lab {
+namespace {
+
+using report::xml_escape;
+
+std::string head(const LabRun& run) {
+  std::string out = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">";
+  out += fmt::format(
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
+      "style-src 'unsafe-inline'; script-src 'sha256-{}'; img-src data:; base-uri 'none'; "
+      "form-action 'none'\">",
+      page_script_hash());
+  out += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">";
+  out += "<meta name=\"color-scheme\" content=\"light dark\">";
+  out += "<link rel=\"icon\" href=\"data:,\">";
+  out += fmt::format("<title>{}</title><style>", xml_escape("snug lab: " + run.record.title));
+  out += page_style();
+  out += report::timeline_style();
+  return out + "</style></head>\n";
+}
+
+std::string top(const LabRun& run, const std::vector<RowView>& views) {
+  const LabRecord& record = run.record;
+  std::string out =
+      "<a class=\"skip\" href=\"#table\">To the table</a><div class=\"page\"><header>";
+  out += fmt::format(
+      "<div class=\"top\"><div><h1>{}</h1><p><span class=\"chip\">{}</span></p></div>"
+      "<div class=\"tools js\">"
+      "<button type=\"button\" id=\"theme\" aria-label=\"Light or dark\">Dark</button>"
+      "<button type=\"button\" id=\"unfold\">Open all rows</button>"
+      "<button type=\"button\" id=\"save\" data-name=\"{}.json\">Figures as JSON</button>"
+      "</div></div>",
+      isolated(record.title.empty() ? record.suite : record.title), xml_escape(mode_words(run)),
+      xml_escape(record.suite.empty() ? "lab" : record.suite));
+  const std::string times = time_meaning(run, views);
+  if (!record.about.empty()) out += fmt::format("<p>{}</p>", isolated(record.about));
+  if (!record.source.empty())
+    out += fmt::format("<p class=\"mu small\">Published in: {}</p>", isolated(record.source));
+  out +=
+      fmt::format("<div class=\"headline\"><p><strong>{}</strong></p><p class=\"mu\">{}</p></div>",
+                  xml_escape(summary_line(run, views)),
+                  isolated(mode_meaning(run) + (times.empty() ? "" : " " + times)));
+  return out + "<p id=\"said\" role=\"status\" class=\"mu small\"></p></header>";
+}
+
+// Row by row, with what the suite knows of it.
+std::string differences(const std::vector<RowView>& views) {
+  std::string out;
+  for (const RowView& view : views) {
+    const std::vector<std::string> why = why_lines(view);
+    if (why.empty()) continue;
+    out += fmt::format("<li><a href=\"#{}\">{}</a>", xml_escape(anchor_of(view)),
+                       isolated(view.row->id));
+    for (const std::string& reason : view.verdict.reasons) out += "<br>" + isolated(reason);
+    for (const std::string& line : why) out += "<br>Why: " + isolated(line);
+    out += "</li>";
+  }
+  if (out.empty()) return "";
+  return "<h2 id=\"differences\">What differs, and why</h2><ul>" + out + "</ul>";
+}
+
+void term(std::string& out, const std::string& name, const std::string& value) {
+  if (!value.empty())
+    out += fmt::format("<dt>{}</dt><dd>{}</dd>", xml_escape(name), isolated(value));
+}
+
+std::string origin(const LabRun& run) {
+  const LabRecord& record = run.record;
+  std::string out = "<h2 id=\"origin\">Hardware and versions</h2><dl>";
+  term(out, "snug", record.version);
+  for (const auto& [library, version] : record.versions)
+    if (library != "snug") term(out, library, version);
+  term(out, run.mode == Mode::Plan ? "Planned for" : "Device", record.device);
+  term(out, "This machine", record.hardware);
+  term(out, "Started", record.started);
+  if (record.seconds > 0) term(out, "Total time", seconds_text(record.seconds));
+  term(out, "Suite", record.suite);
+  term(out, "Command", record.command);
+  return out + "</dl>";
+}
+
+std::string definitions(const LabRun& run, const std::vector<RowView>& views) {
+  std::string out = "<h2 id=\"figures-defined\">How figures are defined</h2><dl>";
+  term(out, "GiB, MiB", "2^30 and 2^20 bytes.");
+  term(out, "Peak allocated",
+       "the most bytes that tensors held at one moment, on the device that needed most. Sentences "
+       "that compare the peak memory of two rows use this figure.");
+  term(out, "Reserved",
+       "memory that the allocator took from the device. This must fit; the driver's tools show it "
+       "plus the driver's own memory.");
+  term(out, "Available",
+       "the memory budget, or the memory of the device minus driver and libraries.");
+  term(out, "Close",
+       fmt::format("it fits, but less than {:.0f} % of the available memory is left. Memory that "
+                   "is not counted, such as NCCL's buffers, may take that.",
+                   100 * kClose));
+  term(out, "Categories",
+       "live at the moment of the peak. Activations are kept between forward and backward; "
+       "workspace is freed at the end of its operation.");
+  term(out, "A step",
+       run.mode == Mode::Plan ? "estimated seconds of one optimizer step with all its "
+                                "micro-batches, from the rates of the device profile."
+                              : "median seconds of an optimizer step with all its micro-batches, "
+                                "without the first step, which is a warm-up, if there are others.");
+  term(out, "Tokens/s", "real tokens, without padding, over all devices.");
+  term(out, "Work",
+       "TFLOP/s that the model needs. Recomputation for activation checkpointing does not count "
+       "here, but may count in published figures.");
+  if (const std::string program = counted_program(run); !program.empty())
+    term(out, program_words(program) + ", counted",
+         "memory that the other program would allocate for the same model, batch and options, "
+         "counted operation by operation; the program was not run.");
+  const bool has_range =
+      std::any_of(run.results.begin(), run.results.end(),
+                  [](const RowResult& r) { return r.like && r.like->reserved_ahead > 0; });
+  if (has_range)
+    term(out, "Reserved, host ahead",
+         "if the host gathers weights ahead of the device, the reserved memory lies between the "
+         "need of two blocks and the need of all blocks. A published figure in that range, or "
+         "within a tenth of its upper end, counts as met. Deviations are relative to the upper "
+         "end.");
+  term(out, "Within 10 %",
+       "|figure / published − 1| ≤ 0.1; with several devices, the largest figure.");
+  out += "</dl>";
+  if (const auto is_judged =
+          [&](const RowView& view) { return !view.verdict_words.empty() || !view.marks.empty(); };
+      std::any_of(views.begin(), views.end(), is_judged)) {
+    out += "<h3>Verdicts</h3><dl>";
+    for (const auto& [word, meaning] : verdict_meanings(run)) term(out, word, meaning);
+    out += "</dl>";
+  }
+  return out;
+}
+
+// Data in a script element ends at "</": no "<" is left in it.
+std::string data(const LabRun& run) {
+  std::string out = "<script type=\"application/json\" id=\"figures\">";
+  for (const char c : report_json(run)) {
+    if (c == '<')
+      out += "\\u003c";
+    else
+      out += c;
+  }
+  return out + "</script>";
+}
+
+std::string navigation(const std::vector<std::pair<std::string, std::string>>& parts) {
+  std::string out = "<nav aria-label=\"On this page\"><ul>";
+  for (const auto& [anchor, words] : parts)
+    out += fmt::format("<li><a href=\"#{}\">{}</a></li>", anchor, words);
+  return out + "</ul></nav>";
+}
+
+}  // namespace
+
+std::string report_html(const LabRun& run) {
+  const std::vector<RowView> views = views_of(run);
+  const std::vector<RowView> rows = without_tries(views);
+  const std::string charts = memory_against_time(run, rows) + memory_by_category(run, rows);
+  const std::string sweeps = sweeps_and_searches(run, views);
+  const std::string differ = differences(rows);
+  std::vector<std::pair<std::string, std::string>> parts{{"table", "The rows"}};
+  if (!differ.empty()) parts.emplace_back("differences", "What differs");
+  if (!charts.empty()) parts.emplace_back("memory", "Memory");
+  if (!sweeps.empty()) parts.emplace_back("sweeps", "Sweeps and searches");
+  parts.insert(parts.end(), {{"each", "Each row"},
+                             {"origin", "Hardware and versions"},
+                             {"figures-defined", "How figures are defined"}});
+  std::string out = head(run) + "<body>" + top(run, views) + navigation(parts) + "<main>";
+  if (!rows.empty()) out += page_table(run, rows);
+  out += differ;
+  if (!charts.empty()) out += "<h2 id=\"memory\">Memory</h2>" + charts;
+  out += sweeps + "<h2 id=\"each\">Each row</h2>";
+  for (const RowView& view : rows) out += row_section(run, view);
+  if (rows.size() < views.size()) {
+    out += fmt::format("<details class=\"more\"><summary>The {} tries of the searches</summary>",
+                       views.size() - rows.size());
+    for (const RowView& view : views)
+      if (view.is_try) out += row_section(run, view);
+    out += "</details>";
+  }
+  out += origin(run) + definitions(run, views) + "</main></div>" + data(run);
+  out += "<script>";
+  out += page_script();
+  return out + "</script></body></html>\n";
+}
+
+}  // namespace snug::lab

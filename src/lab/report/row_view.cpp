@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/report/row_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "lab/report/explain.h"
+#include "lab/report/figures.h"
+#include "lab/report/verdict_words.h"
+
+namespace snug::lab {
+namespace {
+
+OutcomeView planned_outcome(const RowResult& result) {
+  return result.predicted->fits ? OutcomeView{OutcomeView::Kind::Good, "fits", "✓"}
+                                : OutcomeView{OutcomeView::Kind::OutOfMemory, "out of memory", "✗"};
+}
+
+OutcomeView outcome_of(const LabRun& run, const RowResult& result) {
+  const bool came_through = result.outcome == Outcome::Ok || result.outcome == Outcome::OutOfMemory;
+  if (run.mode == Mode::Plan && result.predicted && came_through) return planned_outcome(result);
+  switch (result.outcome) {
+    case Outcome::Ok:
+      return {OutcomeView::Kind::Good, "ok", "✓"};
+    case Outcome::OutOfMemory:
+      return {OutcomeView::Kind::OutOfMemory, "out of memory", "✗"};
+    case Outcome::Error:
+      return {OutcomeView::Kind::Bad, "error", "!"};
+    case Outcome::Crashed:
+      return {OutcomeView::Kind::Bad, "crashed", "!"};
+    case Outcome::TimedOut:
+      return {OutcomeView::Kind::Bad, "timed out", "!"};
+    case Outcome::Interrupted:
+      return {OutcomeView::Kind::Bad, "interrupted", "!"};
+    case Outcome::NotRun:
+      break;
+  }
+  return {OutcomeView::Kind::None, "not run", "–"};
+}
+
+bool is_try(const LabRun& run, const Row& row) {
+  return std::any_of(run.suite.groups.begin(), run.suite.groups.end(), [&](const Group& group) {
+    return group.kind == Group::Kind::Search && group.id == row.group;
+  });
+}
+
+template <class Predicate>
+std::ptrdiff_t count(const std::vector<RowView>& views, Predicate predicate) {
+  return std::count_if(views.begin(), views.end(), predicate);
+}
+
+void add_part(std::string& text, std::ptrdiff_t number, const std::string& words) {
+  if (number == 0) return;
+  if (!text.empty()) text += ", ";
+  text += fmt::format("{} {}", number, words);
+}
+
+// "; memory: 15 of 16 within 10 %, 1 more within the range that was counted".
+std::string figures_line(const std::vector<RowView>& views, FigureCheck::Unit unit) {
+  int held = 0, near = 0, between = 0;
+  for (const RowView& view : views)
+    for (const FigureCheck& check : view.verdict.figures) {
+      if (check.unit != unit || !check.is_held()) continue;
+      ++held;
+      if (check.within_a_tenth())
+        ++near;
+      else if (check.within_range())
+        ++between;
+    }
+  if (held == 0) return "";
+  std::string out = fmt::format("; {}: {} of {} within 10 %",
+                                unit == FigureCheck::Unit::Bytes ? "memory" : "time", near, held);
+  if (between > 0) out += fmt::format(", {} more within the range that was counted", between);
+  return out;
+}
+
+// An explanation is of the figures that the suite's own device gives at full size.
+bool is_explained_run(const LabRun& run) {
+  if (!is_full_size(run)) return false;
+  return run.mode == Mode::Run || run.record.device == run.suite.device;
+}
+
+// How many of those that differ are explained.
+std::string explained_words(const std::vector<RowView>& views) {
+  std::ptrdiff_t differ = 0, explained = 0;
+  for (const RowView& view : views) {
+    if (view.verdict.verdict != Verdict::Differs) continue;
+    ++differ;
+    if (!view.why.empty()) ++explained;
+  }
+  if (explained == 0) return "";
+  return explained == differ ? " (explained)" : fmt::format(" ({} explained)", explained);
+}
+
+}  // namespace
+
+bool is_full_size(const LabRun& run) { return run.mode != Mode::Scaled; }
+
+bool ran_out(const RowView& view) { return view.outcome.kind == OutcomeView::Kind::OutOfMemory; }
+
+bool came_to_an_end(const RowView& view) {
+  return view.own != nullptr && (view.outcome.kind == OutcomeView::Kind::Good || ran_out(view));
+}
+
+std::vector<std::string> why_lines(const RowView& view) {
+  if (view.verdict.verdict != Verdict::Differs || !view.is_full_size) return {};
+  if (!view.why.empty()) return view.why;
+  return {"The suite gives no explanation."};
+}
+
+std::vector<RowView> views_of(const LabRun& run) {
+  std::vector<RowView> out;
+  for (const Row& row : run.rows) {
+    const RowResult* result = run.find(row.id);
+    if (result == nullptr) continue;
+    RowView view;
+    view.row = &row;
+    view.result = result;
+    view.own = own_figures(*result);
+    view.outcome = outcome_of(run, *result);
+    view.verdict = verdict_of(run, row);
+    view.verdict_words = verdict_words(run, row, view.verdict.verdict);
+    view.marks = figure_marks(view.verdict);
+    view.changes = changes_text(run, row);
+    view.explanation = explain(run, row);
+    if (view.verdict.verdict == Verdict::Differs && is_explained_run(run)) view.why = row.explained;
+    if (view.own != nullptr && view.outcome.kind == OutcomeView::Kind::Good)
+      view.close = close_text(*view.own, result->limit_bytes);
+    if (result->like) view.counted_close = close_text(*result->like, result->limit_bytes);
+    view.is_full_size = is_full_size(run);
+    view.is_try = is_try(run, row);
+    out.push_back(std::move(view));
+  }
+  return out;
+}
+
+std::vector<RowView> without_tries(const std::vector<RowView>& views) {
+  std::vector<RowView> out;
+  for (const RowView& view : views)
+    if (!view.is_try) out.push_back(view);
+  return out;
+}
+
+std::string summary_line(const LabRun& run, const std::vector<RowView>& all) {
+  const std::vector<RowView> views = without_tries(all);
+  std::string parts;
+  for (const Verdict verdict : {Verdict::AsExpected, Verdict::BeyondIt, Verdict::Differs}) {
+    const auto is_it = [&](const RowView& v) { return v.verdict.verdict == verdict; };
+    std::string words = verdict_count_words(run, verdict);
+    if (verdict == Verdict::BeyondIt && count(views, is_it) > 1)
+      words = "fit where the original did not";
+    if (verdict == Verdict::Differs)
+      words = (count(views, is_it) > 1 ? "differ" : words) + explained_words(views);
+    add_part(parts, count(views, is_it), words);
+  }
+  for (const char* words : {"error", "crashed", "timed out", "interrupted", "not run"})
+    add_part(parts, count(views, [&](const RowView& v) { return v.outcome.words == words; }),
+             words);
+  const auto is_open = [](const RowView& v) {
+    return v.verdict.verdict == Verdict::Unknown &&
+           (v.outcome.kind == OutcomeView::Kind::Good ||
+            v.outcome.kind == OutcomeView::Kind::OutOfMemory);
+  };
+  const auto has_verdict = [](const RowView& v) { return v.verdict.verdict != Verdict::Unknown; };
+  if (count(views, has_verdict) == 0) {
+    const auto is_good = [](const RowView& v) { return v.outcome.kind == OutcomeView::Kind::Good; };
+    const std::ptrdiff_t good = count(views, is_good);
+    add_part(parts, good, run.mode == Mode::Plan ? (good == 1 ? "fits" : "fit") : "ok");
+    add_part(parts, count(views, ran_out), "out of memory");
+  } else {
+    add_part(parts, count(views, is_open),
+             is_held_against_published(run) ? "without published figures" : "without expectations");
+  }
+  std::string out = fmt::format("{} row{}: {}{}", views.size(), views.size() == 1 ? "" : "s",
+                                parts.empty() ? "nothing yet" : parts,
+                                figures_line(views, FigureCheck::Unit::Bytes) +
+                                    figures_line(views, FigureCheck::Unit::Seconds));
+  const auto searches =
+      std::count_if(run.suite.groups.begin(), run.suite.groups.end(), [&](const Group& group) {
+        return group.kind == Group::Kind::Search && !members_of(group, all).empty();
+      });
+  if (searches > 0) out += fmt::format("; {} search{}", searches, searches == 1 ? "" : "es");
+  if (!is_judged(run))
+    out += fmt::format("; planned on {} and published for {}, so the two are not compared",
+                       run.record.device, run.suite.device);
+  return out;
+}
+
+std::string mode_words(const LabRun& run) {
+  switch (run.mode) {
+    case Mode::Plan:
+      return "planned on " + (run.record.device.empty() ? "a device profile" : run.record.device);
+    case Mode::Scaled:
+      return "scaled down, measured";
+    case Mode::Run:
+      break;
+  }
+  return "measured";
+}
+
+std::string mode_meaning(const LabRun& run) {
+  switch (run.mode) {
+    case Mode::Plan: {
+      std::string out =
+          "Every row was planned at full size: the real training step was traced for the device "
+          "profile, and nothing was trained.";
+      if (const std::string program = counted_program(run); !program.empty())
+        out += fmt::format(
+            " The memory that {} would take was counted as well, and published figures are "
+            "compared with that count.",
+            program_words(program));
+      return out;
+    }
+    case Mode::Scaled: {
+      std::string out =
+          "Every row was trained on this machine with a smaller model of the same kind, so "
+          "outcomes and relations between rows can be compared, but not sizes.";
+      if (!run.suite.scaled_about.empty()) out += " " + run.suite.scaled_about;
+      return out;
+    }
+    case Mode::Run:
+      break;
+  }
+  return "Every row was trained at full size on this machine, and memory and time were measured.";
+}
+
+std::string time_meaning(const LabRun& run, const std::vector<RowView>& views) {
+  const bool has_short_times =
+      run.mode == Mode::Plan && std::any_of(views.begin(), views.end(), [](const RowView& view) {
+        return std::any_of(
+            view.verdict.figures.begin(), view.verdict.figures.end(), [](const FigureCheck& check) {
+              return check.unit == FigureCheck::Unit::Seconds && check.is_held() && !check.decides;
+            });
+      });
+  if (!has_short_times) return "";
+  return "Planned times are snug's own estimates, and optimistic: they assume links without other "
+         "traffic and a host that never keeps the device waiting. So they do not decide the "
+         "verdict.";
+}
+
+std::vector<const RowView*> members_of(const Group& group, const std::vector<RowView>& views) {
+  std::vector<const RowView*> out;
+  for (const RowView& view : views)
+    if (view.row->group == group.id) out.push_back(&view);
+  return out;
+}
+
+const RowView* best_of_sweep(const std::vector<const RowView*>& members) {
+  const RowView* best = nullptr;
+  for (const RowView* view : members) {
+    if (view->outcome.kind != OutcomeView::Kind::Good || view->own == nullptr) continue;
+    if (view->own->tokens_per_second <= 0) continue;
+    if (best == nullptr || view->own->tokens_per_second > best->own->tokens_per_second) best = view;
+  }
+  return best;
+}
+
+const RowView* largest_that_fits(const std::vector<const RowView*>& members) {
+  const RowView* best = nullptr;
+  for (const RowView* view : members) {
+    if (view->outcome.kind != OutcomeView::Kind::Good) continue;
+    if (best == nullptr || view->row->value.value_or(0) >= best->row->value.value_or(0))
+      best = view;
+  }
+  return best;
+}
+
+std::string value_text(const Group& group, const RowView& view) {
+  if (!view.row->value || group.over == "model") return view.row->model;
+  return fmt::format("{:g}", *view.row->value);
+}
+
+std::string counted_program(const LabRun& run) {
+  for (const RowResult& result : run.results)
+    if (result.like && !result.like_program.empty()) return result.like_program;
+  return "";
+}
+
+std::string published_text(const FigureCheck& check) {
+  return check.unit == FigureCheck::Unit::Seconds ? seconds_text(check.published)
+                                                  : memory_text(std::llround(check.published));
+}
+
+std::string compared_text(const FigureCheck& check) {
+  if (!check.is_held()) return "–";
+  if (check.unit == FigureCheck::Unit::Seconds) return seconds_text(check.compared);
+  const int64_t bytes = std::llround(check.compared);
+  if (check.at_least <= 0) return memory_text(bytes);
+  return memory_text(std::llround(check.at_least)) + " to " + memory_text(bytes);
+}
+
+}  // namespace snug::lab

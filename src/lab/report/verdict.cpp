@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/report/verdict.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "lab/report/figures.h"
+
+namespace snug::lab {
+namespace {
+
+constexpr double kTenth = 0.1;
+constexpr double kRounding = 1e-9;
+
+double largest(const std::vector<double>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
+
+// One row under judgement: what was held against what gathers in `out`.
+class Judge {
+ public:
+  Judge(const LabRun& run, const Row& row, const RowResult& result)
+      : run_(run), row_(row), result_(result) {}
+
+  RowVerdict verdict() {
+    judge_outcome();
+    judge_figures();
+    for (const Comparison& comparison : row_.comparisons) judge(comparison);
+    if (!is_judged(run_)) return unjudged();
+    if (differs_)
+      out_.verdict = Verdict::Differs;
+    else if (is_beyond_)
+      out_.verdict = Verdict::BeyondIt;
+    else if (has_checked_)
+      out_.verdict = Verdict::AsExpected;
+    return out_;
+  }
+
+ private:
+  // What was published, of other hardware.
+  RowVerdict unjudged() const {
+    RowVerdict out;
+    out.figures = out_.figures;
+    for (FigureCheck& check : out.figures) {
+      check.compared = check.at_least = 0;
+      check.decides = false;
+    }
+    return out;
+  }
+
+  void differ(std::string reason) {
+    differs_ = true;
+    out_.reasons.push_back(std::move(reason));
+  }
+
+  std::string limit_words() const {
+    return result_.limit_bytes > 0 ? fmt::format(" of {}", memory_text(result_.limit_bytes))
+                                   : std::string();
+  }
+  std::string need_words(const Figures& figures) const {
+    const std::string close = close_text(figures, result_.limit_bytes);
+    return memory_text(needed_bytes(figures)) + limit_words() + (close.empty() ? "" : ", " + close);
+  }
+  std::string source_words() const {
+    return is_held_against_published(run_) ? "Published:" : "Expected:";
+  }
+
+  void judge_outcome() {
+    if (row_.expected == Expected::Unknown) return;
+    if (run_.mode == Mode::Plan)
+      judge_planned_outcome();
+    else
+      judge_measured_outcome();
+  }
+
+  void judge_planned_outcome() {
+    if (!result_.predicted) return;
+    has_checked_ = true;
+    const bool should_fit = row_.expected == Expected::Ok;
+    const bool fits = result_.predicted->fits;
+    if (result_.like && result_.like->fits != should_fit)
+      differ(fmt::format("{} {}; {}'s count {}: {}.", source_words(),
+                         should_fit ? "it fits" : "out of memory",
+                         program_words(result_.like_program), should_fit ? "does not fit" : "fits",
+                         need_words(*result_.like)));
+    if (fits == should_fit) return;
+    if (should_fit)
+      differ(fmt::format("{} it fits; snug's plan does not: {}.", source_words(),
+                         need_words(*result_.predicted)));
+    else
+      beyond(fmt::format("snug's plan fits: {}", need_words(*result_.predicted)));
+  }
+
+  void judge_measured_outcome() {
+    const bool should_fit = row_.expected == Expected::Ok;
+    if (result_.outcome == Outcome::Ok) {
+      has_checked_ = true;
+      if (!should_fit)
+        beyond(result_.measured ? fmt::format("snug ran it in {}", need_words(*result_.measured))
+                                : std::string("snug ran it"));
+    } else if (result_.outcome == Outcome::OutOfMemory) {
+      has_checked_ = true;
+      if (should_fit)
+        differ(fmt::format("{} it fits; here it ran out of memory{}.", source_words(),
+                           result_.reason.empty() ? "" : ": " + result_.reason));
+    }
+  }
+
+  // The source ran out of memory and snug does not. That is as it should be only where a count says
+  // why the source did.
+  void beyond(const std::string& ours) {
+    if (result_.like && !result_.like->fits) {
+      is_beyond_ = true;
+      out_.reasons.push_back(fmt::format("{} out of memory, and {}'s count is {}; {}.",
+                                         source_words(), program_words(result_.like_program),
+                                         need_words(*result_.like), ours));
+    } else if (!result_.like) {
+      differ(fmt::format("{} out of memory; {}.", source_words(), ours));
+    }
+  }
+
+  void judge_figures() {
+    if (run_.mode == Mode::Scaled) return;  // published at full size
+    const Published& p = row_.published;
+    const Figures* own = own_figures(result_);
+    const Figures* memory = result_.like ? &*result_.like : own;
+    const std::string with = result_.like ? result_.like_program : "snug";
+    const auto bytes = [&](const char* what, double published, int64_t Figures::*field) {
+      if (published <= 0) return;
+      const double compared = memory == nullptr ? 0 : static_cast<double>(memory->*field);
+      out_.figures.push_back({what, published, compared, 0, with, FigureCheck::Unit::Bytes,
+                              result_.like.has_value() || run_.mode == Mode::Plan});
+    };
+    bytes("weights", p.parameter_bytes.value_or(0), &Figures::parameter_bytes);
+    bytes("after the forward", largest(p.allocated_after_forward), &Figures::after_forward);
+    bytes("peak allocated", largest(p.peak_allocated), &Figures::peak_allocated);
+    bytes("reserved", largest(p.reserved), &Figures::peak_reserved);
+    if (memory != nullptr && memory->reserved_ahead > 0 && largest(p.reserved) > 0)
+      widen(out_.figures.back(), memory->reserved_ahead);
+    for (const FigureCheck& check : out_.figures) decide(check);
+    if (!p.iteration_seconds) return;
+    const bool is_theirs = result_.like && result_.like->step_seconds > 0;
+    const double seconds = is_theirs ? result_.like->step_seconds : own ? own->step_seconds : 0;
+    out_.figures.push_back({"a step", *p.iteration_seconds, seconds, 0,
+                            is_theirs ? result_.like_program : "snug", FigureCheck::Unit::Seconds,
+                            is_theirs});
+    decide(out_.figures.back());
+  }
+
+  // How far the host runs ahead of the device differs from run to run: reserved is then anything
+  // from what two blocks need to what all do.
+  static void widen(FigureCheck& check, int64_t up_to) {
+    check.at_least = check.compared;
+    check.compared = static_cast<double>(up_to);
+  }
+
+  void decide(const FigureCheck& check) {
+    if (!check.is_held() || !check.decides) return;
+    has_checked_ = true;
+    if (check.is_met()) return;
+    const bool is_time = check.unit == FigureCheck::Unit::Seconds;
+    const auto words = [&](double value) {
+      return is_time ? seconds_text(value) : memory_text(std::llround(value));
+    };
+    differ(fmt::format("Published {}: {}; {}: {} ({}).", check.what, words(check.published),
+                       check.with == "snug" ? "snug's own" : program_words(check.with) + "'s count",
+                       words(check.compared), percent_text(check.deviation())));
+  }
+
+  // Both measured, or both counted of the same program, or both planned: never one kind beside
+  // another.
+  struct Pair {
+    const Figures* mine = nullptr;
+    const Figures* theirs = nullptr;
+  };
+  Pair of_one_kind(const RowResult& other, bool is_time) const {
+    if (is_measured(result_) && is_measured(other)) return {&*result_.measured, &*other.measured};
+    const bool both_counted =
+        result_.like && other.like && result_.like_program == other.like_program;
+    if (both_counted && !is_time) return {&*result_.like, &*other.like};
+    if (result_.predicted && other.predicted) return {&*result_.predicted, &*other.predicted};
+    return {};
+  }
+
+  void judge(const Comparison& comparison) {
+    const RowResult* other = run_.find(comparison.than);
+    if (other == nullptr) return;
+    const bool is_time = comparison.quantity == Comparison::Quantity::Time;
+    const Pair pair = of_one_kind(*other, is_time);
+    if (pair.mine == nullptr) return;
+    const auto value = [&](const Figures& f) {
+      return is_time ? f.step_seconds : static_cast<double>(f.peak_allocated);
+    };
+    const double mine = value(*pair.mine), theirs = value(*pair.theirs);
+    if (mine <= 0 || theirs <= 0) return;
+    has_checked_ = true;
+    const bool holds = comparison.relation == Comparison::Relation::Less ? mine < theirs
+                       : comparison.relation == Comparison::Relation::More
+                           ? mine > theirs
+                           : std::abs(mine / theirs - 1) <= kTenth + kRounding;
+    if (holds) return;
+    const auto words = [&](double v) {
+      return is_time ? seconds_text(v) : memory_text(std::llround(v));
+    };
+    const char* relation = comparison.relation == Comparison::Relation::Less ? "less than"
+                           : comparison.relation == Comparison::Relation::More
+                               ? "more than"
+                               : "about the same as";
+    differ(fmt::format("{} should be {} that of {}, but is {}, and there {}.",
+                       is_time ? "Time per step" : "Peak memory", relation, comparison.than,
+                       words(mine), words(theirs)));
+  }
+
+  const LabRun& run_;
+  const Row& row_;
+  const RowResult& result_;
+  RowVerdict out_;
+  bool differs_ = false, is_beyond_ = false, has_checked_ = false;
+};
+
+}  // namespace
+
+const char* name(Verdict verdict) {
+  switch (verdict) {
+    case Verdict::AsExpected:
+      return "as expected";
+    case Verdict::Differs:
+      return "differs";
+    case Verdict::BeyondIt:
+      return "fits where the original did not";
+    case Verdict::Unknown:
+      break;
+  }
+  return "unknown";
+}
+
+bool FigureCheck::within_a_tenth() const {
+  return is_held() && std::abs(deviation()) <= kTenth + kRounding;
+}
+
+bool FigureCheck::within_range() const {
+  return is_held() && at_least > 0 && published >= at_least && published <= compared;
+}
+
+bool is_judged(const LabRun& run) {
+  return run.mode != Mode::Plan || run.suite.device.empty() ||
+         run.record.device == run.suite.device;
+}
+
+bool is_held_against_published(const LabRun& run) {
+  return run.mode != Mode::Scaled && has_source(run);
+}
+
+bool has_source(const LabRun& run) {
+  return !run.suite.source.empty() || !run.record.source.empty() ||
+         std::any_of(run.rows.begin(), run.rows.end(),
+                     [](const Row& row) { return !row.published.empty(); });
+}
+
+RowVerdict verdict_of(const LabRun& run, const Row& row) {
+  const RowResult* result = run.find(row.id);
+  if (result == nullptr) return {};
+  return Judge(run, row, *result).verdict();
+}
+
+}  // namespace snug::lab

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lab/result.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "lab/result_json.h"
+
+namespace snug::lab {
+namespace {
+
+using nlohmann::json;
+
+constexpr int kSchema = 1;
+
+// NaN and infinities, which JSON has no word for, become null, and null is read as absent.
+std::string text_of(json value) {
+  value["schema"] = kSchema;
+  return value.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+template <class T>
+T read_as(const std::filesystem::path& path) {
+  try {
+    const json value = json::parse(read_file(path));
+    const int schema = value.value("schema", 0);
+    if (schema != kSchema)
+      throw UserError("{} was written by another version of snug (schema {}, this one reads {})",
+                      path.string(), schema, kSchema);
+    return value.get<T>();
+  } catch (const json::exception& error) {
+    throw UserError("{} is damaged or not a file of snug lab: {}", path.string(), error.what());
+  }
+}
+
+}  // namespace
+
+const char* name(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::Ok:
+      return "ok";
+    case Outcome::OutOfMemory:
+      return "oom";
+    case Outcome::Error:
+      return "error";
+    case Outcome::Crashed:
+      return "crashed";
+    case Outcome::TimedOut:
+      return "timeout";
+    case Outcome::Interrupted:
+      return "interrupted";
+    case Outcome::NotRun:
+      return "not run";
+  }
+  return "";
+}
+
+std::string row_json(const RowResult& result) { return text_of(result); }
+RowResult read_row_json(const std::filesystem::path& path) { return read_as<RowResult>(path); }
+std::string lab_json(const LabRecord& record) { return text_of(record); }
+LabRecord read_lab_json(const std::filesystem::path& path) { return read_as<LabRecord>(path); }
+std::string suite_json(const Suite& suite) { return text_of(suite); }
+Suite read_suite_json(const std::filesystem::path& path) { return read_as<Suite>(path); }
+
+const Row* LabRun::find_row(const std::string& id) const {
+  const auto found = std::ranges::find(rows, id, &Row::id);
+  return found == rows.end() ? nullptr : &*found;
+}
+
+const RowResult* LabRun::find(const std::string& id) const {
+  const auto found = std::ranges::find(results, id, &RowResult::id);
+  return found == results.end() ? nullptr : &*found;
+}
+
+RowResult result_of(const LabRecord& record, const std::string& id, std::optional<RowResult> left) {
+  if (!left) return {.id = id, .reason = "not done yet"};
+  const auto wanted = record.made_from.find(id);
+  if (wanted == record.made_from.end() || left->made_from == wanted->second)
+    return *std::move(left);
+  return {.id = id, .reason = "done earlier with other options or files, and not since"};
+}
+
+LabRun read_lab_run(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(folder / "lab.json"))
+    throw UserError(
+        "{} is not the folder of a lab run, because it has no lab.json; snug lab run creates such "
+        "folders, by default out/lab/SUITE",
+        folder.string());
+  LabRun run{.folder = folder, .record = read_lab_json(folder / "lab.json"), .suite = {}};
+  run.suite = read_suite_json(folder / "suite.json");
+  const auto mode = mode_named(run.record.mode);
+  if (!mode)
+    throw UserError("{}: mode = {}: must be plan, run or scaled", (folder / "lab.json").string(),
+                    run.record.mode);
+  run.mode = *mode;
+  for (const std::string& id : run.record.rows) {
+    const auto row = std::ranges::find(run.suite.rows, id, &Row::id);
+    if (row == run.suite.rows.end())
+      throw UserError("{}: row {} is not in suite.json", (folder / "lab.json").string(), id);
+    run.rows.push_back(*row);
+    const std::filesystem::path file = folder / "rows" / id / "row.json";
+    std::optional<RowResult> left;
+    if (std::filesystem::exists(file)) left = read_row_json(file);
+    run.results.push_back(result_of(run.record, id, std::move(left)));
+  }
+  return run;
+}
+
+}  // namespace snug::lab

@@ -1,0 +1,69 @@
+// What a person sees while a lab runs: in a terminal two lines that are redrawn, one for the suite
+// and one for the row under way; everywhere a line for each row that has ended. Standard error.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "base/log.h"
+#include "lab/result.h"
+#include "report/live_status.h"
+
+namespace snug::lab {
+
+// The row under way, a glance at a time.
+struct RowStatus {
+  std::string id;
+  std::string doing;                      // planning, training, …
+  std::optional<report::LiveState> live;  // of its first process, once it says something
+};
+
+// "[3/14] ls03-tiny-accumulate  ok   24.60 GiB of 79.15 GiB, litgpt 61.20 GiB, 0.51 s/step".
+std::string row_line(int number, int total, size_t id_columns, const RowResult& result,
+                     bool is_kept);
+
+// The two lines, each at most `width` columns. `seconds_left`: below 0: not known.
+std::string suite_bar(const std::string& suite, int done, int total, double seconds_left,
+                      int width);
+std::string row_bar(const RowStatus& status, int width);
+
+// Several threads may call at once: plans of several rows warn while another row ends.
+class Progress {
+ public:
+  Progress(std::FILE* out, bool is_tty);
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void begin_suite(const std::string& name, int total, size_t id_columns);
+  // A search finds out by and by how many rows it has.
+  void add_rows(int more);
+  void show(const RowStatus& status);
+  void row_ended(const RowResult& result, bool is_kept);
+  void say(const std::string& text);
+  void end_suite();
+
+ private:
+  // With the mutex held.
+  void print(const std::string& text);
+  void erase();
+  void draw();
+  double seconds_left() const;
+
+  std::mutex mutex_;  // of all below
+  std::FILE* out_;
+  bool is_tty_;
+  bool is_drawn_ = false;
+  std::string suite_;
+  int total_ = 0, ended_ = 0, newly_ended_ = 0;
+  size_t id_columns_ = 0;
+  std::chrono::steady_clock::time_point begun_, last_ended_;
+  RowStatus status_;
+  std::optional<LogSinkGuard> messages_;
+};
+
+}  // namespace snug::lab

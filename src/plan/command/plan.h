@@ -1,0 +1,13 @@
+// The command `snug plan`.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "recipe/options/commands.h"
+#include "recipe/recipe.h"
+
+namespace snug::plan {
+
+// snug plan: what a recipe takes, on any device, before a byte is allocated.
+void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options);
+
+}  // namespace snug::plan

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/devices/device_profile.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <optional>
+#include <span>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "core/kernels/cpu/linalg/cpu_features.h"
+#include "engine/strategy.h"
+#include "plan/devices/cpu_rates.h"
+#include "plan/devices/disk_rates.h"
+#include "plan/devices/profile_file.h"
+#include "recipe/gpus.h"
+#include "watch/machine/machine.h"
+
+namespace snug::plan {
+namespace {
+
+// CUDA's context, cuBLAS with its workspace and loaded kernels; as measured on recent drivers it is
+// 0.4 to 0.6 GiB.
+constexpr int64_t kContextBytes = 600 * kMiB;
+constexpr double kHostBytesPerSecond = 60e9;
+// Of a machine without a word on its disk: a solid-state drive on SATA.
+constexpr double kSataBytesPerSecond = 0.5e9;
+// A hop of a collective; rounded from what NCCL's own choice of algorithms assumes.
+constexpr double kNvlinkLatency = 3e-6, kPcieLatency = 6e-6, kNetworkLatency = 14e-6;
+// A fast network of machines without GPUs: 25 Gbit/s, and what MPI makes of it.
+constexpr double kCpuNetwork = 3.125e9, kSharedMemoryLatency = 2e-6, kCpuNetworkLatency = 30e-6;
+
+// What machines that are sold with GPUs have for each of them, and what any such machine has.
+constexpr int64_t kHostTimesDevice = 4, kLeastHost = 64 * kGiB;
+
+DeviceProfile profile_of(const recipe::Gpu& gpu) {
+  const bool has_nvlink = gpu.nvlink_gb_per_second > 0;
+  return {.name = std::string(gpu.profile),
+          .memory_bytes = static_cast<int64_t>(gpu.memory_gib * static_cast<double>(kGiB)),
+          .context_bytes = kContextBytes,
+          .flops_16bit = gpu.tflops_16bit * 1e12,
+          .flops_32bit = gpu.tflops_32bit * 1e12,
+          .flops_bf16 = gpu.flash_attention ? 0 : gpu.tflops_32bit * 1e12,
+          .flops_tf32 = gpu.tflops_tf32() * 1e12,
+          .bytes_per_second = gpu.gb_per_second * 1e9,
+          .link_bytes_per_second = gpu.link_gb_per_second * 1e9,
+          .host_bytes_per_second = kHostBytesPerSecond,
+          .intra_node_bytes_per_second =
+              1e9 * (has_nvlink ? gpu.nvlink_gb_per_second : gpu.link_gb_per_second),
+          .inter_node_bytes_per_second = gpu.network_gb_per_second * 1e9,
+          .intra_node_latency = has_nvlink ? kNvlinkLatency : kPcieLatency,
+          .inter_node_latency = kNetworkLatency,
+          .flash_attention = gpu.flash_attention};
+}
+
+std::string letters_and_digits(std::string_view text) {
+  std::string out;
+  for (const char c : text)
+    if (std::isalnum(static_cast<unsigned char>(c)))
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+// What this process may have of the machine's memory.
+int64_t this_memory() {
+  const machine::Memory memory = machine::memory();
+  return memory.limit ? std::min(memory.total, *memory.limit) : memory.total;
+}
+
+// What others leave it of that now.
+int64_t this_free_memory() {
+  const machine::Memory memory = machine::memory();
+  const int64_t of_limit =
+      memory.limit ? *memory.limit - memory.in_use.value_or(0) : memory.available;
+  return std::max<int64_t>(0, std::min(memory.available, of_limit));
+}
+
+DeviceProfile this_cpu(int64_t budget_bytes) {
+  const int64_t all = this_memory();
+  const CpuRates rates = cpu_rates();
+  return {.name = kernels::cpu::cpu_summary(),
+          .kind = at::kCPU,
+          .memory_bytes = budget_bytes > 0 ? budget_bytes : all,
+          .host_bytes = all,
+          .flops_16bit = rates.flops_16bit,
+          .flops_32bit = rates.flops_32bit,
+          .bytes_per_second = rates.copy_bytes_per_second,
+          .link_bytes_per_second = rates.copy_bytes_per_second / 2,
+          .host_bytes_per_second = rates.copy_bytes_per_second,
+          .disk_read_bytes_per_second = kSataBytesPerSecond,
+          .disk_write_bytes_per_second = kSataBytesPerSecond,
+          .product_efficiency = 1,  // the rates are of products
+          .intra_node_bytes_per_second = rates.copy_bytes_per_second / 2,
+          .inter_node_bytes_per_second = kCpuNetwork,
+          .intra_node_latency = kSharedMemoryLatency,
+          .inter_node_latency = kCpuNetworkLatency};
+}
+
+// What a file of one's own does not say.
+DeviceProfile some_gpu() {
+  return {.context_bytes = kContextBytes,
+          .flops_16bit = 100e12,
+          .flops_32bit = 20e12,
+          .bytes_per_second = 1000e9,
+          .link_bytes_per_second = 24e9,
+          .host_bytes_per_second = kHostBytesPerSecond,
+          .inter_node_bytes_per_second = recipe::Gpu{}.network_gb_per_second * 1e9,
+          .intra_node_latency = kPcieLatency,
+          .inter_node_latency = kNetworkLatency};
+}
+
+// "a100" and "4090" mean those that contain it, a typing error the nearest.
+std::string guesses(const std::string& name, const std::vector<std::string>& names) {
+  const std::string wanted = letters_and_digits(name);
+  std::vector<std::string> near;
+  for (const std::string& candidate : names)
+    if (!wanted.empty() && letters_and_digits(candidate).find(wanted) != std::string::npos)
+      near.push_back(candidate);
+  if (near.empty()) {
+    std::vector<std::string> plain;  // a missing hyphen is no mistake
+    for (const std::string& candidate : names) plain.push_back(letters_and_digits(candidate));
+    const auto nearest = std::ranges::find(plain, nearest_name(wanted, plain));
+    near.push_back(nearest == plain.end() ? ""
+                                          : names[static_cast<size_t>(nearest - plain.begin())]);
+  }
+  return near.front().empty() ? "" : fmt::format("; did you mean {}?", fmt::join(near, " or "));
+}
+
+[[noreturn]] void refuse(const std::string& name) {
+  const std::vector<std::string> names = profile_names();
+  throw UserError("device = {}: must be one of {}, or a YAML file with a device profile{}", name,
+                  fmt::join(names, ", "), guesses(name, names));
+}
+
+}  // namespace
+
+std::vector<std::string> profile_names() {
+  std::vector<std::string> names = recipe::gpu_profile_names();
+  names.insert(names.begin(), "cpu");
+  return names;
+}
+
+DeviceProfile find_profile(const std::string& name, int64_t budget_bytes) {
+  DeviceProfile profile;
+  const std::string wanted = letters_and_digits(name);
+  const std::span<const recipe::Gpu> gpus = recipe::gpus();
+  const auto found = std::find_if(gpus.begin(), gpus.end(), [&](const recipe::Gpu& gpu) {
+    return !gpu.profile.empty() && letters_and_digits(gpu.profile) == wanted;
+  });
+  if (wanted == "cpu") return this_cpu(budget_bytes);
+  if (found != gpus.end())
+    profile = profile_of(*found);
+  else if (std::filesystem::is_regular_file(name))
+    profile = read_profile(name, some_gpu());
+  else
+    refuse(name);
+  if (profile.kind == at::kCUDA)
+    profile.host_bytes_per_device = kHostTimesDevice * profile.memory_bytes;
+  if (budget_bytes == 0) return profile;
+  if (budget_bytes <= profile.context_bytes)
+    throw UserError(
+        "memory_budget = {}: driver and libraries take {} of {}, which leaves no memory for "
+        "training; give more",
+        format_bytes(budget_bytes), format_bytes(profile.context_bytes), profile.name);
+  profile.memory_bytes = budget_bytes;
+  return profile;
+}
+
+DeviceProfile with_host(DeviceProfile device, const recipe::Recipe& recipe, Machine where) {
+  const bool is_here = where == Machine::Here;
+  if (!recipe.host_memory.empty())
+    device.host_bytes = parse_bytes(recipe.host_memory, "host_memory");
+  else if (is_here)
+    device.host_bytes = this_free_memory();
+  if (device.host_bytes == 0 && device.host_bytes_per_device > 0)
+    device.assumed_host_bytes =
+        std::max(kLeastHost, engine::named_ranks_per_node(recipe) * device.host_bytes_per_device);
+  std::optional<std::string> folder = recipe.offload_folder();
+  if (!folder && recipe.fit && !recipe.fit_disk.empty()) folder = recipe.fit_disk;
+  if (!is_here || !folder || !std::filesystem::is_directory(*folder)) return device;
+  device.disk_bytes = machine::disk(*folder).free;
+  if (const std::optional<DiskRates> rates = disk_rates(*folder)) {
+    device.disk_read_bytes_per_second = rates->read_bytes_per_second;
+    device.disk_write_bytes_per_second = rates->write_bytes_per_second;
+  }
+  return device;
+}
+
+DeviceProfile share_of(const DeviceProfile& device, int64_t ranks_per_machine) {
+  DeviceProfile share = device;
+  for (double* rate : {&share.disk_read_bytes_per_second, &share.disk_write_bytes_per_second})
+    *rate /= static_cast<double>(std::max<int64_t>(1, ranks_per_machine));
+  if (device.kind != at::kCPU || ranks_per_machine <= 1) return share;
+  for (double* rate :
+       {&share.flops_16bit, &share.flops_32bit, &share.flops_bf16, &share.flops_tf32,
+        &share.bytes_per_second, &share.link_bytes_per_second, &share.host_bytes_per_second,
+        &share.intra_node_bytes_per_second, &share.inter_node_bytes_per_second})
+    *rate /= static_cast<double>(ranks_per_machine);
+  return share;
+}
+
+Network network_of(const DeviceProfile& device, int64_t ranks_per_machine) {
+  const double share = device.collective_efficiency;
+  return {.bytes_per_second_within = share * device.intra_node_bytes_per_second,
+          .bytes_per_second_between = share * device.inter_node_bytes_per_second,
+          .latency_within = device.intra_node_latency,
+          .latency_between = device.inter_node_latency,
+          .ranks_per_machine = ranks_per_machine};
+}
+
+DeviceProfile profile_of_gpu(std::string_view cuda_name) {
+  const recipe::Gpu* gpu = recipe::gpu_by_cuda_name(cuda_name);
+  if (gpu != nullptr) return profile_of(*gpu);
+  warn("{} is not in the table of GPUs; times are estimated for an A100", cuda_name);
+  return find_profile("a100-80", 0);
+}
+
+}  // namespace snug::plan

@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recipe/check.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/log.h"
+#include "base/text.h"
+#include "recipe/batches.h"
+#include "recipe/faults.h"
+#include "recipe/mesh.h"
+#include "recipe/numbers.h"
+#include "recipe/options/names.h"
+#include "recipe/options/part_names.h"
+#include "recipe/options/rows.h"
+#include "recipe/unit_choice.h"
+
+namespace snug::recipe {
+namespace {
+
+using Faults = std::vector<std::string>;
+
+void check_model(Command command, const Recipe& r, Faults& faults) {
+  if (r.checkpoint_dir.empty() && r.model.config.empty())
+    faults.push_back(
+        "checkpoint_dir is not set: name a model directory or a GGUF file, or give "
+        "model.config to start from random weights");
+  if (command == Command::FinetuneFull && !r.full)
+    faults.push_back(
+        "full = false (or use_lora = true): finetune_full always trains all weights; use snug "
+        "finetune to train adapters, or leave the key out");
+  const std::string parts = part_names_fault(r.model.train_parts);
+  if (!parts.empty())
+    faults.push_back(parts);
+  else if (r.lora.enabled && std::ranges::count(part_names(r.model.train_parts), "language") > 0)
+    faults.push_back(fmt::format(
+        "model.train_parts = {}: with LoRA the language model gets adapters, and these components "
+        "train in full beside them; leave language out, or use snug finetune_full",
+        r.model.train_parts));
+}
+
+void check_memory(const Recipe& r, Faults& faults) {
+  if (!r.fit && (!r.fit_disk.empty() || r.fit_delay))
+    warn("{} has no effect without --fit", r.fit_disk.empty() ? "fit_delay" : "fit_disk");
+  const std::string& checkpointing = r.activation_checkpointing;
+  if (checkpointing != "selective" && !is_block_choice(checkpointing))
+    faults.push_back(
+        fmt::format("activation_checkpointing = {}: must be none, all, selective, every:K with a "
+                    "whole K from 1, or a list of blocks such as 0,2,8-11",
+                    checkpointing));
+  if (r.optimizer_offload == "disk:")
+    faults.push_back(
+        "optimizer_offload = disk: the folder is missing; write it as in disk:/mnt/nvme");
+  else if (r.optimizer_offload != "none" && r.optimizer_offload != "cpu" &&
+           r.offload_folder().value_or("").empty())
+    faults.push_back(
+        fmt::format("optimizer_offload = {}: must be none, cpu or disk:FOLDER (the folder for the "
+                    "file of optimizer states, as in disk:/mnt/nvme)",
+                    r.optimizer_offload));
+  if (r.weight_streaming && r.optimizer_offload == "none")
+    faults.push_back(
+        "weight_streaming = true: weights in host memory are updated on the host; add "
+        "--optimizer_offload cpu");
+  const bool is_alone = r.devices == "1" && r.num_nodes == 1 && r.mesh.empty();
+  if (r.weight_streaming && !is_alone &&
+      (r.strategy == "ddp" || r.strategy == "zero1" || r.strategy == "zero2"))
+    faults.push_back(
+        fmt::format("weight_streaming = true with strategy = {}: on several devices weights in "
+                    "host memory are sharded; use --strategy fsdp",
+                    r.strategy));
+  if (r.delayed_parameter_update && r.optimizer_offload == "none")
+    faults.push_back(
+        "delayed_parameter_update = true: the update must run on the host; add --optimizer_offload "
+        "cpu");
+  if (r.delayed_parameter_update && r.weight_streaming)
+    faults.push_back(
+        "delayed_parameter_update = true with weight_streaming: the device would read weights "
+        "while the host updates them; leave out one of the two");
+  if (r.delayed_parameter_update && r.optimizer_in_backward)
+    faults.push_back(
+        "delayed_parameter_update = true with optimizer_in_backward: one updates after the step, "
+        "the other during it; leave out one of the two");
+  if (r.optimizer_in_backward && r.precision == "16-mixed")
+    faults.push_back(
+        "optimizer_in_backward = true: precision 16-mixed skips a step whose gradients overflow, "
+        "which is known only once all gradients are computed; use bf16-mixed");
+  if (r.optimizer_in_backward && r.train.on_oom == "split")
+    faults.push_back(
+        "train.on_oom = split: a failed step cannot be repeated after optimizer_in_backward has "
+        "updated some blocks; use train.on_oom stop");
+}
+
+// The divisors of `whole` next to `wanted` on both sides, as words.
+std::string near_divisors(int64_t whole, int64_t wanted) {
+  int64_t below = std::min(wanted, whole), above = wanted;
+  while (below > 1 && whole % below != 0) --below;
+  while (above <= whole && whole % above != 0) ++above;
+  return above > whole ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
+}
+
+// The same mesh with the missing devices along the shard axis, for a message.
+std::string completed_mesh(const Layout& layout) {
+  MeshShape mesh = layout.mesh;
+  if (layout.num_ranks % mesh.num_ranks() != 0) return "sizes with that product";
+  mesh[Axis::Shard] *= static_cast<int>(layout.num_ranks / mesh.num_ranks());
+  return mesh_text(mesh);
+}
+
+void check_mesh(const Recipe& r, const Layout& layout, Faults& faults) {
+  if (r.mesh.empty()) return;
+  if (!layout.is_auto && layout.mesh.num_ranks() != layout.num_ranks)
+    faults.push_back(fmt::format(
+        "mesh = {}: needs {} devices, and there are {} (devices {}, num_nodes {}); use {}", r.mesh,
+        layout.mesh.num_ranks(), layout.num_ranks, r.devices, r.num_nodes, completed_mesh(layout)));
+  if (r.strategy == "ddp" && layout.is_sharded())
+    faults.push_back(
+        fmt::format("strategy = ddp shards nothing, but mesh = {} has {} shards; write dp={}, or "
+                    "use --strategy fsdp",
+                    r.mesh, layout.mesh[Axis::Shard], layout.mesh[Axis::Shard]));
+  // Devices along cp need the same weights, so that they may share them.
+  if (r.strategy != "ddp" && r.strategy != "auto" && !layout.is_sharded() &&
+      layout.mesh[Axis::Context] == 1)
+    faults.push_back(
+        fmt::format("strategy = {} shards along the axes fsdp and cp, and mesh = {} has neither; "
+                    "add one, such as fsdp=2, or leave strategy out",
+                    r.strategy, r.mesh));
+}
+
+// What needs whole matrices, which devices along tp do not have.
+void check_tensor_axis(const Recipe& r, const Layout& layout, Faults& faults) {
+  if (layout.mesh[Axis::Tensor] == 1) return;
+  const std::string mesh = fmt::format("mesh = {}", r.mesh);
+  if (needs_whole_matrices(r.optimizer.name))
+    faults.push_back(
+        fmt::format("optimizer = {}: its factored states are sums over whole rows and "
+                    "columns, and {} splits matrices; leave tp out, or use adamw_8bit",
+                    r.optimizer.name, mesh));
+  if (r.lora.enabled && r.lora.init_weights == "pissa")
+    faults.push_back(
+        fmt::format("lora_init_weights = pissa: adapters start from the singular values of whole "
+                    "matrices, and {} splits them; leave tp out, or use lora_init_weights default",
+                    mesh));
+  if (!r.quantize.empty() && r.quantize != "bnb.nf4" && r.quantize != "bnb.fp4")
+    faults.push_back(
+        fmt::format("quantize = {}: its scales are computed over whole rows or weights, and {} "
+                    "splits them; leave tp out, or use bnb.nf4",
+                    r.quantize, mesh));
+}
+
+void check_pipeline_axis(const Recipe& r, const Layout& layout, Faults& faults) {
+  if (layout.mesh[Axis::Pipeline] > 1) return;
+  const auto refuse = [&](const char* key) {
+    faults.push_back(
+        fmt::format("{} applies only to a pipeline; leave it out, or give --mesh an axis pp", key));
+  };
+  // A recipe that was printed gives every key: what says nothing is no fault.
+  const Recipe usual;
+  if (r.pipeline_schedule != usual.pipeline_schedule) refuse("pipeline_schedule");
+  if (r.pipeline_interleave != usual.pipeline_interleave) refuse("pipeline_interleave");
+}
+
+void check_devices(const Recipe& r, Faults& faults) {
+  static const std::vector<std::string> kStrategies = {"auto",  "ddp",  "zero1",
+                                                       "zero2", "fsdp", "hybrid"};
+  if (std::count(kStrategies.begin(), kStrategies.end(), r.strategy) == 0) {
+    const std::string near = nearest_name(r.strategy, kStrategies);
+    faults.push_back(
+        fmt::format("strategy = {}: not one of {}{}, nor a name from Lightning, DeepSpeed or FSDP "
+                    "such as deepspeed_stage_2 or FULL_SHARD",
+                    r.strategy, fmt::join(kStrategies, ", "),
+                    near.empty() ? "" : fmt::format(" (did you mean {}?)", near)));
+  }
+  if (r.num_nodes > 1 && r.devices == "1" && !r.given("devices"))
+    faults.push_back(
+        fmt::format("num_nodes = {}: devices is not set; give the number per machine, for example "
+                    "--devices 4 or --devices 1",
+                    r.num_nodes));
+  const std::optional<Layout> layout = read_layout(r, faults);
+  if (!layout) return;
+  check_mesh(r, *layout, faults);
+  check_pipeline_axis(r, *layout, faults);
+  if (layout->num_ranks == 1 && layout->mesh.num_ranks() == 1) return;
+  const bool cuts_along_cp = layout->mesh[Axis::Context] > 1 && r.strategy != "ddp";
+  if (needs_whole_matrices(r.optimizer.name) && (layout->is_sharded() || cuts_along_cp))
+    faults.push_back(fmt::format(
+        "optimizer = {}: its factored states are sums over whole rows and columns, and "
+        "strategy = {} shards matrices at any element; use --strategy ddp, or adamw_8bit",
+        r.optimizer.name, r.strategy));
+  check_tensor_axis(r, *layout, faults);
+  if (r.train.on_oom == "split")
+    faults.push_back(
+        "train.on_oom = split: with several devices, a device that splits its micro-batch would "
+        "keep the others waiting; use train.on_oom stop");
+  if (r.delayed_parameter_update)
+    faults.push_back(
+        "delayed_parameter_update = true: not supported on several devices yet; leave it out");
+}
+
+void check_batches(const Recipe& r, Faults& faults) {
+  Faults said_elsewhere;
+  const std::optional<Layout> layout = read_layout(r, said_elsewhere);
+  if (!layout) return;
+  const int64_t global = r.train.global_batch_size, micro = r.train.micro_batch_size;
+  // Devices along the other axes work on the same samples.
+  const int64_t ranks = layout->mesh.num_data_ranks();
+  if (global % ranks != 0) {
+    faults.push_back(fmt::format(
+        "train.global_batch_size = {} does not divide evenly among {} devices{}; use {}", global,
+        ranks, r.mesh.empty() ? "" : " with samples of their own (dp x fsdp)",
+        (global / ranks + 1) * ranks));
+    return;
+  }
+  const int64_t samples = global / ranks;
+  if (static_cast<double>(global) > kMostSamplesAStep) {
+    faults.push_back(fmt::format(
+        "train.micro_batch_size = {}, train.accumulate_grad_batches = {}: with {} device{} a step "
+        "has {} samples; {:.0f} are the most",
+        micro, r.train.accumulate_grad_batches.value_or(1), ranks, ranks == 1 ? "" : "s", global,
+        kMostSamplesAStep));
+    return;
+  }
+  if (layout->mesh[Axis::Pipeline] > 1) {
+    const int64_t micro_batches = samples / micro,
+                  most = r.pipeline_schedule == "gpipe" ? 1024 : 65536;
+    if (micro_batches > most) {
+      faults.push_back(
+          fmt::format("pipeline_schedule = {}: {} micro-batches a step; it takes {} at most. Use a "
+                      "larger train.micro_batch_size, or a smaller train.global_batch_size",
+                      r.pipeline_schedule, micro_batches, most));
+      return;
+    }
+  }
+  if (const auto accumulate = r.train.accumulate_grad_batches;
+      accumulate && !layout->is_auto && global != micro * *accumulate * ranks) {
+    faults.push_back(fmt::format(
+        "train.accumulate_grad_batches = {} contradicts train.global_batch_size = {}: {} "
+        "micro-batches of {} on {} device{} are {} samples; leave out one of the two",
+        *accumulate, global, *accumulate, micro, ranks, ranks == 1 ? "" : "s",
+        micro * *accumulate * ranks));
+    return;
+  }
+  if (samples % micro != 0)
+    faults.push_back(fmt::format(
+        "train.micro_batch_size = {} does not divide the {} samples each device gets per "
+        "step (train.global_batch_size {}); use {}",
+        micro, samples, global, near_divisors(samples, micro)));
+}
+
+void check_length(const Recipe& r, Faults& faults) {
+  const TrainOptions& t = r.train;
+  if (!t.epochs && !t.max_steps && !t.max_tokens)
+    faults.push_back(
+        "the length of the run is not set: give train.epochs, train.max_steps or train.max_tokens");
+  if (!batch_limit(t.limit_train_batches))
+    faults.push_back(
+        fmt::format("train.limit_train_batches = {}: must be a share above 0 and up to 1.0, or a "
+                    "whole number of micro-batches from 1",
+                    t.limit_train_batches));
+  if (t.lr_warmup_fraction && t.lr_warmup_steps > 0)
+    faults.push_back(
+        fmt::format("train.lr_warmup_steps = {} and train.lr_warmup_fraction = {} are both "
+                    "set; keep one and set the other to null",
+                    t.lr_warmup_steps, *t.lr_warmup_fraction));
+  if (t.tie_embeddings)
+    faults.push_back(
+        "train.tie_embeddings: has no effect in fine-tuning, which follows the model's "
+        "config.json; set it to null");
+}
+
+// Gradients that are summed over micro-batches are all there until the last one's backward.
+void check_in_backward(const Recipe& r) {
+  Faults said_elsewhere;
+  const std::optional<Layout> layout = read_layout(r, said_elsewhere);
+  const int64_t ranks = layout ? layout->mesh.num_data_ranks() : 1;
+  const int64_t micro_batches = r.train.global_batch_size / ranks / r.train.micro_batch_size;
+  if (r.optimizer_in_backward && micro_batches > 1)
+    warn(
+        "optimizer_in_backward = true with {} micro-batches a step (train.global_batch_size {}, "
+        "train.micro_batch_size {}): gradients are accumulated over the micro-batches, so all of "
+        "them stay in memory and nothing is saved; leave it out, or use a global batch of one "
+        "micro-batch",
+        micro_batches, r.train.global_batch_size, r.train.micro_batch_size);
+}
+
+void check_optimizer(const Recipe& r, Faults& faults) {
+  const OptimizerOptions& o = r.optimizer;
+  for (const std::string& key : r.given_keys) {
+    static constexpr std::string_view kGroup = "optimizer.";
+    if (!key.starts_with(kGroup) || key == "optimizer.class_path") continue;
+    if (!optimizer_takes(o.name, std::string_view(key).substr(kGroup.size())))
+      faults.push_back(fmt::format("{}: {} has no such argument; leave it out", key, o.name));
+  }
+  if (o.nesterov && o.momentum == 0)
+    faults.push_back("optimizer.nesterov = true needs optimizer.momentum above 0, for example 0.9");
+  if (optimizer_takes(o.name, "betas") && (o.beta1 >= 1 || o.beta2 >= 1))
+    faults.push_back(fmt::format("optimizer.betas = [{}, {}]: both must be below 1",
+                                 float_text(o.beta1), float_text(o.beta2)));
+}
+
+void check_rounding(const Recipe& r, Faults& faults) {
+  const OptimizerOptions& o = r.optimizer;
+  const bool half_weights = r.precision == "bf16-true" || r.precision == "16-true";
+  if (o.master_weights && !half_weights)
+    faults.push_back(
+        fmt::format("optimizer.master_weights = true: with precision = {} the weights are float32 "
+                    "already; leave it out, or use --precision bf16-true",
+                    r.precision));
+  if (o.stochastic_rounding && r.precision != "bf16-true")
+    faults.push_back(
+        fmt::format("optimizer.stochastic_rounding = true applies to bfloat16 weights, and with "
+                    "precision = {} they are {}; leave it out, or use --precision bf16-true",
+                    r.precision, half_weights ? "float16" : "float32"));
+  if (o.stochastic_rounding && o.master_weights)
+    faults.push_back(
+        "optimizer.stochastic_rounding and optimizer.master_weights are both true: with float32 "
+        "master weights there is nothing to round; keep one");
+}
+
+// With full: true the keys of adapters are there to be switched back to, but must not seem to
+// count.
+void warn_about_adapters_of_none(Recipe r) {
+  std::vector<std::string> idle;
+  for (const Row& row : recipe_rows(r))
+    if (row.lora_only && row.key != "quantize" && r.given(row.key)) idle.push_back(row.key);
+  if (!idle.empty())
+    warn(
+        "full = true: all weights are trained, without adapters; {} {} ignored. Leave full out to "
+        "train adapters",
+        fmt::join(idle, ", "), idle.size() == 1 ? "is" : "are");
+}
+
+void check_lora(const Recipe& r, Faults& faults) {
+  if (!r.lora.enabled && !r.quantize.empty())
+    faults.push_back(fmt::format(
+        "quantize = {}: quantized weights cannot be trained, and full = true trains all "
+        "weights; leave full out to train adapters beside them (QLoRA), or leave "
+        "quantize out",
+        r.quantize));
+  if (!r.lora.enabled) {
+    warn_about_adapters_of_none(r);
+    return;
+  }
+  if (r.lora.init_weights == "pissa" && r.lora.use_dora)
+    faults.push_back(
+        "lora_init_weights = pissa with lora_use_dora: DoRA rescales the weight rows, so the part "
+        "that PiSSA subtracts cannot be restored; leave out one of the two");
+}
+
+void check_evaluation(const Recipe& r, Faults& faults) {
+  const std::string& example = r.eval.evaluate_example;
+  if (example != "first" && example != "random" && parse_int(example).value_or(-1) < 0)
+    faults.push_back(fmt::format(
+        "eval.evaluate_example = {}: must be first, random or an index from 0", example));
+}
+
+}  // namespace
+
+std::vector<std::string> data_faults(const DataOptions& data, const std::set<std::string>& given) {
+  Faults faults;
+  const bool columns = data.class_path == "ImageFolder" || data.class_path == "HFDataset";
+  if (columns && data.path.empty())
+    faults.push_back(
+        fmt::format("data.path is not set: give the folder of --data {}", data.class_path));
+  for (const char* key : {"data.split", "data.image_column", "data.text_column", "data.prompt"})
+    if (!columns && given.contains(key))
+      faults.push_back(
+          fmt::format("{} applies to HFDataset and ImageFolder, not to {}", key, data.class_path));
+  if (columns && data.val_path)
+    faults.push_back(
+        fmt::format("data.val_path applies only to --data JSON; {} holds out "
+                    "data.val_split_fraction of its rows",
+                    data.class_path));
+  if (data.class_path == "Synthetic" && data.val_path)
+    faults.push_back(
+        "data.val_path applies only to --data JSON; Synthetic holds out data.val_split_fraction of "
+        "its samples");
+  if (data.class_path == "JSON" && data.json_path.empty())
+    faults.push_back(
+        "data.json_path is not set: name a JSON or JSONL file, or a named set such as "
+        "--data Alpaca2k");
+  if (data.class_path != "JSON" && !data.json_path.empty())
+    faults.push_back(fmt::format("data.json_path = {} applies to --data JSON, not to {}",
+                                 data.json_path, data.class_path));
+  if (!columns && !data.path.empty())
+    faults.push_back(fmt::format(
+        "data.path = {} applies to ImageFolder and HFDataset; for JSON use data.json_path",
+        data.path));
+  if (data.padding_in_loss && data.packing && given.contains("data.packing"))
+    faults.push_back(
+        "data.packing = true and data.padding_in_loss = true: packed samples have no padding");
+  if (data.val_path && data.val_split_fraction > 0)
+    faults.push_back(
+        fmt::format("data.val_path and data.val_split_fraction = {} are both set; keep one",
+                    data.val_split_fraction));
+  if (data.val_split_fraction >= 1 && given.contains("data.val_split_fraction"))
+    faults.push_back("data.val_split_fraction = 1 leaves nothing to train on; use less than 1");
+  return faults;
+}
+
+std::vector<std::string> layout_faults(const Recipe& recipe) {
+  Faults faults;
+  check_devices(recipe, faults);
+  check_batches(recipe, faults);
+  return faults;
+}
+
+std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
+  Faults faults;
+  // A plan needs no data, nor an end.
+  const bool trains = command != Command::Plan;
+  if (trains || !recipe.data.json_path.empty())
+    faults = data_faults(recipe.data, recipe.given_keys);
+  check_model(command, recipe, faults);
+  check_memory(recipe, faults);
+  check_devices(recipe, faults);
+  check_batches(recipe, faults);
+  check_in_backward(recipe);
+  if (trains) check_length(recipe, faults);
+  check_optimizer(recipe, faults);
+  check_rounding(recipe, faults);
+  check_lora(recipe, faults);
+  check_evaluation(recipe, faults);
+  return faults;
+}
+
+void check_recipe(Command command, const Recipe& recipe, const std::string& file) {
+  throw_faults(recipe_faults(command, recipe), file);
+}
+
+}  // namespace snug::recipe

@@ -1,0 +1,60 @@
+// How a run's devices are laid out: a grid with an axis for each way of sharing the work, as in
+// "dp=2,fsdp=4,tp=2".
+//
+// Ranks are numbered with the tensor axis innermost, since its collectives are the most frequent
+// and belong on the fastest links, then context, shard, replicate, and pipeline outermost.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace snug::recipe {
+
+// Pipeline: each device has a stage of the layers. Replicate: each has a whole copy. Shard: copies
+// are cut into parts. Context: each sequence is cut. Tensor: each matrix is cut.
+enum class Axis { Pipeline, Replicate, Shard, Context, Tensor };
+inline constexpr size_t kNumAxes = 5;
+const char* axis_name(Axis);  // as in --mesh: "pp", "dp", "fsdp", "cp", "tp"
+
+struct MeshShape {
+  std::array<int, kNumAxes> sizes{1, 1, 1, 1, 1};
+
+  int& operator[](Axis axis) { return sizes[static_cast<size_t>(axis)]; }
+  int operator[](Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
+  int num_ranks() const;
+  // Groups of samples that are computed apart: replicate times shard.
+  int num_data_ranks() const { return (*this)[Axis::Replicate] * (*this)[Axis::Shard]; }
+  // Parts that flat shards are cut into: ranks along the context axis keep one each, since all of
+  // them need the same weights and add to the same gradients.
+  int num_shards() const { return (*this)[Axis::Shard] * (*this)[Axis::Context]; }
+  // Whose gradients are added up.
+  int num_gradient_ranks() const { return (*this)[Axis::Replicate] * num_shards(); }
+  int coordinate(Axis axis, int rank) const;
+  // Which of the parts that flat shards are cut into is this rank's.
+  int shard_of(int rank) const {
+    return coordinate(Axis::Shard, rank) * (*this)[Axis::Context] + coordinate(Axis::Context, rank);
+  }
+  // The ranks that differ from `rank` in that coordinate alone, and itself; for data in replicate
+  // and shard, for shards in shard and context, for gradients in all three. In the order of their
+  // rank in the group.
+  std::vector<int> members(Axis axis, int rank) const;
+  std::vector<int> data_members(int rank) const;
+  std::vector<int> shard_members(int rank) const;
+  std::vector<int> gradient_members(int rank) const;
+  bool operator==(const MeshShape&) const = default;
+};
+
+// A mesh has at most this many ranks.
+inline constexpr int kMaxRanks = 1 << 16;
+
+// Reads `text` into `shape`; axes that are left out are 1. Returns the fault as a sentence, or
+// empty.
+std::string read_mesh(std::string_view text, MeshShape& shape);
+// "dp=2,fsdp=4": the axes above 1, in the order of the enum; empty for a single device.
+std::string mesh_text(const MeshShape& shape);
+
+}  // namespace snug::recipe

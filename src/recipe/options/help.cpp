@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recipe/options/help.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "recipe/options/command_table.h"
+
+namespace snug::recipe {
+namespace {
+
+constexpr int kIndent = 6;
+constexpr int kMinWidth = 40;
+constexpr std::ptrdiff_t kManyOptions = 40;
+
+// Paints for a terminal, or leaves the text alone.
+struct Paint {
+  bool on;
+  std::string bold(std::string_view text) const {
+    return on ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text);
+  }
+};
+
+// Words of `text` in lines of at most `width`, each after `indent` spaces. A longer word stands
+// alone.
+std::string wrapped(std::string_view text, int indent, int width) {
+  const std::string margin(static_cast<size_t>(indent), ' ');
+  std::string out, line = margin;
+  for (size_t at = 0; at < text.size();) {
+    const size_t space = std::min(text.find(' ', at), text.size());
+    const std::string_view word = text.substr(at, space - at);
+    const bool empty = line.size() == margin.size();
+    if (!empty && line.size() + 1 + word.size() > static_cast<size_t>(width)) {
+      out += line + "\n";
+      line = margin;
+    } else if (!empty) {
+      line += ' ';
+    }
+    line += word;
+    at = space + 1;
+  }
+  return out + line + "\n";
+}
+
+std::string usage(const CommandInfo& info, const std::vector<Row>& rows) {
+  std::string line = fmt::format("snug {}", info.names.front());
+  for (const Row& row : rows) {
+    if (!row.positional) continue;
+    std::string word = row.key;
+    std::transform(word.begin(), word.end(), word.begin(),
+                   [](unsigned char c) { return std::toupper(c); });
+    line += row.required ? " " + word : " [" + word + "]";
+  }
+  const bool options =
+      std::any_of(rows.begin(), rows.end(), [](const Row& row) { return !row.positional; });
+  if (takes_recipe(info.command)) line += " [--config FILE]";
+  return options ? line + " [--OPTION VALUE]..." : line;
+}
+
+std::string row_text(const Row& row, int width, const Paint& paint) {
+  const std::string head = fmt::format("--{}", option_name(row));
+  const std::string_view value = row.choices.empty() ? value_name(row) : std::string_view();
+  std::string out =
+      fmt::format("  {} {}\n", paint.bold(head),
+                  value.empty() ? fmt::format("{}", fmt::join(row.choices, "|")) : value);
+  std::string meaning(row.help);
+  std::vector<std::string> facts;
+  if (!row.required && !row.secret) facts.push_back(fmt::format("default: {}", plain_text(row)));
+  if (const std::string range = range_text(row); !range.empty()) facts.push_back(range);
+  if (!facts.empty()) meaning += fmt::format(" [{}]", fmt::join(facts, "; "));
+  out += wrapped(meaning, kIndent, width);
+  return out;
+}
+
+std::string recipe_options(int width, const Paint& paint) {
+  return paint.bold("Recipe") + "\n" + fmt::format("  {} FILE\n", paint.bold("--config")) +
+         wrapped("read a recipe; options override it, before or after this one", kIndent, width) +
+         fmt::format("  {}\n", paint.bold("--print_config")) +
+         wrapped("print the resolved recipe and stop", kIndent, width) + "\n";
+}
+
+// What is left of very many options, with the way to the others.
+std::string keep_common(std::vector<Row>& rows, std::string_view command, int width) {
+  const std::ptrdiff_t all = std::ssize(rows);
+  if (all <= kManyOptions || std::ranges::count(rows, true, &Row::common) == 0) return "";
+  std::erase_if(rows, [](const Row& row) { return !row.common; });
+  return wrapped(
+             fmt::format("These are the {} most common options; snug {} --help {} lists all {}.",
+                         rows.size(), command, kAllOptions, all),
+             0, width) +
+         "\n";
+}
+
+std::string command_help(const CommandInfo& info, int width, const Paint& paint, HelpOf options) {
+  ParsedCommand parsed;
+  parsed.command = info.command;
+  parsed.recipe = usual_recipe(info.command);
+  std::vector<Row> rows = rows_of(parsed);
+  std::string out =
+      wrapped(fmt::format("snug {}: {}.", info.names.front(), info.summary), 0, width);
+  if (!info.about.empty()) out += wrapped(info.about, 0, width);
+  out += "\n" + paint.bold("Usage") + "\n" + wrapped(usage(info, rows), 2, width) + "\n";
+  if (options == HelpOf::Common) out += keep_common(rows, info.names.front(), width);
+  if (takes_recipe(info.command)) out += recipe_options(width, paint);
+  std::vector<std::string_view> themes;
+  for (const Row& row : rows)
+    if (std::find(themes.begin(), themes.end(), row.theme) == themes.end())
+      themes.push_back(row.theme);
+  for (const std::string_view theme : themes) {
+    out += paint.bold(theme) + "\n";
+    for (const Row& row : rows)
+      if (row.theme == theme) out += row_text(row, width, paint);
+    out += "\n";
+  }
+  out += paint.bold("Examples") + "\n";
+  for (const std::string_view example : info.examples) out += fmt::format("  {}\n", example);
+  return out;
+}
+
+std::string program_help(int width, const Paint& paint) {
+  std::string out = wrapped(
+      "snug fine-tunes large language models within the memory you have, and shows where every "
+      "byte goes.",
+      0, width);
+  out += "\n" + paint.bold("Usage") + "\n  snug COMMAND [--OPTION VALUE]...\n\n" +
+         paint.bold("Commands") + "\n";
+  for (const CommandInfo& info : command_table()) {
+    const std::string name = fmt::format("{:<15}", info.names.front());
+    out += "  " + paint.bold(name) + wrapped(info.summary, 17, width).substr(17);
+  }
+  out += "\n" + paint.bold("Examples") +
+         "\n"
+         "  snug demo\n"
+         "  snug download HuggingFaceTB/SmolLM2-135M-Instruct\n"
+         "  snug finetune_full checkpoints/HuggingFaceTB/SmolLM2-135M-Instruct \\\n"
+         "      --data JSON --data.json_path data.json --train.max_steps 100\n"
+         "  snug chat checkpoints/HuggingFaceTB/SmolLM2-135M-Instruct\n\n";
+  out += wrapped(
+      "snug COMMAND --help explains a command and its options. Write options with underscores or "
+      "hyphens, as --key value or --key=value; flags stand alone or take true or false; null "
+      "unsets a value.",
+      0, width);
+  out += "\n" + paint.bold("Exit codes") +
+         "\n"
+         "  0 done, 1 internal error, 2 error in recipe, data or files, 3 out of memory\n";
+  return out;
+}
+
+}  // namespace
+
+std::string help_text(std::string_view command, int width, bool color, HelpOf options) {
+  const Paint paint{color};
+  width = std::max(width, kMinWidth);
+  if (command.empty()) return program_help(width, paint);
+  const CommandInfo* info = find_command(command);
+  if (!info) throw UserError("unknown command {}; snug --help lists all commands", command);
+  return command_help(*info, width, paint, options);
+}
+
+}  // namespace snug::recipe

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recipe/options/names.h"
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <span>
+
+#include "recipe/numbers.h"
+
+namespace snug::recipe {
+namespace {
+
+struct OptimizerClass {
+  std::string_view name;
+  std::vector<std::string_view> spellings;  // last words of class paths, in lower case
+  std::vector<std::string_view> arguments;
+  OptimizerOptions defaults;
+  bool needs_whole_matrices = false;
+};
+
+const std::vector<OptimizerClass>& optimizer_classes() {
+  static const std::vector<std::string_view> kAdam = {
+      "lr", "weight_decay", "betas", "eps", "master_weights", "stochastic_rounding"};
+  static const std::vector<OptimizerClass> kClasses = {
+      {"adamw",
+       {"adamw", "adamw_torch", "adamw_torch_fused", "adamw_hf"},
+       {"lr", "weight_decay", "betas", "eps", "state_dtype", "master_weights",
+        "stochastic_rounding"},
+       {.name = "adamw"}},
+      {"sgd",
+       {"sgd"},
+       {"lr", "weight_decay", "momentum", "nesterov", "state_dtype", "master_weights",
+        "stochastic_rounding"},
+       {.name = "sgd", .weight_decay = 0}},
+      {"adamw_8bit", {"adamw8bit", "adamw_8bit", "adamw_bnb_8bit"}, kAdam, {.name = "adamw_8bit"}},
+      // Without decay Adam is AdamW; with it they differ, and it is not taken.
+      {"adam_8bit",
+       {"adam8bit", "adam_8bit"},
+       {"lr", "betas", "eps", "master_weights", "stochastic_rounding"},
+       {.name = "adam_8bit", .weight_decay = 0}},
+      // DeepSpeed's AdamW on the host; resolve_optimizer says what it is here.
+      {"deepspeed_cpu",
+       {"deepspeed_cpu", "deepspeedcpuadam"},
+       {"lr", "weight_decay", "betas", "eps", "state_dtype", "master_weights",
+        "stochastic_rounding"},
+       {.name = "deepspeed_cpu", .weight_decay = 0, .state_dtype = "float32"}},
+      // bitsandbytes' paged optimizers; resolve_optimizer says what they are here.
+      {"paged_adamw",
+       {"pagedadamw", "pagedadamw32bit", "paged_adamw", "paged_adamw_32bit"},
+       {"lr", "weight_decay", "betas", "eps", "state_dtype", "master_weights",
+        "stochastic_rounding"},
+       {.name = "paged_adamw", .state_dtype = "float32"}},
+      {"paged_adamw_8bit",
+       {"pagedadamw8bit", "paged_adamw_8bit"},
+       kAdam,
+       {.name = "paged_adamw_8bit"}},
+      {"adafactor",
+       {"adafactor"},
+       {"lr", "weight_decay", "master_weights", "stochastic_rounding"},
+       {.name = "adafactor", .lr = 1e-2, .weight_decay = 0},
+       /*needs_whole_matrices=*/true},
+      {"lion",
+       {"lion"},
+       {"lr", "weight_decay", "betas", "state_dtype", "master_weights", "stochastic_rounding"},
+       {.name = "lion", .lr = 1e-4, .weight_decay = 0, .beta2 = 0.99}},
+  };
+  return kClasses;
+}
+
+struct DataClass {
+  std::string_view name;
+  double val_split_fraction;
+  std::string_view prompt_style = "alpaca";
+  std::optional<int64_t> max_samples = std::nullopt;  // of what has no end of its own
+};
+
+// LitGPT's classes with their defaults, then those that it does not have.
+constexpr DataClass kDataClasses[] = {
+    {"JSON", 0.05, "auto"},
+    {"Alpaca2k", 0.05},
+    {"Alpaca", 0.03865},
+    {"AlpacaGPT4", 0.03847},
+    {"Dolly", 0.1},
+    {"LIMA", 0.1},
+    {"Deita", 0.05},
+    {"FLAN", 0.05, "flan"},
+    {"LongForm", 0.05, "longform"},
+    {"ImageFolder", 0.05, "plain"},
+    {"HFDataset", 0.05, "auto"},
+    {"Synthetic", 0, "plain", 256},
+};
+
+// What Lightning, DeepSpeed and PyTorch's FSDP call each way of sharing the work, in lower case.
+struct StrategyName {
+  std::string_view name;
+  std::vector<std::string_view> spellings;
+};
+
+const std::vector<StrategyName>& strategies() {
+  static const std::vector<StrategyName> kStrategies = {
+      {"auto", {}},
+      {"ddp",
+       {"ddpstrategy", "no_shard", "ddp_find_unused_parameters_false",
+        "ddp_find_unused_parameters_true"}},
+      {"zero1", {"deepspeed_stage_1"}},
+      {"zero2", {"deepspeed_stage_2", "shard_grad_op"}},
+      {"fsdp", {"zero3", "deepspeed_stage_3", "full_shard", "fsdpstrategy", "fsdp_cpu"}},
+      {"hybrid", {"hybrid_shard"}},
+  };
+  return kStrategies;
+}
+
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
+}
+
+constexpr std::string_view kOffload = "_offload";
+
+// "FSDPStrategy(sharding_strategy='FULL_SHARD')" -> "full_shard", "DeepSpeedStrategy(stage=3,
+// offload_optimizer=True)" -> "deepspeed_stage_3_offload": the constructors' arguments that say
+// what other names say. In lower case, without modules.
+std::string name_of_call(std::string_view text) {
+  const std::string call = lower(text);
+  const size_t open = call.find('(');
+  const std::string word(last_word(std::string_view(call).substr(0, open)));
+  if (open == std::string::npos) return word;
+  const auto argument = [&](std::string_view key) {
+    const size_t at = call.find(key, open);
+    if (at == std::string::npos) return std::string();
+    const size_t begin = std::min(call.find_first_not_of("'\"", at + key.size()), call.size());
+    return call.substr(begin, call.find_first_of("'\",)", begin) - begin);
+  };
+  if (const std::string kind = argument("sharding_strategy="); !kind.empty()) return kind;
+  if (const std::string stage = argument("stage="); word == "deepspeedstrategy" && !stage.empty())
+    return "deepspeed_stage_" + stage +
+           std::string(argument("offload_optimizer=") == "true" ? kOffload : "");
+  return word;
+}
+
+const OptimizerClass* find_optimizer(std::string_view name) {
+  const std::string word = lower(last_word(name));
+  for (const OptimizerClass& known : optimizer_classes())
+    if (std::count(known.spellings.begin(), known.spellings.end(), word) > 0) return &known;
+  return nullptr;
+}
+
+const DataClass* find_data(std::string_view name) {
+  const std::string word = lower(last_word(name));
+  for (const DataClass& known : kDataClasses)
+    if (lower(known.name) == word) return &known;
+  return nullptr;
+}
+
+}  // namespace
+
+std::string_view last_word(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
+std::string normalise_optimizer(std::string_view name) {
+  const OptimizerClass* known = find_optimizer(name);
+  return std::string(known ? known->name : name);
+}
+
+std::vector<std::string> optimizer_names() {
+  std::vector<std::string> names;
+  for (const OptimizerClass& known : optimizer_classes()) names.emplace_back(known.name);
+  return names;
+}
+
+OptimizerOptions optimizer_defaults(std::string_view name) {
+  const OptimizerClass* known = find_optimizer(name);
+  return known ? known->defaults : OptimizerOptions{};
+}
+
+bool optimizer_takes(std::string_view name, std::string_view argument) {
+  const OptimizerClass* known = find_optimizer(name);
+  return known && std::count(known->arguments.begin(), known->arguments.end(), argument) > 0;
+}
+
+bool needs_whole_matrices(std::string_view optimizer) {
+  const OptimizerClass* known = find_optimizer(optimizer);
+  return known && known->needs_whole_matrices;
+}
+
+std::string normalise_data(std::string_view name) {
+  const DataClass* known = find_data(name);
+  return std::string(known ? known->name : name);
+}
+
+std::vector<std::string> data_names() {
+  std::vector<std::string> names;
+  for (const DataClass& known : kDataClasses) names.emplace_back(known.name);
+  return names;
+}
+
+double data_val_split_fraction(std::string_view name) {
+  const DataClass* known = find_data(name);
+  return known ? known->val_split_fraction : DataOptions{}.val_split_fraction;
+}
+
+std::string data_prompt_style(std::string_view name) {
+  const DataClass* known = find_data(name);
+  return known ? std::string(known->prompt_style) : DataOptions{}.prompt_style;
+}
+
+std::optional<int64_t> data_max_samples(std::string_view name) {
+  const DataClass* known = find_data(name);
+  return known ? known->max_samples : std::nullopt;
+}
+
+std::vector<std::string> online_loggers() { return {"wandb", "mlflow", "litlogger"}; }
+
+std::string normalise_precision(std::string_view name) {
+  if (name == "32" || name == "fp32" || name == "fp32-true") return "32-true";
+  if (name == "bf16") return "bf16-mixed";
+  if (name == "16" || name == "fp16-mixed") return "16-mixed";
+  if (name == "fp16-true") return "16-true";
+  return std::string(name);
+}
+
+std::string normalise_strategy(std::string_view name) {
+  const std::string word = name_of_call(name);
+  const bool offloads = word.ends_with(kOffload);
+  const std::string_view stem(word.data(), word.size() - (offloads ? kOffload.size() : 0));
+  for (const StrategyName& known : strategies())
+    if (stem == known.name || std::count(known.spellings.begin(), known.spellings.end(), stem) > 0)
+      return std::string(known.name) + std::string(offloads ? kOffload : "");
+  return std::string(name);
+}
+
+std::string normalise_flag(std::string_view name) {
+  const std::optional<bool> flag = parse_bool(name);
+  if (flag) return *flag ? "true" : "false";
+  return std::string(name);
+}
+
+}  // namespace snug::recipe

@@ -1,0 +1,63 @@
+// The option tables: which rows each command has. A table is bound to one struct and must not
+// outlive it. Two tables of the same command have the same rows in the same order, so that a
+// default struct's table gives the defaults.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "recipe/mesh.h"
+#include "recipe/options/commands.h"
+#include "recipe/options/row.h"
+#include "recipe/recipe.h"
+
+namespace snug::recipe {
+
+std::vector<Row> recipe_rows(Recipe& recipe);
+std::vector<Row> demo_rows(DemoOptions& options);
+std::vector<Row> plan_rows(PlanOptions& options);
+std::vector<Row> generate_rows(GenerateOptions& options);
+std::vector<Row> caption_rows(CaptionOptions& options);
+std::vector<Row> chat_rows(GenerateOptions& options);
+std::vector<Row> show_data_rows(ShowDataOptions& options);
+std::vector<Row> evaluate_rows(EvaluateOptions& options);
+std::vector<Row> convert_rows(ConvertOptions& options);
+std::vector<Row> merge_rows(MergeOptions& options);
+std::vector<Row> bench_rows(BenchOptions& options);
+std::vector<Row> lab_rows(LabOptions& options);
+std::vector<Row> monitor_rows(MonitorOptions& options);
+std::vector<Row> doctor_rows(DoctorOptions& options);
+std::vector<Row> download_rows(DownloadOptions& options);
+std::vector<Row> completion_rows(CompletionOptions& options);
+std::vector<Row> help_rows(HelpOptions& options);
+
+// A memory below this was meant in another unit.
+inline constexpr double kLeastMemory = 1 << 16;
+// Upper bounds: far beyond what anybody trains with, and low enough that products of them are
+// still numbers and that a mistyped zero costs neither time nor memory.
+inline constexpr double kMostMemory = 0x1p60;  // bytes
+inline constexpr double kMostSteps = 1e9;
+inline constexpr double kMostEpochs = 1e6;
+inline constexpr double kMostSamplesAStep = 1 << 20;
+inline constexpr double kMostSamplesAtOnce = 1 << 16;  // in a micro-batch
+inline constexpr double kMostTokens = 1 << 24;         // of a sample or an answer
+inline constexpr double kMostRate = 1e3;               // learning rates and decays
+inline constexpr double kMostSeconds = 1e7;            // a third of a year
+inline constexpr double kMostSeed = 0x1p64;            // all that 64 bits hold
+
+// Shared stretches.
+std::vector<Row> data_rows(DataOptions& data);
+std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budget,
+                              int64_t& num_threads, bool& verbose);
+std::vector<std::string> precision_names();
+
+// Keys that LitGPT writes into its own files and that change nothing here. They are taken when
+// unset and otherwise named in a warning with `why`, so that a recipe saved by LitGPT can be read.
+struct IgnoredKey {
+  std::string_view key;
+  std::string_view why;
+};
+const IgnoredKey* find_ignored_key(std::string_view key);
+
+}  // namespace snug::recipe

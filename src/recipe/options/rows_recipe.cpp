@@ -1,0 +1,637 @@
+// The rows of finetune_full and finetune_lora, theme by theme, in the order of --help.
+// SPDX-License-Identifier: Apache-2.0
+#include <iterator>
+
+#include "recipe/options/names.h"
+#include "recipe/options/rows.h"
+
+namespace snug::recipe {
+namespace {
+
+constexpr std::string_view kModelTheme = "Model and results";
+constexpr std::string_view kTraining = "Training";
+constexpr std::string_view kEvaluationTheme = "Evaluation";
+constexpr std::string_view kOptimizer = "Optimizer";
+constexpr std::string_view kMemory = "Memory";
+constexpr std::string_view kDevices = "Many devices";
+constexpr std::string_view kLora = "LoRA";
+
+std::vector<Row> model_rows(Recipe& r) {
+  return {
+      {.theme = kModelTheme,
+       .key = "checkpoint_dir",
+       .slot = &r.checkpoint_dir,
+       .help = "the model to start from: a Hugging Face or LitGPT directory, or a GGUF file",
+       .kind = TextKind::File,
+       .aliases = {"model_name", "model"},
+       .positional = true,
+       .common = true},
+      {.theme = kModelTheme,
+       .key = "out_dir",
+       .slot = &r.out_dir,
+       .help = "where the run writes its model, checkpoints, metrics and run.json",
+       .kind = TextKind::Directory,
+       .common = true},
+      {.theme = kModelTheme,
+       .key = "model.config",
+       .slot = &r.model.config,
+       .help = "a config.json: start from random weights of that shape instead of a checkpoint",
+       .kind = TextKind::File,
+       .common = true},
+      {.theme = kModelTheme,
+       .key = "model.train_parts",
+       .slot = &r.model.train_parts,
+       .help = "model components to train: all, or some of vision, qformer, projection and "
+               "language, as in qformer,projection; the others stay frozen. With adapters: "
+               "components to train in full beside them (all: none)",
+       .choices = {"all", "vision", "qformer", "projection", "language", "LIST"},
+       .open = true,
+       .joins_list = true},
+      {.theme = kModelTheme,
+       .key = "model.dropout",
+       .slot = &r.model.dropout,
+       .help = "dropout rate in training, for models that have dropout; none: the rate in the "
+               "model's config.json",
+       .min = 0,
+       .max = 0.99},
+      {.theme = kModelTheme,
+       .key = "precision",
+       .slot = &r.precision,
+       .help = "-true: weights and arithmetic in this type; -mixed: float32 weights, matrix "
+               "products in this type",
+       .choices = precision_names(),
+       .aliases = {"bf16", "fp16"},
+       .rewordings = {{"bf16", "true", "bf16-mixed"}, {"fp16", "true", "16-mixed"}},
+       .common = true,
+       .normalise = normalise_precision},
+      {.theme = kModelTheme,
+       .key = "matmul_precision",
+       .slot = &r.matmul_precision,
+       .help = "precision of float32 matrix products on GPUs of compute capability 8.0 or later; "
+               "high: TF32 on tensor cores, which keeps 10 of the 23 mantissa bits; highest: all "
+               "bits, 8 times slower on an A100; medium: same as high. A CPU always uses all bits",
+       .choices = {"highest", "high", "medium"}},
+      {.theme = kModelTheme,
+       .key = "resume",
+       .slot = &r.resume,
+       .help = "resume from the latest checkpoint in out_dir (true), do so only if there is one "
+               "(auto), or resume from the given checkpoint directory",
+       .choices = {"false", "true", "auto", "DIR"},
+       .open = true,
+       .kind = TextKind::Directory,
+       .common = true,
+       .may_stand_alone = true,
+       .normalise = normalise_flag},
+      {.theme = kModelTheme,
+       .key = "logger_name",
+       .slot = &r.logger_name,
+       .help = "metrics to write besides run.json; csv: metrics.csv; tensorboard: event files",
+       .choices = {"csv", "tensorboard"},
+       .quiet_choices = online_loggers()},
+      {.theme = kModelTheme,
+       .key = "seed",
+       .slot = &r.seed,
+       .help = "seed for random weights, dropout and the order of samples",
+       .min = 0,
+       .max = kMostSeed},
+      {.theme = kModelTheme,
+       .key = "access_token",
+       .slot = &r.access_token,
+       .help = "Hugging Face token for gated data sets; none: HF_TOKEN from the environment",
+       .secret = true},
+      {.theme = kModelTheme,
+       .key = "full",
+       .slot = &r.full,
+       .help = "train all weights instead of adapters; always true for finetune_full, and for plan "
+               "unless a LoRA option is given",
+       .aliases = {"use_lora"},
+       .rewordings = {{"use_lora", "true", "false"}, {"use_lora", "false", "true"}},
+       .common = true},
+  };
+}
+
+std::vector<Row> train_rows(TrainOptions& t) {
+  return {
+      {.theme = kTraining,
+       .key = "train.epochs",
+       .slot = &t.epochs,
+       .help = "passes over the training data",
+       .min = 1,
+       .max = kMostEpochs,
+       .aliases = {"max_epochs", "epochs"},
+       .rewordings = {{"max_epochs", "-1", ""}},
+       .common = true},
+      {.theme = kTraining,
+       .key = "train.max_steps",
+       .slot = &t.max_steps,
+       .help = "stop after N optimizer steps",
+       .min = 1,
+       .max = kMostSteps,
+       .aliases = {"max_steps"},
+       .rewordings = {{"max_steps", "-1", ""}},
+       .common = true},
+      {.theme = kTraining,
+       .key = "train.max_tokens",
+       .slot = &t.max_tokens,
+       .help = "stop after N tokens",
+       .min = 1,
+       .max = 1e15,
+       .aliases = {"max_tokens"}},
+      {.theme = kTraining,
+       .key = "train.global_batch_size",
+       .slot = &t.global_batch_size,
+       .help = "samples per optimizer step, over all devices",
+       .min = 1,
+       .max = kMostSamplesAStep,
+       .aliases = {"global_batch_size"},
+       .common = true},
+      {.theme = kTraining,
+       .key = "train.micro_batch_size",
+       .slot = &t.micro_batch_size,
+       .help = "samples per forward pass on one device; must divide the samples that each device "
+               "gets per step",
+       .min = 1,
+       .max = kMostSamplesAtOnce,
+       .aliases = {"batch_size", "micro_batch_size"},
+       .common = true},
+      {.theme = kTraining,
+       .key = "train.accumulate_grad_batches",
+       .slot = &t.accumulate_grad_batches,
+       .help = "micro-batches per optimizer step on each device, instead of global_batch_size",
+       .min = 1,
+       .max = kMostSamplesAStep,
+       .aliases = {"accumulate_grad_batches"}},
+      {.theme = kTraining,
+       .key = "train.limit_train_batches",
+       .slot = &t.limit_train_batches,
+       .help = "micro-batches per epoch on each device: a share (1.0: all) or a whole number",
+       .aliases = {"limit_train_batches"}},
+      {.theme = kTraining,
+       .key = "train.max_seq_length",
+       .slot = &t.max_seq_length,
+       .help = "truncate samples to N tokens; none: the longest that the model allows",
+       .min = 2,
+       .max = kMostTokens,
+       .aliases = {"max_seq_length"},
+       .common = true},
+      {.theme = kTraining,
+       .key = "train.lr_warmup_steps",
+       .slot = &t.lr_warmup_steps,
+       .help = "optimizer steps over which the learning rate rises from 0; in a run of N steps or "
+               "fewer: a tenth of them",
+       .min = 0,
+       .max = kMostSteps,
+       .aliases = {"lr_warmup_steps"},
+       .null_means = "0"},
+      {.theme = kTraining,
+       .key = "train.lr_warmup_fraction",
+       .slot = &t.lr_warmup_fraction,
+       .help = "warm-up as a share of one epoch, instead of lr_warmup_steps",
+       .min = 0,
+       .max = 1},
+      {.theme = kTraining,
+       .key = "train.min_lr",
+       .slot = &t.min_lr,
+       .help = "learning rate at the end of the cosine decay; a tenth of optimizer.lr if the "
+               "default would exceed optimizer.lr",
+       .min = 0,
+       .max = kMostRate},
+      {.theme = kTraining,
+       .key = "train.max_norm",
+       .slot = &t.max_norm,
+       .help = "clip gradients to this global norm; none: do not clip",
+       .min = 0,
+       .max = 1e9},
+      {.theme = kTraining,
+       .key = "train.loss_normalization",
+       .slot = &t.loss_normalization,
+       .help = "how to average the loss; global: over all loss tokens of the global batch, so that "
+               "accumulation equals one large batch; micro: mean of the micro-batch means, as in "
+               "LitGPT",
+       .choices = {"global", "micro"}},
+      {.theme = kTraining,
+       .key = "train.label_smoothing",
+       .slot = &t.label_smoothing,
+       .help = "label smoothing: share of each target's probability that is spread evenly over all "
+               "tokens; validation does not use it",
+       .min = 0,
+       .max = 1},
+      {.theme = kTraining,
+       .key = "train.z_loss",
+       .slot = &t.z_loss,
+       .help = "z-loss: weight of log(sum(exp(logits)))^2 in the loss, which keeps logits small "
+               "(1e-4 is usual)",
+       .min = 0,
+       .max = 1e3},
+      {.theme = kTraining,
+       .key = "train.save_interval",
+       .slot = &t.save_interval,
+       .help = "optimizer steps between resumable checkpoints; none: no checkpoints",
+       .min = 1,
+       .max = kMostSteps,
+       .aliases = {"enable_checkpointing"},
+       .rewordings = {{"enable_checkpointing", "true", "1000"},
+                      {"enable_checkpointing", "false", ""}},
+       .common = true},
+      {.theme = kTraining,
+       .key = "train.save_model",
+       .slot = &t.save_model,
+       .help = "write the trained model at the end",
+       .aliases = {"save_model"}},
+      {.theme = kTraining,
+       .key = "train.keep_checkpoints",
+       .slot = &t.keep_checkpoints,
+       .help = "resumable checkpoints to keep; older ones are deleted once a newer one is "
+               "complete; none: keep all",
+       .min = 1,
+       .max = 1e6},
+      {.theme = kTraining,
+       .key = "train.log_interval",
+       .slot = &t.log_interval,
+       .help = "optimizer steps between log lines",
+       .min = 1,
+       .max = kMostSteps},
+      {.theme = kTraining,
+       .key = "train.tie_embeddings",
+       .slot = &t.tie_embeddings,
+       .help = "for pretraining only; a fine-tuned model follows its config.json"},
+  };
+}
+
+std::vector<Row> eval_rows(EvalOptions& e) {
+  return {
+      {.theme = kEvaluationTheme,
+       .key = "eval.interval",
+       .slot = &e.interval,
+       .help = "optimizer steps between validations",
+       .min = 1,
+       .max = kMostSteps},
+      {.theme = kEvaluationTheme,
+       .key = "eval.max_iters",
+       .slot = &e.max_iters,
+       .help = "validation batches to use, at most N",
+       .min = 1,
+       .max = kMostSteps},
+      {.theme = kEvaluationTheme,
+       .key = "eval.max_new_tokens",
+       .slot = &e.max_new_tokens,
+       .help = "tokens in a sample answer, at most N",
+       .min = 1,
+       .max = kMostTokens},
+      {.theme = kEvaluationTheme,
+       .key = "eval.num_samples",
+       .slot = &e.num_samples,
+       .help = "held-out questions to answer before and after training",
+       .min = 0,
+       .max = 1000},
+      {.theme = kEvaluationTheme,
+       .key = "eval.initial_validation",
+       .slot = &e.initial_validation,
+       .help = "validate before the first step"},
+      {.theme = kEvaluationTheme,
+       .key = "eval.final_validation",
+       .slot = &e.final_validation,
+       .help = "validate after the last step"},
+      {.theme = kEvaluationTheme,
+       .key = "eval.evaluate_example",
+       .slot = &e.evaluate_example,
+       .help = "held-out question to answer first: first, random or an index",
+       .choices = {"first", "random", "INDEX"},
+       .open = true},
+  };
+}
+
+std::vector<Row> optimizer_rows(Recipe& r) {
+  OptimizerOptions& o = r.optimizer;
+  return {
+      {.theme = kOptimizer,
+       .key = "optimizer.class_path",
+       .slot = &o.name,
+       .help = "short name or class path (torch.optim.AdamW); choosing one sets the keys below to "
+               "its defaults",
+       .choices = optimizer_names(),
+       .shown = "optimizer",
+       .aliases = {"optimizer", "optimizer.name", "optim"},
+       .common = true,
+       .normalise = normalise_optimizer,
+       .selected = [&o] { o = optimizer_defaults(o.name); }},
+      {.theme = kOptimizer,
+       .key = "optimizer.lr",
+       .slot = &o.lr,
+       .help = "highest learning rate",
+       .min = 0,
+       .max = kMostRate,
+       .aliases = {"lr"},
+       .common = true},
+      {.theme = kOptimizer,
+       .key = "optimizer.weight_decay",
+       .slot = &o.weight_decay,
+       .help = "weight decay, decoupled from the gradient; sgd adds it to the gradient",
+       .min = 0,
+       .max = kMostRate,
+       .aliases = {"weight_decay"}},
+      {.theme = kOptimizer,
+       .key = "optimizer.betas",
+       .slot = PairSlot{&o.beta1, &o.beta2},
+       .help = "decay rates of the moments (adamw, adamw_8bit, lion)",
+       .min = 0,
+       .max = 1},
+      {.theme = kOptimizer,
+       .key = "optimizer.eps",
+       .slot = &o.eps,
+       .help = "epsilon added to the root of the second moment (adamw, adamw_8bit)",
+       .min = 0,
+       .max = 1},
+      {.theme = kOptimizer,
+       .key = "optimizer.momentum",
+       .slot = &o.momentum,
+       .help = "momentum, for sgd only",
+       .min = 0,
+       .max = 1},
+      {.theme = kOptimizer,
+       .key = "optimizer.nesterov",
+       .slot = &o.nesterov,
+       .help = "Nesterov momentum, for sgd only; needs momentum above 0"},
+      {.theme = kOptimizer,
+       .key = "optimizer.state_dtype",
+       .slot = &o.state_dtype,
+       .help = "type of the moments (adamw, sgd, lion); auto: the type of the weights, but float32 "
+               "for float16",
+       .choices = {"auto", "float32", "bfloat16"}},
+      {.theme = kOptimizer,
+       .key = "optimizer.master_weights",
+       .slot = &o.master_weights,
+       .help =
+           "keep float32 copies of 16-bit weights and update the copies: 4 bytes per parameter"},
+      {.theme = kOptimizer,
+       .key = "optimizer.stochastic_rounding",
+       .slot = &o.stochastic_rounding,
+       .help = "round updated bfloat16 weights up or down at random, so that small updates are not "
+               "lost; uses seed"},
+  };
+}
+
+std::vector<Row> memory_rows(Recipe& r) {
+  return {
+      {.theme = kMemory,
+       .key = "activation_checkpointing",
+       .slot = &r.activation_checkpointing,
+       .help = "all: keep only the input of each block and recompute its forward in backward; "
+               "every:K or a list (0,2,8-11): these blocks only; selective: keep matrix products, "
+               "recompute norms",
+       .choices = {"none", "all", "selective", "every:K", "LIST"},
+       .open = true,
+       .aliases = {"act_ckpt"},
+       .rewordings = {{"act_ckpt", "true", "all"}, {"act_ckpt", "false", "none"}},
+       .common = true,
+       .joins_list = true},
+      {.theme = kMemory,
+       .key = "activation_offload",
+       .slot = &r.activation_offload,
+       .help = "move the activations that a block keeps for backward to host memory until backward "
+               "needs them"},
+      {.theme = kMemory,
+       .key = "optimizer_in_backward",
+       .slot = &r.optimizer_in_backward,
+       .help = "update each block as soon as its gradients are complete, then free them; auto: "
+               "only where this changes neither results nor speed, that is on one device, without "
+               "optimizer_offload and with one micro-batch per step, but not with train.max_norm, "
+               "precision 16-mixed or train.on_oom split",
+       .automatic = &r.optimizer_in_backward_is_auto},
+      {.theme = kMemory,
+       .key = "optimizer_offload",
+       .slot = &r.optimizer_offload,
+       .help = "cpu: keep optimizer states in host memory and update there; gradients are copied "
+               "to the host and weights back; disk:FOLDER: as cpu, but with the states in a file "
+               "in FOLDER",
+       .choices = {"none", "cpu", "disk:FOLDER"},
+       .open = true,
+       .common = true},
+      {.theme = kMemory,
+       .key = "delayed_parameter_update",
+       .slot = &r.delayed_parameter_update,
+       .help = "update on the host while the device runs the next step, whose weights are then one "
+               "update behind; needs optimizer_offload"},
+      {.theme = kMemory,
+       .key = "weight_streaming",
+       .slot = &r.weight_streaming,
+       .help = "keep weights in host memory and copy them to the device block by block; needs "
+               "optimizer_offload",
+       .common = true},
+      {.theme = kMemory,
+       .key = "offload_prefetch",
+       .slot = &r.offload_prefetch,
+       .help = "copy offloaded tensors one block ahead of their use, which takes the memory of one "
+               "more block; auto: true on cuda",
+       .choices = {"auto", "true", "false"},
+       .may_stand_alone = true,
+       .normalise = normalise_flag},
+      {.theme = kMemory,
+       .key = "fit",
+       .slot = &r.fit,
+       .help = "choose the fastest micro-batch size, memory techniques and device mesh that fit; "
+               "options set in the recipe are kept",
+       .common = true},
+      {.theme = kMemory,
+       .key = "fit_disk",
+       .slot = &r.fit_disk,
+       .help = "let fit move optimizer states to a file in this folder (optimizer_offload "
+               "disk:FOLDER) if nothing fits with the states in memory",
+       .kind = TextKind::Directory},
+      {.theme = kMemory,
+       .key = "fit_delay",
+       .slot = &r.fit_delay,
+       .help = "let fit choose delayed_parameter_update, which changes the training result"},
+      {.theme = kMemory,
+       .key = "host_memory",
+       .slot = &r.host_memory,
+       .help = "host memory that plan and fit may use; a run whose plan needs more is refused; "
+               "none: the memory of this machine when planning for it, otherwise the value in the "
+               "device profile, or else 4 times the GPU's memory, at least 64 GiB, which a plan "
+               "may exceed with a warning",
+       .min = kLeastMemory,
+       .max = kMostMemory,
+       .kind = TextKind::Bytes},
+      {.theme = kMemory,
+       .key = "force",
+       .slot = &r.force,
+       .help = "train even if the plan does not fit into memory_budget or host_memory"},
+      {.theme = kMemory,
+       .key = "train.on_oom",
+       .slot = &r.train.on_oom,
+       .help = "when a micro-batch does not fit: stop and suggest what would fit, or split it and "
+               "continue",
+       .choices = {"stop", "split"}},
+  };
+}
+
+std::vector<Row> device_rows(Recipe& r) {
+  return {
+      {.theme = kDevices,
+       .key = "devices",
+       .slot = &r.devices,
+       .help = "devices per machine, with one process per device; auto: all GPUs of the machine",
+       .choices = {"NUMBER", "auto"},
+       .open = true,
+       .common = true},
+      {.theme = kDevices,
+       .key = "num_nodes",
+       .slot = &r.num_nodes,
+       .help = "machines",
+       .min = 1,
+       .max = kMaxRanks},
+      {.theme = kDevices,
+       .key = "hosts",
+       .slot = &r.hosts,
+       .help = "machine names with the number of devices on each, as in a:4,b:4; mpirun connects "
+               "over ssh",
+       .joins_list = true},
+      {.theme = kDevices,
+       .key = "hostfile",
+       .slot = &r.hostfile,
+       .help = "Open MPI host file, instead of hosts; needs num_nodes",
+       .kind = TextKind::File},
+      {.theme = kDevices,
+       .key = "collective_timeout",
+       .slot = &r.collective_timeout,
+       .help = "seconds that one device waits for another before the run ends with an error",
+       .min = 1,
+       .max = kMostSeconds},
+      {.theme = kDevices,
+       .key = "strategy",
+       .slot = &r.strategy,
+       .help = "what to shard over the devices; ddp: nothing; zero1: optimizer states; zero2: "
+               "gradients too; fsdp: weights too; hybrid: fsdp within a machine, full copies "
+               "across machines; auto: fsdp. Names from Lightning, DeepSpeed and FSDP also work "
+               "(deepspeed_stage_2_offload, SHARD_GRAD_OP)",
+       .choices = {"auto", "ddp", "zero1", "zero2", "fsdp", "hybrid"},
+       .open = true,
+       .common = true,
+       .normalise = normalise_strategy},
+      {.theme = kDevices,
+       .key = "mesh",
+       .slot = &r.mesh,
+       .help = "devices along each axis, instead of those that the strategy implies: dp copies, "
+               "fsdp shards, tp tensor, pp pipeline, cp context (each device holds some of the "
+               "tokens of each sample), as in dp=2,fsdp=4",
+       .joins_list = true},
+      {.theme = kDevices,
+       .key = "sequence_parallel",
+       .slot = &r.sequence_parallel,
+       .help = "tp: keep on each device only the hidden states of its share of the tokens between "
+               "layers; false: of all tokens"},
+      {.theme = kDevices,
+       .key = "pipeline_schedule",
+       .slot = &r.pipeline_schedule,
+       .help = "pp: 1f1b runs a micro-batch's backward as soon as its loss is known, so that few "
+               "micro-batches are in flight; gpipe runs the forward of all micro-batches first",
+       .choices = {"1f1b", "gpipe"}},
+      {.theme = kDevices,
+       .key = "pipeline_interleave",
+       .slot = &r.pipeline_interleave,
+       .help = "pp: virtual pipeline stages per device; more of them shorten the pipeline bubble "
+               "but send more data",
+       .min = 1,
+       .max = 64},
+      {.theme = kDevices,
+       .key = "forward_prefetch",
+       .slot = &r.forward_prefetch,
+       .help = "fsdp: gather the next block's weights during the forward of the current one, which "
+               "takes the memory of one more block"},
+      {.theme = kDevices,
+       .key = "backward_prefetch",
+       .slot = &r.backward_prefetch,
+       .help = "fsdp: the same in backward"},
+      {.theme = kDevices,
+       .key = "overlap_reduction",
+       .slot = &r.overlap_reduction,
+       .help = "sum a block's gradients over the devices while the previous block runs its "
+               "backward, which takes the memory of one more block"},
+  };
+}
+
+std::vector<Row> lora_rows(Recipe& r) {
+  LoraOptions& l = r.lora;
+  std::vector<Row> rows = {
+      {.key = "lora_r",
+       .slot = &l.r,
+       .help = "rank of the adapters",
+       .min = 1,
+       .max = 1 << 16,
+       .common = true},
+      {.key = "lora_alpha",
+       .slot = &l.alpha,
+       .help = "scale of the adapters is alpha / rank",
+       .min = 1,
+       .max = 1e6},
+      {.key = "lora_dropout",
+       .slot = &l.dropout,
+       .help = "dropout rate on the input of the adapters",
+       .min = 0,
+       .max = 0.99},
+      {.key = "lora_query", .slot = &l.query, .help = "adapters on the query projection"},
+      {.key = "lora_key", .slot = &l.key, .help = "adapters on the key projection"},
+      {.key = "lora_value", .slot = &l.value, .help = "adapters on the value projection"},
+      {.key = "lora_projection", .slot = &l.projection, .help = "adapters on the attention output"},
+      {.key = "lora_mlp", .slot = &l.mlp, .help = "adapters on the MLP's matrices"},
+      {.key = "lora_head", .slot = &l.head, .help = "adapters on the output head"},
+      {.key = "lora_target_modules",
+       .slot = &l.target_modules,
+       .help = "layers that get adapters, instead of lora_query to lora_head: names such as "
+               "q_proj,v_proj, all-linear, or a regular expression that matches whole names",
+       .kind = TextKind::Verbatim,
+       .common = true,
+       .joins_list = true},
+      {.key = "lora_use_rslora",
+       .slot = &l.use_rslora,
+       .help = "rsLoRA: the scale is alpha / sqrt(rank)"},
+      {.key = "lora_use_dora",
+       .slot = &l.use_dora,
+       .help = "DoRA: also train the magnitude of each weight row"},
+      {.key = "lora_init_weights",
+       .slot = &l.init_weights,
+       .help =
+           "how to initialise adapters: A uniform (default) or gaussian, and B zero; pissa: from "
+           "the largest singular values of the weights, which are subtracted from the base",
+       .choices = {"default", "gaussian", "pissa"}},
+      {.key = "lora_plus_lr_ratio",
+       .slot = &l.plus_lr_ratio,
+       .help = "LoRA+: ratio of the learning rates of B and A; the paper recommends 16",
+       .min = 1,
+       .max = 1e6},
+      {.key = "quantize",
+       .slot = &r.quantize,
+       .help = "store the frozen weights of linear layers in 4 or 8 bits (QLoRA)",
+       .choices = {"bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq", "bnb.int8",
+                   "bnb.int8-training"},
+       .aliases = {"use_qlora"},
+       .rewordings = {{"use_qlora", "true", "bnb.nf4"}, {"use_qlora", "false", ""}},
+       .common = true},
+  };
+  for (Row& row : rows) {
+    row.theme = kLora;
+    row.lora_only = true;
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::vector<Row> recipe_rows(Recipe& r) {
+  std::vector<Row> rows = model_rows(r);
+  const auto append = [&rows](std::vector<Row> more) {
+    rows.insert(rows.end(), std::make_move_iterator(more.begin()),
+                std::make_move_iterator(more.end()));
+  };
+  append(data_rows(r.data));
+  append(train_rows(r.train));
+  append(optimizer_rows(r));
+  append(eval_rows(r.eval));
+  append(memory_rows(r));
+  append(device_rows(r));
+  append(lora_rows(r));
+  append(machine_rows(r.accelerator, r.memory_budget, r.num_threads, r.verbose));
+  return rows;
+}
+
+}  // namespace snug::recipe

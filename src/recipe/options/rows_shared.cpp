@@ -1,0 +1,192 @@
+// Rows that several commands have: data, the machine. And LitGPT's keys without an effect.
+// SPDX-License-Identifier: Apache-2.0
+#include "recipe/options/names.h"
+#include "recipe/options/rows.h"
+
+namespace snug::recipe {
+
+namespace {
+constexpr std::string_view kData = "Data";
+constexpr std::string_view kMachine = "This machine";
+
+}  // namespace
+
+std::vector<Row> data_rows(DataOptions& d) {
+  return {
+      {.theme = kData,
+       .key = "data.class_path",
+       .slot = &d.class_path,
+       .help =
+           "data source: a file of rows; JSON, with data.json_path; HFDataset, a folder in Hugging "
+           "Face's format; ImageFolder, pictures with a metadata file; Synthetic, random samples "
+           "for measurements without files; or a named data set, which is downloaded once",
+       .choices = data_names(),
+       .shown = "data",
+       .aliases = {"data", "data.name"},
+       .common = true,
+       .normalise = normalise_data},
+      {.theme = kData,
+       .key = "data.json_path",
+       .slot = &d.json_path,
+       .help = "JSON, JSONL, CSV, TSV or Parquet file with columns instruction, input and output; "
+               "messages; question and answer; prompt and completion; or text. Or a folder with "
+               "train.json and val.json",
+       .kind = TextKind::File,
+       .common = true},
+      {.theme = kData,
+       .key = "data.path",
+       .slot = &d.path,
+       .help = "folder of the data set; for HFDataset: written by save_to_disk, or with Parquet "
+               "files; for ImageFolder: with metadata.jsonl or metadata.csv",
+       .kind = TextKind::Directory},
+      {.theme = kData,
+       .key = "data.split",
+       .slot = &d.split,
+       .help = "split of an HFDataset or ImageFolder to train on"},
+      {.theme = kData,
+       .key = "data.image_column",
+       .slot = &d.image_column,
+       .help = "column with the pictures; auto: the column that holds pictures"},
+      {.theme = kData,
+       .key = "data.text_column",
+       .slot = &d.text_column,
+       .help = "column with the captions; auto: text, caption, captions, description or a similar "
+               "name"},
+      {.theme = kData,
+       .key = "data.prompt",
+       .slot = &d.prompt,
+       .help = "text before every caption; has no loss"},
+      {.theme = kData,
+       .key = "data.val_split_fraction",
+       .slot = &d.val_split_fraction,
+       .help = "share of the rows to hold out for validation (Alpaca 0.03865, AlpacaGPT4 0.03847, "
+               "Dolly and LIMA 0.1)",
+       .min = 0,
+       .max = 1},
+      {.theme = kData,
+       .key = "data.val_path",
+       .slot = &d.val_path,
+       .help = "separate validation file, instead of a share of the rows",
+       .kind = TextKind::File},
+      {.theme = kData,
+       .key = "data.prompt_style",
+       .slot = &d.prompt_style,
+       .help = "how to turn a row into text; auto: the model's chat template for conversations, "
+               "prompt and completion unchanged, alpaca for other rows (named data sets have their "
+               "own defaults); chat: the chat template for all rows",
+       .choices = {"auto", "alpaca", "chat", "plain", "flan", "longform"},
+       .normalise =
+           [](std::string_view name) { return std::string(name == "default" ? "plain" : name); }},
+      {.theme = kData,
+       .key = "data.mask_prompt",
+       .slot = &d.mask_prompt,
+       .help = "exclude the tokens of the prompt from the loss",
+       .common = true},
+      {.theme = kData,
+       .key = "data.ignore_index",
+       .slot = &d.ignore_index,
+       .help = "label of tokens without loss",
+       .min = -2147483648.0,
+       .max = -1},
+      {.theme = kData,
+       .key = "data.max_samples",
+       .slot = &d.max_samples,
+       .help = "training rows to use, at most N after shuffling; none: all (Synthetic generates "
+               "256, or one global batch if that is more)",
+       .min = 1,
+       .max = 1e9,
+       .aliases = {"num_train_samples"}},
+      {.theme = kData,
+       .key = "data.packing",
+       .slot = &d.packing,
+       .help = "pack samples end to end without padding, with attention inside each sample only; "
+               "false: pad to the longest"},
+      {.theme = kData,
+       .key = "data.padding_in_loss",
+       .slot = &d.padding_in_loss,
+       .help = "pad to the longest and include the padding in the loss, only to compare with "
+               "scripts that use the padded ids as labels; it teaches the model nothing"},
+      {.theme = kData,
+       .key = "data.include_multiturn_conversations",
+       .slot = &d.include_multiturn_conversations,
+       .help = "make a sample of each question in a conversation (LIMA, Deita)"},
+      {.theme = kData,
+       .key = "data.seed",
+       .slot = &d.seed,
+       .help = "seed for the split and for shuffling",
+       .min = 0,
+       .max = kMostSeed},
+      {.theme = kData,
+       .key = "data.num_workers",
+       .slot = &d.num_workers,
+       .help = "threads that tokenize text and decode pictures",
+       .min = 0,
+       .max = 1024,
+       .aliases = {"num_workers"}},
+      {.theme = kData,
+       .key = "data.download_dir",
+       .slot = &d.download_dir,
+       .help = "directory for downloaded data sets; none: the user's cache",
+       .kind = TextKind::Directory},
+  };
+}
+
+std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budget,
+                              int64_t& num_threads, bool& verbose) {
+  return {
+      {.theme = kMachine,
+       .key = "accelerator",
+       .slot = &accelerator,
+       .help = "device to compute on; auto: a GPU if this build has CUDA and a GPU is visible",
+       .choices = {"auto", "cpu", "cuda"}},
+      {.theme = kMachine,
+       .key = "memory_budget",
+       .slot = &memory_budget,
+       .help = "device memory to use, at most; a run that needs more is out of memory. On a GPU it "
+               "includes driver and libraries; with several processes it applies to each",
+       .min = kLeastMemory,
+       .max = kMostMemory,
+       .kind = TextKind::Bytes,
+       .common = true},
+      {.theme = kMachine,
+       .key = "num_threads",
+       .slot = &num_threads,
+       .help = "CPU threads to use; 0: one per core",
+       .min = 0,
+       .max = 4096},
+      {.theme = kMachine,
+       .key = "verbose",
+       .slot = &verbose,
+       .help = "print more about what is done and why"},
+  };
+}
+
+std::vector<std::string> precision_names() {
+  return {"32-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed"};
+}
+
+const IgnoredKey* find_ignored_key(std::string_view key) {
+  static constexpr std::string_view kNoOnlineLogger = "snug has no online loggers";
+  static constexpr std::string_view kKnownSet = "the source of a named data set is fixed";
+  static constexpr std::string_view kOneWay = "the optimizer has one implementation";
+  static constexpr IgnoredKey kKeys[] = {
+      {"log.project", kNoOnlineLogger},
+      {"log.run", kNoOnlineLogger},
+      {"log.group", kNoOnlineLogger},
+      {"data.repo_id", kKnownSet},
+      {"data.file_url", kKnownSet},
+      {"data.url", kKnownSet},
+      {"data.file_name", kKnownSet},
+      {"data.access_token", "give --access_token"},
+      {"data.subsets", "all subsets are used"},
+      {"optimizer.fused", kOneWay},
+      {"optimizer.foreach", kOneWay},
+      {"optimizer.capturable", kOneWay},
+      {"optimizer.differentiable", kOneWay},
+  };
+  for (const IgnoredKey& known : kKeys)
+    if (known.key == key) return &known;
+  return nullptr;
+}
+
+}  // namespace snug::recipe

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "recipe/parse.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/installed.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "recipe/apply.h"
+#include "recipe/batches.h"
+#include "recipe/check.h"
+#include "recipe/faults.h"
+#include "recipe/mesh.h"
+#include "recipe/near_key.h"
+#include "recipe/numbers.h"
+#include "recipe/options/command_table.h"
+#include "recipe/options/names.h"
+#include "recipe/options/rows.h"
+#include "recipe/settings.h"
+
+namespace snug::recipe {
+namespace {
+
+constexpr size_t kMaxRecipeBytes = size_t{1} << 20;
+
+// Commands that LitGPT users will try, with what to do instead.
+constexpr std::array<std::array<std::string_view, 2>, 7> kElsewhere = {{
+    {"convert_to_litgpt", "snug reads Hugging Face directories directly; see snug convert"},
+    {"convert_from_litgpt", "use snug convert --to hf"},
+    {"convert_pretrained_checkpoint", "use snug convert --to litgpt"},
+    {"finetune_adapter", "not supported yet; snug finetune trains LoRA adapters"},
+    {"finetune_adapter_v2", "not supported yet; snug finetune trains LoRA adapters"},
+    {"pretrain", "this version only fine-tunes; --model.config starts from random weights"},
+    {"serve", "not supported yet; snug generate and snug chat run a model here"},
+}};
+
+[[noreturn]] void refuse_command(const std::string& name) {
+  for (const auto& [known, instead] : kElsewhere)
+    if (name == known) throw UserError("snug has no command {}: {}", name, instead);
+  const std::string near = nearest_name(name, command_names());
+  throw UserError(
+      "unknown command {}{}", name,
+      near.empty() ? "; snug --help lists all commands" : fmt::format("; did you mean {}?", near));
+}
+
+// An option that says otherwise than the bare word of the same row; nullptr: there is none.
+const Setting* contradiction(const Words& words, const Row& row, const Setting& positional) {
+  for (const Setting& setting : words.settings) {
+    const bool same_row = row.key == setting.key || std::ranges::count(row.aliases, setting.key);
+    const bool unset = setting.value.kind == Value::Kind::Null || is_null_word(setting.value.text);
+    if (same_row && !unset && setting.value.text != positional.value.text) return &setting;
+  }
+  return nullptr;
+}
+
+// Whether the last of the rows that take bare words takes a text.
+bool takes_text(const std::vector<Row>& rows, const std::vector<std::string>& takers) {
+  if (takers.empty()) return false;
+  const Row& last = *find_row(rows, takers.back());
+  return last.kind == TextKind::Verbatim && !std::holds_alternative<ListSlot>(last.slot);
+}
+
+// A text came as several words, the first of them at `first`.
+std::string words_without_quotes(const Words& words, size_t first, const std::string& command) {
+  std::string before, text;
+  for (size_t i = 0; i < words.positionals.size(); ++i) {
+    std::string& part = i < first ? before : text;
+    const std::string& word = words.positionals[i].value.text;
+    part += (part.empty() ? "" : " ") + (i < first ? shell_quoted(word) : word);
+  }
+  return fmt::format("the prompt is several arguments; put it in quotes: snug {} {} {}", command,
+                     before, shell_quoted(text));
+}
+
+// Bare words go to the rows that take them, in order; one that takes many gets the rest.
+void place_positionals(Words& words, const std::vector<Row>& rows, const std::string& command,
+                       std::vector<std::string>& faults) {
+  std::vector<std::string> takers;
+  bool takes_many = false;  // the last one
+  for (const Row& row : rows)
+    if (row.positional) {
+      takers.push_back(row.key);
+      takes_many = std::holds_alternative<ListSlot>(row.slot);
+    }
+  if (words.positionals.size() > takers.size() && takes_text(rows, takers)) {
+    faults.push_back(words_without_quotes(words, takers.size() - 1, command));
+    words.positionals.resize(takers.size() - 1);
+  }
+  for (size_t i = 0; i < words.positionals.size(); ++i) {
+    Setting& setting = words.positionals[i];
+    if (i >= takers.size() && !takes_many) {
+      faults.push_back(fmt::format(
+          "unexpected argument {}; snug {} takes no positional arguments{}{}", setting.where,
+          command, takers.empty() ? "" : " except ", fmt::join(takers, " and ")));
+      continue;
+    }
+    setting.key = takers[std::min(i, takers.size() - 1)];
+    const Row& row = *find_row(rows, setting.key);
+    if (const Setting* other = contradiction(words, row, setting);
+        other && !std::holds_alternative<ListSlot>(row.slot)) {
+      faults.push_back(fmt::format("{} is given twice: {} as an argument and {} by {}; keep one",
+                                   row.key, setting.value.text, other->value.text, other->where));
+      continue;
+    }
+    setting.where = setting.key;
+    words.settings.push_back(std::move(setting));
+  }
+}
+
+void check_required(const std::vector<Row>& rows, const std::string& command,
+                    std::vector<std::string>& faults) {
+  const auto is_faulty = [&](const Row& row) {
+    return std::ranges::any_of(
+        faults, [&](const std::string& fault) { return fault.starts_with(row.key + ": "); });
+  };
+  for (const Row& row : rows)
+    if (row.required && !holds_value(row) && !is_faulty(row))
+      faults.push_back(fmt::format("snug {} needs {}: {}", command,
+                                   row.positional ? row.key : "--" + option_name(row), row.help));
+}
+
+bool names_adapters(const std::vector<Setting>& settings) {
+  Recipe recipe;
+  const std::vector<Row> rows = recipe_rows(recipe);
+  return std::any_of(settings.begin(), settings.end(), [&](const Setting& setting) {
+    const Row* row = find_row(rows, setting.key);
+    return row != nullptr && row->lora_only;
+  });
+}
+
+// use_qlora says adapters, whatever use_lora beside it does.
+bool asks_for_qlora(const std::vector<Setting>& file, const std::vector<Setting>& options) {
+  bool asks = false;
+  for (const auto* source : {&file, &options})
+    for (const Setting& setting : *source)
+      if (setting.key == "use_qlora") asks = parse_bool(setting.value.text).value_or(false);
+  return asks;
+}
+
+// Whether --full, or full: true in the file, asks for the defaults of full fine-tuning. A plan is
+// of full fine-tuning unless something is said of adapters.
+bool wants_full(Command command, const std::vector<Setting>& file,
+                const std::vector<Setting>& options) {
+  bool full = command == Command::Plan && !names_adapters(file) && !names_adapters(options);
+  for (const auto* source : {&file, &options})
+    for (const Setting& setting : *source) {
+      if (setting.key == "full") full = parse_bool(setting.value.text).value_or(false);
+      if (setting.key == "use_lora") full = !parse_bool(setting.value.text).value_or(true);
+    }
+  return full && !asks_for_qlora(file, options);
+}
+
+void resolve_data(DataOptions& data, const std::set<std::string>& given) {
+  if (!given.contains("data.val_split_fraction"))
+    data.val_split_fraction = data.val_path ? 0 : data_val_split_fraction(data.class_path);
+  if (!given.contains("data.prompt_style")) data.prompt_style = data_prompt_style(data.class_path);
+  if (!given.contains("data.max_samples")) data.max_samples = data_max_samples(data.class_path);
+}
+
+// The data's file or folder, wherever it was named; returns the faults.
+std::vector<std::string> resolve_show_data(ShowDataOptions& o, const std::set<std::string>& given) {
+  o.given_keys = given;
+  const bool is_folder = o.data.class_path == "ImageFolder" || o.data.class_path == "HFDataset";
+  std::string& path = is_folder ? o.data.path : o.data.json_path;
+  if (!o.file.empty() && !path.empty())
+    return {fmt::format("{} and {} {} both name the data; keep one", o.file,
+                        is_folder ? "--data.path" : "--data.json_path", path)};
+  if (!o.file.empty()) path = o.file;
+  resolve_data(o.data, given);
+  if (o.data.class_path == "Synthetic")
+    return {"--data Synthetic: its samples are random, so there is nothing to show"};
+  if (o.data.class_path == "JSON" && path.empty())
+    return {"snug data show needs the data: snug data show rows.jsonl --model MODEL"};
+  return data_faults(o.data, given);
+}
+
+// bitsandbytes' paged optimizers keep states in memory that moves between device and host as it is
+// needed. Here that is the optimizer of the same arithmetic with its states on the host.
+void resolve_paged_optimizer(Recipe& recipe) {
+  static constexpr std::string_view kPaged = "paged_";
+  std::string& name = recipe.optimizer.name;
+  if (!name.starts_with(kPaged)) return;
+  name.erase(0, kPaged.size());
+  if (!recipe.given("optimizer_offload")) recipe.optimizer_offload = "cpu";
+}
+
+// Names of optimizers that say more than their arithmetic; the host is only taken where nothing
+// else is said of it.
+void resolve_optimizer(Recipe& recipe) {
+  resolve_paged_optimizer(recipe);
+  std::string& name = recipe.optimizer.name;
+  if (name == "adam_8bit") {
+    if (recipe.given("optimizer.weight_decay"))
+      throw UserError(
+          "optimizer.weight_decay: Adam adds weight decay to the gradient, which adam_8bit does "
+          "not do here; leave it out, or use --optimizer adamw_8bit, which decouples weight decay");
+    name = "adamw_8bit";
+  }
+  if (name != "deepspeed_cpu") return;
+  // Float32 weights and states on the host, updated there.
+  name = "adamw";
+  if (!recipe.given("optimizer_offload")) recipe.optimizer_offload = "cpu";
+  const bool half_weights = recipe.precision == "bf16-true" || recipe.precision == "16-true";
+  if (!recipe.given("optimizer.master_weights")) recipe.optimizer.master_weights = half_weights;
+}
+
+// deepspeed_stage_2_offload and its like name two choices at once: the strategy, and that optimizer
+// states are on the host.
+void resolve_strategy(Recipe& recipe) {
+  static constexpr std::string_view kOffload = "_offload";
+  std::string& name = recipe.strategy;
+  if (name.ends_with(kOffload)) {
+    name.erase(name.size() - kOffload.size());
+    if (recipe.given_keys.insert("optimizer_offload").second) recipe.optimizer_offload = "cpu";
+  }
+  // A mesh says how many devices there are where nothing else does.
+  MeshShape shape;
+  if (recipe.mesh.empty() || recipe.given("devices") || !read_mesh(recipe.mesh, shape).empty())
+    return;
+  if (shape.num_ranks() % recipe.num_nodes == 0)
+    recipe.devices = fmt::format("{}", shape.num_ranks() / recipe.num_nodes);
+}
+
+// Recipes of LitGPT may name a service that metrics are sent to: nothing is sent anywhere.
+void resolve_logger(Recipe& recipe) {
+  if (std::ranges::count(online_loggers(), recipe.logger_name) == 0) return;
+  warn(
+      "logger_name = {}: snug has no online loggers; it writes metrics.csv instead (csv), or event "
+      "files with --logger_name tensorboard",
+      recipe.logger_name);
+  recipe.logger_name = "csv";
+}
+
+// Leaves no value that depends on another to be worked out later.
+void resolve_recipe(Recipe& recipe) {
+  resolve_data(recipe.data, recipe.given_keys);
+  TrainOptions& train = recipe.train;
+  if (train.lr_warmup_fraction && !recipe.given("train.lr_warmup_steps")) train.lr_warmup_steps = 0;
+  if (train.min_lr > recipe.optimizer.lr) {
+    if (recipe.given("train.min_lr"))
+      warn(
+          "train.min_lr = {} is above optimizer.lr = {}: the learning rate stays at {} after the "
+          "warm-up; --train.min_lr 0 lets it fall",
+          train.min_lr, recipe.optimizer.lr, recipe.optimizer.lr);
+    train.min_lr = recipe.given("train.min_lr") ? recipe.optimizer.lr : recipe.optimizer.lr / 10;
+  }
+  recipe.lora.enabled = !recipe.full;
+  resolve_logger(recipe);
+  resolve_optimizer(recipe);
+  resolve_strategy(recipe);
+  resolve_batches(recipe);
+}
+
+OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {
+  OptionTable table{
+      .rows = rows_of(parsed), .defaults = rows_of(defaults), .foreign = {}, .foreign_home = {}};
+  if (parsed.command == Command::FinetuneFull) {
+    table.foreign = recipe_rows(parsed.recipe);
+    std::erase_if(table.foreign, [](const Row& row) { return !row.lora_only; });
+    table.foreign_home = "finetune_lora";
+  }
+  return table;
+}
+
+// Recipes of other trainers have both bf16 and fp16, of which one says nothing.
+void drop_idle_flags(std::vector<Setting>& settings) {
+  std::erase_if(settings, [](const Setting& setting) {
+    const bool is_flag = setting.key == "bf16" || setting.key == "fp16";
+    return is_flag && (setting.value.text == "auto" || parse_bool(setting.value.text) == false);
+  });
+}
+
+// --data rows.jsonl is the file itself, whatever set was named before.
+void take_data_files(std::vector<Setting>& settings) {
+  static constexpr std::array kEndings = {".json", ".jsonl", ".csv", ".tsv", ".parquet"};
+  std::vector<Setting> taken;
+  for (Setting& setting : settings) {
+    const bool names_data = setting.key == "data" || setting.key == "data.class_path";
+    const std::string& text = setting.value.text;
+    const bool is_file = std::ranges::any_of(kEndings, [&](const char* ending) {
+      return text.size() > std::string_view(ending).size() && text.ends_with(ending);
+    });
+    if (names_data && is_file) {
+      Setting set = setting;
+      set.value.text = "JSON";
+      taken.push_back(std::move(set));
+      setting.key = "data.json_path";
+    }
+    taken.push_back(std::move(setting));
+  }
+  settings = std::move(taken);
+}
+
+void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
+          std::vector<std::string> faults) {
+  const bool full = wants_full(parsed.command, file, words.settings);
+  const bool qlora = asks_for_qlora(file, words.settings);
+  parsed.recipe = default_recipe(parsed.command, full);
+  ParsedCommand defaults = parsed;
+  const OptionTable table = table_of(parsed, defaults);
+  Outcome outcome{.given = {}, .faults = std::move(faults)};
+  std::vector<Setting> of_file = file;
+  for (auto* settings : {&of_file, &words.settings}) {
+    drop_idle_flags(*settings);
+    take_data_files(*settings);
+  }
+  apply_settings(std::move(of_file), table, true, outcome);
+  apply_settings(std::move(words.settings), table, false, outcome);
+  const bool has_recipe = takes_recipe(parsed.command);
+  if (!has_recipe) check_required(table.rows, parsed.name, outcome.faults);
+  if (parsed.command == Command::Evaluate) {
+    resolve_data(parsed.evaluate.data, outcome.given);
+    parsed.evaluate.mask_prompt_given = outcome.given.contains("data.mask_prompt");
+    for (std::string& fault : data_faults(parsed.evaluate.data, outcome.given))
+      outcome.faults.push_back(std::move(fault));
+  }
+  if (parsed.command == Command::Data)
+    for (std::string& fault : resolve_show_data(parsed.show_data, outcome.given))
+      outcome.faults.push_back(std::move(fault));
+  throw_faults(outcome.faults, "");
+  if (!has_recipe) return;
+  if (qlora) parsed.recipe.full = false;
+  parsed.recipe.given_keys = std::move(outcome.given);
+  resolve_recipe(parsed.recipe);
+}
+
+std::vector<Setting> read_recipe_file(const std::filesystem::path& file) {
+  return settings_of_file(read_file(shipped_file(file), kMaxRecipeBytes), file.string());
+}
+
+// What is none of the demo's own options goes on, word for word, to the run that it starts.
+void hand_on(ParsedCommand& parsed, Words& words, const std::vector<std::string>& typed,
+             const std::vector<Row>& own) {
+  const std::vector<Row> accepted = accepted_rows(parsed);
+  for (const Words::Option& option : words.options) {
+    if (find_row(own, option.key)) continue;
+    const std::string near = find_row(accepted, option.key) ? "" : near_key(option.key, own);
+    if (!near.empty())
+      throw UserError("{}: unknown key; did you mean --{}?", typed[option.begin], near);
+    parsed.demo.finetune_words.insert(parsed.demo.finetune_words.end(),
+                                      typed.begin() + static_cast<std::ptrdiff_t>(option.begin),
+                                      typed.begin() + static_cast<std::ptrdiff_t>(option.end));
+  }
+  parsed.demo.lora = names_adapters(words.settings);
+  std::erase_if(words.settings,
+                [&](const Setting& setting) { return find_row(own, setting.key) == nullptr; });
+  words.config.clear();
+  words.print_config = false;
+}
+
+ParsedCommand parse_words(Command command, const std::string& name,
+                          const std::vector<std::string>& options) {
+  ParsedCommand parsed;
+  parsed.command = command;
+  parsed.name = name;
+  const std::vector<Row> rows = rows_of(parsed);
+  Words words = read_words(options, accepted_rows(parsed));
+  parsed.help = words.help;
+  parsed.help_all = words.help_all;
+  if (parsed.help) return parsed;
+  if (command == Command::Demo) hand_on(parsed, words, options, rows);
+  parsed.print_config = words.print_config;
+  if (!takes_recipe(command) && (words.print_config || !words.config.empty()))
+    throw UserError(
+        "snug {} takes no recipe; --config and --print_config belong to finetune and plan", name);
+  std::vector<std::string> faults;
+  place_positionals(words, rows, name, faults);
+  std::vector<Setting> file;
+  if (!words.config.empty()) file = read_recipe_file(words.config);
+  fill(parsed, std::move(words), file, std::move(faults));
+  return parsed;
+}
+
+}  // namespace
+
+ParsedCommand parse_command_line(std::span<const std::string> words) {
+  ParsedCommand parsed;
+  if (words.empty() || words[0] == "--help" || words[0] == "-h") {
+    parsed.help = true;
+    return parsed;
+  }
+  const std::string name = words[0] == "--version" ? "version" : words[0];
+  const CommandInfo* info = find_command(name);
+  if (!info) refuse_command(name);
+  return parse_words(info->command, name, {words.begin() + 1, words.end()});
+}
+
+}  // namespace snug::recipe

@@ -1,0 +1,185 @@
+// The recipe of a fine-tuning run: plain structs whose members carry LitGPT's names, so that a key
+// in a YAML file, a dotted option and a member are the same word. How each one is read, printed,
+// checked and explained is said once, in rows_recipe.cpp. Nothing here knows tensors or devices.
+// "Resolved" means that no value is left to be guessed later: what was null in the file holds the
+// default, and `given_keys` tells which values somebody chose.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace snug::recipe {
+
+struct DataOptions {
+  std::string class_path = "JSON";  // last word of litgpt.data.X: JSON, Alpaca2k, Alpaca, Dolly, …
+  std::string json_path;            // a file or folder of Alpaca-style JSON or JSONL
+  std::string path;                 // folder of image and Hugging Face data sets
+  bool mask_prompt = false;
+  double val_split_fraction = 0.05;
+  std::optional<std::string> val_path;  // a file of its own for validation instead of a split
+  std::string prompt_style = "auto";    // auto | alpaca | chat | plain | flan | longform
+  bool include_multiturn_conversations = false;
+  int64_t ignore_index = -100;
+  uint64_t seed = 42;
+  int64_t num_workers = 4;
+  bool packing = true;
+  bool padding_in_loss = false;
+  std::string download_dir;            // empty = the per-user cache
+  std::string split = "train";         // of Hugging Face data sets
+  std::string image_column = "auto";   // of pictures: a column's name
+  std::string text_column = "auto";    // of captions
+  std::string prompt;                  // what stands before every caption
+  std::optional<int64_t> max_samples;  // the first so many after shuffling
+
+  bool operator==(const DataOptions&) const = default;
+};
+
+struct TrainOptions {
+  std::optional<int64_t> save_interval = 1000;  // optimizer steps
+  std::optional<int64_t> keep_checkpoints;      // the newest so many
+  int64_t log_interval = 1;                     // optimizer steps
+  int64_t global_batch_size = 16;               // samples per optimizer step over all ranks
+  int64_t micro_batch_size = 1;                 // samples per forward on one rank
+  int64_t lr_warmup_steps = 100;
+  std::optional<double> lr_warmup_fraction;  // of one epoch; instead of lr_warmup_steps
+  std::optional<int64_t> epochs = 5;
+  std::optional<int64_t> max_tokens;
+  std::optional<int64_t> max_steps;
+  std::optional<int64_t> max_seq_length;
+  std::optional<bool> tie_embeddings;
+  std::optional<double> max_norm;
+  double min_lr = 6e-5;
+  double label_smoothing = 0;                 // share given to all tokens alike
+  double z_loss = 0;                          // weight of the squared log-normalizer
+  std::string loss_normalization = "global";  // global | micro (LitGPT's mean per micro-batch)
+  std::string on_oom = "stop";                // stop | split
+  // Lightning's words for what the batch sizes above say too.
+  std::optional<int64_t> accumulate_grad_batches;  // micro-batches a step: sets global_batch_size
+  std::string limit_train_batches = "1.0";         // micro-batches an epoch: a share, or how many
+  bool save_model = true;                          // write the trained model at the end
+
+  bool operator==(const TrainOptions&) const = default;
+};
+
+struct EvalOptions {
+  int64_t interval = 600;  // optimizer steps
+  std::optional<int64_t> max_new_tokens = 100;
+  int64_t num_samples = 1;  // held-out questions answered before and after training
+  int64_t max_iters = 100;  // validation batches at most
+  bool initial_validation = false;
+  bool final_validation = true;
+  std::string evaluate_example = "first";  // first | random | an index of the validation set
+
+  bool operator==(const EvalOptions&) const = default;
+};
+
+struct OptimizerOptions {
+  std::string name = "adamw";  // adamw | sgd | adamw_8bit | adafactor | lion
+  double lr = 1e-3;
+  double weight_decay = 0.01;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double momentum = 0;
+  bool nesterov = false;
+  std::string state_dtype = "auto";  // auto | float32 | bfloat16
+  bool master_weights = false;       // float32 copies of 16-bit weights
+  bool stochastic_rounding = false;  // of bfloat16 weights
+
+  bool operator==(const OptimizerOptions&) const = default;
+};
+
+struct LoraOptions {
+  bool enabled = false;  // set by the command, not by a key
+  int64_t r = 8;
+  int64_t alpha = 16;
+  double dropout = 0.05;
+  bool query = true;
+  bool key = false;
+  bool value = true;
+  bool projection = false;
+  bool mlp = false;
+  bool head = false;
+  std::string target_modules;            // instead of these six switches
+  bool use_rslora = false;               // scale by alpha / sqrt(r)
+  bool use_dora = false;                 // a trained magnitude for each output
+  std::string init_weights = "default";  // default | gaussian | pissa
+  double plus_lr_ratio = 1;              // learning rate of B over that of A (LoRA+)
+
+  bool operator==(const LoraOptions&) const = default;
+};
+
+struct ModelOptions {
+  std::string config;               // a config.json: start from random weights of that shape
+  std::string train_parts = "all";  // or some of vision, qformer, projection, language
+  std::optional<double> dropout;    // instead of what the model's config says
+
+  bool operator==(const ModelOptions&) const = default;
+};
+
+struct Recipe {
+  std::string checkpoint_dir;  // a directory or a GGUF file
+  std::string out_dir = "out/finetune/full";
+  std::string precision = "bf16-mixed";   // 32-true | bf16-true | 16-true | bf16-mixed | 16-mixed
+  std::string matmul_precision = "high";  // of float32 products on GPUs: highest | high | medium
+  std::string quantize;                   // empty = none
+  std::string devices = "1";              // a number or "auto"
+  std::string accelerator = "auto";       // auto | cpu | cuda
+  int64_t num_nodes = 1;
+  std::string hosts;                 // "a:4,b:4": the machines; empty = this one
+  std::string hostfile;              // the same, as a file of Open MPI's
+  int64_t collective_timeout = 600;  // seconds
+  std::string resume = "false";      // false | true | auto | a checkpoint directory
+  std::string logger_name = "csv";
+  uint64_t seed = 1337;
+  std::string memory_budget;                      // "2GiB"; empty = all there is
+  std::string activation_checkpointing = "none";  // none | all | selective | blocks (unit_choice.h)
+  bool activation_offload = false;
+  bool optimizer_in_backward = false;
+  bool optimizer_in_backward_is_auto = false;  // then resolve_batches says which
+  std::string optimizer_offload = "none";      // none | cpu | disk:FOLDER
+  bool delayed_parameter_update = false;
+  bool weight_streaming = false;
+  std::string offload_prefetch = "auto";  // auto | true | false
+  bool fit = false;                       // choose the techniques that are not given
+  std::string fit_disk;                   // a folder where fit may put optimizer states
+  bool fit_delay = false;                 // fit may choose delayed_parameter_update
+  std::string host_memory;                // "64GiB" for plans; empty = what is known of the host
+  bool force = false;                     // train although the plan says that it does not fit
+  std::string strategy = "auto";          // auto | ddp | zero1 | zero2 | fsdp | hybrid
+  std::string mesh;               // "dp=2,fsdp=4" (recipe/mesh.h); empty: what the strategy makes
+  bool sequence_parallel = true;  // with tp: hidden states are cut along tokens
+  std::string pipeline_schedule = "1f1b";  // with pp: 1f1b | gpipe
+  int64_t pipeline_interleave = 1;         // with pp: stretches of layers that each rank has
+  bool forward_prefetch = true;            // shards travel one block ahead of their use
+  bool backward_prefetch = true;
+  bool overlap_reduction = true;
+  int64_t num_threads = 0;  // 0 = as many as there are cores
+  bool full = false;        // `snug finetune --full`
+  bool verbose = false;
+  std::string access_token;  // never printed
+  DataOptions data;
+  TrainOptions train;
+  EvalOptions eval;
+  OptimizerOptions optimizer;
+  LoraOptions lora;
+  ModelOptions model;
+
+  // Dotted keys that a file or an option set, as against defaults: "train.max_steps".
+  std::set<std::string> given_keys;
+
+  // Whether somebody chose this key.
+  bool given(const std::string& key) const { return given_keys.contains(key); }
+  // The folder of optimizer_offload = disk:FOLDER; none: states are in memory.
+  std::optional<std::string> offload_folder() const {
+    static constexpr std::string_view kDisk = "disk:";
+    if (!optimizer_offload.starts_with(kDisk)) return std::nullopt;
+    return optimizer_offload.substr(kDisk.size());
+  }
+};
+
+}  // namespace snug::recipe

@@ -1,0 +1,75 @@
+// Runs a parsed template once. Statements print to one output; for loops, macros and captured
+// blocks open new scopes.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "text/template/ast.h"
+#include "text/template/runtime.h"
+
+namespace snug::tokenizer::jinja {
+
+// Global functions that do not need the interpreter: range, raise_exception, strftime_now, dict.
+std::vector<std::pair<std::string, Function>> global_functions();
+
+struct Scope {
+  std::shared_ptr<Scope> parent;
+  std::unordered_map<std::string, Value> names;
+};
+
+enum class Flow { Normal, Break, Continue };
+
+class Interpreter {
+ public:
+  Interpreter(const std::string& where, const Dict& variables);
+  ~Interpreter();
+  std::string run(const Block& block) {
+    execute(block);
+    return std::move(output_);
+  }
+
+ private:
+  Flow execute(const Block& block);
+  Flow execute(const Statement& statement);
+  Flow execute_for(const Statement& statement);
+  void assign(const std::string& target, Value value);
+  void assign_all(const Statement& statement, const Value& value);
+  void define_macro(const Statement& statement);
+  Value call_macro(const Statement& statement, const std::shared_ptr<Scope>& home,
+                   const Arguments& arguments);
+  std::string capture(const Block& body);
+  Value filter_captured(const Statement& statement);
+  void print(std::string_view text);
+
+  Value evaluate(const Expression& expression);
+  Value evaluate_dict(const Expression& expression);
+  Value evaluate_call(const Expression& expression);
+  Value evaluate_filter(const Expression& expression);
+  bool evaluate_test(const Expression& expression);
+  bool compare(const Expression& expression);
+  bool holds(std::string_view sign, const Value& a, const Value& b);
+  Value negate(const Value& value);
+  Value evaluate_or_none(const ExpressionPtr& expression) {
+    return expression ? evaluate(*expression) : Value();
+  }
+  Arguments evaluate_arguments(const Expression& expression);
+  Value look_up(const std::string& name);
+  Value make_namespace(const Arguments& arguments);
+  Dict loop_variables(const List& items, size_t index);
+
+  Runtime runtime_;
+  std::shared_ptr<Scope> globals_ = std::make_shared<Scope>();
+  std::shared_ptr<Scope> scope_ = globals_;
+  std::string output_;
+  int depth_ = 0;  // of macro calls
+  // A namespace may contain itself; clearing all of them at the end frees such cycles.
+  std::vector<std::shared_ptr<Dict>> namespaces_;
+};
+
+}  // namespace snug::tokenizer::jinja

@@ -1,0 +1,65 @@
+// Added tokens, which are matched in a text before any other step: special tokens (<|im_end|>) and
+// words added after training. The leftmost match wins, then the longest; lstrip and rstrip also
+// consume white space around a match; single_word requires word boundaries.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "text/tokenizer/json_node.h"
+#include "text/tokenizer/models/piece_trie.h"
+#include "text/tokenizer/steps/normalizer.h"
+#include "text/tokenizer/vocabulary.h"
+
+namespace snug::tokenizer {
+
+struct AddedToken {
+  std::string content;
+  int32_t id = -1;
+  std::string text;  // what it decodes to: the content, in its normalized form if it is sought so
+  bool single_word = false, lstrip = false, rstrip = false, normalized = false, special = false;
+};
+
+// A part of a text: an added token (id >= 0), or text between them (id -1).
+struct Stretch {
+  size_t begin, end;
+  int32_t id;
+};
+
+class AddedTokens {
+ public:
+  // `token.id` must be free in both vocabularies or belong to the same text. `where` begins error
+  // messages.
+  void add(AddedToken token, const Vocabulary& model, const std::string& where);
+  // Call once after the last add: `normalized` tokens are matched in normalized form.
+  void index(const Normalizer* normalizer);
+
+  std::vector<Stretch> find_raw(std::string_view text) const { return find(text, raw_); }
+  std::vector<Stretch> find_normalized(std::string_view text) const {
+    return find(text, normalized_);
+  }
+
+  bool is_special(int32_t id) const;
+  const AddedToken* by_id(int32_t id) const;
+  const AddedToken* by_content(std::string_view content) const;
+  int32_t end_id() const { return end_id_; }  // largest id + 1
+
+ private:
+  std::vector<Stretch> find(std::string_view text, const PieceTrie& trie) const;
+
+  std::vector<AddedToken> tokens_;
+  std::unordered_map<int32_t, size_t> index_of_id_;
+  std::unordered_map<std::string, size_t> index_of_content_;
+  PieceTrie raw_, normalized_;  // values are indices into tokens_
+  int32_t end_id_ = 0;
+};
+
+// One entry of "added_tokens" in a tokenizer.json, or of "added_tokens_decoder" with its id from
+// outside.
+AddedToken read_added_token(const Node& node, int32_t id);
+
+}  // namespace snug::tokenizer

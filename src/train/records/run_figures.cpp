@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/records/run_figures.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.h"
+#include "base/program_start.h"
+#include "core/memory/ledger.h"
+#include "report/tables.h"
+
+namespace snug::train {
+
+void RunFigures::set_flops(double per_token, double peak_per_second) {
+  flops_per_token_ = per_token;
+  peak_flops_per_second_ = peak_per_second;
+}
+
+double RunFigures::share_of_peak(double tokens_per_second) const {
+  return peak_flops_per_second_ > 0 ? tokens_per_second * flops_per_token_ / peak_flops_per_second_
+                                    : 0;
+}
+
+void RunFigures::fill() const {
+  report::RunRecord& record = log_.record();
+  record.startup = startup_.record();
+  const at::DeviceType device = host_.device.type();
+  const memory::Snapshot peak = memory::ledger_of(device).at_peak();
+  report::MemoryPeaks peaks{.peak_allocated = peak.allocated,
+                            .peak_reserved = memory::peak_reserved_on(device),
+                            .peak_host = engine::peak_resident_bytes()};
+  if (engine_ != nullptr) peaks.on_disk = engine_->disk_ledger().allocated();
+  for (size_t c = 0; c < memory::kNumCategories; ++c)
+    peaks.by_category[memory::name(static_cast<memory::Category>(c))] = peak.by_category[c];
+  log_.measured(peaks, seconds_since_program_start());
+  const double rate = report::summary_of(record).tokens_per_second;
+  record.speed = {.tokens_per_second = rate,
+                  .model_flops_per_second = rate * flops_per_token_,
+                  .share_of_peak = share_of_peak(rate)};
+}
+
+void RunFigures::fill_ranks(const dist::Mesh& mesh) const {
+  if (mesh.is_single()) return;
+  report::RunRecord& record = log_.record();
+  const report::MemoryPeaks& peaks = record.memory.measured;
+  const nlohmann::json own{record.device.name, record.memory.predicted->peak_allocated,
+                           peaks.peak_allocated, peaks.peak_host};
+  const std::vector<std::string> all = mesh.world().gather_texts(own.dump());
+  std::string table;
+  for (size_t rank = 0; rank < all.size(); ++rank) {
+    const nlohmann::json of = nlohmann::json::parse(all[rank]);
+    record.ranks.push_back({.rank = static_cast<int>(rank),
+                            .device = of[0],
+                            .predicted_allocated = of[1],
+                            .peak_allocated = of[2],
+                            .peak_host = of[3]});
+    const report::RankMemoryRecord& r = record.ranks.back();
+    table += fmt::format("  rank {:<4} {:>12} (planned {})\n", r.rank,
+                         format_bytes(r.peak_allocated), format_bytes(r.predicted_allocated));
+  }
+  log_.print(fmt::format("Peak of each process, {}\n\n{}", record.mesh, table));
+}
+
+}  // namespace snug::train

@@ -1,0 +1,174 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train/records/run_log.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "recipe/print.h"
+#include "report/charts/loss_plot.h"
+
+namespace snug::train {
+namespace {
+
+std::filesystem::path make_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error)
+    throw UserError("cannot make the folder out_dir = {}: {}; choose another with --out_dir",
+                    folder.string(), error.message());
+  if (::access(folder.c_str(), W_OK) != 0)
+    throw UserError("cannot write into out_dir = {}; choose another with --out_dir",
+                    folder.string());
+  return folder;
+}
+
+// Takes what happened up to the checkpoint into the record of the run that goes on from it.
+void begin_with(const Resumed& resumed, report::RunRecord& record) {
+  record.steps = resumed.before.steps;
+  record.validation = resumed.before.validation;
+  record.memory.phases = resumed.before.memory.phases;
+  record.resumptions = resumed.before.resumptions;
+  record.resumptions.push_back(
+      {.step = resumed.step, .seconds_total = resumed.before.seconds_total});
+}
+
+// Where the rows before a checkpoint are that is resumed from by its folder's name: beside that
+// folder, where that is not out_dir. Empty where they are in out_dir itself.
+std::filesystem::path earlier_rows(const std::string& resume,
+                                   const std::filesystem::path& out_dir) {
+  if (resume == "true" || resume == "auto" || resume == "false") return {};
+  const auto whole = [](const std::filesystem::path& path) {
+    return std::filesystem::absolute(path / "").lexically_normal().parent_path();
+  };
+  const std::filesystem::path folder = whole(resume).parent_path();
+  return folder == whole(out_dir) ? std::filesystem::path() : folder / "metrics.csv";
+}
+
+double rate_of(const report::StepRecord& step) {
+  return step.seconds > 0 ? static_cast<double>(step.tokens) / step.seconds : 0;
+}
+
+}  // namespace
+
+RunLog::RunLog(const recipe::Recipe& recipe, const std::string& command,
+               const std::optional<Resumed>& resumed, bool writes_files)
+    : out_dir_(make_folder(recipe.out_dir)),
+      may_write_(writes_files),
+      draws_(recipe.logger_name == "tensorboard"),
+      earlier_rows_(earlier_rows(recipe.resume, out_dir_)),
+      log_interval_(std::max<int64_t>(1, recipe.train.log_interval)),
+      live_(stderr, ::isatty(STDERR_FILENO) == 1) {
+  record_.command = command;
+  record_.recipe = recipe::recipe_json(recipe);
+  if (!resumed) return;
+  begin_with(*resumed, record_);
+  if (may_write_) peaks_before_ = resumed->before.memory.measured;
+  planned_before_ = resumed->before.memory.predicted;
+  seconds_before_ = resumed->before.seconds_total;
+}
+
+void RunLog::open_files(const std::optional<Resumed>& resumed) {
+  if (!may_write_) return;
+  std::optional<report::LoggedUntil> logged;
+  if (resumed) {
+    const auto& validation = resumed->before.validation;
+    logged = {.step = resumed->step,
+              .validation = validation.empty() ? -1 : validation.back().step};
+  }
+  csv_ = std::make_unique<report::MetricsCsv>(out_dir_ / "metrics.csv", logged, earlier_rows_);
+  writes_files_ = true;
+  if (draws_) open_tensorboard(resumed);
+  write_unfinished();
+}
+
+// The step of the checkpoint is drawn anew: a validation that came after the checkpoint is yet to
+// come again, and TensorBoard can only be told to forget whole steps.
+void RunLog::open_tensorboard(const std::optional<Resumed>& resumed) {
+  report::TensorBoardOptions options;
+  if (resumed) options.resumed_step = resumed->step - 1;
+  tensorboard_ =
+      std::make_unique<report::TensorBoardWriter>(out_dir_ / "tensorboard", std::move(options));
+  if (!resumed || record_.steps.empty()) return;
+  if (resumed->step % log_interval_ == 0)
+    draw(record_.steps.back(), resumed->before.memory.measured.peak_allocated);
+  if (!record_.validation.empty() && record_.validation.back().step == resumed->step)
+    tensorboard_->scalar("val_loss", record_.validation.back().loss, resumed->step);
+}
+
+void RunLog::draw(const report::StepRecord& step, int64_t peak_allocated) {
+  tensorboard_->scalar("loss", step.loss, step.step);
+  tensorboard_->scalar("lr", step.lr, step.step);
+  tensorboard_->scalar("grad_norm", step.grad_norm, step.step);
+  tensorboard_->scalar("tokens_per_second", rate_of(step), step.step);
+  tensorboard_->scalar("memory/peak_allocated", static_cast<double>(peak_allocated), step.step);
+}
+
+void RunLog::planned(const report::MemoryPeaks& peaks) {
+  record_.memory.predicted = peaks;
+  if (!planned_before_ || planned_before_->peak_allocated == peaks.peak_allocated) return;
+  peaks_before_ = {};
+  record_.memory.phases.clear();
+}
+
+void RunLog::measured(const report::MemoryPeaks& peaks, double seconds) {
+  report::MemoryPeaks& whole = record_.memory.measured;
+  whole = peaks_before_.peak_allocated > peaks.peak_allocated ? peaks_before_ : peaks;
+  whole.peak_reserved = std::max(peaks_before_.peak_reserved, peaks.peak_reserved);
+  whole.peak_host = std::max(peaks_before_.peak_host, peaks.peak_host);
+  record_.seconds_total = seconds_before_ + seconds;
+}
+
+std::string RunLog::unfinished() const {
+  report::RunRecord record = record_;
+  record.outcome = "unfinished";
+  return report::run_json(record);
+}
+
+void RunLog::write_unfinished() const noexcept {
+  if (!writes_files_) return;
+  try {
+    write_file_atomically(out_dir_ / "run.json", unfinished());
+  } catch (const std::exception& error) {
+    log_warning(std::string("the run's record could not be written: ") + error.what());
+  }
+}
+
+void RunLog::step(const report::StepRecord& step, const report::StepStatus& status) {
+  record_.steps.push_back(step);
+  live_.update(status);
+  if (!writes_files_ || step.step % log_interval_ != 0) return;
+  csv_->write({.step = step.step,
+               .loss = step.loss,
+               .tokens = step.tokens,
+               .padded_tokens = step.padded_tokens,
+               .tokens_per_second = rate_of(step),
+               .lr = step.lr,
+               .grad_norm = step.grad_norm,
+               .seconds = step.seconds,
+               .peak_allocated = status.memory_bytes,
+               .peak_reserved = status.reserved_bytes});
+  if (tensorboard_) draw(step, status.memory_bytes);
+}
+
+void RunLog::validation(int64_t step, double loss, int64_t tokens) {
+  record_.validation.push_back({.step = step, .loss = loss, .tokens = tokens});
+  live_.validated(loss);
+  if (writes_files_) csv_->write_validation(step, loss);
+  if (tensorboard_) tensorboard_->scalar("val_loss", loss, step);
+}
+
+void RunLog::write() noexcept {
+  if (!writes_files_) return;
+  try {
+    report::write_run_json(record_, out_dir_ / "run.json");
+    report::write_report_html(record_, out_dir_ / "report.html");
+  } catch (const std::exception& error) {
+    log_warning(std::string("the run's record could not be written: ") + error.what());
+  }
+}
+
+}  // namespace snug::train

@@ -1,0 +1,73 @@
+// Where a run's figures go: run.json, metrics.csv, TensorBoard, report.html, the terminal.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "recipe/recipe.h"
+#include "report/live_line.h"
+#include "report/metrics_csv.h"
+#include "report/run_record.h"
+#include "report/tensorboard.h"
+
+namespace snug::train {
+
+// What a run that goes on from a checkpoint goes on with.
+struct Resumed {
+  int64_t step = 0;
+  report::RunRecord before;  // the run until then, as it lies in the checkpoint
+};
+
+class RunLog {
+ public:
+  // Makes out_dir. With `resumed` the record begins with what happened before. `writes_files`
+  // false: for a process beside the one that does.
+  RunLog(const recipe::Recipe& recipe, const std::string& command,
+         const std::optional<Resumed>& resumed, bool writes_files);
+  // From here on files are written, in place of those that are there; what was logged up to the
+  // step that the run goes on from is kept.
+  void open_files(const std::optional<Resumed>& resumed);
+
+  report::RunRecord& record() { return record_; }
+  void print(const std::string& text) { live_.print(text); }
+  void step(const report::StepRecord& step, const report::StepStatus& status);
+  void validation(int64_t step, double loss, int64_t tokens);
+  void end_line() { live_.finish(); }
+
+  // What this process will take. Figures of a run that it resumes stay beside its own only if they
+  // are of the same plan: those with other ranks, techniques or batches were of another thing.
+  void planned(const report::MemoryPeaks& peaks);
+  // Peaks and wall seconds of this process; the record gets those of the whole run.
+  void measured(const report::MemoryPeaks& peaks, double seconds);
+
+  // The record as it is now, for a checkpoint; and written as run.json, so that a run that is
+  // killed leaves one. Never throws.
+  std::string unfinished() const;
+  void write_unfinished() const noexcept;
+
+  // Writes run.json and report.html. Never throws: a full disk must not hide the run's own end.
+  void write() noexcept;
+
+ private:
+  void open_tensorboard(const std::optional<Resumed>& resumed);
+  void draw(const report::StepRecord& step, int64_t peak_allocated);
+
+  std::filesystem::path out_dir_;
+  bool may_write_;
+  bool writes_files_ = false;
+  bool draws_;
+  std::filesystem::path earlier_rows_;
+  int64_t log_interval_;
+  report::MemoryPeaks peaks_before_;  // of rank 0
+  std::optional<report::MemoryPeaks> planned_before_;
+  double seconds_before_ = 0;
+  report::RunRecord record_;
+  report::LiveLine live_;
+  std::unique_ptr<report::MetricsCsv> csv_;
+  std::unique_ptr<report::TensorBoardWriter> tensorboard_;
+};
+
+}  // namespace snug::train

@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "use/caption/caption.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <functional>
+#include <future>
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "data/each_index.h"
+#include "data/pictures/picture_processor.h"
+#include "data/prompts/text_encoder.h"
+#include "engine/host.h"
+#include "engine/language_model.h"
+#include "report/text_width.h"
+#include "use/caption/caption_source.h"
+#include "use/caption/caption_writer.h"
+#include "use/caption/evaluate_captions.h"
+#include "use/generate/generate.h"
+#include "use/generate/prompts.h"
+#include "use/progress_line.h"
+
+namespace snug::use {
+namespace {
+
+struct Loaded {
+  std::vector<uint8_t> pixels;          // empty where there is a fault
+  std::pair<size_t, size_t> content;    // size and hash of the encoded picture
+  std::vector<std::string> references;  // the data's own captions
+  std::string fault;
+};
+
+size_t hash_of(std::span<const std::byte> bytes) {
+  return std::hash<std::string_view>()(
+      std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+}
+
+// Captions that are there are no reason to fail a picture, unless it is to be scored by them.
+std::vector<std::string> references_of(const data::PictureRows& rows, int64_t row, bool needed) {
+  try {
+    return rows.references(row);
+  } catch (const UserError& error) {
+    if (needed) throw;
+    warn("{}", error.what());
+    return {};
+  }
+}
+
+Loaded load(const data::PictureRows& rows, int64_t row, const data::PictureProcessor& processor,
+            bool references_needed) {
+  try {
+    const data::PictureBytes encoded = rows.picture(row);
+    Loaded loaded{.pixels = {},
+                  .content = {encoded.bytes.size(), hash_of(encoded.bytes)},
+                  .references = references_of(rows, row, references_needed),
+                  .fault = {}};
+    loaded.pixels.resize(static_cast<size_t>(processor.size * processor.size * 3));
+    processor.process(encoded.bytes, rows.where(row), loaded.pixels.data());
+    return loaded;
+  } catch (const UserError& error) {
+    return {.pixels = {}, .content = {}, .references = {}, .fault = error.what()};
+  }
+}
+
+// Of the pictures of a source, a batch at a time.
+class Run {
+ public:
+  Run(const recipe::CaptionOptions& options, const engine::LanguageModel& lm,
+      const CaptionSource& source)
+      : options_(options),
+        lm_(lm),
+        source_(source),
+        encoder_(data::make_encoder(*lm.tokenizer)),
+        generator_(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute),
+        generation_(generation_options(options.max_new_tokens,
+                                       {.temperature = options.temperature,
+                                        .top_k = options.top_k,
+                                        .top_p = options.top_p,
+                                        .seed = options.seed},
+                                       options.beams, options.temperature > 0 ? 1 : 5)),
+        processor_(data::read_picture_processor(lm.path, lm.model->reads().image_size)),
+        writer_(options),
+        progress_(static_cast<size_t>(source.count), !writer_.shows()) {}
+
+  // Returns how many could not be read.
+  int64_t caption() {
+    const auto load_from = [&](int64_t begin) { return load_batch(begin); };
+    std::future<std::vector<Loaded>> next = std::async(std::launch::async, load_from, 0);
+    for (int64_t begin = 0; begin < source_.count; begin += options_.batch_size) {
+      std::vector<Loaded> loaded = next.get();
+      const int64_t end = begin + std::ssize(loaded);
+      // The next ones are read while these are told.
+      if (end < source_.count) next = std::async(std::launch::async, load_from, end);
+      tell(begin, std::move(loaded));
+      progress_.show(static_cast<size_t>(end));
+    }
+    progress_.clear();
+    std::fprintf(stderr, "(%ld captions, %.1f pictures/s)\n",
+                 static_cast<long>(source_.count - unreadable_),
+                 static_cast<double>(source_.count) / progress_.seconds());
+    if (options_.score) score();
+    return unreadable_;
+  }
+
+ private:
+  std::vector<Loaded> load_batch(int64_t begin) const {
+    const int64_t count = std::min(options_.batch_size, source_.count - begin);
+    std::vector<Loaded> all(static_cast<size_t>(count));
+    data::for_each_index(all.size(), static_cast<int>(options_.data.num_workers), [&](size_t i) {
+      all[i] = load(*source_.rows, begin + static_cast<int64_t>(i), processor_, options_.score);
+    });
+    return all;
+  }
+
+  // Rows from `begin` on: their captions are made, written, and kept where they are asked for
+  // again.
+  void tell(int64_t begin, std::vector<Loaded> loaded) {
+    std::vector<size_t> pictures(loaded.size());  // index in told_
+    std::vector<Prompt> prompts;
+    const size_t first = told_.size();
+    for (size_t i = 0; i < loaded.size(); ++i) {
+      if (!loaded[i].fault.empty()) {
+        complain(loaded[i].fault);
+        continue;
+      }
+      pictures[i] = place_of(loaded[i]);
+      if (pictures[i] == first + prompts.size())
+        prompts.push_back(
+            picture_prompt(*lm_.model, encoder_, options_.prompt, std::move(loaded[i].pixels)));
+    }
+    std::vector<std::string> texts = write(prompts);
+    for (size_t k = 0; k < texts.size(); ++k) told_[first + k].caption = std::move(texts[k]);
+    for (size_t i = 0; i < loaded.size(); ++i)
+      if (loaded[i].fault.empty())
+        hand_on(begin + static_cast<int64_t>(i), told_[pictures[i]], loaded[i].references);
+    if (!source_.is_data) told_.clear();
+  }
+
+  // A data set may have a picture in several rows: it is told once.
+  size_t place_of(const Loaded& loaded) {
+    if (source_.is_data) {
+      const auto [place, is_new] = known_.try_emplace(loaded.content, told_.size());
+      if (!is_new) return place->second;
+    }
+    told_.emplace_back();
+    return told_.size() - 1;
+  }
+
+  std::vector<std::string> write(const std::vector<Prompt>& prompts) {
+    if (prompts.empty()) return {};
+    GenerationOptions own = generation_;
+    own.sampling.seed += num_told_;
+    num_told_ += prompts.size();
+    return write_captions(generator_, prompts, own, options_.batch_size);
+  }
+
+  void hand_on(int64_t row, WrittenCaption& told, const std::vector<std::string>& references) {
+    CaptionLine line{
+        .file = source_.rows->file(row), .caption = told.caption, .index = {}, .references = {}};
+    if (source_.is_data) {
+      line.index = row;
+      line.references = references;
+    }
+    writer_.write(line);
+    if (options_.score)
+      told.references.insert(told.references.end(), references.begin(), references.end());
+  }
+
+  void complain(const std::string& fault) {
+    ++unreadable_;
+    progress_.clear();
+    std::fprintf(stderr, "snug: %s\n", report::printable(fault).c_str());
+  }
+
+  void score() const {
+    const int64_t scored = std::ranges::count_if(
+        told_, [](const WrittenCaption& told) { return !told.references.empty(); });
+    if (scored == 0)
+      throw UserError("--score: the data has no reference caption for any of these pictures");
+    std::fprintf(stderr, "%s\n", scores_line(score_captions(told_), scored).c_str());
+  }
+
+  const recipe::CaptionOptions& options_;
+  const engine::LanguageModel& lm_;
+  const CaptionSource& source_;
+  data::TextEncoder encoder_;
+  TextGenerator generator_;
+  GenerationOptions generation_;
+  data::PictureProcessor processor_;
+  CaptionWriter writer_;
+  ProgressLine progress_;
+  std::vector<WrittenCaption> told_;                   // of a data set all distinct pictures
+  std::map<std::pair<size_t, size_t>, size_t> known_;  // where in told_, by content
+  int64_t unreadable_ = 0;
+  uint64_t num_told_ = 0;
+};
+
+}  // namespace
+
+void check_reads_pictures(const models::Model& model, const std::string& name) {
+  if (model.reads().image_size > 0) return;
+  throw UserError(
+      "{} cannot read pictures (its model_type is {}); use a BLIP-2 model for captions, or snug "
+      "generate for text",
+      name, model.hugging_face_config().value("model_type", "unknown"));
+}
+
+std::vector<std::string> write_captions(TextGenerator& generator, std::span<const Prompt> prompts,
+                                        const GenerationOptions& options, int64_t batch_size) {
+  std::vector<std::string> captions;
+  for (const Generation& made : generator.generate_all(prompts, options, batch_size)) {
+    std::string text = made.text;
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return c == '\n' || c == '\t' || c == '\r'; }, ' ');
+    const size_t begin = std::min(text.find_first_not_of(' '), text.size());
+    const size_t end = text.find_last_not_of(' ') + 1;
+    captions.push_back(begin < end ? text.substr(begin, end - begin) : "");
+  }
+  return captions;
+}
+
+int caption(const recipe::CaptionOptions& options) {
+  set_verbose(options.verbose);
+  const CaptionSource source = open_caption_source(options);
+  if (source.count == 0) return 0;
+  check_caption_output(options);
+  const engine::Host host =
+      engine::prepare_host(options.memory_budget, options.num_threads, options.accelerator);
+  std::vector<std::string> adapters;
+  if (!options.adapter.empty()) adapters.push_back(options.adapter);
+  const engine::LanguageModel lm = engine::open_language_model(
+      options.checkpoint_dir, host.device,
+      {.precision = options.precision, .quantize = options.quantize, .adapters = adapters});
+  check_reads_pictures(*lm.model, options.checkpoint_dir);
+  const int64_t unreadable = Run(options, lm, source).caption();
+  if (unreadable == 0) return 0;
+  std::fprintf(stderr, "snug: %ld of %ld pictures could not be read\n",
+               static_cast<long>(unreadable), static_cast<long>(source.count));
+  return 2;
+}
+
+}  // namespace snug::use

@@ -1,0 +1,24 @@
+// `snug caption`: what is on pictures.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "recipe/options/commands.h"
+#include "use/generate/text_generator.h"
+
+namespace snug::use {
+
+// Returns the exit code: 2 where a picture could not be read, else 0.
+int caption(const recipe::CaptionOptions& options);
+
+// Answers to prompts with pictures as captions: on one line, without spaces at their ends.
+std::vector<std::string> write_captions(TextGenerator& generator, std::span<const Prompt> prompts,
+                                        const GenerationOptions& options, int64_t batch_size);
+
+// Throws UserError where the model reads no pictures.
+void check_reads_pictures(const models::Model& model, const std::string& name);
+
+}  // namespace snug::use

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "use/caption/caption_source.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "base/text.h"
+#include "data/pictures/picture_folder.h"
+#include "data/rows/hugging_face.h"
+#include "use/caption/caption_writer.h"
+#include "use/caption/picture_files.h"
+
+namespace snug::use {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Files as rows that nobody has said anything of.
+class PictureFiles : public data::PictureRows {
+ public:
+  explicit PictureFiles(std::vector<fs::path> files) : files_(std::move(files)) {}
+
+  int64_t count() const override { return std::ssize(files_); }
+  std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const override {
+    return std::vector<std::optional<std::string>>(rows.size());
+  }
+  bool has_captions() const override { return false; }
+  data::PictureBytes picture(int64_t row) const override {
+    const auto picture = std::make_shared<MappedFile>(file(row));
+    return {picture->bytes(), picture};
+  }
+  std::string file(int64_t row) const override { return files_.at(static_cast<size_t>(row)); }
+  std::string where(int64_t row) const override { return file(row); }
+
+ private:
+  std::vector<fs::path> files_;
+};
+
+bool names_data(const recipe::CaptionOptions& options) { return !options.data.class_path.empty(); }
+
+void check_source(const recipe::CaptionOptions& options) {
+  const recipe::DataOptions& d = options.data;
+  if (!names_data(options) && !d.path.empty())
+    throw UserError(
+        "data.path = {}: also give its kind, --data ImageFolder (pictures with a metadata file) or "
+        "--data HFDataset",
+        d.path);
+  if (names_data(options) && !options.images.empty())
+    throw UserError("--data {} and {} both name pictures; keep one", d.class_path,
+                    options.images.front());
+  if (!names_data(options) && options.images.empty())
+    throw UserError(
+        "snug caption needs pictures: files, folders or patterns after the model, or a data set "
+        "with --data ImageFolder --data.path FOLDER");
+}
+
+void check_output(const recipe::CaptionOptions& options) {
+  if (options.beside && !options.out.empty())
+    throw UserError(
+        "--beside writes one file per picture, --out one file for all; give one of them");
+  if (options.beside && options.format != "text")
+    throw UserError("--beside writes plain text; leave --format {} out", options.format);
+  if (options.beside && names_data(options))
+    throw UserError(
+        "--beside needs picture files; write the captions of a data set to one file with --out "
+        "FILE");
+  if (options.score && !names_data(options))
+    throw UserError(
+        "--score needs a data set with captions; give one with --data ImageFolder or --data "
+        "HFDataset");
+}
+
+// Those that have no caption beside them yet.
+std::vector<fs::path> without_caption(std::vector<fs::path> files) {
+  const size_t all = files.size();
+  std::erase_if(files, [](const fs::path& file) { return fs::exists(text_beside(file)); });
+  if (files.size() < all)
+    warn(
+        "{} of {} pictures have a .txt file beside them and are skipped; --force overwrites those "
+        "files",
+        with_commas(static_cast<int64_t>(all - files.size())),
+        with_commas(static_cast<int64_t>(all)));
+  return files;
+}
+
+std::shared_ptr<const data::PictureRows> open_files(const recipe::CaptionOptions& options) {
+  std::vector<fs::path> files = find_pictures(options.images);
+  if (options.beside && !options.force) files = without_caption(std::move(files));
+  return std::make_shared<PictureFiles>(std::move(files));
+}
+
+std::shared_ptr<const data::PictureRows> open_data_set(const recipe::CaptionOptions& options) {
+  const recipe::DataOptions& d = options.data;
+  const bool needed = options.score;
+  std::shared_ptr<const data::PictureRows> rows;
+  if (d.class_path == "ImageFolder")
+    rows = data::open_picture_folder({d.path, d.split, d.image_column, d.text_column, needed});
+  else
+    rows =
+        data::open_hugging_face_pictures({d.path, d.split, d.image_column, d.text_column, needed});
+  if (rows == nullptr)
+    throw UserError(
+        "{}: no column seems to hold pictures; name the column with their bytes or paths with "
+        "--data.image_column",
+        d.path);
+  return rows;
+}
+
+}  // namespace
+
+CaptionSource open_caption_source(const recipe::CaptionOptions& options) {
+  check_source(options);
+  check_output(options);
+  CaptionSource source{.rows = names_data(options) ? open_data_set(options) : open_files(options),
+                       .is_data = names_data(options)};
+  source.count = source.rows->count();
+  if (options.limit) source.count = std::min(source.count, *options.limit);
+  return source;
+}
+
+}  // namespace snug::use

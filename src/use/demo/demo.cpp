@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "use/demo/demo.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/text.h"
+#include "files/hub/progress_line.h"
+#include "files/hub/transfer.h"
+#include "use/demo/debian_packages.h"
+#include "use/demo/model.h"
+#include "use/demo/questions.h"
+
+namespace snug::demo {
+namespace {
+
+constexpr size_t kNumTrained = 2000, kNumHeldOut = 100;
+constexpr size_t kNumQuestions = kNumTrained + kNumHeldOut;
+
+// Too few where there is no package index, or hardly one.
+std::vector<Question> about_packages() {
+  return package_questions(described_packages(package_index()), kNumQuestions);
+}
+
+std::vector<Question> chosen_questions(const std::string& about, std::string& words) {
+  std::vector<Question> questions;
+  if (about != "numbers") questions = about_packages();
+  words = "the packages in this machine's package index";
+  if (questions.size() == kNumQuestions) return questions;
+  if (about == "debian")
+    throw UserError(
+        "the package index here describes only {} distinct packages, and the demo needs {}: run "
+        "apt-get update as root, or use --questions numbers",
+        with_commas(static_cast<long long>(questions.size())),
+        with_commas(static_cast<long long>(kNumQuestions)));
+  words = "numbers in words and Roman numerals";
+  return number_questions(static_cast<int>(kNumQuestions));
+}
+
+bool names_recipe(const std::vector<std::string>& words) {
+  return std::any_of(words.begin(), words.end(), [](const std::string& word) {
+    return word == "--config" || word.starts_with("--config=");
+  });
+}
+
+}  // namespace
+
+std::vector<std::string> finetune_words(const recipe::DemoOptions& options) {
+  std::vector<std::string> words{
+      options.lora ? "finetune_lora" : "finetune_full",
+      options.checkpoint_dir.empty() ? model_path(smollm2()).string() : options.checkpoint_dir};
+  const std::vector<std::string>& more = options.finetune_words;
+  if (!names_recipe(more))
+    words.insert(words.end(),
+                 {"--config", options.lora ? "recipes/demo-lora.yaml" : "recipes/demo.yaml"});
+  // Where the recipes look for it.
+  if (options.data_dir != recipe::DemoOptions().data_dir) {
+    const std::filesystem::path folder = options.data_dir;
+    words.insert(words.end(), {"--data.json_path", (folder / "train.jsonl").string(),
+                               "--data.val_path", (folder / "held_out.jsonl").string()});
+  }
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+void make_questions(const recipe::DemoOptions& options) {
+  std::string about;
+  const std::vector<Question> questions = chosen_questions(options.questions, about);
+  hub::make_folder(options.data_dir);
+  write_questions(questions, kNumHeldOut, options.data_dir);
+  std::printf("Questions %s about %s, %zu of them held out, in %s\n",
+              with_commas(static_cast<long long>(questions.size())).c_str(), about.c_str(),
+              kNumHeldOut, options.data_dir.c_str());
+}
+
+void fetch_model(const recipe::DemoOptions& options) {
+  if (!options.checkpoint_dir.empty()) return;
+  bool has_begun = false;
+  hub::ProgressLine line;
+  const auto show = [&](const hub::Progress& progress) {
+    if (!has_begun)
+      std::printf("Downloading %s (%.0f MB) to %s\n", smollm2().name.c_str(),
+                  static_cast<double>(progress.all_total) / 1e6,
+                  model_path(smollm2()).parent_path().c_str());
+    has_begun = true;
+    std::fflush(stdout);
+    line.show(progress);
+  };
+  demo::fetch_model(smollm2(), show);
+}
+
+}  // namespace snug::demo

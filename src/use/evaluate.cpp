@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "use/commands.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "base/text.h"
+#include "data/dataset.h"
+#include "engine/adapters/adapter_directory.h"
+#include "engine/host.h"
+#include "engine/language_model.h"
+#include "engine/open_data.h"
+#include "engine/steps/validation.h"
+#include "use/caption/evaluate_captions.h"
+#include "use/generate/prompts.h"
+
+namespace snug::use {
+namespace {
+
+data::DatasetOptions evaluated_options(const recipe::EvaluateOptions& options,
+                                       const engine::LanguageModel& lm) {
+  const recipe::DataOptions& d = options.data;
+  data::DatasetOptions result = engine::dataset_options(d, *lm.model, lm.path);
+  const data::Reading& reading = result.reading;
+  const bool captions =
+      reading.image_size > 0 &&
+      (d.class_path == "ImageFolder" || d.class_path == "HFDataset" || engine::is_synthetic(d));
+  const int64_t positions = lm.model->dimensions().max_positions;
+  const int64_t usual = captions ? reading.num_picture_tokens + data::kCaptionTokens : positions;
+  result.max_seq_length = std::min(options.max_seq_length.value_or(usual), positions);
+  if (!captions) {
+    const auto record =
+        prompts_of_training(lm, lm.adapters.empty() ? nullptr : &lm.adapters.front());
+    if (record && d.prompt_style == "auto") result.prompt_style = record->style;
+    if (record && !options.mask_prompt_given)
+      result.mask_prompt = record->mask_prompt.value_or(d.mask_prompt);
+  }
+  // "all": nothing is held out, so that the training part is the whole file.
+  // A folder, or a validation file, says by itself which part is which.
+  const bool one_file = !d.val_path && !std::filesystem::is_directory(d.json_path);
+  if (one_file) result.val_split_fraction = options.split == "all" ? 0.0 : d.val_split_fraction;
+  return result;
+}
+
+data::Dataset open_evaluated(const data::DatasetOptions& options, const engine::LanguageModel& lm) {
+  return data::load_dataset(
+      options, data::make_encoder(*lm.tokenizer),
+      [](const data::DownloadRequest& request) -> std::vector<std::filesystem::path> {
+        throw UserError(
+            "data set {} is not in the cache; train on it once to download it, or give a file with "
+            "--data JSON --data.json_path FILE",
+            request.repo_id);
+      });
+}
+
+void write_captions_file(const std::string& path, const std::vector<WrittenCaption>& captions) {
+  std::string text;
+  for (const WrittenCaption& written : captions)
+    text += nlohmann::json{{"file", written.file},
+                           {"caption", written.caption},
+                           {"references", written.references}}
+                .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) +
+            "\n";
+  write_file_atomically(path, text);
+}
+
+// Of the part that is evaluated: what the model writes, and how near it is.
+nlohmann::json evaluate_captions(const recipe::EvaluateOptions& options,
+                                 const engine::LanguageModel& lm, const CaptionSet& set) {
+  TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
+  const std::vector<WrittenCaption> captions = caption_samples(
+      generator, set,
+      {.max_new_tokens = options.max_new_tokens,
+       .sampling = {.temperature = 0},
+       .num_beams = options.num_beams},
+      options.micro_batch_size, options.max_iters.value_or(0) * options.micro_batch_size);
+  if (!options.captions_file.empty()) write_captions_file(options.captions_file, captions);
+  const scores::CaptionScores scores = score_captions(captions);
+  return {{"pictures", captions.size()}, {"bleu_1", scores.bleu[0]}, {"bleu_2", scores.bleu[1]},
+          {"bleu_3", scores.bleu[2]},    {"bleu_4", scores.bleu[3]}, {"rouge_l", scores.rouge_l},
+          {"cider_d", scores.cider}};
+}
+
+void print(const nlohmann::json& result) {
+  const auto number = [&](const char* key) { return result[key].get<double>(); };
+  const auto count = [&](const char* key) { return with_commas(result[key].get<int64_t>()); };
+  std::string how;
+  if (result.contains("prompt_style"))
+    how = fmt::format(", prompt style {}, {}", result["prompt_style"].get<std::string>(),
+                      result["mask_prompt"] ? "answers alone" : "prompts and answers");
+  print_piece(fmt::format("loss {:.4f}, perplexity {:.2f} ({} tokens of {} samples{})\n",
+                          number("loss"), number("perplexity"), count("tokens"), count("samples"),
+                          how));
+  if (result.contains("bleu_4"))
+    print_piece(
+        fmt::format("BLEU-4 {:.1f}, ROUGE-L {:.1f}, CIDEr-D {:.1f} (hundredths; captions "
+                    "of {} pictures)\n",
+                    100 * number("bleu_4"), 100 * number("rouge_l"), 100 * number("cider_d"),
+                    count("pictures")));
+}
+
+// Stored ids are complements where their labels are ignored.
+void check_ids(const data::SampleStore& samples, const engine::LanguageModel& lm) {
+  int32_t largest = 0;
+  for (int64_t i = 0; i < samples.count(); ++i)
+    for (const int32_t id : samples.stored_ids(i)) largest = std::max(largest, id < 0 ? ~id : id);
+  if (const int64_t rows = lm.model->dimensions().vocabulary; largest >= rows)
+    throw UserError(
+        "the data contains token {}, but the model's embedding has {} rows: the tokenizer in {} "
+        "belongs to another model",
+        largest, rows, lm.path.string());
+}
+
+}  // namespace
+
+void evaluate(const recipe::EvaluateOptions& options) {
+  const engine::Host host =
+      engine::prepare_host(options.memory_budget, options.num_threads, options.accelerator);
+  const bool is_adapter = engine::is_adapter_directory(options.checkpoint_dir);
+  if (is_adapter && !options.adapter.empty())
+    throw UserError("{} is an adapter already; give the base model beside --adapter {}",
+                    options.checkpoint_dir, options.adapter);
+  std::vector<std::string> adapters;
+  if (!options.adapter.empty()) adapters.push_back(options.adapter);
+  const engine::LanguageModel lm = engine::open_language_model(
+      options.checkpoint_dir, host.device,
+      {.precision = options.precision, .quantize = options.quantize, .adapters = adapters});
+  const data::DatasetOptions read = evaluated_options(options, lm);
+  const data::Dataset dataset = open_evaluated(read, lm);
+  const bool held_out = options.split == "val";
+  const data::SampleStore& samples = held_out ? dataset.validation : dataset.train;
+  if (samples.empty()) throw UserError("the {} split of the data is empty", options.split);
+  check_ids(samples, lm);
+  const auto batches = held_out ? dataset.validation_batches() : dataset.train_batches();
+  const engine::ValidationResult loss =
+      engine::validate(*lm.executor, *batches, samples.count(),
+                       {.micro_batch_size = options.micro_batch_size,
+                        .max_batches = options.max_iters.value_or(0),
+                        .compute = lm.precision.compute,
+                        .ignore_index = options.data.ignore_index});
+  if (loss.tokens == 0)
+    throw UserError("no sample of the {} split has a token with loss: {}", options.split,
+                    dataset.train_pictures.rows ? "none of the pictures could be read"
+                                                : "the prompts fill the model's whole length");
+  const int64_t most = options.max_iters.value_or(0) * options.micro_batch_size;
+  const int64_t counted = most > 0 ? std::min(most, samples.count()) : samples.count();
+  nlohmann::json result{{"loss", loss.loss},
+                        {"perplexity", std::exp(loss.loss)},
+                        {"tokens", loss.tokens},
+                        {"samples", counted - batches->num_unreadable()}};
+  if (!dataset.train_pictures.rows && !engine::is_synthetic(options.data))
+    result.update({{"prompt_style", dataset.prompt_style}, {"mask_prompt", read.mask_prompt}});
+  const data::PictureIndex& pictures =
+      held_out ? dataset.validation_pictures : dataset.train_pictures;
+  if (pictures.rows && options.captions && !engine::is_synthetic(options.data))
+    result.update(evaluate_captions(options, lm, {samples, pictures, dataset.processor}));
+  if (options.json)
+    print_piece(result.dump() + "\n");
+  else
+    print(result);
+}
+
+}  // namespace snug::use

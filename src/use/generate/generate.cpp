@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "use/generate/generate.h"
+
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "data/prompts/prompt_style.h"
+#include "data/prompts/text_encoder.h"
+#include "engine/host.h"
+#include "engine/language_model.h"
+#include "use/generate/given_prompt.h"
+#include "use/generate/prompts.h"
+#include "use/generate/text_generator.h"
+
+namespace snug::use {
+namespace {
+
+std::string prompt_text(const recipe::GenerateOptions& options, const data::PromptStyle& style) {
+  if (!style.is_chat() || options.sys_prompt.empty()) {
+    // As rows of chats are trained on by styles that know no turns.
+    const std::string before = options.sys_prompt.empty() ? "" : options.sys_prompt + "\n\n";
+    return style.prompt(
+        {.instruction = before + *options.prompt, .input = "", .output = "", .messages = {}});
+  }
+  const std::vector<tokenizer::Message> turns{{"system", options.sys_prompt},
+                                              {"user", *options.prompt}};
+  return style.render(turns, /*add_generation_prompt=*/true);
+}
+
+// One answer, to standard output as it comes or as a line of JSON.
+void answer(TextGenerator& generator, GenerationRequest request,
+            const recipe::GenerateOptions& options, const std::string& adapter) {
+  const bool stream = options.stream && !options.json;
+  if (stream) request.on_text = print_piece;
+  const auto start = std::chrono::steady_clock::now();
+  const Generation result = generator.generate(request);
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (options.json) {
+    nlohmann::json line{{"prompt", *options.prompt},
+                        {"text", result.text},
+                        {"tokens", result.ids.size()},
+                        {"ended", result.ended},
+                        {"seconds", seconds}};
+    if (!adapter.empty()) line["adapter"] = adapter;
+    print_piece(line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+    return;
+  }
+  print_piece(stream ? "\n" : result.text + "\n");
+  std::fprintf(stderr, "(%zu tokens, %.1f tokens/s)\n", result.ids.size(),
+               seconds > 0 ? static_cast<double>(result.ids.size()) / seconds : 0.0);
+}
+
+// As many answers as are asked for, of the model with the adapter that is in use.
+void answer_all(TextGenerator& generator, const Prompt& prompt,
+                const recipe::GenerateOptions& options, const std::string& adapter) {
+  for (int64_t sample = 0; sample < options.num_samples; ++sample)
+    answer(generator,
+           {.prompt = prompt,
+            .options = generation_options(options.max_new_tokens,
+                                          {.temperature = options.temperature,
+                                           .top_k = options.top_k,
+                                           .top_p = options.top_p,
+                                           .seed = options.seed + static_cast<uint64_t>(sample)},
+                                          options.beams, 1)},
+           options, adapter);
+}
+
+}  // namespace
+
+GenerationOptions generation_options(int64_t max_new_tokens, const SamplingOptions& sampling,
+                                     const recipe::BeamOptions& beams, int64_t default_beams) {
+  return {.max_new_tokens = max_new_tokens,
+          .sampling = sampling,
+          .num_beams = beams.num_beams.value_or(default_beams),
+          .length_penalty = beams.length_penalty,
+          .rules = {.repetition_penalty = beams.repetition_penalty,
+                    .no_repeat_ngram_size = beams.no_repeat_ngram_size,
+                    .min_new_tokens = beams.min_new_tokens}};
+}
+
+void generate(const recipe::GenerateOptions& given) {
+  recipe::GenerateOptions options = given;
+  options.prompt = given_prompt(given.prompt);
+  const engine::Host host =
+      engine::prepare_host(options.memory_budget, options.num_threads, options.accelerator);
+  const engine::LanguageModel lm = engine::open_language_model(
+      options.checkpoint_dir, host.device,
+      {.precision = options.precision, .quantize = options.quantize, .adapters = options.adapters});
+  const data::TextEncoder encoder = data::make_encoder(*lm.tokenizer);
+  const auto prompt = [&](const engine::LoadedAdapter* adapter) {
+    const data::PromptStyle style = style_of_prompts(options.prompt_style, lm, adapter, encoder);
+    return text_prompt(*lm.model, encoder, prompt_text(options, style));
+  };
+  TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
+  if (lm.adapters.empty()) return answer_all(generator, prompt(nullptr), options, "");
+  for (const engine::LoadedAdapter& adapter : lm.adapters) {
+    lm.use(adapter);
+    if (lm.adapters.size() > 1 && !options.json) print_piece("[" + adapter.name + "]\n");
+    answer_all(generator, prompt(&adapter), options, adapter.name);
+  }
+}
+
+}  // namespace snug::use

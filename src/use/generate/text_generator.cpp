@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "use/generate/text_generator.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "base/error.h"
+#include "report/text_width.h"
+
+namespace snug::use {
+namespace {
+
+// Token ids at "eos_token_id": one or a list.
+void add_end_ids(const nlohmann::json& config, std::vector<int32_t>& ids) {
+  const auto field = config.find("eos_token_id");
+  if (field == config.end()) return;
+  for (const nlohmann::json& id : field->is_array() ? *field : nlohmann::json::array({*field}))
+    if (id.is_number_integer()) ids.push_back(id.get<int32_t>());
+}
+
+// Numbers of prompts that may run side by side: of a decoder those of one length.
+std::map<size_t, std::vector<size_t>> by_length(std::span<const Prompt> prompts, bool is_decoder) {
+  std::map<size_t, std::vector<size_t>> groups;
+  for (size_t i = 0; i < prompts.size(); ++i)
+    groups[is_decoder ? prompts[i].ids.size() : 0].push_back(i);
+  return groups;
+}
+
+// A decoder that has written these out.
+tokenizer::StreamingDecoder decoder_after(const tokenizer::Tokenizer& tokenizer,
+                                          std::span<const int32_t> ids) {
+  tokenizer::StreamingDecoder decoder(tokenizer);
+  for (const int32_t id : ids) decoder.push(id);
+  if (!ids.empty()) decoder.flush();
+  return decoder;
+}
+
+}  // namespace
+
+void print_piece(const std::string& piece) {
+  static const bool terminal = ::isatty(STDOUT_FILENO) == 1;
+  const std::string text = terminal ? report::printable_lines(piece) : piece;
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+TextGenerator::TextGenerator(exec::Executor& executor, const models::Model& model,
+                             const tokenizer::Tokenizer& tokenizer, at::ScalarType compute)
+    : model_(executor, model, compute), tokenizer_(tokenizer) {
+  if (tokenizer.special().eos >= 0) end_ids_.push_back(tokenizer.special().eos);
+  // Chat models end a turn with a token of their own, which their config names beside eos; so do
+  // models of pictures for a caption, in the config of their language model.
+  const nlohmann::json config = model.hugging_face_config();
+  add_end_ids(config, end_ids_);
+  if (const auto text = config.find("text_config"); text != config.end())
+    add_end_ids(*text, end_ids_);
+}
+
+GenerationOptions TextGenerator::feasible(const Prompt& prompt, GenerationOptions options) const {
+  options.max_new_tokens = std::min(options.max_new_tokens, model_.check(prompt));
+  if (options.end_ids.empty()) options.end_ids = end_ids_;
+  return options;
+}
+
+Generation TextGenerator::decode(GeneratedIds made, std::span<const int32_t> begun) const {
+  tokenizer::StreamingDecoder decoder = decoder_after(tokenizer_, begun);
+  Generation result{.text = {}, .ids = std::move(made.ids), .ended = made.ended};
+  for (const int32_t id : result.ids) result.text += decoder.push(id);
+  result.text += decoder.flush();
+  return result;
+}
+
+Generation TextGenerator::generate(const GenerationRequest& request) {
+  SNUG_CHECK(request.begun.empty() || !model_.decoder_start(),
+             "continuing the answer of an encoder-decoder");
+  tokenizer::StreamingDecoder decoder = decoder_after(tokenizer_, request.begun);
+  Prompt prompt = request.prompt;
+  prompt.ids.insert(prompt.ids.end(), request.begun.begin(), request.begun.end());
+  const auto emit = [&](const std::string& piece) {
+    if (request.on_text && !piece.empty()) request.on_text(piece);
+  };
+  const bool streams = request.on_text && request.options.num_beams == 1;
+  std::vector<GeneratedIds> made =
+      generate_ids(model_, {&prompt, 1}, feasible(prompt, request.options),
+                   streams ? [&](size_t, int32_t id) { emit(decoder.push(id)); } : OnToken());
+  emit(decoder.flush());
+  Generation result = decode(std::move(made.front()), request.begun);
+  if (!streams) emit(result.text);
+  return result;
+}
+
+std::vector<Generation> TextGenerator::generate_all(std::span<const Prompt> prompts,
+                                                    const GenerationOptions& options,
+                                                    int64_t batch_size) {
+  std::vector<Generation> results(prompts.size());
+  const auto most = static_cast<size_t>(std::max<int64_t>(batch_size, 1));
+  for (const auto& [length, group] : by_length(prompts, !model_.decoder_start()))
+    for (size_t begin = 0; begin < group.size(); begin += most) {
+      const size_t end = std::min(group.size(), begin + most);
+      std::vector<Prompt> batch;
+      GenerationOptions own = options;
+      own.sampling.seed += group[begin];
+      for (size_t i = begin; i < end; ++i) {
+        own = feasible(prompts[group[i]], std::move(own));
+        batch.push_back(prompts[group[i]]);
+      }
+      std::vector<GeneratedIds> made = generate_ids(model_, batch, own);
+      for (size_t i = begin; i < end; ++i) results[group[i]] = decode(std::move(made[i - begin]));
+    }
+  return results;
+}
+
+}  // namespace snug::use

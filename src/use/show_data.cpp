@@ -1,0 +1,296 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "use/commands.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/terminal.h"
+#include "base/text.h"
+#include "data/survey.h"
+#include "engine/adapters/adapter_directory.h"
+#include "engine/export/vocabulary.h"
+#include "engine/open_data.h"
+#include "models/family.h"
+#include "report/text_width.h"
+
+namespace snug::use {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+// What is known of a model without its weights: how text becomes tokens, and where there is a
+// config.json what it reads and how much.
+struct TokenizerOf {
+  fs::path path;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer;
+  std::unique_ptr<models::Model> model;  // null: a decoder of any length is taken for granted
+};
+
+TokenizerOf open_tokenizer_of(const fs::path& given) {
+  const fs::path path = engine::is_adapter_directory(given) ? engine::find_base(given) : given;
+  TokenizerOf found{.path = path, .tokenizer = {}, .model = {}};
+  if (!fs::exists(path)) throw UserError("model {} does not exist", path.string());
+  if (!fs::is_directory(path)) {
+    models::Checkpoint checkpoint = models::open_checkpoint(path);
+    found.tokenizer = engine::open_tokenizer(checkpoint);
+    found.model = std::move(checkpoint.model);
+    return found;
+  }
+  found.tokenizer = tokenizer::Tokenizer::from_directory(path);
+  if (fs::exists(path / "config.json"))
+    found.model = models::model_from_config(path / "config.json");
+  return found;
+}
+
+// A stretch of a sample as text.
+struct Part {
+  std::string text;
+  bool is_learnt = false;
+};
+
+// Cut where the mask changes. Each text is what its tokens add to those before them, since a
+// tokenizer may write the same token differently at the beginning.
+std::vector<Part> parts_of(const data::Sample& sample, int32_t ignore_index,
+                           const tokenizer::Tokenizer& tokenizer) {
+  std::vector<Part> parts;
+  std::string before;
+  const auto is_learnt = [&](size_t i) { return i > 0 && sample.labels[i] != ignore_index; };
+  for (size_t begin = 0; begin < sample.ids.size();) {
+    size_t end = begin + 1;
+    while (end < sample.ids.size() && is_learnt(end) == is_learnt(begin)) ++end;
+    const std::span<const int32_t> ids(sample.ids);
+    std::string all = tokenizer.decode(ids.first(end), /*skip_special_tokens=*/false);
+    parts.push_back({all.starts_with(before)
+                         ? all.substr(before.size())
+                         : tokenizer.decode(ids.subspan(begin, end - begin), false),
+                     is_learnt(begin)});
+    before = std::move(all);
+    begin = end;
+  }
+  return parts;
+}
+
+std::string text_with_mask(const std::vector<Part>& parts, bool colours) {
+  std::string text;
+  for (const Part& part : parts) {
+    const std::string shown = report::printable_lines(part.text);
+    if (colours)
+      text += (part.is_learnt ? "\x1b[1m" : "\x1b[2m") + shown + "\x1b[0m";
+    else
+      text += part.is_learnt ? shown : "[mask]" + shown + "[/mask]";
+  }
+  return text;
+}
+
+std::string plural(int64_t count, const char* one, const char* many) {
+  return fmt::format("{} {}", with_commas(count), count == 1 ? one : many);
+}
+
+struct ShownSample {
+  int64_t row = 0;
+  bool held_out = false;
+  int64_t learnt = 0;
+  std::vector<int32_t> ids;
+  std::vector<Part> parts;
+};
+
+std::vector<ShownSample> choose_samples(const data::Dataset& dataset,
+                                        const recipe::ShowDataOptions& options,
+                                        const tokenizer::Tokenizer& tokenizer) {
+  std::vector<ShownSample> shown;
+  for (const data::SampleAt at : data::samples_by_row(dataset)) {
+    const int64_t row = data::row_number(dataset, at);
+    if (options.row ? row != *options.row : std::ssize(shown) >= options.num_samples) continue;
+    const data::SampleStore& store = at.held_out ? dataset.validation : dataset.train;
+    const data::Sample sample = store.sample(at.index);
+    shown.push_back({.row = row,
+                     .held_out = at.held_out,
+                     .learnt = data::learnt_tokens(store, at.index),
+                     .ids = sample.ids,
+                     .parts = parts_of(sample, store.ignore_index(), tokenizer)});
+  }
+  if (options.row && shown.empty())
+    throw UserError("--row {}: the {} samples have no such row", *options.row,
+                    with_commas(dataset.train.count() + dataset.validation.count()));
+  return shown;
+}
+
+std::string words_on_kinds(const data::Dataset& dataset) {
+  const data::RowCounts& counts = dataset.row_counts;
+  std::vector<std::string> words;
+  const auto add = [&](int64_t count, const char* what) {
+    if (count > 0) words.push_back(fmt::format("{} {}", with_commas(count), what));
+  };
+  add(counts.questions, "with question and answer");
+  add(counts.questions_with_input, "with question, input and answer");
+  add(counts.chats, "with the turns of a chat");
+  add(counts.completions, "with prompt and completion");
+  add(counts.texts, "with text alone");
+  if (dataset.train_pictures.rows != nullptr) words.emplace_back("pictures with captions");
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string bars_of(const data::DataSurvey& found, bool unicode) {
+  constexpr double kColumns = 40;
+  int64_t most = 1;
+  for (const data::LengthBin& bin : found.lengths) most = std::max(most, bin.samples);
+  const size_t digits = with_commas(found.longest).size();
+  std::string text;
+  for (const data::LengthBin& bin : found.lengths) {
+    const double share = static_cast<double>(bin.samples) / static_cast<double>(most);
+    const auto full = static_cast<int>(share * kColumns + 0.5);
+    std::string bar;
+    for (int i = 0; i < std::max(full, bin.samples > 0 ? 1 : 0); ++i) bar += unicode ? "█" : "#";
+    const std::string range = bin.from == bin.to
+                                  ? with_commas(bin.from)
+                                  : fmt::format("{} {} {}", with_commas(bin.from),
+                                                unicode ? "–" : "-", with_commas(bin.to));
+    const size_t blanks = 2 * digits + 3 - report::display_width(range);
+    text += fmt::format("  {}{}  {}{}{}\n", std::string(blanks, ' '), range, bar,
+                        bar.empty() ? "" : " ", with_commas(bin.samples));
+  }
+  return text;
+}
+
+std::string share_text(int64_t part, int64_t whole) {
+  return fmt::format(
+      "{:.1f} %", whole > 0 ? 100.0 * static_cast<double>(part) / static_cast<double>(whole) : 0.0);
+}
+
+std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& found,
+                        const data::DatasetOptions& read, bool unicode) {
+  const int64_t samples = found.training + found.held_out;
+  std::string text =
+      fmt::format("Samples   {}: {} to train on, {} held out\n", with_commas(samples),
+                  with_commas(found.training), with_commas(found.held_out));
+  text += fmt::format("Rows      {}\n", words_on_kinds(dataset));
+  text += fmt::format(
+      "Style     {} ({}); prompts {}\n", dataset.prompt_style,
+      dataset.prompt_style_reason == "given" ? "--data.prompt_style" : dataset.prompt_style_reason,
+      read.mask_prompt ? "are not learnt" : "are learnt too");
+  text +=
+      fmt::format("Tokens    {}, of which {} are learnt ({})\n", with_commas(found.tokens),
+                  with_commas(found.learnt_tokens), share_text(found.learnt_tokens, found.tokens));
+  text +=
+      fmt::format("Lengths   {} to {} tokens, half of them up to {}\n", with_commas(found.shortest),
+                  with_commas(found.longest), with_commas(found.median));
+  text += bars_of(found, unicode);
+  if (read.max_seq_length > 0)
+    text +=
+        fmt::format("Cut       {} longer than {} tokens, {} left out ({})\n",
+                    plural(found.cut_samples, "sample", "samples"),
+                    with_commas(read.max_seq_length), plural(found.cut_tokens, "token", "tokens"),
+                    share_text(found.cut_tokens, found.cut_tokens + found.tokens));
+  text += fmt::format("Repeated  {}", plural(found.duplicates, "sample", "samples"));
+  if (found.first_duplicate)
+    text += fmt::format(" equal to an earlier one, first rows {} and {}",
+                        with_commas(found.first_duplicate->first),
+                        with_commas(found.first_duplicate->second));
+  if (found.held_out_in_training > 0)
+    text += fmt::format("; {} both held out and trained on",
+                        plural(found.held_out_in_training, "sample", "samples"));
+  text += "\n";
+  if (found.without_loss > 0)
+    text += fmt::format("No loss   {} with no token to learn\n",
+                        plural(found.without_loss, "sample", "samples"));
+  if (found.left_out_answers > 0)
+    text += fmt::format("Left out  {} from conversations\n",
+                        plural(found.left_out_answers, "answer", "answers"));
+  return text;
+}
+
+void print_text(const std::vector<ShownSample>& shown, const std::string& totals, bool colours) {
+  std::string text;
+  for (const ShownSample& sample : shown) {
+    const std::string head = fmt::format(
+        "Row {}{}: {}, {} learnt", with_commas(sample.row), sample.held_out ? " (held out)" : "",
+        plural(std::ssize(sample.ids), "token", "tokens"), with_commas(sample.learnt));
+    text += head + "\n" + text_with_mask(sample.parts, colours) + "\n\n";
+  }
+  std::fputs((text + totals).c_str(), stdout);
+}
+
+void print_json(const std::vector<ShownSample>& shown, const data::Dataset& dataset,
+                const data::DataSurvey& found, const data::DatasetOptions& read) {
+  const data::RowCounts& counts = dataset.row_counts;
+  json out{{"samples", {{"training", found.training}, {"held_out", found.held_out}}},
+           {"rows",
+            {{"questions", counts.questions},
+             {"questions_with_input", counts.questions_with_input},
+             {"chats", counts.chats},
+             {"completions", counts.completions},
+             {"texts", counts.texts}}},
+           {"prompt_style", dataset.prompt_style},
+           {"prompt_style_reason", dataset.prompt_style_reason},
+           {"mask_prompt", read.mask_prompt},
+           {"max_seq_length", read.max_seq_length},
+           {"tokens", found.tokens},
+           {"learnt_tokens", found.learnt_tokens},
+           {"cut", {{"samples", found.cut_samples}, {"tokens", found.cut_tokens}}},
+           {"duplicates", found.duplicates},
+           {"held_out_in_training", found.held_out_in_training},
+           {"nothing_to_learn", found.without_loss},
+           {"left_out_answers", found.left_out_answers}};
+  out["first_duplicate"] = found.first_duplicate
+                               ? json{found.first_duplicate->first, found.first_duplicate->second}
+                               : json();
+  out["lengths"] = {{"shortest", found.shortest},
+                    {"median", found.median},
+                    {"longest", found.longest},
+                    {"histogram", json::array()}};
+  for (const data::LengthBin& bin : found.lengths)
+    out["lengths"]["histogram"].push_back(
+        {{"from", bin.from}, {"to", bin.to}, {"samples", bin.samples}});
+  out["shown"] = json::array();
+  for (const ShownSample& sample : shown) {
+    json parts = json::array();
+    for (const Part& part : sample.parts)
+      parts.push_back({{"text", part.text}, {"learnt", part.is_learnt}});
+    out["shown"].push_back({{"row", sample.row},
+                            {"held_out", sample.held_out},
+                            {"tokens", sample.ids.size()},
+                            {"learnt_tokens", sample.learnt},
+                            {"ids", sample.ids},
+                            {"parts", parts}});
+  }
+  std::puts(out.dump(2, ' ', false, json::error_handler_t::replace).c_str());
+}
+
+}  // namespace
+
+void show_data(const recipe::ShowDataOptions& options) {
+  set_verbose(options.verbose);
+  const TokenizerOf found = open_tokenizer_of(options.checkpoint_dir);
+  recipe::Recipe recipe;
+  recipe.data = options.data;
+  recipe.access_token = options.access_token;
+  recipe.given_keys = options.given_keys;
+  recipe.train.max_seq_length = options.max_seq_length;
+  if (found.model) recipe.train.max_seq_length = engine::longest_sample(recipe, *found.model);
+  data::DatasetOptions read = found.model
+                                  ? engine::dataset_options(recipe.data, *found.model, found.path)
+                                  : engine::dataset_options(recipe.data);
+  read.warns = false;
+  read.max_seq_length = recipe.train.max_seq_length.value_or(0);
+  const data::Dataset dataset = engine::load_data(recipe, read, *found.tokenizer);
+  const std::vector<ShownSample> shown = choose_samples(dataset, options, *found.tokenizer);
+  const data::DataSurvey all = data::survey(dataset);
+  if (options.json) return print_json(shown, dataset, all, read);
+  const TextStyle style = style_of(STDOUT_FILENO);
+  print_text(shown, totals_text(dataset, all, read, style.unicode), style.colours);
+}
+
+}  // namespace snug::use

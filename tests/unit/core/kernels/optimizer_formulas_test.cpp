@@ -1,0 +1,157 @@
+// Optimizers' kernels round every operation by itself: their steps have the bits of the formulas
+// computed with floats that cannot be fused, on every instruction set. The GPU's kernels compute
+// the same formulas with such floats, so that they give these bits too.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/kernels/optimizer_formulas.h"
+
+#include <algorithm>
+
+#include "core/kernels/cpu/optimizers/adamw.h"
+#include "core/kernels/cpu/optimizers/adamw_8bit.h"
+#include "core/kernels/cpu/optimizers/adamw_factors.h"
+#include "core/kernels/cpu/optimizers/lion.h"
+#include "core/kernels/cpu/optimizers/sgd.h"
+#include "unit/core/kernels/arrays.h"
+
+namespace snug::kernels::formulas_test {
+namespace {
+
+using cpu::Array;
+using cpu::Scalar;
+
+// One rounding an operation: a double has more than twice a float's bits, so that rounding its
+// result is rounding the exact one.
+struct OneRounding {
+  OneRounding(double x) : value(static_cast<float>(x)) {}  // NOLINT(google-explicit-constructor)
+  friend OneRounding operator+(OneRounding a, OneRounding b) { return wide(a) + wide(b); }
+  friend OneRounding operator-(OneRounding a, OneRounding b) { return wide(a) - wide(b); }
+  friend OneRounding operator*(OneRounding a, OneRounding b) { return wide(a) * wide(b); }
+  friend OneRounding operator/(OneRounding a, OneRounding b) { return wide(a) / wide(b); }
+  static double wide(OneRounding x) { return x.value; }
+  float value;
+};
+
+constexpr int64_t kCount = 3001;  // no whole number of vectors
+
+struct State {
+  Array p = cpu::random_array(Scalar::F32, kCount, 1);
+  Array g = cpu::random_array(Scalar::F32, kCount, 2, 0.1);
+  Array m = cpu::random_array(Scalar::F32, kCount, 3, 0.1);
+  Array v = Array(Scalar::F32, squares());
+
+  static std::vector<double> squares() {
+    std::vector<double> values = cpu::random_values(kCount, 4, 0.1);
+    for (double& value : values) value *= value;
+    return values;
+  }
+  bool operator==(const State& other) const { return p == other.p && m == other.m && v == other.v; }
+};
+
+TEST(OptimizerFormulas, AdamWRoundsEachOperation) {
+  const cpu::AdamWOptions options = {.lr = 0.01, .beta2 = 0.95, .step = 3, .grad_scale = 0.7f};
+  const cpu::AdamWFactors f = cpu::adamw_factors(options);
+  State expected;
+  for (int64_t i = 0; i < kCount; ++i) {
+    OneRounding m = expected.m[i], v = expected.v[i];
+    move_moments(m, v, OneRounding(expected.g[i]) * f.grad_scale, f);
+    const OneRounding root = std::sqrt(OneRounding::wide(v));
+    expected.p.set(i, adamw_weight(OneRounding(expected.p[i]), m, root, f).value);
+    expected.m.set(i, m.value);
+    expected.v.set(i, v.value);
+  }
+  cpu::on_every_isa([&] {
+    State got;
+    const cpu::AdamWTensor tensor = {.count = kCount,
+                                     .param = got.p.data(),
+                                     .grad = got.g.data(),
+                                     .exp_avg = got.m.data(),
+                                     .exp_avg_sq = got.v.data()};
+    cpu::adamw_step({&tensor, 1}, options);
+    EXPECT_TRUE(got == expected);
+  });
+}
+
+TEST(OptimizerFormulas, LionRoundsEachOperation) {
+  struct {
+    float lr = 0.01f, decay = static_cast<float>(1 - 0.01 * 0.2), beta1 = 0.9f, beta2 = 0.99f;
+  } const f;
+  State expected;
+  for (int64_t i = 0; i < kCount; ++i) {
+    const OneRounding g = OneRounding(expected.g[i]) * 0.7f, m = expected.m[i];
+    const float direction = lion_direction(m, g, f).value;
+    const OneRounding sign = direction > 0 ? 1 : direction < 0 ? -1 : 0;
+    expected.p.set(i, lion_weight(OneRounding(expected.p[i]), sign, f).value);
+    expected.m.set(i, lion_average(m, g, f).value);
+  }
+  cpu::on_every_isa([&] {
+    State got;
+    const cpu::LionTensor tensor = {
+        .count = kCount, .param = got.p.data(), .grad = got.g.data(), .exp_avg = got.m.data()};
+    cpu::lion_step(
+        {&tensor, 1},
+        {.lr = 0.01, .beta1 = 0.9, .beta2 = 0.99, .weight_decay = 0.2, .grad_scale = 0.7f});
+    EXPECT_TRUE(got == expected);
+  });
+}
+
+TEST(OptimizerFormulas, SgdRoundsEachOperation) {
+  for (const bool first_step : {false, true}) {
+    for (const bool nesterov : {false, true}) {
+      struct {
+        float lr = 0.1f, momentum = 0.9f, new_share = 1, weight_decay = 0.01f;
+        bool nesterov, first_step;
+      } const f{.nesterov = nesterov, .first_step = first_step};
+      State expected;
+      for (int64_t i = 0; i < kCount; ++i) {
+        const OneRounding p = expected.p[i];
+        const OneRounding g = sgd_gradient(OneRounding(expected.g[i]) * 0.7f, p, f);
+        const OneRounding buffer = sgd_buffer(g, OneRounding(expected.m[i]), f);
+        expected.p.set(i, sgd_weight(p, sgd_direction(g, buffer, f), f).value);
+        expected.m.set(i, buffer.value);
+      }
+      cpu::on_every_isa([&] {
+        State got;
+        const cpu::SgdTensor tensor = {.count = kCount,
+                                       .param = got.p.data(),
+                                       .grad = got.g.data(),
+                                       .momentum_buffer = got.m.data()};
+        cpu::sgd_step({&tensor, 1}, {.lr = 0.1,
+                                     .momentum = 0.9,
+                                     .weight_decay = 0.01,
+                                     .nesterov = nesterov,
+                                     .first_step = first_step,
+                                     .grad_scale = 0.7f});
+        EXPECT_TRUE(got == expected) << first_step << nesterov;
+      });
+    }
+  }
+}
+
+TEST(OptimizerFormulas, EveryInstructionSetGives8BitStatesTheSameBits) {
+  std::vector<State> weights;
+  std::vector<std::vector<uint8_t>> codes;
+  cpu::on_every_isa([&] {
+    State state;
+    std::vector<uint8_t> first(kCount), second(kCount);
+    std::vector<float> first_absmax((kCount + 255) / 256), second_absmax(first_absmax.size());
+    const cpu::AdamW8bitTensor tensor = {.count = kCount,
+                                         .param = state.p.data(),
+                                         .grad = state.g.data(),
+                                         .exp_avg = first.data(),
+                                         .exp_avg_sq = second.data(),
+                                         .exp_avg_absmax = first_absmax.data(),
+                                         .exp_avg_sq_absmax = second_absmax.data()};
+    for (int64_t step = 1; step < 6; ++step)
+      cpu::adamw_8bit_step({&tensor, 1}, {.step = step, .grad_scale = 0.7f});
+    first.insert(first.end(), second.begin(), second.end());
+    weights.push_back(state);
+    codes.push_back(first);
+  });
+  for (size_t i = 1; i < codes.size(); ++i) {
+    EXPECT_TRUE(weights[i] == weights[0]);
+    EXPECT_EQ(codes[i], codes[0]);
+  }
+}
+
+}  // namespace
+}  // namespace snug::kernels::formulas_test

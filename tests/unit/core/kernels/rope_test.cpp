@@ -1,0 +1,132 @@
+// The rotation and its inverse; the tables' frequencies are compared with Hugging Face's in
+// oracle_test.cpp.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/kernels/cpu/rope.h"
+
+#include "base/error.h"
+#include "core/kernels/cpu/rope_tables.h"
+#include "unit/core/kernels/arrays.h"
+
+namespace snug::kernels::cpu {
+namespace {
+
+struct Case {
+  int64_t tokens, heads, head_dim, rotary_dim, token_stride;
+};
+
+const Case kCases[] = {{0, 3, 64, 64, 192}, {1, 1, 2, 2, 2},      {3, 3, 64, 64, 200},
+                       {5, 2, 10, 6, 20},   {70, 9, 64, 64, 576}, {4, 2, 36, 34, 72}};
+
+std::vector<int32_t> positions_of(int64_t tokens) {
+  std::vector<int32_t> positions;
+  for (int64_t n = 0; n < tokens; ++n) positions.push_back(static_cast<int32_t>(n * 37 % 128));
+  return positions;
+}
+
+std::vector<double> reference(const Array& x, const Case& c, const RopeTables& tables,
+                              double direction) {
+  std::vector<double> y = x.values();
+  const std::vector<int32_t> positions = positions_of(c.tokens);
+  const int64_t half = c.rotary_dim / 2;
+  for (int64_t token = 0; token < c.tokens; ++token) {
+    for (int64_t head = 0; head < c.heads; ++head) {
+      for (int64_t i = 0; i < half; ++i) {
+        const int64_t low = token * c.token_stride + head * c.head_dim + i, high = low + half;
+        const double cos = tables.cos[positions[token] * half + i];
+        const double sin = direction * tables.sin[positions[token] * half + i];
+        y[low] = x[low] * cos - x[high] * sin;
+        y[high] = x[high] * cos + x[low] * sin;
+      }
+    }
+  }
+  return y;
+}
+
+Array applied(const Array& x, const Case& c, const RopeTables& tables, RopeDirection direction,
+              int threads = 0) {
+  Array y = x;
+  const std::vector<int32_t> positions = positions_of(c.tokens);
+  rope_apply({.type = x.type(),
+              .tokens = c.tokens,
+              .heads = c.heads,
+              .head_dim = c.head_dim,
+              .rotary_dim = c.rotary_dim,
+              .token_stride = c.token_stride,
+              .x = y.data(),
+              .positions = positions.data(),
+              .cos = tables.cos.data(),
+              .sin = tables.sin.data(),
+              .max_positions = tables.max_positions,
+              .direction = direction,
+              .num_threads = threads});
+  return y;
+}
+
+TEST(Rope, TurnsPairsBothWays) {
+  on_every_isa([] {
+    for (const Case& c : kCases) {
+      const RopeTables tables = build_rope_tables({}, c.rotary_dim, 128);
+      for (const Scalar type : kAllTypes) {
+        const Array x = random_array(type, c.tokens * c.token_stride, 1, 1.0, 1);
+        for (const RopeDirection direction : {RopeDirection::Forward, RopeDirection::Inverse}) {
+          const Array y = applied(x, c, tables, direction);
+          const auto expected =
+              reference(x, c, tables, direction == RopeDirection::Forward ? 1 : -1);
+          expect_near(y.values(), expected, within(expected, 1.01 * unit_roundoff(type), 4e-7),
+                      name_of(type));
+          EXPECT_TRUE(y.guards_intact());
+        }
+      }
+    }
+  });
+}
+
+TEST(Rope, InverseUndoesForwardAndThreadsDoNotMatter) {
+  const Case c = {500, 3, 64, 64, 192};
+  const RopeTables tables = build_rope_tables({}, 64, 128);
+  const Array x = random_array(Scalar::F32, c.tokens * c.token_stride, 1);
+  const Array y = applied(x, c, tables, RopeDirection::Forward, 1);
+  EXPECT_TRUE(y == applied(x, c, tables, RopeDirection::Forward, 2));
+  EXPECT_FALSE(y == x);
+  const Array back = applied(y, c, tables, RopeDirection::Inverse);
+  expect_near(
+      back.values(), x.values(), [](int64_t) { return 1e-6; }, "there and back");
+}
+
+TEST(Rope, PositionOutsideTheTableIsRefused) {
+  const RopeTables tables = build_rope_tables({}, 2, 4);
+  Array x(Scalar::F32, 2);
+  for (const int32_t position : {-1, 4}) {
+    EXPECT_THROW(rope_apply({.tokens = 1,
+                             .heads = 1,
+                             .head_dim = 2,
+                             .x = x.data(),
+                             .positions = &position,
+                             .cos = tables.cos.data(),
+                             .sin = tables.sin.data(),
+                             .max_positions = 4}),
+                 InternalError);
+  }
+}
+
+TEST(RopeTables, RefusesWhatCannotBeComputed) {
+  EXPECT_THROW(build_rope_tables({}, 7, 4), UserError);
+  EXPECT_THROW(build_rope_tables({.base = 0}, 8, 4), UserError);
+  EXPECT_THROW(build_rope_tables({.type = RopeType::Linear, .factor = 0}, 8, 4), UserError);
+  EXPECT_THROW(build_rope_tables({.type = RopeType::Yarn, .factor = 2}, 8, 4), UserError);
+  EXPECT_THROW(build_rope_tables({.type = RopeType::Llama3,
+                                  .factor = 2,
+                                  .low_freq_factor = 4,
+                                  .high_freq_factor = 4,
+                                  .original_max_position = 8},
+                                 8, 4),
+               UserError);
+  EXPECT_THROW(
+      build_rope_tables(
+          {.type = RopeType::LongRope, .original_max_position = 8, .short_factor = {1, 2, 3}}, 8,
+          4),
+      UserError);
+}
+
+}  // namespace
+}  // namespace snug::kernels::cpu

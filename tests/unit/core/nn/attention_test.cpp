@@ -1,0 +1,114 @@
+// Attention as units call it: a generation's steps, one token at a time for several sequences, give
+// what one pass over everything gives.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/nn/attention.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "core/memory/ledger.h"
+
+namespace snug::nn {
+namespace {
+
+constexpr int64_t kHeads = 4, kKvHeads = 2, kDim = 16, kTokens = 9, kSequences = 3;
+
+at::Tensor numbers(int64_t tokens, int64_t heads) { return at::randn({tokens, heads, kDim}); }
+
+Batch batch_of(int64_t begin, int64_t end) {
+  Batch batch;
+  batch.cu_seqlens = even_sequences(kSequences, end - begin, at::kCPU).cu_seqlens;
+  batch.max_seqlen = end - begin;
+  batch.positions = at::arange(begin, end, at::kInt).repeat({kSequences});
+  return batch;
+}
+
+// Tokens begin .. end of each sequence of x (S·T, H, d): copies, since attention rotates in place.
+at::Tensor tokens_of(const at::Tensor& x, int64_t begin, int64_t end) {
+  const at::Tensor by_sequence = x.view({kSequences, kTokens, x.size(1), kDim});
+  return by_sequence.slice(1, begin, end).reshape({-1, x.size(1), kDim}).clone();
+}
+
+class NnAttentionTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { memory::install_allocators(); }
+  void SetUp() override {
+    at::manual_seed(5);
+    rope_ = ops::make_rope_tables({}, kDim, kTokens, at::kCPU);
+    options_ = {.scale = 0.25,
+                .rope = &rope_,
+                .bias_table = at::randn({8, kHeads}),
+                .max_distance = 16,
+                .dropout = 0.5,  // without a key nothing is dropped
+                .site = "layer"};
+  }
+
+  ops::RopeTables rope_;
+  AttentionOptions options_;
+};
+
+TEST_F(NnAttentionTest, StepsOfSeveralSequencesEqualOnePass) {
+  const at::Tensor q = numbers(kSequences * kTokens, kHeads);
+  const at::Tensor k = numbers(kSequences * kTokens, kKvHeads);
+  const at::Tensor v = numbers(kSequences * kTokens, kKvHeads);
+  const Pass pass;
+  const auto attend = [&](int64_t begin, int64_t end, KvCache* cache) {
+    Batch batch = batch_of(begin, end);
+    batch.cache = cache;
+    return causal_attention(tokens_of(q, begin, end), tokens_of(k, begin, end),
+                            tokens_of(v, begin, end), 0, options_, batch, pass)
+        .view({kSequences, end - begin, kHeads * kDim});
+  };
+  const at::Tensor whole = attend(0, kTokens, nullptr);
+  KvCache cache({.num_layers = 1,
+                 .num_kv_heads = kKvHeads,
+                 .head_dim = kDim,
+                 .capacity = kTokens + 3,
+                 .num_sequences = kSequences},
+                at::kCPU, at::kFloat);
+  constexpr int64_t kPrompt = 4;
+  const at::Tensor first = attend(0, kPrompt, &cache);
+  EXPECT_TRUE(at::allclose(first, whole.slice(1, 0, kPrompt), 1e-5, 1e-6));
+  cache.advance(kPrompt);
+  for (int64_t token = kPrompt; token < kTokens; ++token) {
+    const at::Tensor next = attend(token, token + 1, &cache);
+    EXPECT_TRUE(at::allclose(next, whole.slice(1, token, token + 1), 1e-5, 1e-6)) << token;
+    cache.advance(1);
+  }
+  EXPECT_THROW(attend(0, 2, &cache), InternalError);
+}
+
+TEST_F(NnAttentionTest, EveryTokenSeesItsSource) {
+  const at::Tensor q = numbers(kSequences * 2, kHeads);
+  const at::Tensor k = numbers(kSequences * kTokens, kHeads);
+  const at::Tensor v = numbers(kSequences * kTokens, kHeads);
+  const AttentionOptions plain{.scale = 0.25, .bias_table = {}, .site = {}};
+  const at::Tensor got = cross_attention(q, k, v, even_sequences(kSequences, 2, at::kCPU),
+                                         even_sequences(kSequences, kTokens, at::kCPU), plain, {});
+  const auto heads_first = [](const at::Tensor& x) {
+    return x.view({kSequences, -1, kHeads, kDim}).transpose(1, 2);
+  };
+  const at::Tensor scores =
+      at::matmul(heads_first(q), heads_first(k).transpose(2, 3)).mul(0.25).softmax(-1);
+  const at::Tensor expected =
+      at::matmul(scores, heads_first(v)).transpose(1, 2).reshape({kSequences * 2, kHeads * kDim});
+  EXPECT_TRUE(at::allclose(got, expected, 1e-5, 1e-6));
+}
+
+// What is dropped follows from the pass's key and the layer's name, and from nothing else.
+TEST_F(NnAttentionTest, DropoutIsTheLayersOwn) {
+  const at::Tensor q = numbers(kSequences * kTokens, kHeads);
+  const Packed sequences = even_sequences(kSequences, kTokens, at::kCPU);
+  const auto attend = [&](std::optional<uint64_t> key, const std::string& site) {
+    const AttentionOptions options{.scale = 0.25, .bias_table = {}, .dropout = 0.5, .site = site};
+    return full_attention(q, q, q, sequences, options, {.dropout_key = key});
+  };
+  EXPECT_TRUE(at::equal(attend(1, "a"), attend(1, "a")));
+  EXPECT_FALSE(at::equal(attend(1, "a"), attend(2, "a")));
+  EXPECT_FALSE(at::equal(attend(1, "a"), attend(1, "b")));
+  EXPECT_TRUE(at::equal(attend({}, "a"), attend({}, "b")));
+}
+
+}  // namespace
+}  // namespace snug::nn

@@ -1,0 +1,153 @@
+// The plain products that serve cuda tensors where flash attention does not, held to the CPU
+// kernel; and on meta, which has to ask for the memory that they take.
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/attention/library_attention.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/memory/ledger.h"
+
+namespace snug::ops {
+namespace {
+
+struct Case {
+  std::string name;
+  std::vector<int32_t> cu_seqlens;
+  int64_t heads, kv_heads, dim, sliding_window;
+  bool causal = true;
+  std::vector<int32_t> kv_cu_seqlens = {};
+  int64_t buckets = 0;
+  double dropout = 0;
+};
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+// 600 tokens make three blocks of rows.
+const std::vector<Case> kCases = {{"OneDocument", {0, 37}, 4, 4, 8, 0},
+                                  {"SharedKeyHeads", {0, 5, 6, 40}, 6, 2, 16, 0},
+                                  {"SeveralBlocks", {0, 600, 640}, 2, 1, 8, 0},
+                                  {"Window", {0, 20, 51}, 4, 2, 8, 7},
+                                  {"WindowOverBlocks", {0, 600}, 2, 2, 8, 33},
+                                  {"Full", {0, 300, 340}, 2, 2, 8, 0, false},
+                                  {"FullWindow", {0, 300}, 2, 2, 8, 20, false},
+                                  {"OtherKeys", {0, 30, 300}, 4, 2, 8, 0, false, {0, 400, 417}},
+                                  {"MoreKeys", {0, 30, 300}, 4, 2, 8, 0, true, {0, 131, 700}},
+                                  {"MoreKeysWindow", {0, 300}, 2, 2, 8, 33, true, {0, 500}},
+                                  {"MoreKeysDropout", {0, 300}, 4, 2, 8, 0, true, {0, 417}, 0, 0.2},
+                                  {"Biases", {0, 300}, 4, 2, 8, 0, true, {}, 32},
+                                  {"BothWays", {0, 20, 330}, 2, 2, 8, 0, false, {}, 32},
+                                  {"Dropout", {0, 300}, 4, 2, 8, 0, true, {}, 0, 0.2},
+                                  {"All", {0, 300}, 4, 2, 8, 0, false, {0, 200}, 8, 0.2}};
+
+struct Inputs {
+  at::Tensor q, k, v, d_out;
+  AttentionContext context;
+};
+
+int64_t longest(const std::vector<int32_t>& borders) {
+  int64_t most = 0;
+  for (size_t i = 1; i < borders.size(); ++i)
+    most = std::max<int64_t>(most, borders[i] - borders[i - 1]);
+  return most;
+}
+
+Inputs make_inputs(const Case& c, at::DeviceType device) {
+  at::manual_seed(3);
+  const int64_t n = c.cu_seqlens.back();
+  const auto floats = at::TensorOptions().dtype(at::kFloat);
+  const auto make = [&](int64_t rows, int64_t heads) {
+    return at::randn({rows, heads, c.dim}, floats).to(device);
+  };
+  const int64_t m = c.kv_cu_seqlens.empty() ? n : c.kv_cu_seqlens.back();
+  Inputs in{make(n, c.heads), make(m, c.kv_heads), make(m, c.kv_heads), make(n, c.heads), {}};
+  in.context.cu_seqlens = at::tensor(c.cu_seqlens, at::kInt).to(device);
+  in.context.max_seqlen = longest(c.cu_seqlens);
+  in.context.causal = c.causal;
+  if (!c.kv_cu_seqlens.empty()) {
+    in.context.kv_cu_seqlens = at::tensor(c.kv_cu_seqlens, at::kInt).to(device);
+    in.context.max_kv_seqlen = longest(c.kv_cu_seqlens);
+  }
+  if (c.buckets > 0) in.context.bias_table = at::randn({c.buckets, c.heads}, floats).to(device);
+  in.context.dropout = c.dropout;
+  in.context.dropout_key = 0xfedcba9876543210;
+  in.context.scale = 0.3;
+  in.context.sliding_window = c.sliding_window;
+  return in;
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
+
+class LibraryAttentionTest : public ::testing::TestWithParam<Case> {
+ protected:
+  static void SetUpTestSuite() { memory::install_allocators(); }
+};
+
+TEST_P(LibraryAttentionTest, ProductsEqualTheCpuKernel) {
+  Inputs in = make_inputs(GetParam(), at::kCPU);
+  at::Tensor& table = in.context.bias_table;
+  if (table.defined()) table.set_requires_grad(true);
+  const at::Tensor q = in.q.clone().set_requires_grad(true);
+  const at::Tensor k = in.k.clone().set_requires_grad(true);
+  const at::Tensor v = in.v.clone().set_requires_grad(true);
+  const at::Tensor expected = attention(q, k, v, in.context);
+  expected.backward(in.d_out.view(expected.sizes()));
+
+  const at::NoGradGuard no_grad;
+  const AttentionOutput got =
+      library_attention_forward(LibraryAttention::Products, in.q, in.k, in.v, in.context);
+  const AttentionGradients gradients = library_attention_backward(
+      LibraryAttention::Products, in.d_out, in.q, in.k, in.v, got, in.context);
+  // float32 sums of up to 600 products of numbers of size 1.
+  EXPECT_LT(distance(got.out, expected.detach()), 2e-5);
+  EXPECT_LT(distance(gradients.dq, q.grad()), 1e-4);
+  EXPECT_LT(distance(gradients.dk, k.grad()), 1e-4);
+  EXPECT_LT(distance(gradients.dv, v.grad()), 1e-4);
+  // Sums of 100000 and more.
+  if (table.defined()) {
+    EXPECT_LT(distance(gradients.d_bias, table.grad()), 3e-4);
+  }
+}
+
+TEST_P(LibraryAttentionTest, DecodingEqualsTheCpuKernel) {
+  const Case& c = GetParam();
+  if (!c.causal) GTEST_SKIP() << "generations are causal";
+  Inputs in = make_inputs(c, at::kCPU);
+  in.context.dropout = 0;
+  const at::Tensor q = in.q.slice(0, 0, 2);
+  const at::Tensor k = at::stack({in.k, in.v});
+  const at::Tensor v = at::stack({in.v, in.k});
+  const int64_t length = c.cu_seqlens.back() - 1;  // the cache has room behind what counts
+  const at::Tensor expected = decode_attention(q, k, v, length, in.context);
+  const at::Tensor got = library_decode_attention(q, k, v, length, in.context);
+  EXPECT_LT(distance(got.view(expected.sizes()), expected), 2e-5);
+}
+
+TEST_P(LibraryAttentionTest, ProductsAskForTheSameOnMeta) {
+  if (GetParam().cu_seqlens.size() > 2)
+    GTEST_SKIP() << "on meta the longest document stands for all";
+  const auto peak_on = [&](at::DeviceType device) {
+    const Inputs in = make_inputs(GetParam(), device);
+    memory::Ledger& ledger = memory::ledger_of(device);
+    const int64_t before = ledger.allocated();
+    ledger.reset_peak();
+    const AttentionOutput out =
+        library_attention_forward(LibraryAttention::Products, in.q, in.k, in.v, in.context);
+    library_attention_backward(LibraryAttention::Products, in.d_out, in.q, in.k, in.v, out,
+                               in.context);
+    return ledger.at_peak().allocated - before;
+  };
+  // Besides these, libtorch's own products and sums may take a little on the cpu.
+  const auto planned = static_cast<double>(peak_on(at::kMeta));
+  EXPECT_NEAR(planned, static_cast<double>(peak_on(at::kCPU)), planned / 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, LibraryAttentionTest, ::testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace snug::ops

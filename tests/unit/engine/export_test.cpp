@@ -1,0 +1,235 @@
+// Models of every kind written in each layout and read back: the same weights, bit for bit, and the
+// same config.
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/export/export.h"
+
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "core/memory/ledger.h"
+#include "engine/export/vocabulary.h"
+#include "models/family.h"
+#include "support/temp_folder.h"
+
+namespace snug::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+const fs::path kData = fs::path(SNUG_SOURCE_DIR) / "tests/data";
+
+// A model of a parity case's shape, with the vocabulary of the tiny tokenizer.
+class Exported : public testing::Test {
+ protected:
+  void SetUp() override { memory::install_allocators(); }
+
+  void make(const std::string& kind, at::ScalarType type = at::kFloat) {
+    json config = json::parse(read_file(kData / "parity" / kind / "config.json"));
+    config["vocab_size"] = kVocabulary;
+    write_file_atomically(folder_ / "config.json", config.dump());
+    model_ = models::model_from_config(folder_ / "config.json");
+    float scale = 1;
+    for (nn::Parameter* parameter : model_->parameters()) {
+      parameter->allocate(at::kCPU, type);
+      at::Tensor plain = parameter->value.detach().to(at::kFloat).contiguous();
+      auto* values = plain.mutable_data_ptr<float>();
+      for (int64_t i = 0; i < plain.numel(); ++i)
+        values[i] = std::sin(scale * static_cast<float>(i));
+      parameter->value.detach().copy_(plain);
+      scale += 0.37F;
+    }
+    tokenizer_ = tokenizer::Tokenizer::from_directory(kData / "system/tiny");
+    options_.dtype = type;
+  }
+
+  void expect_same_weights(const models::Checkpoint& checkpoint, models::Model& model) const {
+    const std::vector<nn::Parameter*> wanted = model.parameters();
+    const std::vector<nn::Parameter*> found = checkpoint.model->parameters();
+    ASSERT_EQ(found.size(), wanted.size());
+    for (size_t i = 0; i < found.size(); ++i) {
+      ASSERT_EQ(found[i]->name, wanted[i]->name);
+      EXPECT_TRUE(at::equal(models::read_parameter(checkpoint, *found[i], options_.dtype),
+                            resident_value(*wanted[i])))
+          << found[i]->name;
+    }
+  }
+
+  static constexpr int64_t kVocabulary = 304;
+  test::TempFolder folder_;
+  std::unique_ptr<models::Model> model_;
+  std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
+  ExportOptions options_{.dtype = at::kFloat};
+};
+
+class EachModel : public Exported, public testing::WithParamInterface<const char*> {};
+
+TEST_P(EachModel, GgufHasItsWeightsAndConfig) {
+  make(GetParam());
+  const fs::path file = folder_ / "sub/model.gguf";
+  export_gguf(file, *model_, *tokenizer_, resident_value, options_);
+  const models::Checkpoint read = models::open_checkpoint(file);
+  expect_same_weights(read, *model_);
+  json wanted = model_->hugging_face_config();
+  if (wanted["model_type"] == "mistral") {  // a llama without a window there
+    wanted["model_type"] = "llama";
+    wanted["architectures"] = {"LlamaForCausalLM"};
+    wanted.erase("sliding_window");
+    wanted["attention_bias"] = wanted["mlp_bias"] = false;
+  }
+  json found = read.model->hugging_face_config();
+  // The ids are the tokenizer's, below; how weights were first drawn is not said in a GGUF file.
+  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "initializer_range"}) {
+    wanted.erase(key);
+    found.erase(key);
+  }
+  EXPECT_EQ(found, wanted);
+  const auto vocabulary = open_tokenizer(read);
+  EXPECT_EQ(vocabulary->special().bos, tokenizer_->special().bos);
+  EXPECT_EQ(vocabulary->special().eos, tokenizer_->special().eos);
+  const std::string text = "say it 3 times, <|im_end|>\n  and again";
+  EXPECT_EQ(vocabulary->encode(text, true), tokenizer_->encode(text, true));
+  const std::vector<tokenizer::Message> chat{{"user", "Hi"}};
+  EXPECT_EQ(vocabulary->apply_chat_template(chat, true),
+            tokenizer_->apply_chat_template(chat, true));
+}
+
+// With small shards too, whose index counts.
+TEST_P(EachModel, TakesTheRoomThatWasForeseen) {
+  for (const int64_t shard : {int64_t{5'000'000'000}, int64_t{20'000}}) {
+    make(GetParam());
+    options_.max_shard_bytes = shard;
+    const fs::path out = folder_ / ("out-" + std::to_string(shard));
+    export_hugging_face(out, *model_, tokenizer_.get(), resident_value, options_);
+    double written = 0;
+    for (const auto& entry : fs::directory_iterator(out))
+      written += static_cast<double>(entry.file_size());
+    const auto foreseen =
+        static_cast<double>(hugging_face_bytes(*model_, tokenizer_.get(), options_));
+    EXPECT_NEAR(foreseen, written, 0.01 * written);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
+                         testing::Values("llama", "llama-bias", "llama-linear", "llama3-rope",
+                                         "mistral", "qwen2"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
+TEST_F(Exported, GgufKeepsVectorsInFloat32AndLeavesATiedHeadOut) {
+  make("qwen2", at::kBFloat16);
+  const fs::path file = folder_ / "model.gguf";
+  export_gguf(file, *model_, *tokenizer_, resident_value, options_);
+  const auto read = files::GgufFile::open(file);
+  EXPECT_EQ(read->text("general.architecture"), "qwen2");
+  EXPECT_EQ(read->integer("general.file_type"), 32);
+  EXPECT_EQ(read->find("output.weight"), nullptr);
+  for (const files::TensorInfo& tensor : read->tensors())
+    EXPECT_EQ(tensor.dtype, tensor.shape.size() == 1 ? files::DType::F32 : files::DType::BF16)
+        << tensor.name;
+  EXPECT_EQ(std::ssize(read->texts("tokenizer.ggml.tokens")), kVocabulary);
+}
+
+TEST_F(Exported, LlamasRowsArePairedInGgufAndQwensAreNot) {
+  for (const auto& [kind, paired] : {std::pair("llama", true), std::pair("qwen2", false)}) {
+    make(kind);
+    const fs::path file = folder_ / "model.gguf";
+    export_gguf(file, *model_, *tokenizer_, resident_value, options_);
+    const auto read = files::GgufFile::open(file);
+    const files::TensorInfo* q = read->find("blk.0.attn_q.weight");
+    std::vector<float> values(static_cast<size_t>(q->num_elements()));
+    read->read(*q, files::DType::F32, values.data());
+    const nn::Parameter* ours = nullptr;
+    for (const nn::Parameter* parameter : model_->parameters())
+      if (parameter->name == "model.layers.0.self_attn.q_proj.weight") ours = parameter;
+    const int64_t columns = ours->shape[1], half = 8 / 2;
+    const float* rows = ours->value.const_data_ptr<float>();
+    EXPECT_EQ(values[columns], rows[(paired ? half : 1) * columns]) << kind;
+    EXPECT_EQ(values[2 * columns], rows[(paired ? 1 : 2) * columns]) << kind;
+  }
+}
+
+TEST_F(Exported, AnotherRotaryScalingInAGgufFileIsRefused) {
+  make("llama3-rope");
+  json config = model_->hugging_face_config();
+  config["rope_scaling"] = {{"rope_type", "dynamic"}, {"factor", 2.0}};
+  write_file_atomically(folder_ / "config.json", config.dump());
+  const auto model = models::model_from_config(folder_ / "config.json");
+  EXPECT_THROW(export_gguf(folder_ / "m.gguf", *model, *tokenizer_, resident_value, options_),
+               UserError);
+  EXPECT_FALSE(fs::exists(folder_ / "m.gguf"));
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1);  // no leftovers
+}
+
+TEST_F(Exported, GgufIsAFileNotAFolder) {
+  make("llama");
+  EXPECT_THROW(export_gguf(folder_.path(), *model_, *tokenizer_, resident_value, options_),
+               UserError);
+}
+
+TEST_F(Exported, ATiedModelStaysTiedThroughLitGpt) {
+  make("llama3-rope");
+  export_litgpt(folder_ / "litgpt", *model_, *tokenizer_, resident_value, options_);
+  const models::Checkpoint read = models::open_checkpoint(folder_ / "litgpt");
+  ASSERT_EQ(read.layout, models::Layout::LitGpt);
+  EXPECT_NE(read.tensors->find("lm_head.weight"), nullptr);
+  EXPECT_EQ(read.model->hugging_face_config()["tie_word_embeddings"], true);
+  expect_same_weights(read, *model_);
+}
+
+TEST_F(Exported, AHeadOfItsOwnStaysSoThroughLitGpt) {
+  make("llama");
+  export_litgpt(folder_ / "litgpt", *model_, *tokenizer_, resident_value, options_);
+  const models::Checkpoint read = models::open_checkpoint(folder_ / "litgpt");
+  EXPECT_EQ(read.model->hugging_face_config()["tie_word_embeddings"], false);
+  expect_same_weights(read, *model_);
+}
+
+// LitGPT converts a Hugging Face directory in place.
+TEST_F(Exported, LitGptsWeightsAreReadWhereHuggingFacesLieBeside) {
+  make("llama");
+  export_litgpt(folder_ / "both", *model_, *tokenizer_, resident_value, options_);
+  export_hugging_face(folder_ / "hf", *model_, tokenizer_.get(), resident_value, options_);
+  fs::copy(folder_ / "hf/model.safetensors", folder_ / "both");
+  const models::Checkpoint read = models::open_checkpoint(folder_ / "both");
+  EXPECT_EQ(read.layout, models::Layout::LitGpt);
+  expect_same_weights(read, *model_);
+}
+
+// LitGPT's own config has no words for special tokens; the files it keeps beside it do, and a
+// directory without them has the tokenizer's.
+TEST_F(Exported, SpecialTokensComeThroughLitGpt) {
+  make("llama");
+  const json wanted = model_->hugging_face_config();
+  const fs::path litgpt = folder_ / "litgpt";
+  export_litgpt(litgpt, *model_, *tokenizer_, resident_value, options_);
+  const auto ids_through = [&](const char* name) {
+    models::Checkpoint read = models::open_checkpoint(litgpt);
+    const auto value = [&](const nn::Parameter& parameter) {
+      return models::read_parameter(read, parameter, at::kFloat);
+    };
+    export_hugging_face(folder_ / name, *read.model, tokenizer_.get(), value, options_);
+    const json config = json::parse(read_file(folder_ / name / "config.json"));
+    const json generation = json::parse(read_file(folder_ / name / "generation_config.json"));
+    for (const char* key : {"bos_token_id", "eos_token_id"})
+      EXPECT_EQ(generation[key], config[key]) << key;
+    return std::pair(config["bos_token_id"], config["eos_token_id"]);
+  };
+  EXPECT_EQ(ids_through("hf"), std::pair(wanted["bos_token_id"], wanted["eos_token_id"]));
+  write_file_atomically(litgpt / "generation_config.json", R"({"eos_token_id": [3, 1]})");
+  EXPECT_EQ(ids_through("several").second, json({3, 1}));
+  fs::remove(litgpt / "generation_config.json");
+  fs::remove(litgpt / "config.json");
+  EXPECT_EQ(ids_through("bare"),
+            std::pair(json(tokenizer_->special().bos), json(tokenizer_->special().eos)));
+}
+
+}  // namespace
+}  // namespace snug::engine
