@@ -31,12 +31,17 @@ double clip_factor(double norm, const std::optional<double>& max_norm) {
 }
 
 // LoRA+ (Hayou et al. 2024): B, which starts at zero, gets a higher learning rate than A.
-std::vector<double> lr_factors(const std::vector<optim::NamedTensor>& parameters,
-                               const recipe::LoraOptions& lora) {
-  std::vector<double> factors;
-  for (const optim::NamedTensor& parameter : parameters)
-    factors.push_back(parameter.name.ends_with(".lora_B.weight") ? lora.plus_lr_ratio : 1);
-  return factors;
+optim::Group group_of(nn::ParameterRole role, const recipe::Recipe& recipe) {
+  if (role == nn::ParameterRole::AdapterB) return {.lr_factor = recipe.lora.plus_lr_ratio};
+  return {};
+}
+
+// In the order of the optimizer's list.
+std::vector<optim::Group> groups_of(const Engine& engine, const recipe::Recipe& recipe) {
+  std::vector<optim::Group> groups;
+  for (const auto& own : engine.updated)
+    for (const nn::Parameter* parameter : own) groups.push_back(group_of(parameter->role, recipe));
+  return groups;
 }
 
 // Weights that are updated on the host have a host copy of the device's type, which is copied to
@@ -293,7 +298,7 @@ Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Devic
                            ? DelayedUpdate::aliases_of(engine.parameters)
                            : engine.parameters;
   engine.optimizer = make_optimizer(recipe, engine, updated, file.get());
-  engine.optimizer->set_lr_factors(lr_factors(updated, recipe.lora));
+  engine.optimizer->set_groups(groups_of(engine, recipe));
   // On cpu the update and the step would compete for the same cores.
   if (recipe.delayed_parameter_update)
     engine.delayed = std::make_unique<DelayedUpdate>(*engine.optimizer, engine.parameters, updated,

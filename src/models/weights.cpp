@@ -198,7 +198,7 @@ std::vector<const files::TensorInfo*> tensors_of(const Checkpoint& checkpoint,
   std::vector<const files::TensorInfo*> order;
   std::set<const files::TensorInfo*> known;
   for (const nn::Parameter* parameter : parameters) {
-    if (parameter->added) continue;
+    if (parameter->is_added()) continue;
     const Placement place = checkpoint.model->placement(checkpoint.layout, *parameter);
     const files::TensorInfo* tensor = find_tensor(*checkpoint.tensors, place.tensor);
     if (tensor != nullptr && known.insert(tensor).second) order.push_back(tensor);
@@ -252,7 +252,7 @@ void load_weights(Checkpoint& checkpoint) {
 
 void load_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters) {
   for (const nn::Parameter* parameter : parameters)
-    if (!parameter->added && !parameter->kept().is_meta()) load(*parameter, checkpoint);
+    if (!parameter->is_added() && !parameter->kept().is_meta()) load(*parameter, checkpoint);
 }
 
 at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,

@@ -84,6 +84,10 @@ constexpr Technique kTechniques[] = {
        r.lora = {.enabled = true, .r = 4, .dropout = 0.1};
        r.lora.mlp = r.lora.head = true;
      }},
+    {"adapters whose B learns faster",
+     [](recipe::Recipe& r) {
+       r.lora = {.enabled = true, .r = 4, .dropout = 0, .plus_lr_ratio = 8};
+     }},
     {"adapters beside nf4",
      [](recipe::Recipe& r) {
        r.lora = {.enabled = true, .r = 4, .dropout = 0, .use_dora = true};

@@ -11,17 +11,17 @@ Adapter::Adapter(const std::string& linear, int64_t in_features, int64_t out_fea
     : options(o),
       a{.name = linear + ".lora_A.weight",
         .shape = {o.rank, in_features},
+        .role = ParameterRole::AdapterA,
         .init = Init::Uniform,
-        .init_scale = 1 / std::sqrt(static_cast<double>(in_features)),
-        .added = true},
+        .init_scale = 1 / std::sqrt(static_cast<double>(in_features))},
       b{.name = linear + ".lora_B.weight",
         .shape = {out_features, o.rank},
-        .init = Init::Zeros,
-        .added = true},
+        .role = ParameterRole::AdapterB,
+        .init = Init::Zeros},
       magnitude{.name = linear + ".lora_magnitude_vector.weight",
                 .shape = {out_features},
-                .init = Init::Ones,
-                .added = true} {}
+                .role = ParameterRole::AdapterMagnitude,
+                .init = Init::Ones} {}
 
 void Adapter::list(std::vector<Parameter*>& parameters) {
   parameters.push_back(&a);

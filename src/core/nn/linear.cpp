@@ -22,7 +22,9 @@ Linear::Linear(const std::string& name, Role role, int64_t in_features, int64_t 
                Bias bias)
     : name_(name),
       role_(role),
-      weight_{.name = name + ".weight", .shape = {out_features, in_features}},
+      weight_{.name = name + ".weight",
+              .shape = {out_features, in_features},
+              .role = role == Role::Head ? ParameterRole::Head : ParameterRole::Matrix},
       bias_{.name = name + ".bias", .shape = {out_features}, .init = Init::Zeros},
       has_bias_(bias == Bias::Present) {
   share_by(cut_of(role));

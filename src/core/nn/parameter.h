@@ -15,6 +15,9 @@
 
 namespace snug::nn {
 
+// What a parameter is in its model, from which an optimizer's groups are formed.
+enum class ParameterRole { Embedding, Head, Matrix, Vector, AdapterA, AdapterB, AdapterMagnitude };
+
 // How a parameter is initialized without a checkpoint.
 enum class Init { Normal, Uniform, Ones, Zeros };
 
@@ -51,12 +54,12 @@ struct Stretch {
 struct Parameter {
   std::string name;            // as in the family's Hugging Face checkpoints
   std::vector<int64_t> shape;  // row-major; of the slice if there is one
+  ParameterRole role = shape.size() < 2 ? ParameterRole::Vector : ParameterRole::Matrix;
   Init init = Init::Normal;
   std::optional<double> init_scale;  // deviation or bound; absent: the model's deviation
   std::optional<int64_t> cut_dim;    // dimension that tensor parallelism splits, if any
   int64_t cut_sections = 1;          // see Slice
   bool trained = true;
-  bool added = false;  // belongs to an adapter, so is in no model file
   bool exact = false;  // a matrix used in float32, whatever type products have
   std::optional<Quantization>
       quantization;            // if set, `value` holds bytes: core/ops/linear/quantized.h
@@ -65,6 +68,8 @@ struct Parameter {
   std::optional<Slice> slice;  // set by cut()
   std::shared_ptr<const ops::TensorShare> share;  // null without tensor parallelism
 
+  // Whether it belongs to an adapter, and so is in no model file.
+  bool is_added() const { return role >= ParameterRole::AdapterA; }
   // The copy that checkpoints read and write: the host copy if there is one.
   const at::Tensor& kept() const { return home.defined() ? home : value; }
 

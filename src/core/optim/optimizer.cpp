@@ -17,7 +17,7 @@ Optimizer::Optimizer(const recipe::OptimizerOptions& options, std::vector<NamedT
       seed_(seed),
       masters_(parameters_.size()),
       master_is_set_(parameters_.size()),
-      lr_factors_(parameters_.size(), 1),
+      groups_(parameters_.size()),
       on_disk_(memory::current_tag.disk != nullptr) {
   const memory::CategoryGuard category(memory::Category::Optimizer);
   for (size_t i = 0; i < parameters_.size(); ++i) {
@@ -67,13 +67,13 @@ void Optimizer::update_part(Range range, const StepOptions& options) {
     copy_to_master(i);
     master_is_set_[i] = true;
   }
-  // In ranges with the same learning rate.
+  // In ranges of the same group.
   while (range.first < range.last) {
-    const double factor = lr_factors_[range.first];
+    const Group& group = groups_[range.first];
     Range alike{range.first, range.first + 1};
-    while (alike.last < range.last && lr_factors_[alike.last] == factor) ++alike.last;
+    while (alike.last < range.last && groups_[alike.last] == group) ++alike.last;
     StepOptions own = options;
-    own.lr *= factor;
+    own.lr *= group.lr_factor;
     update_range(alike, own);
     range.first = alike.last;
   }

@@ -30,6 +30,13 @@ struct StepOptions {
   double gradient_scale = 1;  // multiplies every gradient: clipping and loss unscaling
 };
 
+// What sets some parameters apart from the others.
+struct Group {
+  double lr_factor = 1;  // of the learning rate
+
+  bool operator==(const Group&) const = default;
+};
+
 // Parameters [first, last) of an optimizer's list.
 struct Range {
   size_t first = 0;
@@ -60,8 +67,8 @@ class Optimizer {
 
   Range all() const { return {0, parameters_.size()}; }
   int64_t num_steps() const { return num_steps_; }
-  // Factors on each parameter's learning rate; 1 by default.
-  void set_lr_factors(std::vector<double> factors) { lr_factors_ = std::move(factors); }
+  // Each parameter's group; all alike by default.
+  void set_groups(std::vector<Group> groups) { groups_ = std::move(groups); }
   // Call after a resumed run's states have been loaded.
   void set_num_steps(int64_t steps);
 
@@ -104,7 +111,7 @@ class Optimizer {
   // model is loaded.
   std::vector<at::Tensor> masters_;
   std::vector<bool> master_is_set_;
-  std::vector<double> lr_factors_;
+  std::vector<Group> groups_;  // by parameter
   bool on_disk_ = false;
 };
 

@@ -243,7 +243,7 @@ void initialize_adapters(nn::Unit& unit, const recipe::LoraOptions& options, uin
                          double deviation, const ParameterReader& read) {
   if (!options.enabled) return;
   for (nn::Parameter* parameter : unit.parameters())
-    if (parameter->added) parameter->initialize(seed, deviation);
+    if (parameter->is_added()) parameter->initialize(seed, deviation);
   for (nn::Linear* linear : unit.linears()) {
     nn::Adapter* adapter = linear->adapter();
     if (adapter == nullptr) continue;
@@ -269,7 +269,7 @@ std::vector<int64_t> shape_in_file(const nn::Parameter& parameter, const models:
 }
 
 bool trains_beside_adapters(const nn::Parameter& parameter) {
-  return parameter.trained && !parameter.added;
+  return parameter.trained && !parameter.is_added();
 }
 
 // Adds base parameters that train beside the adapters, as PEFT's modules_to_save. A parameter that

@@ -70,7 +70,7 @@ FlatUnit::FlatUnit(std::vector<nn::Parameter*> parameters, at::Device device, at
     piece->parameter.name = parameter.name;
     piece->parameter.shape = {end - begin};
     piece->parameter.trained = parameter.trained;
-    piece->parameter.added = parameter.added;
+    piece->parameter.role = parameter.role;
     piece->parameter.value = values_.narrow(0, begin, end - begin);
     pieces_.push_back(std::move(piece));
   }

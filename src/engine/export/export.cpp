@@ -47,7 +47,7 @@ FileTensors arrange(models::Model& model, models::Layout layout, at::ScalarType 
   FileTensors result;
   std::vector<std::string> order;
   for (const nn::Parameter* parameter : model.parameters()) {
-    if (parameter->added) continue;
+    if (parameter->is_added()) continue;
     const models::Placement place = model.placement(layout, *parameter);
     const bool stays_float = layout == models::Layout::Gguf && parameter->shape.size() == 1;
     auto& parts = result.parts[place.tensor];

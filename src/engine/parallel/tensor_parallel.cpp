@@ -86,7 +86,7 @@ void cut_tensors(models::Model& model, const recipe::Recipe& recipe, dist::Group
     for (const nn::Linear* layer : linears_of(model)) check_features(*layer, ranks);
   }
   for (nn::Parameter* parameter : model.parameters())
-    if (!parameter->added) parameter->cut(share);
+    if (!parameter->is_added()) parameter->cut(share);
   for (const nn::Linear* layer : linears_of(model))
     if (share != nullptr) check_blocks(*layer, recipe, ranks);
 }

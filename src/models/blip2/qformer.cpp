@@ -25,6 +25,7 @@ QFormerEmbeddings::QFormerEmbeddings(const Config& c)
       config_(c),
       queries_{.name = "query_tokens",
                .shape = {c.num_query_tokens, c.qformer.hidden_size},
+               .role = nn::ParameterRole::Embedding,
                .init_scale = c.qformer.initializer_range,
                .value = {}},
       norm_("qformer.layernorm", c.qformer.hidden_size, c.qformer.layer_norm_eps) {}

@@ -25,8 +25,11 @@ std::string vision_layer_name(int64_t index) {
 }
 
 nn::Parameter free_parameter(const char* name, std::vector<int64_t> shape, double deviation) {
-  return {
-      .name = of_embeddings(name), .shape = std::move(shape), .init_scale = deviation, .value = {}};
+  return {.name = of_embeddings(name),
+          .shape = std::move(shape),
+          .role = nn::ParameterRole::Embedding,
+          .init_scale = deviation,
+          .value = {}};
 }
 
 void check_size(const at::Tensor& pixels, int64_t image_size) {

@@ -16,7 +16,11 @@ nn::Linear linear(const std::string& name, nn::Role role, int64_t in, int64_t ou
 }
 
 nn::Parameter table(const std::string& name, int64_t rows, int64_t columns) {
-  return {.name = name, .shape = {rows, columns}, .cut_dim = 0, .value = {}};
+  return {.name = name,
+          .shape = {rows, columns},
+          .role = nn::ParameterRole::Embedding,
+          .cut_dim = 0,
+          .value = {}};
 }
 
 // A layer whose output is added to the hidden states, two per block. Its smaller initial weights

@@ -26,6 +26,7 @@ Embedding::Embedding(const Config& config)
     : Unit("embedding"),
       weight_{.name = "model.embed_tokens.weight",
               .shape = {config.vocab_size, config.hidden_size},
+              .role = nn::ParameterRole::Embedding,
               .cut_dim = 0,
               .value = {}} {}
 

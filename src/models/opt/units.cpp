@@ -34,8 +34,12 @@ std::string layer_name(const std::string& prefix, int64_t layer) {
 }
 
 nn::Parameter table(const std::string& name, int64_t rows, int64_t columns, double deviation) {
-  return {
-      .name = name, .shape = {rows, columns}, .init_scale = deviation, .cut_dim = 0, .value = {}};
+  return {.name = name,
+          .shape = {rows, columns},
+          .role = nn::ParameterRole::Embedding,
+          .init_scale = deviation,
+          .cut_dim = 0,
+          .value = {}};
 }
 
 }  // namespace

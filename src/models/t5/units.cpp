@@ -19,6 +19,7 @@ std::string block_name(const std::string& prefix, const char* stack, int64_t lay
 nn::Parameter token_table(const Config& c, const std::string& prefix) {
   return {.name = prefix + "shared.weight",
           .shape = {c.vocab_size, c.d_model},
+          .role = nn::ParameterRole::Embedding,
           .init_scale = c.initializer_factor,
           .cut_dim = 0,
           .value = {}};
@@ -28,6 +29,7 @@ nn::Parameter token_table(const Config& c, const std::string& prefix) {
 nn::Parameter bias_table(const Config& c, const std::string& prefix, const char* stack) {
   return {.name = block_name(prefix, stack, 0) + "0.SelfAttention.relative_attention_bias.weight",
           .shape = {c.relative_attention_num_buckets, c.num_heads},
+          .role = nn::ParameterRole::Embedding,
           .init_scale = c.initializer_factor / std::sqrt(static_cast<double>(c.d_model)),
           .cut_dim = 1,
           .exact = true,

@@ -77,6 +77,33 @@ TEST_F(FromConfig, PublishedSizes) {
   EXPECT_EQ(make(flan_t5_xxl)->num_parameters(), 11'135'332'352);
 }
 
+// Optimizers form groups from roles, so a new family must not forget to say them.
+TEST_F(FromConfig, ParametersHaveTheRolesThatTheirNamesSay) {
+  const auto is_table = [](const std::string& name) {
+    for (const char* word :
+         {"embed_tokens", "wte", "wpe", "shared", "embed_positions", "position_embedding",
+          "class_embedding", "query_tokens", "relative_attention_bias"})
+      if (name.find(word) != std::string::npos) return true;
+    return false;
+  };
+  std::map<nn::ParameterRole, int> counts;
+  for (const auto& entry : fs::directory_iterator(kParity)) {
+    if (!entry.is_directory()) continue;
+    const auto model = model_from_config(entry.path() / "config.json");
+    for (const nn::Parameter* parameter : model->parameters()) {
+      const std::string& name = parameter->name;
+      const auto expected = is_table(name)                     ? nn::ParameterRole::Embedding
+                            : name.ends_with("lm_head.weight") ? nn::ParameterRole::Head
+                            : parameter->shape.size() == 1     ? nn::ParameterRole::Vector
+                                                               : nn::ParameterRole::Matrix;
+      EXPECT_EQ(parameter->role, expected) << entry.path().filename() << ": " << name;
+      EXPECT_FALSE(parameter->is_added()) << name;
+      ++counts[parameter->role];
+    }
+  }
+  EXPECT_EQ(counts.size(), 4U);
+}
+
 TEST_F(FromConfig, ATwinHasTheSameConfig) {
   for (const char* shape : {"gpt2", "opt", "opt-after", "opt-plain", "t5", "t5-gated"}) {
     const auto model = make(config_of(shape));
