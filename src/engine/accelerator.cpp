@@ -27,12 +27,11 @@ namespace {
 
 }  // namespace
 
-at::Device open_device(std::string_view accelerator) {
-  if (accelerator == "cpu") return at::kCPU;
-  if (accelerator != "auto" && accelerator != "cuda")
-    throw UserError("accelerator = {}: is not one of auto, cpu, cuda", accelerator);
+at::Device open_device(const recipe::Word<recipe::Accelerator>& accelerator) {
+  const recipe::Accelerator wanted = accelerator.value();
+  if (wanted == recipe::Accelerator::Cpu) return at::kCPU;
   if (cuda::count() == 0) {
-    if (accelerator == "cuda") refuse_cuda();
+    if (wanted == recipe::Accelerator::Cuda) refuse_cuda();
     return at::kCPU;
   }
   cuda::prepare();
@@ -40,8 +39,10 @@ at::Device open_device(std::string_view accelerator) {
 }
 
 // For GPUs libtorch treats high and medium alike, so one switch is enough.
-void choose_matmul_precision(at::Device device, std::string_view precision) {
-  if (device.is_cuda()) at::globalContext().setAllowTF32CuBLAS(precision != "highest");
+void choose_matmul_precision(at::Device device,
+                             const recipe::Word<recipe::MatmulPrecision>& precision) {
+  const bool all_bits = precision == recipe::MatmulPrecision::Highest;
+  if (device.is_cuda()) at::globalContext().setAllowTF32CuBLAS(!all_bits);
 }
 
 std::string visible_gpu(int local_rank, const std::string& visible) {

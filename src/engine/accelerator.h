@@ -8,16 +8,19 @@
 #include <string>
 #include <string_view>
 
+#include "recipe/tables/choices.h"
+
 namespace snug::engine {
 
 // `accelerator` is auto, cpu or cuda; auto takes a GPU if this build has CUDA and one is visible.
 // Initializes the device: afterwards it holds the memory that its libraries keep for themselves.
 // Throws UserError for cuda without a GPU. Call after memory::install_allocators().
-at::Device open_device(std::string_view accelerator);
+at::Device open_device(const recipe::Word<recipe::Accelerator>& accelerator);
 
 // Sets the precision of float32 products on a GPU to the recipe's matmul_precision. Products on a
 // CPU stay exact: libtorch's own setting of that name would let them round to bfloat16.
-void choose_matmul_precision(at::Device device, std::string_view precision);
+void choose_matmul_precision(at::Device device,
+                             const recipe::Word<recipe::MatmulPrecision>& precision);
 
 // The CUDA_VISIBLE_DEVICES with which process `local_rank` of a machine sees one GPU of its own;
 // `visible` is the present value (empty: all GPUs).

@@ -47,7 +47,7 @@ std::vector<optim::Group> groups_of(const Engine& engine, const recipe::Recipe& 
 // Weights that are updated on the host have a host copy of the device's type, which is copied to
 // the device after an update; a float32 master copy is an optimizer state.
 void allocate_home(nn::Parameter& parameter, const recipe::Recipe& recipe) {
-  const bool is_updated_there = recipe.optimizer_offload != "none" && parameter.trained;
+  const bool is_updated_there = recipe.updates_on_host() && parameter.trained;
   if (recipe.weight_streaming || is_updated_there) parameter.allocate_home();
 }
 
@@ -104,7 +104,7 @@ std::vector<int64_t> whole_elements(const Engine& engine) {
 std::unique_ptr<optim::Optimizer> make_optimizer(const recipe::Recipe& recipe, const Engine& engine,
                                                  const std::vector<optim::NamedTensor>& parameters,
                                                  memory::DiskFile* file) {
-  const memory::HostGuard host(recipe.optimizer_offload != "none");
+  const memory::HostGuard host(recipe.updates_on_host());
   const memory::DiskGuard disk(file);
   // Shards may use different random numbers for stochastic rounding; copies of a weight must round
   // alike.
@@ -281,7 +281,7 @@ Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Devic
   engine.stage = make_stage(model, recipe, *engine.mesh);
   engine.units = engine.stage.units;
   engine.updated.resize(engine.units.size());
-  engine.updates_on_host = recipe.optimizer_offload != "none";
+  engine.updates_on_host = recipe.updates_on_host();
   auto sharding = share_parameters(recipe, engine);
   engine.publishes_weights =
       (engine.updates_on_host && !recipe.weight_streaming) || sharding != nullptr;

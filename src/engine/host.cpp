@@ -69,7 +69,7 @@ void use_threads(int64_t wanted) {
 }
 
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,
-                  const std::string& accelerator) {
+                  const recipe::Word<recipe::Accelerator>& accelerator) {
   see_own_gpu();
   memory::install_allocators();
   // Numbers below 1e-38 become zero: an early gradient is full of them in some layers, and each one

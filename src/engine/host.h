@@ -43,7 +43,7 @@ void use_threads(int64_t wanted);
 // Allocators, threads, device and its budget, before the first tensor. `memory_budget` is "2GiB" or
 // empty, num_threads 0 means one per core, `accelerator` is auto, cpu or cuda.
 Host prepare_host(const std::string& memory_budget, int64_t num_threads,
-                  const std::string& accelerator);
+                  const recipe::Word<recipe::Accelerator>& accelerator);
 
 // Of optimizer_offload = disk:FOLDER, or of fit_disk, before a model is read: throws UserError
 // where no file can be made there, warns where files are memory.

@@ -54,7 +54,8 @@ std::unique_ptr<exec::OptimizerInBackward> optimizer_in_backward(Engine& engine)
 
 // Prefetch if copies run beside the computation; on a cpu only if the recipe asks for it.
 bool prefetches(const recipe::Recipe& recipe, const Engine& engine) {
-  if (recipe.offload_prefetch != "auto") return recipe.offload_prefetch == "true";
+  using recipe::Prefetch;
+  if (recipe.offload_prefetch != Prefetch::Auto) return recipe.offload_prefetch == Prefetch::On;
   return ops::kernel_device(engine.units.front()->parameters().front()->value) == at::kCUDA;
 }
 
@@ -79,7 +80,7 @@ std::vector<std::unique_ptr<exec::Policy>> make_policies(const recipe::Recipe& r
     policies.push_back(std::move(policy));
   }
   // An update within the backward needs its gradients at once.
-  if (recipe.optimizer_offload != "none")
+  if (recipe.updates_on_host())
     policies.push_back(std::make_unique<exec::OptimizerOffload>(
         engine.updated, *engine.copies, prefetch && !recipe.optimizer_in_backward));
   // With sharding, gathering brings shards from the host to the device.

@@ -14,13 +14,20 @@ namespace {
 using dist::Axis;
 using exec::ShardingStage;
 
-ShardingStage stage_of(const std::string& strategy) {
-  if (strategy == "ddp") return ShardingStage::Replicate;
-  if (strategy == "zero1") return ShardingStage::OptimizerStates;
-  if (strategy == "zero2") return ShardingStage::Gradients;
-  if (strategy == "auto" || strategy == "fsdp" || strategy == "hybrid")
-    return ShardingStage::Weights;
-  throw UserError("strategy = {}: is not one of auto, ddp, zero1, zero2, fsdp, hybrid", strategy);
+ShardingStage stage_of(recipe::Strategy strategy) {
+  switch (strategy) {
+    case recipe::Strategy::Ddp:
+      return ShardingStage::Replicate;
+    case recipe::Strategy::Zero1:
+      return ShardingStage::OptimizerStates;
+    case recipe::Strategy::Zero2:
+      return ShardingStage::Gradients;
+    case recipe::Strategy::Auto:
+    case recipe::Strategy::Fsdp:
+    case recipe::Strategy::Hybrid:
+      break;
+  }
+  return ShardingStage::Weights;
 }
 
 dist::MeshShape mesh_of_text(const std::string& text, int64_t num_ranks) {
@@ -37,18 +44,18 @@ dist::MeshShape mesh_of_text(const std::string& text, int64_t num_ranks) {
 
 // Puts all ranks on the strategy's own axis; hybrid shards within a machine, where links are fast,
 // and replicates across machines.
-dist::MeshShape mesh_of_strategy(const std::string& strategy, int64_t num_ranks,
+dist::MeshShape mesh_of_strategy(recipe::Strategy strategy, int64_t num_ranks,
                                  int64_t ranks_per_node) {
   dist::MeshShape mesh;
-  const bool is_hybrid = strategy == "hybrid" && ranks_per_node > 0;
+  const bool is_hybrid = strategy == recipe::Strategy::Hybrid && ranks_per_node > 0;
   if (is_hybrid && num_ranks % ranks_per_node != 0)
     throw UserError(
         "strategy = hybrid: {} processes do not divide into machines with {} each; start the same "
         "number on every machine",
         num_ranks, ranks_per_node);
-  const int64_t replicas = strategy == "ddp" ? num_ranks
-                           : is_hybrid       ? num_ranks / ranks_per_node
-                                             : 1;
+  const int64_t replicas = strategy == recipe::Strategy::Ddp ? num_ranks
+                           : is_hybrid                       ? num_ranks / ranks_per_node
+                                                             : 1;
   mesh[Axis::Replicate] = static_cast<int>(replicas);
   mesh[Axis::Shard] = static_cast<int>(num_ranks / replicas);
   return mesh;
@@ -57,14 +64,14 @@ dist::MeshShape mesh_of_strategy(const std::string& strategy, int64_t num_ranks,
 }  // namespace
 
 Strategy strategy_of(const recipe::Recipe& recipe, int64_t num_ranks, int64_t ranks_per_node) {
-  const dist::MeshShape mesh = recipe.mesh.empty()
-                                   ? mesh_of_strategy(recipe.strategy, num_ranks, ranks_per_node)
-                                   : mesh_of_text(recipe.mesh, num_ranks);
+  const dist::MeshShape mesh =
+      recipe.mesh.empty() ? mesh_of_strategy(recipe.strategy.value(), num_ranks, ranks_per_node)
+                          : mesh_of_text(recipe.mesh, num_ranks);
   return {.mesh = mesh, .stage = stage_on(mesh, recipe)};
 }
 
 ShardingStage stage_on(const dist::MeshShape& mesh, const recipe::Recipe& recipe) {
-  const ShardingStage stage = stage_of(recipe.strategy);
+  const ShardingStage stage = stage_of(recipe.strategy.value());
   return mesh.num_shards() == 1 ? ShardingStage::Replicate : stage;
 }
 
@@ -81,8 +88,9 @@ Strategy named_strategy(const recipe::Recipe& recipe) {
 }
 
 exec::PipelineOrder pipeline_order(const recipe::Recipe& recipe) {
-  return recipe.pipeline_schedule == "gpipe" ? exec::PipelineOrder::AllForwardFirst
-                                             : exec::PipelineOrder::OneForwardOneBackward;
+  return recipe.pipeline_schedule == recipe::PipelineSchedule::Gpipe
+             ? exec::PipelineOrder::AllForwardFirst
+             : exec::PipelineOrder::OneForwardOneBackward;
 }
 
 int64_t micro_batches_of_step(const recipe::Recipe& recipe, const dist::MeshShape& mesh) {

@@ -13,11 +13,9 @@ double bytes_of(const memory::ByCategory& bytes, memory::Category category) {
   return static_cast<double>(bytes[static_cast<size_t>(category)]);
 }
 
-bool is_offloaded(const recipe::Recipe& recipe) { return recipe.optimizer_offload != "none"; }
-
 // As engine/policies.cpp decides it.
 bool copies_ahead(const recipe::Recipe& recipe, const DeviceProfile& device) {
-  return device.kind == at::kCUDA && recipe.offload_prefetch != "false";
+  return device.kind == at::kCUDA && recipe.offload_prefetch != recipe::Prefetch::Off;
 }
 
 }  // namespace
@@ -52,7 +50,7 @@ Beside host_copies(const recipe::Recipe& recipe, const DeviceProfile& device,
     add(ahead, out, out);
   }
   const double trained = size.trained_bytes;
-  if (is_offloaded(recipe)) {
+  if (recipe.updates_on_host()) {
     // On a cpu later ones are added from where they are.
     const double copied = device.kind == at::kCUDA ? size.micro_batches : size.rounds;
     const double sums =
@@ -63,7 +61,7 @@ Beside host_copies(const recipe::Recipe& recipe, const DeviceProfile& device,
   if (recipe.weight_streaming) {
     const double in = over_link(prediction.weight_bytes) * size.micro_batches;
     add(ahead, in, in);
-  } else if (is_offloaded(recipe)) {
+  } else if (recipe.updates_on_host()) {
     all.alone += over_link(trained);  // after the update
   }
   return all;
@@ -71,7 +69,7 @@ Beside host_copies(const recipe::Recipe& recipe, const DeviceProfile& device,
 
 UpdateCost update_cost(const recipe::Recipe& recipe, const DeviceProfile& device,
                        const Prediction& prediction, const StepSize& size, const Compute& compute) {
-  const bool on_host = is_offloaded(recipe);
+  const bool on_host = recipe.updates_on_host();
   const auto on_disk = static_cast<double>(prediction.on_disk);
   const double states =
       on_disk + bytes_of(on_host ? prediction.host_by_category : prediction.resident,

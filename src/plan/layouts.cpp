@@ -30,20 +30,20 @@ std::vector<int64_t> tensor_sizes(models::Model& model, const recipe::Recipe& re
 // How the devices that neither tensor nor pipeline takes share their samples.
 std::vector<Layout> data_layouts(const recipe::Recipe& recipe, recipe::MeshShape mesh,
                                  int64_t copies) {
-  const auto with = [&](const char* strategy, int64_t replicate, int64_t shard) -> Layout {
+  const auto with = [&](recipe::Strategy strategy, int64_t replicate, int64_t shard) -> Layout {
     mesh[Axis::Replicate] = static_cast<int>(replicate);
     mesh[Axis::Shard] = static_cast<int>(shard);
     return {.strategy = strategy, .mesh = recipe::mesh_text(mesh)};
   };
-  std::vector<Layout> found{with("auto", copies, 1)};
+  std::vector<Layout> found{with(recipe::Strategy::Auto, copies, 1)};
   if (copies == 1) return found;
-  found.push_back(with("zero1", 1, copies));
+  found.push_back(with(recipe::Strategy::Zero1, 1, copies));
   // Gradients would be summed for each micro-batch of each stage.
-  if (mesh[Axis::Pipeline] == 1) found.push_back(with("zero2", 1, copies));
-  found.push_back(with("fsdp", 1, copies));
+  if (mesh[Axis::Pipeline] == 1) found.push_back(with(recipe::Strategy::Zero2, 1, copies));
+  found.push_back(with(recipe::Strategy::Fsdp, 1, copies));
   const int64_t on_machine = engine::named_ranks_per_node(recipe) / mesh[Axis::Tensor];
   if (on_machine > 1 && copies > on_machine && copies % on_machine == 0)
-    found.push_back(with("fsdp", copies / on_machine, on_machine));
+    found.push_back(with(recipe::Strategy::Fsdp, copies / on_machine, on_machine));
   return found;
 }
 
@@ -77,8 +77,9 @@ std::vector<Layout> layouts(const models::Model& model, const recipe::Recipe& re
   const auto add = [&](const Layout& layout) {
     if (is_allowed(recipe, layout)) found.push_back(layout);
   };
-  for (const char* strategy : {"ddp", "zero1", "zero2", "fsdp", "hybrid"})
-    if (recipe.num_nodes > 1 || std::string(strategy) != "hybrid") add({.strategy = strategy});
+  using enum recipe::Strategy;
+  for (const recipe::Strategy strategy : {Ddp, Zero1, Zero2, Fsdp, Hybrid})
+    if (recipe.num_nodes > 1 || strategy != Hybrid) add({.strategy = strategy});
   const std::unique_ptr<models::Model> whole = models::model_like(model);
   const auto num_units = std::ssize(whole->units());
   for (const int64_t tensor : tensor_sizes(*whole, recipe))

@@ -13,8 +13,8 @@
 namespace snug::plan {
 
 struct Layout {
-  std::string strategy;  // these three as the recipe has them
-  std::string mesh;      // empty: what the strategy makes of the devices
+  recipe::Word<recipe::Strategy> strategy;  // these three as the recipe has them
+  std::string mesh;                         // empty: what the strategy makes of the devices
   int64_t interleave = 1;
 
   // Units are cut, or dealt out.

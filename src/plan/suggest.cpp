@@ -15,11 +15,14 @@
 #include "data/micro_batch.h"
 #include "engine/strategy.h"
 #include "plan/fit.h"
-#include "recipe/options/names.h"
 #include "recipe/options/rows.h"
+#include "recipe/tables/optimizers.h"
 
 namespace snug::plan {
 namespace {
+
+using recipe::Precision;
+using recipe::Strategy;
 
 // One change to a recipe; `apply` returns false where it changes nothing.
 struct Change {
@@ -43,8 +46,9 @@ bool checkpoint_activations(recipe::Recipe& r) {
 bool use_in_backward(recipe::Recipe& r) {
   // Gradients that are added up over micro-batches leave nothing to free.
   const bool changes = !r.optimizer_in_backward && !r.delayed_parameter_update &&
-                       r.precision != "16-mixed" && r.train.max_norm.value_or(0) == 0 &&
-                       r.train.on_oom != "split" && !sums_micro_batches(r);
+                       r.precision != Precision::MixedFloat16 &&
+                       r.train.max_norm.value_or(0) == 0 &&
+                       r.train.on_oom != recipe::OnOom::Split && !sums_micro_batches(r);
   if (!changes) return false;
   r.optimizer_in_backward = true;
   r.optimizer_in_backward_is_auto = false;
@@ -68,10 +72,11 @@ bool stream_weights(recipe::Recipe& r) {
   return changes;
 }
 bool shard_more(recipe::Recipe& r) {
-  const bool is_sharded = r.strategy == "auto" || r.strategy == "fsdp" || r.strategy == "hybrid";
+  const bool is_sharded = r.strategy == Strategy::Auto || r.strategy == Strategy::Fsdp ||
+                          r.strategy == Strategy::Hybrid;
   const bool changes = engine::named_ranks(r) > 1 && r.mesh.empty() && !is_sharded &&
-                       !recipe::needs_whole_matrices(r.optimizer.name);
-  if (changes) r.strategy = "fsdp";
+                       !recipe::needs_whole_matrices(r.optimizer);
+  if (changes) r.strategy = Strategy::Fsdp;
   return changes;
 }
 bool offload_activations(recipe::Recipe& r) {
@@ -80,18 +85,18 @@ bool offload_activations(recipe::Recipe& r) {
   return changes;
 }
 bool use_bf16(recipe::Recipe& r) {
-  const bool changes = r.precision != "bf16-true" && r.precision != "16-true";
-  r.precision = "bf16-true";
+  const bool changes = !r.has_16_bit_weights();
+  r.precision = Precision::BFloat16;
   return changes;
 }
 bool use_8bit(recipe::Recipe& r) {
-  const bool changes = r.optimizer.name == "adamw";
-  if (changes) r.optimizer.name = "adamw_8bit";
-  return changes;
+  const auto smaller = recipe::optimizer_traits(r.optimizer.name.value()).with_smaller_states;
+  if (smaller) r.optimizer.name = *smaller;
+  return smaller.has_value();
 }
 bool use_sgd(recipe::Recipe& r) {
-  const bool changes = r.optimizer.name != "sgd" || r.optimizer.momentum != 0;
-  r.optimizer.name = "sgd";
+  const bool changes = recipe::has_states(r.optimizer);
+  r.optimizer.name = recipe::OptimizerName::Sgd;
   r.optimizer.momentum = 0;
   r.optimizer.nesterov = false;
   return changes;
@@ -109,7 +114,7 @@ bool train_adapters(recipe::Recipe& r) {
 }
 bool quantize(recipe::Recipe& r) {
   const bool changes = r.quantize.empty() && (r.lora.enabled || train_adapters(r));
-  if (changes) r.quantize = "bnb.nf4";
+  if (changes) r.quantize = recipe::Quantize::Nf4;
   return changes;
 }
 

@@ -26,7 +26,7 @@ std::optional<Layout> read_layout(const Recipe& r, std::vector<std::string>& fau
   }
   Layout layout{.num_ranks = per_node * r.num_nodes, .is_auto = !devices};
   if (r.mesh.empty()) {
-    layout.mesh[r.strategy == "ddp" ? Axis::Replicate : Axis::Shard] =
+    layout.mesh[r.strategy == Strategy::Ddp ? Axis::Replicate : Axis::Shard] =
         static_cast<int>(layout.num_ranks);
     return layout;
   }

@@ -12,9 +12,9 @@
 #include "recipe/faults.h"
 #include "recipe/mesh.h"
 #include "recipe/numbers.h"
-#include "recipe/options/names.h"
 #include "recipe/options/part_names.h"
 #include "recipe/options/rows.h"
+#include "recipe/tables/optimizers.h"
 #include "recipe/unit_choice.h"
 
 namespace snug::recipe {
@@ -65,7 +65,7 @@ void check_memory(const Recipe& r, Faults& faults) {
         "--optimizer_offload cpu");
   const bool is_alone = r.devices == "1" && r.num_nodes == 1 && r.mesh.empty();
   if (r.weight_streaming && !is_alone &&
-      (r.strategy == "ddp" || r.strategy == "zero1" || r.strategy == "zero2"))
+      (r.strategy == Strategy::Ddp || r.strategy == "zero1" || r.strategy == "zero2"))
     faults.push_back(
         fmt::format("weight_streaming = true with strategy = {}: on several devices weights in "
                     "host memory are sharded; use --strategy fsdp",
@@ -86,7 +86,7 @@ void check_memory(const Recipe& r, Faults& faults) {
     faults.push_back(
         "optimizer_in_backward = true: precision 16-mixed skips a step whose gradients overflow, "
         "which is known only once all gradients are computed; use bf16-mixed");
-  if (r.optimizer_in_backward && r.train.on_oom == "split")
+  if (r.optimizer_in_backward && r.train.on_oom == OnOom::Split)
     faults.push_back(
         "train.on_oom = split: a failed step cannot be repeated after optimizer_in_backward has "
         "updated some blocks; use train.on_oom stop");
@@ -114,13 +114,13 @@ void check_mesh(const Recipe& r, const Layout& layout, Faults& faults) {
     faults.push_back(fmt::format(
         "mesh = {}: needs {} devices, and there are {} (devices {}, num_nodes {}); use {}", r.mesh,
         layout.mesh.num_ranks(), layout.num_ranks, r.devices, r.num_nodes, completed_mesh(layout)));
-  if (r.strategy == "ddp" && layout.is_sharded())
+  if (r.strategy == Strategy::Ddp && layout.is_sharded())
     faults.push_back(
         fmt::format("strategy = ddp shards nothing, but mesh = {} has {} shards; write dp={}, or "
                     "use --strategy fsdp",
                     r.mesh, layout.mesh[Axis::Shard], layout.mesh[Axis::Shard]));
   // Devices along cp need the same weights, so that they may share them.
-  if (r.strategy != "ddp" && r.strategy != "auto" && !layout.is_sharded() &&
+  if (r.strategy != Strategy::Ddp && r.strategy != Strategy::Auto && !layout.is_sharded() &&
       layout.mesh[Axis::Context] == 1)
     faults.push_back(
         fmt::format("strategy = {} shards along the axes fsdp and cp, and mesh = {} has neither; "
@@ -132,17 +132,17 @@ void check_mesh(const Recipe& r, const Layout& layout, Faults& faults) {
 void check_tensor_axis(const Recipe& r, const Layout& layout, Faults& faults) {
   if (layout.mesh[Axis::Tensor] == 1) return;
   const std::string mesh = fmt::format("mesh = {}", r.mesh);
-  if (needs_whole_matrices(r.optimizer.name))
+  if (needs_whole_matrices(r.optimizer))
     faults.push_back(
         fmt::format("optimizer = {}: its factored states are sums over whole rows and "
                     "columns, and {} splits matrices; leave tp out, or use adamw_8bit",
                     r.optimizer.name, mesh));
-  if (r.lora.enabled && r.lora.init_weights == "pissa")
+  if (r.lora.enabled && r.lora.init_weights == AdapterInit::Pissa)
     faults.push_back(
         fmt::format("lora_init_weights = pissa: adapters start from the singular values of whole "
                     "matrices, and {} splits them; leave tp out, or use lora_init_weights default",
                     mesh));
-  if (!r.quantize.empty() && r.quantize != "bnb.nf4" && r.quantize != "bnb.fp4")
+  if (!r.quantize.empty() && r.quantize != Quantize::Nf4 && r.quantize != Quantize::Fp4)
     faults.push_back(
         fmt::format("quantize = {}: its scales are computed over whole rows or weights, and {} "
                     "splits them; leave tp out, or use bnb.nf4",
@@ -162,8 +162,7 @@ void check_pipeline_axis(const Recipe& r, const Layout& layout, Faults& faults) 
 }
 
 void check_devices(const Recipe& r, Faults& faults) {
-  static const std::vector<std::string> kStrategies = {"auto",  "ddp",  "zero1",
-                                                       "zero2", "fsdp", "hybrid"};
+  static const std::vector<std::string> kStrategies = choices_of<Strategy>();
   if (std::count(kStrategies.begin(), kStrategies.end(), r.strategy) == 0) {
     const std::string near = nearest_name(r.strategy, kStrategies);
     faults.push_back(
@@ -182,14 +181,14 @@ void check_devices(const Recipe& r, Faults& faults) {
   check_mesh(r, *layout, faults);
   check_pipeline_axis(r, *layout, faults);
   if (layout->num_ranks == 1 && layout->mesh.num_ranks() == 1) return;
-  const bool cuts_along_cp = layout->mesh[Axis::Context] > 1 && r.strategy != "ddp";
-  if (needs_whole_matrices(r.optimizer.name) && (layout->is_sharded() || cuts_along_cp))
+  const bool cuts_along_cp = layout->mesh[Axis::Context] > 1 && r.strategy != Strategy::Ddp;
+  if (needs_whole_matrices(r.optimizer) && (layout->is_sharded() || cuts_along_cp))
     faults.push_back(fmt::format(
         "optimizer = {}: its factored states are sums over whole rows and columns, and "
         "strategy = {} shards matrices at any element; use --strategy ddp, or adamw_8bit",
         r.optimizer.name, r.strategy));
   check_tensor_axis(r, *layout, faults);
-  if (r.train.on_oom == "split")
+  if (r.train.on_oom == OnOom::Split)
     faults.push_back(
         "train.on_oom = split: with several devices, a device that splits its micro-batch would "
         "keep the others waiting; use train.on_oom stop");
@@ -223,7 +222,7 @@ void check_batches(const Recipe& r, Faults& faults) {
   }
   if (layout->mesh[Axis::Pipeline] > 1) {
     const int64_t micro_batches = samples / micro,
-                  most = r.pipeline_schedule == "gpipe" ? 1024 : 65536;
+                  most = r.pipeline_schedule == PipelineSchedule::Gpipe ? 1024 : 65536;
     if (micro_batches > most) {
       faults.push_back(
           fmt::format("pipeline_schedule = {}: {} micro-batches a step; it takes {} at most. Use a "
@@ -301,13 +300,13 @@ void check_optimizer(const Recipe& r, Faults& faults) {
 
 void check_rounding(const Recipe& r, Faults& faults) {
   const OptimizerOptions& o = r.optimizer;
-  const bool half_weights = r.precision == "bf16-true" || r.precision == "16-true";
+  const bool half_weights = r.has_16_bit_weights();
   if (o.master_weights && !half_weights)
     faults.push_back(
         fmt::format("optimizer.master_weights = true: with precision = {} the weights are float32 "
                     "already; leave it out, or use --precision bf16-true",
                     r.precision));
-  if (o.stochastic_rounding && r.precision != "bf16-true")
+  if (o.stochastic_rounding && r.precision != Precision::BFloat16)
     faults.push_back(
         fmt::format("optimizer.stochastic_rounding = true applies to bfloat16 weights, and with "
                     "precision = {} they are {}; leave it out, or use --precision bf16-true",
@@ -342,7 +341,7 @@ void check_lora(const Recipe& r, Faults& faults) {
     warn_about_adapters_of_none(r);
     return;
   }
-  if (r.lora.init_weights == "pissa" && r.lora.use_dora)
+  if (r.lora.init_weights == AdapterInit::Pissa && r.lora.use_dora)
     faults.push_back(
         "lora_init_weights = pissa with lora_use_dora: DoRA rescales the weight rows, so the part "
         "that PiSSA subtracts cannot be restored; leave out one of the two");

@@ -24,6 +24,7 @@
 #include "recipe/options/names.h"
 #include "recipe/options/rows.h"
 #include "recipe/settings.h"
+#include "recipe/tables/optimizers.h"
 
 namespace snug::recipe {
 namespace {
@@ -179,36 +180,6 @@ std::vector<std::string> resolve_show_data(ShowDataOptions& o, const std::set<st
   if (o.data.class_path == "JSON" && path.empty())
     return {"snug data show needs the data: snug data show rows.jsonl --model MODEL"};
   return data_faults(o.data, given);
-}
-
-// bitsandbytes' paged optimizers keep states in memory that moves between device and host as it is
-// needed. Here that is the optimizer of the same arithmetic with its states on the host.
-void resolve_paged_optimizer(Recipe& recipe) {
-  static constexpr std::string_view kPaged = "paged_";
-  std::string& name = recipe.optimizer.name;
-  if (!name.starts_with(kPaged)) return;
-  name.erase(0, kPaged.size());
-  if (!recipe.given("optimizer_offload")) recipe.optimizer_offload = "cpu";
-}
-
-// Names of optimizers that say more than their arithmetic; the host is only taken where nothing
-// else is said of it.
-void resolve_optimizer(Recipe& recipe) {
-  resolve_paged_optimizer(recipe);
-  std::string& name = recipe.optimizer.name;
-  if (name == "adam_8bit") {
-    if (recipe.given("optimizer.weight_decay"))
-      throw UserError(
-          "optimizer.weight_decay: Adam adds weight decay to the gradient, which adam_8bit does "
-          "not do here; leave it out, or use --optimizer adamw_8bit, which decouples weight decay");
-    name = "adamw_8bit";
-  }
-  if (name != "deepspeed_cpu") return;
-  // Float32 weights and states on the host, updated there.
-  name = "adamw";
-  if (!recipe.given("optimizer_offload")) recipe.optimizer_offload = "cpu";
-  const bool half_weights = recipe.precision == "bf16-true" || recipe.precision == "16-true";
-  if (!recipe.given("optimizer.master_weights")) recipe.optimizer.master_weights = half_weights;
 }
 
 // deepspeed_stage_2_offload and its like name two choices at once: the strategy, and that optimizer

@@ -4,9 +4,9 @@
 #include <type_traits>
 
 #include "base/text.h"
-#include "recipe/options/names.h"
 #include "recipe/options/rows.h"
 #include "recipe/settings.h"
+#include "recipe/tables/optimizers.h"
 
 namespace snug::recipe {
 namespace {

@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "recipe/tables/choices.h"
+
 namespace snug::recipe {
 
 struct DataOptions {
@@ -53,10 +55,10 @@ struct TrainOptions {
   std::optional<bool> tie_embeddings;
   std::optional<double> max_norm;
   double min_lr = 6e-5;
-  double label_smoothing = 0;                 // share given to all tokens alike
-  double z_loss = 0;                          // weight of the squared log-normalizer
-  std::string loss_normalization = "global";  // global | micro (LitGPT's mean per micro-batch)
-  std::string on_oom = "stop";                // stop | split
+  double label_smoothing = 0;  // share given to all tokens alike
+  double z_loss = 0;           // weight of the squared log-normalizer
+  Word<LossNormalization> loss_normalization = LossNormalization::Global;
+  Word<OnOom> on_oom = OnOom::Stop;
   // Lightning's words for what the batch sizes above say too.
   std::optional<int64_t> accumulate_grad_batches;  // micro-batches a step: sets global_batch_size
   std::string limit_train_batches = "1.0";         // micro-batches an epoch: a share, or how many
@@ -78,7 +80,7 @@ struct EvalOptions {
 };
 
 struct OptimizerOptions {
-  std::string name = "adamw";  // adamw | sgd | adamw_8bit | adafactor | lion
+  Word<OptimizerName> name = OptimizerName::AdamW;
   double lr = 1e-3;
   double weight_decay = 0.01;
   double beta1 = 0.9;
@@ -86,7 +88,7 @@ struct OptimizerOptions {
   double eps = 1e-8;
   double momentum = 0;
   bool nesterov = false;
-  std::string state_dtype = "auto";  // auto | float32 | bfloat16
+  Word<StateType> state_dtype = StateType::Auto;
   bool master_weights = false;       // float32 copies of 16-bit weights
   bool stochastic_rounding = false;  // of bfloat16 weights
 
@@ -104,11 +106,11 @@ struct LoraOptions {
   bool projection = false;
   bool mlp = false;
   bool head = false;
-  std::string target_modules;            // instead of these six switches
-  bool use_rslora = false;               // scale by alpha / sqrt(r)
-  bool use_dora = false;                 // a trained magnitude for each output
-  std::string init_weights = "default";  // default | gaussian | pissa
-  double plus_lr_ratio = 1;              // learning rate of B over that of A (LoRA+)
+  std::string target_modules;  // instead of these six switches
+  bool use_rslora = false;     // scale by alpha / sqrt(r)
+  bool use_dora = false;       // a trained magnitude for each output
+  Word<AdapterInit> init_weights = AdapterInit::Default;
+  double plus_lr_ratio = 1;  // learning rate of B over that of A (LoRA+)
 
   bool operator==(const LoraOptions&) const = default;
 };
@@ -124,17 +126,17 @@ struct ModelOptions {
 struct Recipe {
   std::string checkpoint_dir;  // a directory or a GGUF file
   std::string out_dir = "out/finetune/full";
-  std::string precision = "bf16-mixed";   // 32-true | bf16-true | 16-true | bf16-mixed | 16-mixed
-  std::string matmul_precision = "high";  // of float32 products on GPUs: highest | high | medium
-  std::string quantize;                   // empty = none
-  std::string devices = "1";              // a number or "auto"
-  std::string accelerator = "auto";       // auto | cpu | cuda
+  Word<Precision> precision = Precision::MixedBFloat16;
+  Word<MatmulPrecision> matmul_precision = MatmulPrecision::High;  // of float32 products on GPUs
+  Word<Quantize> quantize = Quantize::None;
+  std::string devices = "1";  // a number or "auto"
+  Word<Accelerator> accelerator = Accelerator::Auto;
   int64_t num_nodes = 1;
   std::string hosts;                 // "a:4,b:4": the machines; empty = this one
   std::string hostfile;              // the same, as a file of Open MPI's
   int64_t collective_timeout = 600;  // seconds
   std::string resume = "false";      // false | true | auto | a checkpoint directory
-  std::string logger_name = "csv";
+  Word<Logger> logger_name = Logger::Csv;
   uint64_t seed = 1337;
   std::string memory_budget;                      // "2GiB"; empty = all there is
   std::string activation_checkpointing = "none";  // none | all | selective | blocks (unit_choice.h)
@@ -144,18 +146,18 @@ struct Recipe {
   std::string optimizer_offload = "none";      // none | cpu | disk:FOLDER
   bool delayed_parameter_update = false;
   bool weight_streaming = false;
-  std::string offload_prefetch = "auto";  // auto | true | false
-  bool fit = false;                       // choose the techniques that are not given
-  std::string fit_disk;                   // a folder where fit may put optimizer states
-  bool fit_delay = false;                 // fit may choose delayed_parameter_update
-  std::string host_memory;                // "64GiB" for plans; empty = what is known of the host
-  bool force = false;                     // train although the plan says that it does not fit
-  std::string strategy = "auto";          // auto | ddp | zero1 | zero2 | fsdp | hybrid
+  Word<Prefetch> offload_prefetch = Prefetch::Auto;
+  bool fit = false;         // choose the techniques that are not given
+  std::string fit_disk;     // a folder where fit may put optimizer states
+  bool fit_delay = false;   // fit may choose delayed_parameter_update
+  std::string host_memory;  // "64GiB" for plans; empty = what is known of the host
+  bool force = false;       // train although the plan says that it does not fit
+  Word<Strategy> strategy = Strategy::Auto;
   std::string mesh;               // "dp=2,fsdp=4" (recipe/mesh.h); empty: what the strategy makes
   bool sequence_parallel = true;  // with tp: hidden states are cut along tokens
-  std::string pipeline_schedule = "1f1b";  // with pp: 1f1b | gpipe
-  int64_t pipeline_interleave = 1;         // with pp: stretches of layers that each rank has
-  bool forward_prefetch = true;            // shards travel one block ahead of their use
+  Word<PipelineSchedule> pipeline_schedule = PipelineSchedule::OneForwardOneBackward;  // with pp
+  int64_t pipeline_interleave = 1;  // with pp: stretches of layers that each rank has
+  bool forward_prefetch = true;     // shards travel one block ahead of their use
   bool backward_prefetch = true;
   bool overlap_reduction = true;
   int64_t num_threads = 0;  // 0 = as many as there are cores
@@ -174,6 +176,12 @@ struct Recipe {
 
   // Whether somebody chose this key.
   bool given(const std::string& key) const { return given_keys.contains(key); }
+  // Whether weights are 16-bit numbers, not only the products with them.
+  bool has_16_bit_weights() const {
+    return precision == Precision::BFloat16 || precision == Precision::Float16;
+  }
+  // With optimizer_offload: optimizer states are on the host and weights are updated there.
+  bool updates_on_host() const { return optimizer_offload != "none"; }
   // The folder of optimizer_offload = disk:FOLDER; none: states are in memory.
   std::optional<std::string> offload_folder() const {
     static constexpr std::string_view kDisk = "disk:";

@@ -95,7 +95,7 @@ void check_plan(const PlannedRun& run, RunLog& log) {
   if (prediction.on_disk > 0)
     log.print(fmt::format("Disk     {} in {}", format_bytes(prediction.on_disk),
                           run.recipe.offload_folder().value_or("")));
-  const bool may_try = run.recipe.force || run.recipe.train.on_oom == "split";
+  const bool may_try = run.recipe.force || run.recipe.train.on_oom == recipe::OnOom::Split;
   if (!room.fits() && !may_try)
     throw plan::plan_does_not_fit(prediction, {.needed = room.needed,
                                                .there = room.there,

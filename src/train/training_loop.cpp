@@ -153,7 +153,8 @@ engine::StepResult TrainingLoop::step_with_splits(engine::SampleIndices micro_ba
     } catch (const OutOfMemory& error) {
       const int64_t size =
           state_.micro_batch_size > 0 ? state_.micro_batch_size : recipe_.train.micro_batch_size;
-      if (recipe_.train.on_oom != "split" || size == 1 || stepper_.is_updating()) throw;
+      if (recipe_.train.on_oom != recipe::OnOom::Split || size == 1 || stepper_.is_updating())
+        throw;
       state_.micro_batch_size = (size + 1) / 2;
       micro_batches = engine::split_micro_batches(micro_batches);
       parts_.log.print(fmt::format("A micro-batch of {} does not fit; continuing with {}. {}", size,

@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/nn/precision.h"
 
-#include "base/error.h"
-
 namespace snug::nn {
 
-Precision parse_precision(std::string_view name) {
-  const Precision known[] = {
-      {"32-true", at::kFloat, at::kFloat, false},
-      {"bf16-true", at::kBFloat16, at::kBFloat16, false},
-      {"16-true", at::kHalf, at::kHalf, false},
-      {"bf16-mixed", at::kFloat, at::kBFloat16, false},
-      {"16-mixed", at::kFloat, at::kHalf, true},
-  };
-  for (const Precision& precision : known)
-    if (precision.name == name) return precision;
-  throw UserError(
-      "precision = \"{}\" is unknown; choose 32-true, bf16-true, 16-true, bf16-mixed or 16-mixed",
-      name);
+Precision parse_precision(const recipe::Word<recipe::Precision>& name) {
+  switch (name.value()) {
+    case recipe::Precision::Float32:
+      break;
+    case recipe::Precision::BFloat16:
+      return {name, at::kBFloat16, at::kBFloat16, false};
+    case recipe::Precision::Float16:
+      return {name, at::kHalf, at::kHalf, false};
+    case recipe::Precision::MixedBFloat16:
+      return {name, at::kFloat, at::kBFloat16, false};
+    case recipe::Precision::MixedFloat16:
+      return {name, at::kFloat, at::kHalf, true};
+  }
+  return {name, at::kFloat, at::kFloat, false};
 }
 
 }  // namespace snug::nn

@@ -5,7 +5,8 @@
 #include <c10/core/ScalarType.h>
 
 #include <string>
-#include <string_view>
+
+#include "recipe/tables/choices.h"
 
 namespace snug::nn {
 
@@ -19,7 +20,7 @@ struct Precision {
   bool loss_scaling = false;
 };
 
-// `name`: 32-true, bf16-true, 16-true, bf16-mixed or 16-mixed. Throws UserError for any other.
-Precision parse_precision(std::string_view name);
+// Throws UserError for a name that is none of the five.
+Precision parse_precision(const recipe::Word<recipe::Precision>& name);
 
 }  // namespace snug::nn

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/optim/optimizer.h"
 
+#include <fmt/format.h>
+
 #include "base/error.h"
 #include "core/memory/disk_file.h"
 #include "core/ops/device/device.h"
@@ -33,8 +35,8 @@ void Optimizer::set_num_steps(int64_t steps) {
 }
 
 at::ScalarType Optimizer::state_type(const at::Tensor& parameter) const {
-  if (options_.state_dtype == "float32") return at::kFloat;
-  if (options_.state_dtype == "bfloat16") return at::kBFloat16;
+  if (options_.state_dtype == recipe::StateType::Float32) return at::kFloat;
+  if (options_.state_dtype == recipe::StateType::BFloat16) return at::kBFloat16;
   return parameter.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat;
 }
 
@@ -114,16 +116,22 @@ std::vector<NamedTensor> Optimizer::states(Range range) const {
 std::unique_ptr<Optimizer> make_optimizer(const recipe::OptimizerOptions& options,
                                           std::vector<NamedTensor> parameters, uint64_t seed,
                                           const std::vector<int64_t>& whole_elements) {
-  if (options.name == "adamw") return std::make_unique<AdamW>(options, std::move(parameters), seed);
-  if (options.name == "adamw_8bit")
-    return std::make_unique<AdamW8bit>(options, std::move(parameters), seed, whole_elements);
-  if (options.name == "adafactor")
-    return std::make_unique<Adafactor>(options, std::move(parameters), seed);
-  if (options.name == "lion") return std::make_unique<Lion>(options, std::move(parameters), seed);
-  if (options.name == "sgd") return std::make_unique<Sgd>(options, std::move(parameters), seed);
-  throw UserError(
-      "optimizer \"{}\" is not in this version yet; use adamw, adamw_8bit, adafactor, lion or sgd",
-      options.name);
+  using recipe::OptimizerName;
+  switch (options.name.value()) {
+    case OptimizerName::AdamW:
+      return std::make_unique<AdamW>(options, std::move(parameters), seed);
+    case OptimizerName::AdamW8bit:
+      return std::make_unique<AdamW8bit>(options, std::move(parameters), seed, whole_elements);
+    case OptimizerName::Adafactor:
+      return std::make_unique<Adafactor>(options, std::move(parameters), seed);
+    case OptimizerName::Lion:
+      return std::make_unique<Lion>(options, std::move(parameters), seed);
+    case OptimizerName::Sgd:
+      return std::make_unique<Sgd>(options, std::move(parameters), seed);
+    default:
+      throw InternalError(
+          fmt::format("optimizer {} was not replaced by what it stands for", options.name));
+  }
 }
 
 double gradient_sum_of_squares(const std::vector<NamedTensor>& parameters) {

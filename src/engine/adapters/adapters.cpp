@@ -144,7 +144,7 @@ ops::Projection weight_there_is(const nn::Linear& linear, const ParameterReader&
 
 // PiSSA subtracts the adapter's initial product from the weight, so the weight must not be tied.
 void check_start(const nn::Linear& linear, const recipe::LoraOptions& options) {
-  if (options.init_weights == "pissa" && linear.is_tied())
+  if (options.init_weights == recipe::AdapterInit::Pissa && linear.is_tied())
     throw UserError(
         "lora_init_weights = pissa: {} shares its weight with the embedding, which must not "
         "change; use lora_init_weights default, or leave the head out",
@@ -227,7 +227,7 @@ void add_adapters(models::Model& model, const recipe::LoraOptions& options) {
     if (!checkpoint::adapts(config, linear->name())) continue;
     check_start(*linear, options);
     auto adapter = new_adapter(*linear, config);
-    if (options.init_weights == "gaussian") {
+    if (options.init_weights == recipe::AdapterInit::Gaussian) {
       adapter->a.init = nn::Init::Normal;
       adapter->a.init_scale = 1 / static_cast<double>(options.r);
     }
@@ -236,7 +236,8 @@ void add_adapters(models::Model& model, const recipe::LoraOptions& options) {
 }
 
 bool start_from_weights(const recipe::LoraOptions& options) {
-  return options.enabled && (options.init_weights == "pissa" || options.use_dora);
+  return options.enabled &&
+         (options.init_weights == recipe::AdapterInit::Pissa || options.use_dora);
 }
 
 void initialize_adapters(nn::Unit& unit, const recipe::LoraOptions& options, uint64_t seed,
@@ -247,7 +248,7 @@ void initialize_adapters(nn::Unit& unit, const recipe::LoraOptions& options, uin
   for (nn::Linear* linear : unit.linears()) {
     nn::Adapter* adapter = linear->adapter();
     if (adapter == nullptr) continue;
-    if (options.init_weights == "pissa") start_with_pissa(*linear, read);
+    if (options.init_weights == recipe::AdapterInit::Pissa) start_with_pissa(*linear, read);
     if (adapter->options.magnitude)
       ops::copy(adapter->magnitude.kept().detach(), ops::row_norms(weight_there_is(*linear, read)));
   }
@@ -296,7 +297,8 @@ void add_trained_base(checkpoint::Adapter& adapter, models::Model& model, at::Sc
 checkpoint::Adapter adapter_shapes(models::Model& model, const recipe::LoraOptions& options,
                                    at::ScalarType type) {
   checkpoint::Adapter result{.config = adapter_config(model, options)};
-  const int64_t parts = options.init_weights == "pissa" ? 2 : 1;  // the start is taken away again
+  const int64_t parts =
+      options.init_weights == recipe::AdapterInit::Pissa ? 2 : 1;  // the start is taken away again
   result.config.r *= parts;
   if (parts == 2) result.config.lora_alpha *= options.use_rslora ? std::sqrt(2.0) : 2.0;
   for (const nn::Linear* linear : linears_of(model)) {
@@ -323,7 +325,7 @@ checkpoint::AdapterValues adapter_values(models::Model& model, const recipe::Lor
   std::unordered_map<std::string, const nn::Parameter*> whole;
   for (const nn::Parameter* parameter : model.parameters())
     if (trains_beside_adapters(*parameter)) whole[parameter->name] = parameter;
-  const bool pissa = options.init_weights == "pissa";
+  const bool pissa = options.init_weights == recipe::AdapterInit::Pissa;
   return {.module =
               [=](const std::string& name) {
                 const nn::Adapter& adapter = *adapted.at(name)->adapter();
@@ -345,20 +347,39 @@ void remove_adapters(models::Model& model) {
   for (nn::Linear* linear : linears_of(model)) linear->set_adapter(nullptr);
 }
 
+namespace {
+
+kernels::cpu::QuantizedFormat format_of(recipe::Quantize quantize) {
+  using kernels::cpu::QuantizedFormat;
+  switch (quantize) {
+    case recipe::Quantize::Nf4:
+      return QuantizedFormat::Nf4;
+    case recipe::Quantize::Nf4Double:
+      return QuantizedFormat::Nf4DoubleQuant;
+    case recipe::Quantize::Fp4:
+      return QuantizedFormat::Fp4;
+    case recipe::Quantize::Fp4Double:
+      return QuantizedFormat::Fp4DoubleQuant;
+    case recipe::Quantize::None:
+    case recipe::Quantize::Int8:
+    case recipe::Quantize::Int8Training:
+      break;
+  }
+  return QuantizedFormat::Int8;
+}
+
+}  // namespace
+
 void quantize_weights(models::Model& model, const recipe::Recipe& recipe,
                       const std::vector<nn::Unit*>& whole) {
   if (recipe.quantize.empty()) return;
-  static constexpr std::string_view kPrefix = "bnb.";
-  std::string name = recipe.quantize.substr(kPrefix.size());
-  if (name == "int8-training") name = "int8";
-  const auto format = kernels::cpu::quantized_format_named(name);
-  SNUG_CHECK(format.has_value(), "quantize = {}", recipe.quantize);
+  const kernels::cpu::QuantizedFormat format = format_of(recipe.quantize.value());
   const at::ScalarType source = nn::parse_precision(recipe.precision).parameters;
   for (nn::Unit* unit : model.units()) {
     if (std::ranges::find(whole, unit) != whole.end()) continue;
     for (nn::Linear* linear : unit->linears())
       if (linear->role() != nn::Role::Head)
-        linear->weight().quantization = nn::Quantization{.format = *format, .source = source};
+        linear->weight().quantization = nn::Quantization{.format = format, .source = source};
   }
 }
 

@@ -17,7 +17,7 @@ namespace {
 using exec::ShardingStage;
 
 ShardingStage stage_of(const recipe::Recipe& recipe, const dist::Mesh& mesh) {
-  const bool offloads = recipe.optimizer_offload != "none";
+  const bool offloads = recipe.updates_on_host();
   switch (stage_on(mesh.shape(), recipe)) {
     case ShardingStage::Replicate:
       return ShardingStage::Replicate;
@@ -93,7 +93,7 @@ std::unique_ptr<exec::Sharding> make_sharding(const recipe::Recipe& recipe, cons
     throw UserError(
         "weight_streaming = true: on several devices weights in host memory must be sharded; use "
         "--strategy fsdp");
-  const bool offloads = recipe.optimizer_offload != "none";
+  const bool offloads = recipe.updates_on_host();
   const bool has_replicas = mesh.size(dist::Axis::Replicate) > 1;
   return std::make_unique<exec::Sharding>(
       engine.units, make_flat_units(recipe, engine, stage), engine.mesh,

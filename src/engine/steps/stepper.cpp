@@ -93,7 +93,7 @@ StepResult Stepper::count(const std::vector<data::MicroBatch>& batches) const {
 
 StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
   StepResult result = count(batches);
-  const bool per_micro_batch = recipe_.train.loss_normalization == "micro";
+  const bool per_micro_batch = recipe_.train.loss_normalization == recipe::LossNormalization::Micro;
   // In the order in which a single process would run all of them.
   const auto dropout_key = dropout_key_ + static_cast<uint64_t>(engine_.mesh->data().rank()) *
                                               static_cast<uint64_t>(batches.size());

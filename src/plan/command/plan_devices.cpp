@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "engine/strategy.h"
 #include "recipe/mesh.h"
-#include "recipe/options/names.h"
+#include "recipe/tables/optimizers.h"
 #include "report/tables.h"
 
 namespace snug::plan {
@@ -40,7 +40,7 @@ const char* name_of(const Strategy& strategy) {
 
 // "one forward one backward, 2 stretches each".
 std::string schedule_words(const recipe::Recipe& recipe) {
-  const bool is_gpipe = recipe.pipeline_schedule == "gpipe";
+  const bool is_gpipe = recipe.pipeline_schedule == recipe::PipelineSchedule::Gpipe;
   return fmt::format("{}{}", is_gpipe ? "all forward first" : "one forward one backward",
                      recipe.pipeline_interleave > 1
                          ? fmt::format(", {} virtual stages each", recipe.pipeline_interleave)
@@ -99,8 +99,9 @@ bool scale(recipe::Recipe& recipe, int64_t ranks) {
 }
 
 std::vector<std::string> strategies(const recipe::Recipe& recipe, int64_t ranks) {
-  if (ranks == 1 || recipe.strategy != "auto" || !recipe.mesh.empty()) return {recipe.strategy};
-  if (recipe::needs_whole_matrices(recipe.optimizer.name)) return {"ddp"};
+  if (ranks == 1 || recipe.strategy != recipe::Strategy::Auto || !recipe.mesh.empty())
+    return {recipe.strategy};
+  if (recipe::needs_whole_matrices(recipe.optimizer)) return {"ddp"};
   if (ranks <= kUsualDevicesOfMachine) return {"ddp", "fsdp"};
   return {"ddp", "fsdp", "hybrid"};
 }

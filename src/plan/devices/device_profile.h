@@ -47,9 +47,11 @@ struct DeviceProfile {
 
   int64_t usable_bytes() const { return memory_bytes - context_bytes; }
   // `matmul_precision` as in a recipe; it counts for float32.
-  double flops(at::ScalarType compute, std::string_view matmul_precision) const {
+  double flops(at::ScalarType compute,
+               const recipe::Word<recipe::MatmulPrecision>& matmul_precision) const {
     if (compute == at::kFloat)
-      return matmul_precision != "highest" && flops_tf32 > 0 ? flops_tf32 : flops_32bit;
+      return matmul_precision != recipe::MatmulPrecision::Highest && flops_tf32 > 0 ? flops_tf32
+                                                                                    : flops_32bit;
     return compute == at::kBFloat16 && flops_bf16 > 0 ? flops_bf16 : flops_16bit;
   }
 };

@@ -81,7 +81,7 @@ struct GenerateOptions {
   std::string precision = "bf16-true";
   bool stream = true;
   bool json = false;
-  std::string accelerator = "auto";  // auto | cpu | cuda
+  Word<Accelerator> accelerator = Accelerator::Auto;
   std::string memory_budget;
   int64_t num_threads = 0;
   bool verbose = false;
@@ -104,11 +104,11 @@ struct CaptionOptions {
   uint64_t seed = 1234;
   int64_t batch_size = 8;
   std::string precision = "bf16-true";
-  std::string format = "text";       // text | jsonl
-  std::string out;                   // a file; empty = standard output
-  bool beside = false;               // a text file beside each picture instead
-  bool force = false;                // write over what is there
-  std::string accelerator = "auto";  // auto | cpu | cuda
+  std::string format = "text";  // text | jsonl
+  std::string out;              // a file; empty = standard output
+  bool beside = false;          // a text file beside each picture instead
+  bool force = false;           // write over what is there
+  Word<Accelerator> accelerator = Accelerator::Auto;
   std::string memory_budget;
   int64_t num_threads = 0;
   bool verbose = false;
@@ -125,11 +125,11 @@ struct EvaluateOptions {
   int64_t micro_batch_size = 4;
   std::optional<int64_t> max_seq_length;
   std::optional<int64_t> max_iters;
-  bool captions = true;              // of pictures: also write captions and score them
-  int64_t num_beams = 5;             // of those
-  int64_t max_new_tokens = 30;       // of those
-  std::string captions_file;         // where they are written; empty = nowhere
-  std::string accelerator = "auto";  // auto | cpu | cuda
+  bool captions = true;         // of pictures: also write captions and score them
+  int64_t num_beams = 5;        // of those
+  int64_t max_new_tokens = 30;  // of those
+  std::string captions_file;    // where they are written; empty = nowhere
+  Word<Accelerator> accelerator = Accelerator::Auto;
   std::string memory_budget;
   int64_t num_threads = 0;
   bool json = false;
@@ -176,7 +176,7 @@ struct BenchOptions {
   std::string devices = "auto";  // a number or "auto"
   int64_t num_nodes = 1;
   std::string hosts;
-  std::string accelerator = "auto";  // auto | cpu | cuda
+  Word<Accelerator> accelerator = Accelerator::Auto;
   std::string dtype = "float32";
   std::string min_bytes = "1KiB";
   std::string max_bytes = "64MiB";

@@ -11,63 +11,6 @@
 namespace snug::recipe {
 namespace {
 
-struct OptimizerClass {
-  std::string_view name;
-  std::vector<std::string_view> spellings;  // last words of class paths, in lower case
-  std::vector<std::string_view> arguments;
-  OptimizerOptions defaults;
-  bool needs_whole_matrices = false;
-};
-
-const std::vector<OptimizerClass>& optimizer_classes() {
-  static const std::vector<std::string_view> kAdam = {
-      "lr", "weight_decay", "betas", "eps", "master_weights", "stochastic_rounding"};
-  static const std::vector<OptimizerClass> kClasses = {
-      {"adamw",
-       {"adamw", "adamw_torch", "adamw_torch_fused", "adamw_hf"},
-       {"lr", "weight_decay", "betas", "eps", "state_dtype", "master_weights",
-        "stochastic_rounding"},
-       {.name = "adamw"}},
-      {"sgd",
-       {"sgd"},
-       {"lr", "weight_decay", "momentum", "nesterov", "state_dtype", "master_weights",
-        "stochastic_rounding"},
-       {.name = "sgd", .weight_decay = 0}},
-      {"adamw_8bit", {"adamw8bit", "adamw_8bit", "adamw_bnb_8bit"}, kAdam, {.name = "adamw_8bit"}},
-      // Without decay Adam is AdamW; with it they differ, and it is not taken.
-      {"adam_8bit",
-       {"adam8bit", "adam_8bit"},
-       {"lr", "betas", "eps", "master_weights", "stochastic_rounding"},
-       {.name = "adam_8bit", .weight_decay = 0}},
-      // DeepSpeed's AdamW on the host; resolve_optimizer says what it is here.
-      {"deepspeed_cpu",
-       {"deepspeed_cpu", "deepspeedcpuadam"},
-       {"lr", "weight_decay", "betas", "eps", "state_dtype", "master_weights",
-        "stochastic_rounding"},
-       {.name = "deepspeed_cpu", .weight_decay = 0, .state_dtype = "float32"}},
-      // bitsandbytes' paged optimizers; resolve_optimizer says what they are here.
-      {"paged_adamw",
-       {"pagedadamw", "pagedadamw32bit", "paged_adamw", "paged_adamw_32bit"},
-       {"lr", "weight_decay", "betas", "eps", "state_dtype", "master_weights",
-        "stochastic_rounding"},
-       {.name = "paged_adamw", .state_dtype = "float32"}},
-      {"paged_adamw_8bit",
-       {"pagedadamw8bit", "paged_adamw_8bit"},
-       kAdam,
-       {.name = "paged_adamw_8bit"}},
-      {"adafactor",
-       {"adafactor"},
-       {"lr", "weight_decay", "master_weights", "stochastic_rounding"},
-       {.name = "adafactor", .lr = 1e-2, .weight_decay = 0},
-       /*needs_whole_matrices=*/true},
-      {"lion",
-       {"lion"},
-       {"lr", "weight_decay", "betas", "state_dtype", "master_weights", "stochastic_rounding"},
-       {.name = "lion", .lr = 1e-4, .weight_decay = 0, .beta2 = 0.99}},
-  };
-  return kClasses;
-}
-
 struct DataClass {
   std::string_view name;
   double val_split_fraction;
@@ -111,12 +54,6 @@ const std::vector<StrategyName>& strategies() {
   return kStrategies;
 }
 
-std::string lower(std::string_view text) {
-  std::string out(text);
-  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return out;
-}
-
 constexpr std::string_view kOffload = "_offload";
 
 // "FSDPStrategy(sharding_strategy='FULL_SHARD')" -> "full_shard", "DeepSpeedStrategy(stage=3,
@@ -140,13 +77,6 @@ std::string name_of_call(std::string_view text) {
   return word;
 }
 
-const OptimizerClass* find_optimizer(std::string_view name) {
-  const std::string word = lower(last_word(name));
-  for (const OptimizerClass& known : optimizer_classes())
-    if (std::count(known.spellings.begin(), known.spellings.end(), word) > 0) return &known;
-  return nullptr;
-}
-
 const DataClass* find_data(std::string_view name) {
   const std::string word = lower(last_word(name));
   for (const DataClass& known : kDataClasses)
@@ -158,30 +88,10 @@ const DataClass* find_data(std::string_view name) {
 
 std::string_view last_word(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
-std::string normalise_optimizer(std::string_view name) {
-  const OptimizerClass* known = find_optimizer(name);
-  return std::string(known ? known->name : name);
-}
-
-std::vector<std::string> optimizer_names() {
-  std::vector<std::string> names;
-  for (const OptimizerClass& known : optimizer_classes()) names.emplace_back(known.name);
-  return names;
-}
-
-OptimizerOptions optimizer_defaults(std::string_view name) {
-  const OptimizerClass* known = find_optimizer(name);
-  return known ? known->defaults : OptimizerOptions{};
-}
-
-bool optimizer_takes(std::string_view name, std::string_view argument) {
-  const OptimizerClass* known = find_optimizer(name);
-  return known && std::count(known->arguments.begin(), known->arguments.end(), argument) > 0;
-}
-
-bool needs_whole_matrices(std::string_view optimizer) {
-  const OptimizerClass* known = find_optimizer(optimizer);
-  return known && known->needs_whole_matrices;
+std::string lower(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return out;
 }
 
 std::string normalise_data(std::string_view name) {

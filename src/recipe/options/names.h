@@ -1,7 +1,5 @@
-// Names that come in many spellings, made one: LitGPT writes a class path (torch.optim.AdamW,
-// litgpt.data.Alpaca2k), the command line a short word. Each optimizer also brings the defaults
-// that its class has in torch or bitsandbytes, because choosing a class drops the values of
-// another.
+// Names that come in many spellings, made one: LitGPT writes a class path (litgpt.data.Alpaca2k),
+// the command line a short word. Optimizers' names are in recipe/tables/optimizers.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,17 +15,7 @@ namespace snug::recipe {
 
 // "a.b.C" -> "C".
 std::string_view last_word(std::string_view path);
-
-// "torch.optim.AdamW", "AdamW", "adamw" -> "adamw". An unknown name comes back as it is.
-std::string normalise_optimizer(std::string_view name);
-std::vector<std::string> optimizer_names();
-// That class's defaults; plain AdamW's for an unknown name.
-OptimizerOptions optimizer_defaults(std::string_view name);
-// Whether optimizer.<argument> (lr, betas, momentum, …) means something to this optimizer.
-bool optimizer_takes(std::string_view name, std::string_view argument);
-
-// Whether its states are made of whole rows and columns, so that no device can have a part.
-bool needs_whole_matrices(std::string_view optimizer);
+std::string lower(std::string_view text);
 
 // "litgpt.data.Alpaca2k", "alpaca2k" -> "Alpaca2k".
 std::string normalise_data(std::string_view name);

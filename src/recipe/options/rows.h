@@ -50,7 +50,6 @@ inline constexpr double kMostSeed = 0x1p64;            // all that 64 bits hold
 std::vector<Row> data_rows(DataOptions& data);
 std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budget,
                               int64_t& num_threads, bool& verbose);
-std::vector<std::string> precision_names();
 
 // Keys that LitGPT writes into its own files and that change nothing here. They are taken when
 // unset and otherwise named in a warning with `why`, so that a recipe saved by LitGPT can be read.

@@ -52,7 +52,7 @@ Row precision_row(std::string& slot) {
           .key = "precision",
           .slot = &slot,
           .help = "type of weights and arithmetic",
-          .choices = precision_names(),
+          .choices = choices_of<Precision>(),
           .normalise = normalise_precision};
 }
 
@@ -494,7 +494,7 @@ std::vector<Row> merge_rows(MergeOptions& o) {
        .slot = &o.precision,
        .help = "precision of the QLoRA run, to which dequantized weights are rounded; used only "
                "with quantize",
-       .choices = precision_names(),
+       .choices = choices_of<Precision>(),
        .normalise = normalise_precision},
       {.theme = kProgram,
        .key = "verbose",
@@ -532,7 +532,7 @@ std::vector<Row> bench_rows(BenchOptions& o) {
        .slot = &o.accelerator,
        .help = "where the tensors are: cuda (sent by NCCL) or cpu (sent by MPI); auto: cuda if "
                "there is a GPU",
-       .choices = {"auto", "cpu", "cuda"}},
+       .choices = choices_of<Accelerator>()},
       {.theme = kBench,
        .key = "dtype",
        .slot = &o.dtype,

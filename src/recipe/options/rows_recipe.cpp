@@ -4,6 +4,7 @@
 
 #include "recipe/options/names.h"
 #include "recipe/options/rows.h"
+#include "recipe/tables/optimizers.h"
 
 namespace snug::recipe {
 namespace {
@@ -59,7 +60,7 @@ std::vector<Row> model_rows(Recipe& r) {
        .slot = &r.precision,
        .help = "-true: weights and arithmetic in this type; -mixed: float32 weights, matrix "
                "products in this type",
-       .choices = precision_names(),
+       .choices = choices_of<Precision>(),
        .aliases = {"bf16", "fp16"},
        .rewordings = {{"bf16", "true", "bf16-mixed"}, {"fp16", "true", "16-mixed"}},
        .common = true,
@@ -70,7 +71,7 @@ std::vector<Row> model_rows(Recipe& r) {
        .help = "precision of float32 matrix products on GPUs of compute capability 8.0 or later; "
                "high: TF32 on tensor cores, which keeps 10 of the 23 mantissa bits; highest: all "
                "bits, 8 times slower on an A100; medium: same as high. A CPU always uses all bits",
-       .choices = {"highest", "high", "medium"}},
+       .choices = choices_of<MatmulPrecision>()},
       {.theme = kModelTheme,
        .key = "resume",
        .slot = &r.resume,
@@ -86,7 +87,7 @@ std::vector<Row> model_rows(Recipe& r) {
        .key = "logger_name",
        .slot = &r.logger_name,
        .help = "metrics to write besides run.json; csv: metrics.csv; tensorboard: event files",
-       .choices = {"csv", "tensorboard"},
+       .choices = choices_of<Logger>(),
        .quiet_choices = online_loggers()},
       {.theme = kModelTheme,
        .key = "seed",
@@ -208,7 +209,7 @@ std::vector<Row> train_rows(TrainOptions& t) {
        .help = "how to average the loss; global: over all loss tokens of the global batch, so that "
                "accumulation equals one large batch; micro: mean of the micro-batch means, as in "
                "LitGPT",
-       .choices = {"global", "micro"}},
+       .choices = choices_of<LossNormalization>()},
       {.theme = kTraining,
        .key = "train.label_smoothing",
        .slot = &t.label_smoothing,
@@ -309,7 +310,7 @@ std::vector<Row> optimizer_rows(Recipe& r) {
        .slot = &o.name,
        .help = "short name or class path (torch.optim.AdamW); choosing one sets the keys below to "
                "its defaults",
-       .choices = optimizer_names(),
+       .choices = choices_of<OptimizerName>(),
        .shown = "optimizer",
        .aliases = {"optimizer", "optimizer.name", "optim"},
        .common = true,
@@ -357,7 +358,7 @@ std::vector<Row> optimizer_rows(Recipe& r) {
        .slot = &o.state_dtype,
        .help = "type of the moments (adamw, sgd, lion); auto: the type of the weights, but float32 "
                "for float16",
-       .choices = {"auto", "float32", "bfloat16"}},
+       .choices = choices_of<StateType>()},
       {.theme = kOptimizer,
        .key = "optimizer.master_weights",
        .slot = &o.master_weights,
@@ -423,7 +424,7 @@ std::vector<Row> memory_rows(Recipe& r) {
        .slot = &r.offload_prefetch,
        .help = "copy offloaded tensors one block ahead of their use, which takes the memory of one "
                "more block; auto: true on cuda",
-       .choices = {"auto", "true", "false"},
+       .choices = choices_of<Prefetch>(),
        .may_stand_alone = true,
        .normalise = normalise_flag},
       {.theme = kMemory,
@@ -461,7 +462,7 @@ std::vector<Row> memory_rows(Recipe& r) {
        .slot = &r.train.on_oom,
        .help = "when a micro-batch does not fit: stop and suggest what would fit, or split it and "
                "continue",
-       .choices = {"stop", "split"}},
+       .choices = choices_of<OnOom>()},
   };
 }
 
@@ -504,7 +505,7 @@ std::vector<Row> device_rows(Recipe& r) {
                "gradients too; fsdp: weights too; hybrid: fsdp within a machine, full copies "
                "across machines; auto: fsdp. Names from Lightning, DeepSpeed and FSDP also work "
                "(deepspeed_stage_2_offload, SHARD_GRAD_OP)",
-       .choices = {"auto", "ddp", "zero1", "zero2", "fsdp", "hybrid"},
+       .choices = choices_of<Strategy>(),
        .open = true,
        .common = true,
        .normalise = normalise_strategy},
@@ -525,7 +526,7 @@ std::vector<Row> device_rows(Recipe& r) {
        .slot = &r.pipeline_schedule,
        .help = "pp: 1f1b runs a micro-batch's backward as soon as its loss is known, so that few "
                "micro-batches are in flight; gpipe runs the forward of all micro-batches first",
-       .choices = {"1f1b", "gpipe"}},
+       .choices = choices_of<PipelineSchedule>()},
       {.theme = kDevices,
        .key = "pipeline_interleave",
        .slot = &r.pipeline_interleave,
@@ -593,7 +594,7 @@ std::vector<Row> lora_rows(Recipe& r) {
        .help =
            "how to initialise adapters: A uniform (default) or gaussian, and B zero; pissa: from "
            "the largest singular values of the weights, which are subtracted from the base",
-       .choices = {"default", "gaussian", "pissa"}},
+       .choices = choices_of<AdapterInit>()},
       {.key = "lora_plus_lr_ratio",
        .slot = &l.plus_lr_ratio,
        .help = "LoRA+: ratio of the learning rates of B and A; the paper recommends 16",
@@ -602,8 +603,7 @@ std::vector<Row> lora_rows(Recipe& r) {
       {.key = "quantize",
        .slot = &r.quantize,
        .help = "store the frozen weights of linear layers in 4 or 8 bits (QLoRA)",
-       .choices = {"bnb.nf4", "bnb.nf4-dq", "bnb.fp4", "bnb.fp4-dq", "bnb.int8",
-                   "bnb.int8-training"},
+       .choices = choices_of<Quantize>(),
        .aliases = {"use_qlora"},
        .rewordings = {{"use_qlora", "true", "bnb.nf4"}, {"use_qlora", "false", ""}},
        .common = true},

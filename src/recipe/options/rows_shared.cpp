@@ -138,7 +138,7 @@ std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budg
        .key = "accelerator",
        .slot = &accelerator,
        .help = "device to compute on; auto: a GPU if this build has CUDA and a GPU is visible",
-       .choices = {"auto", "cpu", "cuda"}},
+       .choices = choices_of<Accelerator>()},
       {.theme = kMachine,
        .key = "memory_budget",
        .slot = &memory_budget,
@@ -159,10 +159,6 @@ std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budg
        .slot = &verbose,
        .help = "print more about what is done and why"},
   };
-}
-
-std::vector<std::string> precision_names() {
-  return {"32-true", "bf16-true", "16-true", "bf16-mixed", "16-mixed"};
 }
 
 const IgnoredKey* find_ignored_key(std::string_view key) {

@@ -97,7 +97,7 @@ std::optional<int> start(recipe::Recipe& recipe, const std::vector<std::string>&
     return std::nullopt;
   }
   if (dist::is_started_by_torchrun()) return lead_or_follow(recipe, words, check, take_folder);
-  const bool counts = recipe.accelerator != "cpu" && recipe.devices != "1";
+  const bool counts = recipe.accelerator != recipe::Accelerator::Cpu && recipe.devices != "1";
   resolve_alone(recipe, counts ? count_gpus() : 0);
   if (is_single(recipe)) {
     check();

@@ -58,7 +58,7 @@ RunLog::RunLog(const recipe::Recipe& recipe, const std::string& command,
                const std::optional<Resumed>& resumed, bool writes_files)
     : out_dir_(make_folder(recipe.out_dir)),
       may_write_(writes_files),
-      draws_(recipe.logger_name == "tensorboard"),
+      draws_(recipe.logger_name == recipe::Logger::Tensorboard),
       earlier_rows_(earlier_rows(recipe.resume, out_dir_)),
       log_interval_(std::max<int64_t>(1, recipe.train.log_interval)),
       live_(stderr, ::isatty(STDERR_FILENO) == 1) {

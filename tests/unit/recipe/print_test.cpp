@@ -4,8 +4,8 @@
 
 #include <random>
 
-#include "recipe/options/names.h"
 #include "recipe/options/rows.h"
+#include "recipe/tables/optimizers.h"
 #include "support.h"
 
 namespace snug::recipe {

@@ -10,6 +10,7 @@
 #include "recipe/options/rows.h"
 #include "recipe/print.h"
 #include "recipe/settings.h"
+#include "recipe/tables/optimizers.h"
 #include "support.h"
 
 namespace snug::recipe {

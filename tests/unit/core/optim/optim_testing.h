@@ -10,7 +10,7 @@
 
 #include "core/memory/ledger.h"
 #include "core/optim/optimizer.h"
-#include "recipe/options/names.h"
+#include "recipe/tables/optimizers.h"
 
 namespace snug::optim {
 
