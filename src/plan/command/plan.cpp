@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <ranges>
 
 #include "base/bytes.h"
@@ -116,7 +117,7 @@ class Plan {
     if (recipe_.fit) fit_ = plan::fit(*checkpoint_.model, recipe_, workload(), device_);
     if (options_.scaling) scaling_.emplace(*checkpoint_.model, recipe_, workload(), device_);
     if (!options_.like.empty())
-      like_ = make_like(options_.like, *checkpoint_.model, wanted_, samples_, device_);
+      like_.emplace(options_.like, *checkpoint_.model, wanted_, samples_, device_);
     describe();
     warn_of_assumed_host();
     if (options_.json)
@@ -623,7 +624,7 @@ class Plan {
   plan::Candidate wanted_;               // the one that takes most
   std::optional<plan::Fit> fit_;
   std::optional<Scaling> scaling_;
-  std::unique_ptr<Like> like_;
+  std::optional<Like> like_;
   std::vector<std::string> lines_;
 };
 

@@ -9,7 +9,6 @@
 #include "core/nn/precision.h"
 #include "engine/strategy.h"
 #include "plan/command/plan_json.h"
-#include "plan/command/plan_like_lightning.h"
 #include "report/tables.h"
 
 namespace snug::plan {
@@ -40,44 +39,69 @@ bool has_fused_attention(const plan::DeviceProfile& device, const std::string& p
 }
 
 // LitGPT's commands know FSDP only; in a Trainer it is what the script says.
-plan::LitgptSharding sharding_of(const std::string& program, const recipe::Recipe& recipe) {
-  if (engine::named_ranks(recipe) == 1) return plan::LitgptSharding::None;
-  if (program == "litgpt") return plan::LitgptSharding::FsdpBlocks;
-  if (recipe.strategy == "ddp") return plan::LitgptSharding::Ddp;
+rivals::Sharding sharding_of(const std::string& program, bool litgpt,
+                             const recipe::Recipe& recipe) {
+  using rivals::Sharding;
+  if (engine::named_ranks(recipe) == 1) return Sharding::None;
+  if (program == "litgpt") return Sharding::FsdpUnits;
   const bool offloads = recipe.optimizer_offload == "cpu";
-  if (recipe.strategy == "auto" || recipe.strategy == "fsdp")
-    return offloads ? plan::LitgptSharding::Zero3Offload : plan::LitgptSharding::FsdpWhole;
+  const bool fsdp =
+      recipe.strategy == recipe::Strategy::Auto || recipe.strategy == recipe::Strategy::Fsdp;
+  const bool ddp = recipe.strategy == recipe::Strategy::Ddp;
+  if (litgpt && fsdp) return offloads ? Sharding::Zero3Offload : Sharding::FsdpWhole;
+  if (litgpt && ddp) return Sharding::Ddp;
+  if (!litgpt && !offloads && fsdp) return Sharding::FsdpUnits;
+  if (!litgpt && !offloads && ddp) return Sharding::DdpBucketViews;
   throw UserError(
-      "like: strategy = {}: on several devices Lightning is planned with ddp and fsdp; choose one "
-      "of "
-      "them, or leave --like out",
-      recipe.strategy);
+      "like: strategy = {}{}: on several devices Lightning is planned with ddp and fsdp; choose "
+      "one of them, or leave --like out",
+      recipe.strategy, offloads && !litgpt ? " with optimizer_offload" : "");
+}
+
+rivals::Options options_of(const std::string& program, bool litgpt, const models::Model& model,
+                           const recipe::Recipe& recipe, const data::SampleStore& samples,
+                           const plan::DeviceProfile& device) {
+  rivals::Options options{
+      .loop = program == "lightning" ? rivals::Loop::Trainer : rivals::Loop::Fabric,
+      .fused_attention = has_fused_attention(device, recipe.precision),
+      .batch = std::min(recipe.train.micro_batch_size, samples.count()),
+      .tokens = samples.longest(),
+      .reserved_limit = device.kind == at::kCUDA ? device.usable_bytes() : 0,
+      .sharding = sharding_of(program, litgpt, recipe),
+      .ranks = engine::named_ranks(recipe)};
+  if (litgpt || !model.reads().source) return options;
+  // Scripts give a caption to both sides of an encoder-decoder, behind the picture's places.
+  for (int64_t i = 0; i < samples.count(); ++i)
+    options.labels = std::max(options.labels, samples.length(i) - samples.source_tokens(i));
+  options.tokens = model.reads().num_picture_tokens + options.labels;
+  return options;
 }
 
 }  // namespace
 
-LikeLitgpt::LikeLitgpt(const std::string& program, const models::Model& model,
-                       const plan::Candidate& candidate, const data::SampleStore& samples,
-                       const plan::DeviceProfile& device)
+Like::Like(const std::string& program, const models::Model& model, const plan::Candidate& candidate,
+           const data::SampleStore& samples, const plan::DeviceProfile& device)
     : program_(program),
+      model_type_(model.hugging_face_config().value("model_type", "")),
+      litgpt_(!rivals::has_lightning_model(model.hugging_face_config())),
       candidate_(candidate),
       device_(device),
       num_blocks_(model.dimensions().num_layers),
-      tied_(model.hugging_face_config().value("tie_word_embeddings", false)) {
-  const recipe::Recipe& recipe = candidate.recipe;
-  const int64_t batch = std::min(recipe.train.micro_batch_size, samples.count());
-  our_tokens_ = candidate.prediction.tokens;
-  options_ = {.loop = program == "lightning" ? plan::LitgptLoop::Trainer : plan::LitgptLoop::Fabric,
-              .fused_attention = has_fused_attention(device, recipe.precision),
-              .batch = batch,
-              .tokens = samples.longest(),
-              .reserved_limit = device.kind == at::kCUDA ? device.usable_bytes() : 0,
-              .sharding = sharding_of(program, recipe),
-              .ranks = engine::named_ranks(recipe)};
-  like_ = plan::like_litgpt(model, recipe, options_);
+      tied_(model.hugging_face_config().value("tie_word_embeddings", false)),
+      our_tokens_(candidate.prediction.tokens) {
+  const nlohmann::json config = model.hugging_face_config();
+  if (litgpt_ && !config.contains("intermediate_size"))
+    throw UserError("like: {}: a model of type {} is not planned there; leave --like out", program,
+                    model_type_);
+  options_ = options_of(program, litgpt_, model, candidate.recipe, samples, device);
+  if (!litgpt_ && program != "lightning")
+    throw UserError("like: {}: LitGPT has no model of type {}; use --like lightning", program,
+                    model_type_);
+  like_ = litgpt_ ? rivals::like_litgpt(model, candidate.recipe, options_)
+                  : rivals::like_lightning(config, candidate.recipe, options_);
 }
 
-bool LikeLitgpt::fits() const {
+bool Like::fits() const {
   return like_.prediction.peak_allocated <= device_.usable_bytes() &&
          like_.prediction.fits_reserved;
 }
@@ -92,7 +116,7 @@ Like::Side Like::side_of(const plan::Prediction& prediction) {
           .update = highest(timeline, Category::Workspace, kInUpdate)};
 }
 
-LikeLitgpt::Side LikeLitgpt::theirs() const {
+Like::Side Like::theirs() const {
   Side side = side_of(like_.prediction);
   side.kept = like_.kept_by_blocks;
   side.head = like_.head;
@@ -100,7 +124,7 @@ LikeLitgpt::Side LikeLitgpt::theirs() const {
   return side;
 }
 
-std::string LikeLitgpt::why_kept() const {
+std::string Like::why_kept() const {
   const recipe::Recipe& recipe = candidate_.recipe;
   const auto per_token = [&](int64_t bytes, int64_t tokens) {
     return static_cast<double>(bytes) / static_cast<double>(num_blocks_ * tokens) / 1024;
@@ -117,68 +141,109 @@ std::string LikeLitgpt::why_kept() const {
   return why;
 }
 
-std::string LikeLitgpt::text() const {
+std::string Like::why_weights() const {
   const recipe::Recipe& recipe = candidate_.recipe;
-  const plan::Prediction& p = candidate_.prediction;
-  const Side a = ours(), b = theirs();
-  const bool offload = recipe.optimizer_offload != "none";
-  const bool mixed = nn::parse_precision(recipe.precision).parameters !=
-                     nn::parse_precision(recipe.precision).compute;
-  report::Table table(
-      {{"", report::Align::Left}, {"snug"}, {program_}, {"why less", report::Align::Left}});
-  const auto row = [&](const char* what, int64_t mine, int64_t other, const std::string& why) {
-    const bool less = mine < other - other / 100;
-    table.add_row({what, format_bytes(mine), format_bytes(other), less ? why : ""});
-  };
-  const bool lora = recipe.lora.enabled;
+  const nn::Precision precision = nn::parse_precision(recipe.precision);
+  if (recipe.weight_streaming) return "weight streaming";
+  if (!recipe.quantize.empty()) return "one embedding; LitGPT also keeps the one it replaced";
   const std::string tied = tied_ ? "embedding and head are one weight" : "";
-  const std::string copies = "no 16-bit copies of all weights between forward and backward";
-  row("weights", a.weights, b.weights,
-      recipe.weight_streaming    ? "weight streaming"
-      : !recipe.quantize.empty() ? "one embedding; LitGPT also keeps the one it replaced"
-      : mixed && !lora           ? copies + (tied_ ? "; " + tied : "")
-                                 : tied);
+  if (precision.parameters == precision.compute || recipe.lora.enabled) return tied;
+  return "no 16-bit copies of all weights between forward and backward" +
+         (tied.empty() ? "" : "; " + tied);
+}
+
+std::string Like::table() const {
+  const recipe::Recipe& recipe = candidate_.recipe;
+  const plan::Prediction &p = candidate_.prediction, &q = like_.prediction;
+  const Side a = ours(), b = theirs();
+  std::vector<report::Table::Column> columns{{"", report::Align::Left}, {"snug"}, {program_}};
+  if (litgpt_) columns.push_back({"why less", report::Align::Left});
+  report::Table table(columns);
+  const auto row = [&](const char* what, int64_t mine, int64_t other, const std::string& why = "") {
+    std::vector<std::string> cells{what, format_bytes(mine), format_bytes(other)};
+    if (litgpt_) cells.push_back(mine < other - other / 100 ? why : "");
+    table.add_row(cells);
+  };
+  const bool offload = recipe.optimizer_offload != "none";
+  const bool lora = recipe.lora.enabled;
+  const std::string tied = tied_ && !lora ? "embedding and head are one weight" : "";
+  row("weights", a.weights, b.weights, why_weights());
   row("gradients", a.gradients, b.gradients,
       recipe.optimizer_in_backward       ? "optimizer in backward"
       : offload                          ? "optimizer offload"
       : lora && !recipe.quantize.empty() ? "the embedding is frozen; LitGPT's replacement is not"
-      : lora                             ? ""
                                          : tied);
-  row("optimizer states", a.states, b.states, offload ? "optimizer offload" : lora ? "" : tied);
+  row("optimizer states", a.states, b.states, offload ? "optimizer offload" : tied);
   row("kept for backward", a.kept, b.kept, why_kept());
   row("logits and loss", a.head, b.head, "in chunks if there are many; no separate log-softmax");
   row("update, temporary", a.update, b.update, "states are updated in one pass, in place");
-  row("peak allocated", p.peak_allocated, like_.prediction.peak_allocated, "");
-  if (device_.kind == at::kCUDA)
-    row("peak reserved", p.peak_reserved, like_.prediction.peak_reserved, "");
-  std::string paged;
-  if (like_.prediction.peak_host > 0)
-    paged = fmt::format(" It takes {} of host memory per GPU; snug takes {}.",
-                        format_bytes(like_.prediction.peak_host), format_bytes(p.peak_host));
-  if (like_.paged_states > 0)
-    paged = fmt::format(" Its optimizer keeps another {} in paged memory.",
-                        format_bytes(like_.paged_states));
-  return fmt::format(
-      "Compared with {}: {} x {} tokens, padded; each row at its own peak\n\n{}\nWith {}, {} is "
-      "allocated right after a forward; {}.{}\n",
-      whose(), options_.batch, options_.tokens, table.render(), program_,
-      format_bytes(like_.after_forward),
-      fits() ? "it fits too" : "it does not fit into " + format_bytes(device_.usable_bytes()),
-      paged);
+  row("peak allocated", p.peak_allocated, q.peak_allocated);
+  if (device_.kind == at::kCUDA) row("peak reserved", p.peak_reserved, q.peak_reserved);
+  if (!litgpt_ && std::max(p.peak_host, q.peak_host) > 0)
+    row("on the host", p.peak_host, q.peak_host);
+  return table.render();
 }
 
-std::string LikeLitgpt::whose() const {
+// What the script's own snapshots of the second step say.
+std::string Like::phases() const {
+  report::Table table({{"second step", report::Align::Left},
+                       {"weights"},
+                       {"gradients"},
+                       {"states"},
+                       {"other"},
+                       {"allocated"},
+                       {"peak"}});
+  for (const rivals::PhaseFigures& phase : like_.phases) {
+    if (phase.step != 1) continue;
+    const int64_t weights = of(phase.by_category, Category::Parameters);
+    const int64_t gradients = of(phase.by_category, Category::Gradients);
+    const int64_t states = of(phase.by_category, Category::Optimizer);
+    table.add_row({phase.name, format_bytes(weights), format_bytes(gradients), format_bytes(states),
+                   format_bytes(phase.allocated - weights - gradients - states),
+                   format_bytes(phase.allocated), format_bytes(phase.peak)});
+  }
+  return table.render();
+}
+
+std::string Like::text() const {
+  const plan::Prediction &p = candidate_.prediction, &q = like_.prediction;
+  std::string text = fmt::format(
+      "Compared with {}: {} x {} tokens{}, padded; each row at its own peak\n\n{}\n", whose(),
+      options_.batch, options_.tokens,
+      options_.labels > 0 ? fmt::format(" and {} labels", options_.labels) : "", table());
+  if (!litgpt_) text += phases() + "\n";
+  text += fmt::format(
+      "With {}, {} is allocated right after a forward; {}.", program_,
+      format_bytes(like_.after_forward),
+      fits() ? "it fits too" : "it does not fit into " + format_bytes(device_.usable_bytes()));
+  if (like_.paged_states > 0)
+    text += fmt::format(" Its optimizer keeps another {} in paged memory.",
+                        format_bytes(like_.paged_states));
+  else if (litgpt_ && q.peak_host > 0)
+    text += fmt::format(" It takes {} of host memory per GPU; snug takes {}.",
+                        format_bytes(q.peak_host), format_bytes(p.peak_host));
+  text += "\n";
+  if (like_.reserved_ahead > 0)
+    text += fmt::format(
+        "FSDP without limit_all_gathers reserves up to {}: the host gathers weights ahead of the "
+        "GPU as long as there is memory.\n",
+        format_bytes(like_.reserved_ahead));
+  return text;
+}
+
+std::string Like::whose_litgpt() const {
   switch (options_.sharding) {
-    case plan::LitgptSharding::None:
+    case rivals::Sharding::None:
+    case rivals::Sharding::DdpBucketViews:  // not LitGPT's
       break;
-    case plan::LitgptSharding::Ddp:
+    case rivals::Sharding::Ddp:
       return "LitGPT's model in a Lightning Trainer with DDP";
-    case plan::LitgptSharding::FsdpWhole:
+    case rivals::Sharding::FsdpWhole:
       return "LitGPT's model in a Lightning Trainer with FSDP, the whole model as one module";
-    case plan::LitgptSharding::Zero3Offload:
+    case rivals::Sharding::Zero3Offload:
       return "LitGPT's model in a Lightning Trainer with DeepSpeed's ZeRO-3, its optimizer on the "
              "host";
-    case plan::LitgptSharding::FsdpBlocks:
+    case rivals::Sharding::FsdpUnits:
       return "litgpt finetune_full with FSDP and activation checkpointing of each block";
   }
   if (program_ != "litgpt") return "LitGPT's model in a Lightning Trainer";
@@ -187,38 +252,55 @@ std::string LikeLitgpt::whose() const {
   return "litgpt finetune_lora" + (recipe.quantize.empty() ? "" : " --quantize " + recipe.quantize);
 }
 
-nlohmann::json LikeLitgpt::json() const {
-  const Side b = theirs();
-  return {{"program", program_},
-          {"micro_batch_size", options_.batch},
-          {"tokens_per_sample", options_.tokens},
-          {"fits", fits()},
-          {"peak_allocated", like_.prediction.peak_allocated},
-          {"peak_reserved", like_.prediction.peak_reserved},
-          {"after_forward", like_.after_forward},
-          {"offloaded_to_host", like_.prediction.peak_host},
-          {"whose", whose()},
-          {"by_category", named(like_.prediction.by_category)},
-          {"timeline", timeline_json(like_.prediction.timeline)},
-          {"weights", b.weights},
-          {"gradients", b.gradients},
-          {"optimizer_states", b.states},
-          {"kept_for_backward", b.kept},
-          {"logits_and_loss", b.head},
-          {"update_temporaries", b.update},
-          {"paged_states", like_.paged_states}};
+std::string Like::whose() const {
+  if (litgpt_) return whose_litgpt();
+  const recipe::Recipe& recipe = candidate_.recipe;
+  std::string text = model_type_ == "gpt2" ? "minGPT" : "transformers' BLIP-2";
+  if (recipe.lora.enabled)
+    text += recipe.quantize.empty() ? " with peft" : " with peft and bitsandbytes";
+  text += " in a Lightning Trainer";
+  if (options_.sharding == rivals::Sharding::DdpBucketViews) text += " with DDP";
+  if (options_.sharding == rivals::Sharding::FsdpUnits) text += " with FSDP around each block";
+  if (recipe.optimizer_offload == "cpu")
+    text += " with DeepSpeed's ZeRO-2 and its Adam on the host";
+  return text;
 }
 
-std::unique_ptr<Like> make_like(const std::string& program, const models::Model& model,
-                                const plan::Candidate& candidate, const data::SampleStore& samples,
-                                const plan::DeviceProfile& device) {
-  const nlohmann::json config = model.hugging_face_config();
-  if (!plan::has_lightning_model(config) && !config.contains("intermediate_size"))
-    throw UserError("like: {}: a model of type {} is not planned there; leave --like out", program,
-                    config.value("model_type", ""));
-  if (!plan::has_lightning_model(config))
-    return std::make_unique<LikeLitgpt>(program, model, candidate, samples, device);
-  return std::make_unique<LikeLightning>(program, model, candidate, samples, device);
+nlohmann::json Like::json() const {
+  const Side b = theirs();
+  nlohmann::json out{{"program", program_},
+                     {"micro_batch_size", options_.batch},
+                     {"tokens_per_sample", options_.tokens},
+                     {"fits", fits()},
+                     {"peak_allocated", like_.prediction.peak_allocated},
+                     {"peak_reserved", like_.prediction.peak_reserved},
+                     {"after_forward", like_.after_forward},
+                     {"whose", whose()},
+                     {"by_category", named(like_.prediction.by_category)},
+                     {"timeline", timeline_json(like_.prediction.timeline)},
+                     {"weights", b.weights},
+                     {"gradients", b.gradients},
+                     {"optimizer_states", b.states},
+                     {"kept_for_backward", b.kept},
+                     {"logits_and_loss", b.head},
+                     {"update_temporaries", b.update},
+                     {"paged_states", like_.paged_states}};
+  if (litgpt_) {
+    out["offloaded_to_host"] = like_.prediction.peak_host;
+    return out;
+  }
+  out["labels_per_sample"] = options_.labels > 0 ? options_.labels : options_.tokens;
+  out["reserved_ahead"] = like_.reserved_ahead;
+  out["peak_host"] = like_.prediction.peak_host;
+  for (const rivals::PhaseFigures& phase : like_.phases)
+    out["phases"].push_back({{"step", phase.step},
+                             {"phase", phase.name},
+                             {"parameters", of(phase.by_category, Category::Parameters)},
+                             {"gradients", of(phase.by_category, Category::Gradients)},
+                             {"optimizer_device", of(phase.by_category, Category::Optimizer)},
+                             {"allocated", phase.allocated},
+                             {"peak", phase.peak}});
+  return out;
 }
 
 }  // namespace snug::plan

@@ -2,9 +2,7 @@
 #include "plan/rivals/blip2_model.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/core/Reduction.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
@@ -14,22 +12,13 @@
 
 #include "base/error.h"
 #include "core/memory/guards.h"
-#include "plan/rivals/litgpt_operators.h"
-#include "plan/rivals/torch_operators.h"
+#include "plan/rivals/operators.h"
 
-namespace snug::plan {
-namespace {
+namespace snug::plan::rivals {
 
 using nlohmann::json;
 
-int64_t number(const json& config, const char* key, int64_t fallback) {
-  return config.contains(key) && config.at(key).is_number() ? config.at(key).get<int64_t>()
-                                                            : fallback;
-}
-
-}  // namespace
-
-Blip2Model::Blip2Model(const json& config, const Options& options) : TorchModel(options) {
+Blip2Model::Blip2Model(const json& config, const Options& options) : Model(options) {
   const json& vision = config.at("vision_config");
   make_vision(vision);
   const json& qformer = config.at("qformer_config");
@@ -179,8 +168,7 @@ at::Tensor Blip2Model::vision_layer(const VisionLayer& layer, const at::Tensor& 
   const at::Tensor qkv = run(layer.qkv, run(layer.norm_1, input))
                              .reshape({B, T, 3, vision_heads_, D / vision_heads_})
                              .permute({2, 0, 3, 1, 4});
-  const at::Tensor seen =
-      eager::attention(qkv.select(0, 0), qkv.select(0, 1), qkv.select(0, 2), {});
+  const at::Tensor seen = fused_attention(qkv.select(0, 0), qkv.select(0, 1), qkv.select(0, 2));
   const at::Tensor x = run(layer.projection, join_heads(seen)) + input;
   return run(layer.fc_2, at::gelu(run(layer.fc_1, run(layer.norm_2, x)))) + x;
 }
@@ -203,19 +191,18 @@ at::Tensor Blip2Model::see() {
     outputs_.push_back(pixels);
     const at::Tensor& weight = *patch_weight_;
     // Autocast casts the convolution's inputs, weights included.
-    const at::Tensor patches = eager::patches(modules_.cast(pixels.to(weight.scalar_type())),
-                                              modules_.cast(weight), modules_.cast(*patch_bias_))
+    const at::Tensor patches = rivals::patches(modules_.cast(pixels.to(weight.scalar_type())),
+                                               modules_.cast(weight), modules_.cast(*patch_bias_))
                                    .flatten(2)
                                    .transpose(1, 2);
     const at::Tensor first = class_->expand({options_.batch, 1, -1});
     x = at::cat({first, patches.to(first.scalar_type())}, 1) + *places_;
     ask_for_gradient(x);
   }
-  for (size_t i = 0; i < vision_.size(); ++i)
-    x = run_block(vision_[i].unit, fmt::format("vision {}", i), {x},
-                  [this, i](const std::vector<at::Tensor>& given) {
-                    return vision_layer(vision_[i], given[0]);
-                  });
+  x = run_blocks("vision", vision_, std::move(x), {},
+                 [this](const VisionLayer& layer, const auto& given) {
+                   return vision_layer(layer, given[0]);
+                 });
   const memory::UnitGuard guard(memory::unit_id("vision norm"));
   return run(vision_norm_, x);
 }
@@ -225,7 +212,7 @@ at::Tensor Blip2Model::qformer_attention(const QFormerAttention& attention, cons
   const at::Tensor q = split_heads(run(attention.query, x), qformer_heads_);
   const at::Tensor k = split_heads(run(attention.key, from), qformer_heads_);
   const at::Tensor v = split_heads(run(attention.value, from), qformer_heads_);
-  const at::Tensor out = run(attention.dense, join_heads(eager::attention(q, k, v, {})));
+  const at::Tensor out = run(attention.dense, join_heads(fused_attention(q, k, v)));
   return run(attention.norm, drop(out, qformer_dropout_) + x);
 }
 
@@ -244,11 +231,10 @@ at::Tensor Blip2Model::ask(const at::Tensor& seen) {
     x = queries_->expand({options_.batch, -1, -1});
     x = drop(run(qformer_norm_, x), qformer_dropout_);
   }
-  for (size_t i = 0; i < qformer_.size(); ++i)
-    x = run_block(qformer_[i].unit, fmt::format("Q-Former {}", i), {x, seen},
-                  [this, i](const std::vector<at::Tensor>& given) {
-                    return qformer_layer(qformer_[i], given[0], given[1]);
-                  });
+  x = run_blocks("Q-Former", qformer_, std::move(x), {seen},
+                 [this](const QFormerLayer& layer, const auto& given) {
+                   return qformer_layer(layer, given[0], given[1]);
+                 });
   const memory::UnitGuard guard(memory::unit_id("projection"));
   return run(projection_, x);
 }
@@ -257,12 +243,12 @@ at::Tensor Blip2Model::embed(const at::Tensor& picture) {
   const memory::UnitGuard guard(memory::unit_id("embedding"));
   const at::Tensor ids = new_ids(options_.batch, options_.tokens);
   outputs_.push_back(ids);
-  const at::Tensor x = litgpt::embedding(ids, *tokens_);
+  const at::Tensor x = embedding(ids, *tokens_);
   ask_for_gradient(x);
   // Where all that comes before adapters is frozen, the first layer that has some is recomputed all
   // the same.
   if (options_.checkpointing && !x.requires_grad()) x.set_requires_grad(true);
-  return eager::masked_scatter(x, picture.to(x.scalar_type()));
+  return masked_scatter(x, picture.to(x.scalar_type()));
 }
 
 at::Tensor Blip2Model::opt_layer(const OptLayer& layer, const at::Tensor& input,
@@ -272,28 +258,26 @@ at::Tensor Blip2Model::opt_layer(const OptLayer& layer, const at::Tensor& input,
   const at::Tensor q = split_heads(run(layer.q, normed) * scale, heads_);
   const at::Tensor k = split_heads(run(layer.k, normed), heads_);
   const at::Tensor v = split_heads(run(layer.v, normed), heads_);
-  at::Tensor out = run(layer.out, join_heads(eager::attention(q, k, v, mask)));
+  at::Tensor out = run(layer.out, join_heads(fused_attention(q, k, v, mask)));
   const at::Tensor x = (input + drop(out, dropout_)).reshape({-1, input.size(2)});
-  out = run(layer.fc_2, eager::relu(run(layer.fc_1, run(layer.norm_2, x))));
+  out = run(layer.fc_2, relu(run(layer.fc_1, run(layer.norm_2, x))));
   return (x + drop(out, dropout_)).view(input.sizes());
 }
 
 at::Tensor Blip2Model::opt_loss(at::Tensor x) {
   const at::Tensor mask = new_mask(options_.tokens, options_.tokens);
   const at::Tensor places = new_ids(options_.batch, options_.tokens);
-  x = x + litgpt::embedding(places, *positions_);
-  for (size_t i = 0; i < opt_.size(); ++i)
-    x = run_block(opt_[i].unit, fmt::format("block {}", i), {x},
-                  [this, i, mask](const std::vector<at::Tensor>& given) {
-                    return opt_layer(opt_[i], given[0], mask);
-                  });
+  x = x + embedding(places, *positions_);
+  x = run_blocks("block", opt_, std::move(x), {},
+                 [this, mask](const OptLayer& layer, const auto& given) {
+                   return opt_layer(layer, given[0], mask);
+                 });
   const memory::UnitGuard guard(memory::unit_id("head"));
   const at::Tensor logits = run(head_, run(final_norm_, x));
   outputs_.push_back(logits);
   const at::Tensor targets = new_ids(options_.batch, options_.tokens);
   outputs_.push_back(targets);
-  return at::cross_entropy_loss(logits.to(at::kFloat).view({-1, logits.size(-1)}),
-                                targets.view({-1}), {}, at::Reduction::Mean, -100, 0.0);
+  return cross_entropy(logits.to(at::kFloat), targets, -100);
 }
 
 at::Tensor Blip2Model::t5_attention(const T5Attention& attention, const at::Tensor& x,
@@ -304,13 +288,13 @@ at::Tensor Blip2Model::t5_attention(const T5Attention& attention, const at::Tens
   const at::Tensor q = split_heads(run(attention.q, normed), heads_);
   const at::Tensor k = split_heads(run(attention.k, source), heads_);
   const at::Tensor v = split_heads(run(attention.v, source), heads_);
-  const at::Tensor places = eager::masked_bias(mask, bias).to(q.scalar_type());
-  const at::Tensor out = run(attention.o, join_heads(eager::attention(q, k, v, places)));
+  const at::Tensor places = masked_bias(mask, bias).to(q.scalar_type());
+  const at::Tensor out = run(attention.o, join_heads(fused_attention(q, k, v, places)));
   return x + drop(out, dropout_);
 }
 
 at::Tensor Blip2Model::t5_activation(const at::Tensor& x) const {
-  if (activation_ == "relu") return eager::relu(x);
+  if (activation_ == "relu") return relu(x);
   return activation_ == "gelu_new" ? tanh_gelu(x) : at::gelu(x);
 }
 
@@ -325,22 +309,19 @@ at::Tensor Blip2Model::t5_feed_forward(const T5Block& block, const at::Tensor& x
 at::Tensor Blip2Model::t5_stack(const std::vector<T5Block>& blocks, const char* name, at::Tensor x,
                                 const at::Tensor& source, const at::Tensor& mask,
                                 const at::Tensor& table) {
-  const at::Tensor bias = eager::relative_bias(table, x.size(1), x.size(1));
+  const at::Tensor bias = relative_bias(table, x.size(1), x.size(1));
   at::Tensor across, across_mask;  // of a decoder's look at its source
   if (source.defined()) {
     across = at::zeros({1, heads_, x.size(1), source.size(1)}, x.options().requires_grad(false));
     across_mask = new_mask(x.size(1), source.size(1));
   }
-  for (size_t i = 0; i < blocks.size(); ++i)
-    x = run_block(
-        blocks[i].unit, fmt::format("{} {}", name, i), {x, bias, source},
-        [this, &blocks, i, mask, across, across_mask](const std::vector<at::Tensor>& given) {
-          at::Tensor y = t5_attention(blocks[i].self, given[0], {}, mask, given[1]);
-          if (given[2].defined())
-            y = t5_attention(blocks[i].cross, y, given[2], across_mask, across);
-          return t5_feed_forward(blocks[i], y);
-        });
-  return x;
+  return run_blocks(name, blocks, std::move(x), {bias, source},
+                    [this, mask, across, across_mask](const T5Block& block, const auto& given) {
+                      at::Tensor y = t5_attention(block.self, given[0], {}, mask, given[1]);
+                      if (given[2].defined())
+                        y = t5_attention(block.cross, y, given[2], across_mask, across);
+                      return t5_feed_forward(block, y);
+                    });
 }
 
 at::Tensor Blip2Model::t5_loss(at::Tensor x) {
@@ -350,7 +331,7 @@ at::Tensor Blip2Model::t5_loss(at::Tensor x) {
   {
     const memory::UnitGuard guard(memory::unit_id("decoder embedding"));
     source = drop(run(encoder_norm_, x), dropout_);
-    y = litgpt::embedding(new_ids(options_.batch, U), *tokens_);
+    y = embedding(new_ids(options_.batch, U), *tokens_);
     ask_for_gradient(y);
     y = drop(y, dropout_);
   }
@@ -362,9 +343,7 @@ at::Tensor Blip2Model::t5_loss(at::Tensor x) {
   const at::Tensor targets = new_ids(options_.batch, U);
   outputs_.push_back(logits);
   outputs_.push_back(targets);
-  const at::Tensor rows = logits.view({-1, logits.size(-1)});
-  return at::cross_entropy_loss(modules_.autocast() ? rows.to(at::kFloat) : rows,
-                                targets.view({-1}), {}, at::Reduction::Mean, -100, 0.0);
+  return cross_entropy(modules_.autocast() ? logits.to(at::kFloat) : logits, targets, -100);
 }
 
 at::Tensor Blip2Model::loss() {
@@ -377,4 +356,4 @@ at::Tensor Blip2Model::loss() {
   return is_t5_ ? t5_loss(x) : opt_loss(x);
 }
 
-}  // namespace snug::plan
+}  // namespace snug::plan::rivals

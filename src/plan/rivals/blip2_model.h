@@ -8,19 +8,19 @@
 #include <string>
 #include <vector>
 
-#include "plan/rivals/torch_model.h"
+#include "plan/rivals/model.h"
 
-namespace snug::plan {
+namespace snug::plan::rivals {
 
-class Blip2Model : public TorchModel {
+class Blip2Model : public Model {
  public:
   // `config`: Hugging Face's. Samples are padded within a batch, so that the language model gets a
   // mask.
   Blip2Model(const nlohmann::json& config, const Options& options);
 
  private:
-  using Linear = TorchModules::Linear;
-  using Norm = TorchModules::Norm;
+  using Linear = Modules::Linear;
+  using Norm = Modules::Norm;
 
   struct VisionLayer {
     size_t unit = 0;
@@ -99,4 +99,4 @@ class Blip2Model : public TorchModel {
   Linear projection_, head_;
 };
 
-}  // namespace snug::plan
+}  // namespace snug::plan::rivals

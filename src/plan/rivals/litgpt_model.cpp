@@ -2,252 +2,146 @@
 #include "plan/rivals/litgpt_model.h"
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/Reduction.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/mean.h>
-#include <ATen/ops/rsqrt.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/silu.h>
 
-#include <numeric>
+#include <nlohmann/json.hpp>
 
-#include "base/error.h"
 #include "core/memory/guards.h"
-#include "core/memory/placement.h"
-#include "plan/rivals/litgpt_operators.h"
+#include "plan/rivals/operators.h"
 
-namespace snug::plan {
+namespace snug::plan::rivals {
 namespace {
 
-// Marks where the backward of a unit begins: when its output's gradient is there.
-void mark_unit(const at::Tensor& output, int32_t unit) {
-  if (!output.requires_grad()) return;
-  output.register_hook([unit](const at::Tensor&) { memory::current_tag.unit = unit; });
-}
+constexpr int64_t kChunk = 128;
+constexpr double kScaling = 0.5;  // any: shapes only
 
-// Tags gradients of a weight as such: the first one stays, later ones are added to it.
-void tag_gradients(const at::Tensor& weight) {
-  weight.register_hook([impl = weight.unsafeGetTensorImpl()](const at::Tensor& gradient) {
-    const auto* meta = impl->autograd_meta();
-    const bool stays = meta != nullptr && !impl->grad().defined();
-    if (stays) memory::retag(gradient, memory::Category::Gradients);
-  });
+// LitGPT's chunked_cross_entropy: the loss in chunks of 128 rows of logits that exist whole, or in
+// the pieces that there are.
+at::Tensor chunked_cross_entropy(const std::vector<at::Tensor>& logits, const at::Tensor& targets,
+                                 bool in_pieces, at::ScalarType type) {
+  constexpr int64_t kIgnored = -100;
+  std::vector<at::Tensor> rows, wanted;
+  if (!in_pieces) {
+    rows = logits[0].reshape({-1, logits[0].size(-1)}).split(kChunk);
+    wanted = targets.reshape({-1}).split(kChunk);
+  } else {
+    for (const at::Tensor& piece : logits) rows.push_back(piece.reshape({-1, piece.size(-1)}));
+    for (const at::Tensor& piece : targets.split(logits[0].size(1), 1))
+      wanted.push_back(piece.reshape({-1}));
+  }
+  std::vector<at::Tensor> losses;
+  for (size_t i = 0; i < rows.size(); ++i)
+    losses.push_back(
+        at::cross_entropy_loss(rows[i].scalar_type() == at::kFloat ? rows[i] : rows[i].to(type),
+                               wanted[i], {}, at::Reduction::None, kIgnored, 0.0));
+  const at::Tensor counted = (targets != kIgnored).sum();
+  return at::cat(losses).sum() / at::maximum(counted, at::ones_like(counted));
 }
 
 }  // namespace
 
-LitgptModel::Shape LitgptModel::shape_of(const models::Model& like) {
-  const nlohmann::json config = like.hugging_face_config();
+LitgptModel::LitgptModel(const models::Model& like, const Options& options, LitgptLogits logits,
+                         bool fused_attention)
+    : Model(options),
+      logits_kind_(logits),
+      fused_attention_(fused_attention),
+      heads_(like.dimensions().num_heads),
+      groups_(like.dimensions().num_kv_heads),
+      head_size_(like.dimensions().head_dim) {
   const models::Dimensions d = like.dimensions();
-  return {.layers = d.num_layers,
-          .width = d.hidden_size,
-          .heads = d.num_heads,
-          .groups = d.num_kv_heads,
-          .head_size = d.head_dim,
-          .intermediate = config.at("intermediate_size").get<int64_t>(),
-          .vocabulary = d.vocabulary,
-          .qkv_bias = config.value("attention_bias",
-                                   config.value("model_type", "") == std::string("qwen2")),
-          .mlp_bias = config.value("mlp_bias", false)};
-}
-
-LitgptModel::LitgptModel(const models::Model& like, const recipe::Recipe& recipe,
-                         int64_t max_tokens, bool has_fused_attention, LitgptSharding sharding,
-                         int64_t ranks)
-    : shape_(shape_of(like)),
-      precision_(nn::parse_precision(recipe.precision)),
-      lora_(recipe.lora),
-      quantize_(recipe.quantize),
-      fused_attention_(has_fused_attention),
-      sharding_(sharding),
-      options_(at::TensorOptions(at::kMeta).dtype(precision_.parameters)) {
-  if (lora_.enabled && (!lora_.target_modules.empty() || lora_.use_dora))
-    throw UserError(
-        "like: LitGPT's LoRA has neither target_modules nor DoRA; choose with lora_query … "
-        "lora_head");
-  if (ranks > 1 && !quantize_.empty())
-    throw UserError("like: quantize = {}: LitGPT quantizes on one device only", quantize_);
-  const bool has_flats =
-      sharding == LitgptSharding::FsdpWhole || sharding == LitgptSharding::FsdpBlocks;
-  if ((has_flats || sharding == LitgptSharding::Zero3Offload) &&
-      (lora_.enabled || precision_.parameters != precision_.compute))
-    throw UserError(
-        "like: {} is planned for full fine-tuning in 32-true, bf16-true or 16-true; leave "
-        "adapters and mixed precision out, or use --devices 1",
-        has_flats ? "FSDP" : "DeepSpeed's ZeRO-3");
-  if (quantize_.starts_with("bnb.int8"))
-    throw UserError("like: quantize = {}: LitGPT is planned with its 4-bit kinds", quantize_);
-  const auto& [layers, width, heads, groups, head_size, intermediate, vocabulary, qkv_bias,
-               mlp_bias] = shape_;
   const memory::CategoryGuard category(memory::Category::Parameters);
-  const auto if_adapted = [&](bool adapted, int64_t out) {
-    return adapted ? std::vector<int64_t>{out} : std::vector<int64_t>();
-  };
-  std::vector<int64_t> qkv_adapted;
-  if (lora_.query) qkv_adapted.push_back(heads * head_size);
-  if (lora_.key) qkv_adapted.push_back(groups * head_size);
-  if (lora_.value) qkv_adapted.push_back(groups * head_size);
-  const auto narrow = if_adapted(lora_.mlp, intermediate), wide = if_adapted(lora_.mlp, width);
-  head_ = make_linear(width, vocabulary, false, if_adapted(lora_.head, vocabulary));
-  make_embedding();
-  const bool trains = !lora_.enabled;
-  for (int64_t i = 0; i < layers; ++i)
-    blocks_.push_back(
-        {.norm_1 = make_weight({width}, trains),
-         .norm_2 = make_weight({width}, trains),
-         .qkv = make_linear(width, (heads + 2 * groups) * head_size, qkv_bias, qkv_adapted),
-         .proj = make_linear(heads * head_size, width, false, if_adapted(lora_.projection, width)),
-         .fc_1 = make_linear(width, intermediate, mlp_bias, narrow),
-         .fc_2 = make_linear(width, intermediate, mlp_bias, narrow),
-         .down = make_linear(intermediate, width, mlp_bias, wide)});
-  norm_ = make_weight({width}, trains);
-  cos_ = at::empty({1, 1, max_tokens, head_size}, options_);
-  sin_ = at::empty({1, 1, max_tokens, head_size}, options_);
-  if (has_flats) shard(ranks);
-}
-
-std::vector<at::Tensor*> LitgptModel::slots_of(Block& block) {
-  std::vector<at::Tensor*> slots{&block.norm_1, &block.norm_2};
-  for (Linear* layer : {&block.qkv, &block.proj, &block.fc_1, &block.fc_2, &block.down})
-    for (at::Tensor* weight : {&layer->weight, &layer->bias})
-      if (weight->defined()) slots.push_back(weight);
-  return slots;
-}
-
-void LitgptModel::shard(int64_t ranks) {
-  std::vector<std::vector<at::Tensor*>> modules{{&embedding_, &norm_, &head_.weight}};
-  for (Block& block : blocks_) {
-    const std::vector<at::Tensor*> slots = slots_of(block);
-    if (sharding_ == LitgptSharding::FsdpBlocks)
-      modules.push_back(slots);
-    else
-      modules.front().insert(modules.front().end(), slots.begin(), slots.end());
-  }
-  weights_.clear();
-  for (std::vector<at::Tensor*>& slots : modules) {
-    flats_.push_back(std::make_unique<FlatWeights>(std::move(slots), ranks));
-    weights_.push_back(flats_.back()->part());
-  }
-}
-
-at::Tensor LitgptModel::make_weight(std::vector<int64_t> sizes, bool trained) {
-  at::Tensor weight = at::empty(sizes, options_);
-  if (sharding_ == LitgptSharding::FsdpWhole || sharding_ == LitgptSharding::FsdpBlocks) {
-    memory::vacate(weight);  // it tells its shape, and is never there alone
-    return weight;
-  }
-  if (!trained) return weight;
-  weight.set_requires_grad(true);
-  tag_gradients(weight);
-  weights_.push_back(weight);
-  return weight;
+  head_ = linear(d.hidden_size, d.vocabulary, false, options_.weights.lora.head);
+  make_embedding(d.vocabulary, d.hidden_size);
+  for (int64_t i = 0; i < d.num_layers; ++i) blocks_.push_back(make_block(like));
+  modules_.end_unit();
+  norm_ = modules_.rms_norm(d.hidden_size);
+  for (at::Tensor* table : {&cos_, &sin_})
+    *table = at::empty({1, 1, options.tokens, head_size_}, modules_.parameters());
+  modules_.share();
 }
 
 // Where weights are quantized, finetune_lora replaces the embedding by one with a norm after it
 // that has gradients but is not the optimizer's, so that they stay; a variable keeps the old one.
-void LitgptModel::make_embedding() {
-  const std::vector<int64_t> sizes{shape_.vocabulary, shape_.width};
-  embedding_ = make_weight(sizes, !lora_.enabled);
-  if (quantize_.empty()) return;
-  old_embedding_ = embedding_;
-  embedding_ = at::empty(sizes, options_);
-  embedding_scale_ = at::empty({shape_.width}, options_);
-  embedding_shift_ = at::empty({shape_.width}, options_);
-  for (const at::Tensor& weight : {embedding_, embedding_scale_, embedding_shift_}) {
-    weight.set_requires_grad(true);
-    tag_gradients(weight);
-  }
+void LitgptModel::make_embedding(int64_t vocabulary, int64_t width) {
+  embedding_ = modules_.weight({vocabulary, width});
+  if (!modules_.quantized()) return;
+  embedding_ = modules_.forgotten_weight({vocabulary, width});
+  embedding_norm_.weight = modules_.forgotten_weight({width});
+  embedding_norm_.bias = modules_.forgotten_weight({width});
 }
 
-LitgptModel::Linear LitgptModel::make_linear(int64_t in, int64_t out, bool bias,
-                                             std::vector<int64_t> adapted) {
-  const bool trains = !lora_.enabled;
-  Linear layer{.in = in, .out = out};
-  if (quantize_.empty()) {
-    layer.weight = make_weight({out, in}, trains);
-  } else {
-    const int64_t blocks = in * out / 64;
-    const bool nested = quantize_.ends_with("-dq");
-    layer.weight = at::empty({(in * out + 1) / 2, 1}, options_.dtype(at::kByte));
-    layer.absmax = at::empty({blocks}, options_.dtype(nested ? at::kByte : at::kFloat));
-    if (nested) layer.scales = at::empty({(blocks + 255) / 256}, options_.dtype(at::kFloat));
-  }
-  if (bias) layer.bias = make_weight({out}, trains);
-  if (!lora_.enabled || adapted.empty()) return layer;
-  const auto parts = static_cast<int64_t>(adapted.size());
-  const int64_t outputs = std::accumulate(adapted.begin(), adapted.end(), int64_t{0});
-  layer.adapters = {.outputs = std::move(adapted),
-                    .a = make_weight({parts * lora_.r, in}, true),
-                    .b = make_weight({outputs, lora_.r}, true)};
-  return layer;
+LitgptModel::Linear LitgptModel::linear(int64_t in, int64_t out, bool bias, bool adapts) {
+  return modules_.linear(in, out, bias, adapts ? std::vector{out} : std::vector<int64_t>());
 }
 
-// Autocast remembers casts of weights that train; those of frozen ones live as long as something
-// keeps them.
-at::Tensor LitgptModel::cast(const at::Tensor& weight) {
-  if (!weight.defined() || precision_.compute == weight.scalar_type()) return weight;
-  if (!weight.requires_grad()) return weight.to(precision_.compute);
-  for (const auto& [original, copy] : casts_)
-    if (original.is_same(weight)) return copy;
-  const memory::CategoryGuard category(memory::Category::Parameters);
-  return casts_.emplace_back(weight, weight.to(precision_.compute)).second;
+LitgptModel::Block LitgptModel::make_block(const models::Model& like) {
+  const nlohmann::json config = like.hugging_face_config();
+  const int64_t width = like.dimensions().hidden_size;
+  const auto inner = config.at("intermediate_size").get<int64_t>();
+  const bool qkv_bias =
+      config.value("attention_bias", config.value("model_type", "") == std::string("qwen2"));
+  const bool mlp_bias = config.value("mlp_bias", false);
+  const recipe::LoraOptions& lora = options_.weights.lora;
+  const int64_t queries = heads_ * head_size_, keys = groups_ * head_size_;
+  std::vector<int64_t> parts;
+  if (lora.query) parts.push_back(queries);
+  if (lora.key) parts.push_back(keys);
+  if (lora.value) parts.push_back(keys);
+  Block block{.unit = modules_.begin_unit()};
+  block.norm_1 = modules_.rms_norm(width);
+  block.norm_2 = modules_.rms_norm(width);
+  block.qkv = modules_.linear(width, queries + 2 * keys, qkv_bias, parts);
+  block.proj = linear(queries, width, false, lora.projection);
+  block.fc_1 = linear(width, inner, mlp_bias, lora.mlp);
+  block.fc_2 = linear(width, inner, mlp_bias, lora.mlp);
+  block.down = linear(inner, width, mlp_bias, lora.mlp);
+  return block;
 }
 
-void LitgptModel::drop_weight_casts() { casts_.clear(); }
-
-at::Tensor LitgptModel::product(const at::Tensor& x, const Linear& layer) {
-  if (!layer.absmax.defined())
-    return at::linear(x.to(precision_.compute), cast(layer.weight), cast(layer.bias));
-  return litgpt::product_4bit(x, layer.weight, layer.out, layer.scales.defined());
+at::Tensor LitgptModel::adapted(const Linear& layer, const at::Tensor& x) {
+  const at::Tensor pretrained = modules_.product(layer, x);
+  return layer.a == nullptr ? pretrained : pretrained + adapter(layer, x);
 }
 
-at::Tensor LitgptModel::linear(const at::Tensor& x, const Linear& layer) {
-  const at::Tensor pretrained = product(x, layer);
-  return layer.adapters.a.defined() ? pretrained + adapt(x, layer) : pretrained;
+at::Tensor LitgptModel::dropped(const at::Tensor& x) const {
+  return modules_.cast(modules_.dropped(x));
 }
 
-at::Tensor LitgptModel::drop(const at::Tensor& x) const {
-  return (lora_.dropout > 0 ? litgpt::dropout(x) : x).to(precision_.compute);
-}
-
-at::Tensor LitgptModel::adapt(const at::Tensor& x, const Linear& layer) {
+at::Tensor LitgptModel::adapter(const Linear& layer, const at::Tensor& x) {
   const auto narrow = [&](const at::Tensor& weight) {
-    return weight.transpose(0, 1).to(precision_.compute);
+    return modules_.cast(weight.transpose(0, 1));
   };
-  const double scaling = 0.5;  // any: shapes only
-  return at::matmul(at::matmul(drop(x), narrow(layer.adapters.a)), narrow(layer.adapters.b)) *
-         scaling;
+  return at::matmul(at::matmul(dropped(x), narrow(*layer.a)), narrow(*layer.b)) * kScaling;
 }
 
 // Queries, keys and values have adapters of their own, which LitGPT computes as one grouped
 // convolution where they are of one size.
-at::Tensor LitgptModel::adapt_qkv(const at::Tensor& x, const Linear& layer) {
-  const auto& [outputs, a, b] = layer.adapters;
-  const at::Tensor low = at::linear(drop(x), cast(a)).transpose(-2, -1);  // (B, parts * r, T)
-  const at::Tensor weight = b.unsqueeze(-1);
+at::Tensor LitgptModel::qkv_adapters(const Linear& layer, const at::Tensor& x) {
+  const at::Tensor low = at::linear(dropped(x), modules_.cast_weight(*layer.a))
+                             .transpose(-2, -1);  // (B, parts * r, T)
+  const at::Tensor weight = layer.b->unsqueeze(-1);
   at::Tensor high;  // (B, outputs, T)
-  if (shape_.heads == shape_.groups) {
-    high = litgpt::conv1d(low, weight.to(precision_.compute));
+  if (heads_ == groups_) {
+    high = conv1d(low, modules_.cast(weight));
   } else {
-    const auto lows = low.chunk(static_cast<int64_t>(outputs.size()), 1);
-    const auto weights = weight.split_with_sizes(outputs);
+    const auto lows = low.chunk(static_cast<int64_t>(layer.parts.size()), 1);
+    const auto weights = weight.split_with_sizes(layer.parts);
     std::vector<at::Tensor> parts;
-    for (size_t i = 0; i < outputs.size(); ++i)
-      parts.push_back(litgpt::conv1d(lows[i], weights[i].to(precision_.compute)));
+    for (size_t i = 0; i < lows.size(); ++i)
+      parts.push_back(conv1d(lows[i], modules_.cast(weights[i])));
     high = at::cat(parts, 1);
   }
   high = high.transpose(-2, -1);
-  if (high.size(2) != layer.out) high = litgpt::spread_columns(high, layer.out);
-  const double scaling = 0.5;  // any: shapes only
-  return high * scaling;
-}
-
-at::Tensor LitgptModel::rms_norm(const at::Tensor& x, const at::Tensor& weight) const {
-  const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor mean = at::mean(wide * wide, {-1}, /*keepdim=*/true);
-  const at::Tensor normed = wide * at::rsqrt(mean + 1e-6);
-  return (normed * weight.to(at::kFloat)).to(x.scalar_type());
+  if (high.size(2) != layer.out) high = spread_columns(high, layer.out);
+  return high * kScaling;
 }
 
 // x (B, H, T, D)
@@ -260,79 +154,74 @@ at::Tensor LitgptModel::rope(const at::Tensor& x) const {
 }
 
 at::Tensor LitgptModel::attend(const Block& block, const at::Tensor& x) {
-  const int64_t B = x.size(0), T = x.size(1), D = shape_.head_size;
-  at::Tensor qkv = product(x, block.qkv);
-  if (block.qkv.adapters.a.defined()) qkv = qkv + adapt_qkv(x, block.qkv);
-  const auto parts =
-      qkv.split_with_sizes({shape_.heads * D, shape_.groups * D, shape_.groups * D}, -1);
-  const auto heads = [&](const at::Tensor& part, int64_t count) {
-    return part.view({B, T, count, D}).transpose(1, 2);
-  };
-  const at::Tensor q = rope(heads(parts[0], shape_.heads));
-  at::Tensor k = rope(heads(parts[1], shape_.groups));
-  at::Tensor v = heads(parts[2], shape_.groups);
-  if (shape_.groups != shape_.heads) {
-    k = k.repeat_interleave(shape_.heads / shape_.groups, 1);
-    v = v.repeat_interleave(shape_.heads / shape_.groups, 1);
+  const int64_t B = x.size(0), T = x.size(1), D = head_size_;
+  at::Tensor qkv = modules_.product(block.qkv, x);
+  if (block.qkv.a != nullptr) qkv = qkv + qkv_adapters(block.qkv, x);
+  const auto parts = qkv.split_with_sizes({heads_ * D, groups_ * D, groups_ * D}, -1);
+  const at::Tensor q = rope(split_heads(parts[0], heads_));
+  at::Tensor k = rope(split_heads(parts[1], groups_));
+  at::Tensor v = split_heads(parts[2], groups_);
+  if (groups_ != heads_) {
+    k = k.repeat_interleave(heads_ / groups_, 1);
+    v = v.repeat_interleave(heads_ / groups_, 1);
   }
-  const at::Tensor y = litgpt::attention(q, k, v, fused_attention_);
-  return linear(y.transpose(1, 2).reshape({B, T, shape_.heads * D}), block.proj);
+  const at::Tensor y = fused_attention_ ? fused_attention(q, k, v) : plain_attention(q, k, v);
+  return adapted(block.proj, y.transpose(1, 2).reshape({B, T, heads_ * D}));
 }
 
 at::Tensor LitgptModel::mlp(const Block& block, const at::Tensor& x) {
-  const at::Tensor gate = linear(x, block.fc_1);
-  const at::Tensor up = linear(x, block.fc_2);
-  return linear(at::silu(gate) * up, block.down);
+  const at::Tensor gate = adapted(block.fc_1, x);
+  const at::Tensor up = adapted(block.fc_2, x);
+  return adapted(block.down, at::silu(gate) * up);
 }
 
-at::Tensor LitgptModel::embed(const at::Tensor& ids) {
-  const at::Tensor x = litgpt::embedding(ids, embedding_);
-  return quantize_.empty() ? x : litgpt::layer_norm(x, embedding_scale_, embedding_shift_);
+at::Tensor LitgptModel::run_layers(const Block& block, const at::Tensor& input) {
+  const at::Tensor x = attend(block, run(block.norm_1, input)) + input;
+  return mlp(block, run(block.norm_2, x)) + x;
 }
 
-at::Tensor LitgptModel::run_block(size_t i, const at::Tensor& input) {
-  const int32_t unit = memory::unit_id(fmt::format("block {}", i));
-  const memory::UnitGuard guard(unit);
-  at::Tensor x = attend(blocks_[i], rms_norm(input, blocks_[i].norm_1)) + input;
-  x = mlp(blocks_[i], rms_norm(x, blocks_[i].norm_2)) + x;
-  mark_unit(x, unit);
-  return x;
+void LitgptModel::make_inputs() {
+  ids_ = new_ids(options_.batch, options_.tokens);
+  labels_ = new_ids(options_.batch, options_.tokens);
 }
 
-// Two blocks' weights are there at a time: FSDP gathers the next ones while a block runs, but no
-// more than that.
-at::Tensor LitgptModel::run_sharded_block(size_t i, const at::Tensor& input) {
-  at::Tensor x = recomputed(input, [this, i](const at::Tensor& again) {
-    flats_[i + 1]->gather();
-    return run_block(i, again);
-  });
-  if (i > 0) flats_[i]->release();
-  if (i + 1 == blocks_.size()) flats_[i + 1]->release();
-  x.register_hook([this, i](const at::Tensor&) {
-    flats_[i + 1]->gather();
-    if (i > 0) flats_[i]->gather();
-  });
-  return x;
-}
-
-std::vector<at::Tensor> LitgptModel::forward(const at::Tensor& ids, int64_t head_chunk) {
-  if (!flats_.empty()) flats_.front()->gather();
+std::vector<at::Tensor> LitgptModel::logits() {
   at::Tensor x;
   {
     const int32_t unit = memory::unit_id("embedding");
     const memory::UnitGuard guard(unit);
-    x = embed(ids);
+    x = embedding(ids_, *embedding_);
+    if (embedding_norm_.bias != nullptr) x = run(embedding_norm_, x);
     mark_unit(x, unit);
   }
-  const bool in_parts = sharding_ == LitgptSharding::FsdpBlocks;
-  for (size_t i = 0; i < blocks_.size(); ++i)
-    x = in_parts ? run_sharded_block(i, x) : run_block(i, x);
+  x = run_blocks("block", blocks_, std::move(x), {}, [this](const Block& block, const auto& given) {
+    return run_layers(block, given.front());
+  });
+  finish_gathers();
   const memory::UnitGuard guard(memory::unit_id("head"));
-  x = rms_norm(x, norm_);
-  if (head_chunk == 0) return {linear(x, head_)};
+  x = run(norm_, x);
+  if (logits_kind_ != LitgptLogits::Pieces) return {adapted(head_, x)};
   std::vector<at::Tensor> logits;
-  for (const at::Tensor& part : x.split(head_chunk, 1)) logits.push_back(linear(part, head_));
+  for (const at::Tensor& part : x.split(kChunk, 1)) logits.push_back(adapted(head_, part));
   return logits;
 }
 
-}  // namespace snug::plan
+at::Tensor LitgptModel::loss() {
+  std::vector<at::Tensor> whole = logits();
+  modules_.drop_weight_casts();
+  const memory::UnitGuard unit(memory::unit_id("head"));
+  // All pieces exist in both types, beside those of the micro-batch before.
+  std::vector<at::Tensor> cast = whole;
+  if (logits_kind_ != LitgptLogits::Whole)
+    for (at::Tensor& piece : cast) piece = piece.to(at::kFloat);
+  whole.clear();
+  outputs_ = std::move(cast);
+  // The last one's prediction has no target. Of pieces that is written back into the list.
+  std::vector<at::Tensor> predicted = outputs_;
+  predicted.back() = predicted.back().slice(1, 0, predicted.back().size(1) - 1);
+  return chunked_cross_entropy(predicted, labels_.slice(1, 1, options_.tokens),
+                               logits_kind_ == LitgptLogits::Pieces,
+                               options_.weights.precision.parameters);
+}
+
+}  // namespace snug::plan::rivals

@@ -2,8 +2,6 @@
 #include "plan/rivals/mingpt_model.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/core/Reduction.h>
-#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/matmul.h>
 #include <ATen/ops/softmax.h>
@@ -11,28 +9,24 @@
 #include <nlohmann/json.hpp>
 
 #include "core/memory/guards.h"
-#include "plan/rivals/litgpt_operators.h"
-#include "plan/rivals/torch_operators.h"
+#include "plan/rivals/operators.h"
 
-namespace snug::plan {
+namespace snug::plan::rivals {
 
 MinGptModel::MinGptModel(const nlohmann::json& config, const Options& options)
-    : TorchModel(options),
+    : Model(options),
       heads_(config.value("n_head", int64_t{12})),
       embedding_dropout_(config.value("embd_pdrop", 0.1)),
       attention_dropout_(config.value("attn_pdrop", 0.1)),
       residual_dropout_(config.value("resid_pdrop", 0.1)) {
   const auto width = config.value("n_embd", int64_t{768});
   const auto vocabulary = config.value("vocab_size", int64_t{50257});
-  const auto number = [&](const char* key, int64_t fallback) {
-    return config.contains(key) && config.at(key).is_number() ? config.at(key).get<int64_t>()
-                                                              : fallback;
-  };
-  const int64_t inner = number("n_inner", 4 * width);
-  const int64_t length = number("n_positions", options.tokens);
+  const int64_t inner = number(config, "n_inner", 4 * width);
+  const int64_t length = number(config, "n_positions", options.tokens);
+  const int64_t layers = number(config, "n_layer", 12);
   tokens_ = modules_.weight({vocabulary, width});
   positions_ = modules_.weight({length, width});
-  for (int64_t i = 0; i < number("n_layer", 12); ++i) {
+  for (int64_t i = 0; i < layers; ++i) {
     Block block{.unit = modules_.begin_unit()};
     block.ln_1 = modules_.layer_norm(width);
     block.attn = modules_.linear(width, 3 * width, true, "c_attn");
@@ -47,8 +41,7 @@ MinGptModel::MinGptModel(const nlohmann::json& config, const Options& options)
   head_ = modules_.linear(width, vocabulary, false, "lm_head");
   modules_.share();
   const memory::CategoryGuard category(memory::Category::Parameters);
-  causal_ = at::empty({number("n_layer", 12), length, length},
-                      at::TensorOptions(at::kMeta).dtype(at::kFloat));
+  causal_ = at::empty({layers, length, length}, at::TensorOptions(at::kMeta).dtype(at::kFloat));
 }
 
 at::Tensor MinGptModel::attend(const Block& block, const at::Tensor& x) {
@@ -60,7 +53,7 @@ at::Tensor MinGptModel::attend(const Block& block, const at::Tensor& x) {
   at::Tensor scores = at::matmul(q, k.transpose(-2, -1)) * scale;
   const at::Tensor hidden =
       at::empty({1, 1, tokens, tokens}, at::TensorOptions(at::kMeta).dtype(at::kBool));
-  scores = eager::masked_fill(scores, hidden);
+  scores = masked_fill(scores, hidden);
   scores = at::softmax(modules_.autocast() ? scores.to(at::kFloat) : scores, -1);
   scores = modules_.cast(drop(scores, attention_dropout_));
   const at::Tensor out = join_heads(at::matmul(scores, v));
@@ -79,21 +72,16 @@ at::Tensor MinGptModel::loss() {
   at::Tensor x;
   {
     const memory::UnitGuard guard(memory::unit_id("embedding"));
-    x = litgpt::embedding(ids, *tokens_) +
-        litgpt::embedding(new_ids(1, options_.tokens), *positions_);
+    x = embedding(ids, *tokens_) + embedding(new_ids(1, options_.tokens), *positions_);
     x = drop(x, embedding_dropout_);
   }
-  for (size_t i = 0; i < blocks_.size(); ++i)
-    x = run_block(blocks_[i].unit, fmt::format("block {}", i), {x},
-                  [this, i](const std::vector<at::Tensor>& given) {
-                    return run_layers(blocks_[i], given.front());
-                  });
+  x = run_blocks("block", blocks_, std::move(x), {}, [this](const Block& block, const auto& given) {
+    return run_layers(block, given.front());
+  });
   const memory::UnitGuard guard(memory::unit_id("head"));
   const at::Tensor logits = run(head_, run(norm_, x));
   outputs_ = {logits, ids, targets};
-  const at::Tensor rows = logits.view({-1, logits.size(-1)});
-  return at::cross_entropy_loss(modules_.autocast() ? rows.to(at::kFloat) : rows,
-                                targets.view({-1}), {}, at::Reduction::Mean, -1, 0.0);
+  return cross_entropy(modules_.autocast() ? logits.to(at::kFloat) : logits, targets, -1);
 }
 
-}  // namespace snug::plan
+}  // namespace snug::plan::rivals

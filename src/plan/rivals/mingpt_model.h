@@ -6,11 +6,11 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
-#include "plan/rivals/torch_model.h"
+#include "plan/rivals/model.h"
 
-namespace snug::plan {
+namespace snug::plan::rivals {
 
-class MinGptModel : public TorchModel {
+class MinGptModel : public Model {
  public:
   // `config`: Hugging Face's of a GPT-2.
   MinGptModel(const nlohmann::json& config, const Options& options);
@@ -18,8 +18,8 @@ class MinGptModel : public TorchModel {
  private:
   struct Block {
     size_t unit = 0;
-    TorchModules::Norm ln_1, ln_2;
-    TorchModules::Linear attn, attn_proj, fc, proj;
+    Modules::Norm ln_1, ln_2;
+    Modules::Linear attn, attn_proj, fc, proj;
   };
 
   at::Tensor loss() override;
@@ -30,9 +30,9 @@ class MinGptModel : public TorchModel {
   double embedding_dropout_, attention_dropout_, residual_dropout_;
   at::Tensor *tokens_ = nullptr, *positions_ = nullptr;
   std::vector<Block> blocks_;
-  TorchModules::Norm norm_;
-  TorchModules::Linear head_;
+  Modules::Norm norm_;
+  Modules::Linear head_;
   at::Tensor causal_;  // buffer of the places that a token sees, of each block
 };
 
-}  // namespace snug::plan
+}  // namespace snug::plan::rivals

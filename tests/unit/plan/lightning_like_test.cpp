@@ -2,7 +2,7 @@
 // against its own code counted by bench/compare/blip2_memory.py, minGPT under FSDP against figures
 // that people measured on GPUs and published.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/rivals/lightning_like.h"
+#include "plan/rivals/like.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 #include "core/memory/ledger.h"
 #include "recipe/parse.h"
 
-namespace snug::plan {
+namespace snug::plan::rivals {
 namespace {
 
 using nlohmann::json;
@@ -68,7 +68,7 @@ TEST_F(LightningMemory, IsThatOfTransformersOwnCode) {
       recipe.lora.r = expected.at("lora").at("r");
       recipe.lora.target_modules = "q,v";
     }
-    const LightningLike like = like_lightning(
+    const Figures like = like_lightning(
         blip2(expected.at("model"), expected.at("layers")), recipe,
         {.batch = batch, .tokens = expected.at("tokens"), .labels = expected.at("labels")});
     const auto share = [&](int64_t ours, const char* key) {
@@ -103,11 +103,11 @@ TEST_F(LightningMemory, OfMinGptIsWithinATenthOfWhatWasPublished) {
                           {.batch = batch,
                            .tokens = 128,
                            .reserved_limit = kUsable,
-                           .sharding = TorchSharding::FsdpUnits,
+                           .sharding = Sharding::FsdpUnits,
                            .ranks = 4});
   };
   for (const Row& row : kRows) {
-    const LightningLike like = planned(row.layers, row.batch, row.checkpointing);
+    const Figures like = planned(row.layers, row.batch, row.checkpointing);
     SCOPED_TRACE(fmt::format("{} layers, batch {}", row.layers, row.batch));
     EXPECT_TRUE(like.prediction.fits_reserved);
     const double mib = static_cast<double>(like.reserved_ahead) / kMiB;
@@ -121,15 +121,15 @@ TEST_F(LightningMemory, OfMinGptIsWithinATenthOfWhatWasPublished) {
 // Weights W, gradients and two states: 4 W; with DDP the buckets are the gradients.
 TEST_F(LightningMemory, OfManyGpusIsThatOfOneWithParts) {
   const json config = blip2("blip2-opt-2.7b", 2);
-  const auto after_forward = [&](TorchSharding sharding, int64_t ranks) {
+  const auto after_forward = [&](Sharding sharding, int64_t ranks) {
     return static_cast<double>(
         like_lightning(config, recipe_of("bf16-true", "adamw", 2, 2 * ranks),
                        {.batch = 2, .tokens = 40, .sharding = sharding, .ranks = ranks})
             .after_forward);
   };
-  const double one = after_forward(TorchSharding::None, 1);
-  EXPECT_NEAR(after_forward(TorchSharding::DdpBucketViews, 4) / one, 1, 0.001);
-  EXPECT_LT(after_forward(TorchSharding::FsdpUnits, 8), one / 2);
+  const double one = after_forward(Sharding::None, 1);
+  EXPECT_NEAR(after_forward(Sharding::DdpBucketViews, 4) / one, 1, 0.001);
+  EXPECT_LT(after_forward(Sharding::FsdpUnits, 8), one / 2);
 }
 
 TEST_F(LightningMemory, OfOptimizers) {
@@ -137,7 +137,7 @@ TEST_F(LightningMemory, OfOptimizers) {
   const auto states = [&](const char* optimizer, const char* offload) {
     recipe::Recipe recipe = recipe_of("bf16-true", optimizer, 1, 1);
     recipe.optimizer_offload = offload;
-    const LightningLike like = like_lightning(config, recipe, {.batch = 1, .tokens = 40});
+    const Figures like = like_lightning(config, recipe, {.batch = 1, .tokens = 40});
     return like.phases.back().by_category[static_cast<size_t>(memory::Category::Optimizer)];
   };
   const auto adamw = static_cast<double>(states("adamw", "none"));
@@ -157,14 +157,14 @@ TEST_F(LightningMemory, OfQLoraIsFourBitsOfMostLayers) {
   recipe.lora.r = 16;
   recipe.lora.target_modules = "q,v";
   const json config = blip2("blip2-flan-t5-xxl", 2);
-  const LightningOptions options{.batch = 2, .tokens = 82, .labels = 50};
-  const auto weights = [](const LightningLike& like) {
+  const Options options{.batch = 2, .tokens = 82, .labels = 50};
+  const auto weights = [](const Figures& like) {
     return static_cast<double>(
         like.phases.front().by_category[static_cast<size_t>(memory::Category::Parameters)]);
   };
-  const LightningLike lora = like_lightning(config, recipe, options);
+  const Figures lora = like_lightning(config, recipe, options);
   recipe.quantize = "bnb.nf4";
-  const LightningLike qlora = like_lightning(config, recipe, options);
+  const Figures qlora = like_lightning(config, recipe, options);
   const double quantized = 2.0 * (2 * 4 + 4) * 4096 * 4096 /* q, k, v, o */ +
                            4.0 * 2 * 4096 * 10240 /* wi_0, wi_1 */ +
                            2.0 * (4 * 1408 * 1408 + 2 * 1408 * 6144) /* vision */ + 768.0 * 4096;
@@ -188,15 +188,15 @@ TEST_F(LightningMemory, OfShippedRecipesFitsAsPublished) {
     const json config = json::parse(std::ifstream(kRoot / "recipes/models" / (model + ".json")));
     const int64_t ranks = std::stoll(recipe.devices);
     const int64_t usable = static_cast<int64_t>(93.1 * kGiB) - 600 * kMiB;
-    const LightningLike like =
+    const Figures like =
         like_lightning(config, recipe,
                        {.batch = recipe.train.micro_batch_size,
                         .tokens = 82,
                         .labels = 50,
                         .reserved_limit = usable,
-                        .sharding = ranks == 1                 ? TorchSharding::None
-                                    : recipe.strategy == "ddp" ? TorchSharding::DdpBucketViews
-                                                               : TorchSharding::FsdpUnits,
+                        .sharding = ranks == 1                 ? Sharding::None
+                                    : recipe.strategy == "ddp" ? Sharding::DdpBucketViews
+                                                               : Sharding::FsdpUnits,
                         .ranks = ranks});
     const bool out_of_memory =
         name == "bs01-baseline" || name == "bs08-xxl" || name == "bs09-xxl-batch1";
@@ -211,8 +211,7 @@ TEST_F(LightningMemory, OfShippedRecipesFitsAsPublished) {
 TEST_F(LightningMemory, LeavesNothingBehind) {
   const int64_t before = memory::meta_ledger().allocated();
   recipe::Recipe recipe = recipe_of("bf16-mixed", "adamw", 1, 4);
-  for (const auto sharding :
-       {TorchSharding::None, TorchSharding::DdpBucketViews, TorchSharding::FsdpUnits})
+  for (const auto sharding : {Sharding::None, Sharding::DdpBucketViews, Sharding::FsdpUnits})
     for (const char* checkpointing : {"none", "all"}) {
       recipe.activation_checkpointing = checkpointing;
       like_lightning(blip2("blip2-flan-t5-xl", 1), recipe,
@@ -229,4 +228,4 @@ TEST_F(LightningMemory, RefusesOtherModels) {
 }
 
 }  // namespace
-}  // namespace snug::plan
+}  // namespace snug::plan::rivals

@@ -1,7 +1,7 @@
 // What a recipe takes in LitGPT, against litgpt's own model and torch's own optimizers counted by
 // bench/compare/litgpt_memory.py, and against figures that people measured on GPUs and published.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/rivals/litgpt_like.h"
+#include "plan/rivals/like.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "models/family.h"
-#include "plan/rivals/deepspeed_zero3.h"
+#include "plan/rivals/optimizer.h"
 
-namespace snug::plan {
+namespace snug::plan::rivals {
 namespace {
 
 const std::filesystem::path kRoot = SNUG_SOURCE_DIR;
@@ -35,8 +35,8 @@ recipe::Recipe recipe_of(const std::string& precision, const std::string& optimi
   return recipe;
 }
 
-LitgptLike run(const std::string& name, const std::string& precision, const std::string& optimizer,
-               int64_t accumulate, const LitgptOptions& options) {
+Figures run(const std::string& name, const std::string& precision, const std::string& optimizer,
+            int64_t accumulate, const Options& options) {
   return like_litgpt(*model(name), recipe_of(precision, optimizer, options.batch, accumulate),
                      options);
 }
@@ -75,12 +75,12 @@ TEST_F(LitgptMemory, IsThatOfItsOwnCode) {
   for (std::string line; std::getline(file, line); ++cases) {
     const auto expected = nlohmann::json::parse(line);
     SCOPED_TRACE(line);
-    const LitgptLike like = like_litgpt(
-        *model(expected.at("model")), recipe_of(expected),
-        {.loop = expected.at("order") == "lightning" ? LitgptLoop::Trainer : LitgptLoop::Fabric,
-         .fused_attention = expected.at("attention") == "flash",
-         .batch = expected.at("batch"),
-         .tokens = expected.at("tokens")});
+    const Figures like =
+        like_litgpt(*model(expected.at("model")), recipe_of(expected),
+                    {.loop = expected.at("order") == "lightning" ? Loop::Trainer : Loop::Fabric,
+                     .fused_attention = expected.at("attention") == "flash",
+                     .batch = expected.at("batch"),
+                     .tokens = expected.at("tokens")});
     const auto share = [&](int64_t ours, const char* key) {
       return static_cast<double>(ours) / expected.at(key).get<double>();
     };
@@ -104,11 +104,11 @@ TEST_F(LitgptMemory, IsWithinATenthOfWhatWasPublished) {
                            {"open-llama-7b", 4, 4, true, 61.99, 73.30},
                            {"tiny-llama", 8, 4, false, 23.92, 25.16}};
   for (const Row& row : kRows) {
-    const LitgptLike like = run(row.model, "bf16-true", "adamw", row.accumulate,
-                                {.loop = LitgptLoop::Trainer,
-                                 .fused_attention = row.fused_attention,
-                                 .batch = row.batch,
-                                 .tokens = 512});
+    const Figures like = run(row.model, "bf16-true", "adamw", row.accumulate,
+                             {.loop = Loop::Trainer,
+                              .fused_attention = row.fused_attention,
+                              .batch = row.batch,
+                              .tokens = 512});
     const auto gib = [](int64_t bytes) {
       return static_cast<double>(bytes) / static_cast<double>(kGiB);
     };
@@ -123,22 +123,22 @@ TEST_F(LitgptMemory, OfFourGpusIsWithinATenthOfWhatWasPublished) {
   struct Row {
     const char* model;
     int64_t batch, accumulate;
-    LitgptSharding sharding;
+    Sharding sharding;
     bool fused_attention;
     double allocated;
   };
-  constexpr Row kRows[] = {{"open-llama-7b", 4, 1, LitgptSharding::Ddp, true, 73.98},
-                           {"open-llama-7b", 4, 1, LitgptSharding::FsdpWhole, true, 36.33},
-                           {"tiny-llama", 8, 4, LitgptSharding::Ddp, false, 25.27},
-                           {"tiny-llama", 8, 4, LitgptSharding::FsdpWhole, false, 21.35}};
+  constexpr Row kRows[] = {{"open-llama-7b", 4, 1, Sharding::Ddp, true, 73.98},
+                           {"open-llama-7b", 4, 1, Sharding::FsdpWhole, true, 36.33},
+                           {"tiny-llama", 8, 4, Sharding::Ddp, false, 25.27},
+                           {"tiny-llama", 8, 4, Sharding::FsdpWhole, false, 21.35}};
   for (const Row& row : kRows) {
-    const LitgptLike like = run(row.model, "bf16-true", "adamw", 4 * row.accumulate,
-                                {.loop = LitgptLoop::Trainer,
-                                 .fused_attention = row.fused_attention,
-                                 .batch = row.batch,
-                                 .tokens = 512,
-                                 .sharding = row.sharding,
-                                 .ranks = 4});
+    const Figures like = run(row.model, "bf16-true", "adamw", 4 * row.accumulate,
+                             {.loop = Loop::Trainer,
+                              .fused_attention = row.fused_attention,
+                              .batch = row.batch,
+                              .tokens = 512,
+                              .sharding = row.sharding,
+                              .ranks = 4});
     const double gib = static_cast<double>(like.after_forward) / static_cast<double>(kGiB);
     EXPECT_NEAR(gib / row.allocated, 1, 0.1) << row.model;
   }
@@ -147,33 +147,30 @@ TEST_F(LitgptMemory, OfFourGpusIsWithinATenthOfWhatWasPublished) {
 // Weights W, states 2 W, gradients W and activations A on one GPU; after a forward of a later step
 // 5 W + A with DDP's buckets, and with FSDP a part of 4 W, all weights gathered once more, and A.
 TEST_F(LitgptMemory, OfManyGpusIsThatOfOneWithCopiesAndParts) {
-  const auto after_forward = [](LitgptSharding sharding, int64_t ranks) {
-    const LitgptLike like = run("smollm2-135m", "bf16-true", "adamw", ranks,
-                                {.loop = LitgptLoop::Trainer,
-                                 .batch = 2,
-                                 .tokens = 64,
-                                 .sharding = sharding,
-                                 .ranks = ranks});
+  const auto after_forward = [](Sharding sharding, int64_t ranks) {
+    const Figures like = run(
+        "smollm2-135m", "bf16-true", "adamw", ranks,
+        {.loop = Loop::Trainer, .batch = 2, .tokens = 64, .sharding = sharding, .ranks = ranks});
     return static_cast<double>(like.after_forward);
   };
-  const double one = after_forward(LitgptSharding::None, 1);
+  const double one = after_forward(Sharding::None, 1);
   // LitGPT trains embedding and head apart.
   const double weights = 2.0 * (134515008 + 49152 * 576);
-  EXPECT_NEAR(after_forward(LitgptSharding::Ddp, 4), one + weights, 1e-3 * one);
+  EXPECT_NEAR(after_forward(Sharding::Ddp, 4), one + weights, 1e-3 * one);
   for (const int64_t ranks : {2, 8})
-    EXPECT_NEAR(after_forward(LitgptSharding::FsdpWhole, ranks),
+    EXPECT_NEAR(after_forward(Sharding::FsdpWhole, ranks),
                 one - 3 * weights + 4 * weights / static_cast<double>(ranks), 2e-3 * one)
         << ranks;
 }
 
 // Of litgpt finetune_full itself: blocks are gathered two at a time and keep their inputs only.
 TEST_F(LitgptMemory, OfBlocksInPartsIsTwoBlocksAndTheRest) {
-  const LitgptOptions options{.batch = 2, .tokens = 64};
-  LitgptOptions blocks = options;
-  blocks.sharding = LitgptSharding::FsdpBlocks;
+  const Options options{.batch = 2, .tokens = 64};
+  Options blocks = options;
+  blocks.sharding = Sharding::FsdpUnits;
   blocks.ranks = 8;
-  const LitgptLike one = run("smollm2-135m", "bf16-true", "adamw", 1, options);
-  const LitgptLike eight = run("smollm2-135m", "bf16-true", "adamw", 8, blocks);
+  const Figures one = run("smollm2-135m", "bf16-true", "adamw", 1, options);
+  const Figures eight = run("smollm2-135m", "bf16-true", "adamw", 8, blocks);
   const double rest = 2.0 * (2 * 49152 + 1) * 576, block = 2.0 * (134515008 - 49153 * 576) / 30;
   double weights = 0;
   for (const Moment& moment : eight.prediction.timeline)
@@ -190,13 +187,13 @@ TEST_F(LitgptMemory, OfBlocksInPartsIsTwoBlocksAndTheRest) {
 // GPU keeps 2 / N bytes a parameter and the host 16 / N (DeepSpeed's guide to ZeRO-3's memory),
 // besides gradients on the host as they come, another 2 / N.
 TEST_F(LitgptMemory, OfDeepSpeedZero3IsWhatItsGuideSays) {
-  LitgptOptions options{.loop = LitgptLoop::Trainer,
-                        .batch = 4,
-                        .tokens = 512,
-                        .reserved_limit = int64_t{79} * kGiB,
-                        .sharding = LitgptSharding::Zero3Offload,
-                        .ranks = 4};
-  const LitgptLike like = run("open-llama-13b", "bf16-true", "adamw", 16, options);
+  Options options{.loop = Loop::Trainer,
+                  .batch = 4,
+                  .tokens = 512,
+                  .reserved_limit = int64_t{79} * kGiB,
+                  .sharding = Sharding::Zero3Offload,
+                  .ranks = 4};
+  const Figures like = run("open-llama-13b", "bf16-true", "adamw", 16, options);
   const double parameters = 13015864320.0;
   EXPECT_TRUE(like.prediction.fits_reserved) << format_bytes(like.prediction.peak_reserved);
   EXPECT_NEAR(static_cast<double>(like.prediction.peak_host), 18 * parameters / 4,
@@ -218,7 +215,7 @@ TEST_F(LitgptMemory, OfDeepSpeedZero3IsWhatItsGuideSays) {
   EXPECT_LT(in_steps, 2 * parameters / 4 + 2 * most_live);
   // Half the weights' parts on twice as many.
   options.ranks = 8;
-  const LitgptLike eight = run("open-llama-13b", "bf16-true", "adamw", 32, options);
+  const Figures eight = run("open-llama-13b", "bf16-true", "adamw", 32, options);
   EXPECT_NEAR(static_cast<double>(eight.prediction.peak_host) /
                   static_cast<double>(like.prediction.peak_host),
               0.5, 1e-4);
@@ -258,7 +255,7 @@ TEST_F(LitgptMemory, RefusesWhatLitgptDoesNotHave) {
     recipe.lora.enabled = true;
     recipe.quantize = quantize;
     like_litgpt(*model("smollm2-135m"), recipe,
-                {.tokens = 16, .sharding = LitgptSharding::FsdpWhole, .ranks = 2});
+                {.tokens = 16, .sharding = Sharding::FsdpWhole, .ranks = 2});
   };
   EXPECT_THROW(on_two(""), UserError);
   EXPECT_THROW(on_two("bnb.nf4"), UserError);
@@ -275,12 +272,11 @@ TEST_F(LitgptMemory, RefusesWhatLitgptDoesNotHave) {
 TEST_F(LitgptMemory, LeavesNothingBehind) {
   const int64_t before = memory::meta_ledger().allocated();
   run("smollm2-135m", "bf16-mixed", "adamw", 2, {.batch = 2, .tokens = 64});
-  for (const auto sharding :
-       {LitgptSharding::Ddp, LitgptSharding::FsdpWhole, LitgptSharding::FsdpBlocks})
+  for (const auto sharding : {Sharding::Ddp, Sharding::FsdpWhole, Sharding::FsdpUnits})
     run("smollm2-135m", "bf16-true", "adamw", 4,
         {.batch = 2, .tokens = 64, .sharding = sharding, .ranks = 2});
   EXPECT_EQ(memory::meta_ledger().allocated(), before);
 }
 
 }  // namespace
-}  // namespace snug::plan
+}  // namespace snug::plan::rivals

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/rivals/litgpt_devices.h"
+#include "plan/rivals/sharding.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
@@ -16,7 +16,7 @@
 #include "core/memory/guards.h"
 #include "core/memory/placement.h"
 
-namespace snug::plan {
+namespace snug::plan::rivals {
 namespace {
 
 using memory::Category;
@@ -43,6 +43,12 @@ struct Recompute : torch::autograd::Node {
   void release_variables() override { inputs.clear(); }
 };
 
+struct IntoBucket : torch::autograd::PostAccumulateGradHook {
+  void operator()(const torch::autograd::Variable& weight) override {
+    weight.mutable_grad().reset();
+  }
+};
+
 }  // namespace
 
 struct FlatWeights::Hook : torch::autograd::PostAccumulateGradHook {
@@ -50,9 +56,6 @@ struct FlatWeights::Hook : torch::autograd::PostAccumulateGradHook {
   void operator()(const torch::autograd::Variable& /*flat*/) override { owner.reduce(); }
   FlatWeights& owner;
 };
-
-FlatWeights::FlatWeights(std::vector<at::Tensor*> slots, int64_t ranks)
-    : FlatWeights(slots, ranks, slots.front()->scalar_type()) {}
 
 FlatWeights::FlatWeights(std::vector<at::Tensor*> slots, int64_t ranks, at::ScalarType gathered)
     : slots_(std::move(slots)) {
@@ -106,6 +109,14 @@ void FlatWeights::reduce() {
   if (!part_.grad().defined()) part_.mutable_grad() = reduced;
 }
 
+void gradients_go_into_buckets(const at::Tensor& weight) {
+  torch::autograd::impl::set_post_acc_grad_hooks(weight, std::make_unique<IntoBucket>());
+}
+
+void gradients_stay(const at::Tensor& weight) {
+  torch::autograd::impl::set_post_acc_grad_hooks(weight, nullptr);
+}
+
 at::Tensor recomputed(const std::vector<at::Tensor>& inputs, TensorModule module) {
   const auto node = std::shared_ptr<Recompute>(new Recompute, torch::autograd::deleteNode);
   at::Tensor out;
@@ -126,11 +137,4 @@ at::Tensor recomputed(const std::vector<at::Tensor>& inputs, TensorModule module
   return out;
 }
 
-at::Tensor recomputed(const at::Tensor& x, std::function<at::Tensor(const at::Tensor&)> module) {
-  return recomputed(std::vector<at::Tensor>{x},
-                    [module = std::move(module)](const std::vector<at::Tensor>& inputs) {
-                      return module(inputs.front());
-                    });
-}
-
-}  // namespace snug::plan
+}  // namespace snug::plan::rivals

@@ -1,6 +1,6 @@
-// What PyTorch's DDP and FSDP hold on each of several GPUs that train LitGPT's model, as Lightning
-// sets them up. As in the model, autograd itself runs on meta; what is written here is only what
-// those wrappers allocate and free, and when.
+// What PyTorch's DDP and FSDP hold on each of several GPUs, as Lightning sets them up, and
+// activation checkpointing. As in the models, autograd itself runs on meta; what is written here is
+// only what those wrappers allocate and free, and when.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,33 +8,35 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <vector>
 
-namespace snug::plan {
+namespace snug::plan::rivals {
 
-enum class LitgptSharding {
+enum class Sharding {
   None,
   // Gradients are copied into buckets, which are as large as they are, to be summed.
   Ddp,
+  // Gradients lie in DDP's buckets, which stay.
+  DdpBucketViews,
   // FSDP without a wrapping policy: the whole model is one flat parameter, there from the first
   // forward's beginning to the backward's end.
   FsdpWhole,
-  // FSDP around each block and around the rest, with activation checkpointing of blocks: `litgpt
-  // finetune` on several devices.
-  FsdpBlocks,
+  // FSDP around each block and around the rest.
+  FsdpUnits,
   // DeepSpeed's, with the optimizer on the host: `DeepSpeedStrategy(stage=3,
   // offload_optimizer=True)`.
   Zero3Offload,
 };
+inline bool is_fsdp(Sharding sharding) {
+  return sharding == Sharding::FsdpWhole || sharding == Sharding::FsdpUnits;
+}
 
 // The weights of one FSDP module as a flat parameter, of which each rank keeps a part.
 class FlatWeights {
  public:
   // `slots` are where the module's forward reads its weights; what they hold is freed. They must
   // stay where they are. `gathered`: the type in which they are there, and their gradients summed,
-  // where it is not that of the slots (mixed precision).
-  FlatWeights(std::vector<at::Tensor*> slots, int64_t ranks);
+  // which mixed precision makes another than that of the slots.
   FlatWeights(std::vector<at::Tensor*> slots, int64_t ranks, at::ScalarType gathered);
   ~FlatWeights();
   FlatWeights(const FlatWeights&) = delete;
@@ -63,10 +65,14 @@ class FlatWeights {
   at::Tensor part_;
 };
 
-// module(x), of which only x is kept: it runs again on the way back (activation checkpointing).
-at::Tensor recomputed(const at::Tensor& x, std::function<at::Tensor(const at::Tensor&)> module);
-// The same of several inputs, some of which may be undefined or need no gradient.
+// A gradient of `weight` that autograd has made is copied into its place in a bucket, and freed;
+// until it is told to stay.
+void gradients_go_into_buckets(const at::Tensor& weight);
+void gradients_stay(const at::Tensor& weight);
+
+// module(inputs), of which only the inputs are kept: it runs again on the way back (activation
+// checkpointing). Some may be undefined or need no gradient.
 using TensorModule = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
 at::Tensor recomputed(const std::vector<at::Tensor>& inputs, TensorModule module);
 
-}  // namespace snug::plan
+}  // namespace snug::plan::rivals

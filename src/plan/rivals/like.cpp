@@ -1,0 +1,324 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/rivals/like.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "core/memory/guards.h"
+#include "plan/rivals/blip2_model.h"
+#include "plan/rivals/litgpt_model.h"
+#include "plan/rivals/mingpt_model.h"
+#include "plan/rivals/optimizer.h"
+#include "plan/timeline.h"
+
+namespace snug::plan::rivals {
+namespace {
+
+using memory::Category;
+using Name = recipe::OptimizerName;
+
+int64_t of(const memory::ByCategory& bytes, Category category) {
+  return bytes[static_cast<size_t>(category)];
+}
+
+std::string model_type(const nlohmann::json& config) {
+  return config.value("model_type", std::string());
+}
+
+// How long what a training step computes stays alive.
+enum class Outputs { UntilBackward, UntilBackwardEnds, UntilOverwritten };
+
+// A program as it is set up for a recipe.
+struct Program {
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Optimizer> optimizer;
+  Loop loop = Loop::Trainer;
+  Outputs outputs = Outputs::UntilBackward;
+  // What the allocator has for the stream on which FSDP gathers no other one gets.
+  bool gathers_apart = true;
+  bool limits_gathers = true;
+};
+
+void check_litgpt(const recipe::Recipe& recipe, const Options& options) {
+  const recipe::LoraOptions& lora = recipe.lora;
+  const nn::Precision precision = nn::parse_precision(recipe.precision);
+  const auto& optimizer = recipe.optimizer.name;
+  const bool zero3 = options.sharding == Sharding::Zero3Offload;
+  if (lora.enabled && (!lora.target_modules.empty() || lora.use_dora))
+    throw UserError(
+        "like: LitGPT's LoRA has neither target_modules nor DoRA; choose with lora_query … "
+        "lora_head");
+  if (options.ranks > 1 && !recipe.quantize.empty())
+    throw UserError("like: quantize = {}: LitGPT quantizes on one device only", recipe.quantize);
+  if ((is_fsdp(options.sharding) || zero3) &&
+      (lora.enabled || precision.parameters != precision.compute))
+    throw UserError(
+        "like: {} is planned for full fine-tuning in 32-true, bf16-true or 16-true; leave "
+        "adapters and mixed precision out, or use --devices 1",
+        zero3 ? "DeepSpeed's ZeRO-3" : "FSDP");
+  if (recipe.quantize.starts_with("bnb.int8"))
+    throw UserError("like: quantize = {}: LitGPT is planned with its 4-bit kinds", recipe.quantize);
+  if (!recipe.quantize.empty() && optimizer != Name::AdamW)
+    throw UserError("like: optimizer = {}: LitGPT trains quantized models with AdamW only",
+                    optimizer);
+  if (optimizer != Name::AdamW && optimizer != Name::Sgd)
+    throw UserError("like: optimizer = {}: LitGPT is planned with torch's adamw and sgd",
+                    optimizer);
+  if (zero3 && optimizer != Name::AdamW)
+    throw UserError("like: optimizer = {}: DeepSpeed is planned with adamw on the host", optimizer);
+}
+
+void check_lightning(const nlohmann::json& config, const recipe::Recipe& recipe,
+                     const Options& options) {
+  const recipe::LoraOptions& lora = recipe.lora;
+  const auto& optimizer = recipe.optimizer.name;
+  if (!has_lightning_model(config))
+    throw UserError("like: lightning: a model of type {} is not planned", model_type(config));
+  if (lora.enabled && (lora.target_modules.empty() || lora.use_dora))
+    throw UserError(
+        "like: peft is planned with lora_target_modules as a list of layers' names, such as q,v, "
+        "and without DoRA");
+  if (lora.enabled && !recipe.quantize.empty() && recipe.quantize != "bnb.nf4" &&
+      recipe.quantize != "bnb.fp4")
+    throw UserError("like: quantize = {}: transformers is planned with bnb.nf4 and bnb.fp4",
+                    recipe.quantize);
+  if (lora.enabled && options.sharding != Sharding::None)
+    throw UserError("like: adapters are planned on one device; use --devices 1");
+  if (optimizer != Name::AdamW && optimizer != Name::Sgd && optimizer != Name::AdamW8bit)
+    throw UserError(
+        "like: optimizer = {}: Lightning scripts are planned with adamw, sgd and adamw_8bit",
+        optimizer);
+  const std::string& offload = recipe.optimizer_offload;
+  if (offload != "none" && (offload != "cpu" || optimizer != Name::AdamW))
+    throw UserError(
+        "like: optimizer = {} with optimizer_offload = {}: DeepSpeed is planned with adamw on the "
+        "host",
+        optimizer, offload);
+}
+
+Model::Options model_options(Library library, const recipe::Recipe& recipe, const Options& options,
+                             bool checkpointing) {
+  const bool quantizes = library == Library::LitGpt || recipe.lora.enabled;
+  return {.weights = {.library = library,
+                      .precision = nn::parse_precision(recipe.precision),
+                      .sharding = options.sharding,
+                      .ranks = options.ranks,
+                      .lora = recipe.lora,
+                      .quantize = quantizes ? recipe.quantize : ""},
+          .checkpointing = checkpointing,
+          .batch = options.batch,
+          .tokens = options.tokens,
+          .labels = options.labels};
+}
+
+Program litgpt(const models::Model& like, const recipe::Recipe& recipe, const Options& options) {
+  check_litgpt(recipe, options);
+  const bool trainer = options.loop == Loop::Trainer;
+  const auto logits = trainer               ? LitgptLogits::Whole
+                      : recipe.lora.enabled ? LitgptLogits::Pieces
+                                            : LitgptLogits::WholeInFloat32;
+  // finetune_full checkpoints the blocks that FSDP wraps.
+  Program program{
+      .model = std::make_unique<LitgptModel>(
+          like,
+          model_options(Library::LitGpt, recipe, options, options.sharding == Sharding::FsdpUnits),
+          logits, options.fused_attention),
+      .loop = options.loop,
+      .outputs = trainer ? Outputs::UntilBackwardEnds : Outputs::UntilOverwritten,
+      .gathers_apart = false};
+  const std::vector<at::Tensor>& weights = program.model->modules().trained();
+  if (options.sharding == Sharding::Zero3Offload) {
+    std::vector<at::Tensor> in_order = weights;  // but for the head, which is made first
+    std::rotate(in_order.begin(), in_order.begin() + 1, in_order.end());
+    program.optimizer = zero3_on_host(std::move(in_order), options.ranks);
+  } else {
+    program.optimizer = recipe.quantize.empty()
+                            ? torch_optimizer(recipe.optimizer, weights, {.moment_by_moment = true})
+                            : paged_adamw(weights);
+  }
+  return program;
+}
+
+Program lightning(const nlohmann::json& config, const recipe::Recipe& recipe,
+                  const Options& options) {
+  check_lightning(config, recipe, options);
+  const bool mingpt = model_type(config) == "gpt2";
+  // QLoRA's preparation turns checkpointing on.
+  const bool quantized = recipe.lora.enabled && !recipe.quantize.empty();
+  const Model::Options model =
+      model_options(Library::Transformers, recipe, options,
+                    recipe.activation_checkpointing != "none" || quantized);
+  Program program;
+  const memory::CategoryGuard category(Category::Parameters);
+  if (mingpt)
+    program.model = std::make_unique<MinGptModel>(config, model);
+  else
+    program.model = std::make_unique<Blip2Model>(config, model);
+  const std::vector<at::Tensor>& weights = program.model->modules().trained();
+  program.optimizer = recipe.optimizer_offload == "cpu"
+                          ? zero2_on_host(weights)
+                          : torch_optimizer(recipe.optimizer, weights, {.foreach = !mingpt});
+  // In the PyTorch that minGPT was run with, FSDP limits nothing.
+  program.limits_gathers = !mingpt;
+  return program;
+}
+
+// Two steps of a program's loop.
+class Training {
+ public:
+  Training(Program& program, const recipe::Recipe& recipe, const Options& options)
+      : program_(program), model_(*program.model), optimizer_(*program.optimizer) {
+    const auto& train = recipe.train;
+    accumulate_ =
+        std::clamp<int64_t>(train.global_batch_size / options.ranks / train.micro_batch_size, 1, 2);
+  }
+
+  Figures run() {
+    for (step_ = 0; step_ < 2; ++step_) {
+      for (int64_t i = 0; i < accumulate_; ++i) run_micro_batch(/*first=*/i == 0);
+      optimizer_.step();
+      if (program_.loop == Loop::Fabric) model_.modules().drop_gradients();
+      note("after_opt_step");
+    }
+    result_.prediction.peak_host = optimizer_.host_bytes();
+    result_.paged_states = optimizer_.paged_bytes();
+    return std::move(result_);
+  }
+
+ private:
+  void run_micro_batch(bool first) {
+    const at::AutoGradMode mode(true);
+    memory::Ledger& ledger = memory::meta_ledger();
+    const memory::PhaseGuard phase(memory::Phase::Forward);
+    note("before_fwd");
+    model_.make_inputs();
+    optimizer_.before_forward();
+    const uint64_t start = ledger.serial();
+    loss_ = model_.forward();
+    ledger.retag_since(start, Category::Activations);
+    note_forward(ledger.now());
+    note("after_fwd");
+    if (program_.outputs == Outputs::UntilBackward) model_.drop_outputs();
+    if (program_.loop == Loop::Trainer && first) model_.modules().drop_gradients();
+    const memory::PhaseGuard backward(memory::Phase::Backward);
+    const memory::UnitGuard unit(memory::unit_id("head"));
+    optimizer_.before_backward();
+    torch::autograd::backward({loss_ / static_cast<double>(accumulate_)}, {});
+    optimizer_.after_backward();
+    if (program_.outputs != Outputs::UntilOverwritten) {
+      model_.drop_outputs();
+      loss_.reset();
+    }
+    note("after_bwd");
+  }
+
+  void note(const char* name) {
+    const memory::Snapshot now = memory::meta_ledger().now();
+    result_.phases.push_back({.step = step_,
+                              .name = name,
+                              .by_category = now.by_category,
+                              .allocated = now.allocated,
+                              .peak = memory::meta_ledger().at_peak().allocated});
+  }
+
+  void note_forward(const memory::Snapshot& now) {
+    result_.after_forward = now.allocated;
+    const auto head = static_cast<size_t>(memory::unit_id("head"));
+    result_.head = head < now.by_unit.size() ? of(now.by_unit[head], Category::Activations) : 0;
+    result_.kept_by_blocks = of(now.by_category, Category::Activations) - result_.head;
+  }
+
+  const Program& program_;
+  Model& model_;
+  Optimizer& optimizer_;
+  int64_t accumulate_ = 1;
+  int step_ = 0;
+  at::Tensor loss_;
+  Figures result_;
+};
+
+// Two replays side by side: of what is gathered, and of everything else. Returns what is reserved
+// for gathering.
+int64_t replay_streams(const std::vector<TimelineRecorder::Event>& events,
+                       const std::set<uint64_t>& gathers, int64_t limit, Prediction& result) {
+  std::vector<TimelineRecorder::Event> gathered, others;
+  for (const TimelineRecorder::Event& event : events)
+    (gathers.contains(event.serial) ? gathered : others).push_back(event);
+  Prediction pool;
+  replay_reserved(gathered, 0, Segments::Fixed, pool);
+  replay_reserved(others, limit > 0 ? std::max<int64_t>(1, limit - pool.peak_reserved) : 0,
+                  Segments::Fixed, result);
+  result.peak_reserved += pool.peak_reserved;
+  return pool.peak_reserved;
+}
+
+void add_reserved(Program& program, const std::vector<TimelineRecorder::Event>& events,
+                  int64_t limit, Figures& result) {
+  std::set<uint64_t> gathers;
+  int64_t all_units = 0;  // gathered at once
+  if (program.gathers_apart)
+    for (const auto& flat : program.model->modules().flats()) {
+      gathers.insert(flat->gathers().begin(), flat->gathers().end());
+      all_units += flat->gathered_bytes();
+    }
+  replay_streams(events, gathers, limit, result.prediction);
+  if (all_units == 0 || program.limits_gathers) return;
+  // The allocator has as much as it can get of what the host asks for ahead of the GPU.
+  Prediction unlimited;
+  const int64_t few = replay_streams(events, gathers, 0, unlimited);
+  result.reserved_ahead = unlimited.peak_reserved - few + all_units;
+  if (limit > 0) result.reserved_ahead = std::min(result.reserved_ahead, limit);
+}
+
+// `set_up` makes the program, whose memory is all counted.
+template <class SetUp>
+Figures run(SetUp set_up, const recipe::Recipe& recipe, const Options& options) {
+  memory::Ledger& ledger = memory::meta_ledger();
+  const int64_t before = ledger.allocated();
+  ledger.reset_peak();
+  const TimelineRecorder recorder(ledger);
+  Program program = set_up();
+  Training training(program, recipe, options);
+  Figures result = training.run();
+  const memory::Snapshot peak = ledger.at_peak();
+  Prediction& p = result.prediction;
+  p.peak_allocated = peak.allocated - before;
+  p.by_category = peak.by_category;
+  p.timeline = recorder.moments();
+  add_reserved(program, recorder.events(), options.reserved_limit, result);
+  result.after_forward -= before;
+  for (PhaseFigures& phase : result.phases) {
+    phase.allocated -= before;
+    phase.peak -= before;
+  }
+  for (const Moment& moment : p.timeline)
+    if (moment.phase == memory::Phase::Step)
+      result.update_temporaries =
+          std::max(result.update_temporaries, of(moment.by_category, Category::Workspace));
+  return result;
+}
+
+}  // namespace
+
+bool has_lightning_model(const nlohmann::json& config) {
+  return model_type(config) == "blip-2" || model_type(config) == "gpt2";
+}
+
+Figures like_litgpt(const models::Model& model, const recipe::Recipe& recipe,
+                    const Options& options) {
+  return run([&] { return litgpt(model, recipe, options); }, recipe, options);
+}
+
+Figures like_lightning(const nlohmann::json& config, const recipe::Recipe& recipe,
+                       const Options& options) {
+  return run([&] { return lightning(config, recipe, options); }, recipe, options);
+}
+
+}  // namespace snug::plan::rivals

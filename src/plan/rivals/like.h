@@ -1,0 +1,69 @@
+// The same recipe as another program would train it: eager PyTorch on a GPU, padding, whole logits.
+// That program's model and loop run operator by operator on meta, under the ledger, so that
+// autograd itself decides what is kept; nothing is fitted. Models: LitGPT's, transformers' BLIP-2,
+// minGPT.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/model.h"
+#include "plan/predict.h"
+#include "plan/rivals/sharding.h"
+#include "recipe/recipe.h"
+
+namespace snug::plan::rivals {
+
+// Whose loop: `litgpt finetune_full` or, with adapters, `finetune_lora` (Fabric: logits in float32,
+// which the latter has in pieces; gradients dropped after the update, the last micro-batch's logits
+// alive through the next forward), or a Lightning Trainer (gradients dropped between forward and
+// backward).
+enum class Loop { Fabric, Trainer };
+
+struct Options {
+  Loop loop = Loop::Fabric;
+  // Whether the GPU has fused attention for the type; older ones fall back to plain products. Of
+  // LitGPT's model.
+  bool fused_attention = true;
+  int64_t batch = 1, tokens = 1;  // samples and the padded length of a micro-batch
+  int64_t labels = 0;             // of a decoder's own; 0: as many as tokens
+  int64_t reserved_limit = 0;     // what the allocator may reserve; 0: no limit
+  Sharding sharding = Sharding::None;
+  int64_t ranks = 1;  // GPUs; the global batch is that of all of them
+};
+
+// What a script's four snapshots around a step say.
+struct PhaseFigures {
+  int step = 0;
+  std::string name;  // before_fwd, after_fwd, after_bwd, after_opt_step
+  memory::ByCategory by_category{};
+  int64_t allocated = 0, peak = 0;
+};
+
+struct Figures {
+  Prediction prediction;             // peak_host: of states on the host
+  std::vector<PhaseFigures> phases;  // of the first two steps
+  int64_t after_forward = 0;         // live right after a forward, as Lightning scripts print it
+  int64_t kept_by_blocks = 0;        // of that, for the backward of everything but the head
+  int64_t head = 0;                  // of that, logits, loss and their inputs
+  int64_t update_temporaries = 0;    // at most, during the optimizer's step
+  int64_t paged_states = 0;          // in memory that the driver moves between device and host
+  // FSDP without its limiter: what the allocator may get of all that the host gathers ahead of the
+  // GPU; 0: there is a limiter. prediction.peak_reserved has a few units at a time.
+  int64_t reserved_ahead = 0;
+};
+
+// Whether there is a model of a library other than LitGPT: by the model_type of a Hugging Face
+// config.
+bool has_lightning_model(const nlohmann::json& config);
+
+// Two optimizer steps, the second of which meets states and gradients of the first. Throws
+// UserError for what the libraries do not have.
+Figures like_litgpt(const models::Model& model, const recipe::Recipe& recipe,
+                    const Options& options);
+Figures like_lightning(const nlohmann::json& config, const recipe::Recipe& recipe,
+                       const Options& options);
+
+}  // namespace snug::plan::rivals

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/rivals/modules.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mean.h>
+#include <ATen/ops/rsqrt.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+#include "core/memory/guards.h"
+#include "core/memory/placement.h"
+#include "plan/rivals/operators.h"
+
+namespace snug::plan::rivals {
+namespace {
+
+using memory::Category;
+
+// Tags gradients of a weight as such: the first one stays, later ones are added to it.
+void tag_gradients(const at::Tensor& weight) {
+  weight.register_hook([impl = weight.unsafeGetTensorImpl()](const at::Tensor& gradient) {
+    const auto* meta = impl->autograd_meta();
+    const bool stays = meta != nullptr && !impl->grad().defined();
+    if (stays) memory::retag(gradient, Category::Gradients);
+  });
+}
+
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  std::istringstream stream(list);
+  for (std::string word; std::getline(stream, word, ',');) words.push_back(word);
+  return words;
+}
+
+}  // namespace
+
+Modules::Modules(Options options)
+    : options_(std::move(options)), targets_(words_of(options_.lora.target_modules)) {}
+
+at::TensorOptions Modules::parameters() const {
+  return at::TensorOptions(at::kMeta).dtype(options_.precision.parameters);
+}
+
+size_t Modules::begin_unit() {
+  if (options_.sharding != Sharding::FsdpUnits) return 0;
+  units_.emplace_back();
+  return unit_ = units_.size() - 1;
+}
+
+at::Tensor* Modules::keep(at::Tensor weight, bool trains) {
+  weights_.push_back(std::move(weight));
+  at::Tensor* const place = &weights_.back();
+  units_[unit_].push_back(place);
+  if (is_sharded()) {
+    memory::vacate(*place);  // it tells its shape, and is never there alone
+  } else if (trains) {
+    place->set_requires_grad(true);
+    if (options_.sharding != Sharding::DdpBucketViews) tag_gradients(*place);
+    trained_.push_back(*place);
+  }
+  return place;
+}
+
+at::Tensor* Modules::weight(std::vector<int64_t> sizes) {
+  const memory::CategoryGuard category(Category::Parameters);
+  return keep(at::empty(sizes, parameters()), !options_.lora.enabled);
+}
+
+at::Tensor* Modules::forgotten_weight(std::vector<int64_t> sizes) {
+  const memory::CategoryGuard category(Category::Parameters);
+  at::Tensor* const place = keep(at::empty(sizes, parameters()), false);
+  place->set_requires_grad(true);
+  tag_gradients(*place);
+  return place;
+}
+
+Modules::Linear Modules::linear(int64_t in, int64_t out, bool bias, const char* name,
+                                bool may_quantize) {
+  const bool is_target =
+      options_.lora.enabled && std::count(targets_.begin(), targets_.end(), name) > 0;
+  return linear(in, out, bias, is_target ? std::vector{out} : std::vector<int64_t>(), may_quantize);
+}
+
+Modules::Linear Modules::linear(int64_t in, int64_t out, bool bias, std::vector<int64_t> adapted,
+                                bool may_quantize) {
+  const memory::CategoryGuard category(Category::Parameters);
+  Linear layer{.in = in, .out = out, .quantized = quantized() && may_quantize};
+  const at::TensorOptions options(at::kMeta);
+  if (layer.quantized) {
+    const int64_t blocks = (in * out + 63) / 64;
+    const bool nested = options_.quantize.ends_with("-dq");
+    layer.weight = keep(at::empty({(in * out + 1) / 2, 1}, options.dtype(at::kByte)), false);
+    layer.absmax = at::empty({blocks}, options.dtype(nested ? at::kByte : at::kFloat));
+    if (nested) layer.scales = at::empty({(blocks + 255) / 256}, options.dtype(at::kFloat));
+  } else {
+    layer.weight = weight({out, in});
+  }
+  if (bias) layer.bias = weight({out});
+  if (!options_.lora.enabled || adapted.empty()) return layer;
+  // peft's are float32 whatever the others are.
+  const bool is_peft = options_.library == Library::Transformers;
+  const at::TensorOptions type = is_peft ? options.dtype(at::kFloat) : parameters();
+  const auto parts = static_cast<int64_t>(adapted.size());
+  const int64_t outputs = std::accumulate(adapted.begin(), adapted.end(), int64_t{0});
+  layer.parts = std::move(adapted);
+  layer.a = keep(at::empty({parts * options_.lora.r, in}, type), true);
+  layer.b = keep(at::empty({outputs, options_.lora.r}, type), true);
+  return layer;
+}
+
+Modules::Norm Modules::layer_norm(int64_t width) {
+  return {.weight = weight({width}), .bias = weight({width})};
+}
+
+void Modules::share() {
+  if (is_sharded())
+    for (std::vector<at::Tensor*>& slots : units_) {
+      flats_.push_back(std::make_unique<FlatWeights>(std::move(slots), options_.ranks, compute()));
+      trained_.push_back(flats_.back()->part());
+    }
+  const bool views = options_.sharding == Sharding::DdpBucketViews;
+  if (!views && options_.sharding != Sharding::Ddp) return;
+  const memory::CategoryGuard category(views ? Category::Gradients : Category::Communication);
+  for (const at::Tensor& weight : trained_) {
+    buckets_.push_back(at::empty_like(weight, weight.options()));
+    if (views) gradients_go_into_buckets(weight);
+  }
+}
+
+at::Tensor Modules::cast(const at::Tensor& x) const {
+  return autocast() && x.is_floating_point() ? x.to(compute()) : x;
+}
+
+at::Tensor Modules::cast_weight(const at::Tensor& weight) {
+  if (!autocast() || weight.scalar_type() == compute()) return weight;
+  if (!weight.requires_grad()) return weight.to(compute());
+  for (const auto& [original, copy] : casts_)
+    if (original.is_same(weight)) return copy;
+  const memory::CategoryGuard category(Category::Parameters);
+  return casts_.emplace_back(weight, weight.to(compute())).second;
+}
+
+at::Tensor Modules::dropped(const at::Tensor& x) const {
+  return options_.lora.dropout > 0 ? dropout(x) : x;
+}
+
+at::Tensor Modules::product(const Linear& layer, const at::Tensor& x) {
+  if (!layer.quantized)
+    return at::linear(cast(x), cast_weight(*layer.weight),
+                      layer.bias == nullptr ? at::Tensor() : cast_weight(*layer.bias));
+  if (options_.library == Library::LitGpt)
+    return product_4bit(x, *layer.weight, layer.out, at::kHalf, layer.scales.defined());
+  // bnb_4bit_compute_dtype is bfloat16, and weights were read in the type of the others.
+  at::Tensor out =
+      product_4bit(x.to(at::kBFloat16), *layer.weight, layer.out, options_.precision.parameters);
+  if (layer.bias != nullptr) out = out + layer.bias->to(at::kBFloat16);
+  return out.to(x.scalar_type());
+}
+
+at::Tensor Modules::run(const Linear& layer, const at::Tensor& x) {
+  const at::Tensor out = product(layer, x);
+  if (layer.a == nullptr) return out;
+  at::Tensor low = dropped(x.to(layer.a->scalar_type()));
+  low = at::linear(cast(low), cast_weight(*layer.a));
+  const double scaling = 0.5;  // any: shapes only
+  return out + at::linear(low, cast_weight(*layer.b)) * scaling;
+}
+
+at::Tensor Modules::run(const Norm& norm, const at::Tensor& x) const {
+  if (norm.bias != nullptr)
+    return rivals::layer_norm(autocast() ? x.to(at::kFloat) : x, *norm.weight, *norm.bias);
+  if (options_.library == Library::LitGpt) {
+    const at::Tensor wide = x.to(at::kFloat);
+    const at::Tensor mean = at::mean(wide * wide, {-1}, /*keepdim=*/true);
+    const at::Tensor normed = wide * at::rsqrt(mean + 1e-6);
+    return (normed * norm.weight->to(at::kFloat)).to(x.scalar_type());
+  }
+  const at::Tensor variance = at::mean(x.to(at::kFloat).pow(2), {-1}, /*keepdim=*/true);
+  at::Tensor normed = x * at::rsqrt(variance + 1e-6);
+  const at::ScalarType type = norm.weight->scalar_type();
+  if (type == at::kBFloat16 || type == at::kHalf) normed = normed.to(type);
+  return *norm.weight * normed;
+}
+
+void Modules::drop_gradients() {
+  for (const at::Tensor& weight : trained_) weight.mutable_grad().reset();
+}
+
+}  // namespace snug::plan::rivals

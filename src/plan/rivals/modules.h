@@ -1,0 +1,107 @@
+// The weights of an eager PyTorch model and the layers that read them: in which type, what autocast
+// copies, which of them train, which adapters and 4-bit codes stand beside or in place of them, and
+// what DDP and FSDP make of them. Only shapes matter: it runs on meta.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/nn/precision.h"
+#include "plan/rivals/sharding.h"
+#include "recipe/recipe.h"
+
+namespace snug::plan::rivals {
+
+// Whose layers: LitGPT's own, with bitsandbytes as Lightning puts it in, or PyTorch's and
+// transformers', with peft and bitsandbytes.
+enum class Library { LitGpt, Transformers };
+
+class Modules {
+ public:
+  struct Options {
+    Library library = Library::Transformers;
+    nn::Precision precision;  // parameters, and compute: the type of products under autocast
+    Sharding sharding = Sharding::None;
+    int64_t ranks = 1;
+    recipe::LoraOptions lora = {};  // enabled: nothing but adapters trains
+    std::string quantize = {};      // empty: none
+  };
+  struct Linear {
+    int64_t in = 0, out = 0;
+    at::Tensor *weight = nullptr, *bias = nullptr;
+    bool quantized = false;
+    at::Tensor absmax, scales;  // quantized: one a block of 64; of 256 of those if they are too
+    // Adapter: (parts * r, in), (sum of parts, r), and the rows of b that belong to each part.
+    at::Tensor *a = nullptr, *b = nullptr;
+    std::vector<int64_t> parts;
+  };
+  struct Norm {
+    at::Tensor *weight = nullptr, *bias = nullptr;  // no bias: the root mean square's
+  };
+
+  explicit Modules(Options options);
+
+  // Weights made from here on belong to a new FSDP unit; its index, 0 where there are none.
+  size_t begin_unit();
+  // … to the rest again, which is unit 0.
+  void end_unit() { unit_ = 0; }
+  at::Tensor* weight(std::vector<int64_t> sizes);
+  // Has a gradient, though the optimizer does not know it: that stays.
+  at::Tensor* forgotten_weight(std::vector<int64_t> sizes);
+  // With adapters on these parts of its outputs. `may_quantize`: bitsandbytes takes it.
+  Linear linear(int64_t in, int64_t out, bool bias, std::vector<int64_t> adapted,
+                bool may_quantize = true);
+  // `name` is what lora_target_modules is compared with.
+  Linear linear(int64_t in, int64_t out, bool bias, const char* name, bool may_quantize = true);
+  Norm layer_norm(int64_t width);
+  Norm rms_norm(int64_t width) { return {.weight = weight({width})}; }
+  // After the last weight: FSDP takes them apart, DDP makes its buckets.
+  void share();
+
+  // With peft's adapter, if it has one.
+  at::Tensor run(const Linear& layer, const at::Tensor& x);
+  // Without any.
+  at::Tensor product(const Linear& layer, const at::Tensor& x);
+  at::Tensor run(const Norm& norm, const at::Tensor& x) const;
+  // x in the type of products, where autocast makes it so.
+  at::Tensor cast(const at::Tensor& x) const;
+  // The copies of weights that train are kept.
+  at::Tensor cast_weight(const at::Tensor& weight);
+  // x, some of whose elements are zero, as an adapter reads it.
+  at::Tensor dropped(const at::Tensor& x) const;
+  at::TensorOptions parameters() const;
+  bool is_sharded() const { return is_fsdp(options_.sharding); }
+  bool autocast() const { return options_.precision.parameters != options_.precision.compute; }
+  bool quantized() const { return !options_.quantize.empty(); }
+
+  // Of what FSDP has taken apart.
+  FlatWeights& flat(size_t unit) { return *flats_[unit]; }
+  const std::vector<std::unique_ptr<FlatWeights>>& flats() const { return flats_; }
+  // What the optimizer trains; with FSDP this rank's parts.
+  const std::vector<at::Tensor>& trained() const { return trained_; }
+  void drop_gradients();
+  // Autocast keeps its casts of weights until the forward is over.
+  void drop_weight_casts() { casts_.clear(); }
+
+ private:
+  at::ScalarType compute() const { return options_.precision.compute; }
+  at::Tensor* keep(at::Tensor weight, bool trains);
+
+  Options options_;
+  std::deque<at::Tensor> weights_;  // whose places stay
+  std::vector<std::vector<at::Tensor*>> units_{1};
+  size_t unit_ = 0;
+  std::vector<std::string> targets_;
+  std::vector<at::Tensor> trained_;
+  std::vector<at::Tensor> buckets_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> casts_;  // weight, its 16-bit copy
+  std::vector<std::unique_ptr<FlatWeights>> flats_;
+};
+
+}  // namespace snug::plan::rivals

@@ -1,0 +1,57 @@
+// Operators of eager PyTorch training on a GPU that libtorch has no meta kernel for, or that are
+// another library's: what they allocate and what they keep for their backward, without computing
+// anything.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace snug::plan::rivals {
+
+// ids (B, T), weight (V, D) -> (B, T, D). Its gradient is as large as the table.
+at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight);
+
+// x (…, D), weight and bias (D), any of which may train.
+at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+
+// Keeps a mask of one byte an element, as on a GPU.
+at::Tensor dropout(const at::Tensor& x);
+
+// Keeps its result.
+at::Tensor relu(const at::Tensor& x);
+
+// q (B, H, T, D), k, v (B, H, U, D) of torch's scaled_dot_product_attention on a GPU that has its
+// fused kernels: flash attention for 16-bit types, memory-efficient attention in float32 and where
+// there is a `mask`, bool or to be added, that broadcasts to (B, H, T, U).
+at::Tensor fused_attention(at::Tensor q, at::Tensor k, at::Tensor v, const at::Tensor& mask = {});
+// … and on others: products in float32, all T x U scores of every head.
+at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
+
+// table (buckets, H) -> (1, H, T, U): T5's biases.
+at::Tensor relative_bias(const at::Tensor& table, int64_t queries, int64_t keys);
+// bias where `mask` (B, 1, T, U) allows: (B, H, T, U).
+at::Tensor masked_bias(const at::Tensor& mask, const at::Tensor& bias);
+
+// x (B, C, T), weight (O, C / groups, 1) -> (B, O, T)
+at::Tensor conv1d(const at::Tensor& x, const at::Tensor& weight);
+// pixels (S, 3, H, W), weight (D, 3, P, P) -> (S, D, H / P, W / P)
+at::Tensor patches(const at::Tensor& pixels, const at::Tensor& weight, const at::Tensor& bias);
+
+// x (B, T, C) -> (B, T, width), zeros in the columns that x does not have. Keeps x, as
+// Tensor.index_copy_ does.
+at::Tensor spread_columns(const at::Tensor& x, int64_t width);
+// Rows of x (B, T, D) that a mask names, replaced by those of `rows`.
+at::Tensor masked_scatter(const at::Tensor& x, const at::Tensor& rows);
+// Masked places of x, which is not kept, replaced by a number.
+at::Tensor masked_fill(const at::Tensor& x, const at::Tensor& mask);
+
+// x (…, I) times a weight (O, I) of 4-bit codes, of which nothing else is kept. The weight is
+// dequantized to `stored` and then cast to the type of x. `quantized_scales`: the scales are
+// dequantized before it, to float32.
+at::Tensor product_4bit(const at::Tensor& x, const at::Tensor& codes, int64_t outputs,
+                        at::ScalarType stored, bool quantized_scales = false);
+
+// The mean loss of logits (…, V), whose rows with the target `ignored` do not count.
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, int64_t ignored);
+
+}  // namespace snug::plan::rivals
