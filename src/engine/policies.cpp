@@ -11,6 +11,7 @@
 #include "engine/exec/policies/optimizer_in_backward.h"
 #include "engine/exec/policies/optimizer_offload.h"
 #include "engine/exec/policies/weight_streaming.h"
+#include "recipe/tables/techniques.h"
 #include "recipe/unit_choice.h"
 
 namespace snug::engine {
@@ -18,11 +19,13 @@ namespace {
 
 // By unit of the stage. A recipe counts blocks: the model's units between the embedding and the
 // head.
-std::vector<bool> checkpointed_units(const std::string& choice, const Stage& stage) {
+std::vector<bool> checkpointed_units(const recipe::Recipe& recipe, const Stage& stage) {
+  const bool checkpoints_all = recipe::checkpointing_of(recipe) == recipe::Checkpointing::All;
   const auto num_units = static_cast<size_t>(stage.layout.begins.back());
-  std::vector<bool> model(num_units, choice == "all" && num_units >= 2);
+  std::vector<bool> model(num_units, checkpoints_all && num_units >= 2);
   if (num_units >= 2) {
-    const auto blocks = recipe::chosen_blocks(choice, static_cast<int64_t>(num_units) - 2);
+    const auto blocks =
+        recipe::chosen_blocks(recipe.activation_checkpointing, static_cast<int64_t>(num_units) - 2);
     std::copy(blocks.begin(), blocks.end(), model.begin() + 1);
   }
   std::vector<bool> units;
@@ -41,17 +44,6 @@ std::vector<optim::Range> parameter_ranges(const Engine& engine) {
   return ranges;
 }
 
-std::unique_ptr<exec::OptimizerInBackward> optimizer_in_backward(Engine& engine) {
-  std::function<void(int64_t)> updated;
-  if (engine.publishes_weights)
-    updated = [parameters = engine.updated, copies = engine.copies.get()](int64_t i) {
-      exec::send_weights_from_home(parameters[static_cast<size_t>(i)], *copies);
-    };
-  return std::make_unique<exec::OptimizerInBackward>(*engine.optimizer, engine.parameters,
-                                                     engine.counted, parameter_ranges(engine),
-                                                     engine.updates_on_host, updated);
-}
-
 // Prefetch if copies run beside the computation; on a cpu only if the recipe asks for it.
 bool prefetches(const recipe::Recipe& recipe, const Engine& engine) {
   using recipe::Prefetch;
@@ -59,34 +51,64 @@ bool prefetches(const recipe::Recipe& recipe, const Engine& engine) {
   return ops::kernel_device(engine.units.front()->parameters().front()->value) == at::kCUDA;
 }
 
+using Made = std::unique_ptr<exec::Policy>;
+
+Made activation_checkpointing(const recipe::Recipe& recipe, Engine& engine) {
+  if (recipe::checkpointing_of(recipe) == recipe::Checkpointing::Selective)
+    return std::make_unique<exec::SelectiveCheckpointing>();
+  return std::make_unique<exec::ActivationCheckpointing>(checkpointed_units(recipe, engine.stage));
+}
+
+Made activation_offload(const recipe::Recipe& recipe, Engine& engine) {
+  return std::make_unique<exec::ActivationOffload>(*engine.copies, prefetches(recipe, engine));
+}
+
+Made optimizer_in_backward(const recipe::Recipe& /*recipe*/, Engine& engine) {
+  std::function<void(int64_t)> updated;
+  if (engine.publishes_weights)
+    updated = [parameters = engine.updated, copies = engine.copies.get()](int64_t i) {
+      exec::send_weights_from_home(parameters[static_cast<size_t>(i)], *copies);
+    };
+  auto policy = std::make_unique<exec::OptimizerInBackward>(
+      *engine.optimizer, engine.parameters, engine.counted, parameter_ranges(engine),
+      engine.updates_on_host, updated);
+  engine.in_backward = policy.get();
+  return policy;
+}
+
+// An update within the backward needs its gradients at once.
+Made optimizer_offload(const recipe::Recipe& recipe, Engine& engine) {
+  return std::make_unique<exec::OptimizerOffload>(
+      engine.updated, *engine.copies, prefetches(recipe, engine) && !recipe.optimizer_in_backward);
+}
+
+// With sharding, gathering brings shards from the host to the device.
+Made weight_streaming(const recipe::Recipe& recipe, Engine& engine) {
+  if (engine.sharding != nullptr) return nullptr;
+  return std::make_unique<exec::WeightStreaming>(engine.units, *engine.copies,
+                                                 prefetches(recipe, engine));
+}
+
+using recipe::Technique;
+
+// In the order in which they nest. A delayed update is the engine's own (engine/delayed_update).
+constexpr std::pair<Technique, Made (*)(const recipe::Recipe&, Engine&)> kPolicies[] = {
+    {Technique::ActivationCheckpointing, activation_checkpointing},
+    {Technique::ActivationOffload, activation_offload},
+    {Technique::OptimizerInBackward, optimizer_in_backward},
+    {Technique::OptimizerOffload, optimizer_offload},
+    {Technique::WeightStreaming, weight_streaming},
+};
+
 }  // namespace
 
 std::vector<std::unique_ptr<exec::Policy>> make_policies(const recipe::Recipe& recipe,
                                                          Engine& engine,
                                                          std::unique_ptr<exec::Sharding> sharding) {
   std::vector<std::unique_ptr<exec::Policy>> policies;
-  const std::string& checkpointing = recipe.activation_checkpointing;
-  if (checkpointing == "selective")
-    policies.push_back(std::make_unique<exec::SelectiveCheckpointing>());
-  else if (checkpointing != "none")
-    policies.push_back(std::make_unique<exec::ActivationCheckpointing>(
-        checkpointed_units(checkpointing, engine.stage)));
-  const bool prefetch = prefetches(recipe, engine);
-  if (recipe.activation_offload)
-    policies.push_back(std::make_unique<exec::ActivationOffload>(*engine.copies, prefetch));
-  if (recipe.optimizer_in_backward) {
-    auto policy = optimizer_in_backward(engine);
-    engine.in_backward = policy.get();
-    policies.push_back(std::move(policy));
-  }
-  // An update within the backward needs its gradients at once.
-  if (recipe.updates_on_host())
-    policies.push_back(std::make_unique<exec::OptimizerOffload>(
-        engine.updated, *engine.copies, prefetch && !recipe.optimizer_in_backward));
-  // With sharding, gathering brings shards from the host to the device.
-  if (recipe.weight_streaming && sharding == nullptr)
-    policies.push_back(
-        std::make_unique<exec::WeightStreaming>(engine.units, *engine.copies, prefetch));
+  for (const auto& [technique, make] : kPolicies)
+    if (is_on(recipe::traits_of(technique), recipe))
+      if (Made policy = make(recipe, engine)) policies.push_back(std::move(policy));
   if (sharding != nullptr) policies.push_back(std::move(sharding));
   return policies;
 }

@@ -12,6 +12,7 @@
 #include "engine/strategy.h"
 #include "plan/layouts.h"
 #include "plan/techniques.h"
+#include "recipe/unit_choice.h"
 
 namespace snug::plan {
 namespace {
@@ -20,7 +21,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // The share of the forward's work that a backward repeats, at least.
 double least_repeated(const recipe::Recipe& recipe) {
-  return recipe.activation_checkpointing == "all" ? 1 : 0;
+  return recipe::checkpointing_of(recipe) == recipe::Checkpointing::All ? 1 : 0;
 }
 
 // Of the products of a step without repetition; frozen weights have no gradient.
@@ -53,7 +54,7 @@ class Search {
         recipe_(recipe),
         work_(work),
         device_(device),
-        techniques_(recipe, /*delay_gains=*/device.kind == at::kCUDA) {}
+        techniques_(recipe, /*on_gpu=*/device.kind == at::kCUDA) {}
 
   Fit run() {
     const std::vector<Layout> all = layouts(model_, recipe_);
@@ -101,7 +102,8 @@ class Search {
   void with_states_on_disk(const std::vector<Layout>& all) {
     for (const Layout& layout : all) {
       const bool divides = all.size() > 1 && layout.divides_the_model();
-      with_techniques(layout, techniques_.on_disk(divides ? techniques_.few() : techniques_.all()));
+      with_techniques(
+          layout, Techniques::on_disk(divides ? techniques_.few() : techniques_.all(), folder_));
     }
   }
 
@@ -122,8 +124,8 @@ class Search {
   // First each by itself, those that promise most before the others; then, where that does not fit,
   // with techniques.
   void consider(const std::vector<Layout>& divided) {
-    const std::vector<Technique> techniques = techniques_.few();
-    if (techniques.empty()) return;
+    const std::vector<Setting> settings = techniques_.few();
+    if (settings.empty()) return;
     struct Try {
       size_t layout;
       int64_t size;
@@ -144,7 +146,7 @@ class Search {
     for (const Try& t : tries) {
       if (!is_worth(t.seconds)) break;
       if (is_done[t.layout]) continue;
-      const Outcome outcome = try_one(divided[t.layout], techniques.front(), t.size);
+      const Outcome outcome = try_one(divided[t.layout], settings.front(), t.size);
       if (outcome == Outcome::Refused) continue;
       best[t.layout] = std::min(best[t.layout], last_seconds_);
       if (outcome == Outcome::TooLarge && std::ranges::find(too_large, t.layout) == too_large.end())
@@ -156,23 +158,23 @@ class Search {
     for (const size_t i : too_large)
       if (is_worth(best[i]))
         // More of them only take longer.
-        with_techniques(divided[i], {techniques.begin() + 1, techniques.end()});
+        with_techniques(divided[i], {settings.begin() + 1, settings.end()});
   }
 
-  // Techniques from what takes most memory to what takes least.
-  void with_techniques(const Layout& layout, const std::vector<Technique>& techniques) {
-    if (may_fit(layout, techniques))
-      for (const Technique& technique : techniques) try_technique(layout, technique);
+  // Settings from what takes most memory to what takes least.
+  void with_techniques(const Layout& layout, const std::vector<Setting>& settings) {
+    if (may_fit(layout, settings))
+      for (const Setting& setting : settings) try_setting(layout, setting);
   }
 
-  // What fits neither with the last technique nor with the last one that updates after the
+  // What fits neither with the last setting nor with the last one that updates after the
   // backward, and the smallest micro-batch, fits with none.
-  bool may_fit(const Layout& layout, const std::vector<Technique>& techniques) {
+  bool may_fit(const Layout& layout, const std::vector<Setting>& settings) {
     const std::vector<int64_t> sizes = micro_batches(layout);
     if (sizes.empty()) return false;
     for (const bool in_backward : {true, false})
-      for (auto leanest = techniques.rbegin(); leanest != techniques.rend(); ++leanest) {
-        if (leanest->in_backward != in_backward) continue;
+      for (auto leanest = settings.rbegin(); leanest != settings.rend(); ++leanest) {
+        if (leanest->is_on(recipe::Technique::OptimizerInBackward) != in_backward) continue;
         const Outcome outcome = try_one(layout, *leanest, sizes.back());
         if (outcome == Outcome::Refused) continue;
         // What offloads least may fit where the host has too little.
@@ -201,7 +203,7 @@ class Search {
   void learn(const Candidate& candidate) {
     const recipe::Recipe& r = candidate.recipe;
     const bool is_alike = recipe_.given("activation_checkpointing");  // in all candidates
-    if (r.activation_checkpointing != "none" && !is_alike) return;
+    if (recipe::checkpointing_of(r) != recipe::Checkpointing::None && !is_alike) return;
     constexpr double kCertain = 0.9;  // dividing a model changes what is written a little
     const auto least = [](double& so_far, double seconds) {
       so_far = so_far == 0 ? seconds : std::min(so_far, seconds);
@@ -217,13 +219,13 @@ class Search {
 
   // The largest micro-batch that fits. In a pipeline smaller ones wait less: each is tried, from
   // the smallest, until it takes longer again.
-  void try_technique(const Layout& layout, const Technique& technique) {
+  void try_setting(const Layout& layout, const Setting& setting) {
     std::vector<int64_t> sizes = micro_batches(layout);
     const bool is_pipeline = stages_of(layout) > 1;
     if (is_pipeline) std::reverse(sizes.begin(), sizes.end());
     double before = kNever;
     for (const int64_t size : sizes) {
-      const Outcome outcome = try_one(layout, technique, size);
+      const Outcome outcome = try_one(layout, setting, size);
       if (outcome == Outcome::Refused || (outcome == Outcome::Fits && !is_pipeline)) return;
       if (!is_pipeline) continue;
       if (outcome != Outcome::Fits || found_.back().cost.seconds() > before) return;
@@ -233,8 +235,8 @@ class Search {
 
   enum class Outcome { Refused, TooLarge, Fits };
 
-  Outcome try_one(const Layout& layout, const Technique& technique, int64_t micro_batch_size) {
-    recipe::Recipe recipe = techniques_.applied(laid_out(recipe_, layout), technique, folder_);
+  Outcome try_one(const Layout& layout, const Setting& setting, int64_t micro_batch_size) {
+    recipe::Recipe recipe = Techniques::applied(laid_out(recipe_, layout), setting);
     recipe.train.micro_batch_size = micro_batch_size;
     if (layout.divides_the_model() && !is_worth(least_seconds(recipe))) return Outcome::Refused;
     ++tried_;
@@ -322,19 +324,8 @@ class Search {
         fmt::format("--pipeline_interleave {}", r.pipeline_interleave));
     add(r.train.micro_batch_size != recipe_.train.micro_batch_size,
         fmt::format("--train.micro_batch_size {}", r.train.micro_batch_size));
-    add(r.activation_checkpointing != recipe_.activation_checkpointing,
-        "--activation_checkpointing " + r.activation_checkpointing);
-    add(r.activation_offload != recipe_.activation_offload,
-        fmt::format("--activation_offload {}", r.activation_offload));
-    add(recipe_.optimizer_in_backward_is_auto ||
-            r.optimizer_in_backward != recipe_.optimizer_in_backward,
-        fmt::format("--optimizer_in_backward {}", r.optimizer_in_backward));
-    add(r.optimizer_offload != recipe_.optimizer_offload,
-        "--optimizer_offload " + r.optimizer_offload);
-    add(r.weight_streaming != recipe_.weight_streaming,
-        fmt::format("--weight_streaming {}", r.weight_streaming));
-    add(r.delayed_parameter_update != recipe_.delayed_parameter_update,
-        fmt::format("--delayed_parameter_update {}", r.delayed_parameter_update));
+    const std::string techniques = technique_options(recipe_, r);
+    add(!techniques.empty(), techniques);
     return text;
   }
 

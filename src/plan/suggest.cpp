@@ -15,73 +15,43 @@
 #include "data/micro_batch.h"
 #include "engine/strategy.h"
 #include "plan/fit.h"
+#include "recipe/batches.h"
 #include "recipe/options/rows.h"
 #include "recipe/tables/optimizers.h"
+#include "recipe/tables/techniques.h"
 
 namespace snug::plan {
 namespace {
 
 using recipe::Precision;
 using recipe::Strategy;
+using recipe::TimeCost;
 
-// One change to a recipe; `apply` returns false where it changes nothing.
+// One change to a recipe: a technique that is turned on, or something else.
 struct Change {
-  std::string_view options;  // but for those that offload the optimizer: they depend on the recipe
-  std::string_view cost;
-  bool (*apply)(recipe::Recipe&);
+  const recipe::TechniqueTraits* technique = nullptr;
+  std::string_view options = {};  // but for techniques, whose options depend on the recipe
+  std::string_view cost_words = {};
+  bool (*change)(recipe::Recipe&) = nullptr;
+  TimeCost cost = TimeCost::Nothing;
   bool same_training = true;
   bool names_optimizer = false;  // takes the place of another one that does
-  bool moves_to_host = false;
+
+  // Returns false where it changes nothing.
+  bool apply(recipe::Recipe& r) const {
+    return technique != nullptr ? turn_on(*technique, r) : change(r);
+  }
+  bool moves_to_host() const { return cost >= TimeCost::UpdatesOnHost; }
 };
 
-bool sums_micro_batches(const recipe::Recipe& r) {
-  return engine::micro_batches_of_step(r, engine::named_strategy(r).mesh) > 1;
-}
+bool sums_micro_batches(const recipe::Recipe& r) { return recipe::micro_batches_of_step(r) > 1; }
 
-bool checkpoint_activations(recipe::Recipe& r) {
-  const bool changes = r.activation_checkpointing == "none";
-  r.activation_checkpointing = "all";
-  return changes;
-}
-bool use_in_backward(recipe::Recipe& r) {
-  // Gradients that are added up over micro-batches leave nothing to free.
-  const bool changes = !r.optimizer_in_backward && !r.delayed_parameter_update &&
-                       r.precision != Precision::MixedFloat16 &&
-                       r.train.max_norm.value_or(0) == 0 &&
-                       r.train.on_oom != recipe::OnOom::Split && !sums_micro_batches(r);
-  if (!changes) return false;
-  r.optimizer_in_backward = true;
-  r.optimizer_in_backward_is_auto = false;
-  return true;
-}
-// With states there, auto means no update in the backward.
-void move_states_to_host(recipe::Recipe& r) {
-  r.optimizer_offload = "cpu";
-  if (r.optimizer_in_backward_is_auto) r.optimizer_in_backward = false;
-}
-bool offload_optimizer(recipe::Recipe& r) {
-  const bool changes = r.optimizer_offload == "none";
-  if (changes) move_states_to_host(r);
-  return changes;
-}
-bool stream_weights(recipe::Recipe& r) {
-  if (r.delayed_parameter_update) return false;
-  const bool changes = !r.weight_streaming;
-  if (r.optimizer_offload == "none") move_states_to_host(r);
-  r.weight_streaming = true;
-  return changes;
-}
 bool shard_more(recipe::Recipe& r) {
   const bool is_sharded = r.strategy == Strategy::Auto || r.strategy == Strategy::Fsdp ||
                           r.strategy == Strategy::Hybrid;
   const bool changes = engine::named_ranks(r) > 1 && r.mesh.empty() && !is_sharded &&
                        !recipe::needs_whole_matrices(r.optimizer);
   if (changes) r.strategy = Strategy::Fsdp;
-  return changes;
-}
-bool offload_activations(recipe::Recipe& r) {
-  const bool changes = !r.activation_offload;
-  r.activation_offload = true;
   return changes;
 }
 bool use_bf16(recipe::Recipe& r) {
@@ -118,31 +88,51 @@ bool quantize(recipe::Recipe& r) {
   return changes;
 }
 
-constexpr Change kChanges[] = {
-    {"--optimizer_in_backward", "same training at about the same speed", use_in_backward},
-    {"--strategy fsdp", "weights are gathered from the other devices, twice per micro-batch",
-     shard_more},
-    {"--activation_checkpointing all", "each block runs forward twice: about 30 % slower",
-     checkpoint_activations},
-    {.options = "",
-     .cost = "states and updates in host memory: copies gradients and weights",
-     .apply = offload_optimizer,
-     .moves_to_host = true},
-    {.options = "--activation_offload",
-     .cost = "copies activations to host memory and back",
-     .apply = offload_activations,
-     .moves_to_host = true},
-    {.options = "--weight_streaming",
-     .cost = "weights in host memory too: copies them twice per micro-batch",
-     .apply = stream_weights,
-     .moves_to_host = true},
-    {"--optimizer adamw_8bit", "1-byte optimizer states: rounded moments", use_8bit, false, true},
-    {"--precision bf16-true", "2-byte weights and states: less exact updates", use_bf16, false},
-    {"--lora_r 8", "trains adapters beside frozen weights (LoRA)", train_adapters, false},
-    {"--quantize bnb.nf4", "trains adapters beside frozen 4-bit weights (QLoRA)", quantize, false},
-    {"--optimizer SGD", "no optimizer states: needs another learning rate and learns more slowly",
-     use_sgd, false, true},
-};
+// What changes nothing of what is learnt, by what it costs in time, then the rest by how much it
+// changes.
+std::vector<Change> all_changes() {
+  std::vector<Change> all = {
+      {.options = "--strategy fsdp",
+       .cost_words = "weights are gathered from the other devices, twice per micro-batch",
+       .change = shard_more,
+       .cost = TimeCost::Communication}};
+  for (const recipe::TechniqueTraits& traits : recipe::techniques())
+    if (!traits.cost_words.empty())
+      all.push_back({.technique = &traits, .cost_words = traits.cost_words, .cost = traits.cost});
+  std::ranges::stable_sort(all, {}, &Change::cost);
+  const auto less_exact = [&](std::string_view options, std::string_view cost_words,
+                              bool (*change)(recipe::Recipe&), bool names_optimizer = false) {
+    all.push_back({.options = options,
+                   .cost_words = cost_words,
+                   .change = change,
+                   .same_training = false,
+                   .names_optimizer = names_optimizer});
+  };
+  less_exact("--optimizer adamw_8bit", "1-byte optimizer states: rounded moments", use_8bit, true);
+  less_exact("--precision bf16-true", "2-byte weights and states: less exact updates", use_bf16);
+  less_exact("--lora_r 8", "trains adapters beside frozen weights (LoRA)", train_adapters);
+  less_exact("--quantize bnb.nf4", "trains adapters beside frozen 4-bit weights (QLoRA)", quantize);
+  less_exact("--optimizer SGD",
+             "no optimizer states: needs another learning rate and learns more slowly", use_sgd,
+             true);
+  return all;
+}
+
+const std::vector<Change>& changes() {
+  static const std::vector<Change> kChanges = all_changes();
+  return kChanges;
+}
+
+// "--activation_checkpointing all" and its like, for what `after` has on and `before` has not.
+std::vector<std::string> techniques_turned_on(const recipe::Recipe& before, recipe::Recipe after) {
+  std::vector<std::string> options;
+  for (const recipe::TechniqueTraits& traits : recipe::techniques())
+    if (is_on(traits, after) && !is_on(traits, before)) {
+      const recipe::Row row = traits.option(after);
+      options.push_back("--" + row.key + (is_flag(row) ? "" : " " + plain_text(row)));
+    }
+  return options;
+}
 
 // Choosing an optimizer loads its defaults: what somebody gave for the other one is said again, and
 // taken back where the new one has no such argument.
@@ -166,9 +156,7 @@ std::string optimizer_arguments(const recipe::Recipe& before, recipe::Recipe aft
 // value.
 std::vector<std::string> options_of(const Change& change, const recipe::Recipe& before,
                                     const recipe::Recipe& after) {
-  std::vector<std::string> options;
-  if (after.optimizer_offload != before.optimizer_offload)
-    options.push_back("--optimizer_offload " + after.optimizer_offload);
+  std::vector<std::string> options = techniques_turned_on(before, after);
   if (after.lora.enabled && !before.lora.enabled) {
     if (before.given("full")) options.emplace_back("--full false");
     if (!after.quantize.empty()) options.emplace_back("--lora_r 8");
@@ -178,7 +166,7 @@ std::vector<std::string> options_of(const Change& change, const recipe::Recipe& 
   return options;
 }
 
-// Some changes, in the order of kChanges, a micro-batch, and a length that samples are cut to.
+// Some changes, in the order of changes(), a micro-batch, and a length that samples are cut to.
 struct Choice {
   std::vector<const Change*> changes;
   int64_t micro_batch_size = 0;
@@ -235,7 +223,7 @@ data::SampleStore cut_samples(const data::SampleStore& samples, int64_t length) 
 // what moves to the host takes memory there and depends on the link.
 double effort(const Choice& choice, size_t num_options, double time_factor) {
   constexpr double kOption = 0.02, kHost = 0.25;
-  const auto moves = std::ranges::count(choice.changes, true, &Change::moves_to_host);
+  const auto moves = std::ranges::count_if(choice.changes, &Change::moves_to_host);
   return time_factor + kOption * static_cast<double>(num_options) +
          kHost * static_cast<double>(moves);
 }
@@ -247,21 +235,21 @@ std::string cost_of(const Choice& choice, const recipe::Recipe& recipe) {
     return "same training in more and smaller matrix products: a little slower";
   if (choice.changes.empty() && !is_smaller && is_cut) return "truncates longer samples";
   if (choice.changes.size() == 1 && !is_smaller && !is_cut)
-    return std::string(choice.changes.front()->cost);
+    return std::string(choice.changes.front()->cost_words);
   return "costs of all of these together";
 }
 
-// How much of what is learnt a choice changes, by the order of kChanges; 0: nothing. Shorter
+// How much of what is learnt a choice changes, by the order of changes(); 0: nothing. Shorter
 // samples count as less than adapters.
 std::ptrdiff_t degree(const Choice& choice) {
   std::ptrdiff_t most = 0;
   const auto count = [&](const Change* change, std::ptrdiff_t less) {
-    most = std::max(most, 2 * (change - std::begin(kChanges)) + 2 - less);
+    most = std::max(most, 2 * (change - changes().data()) + 2 - less);
   };
   for (const Change* change : choice.changes)
     if (!change->same_training) count(change, 0);
   if (choice.max_seq_length > 0)
-    count(std::ranges::find(kChanges, &train_adapters, &Change::apply), 1);
+    count(&*std::ranges::find(changes(), &train_adapters, &Change::change), 1);
   return most;
 }
 
@@ -313,8 +301,9 @@ class Search {
   // The same, if need be with activation checkpointing.
   bool consider_with_less_activations(Choice choice) {
     if (consider_smaller_micro_batches(choice)) return true;
+    const auto* checkpointing = &recipe::traits_of(recipe::Technique::ActivationCheckpointing);
     choice.changes.insert(choice.changes.begin(),
-                          &*std::ranges::find(kChanges, &checkpoint_activations, &Change::apply));
+                          &*std::ranges::find(changes(), checkpointing, &Change::technique));
     return consider(choice) || consider_smaller_micro_batches(choice);
   }
 
@@ -468,7 +457,7 @@ std::vector<Suggestion> suggest(const models::Model& model, const recipe::Recipe
   Choice together{.changes = {}, .micro_batch_size = recipe.train.micro_batch_size};
   search.consider_smaller_micro_batches(together);
   bool combined = false, any = false;
-  for (const Change& change : kChanges) {
+  for (const Change& change : changes()) {
     recipe::Recipe alone = recipe;
     if (!change.apply(alone) || search.worsens(alone)) continue;
     const Choice only{.changes = {&change}, .micro_batch_size = recipe.train.micro_batch_size};

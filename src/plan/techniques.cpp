@@ -1,108 +1,117 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/techniques.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
-#include "engine/strategy.h"
+#include <algorithm>
+#include <map>
+#include <string_view>
+#include <utility>
 
 namespace snug::plan {
 namespace {
 
-States states_of(const recipe::Recipe& recipe) {
-  if (recipe.offload_folder()) return States::OnDisk;
-  return recipe.optimizer_offload == "none" ? States::OnDevice : States::OnHost;
+using recipe::Technique;
+using recipe::TechniqueTraits;
+using enum recipe::Technique;
+
+Setting setting_of(const std::map<Technique, std::string_view>& on) {
+  Setting setting;
+  for (const TechniqueTraits& traits : recipe::techniques()) {
+    const auto found = on.find(traits.technique);
+    setting.values.emplace_back(found == on.end() ? traits.values.front() : found->second);
+  }
+  return setting;
+}
+
+// All that save memory, at their leanest.
+Setting leanest() {
+  Setting setting;
+  for (const TechniqueTraits& traits : recipe::techniques())
+    setting.values.emplace_back(traits.cost_words.empty() ? traits.values.front()
+                                                          : traits.values.back());
+  return setting;
 }
 
 }  // namespace
 
-Techniques::Techniques(const recipe::Recipe& recipe, bool delay_gains)
-    : recipe_(recipe),
-      may_delay_(recipe.fit_delay && delay_gains && engine::named_ranks(recipe) == 1 &&
-                 !recipe.given("delayed_parameter_update")) {}
-
-std::vector<Technique> Techniques::all() const {
-  // Where states and weights live and when they are updated.
-  const Technique placements[] = {
-      {},
-      {.in_backward = true},
-      {.states = States::OnHost},
-      {.states = States::OnHost, .delay = true},
-      {.in_backward = true, .states = States::OnHost},
-      {.states = States::OnHost, .streaming = true},
-      {.in_backward = true, .states = States::OnHost, .streaming = true}};
-  std::vector<Technique> all;
-  for (Technique technique : placements)
-    for (const char* checkpointing : {"none", "selective", "every:2", "all"})
-      for (const bool activation_offload : {false, true}) {
-        technique.checkpointing = checkpointing;
-        technique.activation_offload = activation_offload;
-        all.push_back(technique);
+std::vector<Setting> Techniques::all() const {
+  std::vector<Setting> all(1);  // the first technique varies fastest
+  for (const TechniqueTraits& traits : recipe::techniques()) {
+    std::vector<Setting> more;
+    for (const std::string_view value : traits.values)
+      for (Setting setting : all) {
+        setting.values.emplace_back(value);
+        more.push_back(std::move(setting));
       }
+    all = std::move(more);
+  }
   return as_given(std::move(all));
 }
 
-std::vector<Technique> Techniques::few() const {
-  std::vector<Technique> few{{}};
+std::vector<Setting> Techniques::few() const {
+  std::vector<Setting> few{setting_of({})};
   for (const char* checkpointing : {"selective", "every:2", "all"})
-    few.push_back({.checkpointing = checkpointing});
-  few.push_back({.in_backward = true, .checkpointing = "all"});
-  few.push_back({.checkpointing = "all", .activation_offload = true});
+    few.push_back(setting_of({{ActivationCheckpointing, checkpointing}}));
+  few.push_back(setting_of({{OptimizerInBackward, "true"}, {ActivationCheckpointing, "all"}}));
+  few.push_back(setting_of({{ActivationCheckpointing, "all"}, {ActivationOffload, "true"}}));
   for (const char* checkpointing : {"none", "selective", "all"})
-    for (const bool delay : {true, false})
-      few.push_back({.states = States::OnHost, .delay = delay, .checkpointing = checkpointing});
-  few.push_back({.states = States::OnHost, .streaming = true, .checkpointing = "all"});
-  few.push_back({.in_backward = true,
-                 .states = States::OnHost,
-                 .streaming = true,
-                 .checkpointing = "all",
-                 .activation_offload = true});
+    for (const char* delay : {"true", "false"})
+      few.push_back(setting_of({{OptimizerOffload, "cpu"},
+                                {DelayedParameterUpdate, delay},
+                                {ActivationCheckpointing, checkpointing}}));
+  few.push_back(setting_of(
+      {{OptimizerOffload, "cpu"}, {WeightStreaming, "true"}, {ActivationCheckpointing, "all"}}));
+  few.push_back(leanest());
   return as_given(std::move(few));
 }
 
-std::vector<Technique> Techniques::on_disk(std::vector<Technique> techniques) const {
-  std::erase_if(techniques, [](const Technique& t) { return t.states == States::OnDevice; });
-  for (Technique& technique : techniques) technique.states = States::OnDisk;
-  return techniques;
+std::vector<Setting> Techniques::on_disk(std::vector<Setting> settings, const std::string& folder) {
+  std::erase_if(settings, [](const Setting& setting) { return !setting.is_on(OptimizerOffload); });
+  for (Setting& setting : settings) setting[OptimizerOffload] = "disk:" + folder;
+  return settings;
 }
 
-std::vector<Technique> Techniques::as_given(std::vector<Technique> techniques) const {
-  std::vector<Technique> different;
-  for (Technique& t : techniques) {
-    if (recipe_.given("activation_checkpointing"))
-      t.checkpointing = recipe_.activation_checkpointing;
-    if (recipe_.given("activation_offload")) t.activation_offload = recipe_.activation_offload;
-    if (recipe_.given("optimizer_in_backward") && !recipe_.optimizer_in_backward_is_auto)
-      t.in_backward = recipe_.optimizer_in_backward;
-    if (recipe_.given("optimizer_offload")) t.states = states_of(recipe_);
-    if (recipe_.given("weight_streaming")) t.streaming = recipe_.weight_streaming;
-    if (!may_delay_) t.delay = recipe_.delayed_parameter_update;
-    const bool is_new = std::ranges::find(different, t) == different.end();
-    if (is_new && is_possible(t)) different.push_back(std::move(t));
+bool Techniques::is_free(const TechniqueTraits& traits) const {
+  if (traits.may_try != nullptr && !traits.may_try(recipe_)) return false;
+  if (traits.gains_on_gpus_only && !on_gpu_) return false;
+  recipe::Recipe copy = recipe_;
+  const recipe::Row option = traits.option(copy);
+  return !recipe_.given(option.key) || (option.automatic != nullptr && *option.automatic);
+}
+
+std::vector<Setting> Techniques::as_given(std::vector<Setting> settings) const {
+  std::vector<std::pair<Technique, std::string>> given;
+  for (const TechniqueTraits& traits : recipe::techniques())
+    if (!is_free(traits)) given.emplace_back(traits.technique, value_of(traits, recipe_));
+  std::vector<Setting> different;
+  for (Setting& setting : settings) {
+    for (const auto& [technique, value] : given) setting[technique] = value;
+    const bool is_new = std::ranges::find(different, setting) == different.end();
+    if (is_new && recipe::can_be_combined(applied(recipe_, setting)))
+      different.push_back(std::move(setting));
   }
   return different;
 }
 
-bool Techniques::is_possible(const Technique& t) const {
-  const bool on_host = t.states != States::OnDevice;
-  if (t.streaming && !on_host) return false;
-  if (t.delay && (!on_host || t.in_backward || t.streaming)) return false;
-  return !t.in_backward || (recipe_.precision != "16-mixed" && recipe_.train.on_oom != "split");
-}
-
-recipe::Recipe Techniques::applied(recipe::Recipe recipe, const Technique& technique,
-                                   const std::string& folder) const {
-  recipe.activation_checkpointing = technique.checkpointing;
-  recipe.activation_offload = technique.activation_offload;
-  recipe.optimizer_in_backward = technique.in_backward;
-  recipe.optimizer_in_backward_is_auto = false;
-  recipe.weight_streaming = technique.streaming;
-  recipe.delayed_parameter_update = technique.delay;
-  if (may_place_states())
-    recipe.optimizer_offload = technique.states == States::OnDevice ? "none"
-                               : technique.states == States::OnHost ? "cpu"
-                                                                    : "disk:" + folder;
+recipe::Recipe Techniques::applied(recipe::Recipe recipe, const Setting& setting) {
+  for (const TechniqueTraits& traits : recipe::techniques())
+    set_value(traits, recipe, setting[traits.technique]);
   recipe.train.accumulate_grad_batches.reset();  // the global batch stays
   return recipe;
+}
+
+std::string technique_options(const recipe::Recipe& from, const recipe::Recipe& to) {
+  std::string text;
+  for (const TechniqueTraits& traits : recipe::techniques()) {
+    recipe::Recipe copy = from;
+    const recipe::Row option = traits.option(copy);
+    const std::string value = value_of(traits, to);
+    const bool was_auto = option.automatic != nullptr && *option.automatic;
+    if (was_auto || plain_text(option) != value)
+      text += fmt::format("{}--{} {}", text.empty() ? "" : " ", option.key, value);
+  }
+  return text;
 }
 
 }  // namespace snug::plan

@@ -1,57 +1,64 @@
-// The sets of memory techniques that the search for a fit tries: those that change nothing of what
-// is learnt, and beyond them only what the recipe's owner has allowed. What the recipe gives is
-// part of every set.
+// The settings of memory techniques that the search for a fit tries: those that change nothing of
+// what is learnt, and beyond them only what the recipe's owner has allowed. What the recipe gives
+// is part of every setting.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <string>
 #include <vector>
 
-#include "recipe/recipe.h"
+#include "recipe/tables/techniques.h"
 
 namespace snug::plan {
 
-// Where optimizer states are, and updates happen on the host but for the first.
-enum class States { OnDevice, OnHost, OnDisk };
+// A value for the option of each technique, in the order of recipe::techniques().
+struct Setting {
+  std::vector<std::string> values;
 
-struct Technique {
-  bool in_backward = false;
-  States states = States::OnDevice;
-  bool streaming = false;
-  bool delay = false;
-  std::string checkpointing = "none";
-  bool activation_offload = false;
-
-  bool operator==(const Technique&) const = default;
+  const std::string& operator[](recipe::Technique technique) const {
+    return values[static_cast<size_t>(technique)];
+  }
+  std::string& operator[](recipe::Technique technique) {
+    return values[static_cast<size_t>(technique)];
+  }
+  bool is_on(recipe::Technique technique) const {
+    return (*this)[technique] != recipe::traits_of(technique).values.front();
+  }
+  bool operator==(const Setting&) const = default;
 };
 
-// For a recipe on a device where a delayed update gains time, or gains none.
+// For a recipe on a device where something can run beside the computation, or not.
 class Techniques {
  public:
-  Techniques(const recipe::Recipe& recipe, bool delay_gains);
+  Techniques(const recipe::Recipe& recipe, bool on_gpu) : recipe_(recipe), on_gpu_(on_gpu) {}
 
-  // From what takes most memory of the device to what takes least, first without and then with
-  // updates in the backward for each place of states and weights.
-  std::vector<Technique> all() const;
+  // From what takes most memory of the device to what takes least, for each place of weights and
+  // states.
+  std::vector<Setting> all() const;
   // The first costs least time. The others are few, for models that are divided, of which there are
   // many ways: from what costs least time to what needs least memory.
-  std::vector<Technique> few() const;
-  // Of these the ones that update on the host, with states on disk.
-  std::vector<Technique> on_disk(std::vector<Technique> techniques) const;
+  std::vector<Setting> few() const;
+  // Of these the ones that update on the host, with states in a file in `folder`.
+  static std::vector<Setting> on_disk(std::vector<Setting> settings, const std::string& folder);
 
   // Whether the states' place is left to the search.
-  bool may_place_states() const { return !recipe_.given("optimizer_offload"); }
-  // `folder`: for states on disk.
-  recipe::Recipe applied(recipe::Recipe recipe, const Technique& technique,
-                         const std::string& folder) const;
+  bool may_place_states() const {
+    return is_free(recipe::traits_of(recipe::Technique::OptimizerOffload));
+  }
+  static recipe::Recipe applied(recipe::Recipe recipe, const Setting& setting);
 
  private:
+  // Whether the recipe leaves a technique to the search.
+  bool is_free(const recipe::TechniqueTraits& traits) const;
   // As the recipe has it where that was given; without repetitions and what would be refused.
-  std::vector<Technique> as_given(std::vector<Technique> techniques) const;
-  bool is_possible(const Technique& technique) const;
+  std::vector<Setting> as_given(std::vector<Setting> settings) const;
 
   const recipe::Recipe& recipe_;
-  bool may_delay_;
+  bool on_gpu_;
 };
+
+// What has to be typed to get the techniques of `to` instead of those of `from`:
+// "--activation_checkpointing all --optimizer_offload cpu".
+std::string technique_options(const recipe::Recipe& from, const recipe::Recipe& to);
 
 }  // namespace snug::plan

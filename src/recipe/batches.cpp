@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "recipe/numbers.h"
+#include "recipe/tables/techniques.h"
 
 namespace snug::recipe {
 
@@ -37,6 +38,21 @@ std::optional<Layout> read_layout(const Recipe& r, std::vector<std::string>& fau
   return layout;
 }
 
+bool has_several_devices(const Recipe& recipe) {
+  std::vector<std::string> said_elsewhere;
+  const std::optional<Layout> layout = read_layout(recipe, said_elsewhere);
+  return layout && (layout->num_ranks > 1 || layout->mesh.num_ranks() > 1);
+}
+
+int64_t micro_batches_of_step(const Recipe& recipe) {
+  std::vector<std::string> said_elsewhere;
+  const std::optional<Layout> layout = read_layout(recipe, said_elsewhere);
+  const int64_t samples =
+      recipe.train.global_batch_size / (layout ? layout->mesh.num_data_ranks() : 1);
+  const int64_t micro = recipe.train.micro_batch_size;
+  return std::max<int64_t>(1, (samples + micro - 1) / micro);
+}
+
 namespace {
 
 void resolve_global_batch(Recipe& recipe) {
@@ -50,18 +66,13 @@ void resolve_global_batch(Recipe& recipe) {
       train.micro_batch_size * *train.accumulate_grad_batches * layout->mesh.num_data_ranks();
 }
 
-// Whether an update in the backward costs nothing: nobody looks at all gradients before (a clip to
-// max_norm would take a second backward), nothing that runs beside the backward waits for it
-// (sums among devices, gradients on their way to the host), and there is something to free, which
-// gradients that are added up over micro-batches are not.
-bool is_free_in_backward(const Recipe& recipe) {
-  std::vector<std::string> said_elsewhere;
-  const std::optional<Layout> layout = read_layout(recipe, said_elsewhere);
-  return layout && !layout->is_auto && layout->num_ranks == 1 &&
-         recipe.train.global_batch_size <= recipe.train.micro_batch_size &&
-         recipe.train.max_norm.value_or(0) == 0 && recipe.train.on_oom != "split" &&
-         recipe.precision != "16-mixed" && recipe.optimizer_offload == "none" &&
-         !recipe.delayed_parameter_update;
+// Whether an update in the backward costs nothing: nothing that runs beside the backward waits for
+// it (sums among devices, gradients on their way to the host), and it saves something.
+bool is_free_in_backward(Recipe recipe) {
+  const TechniqueTraits& traits = traits_of(Technique::OptimizerInBackward);
+  recipe.optimizer_in_backward = false;
+  return recipe.devices != "auto" && !has_several_devices(recipe) && !recipe.updates_on_host() &&
+         turn_on(traits, recipe);
 }
 
 }  // namespace

@@ -26,6 +26,12 @@ struct Layout {
 // None where it cannot be told, with the reason in `faults`.
 std::optional<Layout> read_layout(const Recipe& recipe, std::vector<std::string>& faults);
 
+// Whether more than one device works on the recipe; false where that cannot be told.
+bool has_several_devices(const Recipe& recipe);
+
+// Micro-batches of one optimizer step on each device.
+int64_t micro_batches_of_step(const Recipe& recipe);
+
 // train.accumulate_grad_batches makes train.global_batch_size, unless somebody chose that; and with
 // both the layout, optimizer_in_backward is decided where that is auto. To be called again where
 // the number of devices changes.

@@ -15,7 +15,7 @@
 #include "recipe/options/part_names.h"
 #include "recipe/options/rows.h"
 #include "recipe/tables/optimizers.h"
-#include "recipe/unit_choice.h"
+#include "recipe/tables/techniques.h"
 
 namespace snug::recipe {
 namespace {
@@ -44,52 +44,7 @@ void check_model(Command command, const Recipe& r, Faults& faults) {
 void check_memory(const Recipe& r, Faults& faults) {
   if (!r.fit && (!r.fit_disk.empty() || r.fit_delay))
     warn("{} has no effect without --fit", r.fit_disk.empty() ? "fit_delay" : "fit_disk");
-  const std::string& checkpointing = r.activation_checkpointing;
-  if (checkpointing != "selective" && !is_block_choice(checkpointing))
-    faults.push_back(
-        fmt::format("activation_checkpointing = {}: must be none, all, selective, every:K with a "
-                    "whole K from 1, or a list of blocks such as 0,2,8-11",
-                    checkpointing));
-  if (r.optimizer_offload == "disk:")
-    faults.push_back(
-        "optimizer_offload = disk: the folder is missing; write it as in disk:/mnt/nvme");
-  else if (r.optimizer_offload != "none" && r.optimizer_offload != "cpu" &&
-           r.offload_folder().value_or("").empty())
-    faults.push_back(
-        fmt::format("optimizer_offload = {}: must be none, cpu or disk:FOLDER (the folder for the "
-                    "file of optimizer states, as in disk:/mnt/nvme)",
-                    r.optimizer_offload));
-  if (r.weight_streaming && r.optimizer_offload == "none")
-    faults.push_back(
-        "weight_streaming = true: weights in host memory are updated on the host; add "
-        "--optimizer_offload cpu");
-  const bool is_alone = r.devices == "1" && r.num_nodes == 1 && r.mesh.empty();
-  if (r.weight_streaming && !is_alone &&
-      (r.strategy == Strategy::Ddp || r.strategy == "zero1" || r.strategy == "zero2"))
-    faults.push_back(
-        fmt::format("weight_streaming = true with strategy = {}: on several devices weights in "
-                    "host memory are sharded; use --strategy fsdp",
-                    r.strategy));
-  if (r.delayed_parameter_update && r.optimizer_offload == "none")
-    faults.push_back(
-        "delayed_parameter_update = true: the update must run on the host; add --optimizer_offload "
-        "cpu");
-  if (r.delayed_parameter_update && r.weight_streaming)
-    faults.push_back(
-        "delayed_parameter_update = true with weight_streaming: the device would read weights "
-        "while the host updates them; leave out one of the two");
-  if (r.delayed_parameter_update && r.optimizer_in_backward)
-    faults.push_back(
-        "delayed_parameter_update = true with optimizer_in_backward: one updates after the step, "
-        "the other during it; leave out one of the two");
-  if (r.optimizer_in_backward && r.precision == "16-mixed")
-    faults.push_back(
-        "optimizer_in_backward = true: precision 16-mixed skips a step whose gradients overflow, "
-        "which is known only once all gradients are computed; use bf16-mixed");
-  if (r.optimizer_in_backward && r.train.on_oom == OnOom::Split)
-    faults.push_back(
-        "train.on_oom = split: a failed step cannot be repeated after optimizer_in_backward has "
-        "updated some blocks; use train.on_oom stop");
+  std::ranges::move(technique_faults(r), std::back_inserter(faults));
 }
 
 // The divisors of `whole` next to `wanted` on both sides, as words.
@@ -192,9 +147,6 @@ void check_devices(const Recipe& r, Faults& faults) {
     faults.push_back(
         "train.on_oom = split: with several devices, a device that splits its micro-batch would "
         "keep the others waiting; use train.on_oom stop");
-  if (r.delayed_parameter_update)
-    faults.push_back(
-        "delayed_parameter_update = true: not supported on several devices yet; leave it out");
 }
 
 void check_batches(const Recipe& r, Faults& faults) {
@@ -270,10 +222,7 @@ void check_length(const Recipe& r, Faults& faults) {
 
 // Gradients that are summed over micro-batches are all there until the last one's backward.
 void check_in_backward(const Recipe& r) {
-  Faults said_elsewhere;
-  const std::optional<Layout> layout = read_layout(r, said_elsewhere);
-  const int64_t ranks = layout ? layout->mesh.num_data_ranks() : 1;
-  const int64_t micro_batches = r.train.global_batch_size / ranks / r.train.micro_batch_size;
+  const int64_t micro_batches = micro_batches_of_step(r);
   if (r.optimizer_in_backward && micro_batches > 1)
     warn(
         "optimizer_in_backward = true with {} micro-batches a step (train.global_batch_size {}, "

@@ -45,8 +45,18 @@ std::optional<std::vector<Span>> list_of(std::string_view choice) {
 
 }  // namespace
 
-bool is_block_choice(const std::string& choice) {
-  return choice == "none" || choice == "all" || period_of(choice) || list_of(choice);
+std::optional<Checkpointing> read_checkpointing(const std::string& choice) {
+  if (choice == "none") return Checkpointing::None;
+  if (choice == "all") return Checkpointing::All;
+  if (choice == "selective") return Checkpointing::Selective;
+  if (period_of(choice) || list_of(choice)) return Checkpointing::Blocks;
+  return std::nullopt;
+}
+
+Checkpointing checkpointing_of(const Recipe& recipe) {
+  const std::optional<Checkpointing> kind = read_checkpointing(recipe.activation_checkpointing);
+  SNUG_CHECK(kind.has_value(), "activation_checkpointing = {}", recipe.activation_checkpointing);
+  return *kind;
 }
 
 std::vector<bool> chosen_blocks(const std::string& choice, int64_t num_blocks) {

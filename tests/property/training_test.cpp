@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "core/memory/ledger.h"
+#include "recipe/tables/techniques.h"
 #include "support/case_sample.h"
 #include "support/fixed_order.h"
 #include "support/techniques.h"
@@ -168,6 +170,19 @@ std::vector<Pair> pairs_of_techniques(uint32_t seed) {
   for (const size_t i : tests::sample_of(of_two.size(), seed, "pairs of two techniques"))
     pairs.push_back(of_two[i]);
   return pairs;
+}
+
+// Delayed updates change what is learnt; offload_test.cpp looks at them.
+TEST(TechniquesOfTheTable, AreAllComparedWithPlainExecution) {
+  for (const recipe::TechniqueTraits& traits : recipe::techniques()) {
+    const bool is_compared = std::ranges::any_of(kTechniques, [&](const Technique& technique) {
+      recipe::Recipe recipe;
+      technique.turn_on(recipe);
+      return is_on(traits, recipe);
+    });
+    EXPECT_EQ(is_compared, traits.technique != recipe::Technique::DelayedParameterUpdate)
+        << key_of(traits);
+  }
 }
 
 // Whether the norm is added up in plain execution's order: not unit by unit in backward, nor on the

@@ -34,6 +34,7 @@
 #include "plan/fit.h"
 #include "plan/out_of_memory.h"
 #include "plan/suggest.h"
+#include "recipe/tables/techniques.h"
 #include "report/plan_page.h"
 #include "report/tables.h"
 #include "train/launch/command.h"
@@ -486,14 +487,13 @@ class Plan {
     if (!r.mesh.empty()) layout += fmt::format("mesh: {}\n", r.mesh);
     if (r.pipeline_interleave != recipe_.pipeline_interleave)
       layout += fmt::format("pipeline_interleave: {}\n", r.pipeline_interleave);
-    return layout +
-           fmt::format(
-               "train:\n  micro_batch_size: {}\nactivation_checkpointing: {}\nactivation_offload: "
-               "{}\n"
-               "optimizer_in_backward: {}\noptimizer_offload: {}\nweight_streaming: {}\n",
-               r.train.micro_batch_size, r.activation_checkpointing, r.activation_offload,
-               r.optimizer_in_backward, r.optimizer_offload, r.weight_streaming) +
-           (r.delayed_parameter_update ? "delayed_parameter_update: true\n" : "");
+    std::string text =
+        layout + fmt::format("train:\n  micro_batch_size: {}\n", r.train.micro_batch_size);
+    // Those that a fit chooses only if it may are not named as being off.
+    for (const recipe::TechniqueTraits& traits : recipe::techniques())
+      if (traits.may_try == nullptr || is_on(traits, r))
+        text += fmt::format("{}: {}\n", key_of(traits), value_of(traits, r));
+    return text;
   }
 
   static json cost_json(const plan::StepCost& c) {

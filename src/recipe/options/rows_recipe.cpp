@@ -5,6 +5,7 @@
 #include "recipe/options/names.h"
 #include "recipe/options/rows.h"
 #include "recipe/tables/optimizers.h"
+#include "recipe/tables/techniques.h"
 
 namespace snug::recipe {
 namespace {
@@ -373,52 +374,12 @@ std::vector<Row> optimizer_rows(Recipe& r) {
 }
 
 std::vector<Row> memory_rows(Recipe& r) {
-  return {
-      {.theme = kMemory,
-       .key = "activation_checkpointing",
-       .slot = &r.activation_checkpointing,
-       .help = "all: keep only the input of each block and recompute its forward in backward; "
-               "every:K or a list (0,2,8-11): these blocks only; selective: keep matrix products, "
-               "recompute norms",
-       .choices = {"none", "all", "selective", "every:K", "LIST"},
-       .open = true,
-       .aliases = {"act_ckpt"},
-       .rewordings = {{"act_ckpt", "true", "all"}, {"act_ckpt", "false", "none"}},
-       .common = true,
-       .joins_list = true},
-      {.theme = kMemory,
-       .key = "activation_offload",
-       .slot = &r.activation_offload,
-       .help = "move the activations that a block keeps for backward to host memory until backward "
-               "needs them"},
-      {.theme = kMemory,
-       .key = "optimizer_in_backward",
-       .slot = &r.optimizer_in_backward,
-       .help = "update each block as soon as its gradients are complete, then free them; auto: "
-               "only where this changes neither results nor speed, that is on one device, without "
-               "optimizer_offload and with one micro-batch per step, but not with train.max_norm, "
-               "precision 16-mixed or train.on_oom split",
-       .automatic = &r.optimizer_in_backward_is_auto},
-      {.theme = kMemory,
-       .key = "optimizer_offload",
-       .slot = &r.optimizer_offload,
-       .help = "cpu: keep optimizer states in host memory and update there; gradients are copied "
-               "to the host and weights back; disk:FOLDER: as cpu, but with the states in a file "
-               "in FOLDER",
-       .choices = {"none", "cpu", "disk:FOLDER"},
-       .open = true,
-       .common = true},
-      {.theme = kMemory,
-       .key = "delayed_parameter_update",
-       .slot = &r.delayed_parameter_update,
-       .help = "update on the host while the device runs the next step, whose weights are then one "
-               "update behind; needs optimizer_offload"},
-      {.theme = kMemory,
-       .key = "weight_streaming",
-       .slot = &r.weight_streaming,
-       .help = "keep weights in host memory and copy them to the device block by block; needs "
-               "optimizer_offload",
-       .common = true},
+  std::vector<Row> rows;
+  for (const TechniqueTraits& traits : techniques()) {
+    rows.push_back(traits.option(r));
+    rows.back().theme = kMemory;
+  }
+  const std::vector<Row> others = {
       {.theme = kMemory,
        .key = "offload_prefetch",
        .slot = &r.offload_prefetch,
@@ -464,6 +425,8 @@ std::vector<Row> memory_rows(Recipe& r) {
                "continue",
        .choices = choices_of<OnOom>()},
   };
+  rows.insert(rows.end(), others.begin(), others.end());
+  return rows;
 }
 
 std::vector<Row> device_rows(Recipe& r) {

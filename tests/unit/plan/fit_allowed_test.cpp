@@ -173,8 +173,9 @@ TEST_F(FitAllowed, ADelayIsChosenOnlyWhereItIsAllowedAndGainsTime) {
 TEST_F(FitAllowed, ADelayIsForOneDevice) {
   recipe_.fit_delay = true;
   const auto delays = [&] {
-    return std::ranges::any_of(Techniques(recipe_, true).all(),
-                               [](const Technique& technique) { return technique.delay; });
+    return std::ranges::any_of(Techniques(recipe_, true).all(), [](const Setting& setting) {
+      return setting.is_on(recipe::Technique::DelayedParameterUpdate);
+    });
   };
   EXPECT_TRUE(delays());
   recipe_.devices = "4";
@@ -187,10 +188,12 @@ TEST_F(FitAllowed, AnAutomaticUpdateInBackwardIsChosen) {
   give("optimizer_in_backward");
   const Techniques techniques(recipe_, true);
   for (const bool in_backward : {true, false}) {
-    const std::vector<Technique> all = techniques.all();
-    const auto found = std::ranges::find(all, in_backward, &Technique::in_backward);
+    const std::vector<Setting> all = techniques.all();
+    const auto found = std::ranges::find(all, in_backward, [](const Setting& setting) {
+      return setting.is_on(recipe::Technique::OptimizerInBackward);
+    });
     ASSERT_NE(found, all.end()) << in_backward;
-    recipe::Recipe chosen = techniques.applied(recipe_, *found, "");
+    recipe::Recipe chosen = Techniques::applied(recipe_, *found);
     recipe::resolve_batches(chosen);
     EXPECT_EQ(chosen.optimizer_in_backward, in_backward);
   }

@@ -1,0 +1,91 @@
+// The table of techniques, as the search for a fit and the engine have it.
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/techniques.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <tuple>
+
+#include "plan/predict.h"
+#include "plan/workload.h"
+#include "support/tiny_training.h"
+
+namespace snug::plan {
+namespace {
+
+using recipe::TechniqueTraits;
+
+bool excludes(const TechniqueTraits& a, const TechniqueTraits& b) {
+  return std::ranges::any_of(a.excludes,
+                             [&](const recipe::Beside& x) { return x.other == b.technique; });
+}
+
+// Values, and pairs of them, that nothing refuses.
+TEST(TechniquesTried, AreAllThatTheTableAllows) {
+  recipe::Recipe r;
+  r.fit_delay = true;
+  const std::vector<Setting> all = Techniques(r, /*on_gpu=*/true).all();
+  const auto is_tried = [&](const auto&... values) {
+    return std::ranges::any_of(all, [&](const Setting& setting) {
+      return (... && (setting[values.first] == values.second));
+    });
+  };
+  for (const TechniqueTraits& first : recipe::techniques())
+    for (const std::string_view value : first.values) {
+      EXPECT_TRUE(is_tried(std::pair(first.technique, value))) << key_of(first) << " " << value;
+      for (const TechniqueTraits& second : recipe::techniques()) {
+        if (first.technique == second.technique || value == first.values.front()) continue;
+        EXPECT_EQ(is_tried(std::pair(first.technique, value),
+                           std::pair(second.technique, second.values.back())),
+                  !excludes(first, second) && !excludes(second, first))
+            << key_of(first) << ", " << key_of(second);
+      }
+    }
+  for (const Setting& setting : all)
+    EXPECT_TRUE(recipe::can_be_combined(Techniques::applied(r, setting)));
+}
+
+TEST(TechniquesTried, AreWhatTheRecipeLeavesOpen) {
+  recipe::Recipe r;
+  for (const TechniqueTraits& given : recipe::techniques()) {
+    recipe::Recipe with;
+    turn_on(given, with);
+    for (const recipe::Beside& need : given.needs)
+      with.given_keys.insert(key_of(recipe::traits_of(need.other)));
+    with.given_keys.insert(key_of(given));
+    const std::vector<Setting> all = Techniques(with, true).all();
+    EXPECT_FALSE(all.empty()) << key_of(given);
+    for (const Setting& setting : all)
+      EXPECT_EQ(setting[given.technique], value_of(given, with)) << key_of(given);
+  }
+  const auto delayed = recipe::Technique::DelayedParameterUpdate;
+  for (const Setting& setting : Techniques(r, true).all()) EXPECT_FALSE(setting.is_on(delayed));
+  r.fit_delay = true;
+  for (const Setting& setting : Techniques(r, false).all()) EXPECT_FALSE(setting.is_on(delayed));
+}
+
+// A row that nothing in the engine acts on would plan as if it were off. One short sample, so that
+// gradients are most of the memory.
+TEST(TechniquesTried, EachChangesWhatTheEngineDoes) {
+  memory::install_allocators();
+  const auto model = tests::tiny_model();
+  const data::SampleStore samples = tests::random_samples(8, 4, 5);
+  const auto planned = [&](const recipe::Recipe& r) {
+    const Prediction p =
+        predict(*model, r, largest_micro_batch({.samples = samples, .max_seqlen = 4}, r, 1), 40,
+                {.device = at::kCUDA});
+    return std::tuple(p.peak_allocated, p.after_forward, p.peak_host, p.host_waits);
+  };
+  for (const TechniqueTraits& traits : recipe::techniques()) {
+    recipe::Recipe without = tests::tiny_recipe();
+    without.train.micro_batch_size = without.train.global_batch_size = 1;
+    for (const recipe::Beside& need : traits.needs) turn_on(recipe::traits_of(need.other), without);
+    recipe::Recipe with = without;
+    ASSERT_TRUE(turn_on(traits, with)) << key_of(traits);
+    EXPECT_NE(planned(with), planned(without)) << key_of(traits);
+  }
+}
+
+}  // namespace
+}  // namespace snug::plan
