@@ -7,26 +7,11 @@
 #include <array>
 
 #include "base/bytes.h"
+#include "report/assets.h"
 #include "report/charts/svg_chart.h"
 
 namespace snug::report {
 namespace {
-
-constexpr std::string_view kStyle = R"(
-:root{--bg:#fff;--paper:#fff;--over:#1b1f24;--fg:#1b1f24;--mu:#5b6570;--line:#d5dbe1;--k0:#3b6fb6;--k1:#d9822b;--k2:#7a5ea8;--k3:#3f9b6c;
---k4:#b0b7bf;--k5:#c2504d;--k6:#8a7a5c;--k7:#4aa3b5}
-@media(prefers-color-scheme:dark){:root{--bg:#14181d;--paper:#14181d;--over:#e6e9ed;--fg:#e6e9ed;--mu:#9aa5b1;--line:#333b44;--k0:#6f9fe0;
---k1:#eaa35c;--k2:#a78fd6;--k3:#6cc295;--k4:#6b7480;--k5:#e07f7c;--k6:#b3a283;--k7:#74c6d6}}
-body{font:16px/1.5 system-ui,sans-serif;background:var(--bg);color:var(--fg);max-width:62rem;margin:2rem auto;
-padding:0 1rem}
-h1{font-size:1.6rem;line-height:1.25;overflow-wrap:anywhere}
-.key{display:inline-block;margin-right:1rem}.key i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}
-pre{overflow-x:auto;font-size:14px}pre.lines{white-space:pre-wrap;overflow-wrap:anywhere}.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:14px}
-td,th{padding:.15rem .7rem;text-align:right;border-bottom:1px solid var(--line)}
-td:first-child,th:first-child{text-align:left}
-.fit td,.fit th{text-align:left;vertical-align:top;white-space:nowrap}.fit td:last-child{white-space:normal;overflow-wrap:anywhere;min-width:8rem}
-@media(max-width:40rem){.fit td,.fit th{white-space:normal;padding:.15rem .25rem;font-size:12px}.fit td:last-child{min-width:0}}
-)";
 
 std::string legend(const PlanPage& page) {
   std::string out = "<p>";
@@ -65,7 +50,7 @@ std::string plan_html(const PlanPage& page) {
       "<meta name=\"viewport\" "
       "content=\"width=device-width\"/><title>{}</title><style>{}{}</style></head>"
       "<body><h1>{}</h1><pre class=\"lines\">",
-      xml_escape(page.title), kStyle, timeline_style(), xml_escape(page.title));
+      xml_escape(page.title), assets::plan_css, assets::timeline_css, xml_escape(page.title));
   for (const std::string& line : page.lines) out += xml_escape(line) + "\n";
   out += "</pre><h2>Memory over one step</h2>" +
          timeline_chart({.categories = page.categories,

@@ -9,10 +9,10 @@
 #include "lab/page/report_charts.h"
 #include "lab/page/report_groups.h"
 #include "lab/page/report_section.h"
-#include "lab/page/report_style.h"
 #include "lab/report/figures.h"
 #include "lab/report/reports.h"
 #include "lab/report/verdict_words.h"
+#include "report/assets.h"
 #include "report/charts/svg_chart.h"
 #include "report/charts/timeline_chart.h"
 
@@ -20,6 +20,7 @@ namespace snug::lab {
 namespace {
 
 using report::xml_escape;
+namespace assets = report::assets;
 
 std::string head(const LabRun& run) {
   std::string out = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">";
@@ -27,13 +28,13 @@ std::string head(const LabRun& run) {
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src 'unsafe-inline'; script-src 'sha256-{}'; img-src data:; base-uri 'none'; "
       "form-action 'none'\">",
-      page_script_hash());
+      assets::lab_js_hash);
   out += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">";
   out += "<meta name=\"color-scheme\" content=\"light dark\">";
   out += "<link rel=\"icon\" href=\"data:,\">";
   out += fmt::format("<title>{}</title><style>", xml_escape("snug lab: " + run.record.title));
-  out += page_style();
-  out += report::timeline_style();
+  out += assets::lab_css;
+  out += assets::timeline_css;
   return out + "</style></head>\n";
 }
 
@@ -199,7 +200,7 @@ std::string report_html(const LabRun& run) {
   }
   out += origin(run) + definitions(run, views) + "</main></div>" + data(run);
   out += "<script>";
-  out += page_script();
+  out += assets::lab_js;
   return out + "</script></body></html>\n";
 }
 

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "report/assets.h"
 #include "report/charts/svg_chart.h"
 #include "report/tables.h"
 
@@ -17,17 +18,6 @@ namespace {
 
 constexpr size_t kSmoothFrom = 40;     // fewer steps are readable as they are
 constexpr size_t kMaxMemorySteps = 4;  // the first ones and the last
-
-constexpr std::string_view kPageStyle = R"(<style>
-:root{color-scheme:light dark;--bg:#fff;--fg:#1f2328;--mu:#6b7280;--card:#f6f7f9;--ok:#15803d;--bad:#b91c1c}
-@media(prefers-color-scheme:dark){:root{--bg:#14171c;--fg:#e6e8eb;--mu:#9aa3af;--card:#1e232b;--ok:#4ade80;--bad:#f87171}}
-body{background:var(--bg);color:var(--fg);font:15px/1.5 system-ui,sans-serif;max-width:800px;margin:2rem auto;padding:0 20px}
-h1{font-size:1.4rem;margin:0;overflow-wrap:anywhere}.mu{color:var(--mu)}.ok{color:var(--ok)}.bad{color:var(--bad)}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(135px,1fr));gap:10px;margin:1.2rem 0}.card{background:var(--card);border-radius:8px;padding:10px 14px}
-.card b{display:block;font-size:1.15rem;white-space:nowrap}.card span{color:var(--mu);font-size:.85rem}
-svg{max-width:100%;height:auto;margin:1rem 0}pre{background:var(--card);padding:12px;border-radius:8px;overflow-x:auto;font-size:12px}
-code{overflow-wrap:anywhere}.text{white-space:pre-wrap;overflow-wrap:anywhere}
-</style>)";
 
 struct Category {
   const char* name;
@@ -182,8 +172,8 @@ std::string report_html(const RunRecord& record) {
   std::string out = fmt::format(
       "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head>"
       "<meta charset=\"utf-8\"/><meta name=\"viewport\" content=\"width=device-width\"/>"
-      "<title>{}</title>{}</head><body>",
-      xml_escape("snug: " + record.model.id), kPageStyle);
+      "<title>{}</title><style>{}</style></head><body>",
+      xml_escape("snug: " + record.model.id), assets::run_css);
   out += heading(record) + cards(record) + loss_svg(record) + throughput_svg(record) +
          memory_svg(record);
   const std::vector<PhaseRecord> phases = shown_phases(record.memory.phases);

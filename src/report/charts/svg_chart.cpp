@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
+#include "report/assets.h"
 #include "report/charts/chart_axis.h"
 #include "report/text_width.h"
 
@@ -19,23 +20,6 @@ constexpr double kWidth = 760, kLeft = 64, kRight = 20;
 constexpr double kTop = 46, kPlotHeight = 220, kBottom = 34;
 constexpr double kLegendRow = 18;
 constexpr double kPointsPerPixel = 1.3;
-
-constexpr std::string_view kStyle =
-    "<style>.chart{font:12px system-ui,sans-serif;--fg:#1f2328;--mu:#6b7280;--gr:#e5e7eb}"
-    ".chart text{fill:var(--fg)}.chart .mu{fill:var(--mu)}.chart .t{font-weight:600;font-size:14px}"
-    ".chart .grid{stroke:var(--gr)}.chart path{fill:none;stroke-width:2;stroke-linejoin:round}"
-    ".chart path.faint{stroke-width:1;opacity:.35}.chart path.dashed{stroke-dasharray:2 5}"
-    ".chart circle.ring{fill:none;stroke:var(--c);stroke-width:2}.chart "
-    ".mark{stroke:var(--fg);stroke-width:2}"
-    ".chart .best{stroke:var(--mu);stroke-width:1}"
-    ".chart .limit{stroke:#dc2626;stroke-dasharray:5 4;stroke-width:1.5}"
-    ".c0{--c:#2563eb}.c1{--c:#ea8a0c}.c2{--c:#8b5cf6}.c3{--c:#16a34a}"
-    ".c4{--c:#0891b2}.c5{--c:#db2777}.c6{--c:#a16207}.c7{--c:#64748b}"
-    ".chart path{stroke:var(--c)}.chart rect,.chart circle{fill:var(--c)}"
-    "@media(prefers-color-scheme:dark){.chart{--fg:#e6e8eb;--mu:#9aa3af;--gr:#2c333d}"
-    ".c0{--c:#60a5fa}.c1{--c:#fbbf24}.c2{--c:#a78bfa}.c3{--c:#4ade80}"
-    ".c4{--c:#22d3ee}.c5{--c:#f472b6}.c6{--c:#d6a545}.c7{--c:#94a3b8}.chart .limit{stroke:#f87171}}"
-    "</style>";
 
 // The smallest and the largest point of each bucket: peaks survive, the page stays small.
 std::vector<std::pair<double, double>> thinned(const std::vector<std::pair<double, double>>& points,
@@ -62,7 +46,8 @@ std::string open_svg(double width, double height, const std::string& title, bool
       "{1}\" "
       "width=\"{0}\" height=\"{1}\"><title>{2}</title>{3}"
       "<text class=\"t\" x=\"0\" y=\"16\">{2}</text>",
-      width, height, xml_escape(title), has_style ? kStyle : "");
+      width, height, xml_escape(title),
+      has_style ? fmt::format("<style>{}</style>", assets::chart_css) : "");
 }
 
 struct LegendEntry {

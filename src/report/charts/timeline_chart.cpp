@@ -166,24 +166,6 @@ class TimelineDrawing {
 
 }  // namespace
 
-std::string_view timeline_style() {
-  return R"(
-.timeline{display:grid;grid-template-columns:3.9rem minmax(0,1fr);column-gap:.4rem;font-size:12px;line-height:1.35;color:var(--mu)}
-.timeline .plot{position:relative;height:19rem}.timeline svg{position:absolute;inset:0;width:100%;height:100%;min-width:0;max-width:none}
-.timeline .scale{position:relative;white-space:nowrap}.timeline .scale span{position:absolute;right:0;transform:translateY(50%)}
-.timeline line{vector-effect:non-scaling-stroke;stroke:var(--line)}.timeline .edge{stroke:var(--mu);stroke-opacity:.5}
-.timeline .limit{stroke:var(--over);stroke-width:1.5;stroke-dasharray:6 4}
-.timeline .limit-name{position:absolute;right:4px;padding:0 .3em;color:var(--fg);font-weight:600;background:var(--paper);border-radius:3px;opacity:.88}
-.timeline .below{transform:translateY(calc(100% + 2px))}
-.timeline .phases{grid-column:2;position:relative;height:1.35em;margin-top:.2rem}
-.timeline .phases span{position:absolute;display:flex;flex-wrap:wrap;justify-content:center;height:1.35em;overflow:hidden}
-.timeline .phases span::before{content:"";width:1px;height:1.35em}.timeline b{font-weight:400;white-space:nowrap}
-.timeline .hit{fill:transparent}.timeline .hit:hover{fill:var(--fg);fill-opacity:.12}
-@media(max-width:46rem){.timeline{grid-template-columns:3.3rem minmax(0,1fr)}.timeline .plot{height:14rem}}
-@media print{.timeline{grid-template-columns:2.6rem minmax(0,1fr);font-size:6.5pt}.timeline .plot{height:27mm}}
-)";
-}
-
 int64_t total(const PlanMoment& moment) {
   return std::accumulate(moment.by_category.begin(), moment.by_category.end(), int64_t{0});
 }

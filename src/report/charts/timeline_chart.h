@@ -6,7 +6,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace snug::report {
@@ -25,11 +24,9 @@ struct TimelineChart {
   int64_t limit_bytes = 0;  // 0: none
 };
 
+// A page that has it needs assets::timeline_css and says the colours: --k0 … --k7, --fg, --mu,
+// --line, --over (the limit) and --paper (behind the drawing).
 std::string timeline_chart(const TimelineChart& chart);
-
-// How a page shows them. It says the colours: --k0 … --k7, --fg, --mu, --line, --over (the limit)
-// and --paper (behind the drawing).
-std::string_view timeline_style();
 
 int64_t total(const PlanMoment& moment);
 

@@ -69,11 +69,11 @@ def visit(browser, path, **context):
 
 
 def check_script_hash(path):
-    """The policy names the script that is there: else no button works, and this says what to write."""
+    """The policy names the script that is there: else no button works."""
     text = path.read_text(encoding="utf-8")
     script = text.rsplit("<script>", 1)[1].rsplit("</script>", 1)[0]
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    expect(f"'sha256-{digest}'" in text, f"{path.parent.name}: page_script_hash() is to be {digest}")
+    expect(f"'sha256-{digest}'" in text, f"{path.parent.name}: the policy names the script, {digest}")
 
 
 def check_charts(browser, path):
