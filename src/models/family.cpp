@@ -10,8 +10,8 @@
 #include "files/weights/pth/pth.h"
 #include "models/blip2/model.h"
 #include "models/config_fields.h"
+#include "models/decoder/units.h"
 #include "models/gpt2/model.h"
-#include "models/llama/units.h"
 #include "models/opt/model.h"
 #include "models/t5/model.h"
 
@@ -27,13 +27,8 @@ nlohmann::json read_json(const fs::path& path) {
   return json;
 }
 
-std::unique_ptr<Model> make_llama(llama::Config config) {
-  return std::make_unique<llama::LlamaModel>(std::move(config));
-}
-
-std::unique_ptr<Model> llama_model(const nlohmann::json& config, const std::string& where,
-                                   const files::TensorSource* /*files*/) {
-  return make_llama(llama::from_hugging_face(config, where));
+std::unique_ptr<Model> make_decoder(decoder::Config config) {
+  return std::make_unique<decoder::DecoderModel>(std::move(config));
 }
 
 // Makes a family's model from a config.json. `files`: the weights, which decide what some configs
@@ -41,27 +36,32 @@ std::unique_ptr<Model> llama_model(const nlohmann::json& config, const std::stri
 using MakeModel = std::unique_ptr<Model> (*)(const nlohmann::json& config, const std::string& where,
                                              const files::TensorSource* files);
 
-struct Family {
+// The families that are not rows of decoder::families().
+struct OtherFamily {
   const char* model_type;
   MakeModel make;
 };
 
-constexpr Family kFamilies[] = {
-    {"llama", llama_model},        {"mistral", llama_model}, {"qwen2", llama_model},
-    {"gpt2", gpt2::make_model},    {"opt", opt::make_model}, {"t5", t5::make_model},
+constexpr OtherFamily kOthers[] = {
+    {"gpt2", gpt2::make_model},
+    {"opt", opt::make_model},
+    {"t5", t5::make_model},
     {"blip-2", blip2::make_model},
 };
 
 std::unique_ptr<Model> make_model(const nlohmann::json& config, const std::string& where,
                                   const files::TensorSource* files = nullptr) {
   const std::string type = ConfigFields(config, where).text("model_type");
-  std::vector<std::string> known;
-  for (const Family& family : kFamilies) {
+  if (decoder::find_family(type) != nullptr)
+    return make_decoder(decoder::read_config(config, where));
+  std::vector<std::string_view> known;
+  for (const decoder::Family& family : decoder::families()) known.push_back(family.model_type);
+  for (const OtherFamily& family : kOthers) {
     if (type == family.model_type) return family.make(config, where, files);
     known.emplace_back(family.model_type);
   }
-  throw UserError("{}: model_type \"{}\" is not supported; supported are {}", where, type,
-                  fmt::join(known, ", "));
+  throw UserError("{}: model_type \"{}\" is not supported; supported are {}{}", where, type,
+                  fmt::join(known, ", "), decoder::nearest_family(type, config));
 }
 
 // Reads how to prepare pictures: from preprocessor_config.json, or from processor_config.json.
@@ -88,7 +88,7 @@ Checkpoint open_gguf(const fs::path& path) {
   Checkpoint checkpoint{.layout = Layout::Gguf, .path = path};
   auto file = files::GgufFile::open(path);
   checkpoint.gguf = file.get();
-  checkpoint.model = make_llama(llama::from_gguf(*file));
+  checkpoint.model = make_decoder(decoder::from_gguf(*file));
   checkpoint.tensors = std::move(file);
   return checkpoint;
 }
@@ -98,7 +98,7 @@ Checkpoint open_litgpt(const fs::path& path) {
   // Opened by name: LitGPT's folder may also have the Hugging Face weights that it converted.
   checkpoint.tensors = files::open_pth(path / "lit_model.pth");
   checkpoint.model =
-      make_llama(llama::from_litgpt(path / "model_config.yaml", *checkpoint.tensors));
+      make_decoder(decoder::from_litgpt(path / "model_config.yaml", *checkpoint.tensors));
   return checkpoint;
 }
 

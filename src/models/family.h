@@ -42,7 +42,7 @@ at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& par
 at::Tensor join_pairs(const at::Tensor& value, int64_t heads);
 
 // Announces what load_weights will read, in this order, in one call or several, so that it is read
-// ahead from disk. Warns of tensors that no parameter of the model uses.
+// ahead from disk. Throws UserError if there are tensors that no parameter of the model uses.
 void expect_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters);
 
 // Fills every allocated parameter from the checkpoint, one tensor at a time, converting to the

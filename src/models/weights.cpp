@@ -176,20 +176,19 @@ void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter,
   quantizer.finish();
 }
 
-// Warns of tensors that the model does not use: more layers than the config says, or biases or a
+// Refuses tensors that the model does not use: more layers than the config says, or biases or a
 // head that the config does not mention.
-void warn_of_unread(const Checkpoint& checkpoint, const std::set<const files::TensorInfo*>& read) {
+void refuse_unread(const Checkpoint& checkpoint, const std::set<const files::TensorInfo*>& read) {
   std::vector<std::string> names = unread_tensors(*checkpoint.tensors, read);
   if (names.empty()) return;
   const size_t count = names.size();
   constexpr size_t kShown = 4;
   names.resize(std::min(count, kShown));
-  warn(
-      "{}: {}, since the config has no place for {}: {}{}; if they belong to the model, check the "
-      "number of layers, biases and tied embeddings in its config",
-      checkpoint.tensors->label(),
-      count == 1 ? "1 tensor is not used" : fmt::format("{} tensors are not used", count),
-      count == 1 ? "it" : "them", fmt::join(names, ", "), count > kShown ? ", …" : "");
+  throw UserError(
+      "{}: the config has no place for {}: {}{}; check the number of layers, biases and tied "
+      "embeddings in the config, or remove from the file what does not belong to the model",
+      checkpoint.tensors->label(), count == 1 ? "1 tensor" : fmt::format("{} tensors", count),
+      fmt::join(names, ", "), count > kShown ? ", …" : "");
 }
 
 // The parameters' tensors, each once, in the order of units and their parameters.
@@ -233,7 +232,7 @@ at::Tensor join_pairs(const at::Tensor& value, int64_t heads) {
 
 void expect_weights(Checkpoint& checkpoint, const std::vector<nn::Parameter*>& parameters) {
   const auto all = tensors_of(checkpoint, checkpoint.model->parameters());
-  warn_of_unread(checkpoint, {all.begin(), all.end()});
+  refuse_unread(checkpoint, {all.begin(), all.end()});
   checkpoint.tensors->expect(tensors_of(checkpoint, parameters));
 }
 

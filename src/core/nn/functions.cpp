@@ -15,7 +15,6 @@
 #include "core/ops/exchanged_rows.h"
 #include "core/ops/linear/tensor_parallel.h"
 #include "core/ops/linear/trained_input.h"
-#include "core/ops/norm.h"
 #include "core/ops/pictures.h"
 
 namespace snug::nn {
@@ -54,13 +53,32 @@ at::Tensor look_up(const at::Tensor& ids, const Parameter& table, const Pass& pa
                             pass.compute, *table.share);
 }
 
-at::Tensor rms_norm(const at::Tensor& x, const Parameter& weight, double eps) {
-  return ops::rms_norm(x, weight.value, eps, other_rows(weight));
+RmsNorm::RmsNorm(const std::string& name, int64_t size, double epsilon,
+                 kernels::cpu::NormForm norm_form)
+    : weight{.name = name + ".weight",
+             .shape = {size},
+             .init = norm_form == kernels::cpu::NormForm::Gemma ? Init::Zeros : Init::Ones},
+      eps(epsilon),
+      form(norm_form) {}
+
+at::Tensor RmsNorm::forward(const at::Tensor& x, ops::NormFeeds feeds) const {
+  return ops::rms_norm(x, weight.value,
+                       {.eps = eps, .form = form, .feeds = feeds, .rows_of = other_rows(weight)});
 }
 
-std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
-                                               const Parameter& weight, double eps) {
-  return ops::add_rms_norm(x, residual, weight.value, eps, other_rows(weight));
+std::pair<at::Tensor, at::Tensor> RmsNorm::forward_sum(const at::Tensor& x,
+                                                       const at::Tensor& residual) const {
+  return ops::add_rms_norm(x, residual, weight.value,
+                           {.eps = eps, .form = form, .rows_of = other_rows(weight)});
+}
+
+// Ranks have heads of their own, so each has a term of the weight's gradient. Attention rotates the
+// result in place.
+at::Tensor RmsNorm::forward_heads(const at::Tensor& x) const {
+  dist::Group* group = weight.share == nullptr ? nullptr : weight.share->group;
+  return ops::rms_norm(x.view({-1, x.size(2)}), weight.value,
+                       {.eps = eps, .form = form, .feeds = ops::NormFeeds::Other, .rows_of = group})
+      .view(x.sizes());
 }
 
 LayerNorm::LayerNorm(const std::string& name, int64_t size, double epsilon)

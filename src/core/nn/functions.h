@@ -16,6 +16,7 @@
 
 #include "core/nn/linear.h"
 #include "core/nn/unit.h"
+#include "core/ops/norm.h"
 
 namespace snug::nn {
 
@@ -26,11 +27,22 @@ inline int64_t num_source_tokens(const Batch& batch) { return batch.source->inpu
 // is not shared among ranks.
 at::Tensor look_up(const at::Tensor& ids, const Parameter& table, const Pass& pass);
 
-// x (c, D) -> (c, D)
-at::Tensor rms_norm(const at::Tensor& x, const Parameter& weight, double eps);
-// sum = x + residual, and its norm.
-std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
-                                               const Parameter& weight, double eps);
+// An RMSNorm's parameter, "<name>.weight".
+struct RmsNorm {
+  RmsNorm(const std::string& name, int64_t size, double epsilon,
+          kernels::cpu::NormForm norm_form = kernels::cpu::NormForm::Llama);
+  // x (c, D) -> (c, D)
+  at::Tensor forward(const at::Tensor& x, ops::NormFeeds feeds = ops::NormFeeds::Product) const;
+  // sum = x + residual, and its norm.
+  std::pair<at::Tensor, at::Tensor> forward_sum(const at::Tensor& x,
+                                                const at::Tensor& residual) const;
+  // The norm of each of this rank's heads: x (N, H, D) -> (N, H, D), for attention.
+  at::Tensor forward_heads(const at::Tensor& x) const;
+
+  Parameter weight;  // (D)
+  double eps;
+  kernels::cpu::NormForm form;
+};
 
 // A layer norm's two parameters, "<name>.weight" and "<name>.bias".
 struct LayerNorm {

@@ -21,15 +21,17 @@ at::Tensor row_buffer(const at::Tensor& x) {
   return at::empty({x.size(0)}, x.options().dtype(at::kFloat));
 }
 
-kernels::cpu::RmsNormForward forward_args(const at::Tensor& x, const at::Tensor& weight, double eps,
-                                          const at::Tensor& y, const at::Tensor& rstd) {
+kernels::cpu::RmsNormForward forward_args(const at::Tensor& x, const at::Tensor& weight,
+                                          const RmsNormOptions& options, const at::Tensor& y,
+                                          const at::Tensor& rstd) {
   return {.type = to_scalar(x.scalar_type()),
           .weight_type = to_scalar(weight.scalar_type()),
+          .form = options.form,
           .rows = x.size(0),
           .dim = x.size(1),
           .x = read_pointer(x),
           .weight = read_pointer(weight),
-          .eps = static_cast<float>(eps),
+          .eps = static_cast<float>(options.eps),
           .y = write_pointer(y),
           .rstd = write_pointer<float>(rstd)};
 }
@@ -41,40 +43,44 @@ void run_forward(const at::Tensor& x, const kernels::cpu::RmsNormForward& args) 
 
 // The product that takes y keeps it; x is kept anyway.
 void recompute_on_request(const at::Tensor& y, const at::Tensor& x, const at::Tensor& weight,
-                          double eps) {
-  may_recompute(y.detach(), [y = y.detach(), x = x.detach(), weight = weight.detach(), eps] {
+                          const RmsNormOptions& options) {
+  if (options.feeds != NormFeeds::Product) return;
+  may_recompute(y.detach(), [y = y.detach(), x = x.detach(), weight = weight.detach(), options] {
     const at::Tensor rstd = row_buffer(x);
-    run_forward(x, forward_args(x, weight, eps, y, rstd));
+    run_forward(x, forward_args(x, weight, options, y, rstd));
   });
 }
 
-// Outlives the graph: the ranks that share a model do.
-void remember(AutogradContext* ctx, dist::Group* group) {
-  ctx->saved_data["rows_of"] = reinterpret_cast<int64_t>(group);
-}
-dist::Group* remembered(AutogradContext* ctx) {
-  return reinterpret_cast<dist::Group*>(ctx->saved_data["rows_of"].toInt());
+// The group outlives the graph: the ranks that share a model do.
+void remember(AutogradContext* ctx, const at::Tensor& weight, const RmsNormOptions& options) {
+  ctx->saved_data["weight"] = weight;
+  ctx->saved_data["form"] = static_cast<int64_t>(options.form);
+  ctx->saved_data["rows_of"] = reinterpret_cast<int64_t>(options.rows_of);
 }
 
 // dx, with d_residual (may be undefined) added; the weight's gradient goes into its buffer.
-at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Tensor& weight,
-                         const at::Tensor& rstd, const at::Tensor& d_residual,
-                         dist::Group* rows_of) {
+at::Tensor norm_backward(AutogradContext* ctx, const at::Tensor& dy, const at::Tensor& d_residual) {
+  const variable_list saved = ctx->get_saved_variables();
+  const at::Tensor &x = saved[0], &rstd = saved[1];
+  const at::Tensor weight = ctx->saved_data["weight"].toTensor();
+  auto* rows_of = reinterpret_cast<dist::Group*>(ctx->saved_data["rows_of"].toInt());
   at::Tensor dx = at::empty_like(x);
   const bool trained = weight.requires_grad();
   at::Tensor d_weight;
   if (trained) d_weight = at::empty({x.size(1)}, x.options().dtype(at::kFloat));
-  const kernels::cpu::RmsNormBackward args{.type = to_scalar(x.scalar_type()),
-                                           .weight_type = to_scalar(weight.scalar_type()),
-                                           .rows = x.size(0),
-                                           .dim = x.size(1),
-                                           .dy = read_pointer(dy),
-                                           .x = read_pointer(x),
-                                           .weight = read_pointer(weight),
-                                           .rstd = read_pointer<float>(rstd),
-                                           .d_residual = read_pointer(d_residual),
-                                           .dx = write_pointer(dx),
-                                           .dweight = write_pointer<float>(d_weight)};
+  const kernels::cpu::RmsNormBackward args{
+      .type = to_scalar(x.scalar_type()),
+      .weight_type = to_scalar(weight.scalar_type()),
+      .form = static_cast<kernels::cpu::NormForm>(ctx->saved_data["form"].toInt()),
+      .rows = x.size(0),
+      .dim = x.size(1),
+      .dy = read_pointer(dy),
+      .x = read_pointer(x),
+      .weight = read_pointer(weight),
+      .rstd = read_pointer<float>(rstd),
+      .d_residual = read_pointer(d_residual),
+      .dx = write_pointer(dx),
+      .dweight = write_pointer<float>(d_weight)};
   if (kernel_device(x) == at::kCUDA)
     with_workspace(x, trained ? cuda::rms_norm_backward_workspace_bytes(args.dim) : 0,
                    [&](void* scratch) { cuda::rms_norm_backward(args, scratch); });
@@ -88,65 +94,54 @@ at::Tensor norm_backward(const at::Tensor& dy, const at::Tensor& x, const at::Te
 
 struct RmsNormFunction : torch::autograd::Function<RmsNormFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
-                            double eps, dist::Group* rows_of) {
+                            const RmsNormOptions& options) {
     at::Tensor y = at::empty_like(x);
     const at::Tensor rstd = row_buffer(x);
-    run_forward(x, forward_args(x, weight, eps, y, rstd));
+    run_forward(x, forward_args(x, weight, options, y, rstd));
     keep(ctx, {x, rstd});
-    recompute_on_request(y, x, weight, eps);
-    ctx->saved_data["weight"] = weight;
-    remember(ctx, rows_of);
+    recompute_on_request(y, x, weight, options);
+    remember(ctx, weight, options);
     return y;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const variable_list saved = ctx->get_saved_variables();
-    return {norm_backward(grads[0].contiguous(), saved[0], ctx->saved_data["weight"].toTensor(),
-                          saved[1], {}, remembered(ctx)),
-            {},
-            {},
-            {}};
+    return {norm_backward(ctx, grads[0].contiguous(), {}), {}, {}};
   }
 };
 
 struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
   static variable_list forward(AutogradContext* ctx, const at::Tensor& x,
-                               const at::Tensor& residual, const at::Tensor& weight, double eps,
-                               dist::Group* rows_of) {
+                               const at::Tensor& residual, const at::Tensor& weight,
+                               const RmsNormOptions& options) {
     at::Tensor sum = at::empty_like(x);
     at::Tensor y = at::empty_like(x);
     const at::Tensor rstd = row_buffer(x);
-    kernels::cpu::RmsNormForward args = forward_args(x, weight, eps, y, rstd);
+    kernels::cpu::RmsNormForward args = forward_args(x, weight, options, y, rstd);
     args.residual = read_pointer(residual);
     args.sum = write_pointer(sum);
     run_forward(x, args);
     keep(ctx, {sum, rstd});
-    recompute_on_request(y, sum, weight, eps);
-    ctx->saved_data["weight"] = weight;
-    remember(ctx, rows_of);
+    recompute_on_request(y, sum, weight, options);
+    remember(ctx, weight, options);
     return {sum, y};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const variable_list saved = ctx->get_saved_variables();
-    const at::Tensor dx =
-        norm_backward(grads[1].contiguous(), saved[0], ctx->saved_data["weight"].toTensor(),
-                      saved[1], grads[0].contiguous(), remembered(ctx));
-    return {dx, dx, {}, {}, {}};
+    const at::Tensor dx = norm_backward(ctx, grads[1].contiguous(), grads[0].contiguous());
+    return {dx, dx, {}, {}};
   }
 };
 
 }  // namespace
 
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
-                    dist::Group* rows_of) {
-  return RmsNormFunction::apply(x, weight, eps, rows_of);
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNormOptions& options) {
+  return RmsNormFunction::apply(x, weight, options);
 }
 
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
-                                               const at::Tensor& weight, double eps,
-                                               dist::Group* rows_of) {
-  const variable_list outputs = AddRmsNormFunction::apply(x, residual, weight, eps, rows_of);
+                                               const at::Tensor& weight,
+                                               const RmsNormOptions& options) {
+  const variable_list outputs = AddRmsNormFunction::apply(x, residual, weight, options);
   return {outputs[0], outputs[1]};
 }
 

@@ -7,6 +7,8 @@
 
 #include <utility>
 
+#include "core/kernels/cpu/rms_norm.h"
+
 namespace snug::dist {
 class Group;
 }
@@ -16,14 +18,24 @@ namespace snug::ops {
 // `rows_of`: the group that shares the rows, over which the gradients of weight and bias are
 // summed; null: this rank has all rows.
 
+// What takes an RMSNorm's output: a product, which keeps it, so that it may be dropped and computed
+// again; or something that keeps nothing or changes it.
+enum class NormFeeds { Product, Other };
+
+struct RmsNormOptions {
+  double eps = 1e-6;
+  kernels::cpu::NormForm form = kernels::cpu::NormForm::Llama;
+  NormFeeds feeds = NormFeeds::Product;
+  dist::Group* rows_of = nullptr;
+};
+
 // x (N, D), weight (D) -> y (N, D) of x's type. Saves x and one float per row.
-at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
-                    dist::Group* rows_of = nullptr);
+at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNormOptions& options);
 
 // sum = x + residual and its norm in one pass; saves the sum only. -> (sum, y), both (N, D)
 std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Tensor& residual,
-                                               const at::Tensor& weight, double eps,
-                                               dist::Group* rows_of = nullptr);
+                                               const at::Tensor& weight,
+                                               const RmsNormOptions& options);
 
 // x (N, D), weight and bias (D) -> y (N, D) of x's type; saves x and two floats per row. Without
 // weight and bias where they are undefined.

@@ -18,13 +18,13 @@ double inverse_root(int64_t x) { return 1.0 / std::sqrt(static_cast<double>(x));
 
 }  // namespace
 
-nn::Parameter norm_weight(const Config& c, const std::string& name) {
-  return {.name = name, .shape = {c.d_model}, .init = nn::Init::Ones, .value = {}};
+nn::RmsNorm rms_norm(const Config& c, const std::string& name) {
+  return {name, c.d_model, c.layer_norm_epsilon};
 }
 
 // Attention does not scale q·k; instead q has smaller initial weights.
 Attention::Attention(const Config& c, const std::string& name, const std::string& module)
-    : norm_(norm_weight(c, name + "layer_norm.weight")),
+    : norm_(rms_norm(c, name + "layer_norm")),
       config_(c),
       name_(name + module),
       q_(linear(name_ + ".q", nn::Role::Query, c.d_model, c.num_heads * c.d_kv,
@@ -37,7 +37,7 @@ Attention::Attention(const Config& c, const std::string& name, const std::string
                 c.initializer_factor * inverse_root(c.num_heads * c.d_kv))) {}
 
 void Attention::list(std::vector<nn::Parameter*>& parameters) {
-  parameters.push_back(&norm_);
+  parameters.push_back(&norm_.weight);
   for (nn::Linear* layer : {&q_, &k_, &v_, &o_}) layer->list(parameters);
 }
 
@@ -104,7 +104,7 @@ nn::SourceKeys Attention::keys_of(const at::Tensor& source, const nn::Batch& bat
 }
 
 FeedForward::FeedForward(const Config& c, const std::string& name)
-    : norm_(norm_weight(c, name + "layer_norm.weight")),
+    : norm_(rms_norm(c, name + "layer_norm")),
       config_(c),
       name_(name + "DenseReluDense"),
       in_(linear(name_ + (c.is_gated ? ".wi_0" : ".wi"), nn::Role::MlpInput, c.d_model, c.d_ff,
@@ -117,7 +117,7 @@ FeedForward::FeedForward(const Config& c, const std::string& name)
 }
 
 void FeedForward::list(std::vector<nn::Parameter*>& parameters) {
-  parameters.push_back(&norm_);
+  parameters.push_back(&norm_.weight);
   std::vector<nn::Linear*> layers;
   list(layers);
   for (nn::Linear* layer : layers) layer->list(parameters);

@@ -24,7 +24,7 @@ struct RelativeBiases {
   at::Tensor intervals;  // (2, B) if the device's kernels need them
 };
 
-nn::Parameter norm_weight(const Config& config, const std::string& name);
+nn::RmsNorm rms_norm(const Config& config, const std::string& name);
 
 // All three kinds return a tensor shaped like x, to be added to the hidden states.
 class Attention {
@@ -46,7 +46,7 @@ class Attention {
                          const nn::Pass& pass) const;
 
   int64_t num_heads() const { return k_.out_features() / config_.d_kv; }  // on this rank
-  const nn::Parameter& norm() const { return norm_; }
+  const nn::RmsNorm& norm() const { return norm_; }
   void list(std::vector<nn::Parameter*>& parameters);
   void list(std::vector<nn::Linear*>& linears);
 
@@ -55,7 +55,7 @@ class Attention {
   at::Tensor heads(const at::Tensor& x) const;  // (rows, H·d) -> (rows, H, d)
   at::Tensor finish(const at::Tensor& mixed, const nn::Pass& pass) const;
 
-  nn::Parameter norm_;  // (D)
+  nn::RmsNorm norm_;
   const Config& config_;
   std::string name_;
   nn::Linear q_, k_, v_, o_;
@@ -67,12 +67,12 @@ class FeedForward {
   // x (c, D of num_rows) -> (c, D), to be added to the hidden states.
   at::Tensor forward(const at::Tensor& x, int64_t num_rows, const nn::Pass& pass) const;
 
-  const nn::Parameter& norm() const { return norm_; }
+  const nn::RmsNorm& norm() const { return norm_; }
   void list(std::vector<nn::Parameter*>& parameters);
   void list(std::vector<nn::Linear*>& linears);
 
  private:
-  nn::Parameter norm_;  // (D)
+  nn::RmsNorm norm_;
   const Config& config_;
   std::string name_;
   nn::Linear in_, out_;

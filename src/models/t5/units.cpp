@@ -98,12 +98,11 @@ std::vector<nn::Linear*> EncoderBlock::linears() {
 nn::State EncoderBlock::forward(const nn::State& input, const nn::Batch& batch,
                                 const nn::Pass& pass) {
   if (!batch.source) return input;
-  const double eps = config_.layer_norm_epsilon;
   const at::Tensor& hidden = input.at("source");  // (e, D)
   const at::Tensor& bias = input.at("encoder_bias");
   const at::Tensor attended =
-      self_.full(nn::rms_norm(hidden, self_.norm(), eps), {bias, intervals_.encoder}, batch, pass);
-  const auto [sum, x] = nn::add_rms_norm(hidden, attended, mlp_.norm(), eps);
+      self_.full(self_.norm().forward(hidden), {bias, intervals_.encoder}, batch, pass);
+  const auto [sum, x] = mlp_.norm().forward_sum(hidden, attended);
   nn::State state;
   state.set("source", at::add(sum, mlp_.forward(x, nn::num_source_tokens(batch), pass)));
   if (!is_last_) state.set("encoder_bias", bias);
@@ -113,16 +112,15 @@ nn::State EncoderBlock::forward(const nn::State& input, const nn::Batch& batch,
 EncoderNorm::EncoderNorm(const Config& config, const std::string& prefix)
     : Unit("encoder norm"),
       config_(config),
-      norm_(norm_weight(config, prefix + "encoder.final_layer_norm.weight")) {}
+      norm_(rms_norm(config, prefix + "encoder.final_layer_norm")) {}
 
 nn::State EncoderNorm::forward(const nn::State& input, const nn::Batch& batch,
                                const nn::Pass& pass) {
   if (!batch.source) return input;
-  const at::Tensor own =
-      nn::dropout(nn::rms_norm(input.at("source"), norm_, config_.layer_norm_epsilon),
-                  config_.dropout_rate, name(), pass, norm_);
+  const at::Tensor own = nn::dropout(norm_.forward(input.at("source")), config_.dropout_rate,
+                                     name(), pass, norm_.weight);
   nn::State state;
-  state.set("source", nn::all_rows(own, norm_, nn::num_source_tokens(batch)));
+  state.set("source", nn::all_rows(own, norm_.weight, nn::num_source_tokens(batch)));
   return state;
 }
 
@@ -187,14 +185,12 @@ at::Tensor DecoderBlock::look_at_source(const at::Tensor& x, const nn::State& in
 
 nn::State DecoderBlock::forward(const nn::State& input, const nn::Batch& batch,
                                 const nn::Pass& pass) {
-  const double eps = config_.layer_norm_epsilon;
   const at::Tensor& hidden = input.at("hidden");  // (c, D)
   const at::Tensor& bias = input.at("decoder_bias");
-  const at::Tensor attended = self_.causal(nn::rms_norm(hidden, self_.norm(), eps), layer_,
-                                           {bias, intervals_.decoder}, batch, pass);
-  const auto [sum, x] = nn::add_rms_norm(hidden, attended, cross_.norm(), eps);
-  const auto [sum_of_all, y] =
-      nn::add_rms_norm(sum, look_at_source(x, input, batch, pass), mlp_.norm(), eps);
+  const at::Tensor attended =
+      self_.causal(self_.norm().forward(hidden), layer_, {bias, intervals_.decoder}, batch, pass);
+  const auto [sum, x] = cross_.norm().forward_sum(hidden, attended);
+  const auto [sum_of_all, y] = mlp_.norm().forward_sum(sum, look_at_source(x, input, batch, pass));
   nn::State state;
   state.set("hidden", at::add(sum_of_all, mlp_.forward(y, nn::num_tokens(batch), pass)));
   if (layer_ + 1 == config_.num_decoder_layers) return state;
@@ -206,11 +202,11 @@ nn::State DecoderBlock::forward(const nn::State& input, const nn::Batch& batch,
 Head::Head(const Config& config, const std::string& prefix, nn::Parameter* tied)
     : Unit("head"),
       config_(config),
-      norm_(norm_weight(config, prefix + "decoder.final_layer_norm.weight")),
+      norm_(rms_norm(config, prefix + "decoder.final_layer_norm")),
       linear_(head_linear(config, prefix, tied)) {}
 
 std::vector<nn::Parameter*> Head::parameters() {
-  std::vector<nn::Parameter*> all{&norm_};
+  std::vector<nn::Parameter*> all{&norm_.weight};
   linear_.list(all);
   return all;
 }
@@ -223,9 +219,8 @@ std::vector<nn::Parameter*> Head::borrowed() {
 nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   const bool is_loss = pass.output == nn::Output::Loss;
   at::Tensor x = input.at("hidden");  // (c, D), then of the last tokens
-  if (!is_loss) x = nn::last_rows(nn::all_rows(x, norm_, nn::num_tokens(batch)), batch);
-  x = nn::dropout(nn::rms_norm(x, norm_, config_.layer_norm_epsilon), config_.dropout_rate, name(),
-                  pass, norm_);
+  if (!is_loss) x = nn::last_rows(nn::all_rows(x, norm_.weight, nn::num_tokens(batch)), batch);
+  x = nn::dropout(norm_.forward(x), config_.dropout_rate, name(), pass, norm_.weight);
   if (config_.scale_decoder_outputs)
     x = at::mul(x, 1.0 / std::sqrt(static_cast<double>(config_.d_model)));
   nn::State state;

@@ -63,11 +63,11 @@ class EncoderNorm final : public nn::Unit {
  public:
   EncoderNorm(const Config& config, const std::string& prefix);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
-  std::vector<nn::Parameter*> parameters() override { return {&norm_}; }
+  std::vector<nn::Parameter*> parameters() override { return {&norm_.weight}; }
 
  private:
   const Config& config_;
-  nn::Parameter norm_;  // (D)
+  nn::RmsNorm norm_;
 };
 
 class DecoderEmbedding final : public nn::Unit {
@@ -114,8 +114,8 @@ class Head final : public nn::Unit {
 
  private:
   const Config& config_;
-  nn::Parameter norm_;  // (D)
-  nn::Linear linear_;   // (V, D)
+  nn::RmsNorm norm_;
+  nn::Linear linear_;  // (V, D)
 };
 
 // All units; weights are named `prefix` + their name in T5's own files. `config` and `intervals`

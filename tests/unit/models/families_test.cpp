@@ -137,6 +137,35 @@ TEST_F(FromConfig, RefusalsNameFileAndKey) {
   expect(with("t5", "is_encoder_decoder", false), "is_encoder_decoder");
 }
 
+// A decoder's config is read whole or not at all.
+TEST_F(FromConfig, KeysThatADecoderHasNoPlaceForAreRefused) {
+  json config = config_of("llama");
+  config["attn_logit_softcapping"] = 50.0;
+  EXPECT_NE(refusal(config).find("does not know attn_logit_softcapping of a llama model"),
+            std::string::npos)
+      << refusal(config);
+  config["attn_logit_softcapping"] = nullptr;
+  config["num_local_experts"] = 0;
+  config["use_mrope"] = false;
+  config["_name_or_path"] = "somewhere";
+  config["torch_dtype"] = "bfloat16";
+  EXPECT_EQ(refusal(config), "it is not refused");
+  config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2.0}, {"mrope_section", {1, 1}}};
+  config.erase("rope_parameters");
+  EXPECT_NE(refusal(config).find("mrope_section"), std::string::npos) << refusal(config);
+}
+
+TEST_F(FromConfig, AnUnknownFamilyIsComparedWithTheNearest) {
+  json config = config_of("qwen2-windows");
+  config["model_type"] = "qwen2_moe";
+  config["num_experts"] = 60;
+  EXPECT_NE(refusal(config).find("nearest is qwen2, which has no place for num_experts"),
+            std::string::npos)
+      << refusal(config);
+  config.erase("num_experts");
+  EXPECT_NE(refusal(config).find("nearest to qwen2"), std::string::npos) << refusal(config);
+}
+
 TEST_F(FromConfig, LayersWithASlidingWindowAreReadFromEitherForm) {
   const json both = config_of("qwen2-windows");  // the second of two layers slides
   const json read = make(both)->hugging_face_config();

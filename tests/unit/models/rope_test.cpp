@@ -1,6 +1,6 @@
 // Where longrope's angles stand for each row: tests/parity compares the numbers themselves.
 // SPDX-License-Identifier: Apache-2.0
-#include "models/llama/rope.h"
+#include "models/decoder/rope.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -10,19 +10,18 @@
 #include "base/error.h"
 #include "core/nn/kv_cache.h"
 
-namespace snug::models::llama {
+namespace snug::models::decoder {
 namespace {
 
 constexpr int64_t kOriginal = 4;
 
-Config config() {
-  Config c;
-  c.head_dim = 4;
-  c.rope = {.type = kernels::cpu::RopeType::LongRope,
-            .original_max_position = kOriginal,
-            .short_factor = {1, 1},
-            .long_factor = {2, 3}};
-  return c;
+constexpr int64_t kDim = 4;
+
+kernels::cpu::RopeScaling scaling() {
+  return {.type = kernels::cpu::RopeType::LongRope,
+          .original_max_position = kOriginal,
+          .short_factor = {1, 1},
+          .long_factor = {2, 3}};
 }
 
 nn::Batch batch_of(const std::vector<int>& lengths) {
@@ -45,19 +44,19 @@ std::vector<int> values(const at::Tensor& places) {
 
 TEST(Longrope, LongRowsStandBehindTheShortFactors) {
   Rope rope;
-  rope.prepare(config(), 6, at::kCPU);
+  rope.prepare(scaling(), kDim, 6, at::kCPU);
   EXPECT_EQ(rope.tables().cos.sizes(), (std::vector<int64_t>{kOriginal + 6, 2}));
   EXPECT_EQ(values(rope.places(batch_of({4, 5, 1}))),
             (std::vector<int>{0, 1, 2, 3, 4, 5, 6, 7, 8, 0}));
   EXPECT_EQ(values(rope.places(batch_of({4, 3}))), (std::vector<int>{0, 1, 2, 3, 0, 1, 2}));
-  rope.prepare(config(), kOriginal, at::kCPU);
+  rope.prepare(scaling(), kDim, kOriginal, at::kCPU);
   EXPECT_EQ(rope.tables().cos.size(0), kOriginal) << "no row can be longer";
 }
 
 // Keys that are kept and queries that come later turn by the same factors.
 TEST(Longrope, AGenerationTakesThoseOfTheLongestThatItMayComeTo) {
   Rope rope;
-  rope.prepare(config(), 6, at::kCPU);
+  rope.prepare(scaling(), kDim, 6, at::kCPU);
   for (const int64_t capacity : {int64_t{kOriginal}, int64_t{6}}) {
     nn::KvCache cache({.num_layers = 1, .num_kv_heads = 1, .head_dim = 4, .capacity = capacity},
                       at::kCPU, at::kFloat);
@@ -76,7 +75,7 @@ TEST(Longrope, AGenerationTakesThoseOfTheLongestThatItMayComeTo) {
 // Of a share nobody knows where rows end; of one row, it is clear.
 TEST(Longrope, RowsThatRanksShareAreOneOrRefused) {
   Rope rope;
-  rope.prepare(config(), 6, at::kCPU);
+  rope.prepare(scaling(), kDim, 6, at::kCPU);
   nn::Batch batch = batch_of({5});
   batch.context.emplace().num_tokens = 5;
   EXPECT_EQ(values(rope.places(batch)), (std::vector<int>{4, 5, 6, 7, 8}));
@@ -87,4 +86,4 @@ TEST(Longrope, RowsThatRanksShareAreOneOrRefused) {
 }
 
 }  // namespace
-}  // namespace snug::models::llama
+}  // namespace snug::models::decoder

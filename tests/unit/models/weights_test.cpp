@@ -88,18 +88,18 @@ class StoredWeights : public ::testing::Test {
 
 TEST_F(StoredWeights, AreReadWithoutAWordWhereAllHaveAPlace) { EXPECT_EQ(load(), ""); }
 
-TEST_F(StoredWeights, NameWhatTheConfigHasNoPlaceFor) {
+TEST_F(StoredWeights, AreRefusedWhereTheConfigHasNoPlaceForThem) {
   add("model.layers.99.self_attn.q_proj.weight", DType::F32, {2, 2}, 1);
   add("model.layers.0.self_attn.q_proj.bias", DType::F32, {4}, 2);
-  EXPECT_THAT(load(), AllOf(HasSubstr("2 tensors are not used"), HasSubstr("config"),
-                            HasSubstr("model.layers.99.self_attn.q_proj.weight"),
-                            HasSubstr("model.layers.0.self_attn.q_proj.bias")));
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("config has no place for 2 tensors"),
+                               HasSubstr("model.layers.99.self_attn.q_proj.weight"),
+                               HasSubstr("model.layers.0.self_attn.q_proj.bias")));
 }
 
 TEST_F(StoredWeights, ListAFewOfMany) {
   for (int layer = 70; layer < 90; ++layer)
     add("model.layers." + std::to_string(layer) + ".mlp.up_proj.weight", DType::F32, {2, 2}, 3);
-  const std::string said = load();
+  const std::string said = refusal();
   EXPECT_THAT(said, AllOf(HasSubstr("20 tensors"), HasSubstr("…")));
   EXPECT_LT(said.size(), 600U);
 }

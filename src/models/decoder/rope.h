@@ -11,15 +11,15 @@
 
 #include "core/nn/unit.h"
 #include "core/ops/rope.h"
-#include "models/llama/config.h"
 
-namespace snug::models::llama {
+namespace snug::models::decoder {
 
 class Rope {
  public:
-  // Makes the tables for rows of up to max_seqlen tokens. Throws UserError if the config's factors
-  // are invalid.
-  void prepare(const Config& config, int64_t max_seqlen, at::Device device);
+  // Makes the tables for rows of up to max_seqlen tokens and heads that rotate `dim` elements.
+  // Throws UserError if the scaling's factors are invalid.
+  void prepare(const kernels::cpu::RopeScaling& scaling, int64_t dim, int64_t max_seqlen,
+               at::Device device);
 
   const ops::RopeTables& tables() const { return tables_; }
 
@@ -33,4 +33,4 @@ class Rope {
   int64_t short_rows_ = 0;
 };
 
-}  // namespace snug::models::llama
+}  // namespace snug::models::decoder

@@ -1,4 +1,4 @@
-// Reads and writes the config as LitGPT's model_config.yaml.
+// LitGPT's model_config.yaml, read into the config.json that it stands for, and written.
 // SPDX-License-Identifier: Apache-2.0
 #include <yaml-cpp/yaml.h>
 
@@ -6,11 +6,13 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "models/llama/config.h"
+#include "models/decoder/config.h"
 #include "models/same_tensor.h"
 
-namespace snug::models::llama {
+namespace snug::models::decoder {
 namespace {
+
+using nlohmann::json;
 
 template <class T>
 T yaml_field(const YAML::Node& root, const char* key, const std::string& where,
@@ -33,6 +35,16 @@ void refuse_other_architectures(const YAML::Node& root, const std::string& where
         "{}: only Llama-type models are supported (norm RMSNorm, mlp LLaMAMLP, no parallel "
         "residual); this one has norm {}, mlp {}",
         where, norm, mlp);
+  // What other families of LitGPT have.
+  for (const char* key : {"norm_qk", "post_attention_norm", "post_mlp_norm", "scale_embeddings",
+                          "attention_logit_softcapping", "final_logit_softcapping"})
+    if (root[key] && !root[key].IsNull() && root[key].as<std::string>("") != "false")
+      throw UserError(
+          "{}: {} is not supported in LitGPT's files; convert the model's Hugging Face "
+          "directory instead",
+          where, key);
+  if (yaml_field<double>(root, "rotary_percentage", where, 0.25) != 1.0)
+    throw UserError("{}: rotary_percentage other than 1.0 is not supported", where);
 }
 
 // LitGPT stores a tied head as a separate tensor and its config does not mention it, so the weights
@@ -45,10 +57,9 @@ bool is_tied(const files::TensorSource& tensors) {
 }
 
 // Newer LitGPT configs list whether each layer has the window; older ones name a pattern.
-void read_sliding_window(Config& config, const YAML::Node& root, const std::string& where) {
-  config.sliding_window = yaml_field<int64_t>(root, "sliding_window_size", where, int64_t{0});
-  if (config.sliding_window == 0) return;
-  config.model_type = "mistral";
+int64_t sliding_window(const YAML::Node& root, const std::string& where) {
+  const auto window = yaml_field<int64_t>(root, "sliding_window_size", where, int64_t{0});
+  if (window == 0) return 0;
   const auto placement =
       yaml_field<std::string>(root, "sliding_window_layer_placement", where, "all");
   if (placement != "all")
@@ -58,17 +69,29 @@ void read_sliding_window(Config& config, const YAML::Node& root, const std::stri
       yaml_field<std::vector<int>>(root, "sliding_window_indices", where, std::vector<int>());
   if (std::ranges::any_of(slides, [](int slide) { return slide == 0; }))
     throw UserError("{}: sliding_window_indices leaves layers out, which is not supported", where);
+  return window;
 }
 
-// generation_config.json controls generation, so it takes precedence.
-void read_token_ids_beside(const std::filesystem::path& folder, Config& config) {
+// The ids of special tokens. generation_config.json controls generation, so it takes precedence.
+void read_token_ids_beside(const std::filesystem::path& folder, json& config) {
   for (const char* name : {"generation_config.json", "config.json"}) {
     const std::filesystem::path path = folder / name;
     if (!std::filesystem::exists(path)) continue;
-    const auto json = nlohmann::json::parse(read_file(path, size_t{1} << 24), nullptr, false);
-    if (json.is_discarded()) throw UserError("{} is not valid JSON", path.string());
-    read_token_ids(config, json, path.string());
-    if (!config.eos_token_ids.empty()) return;
+    const json beside = json::parse(read_file(path, size_t{1} << 24), nullptr, false);
+    if (!beside.is_object()) throw UserError("{} is not valid JSON", path.string());
+    for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id"})
+      config[key] = beside.value(key, json());
+    if (!config["eos_token_id"].is_null()) return;
+  }
+}
+
+YAML::Node load(const std::string& where) {
+  try {
+    YAML::Node root = YAML::Load(read_file(where, size_t{1} << 20));
+    if (!root.IsMap()) throw UserError("{} is not a YAML mapping", where);
+    return root;
+  } catch (const YAML::Exception& error) {
+    throw UserError("{}:{}: {}", where, error.mark.line + 1, error.msg);
   }
 }
 
@@ -76,62 +99,53 @@ void read_token_ids_beside(const std::filesystem::path& folder, Config& config) 
 
 Config from_litgpt(const std::filesystem::path& path, const files::TensorSource& tensors) {
   const std::string where = path.string();
-  YAML::Node root;
-  try {
-    root = YAML::Load(read_file(path, size_t{1} << 20));
-  } catch (const YAML::Exception& error) {
-    throw UserError("{}:{}: {}", where, error.mark.line + 1, error.msg);
-  }
-  if (!root.IsMap()) throw UserError("{} is not a YAML mapping", where);
+  const YAML::Node root = load(where);
   refuse_other_architectures(root, where);
-  Config config;
-  config.hidden_size = yaml_field<int64_t>(root, "n_embd", where);
-  config.num_hidden_layers = yaml_field<int64_t>(root, "n_layer", where);
-  config.num_attention_heads = yaml_field<int64_t>(root, "n_head", where);
-  config.num_key_value_heads =
-      yaml_field<int64_t>(root, "n_query_groups", where, config.num_attention_heads);
-  if (config.num_attention_heads <= 0) throw UserError("{}: n_head must be positive", where);
-  config.head_dim = yaml_field<int64_t>(root, "head_size", where,
-                                        config.hidden_size / config.num_attention_heads);
-  config.intermediate_size = yaml_field<int64_t>(root, "intermediate_size", where);
-  config.vocab_size = yaml_field<int64_t>(
-      root, "padded_vocab_size", where, yaml_field<int64_t>(root, "vocab_size", where, int64_t{0}));
-  config.max_position_embeddings = yaml_field<int64_t>(root, "block_size", where, int64_t{2048});
-  config.rms_norm_eps = yaml_field<double>(root, "norm_eps", where, 1e-5);
-  config.rope.base = yaml_field<double>(root, "rope_base", where, 10000.0);
+  const auto whole = [&](const char* key, std::optional<int64_t> fallback = {}) {
+    return yaml_field<int64_t>(root, key, where, fallback);
+  };
   const bool bias = yaml_field<bool>(root, "bias", where, true);
-  config.qkv_bias = bias || yaml_field<bool>(root, "attn_bias", where, false);
-  config.output_bias = bias;
-  config.mlp_bias = bias;
-  if (config.qkv_bias && !bias) config.model_type = "qwen2";
-  read_sliding_window(config, root, where);
-  if (yaml_field<double>(root, "rotary_percentage", where, 0.25) != 1.0)
-    throw UserError("{}: rotary_percentage other than 1.0 is not supported", where);
-  config.tie_word_embeddings = is_tied(tensors);
-  read_token_ids_beside(path.parent_path(), config);
-  if (const YAML::Node adjust = root["rope_adjustments"]; adjust && adjust.IsMap()) {
-    config.rope.type = kernels::cpu::RopeType::Llama3;
-    config.rope.factor = yaml_field<double>(adjust, "factor", where);
-    config.rope.low_freq_factor = yaml_field<double>(adjust, "low_freq_factor", where);
-    config.rope.high_freq_factor = yaml_field<double>(adjust, "high_freq_factor", where);
-    config.rope.original_max_position = yaml_field<int64_t>(adjust, "original_max_seq_len", where);
-    config.rope_scaling_json = {
-        {"rope_type", "llama3"},
-        {"factor", config.rope.factor},
-        {"low_freq_factor", config.rope.low_freq_factor},
-        {"high_freq_factor", config.rope.high_freq_factor},
-        {"original_max_position_embeddings", config.rope.original_max_position}};
+  const bool qkv_bias = bias || yaml_field<bool>(root, "attn_bias", where, false);
+  const int64_t window = sliding_window(root, where);
+  const int64_t heads = whole("n_head");
+  json config{{"model_type", "llama"},
+              {"hidden_size", whole("n_embd")},
+              {"num_hidden_layers", whole("n_layer")},
+              {"num_attention_heads", heads},
+              {"num_key_value_heads", whole("n_query_groups", heads)},
+              {"intermediate_size", whole("intermediate_size")},
+              {"vocab_size", whole("padded_vocab_size", whole("vocab_size", 0))},
+              {"max_position_embeddings", whole("block_size", 2048)},
+              {"rms_norm_eps", yaml_field<double>(root, "norm_eps", where, 1e-5)},
+              {"rope_theta", yaml_field<double>(root, "rope_base", where, 10000.0)},
+              {"tie_word_embeddings", is_tied(tensors)},
+              {"attention_bias", bias},
+              {"mlp_bias", bias}};
+  if (root["head_size"] && !root["head_size"].IsNull()) config["head_dim"] = whole("head_size");
+  if (qkv_bias && !bias) config["model_type"] = "qwen2";
+  if (window > 0) {
+    config["model_type"] = "mistral";
+    config["sliding_window"] = window;
   }
-  check(config, where);
-  return config;
+  if (const YAML::Node adjust = root["rope_adjustments"]; adjust && adjust.IsMap()) {
+    const auto number = [&](const char* key) { return yaml_field<double>(adjust, key, where); };
+    config["rope_scaling"] = {{"rope_type", "llama3"},
+                              {"factor", number("factor")},
+                              {"low_freq_factor", number("low_freq_factor")},
+                              {"high_freq_factor", number("high_freq_factor")},
+                              {"original_max_position_embeddings",
+                               yaml_field<int64_t>(adjust, "original_max_seq_len", where)}};
+  }
+  read_token_ids_beside(path.parent_path(), config);
+  return read_config(config, where);
 }
 
 std::string to_litgpt(const Config& c) {
   if (c.rope.type != kernels::cpu::RopeType::None && c.rope.type != kernels::cpu::RopeType::Llama3)
     throw UserError("LitGPT's config cannot express this model's rotary scaling ({})",
-                    c.rope_scaling_json.dump());
-  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer)
-    if (c.window_of(layer) != c.sliding_window)
+                    c.json["rope_scaling"].dump());
+  for (size_t layer = 0; layer < c.layers.size(); ++layer)
+    if (c.layers[layer].sliding_window != c.sliding_window)
       throw UserError(
           "LitGPT's config would give layer {} a sliding window that it does not have; write a "
           "Hugging Face directory (--to hf)",
@@ -141,7 +155,7 @@ std::string to_litgpt(const Config& c) {
   const auto field = [&out](const char* key, const auto& value) {
     out << YAML::Key << key << YAML::Value << value;
   };
-  field("name", c.model_type);
+  field("name", std::string(c.family->model_type));
   field("block_size", c.max_position_embeddings);
   field("vocab_size", c.vocab_size);
   field("padded_vocab_size", c.vocab_size);
@@ -176,4 +190,4 @@ std::string to_litgpt(const Config& c) {
   return std::string(out.c_str()) + "\n";
 }
 
-}  // namespace snug::models::llama
+}  // namespace snug::models::decoder

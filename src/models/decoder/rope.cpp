@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "models/llama/rope.h"
+#include "models/decoder/rope.h"
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/arange.h>
@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "core/nn/kv_cache.h"
 
-namespace snug::models::llama {
+namespace snug::models::decoder {
 namespace {
 
 // Positions with `shift` added in documents of more than `longest` tokens.
@@ -28,13 +28,13 @@ at::Tensor shifted_where_long(const nn::Batch& batch, int64_t longest, int64_t s
 
 }  // namespace
 
-void Rope::prepare(const Config& config, int64_t max_seqlen, at::Device device) {
+void Rope::prepare(const kernels::cpu::RopeScaling& scaling, int64_t dim, int64_t max_seqlen,
+                   at::Device device) {
   const auto tables_of = [&](int64_t positions) {
-    return ops::make_rope_tables(config.rope, config.head_dim, positions, device);
+    return ops::make_rope_tables(scaling, dim, positions, device);
   };
-  const int64_t original = config.rope.original_max_position;
-  const bool has_both =
-      config.rope.type == kernels::cpu::RopeType::LongRope && max_seqlen > original;
+  const int64_t original = scaling.original_max_position;
+  const bool has_both = scaling.type == kernels::cpu::RopeType::LongRope && max_seqlen > original;
   short_rows_ = has_both ? original : 0;
   tables_ = tables_of(max_seqlen);
   if (!has_both) return;
@@ -60,4 +60,4 @@ at::Tensor Rope::places(const nn::Batch& batch) const {
   return at::add(batch.positions, short_rows_);
 }
 
-}  // namespace snug::models::llama
+}  // namespace snug::models::decoder

@@ -1,22 +1,25 @@
-// The Llama family as units: token embedding, blocks, and norm + head + loss.
+// Decoders as units: token embedding, blocks, and norm + head + loss. What they compute is in
+// Config.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "core/nn/attention.h"
+#include "core/nn/functions.h"
 #include "core/nn/linear.h"
-#include "core/nn/precision.h"
-#include "core/ops/attention/attention.h"
-#include "models/llama/config.h"
-#include "models/llama/rope.h"
+#include "models/decoder/config.h"
+#include "models/decoder/rope.h"
 #include "models/model.h"
 
-namespace snug::models::llama {
+namespace snug::models::decoder {
 
 // Shapes: N tokens, D hidden_size, H heads, K key-value heads, d head_dim, F intermediate_size,
-// V vocab_size.
+// V vocab_size; c rows of hidden states on this rank.
 
 class Embedding final : public nn::Unit {
  public:
@@ -26,27 +29,31 @@ class Embedding final : public nn::Unit {
   nn::Parameter& weight() { return weight_; }
 
  private:
+  const Config& config_;
   nn::Parameter weight_;  // (V, D)
 };
 
 class Block final : public nn::Unit {
  public:
-  Block(const Config& config, int64_t layer, const Rope& rope);
+  // `rope`: of this layer, filled by Model::prepare; null: the layer does not rotate.
+  Block(const Config& config, int64_t layer, const Rope* rope);
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
   int64_t num_kv_heads() const { return k_.out_features() / config_.head_dim; }
 
  private:
-  // (N, D) -> (N, D)
+  // (c, D) -> (c, D)
   at::Tensor attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
+  at::Tensor mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const;
 
   const Config& config_;
   int64_t layer_;
-  const Rope& rope_;           // filled by Model::prepare
-  nn::Parameter input_norm_;   // (D)
-  nn::Parameter output_norm_;  // (D), before the MLP
+  const Rope* rope_;
+  std::string name_;
+  nn::RmsNorm attention_norm_, mlp_norm_;
   nn::Linear q_, k_, v_, o_;
+  std::optional<nn::RmsNorm> q_norm_, k_norm_;
   nn::Linear gate_, up_, down_;
 };
 
@@ -61,23 +68,25 @@ class Head final : public nn::Unit {
 
  private:
   const Config& config_;
-  nn::Parameter norm_;  // (D)
-  nn::Linear linear_;   // (V, D)
+  nn::RmsNorm norm_;
+  nn::Linear linear_;  // (V, D)
 };
 
-class LlamaModel final : public Model {
+class DecoderModel final : public Model {
  public:
-  explicit LlamaModel(Config config);
+  explicit DecoderModel(Config config);
   std::vector<nn::Unit*> units() override;
   Dimensions dimensions() const override;
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
-  nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
-  std::string litgpt_config() const override { return to_litgpt(config_); }
+  nlohmann::json hugging_face_config() const override { return config_.json; }
+  std::string litgpt_config() const override;
   void write_gguf_config(files::GgufWriter& out) const override { to_gguf(config_, out); }
-  std::map<std::string, std::vector<float>> gguf_constants() const override;
+  std::map<std::string, std::vector<float>> gguf_constants() const override {
+    return decoder::gguf_constants(config_);
+  }
   double initializer_range() const override { return config_.initializer_range; }
   void prepare(at::Device device, int64_t max_seqlen) override;
-  const Config& config() const { return config_; }
+  void set_dropout(double probability) override;
 
  private:
   Config config_;
@@ -87,4 +96,4 @@ class LlamaModel final : public Model {
   std::unique_ptr<Head> head_;
 };
 
-}  // namespace snug::models::llama
+}  // namespace snug::models::decoder

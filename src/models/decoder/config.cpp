@@ -1,0 +1,299 @@
+// config.json, read: laid over the family's defaults, brought to one form, then into numbers.
+// SPDX-License-Identifier: Apache-2.0
+#include "models/decoder/config.h"
+
+#include <fmt/ranges.h>
+
+#include <array>
+#include <cmath>
+
+#include "base/error.h"
+#include "models/config_fields.h"
+
+namespace snug::models::decoder {
+namespace {
+
+using kernels::cpu::RopeScaling;
+using kernels::cpu::RopeType;
+using nlohmann::json;
+
+constexpr const char* kSliding = "sliding_attention";
+constexpr const char* kFull = "full_attention";
+
+RopeType rope_type(const std::string& type, const std::string& where) {
+  static constexpr std::array<std::pair<const char*, RopeType>, 8> kNames = {{
+      {"default", RopeType::None},
+      {"none", RopeType::None},
+      {"linear", RopeType::Linear},
+      {"dynamic", RopeType::Dynamic},
+      {"llama3", RopeType::Llama3},
+      {"yarn", RopeType::Yarn},
+      {"longrope", RopeType::LongRope},
+      {"su", RopeType::LongRope},
+  }};
+  for (const auto& [name, known] : kNames)
+    if (type == name) return known;
+  throw UserError(
+      "{}: rope scaling of type \"{}\" is unknown; supported are linear, dynamic, llama3, yarn and "
+      "longrope",
+      where, type);
+}
+
+std::string rope_type_name(const json& rope, const std::string& where) {
+  const ConfigFields fields(rope, where);
+  return fields.text("rope_type", fields.text("type", "default"));
+}
+
+// One of transformers 5's objects: its base and its scaling, null if it has none.
+std::pair<json, json> split_rope(json rope, const std::string& where, const json& base) {
+  const json theta = rope.value("rope_theta", base);
+  rope.erase("rope_theta");
+  if (rope_type(rope_type_name(rope, where), where) == RopeType::None) rope = nullptr;
+  return {theta, rope};
+}
+
+// transformers 5 writes rope_parameters, for all layers or for each type; earlier versions write
+// rope_theta, rope_scaling and others beside them. Every version reads the latter.
+void flatten_rope(json& config, const json& file, const std::string& where) {
+  if (has_field(file, "rope_parameters")) {
+    json rope = file["rope_parameters"];
+    const std::string inside = where + ": rope_parameters";
+    if (!rope.is_object()) throw UserError("{}: \"rope_parameters\" is not an object", where);
+    if (rope.contains("partial_rotary_factor")) {
+      const double factor = ConfigFields(rope, inside).number("partial_rotary_factor");
+      if (!config.contains("partial_rotary_factor") && factor != 1)
+        throw UserError("{}: partial_rotary_factor = {} is not supported for {}", inside, factor,
+                        config["model_type"].get<std::string>());
+      if (config.contains("partial_rotary_factor")) config["partial_rotary_factor"] = factor;
+      rope.erase("partial_rotary_factor");
+    }
+    if (rope.contains(kFull) || rope.contains(kSliding)) {
+      if (!config.contains("rope_local_base_freq"))
+        throw UserError("{}: rotary embeddings that differ by layer are not supported for {}",
+                        inside, config["model_type"].get<std::string>());
+      const json local = rope.value(kSliding, json::object());
+      rope = rope.value(kFull, json::object());
+      const auto [base, scaling] = split_rope(local, inside, config["rope_local_base_freq"]);
+      if (!scaling.is_null())
+        throw UserError("{}: {} with a scaled rotary embedding is not supported", inside, kSliding);
+      config["rope_local_base_freq"] = base;
+    }
+    std::tie(config["rope_theta"], config["rope_scaling"]) =
+        split_rope(rope, inside, config["rope_theta"]);
+  }
+  json& scaling = config["rope_scaling"];
+  if (scaling.is_null()) return;
+  if (!scaling.is_object()) throw UserError("{}: \"rope_scaling\" is not an object", where);
+  std::tie(config["rope_theta"], scaling) =
+      split_rope(json(scaling), where + ": rope_scaling", config["rope_theta"]);
+}
+
+RopeScaling rope_of(const json& config, const std::string& where) {
+  const ConfigFields top(config, where);
+  RopeScaling rope{.base = top.number("rope_theta")};
+  if (!top.has("rope_scaling")) return rope;
+  const std::string inside = where + ": rope_scaling";
+  const json& object = config["rope_scaling"];
+  for (const auto& [key, value] : object.items()) {
+    static constexpr std::array kKnown = {"rope_type",        "type",
+                                          "factor",           "low_freq_factor",
+                                          "high_freq_factor", "beta_fast",
+                                          "beta_slow",        "truncate",
+                                          "mscale",           "mscale_all_dim",
+                                          "attention_factor", "short_factor",
+                                          "long_factor",      "original_max_position_embeddings",
+                                          "finetuned"};
+    if (std::ranges::find(kKnown, key) == kKnown.end())
+      throw UserError("{}: \"{}\" is unknown; known are {}", inside, key, fmt::join(kKnown, ", "));
+  }
+  const ConfigFields fields(object, inside);
+  rope.type = rope_type(rope_type_name(object, inside), where);
+  rope.factor = fields.number("factor", 1.0);
+  rope.low_freq_factor = fields.number("low_freq_factor", 1.0);
+  rope.high_freq_factor = fields.number("high_freq_factor", 4.0);
+  const int64_t positions = top.integer("max_position_embeddings");
+  // Some configs have it outside the scaling object.
+  rope.original_max_position =
+      fields.integer("original_max_position_embeddings",
+                     top.integer("original_max_position_embeddings", positions));
+  if ((rope.type == RopeType::LongRope || rope.type == RopeType::Yarn) && !fields.has("factor") &&
+      rope.original_max_position > 0)
+    rope.factor = static_cast<double>(positions) / static_cast<double>(rope.original_max_position);
+  rope.beta_fast = fields.number("beta_fast", 32.0);
+  rope.beta_slow = fields.number("beta_slow", 1.0);
+  rope.truncate = fields.boolean("truncate", true);
+  rope.mscale = fields.number("mscale", 0.0);
+  rope.mscale_all_dim = fields.number("mscale_all_dim", 0.0);
+  rope.attention_factor = fields.number("attention_factor", 0.0);
+  rope.short_factor = fields.numbers("short_factor");
+  rope.long_factor = fields.numbers("long_factor");
+  return rope;
+}
+
+// 1 for each layer that rotates.
+std::vector<int64_t> rotating_layers(json& config, int64_t layers, const std::string& where) {
+  std::vector<int64_t> rotates(static_cast<size_t>(layers), 1);
+  if (!config.contains("no_rope_layers")) return rotates;
+  const ConfigFields fields(config, where);
+  const int64_t interval = fields.integer_between("no_rope_layer_interval", 1, 1 << 20);
+  for (int64_t layer = 0; layer < layers; ++layer)
+    rotates[static_cast<size_t>(layer)] = (layer + 1) % interval != 0;
+  if (fields.has("no_rope_layers")) rotates = fields.ids("no_rope_layers");
+  if (std::ssize(rotates) < layers)
+    throw UserError("{}: \"no_rope_layers\" has {} numbers for {} layers", where, rotates.size(),
+                    layers);
+  config["no_rope_layers"] = rotates;
+  return rotates;
+}
+
+// Whether each layer has the sliding window: as layer_types lists it, or by the older keys.
+std::vector<bool> sliding_layers(const json& config, const std::vector<int64_t>& rotates,
+                                 int64_t layers, const std::string& where) {
+  const ConfigFields fields(config, where);
+  if (!fields.has("sliding_window") || !fields.boolean("use_sliding_window", true))
+    return std::vector<bool>(static_cast<size_t>(layers), false);
+  std::vector<bool> slides;
+  if (fields.has("layer_types")) {
+    const json& types = config["layer_types"];
+    if (!types.is_array() || std::ssize(types) != layers)
+      throw UserError("{}: \"layer_types\" is not a list of {} layers (num_hidden_layers)", where,
+                      layers);
+    for (const json& type : types) {
+      if (type != kSliding && type != kFull)
+        throw UserError("{}: \"layer_types\" contains {}; supported are \"{}\" and \"{}\"", where,
+                        type.dump(), kFull, kSliding);
+      slides.push_back(type == kSliding);
+    }
+    return slides;
+  }
+  const int64_t pattern = fields.integer("sliding_window_pattern", 0);
+  const int64_t first = fields.integer("max_window_layers", 0);
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    if (pattern > 0)
+      slides.push_back((layer + 1) % pattern != 0);
+    else if (config.contains("no_rope_layers"))
+      slides.push_back(rotates[static_cast<size_t>(layer)] == 0);
+    else
+      slides.push_back(layer >= first);
+  }
+  return slides;
+}
+
+// Also writes both forms of the pattern, for every version of transformers.
+void read_layers(Config& c, const std::string& where) {
+  const ConfigFields fields(c.json, where);
+  const std::vector<int64_t> rotates = rotating_layers(c.json, c.num_hidden_layers, where);
+  const std::vector<bool> slides = sliding_layers(c.json, rotates, c.num_hidden_layers, where);
+  const Rotation of_windows =
+      fields.has("rope_local_base_freq") ? Rotation::Window : Rotation::Model;
+  const int64_t window = fields.integer("sliding_window", 0);
+  json types = json::array();
+  int64_t first_window = c.num_hidden_layers;
+  for (size_t layer = slides.size(); layer-- > 0;)
+    if (slides[layer]) first_window = static_cast<int64_t>(layer);
+  for (size_t layer = 0; layer < slides.size(); ++layer) {
+    types.push_back(slides[layer] ? kSliding : kFull);
+    c.layers.push_back({.sliding_window = slides[layer] ? window : 0,
+                        .rotation = rotates[layer] == 0 ? Rotation::None
+                                    : slides[layer]     ? of_windows
+                                                        : Rotation::Model});
+    if (slides[layer]) c.sliding_window = window;
+  }
+  if (c.json.contains("layer_types")) c.json["layer_types"] = std::move(types);
+  if (c.json.contains("max_window_layers") && c.sliding_window > 0)
+    c.json["max_window_layers"] = first_window;
+  if (c.json.contains("use_sliding_window") && c.sliding_window == 0) {
+    c.json["use_sliding_window"] = false;
+    c.json["sliding_window"] = nullptr;
+  }
+}
+
+void read_sizes(Config& c, const std::string& where) {
+  const ConfigFields fields(c.json, where);
+  c.vocab_size = fields.integer_between("vocab_size", 1, int64_t{1} << 24);
+  c.hidden_size = fields.integer_between("hidden_size", 1, int64_t{1} << 20);
+  c.intermediate_size = fields.integer_between("intermediate_size", 1, int64_t{1} << 22);
+  c.num_hidden_layers = fields.integer_between("num_hidden_layers", 1, 4096);
+  c.num_attention_heads = fields.integer_between("num_attention_heads", 1, 4096);
+  c.num_key_value_heads = fields.integer_between("num_key_value_heads", 1, c.num_attention_heads,
+                                                 c.num_attention_heads);
+  c.head_dim = fields.integer_between("head_dim", 1, 256, c.hidden_size / c.num_attention_heads);
+  c.max_position_embeddings =
+      fields.integer_between("max_position_embeddings", 1, int64_t{1} << 26);
+  c.rotary_dim = static_cast<int64_t>(static_cast<double>(c.head_dim) *
+                                      fields.number("partial_rotary_factor", 1.0));
+  c.json["num_key_value_heads"] = c.num_key_value_heads;
+  c.json["head_dim"] = c.head_dim;
+  if (c.num_attention_heads % c.num_key_value_heads != 0)
+    throw UserError("{}: {} attention heads cannot share {} key-value heads evenly", where,
+                    c.num_attention_heads, c.num_key_value_heads);
+  if (c.rotary_dim < 2 || c.rotary_dim > c.head_dim || c.rotary_dim % 2 != 0)
+    throw UserError("{}: head_dim = {}, of which {} elements rotate; rotary embeddings need pairs",
+                    where, c.head_dim, c.rotary_dim);
+}
+
+double positive(const ConfigFields& fields, const char* key, std::optional<double> fallback = {}) {
+  const double value = fields.number(key, fallback);
+  if (!std::isfinite(value) || value <= 0)
+    throw UserError("{}: {} = {} must be positive", fields.where(), key, value);
+  return value;
+}
+
+void read_constants(Config& c, const std::string& where) {
+  const ConfigFields fields(c.json, where);
+  c.rms_norm_eps = fields.number("rms_norm_eps");
+  if (!(c.rms_norm_eps > 0) || !(c.rms_norm_eps < 1))
+    throw UserError("{}: rms_norm_eps = {} is out of range (0 to 1)", where, c.rms_norm_eps);
+  c.embedding_scale = c.family->scaled_embedding ? std::sqrt(static_cast<double>(c.hidden_size))
+                                                 : positive(fields, "embedding_multiplier", 1.0);
+  c.residual_scale = positive(fields, "residual_multiplier", 1.0);
+  c.logit_scale = 1 / positive(fields, "logits_scaling", 1.0);
+  const double scalar = positive(fields, "query_pre_attn_scalar", static_cast<double>(c.head_dim));
+  c.attention_scale = positive(fields, "attention_multiplier", 1 / std::sqrt(scalar));
+  if (fields.has("attn_logit_softcapping"))
+    c.score_cap = positive(fields, "attn_logit_softcapping");
+  if (fields.has("final_logit_softcapping"))
+    c.logit_cap = positive(fields, "final_logit_softcapping");
+  c.rope = rope_of(c.json, where);
+  c.window_rope.base = positive(fields, "rope_local_base_freq", 10000.0);
+  positive(fields, "rope_theta");
+}
+
+}  // namespace
+
+Config read_config(const json& file, const std::string& where) {
+  Config c;
+  const std::string type = ConfigFields(file, where).text("model_type");
+  c.family = find_family(type);
+  SNUG_CHECK(c.family != nullptr, "{}: no decoder family {}", where, type);
+  if (const auto unknown = unknown_keys(*c.family, file); !unknown.empty())
+    throw UserError(
+        "{}: snug does not know {} of a {} model, which may change what it computes; if not, "
+        "remove {} from the file",
+        where, fmt::join(unknown, ", "), type, unknown.size() == 1 ? "it" : "them");
+  c.json = default_config(*c.family);
+  for (const auto& [key, value] : file.items())
+    if (c.json.contains(key) && key != "architectures") c.json[key] = value;
+  flatten_rope(c.json, file, where);
+  const ConfigFields fields(c.json, where);
+  const char* activation = fields.has("hidden_activation") ? "hidden_activation" : "hidden_act";
+  c.activation = ops::activation_of(fields.text(activation), where + ": " + activation);
+  if (c.family->unit_offset) c.norm_form = kernels::cpu::NormForm::Gemma;
+  c.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
+  c.initializer_range = fields.number("initializer_range");
+  c.attention_dropout = fields.probability("attention_dropout", 0);
+  c.output_bias = fields.boolean("attention_bias", false);
+  c.qkv_bias = c.family->qkv_bias || c.output_bias;
+  c.mlp_bias = fields.boolean("mlp_bias", false);
+  fields.ids("bos_token_id");
+  c.eos_token_ids = fields.ids("eos_token_id");
+  read_sizes(c, where);
+  read_constants(c, where);
+  read_layers(c, where);
+  // Where it is null, transformers 4 would compute with it.
+  if (!fields.has("original_max_position_embeddings"))
+    c.json.erase("original_max_position_embeddings");
+  return c;
+}
+
+}  // namespace snug::models::decoder

@@ -1,0 +1,77 @@
+// What a decoder computes: a family's row and a model's config as numbers, so that no unit asks
+// which family it belongs to. Names as in config.json.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/kernels/cpu/rms_norm.h"
+#include "core/kernels/cpu/rope_tables.h"
+#include "core/ops/activation.h"
+#include "files/weights/gguf/gguf.h"
+#include "models/decoder/families.h"
+
+namespace snug::models::decoder {
+
+// Which positions a layer's queries and keys are rotated by: none, the model's, or those of its
+// layers with a sliding window.
+enum class Rotation { None, Model, Window };
+
+struct Layer {
+  int64_t sliding_window = 0;  // 0: none
+  Rotation rotation = Rotation::Model;
+  bool operator==(const Layer&) const = default;
+};
+
+struct Config {
+  const Family* family = nullptr;
+  nlohmann::json json;  // every key of the family, as config.json has it: what is written again
+
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_hidden_layers = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_key_value_heads = 0;
+  int64_t head_dim = 0;
+  int64_t max_position_embeddings = 0;
+  double rms_norm_eps = 0;
+  kernels::cpu::NormForm norm_form = kernels::cpu::NormForm::Llama;
+  ops::Activation activation = ops::Activation::Silu;
+  bool tie_word_embeddings = false;
+  bool qkv_bias = false;
+  bool output_bias = false;  // of the attention's output projection
+  bool mlp_bias = false;
+  double initializer_range = 0;
+  double attention_dropout = 0;
+  int64_t sliding_window = 0;  // of the layers that have one
+  std::vector<Layer> layers;
+  kernels::cpu::RopeScaling rope;
+  kernels::cpu::RopeScaling window_rope;  // of Rotation::Window
+  int64_t rotary_dim = 0;                 // elements of a head that rotate
+  double embedding_scale = 1;
+  double residual_scale = 1;   // on what attention and MLP add
+  double attention_scale = 1;  // on q·k
+  double score_cap = 0;        // of attention's scores: cap * tanh(score / cap); 0: none
+  double logit_scale = 1;
+  double logit_cap = 0;
+  std::vector<int64_t> eos_token_ids;
+};
+
+// Each throws UserError naming the source and the key that is missing, unknown or out of range.
+Config read_config(const nlohmann::json& config, const std::string& where);
+Config from_gguf(const files::GgufFile& file);
+// The file says neither whether the head is tied nor which tokens are special: `tensors` and the
+// Hugging Face files beside it do.
+Config from_litgpt(const std::filesystem::path& model_config_yaml,
+                   const files::TensorSource& tensors);
+std::string to_litgpt(const Config& config);
+// Writes all GGUF metadata about the model; and the tensors that are not parameters.
+void to_gguf(const Config& config, files::GgufWriter& out);
+std::map<std::string, std::vector<float>> gguf_constants(const Config& config);
+
+}  // namespace snug::models::decoder

@@ -1,0 +1,230 @@
+// GGUF metadata, read into the config.json that it stands for, and written; keys as llama.cpp has
+// them.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "models/decoder/config.h"
+
+namespace snug::models::decoder {
+namespace {
+
+using kernels::cpu::RopeScaling;
+using kernels::cpu::RopeType;
+using nlohmann::json;
+
+constexpr int64_t kLlama3Positions = 8192;  // context of the pretraining of Llama 3.1 to 3.3
+
+enum class Kind { Count, Number };
+
+// A key of GGUF files, behind "<architecture>.", and of config.json. Those that a family lacks are
+// neither read nor written.
+struct Key {
+  const char* gguf;
+  const char* ours;
+  Kind kind;
+};
+
+constexpr Key kKeys[] = {
+    {"block_count", "num_hidden_layers", Kind::Count},
+    {"context_length", "max_position_embeddings", Kind::Count},
+    {"embedding_length", "hidden_size", Kind::Count},
+    {"feed_forward_length", "intermediate_size", Kind::Count},
+    {"attention.head_count", "num_attention_heads", Kind::Count},
+    {"attention.head_count_kv", "num_key_value_heads", Kind::Count},
+    {"attention.key_length", "head_dim", Kind::Count},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps", Kind::Number},
+    {"rope.freq_base", "rope_theta", Kind::Number},
+};
+
+std::string key_of(const Family& family, const char* name) {
+  return fmt::format("{}.{}", family.gguf, name);
+}
+
+// Stored as float32, where 1e-5 becomes 9.99999974e-06; rounded back.
+double number_of(const files::GgufFile& file, const std::string& key) {
+  return std::stod(fmt::format("{:.6g}", file.number(key)));
+}
+
+// GGUF stores Llama 3's scaling as factors: the divisor of each frequency.
+std::vector<float> rope_factors(const RopeScaling& scaling, int64_t dim) {
+  const RopeScaling plain{.base = scaling.base};
+  const std::vector<float> before = kernels::cpu::rope_frequencies(plain, dim, 1).inverse;
+  std::vector<float> factors = kernels::cpu::rope_frequencies(scaling, dim, 1).inverse;
+  for (size_t i = 0; i < factors.size(); ++i) factors[i] = before[i] / factors[i];
+  return factors;
+}
+
+std::vector<float> values_of(const files::GgufFile& file, const files::TensorInfo& tensor) {
+  std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
+  file.read(tensor, files::DType::F32, values.data());
+  return values;
+}
+
+// Recovers the scaling from the factors, assuming Llama 3's own bounds.
+json llama3_scaling(const files::GgufFile& file, const std::vector<float>& factors, double base,
+                    int64_t original) {
+  if (std::ranges::all_of(factors, [](float factor) { return factor == 1.0F; })) return nullptr;
+  const RopeScaling rope{.type = RopeType::Llama3,
+                         .base = base,
+                         .factor = factors.empty() ? 1.0 : *std::ranges::max_element(factors),
+                         .low_freq_factor = 1.0,
+                         .high_freq_factor = 4.0,
+                         .original_max_position = original};
+  const auto near = [](float a, float b) { return std::abs(a - b) <= 1e-3F * std::abs(b); };
+  if (!std::ranges::equal(factors, rope_factors(rope, 2 * std::ssize(factors)), near))
+    throw UserError(
+        "{}: tensor rope_freqs.weight scales rotary frequencies differently from Llama 3 "
+        "(low_freq_factor 1, high_freq_factor 4, {} positions); use the model's Hugging Face "
+        "directory instead",
+        file.label(), original);
+  return {{"rope_type", "llama3"},
+          {"factor", rope.factor},
+          {"low_freq_factor", rope.low_freq_factor},
+          {"high_freq_factor", rope.high_freq_factor},
+          {"original_max_position_embeddings", original}};
+}
+
+json rope_scaling(const files::GgufFile& file, const Family& family, const json& config) {
+  const auto key = [&](const char* name) {
+    return key_of(family, (std::string("rope.scaling.") + name).c_str());
+  };
+  const int64_t positions = config["max_position_embeddings"];
+  if (const files::TensorInfo* factors = file.find("rope_freqs.weight"))
+    return llama3_scaling(file, values_of(file, *factors), config["rope_theta"],
+                          file.integer(key("original_context_length"), kLlama3Positions));
+  const std::string type = file.text(key("type"), "none");
+  if (type == "none") return nullptr;
+  if (type == "linear")
+    return {{"rope_type", "linear"}, {"factor", file.number(key("factor"), 1.0)}};
+  if (type == "yarn")
+    return {{"rope_type", "yarn"},
+            {"factor", file.number(key("factor"))},
+            {"original_max_position_embeddings",
+             file.integer(key("original_context_length"), positions)}};
+  throw UserError(
+      "{}: rope scaling \"{}\" in a GGUF file is not supported; linear, yarn and Llama 3's are",
+      file.label(), type);
+}
+
+void write_rope_scaling(const Config& c, files::GgufWriter& out) {
+  const auto key = [&](const char* name) {
+    return key_of(*c.family, (std::string("rope.scaling.") + name).c_str());
+  };
+  const RopeScaling& rope = c.rope;
+  const RopeScaling usual;
+  const bool usual_yarn = rope.beta_fast == usual.beta_fast && rope.beta_slow == usual.beta_slow &&
+                          rope.mscale == 0 && rope.mscale_all_dim == 0 &&
+                          rope.attention_factor == 0 && rope.truncate;
+  const auto original = static_cast<uint32_t>(rope.original_max_position);
+  if (rope.type == RopeType::None) return;
+  if (rope.type == RopeType::Linear) {
+    out.set_text(key("type"), "linear");
+    out.set_f32(key("factor"), static_cast<float>(rope.factor));
+  } else if (rope.type == RopeType::Yarn && usual_yarn) {
+    out.set_text(key("type"), "yarn");
+    out.set_f32(key("factor"), static_cast<float>(rope.factor));
+    out.set_u32(key("original_context_length"), original);
+  } else if (rope.type == RopeType::Llama3) {
+    out.set_u32(key("original_context_length"), original);
+  } else {
+    throw UserError("snug cannot write this model's rotary scaling ({}) to GGUF",
+                    c.json["rope_scaling"].dump());
+  }
+}
+
+const Family& family_of(const files::GgufFile& file) {
+  const std::string architecture = file.text("general.architecture");
+  std::set<std::string_view> known;
+  for (const Family& family : families()) {
+    if (family.gguf == architecture) return family;
+    if (!family.gguf.empty()) known.insert(family.gguf);
+  }
+  throw UserError("{}: architecture \"{}\" is not supported; supported are {}", file.describe(),
+                  architecture, fmt::join(known, ", "));
+}
+
+void read_tensors(const files::GgufFile& file, json& config) {
+  const files::TensorInfo* embedding = file.find("token_embd.weight");
+  if (embedding == nullptr || embedding->shape.size() != 2)
+    throw UserError("{}: tensor token_embd.weight is missing", file.describe());
+  config["vocab_size"] = embedding->shape[0];
+  config["tie_word_embeddings"] = file.find("output.weight") == nullptr;
+  if (config.contains("attention_bias"))
+    config["attention_bias"] = file.find("blk.0.attn_q.bias") != nullptr;
+  if (config.contains("mlp_bias")) config["mlp_bias"] = file.find("blk.0.ffn_gate.bias") != nullptr;
+}
+
+void read_token_ids(const files::GgufFile& file, json& config) {
+  const auto id = [&](const char* name) -> json {
+    const std::string key = fmt::format("tokenizer.ggml.{}_token_id", name);
+    return file.has(key) ? json(file.integer(key)) : json();
+  };
+  config["bos_token_id"] = id("bos");
+  config["eos_token_id"] = id("eos");
+  config["pad_token_id"] = id("padding");
+  if (const json end_of_turn = id("eot"); !end_of_turn.is_null())
+    config["eos_token_id"] = config["eos_token_id"].is_null()
+                                 ? end_of_turn
+                                 : json::array({config["eos_token_id"], end_of_turn});
+}
+
+}  // namespace
+
+Config from_gguf(const files::GgufFile& file) {
+  const Family& family = family_of(file);
+  json config = default_config(family);
+  for (const Key& key : kKeys) {
+    const std::string name = key_of(family, key.gguf);
+    if (!config.contains(key.ours) || !file.has(name)) continue;
+    if (key.kind == Kind::Count)
+      config[key.ours] = file.integer(name);
+    else
+      config[key.ours] = number_of(file, name);
+  }
+  // Absent where it is what the sizes give, whatever transformers assumes.
+  if (!file.has(key_of(family, "attention.key_length"))) config["head_dim"] = nullptr;
+  read_tensors(file, config);
+  read_token_ids(file, config);
+  config["rope_scaling"] = rope_scaling(file, family, config);
+  return read_config(config, file.describe());
+}
+
+void to_gguf(const Config& c, files::GgufWriter& out) {
+  const std::string architecture(c.family->gguf);
+  if (c.sliding_window > 0)
+    warn(
+        "GGUF's {} architecture has no sliding window: beyond {} tokens a program that reads the "
+        "file attends to more tokens than the model did in training",
+        architecture, c.sliding_window);
+  out.set_text("general.architecture", architecture);
+  const bool usual_heads = c.head_dim * c.num_attention_heads == c.hidden_size;
+  for (const Key& key : kKeys) {
+    const std::string name = key_of(*c.family, key.gguf);
+    if (!c.json.contains(key.ours) || c.json[key.ours].is_null()) continue;
+    if (std::string_view(key.ours) == "head_dim" && usual_heads) continue;
+    if (key.kind == Kind::Count)
+      out.set_u32(name, c.json[key.ours].get<uint32_t>());
+    else
+      out.set_f32(name, c.json[key.ours].get<float>());
+  }
+  const auto count = [&](const char* name, int64_t value) {
+    out.set_u32(key_of(*c.family, name), static_cast<uint32_t>(value));
+  };
+  if (!usual_heads) count("attention.value_length", c.head_dim);
+  count("rope.dimension_count", c.rotary_dim);
+  count("vocab_size", c.vocab_size);
+  write_rope_scaling(c, out);
+}
+
+std::map<std::string, std::vector<float>> gguf_constants(const Config& c) {
+  if (c.rope.type != RopeType::Llama3) return {};
+  return {{"rope_freqs.weight", rope_factors(c.rope, c.rotary_dim)}};
+}
+
+}  // namespace snug::models::decoder

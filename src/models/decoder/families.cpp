@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/decoder/families.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace snug::models::decoder {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kCommon = R"({
+  "vocab_size": null, "hidden_size": null, "intermediate_size": null, "num_hidden_layers": null,
+  "num_attention_heads": null, "num_key_value_heads": null, "head_dim": null, "hidden_act": "silu",
+  "max_position_embeddings": 2048, "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
+  "initializer_range": 0.02, "attention_dropout": 0.0, "rope_theta": 10000.0, "rope_scaling": null,
+  "original_max_position_embeddings": null,
+  "bos_token_id": null, "eos_token_id": null, "pad_token_id": null})";
+
+// Keys of transformers and of those who wrote a file, which do not change what a model computes.
+// Quantized weights are refused by their types.
+const std::set<std::string_view> kBookkeeping = {"architectures",
+                                                 "auto_map",
+                                                 "cache_implementation",
+                                                 "dtype",
+                                                 "id2label",
+                                                 "is_llama_config",
+                                                 "label2id",
+                                                 "language",
+                                                 "max_length",
+                                                 "model_max_length",
+                                                 "model_type",
+                                                 "name_or_path",
+                                                 "pretraining_tp",
+                                                 "quantization_config",
+                                                 "rope_parameters",
+                                                 "task_specific_params",
+                                                 "temperature",
+                                                 "tokenizer_class",
+                                                 "torch_dtype",
+                                                 "top_k",
+                                                 "top_p",
+                                                 "transformers.js_config",
+                                                 "transformers_version",
+                                                 "unsloth_fixed",
+                                                 "unsloth_version",
+                                                 "use_cache"};
+
+bool is_bookkeeping(const std::string& key) {
+  return kBookkeeping.contains(key) || key.starts_with("_") || key.ends_with("_token_id");
+}
+
+bool says_nothing(const json& value) {
+  return value.empty() || value == false || value == 0 || value == "";
+}
+
+size_t common_prefix(std::string_view a, std::string_view b) {
+  return static_cast<size_t>(std::ranges::mismatch(a, b).in1 - a.begin());
+}
+
+}  // namespace
+
+const std::vector<Family>& families() {
+  static const std::vector<Family> all = {
+      {.model_type = "llama",
+       .class_name = "LlamaForCausalLM",
+       .gguf = "llama",
+       .gguf_rows = GgufRows::Paired,
+       .in_litgpt = true,
+       .defaults = R"({"attention_bias": false, "mlp_bias": false})"},
+      {.model_type = "mistral",
+       .class_name = "MistralForCausalLM",
+       .gguf = "llama",
+       .gguf_rows = GgufRows::Paired,
+       .in_litgpt = true,
+       .defaults = R"({"sliding_window": 4096, "max_position_embeddings": 131072})"},
+      {.model_type = "qwen2",
+       .class_name = "Qwen2ForCausalLM",
+       .gguf = "qwen2",
+       .in_litgpt = true,
+       .qkv_bias = true,
+       .defaults = R"({"use_sliding_window": false, "sliding_window": 4096,
+                       "max_window_layers": 28, "layer_types": null,
+                       "max_position_embeddings": 32768})"},
+  };
+  return all;
+}
+
+const Family* find_family(std::string_view model_type) {
+  const auto found = std::ranges::find(families(), model_type, &Family::model_type);
+  return found == families().end() ? nullptr : &*found;
+}
+
+json default_config(const Family& family) {
+  json config = json::parse(kCommon);
+  config.update(json::parse(family.defaults));
+  config["model_type"] = family.model_type;
+  config["architectures"] = json::array({family.class_name});
+  return config;
+}
+
+std::vector<std::string> unknown_keys(const Family& family, const json& config) {
+  const json known = default_config(family);
+  std::vector<std::string> unknown;
+  for (const auto& [key, value] : config.items())
+    if (!known.contains(key) && !is_bookkeeping(key) && !says_nothing(value))
+      unknown.push_back(key);
+  return unknown;
+}
+
+std::string nearest_family(std::string_view model_type, const json& config) {
+  const Family& nearest = *std::ranges::min_element(families(), {}, [&](const Family& family) {
+    return std::tuple(unknown_keys(family, config).size(),
+                      -static_cast<int64_t>(common_prefix(model_type, family.model_type)));
+  });
+  const std::vector<std::string> unknown = unknown_keys(nearest, config);
+  if (unknown.empty())
+    return fmt::format("; by the keys of its config it is nearest to {}", nearest.model_type);
+  return fmt::format("; nearest is {}, which has no place for {}", nearest.model_type,
+                     fmt::join(unknown, ", "));
+}
+
+}  // namespace snug::models::decoder

@@ -1,0 +1,53 @@
+// The families of decoders that descend from Llama, each a row: what distinguishes it from the
+// others besides its sizes. A family is added here, with a case in tests/oracles/model_parity.py
+// and its name in the parity and property tests.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace snug::models::decoder {
+
+// Where a block's norms are: before attention and MLP, after them, or both.
+enum class Norms { Before, After, Both };
+// The norm of queries and keys: over each head, or over the whole projection.
+enum class QkNorm { None, Head, Projection };
+// Order of rotary rows in GGUF files: as in Hugging Face's, or in pairs.
+enum class GgufRows { Same, Paired };
+
+struct Family {
+  std::string_view model_type;  // in config.json
+  std::string_view class_name;  // in transformers
+  std::string_view gguf;        // general.architecture of GGUF files
+  GgufRows gguf_rows = GgufRows::Same;
+  bool in_litgpt = false;  // whether snug reads and writes LitGPT's files of it
+  bool qkv_bias = false;   // q, k and v have biases, whatever the config says
+  Norms norms = Norms::Before;
+  QkNorm qk_norm = QkNorm::None;
+  bool unit_offset = false;       // norms multiply by 1 + weight
+  bool fused = false;             // one layer for q, k and v, and one for gate and up
+  bool scaled_embedding = false;  // the embedding is multiplied by sqrt(hidden_size)
+  // JSON: the family's keys besides the common ones, with what transformers assumes for an absent
+  // one.
+  const char* defaults = "{}";
+};
+
+// All of them; the first with a GGUF architecture is the one that such a file is read as.
+const std::vector<Family>& families();
+// Null if there is none.
+const Family* find_family(std::string_view model_type);
+
+// Every key of this family's config.json, with its default; null: none.
+nlohmann::json default_config(const Family& family);
+
+// The keys of a config.json that may change what the model computes and that the family has no
+// place for. A key whose value says nothing (null, false, 0, empty) does not count.
+std::vector<std::string> unknown_keys(const Family& family, const nlohmann::json& config);
+
+// For an unknown model_type: " (nearest is …, which has no place for …)".
+std::string nearest_family(std::string_view model_type, const nlohmann::json& config);
+
+}  // namespace snug::models::decoder

@@ -1,0 +1,67 @@
+// The names of a decoder's weights in each layout. Our own names are Hugging Face's.
+// SPDX-License-Identifier: Apache-2.0
+#include "base/error.h"
+#include "models/decoder/units.h"
+
+namespace snug::models::decoder {
+namespace {
+
+struct Names {
+  std::string_view ours;
+  const char* litgpt;
+  const char* gguf;
+};
+
+// LitGPT fuses q, k and v, in this order.
+constexpr Names kLayerNames[] = {
+    {"input_layernorm", "norm_1", "attn_norm"}, {"post_attention_layernorm", "norm_2", "ffn_norm"},
+    {"self_attn.q_proj", "attn.qkv", "attn_q"}, {"self_attn.k_proj", "attn.qkv", "attn_k"},
+    {"self_attn.v_proj", "attn.qkv", "attn_v"}, {"self_attn.o_proj", "attn.proj", "attn_output"},
+    {"mlp.gate_proj", "mlp.fc_1", "ffn_gate"},  {"mlp.up_proj", "mlp.fc_2", "ffn_up"},
+    {"mlp.down_proj", "mlp.proj", "ffn_down"},
+};
+constexpr Names kTopNames[] = {
+    {"model.embed_tokens.weight", "transformer.wte.weight", "token_embd.weight"},
+    {"model.norm.weight", "transformer.ln_f.weight", "output_norm.weight"},
+    {"lm_head.weight", "lm_head.weight", "output.weight"},
+};
+
+constexpr std::string_view kLayerPrefix = "model.layers.";
+
+const char* name_in(Layout layout, const Names& names) {
+  return layout == Layout::Gguf ? names.gguf : names.litgpt;
+}
+
+// "self_attn.q_proj" with {"self_attn.q_proj", …, "attn_q"} -> "attn_q"
+std::string layer_name(Layout layout, std::string_view ours) {
+  for (const Names& names : kLayerNames)
+    if (ours == names.ours) return name_in(layout, names);
+  throw InternalError(fmt::format("no file name for {}", ours));
+}
+
+}  // namespace
+
+Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter) const {
+  const std::string& name = parameter.name;
+  if (layout == Layout::HuggingFace) return {.tensor = name};
+  for (const Names& names : kTopNames)
+    if (name == names.ours) return {.tensor = name_in(layout, names)};
+  const size_t dot = name.find('.', kLayerPrefix.size()), kind = name.rfind('.');
+  const std::string layer = name.substr(kLayerPrefix.size(), dot - kLayerPrefix.size());
+  const std::string rest = name.substr(dot + 1, kind - dot - 1);
+  Placement place{.tensor = (layout == Layout::Gguf ? "blk." : "transformer.h.") + layer + "." +
+                            layer_name(layout, rest) + name.substr(kind)};
+  const bool is_q = rest == "self_attn.q_proj", is_k = rest == "self_attn.k_proj";
+  if (layout == Layout::Gguf) {
+    if (config_.family->gguf_rows == GgufRows::Paired && (is_q || is_k))
+      place.paired_heads = is_q ? config_.num_attention_heads : config_.num_key_value_heads;
+    return place;
+  }
+  const int64_t q_rows = config_.num_attention_heads * config_.head_dim;
+  const int64_t kv_rows = config_.num_key_value_heads * config_.head_dim;
+  if (is_k) place.row_begin = q_rows;
+  if (rest == "self_attn.v_proj") place.row_begin = q_rows + kv_rows;
+  return place;
+}
+
+}  // namespace snug::models::decoder

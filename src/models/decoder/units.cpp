@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "models/decoder/units.h"
+
+#include <ATen/ops/add.h>
+
+#include "core/memory/guards.h"
+
+namespace snug::models::decoder {
+namespace {
+
+nn::Bias bias_if(bool present) { return present ? nn::Bias::Present : nn::Bias::None; }
+
+nn::RmsNorm norm(const Config& c, const std::string& name, int64_t size) {
+  return {name, size, c.rms_norm_eps, c.norm_form};
+}
+
+std::optional<nn::RmsNorm> norm_if(bool present, const Config& c, const std::string& name,
+                                   int64_t size) {
+  if (!present) return std::nullopt;
+  return norm(c, name, size);
+}
+
+}  // namespace
+
+Embedding::Embedding(const Config& c)
+    : Unit("embedding"),
+      config_(c),
+      weight_{.name = "model.embed_tokens.weight",
+              .shape = {c.vocab_size, c.hidden_size},
+              .role = nn::ParameterRole::Embedding,
+              .cut_dim = 0,
+              .value = {}} {}
+
+nn::State Embedding::forward(const nn::State& /*input*/, const nn::Batch& batch,
+                             const nn::Pass& pass) {
+  nn::State state;
+  state.set("hidden", nn::look_up(batch.input_ids, weight_, pass));
+  return state;
+}
+
+Block::Block(const Config& c, int64_t layer, const Rope* rope)
+    : Unit("block " + std::to_string(layer)),
+      config_(c),
+      layer_(layer),
+      rope_(rope),
+      name_("model.layers." + std::to_string(layer) + "."),
+      attention_norm_(norm(c, name_ + "input_layernorm", c.hidden_size)),
+      mlp_norm_(norm(c, name_ + "post_attention_layernorm", c.hidden_size)),
+      q_(name_ + "self_attn.q_proj", nn::Role::Query, c.hidden_size,
+         c.num_attention_heads * c.head_dim, bias_if(c.qkv_bias)),
+      k_(name_ + "self_attn.k_proj", nn::Role::Key, c.hidden_size,
+         c.num_key_value_heads * c.head_dim, bias_if(c.qkv_bias)),
+      v_(name_ + "self_attn.v_proj", nn::Role::Value, c.hidden_size,
+         c.num_key_value_heads * c.head_dim, bias_if(c.qkv_bias)),
+      o_(name_ + "self_attn.o_proj", nn::Role::Projection, c.num_attention_heads * c.head_dim,
+         c.hidden_size, bias_if(c.output_bias)),
+      q_norm_(
+          norm_if(c.family->qk_norm == QkNorm::Head, c, name_ + "self_attn.q_norm", c.head_dim)),
+      k_norm_(
+          norm_if(c.family->qk_norm == QkNorm::Head, c, name_ + "self_attn.k_norm", c.head_dim)),
+      gate_(name_ + "mlp.gate_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size,
+            bias_if(c.mlp_bias)),
+      up_(name_ + "mlp.up_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size,
+          bias_if(c.mlp_bias)),
+      down_(name_ + "mlp.down_proj", nn::Role::MlpOutput, c.intermediate_size, c.hidden_size,
+            bias_if(c.mlp_bias)) {}
+
+std::vector<nn::Parameter*> Block::parameters() {
+  std::vector<nn::Parameter*> all{&attention_norm_.weight};
+  for (nn::Linear* linear : {&q_, &k_, &v_, &o_}) linear->list(all);
+  for (auto* norm : {&q_norm_, &k_norm_})
+    if (*norm) all.push_back(&(*norm)->weight);
+  all.push_back(&mlp_norm_.weight);
+  for (nn::Linear* linear : {&gate_, &up_, &down_}) linear->list(all);
+  return all;
+}
+
+std::vector<nn::Linear*> Block::linears() { return {&q_, &k_, &v_, &o_, &gate_, &up_, &down_}; }
+
+at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
+  const int64_t d = config_.head_dim;
+  const Layer& layer = config_.layers[static_cast<size_t>(layer_)];
+  std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, nn::num_tokens(batch), pass);
+  for (at::Tensor& heads : qkv) heads = heads.view({-1, heads.size(1) / d, d});
+  if (q_norm_) qkv[0] = q_norm_->forward_heads(qkv[0]);
+  if (k_norm_) qkv[1] = k_norm_->forward_heads(qkv[1]);
+  const nn::AttentionOptions options{.scale = config_.attention_scale,
+                                     .rope = rope_ == nullptr ? nullptr : &rope_->tables(),
+                                     .sliding_window = layer.sliding_window,
+                                     .bias_table = {},
+                                     .dropout = config_.attention_dropout,
+                                     .site = name_ + "self_attn",
+                                     .first_head = q_.first_output() / d};
+  nn::Batch placed = batch;
+  if (rope_ != nullptr) placed.positions = rope_->places(batch);
+  return o_.forward(nn::causal_attention(qkv[0], qkv[1], qkv[2], layer_, options, placed, pass),
+                    pass);
+}
+
+at::Tensor Block::mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
+  const std::vector<at::Tensor> wide = nn::project(x, {&gate_, &up_}, nn::num_tokens(batch), pass);
+  return down_.forward_gated(wide[0], wide[1], config_.activation, pass);
+}
+
+nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
+  const at::Tensor& hidden = input.at("hidden");  // (c, D)
+  const auto [sum, x] =
+      mlp_norm_.forward_sum(hidden, attend(attention_norm_.forward(hidden), batch, pass));
+  nn::State state;
+  state.set("hidden", at::add(sum, mlp(x, batch, pass)));
+  return state;
+}
+
+Head::Head(const Config& c, nn::Parameter* tied)
+    : Unit("head"),
+      config_(c),
+      norm_(norm(c, "model.norm", c.hidden_size)),
+      linear_(tied != nullptr ? nn::Linear("lm_head", nn::Role::Head, *tied)
+                              : nn::Linear("lm_head", nn::Role::Head, c.hidden_size, c.vocab_size,
+                                           nn::Bias::None)) {}
+
+std::vector<nn::Parameter*> Head::parameters() {
+  std::vector<nn::Parameter*> all{&norm_.weight};
+  linear_.list(all);
+  return all;
+}
+
+std::vector<nn::Parameter*> Head::borrowed() {
+  if (linear_.is_tied()) return {&linear_.weight()};
+  return {};
+}
+
+nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
+  const at::Tensor& hidden = input.at("hidden");
+  nn::State state;
+  if (pass.output == nn::Output::LastLogits) {
+    const at::Tensor last =
+        nn::last_rows(nn::all_rows(hidden, norm_.weight, nn::num_tokens(batch)), batch);
+    state.set("logits", nn::logits(norm_.forward(last), linear_, pass));
+    return state;
+  }
+  state.set("loss", nn::cross_entropy(norm_.forward(hidden), linear_, batch, pass));
+  return state;
+}
+
+DecoderModel::DecoderModel(Config config)
+    : config_(std::move(config)), embedding_(std::make_unique<Embedding>(config_)) {
+  for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer)
+    blocks_.push_back(std::make_unique<Block>(config_, layer, &rope_));
+  head_ = std::make_unique<Head>(config_,
+                                 config_.tie_word_embeddings ? &embedding_->weight() : nullptr);
+}
+
+std::vector<nn::Unit*> DecoderModel::units() {
+  std::vector<nn::Unit*> all{embedding_.get()};
+  for (const auto& block : blocks_) all.push_back(block.get());
+  all.push_back(head_.get());
+  return all;
+}
+
+Dimensions DecoderModel::dimensions() const {
+  return {.vocabulary = config_.vocab_size,
+          .max_positions = config_.max_position_embeddings,
+          .num_layers = config_.num_hidden_layers,
+          .hidden_size = config_.hidden_size,
+          .num_heads = config_.num_attention_heads,
+          .num_kv_heads = config_.num_key_value_heads,
+          .num_kv_heads_here = blocks_.front()->num_kv_heads(),
+          .head_dim = config_.head_dim};
+}
+
+std::string DecoderModel::litgpt_config() const {
+  return config_.family->in_litgpt ? to_litgpt(config_) : Model::litgpt_config();
+}
+
+void DecoderModel::prepare(at::Device device, int64_t max_seqlen) {
+  const memory::CategoryGuard category(memory::Category::Data);
+  rope_.prepare(config_.rope, config_.rotary_dim, max_seqlen, device);
+}
+
+// Where the config has dropout.
+void DecoderModel::set_dropout(double probability) {
+  if (config_.attention_dropout == 0) return;
+  config_.json["attention_dropout"] = config_.attention_dropout = probability;
+}
+
+}  // namespace snug::models::decoder
