@@ -10,7 +10,8 @@ from pathlib import Path
 
 import torch
 from parity_case import jitter, ragged, write_case
-from transformers import AutoModelForCausalLM, GPT2Config, OPTConfig, T5Config, T5ForConditionalGeneration
+from transformers import (AutoModelForCausalLM, GPT2Config, OPTConfig, Qwen3Config, T5Config,
+                          T5ForConditionalGeneration)
 
 VOCABULARY = 96
 
@@ -22,6 +23,10 @@ T5 = dict(vocab_size=VOCABULARY, d_model=32, d_kv=6, d_ff=40, num_layers=2, num_
           decoder_start_token_id=0, eos_token_id=1, pad_token_id=0)
 GPT2 = dict(vocab_size=VOCABULARY, n_positions=128, n_embd=32, n_layer=2, n_head=2, initializer_range=0.2,
             bos_token_id=2, eos_token_id=2)
+# Of those that descend from Llama.
+SMALL = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+             num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.2,
+             bos_token_id=2, eos_token_id=2, pad_token_id=None)
 DECODERS = {
     "gpt2": GPT2Config(**GPT2),
     # minGPT's: a head of its own; and what else a config may say.
@@ -32,6 +37,7 @@ DECODERS = {
     "opt-after": OPTConfig(**OPT, do_layer_norm_before=False, word_embed_proj_dim=20),
     "opt-plain": OPTConfig(**OPT, enable_bias=False, tie_word_embeddings=False,
                            activation_function="gelu", _remove_final_layer_norm=True),
+    "qwen3": Qwen3Config(**SMALL, head_dim=12, tie_word_embeddings=True),
 }
 ENCODER_DECODERS = {
     "t5": T5Config(**T5),

@@ -85,6 +85,13 @@ const std::vector<Family>& families() {
        .defaults = R"({"use_sliding_window": false, "sliding_window": 4096,
                        "max_window_layers": 28, "layer_types": null,
                        "max_position_embeddings": 32768})"},
+      {.model_type = "qwen3",
+       .class_name = "Qwen3ForCausalLM",
+       .gguf = "qwen3",
+       .qk_norm = QkNorm::Head,
+       .defaults = R"({"head_dim": 128, "attention_bias": false, "use_sliding_window": false,
+                       "sliding_window": 4096, "max_window_layers": 28, "layer_types": null,
+                       "max_position_embeddings": 32768})"},
   };
   return all;
 }

@@ -14,10 +14,16 @@ struct Names {
 
 // LitGPT fuses q, k and v, in this order.
 constexpr Names kLayerNames[] = {
-    {"input_layernorm", "norm_1", "attn_norm"}, {"post_attention_layernorm", "norm_2", "ffn_norm"},
-    {"self_attn.q_proj", "attn.qkv", "attn_q"}, {"self_attn.k_proj", "attn.qkv", "attn_k"},
-    {"self_attn.v_proj", "attn.qkv", "attn_v"}, {"self_attn.o_proj", "attn.proj", "attn_output"},
-    {"mlp.gate_proj", "mlp.fc_1", "ffn_gate"},  {"mlp.up_proj", "mlp.fc_2", "ffn_up"},
+    {"input_layernorm", "norm_1", "attn_norm"},
+    {"post_attention_layernorm", "norm_2", "ffn_norm"},
+    {"self_attn.q_proj", "attn.qkv", "attn_q"},
+    {"self_attn.k_proj", "attn.qkv", "attn_k"},
+    {"self_attn.q_norm", "attn.norm_q", "attn_q_norm"},
+    {"self_attn.k_norm", "attn.norm_k", "attn_k_norm"},
+    {"self_attn.v_proj", "attn.qkv", "attn_v"},
+    {"self_attn.o_proj", "attn.proj", "attn_output"},
+    {"mlp.gate_proj", "mlp.fc_1", "ffn_gate"},
+    {"mlp.up_proj", "mlp.fc_2", "ffn_up"},
     {"mlp.down_proj", "mlp.proj", "ffn_down"},
 };
 constexpr Names kTopNames[] = {

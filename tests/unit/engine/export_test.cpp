@@ -116,7 +116,7 @@ TEST_P(EachModel, TakesTheRoomThatWasForeseen) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
                          testing::Values("llama", "llama-bias", "llama-linear", "llama3-rope",
-                                         "mistral", "qwen2"),
+                                         "mistral", "qwen2", "qwen3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');
