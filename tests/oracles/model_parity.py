@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, GPT2Config, OPTConfig, Qwen3Config, T5Config,
+from transformers import (AutoModelForCausalLM, GPT2Config, GraniteConfig, OPTConfig, Qwen3Config, T5Config,
                           T5ForConditionalGeneration)
 
 VOCABULARY = 96
@@ -38,6 +38,9 @@ DECODERS = {
     "opt-plain": OPTConfig(**OPT, enable_bias=False, tie_word_embeddings=False,
                            activation_function="gelu", _remove_final_layer_norm=True),
     "qwen3": Qwen3Config(**SMALL, head_dim=12, tie_word_embeddings=True),
+    # With dropout, as its published models.
+    "granite": GraniteConfig(**SMALL, embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.22,
+                             attention_multiplier=0.3, attention_dropout=0.1, tie_word_embeddings=True),
 }
 ENCODER_DECODERS = {
     "t5": T5Config(**T5),

@@ -9,7 +9,6 @@
 
 #include "core/kernels/cpu/random_key.h"
 #include "core/memory/guards.h"
-#include "core/ops/cross_entropy.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding.h"
 #include "core/ops/exchanged_rows.h"
@@ -154,7 +153,7 @@ at::Tensor last_rows(const at::Tensor& x, const Batch& batch) {
 }
 
 at::Tensor cross_entropy(const at::Tensor& x, const Linear& head, const Batch& batch,
-                         const Pass& pass) {
+                         const Pass& pass, const ops::LogitForm& form) {
   std::optional<ops::VocabularyPart> part;
   if (const auto& slice = head.weight().slice)
     part = ops::VocabularyPart{
@@ -166,13 +165,16 @@ at::Tensor cross_entropy(const at::Tensor& x, const Linear& head, const Batch& b
                                    {.ignore_index = pass.ignore_index,
                                     .scale = pass.gradient_scale,
                                     .label_smoothing = pass.label_smoothing,
-                                    .z_loss = pass.z_loss},
+                                    .z_loss = pass.z_loss,
+                                    .form = form},
                                    part, drops ? ops::CountedRows{} : batch.counted);
 }
 
-at::Tensor logits(const at::Tensor& x, const Linear& head, const Pass& pass) {
+at::Tensor logits(const at::Tensor& x, const Linear& head, const Pass& pass,
+                  const ops::LogitForm& form) {
   const ops::Projection projection = head.projection(pass);
   at::Tensor own = ops::Projector(projection, x.scalar_type()).forward(x, at::kFloat);
+  ops::shape_logits(own, form);
   return head.weight().slice ? join_columns(own, head.weight()) : own;
 }
 

@@ -16,6 +16,7 @@
 
 #include "core/nn/linear.h"
 #include "core/nn/unit.h"
+#include "core/ops/cross_entropy.h"
 #include "core/ops/norm.h"
 
 namespace snug::nn {
@@ -88,8 +89,9 @@ at::Tensor last_rows(const at::Tensor& x, const Batch& batch);
 
 // The batch's summed loss (1) from the head's input x (c, D).
 at::Tensor cross_entropy(const at::Tensor& x, const Linear& head, const Batch& batch,
-                         const Pass& pass);
+                         const Pass& pass, const ops::LogitForm& form = {});
 // x (S, D) -> (S, V) float32, the same on every rank. No gradient.
-at::Tensor logits(const at::Tensor& x, const Linear& head, const Pass& pass);
+at::Tensor logits(const at::Tensor& x, const Linear& head, const Pass& pass,
+                  const ops::LogitForm& form = {});
 
 }  // namespace snug::nn

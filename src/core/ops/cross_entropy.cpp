@@ -69,7 +69,7 @@ kernels::cpu::CrossEntropy arguments(const at::Tensor& logits, const Chunk& chun
           .logits = write_pointer<float>(logits),
           .targets = read_pointer<int32_t>(chunk.targets),
           .ignore_index = static_cast<int32_t>(options.ignore_index),
-          .scale = static_cast<float>(options.scale),
+          .scale = static_cast<float>(options.scale * options.form.scale),
           .label_smoothing = static_cast<float>(options.label_smoothing),
           .z_loss = static_cast<float>(options.z_loss),
           .need_gradient = d_logits.defined(),
@@ -192,6 +192,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
         const Chunk chunk = piece.stretch(from, to);
         projector.start_at(begin + from);
         const at::Tensor logits = projector.forward(chunk.x, at::kFloat, &inner);
+        shape_logits(logits, options.form);
         // Allocated after the first product, whose scratch may be large.
         if (training && !d_logits.defined())
           d_logits = room_for_gradients(piece, head.out_features(), cut);
@@ -259,6 +260,10 @@ RowCut cut_rows(const at::Tensor& x, const Projection& head, int64_t rows, int64
   }
   cut.sums_apart = rows > cut.piece && head.any_trained().has_value();
   return cut;
+}
+
+void shape_logits(const at::Tensor& products, const LogitForm& form) {
+  if (form.scale != 1) products.mul_(form.scale);
 }
 
 at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,

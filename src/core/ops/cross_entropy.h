@@ -26,11 +26,17 @@ struct RowCut {
 RowCut cut_rows(const at::Tensor& x, const Projection& head, int64_t rows, int64_t columns,
                 bool training);
 
+// What becomes of the head's products: logits = scale * products.
+struct LogitForm {
+  double scale = 1;
+};
+
 struct CrossEntropyOptions {
   int64_t ignore_index = -100;
   double scale = 1.0;  // of the gradient; the returned loss is the unscaled sum
   double label_smoothing = 0;
-  double z_loss = 0;                         // Chowdhery et al. 2022 (PaLM), section 5
+  double z_loss = 0;  // Chowdhery et al. 2022 (PaLM), section 5
+  LogitForm form = {};
   std::optional<RowCut> cut = std::nullopt;  // for tests
 };
 
@@ -56,5 +62,8 @@ at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,
                                 const at::Tensor& targets, const CrossEntropyOptions& options,
                                 const std::optional<VocabularyPart>& part = std::nullopt,
                                 const CountedRows& counted = {});
+
+// Products (S, V) of a head, float32, become logits in place. No gradient.
+void shape_logits(const at::Tensor& products, const LogitForm& form);
 
 }  // namespace snug::ops

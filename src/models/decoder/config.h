@@ -12,6 +12,7 @@
 #include "core/kernels/cpu/rms_norm.h"
 #include "core/kernels/cpu/rope_tables.h"
 #include "core/ops/activation.h"
+#include "core/ops/cross_entropy.h"
 #include "files/weights/gguf/gguf.h"
 #include "models/decoder/families.h"
 
@@ -57,8 +58,7 @@ struct Config {
   double residual_scale = 1;   // on what attention and MLP add
   double attention_scale = 1;  // on q·k
   double score_cap = 0;        // of attention's scores: cap * tanh(score / cap); 0: none
-  double logit_scale = 1;
-  double logit_cap = 0;
+  ops::LogitForm logit_form;
   std::vector<int64_t> eos_token_ids;
 };
 

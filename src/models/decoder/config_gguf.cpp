@@ -40,6 +40,10 @@ constexpr Key kKeys[] = {
     {"attention.key_length", "head_dim", Kind::Count},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", Kind::Number},
     {"rope.freq_base", "rope_theta", Kind::Number},
+    {"embedding_scale", "embedding_multiplier", Kind::Number},
+    {"residual_scale", "residual_multiplier", Kind::Number},
+    {"logit_scale", "logits_scaling", Kind::Number},
+    {"attention.scale", "attention_multiplier", Kind::Number},
 };
 
 std::string key_of(const Family& family, const char* name) {

@@ -92,6 +92,13 @@ const std::vector<Family>& families() {
        .defaults = R"({"head_dim": 128, "attention_bias": false, "use_sliding_window": false,
                        "sliding_window": 4096, "max_window_layers": 28, "layer_types": null,
                        "max_position_embeddings": 32768})"},
+      {.model_type = "granite",
+       .class_name = "GraniteForCausalLM",
+       .gguf = "granite",
+       .gguf_rows = GgufRows::Paired,
+       .defaults = R"({"attention_bias": false, "mlp_bias": false, "embedding_multiplier": 1.0,
+                       "logits_scaling": 1.0, "residual_multiplier": 1.0,
+                       "attention_multiplier": 1.0})"},
   };
   return all;
 }

@@ -2,6 +2,7 @@
 #include "models/decoder/units.h"
 
 #include <ATen/ops/add.h>
+#include <ATen/ops/mul.h>
 
 #include "core/memory/guards.h"
 
@@ -31,10 +32,19 @@ Embedding::Embedding(const Config& c)
               .cut_dim = 0,
               .value = {}} {}
 
+// As transformers rounds it for Gemma; Granite's is a whole number.
+double Embedding::scale_in(at::ScalarType type) const {
+  if (type == at::kBFloat16) return static_cast<float>(at::BFloat16(config_.embedding_scale));
+  if (type == at::kHalf) return static_cast<float>(at::Half(config_.embedding_scale));
+  return config_.embedding_scale;
+}
+
 nn::State Embedding::forward(const nn::State& /*input*/, const nn::Batch& batch,
                              const nn::Pass& pass) {
+  at::Tensor hidden = nn::look_up(batch.input_ids, weight_, pass);
+  if (config_.embedding_scale != 1) hidden = at::mul(hidden, scale_in(hidden.scalar_type()));
   nn::State state;
-  state.set("hidden", nn::look_up(batch.input_ids, weight_, pass));
+  state.set("hidden", std::move(hidden));
   return state;
 }
 
@@ -104,10 +114,13 @@ at::Tensor Block::mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pas
 
 nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
   const at::Tensor& hidden = input.at("hidden");  // (c, D)
+  const auto scaled = [&](const at::Tensor& y) {
+    return config_.residual_scale == 1 ? y : at::mul(y, config_.residual_scale);
+  };
   const auto [sum, x] =
-      mlp_norm_.forward_sum(hidden, attend(attention_norm_.forward(hidden), batch, pass));
+      mlp_norm_.forward_sum(hidden, scaled(attend(attention_norm_.forward(hidden), batch, pass)));
   nn::State state;
-  state.set("hidden", at::add(sum, mlp(x, batch, pass)));
+  state.set("hidden", at::add(sum, mlp(x, batch, pass), config_.residual_scale));
   return state;
 }
 
@@ -136,10 +149,11 @@ nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn
   if (pass.output == nn::Output::LastLogits) {
     const at::Tensor last =
         nn::last_rows(nn::all_rows(hidden, norm_.weight, nn::num_tokens(batch)), batch);
-    state.set("logits", nn::logits(norm_.forward(last), linear_, pass));
+    state.set("logits", nn::logits(norm_.forward(last), linear_, pass, config_.logit_form));
     return state;
   }
-  state.set("loss", nn::cross_entropy(norm_.forward(hidden), linear_, batch, pass));
+  state.set("loss",
+            nn::cross_entropy(norm_.forward(hidden), linear_, batch, pass, config_.logit_form));
   return state;
 }
 

@@ -29,6 +29,8 @@ class Embedding final : public nn::Unit {
   nn::Parameter& weight() { return weight_; }
 
  private:
+  double scale_in(at::ScalarType type) const;
+
   const Config& config_;
   nn::Parameter weight_;  // (V, D)
 };

@@ -105,7 +105,7 @@ TEST_F(FromConfig, ParametersHaveTheRolesThatTheirNamesSay) {
 }
 
 TEST_F(FromConfig, ATwinHasTheSameConfig) {
-  for (const char* shape : {"gpt2", "opt", "opt-after", "opt-plain", "t5", "t5-gated"}) {
+  for (const char* shape : {"granite", "gpt2", "opt", "opt-after", "opt-plain", "t5", "t5-gated"}) {
     const auto model = make(config_of(shape));
     model->set_dropout(0.25);
     EXPECT_EQ(model_like(*model)->hugging_face_config(), model->hugging_face_config()) << shape;
