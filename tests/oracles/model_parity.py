@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 from parity_case import jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, GPT2Config, GraniteConfig, OPTConfig, Qwen3Config, T5Config,
-                          T5ForConditionalGeneration)
+from transformers import (AutoModelForCausalLM, GPT2Config, GraniteConfig, OPTConfig, Qwen3Config, SmolLM3Config,
+                          T5Config, T5ForConditionalGeneration)
 
 VOCABULARY = 96
 
@@ -41,6 +41,7 @@ DECODERS = {
     # With dropout, as its published models.
     "granite": GraniteConfig(**SMALL, embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.22,
                              attention_multiplier=0.3, attention_dropout=0.1, tie_word_embeddings=True),
+    "smollm3": SmolLM3Config(**SMALL, no_rope_layer_interval=2),
 }
 ENCODER_DECODERS = {
     "t5": T5Config(**T5),

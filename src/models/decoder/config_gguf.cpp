@@ -178,6 +178,21 @@ void read_token_ids(const files::GgufFile& file, json& config) {
                                  : json::array({config["eos_token_id"], end_of_turn});
 }
 
+// Which layers have the window or rotate is in no key: llama.cpp knows it by the family.
+void check_layers(const Config& c) {
+  json usual = c.json;
+  for (const char* key : {"layer_types", "no_rope_layers", "no_rope_layer_interval"})
+    if (usual.contains(key)) usual[key] = default_config(*c.family)[key];
+  const Config of_family = read_config(usual, "the model's config");
+  for (size_t layer = 0; layer < c.layers.size(); ++layer)
+    if (c.layers[layer].rotation != of_family.layers[layer].rotation)
+      throw UserError(
+          "a GGUF file of a {} model cannot say that layer {} {} rotary embeddings; write a "
+          "Hugging Face directory (--to hf)",
+          c.family->model_type, layer,
+          c.layers[layer].rotation == Rotation::None ? "has no" : "has these");
+}
+
 }  // namespace
 
 Config from_gguf(const files::GgufFile& file) {
@@ -200,6 +215,7 @@ Config from_gguf(const files::GgufFile& file) {
 }
 
 void to_gguf(const Config& c, files::GgufWriter& out) {
+  check_layers(c);
   const std::string architecture(c.family->gguf);
   if (c.sliding_window > 0)
     warn(

@@ -99,6 +99,15 @@ const std::vector<Family>& families() {
        .defaults = R"({"attention_bias": false, "mlp_bias": false, "embedding_multiplier": 1.0,
                        "logits_scaling": 1.0, "residual_multiplier": 1.0,
                        "attention_multiplier": 1.0})"},
+      {.model_type = "smollm3",
+       .class_name = "SmolLM3ForCausalLM",
+       .gguf = "smollm3",
+       .gguf_rows = GgufRows::Paired,
+       .defaults = R"({"num_key_value_heads": 4, "attention_bias": false, "mlp_bias": false,
+                       "no_rope_layers": null, "no_rope_layer_interval": 4,
+                       "use_sliding_window": false, "sliding_window": null, "layer_types": null,
+                       "rope_theta": 2000000.0, "max_position_embeddings": 32768,
+                       "tie_word_embeddings": true})"},
   };
   return all;
 }

@@ -160,9 +160,13 @@ nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn
 DecoderModel::DecoderModel(Config config)
     : config_(std::move(config)), embedding_(std::make_unique<Embedding>(config_)) {
   for (int64_t layer = 0; layer < config_.num_hidden_layers; ++layer)
-    blocks_.push_back(std::make_unique<Block>(config_, layer, &rope_));
+    blocks_.push_back(std::make_unique<Block>(config_, layer, rope_of(layer)));
   head_ = std::make_unique<Head>(config_,
                                  config_.tie_word_embeddings ? &embedding_->weight() : nullptr);
+}
+
+const Rope* DecoderModel::rope_of(int64_t layer) const {
+  return config_.layers[static_cast<size_t>(layer)].rotation == Rotation::None ? nullptr : &rope_;
 }
 
 std::vector<nn::Unit*> DecoderModel::units() {

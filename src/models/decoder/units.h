@@ -91,6 +91,9 @@ class DecoderModel final : public Model {
   void set_dropout(double probability) override;
 
  private:
+  // Null where the layer does not rotate.
+  const Rope* rope_of(int64_t layer) const;
+
   Config config_;
   Rope rope_;
   std::unique_ptr<Embedding> embedding_;

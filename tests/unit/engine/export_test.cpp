@@ -169,6 +169,27 @@ TEST_F(Exported, AnotherRotaryScalingInAGgufFileIsRefused) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1);  // no leftovers
 }
 
+// llama.cpp leaves each fourth layer of a SmolLM3 without rotation, and has no key for others.
+TEST_F(Exported, GgufHasSmolLm3sUsualLayersOnly) {
+  make("smollm3");  // each second
+  EXPECT_THROW(export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_),
+               UserError);
+  json config = model_->hugging_face_config();
+  config["num_hidden_layers"] = 4;
+  config["no_rope_layers"] = {1, 1, 1, 0};
+  config["layer_types"] = nullptr;
+  write_file_atomically(folder_ / "config.json", config.dump());
+  model_ = models::model_from_config(folder_ / "config.json");
+  for (nn::Parameter* parameter : model_->parameters()) {
+    parameter->allocate(at::kCPU, at::kFloat);
+    parameter->initialize(3, 0.1);
+  }
+  export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_);
+  const models::Checkpoint read = models::open_checkpoint(folder_ / "m.gguf");
+  expect_same_weights(read, *model_);
+  EXPECT_EQ(read.model->hugging_face_config()["no_rope_layers"], config["no_rope_layers"]);
+}
+
 TEST_F(Exported, GgufIsAFileNotAFolder) {
   make("llama");
   EXPECT_THROW(export_gguf(folder_.path(), *model_, *tokenizer_, resident_value, options_),
