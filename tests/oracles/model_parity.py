@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, GPT2Config, GraniteConfig, OPTConfig, Qwen3Config, SmolLM3Config,
+from transformers import (AutoModelForCausalLM, GPT2Config, GraniteConfig, Olmo2Config, OPTConfig, Qwen3Config, SmolLM3Config,
                           T5Config, T5ForConditionalGeneration)
 
 VOCABULARY = 96
@@ -42,6 +42,7 @@ DECODERS = {
     "granite": GraniteConfig(**SMALL, embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.22,
                              attention_multiplier=0.3, attention_dropout=0.1, tie_word_embeddings=True),
     "smollm3": SmolLM3Config(**SMALL, no_rope_layer_interval=2),
+    "olmo2": Olmo2Config(**SMALL),
 }
 ENCODER_DECODERS = {
     "t5": T5Config(**T5),

@@ -229,7 +229,7 @@ TEST_P(Families, APlanForCudaNeedsNoDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Families,
-                         ::testing::Values("qwen3", "granite", "smollm3", "gpt2", "opt",
+                         ::testing::Values("qwen3", "granite", "smollm3", "olmo2", "gpt2", "opt",
                                            "opt-after", "t5", "t5-gated"),
                          [](const auto& info) {
                            std::string name = info.param;

@@ -71,11 +71,13 @@ std::pair<at::Tensor, at::Tensor> RmsNorm::forward_sum(const at::Tensor& x,
                            {.eps = eps, .form = form, .rows_of = other_rows(weight)});
 }
 
-// Ranks have heads of their own, so each has a term of the weight's gradient. Attention rotates the
-// result in place.
+// Attention rotates the result in place. Ranks have heads of their own, so that each has a term of
+// the gradient of a head's weight.
 at::Tensor RmsNorm::forward_heads(const at::Tensor& x) const {
+  if (weight.slice)
+    return ops::cut_rms_norm(x, weight.value, eps, weight.slice->whole[0], *weight.share->group);
   dist::Group* group = weight.share == nullptr ? nullptr : weight.share->group;
-  return ops::rms_norm(x.view({-1, x.size(2)}), weight.value,
+  return ops::rms_norm(x.view({-1, weight.shape[0]}), weight.value,
                        {.eps = eps, .form = form, .feeds = ops::NormFeeds::Other, .rows_of = group})
       .view(x.sizes());
 }

@@ -37,7 +37,8 @@ struct RmsNorm {
   // sum = x + residual, and its norm.
   std::pair<at::Tensor, at::Tensor> forward_sum(const at::Tensor& x,
                                                 const at::Tensor& residual) const;
-  // The norm of each of this rank's heads: x (N, H, D) -> (N, H, D), for attention.
+  // The norm of queries or keys, x (N, features on this rank) -> the same shape, for attention: of
+  // each head of D features, or of the whole projection, of which ranks have slices.
   at::Tensor forward_heads(const at::Tensor& x) const;
 
   Parameter weight;  // (D)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/norm.h"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -132,7 +133,50 @@ struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
   }
 };
 
+// A sum of each row over the ranks' features: (N, 1).
+at::Tensor sum_of_rows(const at::Tensor& products, dist::Group& features_of) {
+  at::Tensor sums = products.sum(1, /*keepdim=*/true);
+  features_of.wait(features_of.all_reduce(sums));
+  return sums;
+}
+
+struct CutRmsNormFunction : torch::autograd::Function<CutRmsNormFunction> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
+                            double eps, int64_t whole, dist::Group* features_of) {
+    const at::Tensor wide = x.to(at::kFloat);
+    const at::Tensor rstd = sum_of_rows(wide.mul(wide), *features_of)
+                                .div_(static_cast<double>(whole))
+                                .add_(eps)
+                                .rsqrt_();
+    at::Tensor y = wide.mul(rstd).mul_(weight.to(at::kFloat)).to(x.scalar_type());
+    keep(ctx, {x, rstd});
+    ctx->saved_data["weight"] = weight;
+    ctx->saved_data["whole"] = whole;
+    // Outlives the graph: the ranks that share a model do.
+    ctx->saved_data["features_of"] = reinterpret_cast<int64_t>(features_of);
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor weight = ctx->saved_data["weight"].toTensor();
+    const auto whole = static_cast<double>(ctx->saved_data["whole"].toInt());
+    auto* group = reinterpret_cast<dist::Group*>(ctx->saved_data["features_of"].toInt());
+    const at::Tensor normed = saved[0].to(at::kFloat).mul(saved[1]);  // x * rstd
+    at::Tensor dy = grads[0].to(at::kFloat);
+    if (weight.requires_grad()) add_to_gradient(weight, dy.mul(normed).sum(0));
+    dy = dy.mul(weight.to(at::kFloat));
+    const at::Tensor mean = sum_of_rows(dy.mul(normed), *group).div_(whole);
+    return {dy.sub_(normed.mul(mean)).mul_(saved[1]).to(saved[0].scalar_type()), {}, {}, {}, {}};
+  }
+};
+
 }  // namespace
+
+at::Tensor cut_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, int64_t whole,
+                        dist::Group& features_of) {
+  return CutRmsNormFunction::apply(x, weight, eps, whole, &features_of);
+}
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, const RmsNormOptions& options) {
   return RmsNormFunction::apply(x, weight, options);

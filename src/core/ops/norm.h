@@ -37,6 +37,11 @@ std::pair<at::Tensor, at::Tensor> add_rms_norm(const at::Tensor& x, const at::Te
                                                const at::Tensor& weight,
                                                const RmsNormOptions& options);
 
+// rms_norm where each rank of `features_of` has some of the features of every row, `whole` in all:
+// x and weight are this rank's. What attention takes, so nothing is computed again.
+at::Tensor cut_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps, int64_t whole,
+                        dist::Group& features_of);
+
 // x (N, D), weight and bias (D) -> y (N, D) of x's type; saves x and two floats per row. Without
 // weight and bias where they are undefined.
 at::Tensor layer_norm(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,

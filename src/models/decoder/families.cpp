@@ -108,6 +108,12 @@ const std::vector<Family>& families() {
                        "use_sliding_window": false, "sliding_window": null, "layer_types": null,
                        "rope_theta": 2000000.0, "max_position_embeddings": 32768,
                        "tie_word_embeddings": true})"},
+      {.model_type = "olmo2",
+       .class_name = "Olmo2ForCausalLM",
+       .gguf = "olmo2",
+       .norms = Norms::After,
+       .qk_norm = QkNorm::Projection,
+       .defaults = R"({"attention_bias": false, "rms_norm_eps": 1e-5})"},
   };
   return all;
 }

@@ -25,6 +25,8 @@ constexpr Names kLayerNames[] = {
     {"mlp.gate_proj", "mlp.fc_1", "ffn_gate"},
     {"mlp.up_proj", "mlp.fc_2", "ffn_up"},
     {"mlp.down_proj", "mlp.proj", "ffn_down"},
+    {"pre_feedforward_layernorm", "", "ffn_norm"},
+    {"post_feedforward_layernorm", "", "post_ffw_norm"},
 };
 constexpr Names kTopNames[] = {
     {"model.embed_tokens.weight", "transformer.wte.weight", "token_embd.weight"},
@@ -39,7 +41,10 @@ const char* name_in(Layout layout, const Names& names) {
 }
 
 // "self_attn.q_proj" with {"self_attn.q_proj", …, "attn_q"} -> "attn_q"
-std::string layer_name(Layout layout, std::string_view ours) {
+std::string layer_name(Layout layout, const Family& family, std::string_view ours) {
+  // Llama's norm of this name is before the MLP.
+  if (family.norms != Norms::Before && ours == "post_attention_layernorm")
+    return "post_attention_norm";
   for (const Names& names : kLayerNames)
     if (ours == names.ours) return name_in(layout, names);
   throw InternalError(fmt::format("no file name for {}", ours));
@@ -56,7 +61,7 @@ Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter)
   const std::string layer = name.substr(kLayerPrefix.size(), dot - kLayerPrefix.size());
   const std::string rest = name.substr(dot + 1, kind - dot - 1);
   Placement place{.tensor = (layout == Layout::Gguf ? "blk." : "transformer.h.") + layer + "." +
-                            layer_name(layout, rest) + name.substr(kind)};
+                            layer_name(layout, *config_.family, rest) + name.substr(kind)};
   const bool is_q = rest == "self_attn.q_proj", is_k = rest == "self_attn.k_proj";
   if (layout == Layout::Gguf) {
     if (config_.family->gguf_rows == GgufRows::Paired && (is_q || is_k))

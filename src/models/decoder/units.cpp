@@ -15,10 +15,18 @@ nn::RmsNorm norm(const Config& c, const std::string& name, int64_t size) {
   return {name, size, c.rms_norm_eps, c.norm_form};
 }
 
-std::optional<nn::RmsNorm> norm_if(bool present, const Config& c, const std::string& name,
-                                   int64_t size) {
+std::optional<nn::RmsNorm> block_norm(const Config& c, bool present, const std::string& name) {
   if (!present) return std::nullopt;
-  return norm(c, name, size);
+  return norm(c, name, c.hidden_size);
+}
+
+// Of one of queries and keys, with `heads` heads.
+std::optional<nn::RmsNorm> qk_norm(const Config& c, const std::string& name, int64_t heads) {
+  if (c.family->qk_norm == QkNorm::None) return std::nullopt;
+  if (c.family->qk_norm == QkNorm::Head) return norm(c, name, c.head_dim);
+  nn::RmsNorm whole = norm(c, name, heads * c.head_dim);
+  whole.weight.cut_dim = 0;
+  return whole;
 }
 
 }  // namespace
@@ -54,8 +62,15 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
       layer_(layer),
       rope_(rope),
       name_("model.layers." + std::to_string(layer) + "."),
-      attention_norm_(norm(c, name_ + "input_layernorm", c.hidden_size)),
-      mlp_norm_(norm(c, name_ + "post_attention_layernorm", c.hidden_size)),
+      before_attention_(block_norm(c, c.family->norms != Norms::After, name_ + "input_layernorm")),
+      after_attention_(
+          block_norm(c, c.family->norms != Norms::Before, name_ + "post_attention_layernorm")),
+      before_mlp_(
+          block_norm(c, c.family->norms != Norms::After,
+                     name_ + (c.family->norms == Norms::Before ? "post_attention_layernorm"
+                                                               : "pre_feedforward_layernorm"))),
+      after_mlp_(
+          block_norm(c, c.family->norms != Norms::Before, name_ + "post_feedforward_layernorm")),
       q_(name_ + "self_attn.q_proj", nn::Role::Query, c.hidden_size,
          c.num_attention_heads * c.head_dim, bias_if(c.qkv_bias)),
       k_(name_ + "self_attn.k_proj", nn::Role::Key, c.hidden_size,
@@ -64,10 +79,8 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
          c.num_key_value_heads * c.head_dim, bias_if(c.qkv_bias)),
       o_(name_ + "self_attn.o_proj", nn::Role::Projection, c.num_attention_heads * c.head_dim,
          c.hidden_size, bias_if(c.output_bias)),
-      q_norm_(
-          norm_if(c.family->qk_norm == QkNorm::Head, c, name_ + "self_attn.q_norm", c.head_dim)),
-      k_norm_(
-          norm_if(c.family->qk_norm == QkNorm::Head, c, name_ + "self_attn.k_norm", c.head_dim)),
+      q_norm_(qk_norm(c, name_ + "self_attn.q_norm", c.num_attention_heads)),
+      k_norm_(qk_norm(c, name_ + "self_attn.k_norm", c.num_key_value_heads)),
       gate_(name_ + "mlp.gate_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size,
             bias_if(c.mlp_bias)),
       up_(name_ + "mlp.up_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size,
@@ -76,12 +89,15 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
             bias_if(c.mlp_bias)) {}
 
 std::vector<nn::Parameter*> Block::parameters() {
-  std::vector<nn::Parameter*> all{&attention_norm_.weight};
+  std::vector<nn::Parameter*> all;
+  const auto add = [&all](std::optional<nn::RmsNorm>& norm) {
+    if (norm) all.push_back(&norm->weight);
+  };
+  add(before_attention_);
   for (nn::Linear* linear : {&q_, &k_, &v_, &o_}) linear->list(all);
-  for (auto* norm : {&q_norm_, &k_norm_})
-    if (*norm) all.push_back(&(*norm)->weight);
-  all.push_back(&mlp_norm_.weight);
+  for (auto* norm : {&q_norm_, &k_norm_, &after_attention_, &before_mlp_}) add(*norm);
   for (nn::Linear* linear : {&gate_, &up_, &down_}) linear->list(all);
+  add(after_mlp_);
   return all;
 }
 
@@ -91,9 +107,9 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
   const int64_t d = config_.head_dim;
   const Layer& layer = config_.layers[static_cast<size_t>(layer_)];
   std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, nn::num_tokens(batch), pass);
-  for (at::Tensor& heads : qkv) heads = heads.view({-1, heads.size(1) / d, d});
   if (q_norm_) qkv[0] = q_norm_->forward_heads(qkv[0]);
   if (k_norm_) qkv[1] = k_norm_->forward_heads(qkv[1]);
+  for (at::Tensor& heads : qkv) heads = heads.view({-1, heads.size(1) / d, d});
   const nn::AttentionOptions options{.scale = config_.attention_scale,
                                      .rope = rope_ == nullptr ? nullptr : &rope_->tables(),
                                      .sliding_window = layer.sliding_window,
@@ -117,10 +133,21 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
   const auto scaled = [&](const at::Tensor& y) {
     return config_.residual_scale == 1 ? y : at::mul(y, config_.residual_scale);
   };
-  const auto [sum, x] =
-      mlp_norm_.forward_sum(hidden, scaled(attend(attention_norm_.forward(hidden), batch, pass)));
+  const auto normed = [](const std::optional<nn::RmsNorm>& norm, const at::Tensor& y) {
+    return norm ? norm->forward(y, ops::NormFeeds::Other) : y;
+  };
+  at::Tensor added =
+      attend(before_attention_ ? before_attention_->forward(hidden) : hidden, batch, pass);
+  added = scaled(normed(after_attention_, added));
+  at::Tensor sum, x;
+  if (before_mlp_)
+    std::tie(sum, x) = before_mlp_->forward_sum(hidden, added);
+  else
+    sum = x = at::add(hidden, added);
+  added.reset();
   nn::State state;
-  state.set("hidden", at::add(sum, mlp(x, batch, pass), config_.residual_scale));
+  state.set("hidden",
+            at::add(sum, normed(after_mlp_, mlp(x, batch, pass)), config_.residual_scale));
   return state;
 }
 

@@ -53,7 +53,8 @@ class Block final : public nn::Unit {
   int64_t layer_;
   const Rope* rope_;
   std::string name_;
-  nn::RmsNorm attention_norm_, mlp_norm_;
+  // What `norms` of the family says: before and after attention, before and after the MLP.
+  std::optional<nn::RmsNorm> before_attention_, after_attention_, before_mlp_, after_mlp_;
   nn::Linear q_, k_, v_, o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;
   nn::Linear gate_, up_, down_;

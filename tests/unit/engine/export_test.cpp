@@ -83,8 +83,8 @@ TEST_P(EachModel, GgufHasItsWeightsAndConfig) {
   }
   json found = read.model->hugging_face_config();
   // The ids are the tokenizer's, below; what a GGUF file does not say is for training alone.
-  for (const char* key : {"bos_token_id", "eos_token_id", "pad_token_id", "initializer_range",
-                          "attention_dropout"}) {
+  for (const char* key :
+       {"bos_token_id", "eos_token_id", "pad_token_id", "initializer_range", "attention_dropout"}) {
     wanted.erase(key);
     found.erase(key);
   }
@@ -117,7 +117,7 @@ TEST_P(EachModel, TakesTheRoomThatWasForeseen) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
                          testing::Values("llama", "llama-bias", "llama-linear", "llama3-rope",
-                                         "mistral", "qwen2", "qwen3", "granite"),
+                                         "mistral", "qwen2", "qwen3", "granite", "olmo2"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');
