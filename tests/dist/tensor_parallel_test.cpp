@@ -80,6 +80,7 @@ std::vector<Case> cases() {
       {"biases of q, k, v, tied head", "qwen2", kFourHeads},
       {"sliding window", "mistral", kFourHeads},
       {"norms of heads", "qwen3", kFourHeads},
+      {"one layer for q, k and v, and one for gate and up", "phi3", kFourHeads},
       {"norms of projections", "olmo2", kFourHeads},
       {"constants, attention with dropout", "granite", kFourHeads},
       {"uneven vocabulary", "llama", {{"num_key_value_heads", 4}, {"vocab_size", 98}}},

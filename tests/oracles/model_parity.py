@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, GPT2Config, GraniteConfig, Olmo2Config, OPTConfig, Qwen3Config, SmolLM3Config,
+from transformers import (AutoModelForCausalLM, GPT2Config, GraniteConfig, Olmo2Config, OPTConfig, Phi3Config, Qwen3Config, SmolLM3Config,
                           T5Config, T5ForConditionalGeneration)
 
 VOCABULARY = 96
@@ -43,6 +43,14 @@ DECODERS = {
                              attention_multiplier=0.3, attention_dropout=0.1, tie_word_embeddings=True),
     "smollm3": SmolLM3Config(**SMALL, no_rope_layer_interval=2),
     "olmo2": Olmo2Config(**SMALL),
+    # Half of a head rotates.
+    "phi3": Phi3Config(**{**SMALL, "pad_token_id": 0}, sliding_window=7, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
+    # All rows are longer than the positions of the pretraining.
+    "phi3-longrope": Phi3Config(**{**SMALL, "pad_token_id": 0}, original_max_position_embeddings=6,
+                                rope_parameters=dict(rope_type="longrope", rope_theta=10000.0,
+                                                     short_factor=[1.0, 1.1, 1.3, 1.6],
+                                                     long_factor=[1.5, 2.5, 4.0, 7.0])),
 }
 ENCODER_DECODERS = {
     "t5": T5Config(**T5),

@@ -33,6 +33,13 @@ bool crosses(const at::Tensor& to, const at::Tensor& from) {
   return memory::is_on_host(to) != memory::is_on_host(from);
 }
 
+// Of the two operands of a gate, which may be the halves of one tensor.
+int64_t row_stride(const at::Tensor& gate, const at::Tensor& up) {
+  SNUG_CHECK(gate.stride(0) == up.stride(0) && gate.stride(1) == 1 && up.stride(1) == 1,
+             "a gate with rows {} apart, and its operand {}", gate.stride(0), up.stride(0));
+  return gate.stride(0);
+}
+
 void copy_on_cpu(const at::Tensor& to, const at::Tensor& from) {
   kernels::cpu::cast(from.const_data_ptr(), to_scalar(from.scalar_type()), to.mutable_data_ptr(),
                      to_scalar(to.scalar_type()), to.numel());
@@ -88,14 +95,15 @@ void activation_backward_in_place(const at::Tensor& d_out, const at::Tensor& x,
 }
 
 at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activation) {
-  at::Tensor out = at::empty_like(gate);
+  at::Tensor out = at::empty(gate.sizes(), gate.options());
   const kernels::cpu::GatedForward args{.activation = activation,
                                         .type = to_scalar(gate.scalar_type()),
                                         .rows = gate.size(0),
                                         .features = gate.size(1),
                                         .gate = read_pointer(gate),
                                         .up = read_pointer(up),
-                                        .y = write_pointer(out)};
+                                        .y = write_pointer(out),
+                                        .input_stride = row_stride(gate, up)};
   run_on(
       gate, [&] { kernels::cpu::gated_forward(args); }, [&] { cuda::gated_forward(args); });
   return out;
@@ -111,7 +119,8 @@ void gated_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate, co
                                          .gate = read_pointer(gate),
                                          .up = read_pointer(up),
                                          .dgate = write_pointer(gate),
-                                         .dup = write_pointer(up)};
+                                         .dup = write_pointer(up),
+                                         .input_stride = row_stride(gate, up)};
   run_on(
       gate, [&] { kernels::cpu::gated_backward(args); }, [&] { cuda::gated_backward(args); });
 }

@@ -86,6 +86,14 @@ void flatten_rope(json& config, const json& file, const std::string& where) {
   if (!scaling.is_object()) throw UserError("{}: \"rope_scaling\" is not an object", where);
   std::tie(config["rope_theta"], scaling) =
       split_rope(json(scaling), where + ": rope_scaling", config["rope_theta"]);
+  // Phi-3's class in transformers 4 takes these three keys alone.
+  if (config["original_max_position_embeddings"].is_null() || scaling.is_null()) return;
+  if (scaling.contains("original_max_position_embeddings"))
+    config["original_max_position_embeddings"] = scaling["original_max_position_embeddings"];
+  if (rope_type(rope_type_name(scaling, where), where) == RopeType::LongRope)
+    scaling = {{"type", "longrope"},
+               {"short_factor", scaling.value("short_factor", json())},
+               {"long_factor", scaling.value("long_factor", json())}};
 }
 
 RopeScaling rope_of(const json& config, const std::string& where) {

@@ -40,11 +40,17 @@ constexpr Key kKeys[] = {
     {"attention.key_length", "head_dim", Kind::Count},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", Kind::Number},
     {"rope.freq_base", "rope_theta", Kind::Number},
+    {"attention.sliding_window", "sliding_window", Kind::Count},
     {"embedding_scale", "embedding_multiplier", Kind::Number},
     {"residual_scale", "residual_multiplier", Kind::Number},
     {"logit_scale", "logits_scaling", Kind::Number},
     {"attention.scale", "attention_multiplier", Kind::Number},
 };
+
+bool has_key(const Family& family, const json& config, const Key& key) {
+  return config.contains(key.ours) &&
+         (family.gguf_window || std::string_view(key.ours) != "sliding_window");
+}
 
 std::string key_of(const Family& family, const char* name) {
   return fmt::format("{}.{}", family.gguf, name);
@@ -94,6 +100,12 @@ json llama3_scaling(const files::GgufFile& file, const std::vector<float>& facto
           {"original_max_position_embeddings", original}};
 }
 
+const files::TensorInfo& required(const files::GgufFile& file, const char* name) {
+  const files::TensorInfo* tensor = file.find(name);
+  if (tensor == nullptr) throw UserError("{}: tensor {} is missing", file.label(), name);
+  return *tensor;
+}
+
 json rope_scaling(const files::GgufFile& file, const Family& family, const json& config) {
   const auto key = [&](const char* name) {
     return key_of(family, (std::string("rope.scaling.") + name).c_str());
@@ -102,6 +114,10 @@ json rope_scaling(const files::GgufFile& file, const Family& family, const json&
   if (const files::TensorInfo* factors = file.find("rope_freqs.weight"))
     return llama3_scaling(file, values_of(file, *factors), config["rope_theta"],
                           file.integer(key("original_context_length"), kLlama3Positions));
+  if (const files::TensorInfo* factors = file.find("rope_factors_long.weight"))
+    return {{"type", "longrope"},
+            {"long_factor", values_of(file, *factors)},
+            {"short_factor", values_of(file, required(file, "rope_factors_short.weight"))}};
   const std::string type = file.text(key("type"), "none");
   if (type == "none") return nullptr;
   if (type == "linear")
@@ -136,6 +152,11 @@ void write_rope_scaling(const Config& c, files::GgufWriter& out) {
     out.set_u32(key("original_context_length"), original);
   } else if (rope.type == RopeType::Llama3) {
     out.set_u32(key("original_context_length"), original);
+  } else if (rope.type == RopeType::LongRope && c.family->gguf == "phi3") {
+    out.set_u32(key("original_context_length"), original);
+    out.set_f32(
+        key("attn_factor"),
+        static_cast<float>(kernels::cpu::rope_frequencies(rope, c.rotary_dim, 1).attention_factor));
   } else {
     throw UserError("snug cannot write this model's rotary scaling ({}) to GGUF",
                     c.json["rope_scaling"].dump());
@@ -200,7 +221,7 @@ Config from_gguf(const files::GgufFile& file) {
   json config = default_config(family);
   for (const Key& key : kKeys) {
     const std::string name = key_of(family, key.gguf);
-    if (!config.contains(key.ours) || !file.has(name)) continue;
+    if (!has_key(family, config, key) || !file.has(name)) continue;
     if (key.kind == Kind::Count)
       config[key.ours] = file.integer(name);
     else
@@ -208,6 +229,14 @@ Config from_gguf(const files::GgufFile& file) {
   }
   // Absent where it is what the sizes give, whatever transformers assumes.
   if (!file.has(key_of(family, "attention.key_length"))) config["head_dim"] = nullptr;
+  if (const std::string name = key_of(family, "rope.dimension_count");
+      config.contains("partial_rotary_factor") && file.has(name)) {
+    const double heads = config["num_attention_heads"], width = config["hidden_size"];
+    config["partial_rotary_factor"] = static_cast<double>(file.integer(name)) * heads / width;
+  }
+  if (const std::string name = key_of(family, "rope.scaling.original_context_length");
+      !config["original_max_position_embeddings"].is_null() && file.has(name))
+    config["original_max_position_embeddings"] = file.integer(name);
   read_tensors(file, config);
   read_token_ids(file, config);
   config["rope_scaling"] = rope_scaling(file, family, config);
@@ -217,7 +246,7 @@ Config from_gguf(const files::GgufFile& file) {
 void to_gguf(const Config& c, files::GgufWriter& out) {
   check_layers(c);
   const std::string architecture(c.family->gguf);
-  if (c.sliding_window > 0)
+  if (c.sliding_window > 0 && !c.family->gguf_window)
     warn(
         "GGUF's {} architecture has no sliding window: beyond {} tokens a program that reads the "
         "file attends to more tokens than the model did in training",
@@ -226,7 +255,7 @@ void to_gguf(const Config& c, files::GgufWriter& out) {
   const bool usual_heads = c.head_dim * c.num_attention_heads == c.hidden_size;
   for (const Key& key : kKeys) {
     const std::string name = key_of(*c.family, key.gguf);
-    if (!c.json.contains(key.ours) || c.json[key.ours].is_null()) continue;
+    if (!has_key(*c.family, c.json, key) || c.json[key.ours].is_null()) continue;
     if (std::string_view(key.ours) == "head_dim" && usual_heads) continue;
     if (key.kind == Kind::Count)
       out.set_u32(name, c.json[key.ours].get<uint32_t>());
@@ -243,6 +272,12 @@ void to_gguf(const Config& c, files::GgufWriter& out) {
 }
 
 std::map<std::string, std::vector<float>> gguf_constants(const Config& c) {
+  const auto floats = [](const std::vector<double>& values) {
+    return std::vector<float>(values.begin(), values.end());
+  };
+  if (c.rope.type == RopeType::LongRope)
+    return {{"rope_factors_long.weight", floats(c.rope.long_factor)},
+            {"rope_factors_short.weight", floats(c.rope.short_factor)}};
   if (c.rope.type != RopeType::Llama3) return {};
   return {{"rope_freqs.weight", rope_factors(c.rope, c.rotary_dim)}};
 }

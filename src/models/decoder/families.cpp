@@ -114,6 +114,14 @@ const std::vector<Family>& families() {
        .norms = Norms::After,
        .qk_norm = QkNorm::Projection,
        .defaults = R"({"attention_bias": false, "rms_norm_eps": 1e-5})"},
+      {.model_type = "phi3",
+       .class_name = "Phi3ForCausalLM",
+       .gguf = "phi3",
+       .gguf_window = true,
+       .fused = true,
+       .defaults = R"({"rms_norm_eps": 1e-5, "sliding_window": null, "partial_rotary_factor": 1.0,
+                       "original_max_position_embeddings": 4096,
+                       "max_position_embeddings": 4096})"},
   };
   return all;
 }

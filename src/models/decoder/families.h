@@ -23,8 +23,9 @@ struct Family {
   std::string_view class_name;  // in transformers
   std::string_view gguf;        // general.architecture of GGUF files
   GgufRows gguf_rows = GgufRows::Same;
-  bool in_litgpt = false;  // whether snug reads and writes LitGPT's files of it
-  bool qkv_bias = false;   // q, k and v have biases, whatever the config says
+  bool gguf_window = false;  // whether GGUF files have the sliding window
+  bool in_litgpt = false;    // whether snug reads and writes LitGPT's files of it
+  bool qkv_bias = false;     // q, k and v have biases, whatever the config says
   Norms norms = Norms::Before;
   QkNorm qk_norm = QkNorm::None;
   bool unit_offset = false;       // norms multiply by 1 + weight

@@ -25,6 +25,8 @@ constexpr Names kLayerNames[] = {
     {"mlp.gate_proj", "mlp.fc_1", "ffn_gate"},
     {"mlp.up_proj", "mlp.fc_2", "ffn_up"},
     {"mlp.down_proj", "mlp.proj", "ffn_down"},
+    {"self_attn.qkv_proj", "", "attn_qkv"},
+    {"mlp.gate_up_proj", "", "ffn_up"},
     {"pre_feedforward_layernorm", "", "ffn_norm"},
     {"post_feedforward_layernorm", "", "post_ffw_norm"},
 };

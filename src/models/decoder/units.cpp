@@ -3,6 +3,7 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/split_with_sizes.h>
 
 #include "core/memory/guards.h"
 
@@ -27,6 +28,40 @@ std::optional<nn::RmsNorm> qk_norm(const Config& c, const std::string& name, int
   nn::RmsNorm whole = norm(c, name, heads * c.head_dim);
   whole.weight.cut_dim = 0;
   return whole;
+}
+
+std::vector<nn::Linear> qkv_layers(const Config& c, const std::string& name) {
+  const int64_t q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim;
+  const nn::Bias bias = bias_if(c.qkv_bias);
+  if (!c.family->fused)
+    return {{name + "q_proj", nn::Role::Query, c.hidden_size, q, bias},
+            {name + "k_proj", nn::Role::Key, c.hidden_size, kv, bias},
+            {name + "v_proj", nn::Role::Value, c.hidden_size, kv, bias}};
+  nn::Linear all(name + "qkv_proj", nn::Role::Query, c.hidden_size, q + 2 * kv, bias);
+  if (q == kv) all.set_sections(3);
+  return {all};
+}
+
+std::vector<nn::Linear> gate_up_layers(const Config& c, const std::string& name) {
+  const nn::Bias bias = bias_if(c.mlp_bias);
+  if (!c.family->fused)
+    return {{name + "gate_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias},
+            {name + "up_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias}};
+  nn::Linear both(name + "gate_up_proj", nn::Role::MlpInput, c.hidden_size, 2 * c.intermediate_size,
+                  bias);
+  both.set_sections(2);
+  return {both};
+}
+
+// Each layer's outputs for x; those of a fused layer cut into parts, whose gradients split()'s
+// backward assembles in one tensor.
+std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linear>& layers,
+                                const std::vector<int64_t>& parts, const nn::Batch& batch,
+                                const nn::Pass& pass) {
+  std::vector<const nn::Linear*> all;
+  for (const nn::Linear& layer : layers) all.push_back(&layer);
+  std::vector<at::Tensor> outputs = nn::project(x, all, nn::num_tokens(batch), pass);
+  return layers.size() > 1 ? outputs : at::split_with_sizes(outputs[0], parts, 1);
 }
 
 }  // namespace
@@ -71,20 +106,12 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
                                                                : "pre_feedforward_layernorm"))),
       after_mlp_(
           block_norm(c, c.family->norms != Norms::Before, name_ + "post_feedforward_layernorm")),
-      q_(name_ + "self_attn.q_proj", nn::Role::Query, c.hidden_size,
-         c.num_attention_heads * c.head_dim, bias_if(c.qkv_bias)),
-      k_(name_ + "self_attn.k_proj", nn::Role::Key, c.hidden_size,
-         c.num_key_value_heads * c.head_dim, bias_if(c.qkv_bias)),
-      v_(name_ + "self_attn.v_proj", nn::Role::Value, c.hidden_size,
-         c.num_key_value_heads * c.head_dim, bias_if(c.qkv_bias)),
+      qkv_(qkv_layers(c, name_ + "self_attn.")),
       o_(name_ + "self_attn.o_proj", nn::Role::Projection, c.num_attention_heads * c.head_dim,
          c.hidden_size, bias_if(c.output_bias)),
       q_norm_(qk_norm(c, name_ + "self_attn.q_norm", c.num_attention_heads)),
       k_norm_(qk_norm(c, name_ + "self_attn.k_norm", c.num_key_value_heads)),
-      gate_(name_ + "mlp.gate_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size,
-            bias_if(c.mlp_bias)),
-      up_(name_ + "mlp.up_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size,
-          bias_if(c.mlp_bias)),
+      gate_up_(gate_up_layers(c, name_ + "mlp.")),
       down_(name_ + "mlp.down_proj", nn::Role::MlpOutput, c.intermediate_size, c.hidden_size,
             bias_if(c.mlp_bias)) {}
 
@@ -94,19 +121,36 @@ std::vector<nn::Parameter*> Block::parameters() {
     if (norm) all.push_back(&norm->weight);
   };
   add(before_attention_);
-  for (nn::Linear* linear : {&q_, &k_, &v_, &o_}) linear->list(all);
+  for (nn::Linear& linear : qkv_) linear.list(all);
+  o_.list(all);
   for (auto* norm : {&q_norm_, &k_norm_, &after_attention_, &before_mlp_}) add(*norm);
-  for (nn::Linear* linear : {&gate_, &up_, &down_}) linear->list(all);
+  for (nn::Linear& linear : gate_up_) linear.list(all);
+  down_.list(all);
   add(after_mlp_);
   return all;
 }
 
-std::vector<nn::Linear*> Block::linears() { return {&q_, &k_, &v_, &o_, &gate_, &up_, &down_}; }
+std::vector<nn::Linear*> Block::linears() {
+  std::vector<nn::Linear*> all;
+  for (nn::Linear& linear : qkv_) all.push_back(&linear);
+  all.push_back(&o_);
+  for (nn::Linear& linear : gate_up_) all.push_back(&linear);
+  all.push_back(&down_);
+  return all;
+}
+
+// All layers of a block are cut alike.
+int64_t Block::here(int64_t heads) const {
+  const nn::Linear& layer = qkv_.front();
+  return heads * layer.out_features() / layer.weight().whole_shape()[0];
+}
 
 at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
   const int64_t d = config_.head_dim;
   const Layer& layer = config_.layers[static_cast<size_t>(layer_)];
-  std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, nn::num_tokens(batch), pass);
+  const int64_t q = here(config_.num_attention_heads) * d,
+                kv = here(config_.num_key_value_heads) * d;
+  std::vector<at::Tensor> qkv = project(x, qkv_, {q, kv, kv}, batch, pass);
   if (q_norm_) qkv[0] = q_norm_->forward_heads(qkv[0]);
   if (k_norm_) qkv[1] = k_norm_->forward_heads(qkv[1]);
   for (at::Tensor& heads : qkv) heads = heads.view({-1, heads.size(1) / d, d});
@@ -116,7 +160,7 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
                                      .bias_table = {},
                                      .dropout = config_.attention_dropout,
                                      .site = name_ + "self_attn",
-                                     .first_head = q_.first_output() / d};
+                                     .first_head = qkv_.front().first_output() / d};
   nn::Batch placed = batch;
   if (rope_ != nullptr) placed.positions = rope_->places(batch);
   return o_.forward(nn::causal_attention(qkv[0], qkv[1], qkv[2], layer_, options, placed, pass),
@@ -124,7 +168,8 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
 }
 
 at::Tensor Block::mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
-  const std::vector<at::Tensor> wide = nn::project(x, {&gate_, &up_}, nn::num_tokens(batch), pass);
+  const int64_t features = gate_up_.front().out_features() / 2;  // where both are one
+  const std::vector<at::Tensor> wide = project(x, gate_up_, {features, features}, batch, pass);
   return down_.forward_gated(wide[0], wide[1], config_.activation, pass);
 }
 
@@ -210,12 +255,20 @@ Dimensions DecoderModel::dimensions() const {
           .hidden_size = config_.hidden_size,
           .num_heads = config_.num_attention_heads,
           .num_kv_heads = config_.num_key_value_heads,
-          .num_kv_heads_here = blocks_.front()->num_kv_heads(),
+          .num_kv_heads_here = blocks_.front()->here(config_.num_key_value_heads),
           .head_dim = config_.head_dim};
 }
 
 std::string DecoderModel::litgpt_config() const {
   return config_.family->in_litgpt ? to_litgpt(config_) : Model::litgpt_config();
+}
+
+// A layer of q, k and v is cut by thirds.
+std::vector<HeadCount> DecoderModel::head_counts() const {
+  std::vector<HeadCount> counts = Model::head_counts();
+  if (config_.family->fused && config_.num_attention_heads != config_.num_key_value_heads)
+    counts.push_back({"layer of queries, keys and values in unequal parts", 1});
+  return counts;
 }
 
 void DecoderModel::prepare(at::Device device, int64_t max_seqlen) {

@@ -42,7 +42,8 @@ class Block final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
-  int64_t num_kv_heads() const { return k_.out_features() / config_.head_dim; }
+  // Heads on this rank, of `heads` in all.
+  int64_t here(int64_t heads) const;
 
  private:
   // (c, D) -> (c, D)
@@ -55,9 +56,11 @@ class Block final : public nn::Unit {
   std::string name_;
   // What `norms` of the family says: before and after attention, before and after the MLP.
   std::optional<nn::RmsNorm> before_attention_, after_attention_, before_mlp_, after_mlp_;
-  nn::Linear q_, k_, v_, o_;
+  std::vector<nn::Linear> qkv_;  // one each, or one for all
+  nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;
-  nn::Linear gate_, up_, down_;
+  std::vector<nn::Linear> gate_up_;  // gate and up, or one for both
+  nn::Linear down_;
 };
 
 class Head final : public nn::Unit {
@@ -88,6 +91,7 @@ class DecoderModel final : public Model {
     return decoder::gguf_constants(config_);
   }
   double initializer_range() const override { return config_.initializer_range; }
+  std::vector<HeadCount> head_counts() const override;
   void prepare(at::Device device, int64_t max_seqlen) override;
   void set_dropout(double probability) override;
 

@@ -117,7 +117,8 @@ TEST_P(EachModel, TakesTheRoomThatWasForeseen) {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
                          testing::Values("llama", "llama-bias", "llama-linear", "llama3-rope",
-                                         "mistral", "qwen2", "qwen3", "granite", "olmo2"),
+                                         "mistral", "qwen2", "qwen3", "granite", "olmo2", "phi3",
+                                         "phi3-longrope"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');
