@@ -42,6 +42,7 @@ struct Placement {
   int64_t row_begin = 0;
   int64_t paired_heads = 0;
   bool transposed = false;     // the file has (in, out) for our (out, in)
+  double added = 0;            // the file has our values plus this, in float32
   std::vector<int64_t> shape;  // shape in the file if it has more dimensions; else empty
 };
 

@@ -126,6 +126,14 @@ Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
 
 // Reads into host memory of a floating-point type.
 void read_into(const at::Tensor& host, const Checkpoint& checkpoint, const Found& found) {
+  if (found.place.added != 0) {
+    const at::Tensor sum = at::empty(host.sizes(), host.options().dtype(at::kFloat));
+    Found as_in_file = found;
+    as_in_file.place.added = 0;
+    read_into(sum, checkpoint, as_in_file);
+    host.detach().copy_(sum.sub_(found.place.added));
+    return;
+  }
   if (found.place.transposed) {
     const at::Tensor turned = at::empty({host.size(1), host.size(0)}, host.options());
     Found as_in_file = found;

@@ -80,6 +80,8 @@ std::vector<Case> cases() {
       {"biases of q, k, v, tied head", "qwen2", kFourHeads},
       {"sliding window", "mistral", kFourHeads},
       {"norms of heads", "qwen3", kFourHeads},
+      {"four norms, capped scores and logits", "gemma2", kFourHeads},
+      {"two rotary bases", "gemma3", kFourHeads},
       {"one layer for q, k and v, and one for gate and up", "phi3", kFourHeads},
       {"norms of projections", "olmo2", kFourHeads},
       {"constants, attention with dropout", "granite", kFourHeads},

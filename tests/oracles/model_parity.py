@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from parity_case import jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, GPT2Config, GraniteConfig, Olmo2Config, OPTConfig, Phi3Config, Qwen3Config, SmolLM3Config,
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GraniteConfig, Olmo2Config, OPTConfig, Phi3Config, Qwen3Config, SmolLM3Config,
                           T5Config, T5ForConditionalGeneration)
 
 VOCABULARY = 96
@@ -51,6 +51,15 @@ DECODERS = {
                                 rope_parameters=dict(rope_type="longrope", rope_theta=10000.0,
                                                      short_factor=[1.0, 1.1, 1.3, 1.6],
                                                      long_factor=[1.5, 2.5, 4.0, 7.0])),
+    # Caps low enough to matter.
+    "gemma2": Gemma2Config(**{**SMALL, "pad_token_id": 0}, head_dim=12, query_pre_attn_scalar=9, sliding_window=5,
+                           attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
+    # The last of three layers sees all, by a base of its own, scaled.
+    "gemma3": Gemma3TextConfig(**{**SMALL, "pad_token_id": 0, "num_hidden_layers": 3}, head_dim=12,
+                               query_pre_attn_scalar=9, sliding_window=5, sliding_window_pattern=3,
+                               rope_parameters=dict(
+                                   full_attention=dict(rope_type="linear", factor=2.0, rope_theta=1e6),
+                                   sliding_attention=dict(rope_type="default", rope_theta=1e4))),
 }
 ENCODER_DECODERS = {
     "t5": T5Config(**T5),

@@ -229,8 +229,8 @@ TEST_P(Families, APlanForCudaNeedsNoDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Families,
-                         ::testing::Values("qwen3", "granite", "smollm3", "olmo2", "phi3", "gpt2",
-                                           "opt", "opt-after", "t5", "t5-gated"),
+                         ::testing::Values("qwen3", "granite", "smollm3", "olmo2", "phi3", "gemma2",
+                                           "gemma3", "gpt2", "opt", "opt-after", "t5", "t5-gated"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

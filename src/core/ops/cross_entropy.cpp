@@ -154,6 +154,13 @@ at::Tensor room_for_gradients(const Chunk& piece, int64_t columns, const RowCut&
   return at::empty({piece.x.size(0), columns}, piece.x.options().dtype(type).requires_grad(false));
 }
 
+// The derivative of the cap at these logits; undefined without one.
+at::Tensor slope_of_cap(const at::Tensor& logits, double cap) {
+  if (cap == 0) return {};
+  const at::Tensor ratio = logits.div(cap);
+  return ratio.mul(ratio).neg_().add_(1.0);
+}
+
 // The most columns of any rank, since all use the same chunks.
 int64_t most_columns(const VocabularyPart& part) {
   const int64_t size = part.share.group->size();
@@ -193,6 +200,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
         projector.start_at(begin + from);
         const at::Tensor logits = projector.forward(chunk.x, at::kFloat, &inner);
         shape_logits(logits, options.form);
+        const at::Tensor slope = training ? slope_of_cap(logits, options.form.cap) : at::Tensor();
         // Allocated after the first product, whose scratch may be large.
         if (training && !d_logits.defined())
           d_logits = room_for_gradients(piece, head.out_features(), cut);
@@ -205,6 +213,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
           loss.add_part(logits, args, *part->share.group);
         else
           loss.add(logits, args);
+        if (slope.defined()) (in_place ? d_logits : d_logits.slice(0, from, to)).mul_(slope);
       }
       if (!training) continue;
       projector.start_at(begin);
@@ -264,6 +273,7 @@ RowCut cut_rows(const at::Tensor& x, const Projection& head, int64_t rows, int64
 
 void shape_logits(const at::Tensor& products, const LogitForm& form) {
   if (form.scale != 1) products.mul_(form.scale);
+  if (form.cap > 0) products.div_(form.cap).tanh_().mul_(form.cap);
 }
 
 at::Tensor linear_cross_entropy(const at::Tensor& x, const Projection& head,

@@ -26,9 +26,11 @@ struct RowCut {
 RowCut cut_rows(const at::Tensor& x, const Projection& head, int64_t rows, int64_t columns,
                 bool training);
 
-// What becomes of the head's products: logits = scale * products.
+// What becomes of the head's products: logits = scale * products, and then c * tanh(logits / c) if
+// there is a cap c.
 struct LogitForm {
   double scale = 1;
+  double cap = 0;
 };
 
 struct CrossEntropyOptions {

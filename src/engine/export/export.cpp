@@ -35,6 +35,7 @@ struct Part {
   int64_t paired_heads;
   std::vector<int64_t> file_shape;  // empty: the parameter's
   bool transposed;
+  double added;
 };
 
 // Each tensor of the file with the parameters it is made of, in file order.
@@ -54,7 +55,7 @@ FileTensors arrange(models::Model& model, models::Layout layout, at::ScalarType 
     if (parts.empty()) order.push_back(place.tensor);
     // Units list q, k, v in the order in which they are fused.
     parts.push_back({parameter, stays_float ? at::kFloat : type, place.paired_heads, place.shape,
-                     place.transposed});
+                     place.transposed, place.added});
   }
   for (const std::string& name : order) {
     const auto& parts = result.parts[name];
@@ -76,6 +77,7 @@ files::TensorBytes byte_source(const FileTensors& tensors, const ParameterReader
     for (const Part& part : tensors.parts.at(info.name)) {
       at::Tensor value = read(*part.parameter).detach().to(part.type).contiguous();
       if (part.transposed) value = value.t().contiguous();
+      if (part.added != 0) value = value.add(part.added);
       parts.push_back(part.paired_heads > 0 ? models::join_pairs(value, part.paired_heads) : value);
     }
     held = parts.size() == 1 ? parts.front() : at::cat(parts);

@@ -258,6 +258,10 @@ void read_constants(Config& c, const std::string& where) {
   c.logit_form.scale = 1 / positive(fields, "logits_scaling", 1.0);
   const double scalar = positive(fields, "query_pre_attn_scalar", static_cast<double>(c.head_dim));
   c.attention_scale = positive(fields, "attention_multiplier", 1 / std::sqrt(scalar));
+  if (fields.has("attn_logit_softcapping"))
+    c.score_cap = positive(fields, "attn_logit_softcapping");
+  if (fields.has("final_logit_softcapping"))
+    c.logit_form.cap = positive(fields, "final_logit_softcapping");
   c.rope = rope_of(c.json, where);
   c.window_rope.base = positive(fields, "rope_local_base_freq", 10000.0);
   positive(fields, "rope_theta");

@@ -40,6 +40,8 @@ constexpr Key kKeys[] = {
     {"attention.key_length", "head_dim", Kind::Count},
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps", Kind::Number},
     {"rope.freq_base", "rope_theta", Kind::Number},
+    {"attn_logit_softcapping", "attn_logit_softcapping", Kind::Number},
+    {"final_logit_softcapping", "final_logit_softcapping", Kind::Number},
     {"attention.sliding_window", "sliding_window", Kind::Count},
     {"embedding_scale", "embedding_multiplier", Kind::Number},
     {"residual_scale", "residual_multiplier", Kind::Number},
@@ -74,6 +76,13 @@ std::vector<float> values_of(const files::GgufFile& file, const files::TensorInf
   std::vector<float> values(static_cast<size_t>(tensor.num_elements()));
   file.read(tensor, files::DType::F32, values.data());
   return values;
+}
+
+// The shortest numbers that are these in float32: 1.1, not 1.10000002.
+std::vector<double> short_numbers(const std::vector<float>& values) {
+  std::vector<double> numbers;
+  for (const float value : values) numbers.push_back(std::stod(fmt::format("{}", value)));
+  return numbers;
 }
 
 // Recovers the scaling from the factors, assuming Llama 3's own bounds.
@@ -116,8 +125,9 @@ json rope_scaling(const files::GgufFile& file, const Family& family, const json&
                           file.integer(key("original_context_length"), kLlama3Positions));
   if (const files::TensorInfo* factors = file.find("rope_factors_long.weight"))
     return {{"type", "longrope"},
-            {"long_factor", values_of(file, *factors)},
-            {"short_factor", values_of(file, required(file, "rope_factors_short.weight"))}};
+            {"long_factor", short_numbers(values_of(file, *factors))},
+            {"short_factor",
+             short_numbers(values_of(file, required(file, "rope_factors_short.weight")))}};
   const std::string type = file.text(key("type"), "none");
   if (type == "none") return nullptr;
   if (type == "linear")
@@ -205,13 +215,38 @@ void check_layers(const Config& c) {
   for (const char* key : {"layer_types", "no_rope_layers", "no_rope_layer_interval"})
     if (usual.contains(key)) usual[key] = default_config(*c.family)[key];
   const Config of_family = read_config(usual, "the model's config");
-  for (size_t layer = 0; layer < c.layers.size(); ++layer)
-    if (c.layers[layer].rotation != of_family.layers[layer].rotation)
+  for (size_t layer = 0; layer < c.layers.size(); ++layer) {
+    const bool same_window = !c.family->gguf_window || c.layers[layer].sliding_window ==
+                                                           of_family.layers[layer].sliding_window;
+    if (!same_window || c.layers[layer].rotation != of_family.layers[layer].rotation)
       throw UserError(
-          "a GGUF file of a {} model cannot say that layer {} {} rotary embeddings; write a "
-          "Hugging Face directory (--to hf)",
-          c.family->model_type, layer,
-          c.layers[layer].rotation == Rotation::None ? "has no" : "has these");
+          "a GGUF file of a {} model cannot say which window and rotary embeddings layer {} has; "
+          "write a Hugging Face directory (--to hf)",
+          c.family->model_type, layer);
+  }
+}
+
+// Gemma's scale of scores is in no key either: llama.cpp knows the largest models, by their layers,
+// whose heads it does not go by.
+int64_t usual_query_scalar(const json& config) {
+  const int64_t layers = config["num_hidden_layers"];
+  const bool is_largest = layers == (config["model_type"] == "gemma2" ? 46 : 62);
+  if (!is_largest && !config["head_dim"].is_null()) return config["head_dim"];
+  return config["hidden_size"].get<int64_t>() / config["num_attention_heads"].get<int64_t>();
+}
+
+void check_constants(const Config& c) {
+  if (c.json.contains("rope_local_base_freq") && c.window_rope.base != RopeScaling().base)
+    throw UserError(
+        "a GGUF file of a {} model cannot say that rope_local_base_freq is {}; write a Hugging "
+        "Face directory (--to hf)",
+        c.family->model_type, c.window_rope.base);
+  if (c.json.contains("query_pre_attn_scalar") &&
+      c.json["query_pre_attn_scalar"] != usual_query_scalar(c.json))
+    throw UserError(
+        "a GGUF file of a {} model cannot say that query_pre_attn_scalar is {}; write a Hugging "
+        "Face directory (--to hf)",
+        c.family->model_type, c.json["query_pre_attn_scalar"].dump());
 }
 
 }  // namespace
@@ -237,6 +272,8 @@ Config from_gguf(const files::GgufFile& file) {
   if (const std::string name = key_of(family, "rope.scaling.original_context_length");
       !config["original_max_position_embeddings"].is_null() && file.has(name))
     config["original_max_position_embeddings"] = file.integer(name);
+  if (config.contains("query_pre_attn_scalar"))
+    config["query_pre_attn_scalar"] = usual_query_scalar(config);
   read_tensors(file, config);
   read_token_ids(file, config);
   config["rope_scaling"] = rope_scaling(file, family, config);
@@ -245,6 +282,7 @@ Config from_gguf(const files::GgufFile& file) {
 
 void to_gguf(const Config& c, files::GgufWriter& out) {
   check_layers(c);
+  check_constants(c);
   const std::string architecture(c.family->gguf);
   if (c.sliding_window > 0 && !c.family->gguf_window)
     warn(

@@ -57,13 +57,17 @@ std::string layer_name(Layout layout, const Family& family, std::string_view our
 Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter) const {
   const std::string& name = parameter.name;
   if (layout == Layout::HuggingFace) return {.tensor = name};
+  const double added =
+      layout == Layout::Gguf && config_.family->unit_offset && name.ends_with("norm.weight") ? 1
+                                                                                             : 0;
   for (const Names& names : kTopNames)
-    if (name == names.ours) return {.tensor = name_in(layout, names)};
+    if (name == names.ours) return {.tensor = name_in(layout, names), .added = added};
   const size_t dot = name.find('.', kLayerPrefix.size()), kind = name.rfind('.');
   const std::string layer = name.substr(kLayerPrefix.size(), dot - kLayerPrefix.size());
   const std::string rest = name.substr(dot + 1, kind - dot - 1);
   Placement place{.tensor = (layout == Layout::Gguf ? "blk." : "transformer.h.") + layer + "." +
-                            layer_name(layout, *config_.family, rest) + name.substr(kind)};
+                            layer_name(layout, *config_.family, rest) + name.substr(kind),
+                  .added = added};
   const bool is_q = rest == "self_attn.q_proj", is_k = rest == "self_attn.k_proj";
   if (layout == Layout::Gguf) {
     if (config_.family->gguf_rows == GgufRows::Paired && (is_q || is_k))

@@ -157,6 +157,7 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
   const nn::AttentionOptions options{.scale = config_.attention_scale,
                                      .rope = rope_ == nullptr ? nullptr : &rope_->tables(),
                                      .sliding_window = layer.sliding_window,
+                                     .score_cap = config_.score_cap,
                                      .bias_table = {},
                                      .dropout = config_.attention_dropout,
                                      .site = name_ + "self_attn",
@@ -238,7 +239,9 @@ DecoderModel::DecoderModel(Config config)
 }
 
 const Rope* DecoderModel::rope_of(int64_t layer) const {
-  return config_.layers[static_cast<size_t>(layer)].rotation == Rotation::None ? nullptr : &rope_;
+  const Rotation rotation = config_.layers[static_cast<size_t>(layer)].rotation;
+  if (rotation == Rotation::None) return nullptr;
+  return rotation == Rotation::Window ? &window_rope_ : &rope_;
 }
 
 std::vector<nn::Unit*> DecoderModel::units() {
@@ -274,6 +277,8 @@ std::vector<HeadCount> DecoderModel::head_counts() const {
 void DecoderModel::prepare(at::Device device, int64_t max_seqlen) {
   const memory::CategoryGuard category(memory::Category::Data);
   rope_.prepare(config_.rope, config_.rotary_dim, max_seqlen, device);
+  if (config_.json.contains("rope_local_base_freq"))
+    window_rope_.prepare(config_.window_rope, config_.rotary_dim, max_seqlen, device);
 }
 
 // Where the config has dropout.

@@ -100,7 +100,7 @@ class DecoderModel final : public Model {
   const Rope* rope_of(int64_t layer) const;
 
   Config config_;
-  Rope rope_;
+  Rope rope_, window_rope_;
   std::unique_ptr<Embedding> embedding_;
   std::vector<std::unique_ptr<Block>> blocks_;
   std::unique_ptr<Head> head_;

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/export/export.h"
 
+#include <ATen/ops/allclose.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
@@ -31,6 +32,11 @@ class Exported : public testing::Test {
   void make(const std::string& kind, at::ScalarType type = at::kFloat) {
     json config = json::parse(read_file(kData / "parity" / kind / "config.json"));
     config["vocab_size"] = kVocabulary;
+    if (config.contains("query_pre_attn_scalar")) {  // what GGUF files have no keys for
+      config["query_pre_attn_scalar"] = config["head_dim"];
+      config.erase("layer_types");
+      config.erase("sliding_window_pattern");
+    }
     write_file_atomically(folder_ / "config.json", config.dump());
     model_ = models::model_from_config(folder_ / "config.json");
     float scale = 1;
@@ -53,8 +59,10 @@ class Exported : public testing::Test {
     ASSERT_EQ(found.size(), wanted.size());
     for (size_t i = 0; i < found.size(); ++i) {
       ASSERT_EQ(found[i]->name, wanted[i]->name);
-      EXPECT_TRUE(at::equal(models::read_parameter(checkpoint, *found[i], options_.dtype),
-                            resident_value(*wanted[i])))
+      // A sum with 1 has lost the last bits.
+      const bool is_sum = checkpoint.model->placement(checkpoint.layout, *found[i]).added != 0;
+      EXPECT_TRUE(at::allclose(models::read_parameter(checkpoint, *found[i], options_.dtype),
+                               resident_value(*wanted[i]), 0, is_sum ? 1.2e-7 : 0))
           << found[i]->name;
     }
   }
@@ -118,7 +126,7 @@ TEST_P(EachModel, TakesTheRoomThatWasForeseen) {
 INSTANTIATE_TEST_SUITE_P(Kinds, EachModel,
                          testing::Values("llama", "llama-bias", "llama-linear", "llama3-rope",
                                          "mistral", "qwen2", "qwen3", "granite", "olmo2", "phi3",
-                                         "phi3-longrope"),
+                                         "phi3-longrope", "gemma2", "gemma3"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::erase(name, '-');

@@ -54,6 +54,7 @@ kernels::cpu::AttentionArgs arguments(const at::Tensor& q, const at::Tensor& k, 
           .num_keys = context.kv_cu_seqlens.defined() ? k.size(0) : 0,
           .kv_cu_seqlens = read_pointer<int32_t>(context.kv_cu_seqlens),
           .bias = bias_of(context),
+          .score_cap = static_cast<float>(context.score_cap),
           .dropout = {.probability = context.dropout,
                       .key = context.dropout_key,
                       .first_head = context.dropout_first_head,
@@ -114,6 +115,8 @@ void check_context(const at::Tensor& q, const at::Tensor& k, const AttentionCont
   SNUG_CHECK(
       !table.defined() || (table.dim() == 2 && table.size(1) == q.size(1) && table.is_contiguous()),
       "the table of relative biases must have a column for each of {} heads", q.size(1));
+  SNUG_CHECK(!table.defined() || context.score_cap == 0, "attention with biases has no cap, not {}",
+             context.score_cap);
   if (!context.kv_cu_seqlens.defined()) {
     SNUG_CHECK(q.size(0) == k.size(0), "self-attention with {} queries and {} keys", q.size(0),
                k.size(0));
@@ -208,6 +211,7 @@ at::Tensor decode_attention(const at::Tensor& q, const at::Tensor& k_cache,
                                                .scale = static_cast<float>(context.scale),
                                                .sliding_window = context.sliding_window,
                                                .bias = bias_of(context),
+                                               .score_cap = static_cast<float>(context.score_cap),
                                                .out = write_pointer(out)};
   with_workspace(q, kernels::cpu::decode_attention_workspace_bytes(args),
                  [&](void* scratch) { kernels::cpu::decode_attention(args, scratch); });

@@ -26,6 +26,7 @@ struct AttentionContext {
   // 2.1): row b of the table (buckets, H) is for distances in bucket b. Undefined: none. It gets a
   // gradient.
   at::Tensor bias_table;
+  double score_cap = 0;        // c: a score s becomes c * tanh(s / c); 0: none. Not with biases
   int64_t max_distance = 128;  // larger distances share the last bucket
   at::Tensor bias_intervals;   // bias_intervals() of score_block.h, made once; cuda only
   // Dropout of the probabilities, while training.

@@ -148,10 +148,16 @@ at::Tensor by_head(const at::Tensor& x, const Block& b) {
   return x.view({b.heads(), b.rows(), b.keys()});
 }
 
-// scale * q·kᵀ, with biases, masked: (Hkv, G * rows, keys).
+// scale * q·kᵀ, capped, with biases, masked: (Hkv, G * rows, keys). `slope`: the derivative of the
+// cap, if there is one and it is wanted.
 at::Tensor scores_of(const at::Tensor& q_rows, const at::Tensor& k_rows, const Block& b,
-                     const Terms& terms) {
+                     const Terms& terms, at::Tensor* slope = nullptr) {
   at::Tensor scores = at::bmm(q_rows, k_rows.transpose(1, 2)).mul_(terms.context.scale);
+  if (const double cap = terms.context.score_cap; cap > 0) {
+    scores.div_(cap).tanh_();
+    if (slope != nullptr) *slope = scores.mul(scores).neg_().add_(1.0);
+    scores.mul_(cap);
+  }
   terms.bias.add_to(by_head(scores, b), b);
   add_mask(by_head(scores, b), b, terms.context);
   return scores;
@@ -202,7 +208,8 @@ AttentionGradients products_backward(const at::Tensor& d_out, const at::Tensor& 
     const at::Tensor q_rows = query_rows(q, b);
     const at::Tensor k_rows = key_rows(k, b);
     const at::Tensor d_rows = query_rows(d_out, b);
-    at::Tensor p = scores_of(q_rows, k_rows, b, terms);
+    at::Tensor slope;
+    at::Tensor p = scores_of(q_rows, k_rows, b, terms, &slope);
     p.sub_(lse_rows(forward.lse, b)).exp_();
     const at::Tensor kept = kept_of(p, b, terms);
     dv.slice(1, b.first_key, b.last_key)
@@ -214,6 +221,7 @@ AttentionGradients products_backward(const at::Tensor& d_out, const at::Tensor& 
     if (kept.defined()) arriving.mul_(kept);
     p.mul_(arriving.sub_(delta));
     arriving.reset();
+    if (slope.defined()) p.mul_(slope);
     if (d_bias.defined()) terms.bias.add_gradient(d_bias, p, b);
     p.mul_(context.scale);
     put_query_rows(dq, at::bmm(p, k_rows), b);
@@ -246,11 +254,13 @@ LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionCo
         "attention with heads of {} elements runs as plain matrix products, since flash attention "
         "takes multiples of 8 up to 256: slower",
         q.size(2));
-  else if (context.bias_table.defined() || context.dropout > 0)
+  else if (context.bias_table.defined() || context.dropout > 0 || context.score_cap > 0)
     warn(
         "attention with {} runs as plain matrix products, since libtorch's flash attention has "
         "none: slower",
-        context.bias_table.defined() ? "relative biases" : "dropped probabilities");
+        context.bias_table.defined() ? "relative biases"
+        : context.dropout > 0        ? "dropped probabilities"
+                                     : "capped scores");
   else
     return LibraryAttention::Flash;
   return LibraryAttention::Products;
@@ -290,6 +300,7 @@ at::Tensor library_decode_attention(const at::Tensor& q, const at::Tensor& k_cac
                        .last_key = length,
                        .num_kv_heads = k_cache.size(2),
                        .heads_per_kv = q.size(1) / k_cache.size(2)};
+  if (context.score_cap > 0) scores.div_(context.score_cap).tanh_().mul_(context.score_cap);
   const BlockBias bias(context);
   const at::Tensor by_sequence = scores.view({q.size(0), q.size(1), 1, seen});
   for (int64_t s = 0; s < q.size(0); ++s) bias.add_to(by_sequence.select(0, s), row);

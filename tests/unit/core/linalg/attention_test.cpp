@@ -28,6 +28,7 @@ struct Case {
   int64_t buckets = 0, max_distance = 0;
   Scalar bias_type = Scalar::F32;
   double dropout = 0;
+  double cap = 0;
 
   static int64_t sum(const std::vector<int32_t>& list) {
     return std::accumulate(list.begin(), list.end(), int64_t{0});
@@ -37,10 +38,10 @@ struct Case {
   std::string text() const {
     return fmt::format(
         "lengths={} heads={}/{} dim={} {} window={} causal={} pad={} threads={} key_lengths={} "
-        "buckets={}/{} {} dropout={}",
+        "buckets={}/{} {} dropout={} cap={}",
         fmt::join(lengths, ","), heads, kv_heads, dim, scalar_name(type), window, causal, pad,
         threads, fmt::join(key_lengths, ","), buckets, max_distance, scalar_name(bias_type),
-        dropout);
+        dropout, cap);
   }
 };
 
@@ -127,6 +128,7 @@ struct Problem {
                  .type = c.bias_type,
                  .max_distance = c.max_distance,
                  .both_directions = !c.causal};
+    args.score_cap = float(c.cap);
     args.dropout = {.probability = c.dropout, .key = 0x123456789abcdefull + seed};
     args.out = out.buffer.data();
     args.lse = reinterpret_cast<float*>(lse.buffer.data());
@@ -192,7 +194,7 @@ struct Expected {
     const int64_t kv = head / (c.heads / c.kv_heads);
     const auto row = size_t((query * c.heads + head) * c.dim);
     std::vector<double> score(size_t(end - begin), -INFINITY), d_probability(score.size());
-    std::vector<double> kept(score.size(), 1), terms(score.size(), 0);
+    std::vector<double> kept(score.size(), 1), terms(score.size(), 0), slope(score.size(), 1);
     double largest = -INFINITY, sum = 0, delta = 0;
     for (int64_t key = begin; key < end; ++key) {
       if (!p.sees(own, key - begin)) continue;
@@ -206,6 +208,11 @@ struct Expected {
       double& logit = score[size_t(key - begin)];
       logit = dot * p.args.scale;
       if (c.buckets > 0) logit += bias[bucket(key)];
+      if (c.cap > 0) {
+        const double ratio = std::tanh(logit / c.cap);
+        logit = c.cap * ratio;
+        slope[size_t(key - begin)] = 1 - ratio * ratio;
+      }
       largest = std::max(largest, logit);
       if (c.dropout > 0) {
         const bool stays =
@@ -224,7 +231,7 @@ struct Expected {
       const double probability = score[size_t(key - begin)];
       if (probability == 0) continue;
       const double change = probability * (d_probability[size_t(key - begin)] - delta);
-      const double d_score = change * p.args.scale;
+      const double d_score = change * slope[size_t(key - begin)] * p.args.scale;
       d_score_terms = std::max(
           d_score_terms, kept[size_t(key - begin)] * terms[size_t(key - begin)] * p.args.scale);
       if (c.buckets > 0) {
@@ -339,6 +346,21 @@ TEST_P(AttentionOn, BiasesDropoutAndOtherKeys) {
   run_and_compare(c, 4);
   c.buckets = 0, c.dropout = 0;
   run_and_compare(c, 5);
+}
+
+// Of every type, with caps that most scores are near, over several blocks.
+TEST_P(AttentionOn, CappedScores) {
+  ScopedKernels scope(*GetParam().kernels);
+  for (const Scalar type : {Scalar::F32, Scalar::BF16, Scalar::F16})
+    for (const double cap : {0.5, 1.0, 3.0}) {
+      Case c{{3, 22, 223, 77}, 6, 2, 100, type, 0, true, 3, 2};
+      c.cap = cap;
+      run_and_compare(c, 1);
+      c.window = 40, c.dropout = 0.3;
+      run_and_compare(c, 2);
+      c.window = 0, c.causal = false, c.key_lengths = {30, 7, 300, 2};
+      run_and_compare(c, 3);
+    }
 }
 
 // Heads of a vision transformer: 16 by 88 elements over 257 patches.

@@ -16,6 +16,7 @@ struct Case {
   double smoothing, z_loss;
   int64_t vocabulary = 300;  // with 200,000 the rows come in two chunks
   bool picks = false;        // the rows that count
+  LogitForm form = {};
 };
 
 // As many entries as there are targets.
@@ -31,7 +32,7 @@ class LinearCrossEntropy : public ::testing::TestWithParam<Case> {};
 
 TEST_P(LinearCrossEntropy, EqualsWholeLogits) {
   memory::install_allocators();
-  const auto [smoothing, z_loss, vocabulary, picks] = GetParam();
+  const auto [smoothing, z_loss, vocabulary, picks, form] = GetParam();
   at::manual_seed(3);
   constexpr int64_t kRows = 130, kWidth = 24;
   const at::Tensor x = at::randn({kRows, kWidth}).set_requires_grad(true);
@@ -42,17 +43,18 @@ TEST_P(LinearCrossEntropy, EqualsWholeLogits) {
 
   const at::Tensor x2 = x.detach().clone().set_requires_grad(true);
   const at::Tensor weight2 = weight.detach().clone().set_requires_grad(true);
-  const at::Tensor logits = x2.matmul(weight2.t());
+  at::Tensor logits = x2.matmul(weight2.t()) * form.scale;
+  if (form.cap > 0) logits = form.cap * at::tanh(logits / form.cap);
   const at::Tensor rows = at::cross_entropy_loss(logits, targets.to(at::kLong), {},
                                                  at::Reduction::Sum, -100, smoothing);
   const at::Tensor counted = targets.ne(-100).to(at::kFloat);
   const at::Tensor whole = rows + z_loss * (logits.logsumexp(-1).square() * counted).sum();
   (0.5 * whole).backward();
 
-  const at::Tensor loss =
-      linear_cross_entropy(x, {.weight = weight}, targets,
-                           {.scale = 0.5, .label_smoothing = smoothing, .z_loss = z_loss},
-                           std::nullopt, picks ? counted_rows(targets) : CountedRows{});
+  const at::Tensor loss = linear_cross_entropy(
+      x, {.weight = weight}, targets,
+      {.scale = 0.5, .label_smoothing = smoothing, .z_loss = z_loss, .form = form}, std::nullopt,
+      picks ? counted_rows(targets) : CountedRows{});
   exec::backward({loss}, {at::ones_like(loss)});
   EXPECT_NEAR(loss.item<double>(), whole.item<double>(), 1e-5 * whole.item<double>());
   const auto distance = [](const at::Tensor& a, const at::Tensor& b) {
@@ -65,7 +67,9 @@ TEST_P(LinearCrossEntropy, EqualsWholeLogits) {
 INSTANTIATE_TEST_SUITE_P(Options, LinearCrossEntropy,
                          ::testing::Values(Case{0, 0}, Case{0.1, 0}, Case{0, 1e-3}, Case{0.2, 1e-2},
                                            Case{0, 0, 200'000}, Case{0.1, 1e-3, 300, true},
-                                           Case{0, 1e-3, 200'000, true}));
+                                           Case{0, 1e-3, 200'000, true},
+                                           Case{0.1, 1e-3, 300, false, {.scale = 0.25}},
+                                           Case{0, 1e-3, 200'000, true, {0.5, 4}}));
 
 // Rows cut as on a GPU, in pieces of several stretches, and the gradients added up apart.
 TEST(CutRows, TheCutChangesNothingButRoundings) {

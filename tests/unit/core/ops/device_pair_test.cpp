@@ -57,7 +57,7 @@ Tensors run_add_norm(const Place& p) {
   const at::Tensor x = p.leaf(1, {37, 48});
   const at::Tensor r = p.leaf(2, {37, 48});
   const at::Tensor w = p.leaf(3, {48});
-  const auto [sum, y] = add_rms_norm(x, r, w, 1e-5);
+  const auto [sum, y] = add_rms_norm(x, r, w, {.eps = 1e-5});
   return p.with_gradients(at::add(sum, y), {x, r, w});
 }
 

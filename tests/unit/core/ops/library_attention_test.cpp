@@ -22,6 +22,7 @@ struct Case {
   std::vector<int32_t> kv_cu_seqlens = {};
   int64_t buckets = 0;
   double dropout = 0;
+  double score_cap = 0;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
@@ -39,6 +40,7 @@ const std::vector<Case> kCases = {{"OneDocument", {0, 37}, 4, 4, 8, 0},
                                   {"MoreKeysDropout", {0, 300}, 4, 2, 8, 0, true, {0, 417}, 0, 0.2},
                                   {"Biases", {0, 300}, 4, 2, 8, 0, true, {}, 32},
                                   {"BothWays", {0, 20, 330}, 2, 2, 8, 0, false, {}, 32},
+                                  {"Capped", {0, 20, 330}, 4, 2, 8, 33, true, {}, 0, 0, 1.5},
                                   {"Dropout", {0, 300}, 4, 2, 8, 0, true, {}, 0, 0.2},
                                   {"All", {0, 300}, 4, 2, 8, 0, false, {0, 200}, 8, 0.2}};
 
@@ -74,6 +76,7 @@ Inputs make_inputs(const Case& c, at::DeviceType device) {
   in.context.dropout = c.dropout;
   in.context.dropout_key = 0xfedcba9876543210;
   in.context.scale = 0.3;
+  in.context.score_cap = c.score_cap;
   in.context.sliding_window = c.sliding_window;
   return in;
 }

@@ -60,6 +60,7 @@ struct AttentionArgs {
   int64_t num_keys = 0;                    // M; 0: self-attention
   const int32_t* kv_cu_seqlens = nullptr;  // (num_documents + 1), from 0 to M
   BiasTable bias;                          // on the scaled scores
+  float score_cap = 0;  // c: a scaled score s becomes c * tanh(s / c); 0: none. Not with biases
   ProbabilityDropout dropout;
   void* out = nullptr;   // (N, H, D) contiguous, of `type`
   float* lse = nullptr;  // (H, N) log of the sum of exp(score); the backward pass needs it
@@ -89,6 +90,7 @@ struct DecodeAttentionArgs {
   float scale = 1.f;
   int64_t sliding_window = 0;
   BiasTable bias;       // the query is the last of the cached tokens
+  float score_cap = 0;  // as in AttentionArgs
   void* out = nullptr;  // (S, H, D) contiguous
   int num_threads = 0;
 };

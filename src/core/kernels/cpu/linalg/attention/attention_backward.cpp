@@ -8,6 +8,9 @@
 //   P = exp(S*scale - lse)   dV += P^T dO   dP = dO V^T   dS = P*(dP - delta)*scale
 //   dK += dS^T Q             dQ += dS K     delta = rowsum(dO * O)
 //
+// With a cap c the scaled score s counts as z = c tanh(s / c), and dS has 1 - (z / c)^2 as a
+// factor.
+//
 // The gradient of relative biases is summed by distance while a task runs, and by bucket at its
 // end; the tasks' sums are added in their order when all are done.
 //
@@ -239,7 +242,8 @@ class KeyBlock {
                            .end = distance + (forward_.causal ? 1 : window),
                            .lse = forward_.lse + place,
                            .delta = shared_.delta + place,
-                           .scale = forward_.scale};
+                           .scale = forward_.scale,
+                           .cap = forward_.score_cap};
     if (const RelativeBias& bias = shared_.bias; bias.present()) {
       const int64_t run = bias.place(-distance, rows.end - rows.begin - 1, tile_.nr);
       args.bias = bias.row(query_head(head)) + run;

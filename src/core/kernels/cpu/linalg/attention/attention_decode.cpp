@@ -84,6 +84,10 @@ void attend_to_chunk(const DecodeAttentionArgs& args, const Kernels& kernels, co
       kernels.row_bias(row, count, scale, bias);
       scale = 1;
     }
+    if (args.score_cap > 0) {
+      kernels.row_cap(row, count, scale, args.score_cap);
+      scale = 1;
+    }
     const float largest = kernels.row_max(row, count) * scale;
     work.largest[task.slot + head] = largest;
     work.sum[task.slot + head] = kernels.row_exp(row, count, scale, largest);

@@ -138,6 +138,10 @@ class ForwardTile {
       kernels_.row_bias(scores + begin, end - begin, scale, bias);
       scale = 1;
     }
+    if (args_.score_cap > 0) {
+      kernels_.row_cap(scores + begin, end - begin, scale, args_.score_cap);
+      scale = 1;
+    }
     float& largest = work_.row_max[panel + i];
     float& sum = work_.row_sum[panel + i];
     const float before = largest;

@@ -103,6 +103,7 @@ struct ScoreGradientArgs {
   const float* lse = nullptr;
   const float* delta = nullptr;
   float scale = 1.f;
+  float cap = 0.f;  // see AttentionArgs::score_cap
   const float* bias = nullptr;
   float* d_bias = nullptr;  // times scale; null: not wanted
   DropArgs drop;            // of row 0, column 0
@@ -166,11 +167,13 @@ struct Kernels {
   void (*split_pairs)(float* x, int64_t count) = nullptr;  // for quantized_dot
 
   // Largest of x[0..n); x = exp(x*scale - shift) in place, returning the sum; x *= factor;
-  // x = x*scale + bias; x = 0 where it is dropped; sum of x*y for two rows of any type.
+  // x = x*scale + bias; x = cap*tanh(x*scale/cap); x = 0 where it is dropped; sum of x*y for two
+  // rows of any type.
   float (*row_max)(const float* x, int64_t n) = nullptr;
   float (*row_exp)(float* x, int64_t n, float scale, float shift) = nullptr;
   void (*row_scale)(float* x, int64_t n, float factor) = nullptr;
   void (*row_bias)(float* x, int64_t n, float scale, const float* bias) = nullptr;
+  void (*row_cap)(float* x, int64_t n, float scale, float cap) = nullptr;
   void (*row_drop)(float* x, int64_t n, const DropArgs& args) = nullptr;
   void (*score_gradients)(const ScoreGradientArgs&) = nullptr;
   float (*row_dot)(const void* x, const void* y, Scalar type, int64_t n) = nullptr;

@@ -367,6 +367,24 @@ void row_bias(float* x, int64_t n, float scale, const float* bias) {
   for (; j < n; ++j) x[j] = x[j] * scale + bias[j];
 }
 
+// cap * tanh(x / cap), by exp(-2 |x / cap|).
+SNUG_INLINE F capped(F x, float cap) {
+  const F ratio = x * (1.f / cap);
+  const F e = exponential((ratio < 0.f ? ratio : -ratio) * 2.f);
+  const F size = (1.f - e) / (1.f + e) * cap;
+  return ratio < 0.f ? -size : size;
+}
+
+void row_cap(float* x, int64_t n, float scale, float cap) {
+  int64_t j = 0;
+  for (; j + kLanes <= n; j += kLanes) store_f(x + j, capped(load_f(x + j) * scale, cap));
+  if (j == n) return;
+  F rest = {};
+  for (int i = 0; i < n - j; ++i) rest[i] = x[j + i];
+  rest = capped(rest * scale, cap);
+  for (int i = 0; i < n - j; ++i) x[j + i] = rest[i];
+}
+
 // 32 random bits for each of the columns from `column` on of a row. Two multiplications mix the
 // column; the key enters before each, moved by the row.
 SNUG_INLINE VectorOf<kLanes>::U random_bits(uint64_t key, uint32_t row, uint32_t column) {
@@ -392,7 +410,7 @@ void row_drop(float* x, int64_t n, const DropArgs& args) {
   for (int i = 0; i < n - j; ++i) x[j + i] = bits[i] >= args.drop_below ? x[j + i] : 0.f;
 }
 
-template <bool Biased, bool Dropped>
+template <bool Biased, bool Dropped, bool Capped = false>
 void score_gradients_of(const ScoreGradientArgs& args) {
   using I = VectorOf<kLanes>::I;
   I lane = {};
@@ -408,7 +426,9 @@ void score_gradients_of(const ScoreGradientArgs& args) {
       const I visible = (column >= begin) & (column < last);
       F shift = broadcast(args.lse[i]);
       if constexpr (Biased) shift -= load_f(args.bias - i + v * kLanes);
-      const F raw = exponential(load_f(scores) * args.scale - shift);
+      F score = load_f(scores) * args.scale;
+      if constexpr (Capped) score = capped(score, args.cap);
+      const F raw = exponential(score - shift);
       const F p = visible ? raw : F{};
       F arriving = load_f(gradients), kept = p;
       if constexpr (Dropped) {
@@ -417,7 +437,11 @@ void score_gradients_of(const ScoreGradientArgs& args) {
         arriving = bits >= args.drop.drop_below ? arriving * args.kept_scale : F{};
         kept = bits >= args.drop.drop_below ? p * args.kept_scale : F{};
       }
-      const F change = arriving - args.delta[i];
+      F change = arriving - args.delta[i];
+      if constexpr (Capped) {
+        const F ratio = score * (1.f / args.cap);
+        change *= 1.f - ratio * ratio;
+      }
       // A masked gradient may be anything, so it is selected away rather than multiplied by zero.
       const F d = visible ? p * change * args.scale : F{};
       store_f(scores, kept);
@@ -433,6 +457,9 @@ void score_gradients_of(const ScoreGradientArgs& args) {
 
 void score_gradients(const ScoreGradientArgs& args) {
   const bool dropped = args.drop.drop_below > 0;
+  if (args.cap > 0)
+    return dropped ? score_gradients_of<false, true, true>(args)
+                   : score_gradients_of<false, false, true>(args);
   if (args.bias != nullptr) {
     return dropped ? score_gradients_of<true, true>(args) : score_gradients_of<true, false>(args);
   }
@@ -473,6 +500,7 @@ constexpr Kernels kTable = {
     .row_exp = row_exp,
     .row_scale = row_scale,
     .row_bias = row_bias,
+    .row_cap = row_cap,
     .row_drop = row_drop,
     .score_gradients = score_gradients,
     .row_dot = row_dot,
