@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "core/nn/precision.h"
 #include "engine/strategy.h"
+#include "models/decoder/families.h"
 #include "plan/command/plan_json.h"
 #include "report/tables.h"
 
@@ -90,7 +91,8 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
       tied_(model.hugging_face_config().value("tie_word_embeddings", false)),
       our_tokens_(candidate.prediction.tokens) {
   const nlohmann::json config = model.hugging_face_config();
-  if (litgpt_ && !config.contains("intermediate_size"))
+  const auto* family = models::decoder::find_family(config.value("model_type", ""));
+  if (litgpt_ && (family == nullptr || !family->in_litgpt))
     throw UserError("like: {}: a model of type {} is not planned there; leave --like out", program,
                     model_type_);
   options_ = options_of(program, litgpt_, model, candidate.recipe, samples, device);
