@@ -77,6 +77,32 @@ TEST_F(FromConfig, PublishedSizes) {
   EXPECT_EQ(make(flan_t5_xxl)->num_parameters(), 11'135'332'352);
 }
 
+// The rest is what transformers assumes, or what the published files say beside it.
+TEST_F(FromConfig, PublishedSizesOfDecoders) {
+  const auto expect = [&](const char* type, int64_t vocabulary, int64_t hidden, int64_t inner,
+                          int64_t layers, int64_t heads, int64_t kv_heads, const json& more,
+                          int64_t parameters) {
+    json config = {{"model_type", type},
+                   {"vocab_size", vocabulary},
+                   {"hidden_size", hidden},
+                   {"intermediate_size", inner},
+                   {"num_hidden_layers", layers},
+                   {"num_attention_heads", heads},
+                   {"num_key_value_heads", kv_heads}};
+    config.update(more);
+    EXPECT_EQ(make(config)->num_parameters(), parameters) << type;
+  };
+  const json tied = {{"tie_word_embeddings", true}, {"max_window_layers", 28}};
+  expect("qwen3", 151936, 1024, 3072, 28, 16, 8, tied, 596'049'920);
+  expect("granite", 49155, 2048, 8192, 40, 32, 8, tied, 2'533'531'648);
+  expect("smollm3", 128256, 2048, 11008, 36, 16, 4, tied, 3'075'098'624);
+  expect("olmo2", 100352, 4096, 11008, 32, 32, 32, {{"full_attn_mod", 1}}, 7'298'617'344);
+  expect("phi3", 32064, 3072, 8192, 32, 32, 32, {{"embd_pdrop", 0.0}}, 3'821'079'552);
+  expect("gemma2", 256000, 2304, 9216, 26, 8, 4, {{"cache_implementation", "hybrid"}},
+         2'614'341'888);
+  expect("gemma3_text", 262144, 1152, 6912, 26, 4, 1, {{"sliding_window", 512}}, 999'885'952);
+}
+
 // Optimizers form groups from roles, so a new family must not forget to say them.
 TEST_F(FromConfig, ParametersHaveTheRolesThatTheirNamesSay) {
   const auto is_table = [](const std::string& name) {
