@@ -17,17 +17,7 @@
 namespace snug::engine {
 namespace {
 
-// By unit of the stage. A recipe counts blocks: the model's units between the embedding and the
-// head.
-std::vector<bool> checkpointed_units(const recipe::Recipe& recipe, const Stage& stage) {
-  const bool checkpoints_all = recipe::checkpointing_of(recipe) == recipe::Checkpointing::All;
-  const auto num_units = static_cast<size_t>(stage.layout.begins.back());
-  std::vector<bool> model(num_units, checkpoints_all && num_units >= 2);
-  if (num_units >= 2) {
-    const auto blocks =
-        recipe::chosen_blocks(recipe.activation_checkpointing, static_cast<int64_t>(num_units) - 2);
-    std::copy(blocks.begin(), blocks.end(), model.begin() + 1);
-  }
+std::vector<bool> of_stage(const std::vector<bool>& model, const Stage& stage) {
   std::vector<bool> units;
   for (const int64_t position : stage.positions)
     units.push_back(position >= 0 && model[static_cast<size_t>(position)]);
@@ -56,7 +46,8 @@ using Made = std::unique_ptr<exec::Policy>;
 Made activation_checkpointing(const recipe::Recipe& recipe, Engine& engine) {
   if (recipe::checkpointing_of(recipe) == recipe::Checkpointing::Selective)
     return std::make_unique<exec::SelectiveCheckpointing>();
-  return std::make_unique<exec::ActivationCheckpointing>(checkpointed_units(recipe, engine.stage));
+  return std::make_unique<exec::ActivationCheckpointing>(
+      of_stage(checkpointed_units(recipe, engine.stage.kinds), engine.stage));
 }
 
 Made activation_offload(const recipe::Recipe& recipe, Engine& engine) {
@@ -101,6 +92,18 @@ constexpr std::pair<Technique, Made (*)(const recipe::Recipe&, Engine&)> kPolici
 };
 
 }  // namespace
+
+std::vector<bool> checkpointed_units(const recipe::Recipe& recipe,
+                                     const std::vector<nn::UnitKind>& kinds) {
+  if (recipe::checkpointing_of(recipe) == recipe::Checkpointing::All)
+    return std::vector<bool>(kinds.size(), true);
+  const auto blocks = recipe::chosen_blocks(recipe.activation_checkpointing,
+                                            std::ranges::count(kinds, nn::UnitKind::Block));
+  std::vector<bool> units;
+  auto block = blocks.begin();
+  for (const nn::UnitKind kind : kinds) units.push_back(kind == nn::UnitKind::Block && *block++);
+  return units;
+}
 
 std::vector<std::unique_ptr<exec::Policy>> make_policies(const recipe::Recipe& recipe,
                                                          Engine& engine,

@@ -12,6 +12,10 @@ namespace snug::engine {
 
 struct Engine;
 
+// The units of a model whose forward activation checkpointing repeats; a recipe counts blocks.
+std::vector<bool> checkpointed_units(const recipe::Recipe& recipe,
+                                     const std::vector<nn::UnitKind>& kinds);
+
 // The engine's units, parameters and optimizer must exist already. `sharding` joins the list unless
 // it is null.
 std::vector<std::unique_ptr<exec::Policy>> make_policies(const recipe::Recipe& recipe,

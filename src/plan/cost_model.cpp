@@ -18,10 +18,10 @@ namespace {
 // Every byte that an operator writes is read about twice: by the next one and on the way back.
 constexpr double kTouches = 3;
 
-// Share of the blocks, which are the units between the first and the last, whose forward runs
-// twice.
+// Share of the blocks whose forward runs twice.
 double recomputed_share(const recipe::Recipe& recipe, const models::Model& model) {
-  const auto num_blocks = std::ssize(const_cast<models::Model&>(model).units()) - 2;
+  const auto num_blocks = std::ranges::count(const_cast<models::Model&>(model).units(),
+                                             nn::UnitKind::Block, &nn::Unit::kind);
   const std::vector<bool> chosen =
       recipe::chosen_blocks(recipe.activation_checkpointing, num_blocks);
   const auto count = std::count(chosen.begin(), chosen.end(), true);

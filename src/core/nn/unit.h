@@ -88,9 +88,12 @@ class State {
 
 class Linear;
 
+// What a unit is in its model. Recipes count blocks: of all stacks, in the order of the units.
+enum class UnitKind { Embedding, Block, Norm, Projection, Head };
+
 class Unit {
  public:
-  explicit Unit(std::string name) : name_(std::move(name)) {}
+  Unit(std::string name, UnitKind kind) : name_(std::move(name)), kind_(kind) {}
   virtual ~Unit() = default;
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
@@ -114,9 +117,11 @@ class Unit {
   virtual std::vector<Linear*> linears() { return {}; }
 
   const std::string& name() const { return name_; }
+  UnitKind kind() const { return kind_; }
 
  private:
   std::string name_;
+  UnitKind kind_;
 };
 
 }  // namespace snug::nn

@@ -25,7 +25,7 @@ using dist::Axis;
 class CommonOwner final : public nn::Unit {
  public:
   CommonOwner(const std::string& name, std::vector<nn::Parameter*> parameters)
-      : Unit(name), parameters_(std::move(parameters)) {}
+      : Unit(name, nn::UnitKind::Embedding), parameters_(std::move(parameters)) {}
   nn::State forward(const nn::State& input, const nn::Batch& /*batch*/,
                     const nn::Pass& /*pass*/) override {
     return input;
@@ -161,6 +161,7 @@ Stage make_stage(models::Model& model, const recipe::Recipe& recipe, const dist:
   const auto first = std::ranges::find_if(all, [](nn::Unit* unit) { return trains(*unit); });
   const int64_t first_trained = std::min<int64_t>(first - all.begin(), std::ssize(all) - 1);
   stage.first_trained_place = stage.layout.place_of(first_trained);
+  for (const nn::Unit* unit : all) stage.kinds.push_back(unit->kind());
   std::vector<const nn::Parameter*> owned;
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     const auto place = static_cast<size_t>(chunk * stages + stage.index);

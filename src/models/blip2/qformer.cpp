@@ -21,7 +21,7 @@ nn::Linear dense(const std::string& name, int64_t in_features, int64_t out_featu
 }  // namespace
 
 QFormerEmbeddings::QFormerEmbeddings(const Config& c)
-    : PictureUnit("qformer embeddings"),
+    : PictureUnit("qformer embeddings", nn::UnitKind::Embedding),
       config_(c),
       queries_{.name = "query_tokens",
                .shape = {c.num_query_tokens, c.qformer.hidden_size},
@@ -103,7 +103,7 @@ at::Tensor QFormerAttention::answer(const at::Tensor& x, const std::vector<at::T
 }
 
 QFormerBlock::QFormerBlock(const Config& c, int64_t index)
-    : PictureUnit("qformer block " + std::to_string(index)),
+    : PictureUnit("qformer block " + std::to_string(index), nn::UnitKind::Block),
       config_(c),
       layer_(index),
       self_(qformer_layer_name(index) + ".attention", c.qformer, c.qformer.hidden_size),
@@ -179,7 +179,7 @@ nn::State QFormerBlock::look(const nn::State& input, const nn::Batch& batch, con
 }
 
 Projection::Projection(const Config& config, int64_t language_size)
-    : PictureUnit("projection"),
+    : PictureUnit("projection", nn::UnitKind::Projection),
       config_(config),
       linear_(make_linear("language_projection", config.qformer.hidden_size, language_size,
                           nn::Bias::Present, config.initializer_range, ops::Cut::None)) {}

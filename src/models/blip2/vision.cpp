@@ -43,7 +43,7 @@ void check_size(const at::Tensor& pixels, int64_t image_size) {
 }  // namespace
 
 VisionEmbeddings::VisionEmbeddings(const Config& config)
-    : PictureUnit("vision embeddings"),
+    : PictureUnit("vision embeddings", nn::UnitKind::Embedding),
       config_(config),
       class_(free_parameter("class_embedding", {1, config.vision.hidden_size},
                             config.vision.initializer_range)),
@@ -95,7 +95,7 @@ nn::State VisionEmbeddings::look(const nn::State& /*input*/, const nn::Batch& ba
 }
 
 VisionBlock::VisionBlock(const VisionConfig& c, int64_t index)
-    : PictureUnit("vision block " + std::to_string(index)),
+    : PictureUnit("vision block " + std::to_string(index), nn::UnitKind::Block),
       config_(c),
       norm1_(vision_layer_name(index) + "layer_norm1", c.hidden_size, c.layer_norm_eps),
       qkv_(make_linear(vision_layer_name(index) + "self_attn.qkv", c.hidden_size, 3 * c.hidden_size,
@@ -163,7 +163,7 @@ nn::State VisionBlock::look(const nn::State& input, const nn::Batch& batch, cons
 }
 
 VisionNorm::VisionNorm(const VisionConfig& config)
-    : PictureUnit("vision norm"),
+    : PictureUnit("vision norm", nn::UnitKind::Norm),
       config_(config),
       norm_("vision_model.post_layernorm", config.hidden_size, config.layer_norm_eps) {}
 

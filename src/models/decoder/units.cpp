@@ -67,7 +67,7 @@ std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linea
 }  // namespace
 
 Embedding::Embedding(const Config& c)
-    : Unit("embedding"),
+    : Unit("embedding", nn::UnitKind::Embedding),
       config_(c),
       weight_{.name = "model.embed_tokens.weight",
               .shape = {c.vocab_size, c.hidden_size},
@@ -92,7 +92,7 @@ nn::State Embedding::forward(const nn::State& /*input*/, const nn::Batch& batch,
 }
 
 Block::Block(const Config& c, int64_t layer, const Rope* rope)
-    : Unit("block " + std::to_string(layer)),
+    : Unit("block " + std::to_string(layer), nn::UnitKind::Block),
       config_(c),
       layer_(layer),
       rope_(rope),
@@ -198,7 +198,7 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
 }
 
 Head::Head(const Config& c, nn::Parameter* tied)
-    : Unit("head"),
+    : Unit("head", nn::UnitKind::Head),
       config_(c),
       norm_(norm(c, "model.norm", c.hidden_size)),
       linear_(tied != nullptr ? nn::Linear("lm_head", nn::Role::Head, *tied)

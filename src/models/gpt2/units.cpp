@@ -34,7 +34,7 @@ nn::Linear summand(const Config& c, const std::string& name, nn::Role role, int6
 }  // namespace
 
 Embedding::Embedding(const Config& c)
-    : Unit("embedding"),
+    : Unit("embedding", nn::UnitKind::Embedding),
       config_(c),
       tokens_(table("transformer.wte.weight", c.vocab_size, c.n_embd)),
       positions_(table("transformer.wpe.weight", c.n_positions, c.n_embd)) {}
@@ -49,7 +49,7 @@ nn::State Embedding::forward(const nn::State& /*input*/, const nn::Batch& batch,
 }
 
 Block::Block(const Config& c, int64_t layer)
-    : Unit("block " + std::to_string(layer)),
+    : Unit("block " + std::to_string(layer), nn::UnitKind::Block),
       config_(c),
       layer_(layer),
       attention_norm_(layer_name(layer) + "ln_1", c.n_embd, c.layer_norm_epsilon),
@@ -112,7 +112,7 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
 }
 
 Head::Head(const Config& c, nn::Parameter* tied)
-    : Unit("head"),
+    : Unit("head", nn::UnitKind::Head),
       norm_("transformer.ln_f", c.n_embd, c.layer_norm_epsilon),
       linear_(tied != nullptr
                   ? nn::Linear("lm_head", nn::Role::Head, *tied)

@@ -45,7 +45,7 @@ nn::Parameter table(const std::string& name, int64_t rows, int64_t columns, doub
 }  // namespace
 
 Embedding::Embedding(const Config& c, const std::string& prefix)
-    : Unit("embedding"),
+    : Unit("embedding", nn::UnitKind::Embedding),
       tokens_(table(prefix + "model.decoder.embed_tokens.weight", c.vocab_size,
                     c.word_embed_proj_dim, c.init_std)),
       positions_(table(prefix + "model.decoder.embed_positions.weight",
@@ -78,7 +78,7 @@ nn::State Embedding::forward(const nn::State& input, const nn::Batch& batch, con
 }
 
 Block::Block(const Config& c, const std::string& prefix, int64_t layer)
-    : Unit("block " + std::to_string(layer)),
+    : Unit("block " + std::to_string(layer), nn::UnitKind::Block),
       config_(c),
       layer_(layer),
       name_(layer_name(prefix, layer)),
@@ -139,7 +139,7 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
 }
 
 Head::Head(const Config& c, const std::string& prefix, nn::Parameter* tied)
-    : Unit("head"), linear_(head_linear(c, prefix, tied)) {
+    : Unit("head", nn::UnitKind::Head), linear_(head_linear(c, prefix, tied)) {
   if (c.has_final_layer_norm())
     norm_.emplace(prefix + "model.decoder.final_layer_norm", c.hidden_size, kEps);
   if (c.projects_words())

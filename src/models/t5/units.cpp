@@ -54,7 +54,7 @@ void hand_on(const nn::State& input, const std::string& name, nn::State& state) 
 // --- encoder ---
 
 EncoderEmbedding::EncoderEmbedding(const Config& config, const std::string& prefix)
-    : Unit("encoder embedding"),
+    : Unit("encoder embedding", nn::UnitKind::Embedding),
       config_(config),
       tokens_(token_table(config, prefix)),
       bias_(bias_table(config, prefix, "encoder")) {}
@@ -74,7 +74,7 @@ nn::State EncoderEmbedding::forward(const nn::State& input, const nn::Batch& bat
 
 EncoderBlock::EncoderBlock(const Config& config, const std::string& prefix, int64_t layer,
                            const BiasIntervals& intervals)
-    : Unit("encoder block " + std::to_string(layer)),
+    : Unit("encoder block " + std::to_string(layer), nn::UnitKind::Block),
       config_(config),
       intervals_(intervals),
       is_last_(layer + 1 == config.num_layers),
@@ -110,7 +110,7 @@ nn::State EncoderBlock::forward(const nn::State& input, const nn::Batch& batch,
 }
 
 EncoderNorm::EncoderNorm(const Config& config, const std::string& prefix)
-    : Unit("encoder norm"),
+    : Unit("encoder norm", nn::UnitKind::Norm),
       config_(config),
       norm_(rms_norm(config, prefix + "encoder.final_layer_norm")) {}
 
@@ -128,7 +128,7 @@ nn::State EncoderNorm::forward(const nn::State& input, const nn::Batch& batch,
 
 DecoderEmbedding::DecoderEmbedding(const Config& config, const std::string& prefix,
                                    nn::Parameter& tokens)
-    : Unit("decoder embedding"),
+    : Unit("decoder embedding", nn::UnitKind::Embedding),
       config_(config),
       tokens_(tokens),
       bias_(bias_table(config, prefix, "decoder")) {}
@@ -146,7 +146,7 @@ nn::State DecoderEmbedding::forward(const nn::State& input, const nn::Batch& bat
 
 DecoderBlock::DecoderBlock(const Config& config, const std::string& prefix, int64_t layer,
                            const BiasIntervals& intervals)
-    : Unit("decoder block " + std::to_string(layer)),
+    : Unit("decoder block " + std::to_string(layer), nn::UnitKind::Block),
       config_(config),
       intervals_(intervals),
       layer_(layer),
@@ -200,7 +200,7 @@ nn::State DecoderBlock::forward(const nn::State& input, const nn::Batch& batch,
 }
 
 Head::Head(const Config& config, const std::string& prefix, nn::Parameter* tied)
-    : Unit("head"),
+    : Unit("head", nn::UnitKind::Head),
       config_(config),
       norm_(rms_norm(config, prefix + "decoder.final_layer_norm")),
       linear_(head_linear(config, prefix, tied)) {}

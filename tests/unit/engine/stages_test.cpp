@@ -14,6 +14,7 @@
 #include "data/micro_batch.h"
 #include "engine/batch.h"
 #include "engine/parallel/state_shapes.h"
+#include "engine/policies.h"
 #include "models/family.h"
 
 namespace snug::engine {
@@ -40,7 +41,8 @@ std::vector<std::string> names_of(const std::vector<nn::Unit*>& units) {
 class Worker : public nn::Unit {
  public:
   explicit Worker(int64_t work)
-      : Unit("worker"), linear_("linear", nn::Role::Other, 1, work, nn::Bias::None) {}
+      : Unit("worker", nn::UnitKind::Block),
+        linear_("linear", nn::Role::Other, 1, work, nn::Bias::None) {}
   nn::State forward(const nn::State& input, const nn::Batch& /*batch*/,
                     const nn::Pass& /*pass*/) override {
     return input;
@@ -147,6 +149,23 @@ TEST(Stages, ShapesOfWhatFlowsBetweenThem) {
     EXPECT_EQ(hidden.scalar_type(), at::kBFloat16);
   }
   EXPECT_EQ(memory::meta_ledger().at_peak().allocated, before);
+}
+
+// An encoder-decoder's norm and second embedding stand between its blocks, and are none.
+TEST(Checkpointing, CountsBlocksOfAllStacks) {
+  using enum nn::UnitKind;
+  const std::vector<nn::UnitKind> kinds = {Embedding, Block, Block, Block, Norm,
+                                           Embedding, Block, Block, Head};
+  const auto checkpointed = [&](const char* choice) {
+    recipe::Recipe recipe;
+    recipe.activation_checkpointing = choice;
+    return checkpointed_units(recipe, kinds);
+  };
+  EXPECT_EQ(checkpointed("every:2"), (std::vector<bool>{0, 1, 0, 1, 0, 0, 0, 1, 0}));
+  EXPECT_EQ(checkpointed("0,3-4"), (std::vector<bool>{0, 1, 0, 0, 0, 0, 1, 1, 0}));
+  EXPECT_EQ(checkpointed("all"), std::vector<bool>(kinds.size(), true));
+  EXPECT_EQ(checkpointed("selective"), std::vector<bool>(kinds.size(), false));
+  EXPECT_THROW(checkpointed("5"), UserError);
 }
 
 }  // namespace

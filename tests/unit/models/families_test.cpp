@@ -130,6 +130,25 @@ TEST_F(FromConfig, ParametersHaveTheRolesThatTheirNamesSay) {
   EXPECT_EQ(counts.size(), 4U);
 }
 
+// Recipes count blocks, so a new family must say which of its units are some.
+TEST_F(FromConfig, UnitsAreOfTheKindThatTheirNamesSay) {
+  const std::map<std::string, nn::UnitKind> kinds = {{"embedding", nn::UnitKind::Embedding},
+                                                     {"embeddings", nn::UnitKind::Embedding},
+                                                     {"norm", nn::UnitKind::Norm},
+                                                     {"projection", nn::UnitKind::Projection},
+                                                     {"head", nn::UnitKind::Head}};
+  for (const auto& entry : fs::directory_iterator(kParity)) {
+    if (!entry.is_directory()) continue;
+    const auto model = model_from_config(entry.path() / "config.json");
+    for (const nn::Unit* unit : model->units()) {
+      const std::string& name = unit->name();
+      const bool is_block = name.find("block ") != std::string::npos;
+      const auto kind = is_block ? nn::UnitKind::Block : kinds.at(name.substr(name.rfind(' ') + 1));
+      EXPECT_EQ(unit->kind(), kind) << entry.path().filename() << ": " << name;
+    }
+  }
+}
+
 TEST_F(FromConfig, ATwinHasTheSameConfig) {
   for (const char* shape : {"granite", "gpt2", "opt", "opt-after", "opt-plain", "t5", "t5-gated"}) {
     const auto model = make(config_of(shape));
