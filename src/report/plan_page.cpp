@@ -8,7 +8,7 @@
 
 #include "base/bytes.h"
 #include "report/assets.h"
-#include "report/charts/svg_chart.h"
+#include "report/html_page.h"
 
 namespace snug::report {
 namespace {
@@ -29,14 +29,12 @@ std::string table(const PlanPage& page) {
   std::string out =
       "<details><summary>All moments</summary><div "
       "class=\"scroll\"><table><tr><th>where</th><th>all</th>";
-  for (const std::string& category : page.categories)
-    out += fmt::format("<th>{}</th>", xml_escape(category));
+  for (const std::string& category : page.categories) out += element("th", category);
   out += "</tr>";
   for (const PlanMoment& moment : page.moments) {
-    out += fmt::format("<tr><td>{}</td><td>{}</td>", xml_escape(moment.label),
-                       format_bytes(total(moment)));
+    out += "<tr>" + element("td", moment.label) + element("td", format_bytes(total(moment)));
     for (const int64_t bytes : moment.by_category)
-      out += "<td>" + (bytes == 0 ? "–" : format_bytes(bytes)) + "</td>";
+      out += element("td", bytes == 0 ? "–" : format_bytes(bytes));
     out += "</tr>";
   }
   return out + "</table></div></details>";
@@ -45,25 +43,20 @@ std::string table(const PlanPage& page) {
 }  // namespace
 
 std::string plan_html(const PlanPage& page) {
-  std::string out = fmt::format(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>"
-      "<meta name=\"viewport\" "
-      "content=\"width=device-width\"/><title>{}</title><style>{}{}</style></head>"
-      "<body><h1>{}</h1><pre class=\"lines\">",
-      xml_escape(page.title), assets::plan_css, assets::timeline_css, xml_escape(page.title));
-  for (const std::string& line : page.lines) out += xml_escape(line) + "\n";
-  out += "</pre><h2>Memory over one step</h2>" +
-         timeline_chart({.categories = page.categories,
-                         .moments = page.moments,
-                         .limit_bytes = page.limit_bytes}) +
-         legend(page);
-  if (!page.beside.empty())
-    out += "<h2>Compared with LitGPT</h2><pre>" + xml_escape(page.beside) + "</pre>";
+  HtmlPage html(page.title, {assets::plan_css, assets::timeline_css});
+  std::string lines;
+  for (const std::string& line : page.lines) lines += line + "\n";
+  html.add(element("h1", page.title)).add(element("pre class=\"lines\"", lines));
+  html.add_section("Memory over one step", timeline_chart({.categories = page.categories,
+                                                           .moments = page.moments,
+                                                           .limit_bytes = page.limit_bytes}) +
+                                               legend(page));
+  if (!page.beside.empty()) html.add_section("Compared with LitGPT", element("pre", page.beside));
   if (!page.fit.above.empty())
-    out += "<h2>What would fit</h2><pre class=\"lines\">" + xml_escape(page.fit.above) + "</pre>" +
-           "<div class=\"fit\">" + page.fit.table + "</div><pre class=\"lines\">" +
-           xml_escape(page.fit.below) + "</pre>";
-  return out + table(page) + "</body></html>\n";
+    html.add_section("What would fit", element("pre class=\"lines\"", page.fit.above) +
+                                           "<div class=\"fit\">" + page.fit.table + "</div>" +
+                                           element("pre class=\"lines\"", page.fit.below));
+  return html.add(table(page)).html();
 }
 
 std::string sparkline(const std::vector<int64_t>& values, int width) {

@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/text.h"
-#include "report/charts/svg_chart.h"
+#include "report/html_page.h"
 #include "report/text_width.h"
 
 namespace snug::report {

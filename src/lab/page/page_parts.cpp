@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/bytes.h"
-#include "report/charts/svg_chart.h"
+#include "report/html_page.h"
 
 namespace snug::lab {
 

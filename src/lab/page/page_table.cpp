@@ -11,7 +11,7 @@
 #include "lab/page/report_section.h"
 #include "lab/report/figures.h"
 #include "lab/report/report_table.h"
-#include "report/charts/svg_chart.h"
+#include "report/html_page.h"
 
 namespace snug::lab {
 namespace {
@@ -120,7 +120,7 @@ std::string table_cell(const RowView& view, const TableColumn& column, const std
 std::string page_table(const LabRun& run, const std::vector<RowView>& views) {
   const std::vector<TableColumn> columns = table_columns(run, views);
   std::string out =
-      "<h2 id=\"table\">The rows</h2><div class=\"scroll card\" tabindex=\"0\" role=\"region\" "
+      "<div class=\"scroll card\" tabindex=\"0\" role=\"region\" "
       "aria-label=\"Table of the rows\"><table class=\"main\" role=\"table\"><caption>Memory is "
       "the peak that must fit: reserved on a GPU, allocated on a processor. The bar under it shows "
       "the share of the available memory.</caption><thead role=\"rowgroup\"><tr role=\"row\">";

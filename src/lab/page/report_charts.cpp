@@ -12,7 +12,7 @@
 #include "lab/page/page_parts.h"
 #include "lab/report/figures.h"
 #include "report/charts/scatter_chart.h"
-#include "report/charts/svg_chart.h"
+#include "report/html_page.h"
 
 namespace snug::lab {
 namespace {

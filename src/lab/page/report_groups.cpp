@@ -13,7 +13,7 @@
 #include "lab/report/figures.h"
 #include "lab/report/report_table.h"
 #include "lab/report/search_answer.h"
-#include "report/charts/svg_chart.h"
+#include "report/html_page.h"
 
 namespace snug::lab {
 namespace {
@@ -188,7 +188,7 @@ std::string sweeps_and_searches(const LabRun& run, const std::vector<RowView>& v
     out += group.kind == Group::Kind::Search ? tries(group, tries_of(group, views))
                                              : sweep(run, group, members);
   }
-  return out.empty() ? "" : "<h2 id=\"sweeps\">Sweeps and searches</h2>" + out;
+  return out;
 }
 
 }  // namespace snug::lab

@@ -13,30 +13,14 @@
 #include "lab/report/reports.h"
 #include "lab/report/verdict_words.h"
 #include "report/assets.h"
-#include "report/charts/svg_chart.h"
 #include "report/charts/timeline_chart.h"
+#include "report/html_page.h"
 
 namespace snug::lab {
 namespace {
 
 using report::xml_escape;
 namespace assets = report::assets;
-
-std::string head(const LabRun& run) {
-  std::string out = "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">";
-  out += fmt::format(
-      "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
-      "style-src 'unsafe-inline'; script-src 'sha256-{}'; img-src data:; base-uri 'none'; "
-      "form-action 'none'\">",
-      assets::lab_js_hash);
-  out += "<meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">";
-  out += "<meta name=\"color-scheme\" content=\"light dark\">";
-  out += "<link rel=\"icon\" href=\"data:,\">";
-  out += fmt::format("<title>{}</title><style>", xml_escape("snug lab: " + run.record.title));
-  out += assets::lab_css;
-  out += assets::timeline_css;
-  return out + "</style></head>\n";
-}
 
 std::string top(const LabRun& run, const std::vector<RowView>& views) {
   const LabRecord& record = run.record;
@@ -75,7 +59,7 @@ std::string differences(const std::vector<RowView>& views) {
     out += "</li>";
   }
   if (out.empty()) return "";
-  return "<h2 id=\"differences\">What differs, and why</h2><ul>" + out + "</ul>";
+  return "<ul>" + out + "</ul>";
 }
 
 void term(std::string& out, const std::string& name, const std::string& value) {
@@ -85,7 +69,7 @@ void term(std::string& out, const std::string& name, const std::string& value) {
 
 std::string origin(const LabRun& run) {
   const LabRecord& record = run.record;
-  std::string out = "<h2 id=\"origin\">Hardware and versions</h2><dl>";
+  std::string out = "<dl>";
   term(out, "snug", record.version);
   for (const auto& [library, version] : record.versions)
     if (library != "snug") term(out, library, version);
@@ -99,7 +83,7 @@ std::string origin(const LabRun& run) {
 }
 
 std::string definitions(const LabRun& run, const std::vector<RowView>& views) {
-  std::string out = "<h2 id=\"figures-defined\">How figures are defined</h2><dl>";
+  std::string out = "<dl>";
   term(out, "GiB, MiB", "2^30 and 2^20 bytes.");
   term(out, "Peak allocated",
        "the most bytes that tensors held at one moment, on the device that needed most. Sentences "
@@ -151,18 +135,6 @@ std::string definitions(const LabRun& run, const std::vector<RowView>& views) {
   return out;
 }
 
-// Data in a script element ends at "</": no "<" is left in it.
-std::string data(const LabRun& run) {
-  std::string out = "<script type=\"application/json\" id=\"figures\">";
-  for (const char c : report_json(run)) {
-    if (c == '<')
-      out += "\\u003c";
-    else
-      out += c;
-  }
-  return out + "</script>";
-}
-
 std::string navigation(const std::vector<std::pair<std::string, std::string>>& parts) {
   std::string out = "<nav aria-label=\"On this page\"><ul>";
   for (const auto& [anchor, words] : parts)
@@ -185,23 +157,27 @@ std::string report_html(const LabRun& run) {
   parts.insert(parts.end(), {{"each", "Each row"},
                              {"origin", "Hardware and versions"},
                              {"figures-defined", "How figures are defined"}});
-  std::string out = head(run) + "<body>" + top(run, views) + navigation(parts) + "<main>";
-  if (!rows.empty()) out += page_table(run, rows);
-  out += differ;
-  if (!charts.empty()) out += "<h2 id=\"memory\">Memory</h2>" + charts;
-  out += sweeps + "<h2 id=\"each\">Each row</h2>";
-  for (const RowView& view : rows) out += row_section(run, view);
+  std::string each;
+  for (const RowView& view : rows) each += row_section(run, view);
   if (rows.size() < views.size()) {
-    out += fmt::format("<details class=\"more\"><summary>The {} tries of the searches</summary>",
-                       views.size() - rows.size());
+    each += fmt::format("<details class=\"more\"><summary>The {} tries of the searches</summary>",
+                        views.size() - rows.size());
     for (const RowView& view : views)
-      if (view.is_try) out += row_section(run, view);
-    out += "</details>";
+      if (view.is_try) each += row_section(run, view);
+    each += "</details>";
   }
-  out += origin(run) + definitions(run, views) + "</main></div>" + data(run);
-  out += "<script>";
-  out += assets::lab_js;
-  return out + "</script></body></html>\n";
+  report::HtmlPage page("snug lab: " + run.record.title, {assets::lab_css, assets::timeline_css});
+  page.add(top(run, views) + navigation(parts) + "<main>");
+  if (!rows.empty()) page.add_section("The rows", page_table(run, rows), "table");
+  if (!differ.empty()) page.add_section("What differs, and why", differ, "differences");
+  if (!charts.empty()) page.add_section("Memory", charts, "memory");
+  if (!sweeps.empty()) page.add_section("Sweeps and searches", sweeps, "sweeps");
+  page.add_section("Each row", each, "each");
+  page.add_section("Hardware and versions", origin(run), "origin");
+  page.add_section("How figures are defined", definitions(run, views), "figures-defined");
+  page.add("</main></div>");
+  page.set_script(assets::lab_js, assets::lab_js_hash, "figures", report_json(run));
+  return page.html();
 }
 
 }  // namespace snug::lab

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "report/charts/chart_axis.h"
-#include "report/charts/svg_chart.h"
+#include "report/html_page.h"
 #include "report/text_width.h"
 
 namespace snug::report {

@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "report/assets.h"
 #include "report/charts/chart_axis.h"
+#include "report/html_page.h"
 #include "report/text_width.h"
 
 namespace snug::report {
@@ -228,34 +229,7 @@ bool is_visible(const StackedChart& chart, size_t category, const Axis& x) {
   });
 }
 
-// U+FFFE and U+FFFF, as UTF-8, are valid text but no XML.
-bool is_noncharacter(std::string_view rest) {
-  return rest.starts_with("\xef\xbf\xbe") || rest.starts_with("\xef\xbf\xbf");
-}
-
 }  // namespace
-
-std::string xml_escape(std::string_view text) {
-  std::string out;
-  for (size_t start = 0; start <= text.size();) {
-    const size_t end = std::min(text.find('\n', start), text.size());
-    const std::string line = printable(text.substr(start, end - start));
-    for (size_t i = 0; i < line.size(); ++i) {
-      const char c = line[i];
-      if (is_noncharacter(std::string_view(line).substr(i))) {
-        out += "\xef\xbf\xbd";
-        i += 2;
-      } else if (c == '&' || c == '<' || c == '>' || c == '"' || c == '\'') {
-        out += fmt::format("&#{};", static_cast<int>(c));
-      } else {
-        out += c;
-      }
-    }
-    if (end < text.size()) out += '\n';
-    start = end + 1;
-  }
-  return out;
-}
 
 std::string line_chart(const LineChart& chart) {
   Axis x, y;

@@ -12,10 +12,6 @@
 
 namespace snug::report {
 
-// Text for XML and HTML, quotes included. Characters that XML forbids become spaces, bad bytes
-// U+FFFD.
-std::string xml_escape(std::string_view text);
-
 struct Series {
   // Dots: points joined by a line; Rings: hollow ones, joined by a dashed line.
   enum class Look { Line, Faint, Dots, Rings };

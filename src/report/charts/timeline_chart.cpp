@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/bytes.h"
-#include "report/charts/svg_chart.h"
+#include "report/html_page.h"
 
 namespace snug::report {
 namespace {

@@ -9,7 +9,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "recipe/print.h"
-#include "report/charts/loss_plot.h"
+#include "report/run_page.h"
 
 namespace snug::train {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/charts/loss_plot.h"
+#include "report/run_page.h"
 
 #include <fmt/format.h>
 
@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "report/assets.h"
 #include "report/charts/svg_chart.h"
+#include "report/html_page.h"
 #include "report/tables.h"
 
 namespace snug::report {
@@ -69,8 +70,7 @@ std::vector<PhaseRecord> shown_phases(const std::vector<PhaseRecord>& phases) {
 }
 
 std::string card(const std::string& value, const std::string& label) {
-  return fmt::format("<div class=\"card\"><b>{}</b><span>{}</span></div>", xml_escape(value),
-                     xml_escape(label));
+  return "<div class=\"card\">" + element("b", value) + element("span", label) + "</div>";
 }
 
 std::string duration(double seconds) {
@@ -110,14 +110,15 @@ std::string heading(const RunRecord& record) {
   const std::string devices = record.world_size > 1
                                   ? fmt::format("{} × {}", record.world_size, record.device.name)
                                   : record.device.name;
-  std::string out = fmt::format(
-      "<h1>{} <span class=\"{}\">{}</span></h1><p class=\"mu\">{} parameters, {} trained · {}</p>",
-      xml_escape(model.id.empty() ? "run" : model.id), record.outcome == "ok" ? "ok" : "bad",
-      xml_escape(record.outcome), with_commas(model.parameters), with_commas(model.trainable),
-      xml_escape(devices));
-  if (!record.reason.empty())
-    out += fmt::format("<pre class=\"bad\">{}</pre>", xml_escape(record.reason));
-  for (const std::string& note : record.notes) out += fmt::format("<p>{}</p>", xml_escape(note));
+  std::string out =
+      "<h1>" + xml_escape(model.id.empty() ? "run" : model.id) + " " +
+      element(record.outcome == "ok" ? "span class=\"ok\"" : "span class=\"bad\"", record.outcome) +
+      "</h1>" +
+      element("p class=\"mu\"",
+              fmt::format("{} parameters, {} trained · {}", with_commas(model.parameters),
+                          with_commas(model.trainable), devices));
+  if (!record.reason.empty()) out += element("pre class=\"bad\"", record.reason);
+  for (const std::string& note : record.notes) out += element("p", note);
   return out;
 }
 
@@ -125,15 +126,15 @@ std::string samples(const RunRecord& record) {
   if (record.samples.empty()) return "";
   std::string out = "<p class=\"mu\">Held-out samples, answered before and after training</p>";
   for (const SampleRecord& sample : record.samples) {
-    out += "<pre class=\"text\">";
+    std::string lines;
     const auto line = [&](const char* label, const std::string& value) {
-      out += fmt::format("{:<10}{}\n", label, xml_escape(value));
+      lines += fmt::format("{:<10}{}\n", label, value);
     };
     line("question", sample.question);
     line("expected", sample.expected);
     if (!sample.before.empty()) line("before", sample.before);
     line("after", sample.after);
-    out += "</pre>";
+    out += element("pre class=\"text\"", lines);
   }
   return out;
 }
@@ -169,26 +170,21 @@ std::string memory_svg(const RunRecord& record) {
 }
 
 std::string report_html(const RunRecord& record) {
-  std::string out = fmt::format(
-      "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\" lang=\"en\"><head>"
-      "<meta charset=\"utf-8\"/><meta name=\"viewport\" content=\"width=device-width\"/>"
-      "<title>{}</title><style>{}</style></head><body>",
-      xml_escape("snug: " + record.model.id), assets::run_css);
-  out += heading(record) + cards(record) + loss_svg(record) + throughput_svg(record) +
-         memory_svg(record);
+  HtmlPage html("snug: " + record.model.id, {assets::run_css});
+  html.add(heading(record)).add(cards(record));
+  html.add(loss_svg(record)).add(throughput_svg(record)).add(memory_svg(record));
   const std::vector<PhaseRecord> phases = shown_phases(record.memory.phases);
   if (!phases.empty())
-    out += fmt::format(
-        "<p class=\"mu\">Bars: allocated at the end of the phase; tick: peak so far; dashed line: "
-        "budget, if set.</p><pre>{}</pre>",
-        xml_escape(memory_table(phases)));
-  out += samples(record);
+    html.add(element("p class=\"mu\"",
+                     "Bars: allocated at the end of the phase; tick: peak so far; dashed line: "
+                     "budget, if set."))
+        .add(element("pre", memory_table(phases)));
   const std::string recipe =
       record.recipe.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
-  out +=
-      fmt::format("<p><code>{}</code></p><details><summary>Recipe</summary><pre>{}</pre></details>",
-                  xml_escape(record.command), xml_escape(recipe));
-  return out + "</body></html>\n";
+  return html.add(samples(record))
+      .add("<p>" + element("code", record.command) + "</p><details><summary>Recipe</summary>")
+      .add(element("pre", recipe) + "</details>")
+      .html();
 }
 
 void write_report_html(const RunRecord& record, const std::filesystem::path& path) {
