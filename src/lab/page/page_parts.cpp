@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/page/page_parts.h"
+#include "lab/page/page.h"
 
 #include <fmt/format.h>
 

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/page/page_table.h"
+#include "lab/page/page.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <optional>
 
-#include "lab/page/page_parts.h"
-#include "lab/page/report_charts.h"
-#include "lab/page/report_section.h"
 #include "lab/report/figures.h"
 #include "lab/report/report_table.h"
 #include "report/html_page.h"

@@ -1,6 +1,6 @@
 // What all rows are seen by at once: memory against time, and memory by category.
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/page/report_charts.h"
+#include "lab/page/page.h"
 
 #include <fmt/format.h>
 
@@ -9,7 +9,6 @@
 #include <map>
 #include <set>
 
-#include "lab/page/page_parts.h"
 #include "lab/report/figures.h"
 #include "report/charts/scatter_chart.h"
 #include "report/html_page.h"
@@ -18,8 +17,6 @@ namespace snug::lab {
 namespace {
 
 using report::xml_escape;
-
-constexpr double kLogarithmicFrom = 8;  // times between the smallest and the largest
 
 // "ls01" where that tells the rows apart, else the whole id without what all have in common.
 std::vector<std::string> short_names(const std::vector<const RowView*>& views) {

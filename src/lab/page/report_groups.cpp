@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/page/report_groups.h"
+#include "lab/page/page.h"
 
 #include <fmt/format.h>
 
@@ -7,9 +7,6 @@
 #include <cctype>
 #include <cmath>
 
-#include "lab/page/page_parts.h"
-#include "lab/page/report_charts.h"
-#include "lab/page/report_section.h"
 #include "lab/report/figures.h"
 #include "lab/report/report_table.h"
 #include "lab/report/search_answer.h"
@@ -110,10 +107,6 @@ std::string tries(const Group& group, std::vector<const RowView*> members) {
         "<p class=\"paper mu small\">Only the deciding tries are printed; there were {}.</p>",
         members.size());
   return out + table("Tries: " + group.title, "card fit", head, body);
-}
-
-double largest(const std::vector<double>& values) {
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
 }
 
 // What the charts show, in figures: snug's and, where the run is of the same size, the published

@@ -4,14 +4,10 @@
 
 #include <algorithm>
 
-#include "lab/page/page_parts.h"
-#include "lab/page/page_table.h"
-#include "lab/page/report_charts.h"
-#include "lab/page/report_groups.h"
-#include "lab/page/report_section.h"
+#include "lab/page/page.h"
 #include "lab/report/figures.h"
 #include "lab/report/reports.h"
-#include "lab/report/verdict_words.h"
+#include "lab/report/verdict.h"
 #include "report/assets.h"
 #include "report/charts/timeline_chart.h"
 #include "report/html_page.h"

@@ -4,8 +4,7 @@
 
 #include <algorithm>
 
-#include "lab/page/page_parts.h"
-#include "lab/page/report_charts.h"
+#include "lab/page/page.h"
 #include "lab/report/figures.h"
 #include "report/charts/svg_chart.h"
 #include "report/charts/timeline_chart.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/page/report_section.h"
+#include "lab/page/page.h"
 
 #include <fmt/format.h>
 
@@ -7,8 +7,6 @@
 #include <fstream>
 #include <set>
 
-#include "lab/page/page_parts.h"
-#include "lab/page/report_charts.h"
 #include "lab/report/figures.h"
 #include "report/html_page.h"
 

@@ -5,16 +5,14 @@
 
 #include <algorithm>
 
-#include "lab/page/page_parts.h"
-#include "lab/page/report_charts.h"
+#include "lab/page/page.h"
 #include "lab/report/figures.h"
 #include "report/charts/svg_chart.h"
 
 namespace snug::lab {
 namespace {
 
-constexpr double kSweepWidth = 520;     // two beside each other
-constexpr double kLogarithmicFrom = 8;  // times between the smallest and the largest
+constexpr double kSweepWidth = 520;  // two beside each other
 
 using Points = std::vector<std::pair<double, double>>;
 

@@ -28,12 +28,12 @@ constexpr std::array kCategories = {CategoryName{"parameters", "weights"},
                                     CategoryName{"communication", "communication buffers"},
                                     CategoryName{"data", "batches"}};
 
-struct Unit {
+struct MemoryUnit {
   const char* name;
   double bytes;
 };
 
-Unit unit_of(int64_t bytes) {
+MemoryUnit unit_of(int64_t bytes) {
   const int64_t size = std::abs(bytes);
   if (size >= kGiB) return {"GiB", static_cast<double>(kGiB)};
   if (size >= kMiB) return {"MiB", static_cast<double>(kMiB)};
@@ -51,7 +51,7 @@ std::string digits(double value, bool is_whole) {
 }
 
 // Hundreds keep a decimal, so that what is missing is the difference of what is beside it.
-std::string in_unit(int64_t bytes, const Unit& unit) {
+std::string in_unit(int64_t bytes, const MemoryUnit& unit) {
   const double value = static_cast<double>(bytes) / unit.bytes;
   if (unit.bytes > 1 && std::abs(value) >= 99.95) return fmt::format("{:.1f}", value);
   return digits(value, unit.bytes == 1);
@@ -154,7 +154,7 @@ std::string category_words(const std::string& category) {
 }
 
 std::string memory_text(int64_t bytes) {
-  const Unit unit = unit_of(bytes);
+  const MemoryUnit unit = unit_of(bytes);
   return in_unit(bytes, unit) + " " + unit.name;
 }
 
@@ -162,7 +162,7 @@ std::string memory_pair(int64_t before, int64_t after) {
   constexpr int64_t kFarApart = 100;  // a third digit would be lost
   if (before > 0 && after > 0 && std::max(before, after) / std::min(before, after) >= kFarApart)
     return memory_text(before) + " → " + memory_text(after);
-  const Unit unit = unit_of(std::max(before, after));
+  const MemoryUnit unit = unit_of(std::max(before, after));
   return fmt::format("{} → {} {}", in_unit(before, unit), in_unit(after, unit), unit.name);
 }
 
@@ -203,5 +203,9 @@ std::string joined(const std::vector<std::string>& parts, const char* last) {
 }
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+double largest(const std::vector<double>& values) {
+  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
+}
 
 }  // namespace snug::lab

@@ -50,4 +50,7 @@ std::string program_words(const std::string& id);  // "litgpt" -> "LitGPT"
 std::string joined(const std::vector<std::string>& parts, const char* last = " and ");
 std::string first_line(const std::string& text);
 
+// Of none: 0.
+double largest(const std::vector<double>& values);
+
 }  // namespace snug::lab

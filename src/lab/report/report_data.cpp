@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "base/files.h"
 #include "lab/report/reports.h"
 #include "lab/report/row_view.h"
 #include "recipe/numbers.h"
@@ -175,6 +176,13 @@ std::string report_json(const LabRun& run) {
                  {"summary", summary_line(run, views)},
                  {"rows", rows}};
   return out.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+void write_reports(const LabRun& run) {
+  write_file_atomically(run.folder / "report.html", report_html(run));
+  write_file_atomically(run.folder / "report.md", report_markdown(run));
+  write_file_atomically(run.folder / "report.csv", report_csv(run));
+  write_file_atomically(run.folder / "report.json", report_json(run));
 }
 
 }  // namespace snug::lab

@@ -9,7 +9,7 @@
 
 #include "lab/report/explain.h"
 #include "lab/report/figures.h"
-#include "lab/report/verdict_words.h"
+#include "lab/report/verdict.h"
 
 namespace snug::lab {
 namespace {

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "lab/report/verdict.h"
-#include "lab/report/verdict_words.h"
 #include "lab/result.h"
 
 namespace snug::lab {

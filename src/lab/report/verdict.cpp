@@ -14,10 +14,6 @@ namespace {
 constexpr double kTenth = 0.1;
 constexpr double kRounding = 1e-9;
 
-double largest(const std::vector<double>& values) {
-  return values.empty() ? 0 : *std::max_element(values.begin(), values.end());
-}
-
 // One row under judgement: what was held against what gathers in `out`.
 class Judge {
  public:

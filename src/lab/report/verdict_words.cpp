@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/report/verdict_words.h"
+#include "lab/report/verdict.h"
 
 #include <fmt/format.h>
 

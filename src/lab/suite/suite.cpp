@@ -8,8 +8,6 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "lab/suite/suite_check.h"
-#include "lab/suite/suite_faults.h"
 #include "lab/suite/suite_fields.h"
 #include "lab/suite/suite_rows.h"
 

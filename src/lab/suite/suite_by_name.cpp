@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "lab/suite/suite_outcomes.h"
+#include "lab/suite/suite_rows.h"
 
 namespace snug::lab {
 namespace {

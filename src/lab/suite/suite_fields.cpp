@@ -10,6 +10,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/text.h"
+#include "recipe/faults.h"
 #include "recipe/numbers.h"
 
 namespace snug::lab {
@@ -30,6 +31,9 @@ const char* kind_name(const YamlNode& node) {
   }
   return "";
 }
+
+// A file of nothing but mistakes is shown by its first ones.
+constexpr size_t kMostShown = 40;
 
 }  // namespace
 
@@ -147,6 +151,27 @@ bool is_name(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '.' || c == '-' || c == '_';
   });
+}
+
+void Faults::add(int line, std::string text) {
+  std::pair<int, std::string> fault(line, std::move(text));
+  if (std::find(faults_.begin(), faults_.end(), fault) == faults_.end())
+    faults_.push_back(std::move(fault));
+}
+
+void Faults::throw_all() const {
+  std::vector<std::pair<int, std::string>> sorted = faults_;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<std::string> texts;
+  for (const auto& [line, text] : sorted) {
+    if (texts.size() == kMostShown) {
+      texts.push_back(fmt::format("and {} more", sorted.size() - kMostShown));
+      break;
+    }
+    texts.push_back(fmt::format("{}:{}: {}", file_, line, text));
+  }
+  recipe::throw_faults(texts, "");
 }
 
 }  // namespace snug::lab

@@ -1,19 +1,37 @@
-// One mapping of a suite's file, its entries taken by name. What is asked for is what the mapping
-// may hold: finish() reports every other key, with the nearest of those names. A value of the wrong
-// kind is a fault and reads as absent.
+// A suite's file as it is read: its mappings, and what it says wrong.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
-#include "lab/suite/suite_faults.h"
 #include "recipe/yaml.h"
 
 namespace snug::lab {
 
+// All that a file says wrong, collected with lines while it is read, thrown once.
+class Faults {
+ public:
+  // `file` stands in front of every line's number.
+  explicit Faults(std::string file) : file_(std::move(file)) {}
+
+  // The same words about the same line are kept once: one list may be read for many rows.
+  void add(int line, std::string text);
+  bool empty() const { return faults_.empty(); }
+  // Throws one UserError with all of them by line; nothing happens when there is none.
+  void throw_all() const;
+
+ private:
+  std::string file_;
+  std::vector<std::pair<int, std::string>> faults_;
+};
+
+// One mapping, its entries taken by name. What is asked for is what the mapping may hold: finish()
+// reports every other key, with the nearest of those names. A value of the wrong kind is a fault
+// and reads as absent.
 class Fields {
  public:
   // `what` names the mapping in messages: "row ls01", "scaled".

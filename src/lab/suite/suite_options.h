@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "lab/suite/suite.h"
-#include "lab/suite/suite_faults.h"
 #include "lab/suite/suite_fields.h"
 
 namespace snug::lab {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/suite/suite_outcomes.h"
+#include "lab/suite/suite_rows.h"
 
 #include <fmt/format.h>
 

@@ -9,7 +9,6 @@
 
 #include "base/text.h"
 #include "lab/suite/suite_options.h"
-#include "lab/suite/suite_outcomes.h"
 #include "recipe/gpus.h"
 
 namespace snug::lab {

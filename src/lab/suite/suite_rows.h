@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "lab/suite/suite.h"
-#include "lab/suite/suite_faults.h"
 #include "lab/suite/suite_fields.h"
 #include "recipe/yaml.h"
 
@@ -78,5 +77,18 @@ class RowReader {
   std::set<std::string> ids_;  // of rows, sweeps and searches
   bool has_refused_any_ = false;
 };
+
+// What a row is expected to do and what was published of it (suite_outcomes.cpp).
+
+// "oom", or {outcome: ok, memory: {less_than: ls03, …}, time: {…}}.
+void read_expected(const recipe::YamlNode& node, Row& row, Faults& faults);
+// Whether `node` is one expectation, rather than one for each of several rows.
+bool is_one_expectation(const recipe::YamlNode& node);
+
+Published read_published(const recipe::YamlNode& node, Faults& faults);
+
+// Whether the words that a suite's row becomes are ones that the program takes: its command, read
+// whole, in every mode that it can be used in. `line` is the row's in the file.
+void check_words(const Suite& suite, const Row& row, int line, Faults& faults);
 
 }  // namespace snug::lab

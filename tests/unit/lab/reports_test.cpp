@@ -12,7 +12,7 @@
 
 #include "base/bytes.h"
 #include "base/files.h"
-#include "lab/page/report_section.h"
+#include "lab/page/page.h"
 #include "lab/report/figures.h"
 #include "lab/report/row_view.h"
 #include "report/charts/scatter_chart.h"
