@@ -273,6 +273,12 @@ Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Devic
   Engine engine;
   engine.precision = nn::parse_precision(recipe.precision);
   engine.device = device;
+  engine.objective = std::make_shared<nn::CrossEntropy>(
+      nn::CrossEntropy::Options{.ignore_index = recipe.data.ignore_index,
+                                .label_smoothing = recipe.train.label_smoothing,
+                                .z_loss = recipe.train.z_loss});
+  engine.validated = std::make_shared<nn::CrossEntropy>(
+      nn::CrossEntropy::Options{.ignore_index = recipe.data.ignore_index});
   engine.mesh = std::move(mesh);
   check_context(model, *engine.mesh);
   cut_tensors(model, recipe, engine.mesh->group(dist::Axis::Tensor));

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "core/dist/mesh.h"
+#include "core/nn/objective.h"
 #include "core/nn/precision.h"
 #include "core/ops/device/copy_stream.h"
 #include "core/optim/loss_scaler.h"
@@ -45,6 +46,9 @@ struct Engine {
   std::unique_ptr<ops::CopyStream> copies;  // for policies that copy between device and host
   std::unique_ptr<exec::Executor> executor;
   std::unique_ptr<optim::Optimizer> optimizer;
+  // What training minimises and what validation measures: cross-entropy, the former with the
+  // recipe's smoothing and z-loss. May be replaced before the first step.
+  std::shared_ptr<const nn::Objective> objective, validated;
   std::unique_ptr<DelayedUpdate> delayed;            // null without delayed_parameter_update
   std::vector<std::vector<nn::Parameter*>> updated;  // by unit: parameters, or this rank's pieces
   std::vector<optim::NamedTensor> parameters;        // the same: their host copies, if any

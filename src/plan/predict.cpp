@@ -169,6 +169,7 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
       return {
           .batch = engine::own_tokens(largest, at::kMeta, *options.mesh, recipe.data.ignore_index),
           .pass = {.compute = engine.precision.compute,
+                   .objective = engine.objective.get(),
                    .dropout_key = 0,
                    .last_micro_batch = i + 1 == shown}};
     };

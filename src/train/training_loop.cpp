@@ -217,7 +217,8 @@ void TrainingLoop::validate() {
       {.micro_batch_size = recipe_.train.micro_batch_size,
        .max_batches = recipe_.eval.max_iters,
        .compute = parts_.engine.precision.compute,
-       .ignore_index = recipe_.data.ignore_index},
+       .ignore_index = recipe_.data.ignore_index,
+       .objective = parts_.engine.validated.get()},
       &parts_.mesh);
   if (result.tokens == 0)
     return warn("no validation: none of the {} held-out samples has a token to learn{}",

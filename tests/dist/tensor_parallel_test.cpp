@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "core/memory/ledger.h"
+#include "core/nn/objective.h"
 #include "engine/batch.h"
 #include "engine/parallel/tensor_parallel.h"
 #include "ranks_main.h"
@@ -209,9 +210,10 @@ bool is_key_bias(const std::string& name) {
 }
 
 nn::Pass training_pass(const data::MicroBatch& batch) {
+  static const nn::CrossEntropy smoothed(
+      nn::CrossEntropy::Options{.label_smoothing = 0.1, .z_loss = 1e-2});
   return {.gradient_scale = 1.0 / static_cast<double>(batch.loss_tokens),
-          .label_smoothing = 0.1,
-          .z_loss = 1e-2,
+          .objective = &smoothed,
           .dropout_key = 77};
 }
 
@@ -243,9 +245,9 @@ TEST(TensorParallel, LogitsLossAndEveryGradient) {
     expect_close("logits", cut.engine.executor->last_logits(tensors, at::kFloat),
                  whole.engine.executor->last_logits(tensors, at::kFloat), tolerance_of(c));
     const nn::Pass pass = training_pass(batch);
-    EXPECT_NEAR(cut.engine.executor->loss(tensors, pass),
-                whole.engine.executor->loss(tensors, pass),
-                1e-6 * whole.engine.executor->loss(tensors, pass));
+    EXPECT_NEAR(cut.engine.executor->objective(tensors, pass),
+                whole.engine.executor->objective(tensors, pass),
+                1e-6 * whole.engine.executor->objective(tensors, pass));
     // Twice: gradients are added to.
     for (int i = 0; i < 2; ++i) {
       const double loss = whole.engine.executor->forward_backward(tensors, pass);

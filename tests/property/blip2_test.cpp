@@ -274,7 +274,7 @@ TEST_P(Blip2, PicturesThatStandInNoRowsChangeNothing) {
   const auto loss_with = [&](const std::vector<int64_t>& pictures, void (*change)(nn::Batch&)) {
     nn::Batch batch = engine::to_device(three_with(run, pictures), tests::test_device());
     change(batch);
-    return run.engine.executor->loss(batch, {});
+    return run.engine.executor->objective(batch, {});
   };
   const auto in_no_rows = [](nn::Batch& batch) { batch.picture_rows.reset(); };
   const double loss = loss_with({0, 1, 2}, in_no_rows);

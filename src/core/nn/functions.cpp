@@ -154,24 +154,6 @@ at::Tensor last_rows(const at::Tensor& x, const Batch& batch) {
   return x.index_select(0, batch.cu_seqlens.slice(0, 1) - 1);
 }
 
-at::Tensor cross_entropy(const at::Tensor& x, const Linear& head, const Batch& batch,
-                         const Pass& pass, const ops::LogitForm& form) {
-  std::optional<ops::VocabularyPart> part;
-  if (const auto& slice = head.weight().slice)
-    part = ops::VocabularyPart{
-        .share = *head.weight().share, .first = slice->begin, .whole = slice->whole[0]};
-  const ops::Projection projection = head.projection(pass);
-  // The head's dropout numbers rows by their position in the batch.
-  const bool drops = projection.adapter && projection.adapter->dropout > 0;
-  return ops::linear_cross_entropy(x, projection, batch.targets,
-                                   {.ignore_index = pass.ignore_index,
-                                    .scale = pass.gradient_scale,
-                                    .label_smoothing = pass.label_smoothing,
-                                    .z_loss = pass.z_loss,
-                                    .form = form},
-                                   part, drops ? ops::CountedRows{} : batch.counted);
-}
-
 at::Tensor logits(const at::Tensor& x, const Linear& head, const Pass& pass,
                   const ops::LogitForm& form) {
   const ops::Projection projection = head.projection(pass);

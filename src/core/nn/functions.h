@@ -88,9 +88,6 @@ at::Tensor replace_rows(const at::Tensor& hidden, const at::Tensor& rows, const 
 // The last row of each document in x (N, D): (S, D).
 at::Tensor last_rows(const at::Tensor& x, const Batch& batch);
 
-// The batch's summed loss (1) from the head's input x (c, D).
-at::Tensor cross_entropy(const at::Tensor& x, const Linear& head, const Batch& batch,
-                         const Pass& pass, const ops::LogitForm& form = {});
 // x (S, D) -> (S, V) float32, the same on every rank. No gradient.
 at::Tensor logits(const at::Tensor& x, const Linear& head, const Pass& pass,
                   const ops::LogitForm& form = {});

@@ -54,24 +54,27 @@ struct Batch {
   std::shared_ptr<ops::Upload> upload;  // the copy of these tensors, if any: owns its source
 };
 
+class Objective;
+
 // What the last unit returns.
-enum class Output { Loss, LastLogits };
+enum class Output { Objective, LastLogits };
 
 // The options of one pass.
 struct Pass {
-  Output output = Output::Loss;
+  Output output = Output::Objective;
   at::ScalarType compute = at::kFloat;  // of activations and products
-  double gradient_scale = 1.0;  // the gradient of (scale * summed loss) is what backward computes
-  int64_t ignore_index = -100;
-  double label_smoothing = 0;  // share of the target's probability given to all tokens alike
-  double z_loss = 0;           // weight of log(sum(exp(logits)))^2, added to the loss
-  std::optional<uint64_t> dropout_key;  // seed for this micro-batch; none: no dropout
-  kernels::cpu::RowPlaces rows;         // row numbers of the tokens for dropout's random numbers
+  double gradient_scale = 1.0;  // the gradient of (scale * objective) is what backward computes
+  const Objective* objective = nullptr;  // null: plain cross-entropy (core/nn/objective.h)
+  std::optional<uint64_t> dropout_key;   // seed for this micro-batch; none: no dropout
+  kernels::cpu::RowPlaces rows;          // row numbers of the tokens for dropout's random numbers
   bool last_micro_batch = true;  // of the optimizer step: gradients are complete after its backward
 };
 
+// The name of the last unit's output in training and validation.
+inline constexpr const char* kObjective = "objective";
+
 // The tensors passed from unit to unit, by name. Decoders only use "hidden"; the last unit returns
-// "loss" (1) or "logits" (S, V). Names for encoders and pictures: docs/decisions/0008.
+// "objective" (1) or "logits" (S, V). Names for encoders and pictures: docs/decisions/0008.
 class State {
  public:
   const at::Tensor& at(const std::string& name) const;

@@ -2,13 +2,13 @@
 #include "engine/exec/executor.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/ones_like.h>
 
 #include <algorithm>
 #include <functional>
 
 #include "base/error.h"
 #include "core/memory/guards.h"
+#include "core/nn/objective.h"
 #include "core/ops/device/host_waits.h"
 #include "engine/exec/backward.h"
 #include "engine/exec/pipeline.h"
@@ -140,8 +140,8 @@ double Executor::run_micro_batch(const MicroBatch& micro_batch) {
   Flight flight;
   forward(flight, stretches_.front(), {}, micro_batch);
   if (forward_done_) forward_done_();
-  backward(flight, begin_backward(flight), micro_batch);
-  return loss_of(flight);
+  backward(flight, begin_backward(flight, micro_batch.pass), micro_batch);
+  return value_of(flight);
 }
 
 nn::State Executor::forward(Flight& flight, const Stretch& stretch, nn::State state,
@@ -154,18 +154,18 @@ nn::State Executor::forward(Flight& flight, const Stretch& stretch, nn::State st
     input = next_input(run, state);
     if (run.training) flight.runs.push_back(std::move(run));
   }
-  if (stretch.ends_model) flight.loss = state.at("loss");
+  if (stretch.ends_model) flight.objective = state.at(nn::kObjective);
   return state;
 }
 
-nn::State Executor::begin_backward(const Flight& flight) {
+nn::State Executor::begin_backward(const Flight& flight, const nn::Pass& pass) {
   nn::State gradients;
-  gradients.set("loss", at::ones_like(flight.loss));
+  gradients.set(nn::kObjective, nn::objective_of(pass).start_gradient(flight.objective, pass));
   return gradients;
 }
 
 // The host waits for the device here.
-double Executor::loss_of(const Flight& flight) { return ops::read_number(flight.loss); }
+double Executor::value_of(const Flight& flight) { return ops::read_number(flight.objective); }
 
 nn::State Executor::backward(Flight& flight, nn::State gradients, const MicroBatch& micro_batch) {
   while (!flight.runs.empty()) {
@@ -261,10 +261,10 @@ nn::State Executor::infer(const Stretch& stretch, nn::State state, const MicroBa
   return state;
 }
 
-double Executor::loss(const nn::Batch& batch, const nn::Pass& pass) {
+double Executor::objective(const nn::Batch& batch, const nn::Pass& pass) {
   return guarded([&] {
     const nn::State state = infer(batch, pass);
-    return state.has("loss") ? ops::read_number(state.at("loss")) : 0.0;
+    return state.has(nn::kObjective) ? ops::read_number(state.at(nn::kObjective)) : 0.0;
   });
 }
 

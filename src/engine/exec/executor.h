@@ -42,17 +42,21 @@ class Executor {
            std::unique_ptr<StageLinks> links);
   ~Executor();
 
+  // One more policy, after those that are there. Between steps only.
+  void add_policy(std::unique_ptr<Policy> policy) { policies_.push_back(std::move(policy)); }
+
   // Called between a micro-batch's forward and its backward, for the ledger's phase table.
   void on_forward_done(std::function<void()> callback) { forward_done_ = std::move(callback); }
 
-  // Adds the gradients of (pass.gradient_scale * summed loss) to the parameters' gradient buffers.
-  // Returns the summed, unscaled loss of each micro-batch; zeros on a stage without the model's
-  // last unit. May throw OutOfMemory; the executor is then ready for the next call.
+  // Adds the gradients of (pass.gradient_scale * objective) to the parameters' gradient buffers.
+  // Returns the unscaled objective of each micro-batch, a sum over its terms; zeros on a stage
+  // without the model's last unit. May throw OutOfMemory; the executor is then ready for the next
+  // call.
   std::vector<double> forward_backward(const MicroBatches& micro_batches);
   double forward_backward(const nn::Batch& batch, const nn::Pass& pass);
 
-  // The summed loss without gradients; 0 on a stage without the model's last unit.
-  double loss(const nn::Batch& batch, const nn::Pass& pass);
+  // The objective without gradients; 0 on a stage without the model's last unit.
+  double objective(const nn::Batch& batch, const nn::Pass& pass);
 
   // Logits (S, V) float32 after each document's last token; fills batch.cache if there is one.
   // Every stage of a pipeline gets them.
@@ -67,7 +71,7 @@ class Executor {
   // A micro-batch whose forward over one range of units is done and whose backward is not.
   struct Flight {
     std::vector<UnitRun> runs;  // of the units that have a backward
-    at::Tensor loss;
+    at::Tensor objective;
   };
   const std::vector<Stretch>& stretches() const { return stretches_; }
   // Whether a unit of the range trains, or units before it need the gradient of its input.
@@ -77,10 +81,10 @@ class Executor {
                     const MicroBatch& micro_batch);
   // Returns the gradients of the range's input, by name; a tensor without a gradient is missing.
   nn::State backward(Flight& flight, nn::State gradients, const MicroBatch& micro_batch);
-  // The gradient that the model's backward starts from: ones for "loss".
-  static nn::State begin_backward(const Flight& flight);
+  // The gradient that the model's backward starts from: the objective's.
+  static nn::State begin_backward(const Flight& flight, const nn::Pass& pass);
   // The host waits for the device here.
-  static double loss_of(const Flight& flight);
+  static double value_of(const Flight& flight);
 
  private:
   template <class Run>

@@ -52,13 +52,13 @@ void Pipeline::backward(const PipelineStep& step) {
   if (!executor_.has_backward(stretch)) return;
   const MicroBatch& batch = micro_batch(step.micro_batch);
   if (before_backward_) before_backward_();
-  nn::State gradients =
-      stretch.ends_model ? executor_.begin_backward(flight.mapped()) : links_.take(step);
+  nn::State gradients = stretch.ends_model ? executor_.begin_backward(flight.mapped(), batch.pass)
+                                           : links_.take(step);
   gradients = executor_.backward(flight.mapped(), std::move(gradients), batch);
   if (stretch.gradient_leaves)
     links_.send(step, links_.all_gradients(step, std::move(gradients), batch));
   if (stretch.ends_model)
-    losses_[static_cast<size_t>(step.micro_batch)] = executor_.loss_of(flight.mapped());
+    losses_[static_cast<size_t>(step.micro_batch)] = executor_.value_of(flight.mapped());
 }
 
 }  // namespace snug::exec

@@ -73,13 +73,14 @@ std::vector<data::MicroBatch> Stepper::make_batches(const SampleIndices& micro_b
 }
 
 StepResult Stepper::count(const std::vector<data::MicroBatch>& batches) const {
-  std::vector<double> counts(5);
+  std::vector<double> counts(6);
   for (const data::MicroBatch& batch : batches) {
     counts[0] += batch.real_tokens > 0 ? 1 : 0;
     counts[1] += static_cast<double>(batch.real_tokens);
     counts[2] += static_cast<double>(batch.padded_tokens);
     counts[3] += static_cast<double>(batch.raw_tokens);
     counts[4] += static_cast<double>(batch.loss_tokens);
+    counts[5] += static_cast<double>(engine_.objective->terms(counts_of(batch)));
   }
   counts = engine_.mesh->data().sum(counts);
   const auto whole = [&](size_t i) { return static_cast<int64_t>(counts[i]); };
@@ -88,7 +89,8 @@ StepResult Stepper::count(const std::vector<data::MicroBatch>& batches) const {
           .tokens = whole(1),
           .padded_tokens = whole(2),
           .raw_tokens = whole(3),
-          .loss_tokens = whole(4)};
+          .loss_tokens = whole(4),
+          .terms = whole(5)};
 }
 
 StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
@@ -98,9 +100,9 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
   const auto dropout_key = dropout_key_ + static_cast<uint64_t>(engine_.mesh->data().rank()) *
                                               static_cast<uint64_t>(batches.size());
   const auto divisor = [&](const data::MicroBatch& batch) {
-    return std::max(1.0, per_micro_batch ? static_cast<double>(batch.loss_tokens) *
-                                               static_cast<double>(result.micro_batches)
-                                         : static_cast<double>(result.loss_tokens));
+    const auto own = static_cast<double>(engine_.objective->terms(counts_of(batch)));
+    return std::max(1.0, per_micro_batch ? own * static_cast<double>(result.micro_batches)
+                                         : static_cast<double>(result.terms));
   };
   const auto make = [&](int64_t i) -> exec::MicroBatch {
     const data::MicroBatch& batch = batches[static_cast<size_t>(i)];
@@ -110,9 +112,7 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
     return {.batch = std::move(own),
             .pass = {.compute = engine_.precision.compute,
                      .gradient_scale = scaler_.scale() / divisor(batch),
-                     .ignore_index = recipe_.data.ignore_index,
-                     .label_smoothing = recipe_.train.label_smoothing,
-                     .z_loss = recipe_.train.z_loss,
+                     .objective = engine_.objective.get(),
                      .dropout_key = dropout_key + static_cast<uint64_t>(i),
                      .rows = rows,
                      .last_micro_batch = i + 1 == std::ssize(batches)},
@@ -126,6 +126,11 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
   result.loss = engine_.mesh->group(dist::Axis::Pipeline).sum({result.loss}).front();
   result.loss = engine_.mesh->gradients().sum({result.loss}).front();
   return result;
+}
+
+nn::BatchCounts counts_of(const data::MicroBatch& batch) {
+  const int64_t documents = std::max<int64_t>(0, std::ssize(batch.cu_seqlens) - 1);
+  return {.documents = batch.real_tokens > 0 ? documents : 0, .loss_tokens = batch.loss_tokens};
 }
 
 SampleIndices split_micro_batches(const SampleIndices& micro_batches) {

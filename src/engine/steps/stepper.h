@@ -1,11 +1,12 @@
 // One optimizer step: the micro-batches of a global batch forward and backward, then clip, then
-// update. Losses are means over the loss tokens of the whole global batch, so that k micro-batches
+// update. Losses are means over the terms of the whole global batch, so that k micro-batches
 // of b samples train exactly as one of k·b, and many processes with a share each as one with all.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <vector>
 
+#include "core/nn/objective.h"
 #include "core/optim/loss_scaler.h"
 #include "data/batch_source.h"
 #include "engine/engine.h"
@@ -16,7 +17,7 @@ namespace snug::engine {
 
 // Of the whole global batch, over all processes.
 struct StepResult {
-  double loss = 0;       // mean over loss tokens
+  double loss = 0;       // mean over the objective's terms: with cross-entropy its loss tokens
   double grad_norm = 0;  // before clipping
   bool updated = true;   // false: gradients overflowed (float16 loss scaling), the step was skipped
   int64_t micro_batches = 0;
@@ -25,7 +26,10 @@ struct StepResult {
   int64_t padded_tokens = 0;
   int64_t raw_tokens = 0;
   int64_t loss_tokens = 0;
+  int64_t terms = 0;  // of the objective
 };
+
+nn::BatchCounts counts_of(const data::MicroBatch& batch);
 
 using SampleIndices = std::vector<std::vector<int64_t>>;  // [micro-batch][sample]
 

@@ -17,7 +17,9 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
   const int64_t rank = data == nullptr ? 0 : data->rank();
   int64_t batches = (num_samples + options.micro_batch_size - 1) / options.micro_batch_size;
   if (options.max_batches > 0) batches = std::min(batches, options.max_batches);
-  double sum = 0;
+  const nn::CrossEntropy plain(nn::CrossEntropy::Options{.ignore_index = options.ignore_index});
+  const nn::Objective& objective = options.objective != nullptr ? *options.objective : plain;
+  double sum = 0, terms = 0;
   ValidationResult result;
   // All run as many, since they run the same units at the same time: who has none left repeats one.
   SampleIndices mine;
@@ -31,21 +33,24 @@ ValidationResult validate(exec::Executor& executor, data::BatchSource& samples, 
   for (size_t i = 0; i < mine.size(); ++i) {
     const bool counts = static_cast<int64_t>(i) * ranks + rank < batches;
     const data::MicroBatch batch = samples.make(mine[i]);
-    const double loss = executor.loss(
+    const double loss = executor.objective(
         mesh == nullptr ? engine::to_device(batch, executor.device(), options.ignore_index)
                         : engine::own_tokens(batch, executor.device(), *mesh, options.ignore_index),
-        {.compute = options.compute, .ignore_index = options.ignore_index});
+        {.compute = options.compute, .objective = &objective});
     if (!counts) continue;
     sum += loss;
+    terms += static_cast<double>(objective.terms(counts_of(batch)));
     result.tokens += batch.loss_tokens;
   }
   if (data != nullptr) {
     // Of the stage that ends the model, told to all.
     sum = mesh->group(dist::Axis::Pipeline).sum({sum}).front();
     sum = mesh->gradients().sum({sum}).front();
-    result.tokens = static_cast<int64_t>(data->sum({static_cast<double>(result.tokens)}).front());
+    const std::vector<double> counts = data->sum({static_cast<double>(result.tokens), terms});
+    result.tokens = static_cast<int64_t>(counts[0]);
+    terms = counts[1];
   }
-  result.loss = result.tokens > 0 ? sum / static_cast<double>(result.tokens) : 0;
+  result.loss = terms > 0 ? sum / terms : 0;
   return result;
 }
 

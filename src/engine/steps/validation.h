@@ -3,6 +3,7 @@
 #pragma once
 
 #include "core/dist/mesh.h"
+#include "core/nn/objective.h"
 #include "data/batch_source.h"
 #include "engine/exec/executor.h"
 
@@ -13,10 +14,11 @@ struct ValidationOptions {
   int64_t max_batches = 0;  // 0: all
   at::ScalarType compute = at::kFloat;
   int64_t ignore_index = -100;
+  const nn::Objective* objective = nullptr;  // null: cross-entropy
 };
 
 struct ValidationResult {
-  double loss = 0;  // mean over loss tokens
+  double loss = 0;  // mean over the objective's terms
   int64_t tokens = 0;
 };
 

@@ -198,37 +198,16 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
 }
 
 Head::Head(const Config& c, nn::Parameter* tied)
-    : Unit("head", nn::UnitKind::Head),
-      config_(c),
-      norm_(norm(c, "model.norm", c.hidden_size)),
-      linear_(tied != nullptr ? nn::Linear("lm_head", nn::Role::Head, *tied)
-                              : nn::Linear("lm_head", nn::Role::Head, c.hidden_size, c.vocab_size,
-                                           nn::Bias::None)) {}
+    : nn::Head("head", "lm_head", c.hidden_size, c.vocab_size, tied, c.logit_form),
+      norm_(norm(c, "model.norm", c.hidden_size)) {}
 
 std::vector<nn::Parameter*> Head::parameters() {
   std::vector<nn::Parameter*> all{&norm_.weight};
-  linear_.list(all);
+  vocabulary_.list(all);
   return all;
 }
 
-std::vector<nn::Parameter*> Head::borrowed() {
-  if (linear_.is_tied()) return {&linear_.weight()};
-  return {};
-}
-
-nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
-  const at::Tensor& hidden = input.at("hidden");
-  nn::State state;
-  if (pass.output == nn::Output::LastLogits) {
-    const at::Tensor last =
-        nn::last_rows(nn::all_rows(hidden, norm_.weight, nn::num_tokens(batch)), batch);
-    state.set("logits", nn::logits(norm_.forward(last), linear_, pass, config_.logit_form));
-    return state;
-  }
-  state.set("loss",
-            nn::cross_entropy(norm_.forward(hidden), linear_, batch, pass, config_.logit_form));
-  return state;
-}
+at::Tensor Head::prepare(const at::Tensor& x, const nn::Pass& /*pass*/) { return norm_.forward(x); }
 
 DecoderModel::DecoderModel(Config config)
     : config_(std::move(config)), embedding_(std::make_unique<Embedding>(config_)) {

@@ -11,6 +11,7 @@
 
 #include "core/nn/attention.h"
 #include "core/nn/functions.h"
+#include "core/nn/head.h"
 #include "core/nn/linear.h"
 #include "models/decoder/config.h"
 #include "models/decoder/rope.h"
@@ -63,19 +64,15 @@ class Block final : public nn::Unit {
   nn::Linear down_;
 };
 
-class Head final : public nn::Unit {
+class Head final : public nn::Head {
  public:
-  // `tied`: the embedding's weight, if the head shares it; null: the head has its own.
   Head(const Config& config, nn::Parameter* tied);
-  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
-  std::vector<nn::Parameter*> borrowed() override;
-  std::vector<nn::Linear*> linears() override { return {&linear_}; }
 
  private:
-  const Config& config_;
+  at::Tensor prepare(const at::Tensor& x, const nn::Pass& pass) override;
+
   nn::RmsNorm norm_;
-  nn::Linear linear_;  // (V, D)
 };
 
 class DecoderModel final : public Model {

@@ -112,36 +112,16 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
 }
 
 Head::Head(const Config& c, nn::Parameter* tied)
-    : Unit("head", nn::UnitKind::Head),
-      norm_("transformer.ln_f", c.n_embd, c.layer_norm_epsilon),
-      linear_(tied != nullptr
-                  ? nn::Linear("lm_head", nn::Role::Head, *tied)
-                  : nn::Linear("lm_head", nn::Role::Head, c.n_embd, c.vocab_size, nn::Bias::None)) {
-}
+    : nn::Head("head", "lm_head", c.n_embd, c.vocab_size, tied),
+      norm_("transformer.ln_f", c.n_embd, c.layer_norm_epsilon) {}
 
 std::vector<nn::Parameter*> Head::parameters() {
   std::vector<nn::Parameter*> all;
   norm_.list(all);
-  linear_.list(all);
+  vocabulary_.list(all);
   return all;
 }
 
-std::vector<nn::Parameter*> Head::borrowed() {
-  if (linear_.is_tied()) return {&linear_.weight()};
-  return {};
-}
-
-nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
-  const at::Tensor& hidden = input.at("hidden");  // (c, D)
-  nn::State state;
-  if (pass.output == nn::Output::LastLogits) {
-    const at::Tensor last =
-        nn::last_rows(nn::all_rows(hidden, norm_.weight, nn::num_tokens(batch)), batch);
-    state.set("logits", nn::logits(norm_.forward(last), linear_, pass));
-  } else {
-    state.set("loss", nn::cross_entropy(norm_.forward(hidden), linear_, batch, pass));
-  }
-  return state;
-}
+at::Tensor Head::prepare(const at::Tensor& x, const nn::Pass& /*pass*/) { return norm_.forward(x); }
 
 }  // namespace snug::models::gpt2

@@ -10,6 +10,7 @@
 
 #include "core/nn/attention.h"
 #include "core/nn/functions.h"
+#include "core/nn/head.h"
 #include "core/nn/linear.h"
 #include "core/nn/unit.h"
 #include "models/gpt2/config.h"
@@ -51,18 +52,15 @@ class Block final : public nn::Unit {
   nn::Linear up_, down_;
 };
 
-class Head final : public nn::Unit {
+class Head final : public nn::Head {
  public:
-  // `tied`: the embedding's weight, if the head shares it; null: the head has its own.
   Head(const Config& config, nn::Parameter* tied);
-  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
-  std::vector<nn::Parameter*> borrowed() override;
-  std::vector<nn::Linear*> linears() override { return {&linear_}; }
 
  private:
+  at::Tensor prepare(const at::Tensor& x, const nn::Pass& pass) override;
+
   nn::LayerNorm norm_;
-  nn::Linear linear_;  // (V, D)
 };
 
 }  // namespace snug::models::gpt2

@@ -23,12 +23,6 @@ nn::Linear linear(const Config& c, const std::string& name, nn::Role role, int64
   return layer;
 }
 
-nn::Linear head_linear(const Config& c, const std::string& prefix, nn::Parameter* tied) {
-  const std::string name = prefix + "lm_head";
-  if (tied != nullptr) return nn::Linear(name, nn::Role::Head, *tied);
-  return linear(c, name, nn::Role::Head, c.word_embed_proj_dim, c.vocab_size, /*has_bias=*/false);
-}
-
 std::string layer_name(const std::string& prefix, int64_t layer) {
   return prefix + "model.decoder.layers." + std::to_string(layer) + ".";
 }
@@ -139,7 +133,8 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
 }
 
 Head::Head(const Config& c, const std::string& prefix, nn::Parameter* tied)
-    : Unit("head", nn::UnitKind::Head), linear_(head_linear(c, prefix, tied)) {
+    : nn::Head("head", prefix + "lm_head", c.word_embed_proj_dim, c.vocab_size, tied) {
+  if (tied == nullptr) vocabulary_.weight().init_scale = c.init_std;
   if (c.has_final_layer_norm())
     norm_.emplace(prefix + "model.decoder.final_layer_norm", c.hidden_size, kEps);
   if (c.projects_words())
@@ -151,32 +146,18 @@ std::vector<nn::Parameter*> Head::parameters() {
   std::vector<nn::Parameter*> all;
   if (norm_) norm_->list(all);
   if (project_out_) project_out_->list(all);
-  linear_.list(all);
+  vocabulary_.list(all);
   return all;
 }
 
-std::vector<nn::Parameter*> Head::borrowed() {
-  if (linear_.is_tied()) return {&linear_.weight()};
-  return {};
-}
-
 std::vector<nn::Linear*> Head::linears() {
-  if (project_out_) return {&*project_out_, &linear_};
-  return {&linear_};
+  if (project_out_) return {&*project_out_, &vocabulary_};
+  return {&vocabulary_};
 }
 
-nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
-  const bool is_loss = pass.output == nn::Output::Loss;
-  at::Tensor x = input.at("hidden");  // (c, D), then of the last tokens
-  if (!is_loss) x = nn::last_rows(nn::all_rows(x, linear_.weight(), nn::num_tokens(batch)), batch);
-  if (norm_) x = norm_->forward(x);
-  if (project_out_) x = project_out_->forward(x, pass);
-  nn::State state;
-  if (is_loss)
-    state.set("loss", nn::cross_entropy(x, linear_, batch, pass));
-  else
-    state.set("logits", nn::logits(x, linear_, pass));
-  return state;
+at::Tensor Head::prepare(const at::Tensor& x, const nn::Pass& pass) {
+  const at::Tensor normed = norm_ ? norm_->forward(x) : x;
+  return project_out_ ? project_out_->forward(normed, pass) : normed;
 }
 
 std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config, const std::string& prefix) {

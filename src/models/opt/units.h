@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/nn/functions.h"
+#include "core/nn/head.h"
 #include "core/nn/linear.h"
 #include "core/nn/unit.h"
 #include "models/opt/config.h"
@@ -54,19 +55,17 @@ class Block final : public nn::Unit {
   nn::LayerNorm final_norm_;
 };
 
-class Head final : public nn::Unit {
+class Head final : public nn::Head {
  public:
-  // `tied`: the embedding's weight, if the head shares it; null: the head has its own.
   Head(const Config& config, const std::string& prefix, nn::Parameter* tied);
-  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
-  std::vector<nn::Parameter*> borrowed() override;
   std::vector<nn::Linear*> linears() override;
 
  private:
+  at::Tensor prepare(const at::Tensor& x, const nn::Pass& pass) override;
+
   std::optional<nn::LayerNorm> norm_;
   std::optional<nn::Linear> project_out_;
-  nn::Linear linear_;  // (V, E)
 };
 
 // All units; weights are named `prefix` + their name in OPT's own files. `config` must outlive

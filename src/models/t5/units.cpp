@@ -36,14 +36,6 @@ nn::Parameter bias_table(const Config& c, const std::string& prefix, const char*
           .value = {}};
 }
 
-nn::Linear head_linear(const Config& c, const std::string& prefix, nn::Parameter* tied) {
-  const std::string name = prefix + "lm_head";
-  if (tied != nullptr) return nn::Linear(name, nn::Role::Head, *tied);
-  nn::Linear layer(name, nn::Role::Head, c.d_model, c.vocab_size, nn::Bias::None);
-  layer.weight().init_scale = c.initializer_factor;
-  return layer;
-}
-
 // Passes a tensor that later units read through unchanged.
 void hand_on(const nn::State& input, const std::string& name, nn::State& state) {
   if (input.has(name)) state.set(name, input.at(name));
@@ -200,35 +192,23 @@ nn::State DecoderBlock::forward(const nn::State& input, const nn::Batch& batch,
 }
 
 Head::Head(const Config& config, const std::string& prefix, nn::Parameter* tied)
-    : Unit("head", nn::UnitKind::Head),
+    : nn::Head("head", prefix + "lm_head", config.d_model, config.vocab_size, tied),
       config_(config),
-      norm_(rms_norm(config, prefix + "decoder.final_layer_norm")),
-      linear_(head_linear(config, prefix, tied)) {}
+      norm_(rms_norm(config, prefix + "decoder.final_layer_norm")) {
+  if (tied == nullptr) vocabulary_.weight().init_scale = config.initializer_factor;
+}
 
 std::vector<nn::Parameter*> Head::parameters() {
   std::vector<nn::Parameter*> all{&norm_.weight};
-  linear_.list(all);
+  vocabulary_.list(all);
   return all;
 }
 
-std::vector<nn::Parameter*> Head::borrowed() {
-  if (linear_.is_tied()) return {&linear_.weight()};
-  return {};
-}
-
-nn::State Head::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
-  const bool is_loss = pass.output == nn::Output::Loss;
-  at::Tensor x = input.at("hidden");  // (c, D), then of the last tokens
-  if (!is_loss) x = nn::last_rows(nn::all_rows(x, norm_.weight, nn::num_tokens(batch)), batch);
-  x = nn::dropout(norm_.forward(x), config_.dropout_rate, name(), pass, norm_.weight);
-  if (config_.scale_decoder_outputs)
-    x = at::mul(x, 1.0 / std::sqrt(static_cast<double>(config_.d_model)));
-  nn::State state;
-  if (is_loss)
-    state.set("loss", nn::cross_entropy(x, linear_, batch, pass));
-  else
-    state.set("logits", nn::logits(x, linear_, pass));
-  return state;
+at::Tensor Head::prepare(const at::Tensor& x, const nn::Pass& pass) {
+  const at::Tensor prepared =
+      nn::dropout(norm_.forward(x), config_.dropout_rate, name(), pass, norm_.weight);
+  if (!config_.scale_decoder_outputs) return prepared;
+  return at::mul(prepared, 1.0 / std::sqrt(static_cast<double>(config_.d_model)));
 }
 
 std::vector<std::unique_ptr<nn::Unit>> make_units(const Config& config, const std::string& prefix,

@@ -20,6 +20,7 @@
 #include <string>
 #include <vector>
 
+#include "core/nn/head.h"
 #include "models/t5/layers.h"
 
 namespace snug::models::t5 {
@@ -103,19 +104,16 @@ class DecoderBlock final : public nn::Unit {
   FeedForward mlp_;
 };
 
-class Head final : public nn::Unit {
+class Head final : public nn::Head {
  public:
-  // `tied`: the embedding's weight, if the head shares it; null: the head has its own.
   Head(const Config& config, const std::string& prefix, nn::Parameter* tied);
-  nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
-  std::vector<nn::Parameter*> borrowed() override;
-  std::vector<nn::Linear*> linears() override { return {&linear_}; }
 
  private:
+  at::Tensor prepare(const at::Tensor& x, const nn::Pass& pass) override;
+
   const Config& config_;
   nn::RmsNorm norm_;
-  nn::Linear linear_;  // (V, D)
 };
 
 // All units; weights are named `prefix` + their name in T5's own files. `config` and `intervals`

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/nn/head.h"
+
+#include <ATen/ops/div.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/tanh.h>
+
+#include <utility>
+
+#include "base/error.h"
+#include "core/nn/functions.h"
+#include "core/nn/objective.h"
+
+namespace snug::nn {
+
+Head::Head(std::string name, const std::string& layer, int64_t features, int64_t vocabulary,
+           Parameter* tied, const ops::LogitForm& form)
+    : Unit(std::move(name), UnitKind::Head),
+      vocabulary_(tied != nullptr ? Linear(layer, Role::Head, *tied)
+                                  : Linear(layer, Role::Head, features, vocabulary, Bias::None)),
+      form_(form) {}
+
+std::vector<Parameter*> Head::borrowed() {
+  if (vocabulary_.is_tied()) return {&vocabulary_.weight()};
+  return {};
+}
+
+State Head::forward(const State& input, const Batch& batch, const Pass& pass) {
+  const at::Tensor& hidden = input.at("hidden");
+  State state;
+  if (pass.output == Output::LastLogits) {
+    const at::Tensor last =
+        last_rows(all_rows(hidden, vocabulary_.weight(), num_tokens(batch)), batch);
+    state.set("logits", nn::logits(prepare(last, pass), vocabulary_, pass, form_));
+  } else {
+    state.set(kObjective, objective_of(pass).sum(prepare(hidden, pass), *this, batch, pass));
+  }
+  return state;
+}
+
+at::Tensor Head::logits(const at::Tensor& hidden, const Pass& pass) const {
+  if (vocabulary_.weight().slice)
+    throw UserError(
+        "this objective needs all logits of a token, but with tensor parallelism ranks share the "
+        "vocabulary; train without it");
+  const at::Tensor product = vocabulary_.forward(hidden, pass);
+  const at::Tensor scaled = form_.scale == 1 ? product : at::mul(product, form_.scale);
+  return form_.cap > 0 ? at::mul(at::tanh(at::div(scaled, form_.cap)), form_.cap) : scaled;
+}
+
+}  // namespace snug::nn

@@ -1,0 +1,48 @@
+// The last unit of a model: hidden states become the vocabulary's logits. A family says what comes
+// before the product (a norm, a factor); what becomes of it is the objective's business in training
+// and the caller's in generation.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+#include "core/nn/linear.h"
+#include "core/nn/unit.h"
+#include "core/ops/cross_entropy.h"
+
+namespace snug::nn {
+
+class Head : public Unit {
+ public:
+  // `tied`: the embedding's weight (V, D), if the head shares it; null: the head has its own.
+  Head(std::string name, const std::string& layer, int64_t features, int64_t vocabulary,
+       Parameter* tied, const ops::LogitForm& form = {});
+
+  // Reads "hidden" (c, D). Returns "objective" (1), or "logits" (S, V) of each document's last
+  // token where pass.output asks for them.
+  State forward(const State& input, const Batch& batch, const Pass& pass) final;
+  std::vector<Parameter*> borrowed() override;
+  std::vector<Linear*> linears() override { return {&vocabulary_}; }
+
+  // (V, D)
+  const Linear& vocabulary() const { return vocabulary_; }
+  // What is done to the product before the softmax.
+  const ops::LogitForm& form() const { return form_; }
+  // Logits of hidden (N, D), (N, V) in pass.compute and with a gradient, for objectives that need
+  // all of them at once. Throws UserError where ranks share the vocabulary.
+  at::Tensor logits(const at::Tensor& hidden, const Pass& pass) const;
+
+ protected:
+  // What comes before the product. x (c, D) -> (c, D)
+  virtual at::Tensor prepare(const at::Tensor& x, const Pass& pass) = 0;
+
+  Linear vocabulary_;
+
+ private:
+  ops::LogitForm form_;
+};
+
+}  // namespace snug::nn
