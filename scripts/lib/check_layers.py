@@ -20,7 +20,7 @@ LEVELS = [
     ["plan"],
     ["use"],
     ["train"],
-    ["lab", "watch/monitor", "watch/doctor", "use/demo"],
+    ["snug", "lab", "watch/monitor", "watch/doctor", "use/demo"],
     ["cli"],
 ]
 LEVEL = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}

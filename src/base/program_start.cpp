@@ -2,27 +2,21 @@
 #include "base/program_start.h"
 
 #include <fmt/format.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <charconv>
-#include <ctime>
 #include <fstream>
 
 #include "base/clock.h"
 
+// As monotonic_seconds().
+double snug_program_began = 0;
+
 namespace {
 
-double program_began = 0;  // as monotonic_seconds()
-
-// Runs before anything else of the program and of the libraries that are linked to it, also before
-// a sanitizer is ready: hence no library's function, and no instrumentation.
-__attribute__((no_sanitize("address", "thread", "undefined"))) void note_start() {
-  timespec now{};
-  ::syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now);
-  program_began = static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+// In a program without base/first_instruction.cpp, as where snug is a library, from here on.
+__attribute__((constructor(101))) void note_start() {
+  if (snug_program_began == 0) snug_program_began = snug::monotonic_seconds();
 }
-__attribute__((section(".preinit_array"), used)) void (*const first_of_all)() = note_start;
 
 // Another one after each start of the machine.
 std::string boot_id() {
@@ -35,9 +29,9 @@ std::string boot_id() {
 
 namespace snug {
 
-double seconds_since_program_start() { return monotonic_seconds() - program_began; }
+double seconds_since_program_start() { return monotonic_seconds() - snug_program_began; }
 
-std::string program_start() { return fmt::format("{} {}", boot_id(), program_began); }
+std::string program_start() { return fmt::format("{} {}", boot_id(), snug_program_began); }
 
 void count_from(const std::string& start) {
   const size_t blank = start.find(' ');
@@ -45,8 +39,8 @@ void count_from(const std::string& start) {
   double began = 0;
   const char* end = start.data() + start.size();
   const auto [last, error] = std::from_chars(start.data() + blank + 1, end, began);
-  if (error == std::errc() && last == end && began > 0 && began < program_began)
-    program_began = began;
+  if (error == std::errc() && last == end && began > 0 && began < snug_program_began)
+    snug_program_began = began;
 }
 
 }  // namespace snug

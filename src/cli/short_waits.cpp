@@ -23,8 +23,9 @@ bool begins_with(const char* text, const char* beginning) {
   return true;
 }
 
-// Runs before the libraries' constructors (see base/program_start.cpp): no function of a library,
-// no instrumentation. The kernel's list of facts about the program follows the environment.
+// Runs before the libraries' constructors (see base/first_instruction.cpp): no function of a
+// library, no instrumentation. The kernel's list of facts about the program follows the
+// environment.
 __attribute__((no_sanitize("address", "thread", "undefined"))) void start_with_short_waits(
     int /*count*/, char** words, char** environment) {
   constexpr size_t kMost = 4096;

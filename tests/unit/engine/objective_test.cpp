@@ -1,5 +1,6 @@
 // What training minimises, against libtorch's own cross-entropy: an objective made of its operators
 // trains a model as ours does.
+// SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/cross_entropy_loss.h>
 #include <gtest/gtest.h>
 

@@ -1,0 +1,90 @@
+// snug as a library: the public interface. A recipe becomes a model on a device with its memory
+// techniques and its optimizer; batches are given as tensors, steps are taken one by one, and the
+// ledger says where every byte is. One process, one device; for several, use the program.
+//
+//   snug::recipe::Recipe recipe = snug::read_recipe({"--model.config", "config.json"});
+//   snug::Trainer trainer(recipe, {.longest = 128});
+//   const snug::Step step = trainer.step(ids, labels);
+//
+// What is included here may be used too: nn::Objective (what training minimises) and exec::Policy
+// (hooks around every unit's forward and backward) are meant to be derived from. Errors are
+// exceptions of base/error.h: UserError for a wrong recipe or file, OutOfMemory for the budget.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/error.h"
+#include "core/memory/ledger.h"
+#include "core/nn/head.h"
+#include "core/nn/objective.h"
+#include "engine/exec/policy.h"
+#include "plan/predict.h"
+#include "recipe/recipe.h"
+
+namespace snug {
+
+// A recipe from the options of `snug finetune`, in the order of a command line: {"--config",
+// "recipe.yaml", "--optimizer.lr", "1e-4"}; `full` as in `snug finetune_full`, which trains all
+// weights without being asked. Options about data have no effect here. Throws UserError.
+recipe::Recipe read_recipe(const std::vector<std::string>& options, bool full = false);
+
+// What a step over train.global_batch_size samples would take, train.micro_batch_size at a time, of
+// `tokens` tokens each, before a byte is allocated. Equal to such a step's peak_bytes.
+plan::Prediction predict(const recipe::Recipe& recipe, int64_t tokens);
+
+// One optimizer step.
+struct Step {
+  double loss = 0;       // mean over the objective's terms; with cross-entropy its loss tokens
+  double grad_norm = 0;  // before clipping
+  int64_t tokens = 0;
+  int64_t loss_tokens = 0;
+  int64_t peak_bytes = 0;  // of the device in this step, without the caller's own tensors
+};
+
+struct TrainerOptions {
+  int64_t longest = 512;  // tokens of a sample, at most
+  // What training minimises; null: cross-entropy as the recipe has it.
+  std::shared_ptr<const nn::Objective> objective = nullptr;
+  // Called around every unit after the recipe's own techniques.
+  std::vector<std::shared_ptr<exec::Policy>> policies = {};
+};
+
+class Trainer {
+ public:
+  // Reads the recipe's checkpoint_dir, or draws random weights for its model.config. Allocates
+  // weights, gradients' places and optimizer states. Throws UserError, OutOfMemory.
+  explicit Trainer(const recipe::Recipe& recipe, const TrainerOptions& options = {});
+  ~Trainer();
+
+  // One step over a global batch: input_ids (S, T) integers; labels of the same shape, -100 where
+  // a token is not to be learned, not shifted: a label is its token's own id. Runs micro-batches of
+  // train.micro_batch_size samples. `lr`: of this step; none: the recipe's.
+  Step step(const at::Tensor& input_ids, const at::Tensor& labels,
+            std::optional<double> lr = std::nullopt);
+  // The mean of what validation measures, without training.
+  double evaluate(const at::Tensor& input_ids, const at::Tensor& labels);
+
+  // Where every byte of the device is: now, at the peak, by category and by unit.
+  const memory::Ledger& ledger() const;
+  std::vector<nn::Unit*> units() const;
+  std::vector<nn::Parameter*> parameters() const;
+
+  // Writes what was trained as a directory that `snug generate` and transformers load: the model,
+  // or a PEFT adapter. Replaces nothing: the folder must not exist.
+  void save(const std::filesystem::path& folder);
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace snug
