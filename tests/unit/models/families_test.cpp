@@ -194,6 +194,11 @@ TEST_F(FromConfig, KeysThatADecoderHasNoPlaceForAreRefused) {
   config["use_mrope"] = false;
   config["_name_or_path"] = "somewhere";
   config["torch_dtype"] = "bfloat16";
+  // What transformers 4 and 5 write for any model.
+  config["return_dict"] = true;
+  config["chunk_size_feed_forward"] = 0;
+  config["num_beams"] = config["num_return_sequences"] = 1;
+  config["length_penalty"] = config["repetition_penalty"] = config["typical_p"] = 1.0;
   EXPECT_EQ(refusal(config), "it is not refused");
   config["rope_scaling"] = {{"rope_type", "linear"}, {"factor", 2.0}, {"mrope_section", {1, 1}}};
   config.erase("rope_parameters");
