@@ -16,7 +16,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOURCES = ROOT / "src" / "kernels" / "cuda"
+SOURCES = ROOT / "src" / "core" / "kernels" / "cuda"
 PAGE = ROOT / "docs" / "benchmarks.md"
 BEGIN, END = "<!-- cuda kernels: begin -->", "<!-- cuda kernels: end -->"
 
@@ -91,7 +91,7 @@ def read_source(path):
     all_headers = "".join(header.read_text() for header in SOURCES.glob("*.cuh"))
     constants = dict(re.findall(r"constexpr (?:int|int64_t|unsigned) (k\w+) = (\d+);", all_headers + text))
     moved = dict(re.findall(r"^//   (\w+): (.+)$", text, re.M))
-    text += "".join((SOURCES / name).read_text() for name in re.findall(r'"kernels/cuda/(\w+\.cuh)"', text))
+    text += "".join((SOURCES / name).read_text() for name in re.findall(r'"core/kernels/cuda/(\w+\.cuh)"', text))
     kernels = {}
     for bounds, name in re.findall(r"__global__ void(?: __launch_bounds__\((\w+)\))?\s+(\w+)\(", text):
         body = text.split(f" {name}(", 1)[1].split("\n}", 1)[0]
@@ -180,8 +180,10 @@ def main():
     parser.add_argument("--compiler", default="13.0.88", help="nvcc's version; another gives other numbers")
     parser.add_argument("--write", action="store_true", help="write the table into docs/benchmarks.md")
     args = parser.parse_args()
-    folder = args.build / "src" / "kernels" / "CMakeFiles" / "snug_kernels_cuda.dir" / "cuda"
+    folder = args.build / "src" / "core" / "kernels" / "CMakeFiles" / "snug_kernels_cuda.dir" / "cuda"
     paths = {path.stem: folder / f"{path.name}.o.ptxas" for path in sorted(SOURCES.glob("*.cu"))}
+    if not paths:
+        sys.exit(f"no kernels in {SOURCES}")
     missing = [str(path) for path in paths.values() if not path.exists()]
     if missing:
         sys.exit(f"not there: {', '.join(missing)}; build the target snug_kernels_cuda")
