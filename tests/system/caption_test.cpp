@@ -438,7 +438,7 @@ TEST(DemoCaption, LearnsFromNothing) {
   EXPECT_NE(demo.output.find("held-out captions are right word for word"), std::string::npos)
       << demo.output;
   EXPECT_NE(demo.output.find("CIDEr-D"), std::string::npos) << demo.output;
-  const fs::path out = folder / "use/demo/demo-caption";
+  const fs::path out = folder / "demo/demo-caption";
   const json record = read_run(out);
   EXPECT_LT(record["steps"].back()["loss"].get<double>(), 3.0);
   EXPECT_EQ(record["memory"]["predicted"]["peak_allocated"],

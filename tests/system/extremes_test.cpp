@@ -38,8 +38,7 @@ Outcome measured(const Words& words) {
           .output = read_file(folder / "log")};
 }
 
-// Time of the processor, which other programs lengthen little. On a quiet AMD EPYC 1.5 s and 360
-// MiB are the most.
+// Time of the processor, which other programs lengthen little: on a quiet AMD EPYC 1.5 s at most.
 void expect_cheap(const Words& words, double seconds = 4) {
   std::string command;
   for (const std::string& word : words) command += " " + word.substr(0, 60);
@@ -49,8 +48,8 @@ void expect_cheap(const Words& words, double seconds = 4) {
       << outcome.exit_code << "\n"
       << outcome.output.substr(0, 2000);
   EXPECT_LE(outcome.processor_seconds, seconds) << outcome.output.substr(0, 500);
-  EXPECT_LE(outcome.resident_bytes, 480 * kMiB) << outcome.output.substr(0, 500);
-  EXPECT_LT(outcome.output.size(), 20000U);
+  EXPECT_LE(outcome.resident_bytes, int64_t{400'000'000}) << outcome.output.substr(0, 500);
+  EXPECT_LT(outcome.output.size(), 200000U);  // a thousand answers
 }
 
 class Extremes : public ::testing::Test {
@@ -84,6 +83,39 @@ TEST_F(Extremes, EveryNumberAtItsUpperBound) {
     if (row.max == 0x1p64) return "18446744073709551615";
     return fmt::format("{}", static_cast<int64_t>(row.max));
   });
+}
+
+// The rest of the commands that take numbers, with a model and data so small that only the numbers
+// could make them slow or large.
+TEST_F(Extremes, EveryCommandAtTheBoundsOfItsNumbers) {
+  using recipe::Command;
+  const std::string rows = write_rows(folder_ / "rows.jsonl", 20),
+                    model = folder_ / "run" / "final";
+  ASSERT_EQ(run(finetune_words(rows, folder_ / "run", {"--train.max_steps", "1"})).exit_code, 0);
+  const Words training = {"--data", rows, "--out_dir", folder_ / "again", "--train.max_steps", "1"};
+  const auto with = [](Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  for (const auto& [command, words] : std::vector<std::pair<Command, Words>>{
+           {Command::Generate, {"generate", model, "hello"}},
+           {Command::Evaluate, {"evaluate", model, "--data", rows}},
+           {Command::Chat, {"chat", model}},
+           {Command::Data, {"data", "show", rows, "--model", model}},
+           {Command::FinetuneLora, with({"finetune", model}, training)}}) {
+    recipe::ParsedCommand parsed;
+    parsed.command = command;
+    int numbers = 0;
+    for (const recipe::Row& row : recipe::rows_of(parsed)) {
+      if (row.min <= -1e300 || row.max >= 0x1p63 ||
+          std::holds_alternative<recipe::PairSlot>(row.slot))
+        continue;
+      ++numbers;
+      for (const double bound : {row.min, row.max})
+        expect_cheap(with(words, {"--" + row.key, fmt::format("{}", bound)}));
+    }
+    EXPECT_GT(numbers, 5);
+  }
 }
 
 TEST_F(Extremes, EveryTextVeryLong) {
