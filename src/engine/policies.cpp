@@ -11,8 +11,8 @@
 #include "engine/exec/policies/optimizer_in_backward.h"
 #include "engine/exec/policies/optimizer_offload.h"
 #include "engine/exec/policies/weight_streaming.h"
+#include "recipe/selection.h"
 #include "recipe/tables/techniques.h"
-#include "recipe/unit_choice.h"
 
 namespace snug::engine {
 namespace {

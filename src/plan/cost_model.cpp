@@ -10,7 +10,7 @@
 #include "engine/strategy.h"
 #include "models/family.h"
 #include "plan/beside.h"
-#include "recipe/unit_choice.h"
+#include "recipe/selection.h"
 
 namespace snug::plan {
 namespace {

@@ -12,7 +12,7 @@
 #include "engine/strategy.h"
 #include "plan/layouts.h"
 #include "plan/techniques.h"
-#include "recipe/unit_choice.h"
+#include "recipe/selection.h"
 
 namespace snug::plan {
 namespace {

@@ -17,7 +17,7 @@ std::optional<Layout> read_layout(const Recipe& r, std::vector<std::string>& fau
         fmt::format("devices = {}: must be a whole number from 1, or auto", r.devices));
     return std::nullopt;
   }
-  // Bounded one by one too, so that huge numbers cannot overflow the product.
+  // Each is bounded too, so that huge numbers cannot overflow the product.
   const int64_t per_node = devices.value_or(1);
   if (per_node < 1 || per_node > kMaxRanks || r.num_nodes > kMaxRanks ||
       per_node * r.num_nodes > kMaxRanks) {
@@ -61,13 +61,13 @@ void resolve_global_batch(Recipe& recipe) {
   std::vector<std::string> said_elsewhere;
   const std::optional<Layout> layout = read_layout(recipe, said_elsewhere);
   if (!layout) return;
-  // Each is bounded by its row, so that the product is a number; check_batches bounds that.
+  // Each factor is bounded by its row, so the product does not overflow; check_batches bounds it.
   train.global_batch_size =
       train.micro_batch_size * *train.accumulate_grad_batches * layout->mesh.num_data_ranks();
 }
 
-// Whether an update in the backward costs nothing: nothing that runs beside the backward waits for
-// it (sums among devices, gradients on their way to the host), and it saves something.
+// Whether updating in the backward saves memory and costs no time: no communication and no copy to
+// the host, which run beside the backward, has to wait for it.
 bool is_free_in_backward(Recipe recipe) {
   const TechniqueTraits& traits = traits_of(Technique::OptimizerInBackward);
   recipe.optimizer_in_backward = false;

@@ -1,5 +1,5 @@
-// How many samples a step has, and on how many devices: what the batch sizes, Lightning's
-// accumulate_grad_batches and limit_train_batches, and the layout of devices say together.
+// The samples of a step and the devices that share them, from the batch sizes, Lightning's
+// accumulate_grad_batches and limit_train_batches, and the device mesh.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,30 +14,29 @@
 
 namespace snug::recipe {
 
-// How many devices a recipe has, and how they are laid out.
+// The devices of a recipe and their mesh.
 struct Layout {
   int64_t num_ranks = 1;
   MeshShape mesh;
-  bool is_auto = false;  // devices = auto: as many as are found later
+  bool is_auto = false;  // devices = auto: the number is found later
 
   bool is_sharded() const { return mesh[Axis::Shard] > 1; }
 };
 
-// None where it cannot be told, with the reason in `faults`.
+// std::nullopt if the recipe is faulty; the reason is then added to `faults`.
 std::optional<Layout> read_layout(const Recipe& recipe, std::vector<std::string>& faults);
 
-// Whether more than one device works on the recipe; false where that cannot be told.
+// Whether the recipe uses more than one device; false if it is faulty.
 bool has_several_devices(const Recipe& recipe);
 
 // Micro-batches of one optimizer step on each device.
 int64_t micro_batches_of_step(const Recipe& recipe);
 
-// train.accumulate_grad_batches makes train.global_batch_size, unless somebody chose that; and with
-// both the layout, optimizer_in_backward is decided where that is auto. To be called again where
-// the number of devices changes.
+// Computes train.global_batch_size from train.accumulate_grad_batches if it was not set, and
+// decides optimizer_in_backward if it is auto. Call it again when the number of devices changes.
 void resolve_batches(Recipe& recipe);
 
-// What limit_train_batches says: a share of an epoch's micro-batches, or how many of them.
+// limit_train_batches: a share of an epoch's micro-batches, or a number of them.
 struct BatchLimit {
   double share = 1;
   int64_t count = 0;  // 0: the share counts
@@ -45,7 +44,7 @@ struct BatchLimit {
   // Of `batches` micro-batches, at least one.
   int64_t of(int64_t batches) const;
 };
-// None for what is neither: "1.0" and "0.25" are shares, "1" is one micro-batch.
+// "1.0" and "0.25" are shares, "1" is one micro-batch; std::nullopt for anything else.
 std::optional<BatchLimit> batch_limit(std::string_view text);
 
 }  // namespace snug::recipe

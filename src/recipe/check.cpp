@@ -12,8 +12,8 @@
 #include "recipe/faults.h"
 #include "recipe/mesh.h"
 #include "recipe/numbers.h"
-#include "recipe/options/part_names.h"
 #include "recipe/options/rows.h"
+#include "recipe/selection.h"
 #include "recipe/tables/optimizers.h"
 #include "recipe/tables/techniques.h"
 
@@ -47,7 +47,7 @@ void check_memory(const Recipe& r, Faults& faults) {
   std::ranges::move(technique_faults(r), std::back_inserter(faults));
 }
 
-// The divisors of `whole` next to `wanted` on both sides, as words.
+// The divisors of `whole` just below and above `wanted`, for a message.
 std::string near_divisors(int64_t whole, int64_t wanted) {
   int64_t below = std::min(wanted, whole), above = wanted;
   while (below > 1 && whole % below != 0) --below;
@@ -55,7 +55,7 @@ std::string near_divisors(int64_t whole, int64_t wanted) {
   return above > whole ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
 }
 
-// The same mesh with the missing devices along the shard axis, for a message.
+// The mesh with the missing devices added to the shard axis, for a message.
 std::string completed_mesh(const Layout& layout) {
   MeshShape mesh = layout.mesh;
   if (layout.num_ranks % mesh.num_ranks() != 0) return "sizes with that product";
@@ -74,7 +74,7 @@ void check_mesh(const Recipe& r, const Layout& layout, Faults& faults) {
         fmt::format("strategy = ddp shards nothing, but mesh = {} has {} shards; write dp={}, or "
                     "use --strategy fsdp",
                     r.mesh, layout.mesh[Axis::Shard], layout.mesh[Axis::Shard]));
-  // Devices along cp need the same weights, so that they may share them.
+  // Devices along cp need the same weights, so they can shard them.
   if (r.strategy != Strategy::Ddp && r.strategy != Strategy::Auto && !layout.is_sharded() &&
       layout.mesh[Axis::Context] == 1)
     faults.push_back(
@@ -83,7 +83,7 @@ void check_mesh(const Recipe& r, const Layout& layout, Faults& faults) {
                     r.strategy, r.mesh));
 }
 
-// What needs whole matrices, which devices along tp do not have.
+// Options that need whole matrices, which tp splits.
 void check_tensor_axis(const Recipe& r, const Layout& layout, Faults& faults) {
   if (layout.mesh[Axis::Tensor] == 1) return;
   const std::string mesh = fmt::format("mesh = {}", r.mesh);
@@ -110,7 +110,7 @@ void check_pipeline_axis(const Recipe& r, const Layout& layout, Faults& faults) 
     faults.push_back(
         fmt::format("{} applies only to a pipeline; leave it out, or give --mesh an axis pp", key));
   };
-  // A recipe that was printed gives every key: what says nothing is no fault.
+  // A printed recipe sets every key, so defaults are no fault.
   const Recipe usual;
   if (r.pipeline_schedule != usual.pipeline_schedule) refuse("pipeline_schedule");
   if (r.pipeline_interleave != usual.pipeline_interleave) refuse("pipeline_interleave");
@@ -154,7 +154,7 @@ void check_batches(const Recipe& r, Faults& faults) {
   const std::optional<Layout> layout = read_layout(r, said_elsewhere);
   if (!layout) return;
   const int64_t global = r.train.global_batch_size, micro = r.train.micro_batch_size;
-  // Devices along the other axes work on the same samples.
+  // Ranks along the other axes have the same samples.
   const int64_t ranks = layout->mesh.num_data_ranks();
   if (global % ranks != 0) {
     faults.push_back(fmt::format(
@@ -220,7 +220,7 @@ void check_length(const Recipe& r, Faults& faults) {
         "config.json; set it to null");
 }
 
-// Gradients that are summed over micro-batches are all there until the last one's backward.
+// Gradients that are accumulated over micro-batches stay in memory until the last backward.
 void check_in_backward(const Recipe& r) {
   const int64_t micro_batches = micro_batches_of_step(r);
   if (r.optimizer_in_backward && micro_batches > 1)
@@ -266,8 +266,7 @@ void check_rounding(const Recipe& r, Faults& faults) {
         "master weights there is nothing to round; keep one");
 }
 
-// With full: true the keys of adapters are there to be switched back to, but must not seem to
-// count.
+// With full: true a recipe may keep its LoRA keys; a warning says that they have no effect.
 void warn_about_adapters_of_none(Recipe r) {
   std::vector<std::string> idle;
   for (const Row& row : recipe_rows(r))
@@ -356,7 +355,7 @@ std::vector<std::string> layout_faults(const Recipe& recipe) {
 
 std::vector<std::string> recipe_faults(Command command, const Recipe& recipe) {
   Faults faults;
-  // A plan needs no data, nor an end.
+  // A plan needs neither data nor a length.
   const bool trains = command != Command::Plan;
   if (trains || !recipe.data.json_path.empty())
     faults = data_faults(recipe.data, recipe.given_keys);

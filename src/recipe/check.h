@@ -1,5 +1,5 @@
-// What a recipe may not say, whole: values that do not go together and techniques that this version
-// does not have yet. Called before a byte of a model is read; reports all faults in one UserError.
+// Checks of a whole recipe: values that contradict each other and combinations that are not
+// supported. They run before any model file is read and report all faults in one UserError.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,16 +12,16 @@
 
 namespace snug::recipe {
 
-// Every fault of the recipe, each one sentence: key, value found, what works. Empty = none.
+// Every fault of the recipe, one sentence each: the key, its value and what works instead.
 std::vector<std::string> recipe_faults(Command command, const Recipe& recipe);
 
-// The part of it that is about data; `given` are the keys that somebody chose.
+// Those of the data options; `given` are the keys that were set.
 std::vector<std::string> data_faults(const DataOptions& data, const std::set<std::string>& given);
 
-// The part of it that is about how several devices share the work.
+// Those of the devices and batch sizes.
 std::vector<std::string> layout_faults(const Recipe& recipe);
 
-// Throws one UserError that lists recipe_faults; `file` is named in front when not empty.
+// Throws one UserError that lists recipe_faults; it begins with `file` unless that is empty.
 void check_recipe(Command command, const Recipe& recipe, const std::string& file = "");
 
 }  // namespace snug::recipe

@@ -1,29 +1,23 @@
-// Faults are collected and thrown together, so that a recipe is mended in one go.
+// The faults of a recipe are collected and thrown together, so that all can be mended at once; and
+// the option that an unknown key was probably meant to be.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "base/error.h"
+#include "recipe/options/row.h"
 
 namespace snug::recipe {
 
-// One fault stands alone; several become a list, of the first ones where they are very many.
-// Nothing happens when there is none.
-inline void throw_faults(std::vector<std::string> faults, const std::string& where) {
-  const std::string front = where.empty() ? "" : where + ": ";
-  if (faults.size() == 1) throw UserError("{}{}", front, faults[0]);
-  constexpr size_t kMostShown = 50;
-  const size_t count = faults.size();
-  if (count > kMostShown) {
-    faults.resize(kMostShown);
-    faults.push_back(fmt::format("and {} more", count - kMostShown));
-  }
-  if (count > 0) throw UserError("{}{} faults:\n  - {}", front, count, fmt::join(faults, "\n  - "));
-}
+// Throws a UserError with the one fault, or with a list of the first 50. Does nothing without
+// faults.
+void throw_faults(std::vector<std::string> faults, const std::string& where);
+
+// The key that was probably meant by `key`, which no row has: the same word in another group
+// (max_norm for train.max_norm), another trainer's name for it (save_steps), or the nearest
+// spelling. Empty: none.
+std::string near_key(std::string_view key, const std::vector<Row>& rows);
 
 }  // namespace snug::recipe

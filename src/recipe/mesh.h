@@ -14,8 +14,8 @@
 
 namespace snug::recipe {
 
-// Pipeline: each device has a stage of the layers. Replicate: each has a whole copy. Shard: copies
-// are cut into parts. Context: each sequence is cut. Tensor: each matrix is cut.
+// Pipeline splits the layers into stages, Replicate keeps whole copies, Shard splits each copy into
+// shards, Context splits each sequence, Tensor splits each matrix.
 enum class Axis { Pipeline, Replicate, Shard, Context, Tensor };
 inline constexpr size_t kNumAxes = 5;
 const char* axis_name(Axis);  // as in --mesh: "pp", "dp", "fsdp", "cp", "tp"
@@ -26,21 +26,21 @@ struct MeshShape {
   int& operator[](Axis axis) { return sizes[static_cast<size_t>(axis)]; }
   int operator[](Axis axis) const { return sizes[static_cast<size_t>(axis)]; }
   int num_ranks() const;
-  // Groups of samples that are computed apart: replicate times shard.
+  // Ranks with samples of their own: replicate times shard.
   int num_data_ranks() const { return (*this)[Axis::Replicate] * (*this)[Axis::Shard]; }
-  // Parts that flat shards are cut into: ranks along the context axis keep one each, since all of
-  // them need the same weights and add to the same gradients.
+  // Shards of each flat parameter. Ranks along the context axis hold different shards too, since
+  // all of them need the same weights and add to the same gradients.
   int num_shards() const { return (*this)[Axis::Shard] * (*this)[Axis::Context]; }
-  // Whose gradients are added up.
+  // Ranks whose gradients are summed.
   int num_gradient_ranks() const { return (*this)[Axis::Replicate] * num_shards(); }
   int coordinate(Axis axis, int rank) const;
-  // Which of the parts that flat shards are cut into is this rank's.
+  // The index of the shard that this rank holds.
   int shard_of(int rank) const {
     return coordinate(Axis::Shard, rank) * (*this)[Axis::Context] + coordinate(Axis::Context, rank);
   }
-  // The ranks that differ from `rank` in that coordinate alone, and itself; for data in replicate
-  // and shard, for shards in shard and context, for gradients in all three. In the order of their
-  // rank in the group.
+  // `rank` and the ranks that differ from it in this coordinate only; for data in replicate and
+  // shard, for shards in shard and context, for gradients in all three. Sorted by rank in the
+  // group.
   std::vector<int> members(Axis axis, int rank) const;
   std::vector<int> data_members(int rank) const;
   std::vector<int> shard_members(int rank) const;
@@ -51,8 +51,7 @@ struct MeshShape {
 // A mesh has at most this many ranks.
 inline constexpr int kMaxRanks = 1 << 16;
 
-// Reads `text` into `shape`; axes that are left out are 1. Returns the fault as a sentence, or
-// empty.
+// Reads `text` into `shape`; missing axes have size 1. Returns the fault as a sentence, or empty.
 std::string read_mesh(std::string_view text, MeshShape& shape);
 // "dp=2,fsdp=4": the axes above 1, in the order of the enum; empty for a single device.
 std::string mesh_text(const MeshShape& shape);

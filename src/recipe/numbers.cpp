@@ -29,7 +29,7 @@ std::string without_underscores(std::string_view text) {
   return out;
 }
 
-// YAML 1.1 reads "010" as eight: too easily meant otherwise.
+// YAML 1.1 reads "010" as eight, which is rarely meant.
 bool has_leading_zero(std::string_view digits) {
   if (digits.starts_with('-')) digits.remove_prefix(1);
   return digits.size() > 1 && digits[0] == '0' && is_digit(digits[1]);
@@ -52,7 +52,7 @@ std::optional<T> parse_whole(std::string_view text, double limit) {
 
 }  // namespace
 
-// Up to 2^53 every whole double is exact, so that "1e6" means what it says.
+// Up to 2^53 every whole double is exact.
 constexpr double kExactWhole = 9007199254740992.0;
 
 std::optional<int64_t> parse_int(std::string_view text) {

@@ -1,6 +1,6 @@
-// Scalars as YAML 1.1 and people write them, both ways. Reading is strict: "nan", "1e999", "010"
-// and "0x1F" are nobody's learning rate, and a number that is quietly read as another one is the
-// worst kind of mistake in a recipe. What is written by *_text is read back to the same bits.
+// Scalars of YAML 1.1, read and written. Reading is strict: "nan", "1e999", "010" and "0x1F" are
+// refused, because a number that is silently read as another one is the worst mistake in a recipe.
+// float_text's output reads back to the same bits.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace snug::recipe {
 
-// "12", "+12", "-3", "1_000_000", also "1e6" where that is whole. Empty when it is not one.
+// "12", "+12", "-3", "1_000_000", and "1e6", since it is whole.
 std::optional<int64_t> parse_int(std::string_view text);
 std::optional<uint64_t> parse_uint(std::string_view text);
 // "2e-5", ".5", "6.0e-05", "1_000.5"; finite only.
@@ -21,8 +21,8 @@ std::optional<bool> parse_bool(std::string_view text);
 // null, Null, NULL, ~ and the empty text: "not set".
 bool is_null_word(std::string_view text);
 
-// Shortest text that reads back to the same value, with a point in it where YAML 1.1 wants one to
-// see a float: "2.0e-05".
+// The shortest text that reads back to the same value, with the point that YAML 1.1 requires in a
+// float: "2.0e-05".
 std::string float_text(double value);
 
 }  // namespace snug::recipe

@@ -13,12 +13,10 @@
 #include "base/installed.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "recipe/apply.h"
 #include "recipe/batches.h"
 #include "recipe/check.h"
 #include "recipe/faults.h"
 #include "recipe/mesh.h"
-#include "recipe/near_key.h"
 #include "recipe/numbers.h"
 #include "recipe/options/command_table.h"
 #include "recipe/options/names.h"
@@ -31,7 +29,7 @@ namespace {
 
 constexpr size_t kMaxRecipeBytes = size_t{1} << 20;
 
-// Commands that LitGPT users will try, with what to do instead.
+// Commands of LitGPT that snug lacks, with what to use instead.
 constexpr std::array<std::array<std::string_view, 2>, 7> kElsewhere = {{
     {"convert_to_litgpt", "snug reads Hugging Face directories directly; see snug convert"},
     {"convert_from_litgpt", "use snug convert --to hf"},
@@ -51,7 +49,7 @@ constexpr std::array<std::array<std::string_view, 2>, 7> kElsewhere = {{
       near.empty() ? "; snug --help lists all commands" : fmt::format("; did you mean {}?", near));
 }
 
-// An option that says otherwise than the bare word of the same row; nullptr: there is none.
+// An option that contradicts the positional argument of the same row; nullptr: none.
 const Setting* contradiction(const Words& words, const Row& row, const Setting& positional) {
   for (const Setting& setting : words.settings) {
     const bool same_row = row.key == setting.key || std::ranges::count(row.aliases, setting.key);
@@ -61,14 +59,14 @@ const Setting* contradiction(const Words& words, const Row& row, const Setting& 
   return nullptr;
 }
 
-// Whether the last of the rows that take bare words takes a text.
+// Whether the last positional argument is a text.
 bool takes_text(const std::vector<Row>& rows, const std::vector<std::string>& takers) {
   if (takers.empty()) return false;
   const Row& last = *find_row(rows, takers.back());
   return last.kind == TextKind::Verbatim && !std::holds_alternative<ListSlot>(last.slot);
 }
 
-// A text came as several words, the first of them at `first`.
+// The message for a text given without quotes, as the words from `first` on.
 std::string words_without_quotes(const Words& words, size_t first, const std::string& command) {
   std::string before, text;
   for (size_t i = 0; i < words.positionals.size(); ++i) {
@@ -80,7 +78,7 @@ std::string words_without_quotes(const Words& words, size_t first, const std::st
                      before, shell_quoted(text));
 }
 
-// Bare words go to the rows that take them, in order; one that takes many gets the rest.
+// Assigns positional arguments to their rows, in order; a list takes the rest.
 void place_positionals(Words& words, const std::vector<Row>& rows, const std::string& command,
                        std::vector<std::string>& faults) {
   std::vector<std::string> takers;
@@ -136,7 +134,7 @@ bool names_adapters(const std::vector<Setting>& settings) {
   });
 }
 
-// use_qlora says adapters, whatever use_lora beside it does.
+// use_qlora asks for adapters, whatever use_lora says.
 bool asks_for_qlora(const std::vector<Setting>& file, const std::vector<Setting>& options) {
   bool asks = false;
   for (const auto* source : {&file, &options})
@@ -145,8 +143,8 @@ bool asks_for_qlora(const std::vector<Setting>& file, const std::vector<Setting>
   return asks;
 }
 
-// Whether --full, or full: true in the file, asks for the defaults of full fine-tuning. A plan is
-// of full fine-tuning unless something is said of adapters.
+// Whether --full or full: true asks for the defaults of full fine-tuning. plan does so too, unless
+// a LoRA option is given.
 bool wants_full(Command command, const std::vector<Setting>& file,
                 const std::vector<Setting>& options) {
   bool full = command == Command::Plan && !names_adapters(file) && !names_adapters(options);
@@ -165,7 +163,7 @@ void resolve_data(DataOptions& data, const std::set<std::string>& given) {
   if (!given.contains("data.max_samples")) data.max_samples = data_max_samples(data.class_path);
 }
 
-// The data's file or folder, wherever it was named; returns the faults.
+// Finds the data's file or folder; returns the faults.
 std::vector<std::string> resolve_show_data(ShowDataOptions& o, const std::set<std::string>& given) {
   o.given_keys = given;
   const bool is_folder = o.data.class_path == "ImageFolder" || o.data.class_path == "HFDataset";
@@ -182,8 +180,7 @@ std::vector<std::string> resolve_show_data(ShowDataOptions& o, const std::set<st
   return data_faults(o.data, given);
 }
 
-// deepspeed_stage_2_offload and its like name two choices at once: the strategy, and that optimizer
-// states are on the host.
+// Names such as deepspeed_stage_2_offload set two options: strategy and optimizer_offload.
 void resolve_strategy(Recipe& recipe) {
   static constexpr std::string_view kOffload = "_offload";
   std::string& name = recipe.strategy;
@@ -191,7 +188,7 @@ void resolve_strategy(Recipe& recipe) {
     name.erase(name.size() - kOffload.size());
     if (recipe.given_keys.insert("optimizer_offload").second) recipe.optimizer_offload = "cpu";
   }
-  // A mesh says how many devices there are where nothing else does.
+  // Without `devices` the mesh gives their number.
   MeshShape shape;
   if (recipe.mesh.empty() || recipe.given("devices") || !read_mesh(recipe.mesh, shape).empty())
     return;
@@ -199,7 +196,7 @@ void resolve_strategy(Recipe& recipe) {
     recipe.devices = fmt::format("{}", shape.num_ranks() / recipe.num_nodes);
 }
 
-// Recipes of LitGPT may name a service that metrics are sent to: nothing is sent anywhere.
+// LitGPT's recipes may name an online logger, which snug does not have.
 void resolve_logger(Recipe& recipe) {
   if (std::ranges::count(online_loggers(), recipe.logger_name) == 0) return;
   warn(
@@ -209,7 +206,7 @@ void resolve_logger(Recipe& recipe) {
   recipe.logger_name = "csv";
 }
 
-// Leaves no value that depends on another to be worked out later.
+// Computes all values that depend on others.
 void resolve_recipe(Recipe& recipe) {
   resolve_data(recipe.data, recipe.given_keys);
   TrainOptions& train = recipe.train;
@@ -240,7 +237,7 @@ OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {
   return table;
 }
 
-// Recipes of other trainers have both bf16 and fp16, of which one says nothing.
+// Recipes of other trainers set both bf16 and fp16, one of them to false.
 void drop_idle_flags(std::vector<Setting>& settings) {
   std::erase_if(settings, [](const Setting& setting) {
     const bool is_flag = setting.key == "bf16" || setting.key == "fp16";
@@ -248,7 +245,7 @@ void drop_idle_flags(std::vector<Setting>& settings) {
   });
 }
 
-// --data rows.jsonl is the file itself, whatever set was named before.
+// --data rows.jsonl means --data JSON --data.json_path rows.jsonl.
 void take_data_files(std::vector<Setting>& settings) {
   static constexpr std::array kEndings = {".json", ".jsonl", ".csv", ".tsv", ".parquet"};
   std::vector<Setting> taken;
@@ -306,7 +303,7 @@ std::vector<Setting> read_recipe_file(const std::filesystem::path& file) {
   return settings_of_file(read_file(shipped_file(file), kMaxRecipeBytes), file.string());
 }
 
-// What is none of the demo's own options goes on, word for word, to the run that it starts.
+// Options that are not the demo's own are passed to the finetune command, as typed.
 void hand_on(ParsedCommand& parsed, Words& words, const std::vector<std::string>& typed,
              const std::vector<Row>& own) {
   const std::vector<Row> accepted = accepted_rows(parsed);

@@ -1,7 +1,6 @@
-// From words to options: the command line, a recipe file, and both together. Order of precedence,
-// lowest first: defaults of the command, the file given by --config, the options from left to
-// right. A wrong word, key or value is a UserError that names where it stands; all faults that
-// checking the whole finds are reported at once.
+// The command line, with the recipe file that --config names, becomes options. Precedence, lowest
+// first: the command's defaults, the file, the options from left to right. Faults are UserErrors
+// that say where they are; as many as possible are reported at once.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,7 +19,7 @@ struct ParsedCommand {
   bool help = false;          // --help: print help_text(name) and stop
   bool help_all = false;      // --help all: with every option
   bool print_config = false;  // --print_config: print print_recipe_yaml(recipe) and stop
-  // The one that belongs to `command` is filled.
+  // Only the one of `command` is filled.
   Recipe recipe;
   DemoOptions demo;
   PlanOptions plan;
@@ -40,8 +39,8 @@ struct ParsedCommand {
   HelpOptions help_options;
 };
 
-// argv[1..]. Throws UserError. Does not call check_recipe (check.h): --print_config must work
-// first.
+// `words` is argv[1..]. Throws UserError. Does not call check_recipe, since --print_config must
+// also print a faulty recipe.
 ParsedCommand parse_command_line(std::span<const std::string> words);
 
 }  // namespace snug::recipe

@@ -1,8 +1,8 @@
 // The recipe of a fine-tuning run: plain structs whose members carry LitGPT's names, so that a key
-// in a YAML file, a dotted option and a member are the same word. How each one is read, printed,
-// checked and explained is said once, in rows_recipe.cpp. Nothing here knows tensors or devices.
-// "Resolved" means that no value is left to be guessed later: what was null in the file holds the
-// default, and `given_keys` tells which values somebody chose.
+// in a YAML file, a dotted option and a member have the same name. rows_recipe.cpp says once how
+// each one is read, printed, checked and explained. Nothing here knows tensors or devices. In a
+// resolved recipe every null has been replaced by its default; `given_keys` names the keys that
+// were set.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -22,7 +22,7 @@ struct DataOptions {
   std::string path;                 // folder of image and Hugging Face data sets
   bool mask_prompt = false;
   double val_split_fraction = 0.05;
-  std::optional<std::string> val_path;  // a file of its own for validation instead of a split
+  std::optional<std::string> val_path;  // a validation file, instead of a split
   std::string prompt_style = "auto";    // auto | alpaca | chat | plain | flan | longform
   bool include_multiturn_conversations = false;
   int64_t ignore_index = -100;
@@ -34,15 +34,15 @@ struct DataOptions {
   std::string split = "train";         // of Hugging Face data sets
   std::string image_column = "auto";   // of pictures: a column's name
   std::string text_column = "auto";    // of captions
-  std::string prompt;                  // what stands before every caption
-  std::optional<int64_t> max_samples;  // the first so many after shuffling
+  std::string prompt;                  // text before every caption
+  std::optional<int64_t> max_samples;  // at most this many, after shuffling
 
   bool operator==(const DataOptions&) const = default;
 };
 
 struct TrainOptions {
   std::optional<int64_t> save_interval = 1000;  // optimizer steps
-  std::optional<int64_t> keep_checkpoints;      // the newest so many
+  std::optional<int64_t> keep_checkpoints;      // at most this many, the newest
   int64_t log_interval = 1;                     // optimizer steps
   int64_t global_batch_size = 16;               // samples per optimizer step over all ranks
   int64_t micro_batch_size = 1;                 // samples per forward on one rank
@@ -55,13 +55,13 @@ struct TrainOptions {
   std::optional<bool> tie_embeddings;
   std::optional<double> max_norm;
   double min_lr = 6e-5;
-  double label_smoothing = 0;  // share given to all tokens alike
+  double label_smoothing = 0;  // share spread evenly over all tokens
   double z_loss = 0;           // weight of the squared log-normalizer
   Word<LossNormalization> loss_normalization = LossNormalization::Global;
   Word<OnOom> on_oom = OnOom::Stop;
-  // Lightning's words for what the batch sizes above say too.
-  std::optional<int64_t> accumulate_grad_batches;  // micro-batches a step: sets global_batch_size
-  std::string limit_train_batches = "1.0";         // micro-batches an epoch: a share, or how many
+  // Lightning's options for the same quantities.
+  std::optional<int64_t> accumulate_grad_batches;  // per step; sets global_batch_size
+  std::string limit_train_batches = "1.0";         // per epoch: a share or a number
   bool save_model = true;                          // write the trained model at the end
 
   bool operator==(const TrainOptions&) const = default;
@@ -106,11 +106,11 @@ struct LoraOptions {
   bool projection = false;
   bool mlp = false;
   bool head = false;
-  std::string target_modules;  // instead of these six switches
+  std::string target_modules;  // instead of the six switches above
   bool use_rslora = false;     // scale by alpha / sqrt(r)
-  bool use_dora = false;       // a trained magnitude for each output
+  bool use_dora = false;       // also train the magnitude of each weight row
   Word<AdapterInit> init_weights = AdapterInit::Default;
-  double plus_lr_ratio = 1;  // learning rate of B over that of A (LoRA+)
+  double plus_lr_ratio = 1;  // ratio of the learning rates of B and A (LoRA+)
 
   bool operator==(const LoraOptions&) const = default;
 };
@@ -118,7 +118,7 @@ struct LoraOptions {
 struct ModelOptions {
   std::string config;               // a config.json: start from random weights of that shape
   std::string train_parts = "all";  // or some of vision, qformer, projection, language
-  std::optional<double> dropout;    // instead of what the model's config says
+  std::optional<double> dropout;    // instead of the rate in the model's config
 
   bool operator==(const ModelOptions&) const = default;
 };
@@ -139,10 +139,10 @@ struct Recipe {
   Word<Logger> logger_name = Logger::Csv;
   uint64_t seed = 1337;
   std::string memory_budget;                      // "2GiB"; empty = all there is
-  std::string activation_checkpointing = "none";  // none | all | selective | blocks (unit_choice.h)
+  std::string activation_checkpointing = "none";  // none | all | selective | blocks (selection.h)
   bool activation_offload = false;
   bool optimizer_in_backward = false;
-  bool optimizer_in_backward_is_auto = false;  // then resolve_batches says which
+  bool optimizer_in_backward_is_auto = false;  // decided by resolve_batches
   std::string optimizer_offload = "none";      // none | cpu | disk:FOLDER
   bool delayed_parameter_update = false;
   bool weight_streaming = false;
@@ -150,17 +150,17 @@ struct Recipe {
   bool fit = false;         // choose the techniques that are not given
   std::string fit_disk;     // a folder where fit may put optimizer states
   bool fit_delay = false;   // fit may choose delayed_parameter_update
-  std::string host_memory;  // "64GiB" for plans; empty = what is known of the host
-  bool force = false;       // train although the plan says that it does not fit
+  std::string host_memory;  // "64GiB", for plans; empty = the host's
+  bool force = false;       // train even if the plan does not fit
   Word<Strategy> strategy = Strategy::Auto;
-  std::string mesh;               // "dp=2,fsdp=4" (recipe/mesh.h); empty: what the strategy makes
-  bool sequence_parallel = true;  // with tp: hidden states are cut along tokens
+  std::string mesh;               // "dp=2,fsdp=4" (recipe/mesh.h); empty: from the strategy
+  bool sequence_parallel = true;  // with tp: hidden states are split by tokens
   Word<PipelineSchedule> pipeline_schedule = PipelineSchedule::OneForwardOneBackward;  // with pp
-  int64_t pipeline_interleave = 1;  // with pp: stretches of layers that each rank has
-  bool forward_prefetch = true;     // shards travel one block ahead of their use
+  int64_t pipeline_interleave = 1;  // with pp: virtual stages per rank
+  bool forward_prefetch = true;     // shards are gathered one block ahead of their use
   bool backward_prefetch = true;
   bool overlap_reduction = true;
-  int64_t num_threads = 0;  // 0 = as many as there are cores
+  int64_t num_threads = 0;  // 0 = one per core
   bool full = false;        // `snug finetune --full`
   bool verbose = false;
   std::string access_token;  // never printed
@@ -171,18 +171,18 @@ struct Recipe {
   LoraOptions lora;
   ModelOptions model;
 
-  // Dotted keys that a file or an option set, as against defaults: "train.max_steps".
+  // Dotted keys that a file or an option set: "train.max_steps".
   std::set<std::string> given_keys;
 
-  // Whether somebody chose this key.
+  // Whether a file or an option set this key.
   bool given(const std::string& key) const { return given_keys.contains(key); }
-  // Whether weights are 16-bit numbers, not only the products with them.
+  // Whether the weights themselves are stored in 16 bits, not only multiplied in 16 bits.
   bool has_16_bit_weights() const {
     return precision == Precision::BFloat16 || precision == Precision::Float16;
   }
   // With optimizer_offload: optimizer states are on the host and weights are updated there.
   bool updates_on_host() const { return optimizer_offload != "none"; }
-  // The folder of optimizer_offload = disk:FOLDER; none: states are in memory.
+  // FOLDER of optimizer_offload = disk:FOLDER; std::nullopt: the states are in memory.
   std::optional<std::string> offload_folder() const {
     static constexpr std::string_view kDisk = "disk:";
     if (!optimizer_offload.starts_with(kDisk)) return std::nullopt;

@@ -2,15 +2,19 @@
 #include "recipe/settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
+#include <map>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
-#include "recipe/near_key.h"
+#include "recipe/faults.h"
 #include "recipe/numbers.h"
 #include "recipe/options/help.h"
+#include "recipe/options/rows.h"
 
 namespace snug::recipe {
 namespace {
@@ -51,8 +55,8 @@ void flatten(const YamlNode& node, const std::string& typed, const std::string& 
   }
 }
 
-// The value of an option. Of a pair "[0.9, 0.95]" and "0.9,0.95" are lists, of what a list of words
-// may give "[q, v]", as a recipe writes it; everything else is a text.
+// The value of an option: a list for a pair ("[0.9, 0.95]" or "0.9,0.95") and for a bracketed list
+// of words ("[q, v]"), otherwise a text.
 Value value_of_word(const std::string& word, const Row* row, const std::string& where) {
   const bool pair = row && std::holds_alternative<PairSlot>(row->slot);
   const bool bracketed = word.starts_with('[') && word.find(']') + 1 == word.size();
@@ -74,7 +78,7 @@ void check_utf8(const std::vector<std::string>& words) {
 
 bool is_option(const std::string& word) { return word.size() > 2 && word.starts_with("--"); }
 
-// Walks the words once; each take_* consumes what belongs to one option.
+// Goes through the words once; each take_* consumes those of one option.
 class WordReader {
  public:
   WordReader(const std::vector<std::string>& words, const std::vector<Row>& rows)
@@ -159,8 +163,8 @@ class WordReader {
                               [](unsigned char a, char b) { return std::tolower(a) == b; });
   }
 
-  // The next word, where it can be this option's value. A flag takes only true or false (some of
-  // them auto), so that «--json model» leaves the model alone.
+  // Takes the next word if it can be this option's value. A flag takes only true or false (some
+  // also auto), so that "model" in «--json model» stays a positional argument.
   bool take_value(const Row* row, const std::string& key, std::string& value) {
     const bool flag = row && is_flag(*row, key);
     const bool alone = flag || (row && row->may_stand_alone);
@@ -217,6 +221,100 @@ std::vector<Setting> settings_of_file(std::string_view text, const std::string& 
 
 Words read_words(const std::vector<std::string>& words, const std::vector<Row>& rows) {
   return WordReader(words, rows).read();
+}
+
+namespace {
+
+std::vector<std::string> keys_of_group(const std::vector<Row>& rows, const std::string& group) {
+  std::vector<std::string> keys;
+  for (const Row& row : rows)
+    if (row.key.starts_with(group + ".")) keys.push_back(row.key);
+  return keys;
+}
+
+std::string unknown_key(const Setting& setting, const OptionTable& table) {
+  if (find_row(table.foreign, setting.key))
+    return fmt::format("{}: this key belongs to {}, not to this command", setting.where,
+                       table.foreign_home);
+  const std::vector<std::string> group = keys_of_group(table.rows, setting.key);
+  if (!group.empty())
+    return fmt::format("{}: this is a group of keys, not a value; its keys are {}", setting.where,
+                       fmt::join(group, ", "));
+  const std::string near = near_key(setting.key, table.rows);
+  return fmt::format(
+      "{}: unknown key{}", setting.where,
+      near.empty() ? "; --help lists all keys" : fmt::format("; did you mean {}?", near));
+}
+
+bool is_unset(const Value& value) {
+  return value.kind == Value::Kind::Null ||
+         (value.kind == Value::Kind::Text && !value.quoted && is_null_word(value.text));
+}
+
+// Null or false declines an option of another command.
+bool is_declined(const Value& value) {
+  return is_unset(value) || (value.kind == Value::Kind::Text && parse_bool(value.text) == false);
+}
+
+// Keys without a row: an empty group is no fault, and LitGPT's own keys are ignored.
+void apply_unknown(const Setting& setting, const OptionTable& table, Outcome& outcome) {
+  const bool group = !keys_of_group(table.rows, setting.key).empty();
+  if (group && is_unset(setting.value)) return;
+  if (find_row(table.foreign, setting.key) && is_declined(setting.value)) return;
+  const IgnoredKey* ignored = find_ignored_key(setting.key);
+  // Only for commands with a recipe.
+  const bool known_group = !keys_of_group(table.rows, "train").empty();
+  if (!ignored || !known_group) {
+    outcome.faults.push_back(unknown_key(setting, table));
+  } else if (!is_unset(setting.value)) {
+    warn("{}: ignored: {}", setting.where, ignored->why);
+  }
+}
+
+void apply_known(const Setting& setting, const Row& row, const OptionTable& table,
+                 Outcome& outcome) {
+  const Row& fallback = *find_row(table.defaults, row.key);
+  const Value value = reworded(row, setting.key, setting.value);
+  const std::string fault = store(row, value, fallback);
+  if (!fault.empty()) {
+    outcome.faults.push_back(fmt::format("{}: {}", setting.where, fault));
+    return;
+  }
+  if (row.selected) {
+    row.selected();
+    const std::string group = row.key.substr(0, row.key.find('.') + 1);
+    std::erase_if(outcome.given, [&](const std::string& key) { return key.starts_with(group); });
+  }
+  // An explicit null sets an optional; any other option returns to its default.
+  if (unsets(row, value, fallback) && !is_optional(row) && row.null_means.empty())
+    outcome.given.erase(row.key);
+  else
+    outcome.given.insert(row.key);
+}
+
+}  // namespace
+
+void apply_settings(std::vector<Setting> settings, const OptionTable& table, bool is_file,
+                    Outcome& outcome) {
+  std::stable_partition(settings.begin(), settings.end(), [&](const Setting& setting) {
+    const Row* row = find_row(table.rows, setting.key);
+    return row && row->selected;
+  });
+  std::map<std::string, std::string> seen;  // key -> where
+  for (const Setting& setting : settings) {
+    const Row* row = find_row(table.rows, setting.key);
+    if (!row) {
+      apply_unknown(setting, table, outcome);
+      continue;
+    }
+    const auto [first, fresh] = seen.emplace(row->key, setting.where);
+    if (is_file && !fresh) {
+      outcome.faults.push_back(
+          fmt::format("{}: already set at {}; keep one", setting.where, first->second));
+      continue;
+    }
+    apply_known(setting, *row, table, outcome);
+  }
 }
 
 }  // namespace snug::recipe

@@ -1,10 +1,11 @@
-// Between text and rows: a setting is one key with the value and the place where it was found. A
-// file and the command line both become a list of settings, so that what follows cannot treat them
-// differently. Keys are made canonical here: dots between words, underscores, no "init_args".
+// From text to options: a setting is one key with its value and the place where it was found. A
+// file and the command line both become a list of settings, which are then stored through the rows.
+// Keys are made canonical here: dots between words, underscores, no "init_args".
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstddef>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -28,7 +29,7 @@ std::vector<Setting> settings_of_tree(const YamlNode& tree, const std::string& p
                                       const std::string& name);
 std::vector<Setting> settings_of_file(std::string_view text, const std::string& name);
 
-// What stood on the command line after the command's name.
+// The command line after the command's name.
 struct Words {
   std::vector<Setting> settings;
   std::vector<Setting> positionals;  // key empty
@@ -38,11 +39,29 @@ struct Words {
   std::string config;  // --config FILE
   struct Option {
     std::string key;
-    size_t begin = 0, end = 0;  // its words: the name and what was taken as its value
+    size_t begin = 0, end = 0;  // its words: the name and the value
   };
   std::vector<Option> options;
 };
-// `rows` tells flags, which may stand alone, from options that want a value.
+// `rows` tells flags, which may stand alone, from options that need a value.
 Words read_words(const std::vector<std::string>& words, const std::vector<Row>& rows);
+
+struct OptionTable {
+  std::vector<Row> rows;      // bound to the struct that is filled
+  std::vector<Row> defaults;  // the same rows bound to a struct of defaults
+  std::vector<Row> foreign;   // rows that only another command has
+  std::string foreign_home;   // the name of that command
+};
+
+struct Outcome {
+  std::set<std::string> given;  // keys of rows that were set
+  std::vector<std::string> faults;
+};
+
+// Stores the settings of one source and collects every fault. A class (optimizer, data) is set
+// before its arguments, whatever their order, because choosing one loads its defaults. A file may
+// set a key once; on the command line the last setting counts.
+void apply_settings(std::vector<Setting> settings, const OptionTable& table, bool is_file,
+                    Outcome& outcome);
 
 }  // namespace snug::recipe

@@ -1,6 +1,6 @@
-// YAML text -> a small tree of our own that remembers lines. A recipe needs mappings, lists and
-// scalars, nothing else: anchors (and with them "billion laughs"), several documents, keys that are
-// no words and keys given twice are refused here, so that no later step can meet them.
+// Reads YAML into a small tree that keeps line numbers. A recipe needs mappings, lists and scalars
+// only: anchors (and with them "billion laughs"), several documents, keys that are not scalars and
+// duplicate keys are refused here.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,7 +21,7 @@ struct YamlNode {
   std::vector<std::pair<std::string, YamlNode>> entries = {};
 };
 
-// `name` stands in front of every error: the file, or the option whose value this is.
+// Every error begins with `name`: the file, or the option with this value.
 YamlNode read_yaml(std::string_view text, const std::string& name);
 
 }  // namespace snug::recipe

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "engine/adapters/adapters.h"
-#include "recipe/options/part_names.h"
+#include "recipe/selection.h"
 
 namespace snug::engine {
 namespace {

@@ -14,7 +14,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "lab/suite/suite.h"
-#include "recipe/options/suite_names.h"
+#include "recipe/options/rows.h"
 
 namespace snug::lab {
 namespace {

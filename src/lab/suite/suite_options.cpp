@@ -8,7 +8,6 @@
 #include <map>
 #include <set>
 
-#include "recipe/apply.h"
 #include "recipe/options/command_table.h"
 #include "recipe/options/rows.h"
 #include "recipe/settings.h"

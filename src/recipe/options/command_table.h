@@ -1,4 +1,4 @@
-// The commands: names, what each one is for, examples, and its rows.
+// The commands: names, purpose, examples and rows.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "recipe/apply.h"
 #include "recipe/parse.h"
+#include "recipe/settings.h"
 
 namespace snug::recipe {
 
@@ -20,7 +20,7 @@ struct CommandInfo {
 };
 
 const std::vector<CommandInfo>& command_table();
-// Hyphens count as underscores. nullptr for an unknown name.
+// Hyphens equal underscores. nullptr for an unknown name.
 const CommandInfo* find_command(std::string_view name);
 std::vector<std::string> command_names();  // with their other spellings
 // Commands that read a recipe: the finetune ones and plan.
@@ -29,12 +29,12 @@ bool takes_recipe(Command command);
 // The rows of parsed.command, bound to `parsed`.
 std::vector<Row> rows_of(ParsedCommand& parsed);
 
-// Those, and for the demo the rows of the run that it starts, which takes what is not the demo's.
+// The same; for demo also the rows of the finetune command that it starts and passes options to.
 std::vector<Row> accepted_rows(ParsedCommand& parsed);
 
-// The recipe that `command` starts from, before any file or option; `full` as in finetune --full.
+// The default recipe of `command`; `full` as in finetune --full.
 Recipe default_recipe(Command command, bool full);
-// The same where nothing is said of either: a plan is of full fine-tuning.
+// The same without any option: plan is then for full fine-tuning.
 Recipe usual_recipe(Command command);
 
 }  // namespace snug::recipe

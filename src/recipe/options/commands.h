@@ -1,5 +1,5 @@
-// What each command other than finetune takes. Same rule as recipe.h: plain structs, one table row
-// a member, in rows_commands.cpp.
+// The options of each command other than finetune. As in recipe.h: plain structs, with one row per
+// member in rows_commands.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -42,31 +42,31 @@ struct DemoOptions {
   std::string questions = "auto";  // auto | debian | numbers
   std::string data_dir = "out/demo-data";
   bool data_only = false;
-  std::vector<std::string> finetune_words;  // what is for snug finetune, as it was typed
+  std::vector<std::string> finetune_words;  // options for snug finetune, as typed
 };
 
 // plan, beside its recipe.
 struct PlanOptions {
   std::string device = "cpu";  // a profile's name or a YAML file; cpu: this machine
   std::string like;            // litgpt | lightning: another program to compare with; empty: none
-  bool scaling = false;        // a table of more devices
+  bool scaling = false;        // also plan for more devices
   bool json = false;
-  std::string html;  // a file to write
+  std::string html;  // HTML file to write
 };
 
 // How the next token is chosen, for generate, caption and chat.
 struct BeamOptions {
-  std::optional<int64_t> num_beams;  // empty = the command's own
+  std::optional<int64_t> num_beams;  // empty = the command's default
   double length_penalty = 1.0;
   double repetition_penalty = 1.0;
   int64_t no_repeat_ngram_size = 0;
   int64_t min_new_tokens = 0;
 };
 
-// generate and chat. An optional that is empty means that this filter is off.
+// generate and chat. An empty optional means that this filter is off.
 struct GenerateOptions {
   std::string checkpoint_dir;
-  std::vector<std::string> adapters;  // folders of adapters that take turns beside the model
+  std::vector<std::string> adapters;  // adapter folders; each answers in turn
   std::string quantize;               // weights in 4 or 8 bits; empty = as they are
   std::optional<std::string> prompt;  // empty = standard input
   std::string sys_prompt;             // prompt_style chat only; empty = the template's own
@@ -89,10 +89,10 @@ struct GenerateOptions {
 
 struct CaptionOptions {
   std::string checkpoint_dir;
-  std::vector<std::string> images;     // files, folders, patterns; empty: `data` says what
+  std::vector<std::string> images;     // files, folders, patterns; empty: those of `data`
   DataOptions data{.class_path = ""};  // empty class_path: none
-  std::optional<int64_t> limit;        // the first so many; empty = all
-  bool score = false;                  // compare captions with those that the data has
+  std::optional<int64_t> limit;        // at most this many; empty = all
+  bool score = false;                  // compare with the reference captions
   std::string adapter;                 // a folder; empty = none
   std::string quantize;                // weights in 4 or 8 bits; empty = as they are
   std::string prompt;
@@ -107,7 +107,7 @@ struct CaptionOptions {
   std::string format = "text";  // text | jsonl
   std::string out;              // a file; empty = standard output
   bool beside = false;          // a text file beside each picture instead
-  bool force = false;           // write over what is there
+  bool force = false;           // overwrite existing files
   Word<Accelerator> accelerator = Accelerator::Auto;
   std::string memory_budget;
   int64_t num_threads = 0;
@@ -119,16 +119,16 @@ struct EvaluateOptions {
   std::string adapter;   // a folder; empty = none
   std::string quantize;  // weights in 4 or 8 bits; empty = as they are
   DataOptions data;
-  bool mask_prompt_given = false;  // else prompts count as they did in training
-  std::string split = "all";  // all | train | val: which part of the file, split as in training
+  bool mask_prompt_given = false;  // else as in training
+  std::string split = "all";       // all | train | val
   std::string precision = "bf16-true";
   int64_t micro_batch_size = 4;
   std::optional<int64_t> max_seq_length;
   std::optional<int64_t> max_iters;
-  bool captions = true;         // of pictures: also write captions and score them
-  int64_t num_beams = 5;        // of those
-  int64_t max_new_tokens = 30;  // of those
-  std::string captions_file;    // where they are written; empty = nowhere
+  bool captions = true;         // for pictures: also write captions and score them
+  int64_t num_beams = 5;        // for captions
+  int64_t max_new_tokens = 30;  // in a caption
+  std::string captions_file;    // JSON lines; empty = none
   Word<Accelerator> accelerator = Accelerator::Auto;
   std::string memory_budget;
   int64_t num_threads = 0;
@@ -136,13 +136,13 @@ struct EvaluateOptions {
   bool verbose = false;
 };
 
-// data: what training makes of rows. Only a tokenizer is needed of the model.
+// data: rows as training sees them. Only the tokenizer of the model is read.
 struct ShowDataOptions {
   std::string action;  // show
   std::string file;    // instead of data.json_path or data.path
   std::string checkpoint_dir;
-  int64_t num_samples = 3;     // that are shown
-  std::optional<int64_t> row;  // this one instead, counted from 1
+  int64_t num_samples = 3;     // to show
+  std::optional<int64_t> row;  // show this row instead, counted from 1
   std::optional<int64_t> max_seq_length;
   DataOptions data;
   std::string access_token;          // empty = HF_TOKEN of the environment
@@ -165,12 +165,12 @@ struct MergeOptions {
   std::string pretrained_checkpoint_dir;  // the base; empty = the one that the adapter names
   std::string out_dir;                    // empty = checkpoint_dir with "-merged" after it
   std::string dtype;                      // empty = as in the base
-  std::string quantize;                   // what the run kept its weights in; empty = as they are
-  std::string precision = "bf16-true";    // of that run
+  std::string quantize;                   // that of the QLoRA run; empty = none
+  std::string precision = "bf16-true";    // of the QLoRA run
   bool verbose = false;
 };
 
-// bench. Where it runs is said as in a recipe.
+// bench. Devices as in a recipe.
 struct BenchOptions {
   std::string what = "collectives";
   std::string devices = "auto";  // a number or "auto"
@@ -180,39 +180,39 @@ struct BenchOptions {
   std::string dtype = "float32";
   std::string min_bytes = "1KiB";
   std::string max_bytes = "64MiB";
-  int64_t factor = 4;  // each size this many times the one before
+  int64_t factor = 4;  // ratio of each size to the one before
   std::string out_dir = "out/bench";
   bool json = false;
 };
 
-// lab: suites of runs. Which options an action takes, check.h says.
+// lab: suites of runs.
 struct LabOptions {
   std::string action;  // run | list | report | compare
   std::vector<std::string>
-      targets;                   // suites (names or files); of report and compare: runs' folders
-  bool plan = false;             // rows are planned, at full size, on the suite's device
-  bool scaled = false;           // rows run on this machine with small models and a small budget
-  bool dry_run = false;          // say what would run, with its plan; nothing is written
+      targets;                   // suites (names or files); for report and compare: folders of runs
+  bool plan = false;             // plan the rows at full size for the suite's device
+  bool scaled = false;           // run small models on this machine under a small budget
+  bool dry_run = false;          // print the planned rows; write nothing
   std::string rows;              // ids and patterns, comma-separated; empty = all
   std::string device;            // a profile; empty = the suite's (plan), this machine (run)
   std::string memory_budget;     // empty = the suite's (scaled), the device's
-  std::vector<std::string> set;  // KEY=VALUE for every row, after its own
-  std::string out_dir;           // empty = out/lab/SUITE, with -plan or -scaled behind it
+  std::vector<std::string> set;  // KEY=VALUE for every row; overrides the row's own
+  std::string out_dir;           // empty = out/lab/SUITE, with -plan or -scaled appended
   double row_timeout = 0;        // seconds; 0 = the suite's
-  bool restart = false;          // do done rows again
+  bool restart = false;          // run finished rows again
   bool json = false;
   bool verbose = false;
 };
 
 struct MonitorOptions {
   std::string run;      // a run's folder, a lab run's folder; empty = the newest under out/
-  double interval = 1;  // seconds between looks
-  bool once = false;    // say it once and end
-  bool json = false;    // one object a look
+  double interval = 1;  // seconds between updates
+  bool once = false;    // print the state once
+  bool json = false;    // one object per update
 };
 
 struct DoctorOptions {
-  std::string out_dir = "out";  // whose disk is looked at
+  std::string out_dir = "out";  // its disk is checked
   bool json = false;
 };
 
@@ -231,7 +231,7 @@ struct CompletionOptions {
 
 struct HelpOptions {
   std::string command;
-  std::string options;  // all: every option of the command; empty: those that most people need
+  std::string options;  // all: every option; empty: the common ones
 };
 
 }  // namespace snug::recipe

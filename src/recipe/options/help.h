@@ -1,5 +1,5 @@
-// What a newcomer reads: `snug --help`, a command's help grouped by theme, the reference page in
-// docs/reference/options.md and the shells' completion scripts, all written from the option tables.
+// `snug --help`, a command's help grouped by theme, the reference page docs/reference/options.md
+// and the shells' completion scripts, all written from the option tables.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,10 +8,10 @@
 
 namespace snug::recipe {
 
-// The word after a command's --help, and after its name in `snug help`, that asks for every option.
+// As in `snug COMMAND --help all` and `snug help COMMAND all`.
 inline constexpr std::string_view kAllOptions = "all";
 
-// Common: of a command with very many options those that most people need.
+// Common: only the most common options, for a command with very many.
 enum class HelpOf { Common, All };
 
 // Help of a command, or of the program when `command` is empty; lines are at most `width` wide.

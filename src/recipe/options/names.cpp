@@ -15,10 +15,10 @@ struct DataClass {
   std::string_view name;
   double val_split_fraction;
   std::string_view prompt_style = "alpaca";
-  std::optional<int64_t> max_samples = std::nullopt;  // of what has no end of its own
+  std::optional<int64_t> max_samples = std::nullopt;  // of a source without an end
 };
 
-// LitGPT's classes with their defaults, then those that it does not have.
+// LitGPT's classes with their defaults, then snug's own.
 constexpr DataClass kDataClasses[] = {
     {"JSON", 0.05, "auto"},
     {"Alpaca2k", 0.05},
@@ -34,7 +34,7 @@ constexpr DataClass kDataClasses[] = {
     {"Synthetic", 0, "plain", 256},
 };
 
-// What Lightning, DeepSpeed and PyTorch's FSDP call each way of sharing the work, in lower case.
+// The names of each strategy in Lightning, DeepSpeed and PyTorch's FSDP, in lower case.
 struct StrategyName {
   std::string_view name;
   std::vector<std::string_view> spellings;
@@ -57,8 +57,8 @@ const std::vector<StrategyName>& strategies() {
 constexpr std::string_view kOffload = "_offload";
 
 // "FSDPStrategy(sharding_strategy='FULL_SHARD')" -> "full_shard", "DeepSpeedStrategy(stage=3,
-// offload_optimizer=True)" -> "deepspeed_stage_3_offload": the constructors' arguments that say
-// what other names say. In lower case, without modules.
+// offload_optimizer=True)" -> "deepspeed_stage_3_offload": the arguments of a constructor as part
+// of its name. In lower case, without modules.
 std::string name_of_call(std::string_view text) {
   const std::string call = lower(text);
   const size_t open = call.find('(');

@@ -1,5 +1,5 @@
-// Names that come in many spellings, made one: LitGPT writes a class path (litgpt.data.Alpaca2k),
-// the command line a short word. Optimizers' names are in recipe/tables/optimizers.h.
+// Names with several spellings and the one that snug uses: LitGPT writes class paths such as
+// litgpt.data.Alpaca2k, the command line short names. Optimizers are in recipe/tables/optimizers.h.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,21 +20,21 @@ std::string lower(std::string_view text);
 // "litgpt.data.Alpaca2k", "alpaca2k" -> "Alpaca2k".
 std::string normalise_data(std::string_view name);
 std::vector<std::string> data_names();
-// What this data set's class takes when nothing is said.
+// The defaults of this data class.
 double data_val_split_fraction(std::string_view name);
 std::string data_prompt_style(std::string_view name);
 std::optional<int64_t> data_max_samples(std::string_view name);
 
-// What LitGPT's logger_name may also be: services that metrics are sent to.
+// LitGPT's logger_name values that send metrics to a service.
 std::vector<std::string> online_loggers();
 
-// "bf16" -> "bf16-mixed", "32" -> "32-true", "fp16-true" -> "16-true": Lightning's other spellings.
+// Lightning's other spellings: "bf16" -> "bf16-mixed", "32" -> "32-true".
 std::string normalise_precision(std::string_view name);
-// "FULL_SHARD", "deepspeed_stage_3", "zero3" -> "fsdp"; "DDPStrategy" -> "ddp": what Lightning,
-// LitGPT, DeepSpeed and PyTorch's FSDP call the same, in any case. An ending _offload stays. An
-// unknown name comes back as it is.
+// Names from Lightning, LitGPT, DeepSpeed and PyTorch's FSDP, in any case: "FULL_SHARD",
+// "deepspeed_stage_3", "zero3" -> "fsdp"; "DDPStrategy" -> "ddp". The ending _offload is kept;
+// unknown names are returned unchanged.
 std::string normalise_strategy(std::string_view name);
-// "True" -> "true", "no" -> "false"; other words and paths stay.
+// "True" -> "true", "no" -> "false"; other texts are returned unchanged.
 std::string normalise_flag(std::string_view name);
 
 }  // namespace snug::recipe

@@ -1,9 +1,7 @@
 // One option, declared once. A row binds a member of an option struct to its key, its range or
-// choices and the sentence that explains it. Reading YAML and options, printing the resolved
-// recipe,
-// --help, the reference page, shell completion and "did you mean" all walk the same rows, so that
-// none of them can know an option that the others do not. The default is what the freshly made
-// struct holds.
+// choices and its help. Reading YAML and options, printing the resolved recipe, --help, the
+// reference page, shell completion and "did you mean" all use these rows, so that none of them can
+// know an option that the others do not. The default is the value in a default-constructed struct.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,20 +21,20 @@ struct PairSlot {
   double* second = nullptr;
 };
 
-// Texts, one added by each setting of the key.
+// Texts; each setting of the key adds one.
 using ListSlot = std::vector<std::string>*;
 
 using Slot = std::variant<bool*, int64_t*, uint64_t*, double*, std::string*, std::optional<bool>*,
                           std::optional<int64_t>*, std::optional<double>*,
                           std::optional<std::string>*, PairSlot, ListSlot>;
 
-// A word that one of a row's other keys takes, and what it says in the row's own: Lightning's
+// A value of one of a row's aliases and the value of the row that it stands for: Lightning's
 // act_ckpt: true is activation_checkpointing: all. An empty `value` is null.
 struct Rewording {
   std::string_view key, word, value;
 };
 
-// How a text is meant: what completion offers and which check a value must pass.
+// The kind of a text: decides what completion offers and how a value is checked.
 enum class TextKind { Word, File, Directory, Bytes, Verbatim };
 
 struct Row {
@@ -46,29 +44,29 @@ struct Row {
   std::string_view help = {};
   double min = -1e300, max = 1e300;             // numbers, both ends included
   std::vector<std::string> choices = {};        // texts; empty = any
-  bool open = false;                            // choices are examples: other words are taken too
-  std::vector<std::string> quiet_choices = {};  // taken as well, and offered nowhere
+  bool open = false;                            // choices are examples: other texts are accepted
+  std::vector<std::string> quiet_choices = {};  // accepted, but not offered
   TextKind kind = TextKind::Word;
-  // Of a bare word after the command's first one: what completion offers there; nothing: files.
+  // For a positional after the first: what completion offers; empty: files.
   std::vector<std::string> (*offered_after)(std::string_view first) = nullptr;
-  std::string shown = {};                 // the option as help writes it, when shorter than the key
-  std::vector<std::string> aliases = {};  // other keys for the same member
-  std::vector<Rewording> rewordings = {};  // of what they take
-  std::string_view null_means = {};        // what an explicit null sets; empty = the default
+  std::string shown = {};                  // the option in help, if shorter than the key
+  std::vector<std::string> aliases = {};   // other keys for the same member
+  std::vector<Rewording> rewordings = {};  // of their values
+  std::string_view null_means = {};        // what an explicit null sets; empty: the default
   bool required = false;                   // the command cannot start without it
-  bool positional = false;                 // also taken as a bare word, in the order of the rows
+  bool positional = false;                 // also a positional argument, in the order of the rows
   bool secret = false;                     // never printed
   bool common = false;                     // in the short help of a command with many options
-  bool may_stand_alone = false;            // a text that is "true" when no value follows
+  bool may_stand_alone = false;            // a text that is "true" without a value
   bool lora_only = false;                  // a key of finetune_lora alone
-  bool* automatic = nullptr;  // a flag takes the word auto too, which is noted here; who makes the
-                              // row says later what it comes to
-  bool joins_list = false;    // a text that a list of words may give, joined by commas
+  bool* automatic = nullptr;  // set if the value is auto, which this flag accepts; resolved
+                              // later
+  bool joins_list = false;    // a text that may be given as a list; joined by commas
   std::string (*normalise)(std::string_view) = nullptr;
-  std::function<void()> selected = {};  // this row chose a class: load that class's defaults
+  std::function<void()> selected = {};  // called when this row chose a class, to load its defaults
 };
 
-// A value as it was found.
+// A value as it was read.
 struct Value {
   enum class Kind { Null, Text, List };
   Kind kind = Kind::Null;
@@ -77,31 +75,31 @@ struct Value {
   std::vector<std::string> items = {};
 };
 
-// Stores `value`; returns the fault as a sentence («"five" is not a whole number from 1»), or
-// empty. Nothing is stored when there is a fault. Null restores `fallback`'s value (the row of a
-// default struct with the same key) or empties an optional.
+// Stores `value`. Returns the fault as a sentence («"five" is not a whole number from 1») and
+// stores nothing, or returns an empty text. Null empties an optional and otherwise restores the
+// value of `fallback`, the same row of a default struct.
 std::string store(const Row& row, const Value& value, const Row& fallback);
 
-// `value`, found under `key`, in the row's own words.
+// `value`, given under the alias `key`, as the row's own key takes it.
 Value reworded(const Row& row, std::string_view key, const Value& value);
 
-// Whether `value` takes a choice back rather than making one: null, or the word none where a member
-// that holds nothing is shown so and none is no value of its own.
+// Whether `value` unsets the option: null, or the word none if an unset member is shown as none and
+// none is not a value itself.
 bool unsets(const Row& row, const Value& value, const Row& fallback);
 
-// The member's value as YAML (quoted where needed) and as a person reads it (unquoted, "none").
+// The value as YAML (quoted where needed) and for people (unquoted, "none").
 std::string yaml_text(const Row& row);
 std::string plain_text(const Row& row);
-// Whether the member holds a value: an empty text or optional does not.
+// False for an empty text or optional.
 bool holds_value(const Row& row);
 
-// "from 1 to 1048576" of a number or a size in bytes; empty where any will do.
+// "from 1 to 1048576", of a number or a size in bytes; empty without limits.
 std::string range_text(const Row& row);
 
 // "INT", "FLOAT", "PATH", … for help.
 std::string_view value_name(const Row& row);
 bool is_flag(const Row& row);
-// Whether it is true or false that stands after `key`.
+// Whether `key`, an alias of the row, takes true or false.
 bool is_flag(const Row& row, std::string_view key);
 bool is_optional(const Row& row);
 std::string option_name(const Row& row);  // "train.max_steps", without dashes

@@ -1,9 +1,10 @@
 // The option tables: which rows each command has. A table is bound to one struct and must not
-// outlive it. Two tables of the same command have the same rows in the same order, so that a
-// default struct's table gives the defaults.
+// outlive it. Two tables of a command have the same rows in the same order, so that the table of a
+// default struct gives the defaults.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -32,10 +33,10 @@ std::vector<Row> download_rows(DownloadOptions& options);
 std::vector<Row> completion_rows(CompletionOptions& options);
 std::vector<Row> help_rows(HelpOptions& options);
 
-// A memory below this was meant in another unit.
+// A smaller memory size was probably meant in another unit.
 inline constexpr double kLeastMemory = 1 << 16;
-// Upper bounds: far beyond what anybody trains with, and low enough that products of them are
-// still numbers and that a mistyped zero costs neither time nor memory.
+// Upper bounds: far above what anybody trains with, and low enough that products of them do not
+// overflow.
 inline constexpr double kMostMemory = 0x1p60;  // bytes
 inline constexpr double kMostSteps = 1e9;
 inline constexpr double kMostEpochs = 1e6;
@@ -46,17 +47,23 @@ inline constexpr double kMostRate = 1e3;               // learning rates and dec
 inline constexpr double kMostSeconds = 1e7;            // a third of a year
 inline constexpr double kMostSeed = 0x1p64;            // all that 64 bits hold
 
-// Shared stretches.
+// Rows that several commands have.
 std::vector<Row> data_rows(DataOptions& data);
 std::vector<Row> machine_rows(std::string& accelerator, std::string& memory_budget,
                               int64_t& num_threads, bool& verbose);
 
-// Keys that LitGPT writes into its own files and that change nothing here. They are taken when
-// unset and otherwise named in a warning with `why`, so that a recipe saved by LitGPT can be read.
+// Keys that LitGPT writes into its recipes and that have no effect here. An unset one is accepted;
+// a set one gives a warning with `why`.
 struct IgnoredKey {
   std::string_view key;
   std::string_view why;
 };
 const IgnoredKey* find_ignored_key(std::string_view key);
+
+// The lab's suites, sorted by name: those in the folders of $SNUG_SUITES, in recipes/lab of the
+// current directory, and those installed with the program; of two with the same name, the first.
+std::vector<std::filesystem::path> suite_files();
+// Their names, as snug lab takes them and completion offers them.
+std::vector<std::string> suite_names();
 
 }  // namespace snug::recipe

@@ -1,5 +1,5 @@
-// The words that options choose from: an enum class for each, and beside it the one list of their
-// texts, from which help, checks and comparisons come.
+// The choices of options: an enum class each, and beside it the one list of its texts, which help,
+// checks and comparisons use.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -75,7 +75,7 @@ template <>
 inline constexpr auto kWords<StateType> = std::to_array<std::string_view>({"auto", "float32",
                                                                            "bfloat16"});
 
-// Adam8bit to PagedAdamW8bit are other programs' names for one of the others (optimizers.h).
+// Adam8bit to PagedAdamW8bit are other programs' names (optimizers.h).
 enum class OptimizerName {
   AdamW,
   Sgd,
@@ -97,7 +97,7 @@ constexpr std::string_view word_of(E value) {
   return kWords<E>[static_cast<size_t>(value)];
 }
 
-// All texts of E that choose something, as a row's choices.
+// All texts of E except empty ones, as a row's choices.
 template <class E>
 std::vector<std::string> choices_of() {
   std::vector<std::string> choices;
@@ -106,11 +106,11 @@ std::vector<std::string> choices_of() {
   return choices;
 }
 
-// The position of `word` in `known`; throws UserError if it is not there.
+// The position of `word` in `known`; throws UserError for an unknown word.
 size_t index_of_word(std::string_view word, std::span<const std::string_view> known);
 
-// A text of a recipe that should be one of E's words. It stays a text, because recipes are read,
-// printed and compared as text and may hold another program's word until they are resolved.
+// A text of a recipe that must be one of E's words. It stays a text because recipes are read,
+// printed and compared as text, and may hold another program's word until they are resolved.
 template <class E>
 class Word : public std::string {
  public:
@@ -118,7 +118,7 @@ class Word : public std::string {
   Word(E value) : std::string(word_of(value)) {}
   Word(std::string text) : std::string(std::move(text)) {}
 
-  // Throws UserError for a text that is none of E's words.
+  // Throws UserError if the text is not one of E's words.
   E value() const { return static_cast<E>(index_of_word(*this, kWords<E>)); }
   bool operator==(E value) const { return std::string_view(*this) == word_of(value); }
 };

@@ -1,6 +1,6 @@
-// What is known of each optimizer besides its arithmetic, in one table: its names, arguments and
-// defaults, and the properties that checks, plans and suggestions ask for. The defaults are those
-// of its class in torch or bitsandbytes, because choosing a class drops the values of another.
+// The table of optimizers: names, arguments, defaults, and the properties that checks, plans and
+// suggestions need. The defaults are those of the class in torch or bitsandbytes, because choosing
+// a class drops the values of another.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,8 +13,7 @@
 
 namespace snug::recipe {
 
-// What another program's name for an optimizer stands for here, where a recipe does not say
-// otherwise.
+// The settings that another program's optimizer name stands for, unless the recipe sets them.
 struct StandsFor {
   OptimizerName name;
   bool states_on_host = false;
@@ -24,27 +23,27 @@ struct StandsFor {
 
 struct OptimizerTraits {
   std::vector<std::string_view> spellings;  // last words of class paths, in lower case
-  std::vector<std::string_view> arguments;  // optimizer.<argument> that mean something to it
+  std::vector<std::string_view> arguments;  // optimizer.<argument> that it takes
   OptimizerOptions defaults;
-  // States are made of whole rows and columns, so no device can have a part of a matrix.
+  // The states are sums over whole rows and columns, so matrices cannot be sharded.
   bool needs_whole_matrices = false;
   bool has_states_without_momentum = true;
-  std::optional<OptimizerName> with_smaller_states = std::nullopt;  // the same but for rounding
+  std::optional<OptimizerName> with_smaller_states = std::nullopt;  // equal up to rounding
   std::optional<StandsFor> stands_for = std::nullopt;
 };
 
 const OptimizerTraits& optimizer_traits(OptimizerName name);
 
-// "torch.optim.AdamW", "AdamW", "adamw" -> "adamw". An unknown name comes back as it is.
+// "torch.optim.AdamW", "AdamW", "adamw" -> "adamw". Unknown names are returned unchanged.
 std::string normalise_optimizer(std::string_view name);
-// That class's defaults; plain AdamW's for an unknown name.
+// The defaults of the class; those of AdamW for an unknown name.
 OptimizerOptions optimizer_defaults(std::string_view name);
-// Whether optimizer.<argument> (lr, betas, momentum, …) means something to this optimizer.
+// Whether this optimizer takes optimizer.<argument> (lr, betas, momentum, …).
 bool optimizer_takes(std::string_view name, std::string_view argument);
 bool needs_whole_matrices(const OptimizerOptions& options);
 bool has_states(const OptimizerOptions& options);
 
-// Puts what another program's name stands for in its place.
+// Replaces another program's optimizer name by the settings that it stands for.
 void resolve_optimizer(Recipe& recipe);
 
 }  // namespace snug::recipe

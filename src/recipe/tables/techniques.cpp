@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "recipe/batches.h"
-#include "recipe/unit_choice.h"
+#include "recipe/selection.h"
 
 namespace snug::recipe {
 namespace {
@@ -89,7 +89,7 @@ TechniqueTraits optimizer_in_backward() {
       .values = {"false", "true"},
       .cost = TimeCost::Nothing,
       .cost_words = "same training at about the same speed",
-      // A clip takes a second backward; gradients that are added up leave nothing to free.
+      // Clipping takes a second backward; accumulated gradients cannot be freed early.
       .saves =
           [](const Recipe& r) {
             return r.train.max_norm.value_or(0) == 0 && micro_batches_of_step(r) == 1;
@@ -125,7 +125,7 @@ TechniqueTraits optimizer_offload() {
       .cost_words = "states and updates in host memory: copies gradients and weights"};
 }
 
-// Saves no memory beyond the offload's, but time, and changes what is learnt.
+// Saves time rather than memory, and changes the training result.
 TechniqueTraits delayed_parameter_update() {
   return {.technique = Technique::DelayedParameterUpdate,
           .option =
@@ -172,7 +172,7 @@ TechniqueTraits weight_streaming() {
       .cost_words = "weights in host memory too: copies them twice per micro-batch"};
 }
 
-// Refusals of one technique that is on, first those that a plan cannot change.
+// The faults of one technique that is on.
 void add_faults(const TechniqueTraits& traits, const Recipe& recipe, bool with_devices,
                 std::vector<std::string>& faults) {
   const std::string is = fmt::format("{} = {}", key_of(traits), value_of(traits, recipe));

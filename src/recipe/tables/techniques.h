@@ -22,7 +22,7 @@ enum class Technique {
   WeightStreaming
 };
 
-// What saving memory costs in time, in the order in which suggestions try it.
+// The time that a technique costs, in the order in which suggestions try them.
 enum class TimeCost {
   Nothing,
   Communication,
@@ -32,40 +32,38 @@ enum class TimeCost {
   CopiedWeights
 };
 
-// How a technique gets on with another one; `words` is the reason of the refusal.
+// Another technique that this one needs or excludes, and why.
 struct Beside {
   Technique other;
   std::string_view words;
 };
 
-// What else a technique asks of a recipe.
+// Another condition that a recipe must meet.
 struct Condition {
   bool (*holds)(const Recipe&);
-  std::string_view fault;      // the whole refusal; {strategy} is the recipe's
-  bool about_devices = false;  // on how devices share the work, which a plan may change
+  std::string_view fault;      // the whole message; {strategy} is replaced
+  bool about_devices = false;  // about the device layout, which a plan may change
 };
 
 struct TechniqueTraits {
   Technique technique;
   Row (*option)(Recipe&);
-  std::string (*value_fault)(const Recipe&) = nullptr;  // what is wrong with the option's text
+  std::string (*value_fault)(const Recipe&) = nullptr;  // the fault of the option's text
   std::vector<Beside> needs = {};
   std::vector<Beside> excludes = {};
   std::vector<Condition> conditions = {};
 
-  // The values that a fit tries: off first, then from what takes most memory to what takes least.
+  // The values that fit tries: off first, then from most memory to least.
   std::vector<std::string_view> values;
-  // Whether a fit may choose it for a recipe that does not give it, and whether it gains anything
-  // where nothing runs beside the computation.
-  bool (*may_try)(const Recipe&) = nullptr;  // null: always
-  bool gains_on_gpus_only = false;
-  // What suggestions say that the last value costs; empty: they never propose it.
+  bool (*may_try)(const Recipe&) = nullptr;  // whether fit may choose it; null: always
+  bool gains_on_gpus_only = false;           // where copies run beside the computation
+  // The cost of the last value, for suggestions; empty words: they never propose it.
   TimeCost cost = TimeCost::Nothing;
   std::string_view cost_words = {};
   bool (*saves)(const Recipe&) = nullptr;  // whether it saves anything; null: always
 };
 
-// In the order of the enum, which is that of --help.
+// In the order of the enum and of --help.
 const std::vector<TechniqueTraits>& techniques();
 const TechniqueTraits& traits_of(Technique technique);
 
@@ -74,13 +72,13 @@ std::string key_of(const TechniqueTraits& traits);
 std::string value_of(const TechniqueTraits& traits, const Recipe& recipe);
 void set_value(const TechniqueTraits& traits, Recipe& recipe, const std::string& value);
 bool is_on(const TechniqueTraits& traits, const Recipe& recipe);
-// Gives the technique its last value, and turns on what it needs. Returns false if it is on
-// already, would be refused or saves nothing; the recipe is then as before.
+// Sets the technique to its last value and turns on what it needs. Returns false and changes
+// nothing if it is on already, would be refused or saves nothing.
 bool turn_on(const TechniqueTraits& traits, Recipe& recipe);
 
-// Why the recipe's techniques are refused, a sentence each.
+// The faults of the recipe's techniques, one sentence each.
 std::vector<std::string> technique_faults(const Recipe& recipe);
-// Whether they are not, however devices share the work.
+// Whether there are none, not counting those about the device layout.
 bool can_be_combined(const Recipe& recipe);
 
 }  // namespace snug::recipe

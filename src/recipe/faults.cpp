@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "recipe/near_key.h"
+#include "recipe/faults.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
+#include "base/error.h"
 #include "base/text.h"
 #include "recipe/options/names.h"
 
 namespace snug::recipe {
 namespace {
 
-// What other trainers call it, and what it is called here. Names whose values are written the same
-// way are aliases in the rows instead and simply work.
+// A key of another trainer and the key that it corresponds to here. Names whose values are written
+// the same way are aliases in the rows instead.
 struct Synonym {
   std::string_view word, key;
 };
@@ -102,6 +106,18 @@ constexpr Synonym kSynonyms[] = {
 };
 
 }  // namespace
+
+void throw_faults(std::vector<std::string> faults, const std::string& where) {
+  const std::string front = where.empty() ? "" : where + ": ";
+  if (faults.size() == 1) throw UserError("{}{}", front, faults[0]);
+  constexpr size_t kMostShown = 50;
+  const size_t count = faults.size();
+  if (count > kMostShown) {
+    faults.resize(kMostShown);
+    faults.push_back(fmt::format("and {} more", count - kMostShown));
+  }
+  if (count > 0) throw UserError("{}{} faults:\n  - {}", front, count, fmt::join(faults, "\n  - "));
+}
 
 std::string near_key(std::string_view key, const std::vector<Row>& rows) {
   std::vector<std::string> names, words;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "recipe/unit_choice.h"
+#include "recipe/selection.h"
+
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>
@@ -7,6 +9,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "recipe/numbers.h"
 
 namespace snug::recipe {
@@ -70,6 +73,44 @@ std::vector<bool> chosen_blocks(const std::string& choice, int64_t num_blocks) {
     for (int64_t i = first; i <= last; ++i) chosen[static_cast<size_t>(i)] = true;
   }
   return chosen;
+}
+
+namespace {
+
+const std::vector<std::string>& known_parts() {
+  static const std::vector<std::string> kParts{"vision", "qformer", "projection", "language"};
+  return kParts;
+}
+
+}  // namespace
+
+std::vector<std::string> part_names(const std::string& choice) {
+  std::vector<std::string> names;
+  if (choice == "all") return names;
+  for (size_t begin = 0; begin <= choice.size();) {
+    const size_t end = std::min(choice.find(',', begin), choice.size());
+    std::string name = choice.substr(begin, end - begin);
+    std::erase(name, ' ');
+    if (!name.empty()) names.push_back(std::move(name));
+    begin = end + 1;
+  }
+  return names;
+}
+
+std::string part_names_fault(const std::string& choice) {
+  if (choice == "all") return "";
+  const std::vector<std::string> names = part_names(choice);
+  if (names.empty())
+    return fmt::format("model.train_parts is empty; use all, or some of {}",
+                       fmt::join(known_parts(), ", "));
+  for (const std::string& name : names) {
+    if (std::ranges::find(known_parts(), name) != known_parts().end()) continue;
+    const std::string near = nearest_name(name, known_parts());
+    return fmt::format("model.train_parts = {}: there is no component {}{}; use all, or some of {}",
+                       choice, name, near.empty() ? "" : fmt::format(", did you mean {}?", near),
+                       fmt::join(known_parts(), ", "));
+  }
+  return "";
 }
 
 }  // namespace snug::recipe
