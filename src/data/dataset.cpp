@@ -13,10 +13,9 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "data/named_sets.h"
-#include "data/pictures/picture_batches.h"
-#include "data/pictures/picture_data.h"
+#include "data/pictures/picture_dataset.h"
 #include "data/rows/hugging_face.h"
-#include "data/split.h"
+#include "data/sampler.h"
 #include "data/synthetic.h"
 
 namespace snug::data {
@@ -26,7 +25,6 @@ namespace fs = std::filesystem;
 
 // Written last into a set's folder: the names of the files that make it whole, one a line.
 constexpr const char* kListName = "files.list";
-constexpr size_t kShownRows = 16;
 
 // The files that an earlier run fetched, or none if anything is missing.
 std::vector<fs::path> cached_files(const fs::path& folder) {

@@ -13,10 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "data/batch_source.h"
+#include "data/micro_batch.h"
 #include "data/pictures/picture_processor.h"
 #include "data/pictures/picture_rows.h"
-#include "data/prompts/text_encoder.h"
+#include "data/prompts.h"
 #include "data/sample_store.h"
 
 namespace snug::data {
@@ -72,6 +72,9 @@ struct PictureIndex {
 struct RowCounts {
   int64_t questions = 0, questions_with_input = 0, chats = 0, completions = 0, texts = 0;
 };
+
+// Rows in Dataset::validation_rows, at most.
+inline constexpr size_t kShownRows = 16;
 
 struct Dataset {
   SampleStore train, validation;

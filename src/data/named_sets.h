@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/split.h"
+#include "data/sampler.h"
 
 namespace snug::data {
 

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "data/prompts/prompt_style.h"
-#include "data/prompts/text_encoder.h"
+#include "data/prompts.h"
 #include "data/reading.h"
 #include "data/rows/rows.h"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "data/dataset.h"
+#include "data/pictures/picture_rows.h"
 #include "data/random.h"
 
 namespace snug::data {
@@ -49,5 +50,22 @@ SyntheticPicture synthetic_picture(int64_t index);
 // tokens samples repeat. Throws UserError for more than kMostSyntheticSamples.
 inline constexpr int64_t kSyntheticSamples = 256, kMostSyntheticSamples = 1 << 20;
 Dataset load_synthetic(const DatasetOptions& options);
+
+// Its pictures, drawn on demand: one coloured shape on a shaded background, encoded as PNG, so that
+// workers do the same work as for real data.
+class SyntheticPictures : public PictureRows {
+ public:
+  // `size`: pixels per side.
+  SyntheticPictures(int64_t count, int64_t size) : count_(count), size_(size) {}
+
+  int64_t count() const override { return count_; }
+  // Always none: these captions are ids without text.
+  std::vector<std::optional<std::string>> captions(std::span<const int64_t> rows) const override;
+  PictureBytes picture(int64_t row) const override;
+  std::string where(int64_t row) const override;
+
+ private:
+  int64_t count_, size_;
+};
 
 }  // namespace snug::data

@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/memory/guards.h"
-#include "data/batch_source.h"
+#include "data/micro_batch.h"
 #include "data/sample_store.h"
 #include "engine/accelerator.h"
 #include "engine/engine.h"

@@ -6,8 +6,7 @@
 
 #include "base/error.h"
 
-#include "data/prompts/prompt_style.h"
-#include "data/prompts/text_encoder.h"
+#include "data/prompts.h"
 #include "data/random.h"
 #include "report/text_width.h"
 #include "use/generate/prompts.h"

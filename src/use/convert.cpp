@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/folder_lock.h"
 #include "core/memory/ledger.h"
-#include "data/prompts/prompt_record.h"
+#include "data/prompts.h"
 #include "engine/export/export.h"
 #include "engine/export/vocabulary.h"
 #include "models/family.h"

@@ -10,7 +10,7 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "core/memory/ledger.h"
-#include "data/prompts/prompt_record.h"
+#include "data/prompts.h"
 #include "engine/adapters/adapter_directory.h"
 #include "engine/adapters/adapters.h"
 #include "engine/adapters/merge.h"

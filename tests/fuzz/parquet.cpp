@@ -1,7 +1,7 @@
 // Parquet, both ways it is read: rows of text, and columns of pictures by row groups. Readers tell
 // it by its ending, so the bytes go into a file that has it.
 // SPDX-License-Identifier: Apache-2.0
-#include "data/rows/parquet.h"
+#include "data/rows/hugging_face.h"
 
 #include <unistd.h>
 

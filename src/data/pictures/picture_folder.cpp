@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
-#include "data/rows/column_names.h"
 #include "data/rows/csv.h"
 #include "data/rows/row_from_json.h"
 
@@ -225,6 +224,20 @@ std::shared_ptr<const PictureRows> open_picture_folder(const PictureFolderOption
         path.string(), options.split, (path / options.split).string(), what_else(path));
   throw UserError("{}: neither metadata.jsonl nor metadata.csv, with file_name and text a row{}",
                   path.string(), what_else(path));
+}
+
+std::string choose_column(const std::string& wanted, const std::vector<std::string>& found,
+                          std::span<const std::string_view> usual, const char* option,
+                          const std::string& where) {
+  if (wanted == "auto") {
+    for (const std::string_view name : usual)
+      if (std::find(found.begin(), found.end(), name) != found.end()) return std::string(name);
+    return "";
+  }
+  if (std::find(found.begin(), found.end(), wanted) != found.end()) return wanted;
+  const std::string near = nearest_name(wanted, found);
+  throw UserError("{}: no column {} ({}){}; columns found: {}", where, wanted, option,
+                  near.empty() ? "" : "; did you mean " + near + "?", fmt::join(found, ", "));
 }
 
 }  // namespace snug::data

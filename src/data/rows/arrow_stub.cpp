@@ -1,8 +1,7 @@
-// Stands in for parquet_arrow.cpp and hugging_face_arrow.cpp in a build without Arrow.
+// Replaces hugging_face_arrow.cpp in a build without Arrow.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "data/rows/hugging_face.h"
-#include "data/rows/parquet.h"
 
 namespace snug::data {
 namespace {

@@ -1,5 +1,5 @@
-// Splits a CSV text into records and fields (RFC 4180); text with line breaks or separators is in
-// double quotes. Also splits lines of JSON, as records without quotes.
+// Reads CSV and TSV. Splits the text into records and fields (RFC 4180); text with line breaks or
+// separators is in double quotes. Also splits lines of JSON, as records without quotes.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "data/rows/rows.h"
 
 namespace snug::data {
 
@@ -24,5 +26,9 @@ std::vector<Record> records_of(std::string_view text, char separator, const std:
 
 // The fields of one record.
 std::vector<std::string> csv_fields(std::string_view record, char separator);
+
+// The rows of a CSV or TSV, whose first line names the columns. `name`: the file's name in errors.
+std::vector<Row> rows_from_csv(std::string_view text, char separator, const Columns& columns,
+                               const std::string& name);
 
 }  // namespace snug::data

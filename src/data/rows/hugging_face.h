@@ -1,6 +1,6 @@
-// Hugging Face data sets on disk: folders written by save_to_disk (Arrow stream files,
-// memory-mapped) and folders of Parquet files, read by row group. The build uses
-// hugging_face_arrow.cpp if Arrow's C++ libraries are available, else hugging_face_stub.cpp, which
+// Parquet files and Hugging Face data sets on disk: folders written by save_to_disk (Arrow stream
+// files, memory-mapped) and folders of Parquet files, read by row group. The build uses
+// hugging_face_arrow.cpp if Arrow's C++ libraries are available, else arrow_stub.cpp, which
 // throws.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -33,5 +33,9 @@ std::shared_ptr<const PictureRows> open_hugging_face_pictures(const HuggingFaceO
 
 // Reads rows of text: instruction and output, or chats.
 std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options);
+
+// The rows of one Parquet file.
+bool parquet_available();
+std::vector<Row> read_parquet_rows(const std::filesystem::path& path, const Columns& columns);
 
 }  // namespace snug::data

@@ -1,12 +1,16 @@
-// Hugging Face data sets through Arrow's C++ libraries.
+// Hugging Face data sets and Parquet files through Arrow's C++ libraries. A row of text becomes the
+// JSON object that it would be in a .jsonl file.
 // SPDX-License-Identifier: Apache-2.0
+
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "base/log.h"
+#include "data/pictures/picture_folder.h"
 #include "data/rows/arrow_values.h"
-#include "data/rows/column_names.h"
 #include "data/rows/hugging_face.h"
 #include "data/rows/row_from_json.h"
 
@@ -145,22 +149,9 @@ int find_captions(const arrow::Schema& schema, const std::string& wanted, bool n
   return field;
 }
 
-}  // namespace
-
-std::shared_ptr<const PictureRows> open_hugging_face_pictures(const HuggingFaceOptions& options) {
-  Table table(hugging_face_files(options.path, options.split));
+// The rows of the columns that a row may use; other columns are not read.
+std::vector<Row> rows_of_table(const Table& table, const Columns& columns) {
   const arrow::Schema& schema = *table.schema();
-  const int images = find_images(schema, options.image_column, table.name());
-  if (images < 0) return nullptr;
-  const int captions =
-      find_captions(schema, options.text_column, options.captions_needed, table.name());
-  return std::make_shared<HuggingFacePictures>(std::move(table), images, captions);
-}
-
-std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options) {
-  const Table table(hugging_face_files(options.path, options.split));
-  const arrow::Schema& schema = *table.schema();
-  const Columns columns;
   std::vector<int> wanted;
   for (const std::string& name :
        {columns.instruction, columns.input, columns.output, std::string("messages"),
@@ -180,6 +171,28 @@ std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options) {
     rows.push_back(row_from_json(object, columns, table.where(i)));
   }
   return rows;
+}
+
+}  // namespace
+
+std::shared_ptr<const PictureRows> open_hugging_face_pictures(const HuggingFaceOptions& options) {
+  Table table(hugging_face_files(options.path, options.split));
+  const arrow::Schema& schema = *table.schema();
+  const int images = find_images(schema, options.image_column, table.name());
+  if (images < 0) return nullptr;
+  const int captions =
+      find_captions(schema, options.text_column, options.captions_needed, table.name());
+  return std::make_shared<HuggingFacePictures>(std::move(table), images, captions);
+}
+
+std::vector<Row> read_hugging_face_rows(const HuggingFaceOptions& options) {
+  return rows_of_table(Table(hugging_face_files(options.path, options.split)), {});
+}
+
+bool parquet_available() { return true; }
+
+std::vector<Row> read_parquet_rows(const std::filesystem::path& path, const Columns& columns) {
+  return rows_of_table(Table({path}), columns);
 }
 
 }  // namespace snug::data

@@ -1,19 +1,172 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "data/rows/rows.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
+#include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "data/rows/csv.h"
-#include "data/rows/csv_rows.h"
-#include "data/rows/json_rows.h"
-#include "data/rows/parquet.h"
+#include "data/rows/hugging_face.h"
+#include "data/rows/row_from_json.h"
 
 namespace snug::data {
 namespace {
+
+using nlohmann::json;
+using Event = json::parse_event_t;
+
+// No data set nests deeper; a bound keeps hostile files from growing the parser's stacks.
+constexpr int kMaxDepth = 64;
+
+// Watches the parser and takes each row as soon as it is whole. `row_depth` is the number of
+// brackets around a row: 0 for a line of JSONL, 1 in an array, 2 in {"data": […]}.
+class RowCollector {
+ public:
+  RowCollector(const Columns& columns, std::string name, std::vector<Row>& rows)
+      : columns_(columns), name_(std::move(name)), rows_(rows) {}
+
+  void set_line(size_t line) { line_ = line; }
+  bool saw_rows() const { return saw_container_; }
+  const std::set<std::string>& top_keys() const { return top_keys_; }
+
+  std::string where() const {
+    if (line_ > 0) return fmt::format("{}:{}", name_, line_);
+    return fmt::format("{}: row {}", name_, rows_.size() + 1);
+  }
+
+  // The parser's callback: false drops the value.
+  bool on_event(int depth, Event event, json& value) {
+    const bool opens = event == Event::array_start || event == Event::object_start;
+    if (opens && depth == 0) open_top(event == Event::array_start);
+    if (opens && depth >= kMaxDepth)
+      throw UserError("{}: brackets nest deeper than {} levels", where(), kMaxDepth);
+    if (event == Event::key) on_key(depth, value);
+    if (!inside_rows_) {
+      if (depth == 1 && event == Event::array_start && top_key_ == "data") open_data();
+      return opens || event == Event::key;
+    }
+    if (row_depth_ == 2 && depth == 1 && event == Event::array_end) inside_rows_ = false;
+    if (depth != row_depth_ || event == Event::key) return true;
+    if (event == Event::object_start) row_keys_.clear();
+    if (event == Event::object_end) rows_.push_back(row_from_json(value, columns_, where()));
+    if (event == Event::array_start || event == Event::value) refuse_row(event, value);
+    return event == Event::object_start;
+  }
+
+ private:
+  void open_top(bool is_array) {
+    saw_container_ = inside_rows_ = is_array || line_ > 0;
+    row_depth_ = line_ > 0 ? 0 : is_array ? 1 : 2;
+  }
+
+  void open_data() { saw_container_ = inside_rows_ = true; }
+
+  void on_key(int depth, const json& key) {
+    const auto& text = key.get_ref<const std::string&>();
+    if (inside_rows_ && depth == row_depth_ + 1 && !row_keys_.insert(text).second)
+      throw UserError("{}: the key \"{}\" stands there twice", where(), shortened(text, 60));
+    if (inside_rows_ || depth != 1) return;
+    top_key_ = text;
+    if (!top_keys_.insert(text).second && text == "data")
+      throw UserError("{}: the key \"data\" stands there twice", name_);
+  }
+
+  [[noreturn]] void refuse_row(Event event, const json& value) const {
+    throw UserError("{}: a row must be an object {{…}}, but this is {}", where(),
+                    event == Event::array_start ? "an array" : value.type_name());
+  }
+
+  const Columns& columns_;
+  std::string name_;
+  std::vector<Row>& rows_;
+  size_t line_ = 0;
+  int row_depth_ = 0;
+  bool inside_rows_ = false, saw_container_ = false;
+  std::string top_key_;
+  std::set<std::string> row_keys_, top_keys_;
+};
+
+// The library's sentence without its own prefix and place, short and on one line.
+std::string reason_of(const json::exception& error) {
+  std::string text = error.what();
+  if (const size_t at = text.find("] "); at != std::string::npos) text.erase(0, at + 2);
+  if (const size_t at = text.find(": ");
+      text.starts_with("parse error at") && at != std::string::npos)
+    text.erase(0, at + 2);
+  return shortened(std::move(text), 200);
+}
+
+size_t line_of(std::string_view text, size_t offset) {
+  return 1 + static_cast<size_t>(
+                 std::count(text.begin(), text.begin() + std::min(offset, text.size()), '\n'));
+}
+
+void parse(std::string_view text, RowCollector& collector) {
+  // The parser builds what the callback keeps, and the callback keeps single rows only.
+  const json rest = json::parse(text.begin(), text.end(), [&](int depth, Event event, json& value) {
+    return collector.on_event(depth, event, value);
+  });
+  (void)rest;
+}
+
+// An array of rows, or an object whose "data" is one. Only one row at a time is held as a JSON
+// tree.
+std::vector<Row> rows_from_json(std::string_view text, const Columns& columns,
+                                const std::string& name) {
+  std::vector<Row> rows;
+  RowCollector collector(columns, name, rows);
+  try {
+    parse(text, collector);
+  } catch (const json::parse_error& error) {
+    throw UserError("{}:{}: not valid JSON: {}{}", name, line_of(text, error.byte),
+                    reason_of(error),
+                    error.byte < text.size() && !collector.saw_rows()
+                        ? "; if every line holds one object, name the file .jsonl"
+                        : "");
+  } catch (const json::exception& error) {
+    throw UserError("{}: {}", collector.where(), reason_of(error));
+  }
+  if (!collector.saw_rows())
+    throw UserError(
+        "{}: an array of rows is wanted, or an object with such an array as \"data\"; found {}",
+        name,
+        collector.top_keys().empty()
+            ? "none"
+            : fmt::format(
+                  "an object with the keys {}",
+                  shortened(fmt::format("{}", fmt::join(collector.top_keys(), ", ")), 400)));
+  return rows;
+}
+
+// One row per line; blank lines are skipped.
+std::vector<Row> rows_from_jsonl(std::string_view text, const Columns& columns,
+                                 const std::string& name) {
+  std::vector<Row> rows;
+  RowCollector collector(columns, name, rows);
+  for (size_t number = 1; !text.empty(); ++number) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    const std::string_view line = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    collector.set_line(number);
+    const size_t before = rows.size();
+    try {
+      parse(line, collector);
+    } catch (const json::exception& error) {
+      throw UserError("{}:{}: not valid JSON: {}", name, number, reason_of(error));
+    }
+    if (rows.size() == before)
+      throw UserError("{}:{}: a row must be an object {{…}} on one line", name, number);
+  }
+  return rows;
+}
 
 std::string_view without_byte_order_mark(std::string_view text) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);

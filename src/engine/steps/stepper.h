@@ -8,7 +8,7 @@
 
 #include "core/nn/objective.h"
 #include "core/optim/loss_scaler.h"
-#include "data/batch_source.h"
+#include "data/micro_batch.h"
 #include "engine/engine.h"
 #include "engine/steps/phases.h"
 #include "recipe/recipe.h"

@@ -4,7 +4,7 @@
 
 #include "core/dist/mesh.h"
 #include "core/nn/objective.h"
-#include "data/batch_source.h"
+#include "data/micro_batch.h"
 #include "engine/exec/executor.h"
 
 namespace snug::engine {

@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "data/each_index.h"
 #include "data/pictures/picture_processor.h"
-#include "data/prompts/text_encoder.h"
+#include "data/prompts.h"
 #include "engine/host.h"
 #include "engine/language_model.h"
 #include "report/text_width.h"

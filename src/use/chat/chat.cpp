@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "data/prompts/text_encoder.h"
+#include "data/prompts.h"
 #include "engine/host.h"
 #include "engine/language_model.h"
 #include "report/text_width.h"

@@ -5,8 +5,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "data/prompts/prompt_style.h"
-#include "data/prompts/text_encoder.h"
+#include "data/prompts.h"
 #include "engine/host.h"
 #include "engine/language_model.h"
 #include "use/generate/given_prompt.h"

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "data/prompts/prompt_record.h"
+#include "data/prompts.h"
 
 namespace snug::use {
 namespace {

@@ -8,9 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "data/prompts/prompt_record.h"
-#include "data/prompts/prompt_style.h"
-#include "data/prompts/text_encoder.h"
+#include "data/prompts.h"
 #include "data/sample.h"
 #include "engine/language_model.h"
 #include "models/model.h"

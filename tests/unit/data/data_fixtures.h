@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "data/prompts/text_encoder.h"
+#include "data/prompts.h"
 #include "data/rows/rows.h"
 #include "support/temp_folder.h"
 

@@ -4,8 +4,8 @@
 #include <map>
 
 #include "base/log.h"
-#include "data/prompts/prompt_record.h"
-#include "data/rows/parquet.h"
+#include "data/prompts.h"
+#include "data/rows/hugging_face.h"
 #include "data_fixtures.h"
 
 namespace snug::data {

@@ -1,6 +1,6 @@
 // Parquet files as pyarrow writes them (tests/oracles/data_parquet.py), whole and damaged.
 // SPDX-License-Identifier: Apache-2.0
-#include "data/rows/parquet.h"
+#include "data/rows/hugging_face.h"
 
 #include <nlohmann/json.hpp>
 

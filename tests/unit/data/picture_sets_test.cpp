@@ -6,10 +6,9 @@
 
 #include "base/log.h"
 #include "data/dataset.h"
-#include "data/pictures/picture_batches.h"
+#include "data/pictures/picture_dataset.h"
 #include "data/pictures/picture_folder.h"
 #include "data/rows/hugging_face.h"
-#include "data/rows/parquet.h"
 #include "data_fixtures.h"
 
 namespace snug::data {

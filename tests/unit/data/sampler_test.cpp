@@ -6,7 +6,6 @@
 #include <set>
 
 #include "data/random.h"
-#include "data/split.h"
 #include "data_fixtures.h"
 
 namespace snug::data {

@@ -9,7 +9,6 @@
 #include <map>
 #include <set>
 
-#include "data/pictures/synthetic_pictures.h"
 #include "data_fixtures.h"
 #include "files/pictures/picture.h"
 

@@ -1,6 +1,6 @@
-// Micro-batches with pictures. Worker threads decode and resize the pictures announced by expect(),
-// in order, up to kAheadBytes ahead. The sample of an unreadable picture stays in the micro-batch
-// without targets, and is counted.
+// Data sets of pictures with captions: loads them, and makes their micro-batches. Worker threads
+// decode and resize the pictures announced by expect(), in order, up to kAheadBytes ahead. The
+// sample of an unreadable picture stays in the micro-batch without targets, and is counted.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -71,5 +71,12 @@ class PictureBatchSource : public BatchSource {
   bool stop_ = false;
   std::vector<std::thread> workers_;
 };
+
+// Opens the pictures of a data set; null if it has only text.
+std::shared_ptr<const PictureRows> open_pictures(const DatasetOptions& options);
+
+// Fills in everything except prompt_style and its reason.
+Dataset load_captions(std::shared_ptr<const PictureRows> pictures, const DatasetOptions& options,
+                      const TextEncoder& encoder);
 
 }  // namespace snug::data
