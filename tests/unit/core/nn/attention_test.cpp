@@ -6,6 +6,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
 #include "base/error.h"
 #include "core/memory/ledger.h"
 
@@ -108,6 +112,93 @@ TEST_F(NnAttentionTest, DropoutIsTheLayersOwn) {
   EXPECT_FALSE(at::equal(attend(1, "a"), attend(2, "a")));
   EXPECT_FALSE(at::equal(attend(1, "a"), attend(1, "b")));
   EXPECT_TRUE(at::equal(attend({}, "a"), attend({}, "b")));
+}
+
+// Documents of different lengths, packed: S (N, M), true where query i may look at key j. For
+// documents of as many keys as queries, each token looks at up to `window` tokens up to itself
+// (0: at all of them, the later ones included).
+at::Tensor visible(const std::vector<int64_t>& queries, const std::vector<int64_t>& keys,
+                   int64_t window) {
+  std::vector<at::Tensor> blocks;
+  for (size_t s = 0; s < queries.size(); ++s) {
+    const at::Tensor ones = at::ones({queries[s], keys[s]});
+    blocks.push_back(window > 0 ? ones.tril().triu(1 - window) : ones);
+  }
+  return at::block_diag(blocks) > 0;
+}
+
+Packed packed(const std::vector<int64_t>& lengths) {
+  std::vector<int32_t> borders{0};
+  std::vector<at::Tensor> positions;
+  for (const int64_t length : lengths) {
+    borders.push_back(borders.back() + static_cast<int32_t>(length));
+    positions.push_back(at::arange(length, at::kInt));
+  }
+  return {.cu_seqlens = at::tensor(borders, at::kInt),
+          .max_seqlen = *std::max_element(lengths.begin(), lengths.end()),
+          .positions = at::cat(positions)};
+}
+
+// libtorch's own attention of all tokens at once, under that mask: q (N, H, d), k and v (M, K, d).
+at::Tensor by_libtorch(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const at::Tensor& mask, double cap) {
+  const auto heads = [](const at::Tensor& x) {
+    return x.repeat_interleave(kHeads / x.size(1), 1).transpose(0, 1);
+  };
+  at::Tensor scores = at::matmul(heads(q), heads(k).transpose(1, 2)) * 0.25;
+  if (cap > 0) scores = cap * at::tanh(scores / cap);
+  const at::Tensor weights = scores.masked_fill(~mask, -INFINITY).softmax(-1);
+  return at::matmul(weights, heads(v)).transpose(0, 1).reshape({q.size(0), kHeads * kDim});
+}
+
+TEST_F(NnAttentionTest, GradientsOfPackedDocumentsAreLibtorchs) {
+  const std::vector<int64_t> lengths{5, 1, 8}, sources{3, 6, 2};
+  struct Form {
+    const char* name;
+    bool causal;
+    int64_t window;
+    double cap;
+    bool cross;
+  };
+  for (const Form& form : {Form{"causal", true, 0, 0, false}, Form{"window", true, 3, 0, false},
+                           Form{"capped", true, 0, 1.5, false}, Form{"full", false, 0, 0, false},
+                           Form{"cross", false, 0, 0, true}}) {
+    SCOPED_TRACE(form.name);
+    const auto& key_lengths = form.cross ? sources : lengths;
+    const Packed queries = packed(lengths), keys = packed(key_lengths);
+    std::vector<at::Tensor> ours, theirs;  // q, k, v
+    for (int i = 0; i < 3; ++i) {
+      const int64_t tokens = (i == 0 ? queries : keys).positions.size(0);
+      ours.push_back(numbers(tokens, i == 0 ? kHeads : kKvHeads).set_requires_grad(true));
+      theirs.push_back(ours.back().detach().clone().set_requires_grad(true));
+    }
+    const AttentionOptions options{.scale = 0.25,
+                                   .sliding_window = form.window,
+                                   .score_cap = form.cap,
+                                   .bias_table = {},
+                                   .site = {}};
+    at::Tensor out;
+    if (form.causal) {
+      Batch batch;
+      batch.cu_seqlens = queries.cu_seqlens;
+      batch.max_seqlen = queries.max_seqlen;
+      batch.positions = queries.positions;
+      out = causal_attention(ours[0] * 1, ours[1] * 1, ours[2] * 1, 0, options, batch, {});
+    } else if (form.cross) {
+      out = cross_attention(ours[0] * 1, ours[1] * 1, ours[2] * 1, queries, keys, options, {});
+    } else {
+      out = full_attention(ours[0] * 1, ours[1] * 1, ours[2] * 1, queries, options, {});
+    }
+    const int64_t window = form.window > 0 ? form.window : form.causal ? 100 : 0;
+    const at::Tensor expected = by_libtorch(theirs[0], theirs[1], theirs[2],
+                                            visible(lengths, key_lengths, window), form.cap);
+    const at::Tensor d_out = at::randn(expected.sizes());
+    out.backward(d_out);
+    expected.backward(d_out);
+    EXPECT_TRUE(at::allclose(out, expected, 1e-4, 1e-5));
+    for (size_t i = 0; i < 3; ++i)
+      EXPECT_TRUE(at::allclose(ours[i].grad(), theirs[i].grad(), 1e-4, 1e-5)) << "qkv"[i];
+  }
 }
 
 }  // namespace
