@@ -1,6 +1,6 @@
 # snug_embed_assets(report page.css page.js): the text of assets/page.css and the others as constants of
 # snug::report::assets that are named after them, page_css and so on, and of each script its SHA-256 as a
-# content security policy names it, page_js_hash. src/report/assets.h declares them. The sources are written
+# content security policy names it, page_js_hash. src/report/html_page.h declares them. The sources are written
 # when the program is built, by this file run as a script, and anew when an asset changes.
 function(snug_embed_assets library)
   foreach(asset ${ARGN})
@@ -40,5 +40,5 @@ if(CMAKE_SCRIPT_MODE_FILE STREQUAL CMAKE_CURRENT_LIST_FILE)
     base64_of_sha256(${hex} hash)
     string(APPEND constants "const std::string_view ${name}_hash = \"${hash}\";\n")
   endif()
-  file(WRITE ${to} "#include \"report/assets.h\"\n\nnamespace snug::report::assets {\n${constants}}\n")
+  file(WRITE ${to} "#include \"report/html_page.h\"\n\nnamespace snug::report::assets {\n${constants}}\n")
 endif()

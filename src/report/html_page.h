@@ -1,5 +1,5 @@
-// The builder of every page: one file that asks the network for nothing, in which no script runs
-// but the one that it names, and text stays text whatever a model, a recipe or a log holds.
+// Builds an HTML page: one file that loads nothing from the network, runs no script but the one
+// given to set_script(), and escapes all text, whatever a model, a recipe or a log contains.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,13 +21,12 @@ class HtmlPage {
   // `styles`: CSS, one after the other.
   HtmlPage(std::string_view title, std::initializer_list<std::string_view> styles);
 
-  // What is HTML already.
-  HtmlPage& add(std::string_view html);
-  // A heading, to which links lead by `anchor`, and what stands under it.
+  HtmlPage& add(std::string_view html);  // not escaped
+  // A heading with this id for links, and the HTML below it.
   HtmlPage& add_section(std::string_view heading, std::string_view html,
                         std::string_view anchor = {});
-  // The only script of the page, at its end, with its SHA-256 in base64. It finds `data`, JSON, in
-  // the element of this id.
+  // The page's only script, placed at its end, with its SHA-256 in base64. It reads `data` (JSON)
+  // from the element with this id.
   void set_script(std::string_view script, std::string_view hash, std::string_view id,
                   std::string_view data);
 
@@ -39,3 +38,12 @@ class HtmlPage {
 };
 
 }  // namespace snug::report
+
+// The files of assets/, embedded when the program is built (cmake/assets.cmake).
+namespace snug::report::assets {
+
+extern const std::string_view chart_css, lab_css, plan_css, run_css, timeline_css;
+extern const std::string_view lab_js;
+extern const std::string_view lab_js_hash;  // its SHA-256 in base64
+
+}  // namespace snug::report::assets

@@ -11,7 +11,6 @@
 #include "base/clock.h"
 #include "base/terminal.h"
 #include "base/text.h"
-#include "report/clock_text.h"
 #include "report/text_width.h"
 
 namespace snug::report {

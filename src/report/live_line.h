@@ -1,7 +1,6 @@
-// The line a person watches while a run goes on. In a terminal one line is rewritten in place;
-// elsewhere (a file, a pipe, CI) plain lines in LitGPT's form follow each other. The cursor is
-// never hidden and no terminal mode outlives a write, so a run killed at any moment leaves the
-// terminal as it was.
+// The progress line of a run. In a terminal one line is rewritten in place; elsewhere (a file, a
+// pipe, CI) it prints plain lines in LitGPT's form. The cursor is never hidden and no terminal mode
+// outlasts a write, so a run killed at any moment leaves the terminal as it was.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,22 +16,22 @@
 
 namespace snug::report {
 
-// Of one iteration, for the line. What others may read of a process is LiveState.
+// The status after one iteration. (What other processes read is LiveState.)
 struct StepStatus {
   int64_t epoch = 1;
   int64_t iter = 0;  // micro-batches so far
   int64_t step = 0;  // optimizer steps so far
   int64_t total_steps = 0;
-  bool is_step = true;  // this iteration ended an optimizer step
+  bool is_step = true;  // the iteration ended an optimizer step
   double loss = 0;
   std::optional<double> val_loss;
   double iter_seconds = 0;
   double tokens_per_second = 0;
-  double share_of_peak = 0;            // of the device's FLOP/s, 0..1; 0 when the peak is not known
+  double share_of_peak = 0;            // of the device's FLOP/s, 0..1; 0: peak not known
   int64_t memory_bytes = 0;            // peak allocated
   int64_t reserved_bytes = 0;          // peak reserved
   int64_t budget_bytes = 0;            // 0: no budget
-  std::optional<double> seconds_left;  // worked out from the steps so far when absent
+  std::optional<double> seconds_left;  // absent: estimated from the steps so far
 };
 
 struct LiveLineOptions {
@@ -48,19 +47,19 @@ class LiveLine {
   LiveLine& operator=(const LiveLine&) = delete;
   ~LiveLine();
 
-  // Until finish(), messages of base/log.h go above the line too, in a terminal.
-  // Redraws at most ten times a second in a terminal. Elsewhere prints each call's line while they
-  // are few (the first 20, or all of a run of at most 200 steps), then one every ten seconds.
+  // In a terminal: redraws at most ten times a second, and until finish() messages of base/log.h
+  // are printed above the line. Elsewhere: prints each of the first 20 lines, or all of a run of at
+  // most 200 steps, then one every ten seconds.
   void update(const StepStatus& status);
 
-  // The newest validation loss, for the line that is there and shows up again below the next text.
+  // Sets the validation loss that the line shows from its next redraw on.
   void validated(double loss);
 
-  // Text above the line; a missing newline is added.
+  // Prints text above the line; a missing newline is added.
   void print(std::string_view text);
 
-  // Leaves the last state on screen (in plain output: prints it unless it was) and ends the line.
-  // Called by the destructor too.
+  // Leaves the last state on screen (in plain output: prints it unless it was printed) and ends the
+  // line. The destructor calls it too.
   void finish();
 
  private:
@@ -74,7 +73,7 @@ class LiveLine {
   std::mutex mutex_;
   std::optional<StepStatus> status_;
   bool drawn_ = false;  // status_ is what the screen shows
-  bool open_ = false;   // the cursor stands in an unfinished live line
+  bool open_ = false;   // the cursor is in an unfinished line
   double last_write_ = -1e9;
   int64_t lines_ = 0;
   double first_time_ = 0;
@@ -89,7 +88,7 @@ std::string litgpt_line(const StepStatus& status);
 
 enum class Colours { Off, On };
 
-// The live line at most `width` columns wide; what matters least is left out first.
+// The line, at most `width` columns wide; the least important fields are left out first.
 std::string render_live_line(const StepStatus& status, int width, Colours colours);
 
 }  // namespace snug::report

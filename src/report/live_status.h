@@ -1,5 +1,5 @@
-// What a process of a run is doing, for those who watch: a small file that is replaced now and
-// then, never in the way of the run. live/rank-K.json in its out_dir.
+// The live status of one process of a run, for snug monitor: live/rank-K.json in its out_dir, a
+// small file that is replaced a few times a second and never holds up the run.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,7 +15,7 @@ namespace snug::report {
 struct LiveState {
   std::string state;    // starting, planning, loading, training, validating, saving, ended
   std::string outcome;  // once ended: ok, oom, error
-  std::string reason;   // of an end that is not ok, in its first line's words
+  std::string reason;   // the first line of the error, if the outcome is not ok
   int64_t pid = 0;
   int rank = 0, world_size = 1;
   double time = 0;  // seconds since the epoch, when it was written
@@ -34,8 +34,8 @@ struct LiveState {
 std::string live_json(const LiveState& state);
 LiveState read_live_json(const std::filesystem::path& path);  // throws UserError
 
-// At most 200 values, evenly over all that were added: where they are too many, every other one
-// goes, and only every second, fourth, … is taken from then on.
+// Keeps at most 200 values, evenly spread over all that were added: when there are more, it drops
+// every other one and from then on takes only every second, fourth, …
 class ThinnedSeries {
  public:
   void add(double value);
@@ -49,13 +49,12 @@ class ThinnedSeries {
 
 std::filesystem::path live_file(const std::filesystem::path& out_dir, int rank);
 
-// Replaces the file at most `per_second` times a second; `force` for what must be seen (a change of
-// state, the end). Never throws: a full disk must not end a run for this.
+// Replaces the file at most `per_second` times a second, unless forced (a change of state, the
+// end). Never throws: a full disk must not end a run for this.
 class LiveWriter {
  public:
   explicit LiveWriter(std::filesystem::path file, double per_second = 2);
-  // Whether a write that is not forced would be done now: what a state costs to gather is spared
-  // where not.
+  // Whether an unforced write would happen now; if not, the state need not be gathered.
   bool is_due() const;
   void write(const LiveState& state, bool force = false) noexcept;
 

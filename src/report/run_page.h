@@ -1,12 +1,14 @@
-// report.html: one self-contained page a run, for people who would rather look than read. Loss,
-// throughput and memory by category and phase as inline SVG; no script, nothing fetched, light and
-// dark.
+// The pages of a run (report.html: loss, throughput, memory by category and phase) and of a plan
+// (memory over one optimizer step). Self-contained: inline SVG, no script, light and dark.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
+#include <vector>
 
+#include "report/charts/charts.h"
 #include "report/run_record.h"
 
 namespace snug::report {
@@ -15,9 +17,29 @@ namespace snug::report {
 std::string report_html(const RunRecord& record);
 void write_report_html(const RunRecord& record, const std::filesystem::path& path);
 
-// The single charts, as complete SVG documents; empty when there is nothing to draw.
+// Single charts as complete SVG documents; empty when there is nothing to draw.
 std::string loss_svg(const RunRecord& record);
 std::string throughput_svg(const RunRecord& record);
 std::string memory_svg(const RunRecord& record);
+
+// What --fit found: text, a table as HTML (Table::html), text.
+struct PlanFit {
+  std::string above, table, below;
+};
+
+struct PlanPage {
+  std::string title;
+  std::vector<std::string> lines;  // shown above the chart, as in the terminal
+  std::vector<std::string> categories;
+  std::vector<PlanMoment> moments;
+  int64_t limit_bytes = 0;  // of the device; 0: none
+  PlanFit fit;              // empty: none
+  std::string beside;       // the output of --like, as text; empty: none
+};
+
+std::string plan_html(const PlanPage& page);
+
+// Values as one line of at most `width` blocks, low to high.
+std::string sparkline(const std::vector<int64_t>& values, int width);
 
 }  // namespace snug::report

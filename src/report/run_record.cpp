@@ -2,12 +2,156 @@
 #include "report/run_record.h"
 
 #include <algorithm>
+#include <concepts>
+#include <limits>
+#include <type_traits>
 #include <utility>
 
+#include "base/error.h"
 #include "base/files.h"
-#include "report/record_fields.h"
 
 namespace snug::report {
+
+// The fields of run.json, each listed once for both writing and reading, in the order of the file.
+// `field.measured` marks what a plan does not know, `field.added` what files of earlier versions
+// lack.
+
+// `Record`, const when it is written.
+template <class T, class Record>
+concept Of = std::same_as<std::remove_const_t<T>, Record>;
+
+void fields(Of<StepRecord> auto& r, auto& field) {
+  field("step", r.step);
+  field("loss", r.loss);
+  field("seconds", r.seconds);
+  field("tokens", r.tokens);
+  field("padded_tokens", r.padded_tokens);
+  field("lr", r.lr);
+  field("grad_norm", r.grad_norm);
+  field("raw_tokens", r.raw_tokens);
+}
+
+void fields(Of<PhaseRecord> auto& r, auto& field) {
+  field("step", r.step);
+  field("phase", r.phase);
+  field("parameters", r.parameters);
+  field("gradients", r.gradients);
+  field("optimizer_device", r.optimizer_device);
+  field("optimizer_host", r.optimizer_host);
+  field("activations", r.activations);
+  field("workspace", r.workspace);
+  field("communication", r.communication);
+  field("data", r.data);
+  field("allocated", r.allocated);
+  field("peak", r.peak);
+  field("reserved", r.reserved);
+}
+
+void fields(Of<ValidationRecord> auto& r, auto& field) {
+  field("step", r.step);
+  field("loss", r.loss);
+  field("tokens", r.tokens);
+}
+
+void fields(Of<ModelRecord> auto& r, auto& field) {
+  field("id", r.id);
+  field("parameters", r.parameters);
+  field("trainable", r.trainable);
+}
+
+void fields(Of<DeviceRecord> auto& r, auto& field) {
+  field("name", r.name);
+  field("budget_bytes", r.budget_bytes);
+}
+
+void fields(Of<SpeedRecord> auto& r, auto& field) {
+  field("tokens_per_second", r.tokens_per_second);
+  field("model_flops_per_second", r.model_flops_per_second);
+  field("share_of_peak", r.share_of_peak);
+}
+
+void fields(Of<MemoryPeaks> auto& r, auto& field) {
+  field("peak_allocated", r.peak_allocated);
+  field("peak_reserved", r.peak_reserved);
+  field.measured("peak_host", r.peak_host);
+  field("on_disk", r.on_disk);
+  field("by_category", r.by_category);
+}
+
+void fields(Of<MemoryRecord> auto& r, auto& field) {
+  field("predicted", r.predicted);
+  field("measured", r.measured);
+  field("phases", r.phases);
+}
+
+void fields(Of<SuggestionRecord> auto& r, auto& field) {
+  field("options", r.options);
+  field("cost", r.cost);
+  field("peak_allocated", r.peak_allocated);
+  field("command", r.command);
+}
+
+void fields(Of<OutOfMemoryRecord> auto& r, auto& field) {
+  field("phase", r.phase);
+  field("unit", r.unit);
+  field("category", r.category);
+  field("requested", r.requested);
+  field("missing", r.missing);
+  field("allocated", r.allocated);
+  field("by_category", r.by_category);
+  field("by_unit", r.by_unit);
+  field("suggestions", r.suggestions);
+}
+
+void fields(Of<RankMemoryRecord> auto& r, auto& field) {
+  field("rank", r.rank);
+  field("device", r.device);
+  field("predicted_allocated", r.predicted_allocated);
+  field("peak_allocated", r.peak_allocated);
+  field("peak_host", r.peak_host);
+}
+
+void fields(Of<ResumptionRecord> auto& r, auto& field) {
+  field("step", r.step);
+  field("seconds_total", r.seconds_total);
+}
+
+void fields(Of<SampleRecord> auto& r, auto& field) {
+  field("question", r.question);
+  field("expected", r.expected);
+  field("before", r.before);
+  field("after", r.after);
+}
+
+void fields(Of<StartupRecord> auto& r, auto& field) {
+  field("stages", r.stages);
+  field("first_step_begun", r.first_step_begun);
+  field("first_step_ended", r.first_step_ended);
+}
+
+void fields(Of<RunRecord> auto& r, auto& field) {
+  field("schema", r.schema);
+  field("outcome", r.outcome);
+  field("reason", r.reason);
+  field.added("notes", r.notes);
+  field("command", r.command);
+  field("recipe", r.recipe);
+  field("model", r.model);
+  field("device", r.device);
+  field("world_size", r.world_size);
+  field("mesh", r.mesh);
+  field("ranks", r.ranks);
+  field("steps", r.steps);
+  field("speed", r.speed);
+  field("memory", r.memory);
+  field("validation", r.validation);
+  field("out_of_memory", r.out_of_memory);
+  field("resumptions", r.resumptions);
+  field.added("samples", r.samples);
+  field("startup_s", r.startup);
+  field("seconds_total", r.seconds_total);
+}
+
 namespace {
 
 // Keeps the order of the contract, where nlohmann::json would sort.
@@ -105,6 +249,73 @@ std::string run_json(const RunRecord& record) {
 
 void write_run_json(const RunRecord& record, const std::filesystem::path& path) {
   write_file_atomically(path, run_json(record));
+}
+
+// run.json read back, so that a run that is resumed tells its whole story.
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Reader;
+template <class T>
+concept ReadRecord = requires(T& value, const Reader& reader) {
+  fields(value, reader);
+};
+
+template <class T>
+void read(const Json& json, T& out) {
+  json.get_to(out);
+}
+void read(const Json& json, double& out) {
+  out = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
+void read(const Json& json, nlohmann::json& out) { out = nlohmann::json(json); }
+void read(const Json& json, ReadRecord auto& record);
+void read(const Json& json, std::vector<std::pair<std::string, double>>& out) {
+  for (const auto& [name, value] : json.items()) out.emplace_back(name, value);
+}
+template <ReadRecord T>
+void read(const Json& json, std::vector<T>& out) {
+  for (const Json& item : json) read(item, out.emplace_back());
+}
+template <ReadRecord T>
+void read(const Json& json, std::optional<T>& out) {
+  if (!json.is_null()) read(json, out.emplace());
+}
+
+struct Reader {
+  template <class T>
+  void operator()(const char* key, T& out) const {
+    read(json.at(key), out);
+  }
+  template <class T>
+  void measured(const char* key, T& out) const {
+    if (json.contains(key)) read(json.at(key), out);
+  }
+  template <class T>
+  void added(const char* key, T& out) const {
+    measured(key, out);
+  }
+  const Json& json;
+};
+
+void read(const Json& json, ReadRecord auto& record) {
+  const Reader reader{json};
+  fields(record, reader);
+}
+
+}  // namespace
+
+RunRecord read_run_json(const std::filesystem::path& path) {
+  RunRecord record;
+  try {
+    read(Json::parse(read_file(path)), record);
+  } catch (const Json::exception& error) {
+    throw UserError("{} is not a run.json of this version, or it is damaged: {}", path.string(),
+                    error.what());
+  }
+  return record;
 }
 
 }  // namespace snug::report

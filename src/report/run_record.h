@@ -1,7 +1,7 @@
-// One run in figures: what run.json says, and what tables and the report page are drawn from.
-// The layout of the file is a contract that tests and benchmarks read; adding a key is fine,
-// changing one raises `schema`. Bytes are bytes, seconds wall seconds, losses means over the loss
-// tokens of the global batch.
+// The record of a run: the contents of run.json, and the source of tables and the report page.
+// Tests and benchmarks rely on the file's layout: adding a key is fine, changing one raises
+// `schema`. Sizes are in bytes, times in wall seconds, losses are means over the loss tokens of the
+// global batch.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -33,7 +33,7 @@ struct PhaseRecord {
   int64_t parameters = 0;
   int64_t gradients = 0;
   int64_t optimizer_device = 0;
-  int64_t optimizer_host = 0;  // beside the device's memory, so not part of `allocated`
+  int64_t optimizer_host = 0;  // in host memory, so not part of `allocated`
   int64_t activations = 0;
   int64_t workspace = 0;
   int64_t communication = 0;
@@ -80,12 +80,12 @@ struct MemoryRecord {
   std::vector<PhaseRecord> phases;
 };
 
-// A change to the recipe that fits, as planned.
+// A change to the recipe with which the plan fits.
 struct SuggestionRecord {
   std::string options;  // to be added to the command
   std::string cost;     // in plain words
   int64_t peak_allocated = 0;
-  std::string command;  // the whole of it
+  std::string command;  // complete
 };
 
 // The memory of one process of several, at the end of the run.
@@ -97,11 +97,11 @@ struct RankMemoryRecord {
   int64_t peak_host = 0;
 };
 
-// Why a run ended for memory: who asked for what, and what was live then.
+// Why a run ran out of memory: the request that failed, and what was live then.
 struct OutOfMemoryRecord {
   std::string phase;     // setup, forward, backward, step, evaluate; "plan": nothing was started
   std::string unit;      // empty in a plan
-  std::string category;  // of what was asked for
+  std::string category;  // of the request
   int64_t requested = 0;
   int64_t missing = 0;
   int64_t allocated = 0;  // live; in a plan: at its peak
@@ -110,20 +110,20 @@ struct OutOfMemoryRecord {
   std::vector<SuggestionRecord> suggestions;
 };
 
-// A held-out question, or a picture, and what the model made of it.
+// A held-out question or picture, and the model's answers before and after training.
 struct SampleRecord {
   std::string question, expected;
-  std::string before;  // training; empty where the model from before could not be asked
+  std::string before;  // empty if the untrained model could not be asked
   std::string after;
 };
 
-// A run that went on from a checkpoint.
+// The run was resumed from a checkpoint.
 struct ResumptionRecord {
-  int64_t step = 0;          // that the checkpoint was written after
-  double seconds_total = 0;  // spent until then
+  int64_t step = 0;          // after which the checkpoint was written
+  double seconds_total = 0;  // of the run until then
 };
 
-// Wall seconds from the start of the program, of this process alone. Stages follow each other.
+// Wall seconds since the start of this process. Stages follow each other.
 struct StartupRecord {
   std::vector<std::pair<std::string, double>> stages;  // seconds of each
   double first_step_begun = 0;
@@ -132,11 +132,10 @@ struct StartupRecord {
 
 struct RunRecord {
   int schema = 1;
-  std::string outcome =
-      "ok";  // ok, oom, error, interrupted; unfinished: written along with a checkpoint
+  // ok, oom, error, interrupted; unfinished: written along with a checkpoint
+  std::string outcome = "ok";
   std::string reason;
-  std::vector<std::string>
-      notes;  // what else to know of the run: why it has fewer steps than asked
+  std::vector<std::string> notes;  // e.g. why it took fewer steps than the recipe asks for
   std::string command;
   nlohmann::json recipe = nlohmann::json::object();
   ModelRecord model;
@@ -152,17 +151,18 @@ struct RunRecord {
   std::vector<ResumptionRecord> resumptions;
   std::vector<SampleRecord> samples;
   StartupRecord startup;
-  double seconds_total = 0;  // of all the processes that made up the run
+  double seconds_total = 0;  // including those before each resumption
 };
 
-// The text of run.json: one line a step, a phase and a validation, so that it reads and diffs well.
+// The text of run.json, with one line per step, phase and validation, so that it reads and diffs
+// well.
 // Infinities and NaN become null; bytes that are not UTF-8 become U+FFFD.
 std::string run_json(const RunRecord& record);
 
-// Reads one back. Throws UserError naming the file; null becomes NaN.
+// Throws UserError naming the file. null becomes NaN.
 RunRecord read_run_json(const std::filesystem::path& path);
 
-// Whole or absent, also when the run dies a moment later.
+// Atomically: a run that dies meanwhile leaves the old file or the new one.
 void write_run_json(const RunRecord& record, const std::filesystem::path& path);
 
 }  // namespace snug::report

@@ -1,5 +1,5 @@
-// What a run prints for people: aligned tables, the four-phase memory table, bars by category and
-// the closing summary. Everything returns text; nothing here prints.
+// Text that a run prints: aligned tables, the four-phase memory table, bars by category and the
+// closing summary.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,20 +24,19 @@ class Table {
   };
   explicit Table(std::vector<Column> columns);
 
-  // As many cells as columns; a missing one at the end is left blank.
+  // Missing cells at the end are left blank.
   void add_row(std::vector<std::string> cells);
   // Title row, rule, rows; ends in a newline.
   std::string render() const;
-  // As a table of HTML.
-  std::string html() const;
+  std::string html() const;  // a <table>
 
  private:
   std::vector<Column> columns_;
   std::vector<std::vector<std::string>> rows_;
 };
 
-// One row a phase: Params, Grads, Optim, Acts, Work, (Comm, Data, Optim host where any is not zero)
-// Allocated, Peak, Reserved, all in one unit, GiB or MiB.
+// One row per phase: Params, Grads, Optim, Acts, Work, (Comm, Data, Optim host if any is not zero,)
+// Allocated, Peak, Reserved, all in GiB or all in MiB.
 std::string memory_table(std::span<const PhaseRecord> phases);
 
 struct BarOptions {
@@ -46,16 +45,16 @@ struct BarOptions {
   bool colours = false;
 };
 
-// One bar a category, largest first, with bytes and share of the sum.
+// One bar per category, largest first, with bytes and share of the sum.
 std::string memory_bars(const std::map<std::string, int64_t>& by_category,
                         const BarOptions& options = {});
 
 struct RunSummary {
   int64_t input_tokens = 0;        // of the samples' own text
-  int64_t tokens_with_prompt = 0;  // and of the prompt template
-  int64_t padded_tokens = 0;       // and of padding
+  int64_t tokens_with_prompt = 0;  // plus the prompt template's
+  int64_t padded_tokens = 0;       // plus padding
   double training_seconds = 0;
-  double tokens_per_second = 0;  // real tokens over training time
+  double tokens_per_second = 0;  // without padding
   double share_of_peak = 0;      // 0: not known
   int64_t memory_bytes = 0;      // peak allocated
   int64_t budget_bytes = 0;      // 0: no budget
@@ -67,7 +66,7 @@ struct RunSummary {
 
 RunSummary summary_of(const RunRecord& record);
 
-// The block at the end of a run, with LitGPT's words.
+// The block at the end of a run, in LitGPT's wording.
 std::string summary_block(const RunSummary& summary);
 
 }  // namespace snug::report

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "lab/report/figures.h"
-#include "report/charts/scatter_chart.h"
+#include "report/charts/charts.h"
 #include "report/html_page.h"
 
 namespace snug::lab {

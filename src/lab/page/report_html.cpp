@@ -8,8 +8,7 @@
 #include "lab/report/figures.h"
 #include "lab/report/reports.h"
 #include "lab/report/verdict.h"
-#include "report/assets.h"
-#include "report/charts/timeline_chart.h"
+#include "report/charts/charts.h"
 #include "report/html_page.h"
 
 namespace snug::lab {

@@ -7,7 +7,7 @@
 
 #include "lab/page/page.h"
 #include "lab/report/figures.h"
-#include "report/charts/svg_chart.h"
+#include "report/charts/charts.h"
 
 namespace snug::lab {
 namespace {

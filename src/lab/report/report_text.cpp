@@ -12,7 +12,6 @@
 #include "lab/report/search_answer.h"
 #include "report/tables.h"
 #include "report/text_width.h"
-#include "report/wrap.h"
 
 namespace snug::lab {
 namespace {

@@ -11,9 +11,7 @@
 #include "base/bytes.h"
 #include "base/terminal.h"
 #include "lab/report/figures.h"
-#include "report/clock_text.h"
 #include "report/text_width.h"
-#include "report/wrap.h"
 
 namespace snug::lab {
 namespace {

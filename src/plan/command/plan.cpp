@@ -35,7 +35,7 @@
 #include "plan/out_of_memory.h"
 #include "plan/suggest.h"
 #include "recipe/tables/techniques.h"
-#include "report/plan_page.h"
+#include "report/run_page.h"
 #include "report/tables.h"
 #include "train/launch/command.h"
 

@@ -1,19 +1,81 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/charts/scatter_chart.h"
+#include "report/charts/charts.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
-#include "report/charts/chart_axis.h"
+#include "base/text.h"
 #include "report/html_page.h"
 #include "report/text_width.h"
 
 namespace snug::report {
 namespace {
 
-constexpr double kLeft = 56, kRight = 24, kTop = 30, kBottom = 44;
+constexpr double kLargest = 1e30;  // beyond it a value is shown as missing, like an infinity
+
+std::vector<double> linear_ticks(const Axis& axis, int count) {
+  const double raw = (axis.high - axis.low) / count;
+  const double power = std::pow(10, std::floor(std::log10(raw)));
+  const double ratio = raw / power;
+  const double step = power * (ratio < 1.5 ? 1 : ratio < 3.5 ? 2 : ratio < 7.5 ? 5 : 10);
+  std::vector<double> out;
+  const double first = std::ceil(axis.low / step - 1e-9);
+  for (double k = first; k * step <= axis.high + 1e-9 * step && out.size() < 50; ++k)
+    out.push_back(k * step == 0 ? 0 : k * step);
+  return out;
+}
+
+// 1, 2 and 5 of each decade; over many decades their powers of ten alone.
+std::vector<double> logarithmic_ticks(const Axis& axis, int count) {
+  const double decades = std::log10(axis.high / axis.low);
+  std::vector<double> digits{1, 2, 5};
+  if (3 * decades > 1.5 * count) digits = {1};
+  std::vector<double> out;
+  for (double power = std::floor(std::log10(axis.low)); power <= std::log10(axis.high); ++power)
+    for (const double digit : digits) {
+      const double value = digit * std::pow(10, power);
+      if (value >= axis.low * (1 - 1e-9) && value <= axis.high * (1 + 1e-9)) out.push_back(value);
+    }
+  return out;
+}
+
+}  // namespace
+
+bool is_drawable(double value) { return std::isfinite(value) && std::abs(value) < kLargest; }
+
+void Axis::include(double value) {
+  low = std::min(low, value);
+  high = std::max(high, value);
+}
+
+void Axis::widen() {
+  if (high - low > 1e-9 * std::abs(high)) return;
+  const double room = high == 0 ? 1 : std::abs(high) * 0.1;
+  low -= room;
+  high += room;
+}
+
+double Axis::pixel(double value) const {
+  const double share =
+      logarithmic ? std::log(value / low) / std::log(high / low) : (value - low) / (high - low);
+  return from + share * (to - from);
+}
+
+std::vector<double> ticks(const Axis& axis, int count) {
+  return axis.logarithmic ? logarithmic_ticks(axis, count) : linear_ticks(axis, count);
+}
+
+std::string tick_text(double value) {
+  if (std::abs(value) >= 10000 && std::abs(value) < 1e15) return with_commas(std::llround(value));
+  return fmt::format("{:.4g}", value);
+}
+
+namespace {
+
+constexpr double kScatterLeft = 56, kScatterRight = 24, kScatterTop = 30, kScatterBottom = 44;
 constexpr double kLetter = 6.8, kLine = 14, kRadius = 5.5;
 
 struct Box {
@@ -53,10 +115,10 @@ class ScatterDrawing {
       x_.low = std::max(x_.low > 0 ? 0.0 : x_.low, x_.low - room);
       x_.high += room;
     }
-    x_.from = kLeft;
-    x_.to = chart.width - kRight;
-    y_.from = chart.height - kBottom;
-    y_.to = kTop;
+    x_.from = kScatterLeft;
+    x_.to = chart.width - kScatterRight;
+    y_.from = chart.height - kScatterBottom;
+    y_.to = kScatterTop;
   }
 
   std::string svg() {
@@ -88,16 +150,16 @@ class ScatterDrawing {
       out += fmt::format(
           "<line class=\"grid\" x1=\"{}\" x2=\"{}\" y1=\"{:.1f}\" y2=\"{:.1f}\"/>"
           "<text class=\"mu\" x=\"{}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
-          kLeft, chart_.width - kRight, y_.pixel(tick), y_.pixel(tick), kLeft - 8,
-          y_.pixel(tick) + 4, tick_text(tick));
+          kScatterLeft, chart_.width - kScatterRight, y_.pixel(tick), y_.pixel(tick),
+          kScatterLeft - 8, y_.pixel(tick) + 4, tick_text(tick));
     for (const double tick : ticks(x_, chart_.width < 600 ? 5 : 9))
       out +=
           fmt::format("<text class=\"mu\" x=\"{:.1f}\" y=\"{}\" text-anchor=\"middle\">{}</text>",
-                      x_.pixel(tick), chart_.height - kBottom + 18, tick_text(tick));
+                      x_.pixel(tick), chart_.height - kScatterBottom + 18, tick_text(tick));
     return out + fmt::format(
                      "<text class=\"mu\" x=\"0\" y=\"14\">{}</text>"
                      "<text class=\"mu\" x=\"{}\" y=\"{}\" text-anchor=\"end\">{}</text>",
-                     xml_escape(chart_.y_label), chart_.width - kRight, chart_.height - 8,
+                     xml_escape(chart_.y_label), chart_.width - kScatterRight, chart_.height - 8,
                      xml_escape(chart_.x_label));
   }
 
@@ -106,17 +168,19 @@ class ScatterDrawing {
     if (chart_.limit <= 0) return "";
     const double at = y_.pixel(chart_.limit);
     const double width = kLetter * static_cast<double>(display_width(chart_.limit_name)) + 6;
-    Box box{kLeft, at - kLine - 4, kLeft + width, at};
+    Box box{kScatterLeft, at - kLine - 4, kScatterLeft + width, at};
     const bool is_taken = std::any_of(
         chart_.points.begin(), chart_.points.end(),
         [&](const ScatterPoint& point) { return is_drawn(point) && around(point).overlaps(box); });
-    if (is_taken) box = {chart_.width - kRight - width, box.top, chart_.width - kRight, box.bottom};
+    if (is_taken)
+      box = {chart_.width - kScatterRight - width, box.top, chart_.width - kScatterRight,
+             box.bottom};
     taken_.push_back(box);
     return fmt::format(
         "<line class=\"limit\" x1=\"{0}\" x2=\"{1}\" y1=\"{2:.1f}\" y2=\"{2:.1f}\"/>"
         "<text class=\"mu\" x=\"{3:.1f}\" y=\"{4:.1f}\" text-anchor=\"{5}\">{6}</text>",
-        kLeft, chart_.width - kRight, at, is_taken ? box.right - 4 : box.left + 4, at - 5,
-        is_taken ? "end" : "start", xml_escape(chart_.limit_name));
+        kScatterLeft, chart_.width - kScatterRight, at, is_taken ? box.right - 4 : box.left + 4,
+        at - 5, is_taken ? "end" : "start", xml_escape(chart_.limit_name));
   }
 
   Box around(const ScatterPoint& point) const {
@@ -139,8 +203,9 @@ class ScatterDrawing {
   }
 
   bool has_room(const Place& place) const {
-    return place.box.left >= kLeft && place.box.right <= chart_.width &&
-           place.box.top >= kTop - 12 && place.box.bottom <= chart_.height - kBottom &&
+    return place.box.left >= kScatterLeft && place.box.right <= chart_.width &&
+           place.box.top >= kScatterTop - 12 &&
+           place.box.bottom <= chart_.height - kScatterBottom &&
            std::none_of(taken_.begin(), taken_.end(),
                         [&](const Box& box) { return box.overlaps(place.box); });
   }

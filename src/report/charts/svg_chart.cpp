@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/charts/svg_chart.h"
+#include "report/charts/charts.h"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,6 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
-#include "report/assets.h"
-#include "report/charts/chart_axis.h"
 #include "report/html_page.h"
 #include "report/text_width.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/charts/timeline_chart.h"
+#include "report/charts/charts.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ namespace snug::report {
 namespace {
 
 // The drawing's own units: the page stretches them to any width, so that letters are beside it.
-constexpr double kWidth = 1000, kHeight = 300;
+constexpr double kTimelineWidth = 1000, kTimelineHeight = 300;
 constexpr double kUsualWidth = 890;  // px on a desk
 
 int64_t largest(const TimelineChart& chart) {
@@ -52,14 +52,14 @@ class TimelineDrawing {
     std::string out = fmt::format(
         "<div class=\"timeline\" role=\"img\" aria-label=\"{}\">{}<div class=\"plot\">"
         "<svg viewBox=\"0 0 {} {}\" preserveAspectRatio=\"none\">",
-        xml_escape(chart_.name), scale(), kWidth, kHeight);
-    for (const double bytes : ticks_) out += line("grid", 0, kWidth, y(bytes), y(bytes));
+        xml_escape(chart_.name), scale(), kTimelineWidth, kTimelineHeight);
+    for (const double bytes : ticks_) out += line("grid", 0, kTimelineWidth, y(bytes), y(bytes));
     // From the top down, each over what is above it: a band needs no lower edge then.
     for (size_t c = chart_.categories.size(); c-- > 0;) out += band(c);
     const auto limit = static_cast<double>(chart_.limit_bytes);
-    if (shows_limit()) out += line("limit", 0, kWidth, y(limit), y(limit));
+    if (shows_limit()) out += line("limit", 0, kTimelineWidth, y(limit), y(limit));
     for (const Stretch& phase : phases())
-      if (phase.from > 0) out += line("edge", x(phase.from), x(phase.from), 0, kHeight);
+      if (phase.from > 0) out += line("edge", x(phase.from), x(phase.from), 0, kTimelineHeight);
     for (size_t i = 0; i < chart_.moments.size(); ++i) out += hit(i);
     out += "</svg>";
     if (shows_limit()) out += limit_name();
@@ -76,12 +76,12 @@ class TimelineDrawing {
     return chart_.limit_bytes > 0 && chart_.limit_bytes < 3 * largest(chart_);
   }
   double x(size_t i) const {
-    return kWidth * static_cast<double>(i) /
+    return kTimelineWidth * static_cast<double>(i) /
            static_cast<double>(std::max<size_t>(1, chart_.moments.size()));
   }
-  double y(double bytes) const { return kHeight * (1 - bytes / top_); }
+  double y(double bytes) const { return kTimelineHeight * (1 - bytes / top_); }
   // Of the drawing's width and height, for what stands beside it.
-  double percent_across(size_t i) const { return 100 * x(i) / kWidth; }
+  double percent_across(size_t i) const { return 100 * x(i) / kTimelineWidth; }
   double percent_up(double bytes) const { return 100 * bytes / top_; }
 
   static std::string line(const char* style, double x1, double x2, double y1, double y2) {
@@ -109,7 +109,7 @@ class TimelineDrawing {
 
   // Steps rather than slopes: memory holds between two moments.
   std::string band(size_t category) const {
-    std::string path = fmt::format("M0 {:.0f}", kHeight);
+    std::string path = fmt::format("M0 {:.0f}", kTimelineHeight);
     bool is_there = false;
     for (size_t i = 0; i < chart_.moments.size(); ++i) {
       const auto& bytes = chart_.moments[i].by_category;
@@ -119,7 +119,8 @@ class TimelineDrawing {
       path += fmt::format("V{:.1f}H{:.1f}", y(static_cast<double>(upper)), x(i + 1));
     }
     if (!is_there) return "";
-    return fmt::format("<path fill=\"var(--k{})\" d=\"{}V{:.0f}Z\"/>", category % 8, path, kHeight);
+    return fmt::format("<path fill=\"var(--k{})\" d=\"{}V{:.0f}Z\"/>", category % 8, path,
+                       kTimelineHeight);
   }
 
   // Those with room for their name on a desk.
@@ -130,7 +131,7 @@ class TimelineDrawing {
       const std::string& phase = chart_.moments[from].phase;
       while (to < count && chart_.moments[to].phase == phase) ++to;
       constexpr double kLetter = 7;
-      const double room = (x(to) - x(from)) / kWidth * kUsualWidth;
+      const double room = (x(to) - x(from)) / kTimelineWidth * kUsualWidth;
       if (room >= kLetter * static_cast<double>(phase.size())) out.push_back({from, to});
     }
     return out;
@@ -156,7 +157,7 @@ class TimelineDrawing {
     return fmt::format(
         "<rect class=\"hit\" x=\"{:.1f}\" y=\"0\" width=\"{:.1f}\" height=\"{}\"><title>{}</title>"
         "</rect>",
-        x(i), x(i + 1) - x(i), kHeight, xml_escape(text));
+        x(i), x(i + 1) - x(i), kTimelineHeight, xml_escape(text));
   }
 
   const TimelineChart& chart_;

@@ -9,9 +9,8 @@
 
 #include "recipe/recipe.h"
 #include "report/live_line.h"
-#include "report/metrics_csv.h"
+#include "report/metrics_files.h"
 #include "report/run_record.h"
-#include "report/tensorboard.h"
 
 namespace snug::train {
 

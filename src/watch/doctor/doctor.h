@@ -1,4 +1,4 @@
-// snug doctor: what this machine has, what it lacks, and the command that mends it.
+// snug doctor: what this machine has, what is missing, and the commands that install or fix it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace snug::doctor {
 
-// The exit code: 2 where something that snug needs is missing.
+// Returns the exit code: 2 if something that snug needs is missing.
 int doctor(const recipe::DoctorOptions& options);
 
 }  // namespace snug::doctor

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "watch/doctor/facts.h"
+#include "watch/doctor/findings.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -23,8 +23,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A version that a library of this process tells; empty where no such library is loaded. By name,
-// so that a build without CUDA asks in the same way.
+// The version reported by a library of this process; empty if it is not loaded. The function is
+// looked up by name, so that this also compiles without CUDA.
 std::optional<int> version_by(const char* function) {
   auto* call = reinterpret_cast<int (*)(int*)>(::dlsym(RTLD_DEFAULT, function));
   int version = 0;
@@ -32,7 +32,7 @@ std::optional<int> version_by(const char* function) {
   return version;
 }
 
-// Where the GPUs that CUDA would use are on the bus: "0000:01:00.0".
+// The PCI bus ids of the GPUs that CUDA would use: "0000:01:00.0".
 std::vector<std::string> bus_ids(int gpus) {
   using Call = int (*)(char*, int, int);
   auto* call = reinterpret_cast<Call>(::dlsym(RTLD_DEFAULT, "cudaDeviceGetPCIBusId"));
@@ -44,7 +44,7 @@ std::vector<std::string> bus_ids(int gpus) {
   return ids;
 }
 
-// MPI may be asked for it before it is started. Its first line says what it is.
+// This call is allowed before MPI_Init. Its first line is the library's name and version.
 std::string mpi_library() {
   using Call = int (*)(char*, int*);
   auto* call = reinterpret_cast<Call>(::dlsym(RTLD_DEFAULT, "MPI_Get_library_version"));
@@ -74,7 +74,7 @@ std::string mpirun_here() {
   return bundled.empty() ? program_on_path("mpirun") : bundled.string();
 }
 
-std::string first_line_said_by(const std::string& command) {
+std::string first_line_of(const std::string& command) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe(::popen(command.c_str(), "r"), ::pclose);
   std::array<char, 512> line{};
   if (pipe == nullptr || std::fgets(line.data(), line.size(), pipe.get()) == nullptr) return {};
@@ -107,11 +107,10 @@ int nvidia_devices() {
   return count;
 }
 
-// Of the nearest folder that is there: runs make the rest.
+// Runs create the folders that do not exist yet.
 bool can_write(const fs::path& folder) {
   std::error_code error;
-  fs::path at = fs::absolute(folder, error);
-  while (!fs::exists(at, error) && at != at.parent_path()) at = at.parent_path();
+  const fs::path at = machine::nearest_folder(folder);
   return fs::is_directory(at, error) && ::access(at.c_str(), W_OK | X_OK) == 0;
 }
 
@@ -143,7 +142,7 @@ Facts gather(const fs::path& out_dir) {
   }
   if (!facts.mpirun.empty())
     facts.mpirun_version =
-        first_line_said_by(fmt::format("{} --version 2>/dev/null", shell_quoted(facts.mpirun)));
+        first_line_of(fmt::format("{} --version 2>/dev/null", shell_quoted(facts.mpirun)));
   return facts;
 }
 

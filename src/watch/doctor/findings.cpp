@@ -8,7 +8,6 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
-#include "watch/doctor/gpu_findings.h"
 
 namespace snug::doctor {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "watch/doctor/gpu_findings.h"
+#include "watch/doctor/findings.h"
 
 #include <fmt/format.h>
 

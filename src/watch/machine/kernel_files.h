@@ -1,4 +1,5 @@
-// Reads small kernel files: one value, or lines of names and values.
+// Reads small kernel files (one value, or lines of names and values), and from them the limits of
+// this process's control group.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,5 +22,16 @@ std::optional<int64_t> number_behind(std::string_view text, std::string_view nam
 
 // The trimmed text after `name` and a colon at the start of a line.
 std::string words_behind(std::string_view text, std::string_view name);
+
+// Of control groups version 2, or version 1.
+struct ControlGroup {
+  std::optional<int64_t> limit;   // bytes: the smallest of this group and its parents
+  std::optional<int64_t> in_use;  // bytes used in the group that sets the limit, else in its own
+  std::optional<int64_t> out_of_memory_kills;
+  std::optional<double> processors;  // CPU quota in cores; empty: no quota
+};
+
+// `root` contains proc/self/cgroup and sys/fs/cgroup: "/" except in tests.
+ControlGroup control_group(const std::filesystem::path& root);
 
 }  // namespace snug::machine

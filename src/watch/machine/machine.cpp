@@ -2,17 +2,20 @@
 #include "watch/machine/machine.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <sys/utsname.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <sstream>
 #include <vector>
 
 #include "base/bytes.h"
-#include "watch/machine/control_group.h"
 #include "watch/machine/kernel_files.h"
 
 namespace snug::machine {
@@ -78,6 +81,85 @@ std::string describe() {
                   processor.cores == 1 ? "" : "s", format_bytes(machine::memory().total));
   for (const Gpu& gpu : gpus.gpus) text += fmt::format(", {}", gpu.name);
   return text;
+}
+
+namespace {
+
+constexpr const char* kWanted[] = {"avx2",        "fma",         "f16c",     "avx512f",  "avx512bw",
+                                   "avx512_vnni", "avx512_bf16", "amx_tile", "amx_bf16", "amx_int8",
+                                   "asimd",       "sve",         "bf16",     "i8mm"};
+
+std::string architecture() {
+  struct utsname name {};
+  return ::uname(&name) == 0 ? name.machine : "unknown";
+}
+
+}  // namespace
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  // More processors than the set has room for is an error; then all there are.
+  const int count = ::sched_getaffinity(0, sizeof(set), &set) == 0
+                        ? CPU_COUNT(&set)
+                        : static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  const std::optional<double> share = control_group("/").processors;
+  if (!share) return count;
+  return std::clamp(static_cast<int>(std::ceil(*share)), 1, count);
+}
+
+Processor processor() {
+  const std::string text = kernel_text("/proc/cpuinfo");
+  Processor processor{.name = words_behind(text, "model name"), .cores = usable_cores()};
+  if (processor.name.empty()) processor.name = architecture();
+  std::string flags = words_behind(text, "flags");
+  if (flags.empty()) flags = words_behind(text, "Features");  // ARM's word
+  std::istringstream words(flags);
+  std::vector<std::string> all;
+  for (std::string word; words >> word;) all.push_back(word);
+  for (const char* wanted : kWanted)
+    if (std::ranges::find(all, wanted) != all.end()) processor.features.emplace_back(wanted);
+  return processor;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Kind {
+  uint32_t magic;
+  const char* name;
+};
+
+// Numbers of linux/magic.h and of file systems that keep theirs elsewhere.
+constexpr Kind kKinds[] = {
+    {0xEF53, "ext4"},        {0x58465342, "xfs"},  {0x9123683E, "btrfs"},  {0x01021994, "tmpfs"},
+    {0x794C7630, "overlay"}, {0x6969, "nfs"},      {0xFF534D42, "cifs"},   {0xFE534D42, "smb"},
+    {0x2FC12FC1, "zfs"},     {0x65735546, "fuse"}, {0x0BD00BD0, "lustre"}, {0x01021997, "9p"},
+    {0x00C36400, "ceph"},    {0x47504653, "gpfs"}, {0x19830326, "beegfs"}, {0xF2F52010, "f2fs"}};
+
+}  // namespace
+
+fs::path nearest_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::path at = fs::absolute(folder, error);
+  while (!fs::exists(at, error) && at != at.parent_path()) at = at.parent_path();
+  return at;
+}
+
+Disk disk(const fs::path& folder) {
+  const fs::path there = nearest_folder(folder);
+  Disk disk;
+  struct statvfs room {};
+  if (::statvfs(there.c_str(), &room) == 0) {
+    disk.size = static_cast<int64_t>(room.f_blocks * room.f_frsize);
+    disk.free = static_cast<int64_t>(room.f_bavail * room.f_frsize);
+  }
+  struct statfs type {};
+  if (::statfs(there.c_str(), &type) == 0)
+    for (const Kind& kind : kKinds)
+      if (kind.magic == static_cast<uint32_t>(type.f_type)) disk.kind = kind.name;
+  return disk;
 }
 
 }  // namespace snug::machine

@@ -1,5 +1,5 @@
-// This machine's hardware and its use, from kernel files and NVIDIA's management library (NVML),
-// which is opened at run time, so that the program starts without it.
+// This machine's hardware and how much of it is in use, from kernel files and NVIDIA's management
+// library (NVML), which is loaded at run time if it exists.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -18,14 +18,14 @@ int usable_cores();
 struct Processor {
   std::string name;
   int cores = 0;  // usable_cores()
-  // avx2, avx512f, avx512_bf16, amx_bf16, …: those that our kernels use.
+  // avx2, avx512f, avx512_bf16, amx_bf16, …: those that snug's kernels use.
   std::vector<std::string> features;
 };
 Processor processor();
 
 struct Memory {
   int64_t total = 0, available = 0;           // of the machine
-  std::optional<int64_t> limit, in_use;       // of this process's control group, or one above it
+  std::optional<int64_t> limit, in_use;       // of this process's control group or a parent
   std::optional<int64_t> page_locked_limit;   // RLIMIT_MEMLOCK; empty: none
   std::optional<int64_t> shared_memory_size;  // of /dev/shm
 };
@@ -35,9 +35,11 @@ struct Disk {
   int64_t size = 0, free = 0;
   std::string kind;  // file system
 };
-Disk disk(const std::filesystem::path& folder);  // of the nearest folder above that is there
+// The folder itself or its nearest parent that exists.
+std::filesystem::path nearest_folder(const std::filesystem::path& folder);
+Disk disk(const std::filesystem::path& folder);  // of nearest_folder
 
-// The kernel's count of out-of-memory kills, of this control group and of the machine; empty if
+// The kernel's count of out-of-memory kills in this control group, else on the machine; empty if
 // unknown.
 std::optional<int64_t> out_of_memory_kills();
 
@@ -45,7 +47,7 @@ std::optional<int64_t> out_of_memory_kills();
 struct GpuLink {
   int other = 0;
   std::string kind;  // NVLink, PCIe switch, host bridge, …
-  int lanes = 0;     // of NVLink
+  int lanes = 0;     // NVLink connections
 };
 
 struct Gpu {
@@ -53,19 +55,19 @@ struct Gpu {
   std::string name, uuid, bus_id;
   int64_t memory_total = 0, memory_used = 0;
   std::optional<int> busy_percent, memory_busy_percent, temperature, power_watts, power_limit_watts;
-  std::map<int64_t, int64_t> process_bytes;  // by process id, as the driver counts them
-  std::vector<GpuLink> links;                // where they are asked for
+  std::map<int64_t, int64_t> process_bytes;  // by process id, as the driver counts
+  std::vector<GpuLink> links;                // with Links::Read
   bool mig = false;
-  int compute_capability = 0;  // 75 is 7.5; 0: not known
+  int compute_capability = 0;  // 75 is 7.5; 0: unknown
 };
 
 struct Gpus {
   bool has_library = false;
-  std::string why_not;                       // in words, where there are none
-  std::string driver_version, cuda_version;  // the newest CUDA that the driver takes
+  std::string why_not;                       // the reason if there are no GPUs
+  std::string driver_version, cuda_version;  // the newest CUDA that the driver supports
   std::vector<Gpu> gpus;
 };
-enum class Links { Leave, Read };  // a hundred questions to the driver where there are eight GPUs
+enum class Links { Leave, Read };  // reading takes about a hundred calls for eight GPUs
 Gpus gpus(Links links = Links::Leave);
 
 // A process's use of resources; empty if it has ended.

@@ -1,5 +1,6 @@
-// From a folder to what is seen of the run in it: a run's out_dir, a suite's folder, whose newest
-// row is followed, or a folder somewhere below which runs are.
+// Follows the run in a folder: a run's out_dir, a suite's folder (its newest row is followed), or a
+// folder with runs somewhere below it. Folders may change while they are read; those that vanish
+// are skipped.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,12 +14,11 @@ namespace snug::monitor {
 
 class Follow {
  public:
-  // Empty: the newest run below `newest_below`. Throws UserError where there is nothing to follow;
-  // a folder that is there and has no run in it yet is waited for.
+  // An empty `run` means the newest run below `newest_below`. Throws UserError if there is nothing
+  // to follow; a folder that exists but has no run yet is waited for.
   explicit Follow(const std::string& run, const std::filesystem::path& newest_below = "out");
 
-  // Throws UserError where the first process's status is damaged, or of another snug. What comes
-  // and goes while it looks is no error.
+  // Throws UserError if the status of rank 0 is damaged or of another version.
   Look look();
 
  private:

@@ -79,7 +79,7 @@ std::string suite_sentence(const SuiteLook& suite) {
 bool is_over(const Look& look) {
   if (look.suite) return look.suite->is_over;
   if (look.ranks.empty()) return false;
-  // Of a process elsewhere that says nothing nothing is known; then it is the first one's end.
+  // A silent process on another machine counts as over when rank 0 is.
   return std::ranges::all_of(look.ranks, [&](const RankLook& rank) {
     return rank.is_over() || (!rank.is_here && look.ranks.front().is_over());
   });
@@ -87,7 +87,7 @@ bool is_over(const Look& look) {
 
 std::string state_word(const Look& look) {
   if (look.ranks.empty()) return "waiting";
-  // One that ran out of memory, or is gone, takes the others along, who then speak of an error.
+  // A rank that ran out of memory or is gone takes down the others, which then report an error.
   if (has_outcome(look, "oom")) return "oom";
   if (first_gone(look) != nullptr) return "gone";
   if (has_outcome(look, "error")) return "error";

@@ -1,5 +1,5 @@
-// snug monitor: a live view of a run in the terminal, from the status that each of its processes
-// leaves in its folder.
+// snug monitor: a live view of a run in the terminal, from the status files that its processes
+// write.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace snug::monitor {
 
-// Ends with the run, on q and on Ctrl-C, and leaves the terminal as it was. Throws UserError where
+// Returns when the run ends, on q and on Ctrl-C, and restores the terminal. Throws UserError if
 // there is no run.
 int monitor(const recipe::MonitorOptions& options);
 

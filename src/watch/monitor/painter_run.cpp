@@ -7,11 +7,8 @@
 
 #include "base/bytes.h"
 #include "base/text.h"
-#include "report/clock_text.h"
 #include "report/text_width.h"
-#include "report/wrap.h"
 #include "watch/monitor/painter.h"
-#include "watch/monitor/view_memory.h"
 
 namespace snug::monitor {
 

@@ -15,7 +15,7 @@
 #include "lab/page/page.h"
 #include "lab/report/figures.h"
 #include "lab/report/row_view.h"
-#include "report/charts/scatter_chart.h"
+#include "report/charts/charts.h"
 #include "report/text_width.h"
 #include "support/lab_samples.h"
 #include "support/temp_folder.h"

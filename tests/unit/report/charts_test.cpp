@@ -7,10 +7,7 @@
 #include <random>
 #include <regex>
 
-#include "report/charts/chart_axis.h"
-#include "report/charts/scatter_chart.h"
-#include "report/charts/svg_chart.h"
-#include "report/charts/timeline_chart.h"
+#include "report/charts/charts.h"
 
 namespace snug::report {
 namespace {

@@ -12,7 +12,6 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "report/clock_text.h"
 #include "report/text_width.h"
 
 namespace snug::report {

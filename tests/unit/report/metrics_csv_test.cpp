@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/metrics_csv.h"
+#include "report/metrics_files.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

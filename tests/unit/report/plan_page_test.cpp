@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/plan_page.h"
+#include "report/run_page.h"
 
 #include <gtest/gtest.h>
 

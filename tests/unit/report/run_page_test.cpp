@@ -11,7 +11,7 @@
 
 #include "base/bytes.h"
 #include "base/files.h"
-#include "report/charts/svg_chart.h"
+#include "report/charts/charts.h"
 #include "support/temp_folder.h"
 
 namespace snug::report {

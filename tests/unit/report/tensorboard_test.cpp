@@ -1,6 +1,6 @@
 // The expected bytes come from TensorBoard's own writer (tests/oracles/tensorboard_events.py).
 // SPDX-License-Identifier: Apache-2.0
-#include "report/tensorboard.h"
+#include "report/metrics_files.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "report/wrap.h"
-
 namespace snug::report {
 namespace {
 

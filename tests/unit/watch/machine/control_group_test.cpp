@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "watch/machine/control_group.h"
+#include "watch/machine/kernel_files.h"
 
 #include <gtest/gtest.h>
 

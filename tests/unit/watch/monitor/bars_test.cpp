@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "watch/monitor/bars.h"
+#include "watch/monitor/painter.h"
 
 #include <gtest/gtest.h>
 

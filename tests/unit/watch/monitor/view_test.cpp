@@ -46,7 +46,7 @@ std::string joined(const Lines& lines) {
   return text;
 }
 
-constexpr Style kPlain{.unicode = false, .colours = false};
+constexpr TextStyle kPlain{.unicode = false, .colours = false};
 
 std::string plain(const Look& look, int columns = 100) {
   return joined(view(look, {.columns = columns, .style = kPlain}));
@@ -104,7 +104,7 @@ TEST(View, NoLineIsWiderThanTheTerminalAndNoPictureHigher) {
   for (const Look& look : {look_of(1), many, ended("oom", std::string(300, 'x')), Look{}}) {
     for (const int columns : {1, 10, 20, 40, 60, 80, 120, 200}) {
       for (const int rows : {1, 5, 10, 24, 50}) {
-        for (const Style style : {kPlain, Style{}}) {
+        for (const TextStyle style : {kPlain, TextStyle{}}) {
           const Lines lines =
               view(look, {.columns = columns, .rows = rows, .style = style, .keys = true});
           EXPECT_LE(lines.size(), static_cast<size_t>(rows));
