@@ -12,12 +12,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/terminal.h"
-#include "lab/report/compare_runs.h"
 #include "lab/report/reports.h"
 #include "lab/report/verdict.h"
-#include "lab/run/lab_list.h"
+#include "lab/run/lab_folder.h"
 #include "lab/run/lab_run.h"
-#include "lab/run/stop_wish.h"
+#include "lab/run/row_process.h"
 #include "recipe/print.h"
 
 namespace snug::lab {

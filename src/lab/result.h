@@ -1,4 +1,4 @@
-// What came of a row, and of a suite: row.json and lab.json.
+// The results of a row and of a suite: row.json and lab.json.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,12 +15,12 @@ namespace snug::lab {
 
 enum class Outcome {
   Ok,
-  OutOfMemory,  // said so itself, or the kernel's out-of-memory killer ended it
-  Error,        // an exit code of its own: a recipe, data, a full disk
-  Crashed,      // a signal
+  OutOfMemory,  // by its own exit code, or killed by the kernel's out-of-memory killer
+  Error,        // another exit code: a fault in the recipe or data, a full disk
+  Crashed,      // ended by a signal
   TimedOut,
-  Interrupted,  // by the person; done again next time
-  NotRun,       // listed only, or beyond a sweep's first out-of-memory
+  Interrupted,  // by the user; runs again next time
+  NotRun,       // only listed, or after a sweep's first row that ran out of memory
 };
 const char* name(Outcome outcome);
 
@@ -33,14 +33,14 @@ struct Moment {
   Bytes by_category;
 };
 
-// Memory and time of one step: foreseen by a plan, counted for another program, or measured.
+// Memory and time of one step: predicted by a plan, computed for another program, or measured.
 struct Figures {
   bool fits = true;
   int64_t peak_allocated = 0;
   int64_t peak_reserved = 0;    // 0: not known (a CPU)
-  int64_t reserved_ahead = 0;   // counted: where the host gathers ahead; 0: it does not
+  int64_t reserved_ahead = 0;   // of another program whose host gathers ahead; 0: it does not
   int64_t after_forward = 0;    // 0: not known
-  int64_t peak_host = 0;        // offloaded there; measured: of the whole process
+  int64_t peak_host = 0;        // planned: of offloaded state; measured: of the whole process
   int64_t parameter_bytes = 0;  // 0: not known
   Bytes by_category;            // at the peak
   double step_seconds = 0;
@@ -67,16 +67,16 @@ struct PhasePoint {
 struct RowResult {
   std::string id;
   Outcome outcome = Outcome::NotRun;
-  std::string reason;   // one line; empty where all is well
-  std::string command;  // that repeats it, as a shell reads it
+  std::string reason;   // one line; empty if the outcome is Ok
+  std::string command;  // repeats the row, quoted for a shell
   std::string plan_command;
-  std::string made_from;    // words and version: the same again is not done again
+  std::string made_from;    // arguments and version: while they are the same, the result is kept
   double seconds = 0;       // of the whole process
-  int64_t limit_bytes = 0;  // what the row had: budget, or device without what libraries take
+  int64_t limit_bytes = 0;  // the memory budget, or the device's memory less what libraries take
   std::optional<Figures> predicted;
   std::optional<Figures> like;
   std::string like_program;
-  std::vector<std::string> like_notes;  // what the count is, where it is kept apart
+  std::vector<std::string> like_notes;  // remarks on `like`
   std::optional<Figures> measured;
   std::vector<LossPoint> losses;
   std::vector<PhasePoint> phases;
@@ -93,36 +93,38 @@ struct LabRecord {
   std::string device;                            // planned for, or of this machine
   std::string hardware;                          // processor, cores, memory, GPUs of this machine
   std::map<std::string, std::string> versions;   // libraries
-  std::map<std::string, std::string> made_from;  // row -> what a result of it is to be made from
-  std::vector<std::string> rows;                 // ids that were asked for, in order
+  std::map<std::string, std::string> made_from;  // row -> RowResult::made_from of a current result
+  std::vector<std::string> rows;                 // requested ids, in order
   double seconds = 0;                            // all rows so far
 };
 
-// Reading throws UserError naming the file: missing, damaged, of another schema.
+// Reading throws UserError naming the file if it is missing, damaged or of another schema.
 std::string row_json(const RowResult& result);
 RowResult read_row_json(const std::filesystem::path& path);
 std::string lab_json(const LabRecord& record);
 LabRecord read_lab_json(const std::filesystem::path& path);
-// The suite as it was read, a search's tries among its rows: a report needs no file of the recipes.
+// The suite with the rows that its searches tried, so that a report does not need the recipes.
 std::string suite_json(const Suite& suite);
 Suite read_suite_json(const std::filesystem::path& path);
+// The same without a schema, for snug lab list.
+std::string list_rows_json(const Suite& suite);
 
-// What is to be said of a row of which `left` is there: a result that was made from other words or
-// files than the row has now is none.
+// The result to report for a row whose stored result is `left`; one made from other options or
+// files than the row has now does not count.
 RowResult result_of(const LabRecord& record, const std::string& id, std::optional<RowResult> left);
 
-// A lab run as a report wants it: the suite, what was asked for, and every result that is there.
+// A lab run for its report: the suite, the requested rows, and the results so far.
 struct LabRun {
   std::filesystem::path folder;
   LabRecord record;
   Suite suite;
   Mode mode = Mode::Plan;
-  std::vector<Row> rows;                             // those asked for, a search's tries among them
-  std::vector<RowResult> results;                    // one a row, NotRun where there is none yet
+  std::vector<Row> rows;                             // requested, including those searches tried
+  std::vector<RowResult> results;                    // one per row; NotRun: none yet
   const Row* find_row(const std::string& id) const;  // nullptr: none
   const RowResult* find(const std::string& id) const;
 };
-// Throws UserError: no folder of a lab run, or a file of it that is damaged.
+// Throws UserError if it is not the folder of a lab run, or a file in it is damaged.
 LabRun read_lab_run(const std::filesystem::path& folder);
 
 }  // namespace snug::lab

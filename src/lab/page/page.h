@@ -1,5 +1,5 @@
-// The parts of the report's page: what several of them are made of, the table of the rows, charts,
-// a section a row, sweeps and searches.
+// The parts of the report's page: helpers, the table of rows, charts, a section per row, sweeps and
+// searches.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,73 +12,74 @@
 
 namespace snug::lab {
 
-// Text of a suite, row or log, whichever way it is written, among words that go from left to right.
+// Text of a suite, row or log, isolated so that text written from right to left does not affect its
+// surroundings.
 std::string isolated(const std::string& text);
 
-// A table or drawing that moves inside its own frame, which the keyboard can reach. `name` is said
-// to those who cannot see it; `style`: more classes of the frame.
+// A table or drawing that scrolls inside a frame of its own, which the keyboard can reach. `name`
+// is for screen readers; `style`: more CSS classes of the frame.
 std::string scrolling(const std::string& name, const std::string& inside,
                       const std::string& style = "");
 
-// One of two drawings of the same: one for a desk and for paper, one for a phone.
+// Two versions of a drawing, of which CSS shows one: wide screens and paper, or a phone.
 std::string either(const std::string& wide, const std::string& small);
-constexpr double kPhoneWidth = 320;  // of the latter, so that it is shown as large as it is drawn
+constexpr double kPhoneWidth = 320;  // of the small one, so that it is not scaled
 
-// A drawing under its title; `aside` stands behind that, smaller.
+// A drawing with its title, followed by a smaller `aside`.
 std::string figure(const std::string& title, const std::string& aside, const std::string& inside);
 
-// What a colour of a drawing stands for.
+// An entry of a drawing's key.
 std::string key_entry(const std::string& colour, const std::string& words);
-// Of the page's eight, over and over.
+// One of the page's eight colours, in turn.
 std::string colour_of(size_t index);
-// Whether bytes are wide enough in a drawing of `full` to be seen, and worth an entry in its key.
+// Whether `bytes` can be seen in a drawing of `full` bytes, and so need an entry in its key.
 bool is_visible(int64_t bytes, double full);
 
-// Times between the smallest and the largest of an axis that is logarithmic.
+// An axis is logarithmic if its largest value is this many times its smallest.
 constexpr double kLogarithmicFrom = 8;
 
-// Whether a limit is so far above all values that drawing it would flatten them: then it is said in
-// words.
+// Whether a limit is so far above all values that drawing it would flatten them; then it is given
+// as text.
 bool is_far_above(double limit, double largest);
 
-// What the axis of a chart is in, by its largest value.
+// The unit of a chart's axis.
 struct ByteUnit {
   const char* name;
   double bytes;
 };
 ByteUnit chart_unit(double largest_bytes);
 
-// The table: what the table of every other form has, with bars, links, keys to sort by, and both
-// figures where one decides and another is known.
+// The table of the other forms, with bars, links and sort keys, and both figures if one decides and
+// another is known.
 std::string page_table(const LabRun& run, const std::vector<RowView>& views);
 
-// Where a row's section is on the page: "row-ls01-tiny-baseline".
+// The id of a row's section: "row-ls01-tiny-baseline".
 std::string anchor_of(const RowView& view);
 
-// Each empty where there is nothing to draw.
+// Each is empty if there is nothing to draw.
 std::string memory_against_time(const LabRun& run, const std::vector<RowView>& views);
 std::string memory_by_category(const LabRun& run, const std::vector<RowView>& views);
-// Drawn from at most about so many moments, the highest of each stretch.
+// Drawn from about `most_moments`, the highest moment of each interval.
 std::string memory_over_a_step(const RowView& view, size_t most_moments);
 std::string loss_curve(const RowView& view);
-// With what was published where the run is of the same size.
+// With the published points if the run is of full size.
 std::string sweep_charts(const LabRun& run, const Group& group,
                          const std::vector<const RowView*>& members);
 
-// A row's own section: everything there is to know of it, folded away.
+// The section with all details of a row, folded.
 std::string row_section(const LabRun& run, const RowView& view);
 
-// "<span class="chip good">✓ fits</span>", and behind it whether that is close.
+// "<span class="chip good">✓ fits</span>", and whether that is close.
 std::string outcome_chip(const RowView& view);
-// The verdict, and behind it how near the figures are; empty where nothing was expected.
+// The verdict and how close the figures are; empty if nothing was expected.
 std::string verdict_chip(const RowView& view);
 
-// The end of a row's output.log as it would stand on a terminal: no escape sequences, of a line
-// that was redrawn the last state. Empty where there is none.
+// The end of a row's output.log as a terminal would show it: without escape sequences, and only the
+// last state of a redrawn line. Empty if there is no log.
 std::string log_tail(const LabRun& run, const RowView& view);
 
-// Rows that belong together: the curves of a sweep with its optimum, and what a search found and
-// tried. Empty where the suite has neither.
+// The curves of sweeps with their optimum, and the answers and tries of searches. Empty if the
+// suite has neither.
 std::string sweeps_and_searches(const LabRun& run, const std::vector<RowView>& views);
 
 }  // namespace snug::lab

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/report/category_changes.h"
+#include "lab/report/explain.h"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/report/compare_runs.h"
+#include "lab/report/reports.h"
 
 #include <fmt/format.h>
 

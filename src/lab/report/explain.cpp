@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "lab/report/category_changes.h"
 #include "lab/report/figures.h"
 
 namespace snug::lab {

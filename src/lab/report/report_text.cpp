@@ -7,9 +7,7 @@
 
 #include "base/bytes.h"
 #include "lab/report/figures.h"
-#include "lab/report/report_table.h"
 #include "lab/report/reports.h"
-#include "lab/report/search_answer.h"
 #include "report/tables.h"
 #include "report/text_width.h"
 

@@ -1,4 +1,5 @@
-// Whether a row came out as its suite expects, and how far its figures are from published ones.
+// Whether a row's outcome is what its suite expects, and how far its figures are from published
+// ones.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,32 +14,32 @@ namespace snug::lab {
 
 enum class Verdict {
   AsExpected,
-  Differs,   // and `reasons` say how
-  BeyondIt,  // published as out of memory; snug fits, and the other program is counted as not
-             // fitting
-  Unknown,   // nothing was expected, or the row did not get that far
+  Differs,   // `reasons` say how
+  BeyondIt,  // published as out of memory, which the other program's computed figures confirm; snug
+             // fits
+  Unknown,   // nothing was expected, or the row has no outcome to compare
 };
 const char* name(Verdict verdict);
 
-// One published figure beside what it is held against.
+// One published figure and the figure that it is compared with.
 struct FigureCheck {
   enum class Unit { Bytes, Seconds };
   std::string what;      // "reserved", "after the forward", …
-  double published = 0;  // of several ranks the largest
-  double compared = 0;   // count of the program it was published for, else snug's own; 0: none
-  double at_least = 0;   // a count that is a range up to `compared`: its lower end; 0: it is none
+  double published = 0;  // the largest of several ranks
+  double compared = 0;   // computed for the published program, else snug's own; 0: none
+  double at_least = 0;   // the lower end if the computed figure is a range up to `compared`; else 0
   std::string with;      // "litgpt", "lightning", "snug"
   Unit unit = Unit::Bytes;
-  bool decides = true;  // snug's own time does not decide: another program was timed
+  bool decides = true;  // false for snug's own time: another program was timed
   bool is_held() const { return compared > 0 && published > 0; }
   double deviation() const { return compared / published - 1; }
   bool within_a_tenth() const;
-  bool within_range() const;  // between the two ends of a count that is one
+  bool within_range() const;  // between at_least and compared
   bool is_met() const { return within_a_tenth() || within_range(); }
 };
 
-// Whether the suite tells of something published, and the run is of the same size: else its rows
-// are held against what the suite expects of them.
+// Whether rows are compared with published outcomes: the suite has a source, and the run is of full
+// size. Otherwise they are compared with what the suite expects.
 bool is_held_against_published(const LabRun& run);
 bool has_source(const LabRun& run);  // whatever the run's size
 
@@ -48,34 +49,31 @@ struct RowVerdict {
   std::vector<FigureCheck> figures;
 };
 
-// Planned for another device than the suite's, rows are beside what was published and not held
-// against it.
+// False if rows are planned for another device than the suite's: then they have no verdict.
 bool is_judged(const LabRun& run);
 
-// In plan mode the published outcome is held against the count of the program that it was published
-// for.
+// In plan mode the published outcome is compared with the figures computed for the program that it
+// was published for.
 RowVerdict verdict_of(const LabRun& run, const Row& row);
 
-// As people read them (verdict_words.cpp).
-
-// "same outcome", "as expected", "differs", …; empty where nothing was expected.
+// "same outcome", "as expected", "differs", …; empty if nothing was expected.
 std::string verdict_words(const LabRun& run, const Row& row, Verdict verdict);
-// Behind a number of rows: "same as published".
+// After a number of rows: "same as published".
 const char* verdict_count_words(const LabRun& run, Verdict verdict);
 
-// How near a row's figures of one kind are to the published ones, beside its verdict: "memory
-// within 10 %", "time −92.0 %".
+// How close a row's figures of one kind are to the published ones: "memory within 10 %",
+// "time −92.0 %".
 struct FigureMark {
   std::string words;
   bool is_met = false;
 };
-// One a kind of figure that is held against something.
+// One per kind of figure that is compared.
 std::vector<FigureMark> figure_marks(const RowVerdict& verdict);
 
-// "Published", or of a suite that only expects: "Expected".
+// "Published", or "Expected" for a suite without a source.
 const char* source_title(const LabRun& run);
 
-// Each word of a verdict or mark that a run's report may have, and what it means.
+// The verdicts and marks in a run's report, each with its meaning.
 std::vector<std::pair<std::string, std::string>> verdict_meanings(const LabRun& run);
 
 }  // namespace snug::lab

@@ -1,8 +1,10 @@
-// snug lab run: one suite's rows in their order, its searches behind them, and the reports.
+// snug lab run: runs the rows of a suite in order, then its searches, and writes the reports.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -11,9 +13,8 @@
 #include <string>
 #include <vector>
 
+#include "lab/lab.h"
 #include "lab/result.h"
-#include "lab/run/edge.h"
-#include "lab/run/gpus_here.h"
 #include "lab/run/lab_folder.h"
 #include "lab/run/progress.h"
 #include "lab/run/row_work.h"
@@ -21,18 +22,32 @@
 
 namespace snug::lab {
 
+// A search for the largest value that fits, assuming that all smaller values fit too.
+struct Edge {
+  std::optional<int64_t> fits;       // the largest value that fitted; empty: none
+  std::optional<int64_t> too_large;  // the smallest value that did not; empty: none
+  bool is_found = false;             // false: a trial had no answer, and the search gave up
+};
+
+// Tries a value. Empty: no answer, because the run failed for another reason than memory.
+using Fits = std::function<std::optional<bool>(int64_t)>;
+
+// Searches `first` to `last`, starting at `start`: moves on by `step`, doubled each time, until the
+// answer changes, then halves the gap. No value is tried twice.
+Edge find_edge(int64_t first, int64_t last, int64_t start, int64_t step, const Fits& fits);
+
 class LabRunner {
  public:
-  // `folder`: of the run and its report. Throws UserError for rows, options, devices and files that
-  // are not there; nothing is written yet.
+  // `folder` is for the run and its report. Throws UserError for unknown rows, options and devices
+  // and for missing files, before anything is written.
   LabRunner(recipe::LabOptions options, Suite suite, Mode mode, const std::filesystem::path& folder,
             std::string command, const DeviceQuestions& devices);
 
-  // Takes the folder, which may be somebody else's: throws UserError then. Returns what there is,
-  // also when the person asked to stop.
+  // Locks the folder; throws UserError if another lab uses it. Returns the results so far, also
+  // when the user asked to stop.
   const LabRun& run(Progress& progress);
-  // Writes its reports, unless options.dry_run, and gives the folder back. Throws UserError that
-  // says how to go on, such as of a full disk.
+  // Writes the reports, unless options.dry_run, and unlocks the folder. Throws UserError that says
+  // how to continue, for example after a full disk.
   void end();
   bool was_interrupted() const { return is_stopped_; }
   std::string title() const { return run_.suite.name + ": " + run_.suite.title; }
@@ -50,15 +65,15 @@ class LabRunner {
   void choose_rows();
   void check_models() const;
   void check_profiles(const DeviceQuestions& devices) const;
-  void begin();  // from here on things are written
+  void begin();  // the first to write files
   void warn_of_machine() const;
   void warn_of_budgets() const;
   void begin_record();
   bool is_chosen(const Row& row) const { return chosen_.contains(row.id); }
 
   std::vector<Row> earlier_tries() const;
-  std::string wanted_from(const Row& row) const;  // what a result of it is to be made from
-  static size_t at_once();                        // plans, each a process
+  std::string wanted_from(const Row& row) const;  // RowResult::made_from of a current result
+  static size_t at_once();                        // plans that run in parallel
   std::future<RowResult> begin_plan(const Row& row) const;
   void plan_rows();
   void run_rows();
@@ -68,7 +83,7 @@ class LabRunner {
   void say_edge(const Group& group, const Edge& edge);
 
   std::optional<RowResult> done_before(const Row& row) const;
-  // Nothing where the person stopped it.
+  // Empty if the user stopped it.
   std::optional<RowResult> do_row(const Row& row);
   std::string why_not_run(const Row& row) const;
   void note(const Row& row, RowResult result, bool is_kept);
@@ -78,7 +93,7 @@ class LabRunner {
 
   recipe::LabOptions options_;
   std::string command_;
-  GpusHere gpus_;  // asked for in Mode::Run alone
+  GpusHere gpus_;  // only in Mode::Run
   LabRun run_;
   std::unique_ptr<LabFolder> folder_;  // none in a dry run
   std::unique_ptr<RowWork> work_;
@@ -89,8 +104,7 @@ class LabRunner {
   bool is_stopped_ = false;
 };
 
-// By the options: out/lab/SUITE, with -plan, -plan-DEVICE (of another device than the suite's) or
-// -scaled behind it.
+// out/lab/SUITE, followed by -plan, -plan-DEVICE (if it is not the suite's device) or -scaled.
 std::filesystem::path default_folder(const Suite& suite, Mode mode, const std::string& device);
 
 }  // namespace snug::lab

@@ -1,5 +1,5 @@
-// What a person sees while a lab runs: in a terminal two lines that are redrawn, one for the suite
-// and one for the row under way; everywhere a line for each row that has ended. Standard error.
+// The progress of a lab on standard error: a line for each row that has ended, and in a terminal
+// two lines that are redrawn, one for the suite and one for the running row.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -15,23 +15,23 @@
 
 namespace snug::lab {
 
-// The row under way, a glance at a time.
+// The state of the running row.
 struct RowStatus {
   std::string id;
   std::string doing;                      // planning, training, …
-  std::optional<report::LiveState> live;  // of its first process, once it says something
+  std::optional<report::LiveState> live;  // of rank 0, once it has written one
 };
 
 // "[3/14] ls03-tiny-accumulate  ok   24.60 GiB of 79.15 GiB, litgpt 61.20 GiB, 0.51 s/step".
 std::string row_line(int number, int total, size_t id_columns, const RowResult& result,
                      bool is_kept);
 
-// The two lines, each at most `width` columns. `seconds_left`: below 0: not known.
+// The two lines, each at most `width` columns. Negative `seconds_left`: not known.
 std::string suite_bar(const std::string& suite, int done, int total, double seconds_left,
                       int width);
 std::string row_bar(const RowStatus& status, int width);
 
-// Several threads may call at once: plans of several rows warn while another row ends.
+// Thread-safe: plans of several rows may warn while another row ends.
 class Progress {
  public:
   Progress(std::FILE* out, bool is_tty);
@@ -40,7 +40,7 @@ class Progress {
   Progress& operator=(const Progress&) = delete;
 
   void begin_suite(const std::string& name, int total, size_t id_columns);
-  // A search finds out by and by how many rows it has.
+  // A search finds out as it goes how many rows it has.
   void add_rows(int more);
   void show(const RowStatus& status);
   void row_ended(const RowResult& result, bool is_kept);

@@ -1,5 +1,5 @@
-// What a row's process says: the file that it is kept in, the pipes that it comes by, and the last
-// of it.
+// The output of a row's process: the pipes it comes through, the file it is kept in, and its last
+// words.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,20 +10,20 @@
 
 namespace snug::lab {
 
-constexpr size_t kMostOutput = size_t{64} << 20;  // bytes of it that are kept
+constexpr size_t kMostOutput = size_t{64} << 20;  // bytes that are kept
 
-// Where a child's output goes: the start of it, and the news that there was more. A disk that is
-// full must not stop the child by a pipe that nobody reads.
+// Keeps the first kMostOutput bytes of a child's output in a file, and a note if there was more. On
+// a full disk it keeps reading: the child must not block on a full pipe.
 class RowOutput {
  public:
-  // Empty: nowhere. Throws UserError where the file cannot be made.
+  // An empty path keeps nothing. Throws UserError if the file cannot be made.
   explicit RowOutput(const std::filesystem::path& path);
   RowOutput(const RowOutput&) = delete;
   RowOutput& operator=(const RowOutput&) = delete;
   ~RowOutput();
 
   void write(std::string_view text);
-  // Why it is not whole; empty: it is.
+  // Why the file is incomplete; empty if it is not.
   const std::string& fault() const { return fault_; }
 
  private:
@@ -33,7 +33,7 @@ class RowOutput {
   std::string fault_;
 };
 
-// Not inherited by a child that execs; its reader never waits.
+// Closed in a child by exec; reading never blocks.
 struct Pipe {
   int reader = -1, writer = -1;  // -1: closed
 
@@ -44,8 +44,8 @@ struct Pipe {
   static void close(int& end);
 };
 
-// The last words of a text that a terminal would have shown: from the last "snug: " at the start of
-// a line on, else its last lines.
+// The end of a program's error output: from the last line that starts with "snug: " on, else its
+// last lines.
 std::string last_words_of(const std::string& errors);
 
 }  // namespace snug::lab

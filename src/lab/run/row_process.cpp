@@ -5,20 +5,28 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/prctl.h>
+#include <sys/types.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include "base/error.h"
-#include "lab/run/marked_processes.h"
 #include "lab/run/row_output.h"
 #include "watch/machine/machine.h"
 
@@ -26,6 +34,54 @@ extern char** environ;
 
 namespace snug::lab {
 namespace {
+
+// The processes of one row are found by a variable in their environment, which their children
+// inherit: ranks and MPI's daemons leave the process group and session, but keep the environment.
+constexpr std::string_view kMark = "SNUG_LAB_ROW=";
+constexpr int kMostSweeps = 200;  // through all processes
+
+bool has_mark(const std::filesystem::path& process, const std::string& mark) {
+  std::ifstream file(process / "environ", std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  for (size_t at = text.find(mark); at != text.npos; at = text.find(mark, at + 1)) {
+    const size_t end = at + mark.size();
+    if ((at == 0 || text[at - 1] == '\0') && (end == text.size() || text[end] == '\0')) return true;
+  }
+  return false;
+}
+
+// "SNUG_LAB_ROW=1234-1", different each time.
+std::string new_mark() {
+  static std::atomic<int> count{0};
+  return fmt::format("{}{}-{}", kMark, ::getpid(), ++count);
+}
+
+// Of a lab within a lab.
+bool is_mark(const char* variable) { return std::string_view(variable).starts_with(kMark); }
+
+// Without this process and zombies.
+std::vector<pid_t> processes_with(const std::string& mark) {
+  std::vector<pid_t> found;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc", error)) {
+    const std::string name = entry.path().filename().string();
+    pid_t process = 0;
+    const auto read = std::from_chars(name.data(), name.data() + name.size(), process);
+    if (read.ec != std::errc() || process == ::getpid()) continue;
+    if (has_mark(entry.path(), mark)) found.push_back(process);
+  }
+  return found;
+}
+
+// Repeats until none is found: a process may have started another just before it was killed.
+void end_processes_with(const std::string& mark) {
+  for (int sweep = 0; sweep < kMostSweeps; ++sweep) {
+    const std::vector<pid_t> found = processes_with(mark);
+    if (found.empty()) return;
+    for (const pid_t process : found) ::kill(process, SIGKILL);
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -243,5 +299,38 @@ std::filesystem::path this_program() {
     return other;
   return std::filesystem::read_symlink("/proc/self/exe");
 }
+
+namespace {
+
+volatile std::sig_atomic_t is_wanted = 0;
+
+// Rows die with this process: the kernel was told so.
+void on_signal(int number) {
+  if (is_wanted != 0) {
+    std::signal(number, SIG_DFL);
+    std::raise(number);
+  }
+  is_wanted = 1;
+}
+
+}  // namespace
+
+StopWish::StopWish() {
+  is_wanted = 0;
+  struct sigaction wish {};
+  wish.sa_handler = on_signal;
+  wish.sa_flags = SA_RESTART;
+  sigemptyset(&wish.sa_mask);
+  for (size_t i = 0; i < kSignals.size(); ++i) {
+    ::sigaction(kSignals[i], nullptr, &before_[i]);
+    if (before_[i].sa_handler != SIG_IGN) ::sigaction(kSignals[i], &wish, nullptr);
+  }
+}
+
+StopWish::~StopWish() {
+  for (size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &before_[i], nullptr);
+}
+
+bool StopWish::wanted() { return is_wanted != 0; }
 
 }  // namespace snug::lab

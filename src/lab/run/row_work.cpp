@@ -10,7 +10,6 @@
 #include "base/version.h"
 #include "lab/collect.h"
 #include "lab/run/row_process.h"
-#include "lab/run/stop_wish.h"
 #include "recipe/gpus.h"
 #include "recipe/parse.h"
 #include "recipe/print.h"

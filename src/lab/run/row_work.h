@@ -1,5 +1,5 @@
-// One row, planned and run: the processes it takes and the result that comes of them. Knows nothing
-// of other rows and of the folder's lab.json.
+// Plans and runs one row, in processes of its own, and collects its result. Does not depend on
+// other rows or on the folder's lab.json.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,8 +16,8 @@ namespace snug::lab {
 
 class RowWork {
  public:
-  // `suite` with what the user's options change of all rows; `folder` null: nothing is written.
-  // `gpu`: the name of the one that runs here use; empty: none.
+  // `extra`: the user's options, for all rows. A null `folder`: nothing is written. `gpu`: the name
+  // of the GPU that runs here use; empty: none.
   RowWork(const Suite& suite, Mode mode, Settings extra, double row_timeout,
           const LabFolder* folder, const std::string& gpu)
       : suite_(suite),
@@ -27,19 +27,20 @@ class RowWork {
         folder_(folder),
         gpu_profile_(profile_of(gpu)) {}
 
-  // All that the result comes from: the words, what the files among them hold, snug's version.
+  // Identifies what a result is made from: the arguments, the contents of files among them, snug's
+  // version.
   std::string made_from(const Row& row) const;
 
-  // `snug plan`; several threads may ask at once.
+  // `snug plan`. Thread-safe.
   RowResult plan(const Row& row) const;
-  // Plan and run. `show` is called now and then with what is going on.
+  // Plans and runs. `show` is called about twice a second.
   RowResult run(const Row& row, const std::function<void(const RowStatus&)>& show) const;
 
-  // The words are ones that the program takes. Throws UserError.
+  // Throws UserError if the program would not accept the row's arguments.
   void check_words(const Row& row) const;
-  // As the words and the recipe that they start from have it.
-  bool is_for_processor(const Row& row) const;  // its run
-  bool has_budget(const Row& row) const;        // its run is held to a memory_budget
+  // Of the row's run, by its arguments and the recipe it starts from:
+  bool is_for_processor(const Row& row) const;
+  bool has_budget(const Row& row) const;  // has a memory_budget
 
  private:
   std::vector<std::string> plan_words(const Row& row) const;
@@ -57,8 +58,8 @@ class RowWork {
   std::string gpu_profile_;
 };
 
-// Words that plan a run on this machine, whose GPU is `gpu` as --device of plans has it (empty: it
-// has none that is known): for that GPU, unless the run is told to take the processor.
+// Arguments that plan a run on this machine: for its GPU (a profile's name; empty: none that is
+// known), unless the run uses the CPU.
 std::vector<std::string> on_this_machine(std::vector<std::string> plan_words,
                                          const std::string& gpu);
 

@@ -1,7 +1,6 @@
-// A suite of experiments as its file says it: rows that are options of a finetune command, what
-// each is expected to do, and what was published of it. Reading resolves everything that is only a
-// way of writing (from, matrix, sweeps, models): what comes out is a plain list of rows, each with
-// all of its options.
+// A suite of experiments: rows of options for a finetune command, with expected outcomes and
+// published figures. Reading its file resolves from, matrix, sweeps and models into a plain list of
+// rows, each with all of its options.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -21,7 +20,7 @@ const char* name(Mode mode);
 enum class Expected { Ok, OutOfMemory, Unknown };
 const char* name(Expected expected);
 
-// An option of the row's command: a recipe's key and the text that stands after it.
+// Options of a row's command: a recipe's key and the text of its value.
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 // "peak memory of this row is less than that of row `than`".
@@ -33,7 +32,7 @@ struct Comparison {
   std::string than;  // a row's id
 };
 
-// What the source printed; empty or absent: it printed none. Bytes are bytes. Lists: one a rank.
+// The published figures; empty or absent if there are none. Memory in bytes; lists: one per rank.
 struct Published {
   std::vector<double> allocated_after_forward;
   std::vector<double> peak_allocated;
@@ -67,43 +66,41 @@ struct Row {
   Expected expected = Expected::Unknown;
   std::vector<Comparison> comparisons;
   Published published;
-  std::string hardware;  // that it was published for, in words
+  std::string hardware;  // of the published figures, as text
   std::vector<std::string> notes;
-  std::vector<std::string>
-      explained;                // why it does not come out as published, said where it does not
-  std::string not_run;          // why the row is listed and never run; empty: it is run
-  std::string group;            // id of its sweep or search
-  std::optional<double> value;  // of what the group is over
+  std::vector<std::string> explained;  // why the outcome differs from the published one, if it does
+  std::string not_run;                 // why the row is only listed; empty: it is run
+  std::string group;                   // id of its sweep or search
+  std::optional<double> value;         // of the group's option
 };
 
-// Rows that belong together as one curve: the same run over a growing value. A sweep ends at its
-// first row that runs out of memory; a search tries values until it knows the largest that fits.
+// Rows that form one curve: the same run with a growing value. A sweep ends at its first row that
+// runs out of memory; a search tries values until it finds the largest that fits.
 struct Group {
   enum class Kind { Sweep, Search };
   Kind kind = Kind::Sweep;
   std::string id;
   std::string title;
-  std::string
-      over;  // the option that grows, as in "train.micro_batch_size"; of searches also model
-  // Of searches, whose rows search_row() makes.
+  std::string over;  // the option that grows, e.g. "train.micro_batch_size"; searches also: "model"
+  // Only of searches, whose rows search_row() makes:
   Row base;                           // without the value
   std::vector<std::string> together;  // options that take the same value
-  int64_t smallest = 1, largest = 1;  // both may be tried
-  std::vector<std::string> models;    // over model: by size; values are places in here, from 1
+  int64_t smallest = 1, largest = 1;  // inclusive
+  std::vector<std::string> models;    // if over model: by size; values are positions, from 1
 };
 
-// The same architecture at full size and small.
+// An architecture at full size and scaled down.
 struct ModelChoice {
-  std::string checkpoint;     // folder that real runs read
-  std::string config;         // for plans; a path that this process can open
-  std::string scaled_config;  // for scaled runs; the same
+  std::string checkpoint;     // the folder that real runs read
+  std::string config;         // for plans; an existing path
+  std::string scaled_config;  // for scaled runs; an existing path
 };
 
 struct Suite {
   std::string name;
   std::string title;
   std::string about;
-  std::string source;  // where the figures were published, in words
+  std::string source;  // where the figures were published, as text
   std::filesystem::path file;
   std::string device;
   double row_timeout_seconds = 0;  // 0: none
@@ -114,39 +111,38 @@ struct Suite {
   std::vector<Row> rows;  // searches have none until they run
 };
 
-// Throws UserError with all faults of the file, each with its line and how to mend it: unknown keys
-// (with near ones), a `from` that is no earlier row, ids twice or not usable as a folder's name,
-// options that the command does not have or whose value it does not take.
+// Throws UserError with all faults of the file, each with its line and how to fix it: unknown keys
+// (with near ones), a `from` that is not an earlier row, ids that are duplicate or cannot name a
+// folder, options that the command does not have or values that it does not accept.
 Suite read_suite(const std::filesystem::path& file);
 
-// Names and files of the suites in: $SNUG_SUITES, recipes/lab under the working directory and as it
-// came with the program; the first folder with a name wins.
+// The suites' files in $SNUG_SUITES, in recipes/lab of the working directory, and among those
+// installed with the program; the first file with a name wins.
 std::vector<std::filesystem::path> suite_files();
 
-// A name of suite_files() or a path. Throws UserError that lists the names there are.
+// A name of suite_files() or a path. Throws UserError that lists the known names.
 std::filesystem::path find_suite(const std::string& name_or_path);
 
-// Of several suites' rows: the patterns of "ls01*,fs-*" that this one has; empty: none, or none are
+// Those patterns of "ls01*,fs-*" that match rows of this suite; empty: none match, or none are
 // given.
 std::string patterns_of(const Suite& suite, const std::string& patterns);
-// Throws UserError for a pattern that none of the suites has.
+// Throws UserError for a pattern that matches in none of the suites.
 void check_patterns(const std::vector<Suite>& suites, const std::string& patterns);
 
-// "ls01*,ls08*" -> those rows, in the suite's order; a sweep's name means all of its rows; empty:
-// all. Throws UserError for a pattern that no row, sweep or search has.
+// "ls01*,ls08*" -> those rows, in the suite's order; a sweep's name means all its rows; empty: all.
+// Throws UserError for a pattern that matches no row, sweep or search.
 std::vector<const Row*> chosen_rows(const Suite& suite, const std::string& patterns);
-// The searches among the same patterns.
+// The searches that match.
 std::vector<const Group*> chosen_searches(const Suite& suite, const std::string& patterns);
 
 // The row of a search that tries `value` (from group.smallest to group.largest): id "ID-VALUE", or
 // "ID-MODEL" over models.
 Row search_row(const Group& group, int64_t value);
 
-// The words after the program's name that plan or run this row: "plan …" and "finetune_full …".
-// `extra` are the user's --set; an option that is set twice, also under another of its names,
-// stands once, with its last value. `out_dir` is left out of plans. Plans are for row.device in
-// Mode::Plan and for this machine otherwise. Throws UserError for a row whose model has no scaled
-// sibling in Mode::Scaled.
+// The arguments that plan or run this row: "plan …" and "finetune_full …". `extra` are the user's
+// --set; an option that is set twice, even under different names, appears once, with its last
+// value. Plans have no out_dir; they are for row.device in Mode::Plan and for this machine
+// otherwise. In Mode::Scaled, throws UserError for a row whose model has no scaled config.
 std::vector<std::string> plan_words(const Suite& suite, const Row& row, Mode mode,
                                     const Settings& extra);
 std::vector<std::string> run_words(const Suite& suite, const Row& row, Mode mode,

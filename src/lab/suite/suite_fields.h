@@ -1,27 +1,29 @@
-// A suite's file as it is read: its mappings, and what it says wrong.
+// Reading a suite's file: its mappings, its layers of options, and the faults in it.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include "lab/suite/suite.h"
 #include "recipe/yaml.h"
 
 namespace snug::lab {
 
-// All that a file says wrong, collected with lines while it is read, thrown once.
+// The faults of a file, collected with their lines while it is read and thrown together.
 class Faults {
  public:
-  // `file` stands in front of every line's number.
+  // `file` is shown before every line number.
   explicit Faults(std::string file) : file_(std::move(file)) {}
 
-  // The same words about the same line are kept once: one list may be read for many rows.
+  // Duplicates are dropped: one list may be read for many rows.
   void add(int line, std::string text);
   bool empty() const { return faults_.empty(); }
-  // Throws one UserError with all of them by line; nothing happens when there is none.
+  // Throws one UserError with all faults, by line, if there are any.
   void throw_all() const;
 
  private:
@@ -29,9 +31,8 @@ class Faults {
   std::vector<std::pair<int, std::string>> faults_;
 };
 
-// One mapping, its entries taken by name. What is asked for is what the mapping may hold: finish()
-// reports every other key, with the nearest of those names. A value of the wrong kind is a fault
-// and reads as absent.
+// One mapping, whose entries are read by name. finish() reports every key that was not asked for,
+// with the nearest known name. A value of the wrong kind is a fault and reads as absent.
 class Fields {
  public:
   // `what` names the mapping in messages: "row ls01", "scaled".
@@ -41,12 +42,12 @@ class Fields {
   const std::string& what() const { return what_; }
   Faults& faults() const { return faults_; }
 
-  // The entry's node; nullptr where there is none. A null is an entry.
+  // The entry's node; nullptr if there is none. A null is an entry.
   const recipe::YamlNode* take(std::string_view key);
-  // The same, where it says something.
+  // The same, but nullptr for a null.
   const recipe::YamlNode* take_said(std::string_view key);
 
-  // Overwrites `out` where the entry is there; null makes it empty.
+  // Overwrites `out` if there is an entry; null makes it empty.
   void read(std::string_view key, std::string& out);
   void read(std::string_view key, std::optional<double>& out);
   void read_size(std::string_view key, std::string& out);               // "900MiB"; checked
@@ -63,7 +64,7 @@ class Fields {
   std::vector<std::string> asked_;
 };
 
-// A scalar's text; other kinds are a fault about `what`.
+// A scalar's text; other kinds are a fault, with `what` in the message.
 std::optional<std::string> text_of(const recipe::YamlNode& node, std::string_view what,
                                    Faults& faults);
 std::optional<double> number_of(const recipe::YamlNode& node, std::string_view what,
@@ -71,10 +72,39 @@ std::optional<double> number_of(const recipe::YamlNode& node, std::string_view w
 // "61.97GiB" in bytes.
 std::optional<double> bytes_of(const recipe::YamlNode& node, std::string_view what, Faults& faults);
 
-// Whether a folder can have this name: letters, digits, ".", "-", "_", the first one none of the
-// last three, at most a hundred.
+// Whether the text can name a folder; see kNameRule.
 bool is_name(std::string_view text);
 constexpr std::string_view kNameRule =
     "give letters, digits, '.', '-' and '_', beginning with a letter or digit, at most 100";
+
+// Layers of options: a suite's for all rows, a row's over those of the row it is based on, those
+// for plans only. An option has several names (optim, optimizer, optimizer.class_path), and an
+// upper layer replaces a lower one under any of them; choosing a class (optimizer) drops the lower
+// layers' arguments of another class, as on the command line.
+
+// The key for the recipe that a row starts from; not an option of recipes, but --config.
+constexpr std::string_view kConfig = "config";
+
+struct OptionChange {
+  std::string key;                   // as written, dotted
+  std::optional<std::string> value;  // empty: null, which removes the option
+};
+using OptionLayer = std::vector<OptionChange>;
+
+enum class TakingBack { Allowed, Refused };
+
+// Reads a `set` mapping; keys and values are checked against the options of snug finetune. The path
+// of `config` is relative to `folder`.
+OptionLayer read_options(const recipe::YamlNode& node, const std::filesystem::path& folder,
+                         TakingBack taking_back, Faults& faults);
+
+void lay_over(Settings& options, const OptionLayer& layer);
+void lay_over(Settings& options, const Settings& layer);
+
+// "optim" -> "optimizer.class_path"; an unknown name is returned with dots and underscores
+// normalized.
+std::string option_key(std::string_view name);
+// The value of an option under any of its names; nullptr if it is not set.
+const std::string* find_option(const Settings& options, std::string_view name);
 
 }  // namespace snug::lab

@@ -7,8 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "lab/suite/suite_by_name.h"
-#include "lab/suite/suite_options.h"
+#include "lab/suite/suite_fields.h"
 #include "lab/suite/suite_rows.h"
 #include "recipe/numbers.h"
 

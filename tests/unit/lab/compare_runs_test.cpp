@@ -1,6 +1,6 @@
 // Ordinary runs side by side: figures worked out by hand.
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/report/compare_runs.h"
+#include "lab/report/reports.h"
 
 #include <gtest/gtest.h>
 

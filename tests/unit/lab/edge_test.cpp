@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/run/edge.h"
+#include "lab/run/lab_run.h"
 
 #include <gtest/gtest.h>
 

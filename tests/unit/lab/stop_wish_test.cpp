@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lab/run/stop_wish.h"
+#include "lab/run/row_process.h"
 
 #include <gtest/gtest.h>
 
