@@ -105,4 +105,148 @@ void CachingAllocator::free(uint64_t id) {
   insert_free(here->second);
 }
 
+namespace {
+
+constexpr int64_t kLeastBytes = 512;                  // all sizes are rounded to multiples
+constexpr int64_t kSmallBytes = 1 << 20;              // largest of the small pool
+constexpr int64_t kGranules[] = {20 << 20, 2 << 20};  // of the large and the small pool
+constexpr int64_t kEndless = int64_t{1} << 60;
+
+int64_t rounded_up(int64_t bytes, int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+ExpandableAllocator::ExpandableAllocator(int64_t limit) : limit_(limit) {
+  for (size_t i = 0; i < pools_.size(); ++i) {
+    pools_[i].granule = kGranules[i];
+    pools_[i].blocks[0] = {.bytes = kEndless};
+  }
+}
+
+bool ExpandableAllocator::allocate(uint64_t id, int64_t bytes) {
+  const int64_t rounded = std::max(kLeastBytes, rounded_up(bytes, kLeastBytes));
+  const size_t index = rounded <= kSmallBytes ? 1 : 0;
+  Pool& pool = pools_[index];
+  auto block = best_fit(pool, rounded);
+  // What it asks the device for at least, as with segments that do not expand.
+  const int64_t asked = std::max(pool.granule, rounded_up(rounded, kGranules[1]));
+  const auto is_over = [&] { return limit_ > 0 && reserved_ + asked > limit_; };
+  if (block == pool.blocks.end()) {
+    if (is_over()) give_free_memory_back();
+    if (is_over()) return false;
+    block = expand(pool, rounded);
+  }
+  block = split(pool, block, rounded);
+  set_state(pool, block, State::Used);
+  live_[id] = {index, block->first};
+  return true;
+}
+
+void ExpandableAllocator::free(uint64_t id) {
+  const auto live = live_.find(id);
+  if (live == live_.end()) return;
+  const auto [index, begin] = live->second;
+  live_.erase(live);
+  Pool& pool = pools_[index];
+  const auto block = pool.blocks.find(begin);
+  set_state(pool, block, State::Free);
+  merge(pool, block);
+}
+
+// The smallest that is large enough; where it could still grow, rather a larger one that cannot.
+ExpandableAllocator::Blocks::iterator ExpandableAllocator::best_fit(Pool& pool, int64_t bytes) {
+  const auto room = [&](const std::pair<int64_t, int64_t>& entry) {
+    const auto next = std::next(pool.blocks.find(entry.second));
+    return entry.first + (next->second.state == State::Unmapped ? next->second.bytes : 0);
+  };
+  auto found = pool.free.lower_bound({bytes, -1});
+  if (found == pool.free.end()) return pool.blocks.end();
+  for (auto next = std::next(found); next != pool.free.end() && room(*next) < room(*found); ++next)
+    found = next;
+  return pool.blocks.find(found->second);
+}
+
+// Maps what is missing behind the first free memory that has room to grow, in whole granules.
+ExpandableAllocator::Blocks::iterator ExpandableAllocator::expand(Pool& pool, int64_t bytes) {
+  auto first = pool.blocks.begin();
+  for (int64_t room = 0; room < bytes;) {
+    while (first->second.state == State::Used) ++first;
+    room = 0;
+    auto end = first;
+    for (; end != pool.blocks.end() && end->second.state != State::Used && room < bytes; ++end)
+      room += end->second.bytes;
+    // Of mapped memory alone there is not enough, or it would have been taken.
+    if (room < bytes) first = end;
+  }
+  const int64_t wanted_end = first->first + bytes;
+  while (true) {
+    if (first->second.state == State::Unmapped) {
+      const int64_t end =
+          rounded_up(std::min(wanted_end, first->first + first->second.bytes), pool.granule);
+      first = split(pool, first, end - first->first);
+      set_state(pool, first, State::Free);
+      count(first->second.bytes);
+      first = merge(pool, first);
+    }
+    if (first->first + first->second.bytes >= wanted_end) return first;
+    first = std::next(first);
+  }
+}
+
+void ExpandableAllocator::set_state(Pool& pool, Blocks::iterator block, State state) {
+  const std::pair entry{block->second.bytes, block->first};
+  if (block->second.state == State::Free) pool.free.erase(entry);
+  if (state == State::Free) pool.free.insert(entry);
+  block->second.state = state;
+}
+
+// With neighbours of the same state.
+ExpandableAllocator::Blocks::iterator ExpandableAllocator::merge(Pool& pool,
+                                                                 Blocks::iterator block) {
+  const State state = block->second.state;
+  if (block != pool.blocks.begin() && std::prev(block)->second.state == state) --block;
+  set_state(pool, block, State::Used);
+  for (auto next = std::next(block); next != pool.blocks.end() && next->second.state == state;) {
+    set_state(pool, next, State::Used);
+    block->second.bytes += next->second.bytes;
+    next = pool.blocks.erase(next);
+  }
+  set_state(pool, block, state);
+  return block;
+}
+
+// Cuts a block behind `bytes`; returns the part before.
+ExpandableAllocator::Blocks::iterator ExpandableAllocator::split(Pool& pool, Blocks::iterator block,
+                                                                 int64_t bytes) {
+  const State state = block->second.state;
+  const int64_t rest = block->second.bytes - bytes;
+  if (rest == 0) return block;
+  set_state(pool, block, State::Used);
+  block->second.bytes = bytes;
+  const auto tail = pool.blocks.insert({block->first + bytes, {rest, State::Used}}).first;
+  set_state(pool, tail, state);
+  set_state(pool, block, state);
+  return block;
+}
+
+void ExpandableAllocator::count(int64_t mapped) {
+  reserved_ += mapped;
+  peak_reserved_ = std::max(peak_reserved_, reserved_);
+}
+
+void ExpandableAllocator::give_free_memory_back() {
+  for (Pool& pool : pools_)
+    for (auto block = pool.blocks.begin(); block != pool.blocks.end(); ++block) {
+      if (block->second.state != State::Free) continue;
+      const int64_t begin = rounded_up(block->first, pool.granule);
+      const int64_t end = (block->first + block->second.bytes) / pool.granule * pool.granule;
+      if (begin >= end) continue;
+      if (begin > block->first) block = std::next(split(pool, block, begin - block->first));
+      block = split(pool, block, end - begin);
+      set_state(pool, block, State::Unmapped);
+      count(begin - end);
+      block = merge(pool, block);
+    }
+}
+
 }  // namespace snug::plan

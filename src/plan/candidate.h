@@ -1,4 +1,5 @@
-// One recipe on a device as the planner sees it: what it takes, how long, and whether it fits.
+// A recipe planned for a device: its memory, its time, and whether it fits; and the samples that
+// such a plan is for.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -6,53 +7,71 @@
 #include <vector>
 
 #include "core/dist/mesh.h"
+#include "data/micro_batch.h"
+#include "data/sample_store.h"
 #include "models/model.h"
 #include "plan/cost_model.h"
 #include "plan/devices/device_profile.h"
 #include "plan/predict.h"
-#include "plan/workload.h"
 #include "recipe/recipe.h"
 
 namespace snug::plan {
 
+// The data of a run, as far as memory and time depend on it.
+struct Workload {
+  const data::SampleStore& samples;
+  int64_t max_seqlen = 0;      // of the longest sample, validation's too
+  data::Reading reading = {};  // how samples become micro-batches
+  bool made_up = false;        // no data was read: the samples are placeholders
+};
+
+// A micro-batch with more tokens is a mistake, and planning it would take very long.
+inline constexpr int64_t kMostTokensAtOnce = int64_t{1} << 22;
+// Whether a micro-batch of this many of the longest samples has more.
+bool is_too_large(const Workload& work, int64_t micro_batch_size);
+
+// The largest micro-batch of this recipe: its longest samples together, with as many targets as any
+// micro-batch has, on which the head's memory depends. Throws UserError if it is_too_large().
+data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe& recipe,
+                                     int64_t micro_batch_size);
+
 struct Candidate {
   recipe::Recipe recipe;
-  std::string options;  // what it changes, as typed on the command line; empty: nothing
+  std::string options;  // its changes to the recipe, as typed on the command line; empty: none
   Prediction prediction;
   StepCost cost;
 };
 
-// Sketch: close to the plan and sooner there (PredictOptions::sketch).
+// Sketch: a faster approximation (PredictOptions::sketch).
 enum class Detail { Whole, Sketch };
 
-// One recipe on a device, with its timeline; of several devices one, as rank `rank`.
+// Plans a recipe for rank `rank`, with its timeline.
 Candidate evaluate(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
                    const DeviceProfile& device, int rank = 0, Detail detail = Detail::Whole);
-// Memory of the rank that needs most, time of the one that takes longest: stages of a pipeline
-// differ. One that does not fit needs most of all.
+// The memory of the pipeline stage that needs most (one that does not fit comes first) and the time
+// of the slowest.
 Candidate evaluate_neediest(const models::Model& model, const recipe::Recipe& recipe,
                             const Workload& work, const DeviceProfile& device,
                             Detail detail = Detail::Whole);
-// The same of what was planned for each stage; at least one.
+// The same from the plans of all stages; at least one.
 Candidate neediest_of(const std::vector<Candidate>& stages, const DeviceProfile& device);
 bool fits(const Candidate& candidate, const DeviceProfile& device);
-// What is missing, each of its own kind; 0: enough, or not known.
+// Missing bytes; 0: enough, or not known.
 struct Missing {
   int64_t on_device = 0, in_host = 0, on_disk = 0;
   int64_t sum() const { return on_device + in_host + on_disk; }
 };
 Missing missing(const Candidate& candidate, const DeviceProfile& device);
-// Of the host, for `ranks` processes of a machine that take as much each. On a cpu, device and host
-// share one memory.
+// Host memory for `ranks` processes of one machine. On a CPU it includes the device's memory.
 int64_t host_bytes_needed(const Prediction& prediction, at::DeviceType kind, int64_t ranks);
 
-// By how much a candidate passes the host memory that is assumed; 0: not at all, or none is.
+// By how much a candidate exceeds the assumed host memory; 0: not at all, or none is assumed.
 int64_t beyond_assumed_host(const Candidate& candidate, const DeviceProfile& device);
 
 // One rank of each stage of a pipeline.
 std::vector<int> first_of_stages(const dist::MeshShape& mesh);
-// Ranks that do not hold the same: copies do. Of very many the first and the last, and one of each
-// stage.
+// One rank of each set of data-parallel copies. If there are very many, the first and the last, and
+// one of each stage.
 std::vector<int> different_ranks(const dist::MeshShape& mesh);
 
 }  // namespace snug::plan

@@ -10,8 +10,7 @@
 #include "base/error.h"
 #include "engine/exec/pipeline_schedule.h"
 #include "engine/strategy.h"
-#include "plan/layouts.h"
-#include "plan/techniques.h"
+#include "plan/search_space.h"
 #include "recipe/selection.h"
 
 namespace snug::plan {
@@ -46,10 +45,10 @@ std::vector<Candidate> front_of(std::vector<Candidate> candidates, at::DeviceTyp
   return front;
 }
 
-class Search {
+class FitSearch {
  public:
-  Search(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
-         const DeviceProfile& device)
+  FitSearch(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
+            const DeviceProfile& device)
       : model_(model),
         recipe_(recipe),
         work_(work),
@@ -353,13 +352,13 @@ bool Fit::chose_disk(const recipe::Recipe& asked) const {
 
 Fit fit(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
         const DeviceProfile& device) {
-  if (device.assumed_host_bytes == 0) return Search(model, recipe, work, device).run();
+  if (device.assumed_host_bytes == 0) return FitSearch(model, recipe, work, device).run();
   // What is merely assumed of the host is kept to where that is possible.
   DeviceProfile within = device;
   within.host_bytes = device.assumed_host_bytes;
-  Fit found = Search(model, recipe, work, within).run();
+  Fit found = FitSearch(model, recipe, work, within).run();
   if (found.best) return found;
-  Fit beyond = Search(model, recipe, work, device).run();
+  Fit beyond = FitSearch(model, recipe, work, device).run();
   beyond.tried += found.tried;
   return beyond;
 }

@@ -261,10 +261,10 @@ struct Row {
   double effort = 0;
 };
 
-class Search {
+class SuggestionSearch {
  public:
-  Search(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
-         const DeviceProfile& device)
+  SuggestionSearch(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
+                   const DeviceProfile& device)
       : model_(model), recipe_(recipe), work_(work), device_(device) {
     if (const auto candidate = planned(recipe)) {
       lacking_ = missing(*candidate, device_);
@@ -453,7 +453,7 @@ class Search {
 
 std::vector<Suggestion> suggest(const models::Model& model, const recipe::Recipe& recipe,
                                 const Workload& work, const DeviceProfile& device) {
-  Search search(model, recipe, work, device);
+  SuggestionSearch search(model, recipe, work, device);
   Choice together{.changes = {}, .micro_batch_size = recipe.train.micro_batch_size};
   search.consider_smaller_micro_batches(together);
   bool combined = false, any = false;

@@ -10,7 +10,6 @@
 #include "core/dist/world.h"
 #include "core/memory/ledger.h"
 #include "engine/accelerator.h"
-#include "plan/command/plan_choice.h"
 #include "plan/fit.h"
 #include "plan/out_of_memory.h"
 #include "plan/predict.h"

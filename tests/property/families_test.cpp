@@ -13,8 +13,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "plan/candidate.h"
 #include "plan/predict.h"
-#include "plan/workload.h"
 #include "support/case_sample.h"
 #include "support/fixed_order.h"
 #include "support/random_recipe.h"

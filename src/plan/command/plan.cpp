@@ -27,7 +27,6 @@
 #include "engine/run_length.h"
 #include "engine/strategy.h"
 #include "models/family.h"
-#include "plan/command/plan_choice.h"
 #include "plan/command/plan_devices.h"
 #include "plan/command/plan_json.h"
 #include "plan/command/plan_like.h"

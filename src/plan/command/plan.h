@@ -1,4 +1,4 @@
-// The command `snug plan`.
+// snug plan: what a recipe takes, on any device, before a byte is allocated.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,6 @@
 
 namespace snug::plan {
 
-// snug plan: what a recipe takes, on any device, before a byte is allocated.
 void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options);
 
 }  // namespace snug::plan

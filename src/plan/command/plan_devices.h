@@ -1,5 +1,5 @@
-// The part of a plan that is about several devices: what each of them holds, what travels between
-// them, and what more of them would bring.
+// The output of a plan about several devices: what each of them holds, the traffic between them,
+// and how the recipe scales to more of them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,8 +13,7 @@
 
 namespace snug::plan {
 
-// Three figures, and never fewer than the whole seconds; without the unit, which a column's head or
-// the sentence says.
+// Three digits, or all digits of whole seconds; without the unit.
 std::string seconds_text(double seconds);
 
 // "8 on 2 machines of 4, fsdp (fsdp=8): each holds 1/8 of weights, gradients and optimizer states".
@@ -24,7 +23,7 @@ std::string devices_line(const recipe::Recipe& recipe);
 std::string links_text(const plan::Candidate& candidate, const plan::DeviceProfile& device);
 nlohmann::json links_json(const plan::Candidate& candidate, const plan::DeviceProfile& device);
 
-// 1, 8, 64, 512 and 4096 devices, each with as many samples as one of the recipe's.
+// Plans for 1, 8, 64, 512 and 4096 devices, each device with as many samples as in the recipe.
 class Scaling {
  public:
   Scaling(const models::Model& model, const recipe::Recipe& recipe, const plan::Workload& work,

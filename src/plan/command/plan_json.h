@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/memory/ledger.h"
-#include "plan/timeline.h"
+#include "plan/predict.h"
 
 namespace snug::plan {
 

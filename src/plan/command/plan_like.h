@@ -1,4 +1,4 @@
-// A plan beside what another program takes for the same recipe: where the difference is, and why.
+// Compares a plan with what another program takes for the same recipe, and explains the difference.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,8 +16,8 @@ namespace snug::plan {
 
 class Like {
  public:
-  // `program`: litgpt or lightning. Throws UserError for a model or recipe that it is not planned
-  // with.
+  // `program`: litgpt or lightning. Throws UserError for a model or recipe that cannot be planned
+  // for that program.
   Like(const std::string& program, const models::Model& model, const plan::Candidate& candidate,
        const data::SampleStore& samples, const plan::DeviceProfile& device);
 
@@ -26,7 +26,7 @@ class Like {
   nlohmann::json json() const;
 
  private:
-  // Each at its own highest.
+  // Each category's own maximum.
   struct Side {
     int64_t weights = 0, gradients = 0, states = 0, kept = 0, head = 0, update = 0;
   };

@@ -1,5 +1,5 @@
-// What a device has and can do, for planning without it: a table of common ones, a YAML file of
-// one's own, or this machine's CPU, measured.
+// The memory and speed of a device, for planning without it: from a table of common devices, from a
+// YAML file, or measured on this machine's CPU.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,34 +19,34 @@ namespace snug::plan {
 struct DeviceProfile {
   std::string name;
   at::DeviceType kind = at::kCUDA;
-  int64_t memory_bytes = 0;   // all there is
-  int64_t context_bytes = 0;  // taken by driver and libraries before the first tensor
-  int64_t host_bytes = 0;     // of memory beside it; 0: not known
-  // Where that is not known: what machines with this device usually have, 4 times its memory for
-  // each device and 64 GiB at least. Plans keep to it where they can, and warn where they cannot.
+  int64_t memory_bytes = 0;   // all of it
+  int64_t context_bytes = 0;  // used by driver and libraries before the first tensor
+  int64_t host_bytes = 0;     // the host's memory; 0: not known
+  // If host_bytes is not known: what machines with this device usually have, 4 times its memory per
+  // device and at least 64 GiB. Plans stay within it if they can, and warn if they cannot.
   int64_t host_bytes_per_device = 0;
-  int64_t assumed_host_bytes = 0;  // of the whole machine (with_host); 0: nothing is assumed
+  int64_t assumed_host_bytes = 0;  // of the whole machine (with_host); 0: none
   double flops_16bit = 0;          // per second, dense products with float32 sums
   double flops_32bit = 0;
-  double flops_bf16 = 0;             // 0: as flops_16bit; GPUs before Ampere have none of their own
-  double flops_tf32 = 0;             // 0: as flops_32bit; GPUs before Ampere and CPUs have none
+  double flops_bf16 = 0;             // 0: as flops_16bit; differs on GPUs before Ampere
+  double flops_tf32 = 0;             // 0: as flops_32bit; GPUs before Ampere and CPUs lack it
   double bytes_per_second = 0;       // of the device's memory
   double link_bytes_per_second = 0;  // between host and device, one direction
   double host_bytes_per_second = 0;  // of the host's memory
-  // Of the disk that optimizer states may go to: an NVMe drive on PCIe 4.0, written to for long.
+  // The disk for optimizer states: by default the sustained rates of an NVMe drive on PCIe 4.0.
   double disk_read_bytes_per_second = 5e9, disk_write_bytes_per_second = 3e9;
   int64_t disk_bytes = 0;           // free there; 0: not known
   double product_efficiency = 0.6;  // share of the peak that products reach
-  // Between devices, of one of them, one direction: those of the same machine and those of others.
+  // Between devices, per device and direction: within a machine and between machines.
   double intra_node_bytes_per_second = 0;
   double inter_node_bytes_per_second = 0;
   double intra_node_latency = 0;  // seconds a hop
   double inter_node_latency = 0;
   double collective_efficiency = 0.8;  // share of these rates that collectives reach
-  bool flash_attention = true;         // torch has fused attention for 16-bit types here
+  bool flash_attention = true;         // torch has fused attention for 16-bit types
 
   int64_t usable_bytes() const { return memory_bytes - context_bytes; }
-  // `matmul_precision` as in a recipe; it counts for float32.
+  // `matmul_precision` as in a recipe; it affects float32 only.
   double flops(at::ScalarType compute,
                const recipe::Word<recipe::MatmulPrecision>& matmul_precision) const {
     if (compute == at::kFloat)
@@ -58,25 +58,26 @@ struct DeviceProfile {
 
 // Whether the machine that is planned for is the one that plans.
 enum class Machine { Here, Elsewhere };
-// With what a recipe says of the machine beside the device: host_memory, and the folder for
-// optimizer states of optimizer_offload, or of fit_disk where that is asked for. Here the host has
-// this machine's memory without a word on it, and the folder's disk is measured. Elsewhere it is
-// assumed, where neither recipe nor profile says.
+// Adds what the recipe says about the machine: host_memory, and the disk of the folder for
+// optimizer states (optimizer_offload or fit_disk). For Machine::Here, host memory defaults to this
+// machine's and the disk is measured. For Machine::Elsewhere, host memory is assumed if neither
+// recipe nor profile gives it.
 DeviceProfile with_host(DeviceProfile device, const recipe::Recipe& recipe, Machine where);
 
-// What one of so many processes on a machine has of it: a GPU each; a cpu's rates and memory, and
-// any disk's rates, are shared.
+// The share of one of several processes on a machine: each has a GPU of its own, but they share a
+// CPU's rates and memory, and a disk's rates.
 DeviceProfile share_of(const DeviceProfile& device, int64_t ranks_per_machine);
-// The links of a device that is one of so many on its machine.
+// The links of one of several devices on a machine.
 Network network_of(const DeviceProfile& device, int64_t ranks_per_machine);
 
-// "a100-80", "rtx-4090", …: names as in profile_names(), case and separators do not matter; "cpu":
-// this machine; or the path of a YAML file with the members' names. Of `budget_bytes` of memory,
-// driver and libraries included, where that is not 0. Throws UserError that lists the choices.
+// `name` is one of profile_names() ("a100-80", "rtx-4090", …; case and separators do not matter),
+// "cpu" for this machine, or the path of a YAML file with the members' names. If `budget_bytes` is
+// not 0, it replaces the memory, driver and libraries included. Throws UserError that lists the
+// choices.
 DeviceProfile find_profile(const std::string& name, int64_t budget_bytes);
 std::vector<std::string> profile_names();
 
-// Of a GPU by the name that CUDA gives; one that nobody knows is taken for an A100.
+// By the GPU's name in CUDA; an unknown one gets an A100's profile.
 DeviceProfile profile_of_gpu(std::string_view cuda_name);
 
 }  // namespace snug::plan

@@ -1,6 +1,6 @@
-// What collectives put on the links between devices, and how long they take: rings, as NCCL and MPI
-// run large messages, with a latency a hop. Links are those within a machine and each device's
-// share of the network between machines.
+// The bytes that collectives send over the links between devices, and their time: rings, as NCCL
+// and MPI use for large messages, with a latency per hop. Links are those within a machine and each
+// device's share of the network between machines.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace snug::plan {
 
 struct Network {
-  // A device's, one direction, as much of it as collectives reach.
+  // Per device and direction, as far as collectives reach them.
   double bytes_per_second_within = 0;
   double bytes_per_second_between = 0;
   double latency_within = 0;  // seconds a hop
@@ -20,7 +20,7 @@ struct Network {
   int64_t ranks_per_machine = 1;
 };
 
-// How a group of ranks lies on machines: `size` of them, `on_machine` on each.
+// How a group is spread over machines: `size` ranks, `on_machine` on each.
 struct GroupPlace {
   int64_t size = 1;
   int64_t on_machine = 1;
@@ -28,13 +28,13 @@ struct GroupPlace {
   int64_t num_machines() const { return (size + on_machine - 1) / on_machine; }
 };
 
-// Where these ranks lie, of which `rank` is one.
+// For the group `members`, which contains `rank`.
 GroupPlace place_of(const std::vector<int>& members, int rank, int64_t ranks_per_machine);
-// Those along an axis.
+// For the group of `rank` along an axis.
 GroupPlace place_of(const dist::MeshShape& mesh, dist::Axis axis, int rank,
                     int64_t ranks_per_machine);
 
-// Sent by one rank, on each kind of link.
+// Bytes that one rank sends over each kind of link.
 struct LinkBytes {
   double within = 0;
   double between = 0;
@@ -44,10 +44,10 @@ struct LinkBytes {
 };
 
 // A ring sends 2 (N-1)/N of an all-reduce's bytes, (N-1)/N of an all-gather's or reduce-scatter's.
-// One of k neighbours on a machine is on another machine; rings are laid so that each device has
-// its turn to be that one.
+// One of a machine's k ranks has its neighbour on another machine; rings are laid so that the
+// devices take turns.
 LinkBytes bytes_sent(dist::Operation operation, int64_t bytes, const GroupPlace& place);
-// Of all calls, one after another.
+// Of all calls, in sequence.
 double seconds_of(dist::Operation operation, const dist::Traffic& traffic, const GroupPlace& place,
                   const Network& network);
 

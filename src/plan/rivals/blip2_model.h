@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/rivals/model.h"
+#include "plan/rivals/modules.h"
 
 namespace snug::plan::rivals {
 

@@ -12,11 +12,10 @@
 
 #include "base/error.h"
 #include "core/memory/guards.h"
+#include "plan/predict.h"
 #include "plan/rivals/blip2_model.h"
-#include "plan/rivals/litgpt_model.h"
-#include "plan/rivals/mingpt_model.h"
+#include "plan/rivals/gpt_models.h"
 #include "plan/rivals/optimizer.h"
-#include "plan/timeline.h"
 
 namespace snug::plan::rivals {
 namespace {

@@ -1,7 +1,7 @@
 // What copies, updates on the host and states on disk add to a step: bounds that hold whatever the
 // figures are.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/beside.h"
+#include "plan/cost_model.h"
 
 #include <gtest/gtest.h>
 

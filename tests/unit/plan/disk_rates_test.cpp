@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/devices/disk_rates.h"
+#include "plan/devices/measured_rates.h"
 
 #include <gtest/gtest.h>
 

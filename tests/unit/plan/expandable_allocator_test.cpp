@@ -1,14 +1,12 @@
 // The replayed expandable segments against what libtorch's source says of them: sizes worked out by
 // hand.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/expandable_allocator.h"
+#include "plan/caching_allocator.h"
 
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
-
-#include "plan/caching_allocator.h"
 
 namespace snug::plan {
 namespace {

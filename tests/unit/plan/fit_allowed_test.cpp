@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "models/family.h"
 #include "plan/fit.h"
-#include "plan/techniques.h"
+#include "plan/search_space.h"
 #include "recipe/batches.h"
 
 namespace snug::plan {

@@ -10,7 +10,7 @@
 #include "engine/strategy.h"
 #include "models/family.h"
 #include "plan/fit.h"
-#include "plan/layouts.h"
+#include "plan/search_space.h"
 #include "recipe/mesh.h"
 
 namespace snug::plan {

@@ -1,14 +1,14 @@
 // The table of techniques, as the search for a fit and the engine have it.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/techniques.h"
+#include "plan/search_space.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <tuple>
 
+#include "plan/candidate.h"
 #include "plan/predict.h"
-#include "plan/workload.h"
 #include "support/tiny_training.h"
 
 namespace snug::plan {

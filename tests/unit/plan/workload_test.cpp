@@ -1,6 +1,6 @@
 // The micro-batch that a plan is of: none of the data may have more of anything.
 // SPDX-License-Identifier: Apache-2.0
-#include "plan/workload.h"
+#include "plan/candidate.h"
 
 #include <gtest/gtest.h>
 
