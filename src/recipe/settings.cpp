@@ -169,7 +169,7 @@ class WordReader {
     const bool flag = row && is_flag(*row, key);
     const bool alone = flag || (row && row->may_stand_alone);
     const bool next = at_ < words_.size() && words_[at_] != "--" && !is_option(words_[at_]);
-    const bool may_be_auto = flag && row->automatic != nullptr;
+    const bool may_be_auto = flag && (row->automatic != nullptr || row->key == "precision");
     if (next && (!flag || parse_bool(words_[at_]) || (may_be_auto && is_auto(words_[at_])))) {
       value = is_auto(words_[at_]) ? "auto" : words_[at_];
       ++at_;
@@ -300,17 +300,20 @@ void apply_settings(std::vector<Setting> settings, const OptionTable& table, boo
     const Row* row = find_row(table.rows, setting.key);
     return row && row->selected;
   });
-  std::map<std::string, std::string> seen;  // key -> where
+  std::map<std::string, const Setting*> seen;  // by the row's key
   for (const Setting& setting : settings) {
     const Row* row = find_row(table.rows, setting.key);
     if (!row) {
       apply_unknown(setting, table, outcome);
       continue;
     }
-    const auto [first, fresh] = seen.emplace(row->key, setting.where);
-    if (is_file && !fresh) {
+    const auto [first, fresh] = seen.emplace(row->key, &setting);
+    // --bf16 and --precision are two opinions; the same option again is a correction.
+    const bool same_words = setting.key == first->second->key ||
+                            !(is_flag(*row, setting.key) || is_flag(*row, first->second->key));
+    if (!fresh && (is_file || !same_words)) {
       outcome.faults.push_back(
-          fmt::format("{}: already set at {}; keep one", setting.where, first->second));
+          fmt::format("{}: already set at {}; keep one", setting.where, first->second->where));
       continue;
     }
     apply_known(setting, *row, table, outcome);

@@ -60,7 +60,8 @@ struct Outcome {
 
 // Stores the settings of one source and collects every fault. A class (optimizer, data) is set
 // before its arguments, whatever their order, because choosing one loads its defaults. A file may
-// set a key once; on the command line the last setting counts.
+// set a key once; on the command line the last setting counts, but two names of one option that say
+// different things (--bf16, --precision) are a fault.
 void apply_settings(std::vector<Setting> settings, const OptionTable& table, bool is_file,
                     Outcome& outcome);
 

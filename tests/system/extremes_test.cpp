@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
+#include <algorithm>
+#include <random>
+
 #include "base/bytes.h"
 #include "base/text.h"
 #include "recipe/options/command_table.h"
@@ -98,7 +101,7 @@ TEST_F(Extremes, EveryCommandAtTheBoundsOfItsNumbers) {
     return words;
   };
   for (const auto& [command, words] : std::vector<std::pair<Command, Words>>{
-           {Command::Generate, {"generate", model, "hello"}},
+           {Command::Generate, {"generate", model, "hello", "--max_new_tokens", "2"}},
            {Command::Evaluate, {"evaluate", model, "--data", rows}},
            {Command::Chat, {"chat", model}},
            {Command::Data, {"data", "show", rows, "--model", model}},
@@ -160,6 +163,30 @@ TEST_F(Extremes, ModelsOfAbsurdShapes) {
       write_file_atomically(folder_ / "config.json", changed.dump());
       expect_cheap({"plan", folder_ / "config.json"});
     }
+  }
+}
+
+// The numbers of a config, some at a time: products of what is each allowed.
+TEST_F(Extremes, ModelsWithSeveralAbsurdNumbers) {
+  std::vector<nlohmann::json> configs;
+  for (const auto& model : fs::directory_iterator(SNUG_SOURCE_DIR "/tests/data/parity"))
+    if (fs::exists(model.path() / "config.json"))
+      configs.push_back(nlohmann::json::parse(read_file(model.path() / "config.json")).flatten());
+  ASSERT_GT(configs.size(), 10U);
+  std::sort(configs.begin(), configs.end());
+  std::mt19937 random(7);
+  const auto pick = [&](const auto& from) { return from[random() % from.size()]; };
+  const std::vector<nlohmann::json> extremes = {
+      0,         1,     7,      4096, 65536, 1 << 20, 1 << 24, 1 << 30, INT32_MAX, int64_t{1} << 31,
+      INT64_MAX, 1e308, -1e308, 0.5,  1e-320};
+  for (int round = 0; round < 40; ++round) {
+    nlohmann::json changed = pick(configs);
+    std::vector<std::string> numbers;
+    for (const auto& [path, value] : changed.items())
+      if (value.is_number()) numbers.push_back(path);
+    for (size_t i = 0; i < 1 + random() % 6; ++i) changed[pick(numbers)] = pick(extremes);
+    write_file_atomically(folder_ / "config.json", changed.unflatten().dump());
+    expect_cheap({"plan", folder_ / "config.json"});
   }
 }
 

@@ -389,6 +389,16 @@ TEST(DidYouMean, UsualNamesWorkWithoutTheirGroup) {
   EXPECT_EQ(r.train.lr_warmup_steps, 3);
 }
 
+TEST(Parse, TwoNamesOfOneOptionMayNotDisagree) {
+  EXPECT_CONTAINS(parse_error("finetune x --precision 32-true --bf16"),
+                  "--bf16: already set at --precision; keep one");
+  EXPECT_CONTAINS(parse_error("finetune x --bf16 true --fp16 true"), "keep one");
+  EXPECT_EQ(parse("finetune x --bf16 auto --fp16 false --precision 32-true").recipe.precision,
+            "32-true");
+  EXPECT_EQ(parse("finetune x --precision 32-true --precision 16-true").recipe.precision,
+            "16-true");
+}
+
 TEST(Parse, AFileOfRowsIsData) {
   const Recipe r = parse("finetune x --data rows/mine.jsonl").recipe;
   EXPECT_EQ(r.data.class_path, "JSON");
