@@ -15,7 +15,7 @@
 #include "files/weights/pth/pth.h"
 #include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
-#include "text/tokenizer/gguf/gguf_pre.h"
+#include "text/tokenizer/gguf/gguf.h"
 
 namespace snug::engine {
 namespace {

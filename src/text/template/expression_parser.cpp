@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/template/expression_parser.h"
+#include "text/template/parser.h"
 
 #include <algorithm>
 #include <charconv>

@@ -7,7 +7,7 @@
 namespace snug::tokenizer::jinja {
 namespace {
 
-using Kind = Statement::Kind;
+using StatementKind = Statement::Kind;
 
 constexpr size_t kMaxOutputBytes = size_t{64} << 20;
 
@@ -57,33 +57,33 @@ Flow Interpreter::execute(const Statement& statement) {
   runtime_.set_line(statement.line);
   runtime_.charge();
   switch (statement.kind) {
-    case Kind::Text:
+    case StatementKind::Text:
       print(statement.text);
       break;
-    case Kind::Print:
+    case StatementKind::Print:
       print(to_text(evaluate(*statement.value), runtime_));
       break;
-    case Kind::If:
+    case StatementKind::If:
       return execute(evaluate(*statement.value).truth() ? statement.body : statement.otherwise);
-    case Kind::For:
+    case StatementKind::For:
       return execute_for(statement);
-    case Kind::Set:
+    case StatementKind::Set:
       assign_all(statement, evaluate(*statement.value));
       break;
-    case Kind::SetBlock:
+    case StatementKind::SetBlock:
       assign_all(statement, filter_captured(statement));
       break;
-    case Kind::Filter:
+    case StatementKind::Filter:
       print(to_text(filter_captured(statement), runtime_));
       break;
-    case Kind::Macro:
+    case StatementKind::Macro:
       define_macro(statement);
       break;
-    case Kind::Break:
+    case StatementKind::Break:
       return Flow::Break;
-    case Kind::Continue:
+    case StatementKind::Continue:
       return Flow::Continue;
-    case Kind::Group:
+    case StatementKind::Group:
       return execute(statement.body);
   }
   return Flow::Normal;

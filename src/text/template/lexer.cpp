@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/template/lexer.h"
+#include "text/template/parser.h"
 
 #include <algorithm>
 #include <array>

@@ -7,8 +7,7 @@
 
 #include "base/error.h"
 #include "text/template/ast.h"
-#include "text/template/expression_parser.h"
-#include "text/template/token_stream.h"
+#include "text/template/parser.h"
 
 namespace snug::tokenizer::jinja {
 namespace {

@@ -6,9 +6,13 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
+
+#include "text/tokenizer/json_node.h"
 
 namespace snug::tokenizer {
 
@@ -28,6 +32,47 @@ class Regex {
  private:
   struct Code;
   std::unique_ptr<Code> code_;
+};
+
+// A "pattern" of tokenizer.json: {"String": literal} or {"Regex": expression}.
+class TextPattern {
+ public:
+  explicit TextPattern(const Node& node) {
+    if (node.is_string()) {
+      literal_ = node.string();
+    } else if (const auto literal = node.find("String")) {
+      literal_ = literal->string();
+    } else {
+      regex_.emplace(node["Regex"].string(), node.where());
+      return;
+    }
+    if (literal_.empty()) node.refuse("a pattern that is not empty");
+  }
+
+  // First match at or after `from`; {npos, npos} if none.
+  std::pair<size_t, size_t> find(std::string_view text, size_t from) const {
+    if (regex_) return regex_->find(text, from);
+    const size_t begin = text.find(literal_, from);
+    if (begin == std::string_view::npos) return {begin, begin};
+    return {begin, begin + literal_.size()};
+  }
+
+  std::string replace_all(std::string_view text, std::string_view by) const {
+    std::string out;
+    size_t done = 0;
+    for (auto [begin, end] = find(text, 0); begin != std::string_view::npos;
+         std::tie(begin, end) = find(text, end)) {
+      out += text.substr(done, begin - done);
+      out += by;
+      done = end;
+    }
+    out += text.substr(done);
+    return out;
+  }
+
+ private:
+  std::string literal_;
+  std::optional<Regex> regex_;
 };
 
 }  // namespace snug::tokenizer

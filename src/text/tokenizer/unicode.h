@@ -1,10 +1,12 @@
 // Unicode functions for tokenizers: iterating UTF-8, repairing it as Python's errors="replace"
-// does, character classes and normalization forms (ICU).
+// does, character classes, normalization forms (ICU), and GPT-2's byte alphabet.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -39,5 +41,12 @@ std::string strip_accents(std::string_view text);
 
 // Offsets at which the extended grapheme clusters of `text` end.
 std::vector<size_t> grapheme_ends(std::string_view text);
+
+// GPT-2's byte alphabet maps each of the 256 bytes to a printable letter, so that any text becomes
+// a string that a vocabulary can contain. The UTF-8 of each byte's letter.
+const std::array<std::string, 256>& byte_letters();
+std::string to_byte_letters(std::string_view bytes);
+// The bytes of `letters`; none if a letter does not stand for a byte.
+std::optional<std::string> from_byte_letters(std::string_view letters);
 
 }  // namespace snug::tokenizer

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "text/tokenizer/gguf/gguf_vocabulary.h"
+#include "text/tokenizer/gguf/gguf.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,6 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "text/tokenizer/gguf/gguf_pre.h"
 #include "text/tokenizer/unicode.h"
 #include "text/tokenizer/vocabulary.h"
 

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "text/tokenizer/engine.h"
-#include "text/tokenizer/gguf/gguf_pre.h"
+#include "text/tokenizer/gguf/gguf.h"
 #include "text/tokenizer/steps/decoder.h"
 #include "text/tokenizer/tokenizer.h"
 

@@ -9,9 +9,8 @@
 
 #include "base/error.h"
 #include "text/tokenizer/models/model.h"
-#include "text/tokenizer/models/piece_trie.h"
-#include "text/tokenizer/models/word_cache.h"
 #include "text/tokenizer/unicode.h"
+#include "text/tokenizer/vocabulary.h"
 
 namespace snug::tokenizer {
 namespace {

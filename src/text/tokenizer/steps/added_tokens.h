@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "text/tokenizer/json_node.h"
-#include "text/tokenizer/models/piece_trie.h"
 #include "text/tokenizer/steps/normalizer.h"
 #include "text/tokenizer/vocabulary.h"
 

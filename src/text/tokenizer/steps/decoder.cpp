@@ -7,9 +7,8 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "text/tokenizer/steps/byte_level.h"
+#include "text/tokenizer/regex.h"
 #include "text/tokenizer/steps/normalizer.h"
-#include "text/tokenizer/text_pattern.h"
 #include "text/tokenizer/unicode.h"
 
 namespace snug::tokenizer {

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/tokenizer/steps/byte_level.h"
-#include "text/tokenizer/text_pattern.h"
+#include "text/tokenizer/regex.h"
 #include "text/tokenizer/unicode.h"
 
 namespace snug::tokenizer {

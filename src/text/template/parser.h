@@ -1,4 +1,5 @@
-// The token stream of the parser: peek, take, and fail with the line.
+// Parses a Jinja source: its tokens are literal text, and the names and operators inside {{ }} and
+// {% %}. White space is trimmed with trim_blocks and lstrip_blocks, which chat templates expect.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,10 +9,34 @@
 #include <vector>
 
 #include "base/error.h"
-#include "text/template/lexer.h"
+#include "text/template/ast.h"
 
 namespace snug::tokenizer::jinja {
 
+enum class TokenKind {
+  Text,
+  PrintBegin,
+  PrintEnd,
+  BlockBegin,
+  BlockEnd,
+  Name,
+  String,
+  Integer,
+  Float,
+  Sign,
+  End
+};
+
+struct Token {
+  TokenKind kind;
+  std::string text;
+  int line;
+};
+
+// The last token is End. Throws UserError, beginning with `where`.
+std::vector<Token> tokenize(std::string_view source, const std::string& where);
+
+// Peek, take, and fail with the line.
 class TokenStream {
  public:
   TokenStream(std::string_view source, const std::string& where)
@@ -61,5 +86,18 @@ class TokenStream {
   size_t position_ = 0;
   int depth_ = 0;
 };
+
+// Expressions of a template, by recursive descent with Jinja's precedences, loosest first:
+// conditional, or, and, not, comparison, + -, ~, * / // %, **, unary, then . [] () and the filters
+// and tests.
+// "a, b, c" gives a list, "a" only the expression.
+ExpressionPtr parse_tuple(TokenStream& stream);
+ExpressionPtr parse_expression(TokenStream& stream);
+// Without "… if … else …", which a for loop reads itself.
+ExpressionPtr parse_or(TokenStream& stream);
+// parse_filter: the filter after a '|', applied to `value`; parse_filters: all filters after a
+// value.
+ExpressionPtr parse_filter(TokenStream& stream, ExpressionPtr value);
+ExpressionPtr parse_filters(TokenStream& stream, ExpressionPtr value);
 
 }  // namespace snug::tokenizer::jinja
