@@ -24,7 +24,7 @@
 #include "engine/cuda_device.h"
 #include "engine/host.h"
 #include "files/hub/download.h"
-#include "files/hub/progress_line.h"
+#include "files/hub/meter.h"
 #include "lab/lab.h"
 #include "plan/command/plan.h"
 #include "plan/devices/device_profile.h"

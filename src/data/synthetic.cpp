@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "data/random.h"
 #include "data/sampler.h"
-#include "files/pictures/picture_write.h"
+#include "files/pictures/picture.h"
 
 namespace snug::data {
 namespace {

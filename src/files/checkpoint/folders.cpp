@@ -1,14 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "files/checkpoint/folders.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <limits>
+#include <random>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/host.h"
 #include "base/log.h"
 #include "core/dist/agreement.h"
 #include "files/checkpoint/stored_tensors.h"
@@ -179,6 +186,47 @@ std::optional<fs::path> set_aside(const fs::path& out_dir, int64_t step) {
   const auto found = checkpoints_between(out_dir, step + 1, std::numeric_limits<int64_t>::max());
   if (found.empty()) return std::nullopt;
   return move_aside(out_dir, found);
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+using std::chrono::steady_clock;
+
+constexpr auto kPatience = std::chrono::seconds(5);
+
+fs::path mark_name(const fs::path& folder, const std::string& id) {
+  return folder / (".seen-by-all-" + id);
+}
+
+}  // namespace
+
+std::string random_id() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}", random(), random());
+}
+
+fs::path leave_mark(const fs::path& folder, const std::string& id) {
+  const fs::path mark = mark_name(folder, id);
+  write_file_atomically(mark, "");
+  return mark;
+}
+
+void wait_for_mark(const fs::path& folder, const std::string& id) {
+  const fs::path mark = mark_name(folder, id);
+  const auto deadline = steady_clock::now() + kPatience;
+  while (true) {
+    // Opening the folder makes a network file system ask its server again.
+    std::error_code ignored;
+    fs::directory_iterator(folder, ignored);
+    if (fs::exists(mark, ignored)) return;
+    if (steady_clock::now() > deadline) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+  throw UserError(
+      "{} does not see {}, which rank 0 has made; --out_dir must be on a file system that all "
+      "machines share, under the same path on each",
+      host_name(), folder.string());
 }
 
 }  // namespace snug::checkpoint

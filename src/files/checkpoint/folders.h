@@ -31,4 +31,14 @@ void undo_half_a_move(const std::filesystem::path& out_dir);
 // Renames the temporary folder to its final name, replacing an existing one.
 void put_in_place(const std::filesystem::path& temporary, const std::filesystem::path& folder);
 
+// Sixteen random hexadecimal digits.
+std::string random_id();
+
+// To check that all ranks, on any machine, see the same folder: rank 0 writes a file with a unique
+// name into it …
+std::filesystem::path leave_mark(const std::filesystem::path& folder, const std::string& id);
+// … and the other ranks wait for it for a while, since a network file system may show it late.
+// Throws UserError if it does not appear.
+void wait_for_mark(const std::filesystem::path& folder, const std::string& id);
+
 }  // namespace snug::checkpoint

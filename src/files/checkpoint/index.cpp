@@ -78,7 +78,7 @@ std::string key_of(const StoredPiece& piece) {
   return std::string(name(piece.contents)) + piece_json(piece).dump();
 }
 
-int64_t bytes_of(const StoredPiece& piece) {
+int64_t bytes_of_piece(const StoredPiece& piece) {
   return files::bytes_for(piece.dtype, piece.piece.num_elements());
 }
 
@@ -173,7 +173,7 @@ std::vector<std::vector<size_t>> deal(const std::vector<std::vector<StoredPiece>
   std::vector<int64_t> load(held.size());
   const auto give = [&](const Holder& holder) {
     result[holder.first].push_back(holder.second);
-    load[holder.first] += bytes_of(held[holder.first][holder.second]);
+    load[holder.first] += bytes_of_piece(held[holder.first][holder.second]);
   };
   // First pieces with only one holder, then the largest.
   std::vector<const std::vector<Holder>*> shared;
@@ -182,7 +182,7 @@ std::vector<std::vector<size_t>> deal(const std::vector<std::vector<StoredPiece>
     if (ranks.size() > 1) shared.push_back(&ranks);
   }
   const auto size = [&](const auto* ranks) {
-    return bytes_of(held[ranks->front().first][ranks->front().second]);
+    return bytes_of_piece(held[ranks->front().first][ranks->front().second]);
   };
   std::ranges::stable_sort(shared, std::greater(), size);
   for (const std::vector<Holder>* ranks : shared)

@@ -1,7 +1,9 @@
 // Reads the tensors of a checkpoint folder as if they were whole, however many ranks wrote them.
-// Only requested parts are opened and read: a rank reads its own pieces.
+// Only requested pieces are read. Also lists the tensors that this rank holds.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <ATen/core/Tensor.h>
 
 #include <filesystem>
 #include <memory>
@@ -10,6 +12,7 @@
 #include <vector>
 
 #include "files/checkpoint/index.h"
+#include "files/checkpoint/training_checkpoint.h"
 #include "files/weights/tensor_source.h"
 
 namespace snug::checkpoint {
@@ -54,5 +57,18 @@ class StoredTensors {
 
 // What is wrong with the folder's files, judged by names and sizes; empty if nothing is.
 std::string fault_of(const std::filesystem::path& folder);
+
+// One of this rank's tensors, with its place in the unsplit tensor.
+struct HeldTensor {
+  StoredPiece stored;  // its name in files and its piece
+  at::Tensor tensor;
+};
+
+HeldTensor held_parameter(const TrainingTensors& tensors, const optim::NamedTensor& parameter,
+                          Contents contents = Contents::Model);
+HeldTensor held_state(const TrainingTensors& tensors, const optim::NamedTensor& state);
+
+// All tensors, in the order of TrainingTensors.
+std::vector<HeldTensor> all_held(const TrainingTensors& tensors);
 
 }  // namespace snug::checkpoint

@@ -12,7 +12,6 @@
 #include "base/log.h"
 #include "core/dist/agreement.h"
 #include "core/memory/disk_file.h"
-#include "files/checkpoint/held_tensors.h"
 #include "files/checkpoint/quantized_state.h"
 #include "files/checkpoint/stored_tensors.h"
 #include "files/checkpoint/training_checkpoint.h"

@@ -10,10 +10,8 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "files/hub/access.h"
-#include "files/hub/manifest.h"
 #include "files/hub/part_file.h"
 #include "files/hub/repository.h"
-#include "files/hub/selection.h"
 #include "files/hub/transfer.h"
 
 namespace snug::hub {

@@ -1,4 +1,4 @@
-// Progress of a download: bytes, totals and rate.
+// Progress of a download: bytes, totals and rate, and the line that shows them.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -39,6 +39,25 @@ class Meter {
   int64_t unrated_ = 0;
   double rated_at_;
   double last_report_ = -1e9;
+};
+
+// Download progress on standard error: one line updated in place on a terminal, occasional lines in
+// a file or pipe.
+class ProgressLine {
+ public:
+  explicit ProgressLine(double seconds_between_lines = 10);
+  ~ProgressLine();
+  ProgressLine(const ProgressLine&) = delete;
+  ProgressLine& operator=(const ProgressLine&) = delete;
+
+  void show(const Progress& progress);
+  void end();  // makes room for other words
+
+ private:
+  bool redraws_;
+  bool is_drawn_ = false;
+  double seconds_between_lines_;
+  double last_line_;
 };
 
 }  // namespace snug::hub

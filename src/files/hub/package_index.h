@@ -1,5 +1,5 @@
-// A file of a package on a Python package index (PyPI, or a mirror of it), by the "simple" API:
-// PEP 691 (JSON) and PEP 503 (HTML).
+// A file of a package on a Python package index (PyPI, or the mirror in pip's settings), by the
+// "simple" API: PEP 691 (JSON) and PEP 503 (HTML).
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,9 +11,20 @@
 
 #include "base/error.h"
 #include "files/hub/meter.h"
-#include "files/hub/pip_settings.h"
 
 namespace snug::hub {
+
+// This machine's package index from pip's settings, since users behind a mirror have configured pip
+// already.
+struct PipSettings {
+  std::string index_url = "https://pypi.org/simple";  // without a slash at the end, or a login
+  std::string login;                                  // NAME:PASSWORD; empty: none
+  std::string certificates;                           // a PEM file; empty: the system's
+};
+
+// PIP_INDEX_URL and PIP_CERT of the environment, else pip's configuration files, in pip's order.
+// Throws UserError for an index that is not an http(s) address.
+PipSettings pip_settings();
 
 struct IndexFile {
   std::string name;

@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "files/hub/repository.h"
 
+#include <fmt/ranges.h>
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <cctype>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/text.h"
+#include "files/hub/access.h"
 #include "files/hub/http.h"
-#include "files/hub/manifest.h"
 
 namespace snug::hub {
 namespace {
@@ -134,6 +138,179 @@ void check_file_name(const std::string& path, const std::string& repository) {
     if (part == kManifestName) refuse("a name that this program reserves");
     begin = end + 1;
   }
+}
+
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kMaxManifestBytes = size_t{64} << 20;
+
+std::string request_of(const DownloadOptions& options) {
+  const Json request = {options.repo_type, options.repo_id, options.revision, options.patterns};
+  return request.dump(-1, ' ', true, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+Manifest::Manifest(const std::filesystem::path& directory) : directory_(directory) {
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(directory / kManifestName, ignored)) return;
+  try {
+    const Json json = Json::parse(read_file(directory / kManifestName, kMaxManifestBytes));
+    std::map<std::string, Entry> entries;
+    for (const auto& [path, entry] : json.at("files").items())
+      entries[path] = {entry.at("version"), entry.at("size"), entry.at("modified")};
+    auto paths = json.at("paths").get<std::vector<std::string>>();
+    request_ = json.at("request");
+    entries_ = std::move(entries);
+    paths_ = std::move(paths);
+  } catch (const Json::exception&) {
+  } catch (const UserError&) {
+  }
+}
+
+std::optional<Manifest::Entry> Manifest::on_disk(const std::string& path) const {
+  std::error_code error;
+  const std::filesystem::path file = directory_ / path;
+  if (!std::filesystem::is_regular_file(file, error)) return std::nullopt;
+  const auto size = std::filesystem::file_size(file, error);
+  if (error) return std::nullopt;
+  const auto time = std::filesystem::last_write_time(file, error);
+  if (error) return std::nullopt;
+  return Entry{"", static_cast<int64_t>(size), time.time_since_epoch().count()};
+}
+
+bool Manifest::unchanged(const std::string& path, const Entry& entry) const {
+  const auto now = on_disk(path);
+  return now && now->size == entry.size && now->modified == entry.modified;
+}
+
+bool Manifest::holds(const std::string& path, const std::string& version) const {
+  const auto it = entries_.find(path);
+  return it != entries_.end() && it->second.version == version && unchanged(path, it->second);
+}
+
+void Manifest::record(const std::string& path, const std::string& version) {
+  auto entry = on_disk(path);
+  SNUG_CHECK(entry.has_value(), "{} vanished", path);
+  entry->version = version;
+  entries_[path] = *entry;
+}
+
+void Manifest::complete(const DownloadOptions& options, const std::vector<std::string>& paths) {
+  request_ = request_of(options);
+  paths_ = paths;
+}
+
+void Manifest::save() const {
+  Json files = Json::object();
+  for (const auto& [path, entry] : entries_)
+    files[path] = {{"version", entry.version}, {"size", entry.size}, {"modified", entry.modified}};
+  const Json json = {{"request", request_}, {"paths", paths_}, {"files", files}};
+  write_file_atomically(directory_ / kManifestName, json.dump(1) + "\n");
+}
+
+std::optional<std::vector<std::string>> Manifest::earlier_download(
+    const DownloadOptions& options) const {
+  if (paths_.empty() || request_ != request_of(options)) return std::nullopt;
+  for (const std::string& path : paths_) {
+    const auto it = entries_.find(path);
+    if (it == entries_.end() || !unchanged(path, it->second)) return std::nullopt;
+  }
+  return paths_;
+}
+
+namespace {
+
+constexpr size_t kNamesShown = 12;
+
+bool matches_any(const std::vector<std::string>& patterns, const std::string& path) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return matches(pattern, path); });
+}
+
+bool in_top_folder(const std::string& path) { return path.find('/') == path.npos; }
+
+bool any_top_file(const Listing& listing, const std::string& pattern) {
+  return std::any_of(listing.files.begin(), listing.files.end(), [&](const RemoteFile& file) {
+    return in_top_folder(file.path) && matches(pattern, file.path);
+  });
+}
+
+struct Choice {
+  std::vector<std::string> wanted, unwanted;
+};
+
+// One copy of the weights: many repositories hold the same tensors in two or three forms.
+Choice model_choice(const Listing& listing) {
+  Choice choice{{"*.json", "tokenizer.model", "*.jinja", "*.txt"}, {}};
+  // T5's vocabulary, which tokenizer.json holds too where there is one.
+  if (!any_top_file(listing, "tokenizer.json")) choice.wanted.emplace_back("spiece.model");
+  if (any_top_file(listing, "*.safetensors")) {
+    choice.wanted.emplace_back("*.safetensors");
+    choice.unwanted.emplace_back("*.bin.index.json");
+    if (any_top_file(listing, "model*.safetensors"))
+      choice.unwanted.emplace_back("consolidated*.safetensors");
+  } else {
+    choice.wanted.emplace_back("*.bin");
+    choice.unwanted = {"training_args.bin", "optimizer.bin", "scheduler.bin"};
+  }
+  return choice;
+}
+
+std::vector<std::string> names_of(const Listing& listing, const std::string& pattern) {
+  std::vector<std::string> names;
+  for (const RemoteFile& file : listing.files)
+    if (matches(pattern, file.path)) names.push_back(file.path);
+  return names;
+}
+
+std::string shown(std::vector<std::string> names) {
+  const size_t all = names.size();
+  names.resize(std::min(all, kNamesShown));
+  return fmt::format("{}{}", fmt::join(names, ", "),
+                     all > kNamesShown ? fmt::format(" and {} more", all - kNamesShown) : "");
+}
+
+void check_selection(const std::vector<RemoteFile>& chosen, const Listing& listing,
+                     const DownloadOptions& options) {
+  const std::vector<std::string> gguf = names_of(listing, "*.gguf");
+  const bool has_weights = any_top_file(listing, "*.safetensors") || any_top_file(listing, "*.bin");
+  if (options.patterns.empty() && options.repo_type == "model" && !has_weights && !gguf.empty())
+    throw UserError(
+        "{} holds GGUF files, of which one is usually enough; choose it by a pattern: {}",
+        repository_name(options), shown(gguf));
+  if (!chosen.empty()) return;
+  if (listing.files.empty())
+    throw UserError("{} holds no files at revision '{}'", repository_name(options),
+                    options.revision);
+  throw UserError("no file of {} matches {}; it holds {}", repository_name(options),
+                  options.patterns.empty()
+                      ? "what a model needs"
+                      : fmt::format("'{}'", fmt::join(options.patterns, "', '")),
+                  shown(names_of(listing, "*")));
+}
+
+}  // namespace
+
+bool matches(const std::string& pattern, const std::string& path) {
+  return ::fnmatch(pattern.c_str(), path.c_str(), 0) == 0;
+}
+
+std::vector<RemoteFile> select_files(const Listing& listing, const DownloadOptions& options) {
+  Choice choice{options.patterns, {}};
+  const bool by_default = options.patterns.empty();
+  const bool model = options.repo_type == "model";
+  if (by_default) choice = model ? model_choice(listing) : Choice{{"*"}, {".gitattributes"}};
+  std::vector<RemoteFile> chosen;
+  for (const RemoteFile& file : listing.files) {
+    if (by_default && model && !in_top_folder(file.path)) continue;
+    if (matches_any(choice.wanted, file.path) && !matches_any(choice.unwanted, file.path))
+      chosen.push_back(file);
+  }
+  check_selection(chosen, listing, options);
+  return chosen;
 }
 
 }  // namespace snug::hub

@@ -1,8 +1,12 @@
-// A hub repository's contents: commit and files, with sizes and hashes.
+// A hub repository's contents: commit and files, with sizes and hashes; the files of it to
+// download; and the record of earlier downloads.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,5 +42,46 @@ std::string file_path(const DownloadOptions& options, const std::string& commit,
 // Throws UserError if a name from the server would be outside the folder or is not a valid file
 // name.
 void check_file_name(const std::string& path, const std::string& repository);
+
+// A record of a folder's earlier downloads, so that a second run neither downloads nor hashes
+// again, and works offline. Files changed since then do not count.
+inline constexpr const char* kManifestName = ".snug-download.json";
+
+class Manifest {
+ public:
+  // A missing or damaged manifest counts as empty: files are then checked by their hashes.
+  explicit Manifest(const std::filesystem::path& directory);
+
+  bool holds(const std::string& path, const std::string& version) const;
+  void record(const std::string& path, const std::string& version);
+  // Records a complete download: `paths` are all files for these options.
+  void complete(const DownloadOptions& options, const std::vector<std::string>& paths);
+  void save() const;
+
+  // The files of a complete download with the same options, if they are all still there unchanged.
+  std::optional<std::vector<std::string>> earlier_download(const DownloadOptions& options) const;
+
+ private:
+  struct Entry {
+    std::string version;  // hash, or commit where the hub gives no hash
+    int64_t size = 0;
+    int64_t modified = 0;  // file system clock ticks
+  };
+  std::optional<Entry> on_disk(const std::string& path) const;
+  bool unchanged(const std::string& path, const Entry& entry) const;
+
+  std::filesystem::path directory_;
+  std::map<std::string, Entry> entries_;
+  std::string request_;  // what the last complete download was asked for
+  std::vector<std::string> paths_;
+};
+
+// Shell globs; '*' also matches '/', as in the hub's own tools.
+bool matches(const std::string& pattern, const std::string& path);
+
+// With `patterns`: the files that match one of them. Without: for a model its weights in one format
+// (safetensors if available, else .bin), configuration and tokenizer, from the top folder only; for
+// a data set everything. Throws UserError with the files available if nothing matches.
+std::vector<RemoteFile> select_files(const Listing& listing, const DownloadOptions& options);
 
 }  // namespace snug::hub

@@ -26,4 +26,8 @@ inline constexpr int64_t kMaxPicturePixels = (int64_t{1} << 28) / 3;
 Picture decode_picture(std::span<const std::byte> bytes, const std::string& where,
                        int64_t max_pixels = kMaxPicturePixels);
 
+// Encodes RGB bytes as a PNG, for generated pictures. decode_picture() returns the same bytes
+// again.
+std::vector<std::byte> encode_png(const Picture& picture);
+
 }  // namespace snug::files

@@ -21,6 +21,10 @@ static_assert(std::endian::native == std::endian::little, "weight files are read
 // cut.
 std::string printable(std::string_view text, size_t max_bytes = 120);
 
+inline std::string_view as_text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 // Runs `work` and prefixes "context: " to the text of a UserError that it throws.
 template <class Work>
 auto with_context(std::string_view context, Work&& work) {

@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "files/weights/half.h"
 
 namespace snug::files {
 namespace {

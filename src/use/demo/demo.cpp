@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "files/hub/progress_line.h"
+#include "files/hub/meter.h"
 #include "files/hub/transfer.h"
 #include "use/demo/debian_packages.h"
 #include "use/demo/model.h"

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "data_fixtures.h"
-#include "files/weights/pth/crc32.h"
+#include "files/weights/pth/zip.h"
 
 namespace snug::data {
 namespace {

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "files/weights/tensor_source.h"
+
 namespace snug::checkpoint {
 
 // A choice of modules: a list of whole names or of endings after a dot, or one regular expression
@@ -73,5 +75,13 @@ bool adapts(const AdapterConfig& config, const std::string& module);
 int64_t rank_of(const AdapterConfig& config, const std::string& module);
 // The scaling of B A in this module.
 double scaling_of(const AdapterConfig& config, const std::string& module);
+
+// Reads a tensor in its stored type (float64 as float32). Throws UserError for integer types and
+// for values that are not finite.
+at::Tensor read_adapter_tensor(const files::TensorSource& source, const files::TensorInfo& info);
+
+// Sets each module's scaling. Throws UserError, beginning with `where`, for a missing matrix, wrong
+// shapes, a rank other than the configuration's, or a module that the configuration does not name.
+void check_and_scale(Adapter& adapter, const std::string& where);
 
 }  // namespace snug::checkpoint

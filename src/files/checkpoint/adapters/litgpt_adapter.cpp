@@ -10,7 +10,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "files/checkpoint/adapters/adapter_tensors.h"
+#include "files/checkpoint/adapters/adapter.h"
 #include "files/weights/byte_reader.h"
 #include "files/weights/pth/pth.h"
 

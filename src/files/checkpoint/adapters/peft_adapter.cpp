@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "files/checkpoint/adapters/adapter_tensors.h"
+#include "files/checkpoint/adapters/adapter.h"
 #include "files/checkpoint/adapters/peft_config.h"
 #include "files/checkpoint/tensor_bytes.h"
 #include "files/weights/byte_reader.h"

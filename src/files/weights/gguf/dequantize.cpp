@@ -7,7 +7,6 @@
 
 #include "base/error.h"
 #include "files/weights/convert.h"
-#include "files/weights/half.h"
 
 namespace snug::files {
 namespace {

@@ -16,6 +16,7 @@
 #include <string_view>
 #include <vector>
 
+#include "files/weights/dtype.h"
 #include "files/weights/output_file.h"
 #include "files/weights/tensor_source.h"
 
@@ -109,5 +110,15 @@ class GgufWriter {
   std::string entries_;  // encoded metadata so far
   std::set<std::string, std::less<>> keys_;
 };
+
+inline constexpr uint64_t kGgufAlignment = 32;
+
+// Bytes of one value; 0 for texts and arrays, which have no fixed size.
+uint64_t scalar_bytes(GgufType type);
+
+// Throws UserError for an unknown or unsupported type.
+DType dtype_of_ggml(uint32_t number);
+// Throws InternalError for a type that GGUF lacks.
+uint32_t ggml_number(DType type);
 
 }  // namespace snug::files

@@ -12,7 +12,6 @@
 #include "base/text.h"
 #include "files/weights/byte_reader.h"
 #include "files/weights/gguf/gguf.h"
-#include "files/weights/gguf/gguf_types.h"
 #include "files/weights/placement.h"
 
 namespace snug::files {

@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
 #include "files/weights/gguf/gguf.h"
-#include "files/weights/gguf/gguf_types.h"
 
 namespace snug::files {
 namespace {
 
-constexpr uint32_t kVersion = 3;
+constexpr uint32_t kGgufVersion = 3;
 
 template <class T>
 void put(std::string& text, const T& value) {
   text.append(reinterpret_cast<const char*>(&value), sizeof(T));
 }
 
-void put_text(std::string& out, std::string_view text) {
+void put_gguf_text(std::string& out, std::string_view text) {
   put(out, uint64_t{text.size()});
   out += text;
 }
@@ -33,7 +32,7 @@ uint64_t align(uint64_t position) {
 
 void GgufWriter::begin_entry(std::string_view key, GgufType type) {
   SNUG_CHECK(keys_.emplace(key).second, "metadata key \"{}\" is set twice", key);
-  put_text(entries_, key);
+  put_gguf_text(entries_, key);
   put(entries_, type);
 }
 
@@ -64,14 +63,14 @@ void GgufWriter::set_bool(std::string_view key, bool value) {
 
 void GgufWriter::set_text(std::string_view key, std::string_view value) {
   begin_entry(key, GgufType::Text);
-  put_text(entries_, value);
+  put_gguf_text(entries_, value);
 }
 
 void GgufWriter::set_texts(std::string_view key, const std::vector<std::string>& values) {
   begin_entry(key, GgufType::Array);
   put(entries_, GgufType::Text);
   put(entries_, uint64_t{values.size()});
-  for (const std::string& value : values) put_text(entries_, value);
+  for (const std::string& value : values) put_gguf_text(entries_, value);
 }
 
 void GgufWriter::set_f32s(std::string_view key, std::span<const float> values) {
@@ -97,14 +96,14 @@ void GgufWriter::copy(std::string_view key, const GgufValue& value) {
 
 void GgufWriter::declare(const std::vector<TensorInfo>& tensors) {
   std::string header = "GGUF";
-  put(header, kVersion);
+  put(header, kGgufVersion);
   put(header, uint64_t{tensors.size()});
   put(header, uint64_t{keys_.size()});
   header += entries_;
   uint64_t offset = 0;
   for (const TensorInfo& tensor : tensors) {
     slots_.declare(tensor, offset);
-    put_text(header, tensor.name);
+    put_gguf_text(header, tensor.name);
     put(header, static_cast<uint32_t>(tensor.shape.size()));
     for (size_t i = tensor.shape.size(); i-- > 0;) put(header, tensor.shape[i]);
     put(header, ggml_number(tensor.dtype));

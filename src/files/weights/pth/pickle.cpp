@@ -11,7 +11,6 @@
 
 #include "base/error.h"
 #include "files/weights/pth/pickle_globals.h"
-#include "files/weights/pth/pickle_opcodes.h"
 
 namespace snug::files {
 namespace {

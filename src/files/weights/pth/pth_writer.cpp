@@ -45,7 +45,7 @@ void put_u32(std::string& out, uint32_t value) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-void put_text(std::string& out, std::string_view text) {
+void put_pickle_text(std::string& out, std::string_view text) {
   out += 'X';
   put_u32(out, static_cast<uint32_t>(text.size()));
   out += text;
@@ -87,10 +87,10 @@ std::vector<int64_t> row_major_strides(const std::vector<int64_t>& shape) {
 void put_tensor(std::string& out, const TensorInfo& tensor, const std::string& key) {
   put_global(out, "torch._utils", "_rebuild_tensor_v2");
   out += "((";
-  put_text(out, "storage");
+  put_pickle_text(out, "storage");
   put_global(out, "torch", storage_name(tensor.dtype));
-  put_text(out, key);
-  put_text(out, "cpu");
+  put_pickle_text(out, key);
+  put_pickle_text(out, "cpu");
   put_integer(out, tensor.num_elements());
   out += "tQ";
   put_integer(out, 0);
@@ -106,7 +106,7 @@ std::string make_pickle(const std::vector<TensorInfo>& tensors) {
   put_empty_ordered_dict(out);
   out += '(';
   for (size_t i = 0; i < tensors.size(); ++i) {
-    put_text(out, tensors[i].name);
+    put_pickle_text(out, tensors[i].name);
     put_tensor(out, tensors[i], std::to_string(i));
   }
   return out + "u.";

@@ -2,9 +2,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "files/weights/pth/crc32.h"
 #include "files/weights/pth/zip.h"
-#include "files/weights/pth/zip_records.h"
 
 namespace snug::files {
 namespace {
@@ -12,7 +10,7 @@ namespace {
 using namespace zip;
 
 constexpr uint64_t kContentAlignment = 64;
-constexpr uint16_t kVersion = 45;  // the first with 64-bit sizes
+constexpr uint16_t kZipVersion = 45;  // the first with 64-bit sizes
 constexpr uint64_t kLocalBytes = 30;
 constexpr uint32_t kDate = 0x21;  // 1 January 1980, so that equal content gives equal files
 
@@ -33,7 +31,7 @@ uint64_t fit32(uint64_t value) { return std::min<uint64_t>(value, kIn64); }
 
 // The fields from version to checksum that an entry's own header and the directory have in common.
 void put_common(std::string& out, uint32_t crc, uint64_t size, size_t name_bytes) {
-  put16(out, kVersion);
+  put16(out, kZipVersion);
   put16(out, 0);  // flags
   put16(out, 0);  // stored
   put16(out, 0);  // time
@@ -86,7 +84,7 @@ void ZipWriter::append_directory_entry(std::string& out, const Written& entry) c
   }
   if (entry.header_offset >= kIn64) put64(extra, entry.header_offset);
   put32(out, kDirectorySignature);
-  put16(out, kVersion);
+  put16(out, kZipVersion);
   put_common(out, entry.crc, entry.size, entry.name.size());
   put16(out, extra.empty() ? 0 : extra.size() + 4);
   put16(out, 0);  // comment
@@ -109,8 +107,8 @@ void ZipWriter::finish() {
   if (begin >= kIn64 || count >= 0xFFFF) {
     put32(out, kEnd64Signature);
     put64(out, kEnd64Bytes - 12);
-    put16(out, kVersion);
-    put16(out, kVersion);
+    put16(out, kZipVersion);
+    put16(out, kZipVersion);
     put32(out, 0);  // disks
     put32(out, 0);
     put64(out, count);

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "files/hub/selection.h"
 
 namespace snug::hub {
 namespace {

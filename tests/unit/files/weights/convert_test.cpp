@@ -7,8 +7,7 @@
 #include <vector>
 
 #include "files/weights/gguf/gguf.h"
-#include "files/weights/half.h"
-#include "files/weights/pth/crc32.h"
+#include "files/weights/pth/zip.h"
 #include "formats_testing.h"
 
 namespace snug::files {

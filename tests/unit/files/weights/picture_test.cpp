@@ -13,7 +13,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "files/weights/pth/crc32.h"
+#include "files/weights/pth/zip.h"
 
 namespace snug::files {
 namespace {
