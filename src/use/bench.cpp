@@ -22,7 +22,7 @@ namespace {
 using dist::Measurement;
 using dist::Operation;
 
-// Neighbours first: theirs is the speed that the others are set against.
+// Neighbours first: the others are compared with their bandwidth.
 constexpr Operation kOperations[] = {Operation::Send, Operation::AllReduce, Operation::AllGather,
                                      Operation::ReduceScatter, Operation::Broadcast};
 constexpr double kGigabyte = 1e9;  // as in nccl-tests, and as links are sold
@@ -50,7 +50,7 @@ std::vector<int64_t> sizes_of(const recipe::BenchOptions& options) {
   return sizes;
 }
 
-// Measured: all sizes of one operation, and what neighbours reach at each of them.
+// Measures all sizes of each operation and compares them with the bandwidth between neighbours.
 class Bench {
  public:
   Bench(const recipe::BenchOptions& options, dist::Group& group, at::Device device)
@@ -146,7 +146,7 @@ class Bench {
 }  // namespace
 
 int bench(const recipe::BenchOptions& options, const std::vector<std::string>& words) {
-  recipe::Recipe run;  // of which only what says where counts
+  recipe::Recipe run;  // only its devices are used
   run.devices = options.devices;
   run.num_nodes = options.num_nodes;
   run.hosts = options.hosts;

@@ -1,4 +1,4 @@
-// The commands that are one function each.
+// The commands that consist of one function each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,21 +9,20 @@
 
 namespace snug::use {
 
-// `snug bench collectives`: what the links between this run's devices give.
-// Starts the processes that it takes, or is one of them. The exit code. `words` are those of the
-// command line.
+// `snug bench collectives`: measures the links between this run's devices. Starts the processes, or
+// is one of them. `words` is the command line. Returns the exit code.
 int bench(const recipe::BenchOptions& options, const std::vector<std::string>& words);
 
-// `snug convert`: a checkpoint in another layout, one tensor in memory at a time.
+// `snug convert`: writes a checkpoint in another layout, with one tensor in memory at a time.
 void convert(const recipe::ConvertOptions& options);
 
-// `snug evaluate`: loss and perplexity of a model on a file.
+// `snug evaluate`: loss and perplexity of a model on a file, and scores of its captions.
 void evaluate(const recipe::EvaluateOptions& options);
 
-// `snug merge`: an adapter folded into its base, as a model that needs no adapter.
+// `snug merge`: adds an adapter to its base model and writes the result.
 void merge(const recipe::MergeOptions& options);
 
-// `snug data show`: rows as training reads them, and what there is of them.
+// `snug data show`: rows as training sees them, and counts over all rows.
 void show_data(const recipe::ShowDataOptions& options);
 
 }  // namespace snug::use

@@ -39,8 +39,8 @@ data::DatasetOptions evaluated_options(const recipe::EvaluateOptions& options,
     if (record && !options.mask_prompt_given)
       result.mask_prompt = record->mask_prompt.value_or(d.mask_prompt);
   }
-  // "all": nothing is held out, so that the training part is the whole file.
-  // A folder, or a validation file, says by itself which part is which.
+  // With "all" nothing is held out, so the training split is the whole file. A folder or a separate
+  // validation file defines the split itself.
   const bool one_file = !d.val_path && !std::filesystem::is_directory(d.json_path);
   if (one_file) result.val_split_fraction = options.split == "all" ? 0.0 : d.val_split_fraction;
   return result;
@@ -68,7 +68,7 @@ void write_captions_file(const std::string& path, const std::vector<WrittenCapti
   write_file_atomically(path, text);
 }
 
-// Of the part that is evaluated: what the model writes, and how near it is.
+// Captions of the evaluated split, and their scores.
 nlohmann::json evaluate_captions(const recipe::EvaluateOptions& options,
                                  const engine::LanguageModel& lm, const CaptionSet& set) {
   TextGenerator generator(*lm.executor, *lm.model, *lm.tokenizer, lm.precision.compute);
@@ -103,7 +103,7 @@ void print(const nlohmann::json& result) {
                     count("pictures")));
 }
 
-// Stored ids are complements where their labels are ignored.
+// Ids without loss are stored as their complements.
 void check_ids(const data::SampleStore& samples, const engine::LanguageModel& lm) {
   int32_t largest = 0;
   for (int64_t i = 0; i < samples.count(); ++i)

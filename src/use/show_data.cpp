@@ -31,12 +31,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// What is known of a model without its weights: how text becomes tokens, and where there is a
-// config.json what it reads and how much.
+// A model without its weights: its tokenizer and, if there is a config.json, what it reads.
 struct TokenizerOf {
   fs::path path;
   std::unique_ptr<tokenizer::Tokenizer> tokenizer;
-  std::unique_ptr<models::Model> model;  // null: a decoder of any length is taken for granted
+  std::unique_ptr<models::Model> model;  // null: assume a decoder without a length limit
 };
 
 TokenizerOf open_tokenizer_of(const fs::path& given) {
@@ -55,14 +54,14 @@ TokenizerOf open_tokenizer_of(const fs::path& given) {
   return found;
 }
 
-// A stretch of a sample as text.
+// Consecutive tokens of a sample as text, all with loss or all without.
 struct Part {
   std::string text;
   bool is_learnt = false;
 };
 
-// Cut where the mask changes. Each text is what its tokens add to those before them, since a
-// tokenizer may write the same token differently at the beginning.
+// Split where the mask changes. Each text is what its tokens add to the text before, since a
+// tokenizer may decode a token differently at the start.
 std::vector<Part> parts_of(const data::Sample& sample, int32_t ignore_index,
                            const tokenizer::Tokenizer& tokenizer) {
   std::vector<Part> parts;

@@ -22,15 +22,14 @@
 #include "use/caption/evaluate_captions.h"
 #include "use/generate/generate.h"
 #include "use/generate/prompts.h"
-#include "use/progress_line.h"
 
 namespace snug::use {
 namespace {
 
 struct Loaded {
-  std::vector<uint8_t> pixels;          // empty where there is a fault
+  std::vector<uint8_t> pixels;          // empty if there is a fault
   std::pair<size_t, size_t> content;    // size and hash of the encoded picture
-  std::vector<std::string> references;  // the data's own captions
+  std::vector<std::string> references;  // the data set's captions
   std::string fault;
 };
 
@@ -39,7 +38,7 @@ size_t hash_of(std::span<const std::byte> bytes) {
       std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
 }
 
-// Captions that are there are no reason to fail a picture, unless it is to be scored by them.
+// Unreadable reference captions fail a picture only if they are needed for scores.
 std::vector<std::string> references_of(const data::PictureRows& rows, int64_t row, bool needed) {
   try {
     return rows.references(row);
@@ -66,7 +65,7 @@ Loaded load(const data::PictureRows& rows, int64_t row, const data::PictureProce
   }
 }
 
-// Of the pictures of a source, a batch at a time.
+// Captions the pictures of a source, batch by batch.
 class Run {
  public:
   Run(const recipe::CaptionOptions& options, const engine::LanguageModel& lm,
@@ -86,16 +85,16 @@ class Run {
         writer_(options),
         progress_(static_cast<size_t>(source.count), !writer_.shows()) {}
 
-  // Returns how many could not be read.
+  // Returns the number of pictures that could not be read.
   int64_t caption() {
     const auto load_from = [&](int64_t begin) { return load_batch(begin); };
     std::future<std::vector<Loaded>> next = std::async(std::launch::async, load_from, 0);
     for (int64_t begin = 0; begin < source_.count; begin += options_.batch_size) {
       std::vector<Loaded> loaded = next.get();
       const int64_t end = begin + std::ssize(loaded);
-      // The next ones are read while these are told.
+      // The next batch is read while this one is captioned.
       if (end < source_.count) next = std::async(std::launch::async, load_from, end);
-      tell(begin, std::move(loaded));
+      write_batch(begin, std::move(loaded));
       progress_.show(static_cast<size_t>(end));
     }
     progress_.clear();
@@ -116,15 +115,15 @@ class Run {
     return all;
   }
 
-  // Rows from `begin` on: their captions are made, written, and kept where they are asked for
-  // again.
-  void tell(int64_t begin, std::vector<Loaded> loaded) {
-    std::vector<size_t> pictures(loaded.size());  // index in told_
+  // Captions the rows from `begin` on and writes the captions. Those of a data set are kept, for
+  // pictures that occur again and for scores.
+  void write_batch(int64_t begin, std::vector<Loaded> loaded) {
+    std::vector<size_t> pictures(loaded.size());  // indices in captions_
     std::vector<Prompt> prompts;
-    const size_t first = told_.size();
+    const size_t first = captions_.size();
     for (size_t i = 0; i < loaded.size(); ++i) {
       if (!loaded[i].fault.empty()) {
-        complain(loaded[i].fault);
+        report_fault(loaded[i].fault);
         continue;
       }
       pictures[i] = place_of(loaded[i]);
@@ -133,44 +132,45 @@ class Run {
             picture_prompt(*lm_.model, encoder_, options_.prompt, std::move(loaded[i].pixels)));
     }
     std::vector<std::string> texts = write(prompts);
-    for (size_t k = 0; k < texts.size(); ++k) told_[first + k].caption = std::move(texts[k]);
+    for (size_t k = 0; k < texts.size(); ++k) captions_[first + k].caption = std::move(texts[k]);
     for (size_t i = 0; i < loaded.size(); ++i)
       if (loaded[i].fault.empty())
-        hand_on(begin + static_cast<int64_t>(i), told_[pictures[i]], loaded[i].references);
-    if (!source_.is_data) told_.clear();
+        write_line(begin + static_cast<int64_t>(i), captions_[pictures[i]], loaded[i].references);
+    if (!source_.is_data) captions_.clear();
   }
 
-  // A data set may have a picture in several rows: it is told once.
+  // The index in captions_. A picture in several rows of a data set is captioned once.
   size_t place_of(const Loaded& loaded) {
     if (source_.is_data) {
-      const auto [place, is_new] = known_.try_emplace(loaded.content, told_.size());
+      const auto [place, is_new] = known_.try_emplace(loaded.content, captions_.size());
       if (!is_new) return place->second;
     }
-    told_.emplace_back();
-    return told_.size() - 1;
+    captions_.emplace_back();
+    return captions_.size() - 1;
   }
 
   std::vector<std::string> write(const std::vector<Prompt>& prompts) {
     if (prompts.empty()) return {};
     GenerationOptions own = generation_;
-    own.sampling.seed += num_told_;
-    num_told_ += prompts.size();
+    own.sampling.seed += num_captioned_;
+    num_captioned_ += prompts.size();
     return write_captions(generator_, prompts, own, options_.batch_size);
   }
 
-  void hand_on(int64_t row, WrittenCaption& told, const std::vector<std::string>& references) {
+  void write_line(int64_t row, WrittenCaption& written,
+                  const std::vector<std::string>& references) {
     CaptionLine line{
-        .file = source_.rows->file(row), .caption = told.caption, .index = {}, .references = {}};
+        .file = source_.rows->file(row), .caption = written.caption, .index = {}, .references = {}};
     if (source_.is_data) {
       line.index = row;
       line.references = references;
     }
     writer_.write(line);
     if (options_.score)
-      told.references.insert(told.references.end(), references.begin(), references.end());
+      written.references.insert(written.references.end(), references.begin(), references.end());
   }
 
-  void complain(const std::string& fault) {
+  void report_fault(const std::string& fault) {
     ++unreadable_;
     progress_.clear();
     std::fprintf(stderr, "snug: %s\n", report::printable(fault).c_str());
@@ -178,10 +178,10 @@ class Run {
 
   void score() const {
     const int64_t scored = std::ranges::count_if(
-        told_, [](const WrittenCaption& told) { return !told.references.empty(); });
+        captions_, [](const WrittenCaption& written) { return !written.references.empty(); });
     if (scored == 0)
       throw UserError("--score: the data has no reference caption for any of these pictures");
-    std::fprintf(stderr, "%s\n", scores_line(score_captions(told_), scored).c_str());
+    std::fprintf(stderr, "%s\n", scores_line(score_captions(captions_), scored).c_str());
   }
 
   const recipe::CaptionOptions& options_;
@@ -193,10 +193,10 @@ class Run {
   data::PictureProcessor processor_;
   CaptionWriter writer_;
   ProgressLine progress_;
-  std::vector<WrittenCaption> told_;                   // of a data set all distinct pictures
-  std::map<std::pair<size_t, size_t>, size_t> known_;  // where in told_, by content
+  std::vector<WrittenCaption> captions_;               // for a data set, of all distinct pictures
+  std::map<std::pair<size_t, size_t>, size_t> known_;  // indices in captions_, by content
   int64_t unreadable_ = 0;
-  uint64_t num_told_ = 0;
+  uint64_t num_captioned_ = 0;
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// `snug caption`: what is on pictures.
+// `snug caption`: captions for pictures.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace snug::use {
 
-// Returns the exit code: 2 where a picture could not be read, else 0.
+// Returns the exit code: 2 if a picture could not be read, else 0.
 int caption(const recipe::CaptionOptions& options);
 
-// Answers to prompts with pictures as captions: on one line, without spaces at their ends.
+// The answers to prompts with pictures, each on one line without spaces at its ends.
 std::vector<std::string> write_captions(TextGenerator& generator, std::span<const Prompt> prompts,
                                         const GenerationOptions& options, int64_t batch_size);
 
-// Throws UserError where the model reads no pictures.
+// Throws UserError if the model cannot read pictures.
 void check_reads_pictures(const models::Model& model, const std::string& name);
 
 }  // namespace snug::use

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "use/caption/caption_source.h"
 
+#include <glob.h>
+
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -13,14 +17,75 @@
 #include "data/pictures/picture_folder.h"
 #include "data/rows/hugging_face.h"
 #include "use/caption/caption_writer.h"
-#include "use/caption/picture_files.h"
 
 namespace snug::use {
 namespace {
 
 namespace fs = std::filesystem;
 
-// Files as rows that nobody has said anything of.
+constexpr std::array<std::string_view, 11> kEndings = {
+    ".jpg", ".jpeg", ".jpe", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm"};
+
+bool is_named_as_picture(const fs::path& file) {
+  std::string ending = file.extension().string();
+  std::transform(ending.begin(), ending.end(), ending.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return std::ranges::find(kEndings, ending) != kEndings.end();
+}
+
+// Files that desktops create beside pictures (._photo.jpg, .thumbnails).
+bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
+
+std::vector<fs::path> pictures_below(const fs::path& folder) {
+  std::vector<fs::path> found;
+  std::error_code fault;
+  fs::recursive_directory_iterator entry(folder, fault), end;
+  for (; !fault && entry != end; entry.increment(fault)) {
+    if (is_hidden(entry->path()))
+      entry.disable_recursion_pending();
+    else if (entry->is_regular_file() && is_named_as_picture(entry->path()))
+      found.push_back(entry->path());
+  }
+  if (fault) throw UserError("{} cannot be read: {}", folder.string(), fault.message());
+  if (found.empty())
+    throw UserError("{} has no pictures: no file in it ends in .jpg, .png or the like",
+                    folder.string());
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+std::vector<fs::path> matches(const std::string& pattern) {
+  glob_t result{};
+  std::vector<fs::path> found;
+  if (::glob(pattern.c_str(), 0, nullptr, &result) == 0)
+    for (size_t i = 0; i < result.gl_pathc; ++i) found.emplace_back(result.gl_pathv[i]);
+  ::globfree(&result);
+  return found;
+}
+
+std::vector<fs::path> pictures_of(const std::string& word) {
+  std::error_code ignored;
+  if (fs::is_directory(word, ignored)) return pictures_below(word);
+  if (fs::exists(word, ignored)) return {word};
+  std::vector<fs::path> found = matches(word);
+  if (!found.empty()) return found;
+  const bool is_pattern = word.find_first_of("*?[") != std::string::npos;
+  throw UserError("{}: {}", word, is_pattern ? "no file matches" : "no such file");
+}
+
+// Files as named, whatever their endings; all files in folders whose endings are those of pictures;
+// and matches of patterns (*, ?, […]). Each once, folders and patterns in alphabetical order.
+// Throws UserError for a word without a match.
+std::vector<fs::path> find_pictures(const std::vector<std::string>& words) {
+  std::vector<fs::path> all;
+  std::set<fs::path> known;
+  for (const std::string& word : words)
+    for (const fs::path& file : pictures_of(word))
+      if (known.insert(file.lexically_normal()).second) all.push_back(file);
+  return all;
+}
+
+// Picture files as rows without captions.
 class PictureFiles : public data::PictureRows {
  public:
   explicit PictureFiles(std::vector<fs::path> files) : files_(std::move(files)) {}
@@ -75,7 +140,7 @@ void check_output(const recipe::CaptionOptions& options) {
         "HFDataset");
 }
 
-// Those that have no caption beside them yet.
+// The files without a caption file beside them.
 std::vector<fs::path> without_caption(std::vector<fs::path> files) {
   const size_t all = files.size();
   std::erase_if(files, [](const fs::path& file) { return fs::exists(text_beside(file)); });

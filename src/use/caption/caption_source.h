@@ -1,5 +1,5 @@
-// Which pictures `snug caption` is to tell: files that are named, or the rows of a data set. Of
-// either nothing is held but where it lies.
+// The pictures for `snug caption`: files named on the command line, or the rows of a data set. Only
+// their places are held in memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,12 +13,12 @@ namespace snug::use {
 
 struct CaptionSource {
   std::shared_ptr<const data::PictureRows> rows;
-  int64_t count = 0;     // the first so many of them
-  bool is_data = false;  // rows of a data set, which may hold a picture more than once
+  int64_t count = 0;     // use the first `count` rows
+  bool is_data = false;  // a data set, in which pictures may repeat
 };
 
-// With options.beside less what has a caption already. Throws UserError where options are at odds,
-// or name nothing.
+// Leaves out pictures with a caption file if options.beside is set. Throws UserError for options
+// that contradict each other or name no picture.
 CaptionSource open_caption_source(const recipe::CaptionOptions& options);
 
 }  // namespace snug::use

@@ -12,21 +12,21 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "use/caption/caption.h"
+#include "use/caption/caption_writer.h"
 #include "use/generate/prompts.h"
-#include "use/progress_line.h"
 #include "use/scores/caption_words.h"
 
 namespace snug::use {
 namespace {
 
-// Samples whose rows hold the same picture, byte by byte; the first one's prompt is used.
+// Samples with the same picture, byte for byte; the prompt is that of the first.
 struct Picture {
   int64_t sample = 0, row = 0;
   std::vector<int64_t> rows;
 };
 
-// Runs `read` of a picture; false, told and counted, where it cannot be read: the others are worth
-// their scores.
+// Runs `read` for a picture. Returns false, warns and counts if it cannot be read, so that the
+// others are still scored.
 class Skipping {
  public:
   ~Skipping() {

@@ -1,4 +1,4 @@
-// Captions for the pictures of a data set, compared with the captions that the data set has.
+// Captions the pictures of a data set and compares them with its reference captions.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -19,19 +19,19 @@ struct CaptionSet {
 };
 
 struct WrittenCaption {
-  std::string picture = {};  // where its row is
-  std::string file = {};     // the picture's own path or name
+  std::string picture = {};  // the place of its row
+  std::string file = {};     // the picture's path or name
   std::string caption = {};
   std::vector<std::string> references = {};  // of all rows with this picture
 };
 
-// Rows that hold the same picture count as one, with all their captions. The prompts are those of
-// the samples. `num_samples`: the first so many; 0: all.
+// Rows with the same picture count as one, with all their references. The prompts are those of the
+// samples. `num_samples`: at most this many samples; 0: all.
 std::vector<WrittenCaption> caption_samples(TextGenerator& generator, const CaptionSet& set,
                                             const GenerationOptions& options, int64_t batch_size,
                                             int64_t num_samples = 0);
 
-// Of those that have references.
+// The scores of those with references.
 scores::CaptionScores score_captions(const std::vector<WrittenCaption>& captions);
 
 // "BLEU-4 71.3, ROUGE-L …" in hundredths.

@@ -1,4 +1,4 @@
-// `snug chat`: lines from a terminal or a pipe, answers as they come.
+// `snug chat`: reads lines from a terminal or a pipe and prints answers as they are generated.
 // SPDX-License-Identifier: Apache-2.0
 #include <signal.h>
 #include <unistd.h>
@@ -32,9 +32,9 @@ void wish_stop(int signal_number) {
   ::raise(signal_number);
 }
 
-// While it lives, Ctrl-C ends an answer rather than the program; a second one ends the program.
-// Where lines are edited it lives all along, or a key pressed just before the answer begins would
-// end the program: at the prompt Ctrl-C is no signal.
+// While this object exists, Ctrl-C stops the answer instead of the program; a second one ends the
+// program. With line editing it exists during the whole chat, because Ctrl-C pressed just before an
+// answer starts would end the program (at the prompt itself, Ctrl-C is not a signal).
 class AnswerStop {
  public:
   AnswerStop() {
@@ -49,13 +49,14 @@ class AnswerStop {
   AnswerStop& operator=(const AnswerStop&) = delete;
 };
 
-// What is entered, one question or command at a time.
+// Reads questions and commands, one at a time.
 class Entries {
  public:
   bool is_interactive() const { return is_interactive_; }
   bool can_edit() const { return can_edit_; }
 
-  // Nothing: the end, an empty line included. A line that ends in a backslash goes on in the next.
+  // std::nullopt at the end or for an empty line. A line that ends in a backslash continues on the
+  // next one.
   std::optional<std::string> next() {
     std::string entry;
     for (bool goes_on = false;;) {
@@ -93,7 +94,8 @@ class Entries {
   LineInput input_;
 };
 
-// Beside a person's questions, or where answers alone go to standard output.
+// On standard output in a terminal, otherwise on standard error, since standard output holds only
+// answers.
 void print_note(const std::string& text, bool is_interactive) {
   if (is_interactive)
     print_piece(text + "\n");
@@ -101,7 +103,7 @@ void print_note(const std::string& text, bool is_interactive) {
     std::cerr << report::printable_lines(text) << "\n";
 }
 
-// Why what was said before is not shown to the model; empty where it is.
+// Why the model does not see earlier turns; empty if it does.
 std::string words_on_style(const data::PromptStyle& style, const recipe::GenerateOptions& options,
                            const engine::LanguageModel& lm, const engine::LoadedAdapter* adapter) {
   if (style.is_chat()) return "";
@@ -179,12 +181,12 @@ void chat(const recipe::GenerateOptions& options) {
   std::optional<AnswerStop> all_along, while_answering;
   if (entries.can_edit()) all_along.emplace();
   while (const std::optional<std::string> entry = entries.next()) {
-    if (!is_interactive && entry->empty()) continue;  // between the questions of a file
+    if (!is_interactive && entry->empty()) continue;  // blank lines in a file of questions
     if (is_interactive && !entries.can_edit()) while_answering.emplace();
     try {
       if (!conversation.take(*entry)) break;
     } catch (const UserError& error) {
-      // A person can put it otherwise; what a file asks for was not done.
+      // A user can try again; a file of questions fails.
       if (!is_interactive) throw;
       note(error.what());
     }

@@ -37,7 +37,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(" \t\n") + 1 - begin));
 }
 
-// A slash and letters: "/etc/fstab" is none.
+// A slash and letters; "/etc/fstab" is not a command.
 ChatCommand command_in(const std::string& entry) {
   if (!entry.starts_with('/')) return {};
   const size_t end = std::min(entry.find_first_of(" \t\n"), entry.size());
@@ -96,8 +96,7 @@ void Conversation::answer_last() {
   note_end(more.ids.size());
 }
 
-// Leaves out the oldest exchanges where the whole conversation leaves too little room for an
-// answer.
+// Drops the oldest exchanges if the conversation leaves too little room for an answer.
 Prompt Conversation::fitting_prompt() {
   const int64_t wanted =
       model_.is_decoder ? std::min(options_.max_new_tokens, model_.positions / 4) : 0;

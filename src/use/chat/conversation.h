@@ -1,6 +1,6 @@
-// A conversation with a model, entry by entry: which one is a question and which a command, what
-// the model is shown of what was said before, how an answer that was cut off goes on. Knows neither
-// a terminal nor a model.
+// A conversation with a model, entry by entry: tells questions from commands, chooses the earlier
+// turns that the model sees, and continues answers that were cut off. Independent of terminal and
+// model.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace snug::use {
 
-// What ended an answer: the model itself, the number of tokens, or the person.
+// What ended an answer: the model, the limit of tokens, or the user.
 enum class AnswerEnd { Complete, Limit, Stopped };
 
 struct ChatAnswer {
@@ -26,31 +26,31 @@ struct ChatAnswer {
   AnswerEnd end = AnswerEnd::Complete;
 };
 
-// What a conversation asks of a model.
+// What a conversation needs of a model.
 struct ChatModel {
-  bool keeps_turns = true;  // false: each question is asked by itself
-  bool is_decoder = true;   // answers share the positions with their prompts, and can go on
-  int64_t positions = 0;    // tokens that the model can see
-  std::function<Prompt(std::span<const tokenizer::Message>)> prompt;  // the last turn: a question
-  // Shows the answer as it comes. `begun`: what is there of it; `number` counts the calls.
+  bool keeps_turns = true;  // false: each question is asked without the earlier ones
+  bool is_decoder = true;   // answers share positions with prompts and can be continued
+  int64_t positions = 0;    // tokens that fit into the model
+  std::function<Prompt(std::span<const tokenizer::Message>)> prompt;  // the last turn is a question
+  // Prints the answer as it is generated. `begun`: its tokens so far; `number` counts the calls.
   std::function<ChatAnswer(const Prompt& prompt, const std::vector<int32_t>& begun,
                            uint64_t number)>
       answer;
 };
 
 struct ConversationOptions {
-  std::string system;  // the system's turn; empty: the template's own
+  std::string system;  // the system message; empty: the template's own
   int64_t max_new_tokens = 512;
 };
 
 class Conversation {
  public:
-  // `note` shows a line that is not the model's.
+  // `note` prints a line that is not part of an answer.
   Conversation(ChatModel model, ConversationOptions options,
                std::function<void(const std::string&)> note);
 
-  // A question, or a command such as /help. False: the conversation is over. After a UserError it
-  // can go on, without the question.
+  // Takes a question or a command such as /help. Returns false when the chat ends. After a
+  // UserError the chat can continue; the question is dropped.
   bool take(const std::string& entry);
 
  private:
@@ -62,7 +62,7 @@ class Conversation {
   void ask(const std::string& question);
   void answer_last();
   Prompt fitting_prompt();
-  bool has_room() const;  // for the last answer to go on
+  bool has_room() const;  // to continue the last answer
   std::vector<tokenizer::Message> turns() const;
   void note_end(size_t new_tokens) const;
   void more();
@@ -74,10 +74,10 @@ class Conversation {
   ConversationOptions options_;
   std::function<void(const std::string&)> note_;
   std::vector<Exchange> exchanges_;
-  size_t first_ = 0;           // the oldest exchange that the model is still shown
+  size_t first_ = 0;           // the oldest exchange that the model still sees
   int64_t prompt_tokens_ = 0;  // of the last prompt
   uint64_t num_answers_ = 0;
-  std::set<std::filesystem::path> saved_;  // files that this conversation may write over
+  std::set<std::filesystem::path> saved_;  // files that this conversation wrote and may overwrite
 };
 
 }  // namespace snug::use

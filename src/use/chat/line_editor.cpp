@@ -17,7 +17,7 @@ constexpr char kEscape = 0x1b;
 
 bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) == 0x80; }
 
-// Bytes of the UTF-8 sequence that begins so; 0: none does.
+// The length of a UTF-8 sequence with this first byte; 0: invalid.
 size_t sequence_length(char first) {
   const auto byte = static_cast<unsigned char>(first);
   if (byte < 0x80) return 1;
@@ -32,7 +32,7 @@ size_t next_character(std::string_view text, size_t at) {
   return at;
 }
 
-// Text laid out in rows that a screen's width ends, or a line feed.
+// Text laid out in rows, which end at the screen's width or a line feed.
 struct Layout {
   std::string rows = {};  // with "\r\n" between them
   size_t row = 0, column = 0;
@@ -51,7 +51,7 @@ struct Layout {
     rows += shown;
     column += width;
   }
-  // A terminal whose last column was written keeps its cursor there.
+  // After writing the last column, a terminal keeps its cursor there.
   void keep_cursor(size_t columns) {
     if (column >= columns) start_row();
     cursor_row = row;
@@ -218,7 +218,7 @@ LineEditor::Event LineEditor::tilde() {
   return Event::None;
 }
 
-// Line feeds of a pasted text are part of it and do not enter it.
+// A line feed in pasted text is inserted and does not end the line.
 LineEditor::Event LineEditor::pasted(char byte) {
   if (byte == '\r' || byte == '\n') return insert("\n");
   const auto code = static_cast<unsigned char>(byte);
@@ -226,7 +226,7 @@ LineEditor::Event LineEditor::pasted(char byte) {
   return Event::None;
 }
 
-// Bytes wait until their character is whole; those of none are dropped.
+// Bytes are held until their character is complete; invalid bytes are dropped.
 LineEditor::Event LineEditor::put(char byte) {
   if (!character_.empty() && !continues(byte)) character_.clear();
   character_ += byte;
@@ -261,7 +261,7 @@ LineEditor::Event LineEditor::recall(bool older) {
   return move(text_.size());
 }
 
-// Marks that take no column of their own go with the letter before them.
+// Combining marks without a column of their own belong to the letter before them.
 size_t LineEditor::before(size_t at) const {
   while (at > 0) {
     const size_t end = at--;

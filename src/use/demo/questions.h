@@ -1,6 +1,6 @@
-// Questions and answers to train on. Which ones, in what order and which are held out follows from
-// a hash of the seed and the subject alone, so that the same subjects give the same files on every
-// machine. A subject (a package, a number) is trained on or held out, never both.
+// Questions and answers to train on, about the packages in this machine's package index or about
+// numbers. Choice, order and split depend only on a hash of seed and subject, so that the same
+// subjects give the same files on every machine. No subject is both trained on and held out.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace snug::demo {
@@ -17,19 +18,26 @@ struct Question {
   std::string answer;
 };
 
-// Of packages with their descriptions, in equal parts what one is and which one it is; at most
-// `count`.
+// At most `count` questions about packages: half ask what a package is, half which package is
+// described.
 std::vector<Question> package_questions(const std::map<std::string, std::string>& packages,
                                         size_t count);
 
-// Of the numbers from 1 to `count`, at most 3,999, in equal parts: in words, in digits, as a Roman
-// numeral and back.
+// Questions about the numbers from 1 to `count` (at most 3,999), a quarter each: in words, in
+// digits, as a Roman numeral, and back.
 std::vector<Question> number_questions(int count);
 std::string in_words(int number);
 std::string in_roman(int number);
 
-// The first `num_held_out` to held_out.jsonl, the others to train.jsonl.
+// Writes the first `num_held_out` questions to held_out.jsonl, the others to train.jsonl.
 void write_questions(const std::vector<Question>& questions, size_t num_held_out,
                      const std::filesystem::path& folder);
+
+// This machine's Debian or Ubuntu package index as text (apt-cache dumpavail); empty without one.
+std::string package_index();
+
+// Names and one-line descriptions of packages, without libraries and without parts of other
+// packages, which repeat their descriptions.
+std::map<std::string, std::string> described_packages(std::string_view index);
 
 }  // namespace snug::demo

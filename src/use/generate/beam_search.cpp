@@ -10,7 +10,7 @@
 namespace snug::use {
 namespace {
 
-// Worse than any log probability: marks what may not be chosen, and what is not there yet.
+// Below any log probability: marks forbidden continuations and empty places.
 constexpr float kRuledOut = -1.0e9F;
 
 // The `count` best of these scores, best first; equal ones in their order.
@@ -34,7 +34,7 @@ std::vector<int32_t> extended(const std::vector<int32_t>& ids, int32_t token) {
 BeamSearch::BeamSearch(const BeamOptions& options) : options_(options) {
   SNUG_CHECK(options.num_beams > 0 && options.max_new_tokens > 0, "{} beams, {} tokens",
              options.num_beams, options.max_new_tokens);
-  // All beams begin alike, so only the first one counts.
+  // All beams start equal, so only the first counts.
   beams_.assign(static_cast<size_t>(options.num_beams), {.ids = {}, .score = kRuledOut});
   beams_.front().score = 0;
   texts_.assign(static_cast<size_t>(options.num_beams), {{}, kRuledOut, false});
@@ -67,14 +67,14 @@ void BeamSearch::step(std::span<const Continuation> best) {
   done_ = !improvable_ || full || stuck;
 }
 
-// Texts that end here take the place of worse ones.
+// Texts that end in this step replace worse ones.
 void BeamSearch::keep_texts(std::span<const Continuation> best, const std::vector<bool>& stops) {
   const bool full = all_found() && options_.early_stopping == EarlyStopping::Yes;
   const auto norm =
       static_cast<float>(std::pow(static_cast<double>(length_ + 1), options_.length_penalty));
   std::vector<float> scores;
   for (const Text& text : texts_) scores.push_back(text.score);
-  // The continuations behind the first num_beams are there to go on with only.
+  // Continuations after the first num_beams may only continue, not end.
   const auto may_end = [&](size_t i) { return stops[i] && i < beams_.size(); };
   for (size_t i = 0; i < best.size(); ++i) {
     float score = best[i].score / norm;
@@ -108,8 +108,8 @@ void BeamSearch::keep_beams(std::span<const Continuation> best, const std::vecto
   beams_ = std::move(kept);
 }
 
-// Whether the best beginning may still become a text better than the worst found. With a penalty
-// above 0 scores may rise with length, so what is right with Never is a guess with No.
+// Whether the best beam may still beat the worst finished text. With a penalty above 0 scores may
+// rise with length, so No is a heuristic, while Never is exact.
 bool BeamSearch::improvable() const {
   const bool any_length =
       options_.early_stopping == EarlyStopping::Never && options_.length_penalty > 0;

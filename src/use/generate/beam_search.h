@@ -1,6 +1,6 @@
-// One sequence's beam search: which beginnings are worth going on with, and which ended texts are
-// best so far. The choices, scores and the moment to stop are those of transformers' generate().
-// Pure bookkeeping: the scores come from whoever runs the model.
+// Beam search for one sequence: keeps the best unfinished beams and the best finished texts.
+// Choices, scores and stopping are those of transformers' generate(). The caller runs the model and
+// gives the scores.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,17 +10,17 @@
 
 namespace snug::use {
 
-// When a search ends before the longest text is reached: No: once no beginning, as long as it is
-// now, is better than the worst of the texts found. Yes: once as many texts as beams are found.
-// Never: once no beginning can become better, however long.
+// When a search ends before max_new_tokens. No: when no beam, scored at its current length, beats
+// the worst finished text. Yes: when num_beams texts are finished. Never: when no beam can beat the
+// worst finished text at any length.
 enum class EarlyStopping { No, Yes, Never };
 
 struct BeamOptions {
   int64_t num_beams = 5;
-  double length_penalty = 1.0;  // a text's score is its log probability / tokens^this
+  double length_penalty = 1.0;  // score: log probability / tokens^length_penalty
   EarlyStopping early_stopping = EarlyStopping::No;
   int64_t max_new_tokens = 50;
-  std::vector<int32_t> end_ids;  // each once
+  std::vector<int32_t> end_ids;  // without duplicates
 };
 
 // A beam with one more token; `score` is the log probability of both together.
@@ -34,7 +34,7 @@ class BeamSearch {
  public:
   explicit BeamSearch(const BeamOptions& options);
 
-  // How many continuations step() wants, so that enough go on even where each beam may end.
+  // The number of continuations that step() needs, so that num_beams remain even if some end.
   static int64_t num_continuations(const BeamOptions& options);
 
   // Takes the likeliest continuations of all beams, best first.
@@ -44,11 +44,11 @@ class BeamSearch {
   struct Beam {
     std::vector<int32_t> ids;
     float score = 0;
-    int64_t parent = 0;  // the beam of the step before that it goes on from
+    int64_t parent = 0;  // its beam in the previous step
   };
   const std::vector<Beam>& beams() const { return beams_; }
 
-  // The best text so far, with the token that ended it if one did.
+  // The best text so far, with its end token if it has one.
   const std::vector<int32_t>& best() const { return texts_.front().ids; }
 
  private:

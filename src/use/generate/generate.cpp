@@ -8,7 +8,6 @@
 #include "data/prompts.h"
 #include "engine/host.h"
 #include "engine/language_model.h"
-#include "use/generate/given_prompt.h"
 #include "use/generate/prompts.h"
 #include "use/generate/text_generator.h"
 
@@ -17,7 +16,7 @@ namespace {
 
 std::string prompt_text(const recipe::GenerateOptions& options, const data::PromptStyle& style) {
   if (!style.is_chat() || options.sys_prompt.empty()) {
-    // As rows of chats are trained on by styles that know no turns.
+    // As training formats chats for styles without turns.
     const std::string before = options.sys_prompt.empty() ? "" : options.sys_prompt + "\n\n";
     return style.prompt(
         {.instruction = before + *options.prompt, .input = "", .output = "", .messages = {}});
@@ -27,7 +26,7 @@ std::string prompt_text(const recipe::GenerateOptions& options, const data::Prom
   return style.render(turns, /*add_generation_prompt=*/true);
 }
 
-// One answer, to standard output as it comes or as a line of JSON.
+// Prints one answer, token by token or as a line of JSON.
 void answer(TextGenerator& generator, GenerationRequest request,
             const recipe::GenerateOptions& options, const std::string& adapter) {
   const bool stream = options.stream && !options.json;
@@ -51,7 +50,7 @@ void answer(TextGenerator& generator, GenerationRequest request,
                seconds > 0 ? static_cast<double>(result.ids.size()) / seconds : 0.0);
 }
 
-// As many answers as are asked for, of the model with the adapter that is in use.
+// Prints all answers of the model with its current adapter.
 void answer_all(TextGenerator& generator, const Prompt& prompt,
                 const recipe::GenerateOptions& options, const std::string& adapter) {
   for (int64_t sample = 0; sample < options.num_samples; ++sample)

@@ -7,14 +7,14 @@
 
 namespace snug::use {
 
-// Answers to standard output; with options.json one JSON line a sample.
+// Prints answers; with options.json one JSON line per answer.
 void generate(const recipe::GenerateOptions& options);
 
-// Of the options that generate, caption and chat share.
+// From the options that generate, caption and chat share.
 GenerationOptions generation_options(int64_t max_new_tokens, const SamplingOptions& sampling,
                                      const recipe::BeamOptions& beams, int64_t default_beams);
 
-// Reads turns from standard input until its end; keeps the conversation.
+// Reads turns from standard input until it ends; keeps the conversation.
 void chat(const recipe::GenerateOptions& options);
 
 }  // namespace snug::use

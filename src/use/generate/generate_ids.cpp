@@ -13,14 +13,14 @@
 namespace snug::use {
 namespace {
 
-// Without what could be said twice.
+// With duplicates removed.
 std::vector<int32_t> distinct(std::vector<int32_t> ids) {
   std::sort(ids.begin(), ids.end());
   ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
   return ids;
 }
 
-// The tokens that a sequence's new ones follow, for rules about repetition.
+// The tokens before a sequence's new ones, for the rules about repetition.
 std::vector<int32_t> begun(const NextLogits& model, const Prompt& prompt) {
   const std::optional<int32_t> start = model.decoder_start();
   return start ? std::vector<int32_t>{*start} : prompt.ids;
@@ -32,7 +32,7 @@ GeneratedIds without_end(std::vector<int32_t> ids, const std::vector<int32_t>& e
   return {std::move(ids), ended};
 }
 
-// Sequences that get a token each until they end.
+// Greedy search or sampling: one token per sequence and step until all end.
 class Single {
  public:
   Single(NextLogits& model, std::span<const Prompt> prompts, const GenerationOptions& options,
@@ -64,7 +64,7 @@ class Single {
     if (options_.rules.any()) apply_rules(options_.rules, seen_, made, options_.end_ids, logits);
     std::vector<int32_t> chosen;
     if (options_.sampling.temperature <= 0) {
-      const at::Tensor best = logits.argmax(1).cpu();  // where the next token is chosen
+      const at::Tensor best = logits.argmax(1).cpu();  // the next token is chosen on the host
       for (int64_t row = 0; row < best.size(0); ++row)
         chosen.push_back(static_cast<int32_t>(best.const_data_ptr<int64_t>()[row]));
       return chosen;
@@ -77,7 +77,7 @@ class Single {
     return chosen;
   }
 
-  // Appends the tokens and lets go of the sequences that they end; returns those of the others.
+  // Appends the tokens and drops sequences that end; returns the tokens of the others.
   std::vector<int32_t> keep(const std::vector<int32_t>& chosen) {
     std::vector<int32_t> kept;
     std::vector<int64_t> from;
@@ -109,12 +109,11 @@ class Single {
   const OnToken& on_token_;
   std::vector<GeneratedIds> results_;
   std::vector<TokenSampler> samplers_;
-  std::vector<size_t> alive_;               // numbers of the sequences that have not ended
-  std::vector<std::vector<int32_t>> seen_;  // of those, what they hold
+  std::vector<size_t> alive_;               // indices of unfinished sequences
+  std::vector<std::vector<int32_t>> seen_;  // their tokens so far
 };
 
-// A beam search for each prompt. The model's sequences are the searches' beams, one search after
-// another.
+// A beam search for each prompt. The model's batch holds all beams, search by search.
 class Searches {
  public:
   Searches(NextLogits& model, std::span<const Prompt> prompts, const GenerationOptions& options)
@@ -178,7 +177,7 @@ class Searches {
     }
   }
 
-  // Moves the model's sequences to the beams that go on; returns their newest tokens.
+  // Rearranges the model's sequences to match the kept beams; returns their newest tokens.
   std::vector<int32_t> go_on() {
     std::vector<int32_t> tokens;
     std::vector<int64_t> from;
@@ -212,7 +211,7 @@ class Searches {
   int64_t beams_;
   BeamOptions beam_options_;
   std::vector<BeamSearch> searches_;
-  std::vector<size_t> alive_;  // numbers of the searches that are not done
+  std::vector<size_t> alive_;  // indices of unfinished searches
   std::vector<std::vector<int32_t>> begun_;
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32_t kNoTarget = -100;
 
-// Documents one after another, as a decoder or an encoder reads them.
+// Packed documents, for a decoder or an encoder.
 struct Packed {
   std::vector<int32_t> ids, positions, cu_seqlens = {0};
   int64_t max_seqlen = 0;

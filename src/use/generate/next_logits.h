@@ -1,5 +1,5 @@
-// A model as generation sees it: sequences that grow side by side by a token each, and what it
-// thinks of the next one. Keeps the keys and values of what it has seen.
+// The logits of the next token for a batch of growing sequences. Keeps the keys and values of all
+// earlier tokens.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,8 +16,8 @@
 
 namespace snug::use {
 
-// What one sequence begins with: the prompt's tokens, those that a picture's features take first
-// among them. An encoder reads them where there is one.
+// The start of one sequence: the prompt's tokens, beginning with a picture's placeholders if there
+// is one. An encoder-decoder's encoder reads them.
 struct Prompt {
   std::vector<int32_t> ids;
   std::vector<uint8_t> picture = {};  // (image_size, image_size, 3); empty: none
@@ -27,13 +27,13 @@ struct Prompt {
 class NextLogits {
  public:
   virtual ~NextLogits() = default;
-  // Forgets what was before. A decoder's prompts are equally long.
+  // Starts new sequences. A decoder's prompts must have equal lengths.
   virtual at::Tensor start(std::span<const Prompt> prompts, int64_t max_new_tokens) = 0;
-  // One token more for each sequence.
+  // Appends one token to each sequence.
   virtual at::Tensor next(std::span<const int32_t> ids) = 0;
-  // Sequence i is from now on what sequence from[i] was.
+  // Replaces sequence i by sequence from[i].
   virtual void select(const std::vector<int64_t>& from) = 0;
-  // The token that a decoder beside an encoder begins with; none: it begins with the prompt.
+  // The first token of an encoder-decoder's decoder; std::nullopt for a decoder alone.
   virtual std::optional<int32_t> decoder_start() const = 0;
 };
 
@@ -47,8 +47,8 @@ class ModelLogits : public NextLogits {
   void select(const std::vector<int64_t>& from) override;
   std::optional<int32_t> decoder_start() const override;
 
-  // Throws UserError for a prompt that is empty, longer than the model can see, of another
-  // vocabulary, or without the picture that the model reads. Returns how many tokens may follow.
+  // Throws UserError for a prompt that is empty, too long, from another vocabulary, or without the
+  // picture that the model needs. Returns the number of tokens that may follow.
   int64_t check(const Prompt& prompt) const;
 
  private:

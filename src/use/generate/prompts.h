@@ -1,5 +1,5 @@
-// Prompts as a model's training samples begin: with a picture's places, and for an encoder with the
-// end of sequence that it is used to.
+// Prompts in the form of training samples: with a picture's placeholders, and for an encoder with
+// an end-of-sequence token. Also the prompt that the user gives, and its style.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,17 +23,26 @@ Prompt text_prompt(const models::Model& model, const data::TextEncoder& encoder,
 Prompt picture_prompt(const models::Model& model, const data::TextEncoder& encoder,
                       const std::string& text, std::vector<uint8_t> picture);
 
-// How the model, or the adapter beside it (null: none), was asked in training; nothing: not known.
+// How prompts were formatted in the training of the model, or of the adapter (null: none);
+// std::nullopt: unknown.
 std::optional<data::PromptRecord> prompts_of_training(const engine::LanguageModel& lm,
                                                       const engine::LoadedAdapter* adapter);
 
-// `chosen`, or for "auto" the style of training; where that is not known the model's chat template,
-// and without one the prompt as it is.
+// `chosen`, or for "auto" the style of training; if that is unknown, the model's chat template or,
+// if there is none, the plain prompt.
 data::PromptStyle style_of_prompts(const std::string& chosen, const engine::LanguageModel& lm,
                                    const engine::LoadedAdapter* adapter,
                                    const data::TextEncoder& encoder);
 
-// All of a caption's sample that stands before what is learnt.
+// The tokens of a caption sample before the first one with loss.
 Prompt sample_prompt(data::Sample sample, std::vector<uint8_t> picture);
+
+// The text of a pipe or file, without line feeds at its end; std::nullopt for a terminal or an
+// empty text. Throws UserError if a pipe sends nothing for `seconds`.
+std::optional<std::string> text_of_input(int descriptor, double seconds);
+
+// The prompt of `snug generate`: `given`, or the text on standard input. Throws UserError without
+// either.
+std::string given_prompt(const std::optional<std::string>& given);
 
 }  // namespace snug::use

@@ -1,9 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "use/generate/sampling.h"
 
+#include <ATen/ops/index.h>
+#include <ATen/ops/index_put.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
+
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <set>
 #include <vector>
 
 namespace snug::use {
@@ -39,6 +47,62 @@ int32_t TokenSampler::next(std::span<const float> logits) {
     if (left < 0) return order[i];
   }
   return order[nucleus - 1];
+}
+
+namespace {
+
+// Elements of a matrix, by row and column.
+struct Places {
+  std::vector<int64_t> rows, columns;
+
+  void add(size_t row, int32_t column) {
+    rows.push_back(static_cast<int64_t>(row));
+    columns.push_back(column);
+  }
+  c10::List<std::optional<at::Tensor>> on(at::Device device) const {
+    c10::List<std::optional<at::Tensor>> indices;
+    indices.push_back(at::tensor(rows, at::kLong).to(device));
+    indices.push_back(at::tensor(columns, at::kLong).to(device));
+    return indices;
+  }
+};
+
+void penalise(double penalty, std::span<const std::vector<int32_t>> seen, at::Tensor& logits) {
+  Places places;
+  for (size_t row = 0; row < seen.size(); ++row)
+    for (const int32_t id : std::set<int32_t>(seen[row].begin(), seen[row].end()))
+      if (id < logits.size(1)) places.add(row, id);
+  if (places.rows.empty()) return;
+  const auto indices = places.on(logits.device());
+  const at::Tensor values = at::index(logits, indices);
+  logits.index_put_(indices, at::where(values.lt(0), values.mul(penalty), values.div(penalty)));
+}
+
+// Tokens that would repeat a sequence of `group` tokens.
+void add_repeats(int64_t group, std::span<const std::vector<int32_t>> seen, Places& places) {
+  for (size_t row = 0; row < seen.size(); ++row) {
+    const std::vector<int32_t>& ids = seen[row];
+    if (std::ssize(ids) < group) continue;
+    const auto begun = ids.end() - (group - 1);
+    for (auto at = ids.begin(); at + (group - 1) != ids.end(); ++at)
+      if (std::equal(begun, ids.end(), at)) places.add(row, at[group - 1]);
+  }
+}
+
+}  // namespace
+
+void apply_rules(const LogitRules& rules, std::span<const std::vector<int32_t>> seen,
+                 int64_t num_new, std::span<const int32_t> end_ids, at::Tensor& logits) {
+  if (rules.repetition_penalty != 1.0) penalise(rules.repetition_penalty, seen, logits);
+  Places forbidden;
+  if (rules.no_repeat_ngram_size > 0) add_repeats(rules.no_repeat_ngram_size, seen, forbidden);
+  if (num_new < rules.min_new_tokens)
+    for (size_t row = 0; row < seen.size(); ++row)
+      for (const int32_t id : end_ids)
+        if (id < logits.size(1)) forbidden.add(row, id);
+  if (forbidden.rows.empty()) return;
+  logits.index_put_(forbidden.on(logits.device()),
+                    at::scalar_tensor(-std::numeric_limits<float>::infinity(), logits.options()));
 }
 
 }  // namespace snug::use

@@ -1,10 +1,14 @@
-// The next token from logits: temperature, top-k, top-p (Holtzman et al. 2020), seeded.
+// Chooses the next token from logits by temperature, top-k and top-p (Holtzman et al. 2020), after
+// the rules of transformers' generate() about repetition and early ends.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
+
+#include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "data/random.h"
 
@@ -27,5 +31,20 @@ class TokenSampler {
   SamplingOptions options_;
   data::SplitMix random_;
 };
+
+struct LogitRules {
+  double repetition_penalty = 1.0;   // above 1: tokens that already occur become less likely
+  int64_t no_repeat_ngram_size = 0;  // no sequence of this many tokens repeats; 0: no limit
+  int64_t min_new_tokens = 0;        // no end token before this many
+
+  bool any() const {
+    return repetition_penalty != 1.0 || no_repeat_ngram_size > 0 || min_new_tokens > 0;
+  }
+};
+
+// Changes logits or log probabilities (S, V) float32 in place. seen[i]: the tokens of sequence i so
+// far, `num_new` of them generated.
+void apply_rules(const LogitRules& rules, std::span<const std::vector<int32_t>> seen,
+                 int64_t num_new, std::span<const int32_t> end_ids, at::Tensor& logits);
 
 }  // namespace snug::use

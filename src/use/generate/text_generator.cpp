@@ -23,7 +23,7 @@ void add_end_ids(const nlohmann::json& config, std::vector<int32_t>& ids) {
     if (id.is_number_integer()) ids.push_back(id.get<int32_t>());
 }
 
-// Numbers of prompts that may run side by side: of a decoder those of one length.
+// Indices of prompts that may share a batch: for a decoder, those of one length.
 std::map<size_t, std::vector<size_t>> by_length(std::span<const Prompt> prompts, bool is_decoder) {
   std::map<size_t, std::vector<size_t>> groups;
   for (size_t i = 0; i < prompts.size(); ++i)
@@ -31,7 +31,7 @@ std::map<size_t, std::vector<size_t>> by_length(std::span<const Prompt> prompts,
   return groups;
 }
 
-// A decoder that has written these out.
+// A decoder that has already decoded these ids.
 tokenizer::StreamingDecoder decoder_after(const tokenizer::Tokenizer& tokenizer,
                                           std::span<const int32_t> ids) {
   tokenizer::StreamingDecoder decoder(tokenizer);
@@ -53,8 +53,8 @@ TextGenerator::TextGenerator(exec::Executor& executor, const models::Model& mode
                              const tokenizer::Tokenizer& tokenizer, at::ScalarType compute)
     : model_(executor, model, compute), tokenizer_(tokenizer) {
   if (tokenizer.special().eos >= 0) end_ids_.push_back(tokenizer.special().eos);
-  // Chat models end a turn with a token of their own, which their config names beside eos; so do
-  // models of pictures for a caption, in the config of their language model.
+  // A chat model's config names the token that ends a turn beside eos; a picture model's
+  // text_config names the token that ends a caption.
   const nlohmann::json config = model.hugging_face_config();
   add_end_ids(config, end_ids_);
   if (const auto text = config.find("text_config"); text != config.end())

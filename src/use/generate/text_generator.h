@@ -1,4 +1,4 @@
-// Text from a model: one answer token by token, or many answers side by side.
+// Generates text: one answer token by token, or a batch of answers.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,40 +16,41 @@ namespace snug::use {
 
 struct GenerationRequest {
   Prompt prompt;
-  GenerationOptions options;                             // end_ids: the model's own
-  std::function<void(const std::string&)> on_text = {};  // each piece as it comes; may be empty
-  // A decoder's answer so far, which it goes on from: what comes back is the rest alone.
+  GenerationOptions options;  // end_ids: the model's own
+  std::function<void(const std::string&)> on_text =
+      {};  // called with each piece of text; may be null
+  // A decoder's answer so far, to be continued; only the rest is returned.
   std::vector<int32_t> begun = {};
 };
 
 struct Generation {
   std::string text;
   std::vector<int32_t> ids;  // without the end-of-sequence token
-  bool ended = false;        // the model ended it, rather than max_new_tokens
+  bool ended = false;        // by the model, rather than by max_new_tokens
 };
 
-// Part of an answer to standard output, at once. In a terminal without the control characters that
-// it would obey; files and pipes get the text as it is.
+// Prints part of an answer to standard output and flushes it. A terminal gets it without control
+// characters, a file or pipe unchanged.
 void print_piece(const std::string& piece);
 
 class TextGenerator {
  public:
-  // Borrows all.
+  // Borrows its arguments.
   TextGenerator(exec::Executor& executor, const models::Model& model,
                 const tokenizer::Tokenizer& tokenizer, at::ScalarType compute);
 
-  // Throws UserError for a prompt that is empty or longer than the model's positions. A beam
-  // search's text comes as one piece.
+  // Throws UserError for a prompt that is empty or longer than the model's positions. Beam search
+  // gives its text in one piece.
   Generation generate(const GenerationRequest& request);
 
-  // An answer to each prompt, up to `batch_size` of them at once, drawn with a seed of its own.
+  // Answers each prompt with its own seed, up to `batch_size` prompts at once.
   std::vector<Generation> generate_all(std::span<const Prompt> prompts,
                                        const GenerationOptions& options, int64_t batch_size);
 
  private:
-  // As the model can do it: its own end tokens, no more tokens than it can see.
+  // Adapts options to the model: its end tokens, and at most the tokens that its positions allow.
   GenerationOptions feasible(const Prompt& prompt, GenerationOptions options) const;
-  // The text and ids that follow `begun`.
+  // The text and ids after `begun`.
   Generation decode(GeneratedIds made, std::span<const int32_t> begun = {}) const;
 
   ModelLogits model_;

@@ -12,9 +12,9 @@
 namespace snug::scores {
 namespace {
 
-constexpr size_t kLongest = 4;  // words of a group
+constexpr size_t kLongest = 4;  // words of an n-gram
 
-// Groups of n words, joined by a character that no word has, with how often each stands.
+// N-grams, joined by a character that no word contains, with their counts.
 using Counts = std::unordered_map<std::string, double>;
 
 Counts count_groups(const Words& words, size_t n) {
@@ -32,7 +32,8 @@ double found(const Counts& counts, const std::string& group) {
   return it == counts.end() ? 0.0 : it->second;
 }
 
-// Groups of the caption that a reference has too, each at most as often as in one of them.
+// The n-grams of the caption that occur in a reference, each counted at most as often as in one of
+// them.
 double num_shared(const ScoredCaption& scored, size_t n) {
   Counts most;
   for (const Words& reference : scored.references)
@@ -44,7 +45,7 @@ double num_shared(const ScoredCaption& scored, size_t n) {
   return shared;
 }
 
-// Of the reference nearest in length, the shorter of two that are equally near.
+// The length of the reference nearest in length; of two equally near, the shorter.
 size_t nearest_length(const ScoredCaption& scored) {
   const auto distance = [&](size_t length) {
     const size_t own = scored.caption.size();
@@ -83,11 +84,11 @@ double rouge_l_of(const ScoredCaption& scored) {
   return (1 + kBeta2) * precision * recall / (recall + kBeta2 * precision);
 }
 
-// A caption as CIDEr compares it: groups of n words weighed by how rare they are.
+// A caption as CIDEr compares it: n-grams weighted by their rarity.
 struct Weighed {
   std::array<Counts, kLongest> weights;
   std::array<double, kLongest> norms{};
-  double pairs = 0;  // pairs of words: the length that counts
+  double pairs = 0;  // number of word pairs, which CIDEr uses as length
 };
 
 class Cider {
@@ -127,8 +128,8 @@ class Cider {
     return result;
   }
 
-  // The mean over n of the cosine, where a caption gains nothing from repeating a group, and loses
-  // by another length.
+  // The mean over n of the cosine, without gain from repeated n-grams and with a penalty for a
+  // different length.
   static double likeness(const Weighed& caption, const Weighed& reference) {
     constexpr double kSigma = 6.0;
     const double delta = caption.pairs - reference.pairs;
@@ -145,7 +146,7 @@ class Cider {
     return sum / kLongest * std::exp(-delta * delta / (2 * kSigma * kSigma));
   }
 
-  Counts num_captions_;  // whose references have the group
+  Counts num_captions_;  // captions whose references contain the n-gram
   double log_captions_;
 };
 
@@ -157,7 +158,7 @@ void check(std::span<const ScoredCaption> captions) {
 }  // namespace
 
 std::array<double, 4> bleu(std::span<const ScoredCaption> captions) {
-  // So small that only a division by nothing notices.
+  // Only avoids a division by zero.
   constexpr double kSmall = 1e-9, kTiny = 1e-15;
   check(captions);
   std::array<double, kLongest> shared{}, groups{};

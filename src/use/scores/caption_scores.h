@@ -1,5 +1,5 @@
-// How near captions come to what people wrote: BLEU (Papineni et al. 2002), ROUGE-L (Lin 2004) and
-// CIDEr-D (Vedantam et al. 2015), with the numbers of pycocoevalcap, which papers report.
+// Scores of captions against reference captions: BLEU (Papineni et al. 2002), ROUGE-L (Lin 2004)
+// and CIDEr-D (Vedantam et al. 2015), with the numbers of pycocoevalcap, which papers report.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -24,18 +24,18 @@ struct CaptionScores {
   double cider = 0;              // CIDEr-D, 0 to 10
 };
 
-// Over all together: pairs of words, …, quads that a caption shares with any of its references,
-// each counted at most as often as in one of them; captions that are too short pay for it.
+// Over all captions: the share of n-grams that occur in a reference, each counted at most as often
+// as in one reference, with a penalty for captions that are too short.
 std::array<double, 4> bleu(std::span<const ScoredCaption> captions);
 
-// The mean over captions of the longest common subsequence's F, recall weighing 1.2² times.
+// The mean F-measure of the longest common subsequence, with recall weighted by 1.2².
 double rouge_l(std::span<const ScoredCaption> captions);
 
-// The mean likeness of word groups, weighed by how rare they are in the references of all captions
-// given here. With a single caption no n-gram is rare, and it is 0.
+// The mean similarity of n-grams, weighted by their rarity in the references of all captions given
+// here. With a single caption no n-gram is rare, and the score is 0.
 double cider(std::span<const ScoredCaption> captions);
 
-// All three; 0 where there are no captions.
+// All three; 0 without captions.
 CaptionScores caption_scores(std::span<const ScoredCaption> captions);
 
 }  // namespace snug::scores

@@ -43,7 +43,7 @@ bool is_emoji(char32_t c) {
          (c >= 0x200B && c <= 0x200F);
 }
 
-// Marks that are no words of a caption.
+// Punctuation, which does not count as a word.
 bool is_dropped(char32_t c) {
   constexpr std::u32string_view kDropped = U".?!,:-;'`\"\u2010\u2013\u2014\u2018\u201C\u201D\u2026";
   return kDropped.find(c) != std::u32string_view::npos || is_emoji(c);
@@ -111,7 +111,7 @@ class Reader {
                std::u32string_view::npos;
   }
 
-  // #tag, @name, '80s and 'tis begin with a mark that belongs to them.
+  // #tag, @name, '80s and 'tis begin with a mark that is part of the word.
   bool opens_word() const {
     const char32_t c = text_[at_];
     if (c == U'#' || c == U'@') return is_letter(peek(at_ + 1));
@@ -121,7 +121,7 @@ class Reader {
     return decade || text_.compare(at_, 4, U"'tis") == 0 || starts_contraction(at_);
   }
 
-  // "'s" and its like, with nothing of a word behind.
+  // "'s" and similar endings, with no more letters after them.
   bool starts_contraction(size_t offset) const {
     return std::ranges::any_of(kContracted, [&](std::u32string_view suffix) {
       return text_.compare(offset, suffix.size(), suffix) == 0 &&
@@ -129,7 +129,7 @@ class Reader {
     });
   }
 
-  // Whether the mark at `offset`, after a character of a word, holds the word together.
+  // Whether the mark at `offset`, inside a word, is part of the word.
   bool joins(size_t offset) const {
     const char32_t before = text_[offset - 1], after = peek(offset + 1);
     if (!is_word(after)) return false;

@@ -1,8 +1,7 @@
-// A caption as the words that its scores count: in lower case, without punctuation, with "it's" as
-// two words, as the Penn Treebank has it. COCO's scores were published with words cut by
-// Stanford's PTBTokenizer; for the text of captions this gives the same. What differs: text in
-// angle brackets, "yes!no" without spaces (two words here), "rock'n'roll" and "y'all" (one word
-// here), and signs of currencies other than $.
+// Splits a caption into words for scores: in lower case, without punctuation, with "it's" as two
+// words as in the Penn Treebank. COCO's scores are published with Stanford's PTBTokenizer; for
+// captions this gives the same words. Differences: text in angle brackets, "yes!no" without spaces
+// (two words here), "rock'n'roll" and "y'all" (one word here), and currency signs other than $.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

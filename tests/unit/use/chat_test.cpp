@@ -13,7 +13,7 @@
 #include "support/temp_folder.h"
 #include "use/chat/conversation.h"
 #include "use/chat/line_editor.h"
-#include "use/generate/given_prompt.h"
+#include "use/generate/prompts.h"
 
 namespace snug::use {
 namespace {

@@ -13,7 +13,6 @@
 #include "base/files.h"
 #include "support/programs.h"
 #include "support/temp_folder.h"
-#include "use/demo/debian_packages.h"
 
 namespace snug::demo {
 namespace {
