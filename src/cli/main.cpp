@@ -38,7 +38,6 @@
 #include "use/caption/caption.h"
 #include "use/commands.h"
 #include "use/demo/demo.h"
-#include "use/generate/generate.h"
 #include "watch/doctor/doctor.h"
 #include "watch/monitor/monitor.h"
 

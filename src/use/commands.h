@@ -19,6 +19,12 @@ void convert(const recipe::ConvertOptions& options);
 // `snug evaluate`: loss and perplexity of a model on a file, and scores of its captions.
 void evaluate(const recipe::EvaluateOptions& options);
 
+// `snug generate`: prints answers; with options.json one JSON line per answer.
+void generate(const recipe::GenerateOptions& options);
+
+// `snug chat`: reads turns from standard input until it ends; keeps the conversation.
+void chat(const recipe::GenerateOptions& options);
+
 // `snug merge`: adds an adapter to its base model and writes the result.
 void merge(const recipe::MergeOptions& options);
 

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "base/error.h"
-#include "data/rows/arrow_values.h"
+#include "data/rows/arrow_rows.h"
 #include "fuzz/fuzz.h"
 
 namespace {

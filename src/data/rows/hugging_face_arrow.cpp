@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "data/pictures/picture_folder.h"
-#include "data/rows/arrow_values.h"
+#include "data/rows/arrow_rows.h"
 #include "data/rows/hugging_face.h"
 #include "data/rows/row_from_json.h"
 

@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recipe/options/names.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 #include <optional>
 #include <span>
 
+#include "base/error.h"
 #include "recipe/numbers.h"
+#include "recipe/tables/choices.h"
 
 namespace snug::recipe {
 namespace {
@@ -144,6 +149,13 @@ std::string normalise_flag(std::string_view name) {
   const std::optional<bool> flag = parse_bool(name);
   if (flag) return *flag ? "true" : "false";
   return std::string(name);
+}
+
+size_t index_of_word(std::string_view word, std::span<const std::string_view> known) {
+  const auto found = std::ranges::find(known, word);
+  if (found == known.end())
+    throw UserError("\"{}\" is not one of {}", word, fmt::join(known, ", "));
+  return static_cast<size_t>(found - known.begin());
 }
 
 }  // namespace snug::recipe

@@ -10,20 +10,20 @@
 namespace snug::recipe {
 namespace {
 
-using Words = std::vector<std::string_view>;
+using Names = std::vector<std::string_view>;
 
 constexpr size_t kNumOptimizers = kWords<OptimizerName>.size();
 
 // In the order of OptimizerName.
 const std::array<OptimizerTraits, kNumOptimizers>& table() {
   using enum OptimizerName;
-  static const Words kRounding = {"master_weights", "stochastic_rounding"};
-  const auto with_rounding = [](Words words) {
+  static const Names kRounding = {"master_weights", "stochastic_rounding"};
+  const auto with_rounding = [](Names words) {
     words.insert(words.end(), kRounding.begin(), kRounding.end());
     return words;
   };
-  static const Words kAdam8bit = with_rounding({"lr", "weight_decay", "betas", "eps"});
-  static const Words kAdam = with_rounding({"lr", "weight_decay", "betas", "eps", "state_dtype"});
+  static const Names kAdam8bit = with_rounding({"lr", "weight_decay", "betas", "eps"});
+  static const Names kAdam = with_rounding({"lr", "weight_decay", "betas", "eps", "state_dtype"});
   static const std::array<OptimizerTraits, kNumOptimizers> kTable = {{
       {.spellings = {"adamw", "adamw_torch", "adamw_torch_fused", "adamw_hf"},
        .arguments = kAdam,

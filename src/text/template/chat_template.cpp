@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "text/template/jinja.h"
+#include "text/template/interpreter.h"
 #include "text/tokenizer/unicode.h"
 
 namespace snug::tokenizer {

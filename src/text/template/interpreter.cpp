@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "text/template/interpreter.h"
 
-#include "text/template/jinja.h"
-
 namespace snug::tokenizer::jinja {
 namespace {
 

@@ -20,7 +20,6 @@
 #include "use/caption/caption_source.h"
 #include "use/caption/caption_writer.h"
 #include "use/caption/evaluate_captions.h"
-#include "use/generate/generate.h"
 #include "use/generate/prompts.h"
 
 namespace snug::use {

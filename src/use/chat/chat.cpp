@@ -14,7 +14,7 @@
 #include "report/text_width.h"
 #include "use/chat/conversation.h"
 #include "use/chat/line_input.h"
-#include "use/generate/generate.h"
+#include "use/commands.h"
 #include "use/generate/prompts.h"
 #include "use/generate/text_generator.h"
 

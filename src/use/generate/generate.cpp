@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "use/generate/generate.h"
+#include "use/commands.h"
 
 #include <chrono>
 #include <cstdio>
@@ -66,17 +66,6 @@ void answer_all(TextGenerator& generator, const Prompt& prompt,
 }
 
 }  // namespace
-
-GenerationOptions generation_options(int64_t max_new_tokens, const SamplingOptions& sampling,
-                                     const recipe::BeamOptions& beams, int64_t default_beams) {
-  return {.max_new_tokens = max_new_tokens,
-          .sampling = sampling,
-          .num_beams = beams.num_beams.value_or(default_beams),
-          .length_penalty = beams.length_penalty,
-          .rules = {.repetition_penalty = beams.repetition_penalty,
-                    .no_repeat_ngram_size = beams.no_repeat_ngram_size,
-                    .min_new_tokens = beams.min_new_tokens}};
-}
 
 void generate(const recipe::GenerateOptions& given) {
   recipe::GenerateOptions options = given;

@@ -42,6 +42,17 @@ tokenizer::StreamingDecoder decoder_after(const tokenizer::Tokenizer& tokenizer,
 
 }  // namespace
 
+GenerationOptions generation_options(int64_t max_new_tokens, const SamplingOptions& sampling,
+                                     const recipe::BeamOptions& beams, int64_t default_beams) {
+  return {.max_new_tokens = max_new_tokens,
+          .sampling = sampling,
+          .num_beams = beams.num_beams.value_or(default_beams),
+          .length_penalty = beams.length_penalty,
+          .rules = {.repetition_penalty = beams.repetition_penalty,
+                    .no_repeat_ngram_size = beams.no_repeat_ngram_size,
+                    .min_new_tokens = beams.min_new_tokens}};
+}
+
 void print_piece(const std::string& piece) {
   static const bool terminal = ::isatty(STDOUT_FILENO) == 1;
   const std::string text = terminal ? report::printable_lines(piece) : piece;

@@ -9,10 +9,15 @@
 
 #include "engine/exec/executor.h"
 #include "models/model.h"
+#include "recipe/options/commands.h"
 #include "text/tokenizer/tokenizer.h"
 #include "use/generate/generate_ids.h"
 
 namespace snug::use {
+
+// From the options that generate, caption and chat share.
+GenerationOptions generation_options(int64_t max_new_tokens, const SamplingOptions& sampling,
+                                     const recipe::BeamOptions& beams, int64_t default_beams);
 
 struct GenerationRequest {
   Prompt prompt;

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "mixed_text.h"
 #include "text/template/chat_template.h"
-#include "text/template/jinja.h"
+#include "text/template/interpreter.h"
 
 namespace snug::tokenizer::test {
 namespace {
