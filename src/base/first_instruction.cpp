@@ -6,7 +6,7 @@
 
 #include <ctime>
 
-extern double snug_program_began;  // base/program_start.cpp
+extern double snug_program_began;  // base/program.cpp
 
 namespace {
 

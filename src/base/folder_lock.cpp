@@ -16,8 +16,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/host.h"
 #include "base/log.h"
+#include "base/program.h"
 
 namespace snug {
 namespace {

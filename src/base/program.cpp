@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/program_start.h"
+#include "base/program.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <array>
 #include <charconv>
 #include <fstream>
+#include <system_error>
 
 #include "base/clock.h"
 
@@ -41,6 +44,34 @@ void count_from(const std::string& start) {
   const auto [last, error] = std::from_chars(start.data() + blank + 1, end, began);
   if (error == std::errc() && last == end && began > 0 && began < snug_program_began)
     snug_program_began = began;
+}
+
+namespace fs = std::filesystem;
+
+fs::path program_prefix() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  return error ? fs::path() : program.parent_path().parent_path();
+}
+
+std::vector<fs::path> shipped_places(const fs::path& name) {
+  const fs::path prefix = program_prefix();
+  if (prefix.empty()) return {};
+  return {prefix / "share/snug" / name, prefix / name};
+}
+
+fs::path shipped_file(const fs::path& name) {
+  std::error_code error;
+  if (name.empty() || name.is_absolute() || fs::exists(name, error)) return name;
+  for (const fs::path& place : shipped_places(name))
+    if (fs::exists(place, error)) return place;
+  return name;
+}
+
+// Longer names are cut, with or without a zero at the end: the last one stays.
+std::string host_name() {
+  std::array<char, 256> text{};
+  return ::gethostname(text.data(), text.size() - 1) == 0 ? text.data() : "?";
 }
 
 }  // namespace snug

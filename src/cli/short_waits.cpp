@@ -12,7 +12,7 @@
 
 #include <cstddef>
 
-#include "base/short_waits.h"
+#include "base/program.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/installed.h"
+#include "base/program.h"
 #include "core/nn/linear.h"
 #include "files/weights/pth/pth.h"
 #include "models/blip2/model.h"

@@ -10,8 +10,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/installed.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "base/text.h"
 #include "recipe/batches.h"
 #include "recipe/check.h"

@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "base/host.h"
 #include "base/log.h"
+#include "base/program.h"
 
 namespace snug::report {
 namespace {

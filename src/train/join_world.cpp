@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "base/version.h"
+#include "base/program.h"
 #include "core/dist/check_agreement.h"
 #include "recipe/print.h"
 #include "train/launch/rank_record.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train/startup.h"
 
-#include "base/program_start.h"
+#include "base/program.h"
 
 namespace snug::train {
 

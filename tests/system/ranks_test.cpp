@@ -11,7 +11,7 @@
 #include <map>
 #include <random>
 
-#include "base/version.h"
+#include "base/program.h"
 #include "support/programs.h"
 
 namespace snug::tests {

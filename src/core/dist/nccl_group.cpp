@@ -15,7 +15,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
-#include "base/host.h"
+#include "base/program.h"
 #include "core/memory/guards.h"
 
 namespace snug::dist {

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/host.h"
+#include "base/program.h"
 
 namespace snug::dist {
 

@@ -15,8 +15,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/host.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "core/dist/agreement.h"
 #include "files/checkpoint/stored_tensors.h"
 #include "files/checkpoint/training_checkpoint.h"

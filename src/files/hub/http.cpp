@@ -13,7 +13,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/installed.h"
+#include "base/program.h"
 
 namespace snug::hub {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "base/version.h"
+#include "base/program.h"
 #include "lab/run/lab_run.h"
 #include "watch/machine/machine.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/version.h"
+#include "base/program.h"
 #include "lab/collect.h"
 #include "lab/run/row_process.h"
 #include "recipe/gpus.h"

@@ -7,7 +7,7 @@
 #include <system_error>
 #include <vector>
 
-#include "base/installed.h"
+#include "base/program.h"
 #include "recipe/options/rows.h"
 
 namespace snug::recipe {

@@ -20,7 +20,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/host.h"
+#include "base/program.h"
 #include "core/dist/status_page.h"
 #include "train/launch/relay.h"
 #include "train/launch/watch.h"

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "base/program_start.h"
+#include "base/program.h"
 #include "core/dist/position.h"
 #include "train/launch/keeper.h"
 #include "train/launch/layout.h"

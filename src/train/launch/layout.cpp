@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "base/host.h"
+#include "base/program.h"
 #include "recipe/batches.h"
 #include "recipe/numbers.h"
 #include "train/launch/command.h"

@@ -22,9 +22,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/host.h"
-#include "base/program_start.h"
-#include "base/short_waits.h"
+#include "base/program.h"
 #include "train/launch/frames.h"
 #include "train/launch/relay.h"
 #include "train/launch/watch.h"

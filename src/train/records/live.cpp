@@ -7,8 +7,7 @@
 #include <limits>
 
 #include "base/clock.h"
-#include "base/host.h"
-#include "base/program_start.h"
+#include "base/program.h"
 #include "core/memory/ledger.h"
 #include "report/live_line.h"
 

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
-#include "base/program_start.h"
+#include "base/program.h"
 #include "core/memory/ledger.h"
 #include "report/tables.h"
 

@@ -13,8 +13,8 @@
 #include <memory>
 #include <sstream>
 
+#include "base/program.h"
 #include "base/text.h"
-#include "base/version.h"
 #include "core/dist/mpi/bundled_mpi.h"
 #include "engine/cuda_device.h"
 

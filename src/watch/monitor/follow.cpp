@@ -14,7 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "base/host.h"
+#include "base/program.h"
 #include "report/live_status.h"
 
 namespace snug::monitor {

@@ -12,8 +12,8 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "base/host.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "support/temp_folder.h"
 
 namespace snug {

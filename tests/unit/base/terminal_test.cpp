@@ -11,7 +11,7 @@
 #include <optional>
 #include <string>
 
-#include "base/host.h"
+#include "base/program.h"
 
 namespace snug {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <system_error>
 
-#include "base/installed.h"
+#include "base/program.h"
 
 namespace snug::dist {
 namespace {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "base/host.h"
+#include "base/program.h"
 
 namespace snug::launch {
 namespace {

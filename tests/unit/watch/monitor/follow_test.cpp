@@ -15,7 +15,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
-#include "base/host.h"
+#include "base/program.h"
 #include "support/temp_folder.h"
 
 namespace snug::monitor {
