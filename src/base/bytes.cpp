@@ -44,8 +44,8 @@ int64_t parse_bytes(std::string_view text, std::string_view what) {
     for (const Suffix& known : kSuffixes)
       if (suffix == known.name && value * known.factor < 9e18)
         return static_cast<int64_t>(std::llround(value * known.factor));
-  throw UserError("{} = \"{}\" is no byte size; write for example 2GiB, 512MiB or 1.5GB", what,
-                  text);
+  throw UserError("{} = \"{}\" is not a size in bytes; write for example 2GiB, 512MiB or 1.5GB",
+                  what, text);
 }
 
 std::string format_bytes(int64_t bytes) {

@@ -67,7 +67,7 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   if (file.get() < 0) throw UserError("cannot open {}: {}", path.string(), system_reason());
   struct stat info {};
   if (::fstat(file.get(), &info) == 0 && S_ISDIR(info.st_mode))
-    throw UserError("cannot read {}: it is a folder, a file is wanted", path.string());
+    throw UserError("cannot read {}: it is a folder, not a file", path.string());
   std::string content;
   content.reserve(info.st_size > 0 ? std::min<size_t>(info.st_size, max_bytes) : 0);
   char buffer[1 << 16];

@@ -134,7 +134,7 @@ void Sampler::restore(DataPosition position) {
   if (position.epoch < 0 || position.next_index < 0 || position.next_index >= epoch_size() ||
       position.epoch > std::numeric_limits<int64_t>::max() / epoch_size() - 1)
     throw UserError(
-        "the checkpoint stands at sample {} of epoch {}, which the {} training samples of this "
+        "the checkpoint is at sample {} of epoch {}, which the {} training samples of this "
         "data "
         "set do not have; resume with the data it was made from",
         position.next_index, position.epoch, epoch_size());

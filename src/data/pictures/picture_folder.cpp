@@ -151,7 +151,7 @@ class PictureFolder : public PictureRows {
     for (const json& value : found->is_array() ? *found : json::array({*found})) {
       if (value.is_null()) continue;
       if (!value.is_string())
-        throw UserError("{}: \"{}\" is a {}, but text is wanted", place(index), column,
+        throw UserError("{}: \"{}\" is a {}, but must be text", place(index), column,
                         value.type_name());
       all.push_back(value.get<std::string>());
     }

@@ -23,7 +23,7 @@ const json* find(const json& object, const std::string& key) {
 
 std::string text_of(const json& value, std::string_view column, const std::string& where) {
   if (!value.is_string())
-    throw UserError("{}: \"{}\" is {} {}, but text is wanted; write it in quotes", where, column,
+    throw UserError("{}: \"{}\" is {} {}, but must be text; write it in quotes", where, column,
                     value.is_object() || value.is_array() ? "an" : "a", value.type_name());
   return value.get<std::string>();
 }
@@ -53,7 +53,7 @@ std::string content_of(const json& value, std::string_view column, const std::st
     const json* content = part.is_object() ? find(part, "text") : &part;
     if (content == nullptr || !content->is_string())
       throw UserError(
-          "{}: \"{}\" has a part of type {}; here a chat is of text: parts are "
+          "{}: \"{}\" has a part of type {}; only text is supported: "
           "{{\"type\": \"text\", \"text\": …}}",
           where, column,
           part.is_object() ? shortened(part.value("type", json("?")).dump(), 40)
@@ -102,7 +102,8 @@ void add_turn(const json& turn, size_t number, std::vector<Message>& turns,
   for (const char* key : kCallKeys)
     if (const json* calls = turn.is_object() ? find(turn, key) : nullptr; calls && !calls->empty())
       throw UserError(
-          "{}: \"{}\" is not read here, and without it the answer would be learnt empty; write the "
+          "{}: \"{}\" is not supported, and without it the model would learn an empty answer; "
+          "write the "
           "call into \"content\", or leave the row out",
           place, key);
   if (role != nullptr && content != nullptr) {

@@ -71,11 +71,11 @@ class RowCollector {
   void on_key(int depth, const json& key) {
     const auto& text = key.get_ref<const std::string&>();
     if (inside_rows_ && depth == row_depth_ + 1 && !row_keys_.insert(text).second)
-      throw UserError("{}: the key \"{}\" stands there twice", where(), shortened(text, 60));
+      throw UserError("{}: the key \"{}\" is given twice", where(), shortened(text, 60));
     if (inside_rows_ || depth != 1) return;
     top_key_ = text;
     if (!top_keys_.insert(text).second && text == "data")
-      throw UserError("{}: the key \"data\" stands there twice", name_);
+      throw UserError("{}: the key \"data\" is given twice", name_);
   }
 
   [[noreturn]] void refuse_row(Event event, const json& value) const {
@@ -135,8 +135,7 @@ std::vector<Row> rows_from_json(std::string_view text, const Columns& columns,
   }
   if (!collector.saw_rows())
     throw UserError(
-        "{}: an array of rows is wanted, or an object with such an array as \"data\"; found {}",
-        name,
+        "{}: must be an array of rows, or an object with such an array as \"data\"; found {}", name,
         collector.top_keys().empty()
             ? "none"
             : fmt::format(

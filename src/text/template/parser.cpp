@@ -18,7 +18,8 @@ class Parser {
 
   Block run() {
     Block block = parse_block({});
-    if (stream_.token().kind != TokenKind::End) stream_.fail("a block ends that was not begun");
+    if (stream_.token().kind != TokenKind::End)
+      stream_.fail("this tag closes a block that was not opened");
     return block;
   }
 

@@ -213,7 +213,7 @@ TEST(Rows, RefusesWrongTypes) {
   EXPECT_CONTAINS(refusal("a.json", R"({"rows":[],"meta":1})"),
                   "an object with the keys meta, rows");
   EXPECT_CONTAINS(refusal("a.json", R"({"data":{"a":[]}})"), "an object with the keys data");
-  EXPECT_CONTAINS(refusal("a.json", "17"), "an array of rows is wanted");
+  EXPECT_CONTAINS(refusal("a.json", "17"), "must be an array of rows");
   EXPECT_CONTAINS(refusal("a.jsonl", "17"), "a.jsonl:1: a row must be an object");
   EXPECT_CONTAINS(refusal("a.jsonl", "[]"), "a.jsonl:1: a row must be an object");
   EXPECT_CONTAINS(refusal("a.jsonl", R"({"messages":"hi"})"), "must be an array of turns");
@@ -240,8 +240,8 @@ TEST(Rows, EveryTruncationIsRefusedOrShorter) {
 
 TEST(Rows, RefusesDuplicateKeysInARow) {
   EXPECT_CONTAINS(refusal("a.json", R"([{"instruction":"q","output":"a","output":"b"}])"),
-                  "row 1: the key \"output\" stands there twice");
-  EXPECT_CONTAINS(refusal("a.json", R"({"data":[],"data":[]})"), "\"data\" stands there twice");
+                  "row 1: the key \"output\" is given twice");
+  EXPECT_CONTAINS(refusal("a.json", R"({"data":[],"data":[]})"), "\"data\" is given twice");
 }
 
 TEST(Rows, RefusesDeepNestingAndHugeNumbers) {
