@@ -24,6 +24,9 @@ LEVELS = [
     ["cli"],
 ]
 LEVEL = {folder: level for level, folders in enumerate(LEVELS) for folder in folders}
+# What a folder must not reach at all, not even through the headers it may include: units ask for
+# a split, and know no ranks (docs/decisions/0013-walls.md).
+WALLS = [("core/nn", "core/dist"), ("models", "core/dist")]
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"')
 MOST_FILES = 30
 
@@ -65,6 +68,25 @@ def faults_of(path, source_root):
             yield f"{path}:{number}: {reason}"
 
 
+def includes_of(path):
+    found = (INCLUDE.match(line) for line in path.read_text(encoding="utf-8").splitlines())
+    return [match.group(1) for match in found if match]
+
+
+def broken_walls(root):
+    """Includes, at any depth, of what lies behind a folder's wall."""
+    for folder, behind in WALLS:
+        start = [p.relative_to(root).as_posix() for p in (root / folder).rglob("*.*")]
+        ways = {file: file for file in start if file.endswith((".h", ".cpp"))}
+        for file in (queue := list(ways)):
+            for included in includes_of(root / file):
+                if included not in ways and (root / included).is_file():
+                    ways[included] = f"{ways[file]} > {included}"
+                    queue.append(included)
+        yield from (f"{way}: {folder} may not reach {behind}"
+                    for file, way in ways.items() if folder_of(file) == behind)
+
+
 def crowded(source_root):
     for folder in sorted({path.parent for path in source_root.rglob("*") if path.is_file()}):
         count = sum(path.is_file() for path in folder.iterdir())
@@ -75,7 +97,7 @@ def crowded(source_root):
 def main():
     root = pathlib.Path(sys.argv[1])
     files = sorted(p for p in root.rglob("*") if p.suffix in {".h", ".cpp", ".cu", ".cuh"})
-    faults = [fault for path in files for fault in faults_of(path, root)] + list(crowded(root))
+    faults = [fault for path in files for fault in faults_of(path, root)] + list(broken_walls(root)) + list(crowded(root))
     print("\n".join(faults), file=sys.stderr, end="\n" if faults else "")
     return 1 if faults else 0
 

@@ -27,7 +27,6 @@ struct Dimensions {
   int64_t hidden_size = 0;
   int64_t num_heads = 0;
   int64_t num_kv_heads = 0;
-  int64_t num_kv_heads_here = 0;  // on this rank
   int64_t head_dim = 0;
 };
 
@@ -46,7 +45,7 @@ struct Placement {
   std::vector<int64_t> shape;  // shape in the file if it has more dimensions; else empty
 };
 
-// Attention heads of one kind. With tensor parallelism their number must divide among the ranks.
+// Attention heads of one kind.
 struct HeadCount {
   std::string what;
   int64_t count = 0;
@@ -78,9 +77,12 @@ class Model {
   // of up to `max_seqlen` tokens.
   virtual void prepare(at::Device device, int64_t max_seqlen) = 0;
 
+  // How tensor parallelism splits the weights; layers that are not named are whole everywhere.
+  virtual std::vector<nn::SplitRow> split() const = 0;
+  virtual std::vector<HeadCount> head_counts() const;
+
   virtual data::Reading reads() const { return {}; }
   virtual std::vector<ModelPart> parts() { return {{"language", units()}}; }
-  virtual std::vector<HeadCount> head_counts() const;
   // Overrides the config's dropout probabilities. No effect if the family has no dropout.
   virtual void set_dropout(double /*probability*/) {}
 

@@ -119,9 +119,7 @@ class ModelParity : public ::testing::TestWithParam<const char*> {
   // `count` tokens after the prompt; with a cache each pass but the first reads one token.
   std::vector<int32_t> most_probable(int64_t row, const std::vector<int32_t>& prompt, int64_t count,
                                      bool with_cache) {
-    const models::Dimensions d = checkpoint_.model->dimensions();
-    nn::KvCache cache({d.num_layers, d.num_kv_heads_here, d.head_dim, std::ssize(prompt) + count},
-                      tests::test_device(), at::kFloat);
+    nn::KvCache cache(std::ssize(prompt) + count);
     std::vector<int32_t> all = prompt, found;
     for (int64_t i = 0; i < count; ++i) {
       const bool goes_on = with_cache && i > 0;

@@ -30,13 +30,12 @@ void Adapter::list(std::vector<Parameter*>& parameters) {
 }
 
 void Adapter::cut_as(const Parameter& weight) {
-  if (weight.slice && weight.slice->dim == 0) {
-    b.cut_dim = magnitude.cut_dim = 0;
-    b.cut_sections = magnitude.cut_sections = weight.cut_sections;
-  } else if (weight.slice) {
-    a.cut_dim = 1;
-  }
-  for (Parameter* parameter : {&a, &b, &magnitude}) parameter->cut(weight.share);
+  std::optional<Split> outputs, inputs;
+  if (weight.slice && weight.slice->dim == 0) outputs = by_rows(weight.slice->sections);
+  if (weight.slice && weight.slice->dim == 1) inputs = by_columns();
+  a.cut(weight.share, inputs);
+  b.cut(weight.share, outputs);
+  magnitude.cut(weight.share, outputs);
 }
 
 }  // namespace snug::nn

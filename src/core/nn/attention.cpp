@@ -13,8 +13,8 @@
 namespace snug::nn {
 namespace {
 
-ops::AttentionContext context_of(const Packed& queries, const AttentionOptions& options,
-                                 const Pass& pass) {
+ops::AttentionContext context_of(const at::Tensor& q, const Packed& queries,
+                                 const AttentionOptions& options, const Pass& pass) {
   ops::AttentionContext context{.cu_seqlens = queries.cu_seqlens,
                                 .max_seqlen = queries.max_seqlen,
                                 .positions = queries.positions,
@@ -28,7 +28,8 @@ ops::AttentionContext context_of(const Packed& queries, const AttentionOptions& 
   if (options.dropout > 0 && pass.dropout_key) {
     context.dropout = options.dropout;
     context.dropout_key = kernels::cpu::mix64(*pass.dropout_key ^ hash_name(options.site));
-    context.dropout_first_head = options.first_head;
+    if (options.queries != nullptr)
+      context.dropout_first_head = options.queries->first_output() / q.size(2);
   }
   return context;
 }
@@ -38,7 +39,8 @@ ops::AttentionContext context_of(const Packed& queries, const AttentionOptions& 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             int64_t layer, const AttentionOptions& options, const Batch& batch,
                             const Pass& pass) {
-  const ops::AttentionContext context = context_of({.cu_seqlens = batch.cu_seqlens,
+  const ops::AttentionContext context = context_of(q,
+                                                   {.cu_seqlens = batch.cu_seqlens,
                                                     .max_seqlen = batch.max_seqlen,
                                                     .positions = batch.positions},
                                                    options, pass);
@@ -76,7 +78,7 @@ Packed even_sequences(int64_t count, int64_t length, at::Device device) {
 at::Tensor full_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                           const Packed& sequences, const AttentionOptions& options,
                           const Pass& pass) {
-  ops::AttentionContext context = context_of(sequences, options, pass);
+  ops::AttentionContext context = context_of(q, sequences, options, pass);
   context.causal = false;
   return ops::attention(q, k, v, context);
 }
@@ -84,7 +86,7 @@ at::Tensor full_attention(const at::Tensor& q, const at::Tensor& k, const at::Te
 at::Tensor cross_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const Packed& queries, const Packed& keys,
                            const AttentionOptions& options, const Pass& pass) {
-  ops::AttentionContext context = context_of(queries, options, pass);
+  ops::AttentionContext context = context_of(q, queries, options, pass);
   context.causal = false;
   context.kv_cu_seqlens = keys.cu_seqlens;
   context.max_kv_seqlen = keys.max_seqlen;

@@ -6,10 +6,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "core/nn/linear.h"
 #include "core/nn/unit.h"
 #include "core/ops/attention/attention.h"
 
 namespace snug::nn {
+
+// A layer's output (N, H·d) as heads of d features: (N, H, d).
+inline at::Tensor split_heads(const at::Tensor& x, int64_t head_dim) {
+  return x.view({-1, x.size(1) / head_dim, head_dim});
+}
 
 struct AttentionOptions {
   double scale = 1;
@@ -18,9 +24,9 @@ struct AttentionOptions {
   double score_cap = 0;                   // ops::AttentionContext
   at::Tensor bias_table, bias_intervals;  // ops::AttentionContext
   int64_t max_distance = 128;
-  double dropout = 0;      // on the attention probabilities
-  std::string site;        // the layer's name, which seeds dropout
-  int64_t first_head = 0;  // index of this rank's first head
+  double dropout = 0;               // on the attention probabilities
+  std::string site;                 // the layer's name, which seeds dropout
+  const Linear* queries = nullptr;  // the layer that makes q, which numbers its heads for dropout
 };
 
 // Causal attention within each document. In a generation it appends k and v to the cache of `layer`

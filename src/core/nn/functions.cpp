@@ -2,13 +2,9 @@
 #include "core/nn/functions.h"
 
 #include <ATen/TensorOperators.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/index_select.h>
 
-#include <optional>
-
 #include "core/kernels/cpu/random_key.h"
-#include "core/memory/guards.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding.h"
 #include "core/ops/exchanged_rows.h"
@@ -21,26 +17,6 @@ namespace {
 
 dist::Group* other_rows(const Parameter& parameter) {
   return parameter.share == nullptr ? nullptr : parameter.share->other_rows();
-}
-
-// Gathers the ranks' columns, (S, columns on this rank) -> (S, V).
-at::Tensor join_columns(const at::Tensor& own, const Parameter& weight) {
-  dist::Group& group = *weight.share->group;
-  const int64_t rows = own.size(0), columns = weight.slice->whole[0];
-  const int64_t most = (columns + group.size() - 1) / group.size();
-  const memory::CategoryGuard category(memory::Category::Communication);
-  // Ranks with one column less send an undefined column to make sizes equal.
-  const at::Tensor sent = at::empty({rows, most}, own.options());
-  sent.slice(1, 0, own.size(1)).copy_(own);
-  const at::Tensor parts = at::empty({group.size(), rows, most}, own.options());
-  group.wait(group.all_gather(parts, sent));
-  at::Tensor whole = at::empty({rows, columns}, own.options());
-  for (int64_t rank = 0, begin = 0; rank < group.size(); ++rank) {
-    const int64_t count = columns / group.size() + (rank < columns % group.size() ? 1 : 0);
-    whole.slice(1, begin, begin + count).copy_(parts.select(0, rank).slice(1, 0, count));
-    begin += count;
-  }
-  return whole;
 }
 
 }  // namespace
@@ -110,10 +86,9 @@ at::Tensor trained_input(const Parameter& parameter, at::ScalarType type) {
 at::Tensor dropout(const at::Tensor& x, double probability, const std::string& site,
                    const Pass& pass, const Parameter& like) {
   if (!pass.dropout_key) return x;
-  const dist::Group* ranks = other_rows(like);
+  const bool is_part = other_rows(like) != nullptr;
   return ops::dropout(x, probability, kernels::cpu::mix64(*pass.dropout_key ^ hash_name(site)),
-                      ranks == nullptr ? 0 : ranks->rank() * x.numel(), /*whole_columns=*/0,
-                      pass.rows);
+                      is_part ? like.share->rank() * x.numel() : 0, /*whole_columns=*/0, pass.rows);
 }
 
 at::Tensor dropout_features(const at::Tensor& x, double probability, const std::string& site,
@@ -159,7 +134,9 @@ at::Tensor logits(const at::Tensor& x, const Linear& head, const Pass& pass,
   const ops::Projection projection = head.projection(pass);
   at::Tensor own = ops::Projector(projection, x.scalar_type()).forward(x, at::kFloat);
   ops::shape_logits(own, form);
-  return head.weight().slice ? join_columns(own, head.weight()) : own;
+  const Parameter& weight = head.weight();
+  if (!weight.slice) return own;
+  return ops::join_slices(own, 1, {own.size(0), weight.slice->whole[0]}, *weight.share);
 }
 
 }  // namespace snug::nn

@@ -34,18 +34,6 @@ SourceKeys select_of(const SourceKeys& source, const std::vector<int64_t>& from)
 
 }  // namespace
 
-KvCache::KvCache(const KvCacheShape& shape, at::Device device, at::ScalarType type)
-    : num_sequences_(shape.num_sequences), capacity_(shape.capacity) {
-  const memory::CategoryGuard category(memory::Category::Activations);
-  const auto options = at::TensorOptions().device(device).dtype(type);
-  const std::vector<int64_t> sizes = {shape.num_sequences, shape.capacity, shape.num_kv_heads,
-                                      shape.head_dim};
-  for (int64_t layer = 0; layer < shape.num_layers; ++layer) {
-    keys_.push_back(at::empty(sizes, options));
-    values_.push_back(at::empty(sizes, options));
-  }
-}
-
 void KvCache::append(int64_t layer, const at::Tensor& k, const at::Tensor& v) {
   SNUG_CHECK(k.size(0) % num_sequences_ == 0, "{} tokens are not a multiple of {} sequences",
              k.size(0), num_sequences_);
@@ -53,18 +41,27 @@ void KvCache::append(int64_t layer, const at::Tensor& k, const at::Tensor& v) {
   SNUG_CHECK(length_ + tokens <= capacity_,
              "the key-value cache holds {} of at most {} tokens and cannot take {} more", length_,
              capacity_, tokens);
-  const std::vector<int64_t> sizes = {num_sequences_, tokens, k.size(1), k.size(2)};
-  keys(layer).slice(1, length_, length_ + tokens).copy_(k.view(sizes));
-  values(layer).slice(1, length_, length_ + tokens).copy_(v.view(sizes));
+  const memory::CategoryGuard category(memory::Category::Activations);
+  const auto write = [&](std::vector<at::Tensor>& layers, const at::Tensor& from) {
+    layers.resize(std::max(layers.size(), static_cast<size_t>(layer) + 1));
+    at::Tensor& all = layers[static_cast<size_t>(layer)];
+    if (!all.defined())
+      all = at::empty({num_sequences_, capacity_, from.size(1), from.size(2)}, from.options());
+    all.slice(1, length_, length_ + tokens)
+        .copy_(from.view({num_sequences_, tokens, from.size(1), from.size(2)}));
+  };
+  write(keys_, k);
+  write(values_, v);
 }
 
 void KvCache::select(const std::vector<int64_t>& from) {
   num_sequences_ = std::ssize(from);
   if (keys_.empty()) return;
   const memory::CategoryGuard category(memory::Category::Activations);
-  const at::Tensor index = at::tensor(from, at::kLong).to(keys_.front().device());
+  const at::Tensor index = at::tensor(from, at::kLong).to(keys_.back().device());
   for (std::vector<at::Tensor>* all : {&keys_, &values_})
-    for (at::Tensor& tensor : *all) tensor = tensor.index_select(0, index);
+    for (at::Tensor& tensor : *all)  // those of other pipeline stages' layers are undefined
+      if (tensor.defined()) tensor = tensor.index_select(0, index);
   for (SourceKeys& source : sources_)
     if (source.keys.defined()) source = select_of(source, from);
 }

@@ -13,14 +13,6 @@
 
 namespace snug::nn {
 
-struct KvCacheShape {
-  int64_t num_layers = 0;
-  int64_t num_kv_heads = 0;
-  int64_t head_dim = 0;
-  int64_t capacity = 0;  // tokens per sequence
-  int64_t num_sequences = 1;
-};
-
 // Keys and values that one decoder layer's cross-attention computes from the encoder's output.
 struct SourceKeys {
   at::Tensor keys, values;  // (M, Hkv, D)
@@ -30,7 +22,9 @@ struct SourceKeys {
 
 class KvCache {
  public:
-  KvCache(const KvCacheShape& shape, at::Device device, at::ScalarType type);
+  // `capacity`: tokens per sequence. A layer's tensors are allocated when it first appends.
+  explicit KvCache(int64_t capacity, int64_t num_sequences = 1)
+      : num_sequences_(num_sequences), capacity_(capacity) {}
 
   // Writes k and v (S·n, Hkv, D) of `layer`, n tokens per sequence, after the first length()
   // tokens.

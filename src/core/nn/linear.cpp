@@ -8,16 +8,6 @@
 
 namespace snug::nn {
 
-namespace {
-
-ops::Cut cut_of(Role role) {
-  if (role == Role::Other) return ops::Cut::None;
-  const bool sums_up = role == Role::Projection || role == Role::MlpOutput;
-  return sums_up ? ops::Cut::Inputs : ops::Cut::Outputs;
-}
-
-}  // namespace
-
 Linear::Linear(const std::string& name, Role role, int64_t in_features, int64_t out_features,
                Bias bias)
     : name_(name),
@@ -26,20 +16,10 @@ Linear::Linear(const std::string& name, Role role, int64_t in_features, int64_t 
               .shape = {out_features, in_features},
               .role = role == Role::Head ? ParameterRole::Head : ParameterRole::Matrix},
       bias_{.name = name + ".bias", .shape = {out_features}, .init = Init::Zeros},
-      has_bias_(bias == Bias::Present) {
-  share_by(cut_of(role));
-}
+      has_bias_(bias == Bias::Present) {}
 
 Linear::Linear(const std::string& name, Role role, Parameter& tied)
     : name_(name), role_(role), has_bias_(false), tied_(&tied) {}
-
-// A bias is split along outputs only.
-void Linear::share_by(ops::Cut cut) {
-  weight_.cut_dim.reset();
-  bias_.cut_dim.reset();
-  if (cut == ops::Cut::Outputs) weight_.cut_dim = bias_.cut_dim = 0;
-  if (cut == ops::Cut::Inputs) weight_.cut_dim = 1;
-}
 
 ops::Projection Linear::projection(const Pass& pass) const {
   const Parameter& w = weight();

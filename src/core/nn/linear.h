@@ -17,10 +17,8 @@ namespace snug::nn {
 
 enum class Bias { None, Present };
 
-// A layer's role in its model. Recipes use it to choose where adapters go, and tensor parallelism
-// to choose how to split the weight: Projection and MlpOutput along inputs, the others along
-// outputs. Other is not selected by any lora_* switch, only by lora_target_modules, and is split
-// only as share_by() says.
+// A layer's role in its model, by which recipes choose where adapters go. Other is not selected by
+// any lora_* switch, only by lora_target_modules.
 enum class Role { Query, Key, Value, Projection, MlpInput, MlpOutput, Head, Other };
 
 class Linear {
@@ -44,12 +42,6 @@ class Linear {
                            const Pass& pass) const;
   // The weight, bias and adapter, for operators that contain the product.
   ops::Projection projection(const Pass& pass) const;
-
-  // How to split the weight of a layer whose role does not tell (Role::Other).
-  void share_by(ops::Cut cut);
-  // The outputs are those of `sections` layers side by side (such as fused q, k, v); each is split
-  // among ranks by itself.
-  void set_sections(int64_t sections) { weight_.cut_sections = bias_.cut_sections = sections; }
 
   // Appends this layer's own parameters, so not a tied weight.
   void list(std::vector<Parameter*>& parameters);

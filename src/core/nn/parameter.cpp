@@ -90,19 +90,30 @@ std::vector<Stretch> Parameter::stretches() const {
   return all;
 }
 
-void Parameter::cut(std::shared_ptr<const ops::TensorShare> with) {
+std::optional<Split> split_of(const std::vector<SplitRow>& table, std::string_view parameter) {
+  const std::string_view layer = parameter.substr(0, parameter.rfind('.'));
+  for (const SplitRow& row : table)
+    if (layer == row.layer ||
+        (layer.ends_with(row.layer) && layer[layer.size() - row.layer.size() - 1] == '.'))
+      return row.split;
+  return std::nullopt;
+}
+
+void Parameter::cut(std::shared_ptr<const ops::TensorShare> with,
+                    const std::optional<Split>& split) {
   shape = whole_shape();
   slice.reset();
   share = std::move(with);
-  if (share == nullptr || !cut_dim) return;
-  slice = Slice{.dim = *cut_dim, .whole = shape, .sections = cut_sections};
-  int64_t& size = shape[static_cast<size_t>(*cut_dim)];
-  const int64_t section = size / cut_sections;
+  // A bias has no columns.
+  if (share == nullptr || !split || split->dim >= std::ssize(shape)) return;
+  slice = Slice{.dim = split->dim, .whole = shape, .sections = split->sections};
+  int64_t& size = shape[static_cast<size_t>(split->dim)];
+  const int64_t section = size / split->sections;
   // Sizes differ by at most one, larger slices first, so that a plan for rank 0 holds for all.
-  const int64_t parts = share->group->size(), rank = share->group->rank();
+  const int64_t parts = share->size(), rank = share->rank();
   const int64_t least = section / parts, larger = section % parts;
   slice->begin = rank * least + std::min(rank, larger);
-  size = cut_sections * (least + (rank < larger ? 1 : 0));
+  size = split->sections * (least + (rank < larger ? 1 : 0));
 }
 
 void Parameter::allocate(at::Device device, at::ScalarType type) {

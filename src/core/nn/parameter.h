@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "core/kernels/cpu/linalg/quantized_matrix.h"
-#include "core/ops/shared_rows.h"
+#include "core/nn/split.h"
+#include "core/ops/tensor_share.h"
 
 namespace snug::nn {
 
@@ -31,9 +32,8 @@ struct Quantization {
 };
 
 // This rank's slice of a parameter under tensor parallelism: along `dim` a range from `begin` on,
-// everything along the other dimensions. If the tensor holds several layers side by side (fused q,
-// k, v), `dim` has that many sections; the slice has the same range of each, and `begin` counts
-// within a section.
+// everything along the other dimensions. With several sections (nn::Split) the slice has the same
+// range of each, and `begin` counts within a section.
 struct Slice {
   int64_t dim = 0;
   int64_t begin = 0;
@@ -57,8 +57,6 @@ struct Parameter {
   ParameterRole role = shape.size() < 2 ? ParameterRole::Vector : ParameterRole::Matrix;
   Init init = Init::Normal;
   std::optional<double> init_scale;  // deviation or bound; absent: the model's deviation
-  std::optional<int64_t> cut_dim;    // dimension that tensor parallelism splits, if any
-  int64_t cut_sections = 1;          // see Slice
   bool trained = true;
   bool exact = false;  // a matrix used in float32, whatever type products have
   std::optional<Quantization>
@@ -77,11 +75,11 @@ struct Parameter {
   const std::vector<int64_t>& whole_shape() const { return slice ? slice->whole : shape; }
   // The ranges of its elements in the unsplit tensor, in order.
   std::vector<Stretch> stretches() const;
-  // Takes this rank's slice along cut_dim; null undoes it. Call before allocate().
-  void cut(std::shared_ptr<const ops::TensorShare> with);
+  // Takes this rank's slice; null undoes it. Call before allocate().
+  void cut(std::shared_ptr<const ops::TensorShare> with, const std::optional<Split>& split);
   // Whether this rank's gradient enters the global norm: a parameter that every rank has whole
   // counts once.
-  bool counts_here() const { return slice || share == nullptr || share->group->rank() == 0; }
+  bool counts_here() const { return slice || share == nullptr || share->rank() == 0; }
   // Writes `dense` (shape, on the host) to kept(), converted or quantized.
   void write(const at::Tensor& dense) const;
   // Allocates `value` on `device` in `type` (bytes if quantized), tagged as parameters; content

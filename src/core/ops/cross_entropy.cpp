@@ -21,6 +21,7 @@
 #include "core/ops/linear/linear.h"
 #include "core/ops/linear/matmul.h"
 #include "core/ops/pictures.h"
+#include "core/ops/shared_rows.h"
 
 namespace snug::ops {
 namespace {

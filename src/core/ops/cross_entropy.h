@@ -10,7 +10,7 @@
 
 #include "core/ops/counted_rows.h"
 #include "core/ops/linear/projection.h"
-#include "core/ops/shared_rows.h"
+#include "core/ops/tensor_share.h"
 
 namespace snug::ops {
 

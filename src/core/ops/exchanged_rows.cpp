@@ -11,9 +11,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "core/memory/guards.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/embedding.h"
 #include "core/ops/pictures.h"
+#include "core/ops/shared_rows.h"
 
 namespace snug::ops {
 namespace {
@@ -147,6 +149,29 @@ at::Tensor replace_shared_rows(const at::Tensor& hidden, const at::Tensor& rows,
                                const at::Tensor& index, const TensorShare& share) {
   if (!share.sequence_parallel) return replace_rows(hidden, rows, index);
   return ReplaceSharedRowsFunction::apply(hidden, rows, index, share);
+}
+
+at::Tensor join_slices(const at::Tensor& own, int64_t dim, const std::vector<int64_t>& whole,
+                       const TensorShare& share) {
+  dist::Group& group = *share.group;
+  const int64_t size = whole[static_cast<size_t>(dim)];
+  const int64_t least = size / group.size(), larger = size % group.size();
+  const memory::CategoryGuard category(memory::Category::Communication);
+  // Shorter slices are padded to the longest.
+  std::vector<int64_t> shape = own.sizes().vec();
+  shape[static_cast<size_t>(dim)] = least + (larger > 0 ? 1 : 0);
+  const at::Tensor sent = at::empty(shape, own.options());
+  sent.narrow(dim, 0, own.size(dim)).copy_(own);
+  shape.insert(shape.begin(), group.size());
+  const at::Tensor parts = at::empty(shape, own.options());
+  group.wait(group.all_gather(parts, sent));
+  at::Tensor joined = at::empty(whole, own.options());
+  for (int64_t rank = 0, begin = 0; rank < group.size(); ++rank) {
+    const int64_t count = least + (rank < larger ? 1 : 0);
+    joined.narrow(dim, begin, count).copy_(parts.select(0, rank).narrow(dim, 0, count));
+    begin += count;
+  }
+  return joined;
 }
 
 }  // namespace snug::ops

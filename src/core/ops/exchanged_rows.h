@@ -10,8 +10,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
-#include "core/ops/shared_rows.h"
+#include "core/ops/tensor_share.h"
 
 namespace snug::ops {
 
@@ -27,5 +28,10 @@ at::Tensor own_rows(const at::Tensor& x, const TensorShare& share);
 // without duplicates. The replaced rows of `hidden` get a gradient of zero.
 at::Tensor replace_shared_rows(const at::Tensor& hidden, const at::Tensor& rows,
                                const at::Tensor& index, const TensorShare& share);
+
+// A whole tensor of shape `whole` from the ranks' slices `own`, of which each has a range of
+// dimension `dim`, larger ones first; the same on every rank. No gradient.
+at::Tensor join_slices(const at::Tensor& own, int64_t dim, const std::vector<int64_t>& whole,
+                       const TensorShare& share);
 
 }  // namespace snug::ops

@@ -19,6 +19,13 @@ at::Tensor buffer(int64_t rows, int64_t columns, const at::TensorOptions& option
 
 }  // namespace
 
+int64_t TensorShare::rank() const { return group->rank(); }
+int64_t TensorShare::size() const { return group->size(); }
+
+int64_t TensorShare::rows_of(int64_t num_tokens) const {
+  return sequence_parallel ? (num_tokens + size() - 1) / size() : num_tokens;
+}
+
 GatheredRows::GatheredRows(const TensorShare& share, const at::Tensor& own, int64_t num_tokens)
     : share_(share), whole_(own), num_tokens_(num_tokens) {
   SNUG_CHECK(own.size(0) == share.rows_of(num_tokens), "{} rows of {} tokens at each of {} ranks",

@@ -9,20 +9,9 @@
 #include <cstdint>
 
 #include "core/dist/group.h"
+#include "core/ops/tensor_share.h"
 
 namespace snug::ops {
-
-struct TensorShare {
-  dist::Group* group = nullptr;  // outlives the model
-  bool sequence_parallel = true;
-
-  int64_t rows_of(int64_t num_tokens) const {
-    const int64_t size = group->size();
-    return sequence_parallel ? (num_tokens + size - 1) / size : num_tokens;
-  }
-  // The group if ranks have different rows, else null.
-  dist::Group* other_rows() const { return sequence_parallel ? group : nullptr; }
-};
 
 // An asynchronous all-gather of rows, started by the constructor.
 class GatheredRows {

@@ -52,17 +52,12 @@ nn::Batch on_meta(const nn::Batch& batch, const dist::Mesh& mesh) {
 
 // A cache for the decoder of an encoder-decoder model when the batch has no source. The lengths of
 // sequences and source do not affect the shapes of the states.
-nn::KvCache cache_of_any_source(const models::Dimensions& model, int64_t sequences,
+nn::KvCache cache_of_any_source(const models::Dimensions& model, int64_t ranks, int64_t sequences,
                                 at::ScalarType type) {
-  nn::KvCache cache({.num_layers = model.num_layers,
-                     .num_kv_heads = model.num_kv_heads_here,
-                     .head_dim = model.head_dim,
-                     .capacity = 1,
-                     .num_sequences = sequences},
-                    at::kMeta, type);
+  nn::KvCache cache(/*capacity=*/1, sequences);
   const auto options = at::TensorOptions().device(at::kMeta);
   const at::Tensor keys =
-      at::empty({sequences, model.num_kv_heads_here, model.head_dim}, options.dtype(type));
+      at::empty({sequences, model.num_kv_heads / ranks, model.head_dim}, options.dtype(type));
   const at::Tensor borders = at::empty({sequences + 1}, options.dtype(at::kInt));
   for (int64_t layer = 0; layer < model.num_layers; ++layer)
     cache.keep_source(layer,
@@ -92,8 +87,9 @@ class Twin {
     const nn::Pass pass{.compute = micro_batch.pass.compute};
     std::optional<nn::KvCache> cache;
     if (micro_batch.batch.cache != nullptr && model_->reads().source && !batch.source)
-      batch.cache = &cache.emplace(cache_of_any_source(
-          model_->dimensions(), micro_batch.batch.cache->num_sequences(), pass.compute));
+      batch.cache = &cache.emplace(
+          cache_of_any_source(model_->dimensions(), mesh_->size(dist::Axis::Tensor),
+                              micro_batch.batch.cache->num_sequences(), pass.compute));
     const std::vector<nn::Unit*> units = model_->units();
     std::vector<nn::State> states(1);
     nn::State state;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/parallel/tensor_parallel.h"
 
-#include <ATen/ops/empty.h>
 #include <fmt/ranges.h>
 
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "base/error.h"
-#include "core/memory/guards.h"
+#include "core/ops/exchanged_rows.h"
 #include "engine/adapters/adapters.h"
 
 namespace snug::engine {
@@ -40,14 +40,16 @@ void check_heads(const models::Model& model, int64_t ranks) {
 
 // The features per section that ranks must share evenly; 0: none. Slices of the vocabulary may
 // differ.
-int64_t shared_features(const nn::Linear& layer) {
+int64_t shared_features(const nn::Linear& layer, const std::vector<nn::SplitRow>& table) {
   const nn::Parameter& weight = layer.weight();
-  if (!weight.cut_dim || layer.role() == nn::Role::Head) return 0;
-  return weight.whole_shape()[static_cast<size_t>(*weight.cut_dim)] / weight.cut_sections;
+  const std::optional<nn::Split> split = nn::split_of(table, weight.name);
+  if (!split || layer.role() == nn::Role::Head) return 0;
+  return weight.whole_shape()[static_cast<size_t>(split->dim)] / split->sections;
 }
 
-void check_features(const nn::Linear& layer, int64_t ranks) {
-  const int64_t size = shared_features(layer);
+void check_features(const nn::Linear& layer, const std::vector<nn::SplitRow>& table,
+                    int64_t ranks) {
+  const int64_t size = shared_features(layer, table);
   if (size % ranks == 0) return;
   throw UserError("mesh tp={}: {} has {} features, which {} ranks cannot share evenly; use tp={}",
                   ranks, layer.name(), size, ranks, divisors(size));
@@ -71,22 +73,24 @@ void check_blocks(const nn::Linear& layer, const recipe::Recipe& recipe, int64_t
 int64_t common_shares(models::Model& model) {
   int64_t common = 0;
   for (const models::HeadCount& heads : model.head_counts()) common = std::gcd(common, heads.count);
+  const std::vector<nn::SplitRow> table = model.split();
   for (const nn::Linear* layer : linears_of(model))
-    common = std::gcd(common, shared_features(*layer));
+    common = std::gcd(common, shared_features(*layer, table));
   return common;
 }
 
 void cut_tensors(models::Model& model, const recipe::Recipe& recipe, dist::Group& tensor) {
   const int64_t ranks = tensor.size();
+  const std::vector<nn::SplitRow> table = model.split();
   std::shared_ptr<const ops::TensorShare> share;
   if (ranks > 1) {
     share = std::make_shared<const ops::TensorShare>(
         ops::TensorShare{.group = &tensor, .sequence_parallel = recipe.sequence_parallel});
     check_heads(model, ranks);
-    for (const nn::Linear* layer : linears_of(model)) check_features(*layer, ranks);
+    for (const nn::Linear* layer : linears_of(model)) check_features(*layer, table, ranks);
   }
   for (nn::Parameter* parameter : model.parameters())
-    if (!parameter->is_added()) parameter->cut(share);
+    if (!parameter->is_added()) parameter->cut(share, nn::split_of(table, parameter->name));
   for (const nn::Linear* layer : linears_of(model))
     if (share != nullptr) check_blocks(*layer, recipe, ranks);
 }
@@ -95,30 +99,11 @@ at::Tensor assemble(const nn::Parameter& parameter, const at::Tensor& part) {
   if (!parameter.slice) return part;
   SNUG_CHECK(part.sizes() == at::IntArrayRef(parameter.shape), "{}: a slice has {} elements",
              parameter.name, part.numel());
-  dist::Group& group = *parameter.share->group;
   const nn::Slice& slice = *parameter.slice;
-  // Each rank has a range of this dimension.
-  const int64_t dim = slice.dim + 1;
-  const std::vector<int64_t> whole_shape = slice.by_sections(slice.whole);
-  std::vector<int64_t> shape = slice.by_sections(parameter.shape);
-  const at::Tensor own = part.detach().view(shape);
-  const int64_t size = whole_shape[static_cast<size_t>(dim)];
-  const int64_t least = size / group.size(), larger = size % group.size();
-  const memory::CategoryGuard category(memory::Category::Communication);
-  // Shorter slices are padded to the longest.
-  shape[static_cast<size_t>(dim)] = least + (larger > 0 ? 1 : 0);
-  const at::Tensor sent = at::empty(shape, part.options());
-  sent.narrow(dim, 0, own.size(dim)).copy_(own);
-  shape.insert(shape.begin(), group.size());
-  const at::Tensor parts = at::empty(shape, part.options());
-  group.wait(group.all_gather(parts, sent));
-  const at::Tensor whole = at::empty(whole_shape, part.options());
-  for (int64_t rank = 0, begin = 0; rank < group.size(); ++rank) {
-    const int64_t count = least + (rank < larger ? 1 : 0);
-    whole.narrow(dim, begin, count).copy_(parts.select(0, rank).narrow(dim, 0, count));
-    begin += count;
-  }
-  return whole.view(slice.whole);
+  // Each rank has a range of the dimension behind the sections.
+  return ops::join_slices(part.detach().view(slice.by_sections(parameter.shape)), slice.dim + 1,
+                          slice.by_sections(slice.whole), *parameter.share)
+      .view(slice.whole);
 }
 
 at::Tensor whole_value(const nn::Parameter& parameter) {

@@ -1,5 +1,5 @@
 // Tensor parallelism (Shoeybi et al. 2019): each rank of a group has a slice of every parameter
-// that the family allows to be split (nn::Parameter::cut_dim), and units compute with slices.
+// that the family splits (models::Model::split), and units compute with slices.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

@@ -109,6 +109,22 @@ std::vector<ModelPart> Blip2Model::parts() {
           {"language", language_->units()}};
 }
 
+// Not the patches and the language projection, which are small.
+std::vector<nn::SplitRow> Blip2Model::split() const {
+  std::vector<nn::SplitRow> all = {{"qkv", nn::by_rows(3)},
+                                   {"self_attn.projection", nn::by_columns()},
+                                   {"fc1", nn::by_rows()},
+                                   {"fc2", nn::by_columns()},
+                                   {"query", nn::by_rows()},
+                                   {"key", nn::by_rows()},
+                                   {"value", nn::by_rows()},
+                                   {"output.dense", nn::by_columns()},
+                                   {"intermediate_query.dense", nn::by_rows()},
+                                   {"output_query.dense", nn::by_columns()}};
+  for (const nn::SplitRow& of_language : language_->split()) all.push_back(of_language);
+  return all;
+}
+
 Placement Blip2Model::placement(Layout layout, const nn::Parameter& parameter) const {
   if (layout != Layout::HuggingFace)
     throw UserError(

@@ -23,6 +23,7 @@ class Blip2Model final : public Model {
   std::vector<nn::Unit*> units() override;
   // The language model's, which generation uses.
   Dimensions dimensions() const override { return language_->dimensions(); }
+  std::vector<nn::SplitRow> split() const override;
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override;
   double initializer_range() const override { return language_->initializer_range(); }

@@ -34,12 +34,11 @@ class PictureUnit : public nn::Unit {
   virtual nn::State look(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) = 0;
 };
 
-// Makes a layer with its standard deviation for random weights and its split among ranks.
+// Makes a layer with its standard deviation for random weights.
 inline nn::Linear make_linear(const std::string& name, int64_t in_features, int64_t out_features,
-                              nn::Bias bias, double deviation, ops::Cut cut) {
+                              nn::Bias bias, double deviation) {
   nn::Linear result(name, nn::Role::Other, in_features, out_features, bias);
   result.weight().init_scale = deviation;
-  result.share_by(cut);
   return result;
 }
 

@@ -13,9 +13,8 @@ std::string qformer_layer_name(int64_t index) {
 }
 
 nn::Linear dense(const std::string& name, int64_t in_features, int64_t out_features,
-                 const QFormerConfig& config, ops::Cut cut) {
-  return make_linear(name, in_features, out_features, nn::Bias::Present, config.initializer_range,
-                     cut);
+                 const QFormerConfig& config) {
+  return make_linear(name, in_features, out_features, nn::Bias::Present, config.initializer_range);
 }
 
 }  // namespace
@@ -59,10 +58,10 @@ nn::State QFormerEmbeddings::look(const nn::State& input, const nn::Batch& batch
 QFormerAttention::QFormerAttention(const std::string& name, const QFormerConfig& c,
                                    int64_t source_size)
     : config_(c),
-      query_(dense(name + ".attention.query", c.hidden_size, c.hidden_size, c, ops::Cut::Outputs)),
-      key_(dense(name + ".attention.key", source_size, c.hidden_size, c, ops::Cut::Outputs)),
-      value_(dense(name + ".attention.value", source_size, c.hidden_size, c, ops::Cut::Outputs)),
-      dense_(dense(name + ".output.dense", c.hidden_size, c.hidden_size, c, ops::Cut::Inputs)),
+      query_(dense(name + ".attention.query", c.hidden_size, c.hidden_size, c)),
+      key_(dense(name + ".attention.key", source_size, c.hidden_size, c)),
+      value_(dense(name + ".attention.value", source_size, c.hidden_size, c)),
+      dense_(dense(name + ".output.dense", c.hidden_size, c.hidden_size, c)),
       norm_(name + ".output.LayerNorm", c.hidden_size, c.layer_norm_eps) {}
 
 void QFormerAttention::list(std::vector<nn::Parameter*>& parameters) {
@@ -88,14 +87,14 @@ at::Tensor QFormerAttention::to_source(const at::Tensor& x, const nn::Packed& qu
 at::Tensor QFormerAttention::answer(const at::Tensor& x, const std::vector<at::Tensor>& qkv,
                                     const nn::Packed& queries, const nn::Packed& keys,
                                     const nn::Pass& pass) const {
-  const int64_t d = config_.head_dim(), num_heads = query_.out_features() / d;
-  const auto heads = [&](const at::Tensor& of) { return of.view({-1, num_heads, d}); };
+  const int64_t d = config_.head_dim();
   const at::Tensor mixed =
-      nn::cross_attention(heads(qkv[0]), heads(qkv[1]), heads(qkv[2]), queries, keys,
+      nn::cross_attention(nn::split_heads(qkv[0], d), nn::split_heads(qkv[1], d),
+                          nn::split_heads(qkv[2], d), queries, keys,
                           {.scale = 1.0 / std::sqrt(static_cast<double>(d)),
                            .dropout = config_.attention_probs_dropout_prob,
                            .site = query_.name() + ".probabilities",
-                           .first_head = query_.first_output() / d},
+                           .queries = &query_},
                           pass);
   const at::Tensor told = nn::dropout(dense_.forward(mixed, pass), config_.hidden_dropout_prob,
                                       dense_.name() + ".output", pass, dense_.weight());
@@ -108,10 +107,9 @@ QFormerBlock::QFormerBlock(const Config& c, int64_t index)
       layer_(index),
       self_(qformer_layer_name(index) + ".attention", c.qformer, c.qformer.hidden_size),
       intermediate_(dense(qformer_layer_name(index) + ".intermediate_query.dense",
-                          c.qformer.hidden_size, c.qformer.intermediate_size, c.qformer,
-                          ops::Cut::Outputs)),
+                          c.qformer.hidden_size, c.qformer.intermediate_size, c.qformer)),
       output_(dense(qformer_layer_name(index) + ".output_query.dense", c.qformer.intermediate_size,
-                    c.qformer.hidden_size, c.qformer, ops::Cut::Inputs)),
+                    c.qformer.hidden_size, c.qformer)),
       norm_(qformer_layer_name(index) + ".output_query.LayerNorm", c.qformer.hidden_size,
             c.qformer.layer_norm_eps) {
   if (c.qformer.looks_at_picture(index))
@@ -182,7 +180,7 @@ Projection::Projection(const Config& config, int64_t language_size)
     : PictureUnit("projection", nn::UnitKind::Projection),
       config_(config),
       linear_(make_linear("language_projection", config.qformer.hidden_size, language_size,
-                          nn::Bias::Present, config.initializer_range, ops::Cut::None)) {}
+                          nn::Bias::Present, config.initializer_range)) {}
 
 std::vector<nn::Parameter*> Projection::parameters() {
   std::vector<nn::Parameter*> all;

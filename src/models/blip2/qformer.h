@@ -1,7 +1,7 @@
 // The Q-Former as units, and the projection of its output to the language model. State: "queries"
 // (c, D) and the picture features "vision" (S·P, V), with S pictures, Q queries, P positions, D
-// hidden_size, V the vision model's hidden size; c of the S·Q rows are on this rank, c = S·Q
-// without tensor parallelism (core/nn/functions.h).
+// hidden_size, V the vision model's hidden size; c of the S·Q rows as
+// core/nn/functions.h says.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -38,7 +38,7 @@ class QFormerAttention {
   // Self-attention: x (c, D of num_rows) -> (c, D)
   at::Tensor to_themselves(const at::Tensor& x, const nn::Packed& queries, int64_t num_rows,
                            const nn::Pass& pass) const;
-  // Cross-attention to source (S·n, source_size), which every rank has whole.
+  // Cross-attention to the whole source (S·n, source_size).
   at::Tensor to_source(const at::Tensor& x, const nn::Packed& queries, int64_t num_rows,
                        const at::Tensor& source, const nn::Packed& keys,
                        const nn::Pass& pass) const;

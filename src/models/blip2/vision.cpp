@@ -50,10 +50,9 @@ VisionEmbeddings::VisionEmbeddings(const Config& config)
       position_(free_parameter("position_embedding",
                                {config.vision.num_positions(), config.vision.hidden_size},
                                config.vision.initializer_range)),
-      patch_(make_linear(of_embeddings("patch_embedding"),
-                         3 * config.vision.patch_size * config.vision.patch_size,
-                         config.vision.hidden_size, nn::Bias::Present,
-                         config.vision.initializer_range, ops::Cut::None)) {}
+      patch_(make_linear(
+          of_embeddings("patch_embedding"), 3 * config.vision.patch_size * config.vision.patch_size,
+          config.vision.hidden_size, nn::Bias::Present, config.vision.initializer_range)) {}
 
 std::vector<nn::Parameter*> VisionEmbeddings::parameters() {
   std::vector<nn::Parameter*> all{&class_, &position_};
@@ -99,18 +98,14 @@ VisionBlock::VisionBlock(const VisionConfig& c, int64_t index)
       config_(c),
       norm1_(vision_layer_name(index) + "layer_norm1", c.hidden_size, c.layer_norm_eps),
       qkv_(make_linear(vision_layer_name(index) + "self_attn.qkv", c.hidden_size, 3 * c.hidden_size,
-                       c.qkv_bias ? nn::Bias::Present : nn::Bias::None, c.initializer_range,
-                       ops::Cut::Outputs)),
+                       c.qkv_bias ? nn::Bias::Present : nn::Bias::None, c.initializer_range)),
       projection_(make_linear(vision_layer_name(index) + "self_attn.projection", c.hidden_size,
-                              c.hidden_size, nn::Bias::Present, c.initializer_range,
-                              ops::Cut::Inputs)),
+                              c.hidden_size, nn::Bias::Present, c.initializer_range)),
       norm2_(vision_layer_name(index) + "layer_norm2", c.hidden_size, c.layer_norm_eps),
       fc1_(make_linear(vision_layer_name(index) + "mlp.fc1", c.hidden_size, c.intermediate_size,
-                       nn::Bias::Present, c.initializer_range, ops::Cut::Outputs)),
+                       nn::Bias::Present, c.initializer_range)),
       fc2_(make_linear(vision_layer_name(index) + "mlp.fc2", c.intermediate_size, c.hidden_size,
-                       nn::Bias::Present, c.initializer_range, ops::Cut::Inputs)) {
-  qkv_.set_sections(3);
-}
+                       nn::Bias::Present, c.initializer_range)) {}
 
 std::vector<nn::Parameter*> VisionBlock::parameters() {
   std::vector<nn::Parameter*> all;
@@ -138,17 +133,17 @@ int64_t VisionBlock::num_rows(const nn::Batch& batch) const {
 
 at::Tensor VisionBlock::attend(const at::Tensor& x, const nn::Batch& batch,
                                const nn::Pass& pass) const {
-  const int64_t d = config_.head_dim(), heads = qkv_.out_features() / 3 / d;
+  const int64_t d = config_.head_dim();
   // Views of the fused q, k, v product, so that its gradient is assembled in one tensor.
-  const std::vector<at::Tensor> qkv =
-      nn::project(x, {&qkv_}, num_rows(batch), pass)[0].view({-1, 3, heads, d}).unbind(1);
+  const at::Tensor all = nn::project(x, {&qkv_}, num_rows(batch), pass)[0];
+  const std::vector<at::Tensor> qkv = all.view({-1, 3, all.size(1) / (3 * d), d}).unbind(1);
   const nn::Packed pictures =
       nn::even_sequences(batch.pixels.size(0), config_.num_positions(), x.device());
   return projection_.forward(nn::full_attention(qkv[0], qkv[1], qkv[2], pictures,
                                                 {.scale = 1.0 / std::sqrt(static_cast<double>(d)),
                                                  .dropout = config_.attention_dropout,
                                                  .site = qkv_.name() + ".probabilities",
-                                                 .first_head = qkv_.first_output() / d},
+                                                 .queries = &qkv_},
                                                 pass),
                              pass);
 }

@@ -1,7 +1,6 @@
 // The vision transformer as units: patch embedding with positions, blocks, final norm. State:
-// "vision" (c, D), c of the S·P rows on this rank, c = S·P without tensor parallelism
-// (core/nn/functions.h). The final norm passes all rows on, since several Q-Former layers read
-// them. S pictures, P positions, D hidden_size.
+// "vision" (c, D), c of the S·P rows as core/nn/functions.h says. The final norm passes all rows
+// on, since several Q-Former layers read them. S pictures, P positions, D hidden_size.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 

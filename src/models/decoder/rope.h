@@ -24,7 +24,7 @@ class Rope {
   const ops::RopeTables& tables() const { return tables_; }
 
   // (N) int32: each token's row in the tables. Throws UserError if context parallelism splits
-  // several rows that need both sets, since no rank knows all rows' lengths.
+  // several rows that need both sets, since not all of their lengths are known then.
   at::Tensor places(const nn::Batch& batch) const;
 
  private:

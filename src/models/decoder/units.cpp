@@ -5,6 +5,8 @@
 #include <ATen/ops/mul.h>
 #include <ATen/ops/split_with_sizes.h>
 
+#include <numeric>
+
 #include "core/memory/guards.h"
 
 namespace snug::models::decoder {
@@ -25,9 +27,7 @@ std::optional<nn::RmsNorm> block_norm(const Config& c, bool present, const std::
 std::optional<nn::RmsNorm> qk_norm(const Config& c, const std::string& name, int64_t heads) {
   if (c.family->qk_norm == QkNorm::None) return std::nullopt;
   if (c.family->qk_norm == QkNorm::Head) return norm(c, name, c.head_dim);
-  nn::RmsNorm whole = norm(c, name, heads * c.head_dim);
-  whole.weight.cut_dim = 0;
-  return whole;
+  return norm(c, name, heads * c.head_dim);
 }
 
 std::vector<nn::Linear> qkv_layers(const Config& c, const std::string& name) {
@@ -37,9 +37,7 @@ std::vector<nn::Linear> qkv_layers(const Config& c, const std::string& name) {
     return {{name + "q_proj", nn::Role::Query, c.hidden_size, q, bias},
             {name + "k_proj", nn::Role::Key, c.hidden_size, kv, bias},
             {name + "v_proj", nn::Role::Value, c.hidden_size, kv, bias}};
-  nn::Linear all(name + "qkv_proj", nn::Role::Query, c.hidden_size, q + 2 * kv, bias);
-  if (q == kv) all.set_sections(3);
-  return {all};
+  return {{name + "qkv_proj", nn::Role::Query, c.hidden_size, q + 2 * kv, bias}};
 }
 
 std::vector<nn::Linear> gate_up_layers(const Config& c, const std::string& name) {
@@ -47,21 +45,22 @@ std::vector<nn::Linear> gate_up_layers(const Config& c, const std::string& name)
   if (!c.family->fused)
     return {{name + "gate_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias},
             {name + "up_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias}};
-  nn::Linear both(name + "gate_up_proj", nn::Role::MlpInput, c.hidden_size, 2 * c.intermediate_size,
-                  bias);
-  both.set_sections(2);
-  return {both};
+  return {
+      {name + "gate_up_proj", nn::Role::MlpInput, c.hidden_size, 2 * c.intermediate_size, bias}};
 }
 
-// Each layer's outputs for x; those of a fused layer cut into parts, whose gradients split()'s
-// backward assembles in one tensor.
+// Each layer's outputs for x; those of a fused layer cut in proportion to `parts`. split()'s
+// backward assembles their gradients in one tensor.
 std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linear>& layers,
-                                const std::vector<int64_t>& parts, const nn::Batch& batch,
+                                std::vector<int64_t> parts, const nn::Batch& batch,
                                 const nn::Pass& pass) {
   std::vector<const nn::Linear*> all;
   for (const nn::Linear& layer : layers) all.push_back(&layer);
   std::vector<at::Tensor> outputs = nn::project(x, all, nn::num_tokens(batch), pass);
-  return layers.size() > 1 ? outputs : at::split_with_sizes(outputs[0], parts, 1);
+  if (layers.size() > 1) return outputs;
+  const int64_t sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});
+  for (int64_t& part : parts) part = outputs[0].size(1) * part / sum;
+  return at::split_with_sizes(outputs[0], parts, 1);
 }
 
 }  // namespace
@@ -72,7 +71,6 @@ Embedding::Embedding(const Config& c)
       weight_{.name = "model.embed_tokens.weight",
               .shape = {c.vocab_size, c.hidden_size},
               .role = nn::ParameterRole::Embedding,
-              .cut_dim = 0,
               .value = {}} {}
 
 // As transformers rounds it for Gemma; Granite's is a whole number.
@@ -139,21 +137,14 @@ std::vector<nn::Linear*> Block::linears() {
   return all;
 }
 
-// All layers of a block are cut alike.
-int64_t Block::here(int64_t heads) const {
-  const nn::Linear& layer = qkv_.front();
-  return heads * layer.out_features() / layer.weight().whole_shape()[0];
-}
-
 at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
   const int64_t d = config_.head_dim;
   const Layer& layer = config_.layers[static_cast<size_t>(layer_)];
-  const int64_t q = here(config_.num_attention_heads) * d,
-                kv = here(config_.num_key_value_heads) * d;
+  const int64_t q = config_.num_attention_heads, kv = config_.num_key_value_heads;
   std::vector<at::Tensor> qkv = project(x, qkv_, {q, kv, kv}, batch, pass);
   if (q_norm_) qkv[0] = q_norm_->forward_heads(qkv[0]);
   if (k_norm_) qkv[1] = k_norm_->forward_heads(qkv[1]);
-  for (at::Tensor& heads : qkv) heads = heads.view({-1, heads.size(1) / d, d});
+  for (at::Tensor& heads : qkv) heads = nn::split_heads(heads, d);
   const nn::AttentionOptions options{.scale = config_.attention_scale,
                                      .rope = rope_ == nullptr ? nullptr : &rope_->tables(),
                                      .sliding_window = layer.sliding_window,
@@ -161,7 +152,7 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
                                      .bias_table = {},
                                      .dropout = config_.attention_dropout,
                                      .site = name_ + "self_attn",
-                                     .first_head = qkv_.front().first_output() / d};
+                                     .queries = &qkv_.front()};
   nn::Batch placed = batch;
   if (rope_ != nullptr) placed.positions = rope_->places(batch);
   return o_.forward(nn::causal_attention(qkv[0], qkv[1], qkv[2], layer_, options, placed, pass),
@@ -237,7 +228,6 @@ Dimensions DecoderModel::dimensions() const {
           .hidden_size = config_.hidden_size,
           .num_heads = config_.num_attention_heads,
           .num_kv_heads = config_.num_key_value_heads,
-          .num_kv_heads_here = blocks_.front()->here(config_.num_key_value_heads),
           .head_dim = config_.head_dim};
 }
 
@@ -245,7 +235,21 @@ std::string DecoderModel::litgpt_config() const {
   return config_.family->in_litgpt ? to_litgpt(config_) : Model::litgpt_config();
 }
 
-// A layer of q, k and v is cut by thirds.
+std::vector<nn::SplitRow> DecoderModel::split() const {
+  std::vector<nn::SplitRow> all = {
+      {"embed_tokens", nn::by_rows()},  {"q_proj", nn::by_rows()},
+      {"k_proj", nn::by_rows()},        {"v_proj", nn::by_rows()},
+      {"qkv_proj", nn::by_rows(3)},     {"o_proj", nn::by_columns()},
+      {"gate_proj", nn::by_rows()},     {"up_proj", nn::by_rows()},
+      {"gate_up_proj", nn::by_rows(2)}, {"down_proj", nn::by_columns()},
+      {"lm_head", nn::by_rows()}};
+  if (config_.family->qk_norm == QkNorm::Head) return all;
+  all.push_back({"q_norm", nn::by_rows()});
+  all.push_back({"k_norm", nn::by_rows()});
+  return all;
+}
+
+// A layer of q, k and v is split by thirds.
 std::vector<HeadCount> DecoderModel::head_counts() const {
   std::vector<HeadCount> counts = Model::head_counts();
   if (config_.family->fused && config_.num_attention_heads != config_.num_key_value_heads)

@@ -20,7 +20,7 @@
 namespace snug::models::decoder {
 
 // Shapes: N tokens, D hidden_size, H heads, K key-value heads, d head_dim, F intermediate_size,
-// V vocab_size; c rows of hidden states on this rank.
+// V vocab_size; c rows of hidden states as core/nn/functions.h says.
 
 class Embedding final : public nn::Unit {
  public:
@@ -43,8 +43,6 @@ class Block final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
-  // Heads on this rank, of `heads` in all.
-  int64_t here(int64_t heads) const;
 
  private:
   // (c, D) -> (c, D)
@@ -88,6 +86,7 @@ class DecoderModel final : public Model {
     return decoder::gguf_constants(config_);
   }
   double initializer_range() const override { return config_.initializer_range; }
+  std::vector<nn::SplitRow> split() const override;
   std::vector<HeadCount> head_counts() const override;
   void prepare(at::Device device, int64_t max_seqlen) override;
   void set_dropout(double probability) override;

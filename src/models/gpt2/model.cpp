@@ -48,8 +48,12 @@ Dimensions Gpt2Model::dimensions() const {
           .hidden_size = config_.n_embd,
           .num_heads = config_.n_head,
           .num_kv_heads = config_.n_head,
-          .num_kv_heads_here = blocks_.empty() ? config_.n_head : blocks_.front()->num_heads(),
           .head_dim = config_.head_dim()};
+}
+
+std::vector<nn::SplitRow> Gpt2Model::split() const {
+  return {{"wte", nn::by_rows()},       {"wpe", nn::by_rows()},  {"c_attn", nn::by_rows(3)},
+          {"c_proj", nn::by_columns()}, {"c_fc", nn::by_rows()}, {"lm_head", nn::by_rows()}};
 }
 
 Placement Gpt2Model::placement(Layout layout, const nn::Parameter& parameter) const {

@@ -21,6 +21,7 @@ class Gpt2Model final : public Model {
   Gpt2Model(Config config, bool bare_names);
   std::vector<nn::Unit*> units() override;
   Dimensions dimensions() const override;
+  std::vector<nn::SplitRow> split() const override;
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
   double initializer_range() const override { return config_.initializer_range; }

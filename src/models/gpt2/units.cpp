@@ -16,11 +16,8 @@ nn::Linear linear(const std::string& name, nn::Role role, int64_t in, int64_t ou
 }
 
 nn::Parameter table(const std::string& name, int64_t rows, int64_t columns) {
-  return {.name = name,
-          .shape = {rows, columns},
-          .role = nn::ParameterRole::Embedding,
-          .cut_dim = 0,
-          .value = {}};
+  return {
+      .name = name, .shape = {rows, columns}, .role = nn::ParameterRole::Embedding, .value = {}};
 }
 
 // A layer whose output is added to the hidden states, two per block. Its smaller initial weights
@@ -57,9 +54,7 @@ Block::Block(const Config& c, int64_t layer)
       o_(summand(c, layer_name(layer) + "attn.c_proj", nn::Role::Projection, c.n_embd)),
       mlp_norm_(layer_name(layer) + "ln_2", c.n_embd, c.layer_norm_epsilon),
       up_(linear(layer_name(layer) + "mlp.c_fc", nn::Role::MlpInput, c.n_embd, c.n_inner)),
-      down_(summand(c, layer_name(layer) + "mlp.c_proj", nn::Role::MlpOutput, c.n_inner)) {
-  qkv_.set_sections(3);
-}
+      down_(summand(c, layer_name(layer) + "mlp.c_proj", nn::Role::MlpOutput, c.n_inner)) {}
 
 std::vector<nn::Parameter*> Block::parameters() {
   std::vector<nn::Parameter*> all;
@@ -80,17 +75,17 @@ nn::AttentionOptions Block::attention_options(const std::string& site) const {
           .bias_table = {},
           .dropout = config_.attn_pdrop,
           .site = site,
-          .first_head = qkv_.first_output() / d};
+          .queries = &qkv_};
 }
 
 at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
-  const int64_t heads = num_heads(), d = config_.head_dim();
+  const int64_t d = config_.head_dim();
   const std::string name = layer_name(layer_) + "attn";
   // Views of the fused product; split()'s backward assembles their gradients in one tensor.
-  const std::vector<at::Tensor> qkv =
-      at::split(nn::project(x, {&qkv_}, nn::num_tokens(batch), pass)[0], heads * d, 1);
+  const at::Tensor all = nn::project(x, {&qkv_}, nn::num_tokens(batch), pass)[0];
+  const std::vector<at::Tensor> qkv = at::split(all, all.size(1) / 3, 1);
   const at::Tensor mixed = nn::causal_attention(
-      qkv[0].view({-1, heads, d}), qkv[1].view({-1, heads, d}), qkv[2].view({-1, heads, d}), layer_,
+      nn::split_heads(qkv[0], d), nn::split_heads(qkv[1], d), nn::split_heads(qkv[2], d), layer_,
       attention_options(name), batch, pass);
   return nn::dropout(o_.forward(mixed, pass), config_.resid_pdrop, name + ".resid_dropout", pass,
                      o_.weight());

@@ -1,7 +1,7 @@
 // GPT-2 as units: embedding, blocks, and norm + head + loss.
 //
-// Shapes: N tokens, D n_embd, F n_inner, V vocab_size, P n_positions; c rows of hidden states on
-// this rank, c = N without tensor parallelism (core/nn/functions.h).
+// Shapes: N tokens, D n_embd, F n_inner, V vocab_size, P n_positions; c rows of hidden states
+// as core/nn/functions.h says.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -36,7 +36,6 @@ class Block final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override { return {&qkv_, &o_, &up_, &down_}; }
-  int64_t num_heads() const { return qkv_.out_features() / 3 / config_.head_dim(); }
 
  private:
   // Each (c, D) -> (c, D), dropout included.

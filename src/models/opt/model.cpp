@@ -26,11 +26,6 @@ std::vector<nn::Unit*> OptModel::units() {
   return all;
 }
 
-int64_t OptModel::num_heads_here() const {
-  const auto* block = units_.size() > 2 ? dynamic_cast<const Block*>(units_[1].get()) : nullptr;
-  return block == nullptr ? config_.num_attention_heads : block->num_heads();
-}
-
 Dimensions OptModel::dimensions() const {
   return {.vocabulary = config_.vocab_size,
           .max_positions = config_.max_position_embeddings,
@@ -38,8 +33,16 @@ Dimensions OptModel::dimensions() const {
           .hidden_size = config_.hidden_size,
           .num_heads = config_.num_attention_heads,
           .num_kv_heads = config_.num_attention_heads,
-          .num_kv_heads_here = num_heads_here(),
           .head_dim = config_.head_dim()};
+}
+
+// Not project_in and project_out, which are small.
+std::vector<nn::SplitRow> OptModel::split() const {
+  return {{"embed_tokens", nn::by_rows()}, {"embed_positions", nn::by_rows()},
+          {"q_proj", nn::by_rows()},       {"k_proj", nn::by_rows()},
+          {"v_proj", nn::by_rows()},       {"out_proj", nn::by_columns()},
+          {"fc1", nn::by_rows()},          {"fc2", nn::by_columns()},
+          {"lm_head", nn::by_rows()}};
 }
 
 Placement OptModel::placement(Layout layout, const nn::Parameter& parameter) const {

@@ -22,6 +22,7 @@ class OptModel final : public Model {
   explicit OptModel(Config config, std::string files_omit = "", const std::string& prefix = "");
   std::vector<nn::Unit*> units() override;
   Dimensions dimensions() const override;
+  std::vector<nn::SplitRow> split() const override;
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
   double initializer_range() const override { return config_.init_std; }
@@ -30,8 +31,6 @@ class OptModel final : public Model {
   void set_dropout(double probability) override;
 
  private:
-  int64_t num_heads_here() const;
-
   Config config_;
   std::string files_omit_;
   std::vector<std::unique_ptr<nn::Unit>> units_;

@@ -32,7 +32,6 @@ nn::Parameter table(const std::string& name, int64_t rows, int64_t columns, doub
           .shape = {rows, columns},
           .role = nn::ParameterRole::Embedding,
           .init_scale = deviation,
-          .cut_dim = 0,
           .value = {}};
 }
 
@@ -99,14 +98,14 @@ std::vector<nn::Parameter*> Block::parameters() {
 }
 
 at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
-  const int64_t heads = num_heads(), d = config_.head_dim();
+  const int64_t d = config_.head_dim();
   const std::vector<at::Tensor> qkv = nn::project(x, {&q_, &k_, &v_}, nn::num_tokens(batch), pass);
   const at::Tensor mixed = nn::causal_attention(
-      qkv[0].view({-1, heads, d}), qkv[1].view({-1, heads, d}), qkv[2].view({-1, heads, d}), layer_,
+      nn::split_heads(qkv[0], d), nn::split_heads(qkv[1], d), nn::split_heads(qkv[2], d), layer_,
       {.scale = 1.0 / std::sqrt(static_cast<double>(d)),
        .dropout = config_.attention_dropout,
        .site = name_ + "self_attn",
-       .first_head = q_.first_output() / d},
+       .queries = &q_},
       batch, pass);
   return nn::dropout(o_.forward(mixed, pass), config_.dropout, name_ + "self_attn.dropout", pass,
                      o_.weight());

@@ -1,7 +1,7 @@
 // OPT as units: embedding, blocks, and norm + head + loss.
 //
 // Shapes: N tokens, D hidden_size, E word_embed_proj_dim, F ffn_dim, V vocab_size, P positions; c
-// rows of hidden states on this rank, c = N without tensor parallelism (core/nn/functions.h).
+// rows of hidden states as core/nn/functions.h says.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -39,7 +39,6 @@ class Block final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override { return {&q_, &k_, &v_, &o_, &fc1_, &fc2_}; }
-  int64_t num_heads() const { return k_.out_features() / config_.head_dim(); }
 
  private:
   // Each (c, D) -> (c, D), dropout included.

@@ -52,12 +52,10 @@ nn::AttentionOptions Attention::options(const RelativeBiases& biases) const {
           .max_distance = config_.relative_attention_max_distance,
           .dropout = config_.dropout_rate,
           .site = name_,
-          .first_head = q_.first_output() / config_.d_kv};
+          .queries = &q_};
 }
 
-at::Tensor Attention::heads(const at::Tensor& x) const {
-  return x.view({-1, num_heads(), config_.d_kv});
-}
+at::Tensor Attention::heads(const at::Tensor& x) const { return nn::split_heads(x, config_.d_kv); }
 
 at::Tensor Attention::finish(const at::Tensor& mixed, const nn::Pass& pass) const {
   return nn::dropout(o_.forward(mixed, pass), config_.dropout_rate, name_ + ".dropout", pass,

@@ -1,8 +1,7 @@
 // The attention and MLP of T5's blocks, each with its norm before and its dropout after.
 //
-// Shapes: N rows of the decoder, M of the source; c and e of them on this rank, c = N and e = M
-// without tensor parallelism (core/nn/functions.h); D d_model, H heads on this rank, d d_kv, F
-// d_ff, B buckets.
+// Shapes: N rows of the decoder, M of the source; c and e of them as core/nn/functions.h says; D
+// d_model, H heads, d d_kv, F d_ff, B buckets.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -41,11 +40,10 @@ class Attention {
   // Cross-attention of the decoder's x (c, D) to the document's source.
   at::Tensor cross(const at::Tensor& x, const nn::SourceKeys& source, const nn::Batch& batch,
                    const nn::Pass& pass) const;
-  // Cross-attention's keys and values from the encoder's output (M, D), which every rank has whole.
+  // Cross-attention's keys and values from the encoder's whole output (M, D).
   nn::SourceKeys keys_of(const at::Tensor& source, const nn::Batch& batch,
                          const nn::Pass& pass) const;
 
-  int64_t num_heads() const { return k_.out_features() / config_.d_kv; }  // on this rank
   const nn::RmsNorm& norm() const { return norm_; }
   void list(std::vector<nn::Parameter*>& parameters);
   void list(std::vector<nn::Linear*>& linears);

@@ -37,11 +37,6 @@ void T5Model::prepare(at::Device device, int64_t /*max_seqlen*/) {
   intervals_ = {.encoder = made(/*causal=*/false), .decoder = made(/*causal=*/true)};
 }
 
-// The last unit but the head is a decoder block.
-int64_t T5Model::num_heads_here() const {
-  return dynamic_cast<const DecoderBlock&>(*units_.at(units_.size() - 2)).num_heads();
-}
-
 Dimensions T5Model::dimensions() const {
   return {.vocabulary = config_.vocab_size,
           .max_positions = kMaxPositions,
@@ -49,8 +44,17 @@ Dimensions T5Model::dimensions() const {
           .hidden_size = config_.d_model,
           .num_heads = config_.num_heads,
           .num_kv_heads = config_.num_heads,
-          .num_kv_heads_here = num_heads_here(),
           .head_dim = config_.d_kv};
+}
+
+// Relative biases are split by heads.
+std::vector<nn::SplitRow> T5Model::split() const {
+  return {{"shared", nn::by_rows()}, {"relative_attention_bias", nn::by_columns()},
+          {"q", nn::by_rows()},      {"k", nn::by_rows()},
+          {"v", nn::by_rows()},      {"o", nn::by_columns()},
+          {"wi", nn::by_rows()},     {"wi_0", nn::by_rows()},
+          {"wi_1", nn::by_rows()},   {"wo", nn::by_columns()},
+          {"lm_head", nn::by_rows()}};
 }
 
 Placement T5Model::placement(Layout layout, const nn::Parameter& parameter) const {

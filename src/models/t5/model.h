@@ -23,6 +23,7 @@ class T5Model final : public Model {
   std::vector<nn::Unit*> units() override;
   // Layers and heads are the decoder's, for the key-value cache.
   Dimensions dimensions() const override;
+  std::vector<nn::SplitRow> split() const override;
   Placement placement(Layout layout, const nn::Parameter& parameter) const override;
   nlohmann::json hugging_face_config() const override { return to_hugging_face(config_); }
   double initializer_range() const override { return config_.initializer_factor; }
@@ -33,8 +34,6 @@ class T5Model final : public Model {
   void set_dropout(double probability) override { config_.dropout_rate = probability; }
 
  private:
-  int64_t num_heads_here() const;
-
   Config config_;
   BiasIntervals intervals_;
   std::vector<std::unique_ptr<nn::Unit>> units_;

@@ -21,7 +21,6 @@ nn::Parameter token_table(const Config& c, const std::string& prefix) {
           .shape = {c.vocab_size, c.d_model},
           .role = nn::ParameterRole::Embedding,
           .init_scale = c.initializer_factor,
-          .cut_dim = 0,
           .value = {}};
 }
 
@@ -31,7 +30,6 @@ nn::Parameter bias_table(const Config& c, const std::string& prefix, const char*
           .shape = {c.relative_attention_num_buckets, c.num_heads},
           .role = nn::ParameterRole::Embedding,
           .init_scale = c.initializer_factor / std::sqrt(static_cast<double>(c.d_model)),
-          .cut_dim = 1,
           .exact = true,
           .value = {}};
 }

@@ -3,16 +3,15 @@
 //
 // State: "source", the encoder's hidden states and then its output, which every decoder block
 // reads; "hidden", the decoder's; "encoder_bias" and "decoder_bias", each stack's table of relative
-// biases. With tensor parallelism each rank has some rows of the hidden states but all of the
-// encoder's output, which is gathered once. For a batch without source (later steps of a
-// generation, whose cache holds the source's keys and values) encoder units pass their input
-// through.
+// biases. The encoder's output is gathered once for all blocks. For a batch without source (later
+// steps of a generation, whose cache holds the source's keys and values) encoder units pass their
+// input through.
 //
 // In float16 the activations of large models overflow; transformers works around this with clamping
 // and a float32 output layer in the MLP. We do not: use bfloat16, which has float32's range.
 //
-// Shapes: N tokens of the decoder, M of the source; c and e of them on this rank, c = N and e = M
-// without tensor parallelism (core/nn/functions.h); D d_model, H heads, B buckets, V vocab_size.
+// Shapes: N tokens of the decoder, M of the source; c and e of them as core/nn/functions.h says; D
+// d_model, H heads, B buckets, V vocab_size.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -91,7 +90,6 @@ class DecoderBlock final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
-  int64_t num_heads() const { return self_.num_heads(); }
 
  private:
   at::Tensor look_at_source(const at::Tensor& x, const nn::State& input, const nn::Batch& batch,

@@ -102,12 +102,7 @@ at::Tensor ModelLogits::start(std::span<const Prompt> prompts, int64_t max_new_t
     set_documents(batch, std::move(packed));
   }
   cache_.reset();
-  cache_.emplace(nn::KvCacheShape{.num_layers = dimensions_.num_layers,
-                                  .num_kv_heads = dimensions_.num_kv_heads_here,
-                                  .head_dim = dimensions_.head_dim,
-                                  .capacity = before + max_new_tokens,
-                                  .num_sequences = std::ssize(prompts)},
-                 executor_.device(), compute_);
+  cache_.emplace(before + max_new_tokens, std::ssize(prompts));
   return run(engine::to_device(batch, executor_.device()));
 }
 

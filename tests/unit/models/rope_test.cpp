@@ -58,8 +58,7 @@ TEST(Longrope, AGenerationTakesThoseOfTheLongestThatItMayComeTo) {
   Rope rope;
   rope.prepare(scaling(), kDim, 6, at::kCPU);
   for (const int64_t capacity : {int64_t{kOriginal}, int64_t{6}}) {
-    nn::KvCache cache({.num_layers = 1, .num_kv_heads = 1, .head_dim = 4, .capacity = capacity},
-                      at::kCPU, at::kFloat);
+    nn::KvCache cache(capacity);
     const int behind = capacity > kOriginal ? static_cast<int>(kOriginal) : 0;
     nn::Batch prompt = batch_of({3});
     prompt.cache = &cache;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "core/dist/group.h"
 #include "core/memory/guards.h"
 #include "core/ops/attention/attend.h"
 #include "core/ops/device/kept.h"

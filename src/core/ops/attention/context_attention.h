@@ -13,9 +13,12 @@
 #include <array>
 #include <cstdint>
 
-#include "core/dist/group.h"
 #include "core/kernels/cpu/dropout.h"
 #include "core/ops/attention/attention.h"
+
+namespace snug::dist {
+class Group;
+}
 
 namespace snug::ops {
 

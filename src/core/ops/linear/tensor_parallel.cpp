@@ -13,6 +13,7 @@
 #include "core/ops/device/kept.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/linear/linear.h"
+#include "core/ops/shared_rows.h"
 
 namespace snug::ops {
 namespace {

@@ -14,7 +14,7 @@
 #include "core/ops/embedding.h"
 #include "core/ops/linear/product_input.h"
 #include "core/ops/linear/projection.h"
-#include "core/ops/shared_rows.h"
+#include "core/ops/tensor_share.h"
 
 namespace snug::ops {
 

@@ -65,12 +65,7 @@ TEST_F(NnAttentionTest, StepsOfSeveralSequencesEqualOnePass) {
         .view({kSequences, end - begin, kHeads * kDim});
   };
   const at::Tensor whole = attend(0, kTokens, nullptr);
-  KvCache cache({.num_layers = 1,
-                 .num_kv_heads = kKvHeads,
-                 .head_dim = kDim,
-                 .capacity = kTokens + 3,
-                 .num_sequences = kSequences},
-                at::kCPU, at::kFloat);
+  KvCache cache(kTokens + 3, kSequences);
   constexpr int64_t kPrompt = 4;
   const at::Tensor first = attend(0, kPrompt, &cache);
   EXPECT_TRUE(at::allclose(first, whole.slice(1, 0, kPrompt), 1e-5, 1e-6));
