@@ -42,6 +42,9 @@ DECODERS = {
     "granite": GraniteConfig(**SMALL, embedding_multiplier=6.0, logits_scaling=4.0, residual_multiplier=0.22,
                              attention_multiplier=0.3, attention_dropout=0.1, tie_word_embeddings=True),
     "smollm3": SmolLM3Config(**SMALL, no_rope_layer_interval=2),
+    # Within its positions, where nothing is scaled.
+    "olmo2-dynamic": Olmo2Config(**{**SMALL, "num_hidden_layers": 1}, attention_bias=True, rope_parameters=dict(
+        rope_type="dynamic", rope_theta=10000.0, factor=2.0, original_max_position_embeddings=8)),
     "olmo2": Olmo2Config(**SMALL),
     # Half of a head rotates.
     "phi3": Phi3Config(**{**SMALL, "pad_token_id": 0}, sliding_window=7, rope_parameters=dict(
@@ -51,6 +54,11 @@ DECODERS = {
                                 rope_parameters=dict(rope_type="longrope", rope_theta=10000.0,
                                                      short_factor=[1.0, 1.1, 1.3, 1.6],
                                                      long_factor=[1.5, 2.5, 4.0, 7.0])),
+    # Factors that are not those of the lengths.
+    "phi3-factors": Phi3Config(**{**SMALL, "pad_token_id": 0, "num_hidden_layers": 1}, original_max_position_embeddings=64,
+                               rope_parameters=dict(rope_type="longrope", rope_theta=10000.0, factor=8.0,
+                                                    attention_factor=1.3, short_factor=[1.0, 1.1, 1.3, 1.6],
+                                                    long_factor=[1.5, 2.5, 4.0, 7.0])),
     # Caps low enough to matter.
     "gemma2": Gemma2Config(**{**SMALL, "pad_token_id": 0}, head_dim=12, query_pre_attn_scalar=9, sliding_window=5,
                            attn_logit_softcapping=2.0, final_logit_softcapping=3.0),

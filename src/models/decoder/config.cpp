@@ -19,6 +19,7 @@ using nlohmann::json;
 
 constexpr const char* kSliding = "sliding_attention";
 constexpr const char* kFull = "full_attention";
+constexpr const char* kOriginal = "original_max_position_embeddings";
 
 RopeType rope_type(const std::string& type, const std::string& where) {
   static constexpr std::array<std::pair<const char*, RopeType>, 8> kNames = {{
@@ -48,13 +49,20 @@ std::string rope_type_name(const json& rope, const std::string& where) {
 std::pair<json, json> split_rope(json rope, const std::string& where, const json& base) {
   const json theta = rope.value("rope_theta", base);
   rope.erase("rope_theta");
+  if (rope.value("partial_rotary_factor", 1.0) != 1)
+    throw UserError("{}: partial_rotary_factor is not supported here", where);
+  rope.erase("partial_rotary_factor");
   if (rope_type(rope_type_name(rope, where), where) == RopeType::None) rope = nullptr;
   return {theta, rope};
 }
 
 // transformers 5 writes rope_parameters, for all layers or for each type; earlier versions write
 // rope_theta, rope_scaling and others beside them. Every version reads the latter.
-void flatten_rope(json& config, const json& file, const std::string& where) {
+void flatten_rope(Config& c, const json& file, const std::string& where) {
+  json& config = c.json;
+  const std::string_view family = c.family->model_type;
+  if (has_field(file, "rope_parameters") && has_field(file, "rope_scaling"))
+    throw UserError("{}: has both \"rope_parameters\" and \"rope_scaling\"; remove one", where);
   if (has_field(file, "rope_parameters")) {
     json rope = file["rope_parameters"];
     const std::string inside = where + ": rope_parameters";
@@ -63,14 +71,15 @@ void flatten_rope(json& config, const json& file, const std::string& where) {
       const double factor = ConfigFields(rope, inside).number("partial_rotary_factor");
       if (!config.contains("partial_rotary_factor") && factor != 1)
         throw UserError("{}: partial_rotary_factor = {} is not supported for {}", inside, factor,
-                        config["model_type"].get<std::string>());
+                        family);
       if (config.contains("partial_rotary_factor")) config["partial_rotary_factor"] = factor;
       rope.erase("partial_rotary_factor");
     }
-    if (rope.contains(kFull) || rope.contains(kSliding)) {
-      if (!config.contains("rope_local_base_freq"))
-        throw UserError("{}: rotary embeddings that differ by layer are not supported for {}",
-                        inside, config["model_type"].get<std::string>());
+    const bool by_layer = rope.contains(kFull) || rope.contains(kSliding);
+    if (by_layer != config.contains("rope_local_base_freq"))
+      throw UserError("{}: rotary embeddings that {} by layer are not supported for {}", inside,
+                      by_layer ? "differ" : "do not differ", family);
+    if (by_layer) {
       const json local = rope.value(kSliding, json::object());
       rope = rope.value(kFull, json::object());
       const auto [base, scaling] = split_rope(local, inside, config["rope_local_base_freq"]);
@@ -86,14 +95,19 @@ void flatten_rope(json& config, const json& file, const std::string& where) {
   if (!scaling.is_object()) throw UserError("{}: \"rope_scaling\" is not an object", where);
   std::tie(config["rope_theta"], scaling) =
       split_rope(json(scaling), where + ": rope_scaling", config["rope_theta"]);
-  // Phi-3's class in transformers 4 takes these three keys alone.
-  if (config["original_max_position_embeddings"].is_null() || scaling.is_null()) return;
-  if (scaling.contains("original_max_position_embeddings"))
-    config["original_max_position_embeddings"] = scaling["original_max_position_embeddings"];
-  if (rope_type(rope_type_name(scaling, where), where) == RopeType::LongRope)
-    scaling = {{"type", "longrope"},
-               {"short_factor", scaling.value("short_factor", json())},
-               {"long_factor", scaling.value("long_factor", json())}};
+  if (scaling.is_null()) return;
+  const RopeType type = rope_type(rope_type_name(scaling, where), where);
+  if (type != RopeType::LongRope && !default_config(*c.family)[kOriginal].is_null())
+    throw UserError("{}: the rope_scaling of a {} model must be of type longrope", where, family);
+  // transformers prefers the one beside the scaling, which Phi-3's class in version 4 wants there,
+  // with no more than three keys in the scaling.
+  const json original = config[kOriginal];
+  if (original.is_null()) return;
+  if (type == RopeType::Llama3 || type == RopeType::Yarn) scaling[kOriginal] = original;
+  if (type != RopeType::LongRope) return;
+  scaling.erase(kOriginal);
+  scaling.erase("rope_type");
+  scaling["type"] = "longrope";
 }
 
 RopeScaling rope_of(const json& config, const std::string& where) {
@@ -121,9 +135,8 @@ RopeScaling rope_of(const json& config, const std::string& where) {
   rope.high_freq_factor = fields.number("high_freq_factor", 4.0);
   const int64_t positions = top.integer("max_position_embeddings");
   // Some configs have it outside the scaling object.
-  rope.original_max_position =
-      fields.integer("original_max_position_embeddings",
-                     top.integer("original_max_position_embeddings", positions));
+  rope.original_max_position = fields.integer(kOriginal, top.integer(kOriginal, positions));
+  if (rope.type == RopeType::Dynamic) rope.original_max_position = positions;
   if ((rope.type == RopeType::LongRope || rope.type == RopeType::Yarn) && !fields.has("factor") &&
       rope.original_max_position > 0)
     rope.factor = static_cast<double>(positions) / static_cast<double>(rope.original_max_position);
@@ -158,8 +171,8 @@ std::vector<int64_t> rotating_layers(json& config, int64_t layers, const std::st
 std::vector<bool> sliding_layers(const json& config, const std::vector<int64_t>& rotates,
                                  int64_t layers, const std::string& where) {
   const ConfigFields fields(config, where);
-  if (!fields.has("sliding_window") || !fields.boolean("use_sliding_window", true))
-    return std::vector<bool>(static_cast<size_t>(layers), false);
+  const bool has_window =
+      fields.has("sliding_window") && fields.boolean("use_sliding_window", true);
   std::vector<bool> slides;
   if (fields.has("layer_types")) {
     const json& types = config["layer_types"];
@@ -170,10 +183,16 @@ std::vector<bool> sliding_layers(const json& config, const std::vector<int64_t>&
       if (type != kSliding && type != kFull)
         throw UserError("{}: \"layer_types\" contains {}; supported are \"{}\" and \"{}\"", where,
                         type.dump(), kFull, kSliding);
+      if (type == kSliding && !has_window)
+        throw UserError(
+            "{}: \"layer_types\" contains \"{}\", but sliding_window is null or "
+            "use_sliding_window false",
+            where, kSliding);
       slides.push_back(type == kSliding);
     }
     return slides;
   }
+  if (!has_window) return std::vector<bool>(static_cast<size_t>(layers), false);
   const int64_t pattern = fields.integer("sliding_window_pattern", 0);
   const int64_t first = fields.integer("max_window_layers", 0);
   for (int64_t layer = 0; layer < layers; ++layer) {
@@ -194,7 +213,9 @@ void read_layers(Config& c, const std::string& where) {
   const std::vector<bool> slides = sliding_layers(c.json, rotates, c.num_hidden_layers, where);
   const Rotation of_windows =
       fields.has("rope_local_base_freq") ? Rotation::Window : Rotation::Model;
-  const int64_t window = fields.integer("sliding_window", 0);
+  const bool any_slides = std::ranges::find(slides, true) != slides.end();
+  const int64_t window =
+      any_slides ? fields.integer_between("sliding_window", 1, int64_t{1} << 40) : 0;
   json types = json::array();
   int64_t first_window = c.num_hidden_layers;
   for (size_t layer = slides.size(); layer-- > 0;)
@@ -282,7 +303,7 @@ Config read_config(const json& file, const std::string& where) {
   c.json = default_config(*c.family);
   for (const auto& [key, value] : file.items())
     if (c.json.contains(key) && key != "architectures") c.json[key] = value;
-  flatten_rope(c.json, file, where);
+  flatten_rope(c, file, where);
   const ConfigFields fields(c.json, where);
   const char* activation = fields.has("hidden_activation") ? "hidden_activation" : "hidden_act";
   c.activation = ops::activation_of(fields.text(activation), where + ": " + activation);

@@ -34,6 +34,12 @@ void Rope::prepare(const kernels::cpu::RopeScaling& scaling, int64_t dim, int64_
     return ops::make_rope_tables(scaling, dim, positions, device);
   };
   const int64_t original = scaling.original_max_position;
+  if (scaling.type == kernels::cpu::RopeType::Dynamic && max_seqlen > original)
+    throw UserError(
+        "rope_scaling of type dynamic turns each row of more than max_position_embeddings = {0} "
+        "tokens by frequencies for its own length, which snug does not do; use "
+        "--train.max_seq_length {0}",
+        original);
   const bool has_both = scaling.type == kernels::cpu::RopeType::LongRope && max_seqlen > original;
   short_rows_ = has_both ? original : 0;
   tables_ = tables_of(max_seqlen);

@@ -234,6 +234,70 @@ TEST_F(FromConfig, LayersWithASlidingWindowAreReadFromEitherForm) {
   EXPECT_NE(refusal(shorter).find("chunked_attention"), std::string::npos) << refusal(shorter);
 }
 
+// What transformers reads otherwise than a plain reading would, or does not read at all.
+TEST_F(FromConfig, RotaryScalingThatTransformersReadsOtherwiseIsRefused) {
+  const auto expect = [&](const char* shape, const json& patch, const char* words) {
+    json config = config_of(shape);
+    config.merge_patch(patch);
+    EXPECT_NE(refusal(config).find(words), std::string::npos) << refusal(config);
+  };
+  const json linear = {{"rope_type", "linear"}, {"factor", 2.0}};
+  expect("llama", {{"rope_scaling", linear}}, "both \"rope_parameters\" and \"rope_scaling\"");
+  expect("llama", {{"rope_parameters", {{"partial_rotary_factor", 0.5}}}}, "partial_rotary_factor");
+  expect("phi3", {{"rope_parameters", nullptr}, {"rope_scaling", linear}}, "of type longrope");
+  expect("gemma3", {{"rope_parameters", {{"sliding_attention", {{"partial_rotary_factor", 0.5}}}}}},
+         "partial_rotary_factor");
+  expect("gemma3",
+         {{"rope_parameters",
+           {{"sliding_attention", nullptr}, {"full_attention", nullptr}, {"rope_theta", 1e4}}}},
+         "do not differ by layer");
+  expect("gemma3", {{"attn_logit_softcapping", 2.0}}, "does not know attn_logit_softcapping");
+  expect("qwen2-windows", {{"use_sliding_window", false}}, "use_sliding_window false");
+  expect("mistral", {{"sliding_window", 0}}, "sliding_window = 0 is out of range");
+  json config = config_of("gemma2");
+  config["sliding_window"] = nullptr;
+  EXPECT_NE(refusal(config).find("sliding_window is null"), std::string::npos) << refusal(config);
+}
+
+TEST_F(FromConfig, RotaryScalingIsWrittenWhole) {
+  json config = config_of("phi3-longrope");
+  json& rope = config["rope_parameters"];
+  rope.update({{"attention_factor", 1.3}, {"factor", 8.0}});
+  rope["original_max_position_embeddings"] = 12;  // the one beside it counts
+  const json written = make(config)->hugging_face_config();
+  EXPECT_EQ(written["original_max_position_embeddings"], 6);
+  const json expected = {{"type", "longrope"},
+                         {"factor", 8.0},
+                         {"attention_factor", 1.3},
+                         {"short_factor", rope["short_factor"]},
+                         {"long_factor", rope["long_factor"]}};
+  EXPECT_EQ(written["rope_scaling"], expected);
+  EXPECT_EQ(make(written)->hugging_face_config(), written);
+}
+
+TEST_F(FromConfig, WhereAConfigIsSilentTransformersDefaultsCount) {
+  const json sizes = {{"vocab_size", 96},
+                      {"hidden_size", 64},
+                      {"intermediate_size", 48},
+                      {"num_hidden_layers", 2},
+                      {"num_attention_heads", 32}};
+  for (const auto& [type, heads] : std::map<std::string, int64_t>{{"llama", 32}, {"mistral", 8}}) {
+    json config = sizes;
+    config["model_type"] = type;
+    EXPECT_EQ(make(config)->dimensions().num_kv_heads, heads) << type;
+  }
+}
+
+// Frequencies that depend on each row's length have no table.
+TEST_F(FromConfig, DynamicScalingIsRefusedWhereItWouldScale) {
+  json config = config_of("llama");
+  config["rope_parameters"] = {
+      {"rope_type", "dynamic"}, {"factor", 2.0}, {"original_max_position_embeddings", 32}};
+  const auto model = make(config);
+  EXPECT_NO_THROW(model->prepare(at::kCPU, 128));
+  EXPECT_THROW(model->prepare(at::kCPU, 129), UserError);
+}
+
 TEST_F(FromConfig, SequencesBeyondLearnedPositionsAreRefused) {
   const auto model = make(config_of("opt"));
   EXPECT_NO_THROW(model->prepare(at::kCPU, 128));
