@@ -128,7 +128,7 @@ bool ExpandableAllocator::allocate(uint64_t id, int64_t bytes) {
   const size_t index = rounded <= kSmallBytes ? 1 : 0;
   Pool& pool = pools_[index];
   auto block = best_fit(pool, rounded);
-  // What it asks the device for at least, as with segments that do not expand.
+  // The least it requests from the device, as with fixed segments.
   const int64_t asked = std::max(pool.granule, rounded_up(rounded, kGranules[1]));
   const auto is_over = [&] { return limit_ > 0 && reserved_ + asked > limit_; };
   if (block == pool.blocks.end()) {
@@ -153,7 +153,7 @@ void ExpandableAllocator::free(uint64_t id) {
   merge(pool, block);
 }
 
-// The smallest that is large enough; where it could still grow, rather a larger one that cannot.
+// The smallest block that is large enough; a larger one is preferred to one that could still grow.
 ExpandableAllocator::Blocks::iterator ExpandableAllocator::best_fit(Pool& pool, int64_t bytes) {
   const auto room = [&](const std::pair<int64_t, int64_t>& entry) {
     const auto next = std::next(pool.blocks.find(entry.second));
@@ -175,7 +175,7 @@ ExpandableAllocator::Blocks::iterator ExpandableAllocator::expand(Pool& pool, in
     auto end = first;
     for (; end != pool.blocks.end() && end->second.state != State::Used && room < bytes; ++end)
       room += end->second.bytes;
-    // Of mapped memory alone there is not enough, or it would have been taken.
+    // Mapped memory alone is not enough, or best_fit() would have found it.
     if (room < bytes) first = end;
   }
   const int64_t wanted_end = first->first + bytes;

@@ -86,7 +86,7 @@ data::MicroBatch largest_micro_batch(const Workload& work, const recipe::Recipe&
     const data::SampleStore largest = largest_samples(work.samples, num_samples);
     batch = data::make_micro_batch(largest, largest.longest_samples(num_samples), options);
   }
-  // Of data to come a part will have no loss, if prompts are masked.
+  // In real data, masked prompts will have no loss.
   batch.picks_rows = picks_rows || (work.made_up && recipe.data.mask_prompt);
   constexpr int32_t kAnyToken = 0;
   const int64_t most = work.samples.most_targets(num_samples);
@@ -158,7 +158,7 @@ Missing missing(const Candidate& candidate, const DeviceProfile& device) {
     return std::max<int64_t>(0, needed - there);
   };
   Missing result{.on_device = beyond(p.peak_allocated, device.usable_bytes())};
-  // What an allocator that cannot get through would have reserved.
+  // What the allocator would have reserved without the limit.
   if (!p.fits_reserved)
     result.on_device = std::max<int64_t>(1, beyond(p.peak_reserved, device.usable_bytes()));
   if (device.host_bytes > 0)

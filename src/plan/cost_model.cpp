@@ -58,15 +58,15 @@ Beside collectives_beside(const recipe::Recipe& recipe, exec::ShardingStage stag
   const double forward = twice ? gathers / 2 : gathers, backward = gathers - forward;
   (recipe.forward_prefetch || !twice ? beside.forward : beside.alone) += forward;
   (recipe.backward_prefetch ? beside.backward : beside.alone) += backward;
-  // Sums of gradients leave while the unit before computes its own.
+  // Gradients are summed while the previous unit computes its own.
   const bool sums_overlap = !recipe.optimizer_in_backward;
   (sums_overlap ? beside.backward : beside.alone) +=
       seconds(Operation::ReduceScatter) + seconds(Operation::AllReduce);
   return beside;
 }
 
-// Whose collectives are counted with an axis: shards are cut along the context axis too, and whole
-// gradients, where nothing is cut into shards, are summed along all axes of data.
+// The group whose collectives count for an axis: shards span the context axis too, and without
+// shards gradients are summed over all data axes.
 std::vector<int> members_of(const Prediction& prediction, const dist::MeshShape& mesh,
                             dist::Axis axis, int rank) {
   const auto calls = [&](dist::Axis of, dist::Operation operation) {
@@ -149,7 +149,7 @@ StepCost step_cost(const models::Model& model, const recipe::Recipe& recipe,
                           static_cast<double>(strategy.mesh.num_data_ranks())};
   // The prediction is of the longest batch, the time of an average one.
   const double share = tokens / static_cast<double>(std::max<int64_t>(1, prediction.tokens));
-  // Of forward, gradients of inputs and those of weights, which frozen ones do not have.
+  // Forward, gradients of inputs, and gradients of weights, which frozen weights lack.
   const double forward = recipe.lora.enabled ? 1.0 / 2 : 1.0 / 3;
   const double repeated = 1 + recomputed_share(recipe, model) * forward;
   // Ranks along these axes share the work on the same samples.
@@ -241,7 +241,7 @@ Beside host_copies(const recipe::Recipe& recipe, const DeviceProfile& device,
   }
   const double trained = size.trained_bytes;
   if (recipe.updates_on_host()) {
-    // On a cpu later ones are added from where they are.
+    // On a CPU later gradients are added in place.
     const double copied = device.kind == at::kCUDA ? size.micro_batches : size.rounds;
     const double sums =
         kTouchesOfSum * trained * (size.micro_batches - size.rounds) / device.host_bytes_per_second;

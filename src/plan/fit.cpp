@@ -23,7 +23,7 @@ double least_repeated(const recipe::Recipe& recipe) {
   return recipe::checkpointing_of(recipe) == recipe::Checkpointing::All ? 1 : 0;
 }
 
-// Of the products of a step without repetition; frozen weights have no gradient.
+// The share of the forward in a step's products; frozen weights have no gradient.
 double share_of_forward(const recipe::Recipe& recipe) {
   return recipe.lora.enabled ? 1.0 / 2 : 1.0 / 3;
 }
@@ -32,7 +32,7 @@ bool is_faster(const Candidate& a, const Candidate& b) {
   return a.cost.seconds() < b.cost.seconds();
 }
 
-// Of these the fastest, then always the fastest of those that take less memory.
+// The Pareto front: the fastest, then always the fastest of those that take less memory.
 std::vector<Candidate> front_of(std::vector<Candidate> candidates, at::DeviceType kind) {
   std::stable_sort(
       candidates.begin(), candidates.end(),
@@ -78,7 +78,7 @@ class FitSearch {
   }
 
  private:
-  // What was found, by time and memory.
+  // The result, by time and memory.
   void set_front(Fit& result) {
     std::stable_sort(found_.begin(), found_.end(), is_faster);
     for (Candidate& candidate : found_) {
@@ -106,7 +106,7 @@ class FitSearch {
     }
   }
 
-  // The same for a folder that nobody has named yet.
+  // The same if fit_disk names no folder.
   std::optional<Candidate> fastest_with_disk(const std::vector<Layout>& all) {
     folder_ = "FOLDER";
     const std::optional<Candidate> smallest = smallest_;
@@ -118,10 +118,9 @@ class FitSearch {
     return *fastest;
   }
 
-  // --- models that are cut or dealt out ---
+  // --- tensor and pipeline parallelism ---
 
-  // First each by itself, those that promise most before the others; then, where that does not fit,
-  // with techniques.
+  // First each layout alone, the most promising first; then, if it does not fit, with techniques.
   void consider(const std::vector<Layout>& divided) {
     const std::vector<Setting> settings = techniques_.few();
     if (settings.empty()) return;
@@ -166,8 +165,8 @@ class FitSearch {
       for (const Setting& setting : settings) try_setting(layout, setting);
   }
 
-  // What fits neither with the last setting nor with the last one that updates after the
-  // backward, and the smallest micro-batch, fits with none.
+  // A layout that fits neither with the last setting nor with the last one that updates after the
+  // backward, with the smallest micro-batch, fits with none.
   bool may_fit(const Layout& layout, const std::vector<Setting>& settings) {
     const std::vector<int64_t> sizes = micro_batches(layout);
     if (sizes.empty()) return false;
@@ -176,7 +175,7 @@ class FitSearch {
         if (leanest->is_on(recipe::Technique::OptimizerInBackward) != in_backward) continue;
         const Outcome outcome = try_one(layout, *leanest, sizes.back());
         if (outcome == Outcome::Refused) continue;
-        // What offloads least may fit where the host has too little.
+        // Only the host has too little memory: a setting that offloads less may fit.
         if (outcome == Outcome::TooLarge && last_missing_.on_device == 0) return true;
         if (outcome == Outcome::TooLarge) break;
         found_.pop_back();  // it comes again, with the largest micro-batch that fits
@@ -185,8 +184,7 @@ class FitSearch {
     return false;
   }
 
-  // No step can be shorter: products, most of what is read and written, and the stages' waiting for
-  // the first and the last micro-batch.
+  // A lower bound of a step's time: products, most memory traffic, and the pipeline's bubble.
   double least_seconds(const recipe::Recipe& r) const {
     const dist::MeshShape mesh = engine::named_strategy(r).mesh;
     const int stages = mesh[dist::Axis::Pipeline];
@@ -198,7 +196,7 @@ class FitSearch {
            exec::pipeline_length(pipeline);
   }
 
-  // What the parts of a step take in candidates so far, which all have as many devices.
+  // Learns the least times of a step's parts from candidates, which all have the same devices.
   void learn(const Candidate& candidate) {
     const recipe::Recipe& r = candidate.recipe;
     const bool is_alike = recipe_.given("activation_checkpointing");  // in all candidates
@@ -267,9 +265,9 @@ class FitSearch {
     if (smaller) smallest_ = std::move(candidate);
   }
 
-  // The search has looked at one rank of each stage, and of pipelines at a sketch. What is chosen,
-  // and what leaves little room, is planned for all ranks that differ; false where one does not
-  // fit.
+  // The search has planned one rank of each stage, and only a sketch of pipelines. The chosen
+  // candidate, and those with little room, are planned for all different ranks; false if one does
+  // not fit.
   bool holds(Candidate& candidate, bool is_chosen) const {
     const dist::MeshShape mesh = engine::named_strategy(candidate.recipe).mesh;
     const bool is_sketch = mesh[dist::Axis::Pipeline] > 1;
@@ -353,7 +351,7 @@ bool Fit::chose_disk(const recipe::Recipe& asked) const {
 Fit fit(const models::Model& model, const recipe::Recipe& recipe, const Workload& work,
         const DeviceProfile& device) {
   if (device.assumed_host_bytes == 0) return FitSearch(model, recipe, work, device).run();
-  // What is merely assumed of the host is kept to where that is possible.
+  // Stay within assumed host memory if possible.
   DeviceProfile within = device;
   within.host_bytes = device.assumed_host_bytes;
   Fit found = FitSearch(model, recipe, work, within).run();

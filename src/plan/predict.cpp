@@ -22,7 +22,7 @@ TimelineRecorder::TimelineRecorder(memory::Ledger& ledger) : ledger_(ledger) {
     const bool pass =
         change.phase == memory::Phase::Forward || change.phase == memory::Phase::Backward;
     if (pass && change.bytes > 0) bytes_written_ += change.bytes;
-    // Before the first step nobody runs: that is one stretch, whosever memory is allocated.
+    // Before the first step no unit runs: all allocations belong to one moment.
     const int32_t unit = change.phase == memory::Phase::Setup ? 0 : change.unit;
     const bool same = !stretches_.empty() && stretches_.back().phase == change.phase &&
                       stretches_.back().unit == unit;
@@ -87,8 +87,8 @@ int64_t bytes_gathered(const MeshTraffic& traffic, const recipe::Recipe& recipe,
                     .bytes;
 }
 
-// Of a pipeline's `all` micro-batches those that a sketch runs: from the third round through its
-// stages on each round is like the one before.
+// How many of a pipeline's `all` micro-batches a sketch runs: from the third round through the
+// stages on, each round is like the one before.
 int64_t micro_batches_of_sketch(const recipe::Recipe& recipe, const dist::MeshShape& mesh,
                                 int64_t all) {
   constexpr int64_t kRounds = 3;
@@ -178,7 +178,7 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
     // the one before it.
     const dist::MeshShape& shape = options.mesh->shape();
     const int64_t matter = micro_batches_that_matter(recipe, shape);
-    // Beyond so many a plan is made of the rounds that differ, as a sketch is.
+    // With more micro-batches every plan is a sketch.
     constexpr int64_t kMostShown = 1024;
     const bool sketch = options.sketch || matter > kMostShown;
     const int64_t shown = sketch ? micro_batches_of_sketch(recipe, shape, matter) : matter;

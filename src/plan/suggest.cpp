@@ -7,202 +7,17 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "base/bytes.h"
 #include "base/error.h"
 #include "data/micro_batch.h"
 #include "engine/strategy.h"
-#include "plan/fit.h"
-#include "recipe/batches.h"
-#include "recipe/options/rows.h"
-#include "recipe/tables/optimizers.h"
-#include "recipe/tables/techniques.h"
+#include "plan/candidate.h"
+#include "plan/changes.h"
 
 namespace snug::plan {
 namespace {
-
-using recipe::Precision;
-using recipe::Strategy;
-using recipe::TimeCost;
-
-// One change to a recipe: a technique that is turned on, or something else.
-struct Change {
-  const recipe::TechniqueTraits* technique = nullptr;
-  std::string_view options = {};  // but for techniques, whose options depend on the recipe
-  std::string_view cost_words = {};
-  bool (*change)(recipe::Recipe&) = nullptr;
-  TimeCost cost = TimeCost::Nothing;
-  bool same_training = true;
-  bool names_optimizer = false;  // takes the place of another one that does
-
-  // Returns false where it changes nothing.
-  bool apply(recipe::Recipe& r) const {
-    return technique != nullptr ? turn_on(*technique, r) : change(r);
-  }
-  bool moves_to_host() const { return cost >= TimeCost::UpdatesOnHost; }
-};
-
-bool sums_micro_batches(const recipe::Recipe& r) { return recipe::micro_batches_of_step(r) > 1; }
-
-bool shard_more(recipe::Recipe& r) {
-  const bool is_sharded = r.strategy == Strategy::Auto || r.strategy == Strategy::Fsdp ||
-                          r.strategy == Strategy::Hybrid;
-  const bool changes = engine::named_ranks(r) > 1 && r.mesh.empty() && !is_sharded &&
-                       !recipe::needs_whole_matrices(r.optimizer);
-  if (changes) r.strategy = Strategy::Fsdp;
-  return changes;
-}
-bool use_bf16(recipe::Recipe& r) {
-  const bool changes = !r.has_16_bit_weights();
-  r.precision = Precision::BFloat16;
-  return changes;
-}
-bool use_8bit(recipe::Recipe& r) {
-  const auto smaller = recipe::optimizer_traits(r.optimizer.name.value()).with_smaller_states;
-  if (smaller) r.optimizer.name = *smaller;
-  return smaller.has_value();
-}
-bool use_sgd(recipe::Recipe& r) {
-  const bool changes = recipe::has_states(r.optimizer);
-  r.optimizer.name = recipe::OptimizerName::Sgd;
-  r.optimizer.momentum = 0;
-  r.optimizer.nesterov = false;
-  return changes;
-}
-
-bool train_adapters(recipe::Recipe& r) {
-  // Parts of the language model that train whole have no adapters beside them.
-  const bool changes = !r.lora.enabled && r.model.train_parts == "all";
-  if (changes) {
-    r.full = false;
-    r.lora.enabled = true;
-    r.lora.r = 8;
-  }
-  return changes;
-}
-bool quantize(recipe::Recipe& r) {
-  const bool changes = r.quantize.empty() && (r.lora.enabled || train_adapters(r));
-  if (changes) r.quantize = recipe::Quantize::Nf4;
-  return changes;
-}
-
-// What changes nothing of what is learnt, by what it costs in time, then the rest by how much it
-// changes.
-std::vector<Change> all_changes() {
-  std::vector<Change> all = {
-      {.options = "--strategy fsdp",
-       .cost_words = "weights are gathered from the other devices, twice per micro-batch",
-       .change = shard_more,
-       .cost = TimeCost::Communication}};
-  for (const recipe::TechniqueTraits& traits : recipe::techniques())
-    if (!traits.cost_words.empty())
-      all.push_back({.technique = &traits, .cost_words = traits.cost_words, .cost = traits.cost});
-  std::ranges::stable_sort(all, {}, &Change::cost);
-  const auto less_exact = [&](std::string_view options, std::string_view cost_words,
-                              bool (*change)(recipe::Recipe&), bool names_optimizer = false) {
-    all.push_back({.options = options,
-                   .cost_words = cost_words,
-                   .change = change,
-                   .same_training = false,
-                   .names_optimizer = names_optimizer});
-  };
-  less_exact("--optimizer adamw_8bit", "1-byte optimizer states: rounded moments", use_8bit, true);
-  less_exact("--precision bf16-true", "2-byte weights and states: less exact updates", use_bf16);
-  less_exact("--lora_r 8", "trains adapters beside frozen weights (LoRA)", train_adapters);
-  less_exact("--quantize bnb.nf4", "trains adapters beside frozen 4-bit weights (QLoRA)", quantize);
-  less_exact("--optimizer SGD",
-             "no optimizer states: needs another learning rate and learns more slowly", use_sgd,
-             true);
-  return all;
-}
-
-const std::vector<Change>& changes() {
-  static const std::vector<Change> kChanges = all_changes();
-  return kChanges;
-}
-
-// "--activation_checkpointing all" and its like, for what `after` has on and `before` has not.
-std::vector<std::string> techniques_turned_on(const recipe::Recipe& before, recipe::Recipe after) {
-  std::vector<std::string> options;
-  for (const recipe::TechniqueTraits& traits : recipe::techniques())
-    if (is_on(traits, after) && !is_on(traits, before)) {
-      const recipe::Row row = traits.option(after);
-      options.push_back("--" + row.key + (is_flag(row) ? "" : " " + plain_text(row)));
-    }
-  return options;
-}
-
-// Choosing an optimizer loads its defaults: what somebody gave for the other one is said again, and
-// taken back where the new one has no such argument.
-std::string optimizer_arguments(const recipe::Recipe& before, recipe::Recipe after) {
-  std::string text;
-  if (after.optimizer == before.optimizer) return text;
-  const std::vector<recipe::Row> rows = recipe::recipe_rows(after);
-  for (const std::string& key : before.given_keys) {
-    static constexpr std::string_view kGroup = "optimizer.";
-    if (!key.starts_with(kGroup) || key == "optimizer.class_path") continue;
-    const bool taken =
-        recipe::optimizer_takes(after.optimizer.name, std::string_view(key).substr(kGroup.size()));
-    std::string value = taken ? recipe::plain_text(*recipe::find_row(rows, key)) : "none";
-    std::erase(value, ' ');
-    text += fmt::format(" --{} {}", key, value);
-  }
-  return text;
-}
-
-// What takes a recipe from `before` to `after` by this change, as typed, each option with its
-// value.
-std::vector<std::string> options_of(const Change& change, const recipe::Recipe& before,
-                                    const recipe::Recipe& after) {
-  std::vector<std::string> options = techniques_turned_on(before, after);
-  if (after.lora.enabled && !before.lora.enabled) {
-    if (before.given("full")) options.emplace_back("--full false");
-    if (!after.quantize.empty()) options.emplace_back("--lora_r 8");
-  }
-  if (!change.options.empty())
-    options.push_back(std::string(change.options) + optimizer_arguments(before, after));
-  return options;
-}
-
-// Some changes, in the order of changes(), a micro-batch, and a length that samples are cut to.
-struct Choice {
-  std::vector<const Change*> changes;
-  int64_t micro_batch_size = 0;
-  int64_t max_seq_length = 0;  // 0: they are not cut
-};
-
-struct Changed {
-  recipe::Recipe recipe;
-  std::vector<std::string> options;
-};
-
-// What somebody who types these options gets.
-Changed changed(const recipe::Recipe& recipe, const Choice& choice) {
-  Changed result{.recipe = recipe, .options = {}};
-  recipe::Recipe& r = result.recipe;
-  const bool is_smaller = choice.micro_batch_size != recipe.train.micro_batch_size;
-  r.train.micro_batch_size = choice.micro_batch_size;
-  if (is_smaller && r.optimizer_in_backward && sums_micro_batches(r)) {
-    r.optimizer_in_backward = false;
-    if (!r.optimizer_in_backward_is_auto)
-      result.options.emplace_back("--optimizer_in_backward false");
-  }
-  for (const Change* change : choice.changes) {
-    recipe::Recipe after = r;
-    if (!change->apply(after)) continue;
-    std::ranges::copy(options_of(*change, r, after), std::back_inserter(result.options));
-    r = std::move(after);
-  }
-  if (is_smaller)
-    result.options.push_back(fmt::format("--train.micro_batch_size {}", choice.micro_batch_size));
-  if (choice.max_seq_length > 0) {
-    r.train.max_seq_length = choice.max_seq_length;
-    result.options.push_back(fmt::format("--train.max_seq_length {}", choice.max_seq_length));
-  }
-  return result;
-}
 
 data::SampleStore cut_samples(const data::SampleStore& samples, int64_t length) {
   data::SampleStore cut = data::SampleStore::build(
@@ -217,40 +32,6 @@ data::SampleStore cut_samples(const data::SampleStore& samples, int64_t length) 
       /*num_workers=*/1);
   if (samples.count() > samples.num_different()) cut.repeat_to(samples.count());
   return cut;
-}
-
-// What a person pays, as a share of the time: each option more is something to think about, and
-// what moves to the host takes memory there and depends on the link.
-double effort(const Choice& choice, size_t num_options, double time_factor) {
-  constexpr double kOption = 0.02, kHost = 0.25;
-  const auto moves = std::ranges::count_if(choice.changes, &Change::moves_to_host);
-  return time_factor + kOption * static_cast<double>(num_options) +
-         kHost * static_cast<double>(moves);
-}
-
-std::string cost_of(const Choice& choice, const recipe::Recipe& recipe) {
-  const bool is_smaller = choice.micro_batch_size != recipe.train.micro_batch_size;
-  const bool is_cut = choice.max_seq_length > 0;
-  if (choice.changes.empty() && is_smaller && !is_cut)
-    return "same training in more and smaller matrix products: a little slower";
-  if (choice.changes.empty() && !is_smaller && is_cut) return "truncates longer samples";
-  if (choice.changes.size() == 1 && !is_smaller && !is_cut)
-    return std::string(choice.changes.front()->cost_words);
-  return "costs of all of these together";
-}
-
-// How much of what is learnt a choice changes, by the order of changes(); 0: nothing. Shorter
-// samples count as less than adapters.
-std::ptrdiff_t degree(const Choice& choice) {
-  std::ptrdiff_t most = 0;
-  const auto count = [&](const Change* change, std::ptrdiff_t less) {
-    most = std::max(most, 2 * (change - changes().data()) + 2 - less);
-  };
-  for (const Change* change : choice.changes)
-    if (!change->same_training) count(change, 0);
-  if (choice.max_seq_length > 0)
-    count(&*std::ranges::find(changes(), &train_adapters, &Change::change), 1);
-  return most;
 }
 
 // A choice that fits.
@@ -272,8 +53,7 @@ class SuggestionSearch {
     }
   }
 
-  // Whether a recipe takes still more of the host, which alone has too little, as what moves there
-  // does.
+  // Whether a recipe needs even more host memory, if only that is missing.
   bool worsens(const recipe::Recipe& recipe) const {
     if (lacking_.in_host == 0 || lacking_.on_device > 0) return false;
     const std::optional<Candidate> candidate = planned(recipe);
@@ -298,7 +78,7 @@ class SuggestionSearch {
     return false;
   }
 
-  // The same, if need be with activation checkpointing.
+  // The same, with activation checkpointing if necessary.
   bool consider_with_less_activations(Choice choice) {
     if (consider_smaller_micro_batches(choice)) return true;
     const auto* checkpointing = &recipe::traits_of(recipe::Technique::ActivationCheckpointing);
@@ -307,10 +87,10 @@ class SuggestionSearch {
     return consider(choice) || consider_smaller_micro_batches(choice);
   }
 
-  // The longest length that fits: powers of two, and one between each two of them.
+  // The longest length that fits, of powers of two and the middle between each two.
   bool consider_shorter_samples(Choice choice) {
     const data::Reading& reading = work_.reading;
-    if (reading.source || reading.image_size > 0) return false;  // parts of samples are cut apart
+    if (reading.source || reading.image_size > 0) return false;  // these samples cannot be cut
     constexpr int64_t kLeast = 32;
     std::vector<int64_t> lengths;
     for (int64_t power = kLeast; power < work_.samples.longest(); power *= 2)
@@ -325,7 +105,7 @@ class SuggestionSearch {
     return consider(choice);
   }
 
-  // Cheapest first; where there is none the smallest plan of all that were tried.
+  // Cheapest first; if there is none, the smallest plan that was tried.
   std::vector<Suggestion> found() {
     drop_what_saves_nothing();
     for (Row& row : rows_) row = without_idle_changes(row);
@@ -348,7 +128,7 @@ class SuggestionSearch {
     try {
       return evaluate_neediest(model_, recipe, work, device_);
     } catch (const UserError&) {
-      return std::nullopt;  // the device has no way to run it
+      return std::nullopt;  // the device cannot run it
     }
   }
 
@@ -400,14 +180,13 @@ class SuggestionSearch {
     smallest_missing_ = missing;
   }
 
-  // Of what the recipe has too little of.
+  // Compares the kinds of memory that the recipe lacks.
   bool needs_no_more(const Suggestion& a, const Suggestion& b) const {
     const bool host_only = lacking_.in_host > 0 && lacking_.on_device == 0;
     return a.host_bytes <= b.host_bytes && (host_only || a.peak_allocated <= b.peak_allocated);
   }
 
-  // Rows that ask for all of another one's changes, and more, for nothing; and those that come
-  // twice.
+  // Drops duplicates, and rows that add changes to another row's without saving more.
   void drop_what_saves_nothing() {
     std::vector<Row> kept;
     for (size_t i = 0; i < rows_.size(); ++i) {
@@ -425,7 +204,7 @@ class SuggestionSearch {
     rows_ = std::move(kept);
   }
 
-  // Without the changes that save nothing beside the others, the costliest first.
+  // Removes changes that save nothing beside the others, starting with the costliest.
   Row without_idle_changes(Row row) const {
     for (size_t i = row.choice.changes.size(); i-- > 0;) {
       Choice fewer = row.choice;
@@ -441,10 +220,10 @@ class SuggestionSearch {
   const recipe::Recipe& recipe_;
   const Workload& work_;
   const DeviceProfile& device_;
-  Missing lacking_;           // for the recipe as it is
-  double token_seconds_ = 0;  // of it; 0: it cannot be planned
+  Missing lacking_;           // of the unchanged recipe
+  double token_seconds_ = 0;  // of the unchanged recipe; 0: it cannot be planned
   std::vector<Row> rows_;
-  // Of what does not fit.
+  // Of the plans that do not fit.
   mutable std::optional<Suggestion> smallest_;
   mutable int64_t smallest_missing_ = 0;
 };
@@ -462,13 +241,13 @@ std::vector<Suggestion> suggest(const models::Model& model, const recipe::Recipe
     if (!change.apply(alone) || search.worsens(alone)) continue;
     const Choice only{.changes = {&change}, .micro_batch_size = recipe.train.micro_batch_size};
     const bool fits_alone = search.consider(only);
-    // What saves most of weights and states needs help with activations.
+    // Changes that save weights and states may need to save activations too.
     if (!fits_alone && !change.same_training && !change.names_optimizer)
       any |= search.consider_with_less_activations(only);
     if (change.names_optimizer)
       std::erase_if(together.changes, [](const Change* c) { return c->names_optimizer; });
     together.changes.push_back(&change);
-    // Once some of them fit together, more of them only cost more.
+    // Once a combination fits, adding more changes only costs more.
     if (together.changes.size() == 1 || combined) continue;
     combined = search.consider(together);
     if (!combined) any |= search.consider_smaller_micro_batches(together);
@@ -477,7 +256,7 @@ std::vector<Suggestion> suggest(const models::Model& model, const recipe::Recipe
   const Choice one_sample{.changes = {}, .micro_batch_size = 1};
   if (!search.consider_shorter_samples(alone) && !search.consider_shorter_samples(one_sample) &&
       !combined && !any) {
-    // The most that all of them save together.
+    // Everything together saves most.
     together.micro_batch_size = 1;
     search.consider_shorter_samples(together);
   }

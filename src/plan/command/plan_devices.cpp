@@ -73,7 +73,7 @@ std::vector<plan::AxisCost> costs_of(const plan::Candidate& candidate,
                           plan::network_of(plan::share_of(device, per_machine), per_machine));
 }
 
-// A recipe's mesh for `ranks` devices: more copies of what it lays out.
+// A recipe's mesh for `ranks` devices: more data-parallel copies.
 bool grow_mesh(recipe::Recipe& recipe, int64_t ranks) {
   recipe::MeshShape shape;
   recipe::read_mesh(recipe.mesh, shape);
@@ -83,8 +83,8 @@ bool grow_mesh(recipe::Recipe& recipe, int64_t ranks) {
   return true;
 }
 
-// The same work for each of `ranks` devices as for each of the recipe's; false where its mesh has
-// no such size.
+// Scales the recipe to `ranks` devices with the same work for each; false if its mesh does not
+// allow that number.
 bool scale(recipe::Recipe& recipe, int64_t ranks) {
   const int64_t samples =
       recipe.train.global_batch_size / engine::named_strategy(recipe).mesh.num_data_ranks();

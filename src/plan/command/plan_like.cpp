@@ -9,7 +9,7 @@
 #include "core/nn/precision.h"
 #include "engine/strategy.h"
 #include "models/decoder/families.h"
-#include "plan/command/plan_json.h"
+#include "plan/command/planned.h"
 #include "report/tables.h"
 
 namespace snug::plan {
@@ -39,7 +39,7 @@ bool has_fused_attention(const plan::DeviceProfile& device, const std::string& p
   return device.flash_attention || nn::parse_precision(precision).compute != at::kBFloat16;
 }
 
-// LitGPT's commands know FSDP only; in a Trainer it is what the script says.
+// LitGPT's commands have only FSDP; a Trainer takes the script's strategy.
 rivals::Sharding sharding_of(const std::string& program, bool litgpt,
                              const recipe::Recipe& recipe) {
   using rivals::Sharding;
@@ -93,8 +93,8 @@ Like::Like(const std::string& program, const models::Model& model, const plan::C
   const nlohmann::json config = model.hugging_face_config();
   const auto* family = models::decoder::find_family(config.value("model_type", ""));
   if (litgpt_ && (family == nullptr || !family->in_litgpt))
-    throw UserError("like: {}: a model of type {} is not planned there; leave --like out", program,
-                    model_type_);
+    throw UserError("like: {}: models of type {} cannot be compared with it; leave --like out",
+                    program, model_type_);
   options_ = options_of(program, litgpt_, model, candidate.recipe, samples, device);
   if (!litgpt_ && program != "lightning")
     throw UserError("like: {}: LitGPT has no model of type {}; use --like lightning", program,
@@ -186,7 +186,7 @@ std::string Like::table() const {
   return table.render();
 }
 
-// What the script's own snapshots of the second step say.
+// The figures of the script's own memory snapshots in the second step.
 std::string Like::phases() const {
   report::Table table({{"second step", report::Align::Left},
                        {"weights"},

@@ -98,8 +98,8 @@ void read_number(const YAML::Node& file, const std::string& path, const Number& 
   profile.*number.member = value * number.unit;
 }
 
-// What the file does not say is as in `otherwise`; the link between devices is then the one to the
-// host. Throws UserError that names the file.
+// Missing keys are as in `otherwise`; a missing link between devices is the one to the host. Throws
+// UserError that names the file.
 DeviceProfile read_profile(const std::string& path, DeviceProfile otherwise) {
   DeviceProfile profile = std::move(otherwise);
   profile.name = path;
@@ -122,14 +122,14 @@ DeviceProfile read_profile(const std::string& path, DeviceProfile otherwise) {
 // 0.4 to 0.6 GiB.
 constexpr int64_t kContextBytes = 600 * kMiB;
 constexpr double kHostBytesPerSecond = 60e9;
-// Of a machine without a word on its disk: a solid-state drive on SATA.
+// If nothing is known of the disk: a SATA SSD.
 constexpr double kSataBytesPerSecond = 0.5e9;
 // A hop of a collective; rounded from what NCCL's own choice of algorithms assumes.
 constexpr double kNvlinkLatency = 3e-6, kPcieLatency = 6e-6, kNetworkLatency = 14e-6;
 // A fast network of machines without GPUs: 25 Gbit/s, and what MPI makes of it.
 constexpr double kCpuNetwork = 3.125e9, kSharedMemoryLatency = 2e-6, kCpuNetworkLatency = 30e-6;
 
-// What machines that are sold with GPUs have for each of them, and what any such machine has.
+// Host memory of usual GPU machines, per GPU and at least.
 constexpr int64_t kHostTimesDevice = 4, kLeastHost = 64 * kGiB;
 
 DeviceProfile profile_of(const recipe::Gpu& gpu) {
@@ -160,13 +160,13 @@ std::string letters_and_digits(std::string_view text) {
   return out;
 }
 
-// What this process may have of the machine's memory.
+// The machine's memory, or the limit of this process.
 int64_t this_memory() {
   const machine::Memory memory = machine::memory();
   return memory.limit ? std::min(memory.total, *memory.limit) : memory.total;
 }
 
-// What others leave it of that now.
+// The part of it that is available now.
 int64_t this_free_memory() {
   const machine::Memory memory = machine::memory();
   const int64_t of_limit =
@@ -195,7 +195,7 @@ DeviceProfile this_cpu(int64_t budget_bytes) {
           .inter_node_latency = kCpuNetworkLatency};
 }
 
-// What a file of one's own does not say.
+// The defaults for a profile from a file.
 DeviceProfile some_gpu() {
   return {.context_bytes = kContextBytes,
           .flops_16bit = 100e12,

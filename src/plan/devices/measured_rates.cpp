@@ -58,7 +58,7 @@ class BestRates {
 
 using Rates = std::map<std::string, double>;
 
-// None where the file is missing, or of another version.
+// Empty if the file is missing, or of another version.
 std::optional<Rates> read(const std::filesystem::path& path, const Rates& names) {
   try {
     const auto json = nlohmann::json::parse(read_file(path));
@@ -214,7 +214,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// A file that is gone with this object, past the system's cache where the file system can.
+// A temporary file without a name, without the page cache if the file system allows.
 class Scratch {
  public:
   explicit Scratch(const fs::path& folder) {
@@ -231,7 +231,7 @@ class Scratch {
 
   bool is_open() const { return file_ >= 0; }
 
-  // Bytes a second; 0 where not a piece of it got through.
+  // Bytes per second; 0 if nothing could be transferred.
   double write(const std::byte* piece) {
     const auto start = Clock::now();
     while (written_ < kPieces && (written_ == 0 || seconds_since(start) < kSeconds)) {
@@ -262,7 +262,7 @@ class Scratch {
   int64_t written_ = 0;
 };
 
-// Of no pattern that a drive or file system could make smaller.
+// Not compressible by a drive or file system.
 void fill(std::byte* bytes, int64_t count) {
   uint64_t state = 0x9E3779B97F4A7C15;
   for (int64_t i = 0; i < count; ++i) {

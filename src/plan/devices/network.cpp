@@ -9,7 +9,7 @@ namespace {
 
 using dist::Operation;
 
-// Of the bytes that nccl-tests would name, the share that a rank sends.
+// The share of a collective's size, as nccl-tests counts it, that a rank sends.
 double share_sent(Operation operation, double ranks) {
   switch (operation) {
     case Operation::AllReduce:

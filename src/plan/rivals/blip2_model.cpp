@@ -60,7 +60,7 @@ void Blip2Model::make_vision(const json& config) {
   vision_norm_ = modules_.layer_norm(width);
 }
 
-// transformers keeps the Q-Former in float32 where it quantizes.
+// transformers keeps the Q-Former in float32 when it quantizes.
 Blip2Model::QFormerAttention Blip2Model::make_qformer_attention(int64_t width, int64_t keys) {
   return {.query = modules_.linear(width, width, true, "query", false),
           .key = modules_.linear(keys, width, true, "key", false),

@@ -217,7 +217,7 @@ at::Tensor LitgptModel::loss() {
     for (at::Tensor& piece : cast) piece = piece.to(at::kFloat);
   whole.clear();
   outputs_ = std::move(cast);
-  // The last one's prediction has no target. Of pieces that is written back into the list.
+  // The last token's prediction has no target. LitGPT replaces the last chunk in the list.
   std::vector<at::Tensor> predicted = outputs_;
   predicted.back() = predicted.back().slice(1, 0, predicted.back().size(1) - 1);
   return chunked_cross_entropy(predicted, labels_.slice(1, 1, options_.tokens),

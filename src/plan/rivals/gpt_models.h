@@ -64,7 +64,6 @@ class LitgptModel : public Model {
 
 // minGPT as a Lightning script trains it: its blocks as plain PyTorch operators, attention by plain
 // products, GELU written out, under autocast.
-
 class MinGptModel : public Model {
  public:
   // `config`: Hugging Face's of a GPT-2.

@@ -40,7 +40,7 @@ struct Program {
   std::unique_ptr<Optimizer> optimizer;
   Loop loop = Loop::Trainer;
   Outputs outputs = Outputs::UntilBackward;
-  // What the allocator has for the stream on which FSDP gathers no other one gets.
+  // Memory of the stream on which FSDP gathers is not reused on other streams.
   bool gathers_apart = true;
   bool limits_gathers = true;
 };
@@ -269,7 +269,7 @@ void add_reserved(Program& program, const std::vector<TimelineRecorder::Event>& 
     }
   replay_streams(events, gathers, limit, result.prediction);
   if (all_units == 0 || program.limits_gathers) return;
-  // The allocator has as much as it can get of what the host asks for ahead of the GPU.
+  // The host requests gathers ahead of the GPU for as long as the allocator has memory.
   Prediction unlimited;
   const int64_t few = replay_streams(events, gathers, 0, unlimited);
   result.reserved_ahead = unlimited.peak_reserved - few + all_units;

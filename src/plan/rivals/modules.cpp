@@ -24,7 +24,7 @@ namespace {
 
 using memory::Category;
 
-// Tags gradients of a weight as such: the first one stays, later ones are added to it.
+// Tags the gradients of a weight: the first one stays, later ones are added to it.
 void tag_gradients(const at::Tensor& weight) {
   weight.register_hook([impl = weight.unsafeGetTensorImpl()](const at::Tensor& gradient) {
     const auto* meta = impl->autograd_meta();
@@ -231,7 +231,7 @@ at::Tensor Model::run_block(size_t unit, const std::string& name,
   const at::Tensor out =
       options_.checkpointing && has_graph ? recomputed(inputs, std::move(marked)) : marked(inputs);
   if (unit == 0) return out;
-  // The next unit's weights are gathered while this one runs: two are there at a time.
+  // The next unit's weights are gathered while this one runs, so two units are gathered at a time.
   gathered_.push_back(unit);
   if (gathered_.size() > 1) {
     modules_.flat(gathered_.front()).release();

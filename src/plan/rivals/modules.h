@@ -108,7 +108,6 @@ class Modules {
 
 // What the loop that trains an eager PyTorch model asks of it, and what models share: units of an
 // FSDP policy, checkpointed blocks, dropout, heads of attention.
-
 class Model {
  public:
   struct Options {

@@ -234,7 +234,7 @@ at::Tensor masked_scatter(const at::Tensor& x, const at::Tensor& rows) {
   const Sizes sizes = x.sizes().vec();
   const at::Tensor mask = make({x.size(0), x.size(1), 1}, x, at::kBool);
   const at::Tensor out = make(sizes, x);
-  // The mask of every element, and how many of them stand before it.
+  // The mask of every element, and its prefix sum.
   const at::Tensor whole = make(sizes, x, at::kBool);
   const at::Tensor places = make(sizes, x, at::kLong);
   return record(

@@ -187,7 +187,7 @@ class Zero3 : public OnHost {
   }
 
   void before_forward() override { gathered_ = elements(num_gathered_, Category::Parameters); }
-  // What is reduced is copied once more, in the order in which the ranks get it.
+  // Gradients are copied once more before the reduction, in the order of the ranks.
   void before_backward() override { scattered_ = elements(kReduceBucket, Category::Communication); }
   void after_backward() override {
     gathered_.reset();

@@ -21,7 +21,7 @@ namespace {
 
 using memory::Category;
 
-// Runs a module again when its output's gradient is there.
+// Runs a module again when the gradient of its output arrives.
 struct Recompute : torch::autograd::Node {
   TensorModule module;
   std::vector<at::Tensor> inputs;

@@ -1,0 +1,63 @@
+// A recipe planned for a device, and its output as text (plan_text.cpp) and JSON (plan_json.cpp).
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/sample_store.h"
+#include "engine/adapters/adapters.h"
+#include "engine/run_length.h"
+#include "models/family.h"
+#include "plan/candidate.h"
+#include "plan/command/plan_devices.h"
+#include "plan/command/plan_like.h"
+#include "plan/fit.h"
+#include "recipe/recipe.h"
+#include "report/run_page.h"
+
+namespace snug::plan {
+
+// Scaling and Like refer to other members, so it must not be moved.
+struct Planned {
+  recipe::Recipe recipe;
+  DeviceProfile device = {};
+  models::Checkpoint checkpoint = {};
+  data::SampleStore samples = {};
+  data::Reading reading = {};
+  int64_t longest = 0;                 // tokens of the longest sample
+  bool from_data = false;              // samples are the recipe's, not placeholders
+  bool length_is_usual = false;        // placeholders have a common length
+  engine::RunLength length = {};       // of data
+  std::vector<Candidate> stages = {};  // one per stage of the pipeline
+  Candidate wanted = {};               // the stage that needs most
+  std::optional<Fit> fit = {};
+  std::optional<Scaling> scaling = {};
+  std::optional<Like> like = {};
+
+  Workload workload() const {
+    return {.samples = samples, .max_seqlen = longest, .reading = reading, .made_up = !from_data};
+  }
+  const Prediction& prediction() const { return wanted.prediction; }
+  bool has_many_devices() const;
+  // For each kind of memory, what the neediest stage lacks.
+  Missing missing() const;
+  bool wanted_fits() const { return missing().sum() == 0; }
+  int64_t need() const { return bytes_on_device(prediction(), device.kind); }
+  engine::ParameterCount count_parameters() const;
+};
+
+// The lines above the timeline, which terminal and page share.
+std::vector<std::string> plan_lines(const Planned& planned);
+std::string plan_text(const Planned& planned, const std::vector<std::string>& lines);
+report::PlanPage plan_page(const Planned& planned, const std::vector<std::string>& lines);
+
+nlohmann::json plan_json(const Planned& planned);
+std::map<std::string, int64_t> named(const memory::ByCategory& bytes);
+nlohmann::json timeline_json(const std::vector<Moment>& timeline);
+
+}  // namespace snug::plan
