@@ -1,51 +1,82 @@
-// The model that training starts from: opened, its weights read into an engine, looked at again
-// after training, and what training made of it written to a folder.
+// The model that training starts from: opens it, loads its weights into an engine, again after
+// training for comparison, and writes the trained model.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "core/nn/precision.h"
 #include "engine/engine.h"
 #include "engine/export/export.h"
 #include "models/family.h"
+#include "models/model.h"
 #include "recipe/recipe.h"
 #include "text/tokenizer/tokenizer.h"
-#include "train/stage_values.h"
 
 namespace snug::train {
 
+// Collects the weights of pipeline stages at the first one, which writes the trained model.
+enum class Gathered { All, Trained };
+
+// The complete values of one unit's parameters at a time, all or only those that train. Used by all
+// ranks in the same way.
+class GatheredUnit {
+ public:
+  GatheredUnit(models::Model& model, const engine::Engine& engine, Gathered which);
+
+  // `unit`: of the model. After open(), rank 0 can read the values.
+  void open(size_t unit);
+  void close(size_t unit);
+  // On the host, in the type that is written: for whole models the exported type, for trained
+  // weights the optimizer's.
+  at::Tensor read(const nn::Parameter& parameter) const;
+
+ private:
+  size_t index_here(nn::Unit* unit) const;
+  void bring(const nn::Parameter& parameter, int64_t from);
+
+  const engine::Engine& engine_;
+  Gathered which_;
+  at::ScalarType sent_type_;      // between stages
+  std::vector<nn::Unit*> units_;  // of the model
+  std::unordered_map<const nn::Parameter*, at::Tensor> values_;
+};
+
 class BaseModel {
  public:
-  // Reads headers and the vocabulary; adapters are in place, nothing is allocated. `recipe` must
+  // Reads headers and vocabulary and adds adapters, without allocating weights. `recipe` must
   // outlive this. Throws UserError.
   explicit BaseModel(const recipe::Recipe& recipe);
 
   models::Model& model() const { return *checkpoint_.model; }
-  // Null where random weights learn synthetic samples: neither has anything to do with text.
+  // Null for random weights on synthetic samples, which involve no text.
   const tokenizer::Tokenizer* tokenizer() const { return tokenizer_.get(); }
 
-  // Whether every weight trains: not with adapters, nor where model.train_parts leaves parts out.
+  // Whether every weight trains: false with adapters, or if model.train_parts leaves parts out.
   bool trains_whole() const;
 
-  // The weights that training starts from, and the adapters', into an engine's memory.
+  // Loads the initial weights, of the model and its adapters, into an engine's memory.
   void load(const engine::Engine& engine);
-  // The file's pages are no longer needed.
+  // Unmaps the weights' files.
   void close() { checkpoint_.tensors.reset(); }
 
-  // For the time after training: before anything is written, which may take the place of what
-  // training started from. Warns where it can't be opened again.
+  // After training, before anything is written, which may replace the files that training started
+  // from. Warns if they cannot be opened again.
   void reopen();
-  // Whether load() can be called: there are weights to read, or random ones are drawn.
+  // Whether load() can be called: weights are open, or random ones are drawn.
   bool can_load() const { return is_random() || checkpoint_.tensors != nullptr; }
 
-  // What training made, as a directory that others load: the whole model, or an adapter. Called by
-  // all processes that share the model; the first one writes.
+  // Writes the trained model or adapter as a directory in Hugging Face's layout. Called by all
+  // ranks that share the model; the first one writes.
   void write_trained(const std::filesystem::path& folder, const engine::Engine& engine) const;
-  // What that takes on disk.
+  // Its size on disk.
   int64_t trained_bytes(const engine::Engine& engine) const;
 
  private:
@@ -54,9 +85,9 @@ class BaseModel {
   void write_model(const std::filesystem::path& folder, const engine::Engine& engine) const;
   void write_adapter(const std::filesystem::path& folder, const engine::Engine& engine) const;
   bool is_random() const { return !recipe_.model.config.empty(); }
-  // A weight as training found it, float32 on the host.
+  // Reads initial weights, as float32 on the host.
   engine::ParameterReader reader() const;
-  // Runs `write` with a reader of the weights as they are now, on the rank that writes.
+  // Calls `write` with a reader of the current weights, on the rank that writes.
   void with_values(const engine::Engine& engine, Gathered which,
                    const std::function<void(const engine::ParameterReader&)>& write) const;
 
@@ -65,9 +96,9 @@ class BaseModel {
   std::unique_ptr<tokenizer::Tokenizer> tokenizer_;
 };
 
-// A run that goes on: throws UserError where what it trained, by the recipe `before` as in
-// run.json, would mean something else under `recipe` although it has the same shapes, such as an
-// adapter with another alpha. `checkpoint` is named.
+// For a resumed run: throws UserError if what it trained under the recipe `before` (from run.json)
+// would mean something else under `recipe` although shapes are the same, such as an adapter with
+// another alpha. The message names `checkpoint`.
 void check_same_meaning(const recipe::Recipe& recipe, const nlohmann::json& before,
                         const std::filesystem::path& checkpoint);
 

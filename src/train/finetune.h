@@ -9,8 +9,8 @@
 namespace snug::train {
 
 // Runs the recipe. Writes into recipe.out_dir: run.json, metrics.csv, report.html, checkpoints, and
-// final/, a Hugging Face directory. run.json is written however the run ends. Throws UserError,
-// OutOfMemory (with what to change) or InternalError.
+// final/, a Hugging Face directory. run.json is written even if the run fails. Throws UserError,
+// OutOfMemory (with suggestions) or InternalError.
 void finetune(const recipe::Recipe& recipe, const std::string& command);
 
 }  // namespace snug::train

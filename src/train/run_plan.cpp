@@ -37,7 +37,7 @@ plan::Workload workload(const PlannedRun& run) {
           .reading = run.dataset.batch_options.reading};
 }
 
-// What is said of the host counts for a run too; what is merely free there now does not.
+// A given host_memory limits a run too; the memory that happens to be free now does not.
 void check_host_memory(const PlannedRun& run, const plan::Prediction& prediction) {
   if (run.recipe.host_memory.empty() || run.recipe.force) return;
   const int64_t there = parse_bytes(run.recipe.host_memory, "host_memory");
@@ -120,7 +120,7 @@ recipe::Recipe fitting_recipe(const PlannedRun& run, RunLog& log) {
 
 std::vector<plan::Suggestion> suggestions(const PlannedRun& run) {
   if (run.dataset.train.count() == 0) return {};
-  // Planning takes a little memory of its own.
+  // Planning itself needs a little memory.
   memory::ledger_of(run.host.device.type()).set_budget(0);
   try {
     const plan::DeviceProfile device = profile_of(run);

@@ -1,5 +1,5 @@
-// What a run asks the planner: what it will take, which techniques to choose, and what would have
-// fitted.
+// How a run uses the planner: the memory it will take, the techniques of --fit, and suggestions
+// after it ran out of memory.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -17,7 +17,7 @@
 
 namespace snug::train {
 
-// The run as far as it is known before its weights are there.
+// The run as known before its weights are loaded.
 struct PlannedRun {
   const models::Model& model;
   const recipe::Recipe& recipe;
@@ -27,8 +27,8 @@ struct PlannedRun {
   const dist::Mesh& mesh;
 };
 
-// What a run takes of its device, its libraries' part included, and what it may take: on a GPU what
-// the allocator reserves, since that is what the device gives, with a budget or without.
+// The device memory that a run needs, including its libraries', and what is available. On a GPU it
+// needs what the allocator reserves, with a budget or without.
 struct Room {
   int64_t needed = 0;
   int64_t there = 0;  // 0: no limit
@@ -36,15 +36,15 @@ struct Room {
 };
 Room room_of(const engine::Host& host, const plan::Prediction& prediction);
 
-// Prints and records what the run will take. Throws PlanDoesNotFit, unless the recipe says to try.
+// Prints and records the plan. Throws PlanDoesNotFit, unless the recipe has force.
 void check_plan(const PlannedRun& run, RunLog& log);
 
-// --fit: the recipe with techniques and micro-batch for the memory there is. Throws PlanDoesNotFit
-// where none fits.
+// --fit: the recipe with techniques and a micro-batch that fit into the available memory. Throws
+// PlanDoesNotFit if none fits.
 recipe::Recipe fitting_recipe(const PlannedRun& run, RunLog& log);
 
-// What would fit into the budget, or into the device where there is none. Nothing where planning
-// itself fails: that must not hide why the run ended.
+// Changes with which the run would fit into the budget, or into the device if there is none. Empty
+// if planning fails: that must not hide why the run ended.
 std::vector<plan::Suggestion> suggestions(const PlannedRun& run);
 
 }  // namespace snug::train

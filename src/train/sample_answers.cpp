@@ -5,10 +5,10 @@
 #include <charconv>
 
 #include "base/error.h"
-
 #include "data/prompts.h"
 #include "data/random.h"
 #include "report/text_width.h"
+#include "use/caption/evaluate_captions.h"
 #include "use/generate/prompts.h"
 #include "use/generate/text_generator.h"
 
@@ -88,6 +88,27 @@ std::string show_answers(const std::vector<SampleAnswer>& before,
     text += "\n";
   }
   return text;
+}
+
+// Sample answers where the questions are pictures.
+
+std::vector<SampleAnswer> caption_held_out(const engine::Engine& engine, models::Model& model,
+                                           const tokenizer::Tokenizer& tokenizer,
+                                           const data::Dataset& dataset,
+                                           const SampleAnswerOptions& options) {
+  if (!dataset.validation_pictures.rows || options.count <= 0) return {};
+  const int64_t longest = dataset.validation.longest() + options.max_new_tokens;
+  model.prepare(engine.device, std::min(model.dimensions().max_positions, longest));
+  use::TextGenerator generator(*engine.executor, model, tokenizer, engine.precision.compute);
+  const use::CaptionSet set{dataset.validation, dataset.validation_pictures, dataset.processor};
+  std::vector<SampleAnswer> answers;
+  for (use::WrittenCaption& written : use::caption_samples(
+           generator, set,
+           {.max_new_tokens = options.max_new_tokens, .sampling = {.temperature = 0}},
+           options.count, options.count))
+    answers.push_back(
+        {std::move(written.picture), written.references.front(), std::move(written.caption)});
+  return answers;
 }
 
 }  // namespace snug::train

@@ -1,4 +1,4 @@
-// Answers to a few held-out questions, greedy, so that before and after can be read side by side.
+// Greedy answers to a few held-out questions, to compare before and after training.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -23,17 +23,17 @@ struct SampleAnswerOptions {
   uint64_t seed = 0;
 };
 
-// Throws UserError where `first` names no question.
+// Throws UserError if `first` does not name a question.
 void check_sample_options(const data::Dataset& dataset, const SampleAnswerOptions& options);
 
-// Makes the model ready for texts as long as its answers may be.
+// Prepares the model for texts as long as question and answer.
 std::vector<SampleAnswer> answer_samples(const engine::Engine& engine, models::Model& model,
                                          const tokenizer::Tokenizer& tokenizer,
                                          const data::Dataset& dataset,
                                          const SampleAnswerOptions& options);
 
-// The same of held-out pictures: their rows, their captions, and what the model writes. The first
-// options.count of them, of pictures that are there twice the first; nothing where the data set has
+// The same for the first options.count held-out pictures: their rows, their captions, and what the
+// model writes. Of several rows with the same picture, only the first counts. Empty if the data has
 // no pictures.
 std::vector<SampleAnswer> caption_held_out(const engine::Engine& engine, models::Model& model,
                                            const tokenizer::Tokenizer& tokenizer,

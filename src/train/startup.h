@@ -1,14 +1,25 @@
-// Where the time goes between the command and the first step.
+// The start of a run: the clock of its stages, the other processes, and the checkpoint to resume
+// from.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "core/dist/group.h"
+#include "core/dist/world.h"
+#include "files/checkpoint/training_checkpoint.h"
+#include "recipe/recipe.h"
 #include "report/run_record.h"
+#include "train/records/run_log.h"
 
 namespace snug::train {
 
+// The time between the command and the first step.
 class StartupClock {
  public:
-  // What happened since the last call, or since the program began, was this stage.
+  // Ends a stage that began with the previous call, or with the program.
   void end_stage(const char* name);
   void begin_first_step() { record_.first_step_begun = last_; }
   // Later calls change nothing.
@@ -20,5 +31,20 @@ class StartupClock {
   report::StartupRecord record_;
   double last_ = 0;
 };
+
+// Connects to the other processes of a run, if there are any. Throws UserError unless all processes
+// have the same program and recipe.
+std::shared_ptr<dist::World> join_world(const recipe::Recipe& recipe);
+
+// The checkpoint that --resume names, and the record of the run until then.
+struct ResumePoint {
+  std::filesystem::path folder;  // of the checkpoint
+  checkpoint::TrainingState state;
+  Resumed run;
+};
+
+// Empty if the run starts from the beginning. Throws UserError if the checkpoint does not exist or
+// its recipe means a different training. Called by all of `ranks`.
+std::optional<ResumePoint> find_resume_point(const recipe::Recipe& recipe, dist::Group& ranks);
 
 }  // namespace snug::train

@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "core/memory/ledger.h"
 #include "engine/steps/validation.h"
-#include "train/interrupt.h"
+#include "train/out_dir/full_disk.h"
 
 namespace snug::train {
 namespace {
@@ -85,7 +85,7 @@ void TrainingLoop::take_step() {
   const bool stop = parts_.mesh.world().sum({InterruptGuard::requested() ? 1.0 : 0.0}).front() > 0;
   const bool validates = state_.step % recipe_.eval.interval == 0;
   if (validates && !is_over()) validate();  // so that the checkpoint's record has its loss
-  // Saved before the last update is brought forward: a run that goes on from here is not to notice.
+  // Saved before the last delayed update is applied, so that a resumed run takes the same steps.
   if (stop || (save_interval > 0 && state_.step % save_interval == 0)) save_checkpoint();
   if (is_over()) parts_.engine.finish_updates();
   if (validates && is_over()) validate();
@@ -113,8 +113,8 @@ data::SamplerOptions TrainingLoop::sampler_options(data::SamplerOptions options)
   return options;
 }
 
-// The run's largest micro-batch comes in its first step, so that a run that starts also ends. Where
-// gradients are accumulated it comes second, since it then meets the first one's gradients.
+// The largest micro-batch is in the first step, so that a run that does not fit fails at once. With
+// accumulation it comes second, since it then meets the gradients of the first.
 std::vector<int64_t> TrainingLoop::longest_samples_first() const {
   const recipe::TrainOptions& t = recipe_.train;
   const data::SampleStore& samples = parts_.dataset.train;
@@ -125,7 +125,7 @@ std::vector<int64_t> TrainingLoop::longest_samples_first() const {
   return longest;
 }
 
-// Several processes run as many micro-batches each, which splitting each one's would not keep.
+// All processes must run the same number of micro-batches, so with several none splits its own.
 int64_t TrainingLoop::micro_batch_size() const {
   const int64_t size = recipe_.train.micro_batch_size;
   const bool was_split = !parts_.mesh.is_single() && state_.micro_batch_size > 0;
@@ -163,7 +163,7 @@ engine::StepResult TrainingLoop::step_with_splits(engine::SampleIndices micro_ba
   }
 }
 
-// --- what is told and kept ---
+// --- logs and checkpoints ---
 
 void TrainingLoop::tell_of_shorter_warmup() const {
   const recipe::TrainOptions& t = recipe_.train;

@@ -1,5 +1,5 @@
-// The steps of a run, one after another: samples to updated weights, with validations and
-// checkpoints between them, until the run's length is reached or somebody asks to stop.
+// The steps of a run: from samples to updated weights, with validations and checkpoints in between,
+// until the run's length is reached or the user asks to stop.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -25,7 +25,7 @@ namespace snug::train {
 
 class TrainingLoop {
  public:
-  // What steps work with; all of it outlives the loop.
+  // All of it must outlive the loop.
   struct Parts {
     const recipe::Recipe& recipe;
     const data::Dataset& dataset;
@@ -39,14 +39,14 @@ class TrainingLoop {
     Live& live;
     StartupClock& startup;
   };
-  // From `state` on: that of a checkpoint, or of nothing yet.
+  // Starts from `state`, which is that of a checkpoint for a resumed run.
   TrainingLoop(const Parts& parts, const engine::RunLength& length,
                const checkpoint::TrainingState& state);
 
-  // All that is left of the run. Throws UserError where somebody asked to stop (after a checkpoint)
-  // or the loss is no number, OutOfMemory where a step does not fit.
+  // Takes the remaining steps. Throws UserError if the user asked to stop (after a checkpoint) or
+  // the loss is not finite, OutOfMemory if a step does not fit.
   void run();
-  // With the weights as they are, unless that was done after the last step.
+  // Validates, unless that was done after the last step.
   void validate_at_end();
 
  private:

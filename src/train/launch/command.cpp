@@ -23,7 +23,7 @@ bool is_several_machines(const MpirunOptions& o) {
   return o.num_nodes > 1 || !o.hosts.empty() || !o.hostfile.empty();
 }
 
-// As many slots a machine as it has processes, where the recipe gives names alone.
+// Adds the number of slots per machine if the recipe gives only names.
 std::string hosts_with_slots(const std::string& hosts, int devices) {
   std::istringstream list(hosts);
   std::string text;
@@ -34,7 +34,7 @@ std::string hosts_with_slots(const std::string& hosts, int devices) {
   return text;
 }
 
-// Empty where there is no such program.
+// Empty if there is no such program.
 std::string on_path(const std::string& program, const Environment& get) {
   std::istringstream folders(get("PATH").value_or("/usr/bin:/bin"));
   for (std::string folder; std::getline(folders, folder, ':');) {
@@ -66,11 +66,11 @@ std::vector<std::string> mpirun_command(const MpirunOptions& o, const Environmen
   add({"--map-by", fmt::format("ppr:{}:node", o.devices)});
   if (!o.hosts.empty()) add({"-H", hosts_with_slots(o.hosts, o.devices)});
   if (!o.hostfile.empty()) add({"--hostfile", o.hostfile});
-  // Nobody is there to type a password, and a machine that does not answer is to be said soon.
+  // Passwords cannot be typed, and a machine that does not answer should be reported soon.
   const bool own_agent = get("OMPI_MCA_plm_rsh_agent") || get("OMPI_MCA_plm_rsh_args");
   if (is_several_machines(o) && !own_agent)
     add({"--mca", "plm_rsh_args", "-o BatchMode=yes -o ConnectTimeout=20"});
-  // On one machine nothing is reached through ssh, but mpirun does not start where there is none.
+  // One machine needs no ssh, but mpirun does not start without one.
   if (!is_several_machines(o) && !own_agent && on_path("ssh", get).empty() &&
       on_path("rsh", get).empty())
     add({"--mca", "plm", "isolated"});
@@ -106,7 +106,7 @@ std::string find_mpirun(int num_ranks, const Environment& get) {
 }
 
 int threads_each(int processes) {
-  // A process that is bound to cores of its own has its share already.
+  // A process that is bound to its cores has its share already.
   const auto all = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   return std::max(1, std::min(machine::usable_cores(), all / std::max(1, processes)));
 }
@@ -136,7 +136,7 @@ std::string condensed(const std::string& words) {
     if (!in_frame) outside.push_back(line);
     if (in_frame && frames == 1) inside.push_back(line);
   }
-  // Outside of frames ssh and the like say what is wrong; in the first one mpirun does.
+  // The cause is outside of frames if ssh failed, else in mpirun's first frame.
   std::vector<std::string>& best = outside.empty() ? inside : outside;
   if (best.size() > kLines) best.resize(kLines);
   return fmt::format("{}", fmt::join(best, " "));

@@ -1,4 +1,4 @@
-// The mpirun command of a recipe, as OpenMPI 4 and 5 understand it.
+// The mpirun command of a recipe, for Open MPI 4 and 5.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,26 +20,25 @@ struct MpirunOptions {
   std::string mpirun;  // its path
   std::string program;
   std::vector<std::string> words;
-  int devices = 1;  // a machine
+  int devices = 1;  // per machine
   int num_nodes = 1;
   std::string hosts;     // of the recipe; empty: this machine, or those of Slurm's allocation
   std::string hostfile;  // the same
-  int num_threads = 1;   // of each process
-  std::vector<std::string> variables;  // set here that other machines are to have too
+  int num_threads = 1;   // per process
+  std::vector<std::string> variables;  // names of variables to export to other machines
   bool is_root = false;
 };
 
 // argv for exec.
 std::vector<std::string> mpirun_command(const MpirunOptions& options, const Environment& get);
 
-// Names of variables of this environment that ranks on other machines need.
+// The names of this environment's variables that ranks on other machines need.
 std::vector<std::string> variables_to_export(char** environ_text);
 
-// Where mpirun is. Throws UserError that names the package where it is not.
+// The path of mpirun. If there is none, throws UserError that names the package.
 std::string find_mpirun(int num_ranks, const Environment& get);
 
-// Threads that leave no core to two of `processes` on this machine: the cores this process may run
-// on, shared out.
+// The threads of each of `processes` on this machine: an equal share of the usable cores.
 int threads_each(int processes);
 
 // mpirun's own words without its frames and advice, for a message of one or two lines.

@@ -23,7 +23,7 @@
 #include "base/program.h"
 #include "core/dist/status_page.h"
 #include "train/launch/relay.h"
-#include "train/launch/watch.h"
+#include "train/launch/verdict.h"
 #include "watch/machine/machine.h"
 
 namespace snug::launch {
@@ -34,10 +34,10 @@ using Json = nlohmann::json;
 constexpr int kTickMilliseconds = 100;
 constexpr double kTouchSeconds = 5;
 constexpr double kJobSeconds = 0.5;
-// How long after a rank's failure its keeper stays: others that fail of the same cause are to say
-// so before whoever started them ends them all.
+// How long a keeper stays after its rank failed: others that fail for the same cause must record it
+// before all are killed.
 constexpr double kLingerSeconds = 1;
-// A rank that has said why it ends, and does not, waits for others in vain.
+// A rank that has reported its end and does not exit is waiting for others in vain.
 constexpr double kEndingSeconds = 3;
 // How long rank 0's keeper waits for the others' last word.
 constexpr double kFarewellSeconds = 5;
@@ -57,7 +57,7 @@ std::string activity_of(const dist::RankStatus& status) {
   return text;
 }
 
-// Of a log, what a program that gave up without an error of ours may have said.
+// The end of the log, for a program that failed without an error of ours.
 std::string last_words(const std::filesystem::path& log) {
   constexpr size_t kLines = 6;
   std::vector<std::string> lines;
@@ -187,8 +187,8 @@ std::optional<int> Keeper::run() {
   return say_farewell();
 }
 
-// A group of its own: whoever ends the job signals the keeper's group, and it is the keeper that
-// decides what the rank is told.
+// In a process group of its own: signals that end the job go to the keeper's group, and the keeper
+// decides which to pass on.
 void Keeper::begin_rank() {
   ::setpgid(0, 0);
   ::sigprocmask(SIG_SETMASK, &signals_before_, nullptr);
@@ -323,7 +323,7 @@ void Keeper::check_job() {
     if (watch_.is_settled()) end_rank(Ending::Stopped, "");
     return;
   }
-  // Whoever started this one ends it too, if it can be reached.
+  // The supervisor kills this one too, if it can reach it.
   const double now = time_.seconds();
   if (now < job_looked_at_ + kJobSeconds) return;
   job_looked_at_ = now;
@@ -346,7 +346,8 @@ void Keeper::describe_end() {
     record_.activity = activity_of(*status);
 }
 
-// What the rank itself said comes first, then how its keeper ended it, then how it ended.
+// The rank's own report counts first, then the keeper's reason for killing it, then its exit
+// status.
 void Keeper::note_end() {
   relay_.pass_on();
   read_told();
@@ -374,14 +375,14 @@ void Keeper::note_end() {
   }
   if (record_.ending == Ending::Silent) relay_.write_log("snug: " + record_.text + "\n");
   if (write_record(folder_, record_) || exit_code_of(record_) == 0) return;
-  // The person is told all the same.
+  // Tell the user all the same.
   Records alone(static_cast<size_t>(options_.size));
   alone[static_cast<size_t>(options_.rank)] = record_;
   std::fprintf(stderr, "snug: %s\n", judge(alone, options_.out_dir, stop_wanted_).message.c_str());
 }
 
-// The exit code. Meanwhile a rank that failed lingers, and rank 0's keeper, where there is no
-// supervisor, waits for the others and says how it all ended.
+// Returns the exit code. The keeper of a failed rank lingers; without a supervisor, rank 0's keeper
+// waits for the others and prints how the run ended.
 int Keeper::say_farewell() {
   const int own = exit_code_of(record_);
   const double start = time_.seconds();

@@ -1,6 +1,6 @@
-// Each rank runs as the child of a process that does nothing but watch over it: it keeps the rank's
-// words in a log, notices when it ends or gives no sign of life, and notes how. What a rank that
-// was killed cannot say any more, its keeper says.
+// Each rank runs as the child of a keeper, a process that writes the rank's output to a log and
+// records when and how the rank ends or stops responding. So even the end of a killed rank is
+// recorded.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -16,19 +16,19 @@ struct KeeperOptions {
   std::string job;
   int rank = 0;
   int size = 1;
-  // A supervisor (supervisor.h) tells the person how it ended; else rank 0's keeper does.
+  // A supervisor (supervisor.h) tells the user how the run ended; otherwise rank 0's keeper does.
   bool is_supervised = false;
-  std::string terminal;  // size of the person's, "120x40"; empty: none
-  // Ends a rank whose status page stands still for so long.
+  std::string terminal;  // size of the user's terminal, "120x40"; empty: none
+  // A rank whose status page does not change for this long is killed.
   double silence_seconds = 30;
 };
 
-// Forks. In the rank it returns nothing, and the run begins; in its keeper the exit code, when the
-// rank is no more.
+// Forks. Returns nothing in the rank, where the run starts; in the keeper, returns the exit code
+// when the rank has ended.
 std::optional<int> keep_rank(const KeeperOptions& options);
 
-// In a rank: how it ends, for whoever tells the person. False in a process that nobody keeps, which
-// has to say it itself.
+// In a rank: reports its end to its keeper. False if the process has no keeper and must print its
+// error itself.
 bool tell_keeper(int exit_code, const std::string& text, bool lost_another_rank);
 
 }  // namespace snug::launch

@@ -29,7 +29,7 @@ void set_devices(recipe::Recipe& recipe, int64_t devices) {
   recipe.given_keys.insert("devices");
 }
 
-// One machine of "a:4,b": its name and, where it is given, how many devices it has.
+// One machine of "a:4,b": its name and, if given, its number of devices.
 struct Host {
   std::string name;
   std::optional<int64_t> devices;
@@ -103,7 +103,7 @@ void resolve_hosts(recipe::Recipe& recipe) {
   if (!recipe.given("devices") && devices) set_devices(recipe, *devices);
 }
 
-// A single process is this one; mpirun starts it elsewhere only as one of several.
+// A single process runs here; only mpirun starts processes elsewhere.
 void check_is_here(const recipe::Recipe& recipe) {
   if (recipe.hosts.empty() || !is_single(recipe)) return;
   const std::string host = read_hosts(recipe.hosts).front().name;

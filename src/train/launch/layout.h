@@ -1,4 +1,4 @@
-// How many devices a recipe comes to, given who started this process.
+// Resolves a recipe's number of devices, nodes and threads, depending on who started this process.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -9,12 +9,12 @@
 
 namespace snug::launch {
 
-// For a process that a person started: devices = auto becomes the number of GPUs, --hosts says
-// devices and num_nodes where nothing else does. Throws UserError where they contradict each other.
+// For a process that the user started: devices = auto becomes the number of GPUs, and --hosts sets
+// devices and num_nodes unless they are given. Throws UserError if they contradict each other.
 void resolve_alone(recipe::Recipe& recipe, int visible_gpus);
 
-// For one of several that `starter` started: what the recipe leaves open is as they are; what it
-// says must be so. Each gets its share of the machine's cores.
+// For one of several processes started by `starter`: the recipe takes their number, and what it
+// gives itself must agree. Each process gets its share of the machine's cores.
 void resolve_under(recipe::Recipe& recipe, const std::string& starter,
                    const dist::Position& position);
 

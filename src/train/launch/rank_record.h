@@ -1,5 +1,5 @@
-// What is known of one rank from outside: a small file beside its log, kept by the process that
-// watches over it, and read by the one that tells the person how the run ended.
+// The state of one rank, in a small file beside its log: written by its keeper, and read by the
+// process that tells the user how the run ended.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,16 +20,16 @@ enum class Ending {
   UserError,
   OutOfMemory,
   Interrupted,    // stopped after a step, on request
-  Communication,  // it lost another rank, so it is not to blame
+  Communication,  // lost another rank, which is the cause
   InternalError,
-  Exited,   // with an exit code, and without a word of why
+  Exited,   // with an exit code and without a message
   Killed,   // by a signal
-  Silent,   // it gave no sign of life, and its keeper ended it
-  Stopped,  // ended on orders, for what happened elsewhere
+  Silent,   // not responding; its keeper killed it
+  Stopped,  // killed because another rank failed
 };
 
 struct RankRecord {
-  std::string job;  // which start of processes it belongs to
+  std::string job;  // identifies one start of all processes
   int rank = 0;
   std::string host;
   int64_t process = 0;
@@ -37,26 +37,26 @@ struct RankRecord {
   Ending ending = Ending::Running;
   int exit_code = 0;
   int signal = 0;
-  bool machine_out_of_memory = false;  // the kernel killed for memory while it ran
-  std::string text;                    // its own error
-  std::string activity;                // what it was doing then
+  bool machine_out_of_memory = false;  // the kernel killed a process for memory meanwhile
+  std::string text;                    // the rank's own error
+  std::string activity;                // what the rank was doing then
 };
 
-// Whole or absent. False where it cannot be written, on a full disk for example.
+// Atomic. False if it cannot be written, for example on a full disk.
 bool write_record(const std::filesystem::path& folder, const RankRecord& record);
-// Nothing where there is none, or one of another job.
+// Empty if there is none, or only one of another job.
 std::optional<RankRecord> read_record(const std::filesystem::path& folder, int rank,
                                       const std::string& job);
-// Tells whoever reads it that the keeper is there. Takes no room on the disk.
+// Shows that the keeper is alive. Takes no disk space.
 void touch_record(const std::filesystem::path& folder, int rank);
-// Changes with each touch; 0 where there is no record.
+// Changes with each touch; 0 if there is no record.
 int64_t touched_at(const std::filesystem::path& folder, int rank);
 
-// The job is over for all: a rank that still runs is to be ended.
+// Marks the job as over: keepers then kill ranks that still run.
 bool write_job_end(const std::filesystem::path& folder, const std::string& job);
 bool is_job_over(const std::filesystem::path& folder, const std::string& job);
 
-// Removes logs, records and pages that an earlier run left.
+// Removes logs, records and status pages of an earlier run.
 void clear_folder(const std::filesystem::path& folder);
 
 // "SIGKILL (9)"

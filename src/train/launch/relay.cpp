@@ -18,6 +18,96 @@
 namespace snug::launch {
 namespace {
 
+// "\x1eSNUG" channel, 8 hexadecimal digits of length, then the bytes.
+constexpr std::string_view kMark = "\x1eSNUG";
+constexpr size_t kDigits = 8;
+constexpr size_t kHeader = kMark.size() + 1 + kDigits;
+
+}  // namespace
+
+std::string framed(Channel channel, std::string_view bytes) {
+  return fmt::format("{}{}{:08x}{}", kMark, static_cast<char>(channel), bytes.size(), bytes);
+}
+
+void FrameReader::take(std::string_view bytes, const Sink& sink) {
+  waiting_ += bytes;
+  std::string_view rest = waiting_;
+  while (true) {
+    const size_t mark = rest.find(kMark);
+    if (mark == rest.npos) {
+      // The beginning of a mark may be at the end.
+      rest.remove_prefix(rest.size() - std::min(rest.size(), kMark.size() - 1));
+      break;
+    }
+    rest.remove_prefix(mark);
+    if (rest.size() < kHeader) break;
+    size_t length = 0;
+    const char* digits = rest.data() + kMark.size() + 1;
+    const auto [end, error] = std::from_chars(digits, digits + kDigits, length, 16);
+    if (error != std::errc{} || end != digits + kDigits) {
+      rest.remove_prefix(kMark.size());
+      continue;
+    }
+    if (rest.size() < kHeader + length) break;
+    sink(static_cast<Channel>(rest[kMark.size()]), rest.substr(kHeader, length));
+    rest.remove_prefix(kHeader + length);
+  }
+  waiting_ = std::string(rest);
+}
+
+namespace {
+
+// Without control sequences: ESC [ parameters letter.
+std::string without_sequences(std::string_view text) {
+  std::string plain;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '\x1b') {
+      plain += text[i];
+      continue;
+    }
+    if (i + 1 < text.size() && text[i + 1] == '[') ++i;
+    while (i + 1 < text.size() && (text[i + 1] < '@' || text[i + 1] > '~')) ++i;
+    ++i;
+  }
+  return plain;
+}
+
+std::string last_drawn(std::string_view line) {
+  while (line.ends_with('\r')) line.remove_suffix(1);
+  const size_t start = line.rfind('\r');
+  return without_sequences(start == line.npos ? line : line.substr(start + 1));
+}
+
+}  // namespace
+
+std::string PlainLines::take(std::string_view bytes) {
+  std::string whole;
+  while (!bytes.empty()) {
+    const size_t end = bytes.find('\n');
+    if (end == bytes.npos) {
+      line_ += bytes;
+      break;
+    }
+    line_ += bytes.substr(0, end);
+    whole += last_drawn(line_) + "\n";
+    line_.clear();
+    bytes.remove_prefix(end + 1);
+  }
+  // A live line alone never ends; its earlier drawings need not be kept.
+  if (line_.size() < 2) return whole;
+  if (const size_t start = line_.rfind('\r', line_.size() - 2); start != line_.npos)
+    line_.erase(0, start);
+  return whole;
+}
+
+std::string PlainLines::rest() {
+  std::string text = last_drawn(line_);
+  line_.clear();
+  return text.empty() ? text : text + "\n";
+}
+
+namespace {
+
 constexpr int kPortions = 64;
 
 void close_descriptor(int& descriptor) {
@@ -32,8 +122,8 @@ void set_size(int descriptor, TerminalSize size) {
   ::ioctl(descriptor, TIOCSWINSZ, &window);
 }
 
-// A terminal that passes on bytes as they are: the person's own one does the rest. -1 where the
-// system has none to give.
+// A pseudo-terminal that passes on bytes unchanged: the user's terminal does the rest. -1 if the
+// system has none left.
 int open_terminal(int& writer, TerminalSize size) {
   const int reader = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
   if (reader < 0) return -1;
@@ -142,7 +232,7 @@ bool Relay::pass_on() {
   std::array<char, 1 << 14> buffer;
   bool open = false;
   for (Stream& stream : streams_) {
-    // In portions: whoever writes without end must not keep the keeper from its work.
+    // In portions: endless output must not keep the keeper from its work.
     for (int portion = 0; portion < kPortions && stream.reader >= 0; ++portion) {
       const ssize_t got = ::read(stream.reader, buffer.data(), buffer.size());
       if (got > 0) {
@@ -176,7 +266,7 @@ void Relay::show(Channel channel, std::string_view bytes) const {
     write_all(channel == Channel::Out ? STDOUT_FILENO : STDERR_FILENO, bytes);
 }
 
-// On a full disk the log ends there, and the run goes on.
+// On a full disk the log ends, and the run continues.
 void Relay::write_log(std::string_view text) {
   if (log_ < 0 || text.empty() || write_all(log_, text)) return;
   warn("cannot write the log {}: {}; it ends here", options_.log.string(), std::strerror(errno));

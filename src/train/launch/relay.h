@@ -1,5 +1,5 @@
-// What a rank writes to its standard output and error, on its way to its log and, for rank 0, to
-// the person. A rank whose words nobody sees writes straight into its log.
+// Relays a rank's standard output and error to its log and, for rank 0, to the user. A rank whose
+// output is not shown writes directly to its log.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -8,48 +8,77 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/terminal.h"
-#include "train/launch/frames.h"
-#include "train/launch/plain_lines.h"
 
 namespace snug::launch {
+
+// Frames that carry rank 0's standard output and error through mpirun's standard output, so that
+// they cannot be confused with mpirun's own messages on standard error.
+enum class Channel : char { Out = '1', Error = '2' };
+
+std::string framed(Channel channel, std::string_view bytes);
+
+// Takes the stream in pieces of any size and drops everything between frames (a login script's
+// greeting on another machine).
+class FrameReader {
+ public:
+  using Sink = std::function<void(Channel, std::string_view)>;
+  void take(std::string_view bytes, const Sink& sink);
+
+ private:
+  std::string waiting_;
+};
+
+// Turns a terminal's output into lines for a log: without colours, and only with the last state of
+// a line that was redrawn.
+class PlainLines {
+ public:
+  // Returns the lines that are complete now.
+  std::string take(std::string_view bytes);
+  // Returns the incomplete last line.
+  std::string rest();
+
+ private:
+  std::string line_;
+};
 
 // "120x40"
 std::string text_of(TerminalSize size);
 std::optional<TerminalSize> read_terminal_size(std::string_view text);
-// Of the terminal behind a descriptor; none where it is no terminal.
+// Of the terminal behind a descriptor; empty if it is not a terminal.
 std::optional<TerminalSize> size_if_terminal(int descriptor);
 
 struct RelayOptions {
   std::filesystem::path log;
-  bool shows = false;   // rank 0: passed on to this process's standard output and error
-  bool framed = false;  // to a supervisor, both on standard output
-  std::optional<TerminalSize> terminal;  // standard error is to be a terminal of this size
+  bool shows = false;   // rank 0: pass on to this process's standard output and error
+  bool framed = false;  // pass on in frames to a supervisor, both on standard output
+  std::optional<TerminalSize> terminal;  // make standard error a terminal of this size
 };
 
 class Relay {
  public:
-  // Opens the log and what is between the two processes. A log that cannot be opened is said once,
-  // and the run goes on without.
+  // Opens the log and the pipes between rank and keeper. If the log cannot be opened, warns once
+  // and continues without it.
   explicit Relay(const RelayOptions& options);
   ~Relay();
   Relay(const Relay&) = delete;
   Relay& operator=(const Relay&) = delete;
 
-  // In the rank: standard input, output and error are the relay's from here on.
+  // In the rank: connects standard input, output and error to the relay.
   void become_rank();
   // In the keeper, after the fork.
   void become_keeper();
 
   void add_to(std::vector<pollfd>& polled) const;
-  // Passes on what has come. False when both ends are closed.
+  // Passes on what has arrived. False when both streams are closed.
   bool pass_on();
-  // Into the log alone.
+  // Only into the log.
   void write_log(std::string_view text);
   void resize(TerminalSize size) const;
 
@@ -69,7 +98,7 @@ class Relay {
   std::array<Stream, 2> streams_;
 };
 
-// Everything, however often the system takes a part of it. False when the other end is gone.
+// Writes all bytes, in several calls if need be. False if the reader is gone.
 bool write_all(int descriptor, std::string_view bytes);
 
 }  // namespace snug::launch

@@ -23,9 +23,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/program.h"
-#include "train/launch/frames.h"
 #include "train/launch/relay.h"
-#include "train/launch/watch.h"
+#include "train/launch/verdict.h"
 
 namespace snug::launch {
 namespace {
@@ -175,8 +174,7 @@ void Supervisor::start_mpirun() {
     ::fcntl(descriptor, F_SETFL, O_NONBLOCK);
 }
 
-// Away from the terminal (setsid): Ctrl-C is for the supervisor, and ssh finds none to ask for a
-// password on.
+// Without the terminal (setsid): Ctrl-C goes to the supervisor, and ssh cannot ask for a password.
 void Supervisor::become_mpirun(pid_t supervisor) {
   ::setsid();
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -247,8 +245,8 @@ bool Supervisor::pass_on_output() {
   }
 }
 
-// mpirun's words are kept for when nobody else says why the run ended. A keeper's own, which it
-// could not write elsewhere, are for the person.
+// mpirun's messages are kept in case no rank says why the run ended. Messages of keepers that could
+// not write a record are shown to the user.
 bool Supervisor::take_words() {
   std::array<char, 1 << 12> buffer;
   while (true) {
@@ -290,8 +288,8 @@ void Supervisor::check_failure() {
   }
 }
 
-// The last resort, for ranks that outlived mpirun on this machine: none, if all is well. A number
-// that another program has by now is told by its environment.
+// The last resort, for ranks that outlived mpirun on this machine; usually none. The environment
+// shows whether a process id belongs to another program by now.
 void Supervisor::kill_local_ranks() {
   watch_.look_now();
   const std::string mark = fmt::format("{}={}", kJobVariable, job_);
@@ -316,7 +314,7 @@ Verdict Supervisor::verdict() {
   if (exit_code == 0) return {};
   if (stops_wanted_ > 0)
     return {.exit_code = Interrupted::kExitCode, .message = "stopped on request"};
-  // A keeper that could not write its record has said it instead.
+  // A keeper that could not write its record has printed the message instead.
   if (const size_t said = words_.find("snug: "); said != words_.npos)
     return {.exit_code = exit_code == 2 || exit_code == 3 ? exit_code : 1,
             .message = words_.substr(said + 6, words_.find("\n---", said) - said - 6)};

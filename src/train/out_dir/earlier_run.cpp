@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Beside its checkpoints and logs. live/ says what processes are doing now, and is of no past run.
+// Besides its checkpoints and logs. live/ belongs to running processes, not to an earlier run.
 constexpr const char* kFilesOfRun[] = {"final",       "metrics.csv", "metrics.csv.old",
                                        "report.html", "tensorboard", "run.json"};
 constexpr const char* kLogsPutBy = ".earlier-logs";
@@ -38,7 +38,7 @@ bool has_rows(const fs::path& metrics) {
   return true;
 }
 
-// The ranks' records and logs; a link is somebody's own arrangement.
+// The ranks' records and logs. A link was made by the user and stays.
 bool has_logs(const fs::path& folder) {
   std::error_code error;
   return fs::is_directory(folder, error) && !fs::is_symlink(folder, error) &&
@@ -57,7 +57,7 @@ void clear_up_after_kills(const fs::path& out_dir) {
     remove_abandoned(folder);
 }
 
-// Where some are put by already, those in their place are of a run that did not come to writing.
+// If some were moved already, the current ones are of a run that failed before it wrote anything.
 void put_logs_by(const fs::path& out_dir) {
   std::error_code ignored;
   const fs::path logs = launch::logs_folder(out_dir.string());

@@ -1,5 +1,5 @@
-// A run's folder may hold an earlier run, and what a run that was killed left half done. By the one
-// process that writes there.
+// Deals with an earlier run in a run's folder, and with what a killed run left half done. Called by
+// the one process that writes there.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,25 +7,25 @@
 
 namespace snug::train {
 
-// Before anything is looked for in out_dir: what a killed run had begun to write, to replace or to
-// move aside is ended, taken back or removed.
+// Completes, undoes or removes what a killed run was writing, replacing or moving. Call it before
+// anything else in out_dir.
 void clear_up_after_kills(const std::filesystem::path& out_dir);
 
-// Before the ranks' logs are begun, which replaces those of an earlier run: keeps them until it is
-// known whose they are.
+// Moves the ranks' logs of an earlier run out of the way before new ones are written, until it is
+// known whether that run is resumed.
 void put_logs_by(const std::filesystem::path& out_dir);
-// They are of the run that goes on in this folder.
+// Removes them: they are of the run that is resumed in this folder.
 void drop_logs_put_by(const std::filesystem::path& out_dir);
 
-// Whether a run has left there anything that it trained or measured. A run that failed before its
-// first step has not.
+// Whether an earlier run left anything that it trained or measured. A run that failed before its
+// first step did not.
 bool holds_earlier_run(const std::filesystem::path& out_dir);
 
-// Moves all that an earlier run left to out_dir/earlier, or earlier-2, … where that is taken, and
-// returns it. A process that is killed meanwhile loses nothing. Throws UserError.
+// Moves the files of an earlier run to out_dir/earlier, or earlier-2, … if that exists, and returns
+// that folder. Being killed meanwhile loses nothing. Throws UserError.
 std::filesystem::path set_run_aside(const std::filesystem::path& out_dir);
 
-// Whether the run of this checkpoint is the one whose files lie in out_dir.
+// Whether `checkpoint` is of the run whose files are in out_dir.
 bool is_of_run_in(const std::filesystem::path& out_dir, const std::filesystem::path& checkpoint);
 
 }  // namespace snug::train

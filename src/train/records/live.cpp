@@ -14,7 +14,7 @@
 namespace snug::train {
 namespace {
 
-// Of many ranks all but the first write seldom: their folder may be one that machines share.
+// With many ranks, all but the first write less often, since machines may share the folder.
 double writes_per_second(int rank, int world_size) {
   return rank == 0 ? 2 : 2 / std::max(1.0, world_size / 8.0);
 }
@@ -103,7 +103,7 @@ void Live::measure_memory() {
   state_.peak_by_category = named(peak.by_category);
 }
 
-// Called by destructors too, and where memory has just run out: what fails here fails quietly.
+// Destructors call it too, and so do runs out of memory, so failures are ignored.
 void Live::write(bool force) noexcept {
   try {
     if (has_device_) measure_memory();

@@ -1,5 +1,5 @@
-// What this process of a run is doing, for those who watch it: kept in out_dir/live/rank-K.json
-// from the first moment to the end, whatever the end is.
+// The live status of this process, for snug monitor: out_dir/live/rank-K.json, from the start of
+// the run to its end, even if it fails.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -20,12 +20,12 @@ namespace snug::train {
 class Live {
  public:
   Live(const std::string& out_dir, const std::string& command, int rank, int world_size);
-  // Ended: without a word before, an error.
+  // Sets the outcome "error" unless ended() was called.
   ~Live();
   Live(const Live&) = delete;
   Live& operator=(const Live&) = delete;
 
-  // Once they are known; seen with the next state.
+  // Written with the next state.
   void set_device(c10::DeviceType type, const std::string& name, int64_t budget);
   void set_model(const std::string& model) { state_.model = model; }
   void set_predicted_peak(int64_t bytes) { state_.predicted_peak = bytes; }
@@ -34,14 +34,14 @@ class Live {
   void step(const report::StepStatus& status, double seconds);
   void ended(const std::string& outcome, const std::string& reason = "");
 
-  // The state while this lives; then again what it was.
+  // Sets a state while it lives, then restores the previous one.
   class Doing {
    public:
     Doing(Live& live, const std::string& state) : live_(live), before_(live.state_.state) {
       live_.state(state);
     }
     ~Doing() {
-      // What failed stays to be seen.
+      // On a failure the state stays, to show what failed.
       if (std::uncaught_exceptions() == 0) live_.state(before_);
     }
     Doing(const Doing&) = delete;

@@ -1,5 +1,5 @@
-// A run's figures as they are now, into its record: peaks, speed, the start, and at the end those
-// of every process. Asked for at each checkpoint and at the run's end, whatever the end is.
+// Fills a run's record with its current figures: peaks, speed, startup, and at the end the memory
+// of every process. Used at each checkpoint and at the end of the run, even if it fails.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -13,19 +13,19 @@ namespace snug::train {
 
 class RunFigures {
  public:
-  // All three outlive this.
+  // All three must outlive this.
   RunFigures(RunLog& log, const StartupClock& startup, const engine::Host& host)
       : log_(log), startup_(startup), host_(host) {}
 
-  // Once it is there; outlives this.
+  // `engine` must outlive this.
   void set_engine(const engine::Engine& engine) { engine_ = &engine; }
-  // Of the model, and of all devices of the run (0: not known).
+  // `per_token`: of the model; `peak_per_second`: of all devices of the run, 0: not known.
   void set_flops(double per_token, double peak_per_second);
 
   double share_of_peak(double tokens_per_second) const;  // 0: not known
 
   void fill() const;
-  // Every process's memory into the record that the first one writes. To be called by all of them.
+  // Collects every process's memory in the record of rank 0. Called by all ranks.
   void fill_ranks(const dist::Mesh& mesh) const;
 
  private:

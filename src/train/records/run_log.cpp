@@ -26,7 +26,7 @@ std::filesystem::path make_folder(const std::filesystem::path& folder) {
   return folder;
 }
 
-// Takes what happened up to the checkpoint into the record of the run that goes on from it.
+// Starts the record of a resumed run with what happened up to the checkpoint.
 void begin_with(const Resumed& resumed, report::RunRecord& record) {
   record.steps = resumed.before.steps;
   record.validation = resumed.before.validation;
@@ -36,8 +36,8 @@ void begin_with(const Resumed& resumed, report::RunRecord& record) {
       {.step = resumed.step, .seconds_total = resumed.before.seconds_total});
 }
 
-// Where the rows before a checkpoint are that is resumed from by its folder's name: beside that
-// folder, where that is not out_dir. Empty where they are in out_dir itself.
+// The metrics from before a checkpoint that was given by its folder: beside that folder. Empty if
+// that is in out_dir itself.
 std::filesystem::path earlier_rows(const std::string& resume,
                                    const std::filesystem::path& out_dir) {
   if (resume == "true" || resume == "auto" || resume == "false") return {};
@@ -85,8 +85,8 @@ void RunLog::open_files(const std::optional<Resumed>& resumed) {
   write_unfinished();
 }
 
-// The step of the checkpoint is drawn anew: a validation that came after the checkpoint is yet to
-// come again, and TensorBoard can only be told to forget whole steps.
+// The step of the checkpoint is written again: a validation that followed the checkpoint will be
+// repeated, and TensorBoard can only drop whole steps.
 void RunLog::open_tensorboard(const std::optional<Resumed>& resumed) {
   report::TensorBoardOptions options;
   if (resumed) options.resumed_step = resumed->step - 1;

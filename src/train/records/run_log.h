@@ -1,4 +1,4 @@
-// Where a run's figures go: run.json, metrics.csv, TensorBoard, report.html, the terminal.
+// Writes a run's figures to run.json, metrics.csv, TensorBoard, report.html and the terminal.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,20 +14,20 @@
 
 namespace snug::train {
 
-// What a run that goes on from a checkpoint goes on with.
+// The record of a run that is resumed from a checkpoint.
 struct Resumed {
   int64_t step = 0;
-  report::RunRecord before;  // the run until then, as it lies in the checkpoint
+  report::RunRecord before;  // from the checkpoint
 };
 
 class RunLog {
  public:
-  // Makes out_dir. With `resumed` the record begins with what happened before. `writes_files`
-  // false: for a process beside the one that does.
+  // Makes out_dir. With `resumed`, the record starts with that of the run so far. Only one rank has
+  // `writes_files`.
   RunLog(const recipe::Recipe& recipe, const std::string& command,
          const std::optional<Resumed>& resumed, bool writes_files);
-  // From here on files are written, in place of those that are there; what was logged up to the
-  // step that the run goes on from is kept.
+  // Starts writing files in place of existing ones, keeping what was logged up to the step of
+  // `resumed`.
   void open_files(const std::optional<Resumed>& resumed);
 
   report::RunRecord& record() { return record_; }
@@ -36,14 +36,14 @@ class RunLog {
   void validation(int64_t step, double loss, int64_t tokens);
   void end_line() { live_.finish(); }
 
-  // What this process will take. Figures of a run that it resumes stay beside its own only if they
-  // are of the same plan: those with other ranks, techniques or batches were of another thing.
+  // The plan of this process. Measured peaks from before a resumption are kept only if the plan is
+  // the same: with other ranks, techniques or batches they do not compare.
   void planned(const report::MemoryPeaks& peaks);
-  // Peaks and wall seconds of this process; the record gets those of the whole run.
+  // Peaks and wall seconds of this process, from which the record gets those of the whole run.
   void measured(const report::MemoryPeaks& peaks, double seconds);
 
-  // The record as it is now, for a checkpoint; and written as run.json, so that a run that is
-  // killed leaves one. Never throws.
+  // The current record, for a checkpoint; and the same written as run.json, so that a killed run
+  // leaves one. Never throws.
   std::string unfinished() const;
   void write_unfinished() const noexcept;
 

@@ -8,8 +8,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "support/temp_folder.h"
-#include "train/out_dir/disk_room.h"
-#include "train/out_dir/last_write.h"
+#include "train/out_dir/full_disk.h"
 
 namespace snug::train {
 namespace {

@@ -8,8 +8,7 @@
 #include "base/files.h"
 #include "report/run_record.h"
 #include "support/temp_folder.h"
-#include "train/launch/frames.h"
-#include "train/launch/plain_lines.h"
+#include "train/launch/relay.h"
 #include "train/launch/verdict.h"
 
 namespace snug::launch {

@@ -1,26 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "train/out_dir/last_write.h"
+#include "train/out_dir/full_disk.h"
 
 #include <fmt/format.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <thread>
 
+#include "base/bytes.h"
 #include "base/error.h"
 #include "core/dist/agreement.h"
-#include "train/interrupt.h"
 
 namespace snug::train {
 namespace {
 
+// Those that are left when all are written, beyond those that were there.
+int64_t left_at_the_end(const DiskNeed& need) {
+  const int64_t all = need.num_there + need.num_checkpoints;
+  return std::max<int64_t>(0, (need.keep ? std::min(all, *need.keep) : all) - need.num_there);
+}
+
+// With how many kept it would fit; 0: with none.
+int64_t keep_that_fits(DiskNeed need, int64_t free_bytes) {
+  need.keep = most_checkpoints(need);
+  while (*need.keep > 0 && most_bytes(need) > free_bytes) --*need.keep;
+  return *need.keep;
+}
+
+}  // namespace
+
+int64_t checkpoints_to_write(const recipe::Recipe& recipe, int64_t step, int64_t last_step) {
+  const int64_t interval = recipe.train.save_interval.value_or(0);
+  return interval <= 0 ? 0 : std::max<int64_t>(0, last_step / interval - step / interval);
+}
+
+int64_t most_checkpoints(const DiskNeed& need) {
+  if (need.num_checkpoints == 0) return 0;
+  const bool one_goes = need.keep && need.num_there + need.num_checkpoints > *need.keep;
+  return left_at_the_end(need) + (one_goes ? 1 : 0);
+}
+
+// The model is written when the last checkpoint is whole and older ones are gone.
+int64_t most_bytes(const DiskNeed& need) {
+  return std::max(most_checkpoints(need) * need.checkpoint_bytes,
+                  left_at_the_end(need) * need.checkpoint_bytes + need.model_bytes);
+}
+
+std::string check_room(const DiskNeed& need, int64_t free_bytes, const std::string& out_dir) {
+  if (need.model_bytes > free_bytes)
+    throw UserError(
+        "the disk of {} has no room for the trained model: it takes {}, and {} is free; free some "
+        "space, choose another --out_dir, or do not write the model: --train.save_model false",
+        out_dir, format_bytes(need.model_bytes), format_bytes(free_bytes));
+  if (need.num_checkpoints == 0 || most_bytes(need) <= free_bytes) return "";
+  const int64_t most = most_checkpoints(need), keep = keep_that_fits(need, free_bytes);
+  const std::string model =
+      need.model_bytes > 0 ? fmt::format(" and the model of {}", format_bytes(need.model_bytes))
+                           : "";
+  return fmt::format(
+      "this run will fill the disk of {}: {} checkpoint{} of {}{} need {}, and {} is free; {}write "
+      "none with --train.save_interval none, or choose another --out_dir",
+      out_dir, most, most == 1 ? "" : "s", format_bytes(need.checkpoint_bytes), model,
+      format_bytes(most_bytes(need)), format_bytes(free_bytes),
+      keep > 0 ? fmt::format("keep fewer with --train.keep_checkpoints {}, ", keep) : "");
+}
+
+namespace {
+
 namespace fs = std::filesystem;
 
-// What rank 0 tells the others: a letter, and the folder that comes next.
+// The messages of rank 0 to the others: a letter, followed by the next folder.
 constexpr char kTry = 'T', kGiveUp = 'G', kStop = 'S';
 
 constexpr int kLookMilliseconds = 200;
@@ -103,7 +159,7 @@ class Attempts {
 
 fs::path write_at_last(const LastWrite& wish) { return Attempts(wish).run(); }
 
-// A job in the background has a terminal and nobody at it.
+// A job in the background cannot ask.
 bool has_terminal() {
   return ::isatty(STDIN_FILENO) == 1 && ::isatty(STDERR_FILENO) == 1 &&
          ::tcgetpgrp(STDIN_FILENO) == ::getpgrp();
@@ -133,5 +189,43 @@ bool wait_for_seconds(double seconds) {
   }
   return !InterruptGuard::requested();
 }
+
+namespace {
+
+volatile std::sig_atomic_t stop_requested = 0;
+timespec first_request{};
+
+// One wish may arrive twice at once: from srun, and from the process that watches over this one.
+constexpr double kSameWishSeconds = 1;
+
+void on_signal(int signal_number) {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  if (stop_requested == 0) {
+    first_request = now;
+    stop_requested = 1;
+    return;
+  }
+  const double since = static_cast<double>(now.tv_sec - first_request.tv_sec) +
+                       1e-9 * static_cast<double>(now.tv_nsec - first_request.tv_nsec);
+  if (since < kSameWishSeconds) return;
+  std::signal(signal_number, SIG_DFL);
+  std::raise(signal_number);
+}
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  stop_requested = 0;
+  std::signal(SIGINT, on_signal);
+  std::signal(SIGTERM, on_signal);
+}
+
+InterruptGuard::~InterruptGuard() {
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
+}
+
+bool InterruptGuard::requested() { return stop_requested != 0; }
 
 }  // namespace snug::train
