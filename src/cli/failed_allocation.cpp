@@ -17,9 +17,10 @@ std::atomic<size_t> bytes_refused = 0;
 
 }  // namespace
 
-// A sanitizer has operators of its own, which these would not fit.
+// A sanitizer has operators of its own.
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-// The standard's operator, but for the note. Its operator delete frees what malloc gave.
+// The standard operator, which also notes the size. The standard operator delete frees malloc's
+// memory.
 void* operator new(size_t bytes) {
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   bytes_refused = bytes;
@@ -34,9 +35,9 @@ std::string failed_allocation_text() {
   const auto use = machine::process_use(::getpid());
   const size_t bytes = bytes_refused;
   std::string text = fmt::format(
-      "out of memory on the host: {} for the program's own data (samples, tokens, files) could not "
-      "be had; this process holds {}, and {} of {} are available",
-      bytes > 0 ? format_bytes(static_cast<int64_t>(bytes)) : "what was asked",
+      "out of memory on the host: cannot allocate {} for the program's own data (samples, tokens, "
+      "files); this process holds {}, and {} of {} are available",
+      bytes > 0 ? format_bytes(static_cast<int64_t>(bytes)) : "memory",
       format_bytes(use ? use->resident : 0), format_bytes(memory.available),
       format_bytes(memory.total));
   if (memory.limit)

@@ -1,5 +1,5 @@
-// How much memory the program's own data could not get: std::bad_alloc does not say. Tensors are
-// not meant, whose allocators say it themselves.
+// The size of a failed allocation of the program's own data, which std::bad_alloc does not tell.
+// (The allocators of tensors report theirs themselves.)
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace snug {
 
-// For the message of a std::bad_alloc that nobody caught.
+// The message for a std::bad_alloc that reaches main.
 std::string failed_allocation_text();
 
 }  // namespace snug

@@ -211,8 +211,7 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
 }
 
 // With several processes, only the one whose output the user sees prints the error, once.
-// A message repeats what was typed, which may be a page: what stands in front and behind says
-// enough.
+// Shortens a message that repeats very long input: keeps its start and its end.
 std::string shortened(const std::string& text) {
   constexpr size_t kMost = 8000, kEnd = 1000;
   if (text.size() <= kMost) return text;

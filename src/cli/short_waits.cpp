@@ -1,9 +1,8 @@
-// Threads that wait for each other spin 300,000 rounds by default, some milliseconds, on a core
-// that the thread they wait for may need. The OpenMP runtime reads how long only from the
-// environment, before anything of ours can set it; so the program starts itself again, once, with
-// that variable. 500 rounds (some microseconds) are as fast on a quiet machine and leave the core
-// to others after that: measured in docs/benchmarks.md. Whoever sets GOMP_SPINCOUNT or
-// OMP_WAIT_POLICY keeps it.
+// OpenMP threads that wait for each other spin 300,000 rounds by default, some milliseconds, on a
+// core that the other thread may need. The runtime reads the number of rounds from the environment
+// before main can set it, so the program restarts itself once with that variable. 500 rounds (some
+// microseconds) are as fast on an idle machine and then free the core: measured in
+// docs/benchmarks.md. GOMP_SPINCOUNT or OMP_WAIT_POLICY, if set, are kept.
 // SPDX-License-Identifier: Apache-2.0
 #include <elf.h>
 #include <link.h>
@@ -23,9 +22,8 @@ bool begins_with(const char* text, const char* beginning) {
   return true;
 }
 
-// Runs before the libraries' constructors (see base/first_instruction.cpp): no function of a
-// library, no instrumentation. The kernel's list of facts about the program follows the
-// environment.
+// Runs before the libraries' constructors (see base/first_instruction.cpp), so it may call no
+// library and have no instrumentation. The kernel's auxiliary vector follows the environment.
 __attribute__((no_sanitize("address", "thread", "undefined"))) void start_with_short_waits(
     int /*count*/, char** words, char** environment) {
   constexpr size_t kMost = 4096;
@@ -40,13 +38,13 @@ __attribute__((no_sanitize("address", "thread", "undefined"))) void start_with_s
   longer[count] = snug::kShortWaits;
   longer[count + 1] = nullptr;
   const char* file = nullptr;
-  bool by_the_kernel = false;  // not by `ld.so PROGRAM`, whose words are others
+  bool by_the_kernel = false;  // not by `ld.so PROGRAM`, which has other arguments
   const auto* fact = reinterpret_cast<const ElfW(auxv_t)*>(environment + count + 1);
   for (; fact->a_type != AT_NULL; ++fact) {
     if (fact->a_type == AT_EXECFN) file = reinterpret_cast<const char*>(fact->a_un.a_val);
     if (fact->a_type == AT_BASE) by_the_kernel = fact->a_un.a_val != 0;
   }
-  // Returns only where it fails; then waits are long.
+  // Returns only if it fails; then threads spin for long.
   if (file != nullptr && by_the_kernel) ::syscall(SYS_execve, file, words, longer);
 }
 __attribute__((section(".preinit_array"),

@@ -117,7 +117,7 @@ Figures like_figures(const json& like) {
   return figures;
 }
 
-// What a figure of the other program means is not told by its name alone.
+// Notes on how to read the figures of the other program.
 std::vector<std::string> notes_of(const json& like) {
   std::vector<std::string> notes;
   if (const std::string whose = like.value("whose", ""); !whose.empty())
@@ -133,7 +133,7 @@ std::vector<std::string> notes_of(const json& like) {
   return notes;
 }
 
-// Of a plan that fits the device itself.
+// For a plan that fits the device, but not host or disk.
 std::string missing_beside(const json& missing) {
   const int64_t in_host = missing.value("in_host", int64_t{0});
   return in_host > 0 ? fmt::format("{} of host memory missing", format_bytes(in_host))
@@ -161,7 +161,7 @@ bool is_blank(const std::string& text) {
   return text.find_first_not_of(" \t\r\n") == std::string::npos;
 }
 
-// Of planning that ended in a way that says nothing of whether the row fits.
+// For planning that failed, which does not show whether the row fits.
 bool failed_to_plan(const std::string& text, const ProcessEnd& end, RowResult& result) {
   if (result.outcome == Outcome::TimedOut) {
     result.reason = "planning was " + result.reason;
@@ -275,8 +275,8 @@ bool is_gpu(const std::string& device) {
   });
 }
 
-// The run's own plan, of its own data and device, takes the place of the one made beforehand; of
-// several ranks that of the neediest, as with what is measured.
+// Replaces the earlier plan by the run's own, for its real data and device; of several ranks, the
+// one that needs most, as for measured figures.
 void take_own_plan(const report::RunRecord& record, RowResult& result) {
   if (!record.memory.predicted) return;
   if (!result.predicted) result.predicted = Figures();
@@ -292,7 +292,7 @@ void take_own_plan(const report::RunRecord& record, RowResult& result) {
 
 void take_record(const report::RunRecord& record, RowResult& result) {
   result.measured = measured_figures(record);
-  // On a processor what its allocator holds says nothing of a device.
+  // What the allocator reserves on a CPU is not what a device would need.
   if (!is_gpu(record.device.name)) result.measured->peak_reserved = 0;
   if (record.device.budget_bytes > 0) result.limit_bytes = record.device.budget_bytes;
   take_own_plan(record, result);

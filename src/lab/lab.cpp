@@ -99,8 +99,8 @@ fs::path folder_of(const LabOptions& options, const Suite& suite, Mode mode, boo
   return is_only ? fs::path(options.out_dir) : options.out_dir / by_default.filename();
 }
 
-// Of what was published, or is said of the row; how far figures are from published ones is for the
-// report.
+// Whether the outcome differs from the published or expected one. (How far figures are off is left
+// to the report.)
 bool has_other_outcome(const LabRun& run, const Row& row, const RowResult& result) {
   const bool ended = result.outcome == Outcome::Ok || result.outcome == Outcome::OutOfMemory;
   if (!ended || row.expected == Expected::Unknown) return false;
@@ -144,8 +144,7 @@ void print_end(const LabRun& run, const LabOptions& options, bool was_interrupte
                     done, run.rows.size()));
 }
 
-// One for each suite that has any of the rows, all of them checked: what is wrong with the last is
-// said before the first begins.
+// A runner for each suite that has some of the rows. All are checked before the first starts.
 std::deque<LabRunner> runners_of(const LabOptions& options, const Words& words,
                                  const DeviceQuestions& devices) {
   const Mode mode = mode_of(options);
@@ -224,7 +223,7 @@ int report_again(const LabOptions& options) {
   return 0;
 }
 
-// Of ordinary runs any number, of lab runs two.
+// Any number of ordinary runs, or two lab runs.
 int compare(const LabOptions& options) {
   want_targets(options, 2, SIZE_MAX, "folders of runs: two lab runs, or two or more others");
   const auto is_run = [](const std::string& target) { return !run_record_in(target).empty(); };

@@ -20,7 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kSchema = 1;
 constexpr size_t kMostLosses = 200;
 
-// JSON has no NaN and no infinity: null stands for a number that is none.
+// JSON has no NaN and infinities; they become null.
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 double number_of(const Json& value) {

@@ -26,7 +26,7 @@ struct Category {
   int64_t PhaseRecord::*bytes;
 };
 
-// Device memory only: the optimizer's host part stands in the table.
+// Device memory only; the optimizer's host memory is in the table.
 constexpr Category kCategories[] = {{"parameters", &PhaseRecord::parameters},
                                     {"gradients", &PhaseRecord::gradients},
                                     {"optimizer", &PhaseRecord::optimizer_device},

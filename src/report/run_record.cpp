@@ -251,8 +251,6 @@ void write_run_json(const RunRecord& record, const std::filesystem::path& path) 
   write_file_atomically(path, run_json(record));
 }
 
-// run.json read back, so that a run that is resumed tells its whole story.
-
 namespace {
 
 using Json = nlohmann::ordered_json;

@@ -227,7 +227,7 @@ Lines performance(const RunSummary& summary) {
   return lines;
 }
 
-// LitGPT counts decimal gigabytes here, so that figures compare; GiB stands beside.
+// LitGPT prints decimal gigabytes here; GiB is added.
 Lines memory(const RunSummary& summary) {
   const double bytes = static_cast<double>(summary.memory_bytes);
   Lines lines{{"Memory Used",

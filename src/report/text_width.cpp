@@ -44,7 +44,7 @@ struct Piece {
   size_t columns;
 };
 
-// Bytes of one well-formed character, as its lead byte says; 0 for a lead byte that is none.
+// The length of a character by its lead byte; 0 for an invalid lead byte.
 size_t sequence_length(uint8_t lead) {
   if (lead < 0x80) return 1;
   if (lead >= 0xc2 && lead < 0xe0) return 2;
@@ -53,7 +53,7 @@ size_t sequence_length(uint8_t lead) {
   return 0;
 }
 
-// ESC [ parameters letter, of which we write only colours.
+// ESC [ parameters letter; snug writes only colours.
 size_t escape_length(std::string_view text) {
   if (!text.starts_with("\x1b[")) return 0;
   const size_t end = text.find_first_not_of("0123456789;?", 2);

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes tests/data/report/tensorboard_events.bin with TensorBoard's own record writer and messages
-(made with tensorboard 2.21.0). tests/unit/report/tensorboard_test.cpp writes the same events and compares
+(made with tensorboard 2.21.0). tests/unit/report/metrics_files_test.cpp writes the same events and compares
 every byte.
 
     python tests/oracles/tensorboard_events.py

@@ -1,4 +1,4 @@
-// What all rows are seen by at once: memory against time, and memory by category.
+// The charts of all rows: memory against time, and memory by category.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 using report::xml_escape;
 
-// "ls01" where that tells the rows apart, else the whole id without what all have in common.
+// "ls01" if that distinguishes the rows, else the id without the common part.
 std::vector<std::string> short_names(const std::vector<const RowView*>& views) {
   std::vector<std::string> heads, tails;
   std::string common = views.empty() ? "" : views[0]->row->id;
@@ -269,7 +269,7 @@ std::string memory_by_category(const LabRun& run, const std::vector<RowView>& vi
       out + "</ul>");
 }
 
-// What one row's section draws: memory over a step, and the loss.
+// The charts of one row: memory over a step, and the loss.
 
 std::string memory_over_a_step(const RowView& view, size_t most_moments) {
   if (!view.result->predicted || view.result->predicted->timeline.empty()) return "";

@@ -44,7 +44,7 @@ std::string table(const std::string& name, const std::string& style, const std::
       style);
 }
 
-// What has to fit, and whether it does.
+// The memory that must fit, and whether it does.
 std::string needed_words(const Figures& figures) {
   const int64_t needed = needed_bytes(figures);
   return needed > 0 ? memory_text(needed) + (figures.fits ? "" : " ✗") : "";
@@ -108,8 +108,7 @@ std::string tries(const Group& group, std::vector<const RowView*> members) {
   return out + table("Tries: " + group.title, "card fit", head, body);
 }
 
-// What the charts show, in figures: snug's and, where the run is of the same size, the published
-// one beside each other.
+// The figures of the charts: snug's and, if the run is of full size, the published ones.
 std::string sweep_table(const Group& group, const std::vector<const RowView*>& members,
                         bool has_published) {
   const bool has_reserved = std::any_of(members.begin(), members.end(), [](const RowView* view) {
@@ -183,8 +182,8 @@ std::string sweeps_and_searches(const LabRun& run, const std::vector<RowView>& v
   return out;
 }
 
-// The curves of a sweep. What was published is of models at full size: points of it stand beside
-// rows of that size alone, never on the axis of a scaled run.
+// The curves of a sweep. Published figures are for full size, so their points are drawn only beside
+// rows of full size, never in a scaled run.
 
 namespace {
 

@@ -248,7 +248,7 @@ bool is_memory(Cell cell) {
   return cell == Cell::Planned || cell == Cell::Measured || cell == Cell::Counted;
 }
 
-// What has to fit, and below it what of that tensors held.
+// The memory that must fit, and below it the memory of tensors.
 std::string memory_cell(const RowView& view, Cell cell) {
   const Figures* figures = memory_of(view, cell);
   if (figures == nullptr) return "";
@@ -262,7 +262,7 @@ std::string memory_cell(const RowView& view, Cell cell) {
   return out;
 }
 
-// How much of what there is a row takes, under its figure.
+// The share of the available memory, below the figure.
 std::string meter(const RowView& view, Cell cell) {
   const Figures* figures = cell == Cell::Counted ? nullptr : memory_of(view, cell);
   const int64_t limit = view.result->limit_bytes;
@@ -273,7 +273,7 @@ std::string meter(const RowView& view, Cell cell) {
       share > 1 ? " class=\"over\"" : "", 100 * std::clamp(share, 0.0, 1.0));
 }
 
-// Options may break where their words do.
+// Options may wrap between words.
 std::string breakable(const std::string& text) {
   std::string out;
   for (const char c : xml_escape(text)) {

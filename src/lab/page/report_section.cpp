@@ -116,7 +116,7 @@ std::string checks_table(const RowView& view) {
                              body + "</tbody>");
 }
 
-// What was printed and has nothing here to be held against.
+// Published figures that have no counterpart here.
 std::vector<std::string> also_published(const Published& published) {
   std::vector<std::string> out;
   if (published.teraflops_per_second)

@@ -16,7 +16,7 @@ constexpr double kSamePeak = 0.02;     // a measured peak is the planned one up 
 constexpr double kWorthSaying = 0.02;  // of the larger peak
 constexpr size_t kMostClauses = 3;
 
-// What became of one category, or of several that changed alike.
+// The change of one category, or of several that changed by the same factor.
 struct Change {
   std::vector<std::string> categories;
   int64_t before = 0, after = 0;
@@ -81,7 +81,7 @@ std::vector<Change> changes_between(const Figures& before, const Figures& after)
   return out;
 }
 
-// 4, 2, 1 or 8; 0 where the figures make no such number: a shard, an embedding in another type.
+// 4, 2, 1 or 8; 0 if the figures give another number: shards, an embedding in another type.
 int bytes_a_parameter(const RowResult& result, const Figures& figures) {
   if (result.parameters <= 0) return 0;
   const double each =

@@ -25,7 +25,7 @@ using report::RunRecord;
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// Where a run writes says nothing of what it does.
+// Paths for output do not affect training.
 constexpr const char* kPlaces[] = {"out_dir", "resume", "verbose", "num_threads"};
 
 // The first step reads and allocates everything: it is left out of the median where there are more.
@@ -132,7 +132,7 @@ std::string text_of(double value, Unit unit) {
   return "";
 }
 
-// What figure and change there is; counts and losses are read as they are.
+// A figure and its change, which is not shown for counts and losses.
 std::string cell(double value, double first, Unit unit, bool is_first) {
   const std::string text = text_of(value, unit);
   const bool changes = unit != Unit::Count && unit != Unit::Loss && !is_first &&

@@ -83,7 +83,7 @@ class Explanation {
     return run_.mode == Mode::Plan ? result_.predicted && !result_.predicted->fits
                                    : result_.outcome == Outcome::OutOfMemory;
   }
-  // Of a row that does not fit, or did not come to its end, tables have no time either.
+  // Tables have no time either for a row that does not fit or did not finish.
   bool has_time(const RowResult& result) const {
     if (run_.mode == Mode::Plan) return result.predicted && result.predicted->fits;
     return result.outcome == Outcome::Ok;

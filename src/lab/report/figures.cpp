@@ -50,7 +50,7 @@ std::string digits(double value, bool is_whole) {
                          : fmt::format("{:.2f}", value);
 }
 
-// Hundreds keep a decimal, so that what is missing is the difference of what is beside it.
+// Hundreds keep a decimal, so that differences of displayed figures agree.
 std::string in_unit(int64_t bytes, const MemoryUnit& unit) {
   const double value = static_cast<double>(bytes) / unit.bytes;
   if (unit.bytes > 1 && std::abs(value) >= 99.95) return fmt::format("{:.1f}", value);

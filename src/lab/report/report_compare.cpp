@@ -17,7 +17,7 @@ namespace {
 
 using nlohmann::json;
 
-// One id in either run; a side that has no such row is null.
+// The rows with one id in both runs; null if a run has none.
 struct Pair {
   std::string id;
   const RowView* first = nullptr;
@@ -50,7 +50,7 @@ double seconds_of(const RowView* view) {
   return has_time ? view->own->step_seconds : 0;
 }
 
-// One of the two runs, and how its memory is told: what has to fit where both know it.
+// One of the two runs, and whether its memory is reserved or allocated: reserved if both have it.
 struct Side {
   const LabRun& run;
   bool is_reserved = false;
@@ -100,7 +100,7 @@ std::string limits_text(const LabRun& run) {
   return least == most ? memory_text(most) : memory_text(least) + " to " + memory_text(most);
 }
 
-// What the two runs do not have in common, before any figure.
+// The differences between the two runs, before any figures.
 std::string differences(const LabRun& first, const LabRun& second) {
   std::string out;
   const auto add = [&](const char* what, const std::string& before, const std::string& after) {

@@ -25,7 +25,7 @@ std::string shortened(const std::string& text, size_t columns) {
   return report::fit_columns(clean, columns - 1) + "…";
 }
 
-// The table's words, with "What changed" cut so that the rest fits the width.
+// The cells of the table, with "What changed" cut so that the others fit the width.
 std::string drawn(const std::vector<TableColumn>& columns, const std::vector<RowView>& views,
                   size_t changes_width, size_t least_width = 0) {
   constexpr size_t kOutcome = 17;  // columns of "✗ out of memory", and what parts it from names
@@ -89,7 +89,7 @@ FittedTable table_of_width(const LabRun& run, const std::vector<RowView>& views,
   if (widest_line(whole) <= width) return {whole, {}};
   const size_t other = widest_line(drawn(columns, views, kLeastChanges));
   if (other <= width) return {drawn(columns, views, kLeastChanges + width - other), {}};
-  // Too narrow: what says least goes first.
+  // Too narrow: drop the least important columns first.
   FittedTable table;
   for (const Cell least :
        {Cell::TokensPerSecond, Cell::Changes, Cell::StepTime, Cell::Deviation, Cell::Published,
@@ -101,12 +101,12 @@ FittedTable table_of_width(const LabRun& run, const std::vector<RowView>& views,
     const size_t wide = widest_line(table.text);
     if (wide <= width) return table;
   }
-  // Names and outcomes are left, of which the names give way.
+  // Only names and outcomes are left: cut the names.
   table.text = drawn(columns, views, kLeastChanges, width);
   return table;
 }
 
-// Of Markdown: what would end a cell or begin markup.
+// Escapes what would end a cell of Markdown or start markup.
 std::string markdown(const std::string& text) {
   std::string out;
   for (const char c : printable(text)) {
@@ -116,7 +116,7 @@ std::string markdown(const std::string& text) {
   return out;
 }
 
-// What there is to say of a row beside its line of the table.
+// Remarks on a row, beside its line of the table.
 std::vector<std::string> remarks_of(const RowView& view) {
   std::vector<std::string> lines = view.verdict.reasons;
   for (const std::string& why : why_lines(view)) lines.push_back("Why: " + why);
@@ -135,8 +135,7 @@ std::string with_others(const std::vector<std::string>& ids) {
   return fmt::format("{} and {} more", ids.front(), ids.size() - 1);
 }
 
-// What differs row by row, each with what the suite knows of it. The same of several rows is said
-// once.
+// The rows that differ, with the suite's explanations. Rows with the same text are grouped.
 std::string reasons(const std::vector<RowView>& views, const char* bullet, bool escape) {
   std::vector<std::pair<std::string, std::vector<std::string>>> said;  // text -> rows
   for (const RowView& view : views)
@@ -227,7 +226,7 @@ std::string markdown_cell(const RowView& view, const TableColumn& column) {
 
 std::string report_text(const LabRun& run, int width, Shown what) {
   const std::vector<RowView> views = views_of(run);
-  // 0: no terminal, whose lines go on as long as they are.
+  // 0: not a terminal; lines are not cut.
   const size_t columns = width > 0 ? static_cast<size_t>(std::max(width, 40)) : 0;
   const FittedTable table =
       table_of_width(run, without_tries(views), columns > 0 ? columns : kWidthOfFiles);

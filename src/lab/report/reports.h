@@ -33,7 +33,6 @@ std::string compare_json(const LabRun& first, const LabRun& second);
 
 // The table of a lab run as cells of text, shared by terminal, Markdown and page. Columns without a
 // figure in any row are left out.
-
 enum class Cell {
   Row,
   Changes,
@@ -81,7 +80,6 @@ std::string why_unanswered(const Group& search, const std::vector<const RowView*
 
 // Compares ordinary runs from their run.json: outcome, loss, speed, memory by category, and the
 // differences of their recipes.
-
 struct NamedRun {
   std::string name;  // as given on the command line
   report::RunRecord record;

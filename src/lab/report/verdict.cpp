@@ -35,7 +35,7 @@ class Judge {
   }
 
  private:
-  // What was published, of other hardware.
+  // Published for other hardware.
   RowVerdict unjudged() const {
     RowVerdict out;
     out.figures = out_.figures;
@@ -104,8 +104,8 @@ class Judge {
     }
   }
 
-  // The source ran out of memory and snug does not. That is as it should be only where a count says
-  // why the source did.
+  // The source ran out of memory and snug does not. That counts as expected only if the computed
+  // figures of the other program explain it.
   void beyond(const std::string& ours) {
     if (result_.like && !result_.like->fits) {
       is_beyond_ = true;
@@ -263,7 +263,7 @@ RowVerdict verdict_of(const LabRun& run, const Row& row) {
 
 namespace {
 
-// Of the checks of one unit the farthest off; none where nothing is held.
+// The check of one unit that is farthest off; empty if nothing is compared.
 void add_mark(const RowVerdict& verdict, FigureCheck::Unit unit, std::vector<FigureMark>& marks) {
   const char* kind = unit == FigureCheck::Unit::Bytes ? "memory" : "time";
   bool is_held = false, is_ranged = false;

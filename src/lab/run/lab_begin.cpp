@@ -1,5 +1,5 @@
-// What a lab run begins with: which rows, whether all that they need is there, and what an earlier
-// run left of them.
+// The start of a lab run: chooses rows, checks that what they need exists, and takes over results
+// of an earlier run.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -24,7 +24,7 @@ std::string now_text() {
   return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
 }
 
-// What the user's options say for all rows, searches' too.
+// The user's options for all rows, including those of searches.
 void change_rows(const recipe::LabOptions& options, Suite& suite) {
   const auto change = [&](Row& row) {
     if (!options.device.empty()) row.device = options.device;
@@ -67,7 +67,7 @@ bool has_setting(const Settings& settings, std::string_view key) {
   return std::ranges::any_of(settings, [&](const auto& option) { return option.first == key; });
 }
 
-// The same try of the search as it is now; empty: it has none such.
+// The same try in the current search; empty if it has none.
 std::optional<Row> same_try(const Group& group, const Row& before) {
   const auto value = static_cast<int64_t>(before.value.value_or(0));
   const bool is_its_own = group.kind == Group::Kind::Search && before.group == group.id &&
@@ -111,8 +111,7 @@ void LabRunner::begin() {
   begin_record();
 }
 
-// A device that nobody knows, or a budget that leaves nothing of one, is one fault and not one a
-// row.
+// Reports an unknown device or a budget that is too small once, not once per row.
 void LabRunner::check_profiles(const DeviceQuestions& devices) const {
   std::set<std::pair<std::string, std::string>> checked;
   const auto check = [&](const Row& row) {
@@ -177,7 +176,7 @@ void LabRunner::warn_of_machine() const {
       gpus_.why_none, rows, rows == 1 ? "" : "s", run_.suite.name, rows == 1 ? "s" : "");
 }
 
-// A budget of plans is the memory of the device that they are for, and this machine has its own.
+// The budget of a plan stands for the memory of its device; runs use this machine's.
 void LabRunner::warn_of_budgets() const {
   const auto is_passed_over = [&](const Row& row) {
     return is_chosen(row) && row.not_run.empty() && !row.memory_budget.empty() &&
@@ -221,7 +220,7 @@ void LabRunner::begin_record() {
   if (folder_) folder_->write(record, run_.suite);
 }
 
-// Of the suite's searches, which this run may not be asked for: as the suite has them now.
+// The tries of an earlier run in this folder, as the suite has them now.
 std::vector<Row> LabRunner::earlier_tries() const {
   std::vector<Row> tries;
   if (!folder_ || !folder_->before()) return tries;

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 fs::path default_folder(const Suite& suite, Mode mode, const std::string& device) {
   std::string behind = mode == Mode::Plan ? "-plan" : mode == Mode::Scaled ? "-scaled" : "";
-  // One folder, one device: its report says of all rows what they were planned for.
+  // Each folder is for one device, since its report names one device for all rows.
   if (!device.empty() && device != suite.device)
     behind += "-" + fs::path(device).filename().replace_extension().string();
   return fs::path("out/lab") / (suite.name + behind);
@@ -86,7 +86,7 @@ void LabRunner::note_not_run(const Row& row, const std::string& why) {
 void LabRunner::note(const Row& row, RowResult result, bool is_kept) {
   add_row(row);
   if (folder_ && !is_kept) folder_->write(result);
-  // Where another program is counted too, its curve is wanted to its own end.
+  // If figures of another program are computed, the sweep goes on until that does not fit either.
   const bool is_end =
       result.outcome == Outcome::OutOfMemory && (!result.like || !result.like->fits);
   if (is_end && !row.group.empty()) ended_sweeps_.try_emplace(row.group, row.id);
@@ -198,7 +198,7 @@ LabRunner::PlannedSearch LabRunner::plan_search(const Group& group) const {
   return search;
 }
 
-// Within a search each try waits for the one before it, so that several go on at once.
+// Tries of one search depend on each other, so several searches run in parallel.
 void LabRunner::plan_searches() {
   std::deque<std::pair<const Group*, std::future<PlannedSearch>>> begun;
   const auto note_first = [&] {

@@ -27,8 +27,8 @@ std::string bar(double share, int columns) {
   return text;
 }
 
-// Name, bar and words on one line: the bar gives way to the words, then words go from the end, each
-// as a whole.
+// Name, bar and words on one line. If it is too narrow, the bar shrinks first; then whole words are
+// dropped from the end.
 std::string live_line(const std::string& name, double share, std::vector<std::string> words,
                       int width) {
   constexpr int kLeastBar = 4;

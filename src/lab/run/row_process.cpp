@@ -97,9 +97,8 @@ std::vector<char*> pointers(std::vector<std::string>& words) {
   return result;
 }
 
-// Between fork and exec: what this process listens to, the program hears as everybody does. What it
-// ignores, as SIGHUP under nohup, the program is to ignore as well; but SIGTERM is how it is told
-// to end.
+// Between fork and exec: restores the default for signals that this process handles. Ignored
+// signals, such as SIGHUP under nohup, stay ignored, except SIGTERM, which ends the child.
 void reset_signals() {
   for (const int number : {SIGINT, SIGHUP}) {
     struct sigaction now {};
@@ -304,7 +303,7 @@ namespace {
 
 volatile std::sig_atomic_t is_wanted = 0;
 
-// Rows die with this process: the kernel was told so.
+// The kernel kills the rows with this process (PR_SET_PDEATHSIG).
 void on_signal(int number) {
   if (is_wanted != 0) {
     std::signal(number, SIG_DFL);

@@ -31,7 +31,7 @@ uint64_t digest(const std::string& text) {
   return hash;
 }
 
-// Of a file: what it holds; of a large one its size. Empty for a word that names none.
+// Identifies a file by its contents, or by its size if it is large. Empty if it is not a file.
 std::string content_of(const std::string& word) {
   std::error_code error;
   if (!fs::is_regular_file(word, error)) return "";
@@ -59,7 +59,7 @@ std::optional<report::LiveState> live_state(const fs::path& out_dir) {
   }
 }
 
-// What a run that left no record had measured when it last said something.
+// The last measurements in the live status of a run that left no record.
 void take_live(const fs::path& out_dir, RowResult& result) {
   const std::optional<report::LiveState> live = live_state(out_dir);
   if (!live || live->step == 0) return;
@@ -83,8 +83,7 @@ void note_time_out(const fs::path& out_dir, const std::string& reason) {
   }
 }
 
-// As the words and the recipe that they start from have it. Words that the program does not take
-// are for check_words to complain of.
+// The recipe of a row's arguments. Invalid arguments are left to check_words().
 recipe::Recipe recipe_of(const Words& words) {
   try {
     return recipe::parse_command_line(words).recipe;
@@ -93,7 +92,7 @@ recipe::Recipe recipe_of(const Words& words) {
   }
 }
 
-// What there is to say of an end that is a result all the same.
+// Warnings about an end that still counts as a result.
 void add_remarks(const ProcessEnd& end, RowResult& result) {
   const auto add = [&](const std::string& remark) {
     if (!result.reason.empty()) result.reason += "; ";
@@ -105,7 +104,7 @@ void add_remarks(const ProcessEnd& end, RowResult& result) {
                     end.survivors == 1 ? "" : "es", end.survivors == 1 ? "was" : "were"));
 }
 
-// What was asked for on the person's own command line is for them to read, not a machine.
+// The command that the report shows, without --json, which only the lab wants.
 std::string without_json(Words words) {
   std::erase(words, "--json");
   return recipe::print_command(words);
@@ -209,7 +208,7 @@ RowResult RowWork::plan(const Row& row) const {
 RowResult RowWork::run(const Row& row, const std::function<void(const RowStatus&)>& show) const {
   show({.id = row.id, .doing = "planning", .live = {}});
   RowResult result = plan(row);
-  // What cannot be planned may run all the same, unless it is for its recipe.
+  // A row that cannot be planned may still run, unless its recipe is at fault.
   if (!result.predicted && result.outcome != Outcome::Crashed) return result;
   const fs::path out = out_dir(row);
   const auto look = [&] { show({.id = row.id, .doing = "starting", .live = live_state(out)}); };

@@ -97,7 +97,7 @@ Suite read_tree(const YamlNode& tree, const std::filesystem::path& file, Faults&
   RowReader rows(suite, std::move(models), faults);
   rows.read_defaults(fields);
   suite.device = rows.device();
-  // In the order of the file, so that `from` may name what stands above it.
+  // In the order of the file, since `from` names an earlier row.
   for (const char* const section : {"rows", "matrix", "sweeps", "searches"}) fields.take(section);
   for (const auto& [key, node] : tree.entries) {
     if (key == "rows") rows.read_rows(node);
@@ -109,7 +109,7 @@ Suite read_tree(const YamlNode& tree, const std::filesystem::path& file, Faults&
   fields.finish();
   if (suite.rows.empty() && suite.groups.empty() && !rows.has_refused_any())
     faults.add(tree.line, "the suite has no rows; give rows, a matrix or sweeps");
-  // Words are read once the options are right: a wrong one would be told again for every row.
+  // Commands are checked only if all options are valid: otherwise every row would repeat a fault.
   if (faults.empty()) check_all_words(suite, rows, faults);
   return suite;
 }
@@ -161,7 +161,7 @@ bool Published::empty() const {
 namespace {
 
 recipe::ParsedCommand parsed(const std::vector<std::string>& words) {
-  // What is worth a warning is said by the row's own process.
+  // The row's process prints the warnings.
   const LogSinkGuard quiet([](const std::string&) {});
   recipe::ParsedCommand command = recipe::parse_command_line(words);
   recipe::check_recipe(command.command, command.recipe);
@@ -180,7 +180,7 @@ void check_model(const Suite& suite, const Row& row) {
     throw UserError("has no model; give one of the suite's");
 }
 
-// A plan is of full fine-tuning or of adapters by what its options say, a run by its command.
+// Options decide whether a plan is for full fine-tuning or adapters; for a run, the command does.
 void check_same_training(const recipe::ParsedCommand& plan, const recipe::ParsedCommand& run) {
   if (plan.recipe.full != run.recipe.full)
     throw UserError(
@@ -208,8 +208,6 @@ void check_words(const Suite& suite, const Row& row, int line, Faults& faults) {
   }
 }
 
-// A row as the words that a person would type.
-
 namespace {
 
 using Words = std::vector<std::string>;
@@ -232,8 +230,8 @@ Settings settings_of(const Row& row, Mode mode, const Settings& extra) {
   return options;
 }
 
-// Which files the model comes from. A recipe of its own may name a checkpoint, which random weights
-// of a shape take the place of.
+// The options for the model's files. Random weights replace the checkpoint that a row's recipe may
+// name.
 struct ModelWords {
   std::string checkpoint;  // a bare word
   std::string config;
@@ -288,7 +286,7 @@ Words plan_words(const Suite& suite, const Row& row, Mode mode, const Settings& 
   if (mode == Mode::Plan) put_last(options, "memory_budget", row.memory_budget);
   if (mode == Mode::Scaled) put_last(options, "memory_budget", row.scaled_memory_budget);
   lay_over(options, extra);
-  // A plan takes a run for one of all weights unless something is said of adapters.
+  // Plans are for full fine-tuning unless options for adapters are given.
   if (row.command != "finetune_full" && find_option(options, "full") == nullptr &&
       find_option(options, kConfig) == nullptr && !names_adapters(options))
     options.emplace_back("full", "false");

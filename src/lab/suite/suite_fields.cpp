@@ -183,7 +183,7 @@ namespace {
 
 using recipe::YamlNode;
 
-// What the lab gives each row itself.
+// Options that the lab sets for each row.
 constexpr std::string_view kLabsOwn[] = {"out_dir", "resume", "hosts", "hostfile"};
 
 // Every name of every option, with its key and whether it chooses a class.
@@ -220,7 +220,7 @@ void collect_leaves(const YamlNode& node, const std::string& key, std::vector<Le
     collect_leaves(child, key.empty() ? word : fmt::format("{}.{}", key, word), out);
 }
 
-// The text that stands behind the option: a list's items with commas.
+// The option's value as text: the items of a list with commas.
 std::optional<std::string> value_text(const Leaf& leaf, Faults& faults) {
   if (leaf.node->kind != YamlNode::Kind::List) return text_of(*leaf.node, leaf.key, faults);
   std::vector<std::string> items;
@@ -242,7 +242,7 @@ recipe::Value value_of(const YamlNode& node) {
   return value;
 }
 
-// One option against the table that the command line is read by: its words, its near names.
+// Checks one option with the parser of the command line, whose messages it uses.
 void check_option(const Leaf& leaf, Faults& faults) {
   for (const std::string_view key : kLabsOwn)
     if (leaf.key == key)

@@ -118,8 +118,8 @@ struct RowReader::Axis {
   std::vector<Value> values;
 };
 
-// A mapping names its values and says what each one sets; a list is of models, or of values of the
-// option that the axis is called after.
+// An axis is a mapping of names to options, or a list of models or of values of the option that the
+// axis is named after.
 RowReader::Axis RowReader::read_axis(const std::string& name, const YamlNode& node) {
   Axis axis{.name = name, .line = node.line, .is_model = name == "model", .values = {}};
   if (node.kind == YamlNode::Kind::Map && !axis.is_model) {
@@ -176,8 +176,8 @@ void RowReader::read_axes(Fields& fields, Matrix& matrix) {
   if (matrix.axes.empty() || matrix.combinations > kMostCombinations) matrix.combinations = 0;
 }
 
-// The k-th combination, the last axis changing fastest. What that one changes is told against its
-// first value.
+// The k-th combination; the last axis changes fastest. Its first value is the row that the others
+// are compared with.
 Row RowReader::combined(const Matrix& matrix, size_t k) {
   Row row = matrix.base;
   std::vector<std::pair<std::string, std::string>> names, names_of_first;

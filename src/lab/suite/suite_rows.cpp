@@ -20,7 +20,7 @@ namespace {
 
 using recipe::YamlNode;
 
-// A suite is a table that people read; beyond this it is a mistake, such as an axis too many.
+// More rows than anybody would read are a mistake, such as an axis too many.
 constexpr size_t kMostRows = 2000;
 
 std::string one_of(const std::string& text, const std::vector<std::string>& names) {

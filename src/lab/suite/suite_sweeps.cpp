@@ -1,5 +1,5 @@
-// Sweeps: one row for each value of an option that grows. Searches: the largest such value that
-// fits, found while the lab runs.
+// Reads sweeps (one row per value of a growing option) and searches (for the largest value that
+// fits, while the lab runs).
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -66,7 +66,7 @@ std::vector<std::string> values_of(const YamlNode& node, Faults& faults) {
   return values;
 }
 
-// "train.micro_batch_size" -> "batch size" where that is what people say; else its last word.
+// "train.micro_batch_size" -> "batch size", or the last word of the key.
 std::string spoken(const std::string& option) {
   if (option_key(option) == "train.micro_batch_size") return "batch";
   if (option_key(option) == "train.max_seq_length") return "tokens";
@@ -153,7 +153,7 @@ void RowReader::read_sweep(const YamlNode& node) {
       row.id = filled(row_id, names, node.line, faults_);
       row.title = filled(row_title, names, node.line, faults_);
       outcomes.apply(value, row);
-      // Each is told against the one before.
+      // Each is described by its change from the previous one.
       base.from = row.id;
       add_row(std::move(row), node.line);
     }
@@ -225,7 +225,7 @@ Row search_row(const Group& group, int64_t value) {
   }
   Settings options{{group.over, fmt::format("{}", value)}};
   for (const std::string& key : group.together) options.emplace_back(key, fmt::format("{}", value));
-  // What is tried stands above what a mode lays over its rows.
+  // The tried value overrides the options of a mode.
   for (Settings* layer : {&row.options, &row.plan_options, &row.run_options, &row.scaled_options})
     lay_over(*layer, options);
   row.id = fmt::format("{}-{}", group.id, value);

@@ -99,7 +99,7 @@ std::string findings_json(const Facts& facts, const std::vector<Finding>& findin
 
 namespace {
 
-// Symbols are for eyes: in a pipe there are words.
+// A pipe gets words instead of symbols.
 std::string text_for_output(const Facts& facts, const std::vector<Finding>& all) {
   TextStyle style = style_of(STDOUT_FILENO);
   const bool is_terminal = ::isatty(STDOUT_FILENO) == 1;

@@ -150,7 +150,7 @@ Finding mpi(const Facts& facts) {
           .subject = "MPI",
           .found = "the library does not load",
           .why = "the program is linked against Open MPI",
-          .mend = "sudo apt-get install openmpi-bin, which brings it"};
+          .mend = "sudo apt-get install openmpi-bin, which includes it"};
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ int version_number(const std::string& text) {
   return static_cast<int>(1000 * major + 10 * minor);
 }
 
-// What is not known is taken for new enough.
+// An unknown capability counts as new enough.
 bool is_too_old(const machine::Gpu& gpu) {
   return gpu.compute_capability > 0 && gpu.compute_capability < kOldestCapability;
 }

@@ -233,7 +233,7 @@ Nvml::Nvml(const std::vector<std::string>& libraries) : calls_(std::make_unique<
     why_not_ = fmt::format("the NVIDIA driver does not answer: {}", calls_->words(status));
 }
 
-// The library stays loaded: taking it away while its threads run is not safe.
+// The library stays loaded: unloading it while its threads run is not safe.
 Nvml::~Nvml() {
   if (is_open_) calls_->shutdown();
 }

@@ -108,7 +108,7 @@ void handle(int signal_number, void (*handler)(int)) {
   ::sigaction(signal_number, &action, nullptr);
 }
 
-// Those of which the wait must not miss one between looking and sleeping.
+// Signals that wait() must not miss between its check and its sleep.
 sigset_t watched() {
   sigset_t set;
   sigemptyset(&set);
@@ -190,7 +190,7 @@ void print_view(const Look& look) {
     print(line);
 }
 
-// A reader that went away ends this by SIGPIPE, as it does any filter.
+// If the reader closes the pipe, SIGPIPE ends this process.
 int follow_in_lines(Follow& follow, const recipe::MonitorOptions& options) {
   std::string last;
   while (true) {
@@ -226,7 +226,7 @@ bool watch(Follow& follow, const recipe::MonitorOptions& options, Look& look) {
   return true;
 }
 
-// What was seen last stays on the screen that the person comes back to.
+// The last view stays on the normal screen.
 int follow_in_terminal(Follow& follow, const recipe::MonitorOptions& options) {
   Look look = follow.look();
   if (is_over(look) || watch(follow, options, look)) print_view(look);

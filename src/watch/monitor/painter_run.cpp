@@ -1,4 +1,4 @@
-// What is said of the run: how far it is, its memory, speed and loss; and what the words mean.
+// The sections about the run (progress, memory, speed, loss) and the help.
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
@@ -46,7 +46,7 @@ std::string Painter::gauge_and(double share, const Texts& texts) const {
   return gauge(share, std::min<size_t>(room, 20), "34", style_) + "  " + text;
 }
 
-// Of a suite between two rows the last row's word would say that all is over.
+// Between two rows of a suite, the last row's state would look like the end of the suite.
 std::string Painter::head_word() const {
   if (!look_.suite) return state_word(look_);
   if (look_.suite->is_over) return look_.suite->done >= look_.suite->total ? "done" : "stopped";
