@@ -3,6 +3,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "base/trace.h"
 #include "core/memory/guards.h"
 
 namespace snug::engine {
@@ -34,6 +35,7 @@ void DelayedUpdate::start(const optim::StepOptions& options) {
 // The ledger's tag and OpenMP's number of threads are per thread.
 void DelayedUpdate::run(const optim::StepOptions& options) {
   at::init_num_threads();
+  const trace::Timed timed(trace::Track::Computation, "update");
   const memory::PhaseGuard phase(memory::Phase::Step);
   const memory::HostGuard host;
   optimizer_.update(optimizer_.all(), options);

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/trace.h"
 #include "core/memory/disk_file.h"
 #include "core/memory/placement.h"
 #include "engine/adapters/adapters.h"
@@ -249,8 +250,11 @@ Update Engine::step(const std::function<void()>& run_micro_batches, const Update
   }
   run_micro_batches();
   const memory::PhaseGuard phase(memory::Phase::Step);
-  add_up_common_gradients(*this);
-  const double scaled_norm = global_norm(optim::gradient_sum_of_squares(counted_parameters()));
+  const double scaled_norm = [&] {
+    const trace::Timed timed(trace::Track::Computation, "gradient norm");
+    add_up_common_gradients(*this);
+    return global_norm(optim::gradient_sum_of_squares(counted_parameters()));
+  }();
   const double unscale = 1.0 / scaler.scale();
   Update update{.grad_norm = scaled_norm * unscale, .happened = scaler.update(scaled_norm)};
   finish_updates();
@@ -262,6 +266,7 @@ Update Engine::step(const std::function<void()>& run_micro_batches, const Update
     delayed->start(step);
     return update;
   }
+  const trace::Timed timed(trace::Track::Computation, "update");
   const memory::HostGuard host(updates_on_host);
   optimizer->step(step);
   weights_changed();

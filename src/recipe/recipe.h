@@ -137,6 +137,7 @@ struct Recipe {
   int64_t collective_timeout = 600;  // seconds
   std::string resume = "false";      // false | true | auto | a checkpoint directory
   Word<Logger> logger_name = Logger::Csv;
+  bool profile = false;  // of a step, as a Chrome trace
   uint64_t seed = 1337;
   std::string memory_budget;                      // "2GiB"; empty = all there is
   std::string activation_checkpointing = "none";  // none | all | selective | blocks (selection.h)

@@ -44,6 +44,8 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
       sampler_(sampler_options(length.sampler)),
       schedule_(schedule_of(parts.recipe, length.steps)) {
   tell_of_shorter_warmup();
+  // The second, since the first one warms up.
+  if (recipe_.profile) profiled_step_ = std::min(state_.step + 1, schedule_.total_steps - 1);
   if (state_.step > 0) {
     sampler_.restore({state_.epoch, state_.next_index});
     stepper_.scaler().restore(state_.loss_scale, state_.good_steps);
@@ -71,7 +73,13 @@ void TrainingLoop::take_step() {
   parts_.world.set_activity(fmt::format("step {}", state_.step + 1));
   phases_.begin_step(state_.step);
   const double lr = schedule_.lr_at(state_.step);
-  const engine::StepResult result = step_with_splits(next_micro_batches(), lr);
+  std::optional<StepTrace> profile;
+  if (state_.step == profiled_step_)
+    profile.emplace(parts_.engine.ledger(), parts_.engine.host_ledger());
+  const engine::StepResult result = [&] {
+    const trace::Timed timed(trace::Track::Computation, "step", std::to_string(state_.step + 1));
+    return step_with_splits(next_micro_batches(), lr);
+  }();
   if (!std::isfinite(result.loss) && result.updated)
     throw UserError(
         "the loss is {} at step {}: the learning rate {} is too high for this model, or the data "
@@ -80,6 +88,7 @@ void TrainingLoop::take_step() {
   count_in(result);
   parts_.startup.end_step();
   log_step(result, lr, seconds_since(start));
+  if (profile) write_profile(*profile);
   const auto save_interval = recipe_.train.save_interval.value_or(0);
   // Some ranks hear of it a step before the others.
   const bool stop = parts_.mesh.world().sum({InterruptGuard::requested() ? 1.0 : 0.0}).front() > 0;
@@ -92,6 +101,18 @@ void TrainingLoop::take_step() {
   if (stop)
     throw Interrupted(
         fmt::format("stopped on request after step {}; continue with --resume auto", state_.step));
+}
+
+void TrainingLoop::write_profile(StepTrace& profile) const {
+  const std::filesystem::path folder = recipe_.out_dir;
+  const int rank = parts_.mesh.rank();
+  const bool alone = parts_.mesh.is_single();
+  const auto file = folder / (alone ? "trace.json" : fmt::format("trace/rank-{}.json", rank));
+  std::filesystem::create_directories(file.parent_path());
+  profile.write(file, rank);
+  parts_.log.print(
+      fmt::format("Profile  step {}: {}; open it in https://ui.perfetto.dev or chrome://tracing",
+                  state_.step, (alone ? file : file.parent_path()).string()));
 }
 
 void TrainingLoop::count_in(const engine::StepResult& result) {

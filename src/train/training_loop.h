@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "core/dist/world.h"
@@ -19,6 +20,7 @@
 #include "train/records/live.h"
 #include "train/records/run_figures.h"
 #include "train/records/run_log.h"
+#include "train/records/step_trace.h"
 #include "train/startup.h"
 
 namespace snug::train {
@@ -51,6 +53,7 @@ class TrainingLoop {
 
  private:
   void take_step();
+  void write_profile(StepTrace& profile) const;
   engine::SampleIndices next_micro_batches();
   engine::StepResult step_with_splits(engine::SampleIndices micro_batches, double lr);
   void count_in(const engine::StepResult& result);
@@ -71,6 +74,7 @@ class TrainingLoop {
   engine::Stepper stepper_;
   data::Sampler sampler_;
   optim::Schedule schedule_;
+  std::optional<int64_t> profiled_step_;  // from 0; none: no profile
 };
 
 }  // namespace snug::train

@@ -18,6 +18,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/nameless_file.h"
+#include "base/trace.h"
 #include "core/memory/allocators.h"
 
 namespace snug::memory {
@@ -94,6 +95,10 @@ struct Block {
   int64_t offset() const { return static_cast<std::byte*>(record->data) - mapping->data; }
 };
 
+std::string unit_if_traced(const Block& block) {
+  return trace::is_on() ? unit_name(block.record->unit) : std::string();
+}
+
 const Block* block_of(const at::Tensor& tensor) {
   if (!tensor.defined() || !tensor.has_storage()) return nullptr;
   const c10::DataPtr& pointer = tensor.storage().data_ptr();
@@ -157,6 +162,7 @@ Allocation* disk_allocation_in(void* block) {
 void read_ahead(const at::Tensor& tensor) {
   const Block* block = block_of(tensor);
   if (block == nullptr) return;
+  const trace::Timed timed(trace::Track::Disk, "read ahead", unit_if_traced(*block));
   const int64_t begin = block->offset(), end = begin + block->record->bytes;
   for (int64_t at = begin; at < end; at += kWindowBytes)
     ::posix_fadvise(block->mapping->file, at, std::min(kWindowBytes, end - at),
@@ -167,6 +173,7 @@ void read_ahead(const at::Tensor& tensor) {
 void write_behind(const at::Tensor& tensor) {
   const Block* block = block_of(tensor);
   if (block == nullptr) return;
+  const trace::Timed timed(trace::Track::Disk, "write", unit_if_traced(*block));
   static const auto kPage = static_cast<int64_t>(::sysconf(_SC_PAGESIZE));
   const int64_t begin = block->offset() / kPage * kPage;
   const int64_t bytes = block->offset() + block->record->bytes - begin;

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "base/error.h"
+#include "base/trace.h"
 #include "core/memory/guards.h"
 #include "core/nn/objective.h"
 #include "core/ops/device/host_waits.h"
@@ -194,6 +195,7 @@ UnitRun Executor::new_run(int64_t index, const Stretch& stretch,
 nn::State Executor::run_forward(UnitRun& run, const MicroBatch& micro_batch) {
   const memory::UnitGuard unit(ledger_ids_[static_cast<size_t>(run.index)]);
   const memory::PhaseGuard phase(memory::Phase::Forward);
+  const trace::Timed timed(trace::Track::Computation, "forward", run.unit->name());
   for (const auto& policy : policies_) policy->before_forward(run);
   const uint64_t start = ledger_.serial();
   {
@@ -211,8 +213,10 @@ nn::State Executor::run_forward(UnitRun& run, const MicroBatch& micro_batch) {
 nn::State Executor::run_backward(UnitRun& run, nn::State gradients, const MicroBatch& micro_batch) {
   const memory::UnitGuard unit(ledger_ids_[static_cast<size_t>(run.index)]);
   const memory::PhaseGuard phase(memory::Phase::Backward);
+  const trace::Timed timed(trace::Track::Computation, "backward", run.unit->name());
   for (auto p = policies_.rbegin(); p != policies_.rend(); ++p) (*p)->before_backward(run);
   if (!run.record) {
+    const trace::Timed again(trace::Track::Computation, "recompute", run.unit->name());
     const at::AutoGradMode mode(true);
     run.output = run.unit->forward(run.input, micro_batch.batch, micro_batch.pass);
   }

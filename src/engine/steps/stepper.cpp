@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/trace.h"
 #include "core/kernels/cpu/random_key.h"
 #include "engine/parallel/context_parallel.h"
 
@@ -62,6 +63,7 @@ StepResult Stepper::step(const SampleIndices& micro_batches, double lr) {
 }
 
 std::vector<data::MicroBatch> Stepper::make_batches(const SampleIndices& micro_batches) const {
+  const trace::Timed timed(trace::Track::Computation, "data");
   std::vector<data::MicroBatch> batches;
   for (const std::vector<int64_t>& indices : micro_batches) {
     if (!indices.empty())
@@ -105,6 +107,7 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
                                          : static_cast<double>(result.terms));
   };
   const auto make = [&](int64_t i) -> exec::MicroBatch {
+    const trace::Timed timed(trace::Track::Computation, "data");
     const data::MicroBatch& batch = batches[static_cast<size_t>(i)];
     nn::Batch own =
         engine::own_tokens(batch, engine_.device, *engine_.mesh, recipe_.data.ignore_index);

@@ -91,6 +91,11 @@ std::vector<Row> model_rows(Recipe& r) {
        .choices = choices_of<Logger>(),
        .quiet_choices = online_loggers()},
       {.theme = kModelTheme,
+       .key = "profile",
+       .slot = &r.profile,
+       .help = "profile the second step: write its times and memory to trace.json in out_dir, for "
+               "Perfetto or chrome://tracing"},
+      {.theme = kModelTheme,
        .key = "seed",
        .slot = &r.seed,
        .help = "seed for random weights, dropout and the order of samples",

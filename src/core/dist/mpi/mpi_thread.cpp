@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/trace.h"
 #include "core/dist/position.h"
 
 namespace snug::dist {
@@ -152,6 +153,7 @@ void MpiThread::submit(std::shared_ptr<Work> work) {
 }
 
 void MpiThread::wait(Work& work) {
+  const trace::Timed timed(trace::Track::Computation, "wait", work.unit);
   const auto begin = Clock::now();
   const auto is_over = [&] {
     return work.state.load(std::memory_order_acquire) != Work::State::Waiting;
@@ -273,7 +275,7 @@ void MpiThread::Shared::take_submitted() {
 }
 
 void MpiThread::Shared::activate(const std::shared_ptr<Work>& work) {
-  work->last_progress = Clock::now();
+  work->begin = work->last_progress = Clock::now();
   page.collective_started(work->unit, work->collective);
   active.push_back(work);
 }
@@ -299,6 +301,13 @@ bool MpiThread::Shared::progress() {
 
 void MpiThread::Shared::finish(const std::shared_ptr<Work>& work) {
   page.collective_finished();
+  // "all-gather" of "all-gather of group …"
+  if (trace::is_on())
+    trace::add({.track = trace::Track::Collectives,
+                .what = work->collective.substr(0, work->collective.find(' ')),
+                .unit = work->unit,
+                .begin = trace::seconds(work->begin),
+                .end = trace::seconds(work->last_progress)});
   if (work->queue >= 0) {
     std::deque<std::shared_ptr<Work>>& queue = queues[work->queue];
     queue.pop_front();

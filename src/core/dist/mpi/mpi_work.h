@@ -56,7 +56,7 @@ class Work {
 
   std::atomic<State> state{State::Waiting};
   std::string failure;  // set on failure
-  Clock::time_point last_progress;
+  Clock::time_point begin, last_progress;
 
  protected:
   // Called between polls of the streams; returns whether anything has moved.

@@ -5,8 +5,11 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <string>
 
 #include "base/error.h"
+#include "base/trace.h"
+#include "core/memory/guards.h"
 #include "core/memory/placement.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/host_waits.h"
@@ -25,6 +28,9 @@ void check_landing(const Copy& copy) {
 }
 
 void run(const std::vector<Copy>& copies) {
+  const trace::Timed timed(
+      trace::Track::Copies, "copy",
+      trace::is_on() ? memory::unit_name(memory::current_tag.unit) : std::string());
   for (const Copy& copy : copies) {
     if (copy.whole_storage)
       copy_storage(copy.to, copy.from, Wait::No);

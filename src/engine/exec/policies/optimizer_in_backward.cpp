@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/exec/policies/optimizer_in_backward.h"
 
+#include "base/trace.h"
 #include "core/memory/guards.h"
 
 namespace snug::exec {
@@ -45,6 +46,7 @@ void OptimizerInBackward::after_backward(UnitRun& run) {
   squares_.add(gradients);
   gradients.clear();
   if (updating_) {
+    const trace::Timed timed(trace::Track::Computation, "update", run.unit->name());
     const memory::HostGuard host(on_host_);
     optimizer_.update(range, options_);
   }
