@@ -10,11 +10,12 @@
 namespace snug::models {
 namespace {
 
-// Not a learned bias of attention but GPT-2's causal mask, stored as 8-bit or float ones.
-constexpr std::array<std::string_view, 11> kBuffers{
-    "inv_freq", "position_ids", ".attn.bias", ".attn.masked_bias", "rope_freqs.weight",
-    "rope_factors_long.weight", "rope_factors_short.weight", "decoder.version", ".cos_cached",
-    ".sin_cached",
+// Not learned biases of attention but the causal masks of GPT-2 and GPT-NeoX, stored as 8-bit or
+// float ones.
+constexpr std::array<std::string_view, 13> kBuffers{
+    "inv_freq", "position_ids", ".attn.bias", ".attn.masked_bias", ".attention.bias",
+    ".attention.masked_bias", "rope_freqs.weight", "rope_factors_long.weight",
+    "rope_factors_short.weight", "decoder.version", ".cos_cached", ".sin_cached",
     // A table in the first T5 checkpoints that T5 does not use.
     ".EncDecAttention.relative_attention_bias.weight"};
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import torch
 from parity_case import jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GraniteConfig, Olmo2Config, OPTConfig, Phi3Config, Qwen3Config, SmolLM3Config,
-                          T5Config, T5ForConditionalGeneration)
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GraniteConfig, Olmo2Config, OPTConfig, Phi3Config,
+                          Qwen3Config, SmolLM3Config, StableLmConfig, T5Config, T5ForConditionalGeneration)
 
 VOCABULARY = 96
 
@@ -27,6 +27,8 @@ GPT2 = dict(vocab_size=VOCABULARY, n_positions=128, n_embd=32, n_layer=2, n_head
 SMALL = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
              num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.2,
              bos_token_id=2, eos_token_id=2, pad_token_id=None)
+NEOX = dict(vocab_size=VOCABULARY, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
+            max_position_embeddings=128, initializer_range=0.2, bos_token_id=2, eos_token_id=2)
 DECODERS = {
     "gpt2": GPT2Config(**GPT2),
     # minGPT's: a head of its own; and what else a config may say.
@@ -62,6 +64,13 @@ DECODERS = {
     # Caps low enough to matter.
     "gemma2": Gemma2Config(**{**SMALL, "pad_token_id": 0}, head_dim=12, query_pre_attn_scalar=9, sliding_window=5,
                            attn_logit_softcapping=2.0, final_logit_softcapping=3.0),
+    "gpt-neox": GPTNeoXConfig(**NEOX),
+    # One after the other, without biases of attention, all of a head rotates.
+    "gpt-neox-serial": GPTNeoXConfig(**NEOX, use_parallel_residual=False, attention_bias=False, hidden_act="gelu_new", tie_word_embeddings=True,
+                                     rope_parameters=dict(rope_type="linear", factor=2.0, rope_theta=500.0,
+                                                          partial_rotary_factor=1.0)),
+    "stablelm": StableLmConfig(**SMALL, use_qkv_bias=True, rope_parameters=dict(
+        rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
     # The last of three layers sees all, by a base of its own, scaled.
     "gemma3": Gemma3TextConfig(**{**SMALL, "pad_token_id": 0, "num_hidden_layers": 3}, head_dim=12,
                                query_pre_attn_scalar=9, sliding_window=5, sliding_window_pattern=3,
@@ -93,6 +102,8 @@ def write_decoder(name, folder):
                lambda m, rows: m(input_ids=ids[rows], labels=labels[rows]),
                lambda m, row, tokens: m(input_ids=torch.tensor([tokens])).logits[0, -1],
                ids[:PROMPTS, :PROMPT], keep=("norm", "q_proj", "ln_"),
+               # As its files have it.
+               our_name=lambda key: key.replace("lm_head", "embed_out") if name.startswith("gpt-neox") else key,
                # Conv1D keeps (in, out).
                our_value=lambda key, value: value.t() if ".c_" in key and value.dim() == 2 else value)
 

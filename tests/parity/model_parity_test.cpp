@@ -272,7 +272,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, ModelParity,
                                            "llama-longrope", "mistral", "qwen2", "qwen2-windows",
                                            "qwen3", "granite", "smollm3", "olmo2", "olmo2-dynamic",
                                            "phi3", "phi3-longrope", "phi3-factors", "gemma2",
-                                           "gemma3", "gpt2", "gpt2-untied", "opt", "opt-after",
+                                           "gemma3", "gpt2", "gpt2-untied", "gpt-neox",
+                                           "gpt-neox-serial", "stablelm", "opt", "opt-after",
                                            "opt-plain", "t5", "t5-gated", "blip2-opt", "blip2-t5"),
                          [](const auto& info) {
                            std::string name = info.param;

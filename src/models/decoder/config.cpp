@@ -49,12 +49,19 @@ std::string rope_type_name(const json& rope, const std::string& where) {
 std::pair<json, json> split_rope(json rope, const std::string& where, const json& base) {
   const json theta = rope.value("rope_theta", base);
   rope.erase("rope_theta");
-  if (rope.value("partial_rotary_factor", 1.0) != 1)
+  if (ConfigFields(rope, where).number("partial_rotary_factor", 1.0) != 1)
     throw UserError("{}: partial_rotary_factor is not supported here", where);
   rope.erase("partial_rotary_factor");
   if (rope_type(rope_type_name(rope, where), where) == RopeType::None) rope = nullptr;
   return {theta, rope};
 }
+
+// Names that some families have for what others call otherwise.
+constexpr std::array<std::pair<const char*, const char*>, 3> kAliases = {{
+    {"layer_norm_eps", "rms_norm_eps"},
+    {"rotary_pct", "partial_rotary_factor"},
+    {"rotary_emb_base", "rope_theta"},
+}};
 
 // transformers 5 writes rope_parameters, for all layers or for each type; earlier versions write
 // rope_theta, rope_scaling and others beside them. Every version reads the latter.
@@ -249,6 +256,11 @@ void read_sizes(Config& c, const std::string& where) {
   c.head_dim = fields.integer_between("head_dim", 1, 256, c.hidden_size / c.num_attention_heads);
   c.max_position_embeddings =
       fields.integer_between("max_position_embeddings", 1, int64_t{1} << 26);
+  if (c.family->interleaved && (c.num_key_value_heads != c.num_attention_heads ||
+                                c.head_dim * c.num_attention_heads != c.hidden_size))
+    throw UserError(
+        "{}: the heads of a {} model have no num_key_value_heads or head_dim of their own", where,
+        c.family->model_type);
   c.rotary_dim = static_cast<int64_t>(static_cast<double>(c.head_dim) *
                                       fields.number("partial_rotary_factor", 1.0));
   c.json["num_key_value_heads"] = c.num_key_value_heads;
@@ -303,6 +315,8 @@ Config read_config(const json& file, const std::string& where) {
   c.json = default_config(*c.family);
   for (const auto& [key, value] : file.items())
     if (c.json.contains(key) && key != "architectures") c.json[key] = value;
+  for (const auto& [theirs, ours] : kAliases)
+    if (c.json.contains(theirs)) c.json[ours] = c.json[theirs];
   flatten_rope(c, file, where);
   const ConfigFields fields(c.json, where);
   const char* activation = fields.has("hidden_activation") ? "hidden_activation" : "hidden_act";
@@ -312,8 +326,9 @@ Config read_config(const json& file, const std::string& where) {
   c.initializer_range = fields.number("initializer_range");
   c.attention_dropout = fields.probability("attention_dropout", 0);
   c.output_bias = fields.boolean("attention_bias", false);
-  c.qkv_bias = c.family->qkv_bias || c.output_bias;
-  c.mlp_bias = fields.boolean("mlp_bias", false);
+  c.qkv_bias = c.family->qkv_bias || c.output_bias || fields.boolean("use_qkv_bias", false);
+  c.mlp_bias = c.family->mlp_bias || fields.boolean("mlp_bias", false);
+  c.parallel_residual = fields.boolean("use_parallel_residual", false);
   fields.ids("bos_token_id");
   c.eos_token_ids = fields.ids("eos_token_id");
   read_sizes(c, where);
@@ -322,6 +337,11 @@ Config read_config(const json& file, const std::string& where) {
   // Where it is null, transformers 4 would compute with it.
   if (!fields.has("original_max_position_embeddings"))
     c.json.erase("original_max_position_embeddings");
+  for (const auto& [theirs, ours] : kAliases)
+    if (c.json.contains(theirs)) {
+      c.json[theirs] = c.json[ours];
+      c.json.erase(ours);
+    }
   return c;
 }
 

@@ -47,6 +47,7 @@ struct Config {
   bool qkv_bias = false;
   bool output_bias = false;  // of the attention's output projection
   bool mlp_bias = false;
+  bool parallel_residual = false;  // attention and MLP both read the block's input
   double initializer_range = 0;
   double attention_dropout = 0;
   int64_t sliding_window = 0;  // of the layers that have one

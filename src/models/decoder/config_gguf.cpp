@@ -115,6 +115,27 @@ const files::TensorInfo& required(const files::GgufFile& file, const char* name)
   return *tensor;
 }
 
+// Phi-3's; its factor of attention is said only where it is not what the lengths give.
+json longrope_scaling(const files::GgufFile& file, const std::string& attention_key,
+                      const std::vector<float>& long_factor, double positions, int64_t original) {
+  const std::vector<double> long_numbers = short_numbers(long_factor);
+  const std::vector<double> brief_numbers =
+      short_numbers(values_of(file, required(file, "rope_factors_short.weight")));
+  json scaling = {
+      {"type", "longrope"}, {"long_factor", long_numbers}, {"short_factor", brief_numbers}};
+  if (!file.has(attention_key)) return scaling;
+  const RopeScaling usual{.type = RopeType::LongRope,
+                          .factor = positions / static_cast<double>(original),
+                          .original_max_position = original,
+                          .short_factor = brief_numbers,
+                          .long_factor = long_numbers};
+  const double found = number_of(file, attention_key);
+  const double given =
+      kernels::cpu::rope_frequencies(usual, 2 * std::ssize(long_numbers), 1).attention_factor;
+  if (std::abs(found - given) > 1e-4 * given) scaling["attention_factor"] = found;
+  return scaling;
+}
+
 json rope_scaling(const files::GgufFile& file, const Family& family, const json& config) {
   const auto key = [&](const char* name) {
     return key_of(family, (std::string("rope.scaling.") + name).c_str());
@@ -124,10 +145,11 @@ json rope_scaling(const files::GgufFile& file, const Family& family, const json&
     return llama3_scaling(file, values_of(file, *factors), config["rope_theta"],
                           file.integer(key("original_context_length"), kLlama3Positions));
   if (const files::TensorInfo* factors = file.find("rope_factors_long.weight"))
-    return {{"type", "longrope"},
-            {"long_factor", short_numbers(values_of(file, *factors))},
-            {"short_factor",
-             short_numbers(values_of(file, required(file, "rope_factors_short.weight")))}};
+    return longrope_scaling(file, key("attn_factor"), values_of(file, *factors),
+                            static_cast<double>(positions),
+                            config["original_max_position_embeddings"].is_null()
+                                ? positions
+                                : config["original_max_position_embeddings"].get<int64_t>());
   const std::string type = file.text(key("type"), "none");
   if (type == "none") return nullptr;
   if (type == "linear")
@@ -281,6 +303,10 @@ Config from_gguf(const files::GgufFile& file) {
 }
 
 void to_gguf(const Config& c, files::GgufWriter& out) {
+  if (c.family->gguf.empty())
+    throw UserError(
+        "snug does not write GGUF files of {} models; write a Hugging Face directory (--to hf)",
+        c.family->model_type);
   check_layers(c);
   check_constants(c);
   const std::string architecture(c.family->gguf);

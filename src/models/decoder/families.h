@@ -18,6 +18,18 @@ enum class QkNorm { None, Head, Projection };
 // Order of rotary rows in GGUF files: as in Hugging Face's, or in pairs.
 enum class GgufRows { Same, Paired };
 
+// Weights' names in Hugging Face's files, where they are not Llama's.
+struct WeightNames {
+  const char* embedding = "model.embed_tokens";
+  const char* layers = "model.layers.";
+  const char* qkv = "self_attn.qkv_proj";  // of a fused family; else q_proj and so on beside it
+  const char* output = "self_attn.o_proj";
+  const char* up = "mlp.gate_up_proj";  // of a fused family
+  const char* down = "mlp.down_proj";
+  const char* norm = "model.norm";
+  const char* head = "lm_head";
+};
+
 struct Family {
   std::string_view model_type;  // in config.json
   std::string_view class_name;  // in transformers
@@ -28,8 +40,13 @@ struct Family {
   bool qkv_bias = false;     // q, k and v have biases, whatever the config says
   Norms norms = Norms::Before;
   QkNorm qk_norm = QkNorm::None;
-  bool unit_offset = false;       // norms multiply by 1 + weight
-  bool fused = false;             // one layer for q, k and v, and one for gate and up
+  bool unit_offset = false;  // norms multiply by 1 + weight
+  bool fused = false;        // one layer for q, k and v, and one for gate and up
+  bool interleaved = false;  // the fused layer has each head's q, k and v side by side
+  bool layer_norm = false;   // layer norms with biases in place of RMSNorms
+  bool gated = true;         // the MLP has a gate
+  bool mlp_bias = false;     // the MLP's layers have biases, whatever the config says
+  WeightNames names;
   bool scaled_embedding = false;  // the embedding is multiplied by sqrt(hidden_size)
   // JSON: the family's keys besides the common ones, with what transformers assumes for an absent
   // one.

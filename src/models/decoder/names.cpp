@@ -57,6 +57,9 @@ std::string layer_name(Layout layout, const Family& family, std::string_view our
 Placement DecoderModel::placement(Layout layout, const nn::Parameter& parameter) const {
   const std::string& name = parameter.name;
   if (layout == Layout::HuggingFace) return {.tensor = name};
+  if (config_.family->gguf.empty())
+    throw UserError("{} models are read and written as Hugging Face directories only (--to hf)",
+                    config_.family->model_type);
   const double added =
       layout == Layout::Gguf && config_.family->unit_offset && name.ends_with("norm.weight") ? 1
                                                                                              : 0;

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/split.h>
 #include <ATen/ops/split_with_sizes.h>
 
 #include <numeric>
@@ -14,39 +15,49 @@ namespace {
 
 nn::Bias bias_if(bool present) { return present ? nn::Bias::Present : nn::Bias::None; }
 
-nn::RmsNorm norm(const Config& c, const std::string& name, int64_t size) {
+nn::RmsNorm rms_norm(const Config& c, const std::string& name, int64_t size) {
   return {name, size, c.rms_norm_eps, c.norm_form};
 }
 
-std::optional<nn::RmsNorm> block_norm(const Config& c, bool present, const std::string& name) {
+std::variant<nn::RmsNorm, nn::LayerNorm> hidden_norm(const Config& c, const std::string& name) {
+  if (c.family->layer_norm) return nn::LayerNorm(name, c.hidden_size, c.rms_norm_eps);
+  return rms_norm(c, name, c.hidden_size);
+}
+
+std::optional<Norm> block_norm(const Config& c, bool present, const std::string& name) {
   if (!present) return std::nullopt;
-  return norm(c, name, c.hidden_size);
+  return Norm(c, name);
 }
 
 // Of one of queries and keys, with `heads` heads.
 std::optional<nn::RmsNorm> qk_norm(const Config& c, const std::string& name, int64_t heads) {
   if (c.family->qk_norm == QkNorm::None) return std::nullopt;
-  if (c.family->qk_norm == QkNorm::Head) return norm(c, name, c.head_dim);
-  return norm(c, name, heads * c.head_dim);
+  if (c.family->qk_norm == QkNorm::Head) return rms_norm(c, name, c.head_dim);
+  return rms_norm(c, name, heads * c.head_dim);
 }
 
-std::vector<nn::Linear> qkv_layers(const Config& c, const std::string& name) {
+std::vector<nn::Linear> qkv_layers(const Config& c, const std::string& layer) {
+  const std::string name = layer + "self_attn.";
   const int64_t q = c.num_attention_heads * c.head_dim, kv = c.num_key_value_heads * c.head_dim;
   const nn::Bias bias = bias_if(c.qkv_bias);
   if (!c.family->fused)
     return {{name + "q_proj", nn::Role::Query, c.hidden_size, q, bias},
             {name + "k_proj", nn::Role::Key, c.hidden_size, kv, bias},
             {name + "v_proj", nn::Role::Value, c.hidden_size, kv, bias}};
-  return {{name + "qkv_proj", nn::Role::Query, c.hidden_size, q + 2 * kv, bias}};
+  return {{layer + c.family->names.qkv, nn::Role::Query, c.hidden_size, q + 2 * kv, bias}};
 }
 
-std::vector<nn::Linear> gate_up_layers(const Config& c, const std::string& name) {
+std::vector<nn::Linear> gate_up_layers(const Config& c, const std::string& layer) {
+  const std::string name = layer + "mlp.";
   const nn::Bias bias = bias_if(c.mlp_bias);
+  if (!c.family->gated)
+    return {
+        {layer + c.family->names.up, nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias}};
   if (!c.family->fused)
     return {{name + "gate_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias},
             {name + "up_proj", nn::Role::MlpInput, c.hidden_size, c.intermediate_size, bias}};
-  return {
-      {name + "gate_up_proj", nn::Role::MlpInput, c.hidden_size, 2 * c.intermediate_size, bias}};
+  return {{layer + c.family->names.up, nn::Role::MlpInput, c.hidden_size, 2 * c.intermediate_size,
+           bias}};
 }
 
 // Each layer's outputs for x; those of a fused layer cut in proportion to `parts`. split()'s
@@ -57,18 +68,45 @@ std::vector<at::Tensor> project(const at::Tensor& x, const std::vector<nn::Linea
   std::vector<const nn::Linear*> all;
   for (const nn::Linear& layer : layers) all.push_back(&layer);
   std::vector<at::Tensor> outputs = nn::project(x, all, nn::num_tokens(batch), pass);
-  if (layers.size() > 1) return outputs;
+  if (layers.size() > 1 || parts.size() == 1) return outputs;
   const int64_t sum = std::accumulate(parts.begin(), parts.end(), int64_t{0});
   for (int64_t& part : parts) part = outputs[0].size(1) * part / sum;
   return at::split_with_sizes(outputs[0], parts, 1);
 }
 
+// (N, H of q, k and v of d each) -> q, k and v (N, H d): rotation and attention want heads side by
+// side.
+std::vector<at::Tensor> by_parts(const at::Tensor& x, int64_t head_dim) {
+  const int64_t heads = x.size(1) / (3 * head_dim);
+  return at::split(x.view({-1, heads, 3, head_dim}).transpose(1, 2).reshape(x.sizes()),
+                   heads * head_dim, 1);
+}
+
 }  // namespace
+
+Norm::Norm(const Config& c, const std::string& name) : norm_(hidden_norm(c, name)) {}
+
+at::Tensor Norm::forward(const at::Tensor& x, ops::NormFeeds feeds) const {
+  if (const auto* rms = std::get_if<nn::RmsNorm>(&norm_)) return rms->forward(x, feeds);
+  return std::get<nn::LayerNorm>(norm_).forward(x);
+}
+
+std::pair<at::Tensor, at::Tensor> Norm::forward_sum(const at::Tensor& x,
+                                                    const at::Tensor& residual) const {
+  return std::visit([&](const auto& norm) { return norm.forward_sum(x, residual); }, norm_);
+}
+
+void Norm::list(std::vector<nn::Parameter*>& parameters) {
+  if (auto* rms = std::get_if<nn::RmsNorm>(&norm_))
+    parameters.push_back(&rms->weight);
+  else
+    std::get<nn::LayerNorm>(norm_).list(parameters);
+}
 
 Embedding::Embedding(const Config& c)
     : Unit("embedding", nn::UnitKind::Embedding),
       config_(c),
-      weight_{.name = "model.embed_tokens.weight",
+      weight_{.name = std::string(c.family->names.embedding) + ".weight",
               .shape = {c.vocab_size, c.hidden_size},
               .role = nn::ParameterRole::Embedding,
               .value = {}} {}
@@ -94,7 +132,7 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
       config_(c),
       layer_(layer),
       rope_(rope),
-      name_("model.layers." + std::to_string(layer) + "."),
+      name_(c.family->names.layers + std::to_string(layer) + "."),
       before_attention_(block_norm(c, c.family->norms != Norms::After, name_ + "input_layernorm")),
       after_attention_(
           block_norm(c, c.family->norms != Norms::Before, name_ + "post_attention_layernorm")),
@@ -104,24 +142,26 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
                                                                : "pre_feedforward_layernorm"))),
       after_mlp_(
           block_norm(c, c.family->norms != Norms::Before, name_ + "post_feedforward_layernorm")),
-      qkv_(qkv_layers(c, name_ + "self_attn.")),
-      o_(name_ + "self_attn.o_proj", nn::Role::Projection, c.num_attention_heads * c.head_dim,
+      qkv_(qkv_layers(c, name_)),
+      o_(name_ + c.family->names.output, nn::Role::Projection, c.num_attention_heads * c.head_dim,
          c.hidden_size, bias_if(c.output_bias)),
       q_norm_(qk_norm(c, name_ + "self_attn.q_norm", c.num_attention_heads)),
       k_norm_(qk_norm(c, name_ + "self_attn.k_norm", c.num_key_value_heads)),
-      gate_up_(gate_up_layers(c, name_ + "mlp.")),
-      down_(name_ + "mlp.down_proj", nn::Role::MlpOutput, c.intermediate_size, c.hidden_size,
+      gate_up_(gate_up_layers(c, name_)),
+      down_(name_ + c.family->names.down, nn::Role::MlpOutput, c.intermediate_size, c.hidden_size,
             bias_if(c.mlp_bias)) {}
 
 std::vector<nn::Parameter*> Block::parameters() {
   std::vector<nn::Parameter*> all;
-  const auto add = [&all](std::optional<nn::RmsNorm>& norm) {
-    if (norm) all.push_back(&norm->weight);
+  const auto add = [&all](std::optional<Norm>& norm) {
+    if (norm) norm->list(all);
   };
   add(before_attention_);
   for (nn::Linear& linear : qkv_) linear.list(all);
   o_.list(all);
-  for (auto* norm : {&q_norm_, &k_norm_, &after_attention_, &before_mlp_}) add(*norm);
+  for (auto* norm : {&q_norm_, &k_norm_})
+    if (*norm) all.push_back(&(*norm)->weight);
+  for (auto* norm : {&after_attention_, &before_mlp_}) add(*norm);
   for (nn::Linear& linear : gate_up_) linear.list(all);
   down_.list(all);
   add(after_mlp_);
@@ -141,7 +181,9 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
   const int64_t d = config_.head_dim;
   const Layer& layer = config_.layers[static_cast<size_t>(layer_)];
   const int64_t q = config_.num_attention_heads, kv = config_.num_key_value_heads;
-  std::vector<at::Tensor> qkv = project(x, qkv_, {q, kv, kv}, batch, pass);
+  std::vector<at::Tensor> qkv = config_.family->interleaved
+                                    ? by_parts(project(x, qkv_, {1}, batch, pass)[0], d)
+                                    : project(x, qkv_, {q, kv, kv}, batch, pass);
   if (q_norm_) qkv[0] = q_norm_->forward_heads(qkv[0]);
   if (k_norm_) qkv[1] = k_norm_->forward_heads(qkv[1]);
   for (at::Tensor& heads : qkv) heads = nn::split_heads(heads, d);
@@ -160,6 +202,10 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
 }
 
 at::Tensor Block::mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
+  if (!config_.family->gated)
+    return down_.forward_activated(
+        nn::project(x, {&gate_up_.front()}, nn::num_tokens(batch), pass)[0], config_.activation,
+        pass);
   const int64_t features = gate_up_.front().out_features() / 2;  // where both are one
   const std::vector<at::Tensor> wide = project(x, gate_up_, {features, features}, batch, pass);
   return down_.forward_gated(wide[0], wide[1], config_.activation, pass);
@@ -170,17 +216,21 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
   const auto scaled = [&](const at::Tensor& y) {
     return config_.residual_scale == 1 ? y : at::mul(y, config_.residual_scale);
   };
-  const auto normed = [](const std::optional<nn::RmsNorm>& norm, const at::Tensor& y) {
+  const auto normed = [](const std::optional<Norm>& norm, const at::Tensor& y) {
     return norm ? norm->forward(y, ops::NormFeeds::Other) : y;
   };
   at::Tensor added =
       attend(before_attention_ ? before_attention_->forward(hidden) : hidden, batch, pass);
   added = scaled(normed(after_attention_, added));
   at::Tensor sum, x;
-  if (before_mlp_)
+  if (config_.parallel_residual) {
+    sum = at::add(hidden, added);
+    x = before_mlp_->forward(hidden);
+  } else if (before_mlp_) {
     std::tie(sum, x) = before_mlp_->forward_sum(hidden, added);
-  else
+  } else {
     sum = x = at::add(hidden, added);
+  }
   added.reset();
   nn::State state;
   state.set("hidden",
@@ -189,11 +239,12 @@ nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const n
 }
 
 Head::Head(const Config& c, nn::Parameter* tied)
-    : nn::Head("head", "lm_head", c.hidden_size, c.vocab_size, tied, c.logit_form),
-      norm_(norm(c, "model.norm", c.hidden_size)) {}
+    : nn::Head("head", c.family->names.head, c.hidden_size, c.vocab_size, tied, c.logit_form),
+      norm_(c, c.family->names.norm) {}
 
 std::vector<nn::Parameter*> Head::parameters() {
-  std::vector<nn::Parameter*> all{&norm_.weight};
+  std::vector<nn::Parameter*> all;
+  norm_.list(all);
   vocabulary_.list(all);
   return all;
 }
@@ -237,12 +288,15 @@ std::string DecoderModel::litgpt_config() const {
 
 std::vector<nn::SplitRow> DecoderModel::split() const {
   std::vector<nn::SplitRow> all = {
-      {"embed_tokens", nn::by_rows()},  {"q_proj", nn::by_rows()},
-      {"k_proj", nn::by_rows()},        {"v_proj", nn::by_rows()},
-      {"qkv_proj", nn::by_rows(3)},     {"o_proj", nn::by_columns()},
-      {"gate_proj", nn::by_rows()},     {"up_proj", nn::by_rows()},
-      {"gate_up_proj", nn::by_rows(2)}, {"down_proj", nn::by_columns()},
-      {"lm_head", nn::by_rows()}};
+      {"embed_tokens", nn::by_rows()},    {"q_proj", nn::by_rows()},
+      {"k_proj", nn::by_rows()},          {"v_proj", nn::by_rows()},
+      {"qkv_proj", nn::by_rows(3)},       {"o_proj", nn::by_columns()},
+      {"gate_proj", nn::by_rows()},       {"up_proj", nn::by_rows()},
+      {"gate_up_proj", nn::by_rows(2)},   {"down_proj", nn::by_columns()},
+      {"lm_head", nn::by_rows()},         {"embed_in", nn::by_rows()},
+      {"query_key_value", nn::by_rows()}, {"attention.dense", nn::by_columns()},
+      {"dense_h_to_4h", nn::by_rows()},   {"dense_4h_to_h", nn::by_columns()},
+      {"embed_out", nn::by_rows()}};
   if (config_.family->qk_norm == QkNorm::Head) return all;
   all.push_back({"q_norm", nn::by_rows()});
   all.push_back({"k_norm", nn::by_rows()});

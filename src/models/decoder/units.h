@@ -7,6 +7,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "core/nn/attention.h"
@@ -21,6 +23,19 @@ namespace snug::models::decoder {
 
 // Shapes: N tokens, D hidden_size, H heads, K key-value heads, d head_dim, F intermediate_size,
 // V vocab_size; c rows of hidden states as core/nn/functions.h says.
+
+// An RMSNorm or a layer norm, as the family has them.
+class Norm {
+ public:
+  Norm(const Config& config, const std::string& name);
+  at::Tensor forward(const at::Tensor& x, ops::NormFeeds feeds = ops::NormFeeds::Product) const;
+  std::pair<at::Tensor, at::Tensor> forward_sum(const at::Tensor& x,
+                                                const at::Tensor& residual) const;
+  void list(std::vector<nn::Parameter*>& parameters);
+
+ private:
+  std::variant<nn::RmsNorm, nn::LayerNorm> norm_;
+};
 
 class Embedding final : public nn::Unit {
  public:
@@ -54,11 +69,11 @@ class Block final : public nn::Unit {
   const Rope* rope_;
   std::string name_;
   // What `norms` of the family says: before and after attention, before and after the MLP.
-  std::optional<nn::RmsNorm> before_attention_, after_attention_, before_mlp_, after_mlp_;
+  std::optional<Norm> before_attention_, after_attention_, before_mlp_, after_mlp_;
   std::vector<nn::Linear> qkv_;  // one each, or one for all
   nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;
-  std::vector<nn::Linear> gate_up_;  // gate and up, or one for both
+  std::vector<nn::Linear> gate_up_;  // gate and up, or one for both; up alone without a gate
   nn::Linear down_;
 };
 
@@ -70,7 +85,7 @@ class Head final : public nn::Head {
  private:
   at::Tensor prepare(const at::Tensor& x, const nn::Pass& pass) override;
 
-  nn::RmsNorm norm_;
+  Norm norm_;
 };
 
 class DecoderModel final : public Model {

@@ -107,8 +107,8 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
 TEST_F(FromConfig, ParametersHaveTheRolesThatTheirNamesSay) {
   const auto is_table = [](const std::string& name) {
     for (const char* word :
-         {"embed_tokens", "wte", "wpe", "shared", "embed_positions", "position_embedding",
-          "class_embedding", "query_tokens", "relative_attention_bias"})
+         {"embed_tokens", "embed_in", "wte", "wpe", "shared", "embed_positions",
+          "position_embedding", "class_embedding", "query_tokens", "relative_attention_bias"})
       if (name.find(word) != std::string::npos) return true;
     return false;
   };
@@ -118,10 +118,11 @@ TEST_F(FromConfig, ParametersHaveTheRolesThatTheirNamesSay) {
     const auto model = model_from_config(entry.path() / "config.json");
     for (const nn::Parameter* parameter : model->parameters()) {
       const std::string& name = parameter->name;
-      const auto expected = is_table(name)                     ? nn::ParameterRole::Embedding
-                            : name.ends_with("lm_head.weight") ? nn::ParameterRole::Head
-                            : parameter->shape.size() == 1     ? nn::ParameterRole::Vector
-                                                               : nn::ParameterRole::Matrix;
+      const auto expected = is_table(name) ? nn::ParameterRole::Embedding
+                            : name.ends_with("lm_head.weight") || name == "embed_out.weight"
+                                ? nn::ParameterRole::Head
+                            : parameter->shape.size() == 1 ? nn::ParameterRole::Vector
+                                                           : nn::ParameterRole::Matrix;
       EXPECT_EQ(parameter->role, expected) << entry.path().filename() << ": " << name;
       EXPECT_FALSE(parameter->is_added()) << name;
       ++counts[parameter->role];
