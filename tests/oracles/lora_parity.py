@@ -44,6 +44,12 @@ CASES = {
                                 target_modules=["c_attn", "c_fc", "c_proj"]), 1, None),
     "transposed-dora": ("gpt2-untied", dict(r=4, lora_alpha=8, use_dora=True, fan_in_fan_out=True,
                                             target_modules=["c_attn", "c_proj"]), 1, None),
+    # Fused layers, a head's q, k and v side by side, windows and caps.
+    "fused": ("phi3", dict(r=4, lora_alpha=8, target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]), 1, None),
+    "interleaved-dora": ("gpt-neox", dict(r=4, lora_alpha=8, use_dora=True,
+                                          target_modules=["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"]), 1, None),
+    "int8-gemma": ("gemma2", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "int8"),
+    "nf4-qwen3": ("qwen3", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),
     "int8": ("llama-bias", dict(r=4, lora_alpha=8, target_modules=LINEAR + ["lm_head"]), 1, "int8"),
 }
 STEPS, BATCH = 10, 2

@@ -101,6 +101,9 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   expect("gemma2", 256000, 2304, 9216, 26, 8, 4, {{"cache_implementation", "hybrid"}},
          2'614'341'888);
   expect("gemma3_text", 262144, 1152, 6912, 26, 4, 1, {{"sliding_window", 512}}, 999'885'952);
+  expect("gpt_neox", 50304, 768, 3072, 12, 12, 12, {{"rotary_pct", 0.25}}, 162'322'944);
+  expect("gpt_neox", 50304, 2048, 8192, 16, 8, 8, {{"rotary_pct", 0.25}}, 1'011'781'632);
+  expect("stablelm", 50304, 2560, 6912, 32, 32, 32, {{"qk_layernorm", false}}, 2'795'443'200);
 }
 
 // Optimizers form groups from roles, so a new family must not forget to say them.
@@ -170,7 +173,7 @@ TEST_F(FromConfig, RefusalsNameFileAndKey) {
     EXPECT_NE(found.find("config.json"), std::string::npos) << found;
     EXPECT_NE(found.find(words), std::string::npos) << found;
   };
-  expect(with("opt", "model_type", "gpt_neox"), "supported are llama, mistral");
+  expect(with("opt", "model_type", "mamba"), "supported are llama, mistral");
   expect(with("opt", "hidden_size", 0), "hidden_size = 0 is out of range");
   expect(with("opt", "hidden_size", "wide"), "\"hidden_size\" is \"wide\"");
   expect(with("opt", "num_attention_heads", 5), "5 attention heads");
@@ -287,6 +290,27 @@ TEST_F(FromConfig, WhereAConfigIsSilentTransformersDefaultsCount) {
     config["model_type"] = type;
     EXPECT_EQ(make(config)->dimensions().num_kv_heads, heads) << type;
   }
+}
+
+// Its own names count, and are written; what only some of its models do is refused.
+TEST_F(FromConfig, GptNeoXHasNamesOfItsOwn) {
+  json config = config_of("gpt-neox");
+  config.erase("rope_parameters");
+  config["rotary_pct"] = 0.5;
+  config["rotary_emb_base"] = 500;
+  const json written = make(config)->hugging_face_config();
+  EXPECT_EQ(written["rotary_pct"], 0.5);
+  EXPECT_EQ(written["rotary_emb_base"], 500);
+  EXPECT_EQ(written["layer_norm_eps"], config["layer_norm_eps"]);
+  EXPECT_FALSE(written.contains("rms_norm_eps"));
+  EXPECT_EQ(make(written)->hugging_face_config(), written);
+  config["hidden_dropout"] = 0.1;
+  EXPECT_NE(refusal(config).find("does not know hidden_dropout"), std::string::npos)
+      << refusal(config);
+  json stable = config_of("stablelm");
+  stable["use_parallel_residual"] = stable["qk_layernorm"] = true;
+  EXPECT_NE(refusal(stable).find("qk_layernorm, use_parallel_residual"), std::string::npos)
+      << refusal(stable);
 }
 
 // Frequencies that depend on each row's length have no table.
