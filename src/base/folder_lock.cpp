@@ -97,6 +97,7 @@ FolderLock::FolderLock(const LockWish& wish) : removes_(wish.place == LockWish::
   if (error)
     throw UserError("cannot make the folder {}: {}; {}", file_.parent_path().string(),
                     error.message(), wish.remedy);
+  if (removes_) check_folders_above(wish);
   while (!take(wish)) continue;
   write_holder(wish);
 }
@@ -104,6 +105,21 @@ FolderLock::FolderLock(const LockWish& wish) : removes_(wish.place == LockWish::
 FolderLock::~FolderLock() {
   if (removes_) ::unlink(file_.c_str());
   ::close(descriptor_);
+}
+
+// A folder that another run is writing is not a place for files of this process.
+void FolderLock::check_folders_above(const LockWish& wish) const {
+  constexpr int kLevels = 3;  // OUT_DIR/step-000100/model
+  fs::path folder = file_.parent_path();
+  for (int level = 0; level < kLevels && folder.has_relative_path(); ++level) {
+    const int descriptor = ::open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor >= 0) {
+      const bool busy = wish.lock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+      ::close(descriptor);
+      if (busy) refuse(wish, holder_of(folder / ".lock"));
+    }
+    folder = folder.parent_path();
+  }
 }
 
 // False where the file went away meanwhile, and another is to be tried.

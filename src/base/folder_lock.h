@@ -33,6 +33,7 @@ class FolderLock {
   FolderLock& operator=(const FolderLock&) = delete;
 
  private:
+  void check_folders_above(const LockWish& wish) const;
   bool take(const LockWish& wish);
   void write_holder(const LockWish& wish) const;
 

@@ -141,9 +141,9 @@ void report(const SampleStore& store, const char* part, const std::string& style
          : style == "chat"
              ? "the model's chat template rewrites earlier turns once later ones follow, so only "
                "the "
-               "last answer of each is learnt"
+               "last answer of each is trained on"
              : fmt::format("prompt style {} takes the first question and answer of each; "
-                           "--data.prompt_style chat learns them all, "
+                           "--data.prompt_style chat trains on all of them, "
                            "--data.include_multiturn_conversations true makes each a sample",
                            style));
   if (store.num_without_loss() > 0)

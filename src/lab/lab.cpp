@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <deque>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -226,6 +227,8 @@ int report_again(const LabOptions& options) {
 // Any number of ordinary runs, or two lab runs.
 int compare(const LabOptions& options) {
   want_targets(options, 2, SIZE_MAX, "folders of runs: two lab runs, or two or more others");
+  for (const std::string& target : options.targets)
+    if (!std::filesystem::exists(target)) throw UserError("{} does not exist", target);
   const auto is_run = [](const std::string& target) { return !run_record_in(target).empty(); };
   if (std::ranges::all_of(options.targets, is_run)) {
     std::vector<NamedRun> runs;

@@ -21,8 +21,8 @@ std::optional<Layout> read_layout(const Recipe& r, std::vector<std::string>& fau
   const int64_t per_node = devices.value_or(1);
   if (per_node < 1 || per_node > kMaxRanks || r.num_nodes > kMaxRanks ||
       per_node * r.num_nodes > kMaxRanks) {
-    faults.push_back(
-        fmt::format("devices = {}, num_nodes = {}: out of range", r.devices, r.num_nodes));
+    faults.push_back(fmt::format("devices = {}, num_nodes = {}: from 1 to {} in all", r.devices,
+                                 r.num_nodes, kMaxRanks));
     return std::nullopt;
   }
   Layout layout{.num_ranks = per_node * r.num_nodes, .is_auto = !devices};

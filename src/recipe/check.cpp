@@ -325,7 +325,7 @@ std::vector<std::string> data_faults(const DataOptions& data, const std::set<std
         "its samples");
   if (data.class_path == "JSON" && data.json_path.empty())
     faults.push_back(
-        "data.json_path is not set: name a JSON or JSONL file, or a named set such as "
+        "no data: give --data FILE (JSON, JSONL, CSV, TSV or Parquet), or a named set such as "
         "--data Alpaca2k");
   if (data.class_path != "JSON" && !data.json_path.empty())
     faults.push_back(fmt::format("data.json_path = {} applies to --data JSON, not to {}",

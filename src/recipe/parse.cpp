@@ -232,7 +232,7 @@ OptionTable table_of(ParsedCommand& parsed, ParsedCommand& defaults) {
   if (parsed.command == Command::FinetuneFull) {
     table.foreign = recipe_rows(parsed.recipe);
     std::erase_if(table.foreign, [](const Row& row) { return !row.lora_only; });
-    table.foreign_home = "finetune_lora";
+    table.foreign_home = "finetune";
   }
   return table;
 }

@@ -234,7 +234,7 @@ std::vector<std::string> keys_of_group(const std::vector<Row>& rows, const std::
 
 std::string unknown_key(const Setting& setting, const OptionTable& table) {
   if (find_row(table.foreign, setting.key))
-    return fmt::format("{}: this key belongs to {}, not to this command", setting.where,
+    return fmt::format("{}: an option of snug {}, not of this command", setting.where,
                        table.foreign_home);
   const std::vector<std::string> group = keys_of_group(table.rows, setting.key);
   if (!group.empty())

@@ -109,7 +109,7 @@ class TreeBuilder : public YAML::EventHandler {
     if (node.kind != YamlNode::Kind::Scalar || node.text.empty())
       throw UserError("{}:{}: a key is missing before the colon", name_, node.line);
     if (parent.node.entries.size() >= kMaxKeys)
-      throw UserError("{}:{}: more than {} keys in one mapping; this is no recipe", name_,
+      throw UserError("{}:{}: more than {} keys in one mapping; this is not a recipe", name_,
                       node.line, kMaxKeys);
     for (const auto& [key, value] : parent.node.entries)
       if (key == node.text)

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "core/dist/agreement.h"
+#include "core/memory/ledger.h"
 #include "data/dataset.h"
 #include "data/prompts.h"
 #include "engine/accelerator.h"
@@ -461,8 +462,10 @@ void Finetune::explain(const OutOfMemory& error) {
   report::RunRecord& record = log_->record();
   record.out_of_memory = plan::out_of_memory_record(error);
   figures_->fill();  // planning, below, is not the run's
+  const auto* refused = dynamic_cast<const memory::RefusedAllocation*>(&error);
   const std::vector<plan::Suggestion> found =
-      base_ ? suggestions(planned()) : std::vector<plan::Suggestion>();
+      base_ ? suggestions(planned(), refused ? refused->refusal().available() : 0)
+            : std::vector<plan::Suggestion>();
   record.out_of_memory->suggestions = plan::suggestion_records(found, command_);
   record.outcome = "oom";
   record.reason = error.what() + plan::suggestions_text(found, command_);

@@ -118,12 +118,15 @@ recipe::Recipe fitting_recipe(const PlannedRun& run, RunLog& log) {
   return fit.best->recipe;
 }
 
-std::vector<plan::Suggestion> suggestions(const PlannedRun& run) {
+std::vector<plan::Suggestion> suggestions(const PlannedRun& run, int64_t available) {
   if (run.dataset.train.count() == 0) return {};
   // Planning itself needs a little memory.
   memory::ledger_of(run.host.device.type()).set_budget(0);
   try {
-    const plan::DeviceProfile device = profile_of(run);
+    plan::DeviceProfile device = profile_of(run);
+    // The system may refuse long before the device is full: a limit of the shell, a container.
+    if (available > 0 && !run.host.device.is_cuda())
+      device.memory_bytes = std::min(device.memory_bytes, available + device.context_bytes);
     if (device.usable_bytes() <= 0) return {};
     return plan::suggest(run.model, run.recipe, workload(run), device);
   } catch (const std::exception&) {

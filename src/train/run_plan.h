@@ -43,8 +43,9 @@ void check_plan(const PlannedRun& run, RunLog& log);
 // PlanDoesNotFit if none fits.
 recipe::Recipe fitting_recipe(const PlannedRun& run, RunLog& log);
 
-// Changes with which the run would fit into the budget, or into the device if there is none. Empty
-// if planning fails: that must not hide why the run ended.
-std::vector<plan::Suggestion> suggestions(const PlannedRun& run);
+// Changes with which the run would fit into the budget, or into the device if there is none; on a
+// CPU into at most `available` bytes, if that is above 0. Empty if planning fails: that must not
+// hide why the run ended.
+std::vector<plan::Suggestion> suggestions(const PlannedRun& run, int64_t available);
 
 }  // namespace snug::train

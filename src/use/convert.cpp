@@ -54,6 +54,13 @@ void refuse_to_overwrite(const std::filesystem::path& destination) {
 
 std::string format_of(const recipe::ConvertOptions& options) {
   const bool names_gguf = std::filesystem::path(options.destination).extension() == ".gguf";
+  for (const char* ending : {".safetensors", ".bin", ".pth", ".pt"})
+    if (std::filesystem::path(options.destination).extension() == ending)
+      throw UserError(
+          "{}: a model in this format is a folder with several files; give a folder (or a name "
+          "that "
+          "ends in .gguf)",
+          options.destination);
   if (options.to == "auto") return names_gguf ? "gguf" : "hf";
   if (names_gguf && options.to != "gguf")
     throw UserError(

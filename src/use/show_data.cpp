@@ -137,7 +137,7 @@ std::string words_on_kinds(const data::Dataset& dataset) {
   add(counts.questions_with_input, "with question, input and answer");
   add(counts.chats, "with the turns of a chat");
   add(counts.completions, "with prompt and completion");
-  add(counts.texts, "with text alone");
+  add(counts.texts, "with text only");
   if (dataset.train_pictures.rows != nullptr) words.emplace_back("pictures with captions");
   return fmt::format("{}", fmt::join(words, ", "));
 }
@@ -179,13 +179,12 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
   text += fmt::format(
       "Style     {} ({}); prompts {}\n", dataset.prompt_style,
       dataset.prompt_style_reason == "given" ? "--data.prompt_style" : dataset.prompt_style_reason,
-      read.mask_prompt ? "are not learnt" : "are learnt too");
+      read.mask_prompt ? "do not count in the loss" : "count in the loss too");
   text +=
-      fmt::format("Tokens    {}, of which {} are learnt ({})\n", with_commas(found.tokens),
+      fmt::format("Tokens    {}, of which {} count in the loss ({})\n", with_commas(found.tokens),
                   with_commas(found.learnt_tokens), share_text(found.learnt_tokens, found.tokens));
-  text +=
-      fmt::format("Lengths   {} to {} tokens, half of them up to {}\n", with_commas(found.shortest),
-                  with_commas(found.longest), with_commas(found.median));
+  text += fmt::format("Lengths   {} to {} tokens, median {}\n", with_commas(found.shortest),
+                      with_commas(found.longest), with_commas(found.median));
   text += bars_of(found, unicode);
   if (read.max_seq_length > 0)
     text +=
@@ -214,9 +213,10 @@ std::string totals_text(const data::Dataset& dataset, const data::DataSurvey& fo
 void print_text(const std::vector<ShownSample>& shown, const std::string& totals, bool colours) {
   std::string text;
   for (const ShownSample& sample : shown) {
-    const std::string head = fmt::format(
-        "Row {}{}: {}, {} learnt", with_commas(sample.row), sample.held_out ? " (held out)" : "",
-        plural(std::ssize(sample.ids), "token", "tokens"), with_commas(sample.learnt));
+    const std::string head =
+        fmt::format("Row {}{}: {}, {} in the loss", with_commas(sample.row),
+                    sample.held_out ? " (held out)" : "",
+                    plural(std::ssize(sample.ids), "token", "tokens"), with_commas(sample.learnt));
     text += head + "\n" + text_with_mask(sample.parts, colours) + "\n\n";
   }
   std::fputs((text + totals).c_str(), stdout);

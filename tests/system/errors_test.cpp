@@ -129,6 +129,13 @@ TEST_F(Errors, ATokenizerOfAnotherModel) {
                     "the model's embedding has 96 rows: the tokenizer belongs");
 }
 
+TEST_F(Errors, NamesThatLeadNowhere) {
+  expect_user_error({"lab", "compare", folder_ / "one", folder_ / "two"}, "one does not exist");
+  expect_user_error({"convert", tiny_checkpoint(), folder_ / "model.safetensors"},
+                    "a model in this format is a folder");
+  EXPECT_FALSE(fs::exists(folder_ / "model.safetensors"));
+}
+
 TEST_F(Errors, DamagedCheckpointState) {
   ASSERT_EQ(run(finetune({"--train.save_interval", "2", "--train.max_steps", "2"})).exit_code, 0);
   std::ofstream(folder_ / "out/step-000002/state.json") << "{\"step\": 2";

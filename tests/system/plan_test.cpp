@@ -119,6 +119,15 @@ TEST(PlanCommand, FitChoosesAmongStrategiesThatFit) {
   EXPECT_EQ(best["strategy"], "fsdp");
 }
 
+TEST(PlanCommand, WhereNoTechniqueFitsOtherChangesAreNamed) {
+  const std::string text =
+      run(plan_words({"--device", "rtx-4090", "--memory_budget", "20GiB", "--optimizer_offload",
+                      "none", "--weight_streaming", "false", "--fit"}))
+          .output;
+  EXPECT_NE(text.find("Fit: none of "), std::string::npos) << text;
+  EXPECT_NE(text.find("beyond the techniques that --fit tries"), std::string::npos) << text;
+}
+
 // What has to fit is in front, and rows that are nearly the same are one.
 TEST(PlanCommand, TheTableOfAFitHasWhatIsReserved) {
   std::vector<std::string> words = plan_words({"--device", "rtx-4090", "--memory_budget", "16GB",
@@ -131,7 +140,7 @@ TEST(PlanCommand, TheTableOfAFitHasWhatIsReserved) {
   const nlohmann::json best = plan["fit"]["best"];
   EXPECT_NE(text.find(format_bytes(best["peak_reserved"].get<int64_t>()), head), std::string::npos);
   EXPECT_GT(plan["device"]["assumed_host_bytes"], 0);
-  EXPECT_NE(text.find("GiB assumed (--host_memory says otherwise)") != std::string::npos,
+  EXPECT_NE(text.find("GiB assumed (set --host_memory to change it)") != std::string::npos,
             plan["memory"]["offloaded_to_host"] == 0);
 }
 
@@ -139,8 +148,8 @@ TEST(PlanCommand, AnAssumedHostThatIsTooSmallIsWarnedOf) {
   const std::vector<std::string> words =
       plan_words({"--device", "t4", "--optimizer_offload", "cpu", "--precision", "32-true"});
   const std::string text = run(words).output;
-  EXPECT_NE(text.find("of 64.00 GiB assumed (--host_memory says otherwise)") != std::string::npos,
-            text.find("is assumed to have; set --host_memory to the memory of yours") !=
+  EXPECT_NE(text.find("64.00 GiB assumed (set --host_memory to change it)") != std::string::npos,
+            text.find("is assumed to have; set --host_memory to what your machine has") !=
                 std::string::npos)
       << text;
 }

@@ -95,6 +95,9 @@ struct Refusal {
   int64_t missing = 0;  // bytes beyond the budget; without a budget all bytes asked for
   Category category = Category::Workspace;  // of the refused allocation
   Snapshot live;                            // with the unit and phase that asked
+
+  // The bytes that could be had: the budget, or what was allocated when the system refused.
+  int64_t available() const { return live.allocated + bytes - missing; }
 };
 
 class RefusedAllocation : public OutOfMemory {

@@ -45,7 +45,7 @@ PictureBatchSource::~PictureBatchSource() {
   work_.notify_all();
   for (std::thread& worker : workers_) worker.join();
   if (num_unreadable() > kNamedFaults)
-    warn("{} pictures could not be read and taught nothing", num_unreadable());
+    warn("{} pictures could not be read and were skipped", num_unreadable());
 }
 
 PictureBatchSource::JobPtr PictureBatchSource::new_job(std::span<const int64_t> indices) const {
@@ -169,7 +169,7 @@ void PictureBatchSource::count_fault(int64_t index, const std::string& fault) {
     throw UserError("none of {} pictures could be read; the last: {}", num_unreadable(), fault);
   if (num_unreadable() <= kNamedFaults) warn("left out: {}", fault);
   if (num_unreadable() == kNamedFaults + 1)
-    warn("more pictures cannot be read; they are left out and counted");
+    warn("more pictures cannot be read; they are skipped and counted");
 }
 
 namespace {
@@ -200,7 +200,7 @@ class Captions {
     }
     if (samples_.empty()) throw UserError("{}: no row has a caption", pictures.where(rows.front()));
     if (num_blank_ > 0)
-      warn("{} of {} pictures have no caption and are left out", with_commas(num_blank_),
+      warn("{} of {} pictures have no caption and are skipped", with_commas(num_blank_),
            with_commas(std::ssize(rows)));
     if (num_cut_ > 0)
       warn(

@@ -245,7 +245,7 @@ Row row_from_json(const json& object, const Columns& columns, const std::string&
     return row;
   }
   throw UserError(
-      "{}: no \"{}\"; a row needs \"{}\" and \"{}\" (\"input\" may be there), or \"messages\", "
+      "{}: no \"{}\"; a row needs \"{}\" and \"{}\" (\"input\" is optional), or \"messages\", "
       "\"question\" and \"answer\", \"prompt\" and \"completion\", or \"text\"; columns found: {}",
       where, output ? columns.instruction : columns.output, columns.instruction, columns.output,
       columns_of(object));

@@ -25,7 +25,7 @@ double deviation(const ConfigFields& fields, double fallback) {
 
 void check_heads(const ConfigFields& fields, int64_t hidden_size, int64_t heads) {
   if (hidden_size % heads != 0)
-    throw UserError("{}: hidden_size = {} is no multiple of num_attention_heads = {}",
+    throw UserError("{}: hidden_size = {} is not a multiple of num_attention_heads = {}",
                     fields.where(), hidden_size, heads);
   constexpr int64_t kMostOfHead = 256;  // of the attention kernels
   if (hidden_size / heads > kMostOfHead)
@@ -50,7 +50,7 @@ VisionConfig read_vision(const ConfigFields& fields, double initializer_range) {
   c.initializer_range = deviation(fields, initializer_range);
   check_heads(fields, c.hidden_size, c.num_attention_heads);
   if (c.image_size % c.patch_size != 0)
-    throw UserError("{}: image_size = {} is no multiple of patch_size = {}", fields.where(),
+    throw UserError("{}: image_size = {} is not a multiple of patch_size = {}", fields.where(),
                     c.image_size, c.patch_size);
   return c;
 }

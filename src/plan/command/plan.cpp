@@ -159,7 +159,7 @@ void warn_of_assumed_host(const Planned& p) {
   if (const int64_t beyond = beyond_assumed_host(chosen, p.device); beyond > 0)
     warn(
         "the plan takes {} more host memory than the {} that a machine with this device is "
-        "assumed to have; set --host_memory to the memory of yours",
+        "assumed to have; set --host_memory to what your machine has",
         format_bytes(beyond), format_bytes(p.device.assumed_host_bytes));
 }
 

@@ -174,7 +174,7 @@ std::string links_text(const plan::Candidate& candidate, const plan::DeviceProfi
       "scatter, twice that for an all-reduce)\n\n{}\n{} s of collectives, of which {} s overlap "
       "with computation.\n",
       table.render(), seconds_text(c.collective_seconds),
-      seconds_text(c.collective_seconds - c.exposed_collective_seconds));
+      seconds_text(std::max(0.0, c.collective_seconds - c.exposed_collective_seconds)));
 }
 
 nlohmann::json links_json(const plan::Candidate& candidate, const plan::DeviceProfile& device) {

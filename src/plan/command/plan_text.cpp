@@ -217,7 +217,9 @@ std::string suggestions(const Planned& p) {
   const auto found = suggest(*p.checkpoint.model, p.recipe, p.workload(), p.device);
   return found.empty() || !found.front().fits
              ? smallest_plan_text(found) + "\n"
-             : "What would fit (--fit finds the fastest):" + suggestion_lines(found) + "\n";
+             : (p.fit ? "What would fit, beyond the techniques that --fit tries:"
+                      : "What would fit (--fit finds the fastest):") +
+                   suggestion_lines(found) + "\n";
 }
 
 }  // namespace
@@ -285,7 +287,7 @@ std::string plan_text(const Planned& p, const std::vector<std::string>& lines) {
       report::memory_bars(named(p.prediction().by_category)), devices_text(p));
   if (p.like) text += "\n" + p.like->text();
   if (p.fit) text += "\n" + fit_text(p);
-  if (!p.wanted_fits() && !p.fit) text += "\n" + suggestions(p);
+  if (!p.wanted_fits() && !(p.fit && p.fit->best)) text += "\n" + suggestions(p);
   return text;
 }
 

@@ -144,7 +144,8 @@ std::string program_help(int width, const Paint& paint) {
       0, width);
   out += "\n" + paint.bold("Exit codes") +
          "\n"
-         "  0 done, 1 internal error, 2 error in recipe, data or files, 3 out of memory\n";
+         "  0 done, 1 internal error, 2 error in recipe, data or files, 3 out of memory,\n"
+         "  130 interrupted by Ctrl-C\n";
   return out;
 }
 

@@ -13,6 +13,7 @@
 #include <optional>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/error.h"
@@ -114,6 +115,9 @@ void check_is_here(const recipe::Recipe& recipe) {
       recipe.hosts, host_name());
 }
 
+// Processes that try out many devices on a machine of few cores.
+constexpr int64_t kFewRanks = 32;
+
 }  // namespace
 
 bool is_single(const recipe::Recipe& recipe) {
@@ -131,6 +135,12 @@ void resolve_alone(recipe::Recipe& recipe, int visible_gpus) {
     throw UserError(
         "devices = {}: this machine has {} visible GPU{}; use --devices {}, or --accelerator cpu",
         *devices, visible_gpus, visible_gpus == 1 ? "" : "s", visible_gpus);
+  const int64_t cores = std::max(1U, std::thread::hardware_concurrency());
+  if (const int64_t most = std::max(kFewRanks, 4 * cores); *devices > most)
+    throw UserError(
+        "devices = {}: each device is a process here, without a GPU, and this machine has {} "
+        "core{}; use at most --devices {}",
+        *devices, cores, cores == 1 ? "" : "s", most);
 }
 
 void resolve_under(recipe::Recipe& recipe, const std::string& starter,

@@ -79,6 +79,19 @@ TEST(FolderLock, TheSecondIsToldWhoHasIt) {
   EXPECT_EQ(refusal_of(wish), "");
 }
 
+TEST(FolderLock, NothingIsPutIntoAFolderThatAnotherWrites) {
+  const test::TempFolder folder;
+  const auto inside = [&](const char* name) {
+    return refusal_of({.target = folder / "out" / name, .place = LockWish::Place::Beside});
+  };
+  {
+    const FolderLock run({.target = folder / "out", .command = "snug finetune_full tiny"});
+    EXPECT_TRUE(has(inside("final"), "is in use: snug finetune_full tiny"));
+    EXPECT_TRUE(has(inside("step-000001/model"), "is in use"));
+  }
+  EXPECT_EQ(inside("final"), "") << "the run has ended";
+}
+
 TEST(FolderLock, GoesWithAProcessThatIsKilled) {
   const test::TempFolder folder;
   const LockWish wish{.target = folder.path(), .command = "the killed one"};

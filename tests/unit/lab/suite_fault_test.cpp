@@ -90,7 +90,7 @@ TEST(SuiteFaults, OptionsAreThoseOfTheCommand) {
       {"rows: [{id: a, model: small, set: {config: nowhere.yaml}}]",
        {":7: row a: ", "nowhere.yaml"}},
       {"rows: [{id: a, model: small, set: {lora_r: 8}}]",
-       {":7: row a: --lora_r: this key belongs to finetune_lora, not to this command"}},
+       {":7: row a: --lora_r: an option of snug finetune, not of this command"}},
       {"rows: [{id: a, model: small, set: {batch_size: 3, train.global_batch_size: 8}}]",
        {":7: row a: ", "global_batch_size"}},
       {"rows: [{id: a, model: small, set: [1, 2]}]", {":7: set: must be a mapping of options"}},

@@ -32,6 +32,8 @@ TEST(Alone, MoreDevicesThanGpusAreRefused) {
   EXPECT_THROW(resolve_alone(recipe, 2), UserError);
   resolve_alone(recipe, 0);  // processes on a CPU
   EXPECT_FALSE(is_single(recipe));
+  recipe = recipe_with("65536");
+  EXPECT_THROW(resolve_alone(recipe, 0), UserError) << "a process each";
 }
 
 TEST(Alone, HostsSayHowMany) {
