@@ -1,7 +1,7 @@
 // The kernels of a forward and a backward, in bfloat16.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/device/cuda.h"
-#include "core/ops/linear/quantized.h"
+#include "core/ops/linear/stored_weight.h"
 #include "kernels/device_timing.h"
 
 namespace snug::bench {
@@ -167,9 +167,9 @@ void measure_dequantizing(DeviceBench& bench, const Sizes& s) {
   for (const auto& [name, format] : {std::pair{"dequantize_nf4", Format::Nf4},
                                      std::pair{"dequantize_nf4_dq", Format::Nf4DoubleQuant},
                                      std::pair{"dequantize_int8", Format::Int8}}) {
-    const ops::QuantizedWeight weight = ops::quantize(bench.numbers({s.features, s.dim}), format);
+    const ops::StoredWeight weight = ops::quantize(bench.numbers({s.features, s.dim}), format);
     const double written = 2.0 * static_cast<double>(s.features * s.dim);
-    bench.stream(name, bytes_of({weight.bytes}) + written,
+    bench.stream(name, bytes_of({weight.data}) + written,
                  [&] { ops::dequantize(weight, at::kBFloat16); });
   }
 }

@@ -106,7 +106,7 @@ void quantizing(Scalar type, const char* type_name, double seconds) {
   };
   for (const QuantizedFormat format : {QuantizedFormat::Nf4, QuantizedFormat::Nf4DoubleQuant,
                                        QuantizedFormat::Fp4, QuantizedFormat::Int8}) {
-    entries.push_back({quantized_format_name(format), [&, format] {
+    entries.push_back({traits(format).name, [&, format] {
                          Quantizer quantizer(format, rows, cols, target.get());
                          const auto* from = static_cast<const char*>(source.get());
                          for (int64_t row = 0; row < rows; row += 512) {  // as a file is read
@@ -160,8 +160,7 @@ void product(const Shape& shape, int64_t tokens, bool transposed, double seconds
     GemmArgs args = stored;
     args.b.data = nullptr;
     args.quantized_b = matrices.back().get();
-    entries.push_back(
-        {quantized_format_name(format), [args, &scratch] { gemm(args, scratch.get()); }});
+    entries.push_back({traits(format).name, [args, &scratch] { gemm(args, scratch.get()); }});
   };
   for (const QuantizedFormat format :
        {QuantizedFormat::Nf4, QuantizedFormat::Nf4DoubleQuant, QuantizedFormat::Int8}) {

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "core/memory/ledger.h"
-#include "core/ops/linear/quantized.h"
+#include "core/ops/linear/stored_weight.h"
 #include "engine/adapters/adapter_directory.h"
 #include "engine/adapters/adapters.h"
 #include "engine/batch.h"

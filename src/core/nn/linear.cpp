@@ -22,12 +22,7 @@ Linear::Linear(const std::string& name, Role role, Parameter& tied)
     : name_(name), role_(role), has_bias_(false), tied_(&tied) {}
 
 ops::Projection Linear::projection(const Pass& pass) const {
-  const Parameter& w = weight();
-  ops::Projection result{.bias = bias_.value};
-  if (w.quantization)
-    result.quantized = {w.value, w.quantization->format, w.shape[0], w.shape[1]};
-  else
-    result.weight = w.value;
+  ops::Projection result{.weight = weight().stored(weight().value), .bias = bias_.value};
   result.part = part();
   if (adapter_ == nullptr) return result;
   result.adapter = ops::LowRank{.a = adapter_->a.value,

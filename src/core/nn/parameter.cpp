@@ -15,7 +15,7 @@
 #include "core/kernels/cpu/random_key.h"
 #include "core/memory/guards.h"
 #include "core/memory/placement.h"
-#include "core/ops/linear/quantized.h"
+#include "core/ops/linear/stored_weight.h"
 
 namespace snug::nn {
 
@@ -118,9 +118,7 @@ void Parameter::cut(std::shared_ptr<const ops::TensorShare> with,
 
 void Parameter::allocate(at::Device device, at::ScalarType type) {
   const memory::CategoryGuard category(memory::Category::Parameters);
-  value = quantization
-              ? at::empty({stored_bytes()}, at::TensorOptions().device(device).dtype(at::kByte))
-              : at::empty(shape, at::TensorOptions().device(device).dtype(type));
+  value = at::empty(stored_shape(), at::TensorOptions().device(device).dtype(stored_type(type)));
   value.set_requires_grad(trained && !quantization);
 }
 
@@ -152,8 +150,18 @@ void Parameter::initialize(uint64_t seed, double deviation) {
   if (!in_place) write(host);
 }
 
-int64_t Parameter::stored_bytes() const {
-  return kernels::cpu::quantized_bytes(quantization->format, shape[0], shape[1]);
+std::vector<int64_t> Parameter::stored_shape() const {
+  if (!quantization) return shape;
+  return {kernels::cpu::quantized_bytes(quantization->format, shape[0], shape[1])};
+}
+
+at::ScalarType Parameter::stored_type(at::ScalarType plain) const {
+  return quantization ? at::kByte : plain;
+}
+
+ops::StoredWeight Parameter::stored(const at::Tensor& copy) const {
+  if (!quantization) return copy;
+  return {copy, quantization->format, shape[0], shape[1]};
 }
 
 void Parameter::write(const at::Tensor& dense) const {
@@ -163,7 +171,7 @@ void Parameter::write(const at::Tensor& dense) const {
     return;
   }
   const at::Tensor numbers = dense.detach().to(quantization->source).contiguous();
-  to.copy_(ops::quantize(numbers, quantization->format).bytes);
+  to.copy_(ops::quantize(numbers, quantization->format).data);
 }
 
 }  // namespace snug::nn

@@ -14,6 +14,10 @@
 #include "core/nn/split.h"
 #include "core/ops/tensor_share.h"
 
+namespace snug::ops {
+struct StoredWeight;
+}
+
 namespace snug::nn {
 
 // What a parameter is in its model, from which an optimizer's groups are formed.
@@ -60,7 +64,7 @@ struct Parameter {
   bool trained = true;
   bool exact = false;  // a matrix used in float32, whatever type products have
   std::optional<Quantization>
-      quantization;            // if set, `value` holds bytes: core/ops/linear/quantized.h
+      quantization;            // if set, `value` holds bytes: core/ops/linear/stored_weight.h
   at::Tensor value;            // on the device; undefined until allocate()
   at::Tensor home;             // host copy, where the weight is kept and updated, if any
   std::optional<Slice> slice;  // set by cut()
@@ -90,8 +94,11 @@ struct Parameter {
   // Fills kept() as `init` says: Normal(0, init_scale), Uniform(-init_scale, init_scale), ones or
   // zeros; `deviation` replaces an absent init_scale.
   void initialize(uint64_t seed, double deviation);
-  // Bytes of a quantized weight.
-  int64_t stored_bytes() const;
+  // How `value` is stored: (number of bytes) uint8 if quantized, else as its shape and type say.
+  std::vector<int64_t> stored_shape() const;
+  at::ScalarType stored_type(at::ScalarType plain) const;
+  // A copy of the weight, value or kept(), for operators.
+  ops::StoredWeight stored(const at::Tensor& copy) const;
 };
 
 }  // namespace snug::nn

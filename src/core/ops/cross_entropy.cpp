@@ -264,7 +264,7 @@ RowCut cut_rows(const at::Tensor& x, const Projection& head, int64_t rows, int64
   // Float32 gradients overwrite the logits, and an adapter's gradients are small, so one chunk
   // would save nothing.
   if (head.trains_weight() && !head.adapter && operand_type(x) != at::kFloat) {
-    const bool is_float = head.weight.scalar_type() == at::kFloat;
+    const bool is_float = head.weight.data.scalar_type() == at::kFloat;
     const int64_t one_piece = kPieceRows + (is_float ? 0 : 2 * head.in_features());
     cut.piece = rows <= one_piece ? rows : std::max(kPieceRows, cut.stretch);
   }

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <iterator>
 #include <memory>
+#include <string_view>
 #include <unordered_map>
 
 #include "base/error.h"
@@ -128,10 +129,7 @@ LowRankStart start_of(const nn::Linear& linear, at::ScalarType type, const Param
 // The layer's weight from where it is kept: with weight streaming that is the host.
 ops::Projection kept_weight(const nn::Linear& linear) {
   const nn::Parameter& w = linear.weight();
-  if (!w.quantization) return {.weight = w.kept(), .part = linear.part()};
-  return {
-      .quantized = ops::QuantizedWeight{w.kept(), w.quantization->format, w.shape[0], w.shape[1]},
-      .part = linear.part()};
+  return {.weight = w.stored(w.kept()), .part = linear.part()};
 }
 
 // The layer's weight, read from disk if it belongs to another unit that is not loaded at the
@@ -349,23 +347,13 @@ void remove_adapters(models::Model& model) {
 
 namespace {
 
-kernels::cpu::QuantizedFormat format_of(recipe::Quantize quantize) {
-  using kernels::cpu::QuantizedFormat;
-  switch (quantize) {
-    case recipe::Quantize::Nf4:
-      return QuantizedFormat::Nf4;
-    case recipe::Quantize::Nf4Double:
-      return QuantizedFormat::Nf4DoubleQuant;
-    case recipe::Quantize::Fp4:
-      return QuantizedFormat::Fp4;
-    case recipe::Quantize::Fp4Double:
-      return QuantizedFormat::Fp4DoubleQuant;
-    case recipe::Quantize::None:
-    case recipe::Quantize::Int8:
-    case recipe::Quantize::Int8Training:
-      break;
-  }
-  return QuantizedFormat::Int8;
+// "bnb.nf4-dq" is stored as nf4-dq, "bnb.int8-training" as int8.
+kernels::cpu::QuantizedFormat format_of(recipe::Quantize option) {
+  constexpr size_t kPrefix = std::string_view("bnb.").size();
+  const std::string_view word = recipe::word_of(option);
+  return kernels::cpu::quantized_format_named(
+             word.substr(kPrefix, word.find("-training") - kPrefix))
+      .value();
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "core/ops/linear/quantized.h"
+#include "core/ops/linear/stored_weight.h"
 #include "engine/adapters/adapters.h"
 
 namespace snug::engine {

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 
@@ -23,11 +24,7 @@ int64_t round_up(int64_t count, int64_t multiple) {
 
 // Elements in memory; for a quantized weight these are bytes.
 int64_t stored_elements(const nn::Parameter& parameter) {
-  return parameter.quantization ? parameter.stored_bytes() : parameter.num_elements();
-}
-
-at::ScalarType stored_type(const nn::Parameter& parameter, at::ScalarType dense) {
-  return parameter.quantization ? at::kByte : dense;
+  return c10::multiply_integers(parameter.stored_shape());
 }
 
 }  // namespace
@@ -49,9 +46,8 @@ FlatUnit::FlatUnit(std::vector<nn::Parameter*> parameters, at::Device device, at
       part_index_(part),
       unit_(memory::current_tag.unit) {
   const memory::CategoryGuard category(memory::Category::Parameters);
-  values_ =
-      at::empty({layout_.total_elements()},
-                at::TensorOptions().device(device).dtype(stored_type(*parameters_.front(), type)));
+  const at::ScalarType stored = parameters_.front()->stored_type(type);
+  values_ = at::empty({layout_.total_elements()}, at::TensorOptions().device(device).dtype(stored));
   views_ = views_of(values_);
   const int64_t first = part * layout_.part_elements;
   const int64_t last = first + layout_.part_elements;
@@ -85,7 +81,7 @@ at::Tensor FlatUnit::view_of(const at::Tensor& flat, size_t index) const {
   const nn::Parameter& parameter = *parameters_[index];
   const int64_t count = stored_elements(parameter);
   const at::Tensor stretch = flat.narrow(0, layout_.offsets[index], count);
-  return (parameter.quantization ? stretch : stretch.view(parameter.shape)).detach();
+  return stretch.view(parameter.stored_shape()).detach();
 }
 
 std::vector<at::Tensor> FlatUnit::views_of(const at::Tensor& flat) const {

@@ -18,7 +18,7 @@
 #include "base/files.h"
 #include "core/dist/mesh.h"
 #include "core/memory/ledger.h"
-#include "core/ops/linear/quantized.h"
+#include "core/ops/linear/stored_weight.h"
 #include "engine/adapters/adapters.h"
 #include "engine/export/export.h"
 #include "models/family.h"

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "core/memory/ledger.h"
-#include "core/ops/linear/quantized.h"
+#include "core/ops/linear/stored_weight.h"
 #include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
 #include "support/temp_folder.h"
@@ -70,9 +70,8 @@ TEST_F(TransposedWeights, AreQuantizedRowByRowOfOurs) {
   layer_.quantization = nn::Quantization{.format = ops::QuantizedFormat::Int8};
   layer_.allocate(at::kCPU, at::kFloat);
   load_weights(checkpoint_, {&layer_});
-  const ops::QuantizedWeight wanted =
-      ops::quantize(whole_.contiguous(), ops::QuantizedFormat::Int8);
-  EXPECT_TRUE(at::equal(layer_.value, wanted.bytes));
+  const ops::StoredWeight wanted = ops::quantize(whole_.contiguous(), ops::QuantizedFormat::Int8);
+  EXPECT_TRUE(at::equal(layer_.value, wanted.data));
 }
 
 TEST_F(TransposedWeights, NamesMayBeginWithoutTransformer) {

@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <vector>
 
 #include "base/error.h"
-#include "core/kernels/cpu/linalg/quantized_matrix.h"
 
 namespace snug::kernels::cpu {
 namespace {
@@ -64,16 +64,16 @@ FourBitCoder make_coder(const float* values, bool by_magnitude) {
 
 }  // namespace
 
-const FourBitCoder& nf4_coder() {
-  static const FourBitCoder coder =
-      make_coder(quantized_values(QuantizedFormat::Nf4), /*by_magnitude=*/false);
-  return coder;
-}
-
-const FourBitCoder& fp4_coder() {
-  static const FourBitCoder coder =
-      make_coder(quantized_values(QuantizedFormat::Fp4), /*by_magnitude=*/true);
-  return coder;
+const FourBitCoder& coder_of(QuantizedFormat format) {
+  static const std::vector<FourBitCoder> coders = [] {
+    std::vector<FourBitCoder> made(kNumFormats);
+    for (int i = 0; i < kNumFormats; ++i) {
+      const FormatTraits& of = traits(static_cast<QuantizedFormat>(i));
+      if (of.four_bits()) made[i] = make_coder(of.values, of.by_magnitude);
+    }
+    return made;
+  }();
+  return coders[static_cast<size_t>(format)];
 }
 
 }  // namespace snug::kernels::cpu

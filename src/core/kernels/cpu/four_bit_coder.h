@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "core/kernels/cpu/linalg/quantized_matrix.h"
+
 namespace snug::kernels::cpu {
 
 struct FourBitCoder {
@@ -24,7 +26,7 @@ struct FourBitCoder {
 // Numbers are multiplied by this before binning, so that 1 (after rounding) falls in the last bin.
 static constexpr float kBinScale = 0.999f;
 
-const FourBitCoder& nf4_coder();
-const FourBitCoder& fp4_coder();
+// Of a format in 4 bits.
+const FourBitCoder& coder_of(QuantizedFormat format);
 
 }  // namespace snug::kernels::cpu

@@ -81,11 +81,6 @@ class SumInTorchOrder {
   Level total_{};
 };
 
-const FourBitCoder& coder_for(QuantizedFormat format) {
-  const bool nf4 = format == QuantizedFormat::Nf4 || format == QuantizedFormat::Nf4DoubleQuant;
-  return nf4 ? nf4_coder() : fp4_coder();
-}
-
 // The code of the map's value next to the middle of each of 65536 steps from -1 to 1.
 const std::vector<uint8_t>& codes_of_steps() {
   static const std::vector<uint8_t> codes = [] {
@@ -131,10 +126,10 @@ Quantizer::Quantizer(QuantizedFormat format, int64_t rows, int64_t cols, void* b
     : format_(format),
       layout_(quantized_layout(format, rows, cols)),
       elements_(rows * cols),
-      block_(format == QuantizedFormat::Int8 ? cols : kWeightBlock),
+      block_(traits(format).block(cols)),
       bytes_(static_cast<uint8_t*>(bytes)),
       num_threads_(num_threads) {
-  if (is_double_quantized(format)) {
+  if (traits(format).nested) {
     unquantized_scales_.resize(static_cast<size_t>(layout_.num_scales));
     scales_ = unquantized_scales_.data();
   } else {
@@ -175,7 +170,7 @@ void Quantizer::add(const void* elements, Scalar type, int64_t count) {
 void Quantizer::quantize_blocks(const void* elements, Scalar type, int64_t blocks) {
   const int64_t first = block_ > 0 ? taken_ / block_ : 0;
   taken_ += blocks * block_;
-  if (format_ == QuantizedFormat::Int8) {
+  if (!traits(format_).four_bits()) {
     const Int8Rows rows{.elements = elements,
                         .type = type,
                         .cols = block_,
@@ -188,7 +183,7 @@ void Quantizer::quantize_blocks(const void* elements, Scalar type, int64_t block
   }
   const FourBitBlocks list{.elements = elements,
                            .type = type,
-                           .coder = &coder_for(format_),
+                           .coder = &coder_of(format_),
                            .codes = bytes_ + first * kWeightBlock / 2,
                            .scales = scales_ + first};
   const auto range = SNUG_FOR_ISA(quantize_4bit_blocks);
@@ -198,7 +193,7 @@ void Quantizer::quantize_blocks(const void* elements, Scalar type, int64_t block
 
 // Fewer than 64 elements. Their scale is never 0, and they are divided by it.
 void Quantizer::quantize_last_block() {
-  const FourBitCoder& coder = coder_for(format_);
+  const FourBitCoder& coder = coder_of(format_);
   float absmax = 0;
   for (const float x : waiting_) {
     const float magnitude = std::abs(x);
@@ -242,7 +237,7 @@ void Quantizer::finish() {
   SNUG_CHECK(taken_ + waiting == elements_, "{} of a weight's {} elements came", taken_ + waiting,
              elements_);
   if (waiting > 0) quantize_last_block();
-  if (is_double_quantized(format_) && elements_ > 0) quantize_scales();
+  if (traits(format_).nested && elements_ > 0) quantize_scales();
   waiting_ = {};
   unquantized_scales_ = {};
 }

@@ -105,7 +105,7 @@ Parts parts_of(const cpu::DequantizeOnDevice& args) {
               .end = args.begin + args.count,
               .cols = args.cols,
               .codes = args.bytes + layout.codes};
-  if (cpu::is_double_quantized(args.format)) {
+  if (cpu::traits(args.format).nested) {
     parts.scale_codes = args.bytes + layout.scales;
     parts.nested_scales = floats(layout.nested_scales);
     parts.mean = floats(layout.mean);
@@ -117,7 +117,7 @@ Parts parts_of(const cpu::DequantizeOnDevice& args) {
 
 Tables tables_for(cpu::QuantizedFormat format) {
   Tables tables;
-  std::copy_n(cpu::quantized_values(format), 16, tables.values);
+  std::copy_n(cpu::traits(format).values, 16, tables.values);
   std::copy_n(cpu::signed_dynamic_map().values, 256, tables.scale_map);
   return tables;
 }
@@ -132,10 +132,10 @@ void dequantize(const cpu::DequantizeOnDevice& args, cudaStream_t stream) {
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
     T* out = static_cast<T*>(args.out);
-    if (args.format == cpu::QuantizedFormat::Int8) {
-      dequantize_int8<T><<<blocks, kThreads, 0, stream>>>(parts, out);
-    } else {
+    if (cpu::traits(args.format).four_bits()) {
       dequantize_4bit<T><<<blocks, kThreads, 0, stream>>>(parts, tables_for(args.format), out);
+    } else {
+      dequantize_int8<T><<<blocks, kThreads, 0, stream>>>(parts, out);
     }
     check_launch("dequantize");
   });

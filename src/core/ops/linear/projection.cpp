@@ -63,18 +63,13 @@ dist::Group* rows_of(const Part& part) { return part.cut == Cut::None ? part.gro
 at::Tensor norms_of_sum(const Projection& p, const LowRank* adapter) {
   const int64_t out = p.out_features();
   const int64_t in = p.in_features();
-  const auto floats = (p.quantized ? p.quantized->bytes : p.weight)
-                          .options()
-                          .dtype(at::kFloat)
-                          .requires_grad(false);
+  const auto floats = p.weight.data.options().dtype(at::kFloat).requires_grad(false);
   const at::Tensor a = adapter != nullptr ? cast(adapter->a.detach(), at::kFloat) : at::Tensor();
   at::Tensor norms = at::empty({out}, floats);
   const int64_t step = std::clamp<int64_t>(4 * kMiB / (4 * in), 1, out);
   for (int64_t begin = 0; begin < out; begin += step) {
     const int64_t end = std::min(begin + step, out);
-    const at::Tensor rows = p.quantized
-                                ? dequantize_rows(*p.quantized, at::kFloat, begin, end - begin)
-                                : cast(p.weight.detach().slice(0, begin, end), at::kFloat);
+    const at::Tensor rows = dequantize_rows(p.weight, at::kFloat, begin, end - begin);
     if (adapter != nullptr)
       matmul_into(rows, cast(adapter->b.detach().slice(0, begin, end).contiguous(), at::kFloat), a,
                   Into::Accumulate, static_cast<float>(adapter->scaling));
@@ -87,7 +82,7 @@ at::Tensor norms_of_sum(const Projection& p, const LowRank* adapter) {
 }  // namespace
 
 std::vector<at::Tensor> Projection::trained() const {
-  std::vector<at::Tensor> tensors{weight, bias};
+  std::vector<at::Tensor> tensors{weight.data, bias};
   if (adapter) tensors.insert(tensors.end(), {adapter->a, adapter->b, adapter->magnitude});
   std::erase_if(tensors, [](const at::Tensor& t) { return !t.defined() || !t.requires_grad(); });
   return tensors;
@@ -101,8 +96,7 @@ std::optional<at::Tensor> Projection::any_trained() const {
 at::Tensor row_norms(const Projection& projection) { return norms_of_sum(projection, nullptr); }
 
 Projector::Projector(const Projection& projection, at::ScalarType compute)
-    : projection_(projection) {
-  if (!projection.quantized) weight_ = weight_in(compute, projection.weight);
+    : projection_(projection), weight_(weight_in(compute, projection.weight)) {
   if (!projection.adapter) return;
   a_ = weight_in(compute, projection.adapter->a);
   b_ = weight_in(compute, projection.adapter->b);
@@ -120,10 +114,7 @@ at::Tensor Projector::dropped(const at::Tensor& x) const {
 }
 
 void Projector::without_bias(const at::Tensor& out, const at::Tensor& x, at::Tensor* inner) const {
-  if (projection_.quantized)
-    product_into(out, x, *projection_.quantized, Into::Overwrite);
-  else
-    matmul_into(out, x, weight_.t(), Into::Overwrite);
+  product_into(out, x, weight_, Into::Overwrite);
   if (!projection_.adapter) return;
   const at::Tensor low = matmul(dropped(x), a_.t(), x.scalar_type());
   matmul_into(out, low, b_.t(), Into::Accumulate, static_cast<float>(projection_.adapter->scaling));
@@ -173,7 +164,7 @@ void Projector::add_own_gradients(const at::Tensor& d_out, const at::Tensor& x,
   const Part& part = p.part;
   if (p.bias.defined() && p.bias.requires_grad()) add_bias_gradient(p.bias, d_out, rows_of(part));
   if (p.has_magnitude() && p.adapter->magnitude.requires_grad()) add_magnitude_gradient(d_out, x);
-  if (p.trains_weight()) add_weight_gradient(p.weight, d_out, x, 1.0F, rows_of(part));
+  if (p.trains_weight()) add_weight_gradient(p.weight.data, d_out, x, 1.0F, rows_of(part));
   if (!p.adapter) return;
   // What each rank has whole: in a cut layer B sees terms of x·Aᵀ, or A terms of its gradient.
   if (p.adapter->b.requires_grad())
@@ -195,10 +186,7 @@ at::Tensor Projector::add_gradients(const at::Tensor& d_out, const at::Tensor& x
 void Projector::input_gradient(const at::Tensor& d_out, const at::Tensor& d_inner,
                                const at::Tensor& d_x, Into into) const {
   const at::Tensor d_z = unscaled(d_out);
-  if (projection_.quantized)
-    input_gradient_into(d_x, d_z, *projection_.quantized, into);
-  else
-    matmul_into(d_x, d_z, weight_, into);
+  input_gradient_into(d_x, d_z, weight_, into);
   if (!projection_.adapter) return;
   if (projection_.adapter->dropout == 0) {
     matmul_into(d_x, d_inner, a_, Into::Accumulate);

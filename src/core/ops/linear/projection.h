@@ -15,7 +15,7 @@
 
 #include "core/kernels/cpu/dropout.h"
 #include "core/ops/linear/matmul.h"
-#include "core/ops/linear/quantized.h"
+#include "core/ops/linear/stored_weight.h"
 
 namespace snug::dist {
 class Group;
@@ -49,19 +49,18 @@ struct Part {
 };
 
 struct Projection {
-  at::Tensor weight;                         // (out, in), or undefined:
-  std::optional<QuantizedWeight> quantized;  // (out, in), frozen
-  at::Tensor bias;                           // (out) or undefined
+  StoredWeight weight;  // (out, in)
+  at::Tensor bias;      // (out) or undefined
   std::optional<LowRank> adapter;
   Part part;  // the sizes above are this rank's
 
-  int64_t in_features() const { return quantized ? quantized->cols : weight.size(1); }
-  int64_t out_features() const { return quantized ? quantized->rows : weight.size(0); }
+  int64_t in_features() const { return weight.cols; }
+  int64_t out_features() const { return weight.rows; }
   // Whether the backward needs the input.
   bool needs_input() const {
     return trains_weight() || (adapter && (adapter->is_trained() || has_magnitude()));
   }
-  bool trains_weight() const { return weight.defined() && weight.requires_grad(); }
+  bool trains_weight() const { return weight.data.defined() && weight.data.requires_grad(); }
   // One of the trained tensors, if any, which makes autograd run a backward; it gets no gradient
   // through autograd.
   std::optional<at::Tensor> any_trained() const;
@@ -107,7 +106,8 @@ class Projector {
 
   const Projection& projection_;
   int64_t first_row_ = 0;
-  at::Tensor weight_, a_, b_;  // in the type of products; weight_ is undefined if quantized
+  StoredWeight weight_;  // in the type of products
+  at::Tensor a_, b_;
   // For DoRA, else undefined; computed once for all chunks.
   at::Tensor norms_;  // ‖W + scaling·B·A‖ by rows (out), float32
   at::Tensor scale_;  // m / norms (1, out), float32

@@ -105,7 +105,7 @@ void expect_parts(const Bytes& blob, QuantizedFormat format, int64_t rows, int64
   const QuantizedLayout layout = quantized_layout(format, rows, cols);
   const Bytes codes = from_hex(expected["codes"], 1);
   EXPECT_EQ(part(blob, 0, codes.size()), codes) << what;
-  if (!is_double_quantized(format)) {
+  if (!traits(format).nested) {
     expect_same_numbers(part(blob, layout.scales, 4 * layout.num_scales),
                         from_hex(expected["scales"], 4), Scalar::F32, what + " scales");
     return;
@@ -141,7 +141,7 @@ TEST(Quantized, BytesAreThoseOfBitsandbytes) {
       const Scalar type = type_named(c["type"]);
       const Bytes weight = from_hex(c["weight"], scalar_bytes(type));
       for (const QuantizedFormat format : kFormats) {
-        const char* name = quantized_format_name(format);
+        const char* name = traits(format).name;
         if (!c.contains(name)) continue;
         const std::string what =
             c["what"].get<std::string>() + ", " + c["type"].get<std::string>() + ", " + name;
@@ -163,7 +163,7 @@ TEST(Quantized, NumbersAreThoseOfBitsandbytes) {
       const Scalar type = type_named(c["type"]);
       const Bytes weight = from_hex(c["weight"], scalar_bytes(type));
       for (const QuantizedFormat format : kFormats) {
-        const char* name = quantized_format_name(format);
+        const char* name = traits(format).name;
         if (!c.contains(name)) continue;
         const Bytes blob = quantize(format, rows, cols, weight, type, {1 << 20, 1});
         for (const Scalar out : kAllTypes) {
@@ -212,7 +212,7 @@ TEST(Quantized, EveryIsaGivesTheSameBytes) {
       on_every_table([&] {
         const Bytes blob = quantize(format, rows, cols, weight, type, {70001, 2});
         if (first.empty()) first = blob;
-        EXPECT_EQ(blob, first) << quantized_format_name(format) << " " << name_of(type);
+        EXPECT_EQ(blob, first) << traits(format).name << " " << name_of(type);
       });
     }
   }
@@ -234,7 +234,7 @@ TEST(Quantized, AnyStretchIsDequantized) {
             if (begin + count > rows * cols) continue;
             EXPECT_EQ(numbers_of(format, rows, cols, blob, type, begin, count),
                       part(all, begin * size, count * size))
-                << quantized_format_name(format) << " " << begin << " " << count;
+                << traits(format).name << " " << begin << " " << count;
           }
         }
       }
@@ -255,7 +255,7 @@ TEST(Quantized, SaysWhichElementsAreMissing) {
 
 TEST(Quantized, FormatsHaveNames) {
   for (const QuantizedFormat format : kFormats) {
-    EXPECT_EQ(quantized_format_named(quantized_format_name(format)), format);
+    EXPECT_EQ(quantized_format_named(traits(format).name), format);
   }
   EXPECT_EQ(quantized_format_named("nf5"), std::nullopt);
 }

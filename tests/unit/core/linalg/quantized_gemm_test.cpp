@@ -27,7 +27,7 @@ struct Case {
   int64_t k() const { return transposed ? cols : rows; }
   std::string text() const {
     return fmt::format("{} {} tokens, weight {}x{}{}, {} {} {}, accumulate={} alpha={} threads={}",
-                       quantized_format_name(format), tokens, rows, cols, transposed ? "^T" : "",
+                       traits(format).name, tokens, rows, cols, transposed ? "^T" : "",
                        scalar_name(a_type), scalar_name(b_type), scalar_name(c_type), accumulate,
                        alpha, threads);
   }
@@ -68,7 +68,7 @@ struct Problem {
       auto* to = reinterpret_cast<float*>(blob.data() + at);
       for (int64_t i = 0; i < count; ++i) to[i] = 0.5f + float(random() % 1000) / 1000.f;
     };
-    if (is_double_quantized(which.format)) {
+    if (traits(which.format).nested) {
       floats(layout.nested_scales, layout.num_nested_scales);
       floats(layout.mean, 1);
     } else {

@@ -153,9 +153,8 @@ Tensors run_quantized_swiglu(const Place& p) {
   const at::Tensor u = p.leaf(2, {37, 64});
   const LowRank lora = adapter(p, 64, 24);
   return p.with_gradients(
-      ops::linear(
-          {.x = at::mul(g, 1), .up = at::mul(u, 1), .activation = Activation::Silu},
-          {.quantized = quantize(p.make(3, {24, 64}), QuantizedFormat::Nf4), .adapter = lora}),
+      ops::linear({.x = at::mul(g, 1), .up = at::mul(u, 1), .activation = Activation::Silu},
+                  {.weight = quantize(p.make(3, {24, 64}), QuantizedFormat::Nf4), .adapter = lora}),
       {g, u, lora.a, lora.b});
 }
 

@@ -162,9 +162,9 @@ TEST_F(LayersTest, ActivationLinearWithAdapterOverQuantizedWeight) {
   const at::Tensor dense = numbers(2, {kOut, kIn}), dy = numbers(3, {kRows, kOut});
   const auto adapter = [] { return LowRank{.a = leaf(4, {3, kIn}), .b = leaf(5, {kOut, 3})}; };
   const LowRank ours = adapter(), theirs = adapter();
-  const QuantizedWeight quantized = quantize(dense, QuantizedFormat::Nf4);
-  const at::Tensor y = ops::linear({.x = x, .activation = Activation::Gelu},
-                                   {.quantized = quantized, .adapter = ours});
+  const StoredWeight quantized = quantize(dense, QuantizedFormat::Nf4);
+  const at::Tensor y =
+      ops::linear({.x = x, .activation = Activation::Gelu}, {.weight = quantized, .adapter = ours});
   const at::Tensor inner = at::gelu(x2);
   const at::Tensor y2 = inner.matmul(dequantize(quantized, at::kFloat).t()) +
                         inner.matmul(theirs.a.t()).matmul(theirs.b.t());

@@ -55,14 +55,9 @@ TEST_P(ProjectionTest, IsTheLayerWrittenOut) {
   const Case c = GetParam();
   const LowRank ours = adapter(c.dropout, c.magnitude), theirs = adapter(c.dropout, c.magnitude);
   const at::Tensor dense = leaf(4, {kOut, kIn}).detach(), bias = leaf(5, {kOut}).detach();
-  Projection projection{.bias = bias, .adapter = ours};
-  at::Tensor weight = dense;
-  if (c.quantized) {
-    projection.quantized = quantize(dense, QuantizedFormat::Nf4DoubleQuant);
-    weight = dequantize(*projection.quantized, at::kFloat);
-  } else {
-    projection.weight = dense;
-  }
+  Projection projection{.weight = dense, .bias = bias, .adapter = ours};
+  if (c.quantized) projection.weight = quantize(dense, QuantizedFormat::Nf4DoubleQuant);
+  const at::Tensor weight = dequantize(projection.weight, at::kFloat);
   const at::Tensor x = leaf(6, {kRows, kIn}), x2 = leaf(6, {kRows, kIn});
   const at::Tensor d_out = leaf(7, {kRows, kOut}).detach();
 

@@ -1,7 +1,7 @@
 // Products with quantized weights as tensors: against the product with the dequantized weight on
 // the test's device, and the same bytes on meta as there.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/linear/quantized.h"
+#include "core/ops/linear/stored_weight.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -53,7 +53,7 @@ void expect_close(const at::Tensor& got, const at::Tensor& a, const at::Tensor& 
 TEST_F(Quantized, ProductsAreThoseWithItsNumbers) {
   for (const QuantizedFormat format : kFormats) {
     for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-      const QuantizedWeight weight = quantize(made(1, {200, 192}, type), format);
+      const StoredWeight weight = quantize(made(1, {200, 192}, type), format);
       const at::Tensor numbers = dequantize(weight, type);
       for (const int64_t tokens : {1, 5, 40}) {
         const at::Tensor x = made(2, {tokens, 192}, type), d_out = made(3, {tokens, 200}, type);
@@ -74,7 +74,7 @@ TEST_F(Quantized, ProductsAreThoseWithItsNumbers) {
 
 TEST_F(Quantized, RowsAreThoseOfTheWhole) {
   for (const QuantizedFormat format : kFormats) {
-    const QuantizedWeight weight = quantize(made(1, {50, 37}, at::kFloat), format);
+    const StoredWeight weight = quantize(made(1, {50, 37}, at::kFloat), format);
     const at::Tensor all = dequantize(weight, at::kBFloat16);
     EXPECT_TRUE(at::equal(dequantize_rows(weight, at::kBFloat16, 7, 11), all.narrow(0, 7, 11)));
     EXPECT_ANY_THROW(dequantize_rows(weight, at::kBFloat16, 45, 6));
@@ -84,7 +84,7 @@ TEST_F(Quantized, RowsAreThoseOfTheWhole) {
 }
 
 TEST_F(Quantized, RefusesBytesOfAnotherSize) {
-  QuantizedWeight weight = quantize(made(1, {8, 64}, at::kFloat), QuantizedFormat::Nf4);
+  StoredWeight weight = quantize(made(1, {8, 64}, at::kFloat), QuantizedFormat::Nf4);
   weight.rows = 9;
   EXPECT_ANY_THROW(dequantize(weight, at::kFloat));
 }
@@ -108,7 +108,7 @@ TEST_F(Quantized, MetaAllocatesWhatTheDeviceDoes) {
         const at::Tensor x = on(made(2, {tokens, 192}, at::kBFloat16));
         const at::Tensor d_out = on(made(3, {tokens, 640}, at::kBFloat16));
         // What cuda quantizes on the host is not the device's to count.
-        QuantizedWeight weight = quantize(dense, format);
+        StoredWeight weight = quantize(dense, format);
         peaks[on_meta] = peak_of(on_meta ? memory::meta_ledger() : tests::test_ledger(), [&] {
           const at::Tensor out = at::empty({tokens, 640}, x.options());
           const at::Tensor d_x = at::empty_like(x);
@@ -117,7 +117,7 @@ TEST_F(Quantized, MetaAllocatesWhatTheDeviceDoes) {
           dequantize(weight, at::kBFloat16);
         });
       }
-      EXPECT_EQ(peaks[0], peaks[1]) << kernels::cpu::quantized_format_name(format) << " " << tokens;
+      EXPECT_EQ(peaks[0], peaks[1]) << kernels::cpu::traits(format).name << " " << tokens;
     }
   }
 }

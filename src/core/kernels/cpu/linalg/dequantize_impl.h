@@ -229,7 +229,7 @@ SNUG_INLINE void prefetch_stretch(const QuantizedMatrix& w, int64_t first, int64
 template <bool kFourBits>
 void dequantize_all(const DequantizeArgs& args) {
   const QuantizedMatrix weight = *args.weight;
-  const float* values = quantized_values(weight.format);
+  const float* values = traits(weight.format).values;
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
     auto* out = static_cast<typename T::storage*>(args.out);
@@ -245,10 +245,10 @@ void dequantize_all(const DequantizeArgs& args) {
 }
 
 void dequantize_stretches(const DequantizeArgs& args) {
-  if (args.weight->format == QuantizedFormat::Int8) {
-    dequantize_all<false>(args);
-  } else {
+  if (traits(args.weight->format).values) {
     dequantize_all<true>(args);
+  } else {
+    dequantize_all<false>(args);
   }
 }
 

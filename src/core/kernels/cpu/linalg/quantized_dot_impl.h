@@ -41,7 +41,7 @@ SNUG_INLINE F rounded_to(Scalar type, F x) {
 template <int Rows, int Cols>
 void quantized_dot_block(const QuantizedDotArgs& args, int64_t col) {
   const QuantizedMatrix& w = *args.weight;
-  const F values = load_f(quantized_values(w.format));
+  const F values = load_f(traits(w.format).values);
   const int64_t blocks = w.cols / kWeightBlock;
   const float* a = args.a;
   float space[Cols][kScalesAtOnce];

@@ -9,8 +9,6 @@
 namespace snug::kernels::cpu {
 namespace {
 
-constexpr const char* kNames[] = {"nf4", "nf4-dq", "fp4", "fp4-dq", "int8"};
-
 // Quantiles of the normal distribution, from -1 to 1 with an exact 0 (Dettmers et al. 2023).
 constexpr float kNf4Values[16] = {
     -1.0f,
@@ -38,34 +36,35 @@ constexpr float kFp4Values[16] = {
     0.0f, -0.0625f / 12, -8.0f / 12, -1.0f, -4.0f / 12, -0.5f, -2.0f / 12, -0.25f,
 };
 
+constexpr FormatTraits kFormats[kNumFormats] = {
+    {.name = "nf4", .values = kNf4Values},
+    {.name = "nf4-dq", .values = kNf4Values, .nested = true},
+    {.name = "fp4", .values = kFp4Values, .by_magnitude = true},
+    {.name = "fp4-dq", .values = kFp4Values, .nested = true, .by_magnitude = true},
+    {.name = "int8", .values = nullptr},
+};
+
 }  // namespace
 
-const char* quantized_format_name(QuantizedFormat format) {
-  return kNames[static_cast<size_t>(format)];
-}
+const FormatTraits& traits(QuantizedFormat format) { return kFormats[static_cast<size_t>(format)]; }
 
 std::optional<QuantizedFormat> quantized_format_named(std::string_view name) {
-  for (int i = 0; i < 5; ++i) {
-    if (name == kNames[i]) return static_cast<QuantizedFormat>(i);
+  for (int i = 0; i < kNumFormats; ++i) {
+    if (name == kFormats[i].name) return static_cast<QuantizedFormat>(i);
   }
   return std::nullopt;
 }
 
-bool is_double_quantized(QuantizedFormat format) {
-  return format == QuantizedFormat::Nf4DoubleQuant || format == QuantizedFormat::Fp4DoubleQuant;
-}
-
 QuantizedLayout quantized_layout(QuantizedFormat format, int64_t rows, int64_t cols) {
-  const bool eight_bits = format == QuantizedFormat::Int8;
-  const bool nested = is_double_quantized(format);
+  const bool four_bits = traits(format).four_bits(), nested = traits(format).nested;
   const int64_t elements = rows * cols;
   QuantizedLayout layout;
-  layout.num_scales = eight_bits ? rows : ceil_div(elements, kWeightBlock);
+  layout.num_scales = four_bits ? ceil_div(elements, kWeightBlock) : rows;
   layout.num_nested_scales = nested ? ceil_div(layout.num_scales, kScaleBlock) : 0;
   const auto after = [](int64_t start, int64_t bytes) {
     return start + round_up(bytes, kPartAlignment);
   };
-  layout.scales = after(0, eight_bits ? elements : ceil_div(elements, 2));
+  layout.scales = after(0, four_bits ? ceil_div(elements, 2) : elements);
   layout.nested_scales = after(layout.scales, layout.num_scales * (nested ? 1 : 4));
   layout.mean = after(layout.nested_scales, layout.num_nested_scales * 4);
   layout.bytes = after(layout.mean, nested ? 4 : 0);
@@ -84,7 +83,7 @@ QuantizedMatrix quantized_matrix(QuantizedFormat format, int64_t rows, int64_t c
   const auto* start = static_cast<const uint8_t*>(bytes);
   const auto floats = [&](int64_t at) { return reinterpret_cast<const float*>(start + at); };
   matrix.codes = start;
-  if (is_double_quantized(format)) {
+  if (traits(format).nested) {
     matrix.scale_codes = start + layout.scales;
     matrix.nested_scales = floats(layout.nested_scales);
     matrix.mean = *floats(layout.mean);
@@ -92,12 +91,6 @@ QuantizedMatrix quantized_matrix(QuantizedFormat format, int64_t rows, int64_t c
     matrix.scales = floats(layout.scales);
   }
   return matrix;
-}
-
-const float* quantized_values(QuantizedFormat format) {
-  if (format == QuantizedFormat::Int8) return nullptr;
-  const bool nf4 = format == QuantizedFormat::Nf4 || format == QuantizedFormat::Nf4DoubleQuant;
-  return nf4 ? kNf4Values : kFp4Values;
 }
 
 const float* scales_at(const QuantizedMatrix& weight, int64_t first, int64_t count, float* space) {

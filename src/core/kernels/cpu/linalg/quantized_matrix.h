@@ -15,13 +15,24 @@ namespace snug::kernels::cpu {
 
 enum class QuantizedFormat : uint8_t { Nf4, Nf4DoubleQuant, Fp4, Fp4DoubleQuant, Int8 };
 
-// "nf4", "nf4-dq", "fp4", "fp4-dq", "int8"
-const char* quantized_format_name(QuantizedFormat format);
-std::optional<QuantizedFormat> quantized_format_named(std::string_view name);
-
 inline constexpr int64_t kWeightBlock = 64;    // elements a scale, in 4 bits
 inline constexpr int64_t kScaleBlock = 256;    // scales a nested scale
 inline constexpr int64_t kPartAlignment = 64;  // of each part inside the block of bytes
+
+// All that tells formats apart; nothing else compares them.
+struct FormatTraits {
+  const char* name;           // "nf4", "nf4-dq", "fp4", "fp4-dq", "int8"
+  const float* values;        // the number that each 4-bit code stands for; null: 8 bits, a number
+  bool nested = false;        // double quantization: scales are quantized too
+  bool by_magnitude = false;  // 4-bit codes are a sign and a magnitude
+
+  bool four_bits() const { return values != nullptr; }
+  // Elements that share a scale.
+  int64_t block(int64_t cols) const { return four_bits() ? kWeightBlock : cols; }
+};
+inline constexpr int kNumFormats = 5;
+const FormatTraits& traits(QuantizedFormat format);
+std::optional<QuantizedFormat> quantized_format_named(std::string_view name);
 
 // Where the parts begin, in bytes; what a format has not is at `bytes`, the end.
 struct QuantizedLayout {
@@ -35,7 +46,6 @@ struct QuantizedLayout {
 };
 QuantizedLayout quantized_layout(QuantizedFormat format, int64_t rows, int64_t cols);
 int64_t quantized_bytes(QuantizedFormat format, int64_t rows, int64_t cols);
-bool is_double_quantized(QuantizedFormat format);
 
 // A weight's parts by their addresses.
 struct QuantizedMatrix {
@@ -46,17 +56,11 @@ struct QuantizedMatrix {
   const uint8_t* scale_codes = nullptr;
   const float* nested_scales = nullptr;
   float mean = 0;
-
-  // Elements that share a scale.
-  int64_t block() const { return format == QuantizedFormat::Int8 ? cols : kWeightBlock; }
 };
 
 // `bytes` may be null where only sizes count.
 QuantizedMatrix quantized_matrix(QuantizedFormat format, int64_t rows, int64_t cols,
                                  const void* bytes);
-
-// The number that each 4-bit code stands for; null for int8.
-const float* quantized_values(QuantizedFormat format);
 
 // Scales [first, first + count), count <= kScalesAtOnce: where they lie, or worked out in `space`.
 inline constexpr int64_t kScalesAtOnce = 64;

@@ -51,8 +51,8 @@ void unpack_a(const GemmArgs& args, const Kernels& kernels, float* out) {
 
 // Whether codes go straight into multiply-adds.
 bool is_direct(const GemmArgs& args, const Kernels& kernels) {
-  return args.quantized_b && kernels.quantized_dot && args.quantized_b->block() == kWeightBlock &&
-         args.quantized_b->format != QuantizedFormat::Int8 && args.k == args.quantized_b->cols &&
+  return args.quantized_b && kernels.quantized_dot &&
+         traits(args.quantized_b->format).four_bits() && args.k == args.quantized_b->cols &&
          args.k % kWeightBlock == 0;
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/linear/quantized.h"
+#include "core/ops/linear/stored_weight.h"
 
 #include <ATen/ops/empty.h>
 
@@ -9,23 +9,25 @@
 #include "core/kernels/cpu/linalg/gemm.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
+#include "core/ops/elementwise.h"
 
 namespace snug::ops {
 namespace {
 
 namespace cpu = kernels::cpu;
 
-void check(const QuantizedWeight& weight) {
-  const int64_t wanted = cpu::quantized_bytes(weight.format, weight.rows, weight.cols);
-  SNUG_CHECK(weight.bytes.scalar_type() == at::kByte && weight.bytes.numel() == wanted &&
-                 weight.bytes.is_contiguous(),
+void check(const StoredWeight& weight) {
+  if (!weight.format) return;
+  const int64_t wanted = cpu::quantized_bytes(*weight.format, weight.rows, weight.cols);
+  SNUG_CHECK(weight.data.scalar_type() == at::kByte && weight.data.numel() == wanted &&
+                 weight.data.is_contiguous(),
              "a {} weight of {}x{} has {} bytes of {}, expected {} contiguous ones of Byte",
-             cpu::quantized_format_name(weight.format), weight.rows, weight.cols,
-             weight.bytes.numel(), c10::toString(weight.bytes.scalar_type()), wanted);
+             cpu::traits(*weight.format).name, weight.rows, weight.cols, weight.data.numel(),
+             c10::toString(weight.data.scalar_type()), wanted);
 }
 
-cpu::QuantizedMatrix matrix(const QuantizedWeight& weight) {
-  return cpu::quantized_matrix(weight.format, weight.rows, weight.cols, read_pointer(weight.bytes));
+cpu::QuantizedMatrix matrix(const StoredWeight& weight) {
+  return cpu::quantized_matrix(*weight.format, weight.rows, weight.cols, read_pointer(weight.data));
 }
 
 cpu::MatrixView quantized_operand(const at::Tensor& t) {
@@ -36,8 +38,8 @@ cpu::MatrixView quantized_operand(const at::Tensor& t) {
 
 enum class Side { Transposed, AsStored };
 
-void cpu_product(const at::Tensor& out, const at::Tensor& a, const QuantizedWeight& weight,
-                 Side side, Into into, float alpha) {
+void cpu_product(const at::Tensor& out, const at::Tensor& a, const StoredWeight& weight, Side side,
+                 Into into, float alpha) {
   const cpu::QuantizedMatrix stored = matrix(weight);
   const bool transposed = side == Side::Transposed;
   const cpu::GemmArgs args{.m = out.size(0),
@@ -60,22 +62,22 @@ void cpu_product(const at::Tensor& out, const at::Tensor& a, const QuantizedWeig
 // Large enough for cuBLAS to be fast, small beside any model.
 constexpr int64_t kChunkBytes = int64_t{16} << 20;
 
-int64_t chunk_rows(const QuantizedWeight& weight, const at::Tensor& like) {
+int64_t chunk_rows(const StoredWeight& weight, const at::Tensor& like) {
   const int64_t row_bytes = std::max<int64_t>(1, weight.cols * like.element_size());
   return std::clamp<int64_t>(kChunkBytes / row_bytes, 1, std::max<int64_t>(1, weight.rows));
 }
 
-void dequantize_into(const at::Tensor& out, const QuantizedWeight& weight, int64_t first_row) {
+void dequantize_into(const at::Tensor& out, const StoredWeight& weight, int64_t first_row) {
   const int64_t begin = first_row * weight.cols;
   const cpu::Scalar type = to_scalar(out.scalar_type());
   run_on(
       out,
       [&] { cpu::dequantize(matrix(weight), begin, out.numel(), out.mutable_data_ptr(), type); },
       [&] {
-        cuda::dequantize({.format = weight.format,
+        cuda::dequantize({.format = *weight.format,
                           .rows = weight.rows,
                           .cols = weight.cols,
-                          .bytes = weight.bytes.const_data_ptr<uint8_t>(),
+                          .bytes = weight.data.const_data_ptr<uint8_t>(),
                           .begin = begin,
                           .count = out.numel(),
                           .out = out.mutable_data_ptr(),
@@ -85,7 +87,7 @@ void dequantize_into(const at::Tensor& out, const QuantizedWeight& weight, int64
 
 // body(numbers of the rows, first row, their count)
 template <class Body>
-void for_each_chunk(const QuantizedWeight& weight, const at::Tensor& like, const Body& body) {
+void for_each_chunk(const StoredWeight& weight, const at::Tensor& like, const Body& body) {
   const int64_t step = chunk_rows(weight, like);
   const at::Tensor scratch = at::empty({step, weight.cols}, like.options());
   for (int64_t row = 0; row < weight.rows; row += step) {
@@ -98,12 +100,21 @@ void for_each_chunk(const QuantizedWeight& weight, const at::Tensor& like, const
 
 }  // namespace
 
-void product_into(const at::Tensor& out, const at::Tensor& x, const QuantizedWeight& weight,
-                  Into into, float alpha) {
+StoredWeight weight_in(at::ScalarType type, const StoredWeight& weight) {
+  if (weight.format || weight.data.scalar_type() == type) return weight;
+  return cast(weight.data, type);
+}
+
+void product_into(const at::Tensor& out, const at::Tensor& x, const StoredWeight& weight, Into into,
+                  float alpha) {
   check(weight);
   SNUG_CHECK(x.size(1) == weight.cols && out.size(0) == x.size(0) && out.size(1) == weight.rows,
              "product of {}x{} and a transposed {}x{} into {}x{}", x.size(0), x.size(1),
              weight.rows, weight.cols, out.size(0), out.size(1));
+  if (!weight.format) {
+    matmul_into(out, x, weight.data.t(), into, alpha);
+    return;
+  }
   if (kernel_device(out) != at::kCUDA) {
     cpu_product(out, x, weight, Side::Transposed, into, alpha);
     return;
@@ -113,13 +124,17 @@ void product_into(const at::Tensor& out, const at::Tensor& x, const QuantizedWei
   });
 }
 
-void input_gradient_into(const at::Tensor& d_x, const at::Tensor& d_out,
-                         const QuantizedWeight& weight, Into into, float alpha) {
+void input_gradient_into(const at::Tensor& d_x, const at::Tensor& d_out, const StoredWeight& weight,
+                         Into into, float alpha) {
   check(weight);
   SNUG_CHECK(
       d_out.size(1) == weight.rows && d_x.size(0) == d_out.size(0) && d_x.size(1) == weight.cols,
       "product of {}x{} and {}x{} into {}x{}", d_out.size(0), d_out.size(1), weight.rows,
       weight.cols, d_x.size(0), d_x.size(1));
+  if (!weight.format) {
+    matmul_into(d_x, d_out, weight.data, into, alpha);
+    return;
+  }
   if (kernel_device(d_x) != at::kCUDA) {
     cpu_product(d_x, d_out, weight, Side::AsStored, into, alpha);
     return;
@@ -130,33 +145,35 @@ void input_gradient_into(const at::Tensor& d_x, const at::Tensor& d_out,
   });
 }
 
-at::Tensor dequantize_rows(const QuantizedWeight& weight, at::ScalarType type, int64_t first,
+at::Tensor dequantize_rows(const StoredWeight& weight, at::ScalarType type, int64_t first,
                            int64_t count) {
   check(weight);
   SNUG_CHECK(first >= 0 && count >= 0 && first + count <= weight.rows,
              "rows {} to {} of a weight of {}", first, first + count, weight.rows);
-  at::Tensor out = at::empty({count, weight.cols}, weight.bytes.options().dtype(type));
+  if (!weight.format) return cast(weight.data.detach().slice(0, first, first + count), type);
+  at::Tensor out = at::empty({count, weight.cols}, weight.data.options().dtype(type));
   dequantize_into(out, weight, first);
   return out;
 }
 
-at::Tensor dequantize(const QuantizedWeight& weight, at::ScalarType type) {
+at::Tensor dequantize(const StoredWeight& weight, at::ScalarType type) {
   return dequantize_rows(weight, type, 0, weight.rows);
 }
 
-QuantizedWeight quantize(const at::Tensor& weight, QuantizedFormat format) {
+StoredWeight quantize(const at::Tensor& weight, QuantizedFormat format) {
   SNUG_CHECK(weight.dim() == 2 && weight.is_contiguous(), "a weight of {} dimensions to quantize",
              weight.dim());
   if (weight.is_cuda()) {
-    QuantizedWeight result = quantize(weight.cpu(), format);
-    result.bytes = result.bytes.to(weight.device());
+    StoredWeight result = quantize(weight.cpu(), format);
+    result.data = result.data.to(weight.device());
     return result;
   }
-  QuantizedWeight result{.format = format, .rows = weight.size(0), .cols = weight.size(1)};
-  result.bytes = at::empty({cpu::quantized_bytes(format, result.rows, result.cols)},
-                           weight.options().dtype(at::kByte).requires_grad(false));
+  const int64_t rows = weight.size(0), cols = weight.size(1);
+  StoredWeight result(at::empty({cpu::quantized_bytes(format, rows, cols)},
+                                weight.options().dtype(at::kByte).requires_grad(false)),
+                      format, rows, cols);
   if (weight.is_meta()) return result;
-  cpu::Quantizer quantizer(format, result.rows, result.cols, result.bytes.mutable_data_ptr());
+  cpu::Quantizer quantizer(format, rows, cols, result.data.mutable_data_ptr());
   quantizer.add(weight.const_data_ptr(), to_scalar(weight.scalar_type()), weight.numel());
   quantizer.finish();
   return result;
