@@ -2,6 +2,7 @@
 // leave out the names' beginning; minGPT's sizes; what is refused.
 // SPDX-License-Identifier: Apache-2.0
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 

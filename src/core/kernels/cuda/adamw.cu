@@ -5,9 +5,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/optimizers.h"
 
-#include "base/error.h"
-#include "core/kernels/cpu/optimizers/adamw_factors.h"
-#include "core/kernels/cpu/random_key.h"
+#include "core/kernels/cpu/optimizers/factors.h"
 #include "core/kernels/cuda/random_rounding.cuh"
 #include "core/kernels/cuda/tensor_list.cuh"
 #include "core/kernels/cuda/unfused.cuh"
@@ -16,17 +14,7 @@
 namespace snug::kernels::cuda {
 namespace {
 
-struct Tensor {
-  int64_t count;
-  void* param;
-  const void* grad;
-  void* exp_avg;
-  void* exp_avg_sq;
-  float* master;
-  uint64_t random_key;
-  Scalar param_type;
-  Scalar grad_type;
-  Scalar state_type;
+struct Tensor : Keyed<cpu::AdamWTensor> {
   bool aligned;
 };
 
@@ -80,34 +68,21 @@ __global__ void __launch_bounds__(kListThreads)
   }
 }
 
-Tensor described(const cpu::AdamWTensor& t, const cpu::AdamWOptions& options) {
-  SNUG_CHECK(t.state_type != Scalar::F16, "AdamW states are float32 or bfloat16");
-  const bool aligned =
-      aligned_to_four(t.param, t.param_type) && aligned_to_four(t.grad, t.grad_type) &&
-      aligned_to_four(t.exp_avg, t.state_type) && aligned_to_four(t.exp_avg_sq, t.state_type) &&
-      aligned_to_four(t.master, Scalar::F32);
-  return {t.count,
-          t.param,
-          t.grad,
-          t.exp_avg,
-          t.exp_avg_sq,
-          t.master,
-          cpu::random_key(options.seed, options.step, t.tensor_id),
-          t.param_type,
-          t.grad_type,
-          t.state_type,
-          aligned};
+bool is_aligned(const cpu::AdamWTensor& t) {
+  return aligned_to_four(t.param, t.param_type) && aligned_to_four(t.grad, t.grad_type) &&
+         aligned_to_four(t.exp_avg, t.state_type) && aligned_to_four(t.exp_avg_sq, t.state_type) &&
+         aligned_to_four(t.master, Scalar::F32);
 }
 
 }  // namespace
 
 void adamw_step(std::span<const cpu::AdamWTensor> tensors, const cpu::AdamWOptions& options,
                 const float* grad_scale, cudaStream_t stream) {
-  SNUG_CHECK(options.step >= 1, "AdamW step {}; the first is 1", options.step);
-  std::vector<Tensor> described_tensors;
-  for (const cpu::AdamWTensor& t : tensors) described_tensors.push_back(described(t, options));
+  cpu::check_states(tensors, "AdamW");
+  std::vector<Tensor> list_tensors;
+  for (const auto& t : keyed(tensors, options)) list_tensors.push_back({t, is_aligned(t)});
   const Factors factors = cpu::adamw_factors(options);
-  for_each_typed_list(std::span<const Tensor>(described_tensors),
+  for_each_typed_list(std::span<const Tensor>(list_tensors),
                       [&](const auto& list, unsigned blocks, auto p, auto g, auto s) {
                         update_list<decltype(p), decltype(g), decltype(s)>
                             <<<blocks, kListThreads, 0, stream>>>(list, factors, grad_scale);

@@ -7,10 +7,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/optimizers.h"
 
-#include "base/error.h"
-#include "core/kernels/cpu/optimizers/adamw_factors.h"
 #include "core/kernels/cpu/optimizers/dynamic_map.h"
-#include "core/kernels/cpu/random_key.h"
+#include "core/kernels/cpu/optimizers/factors.h"
 #include "core/kernels/cuda/random_rounding.cuh"
 #include "core/kernels/cuda/tensor_list.cuh"
 #include "core/kernels/cuda/unfused.cuh"
@@ -23,18 +21,7 @@ constexpr int64_t kBlock = cpu::kQuantizedBlock;
 constexpr int kRun = 128;  // elements that a warp touches at once
 static_assert(kBlock == 2 * kRun && kListBlock % kBlock == 0, "a lane holds two runs of four");
 
-struct Tensor {
-  int64_t count;
-  void* param;
-  const void* grad;
-  uint8_t* exp_avg;
-  uint8_t* exp_avg_sq;
-  float* exp_avg_absmax;
-  float* exp_avg_sq_absmax;
-  float* master;
-  uint64_t random_key;
-  Scalar param_type;
-  Scalar grad_type;
+struct Tensor : Keyed<cpu::AdamW8bitTensor> {
   bool aligned;
 };
 
@@ -200,22 +187,9 @@ Map arithmetic_of(const cpu::DynamicMap& map) {
   return result;
 }
 
-Tensor described(const cpu::AdamW8bitTensor& t, const cpu::AdamWOptions& options) {
-  const bool aligned = aligned_to_four(t.param, t.param_type) &&
-                       aligned_to_four(t.grad, t.grad_type) &&
-                       aligned_to_four(t.master, Scalar::F32);
-  return {t.count,
-          t.param,
-          t.grad,
-          t.exp_avg,
-          t.exp_avg_sq,
-          t.exp_avg_absmax,
-          t.exp_avg_sq_absmax,
-          t.master,
-          cpu::random_key(options.seed, options.step, t.tensor_id),
-          t.param_type,
-          t.grad_type,
-          aligned};
+bool is_aligned(const cpu::AdamW8bitTensor& t) {
+  return aligned_to_four(t.param, t.param_type) && aligned_to_four(t.grad, t.grad_type) &&
+         aligned_to_four(t.master, Scalar::F32);
 }
 
 }  // namespace
@@ -223,13 +197,12 @@ Tensor described(const cpu::AdamW8bitTensor& t, const cpu::AdamWOptions& options
 void adamw_8bit_step(std::span<const cpu::AdamW8bitTensor> tensors,
                      const cpu::AdamWOptions& options, const float* grad_scale,
                      cudaStream_t stream) {
-  SNUG_CHECK(options.step >= 1, "AdamW step {}; the first is 1", options.step);
-  std::vector<Tensor> described_tensors;
-  for (const cpu::AdamW8bitTensor& t : tensors) described_tensors.push_back(described(t, options));
+  std::vector<Tensor> list_tensors;
+  for (const auto& t : keyed(tensors, options)) list_tensors.push_back({t, is_aligned(t)});
   const Factors factors = {cpu::adamw_factors(options), arithmetic_of(cpu::signed_dynamic_map()),
                            arithmetic_of(cpu::unsigned_dynamic_map())};
   const auto kind = [](const Tensor& t) { return std::tuple(t.param_type, t.grad_type); };
-  for_each_list(std::span<const Tensor>(described_tensors), kind,
+  for_each_list(std::span<const Tensor>(list_tensors), kind,
                 [&](const auto& list, unsigned blocks) {
                   with_type(list.tensors[0].param_type, [&](auto p) {
                     with_type(list.tensors[0].grad_type, [&](auto g) {

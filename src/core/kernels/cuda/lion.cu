@@ -4,8 +4,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/optimizers.h"
 
-#include "base/error.h"
-#include "core/kernels/cpu/random_key.h"
+#include "core/kernels/cpu/optimizers/factors.h"
 #include "core/kernels/cuda/element_updates.cuh"
 #include "core/kernels/cuda/random_rounding.cuh"
 #include "core/kernels/cuda/unfused.cuh"
@@ -14,36 +13,15 @@
 namespace snug::kernels::cuda {
 namespace {
 
-struct Tensor {
-  int64_t count;
-  void* param;
-  const void* grad;
-  void* exp_avg;
-  float* master;
-  uint64_t random_key;
-  Scalar param_type;
-  Scalar grad_type;
-  Scalar state_type;
-};
-
-struct LionFactors {
-  float lr;
-  float decay;
-  float beta1;
-  float beta2;
-  float grad_scale;
-  bool stochastic;
-};
-
 // 0 stays 0 and NaN stays NaN.
 __device__ float sign_of(float x) { return x > 0 ? 1.f : x < 0 ? -1.f : x; }
 
 struct Lion {
-  using Described = Tensor;
-  using Factors = LionFactors;
+  using Described = Keyed<cpu::LionTensor>;
+  using Factors = cpu::LionFactors;
 
   template <class P, class G, class S>
-  static __device__ void update(const Tensor& t, const Factors& f, float scale, int64_t i) {
+  static __device__ void update(const Described& t, const Factors& f, float scale, int64_t i) {
     auto* param = static_cast<P*>(t.param);
     auto* average = static_cast<S*>(t.exp_avg);
     const Unfused g = Unfused(to_float(static_cast<const G*>(t.grad)[i])) * scale;
@@ -59,26 +37,13 @@ struct Lion {
   }
 };
 
-Tensor described(const cpu::LionTensor& t, const cpu::LionOptions& options) {
-  SNUG_CHECK(t.state_type != Scalar::F16, "Lion's state is float32 or bfloat16");
-  return {t.count,      t.param,     t.grad,
-          t.exp_avg,    t.master,    cpu::random_key(options.seed, options.step, t.tensor_id),
-          t.param_type, t.grad_type, t.state_type};
-}
-
 }  // namespace
 
 void lion_step(std::span<const cpu::LionTensor> tensors, const cpu::LionOptions& options,
                const float* grad_scale, cudaStream_t stream) {
-  std::vector<Tensor> described_tensors;
-  for (const cpu::LionTensor& t : tensors) described_tensors.push_back(described(t, options));
-  const LionFactors factors = {static_cast<float>(options.lr),
-                               static_cast<float>(1 - options.lr * options.weight_decay),
-                               static_cast<float>(options.beta1),
-                               static_cast<float>(options.beta2),
-                               options.grad_scale,
-                               options.stochastic_rounding};
-  update_tensors<Lion>(described_tensors, factors, grad_scale, stream, "lion_step");
+  cpu::check_states(tensors, "Lion");
+  update_tensors<Lion>(keyed(tensors, options), cpu::lion_factors(options), grad_scale, stream,
+                       "lion_step");
 }
 
 }  // namespace snug::kernels::cuda

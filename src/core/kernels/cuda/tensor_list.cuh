@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "core/kernels/cpu/random_key.h"
 #include "core/kernels/cuda/elements.cuh"
 
 namespace snug::kernels::cuda {
@@ -25,6 +26,20 @@ struct TensorList {
   unsigned blocks_up_to[kCapacity];  // blocks of tensors 0 to k
   Tensor tensors[kCapacity];
 };
+
+// The CPU's description of a tensor, with the key of its random numbers.
+template <class T>
+struct Keyed : T {
+  uint64_t random_key;
+};
+
+template <class T, class Options>
+std::vector<Keyed<T>> keyed(std::span<const T> tensors, const Options& options) {
+  std::vector<Keyed<T>> result;
+  for (const T& t : tensors)
+    result.push_back({t, cpu::random_key(options.seed, options.step, t.tensor_id)});
+  return result;
+}
 
 struct Stretch {
   int tensor;

@@ -8,7 +8,7 @@
 
 #include "core/kernels/cpu/optimizers/adamw.h"
 #include "core/kernels/cpu/optimizers/adamw_8bit.h"
-#include "core/kernels/cpu/optimizers/adamw_factors.h"
+#include "core/kernels/cpu/optimizers/factors.h"
 #include "core/kernels/cpu/optimizers/lion.h"
 #include "core/kernels/cpu/optimizers/sgd.h"
 #include "unit/core/kernels/arrays.h"
