@@ -86,6 +86,14 @@ std::vector<Case> cases() {
       {"one layer for q, k and v, and one for gate and up", "phi3", kFourHeads},
       {"norms of projections", "olmo2", kFourHeads},
       {"constants, attention with dropout", "granite", kFourHeads},
+      {"layers that do not rotate", "smollm3", kFourHeads},
+      {"layer norms and gates", "stablelm", kFourHeads},
+      {"layer norms, each head's q, k and v side by side", "gpt-neox", kAsItIs},
+      {"adapters with magnitudes beside that", "gpt-neox", kAsItIs,
+       [](recipe::Recipe& r) {
+         r.lora = {.enabled = true, .r = 4, .dropout = 0.3, .use_dora = true};
+         r.lora.projection = r.lora.mlp = true;
+       }},
       {"uneven vocabulary", "llama", {{"num_key_value_heads", 4}, {"vocab_size", 98}}},
       {"uneven vocabulary, tied head", "qwen2", {{"num_key_value_heads", 4}, {"vocab_size", 99}}},
       {"checkpointing", "llama-bias", kAsItIs,
@@ -444,6 +452,8 @@ TEST_P(Generation, HasTheSameLogits) {
 INSTANTIATE_TEST_SUITE_P(
     TensorParallel, Generation,
     testing::Values(Case{"rotary", "qwen2", kFourHeads},
+                    Case{"windows and caps", "gemma2", kFourHeads},
+                    Case{"each head's q, k and v side by side", "gpt-neox", kAsItIs},
                     Case{"one product of q, k and v", "gpt2", kFourHeadsOfGpt2},
                     Case{"learned positions", "opt", kAsItIs},
                     Case{"words narrower than layers", "opt-after", kAsItIs},

@@ -317,7 +317,9 @@ INSTANTIATE_TEST_SUITE_P(Strategies, ManyRanks,
                                            Case{"zero2", "", "llama"}, Case{"fsdp", "", "llama"},
                                            Case{"hybrid", "", "llama"}, Case{"ddp", "", "qwen2"},
                                            Case{"zero1", "", "qwen2"}, Case{"zero2", "", "qwen2"},
-                                           Case{"fsdp", "", "qwen2"}));
+                                           Case{"fsdp", "", "qwen2"},
+                                           Case{"fsdp", "fsdp=2", "gemma3"},
+                                           Case{"fsdp", "fsdp=2", "gpt-neox"}));
 
 // Units of many kinds and sizes, and words that T5's encoder and decoder share.
 INSTANTIATE_TEST_SUITE_P(Pictures, ManyRanks,
@@ -329,6 +331,8 @@ INSTANTIATE_TEST_SUITE_P(Pictures, ManyRanks,
 // More flows from stage to stage: what an encoder has read, pictures, tables of biases.
 INSTANTIATE_TEST_SUITE_P(FamiliesInPipelines, ManyRanks,
                          ::testing::Values(Case{"auto", "pp=2", "gpt2"}, Case{"auto", "pp=2", "t5"},
+                                           Case{"auto", "pp=2", "gemma3"},
+                                           Case{"auto", "pp=2", "gpt-neox"},
                                            Case{"auto", "pp=2", "blip2-opt", "1f1b", 2},
                                            Case{"auto", "pp=4", "blip2-t5"},
                                            Case{"zero1", "pp=2,fsdp=2", "t5", "1f1b", 2}));

@@ -136,10 +136,22 @@ json longrope_scaling(const files::GgufFile& file, const std::string& attention_
   return scaling;
 }
 
+// Such as yarn_beta_fast. A factor of attention is read of longrope alone.
+void refuse_other_scaling(const files::GgufFile& file, const std::string& prefix) {
+  const std::set<std::string> read = {"type", "factor", "original_context_length", "finetuned"};
+  const bool is_longrope = file.find("rope_factors_long.weight") != nullptr;
+  for (const auto& [key, value] : file.metadata()) {
+    if (!key.starts_with(prefix) || read.contains(key.substr(prefix.size()))) continue;
+    if (key == prefix + "attn_factor" && (is_longrope || file.number(key) == 1)) continue;
+    throw UserError("{}: {} is not supported; use the model's Hugging Face directory instead",
+                    file.label(), key);
+  }
+}
+
 json rope_scaling(const files::GgufFile& file, const Family& family, const json& config) {
-  const auto key = [&](const char* name) {
-    return key_of(family, (std::string("rope.scaling.") + name).c_str());
-  };
+  const std::string prefix = key_of(family, "rope.scaling.");
+  refuse_other_scaling(file, prefix);
+  const auto key = [&](const char* name) { return prefix + name; };
   const int64_t positions = config["max_position_embeddings"];
   if (const files::TensorInfo* factors = file.find("rope_freqs.weight"))
     return llama3_scaling(file, values_of(file, *factors), config["rope_theta"],

@@ -178,6 +178,45 @@ TEST_F(Exported, AnotherRotaryScalingInAGgufFileIsRefused) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_.path()), {}), 1);  // no leftovers
 }
 
+TEST_F(Exported, GgufSaysPhi3sFactorOfAttention) {
+  make("phi3-factors");
+  export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_);
+  const json read = models::open_checkpoint(folder_ / "m.gguf").model->hugging_face_config();
+  EXPECT_EQ(read["rope_scaling"]["attention_factor"], 1.3);
+}
+
+TEST_F(Exported, RotaryScalingThatNoOneReadsInAGgufFileIsRefused) {
+  make("llama-linear");
+  export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_);
+  const auto plain = files::GgufFile::open(folder_ / "m.gguf");
+  for (const char* name : {"yarn_beta_fast", "attn_factor"}) {
+    const fs::path file = folder_ / (std::string(name) + ".gguf");
+    files::GgufWriter out(file);
+    for (const auto& [key, value] : plain->metadata()) out.copy(key, value);
+    out.set_f32(std::string("llama.rope.scaling.") + name, 1.5F);
+    out.declare(plain->tensors());
+    for (const files::TensorInfo& tensor : plain->tensors())
+      out.write(tensor.name, plain->raw(tensor));
+    out.finish();
+    try {
+      models::open_checkpoint(file);
+      ADD_FAILURE() << name;
+    } catch (const UserError& error) {
+      EXPECT_NE(std::string(error.what()).find(name), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST_F(Exported, FamiliesWithoutAGgufFormAreRefused) {
+  for (const char* kind : {"gpt-neox", "stablelm"}) {
+    make(kind);
+    EXPECT_THROW(export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_),
+                 UserError);
+    EXPECT_THROW(export_litgpt(folder_ / "l", *model_, *tokenizer_, resident_value, options_),
+                 UserError);
+  }
+}
+
 // llama.cpp leaves each fourth layer of a SmolLM3 without rotation, and has no key for others.
 TEST_F(Exported, GgufHasSmolLm3sUsualLayersOnly) {
   make("smollm3");  // each second
