@@ -88,7 +88,7 @@ std::vector<Case> cases() {
       {"constants, attention with dropout", "granite", kFourHeads},
       {"layers that do not rotate", "smollm3", kFourHeads},
       {"layer norms and gates", "stablelm", kFourHeads},
-      {"layer norms, each head's q, k and v side by side", "gpt-neox", kAsItIs},
+      {"each head's q, k and v side by side, dropout", "gpt-neox", {{"attention_dropout", 0.2}}},
       {"adapters with magnitudes beside that", "gpt-neox", kAsItIs,
        [](recipe::Recipe& r) {
          r.lora = {.enabled = true, .r = 4, .dropout = 0.3, .use_dora = true};

@@ -28,8 +28,12 @@ ops::AttentionContext context_of(const at::Tensor& q, const Packed& queries,
   if (options.dropout > 0 && pass.dropout_key) {
     context.dropout = options.dropout;
     context.dropout_key = kernels::cpu::mix64(*pass.dropout_key ^ hash_name(options.site));
-    if (options.queries != nullptr)
-      context.dropout_first_head = options.queries->first_output() / q.size(2);
+    if (options.queries != nullptr && options.queries->cut() == ops::Cut::Outputs) {
+      // A fused layer may hold more than q for each head.
+      const Parameter& weight = options.queries->weight();
+      const int64_t outputs = weight.shape[0] / weight.slice->sections;
+      context.dropout_first_head = weight.slice->begin * q.size(1) / outputs;
+    }
   }
   return context;
 }
