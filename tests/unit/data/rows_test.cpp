@@ -148,7 +148,7 @@ TEST(Rows, ReadsSystemTextsAndHistories) {
   EXPECT_CONTAINS(
       refusal("a.jsonl", R"({"messages":[{"role":"user","content":"q"},)"
                          R"({"role":"assistant","content":"","tool_calls":[{"id":1}]}]})"),
-      "\"tool_calls\" is not read here");
+      "\"tool_calls\" is not supported");
 }
 
 TEST(Rows, ReadsTablesWithQuotesAndLineBreaks) {
