@@ -82,6 +82,15 @@ constexpr Synonym kSynonyms[] = {
     // LitGPT, Lightning, torchrun
     {"initial_checkpoint_dir", "checkpoint_dir"},
     {"clip_grad_norm", "train.max_norm"},
+    // as people call them
+    {"seq_length", "train.max_seq_length"},
+    {"dtype", "precision"},
+    {"torch_dtype", "precision"},
+    {"steps", "train.max_steps"},
+    {"batch_size", "train.micro_batch_size"},
+    {"data_file", "data.json_path"},
+    {"data_path", "data.json_path"},
+    {"qlora", "quantize"},
     {"gradient_clip_val", "train.max_norm"},
     {"val_check_interval", "eval.interval"},
     {"block_size", "train.max_seq_length"},

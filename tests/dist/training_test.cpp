@@ -318,8 +318,7 @@ INSTANTIATE_TEST_SUITE_P(Strategies, ManyRanks,
                                            Case{"hybrid", "", "llama"}, Case{"ddp", "", "qwen2"},
                                            Case{"zero1", "", "qwen2"}, Case{"zero2", "", "qwen2"},
                                            Case{"fsdp", "", "qwen2"},
-                                           Case{"fsdp", "fsdp=2", "gemma3"},
-                                           Case{"fsdp", "fsdp=2", "gpt-neox"}));
+                                           Case{"fsdp", "fsdp=2", "gemma3"}));
 
 // Units of many kinds and sizes, and words that T5's encoder and decoder share.
 INSTANTIATE_TEST_SUITE_P(Pictures, ManyRanks,

@@ -193,10 +193,14 @@ std::string yaml(const Planned& p) {
 }
 
 std::string fit_head(const Planned& p) {
+  const int64_t assumed = p.device.assumed_host_bytes;
   return fmt::format(
       "Fit: fastest first; each further row is the fastest that takes less memory ({} "
-      "combinations tried)",
-      p.fit->tried);
+      "combinations tried{})",
+      p.fit->tried,
+      assumed > 0
+          ? fmt::format("; {} of host memory assumed, see --host_memory", format_bytes(assumed))
+          : "");
 }
 
 std::string fit_tail(const Planned& p) {

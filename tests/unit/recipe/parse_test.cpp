@@ -368,6 +368,9 @@ TEST(DidYouMean, KnowsOtherTrainersNames) {
   EXPECT_EQ(meant("--optimizer.lrr"), "optimizer.lr");
   EXPECT_EQ(meant("--per_device_train_batch_size"), "train.micro_batch_size");
   EXPECT_EQ(meant("--gradient_checkpointing"), "activation_checkpointing");
+  EXPECT_EQ(meant("--seq_length"), "train.max_seq_length");
+  EXPECT_EQ(meant("--torch_dtype"), "precision");
+  EXPECT_EQ(meant("--data_path"), "data.json_path");
   EXPECT_EQ(meant("--train.max_time"), "");
   EXPECT_EQ(meant("--x"), "");
   EXPECT_EQ(meant("--train_on_inputs"), "") << "its opposite would do harm";
