@@ -3,7 +3,9 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/tanh_backward.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
@@ -155,11 +157,17 @@ at::Tensor room_for_gradients(const Chunk& piece, int64_t columns, const RowCut&
   return at::empty({piece.x.size(0), columns}, piece.x.options().dtype(type).requires_grad(false));
 }
 
-// The derivative of the cap at these logits; undefined without one.
-at::Tensor slope_of_cap(const at::Tensor& logits, double cap) {
-  if (cap == 0) return {};
-  const at::Tensor ratio = logits.div(cap);
-  return ratio.mul(ratio).neg_().add_(1.0);
+// tanh(product / c) of logits c * tanh(product / c); undefined without a cap. A sum with a factor
+// instead of a quotient: a CPU makes tensors of numbers beside tensors, which no plan knows.
+at::Tensor tanh_of_cap(const at::Tensor& logits, double cap) {
+  return cap == 0 ? at::Tensor() : at::zeros_like(logits).add_(logits, 1 / cap);
+}
+
+// From the gradient of capped logits to that of the products, into `d_chunk`. In float32 and
+// rounded once: a product of two types would take copies on a CPU.
+void undo_cap(at::Tensor d_logits, const at::Tensor& tanh, const at::Tensor& d_chunk) {
+  at::tanh_backward_out(d_logits, d_logits, tanh);
+  if (!d_chunk.is_same(d_logits)) d_chunk.copy_(d_logits);
 }
 
 // The most columns of any rank, since all use the same chunks.
@@ -201,20 +209,20 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
         projector.start_at(begin + from);
         const at::Tensor logits = projector.forward(chunk.x, at::kFloat, &inner);
         shape_logits(logits, options.form);
-        const at::Tensor slope = training ? slope_of_cap(logits, options.form.cap) : at::Tensor();
+        const at::Tensor tanh = training ? tanh_of_cap(logits, options.form.cap) : at::Tensor();
         // Allocated after the first product, whose scratch may be large.
         if (training && !d_logits.defined())
           d_logits = room_for_gradients(piece, head.out_features(), cut);
         if (training && !d_logits.defined()) d_logits = logits;
-        const bool in_place = d_logits.is_same(logits);
+        const bool in_place = !training || d_logits.is_same(logits);
+        const at::Tensor d_chunk = in_place ? d_logits : d_logits.slice(0, from, to);
         const auto args =
-            arguments(logits, chunk, options,
-                      !training || in_place ? d_logits : d_logits.slice(0, from, to), part);
+            arguments(logits, chunk, options, tanh.defined() ? logits : d_chunk, part);
         if (part)
           loss.add_part(logits, args, *part->share.group);
         else
           loss.add(logits, args);
-        if (slope.defined()) (in_place ? d_logits : d_logits.slice(0, from, to)).mul_(slope);
+        if (tanh.defined()) undo_cap(logits, tanh, in_place ? logits : d_chunk);
       }
       if (!training) continue;
       projector.start_at(begin);
