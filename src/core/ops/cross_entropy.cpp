@@ -222,7 +222,7 @@ struct LinearCrossEntropyFunction : torch::autograd::Function<LinearCrossEntropy
           loss.add_part(logits, args, *part->share.group);
         else
           loss.add(logits, args);
-        if (tanh.defined()) undo_cap(logits, tanh, in_place ? logits : d_chunk);
+        if (tanh.defined()) undo_cap(logits, tanh, d_chunk);
       }
       if (!training) continue;
       projector.start_at(begin);

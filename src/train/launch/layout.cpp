@@ -136,7 +136,8 @@ void resolve_alone(recipe::Recipe& recipe, int visible_gpus) {
         "devices = {}: this machine has {} visible GPU{}; use --devices {}, or --accelerator cpu",
         *devices, visible_gpus, visible_gpus == 1 ? "" : "s", visible_gpus);
   const int64_t cores = std::max(1U, std::thread::hardware_concurrency());
-  if (const int64_t most = std::max(kFewRanks, 4 * cores); *devices > most)
+  const int64_t most = std::max(kFewRanks, 4 * cores);
+  if (visible_gpus == 0 && *devices > most)
     throw UserError(
         "devices = {}: each device is a process here, without a GPU, and this machine has {} "
         "core{}; use at most --devices {}",
