@@ -15,6 +15,7 @@
 
 namespace {
 
+using namespace snug::kernels;
 using namespace snug::kernels::cpu;
 using snug::bench::AttentionShape;
 

@@ -30,8 +30,8 @@ struct Entry {
 // Pages are touched by the threads that will use them, in a value that is no special case.
 class Memory {
  public:
-  Memory(kernels::cpu::Scalar type, int64_t count, float value, int threads = 0)
-      : data_(std::aligned_alloc(kPage, whole_pages(count * kernels::cpu::scalar_bytes(type)))) {
+  Memory(kernels::Scalar type, int64_t count, float value, int threads = 0)
+      : data_(std::aligned_alloc(kPage, whole_pages(count * kernels::scalar_bytes(type)))) {
     kernels::cpu::fill(data_.get(), type, value, count, threads);
   }
   void* get() { return data_.get(); }

@@ -9,14 +9,15 @@ namespace {
 
 namespace host = kernels::cpu;
 namespace device = ops::cuda;
-constexpr host::Scalar kType = host::Scalar::BF16;
+constexpr kernels::Scalar kType = kernels::Scalar::BF16;
 
 void measure_rms_norm(DeviceBench& bench, const Sizes& s) {
   const at::Tensor x = bench.numbers({s.rows, s.dim}), y = bench.numbers({s.rows, s.dim});
   const at::Tensor residual = bench.numbers({s.rows, s.dim}), sum = bench.numbers({s.rows, s.dim});
   const at::Tensor weight = bench.numbers({s.dim}), d_weight = bench.zeros({s.dim});
   const at::Tensor rstd = bench.zeros({s.rows});
-  host::RmsNormForward forward{.type = kType, .weight_type = kType, .rows = s.rows, .dim = s.dim};
+  kernels::RmsNormForward forward{
+      .type = kType, .weight_type = kType, .rows = s.rows, .dim = s.dim};
   forward.x = address(x), forward.y = address(y), forward.weight = address(weight),
   forward.rstd = floats(rstd);
   const auto on_host = [&] { host::rms_norm_forward(forward); };
@@ -25,7 +26,8 @@ void measure_rms_norm(DeviceBench& bench, const Sizes& s) {
   forward.residual = address(residual), forward.sum = address(sum);
   bench.stream("add_rms_norm_forward", bytes_of({x, residual, sum, y}), on_host, on_device);
 
-  host::RmsNormBackward backward{.type = kType, .weight_type = kType, .rows = s.rows, .dim = s.dim};
+  kernels::RmsNormBackward backward{
+      .type = kType, .weight_type = kType, .rows = s.rows, .dim = s.dim};
   backward.dy = address(x), backward.x = address(sum), backward.weight = address(weight),
   backward.rstd = floats(rstd);
   backward.d_residual = address(residual), backward.dx = address(y),
@@ -44,7 +46,8 @@ void measure_layer_norm(DeviceBench& bench, const Sizes& s) {
   const at::Tensor weight = bench.numbers({s.dim}), bias = bench.numbers({s.dim});
   const at::Tensor d_weight = bench.zeros({s.dim}), d_bias = bench.zeros({s.dim});
   const at::Tensor mean = bench.zeros({s.rows}), rstd = bench.zeros({s.rows});
-  host::LayerNormForward forward{.type = kType, .weight_type = kType, .rows = s.rows, .dim = s.dim};
+  kernels::LayerNormForward forward{
+      .type = kType, .weight_type = kType, .rows = s.rows, .dim = s.dim};
   forward.x = address(x), forward.y = address(y), forward.weight = address(weight),
   forward.bias = address(bias);
   forward.mean = floats(mean), forward.rstd = floats(rstd);
@@ -52,7 +55,7 @@ void measure_layer_norm(DeviceBench& bench, const Sizes& s) {
       "layer_norm_forward", bytes_of({x, y}), [&] { host::layer_norm_forward(forward); },
       [&] { device::layer_norm_forward(forward); });
 
-  host::LayerNormBackward backward{
+  kernels::LayerNormBackward backward{
       .type = kType, .weight_type = kType, .rows = s.rows, .dim = s.dim};
   backward.dy = address(y), backward.x = address(x), backward.weight = address(weight);
   backward.mean = floats(mean), backward.rstd = floats(rstd), backward.dx = address(dx);
@@ -70,32 +73,32 @@ void measure_activations(DeviceBench& bench, const Sizes& s) {
   const at::Tensor y = bench.numbers({s.rows, s.features}),
                    d_up = bench.numbers({s.rows, s.features});
   const at::Tensor d_gate = bench.numbers({s.rows, s.features});
-  host::GatedForward gated{.type = kType, .rows = s.rows, .features = s.features};
+  kernels::GatedForward gated{.type = kType, .rows = s.rows, .features = s.features};
   gated.gate = address(gate), gated.up = address(up), gated.y = address(y);
   bench.stream(
       "gated_forward", bytes_of({gate, up, y}), [&] { host::gated_forward(gated); },
       [&] { device::gated_forward(gated); });
-  host::GatedBackward gated_back{.type = kType, .rows = s.rows, .features = s.features};
+  kernels::GatedBackward gated_back{.type = kType, .rows = s.rows, .features = s.features};
   gated_back.dy = address(y), gated_back.gate = address(gate), gated_back.up = address(up);
   gated_back.dgate = address(d_gate), gated_back.dup = address(d_up);
   bench.stream(
       "gated_backward", bytes_of({y, gate, up, d_gate, d_up}),
       [&] { host::gated_backward(gated_back); }, [&] { device::gated_backward(gated_back); });
 
-  host::ActivationForward gelu{
-      .activation = host::Activation::GeluTanh, .type = kType, .count = y.numel()};
+  kernels::ActivationForward gelu{
+      .activation = kernels::Activation::GeluTanh, .type = kType, .count = y.numel()};
   gelu.x = address(up), gelu.y = address(y);
   bench.stream(
       "gelu_forward", bytes_of({up, y}), [&] { host::activation_forward(gelu); },
       [&] { device::activation_forward(gelu); });
-  host::ActivationBackward gelu_back{
-      .activation = host::Activation::GeluTanh, .type = kType, .count = y.numel()};
+  kernels::ActivationBackward gelu_back{
+      .activation = kernels::Activation::GeluTanh, .type = kType, .count = y.numel()};
   gelu_back.dy = address(y), gelu_back.x = address(up), gelu_back.dx = address(d_up);
   bench.stream(
       "gelu_backward", bytes_of({y, up, d_up}), [&] { host::activation_backward(gelu_back); },
       [&] { device::activation_backward(gelu_back); });
 
-  host::Dropout dropout{
+  kernels::Dropout dropout{
       .type = kType, .count = y.numel(), .x = address(up), .out = address(y), .probability = 0.1};
   bench.stream(
       "dropout", bytes_of({up, y}), [&] { host::dropout(dropout); },
@@ -107,7 +110,8 @@ void measure_rope(DeviceBench& bench, const Sizes& s) {
   const at::Tensor q = bench.numbers({s.rows, s.heads, s.head_dim}),
                    positions = bench.ids(s.rows, tokens);
   const at::Tensor table = bench.numbers({tokens, s.head_dim / 2}, at::kFloat);
-  host::RopeApply rope{.type = kType, .tokens = s.rows, .heads = s.heads, .head_dim = s.head_dim};
+  kernels::RopeApply rope{
+      .type = kType, .tokens = s.rows, .heads = s.heads, .head_dim = s.head_dim};
   rope.x = address(q), rope.positions = ints(positions), rope.cos = floats(table),
   rope.sin = floats(table);
   rope.max_positions = tokens;
@@ -119,7 +123,7 @@ void measure_embedding(DeviceBench& bench, const Sizes& s) {
   const at::Tensor table = bench.numbers({s.vocabulary, s.dim}),
                    gradient = bench.numbers({s.vocabulary, s.dim});
   const at::Tensor rows = bench.numbers({s.rows, s.dim}), ids = bench.ids(s.rows, s.vocabulary);
-  host::EmbeddingForward forward{
+  kernels::EmbeddingForward forward{
       .type = kType, .tokens = s.rows, .vocabulary = s.vocabulary, .dim = s.dim};
   forward.ids = ints(ids), forward.weight = address(table), forward.out = address(rows);
   bench.stream(
@@ -133,11 +137,11 @@ void measure_embedding(DeviceBench& bench, const Sizes& s) {
       bench.zeros({device::embedding_backward_workspace_bytes(s.rows, s.dim)}, at::kByte);
   for (const auto& [name, those] :
        {std::pair{"embedding_backward", ids}, std::pair{"embedding_backward_padded", padded}}) {
-    host::EmbeddingBackward backward{.type = kType,
-                                     .grad_type = kType,
-                                     .tokens = s.rows,
-                                     .vocabulary = s.vocabulary,
-                                     .dim = s.dim};
+    kernels::EmbeddingBackward backward{.type = kType,
+                                        .grad_type = kType,
+                                        .tokens = s.rows,
+                                        .vocabulary = s.vocabulary,
+                                        .dim = s.dim};
     backward.ids = ints(those), backward.dy = address(rows), backward.grad = address(gradient);
     bench.stream(
         name, 3 * bytes_of({rows}), [&] { host::embedding_backward(backward); },
@@ -150,10 +154,10 @@ void measure_loss(DeviceBench& bench, const Sizes& s) {
   const at::Tensor gradient = bench.numbers({s.logit_rows, s.vocabulary}),
                    targets = bench.ids(s.logit_rows, s.vocabulary);
   const at::Tensor totals = bench.zeros({device::kCrossEntropyTotals}, at::kDouble);
-  host::CrossEntropy loss{.rows = s.logit_rows,
-                          .vocabulary = s.vocabulary,
-                          .logits = floats(logits),
-                          .targets = ints(targets)};
+  kernels::CrossEntropy loss{.rows = s.logit_rows,
+                             .vocabulary = s.vocabulary,
+                             .logits = floats(logits),
+                             .targets = ints(targets)};
   loss.gradient = address(gradient), loss.gradient_type = kType;
   const at::Tensor scratch =
       bench.zeros({device::cross_entropy_workspace_bytes(s.logit_rows)}, at::kByte);

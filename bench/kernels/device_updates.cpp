@@ -12,14 +12,14 @@ namespace device = ops::cuda;
 // Weights, gradients and states of one type.
 struct Weights {
   at::ScalarType type;
-  host::Scalar scalar;
+  kernels::Scalar scalar;
   std::string suffix;
 };
 
 void measure_norm(DeviceBench& bench, const Sizes& s) {
   const at::Tensor gradient = bench.numbers({s.parameters}), sum = bench.zeros({1}, at::kDouble);
-  const host::TensorView view{
-      .count = s.parameters, .data = address(gradient), .type = host::Scalar::BF16};
+  const kernels::TensorView view{
+      .count = s.parameters, .data = address(gradient), .type = kernels::Scalar::BF16};
   const at::Tensor scratch =
       bench.zeros({device::sum_of_squares_workspace_bytes({&view, 1})}, at::kByte);
   bench.stream(
@@ -36,11 +36,11 @@ void measure_plain(DeviceBench& bench, const Sizes& s, const Weights& w) {
   const int64_t n = s.parameters;
   const at::Tensor p = bench.numbers({n}, w.type), g = bench.numbers({n}, w.type);
   const at::Tensor m = bench.zeros({n}, w.type), v = bench.zeros({n}, w.type);
-  host::AdamWTensor adamw{.count = n,
-                          .param = address(p),
-                          .grad = address(g),
-                          .exp_avg = address(m),
-                          .exp_avg_sq = address(v)};
+  kernels::AdamWTensor adamw{.count = n,
+                             .param = address(p),
+                             .grad = address(g),
+                             .exp_avg = address(m),
+                             .exp_avg_sq = address(v)};
   adamw.param_type = adamw.grad_type = adamw.state_type = w.scalar;
   bench.stream(
       "adamw_" + w.suffix, bytes_of({p, p, g, m, m, v, v}),
@@ -50,7 +50,8 @@ void measure_plain(DeviceBench& bench, const Sizes& s, const Weights& w) {
       [&] {
         device::adamw_step({&adamw, 1}, {});
       });
-  host::LionTensor lion{.count = n, .param = address(p), .grad = address(g), .exp_avg = address(m)};
+  kernels::LionTensor lion{
+      .count = n, .param = address(p), .grad = address(g), .exp_avg = address(m)};
   lion.param_type = lion.grad_type = lion.state_type = w.scalar;
   bench.stream(
       "lion_" + w.suffix, bytes_of({p, p, g, m, m}),
@@ -60,7 +61,7 @@ void measure_plain(DeviceBench& bench, const Sizes& s, const Weights& w) {
       [&] {
         device::lion_step({&lion, 1}, {});
       });
-  host::SgdTensor sgd{.count = n, .param = address(p), .grad = address(g)};
+  kernels::SgdTensor sgd{.count = n, .param = address(p), .grad = address(g)};
   sgd.param_type = sgd.grad_type = sgd.state_type = w.scalar;
   bench.stream(
       "sgd_" + w.suffix, bytes_of({p, p, g}),
@@ -73,11 +74,12 @@ void measure_plain(DeviceBench& bench, const Sizes& s, const Weights& w) {
 }
 
 void measure_8bit(DeviceBench& bench, const Sizes& s, const Weights& w) {
-  const int64_t n = s.parameters, blocks = (n + host::kQuantizedBlock - 1) / host::kQuantizedBlock;
+  const int64_t n = s.parameters,
+                blocks = (n + kernels::kQuantizedBlock - 1) / kernels::kQuantizedBlock;
   const at::Tensor p = bench.numbers({n}, w.type), g = bench.numbers({n}, w.type);
   const at::Tensor m = bench.zeros({n}, at::kByte), v = bench.zeros({n}, at::kByte);
   const at::Tensor m_scale = bench.zeros({blocks}), v_scale = bench.zeros({blocks});
-  host::AdamW8bitTensor adamw{.count = n, .param = address(p), .grad = address(g)};
+  kernels::AdamW8bitTensor adamw{.count = n, .param = address(p), .grad = address(g)};
   adamw.exp_avg = m.mutable_data_ptr<uint8_t>(), adamw.exp_avg_sq = v.mutable_data_ptr<uint8_t>();
   adamw.exp_avg_absmax = floats(m_scale), adamw.exp_avg_sq_absmax = floats(v_scale);
   adamw.param_type = adamw.grad_type = w.scalar;
@@ -96,9 +98,9 @@ void measure_adafactor(DeviceBench& bench, const Sizes& s, const Weights& w) {
   const at::Tensor p = bench.numbers({rows, cols}, w.type), g = bench.numbers({rows, cols}, w.type);
   const at::Tensor by_row = bench.zeros({rows}), by_column = bench.zeros({cols});
   const at::Tensor scratch = bench.zeros(
-      {host::adafactor_workspace_bytes(rows, cols) + host::adafactor_device_sums_bytes(rows)},
+      {kernels::adafactor_workspace_bytes(rows, cols) + kernels::adafactor_device_sums_bytes(rows)},
       at::kByte);
-  host::AdafactorTensor adafactor{
+  kernels::AdafactorTensor adafactor{
       .count = rows * cols, .rows = rows, .cols = cols, .param = address(p), .grad = address(g)};
   adafactor.row_var = floats(by_row), adafactor.col_var = floats(by_column);
   adafactor.param_type = adafactor.grad_type = w.scalar;
@@ -113,8 +115,8 @@ void measure_adafactor(DeviceBench& bench, const Sizes& s, const Weights& w) {
 
 void measure_updates(DeviceBench& bench, const Sizes& s) {
   measure_norm(bench, s);
-  for (const Weights& weights : {Weights{at::kBFloat16, host::Scalar::BF16, "bf16"},
-                                 Weights{at::kFloat, host::Scalar::F32, "f32"}})
+  for (const Weights& weights : {Weights{at::kBFloat16, kernels::Scalar::BF16, "bf16"},
+                                 Weights{at::kFloat, kernels::Scalar::F32, "f32"}})
     for (const auto measure : {measure_plain, measure_8bit, measure_adafactor})
       measure(bench, s, weights);
 }

@@ -10,21 +10,20 @@
 #include <cstring>
 #include <vector>
 
-#include "core/kernels/cpu/activation.h"
-#include "core/kernels/cpu/cross_entropy.h"
+#include "core/kernels/activation.h"
 #include "core/kernels/cpu/elementwise.h"
-#include "core/kernels/cpu/embedding.h"
-#include "core/kernels/cpu/optimizers/adamw.h"
-#include "core/kernels/cpu/optimizers/global_norm.h"
-#include "core/kernels/cpu/optimizers/sgd.h"
 #include "core/kernels/cpu/parallel.h"
-#include "core/kernels/cpu/rms_norm.h"
-#include "core/kernels/cpu/rope.h"
 #include "core/kernels/cpu/rope_tables.h"
+#include "core/kernels/cross_entropy.h"
+#include "core/kernels/embedding.h"
+#include "core/kernels/optimizers.h"
+#include "core/kernels/rms_norm.h"
+#include "core/kernels/rope.h"
 #include "kernels/bandwidth_timing.h"
 
 namespace {
 
+using namespace snug::kernels;
 using namespace snug::kernels::cpu;
 using snug::bench::Entry;
 using snug::bench::Memory;

@@ -12,12 +12,13 @@
 #include <string>
 #include <vector>
 
-#include "core/kernels/cpu/activation.h"
-#include "core/kernels/cpu/layer_norm.h"
-#include "core/kernels/cpu/pictures.h"
+#include "core/kernels/activation.h"
+#include "core/kernels/layer_norm.h"
+#include "core/kernels/pictures.h"
 
 namespace {
 
+using namespace snug::kernels;
 using namespace snug::kernels::cpu;
 
 struct Pair {

@@ -10,16 +10,13 @@
 #include <vector>
 
 #include "core/kernels/cpu/elementwise.h"
-#include "core/kernels/cpu/optimizers/adafactor.h"
-#include "core/kernels/cpu/optimizers/adamw.h"
-#include "core/kernels/cpu/optimizers/adamw_8bit.h"
-#include "core/kernels/cpu/optimizers/lion.h"
-#include "core/kernels/cpu/optimizers/sgd.h"
 #include "core/kernels/cpu/parallel.h"
+#include "core/kernels/optimizers.h"
 #include "kernels/bandwidth_timing.h"
 
 namespace {
 
+using namespace snug::kernels;
 using namespace snug::kernels::cpu;
 using snug::bench::Entry;
 using snug::bench::Memory;

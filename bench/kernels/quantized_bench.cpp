@@ -27,6 +27,7 @@
 
 namespace {
 
+using namespace snug::kernels;
 using namespace snug::kernels::cpu;
 
 double now() {

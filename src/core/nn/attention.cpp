@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "core/kernels/cpu/random_key.h"
+#include "core/kernels/random_key.h"
 
 namespace snug::nn {
 namespace {
@@ -27,7 +27,7 @@ ops::AttentionContext context_of(const at::Tensor& q, const Packed& queries,
   if (options.rope != nullptr) context.rope = *options.rope;
   if (options.dropout > 0 && pass.dropout_key) {
     context.dropout = options.dropout;
-    context.dropout_key = kernels::cpu::mix64(*pass.dropout_key ^ hash_name(options.site));
+    context.dropout_key = kernels::mix64(*pass.dropout_key ^ hash_name(options.site));
     if (options.queries != nullptr && options.queries->cut() == ops::Cut::Outputs) {
       // A fused layer may hold more than q for each head.
       const Parameter& weight = options.queries->weight();
@@ -59,8 +59,8 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
                "{} tokens for {} sequences in the key-value cache; after the first pass each "
                "sequence adds one token",
                q.size(0), cache->num_sequences());
-    ops::rotate_in_place(q, context.positions, context.rope, kernels::cpu::RopeDirection::Forward);
-    ops::rotate_in_place(k, context.positions, context.rope, kernels::cpu::RopeDirection::Forward);
+    ops::rotate_in_place(q, context.positions, context.rope, kernels::RopeDirection::Forward);
+    ops::rotate_in_place(k, context.positions, context.rope, kernels::RopeDirection::Forward);
     cache->append(layer, k, v);
     return ops::decode_attention(q.contiguous(), cache->keys(layer), cache->values(layer),
                                  cache->length() + 1, context);

@@ -4,7 +4,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/index_select.h>
 
-#include "core/kernels/cpu/random_key.h"
+#include "core/kernels/random_key.h"
 #include "core/ops/dropout.h"
 #include "core/ops/embedding.h"
 #include "core/ops/exchanged_rows.h"
@@ -28,11 +28,10 @@ at::Tensor look_up(const at::Tensor& ids, const Parameter& table, const Pass& pa
                             pass.compute, *table.share);
 }
 
-RmsNorm::RmsNorm(const std::string& name, int64_t size, double epsilon,
-                 kernels::cpu::NormForm norm_form)
+RmsNorm::RmsNorm(const std::string& name, int64_t size, double epsilon, kernels::NormForm norm_form)
     : weight{.name = name + ".weight",
              .shape = {size},
-             .init = norm_form == kernels::cpu::NormForm::Gemma ? Init::Zeros : Init::Ones},
+             .init = norm_form == kernels::NormForm::Gemma ? Init::Zeros : Init::Ones},
       eps(epsilon),
       form(norm_form) {}
 
@@ -87,14 +86,14 @@ at::Tensor dropout(const at::Tensor& x, double probability, const std::string& s
                    const Pass& pass, const Parameter& like) {
   if (!pass.dropout_key) return x;
   const bool is_part = other_rows(like) != nullptr;
-  return ops::dropout(x, probability, kernels::cpu::mix64(*pass.dropout_key ^ hash_name(site)),
+  return ops::dropout(x, probability, kernels::mix64(*pass.dropout_key ^ hash_name(site)),
                       is_part ? like.share->rank() * x.numel() : 0, /*whole_columns=*/0, pass.rows);
 }
 
 at::Tensor dropout_features(const at::Tensor& x, double probability, const std::string& site,
                             const Pass& pass, const Linear& layer) {
   if (!pass.dropout_key) return x;
-  const uint64_t key = kernels::cpu::mix64(*pass.dropout_key ^ hash_name(site));
+  const uint64_t key = kernels::mix64(*pass.dropout_key ^ hash_name(site));
   if (layer.cut() != ops::Cut::Outputs) return ops::dropout(x, probability, key);
   return ops::dropout(x, probability, key, layer.first_output(), layer.weight().slice->whole[0]);
 }

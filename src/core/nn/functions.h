@@ -31,7 +31,7 @@ at::Tensor look_up(const at::Tensor& ids, const Parameter& table, const Pass& pa
 // An RMSNorm's parameter, "<name>.weight".
 struct RmsNorm {
   RmsNorm(const std::string& name, int64_t size, double epsilon,
-          kernels::cpu::NormForm norm_form = kernels::cpu::NormForm::Llama);
+          kernels::NormForm norm_form = kernels::NormForm::Llama);
   // x (c, D) -> (c, D)
   at::Tensor forward(const at::Tensor& x, ops::NormFeeds feeds = ops::NormFeeds::Product) const;
   // sum = x + residual, and its norm.
@@ -43,7 +43,7 @@ struct RmsNorm {
 
   Parameter weight;  // (D)
   double eps;
-  kernels::cpu::NormForm form;
+  kernels::NormForm form;
 };
 
 // A layer norm's two parameters, "<name>.weight" and "<name>.bias".

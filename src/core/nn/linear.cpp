@@ -2,7 +2,7 @@
 #include "core/nn/linear.h"
 
 #include "base/error.h"
-#include "core/kernels/cpu/random_key.h"
+#include "core/kernels/random_key.h"
 #include "core/ops/linear/linear.h"
 #include "core/ops/linear/tensor_parallel.h"
 
@@ -31,7 +31,7 @@ ops::Projection Linear::projection(const Pass& pass) const {
                                 .scaling = adapter_->options.scaling};
   if (pass.dropout_key) {
     result.adapter->dropout = adapter_->options.dropout;
-    result.adapter->dropout_key = kernels::cpu::mix64(*pass.dropout_key ^ hash_name(name_));
+    result.adapter->dropout_key = kernels::mix64(*pass.dropout_key ^ hash_name(name_));
     result.adapter->rows = pass.rows;
   }
   return result;

@@ -12,14 +12,14 @@
 #include <utility>
 
 #include "core/kernels/cpu/parallel.h"
-#include "core/kernels/cpu/random_key.h"
+#include "core/kernels/random_key.h"
 #include "core/memory/guards.h"
 #include "core/memory/placement.h"
 #include "core/ops/linear/stored_weight.h"
 
 namespace snug::nn {
 
-using kernels::cpu::mix64;
+using kernels::mix64;
 
 uint64_t hash_name(const std::string& name) {
   uint64_t hash = 14695981039346656037ULL;  // FNV-1a
@@ -152,7 +152,7 @@ void Parameter::initialize(uint64_t seed, double deviation) {
 
 std::vector<int64_t> Parameter::stored_shape() const {
   if (!quantization) return shape;
-  return {kernels::cpu::quantized_bytes(quantization->format, shape[0], shape[1])};
+  return {kernels::quantized_bytes(quantization->format, shape[0], shape[1])};
 }
 
 at::ScalarType Parameter::stored_type(at::ScalarType plain) const {

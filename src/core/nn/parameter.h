@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "core/kernels/cpu/linalg/quantized_matrix.h"
+#include "core/kernels/quantized_matrix.h"
 #include "core/nn/split.h"
 #include "core/ops/tensor_share.h"
 
@@ -31,7 +31,7 @@ uint64_t hash_name(const std::string& name);
 
 // A weight stored in 4 or 8 bits. It is frozen: quantized codes cannot be trained.
 struct Quantization {
-  kernels::cpu::QuantizedFormat format;
+  kernels::QuantizedFormat format;
   at::ScalarType source = at::kFloat;  // type that values are rounded to before quantization
 };
 

@@ -66,7 +66,7 @@ struct Pass {
   double gradient_scale = 1.0;  // the gradient of (scale * objective) is what backward computes
   const Objective* objective = nullptr;  // null: plain cross-entropy (core/nn/objective.h)
   std::optional<uint64_t> dropout_key;   // seed for this micro-batch; none: no dropout
-  kernels::cpu::RowPlaces rows;          // row numbers of the tokens for dropout's random numbers
+  kernels::RowPlaces rows;               // row numbers of the tokens for dropout's random numbers
   bool last_micro_batch = true;  // of the optimizer step: gradients are complete after its backward
 };
 

@@ -13,7 +13,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "core/kernels/cpu/cross_entropy.h"
+#include "core/kernels/cross_entropy.h"
 #include "core/memory/guards.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
@@ -64,9 +64,9 @@ Chunk chunk_of(const at::Tensor& x, const at::Tensor& targets, const CountedRows
 }
 
 // If `d_logits` is defined, the gradient is written to it; it may be the logits themselves.
-kernels::cpu::CrossEntropy arguments(const at::Tensor& logits, const Chunk& chunk,
-                                     const CrossEntropyOptions& options, const at::Tensor& d_logits,
-                                     const std::optional<VocabularyPart>& part) {
+kernels::CrossEntropy arguments(const at::Tensor& logits, const Chunk& chunk,
+                                const CrossEntropyOptions& options, const at::Tensor& d_logits,
+                                const std::optional<VocabularyPart>& part) {
   return {.rows = logits.size(0),
           .vocabulary = logits.size(1),
           .logits = write_pointer<float>(logits),
@@ -92,7 +92,7 @@ class LossSum {
   }
 
   // The loss of a chunk's logits (C, V).
-  void add(const at::Tensor& logits, const kernels::cpu::CrossEntropy& args) {
+  void add(const at::Tensor& logits, const kernels::CrossEntropy& args) {
     if (on_device_.defined())
       with_workspace(logits, cuda::cross_entropy_workspace_bytes(args.rows), [&](void* scratch) {
         cuda::cross_entropy(args, on_device_.mutable_data_ptr<double>(), scratch);
@@ -102,8 +102,7 @@ class LossSum {
   }
 
   // The same for part of their columns.
-  void add_part(const at::Tensor& logits, const kernels::cpu::CrossEntropy& args,
-                dist::Group& group) {
+  void add_part(const at::Tensor& logits, const kernels::CrossEntropy& args, dist::Group& group) {
     const bool on_device = on_device_.defined();
     const int64_t scratch_bytes = on_device
                                       ? cuda::cross_entropy_workspace_bytes(args.rows)
@@ -138,11 +137,11 @@ class LossSum {
   // (ranks, C, 4)
   static at::Tensor sums_of_all(const at::Tensor& logits, const dist::Group& group) {
     const memory::CategoryGuard category(memory::Category::Communication);
-    return at::empty({group.size(), logits.size(0), kernels::cpu::kPartSums},
+    return at::empty({group.size(), logits.size(0), kernels::kPartSums},
                      logits.options().dtype(at::kDouble));
   }
-  static kernels::cpu::CrossEntropyPartSums* write_sums(const at::Tensor& sums) {
-    return reinterpret_cast<kernels::cpu::CrossEntropyPartSums*>(sums.mutable_data_ptr<double>());
+  static kernels::CrossEntropyPartSums* write_sums(const at::Tensor& sums) {
+    return reinterpret_cast<kernels::CrossEntropyPartSums*>(sums.mutable_data_ptr<double>());
   }
 
   double on_host_ = 0;

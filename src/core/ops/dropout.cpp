@@ -17,14 +17,14 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 at::Tensor drop(const at::Tensor& x, double probability, uint64_t key, int64_t first_element,
-                int64_t whole_columns, const kernels::cpu::RowPlaces& rows) {
+                int64_t whole_columns, const kernels::RowPlaces& rows) {
   at::Tensor out = at::empty_like(x, x.options().requires_grad(false));
-  kernels::cpu::Dropout args{.type = to_scalar(x.scalar_type()),
-                             .count = x.numel(),
-                             .x = read_pointer(x),
-                             .out = write_pointer(out),
-                             .probability = probability,
-                             .key = key};
+  kernels::Dropout args{.type = to_scalar(x.scalar_type()),
+                        .count = x.numel(),
+                        .x = read_pointer(x),
+                        .out = write_pointer(out),
+                        .probability = probability,
+                        .key = key};
   if (first_element > 0 || whole_columns > 0 || rows.stretch > 0) {
     args.columns = x.size(-1);
     args.whole_columns = whole_columns > 0 ? whole_columns : args.columns;
@@ -39,7 +39,7 @@ at::Tensor drop(const at::Tensor& x, double probability, uint64_t key, int64_t f
 struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, double probability,
                             uint64_t key, int64_t first_element, int64_t whole_columns,
-                            const kernels::cpu::RowPlaces& rows) {
+                            const kernels::RowPlaces& rows) {
     ctx->saved_data["probability"] = probability;
     ctx->saved_data["key"] = static_cast<int64_t>(key);
     ctx->saved_data["first_element"] = first_element;
@@ -65,7 +65,7 @@ struct DropoutFunction : torch::autograd::Function<DropoutFunction> {
 }  // namespace
 
 at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key, int64_t first_element,
-                   int64_t whole_columns, const kernels::cpu::RowPlaces& rows) {
+                   int64_t whole_columns, const kernels::RowPlaces& rows) {
   SNUG_CHECK(probability >= 0 && probability < 1, "dropout with a probability of {}", probability);
   if (probability == 0) return x;
   return DropoutFunction::apply(x, probability, key, first_element, whole_columns, rows);

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/dropout.h"
+#include "core/kernels/dropout.h"
 
 namespace snug::ops {
 
@@ -16,6 +16,6 @@ namespace snug::ops {
 // mask: x begins at `first_element`; `whole_columns` is the larger tensor's number of columns if x
 // has only some of them; `rows` maps the larger tensor's rows to those of one that is larger still.
 at::Tensor dropout(const at::Tensor& x, double probability, uint64_t key, int64_t first_element = 0,
-                   int64_t whole_columns = 0, const kernels::cpu::RowPlaces& rows = {});
+                   int64_t whole_columns = 0, const kernels::RowPlaces& rows = {});
 
 }  // namespace snug::ops

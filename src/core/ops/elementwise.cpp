@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "base/error.h"
-#include "core/kernels/cpu/activation.h"
+#include "core/kernels/activation.h"
 #include "core/kernels/cpu/elementwise.h"
-#include "core/kernels/cpu/optimizers/global_norm.h"
+#include "core/kernels/optimizers.h"
 #include "core/memory/placement.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
@@ -71,11 +71,11 @@ void copy_and_convert(const at::Tensor& to, const at::Tensor& from, Wait wait) {
 
 at::Tensor activate(const at::Tensor& x, Activation activation) {
   at::Tensor out = at::empty_like(x);
-  const kernels::cpu::ActivationForward args{.activation = activation,
-                                             .type = to_scalar(x.scalar_type()),
-                                             .count = x.numel(),
-                                             .x = read_pointer(x),
-                                             .y = write_pointer(out)};
+  const kernels::ActivationForward args{.activation = activation,
+                                        .type = to_scalar(x.scalar_type()),
+                                        .count = x.numel(),
+                                        .x = read_pointer(x),
+                                        .y = write_pointer(out)};
   run_on(
       x, [&] { kernels::cpu::activation_forward(args); }, [&] { cuda::activation_forward(args); });
   return out;
@@ -83,12 +83,12 @@ at::Tensor activate(const at::Tensor& x, Activation activation) {
 
 void activation_backward_in_place(const at::Tensor& d_out, const at::Tensor& x,
                                   Activation activation) {
-  const kernels::cpu::ActivationBackward args{.activation = activation,
-                                              .type = to_scalar(x.scalar_type()),
-                                              .count = x.numel(),
-                                              .dy = read_pointer(d_out),
-                                              .x = read_pointer(x),
-                                              .dx = write_pointer(d_out)};
+  const kernels::ActivationBackward args{.activation = activation,
+                                         .type = to_scalar(x.scalar_type()),
+                                         .count = x.numel(),
+                                         .dy = read_pointer(d_out),
+                                         .x = read_pointer(x),
+                                         .dx = write_pointer(d_out)};
   run_on(
       x, [&] { kernels::cpu::activation_backward(args); },
       [&] { cuda::activation_backward(args); });
@@ -96,14 +96,14 @@ void activation_backward_in_place(const at::Tensor& d_out, const at::Tensor& x,
 
 at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activation) {
   at::Tensor out = at::empty(gate.sizes(), gate.options());
-  const kernels::cpu::GatedForward args{.activation = activation,
-                                        .type = to_scalar(gate.scalar_type()),
-                                        .rows = gate.size(0),
-                                        .features = gate.size(1),
-                                        .gate = read_pointer(gate),
-                                        .up = read_pointer(up),
-                                        .y = write_pointer(out),
-                                        .input_stride = row_stride(gate, up)};
+  const kernels::GatedForward args{.activation = activation,
+                                   .type = to_scalar(gate.scalar_type()),
+                                   .rows = gate.size(0),
+                                   .features = gate.size(1),
+                                   .gate = read_pointer(gate),
+                                   .up = read_pointer(up),
+                                   .y = write_pointer(out),
+                                   .input_stride = row_stride(gate, up)};
   run_on(
       gate, [&] { kernels::cpu::gated_forward(args); }, [&] { cuda::gated_forward(args); });
   return out;
@@ -111,16 +111,16 @@ at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, Activation activa
 
 void gated_backward_in_place(const at::Tensor& d_out, const at::Tensor& gate, const at::Tensor& up,
                              Activation activation) {
-  const kernels::cpu::GatedBackward args{.activation = activation,
-                                         .type = to_scalar(gate.scalar_type()),
-                                         .rows = gate.size(0),
-                                         .features = gate.size(1),
-                                         .dy = read_pointer(d_out),
-                                         .gate = read_pointer(gate),
-                                         .up = read_pointer(up),
-                                         .dgate = write_pointer(gate),
-                                         .dup = write_pointer(up),
-                                         .input_stride = row_stride(gate, up)};
+  const kernels::GatedBackward args{.activation = activation,
+                                    .type = to_scalar(gate.scalar_type()),
+                                    .rows = gate.size(0),
+                                    .features = gate.size(1),
+                                    .dy = read_pointer(d_out),
+                                    .gate = read_pointer(gate),
+                                    .up = read_pointer(up),
+                                    .dgate = write_pointer(gate),
+                                    .dup = write_pointer(up),
+                                    .input_stride = row_stride(gate, up)};
   run_on(
       gate, [&] { kernels::cpu::gated_backward(args); }, [&] { cuda::gated_backward(args); });
 }
@@ -183,7 +183,7 @@ void fill(const at::Tensor& x, float value) {
 
 void SumOfSquares::add(const std::vector<at::Tensor>& tensors) {
   if (tensors.empty()) return;
-  std::vector<kernels::cpu::TensorView> views;
+  std::vector<kernels::TensorView> views;
   for (const at::Tensor& t : tensors)
     views.push_back({t.numel(), read_pointer(t), to_scalar(t.scalar_type())});
   const at::Tensor& like = tensors.front();

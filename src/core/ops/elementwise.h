@@ -7,11 +7,11 @@
 
 #include <vector>
 
-#include "core/kernels/cpu/activation.h"
+#include "core/kernels/activation.h"
 
 namespace snug::ops {
 
-using kernels::cpu::Activation;
+using kernels::Activation;
 
 // activation(x)
 at::Tensor activate(const at::Tensor& x, Activation activation);

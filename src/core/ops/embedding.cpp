@@ -5,7 +5,7 @@
 #include <ATen/ops/index_select.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "core/kernels/cpu/embedding.h"
+#include "core/kernels/embedding.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "core/ops/elementwise.h"
@@ -37,15 +37,15 @@ struct EmbeddingFunction : torch::autograd::Function<EmbeddingFunction> {
 
 void look_up(const at::Tensor& out, const at::Tensor& ids, const at::Tensor& weight,
              const TablePart& part) {
-  const kernels::cpu::EmbeddingForward args{.type = to_scalar(weight.scalar_type()),
-                                            .tokens = ids.size(0),
-                                            .vocabulary = weight.size(0),
-                                            .first = part.first,
-                                            .whole_vocabulary = part.whole,
-                                            .dim = weight.size(1),
-                                            .ids = read_pointer<int32_t>(ids),
-                                            .weight = read_pointer(weight),
-                                            .out = write_pointer(out)};
+  const kernels::EmbeddingForward args{.type = to_scalar(weight.scalar_type()),
+                                       .tokens = ids.size(0),
+                                       .vocabulary = weight.size(0),
+                                       .first = part.first,
+                                       .whole_vocabulary = part.whole,
+                                       .dim = weight.size(1),
+                                       .ids = read_pointer<int32_t>(ids),
+                                       .weight = read_pointer(weight),
+                                       .out = write_pointer(out)};
   run_on(
       weight, [&] { kernels::cpu::embedding_forward(args); },
       [&] {
@@ -61,16 +61,16 @@ void add_row_gradients(const at::Tensor& weight, const at::Tensor& ids, const at
                        const TablePart& part) {
   const GradientBuffer gradient = gradient_buffer(weight);
   if (gradient.fresh) fill(gradient.tensor, 0);
-  const kernels::cpu::EmbeddingBackward args{.type = to_scalar(d_out.scalar_type()),
-                                             .grad_type = to_scalar(gradient.tensor.scalar_type()),
-                                             .tokens = ids.size(0),
-                                             .vocabulary = weight.size(0),
-                                             .first = part.first,
-                                             .whole_vocabulary = part.whole,
-                                             .dim = weight.size(1),
-                                             .ids = read_pointer<int32_t>(ids),
-                                             .dy = read_pointer(d_out),
-                                             .grad = write_pointer(gradient.tensor)};
+  const kernels::EmbeddingBackward args{.type = to_scalar(d_out.scalar_type()),
+                                        .grad_type = to_scalar(gradient.tensor.scalar_type()),
+                                        .tokens = ids.size(0),
+                                        .vocabulary = weight.size(0),
+                                        .first = part.first,
+                                        .whole_vocabulary = part.whole,
+                                        .dim = weight.size(1),
+                                        .ids = read_pointer<int32_t>(ids),
+                                        .dy = read_pointer(d_out),
+                                        .grad = write_pointer(gradient.tensor)};
   if (kernel_device(d_out) == at::kCUDA)
     with_workspace(d_out, cuda::embedding_backward_workspace_bytes(args.tokens, args.dim),
                    [&](void* scratch) { cuda::embedding_backward(args, scratch); });

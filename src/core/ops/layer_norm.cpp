@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "core/dist/group.h"
-#include "core/kernels/cpu/layer_norm.h"
+#include "core/kernels/layer_norm.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
@@ -37,8 +37,8 @@ struct Statistics {
   at::Tensor mean, rstd;
 };
 
-kernels::cpu::LayerNormForward forward_args(const at::Tensor& x, const Affine& affine, double eps,
-                                            const at::Tensor& y, const Statistics& statistics) {
+kernels::LayerNormForward forward_args(const at::Tensor& x, const Affine& affine, double eps,
+                                       const at::Tensor& y, const Statistics& statistics) {
   return {.type = to_scalar(x.scalar_type()),
           .weight_type = to_scalar(affine.type()),
           .rows = x.size(0),
@@ -52,7 +52,7 @@ kernels::cpu::LayerNormForward forward_args(const at::Tensor& x, const Affine& a
           .rstd = write_pointer<float>(statistics.rstd)};
 }
 
-void run_forward(const at::Tensor& x, const kernels::cpu::LayerNormForward& args) {
+void run_forward(const at::Tensor& x, const kernels::LayerNormForward& args) {
   run_on(
       x, [&] { kernels::cpu::layer_norm_forward(args); }, [&] { cuda::layer_norm_forward(args); });
 }
@@ -106,19 +106,19 @@ at::Tensor norm_backward(const at::Tensor& dy, const variable_list& saved, const
   const at::Tensor& x = saved[0];
   at::Tensor dx = at::empty_like(x);
   const at::Tensor d_weight = gradient_of(affine.weight, x), d_bias = gradient_of(affine.bias, x);
-  const kernels::cpu::LayerNormBackward args{.type = to_scalar(x.scalar_type()),
-                                             .weight_type = to_scalar(affine.type()),
-                                             .rows = x.size(0),
-                                             .dim = x.size(1),
-                                             .dy = read_pointer(dy),
-                                             .x = read_pointer(x),
-                                             .weight = read_pointer(affine.weight),
-                                             .mean = read_pointer<float>(saved[1]),
-                                             .rstd = read_pointer<float>(saved[2]),
-                                             .d_residual = read_pointer(d_residual),
-                                             .dx = write_pointer(dx),
-                                             .dweight = write_pointer<float>(d_weight),
-                                             .dbias = write_pointer<float>(d_bias)};
+  const kernels::LayerNormBackward args{.type = to_scalar(x.scalar_type()),
+                                        .weight_type = to_scalar(affine.type()),
+                                        .rows = x.size(0),
+                                        .dim = x.size(1),
+                                        .dy = read_pointer(dy),
+                                        .x = read_pointer(x),
+                                        .weight = read_pointer(affine.weight),
+                                        .mean = read_pointer<float>(saved[1]),
+                                        .rstd = read_pointer<float>(saved[2]),
+                                        .d_residual = read_pointer(d_residual),
+                                        .dx = write_pointer(dx),
+                                        .dweight = write_pointer<float>(d_weight),
+                                        .dbias = write_pointer<float>(d_bias)};
   const int gradients = (d_weight.defined() ? 1 : 0) + (d_bias.defined() ? 1 : 0);
   if (kernel_device(x) == at::kCUDA)
     with_workspace(x, cuda::layer_norm_backward_workspace_bytes(args.dim, gradients),
@@ -165,7 +165,7 @@ struct AddLayerNormFunction : torch::autograd::Function<AddLayerNormFunction> {
     at::Tensor sum = at::empty_like(x);
     at::Tensor y = at::empty_like(x);
     const Statistics statistics(x);
-    kernels::cpu::LayerNormForward args = forward_args(x, affine, eps, y, statistics);
+    kernels::LayerNormForward args = forward_args(x, affine, eps, y, statistics);
     args.residual = read_pointer(residual);
     args.sum = write_pointer(sum);
     run_forward(x, args);

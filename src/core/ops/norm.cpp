@@ -7,7 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/dist/group.h"
-#include "core/kernels/cpu/rms_norm.h"
+#include "core/kernels/rms_norm.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/kept.h"
@@ -22,9 +22,9 @@ at::Tensor row_buffer(const at::Tensor& x) {
   return at::empty({x.size(0)}, x.options().dtype(at::kFloat));
 }
 
-kernels::cpu::RmsNormForward forward_args(const at::Tensor& x, const at::Tensor& weight,
-                                          const RmsNormOptions& options, const at::Tensor& y,
-                                          const at::Tensor& rstd) {
+kernels::RmsNormForward forward_args(const at::Tensor& x, const at::Tensor& weight,
+                                     const RmsNormOptions& options, const at::Tensor& y,
+                                     const at::Tensor& rstd) {
   return {.type = to_scalar(x.scalar_type()),
           .weight_type = to_scalar(weight.scalar_type()),
           .form = options.form,
@@ -37,7 +37,7 @@ kernels::cpu::RmsNormForward forward_args(const at::Tensor& x, const at::Tensor&
           .rstd = write_pointer<float>(rstd)};
 }
 
-void run_forward(const at::Tensor& x, const kernels::cpu::RmsNormForward& args) {
+void run_forward(const at::Tensor& x, const kernels::RmsNormForward& args) {
   run_on(
       x, [&] { kernels::cpu::rms_norm_forward(args); }, [&] { cuda::rms_norm_forward(args); });
 }
@@ -69,10 +69,10 @@ at::Tensor norm_backward(AutogradContext* ctx, const at::Tensor& dy, const at::T
   const bool trained = weight.requires_grad();
   at::Tensor d_weight;
   if (trained) d_weight = at::empty({x.size(1)}, x.options().dtype(at::kFloat));
-  const kernels::cpu::RmsNormBackward args{
+  const kernels::RmsNormBackward args{
       .type = to_scalar(x.scalar_type()),
       .weight_type = to_scalar(weight.scalar_type()),
-      .form = static_cast<kernels::cpu::NormForm>(ctx->saved_data["form"].toInt()),
+      .form = static_cast<kernels::NormForm>(ctx->saved_data["form"].toInt()),
       .rows = x.size(0),
       .dim = x.size(1),
       .dy = read_pointer(dy),
@@ -117,7 +117,7 @@ struct AddRmsNormFunction : torch::autograd::Function<AddRmsNormFunction> {
     at::Tensor sum = at::empty_like(x);
     at::Tensor y = at::empty_like(x);
     const at::Tensor rstd = row_buffer(x);
-    kernels::cpu::RmsNormForward args = forward_args(x, weight, options, y, rstd);
+    kernels::RmsNormForward args = forward_args(x, weight, options, y, rstd);
     args.residual = read_pointer(residual);
     args.sum = write_pointer(sum);
     run_forward(x, args);

@@ -7,7 +7,7 @@
 
 #include <utility>
 
-#include "core/kernels/cpu/rms_norm.h"
+#include "core/kernels/rms_norm.h"
 
 namespace snug::dist {
 class Group;
@@ -24,7 +24,7 @@ enum class NormFeeds { Product, Other };
 
 struct RmsNormOptions {
   double eps = 1e-6;
-  kernels::cpu::NormForm form = kernels::cpu::NormForm::Llama;
+  kernels::NormForm form = kernels::NormForm::Llama;
   NormFeeds feeds = NormFeeds::Product;
   dist::Group* rows_of = nullptr;
 };

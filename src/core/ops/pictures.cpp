@@ -8,7 +8,7 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "core/kernels/cpu/pictures.h"
+#include "core/kernels/pictures.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "core/ops/embedding.h"
@@ -67,14 +67,14 @@ at::Tensor image_patches(const at::Tensor& pixels, const PatchOptions& options,
                          at::ScalarType type) {
   SNUG_CHECK(pixels.dim() == 4 && pixels.size(3) == 3 && pixels.scalar_type() == at::kByte,
              "pictures are (S, height, width, 3) bytes");
-  kernels::cpu::ImagePatches args{.type = to_scalar(type),
-                                  .pictures = pixels.size(0),
-                                  .height = pixels.size(1),
-                                  .width = pixels.size(2),
-                                  .patch_size = options.patch_size,
-                                  .mean = options.mean,
-                                  .std = options.std,
-                                  .pixels = read_pointer<uint8_t>(pixels)};
+  kernels::ImagePatches args{.type = to_scalar(type),
+                             .pictures = pixels.size(0),
+                             .height = pixels.size(1),
+                             .width = pixels.size(2),
+                             .patch_size = options.patch_size,
+                             .mean = options.mean,
+                             .std = options.std,
+                             .pixels = read_pointer<uint8_t>(pixels)};
   at::Tensor out =
       at::empty({args.pictures * args.patches_per_picture(), 3 * args.patch_size * args.patch_size},
                 pixels.options().dtype(type));

@@ -28,22 +28,22 @@ RopeTables make_rope_tables(const kernels::cpu::RopeScaling& scaling, int64_t di
 }
 
 void rotate_in_place(const at::Tensor& x, const at::Tensor& positions, const RopeTables& tables,
-                     kernels::cpu::RopeDirection direction) {
+                     kernels::RopeDirection direction) {
   if (x.is_meta() || !tables.cos.defined()) return;
   SNUG_CHECK(x.dim() == 3 && x.stride(2) == 1 && x.stride(1) == x.size(2),
              "rotation wants heads side by side");
-  const kernels::cpu::RopeApply args{.type = to_scalar(x.scalar_type()),
-                                     .tokens = x.size(0),
-                                     .heads = x.size(1),
-                                     .head_dim = x.size(2),
-                                     .rotary_dim = 2 * tables.cos.size(1),
-                                     .token_stride = x.stride(0),
-                                     .x = x.mutable_data_ptr(),
-                                     .positions = positions.const_data_ptr<int32_t>(),
-                                     .cos = tables.cos.const_data_ptr<float>(),
-                                     .sin = tables.sin.const_data_ptr<float>(),
-                                     .max_positions = tables.cos.size(0),
-                                     .direction = direction};
+  const kernels::RopeApply args{.type = to_scalar(x.scalar_type()),
+                                .tokens = x.size(0),
+                                .heads = x.size(1),
+                                .head_dim = x.size(2),
+                                .rotary_dim = 2 * tables.cos.size(1),
+                                .token_stride = x.stride(0),
+                                .x = x.mutable_data_ptr(),
+                                .positions = positions.const_data_ptr<int32_t>(),
+                                .cos = tables.cos.const_data_ptr<float>(),
+                                .sin = tables.sin.const_data_ptr<float>(),
+                                .max_positions = tables.cos.size(0),
+                                .direction = direction};
   run_on(
       x, [&] { kernels::cpu::rope_apply(args); }, [&] { cuda::rope_apply(args); });
 }

@@ -4,8 +4,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/kernels/cpu/rope.h"
 #include "core/kernels/cpu/rope_tables.h"
+#include "core/kernels/rope.h"
 
 namespace snug::ops {
 
@@ -21,6 +21,6 @@ RopeTables make_rope_tables(const kernels::cpu::RopeScaling& scaling, int64_t di
 // Rotates the first 2 * cos.size(1) elements of each head of x (N, H, D) in place by the angles of
 // `positions` (N) int32; Inverse is the backward pass. No autograd.
 void rotate_in_place(const at::Tensor& x, const at::Tensor& positions, const RopeTables& tables,
-                     kernels::cpu::RopeDirection direction);
+                     kernels::RopeDirection direction);
 
 }  // namespace snug::ops

@@ -2,7 +2,7 @@
 #include "core/optim/algorithms.h"
 
 #include "base/error.h"
-#include "core/kernels/cpu/optimizers/adafactor.h"
+#include "core/kernels/optimizers.h"
 #include "core/memory/guards.h"
 #include "core/ops/device/cuda.h"
 #include "core/optim/describe.h"
@@ -34,24 +34,23 @@ void Adafactor::append_states(size_t parameter, std::vector<NamedTensor>& all) c
 }
 
 void Adafactor::update_range(Range range, const StepOptions& step) {
-  const kernels::cpu::AdafactorOptions options = {
-      .lr = step.lr,
-      .weight_decay = options_.weight_decay,
-      .step = num_steps_,
-      .grad_scale = static_cast<float>(step.gradient_scale),
-      .stochastic_rounding = options_.stochastic_rounding,
-      .seed = seed_};
+  const kernels::AdafactorOptions options = {.lr = step.lr,
+                                             .weight_decay = options_.weight_decay,
+                                             .step = num_steps_,
+                                             .grad_scale = static_cast<float>(step.gradient_scale),
+                                             .stochastic_rounding = options_.stochastic_rounding,
+                                             .seed = seed_};
   for (size_t i = range.first; i < range.last; ++i) {
     const at::Tensor& weight = parameters_[i].tensor;
     if (!weight.grad().defined()) continue;
     const bool matrix = row_var_[i].defined();
     const int64_t rows = matrix ? weight.size(0) : 1;
     const int64_t cols = weight.size(matrix ? 1 : 0);
-    int64_t scratch_bytes = kernels::cpu::adafactor_workspace_bytes(rows, cols);
+    int64_t scratch_bytes = kernels::adafactor_workspace_bytes(rows, cols);
     if (ops::kernel_device(weight) == at::kCUDA)
-      scratch_bytes += kernels::cpu::adafactor_device_sums_bytes(rows);
+      scratch_bytes += kernels::adafactor_device_sums_bytes(rows);
     ops::with_workspace(weight, scratch_bytes, [&](void* workspace) {
-      kernels::cpu::AdafactorTensor entry{.rows = rows, .cols = cols};
+      kernels::AdafactorTensor entry{.rows = rows, .cols = cols};
       if (!describe(i, entry)) return;
       if (matrix) entry.row_var = row_var_[i].mutable_data_ptr<float>();
       entry.col_var = col_var_[i].mutable_data_ptr<float>();

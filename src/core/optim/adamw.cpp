@@ -7,9 +7,8 @@
 
 namespace snug::optim {
 
-kernels::cpu::AdamWOptions adamw_options(const recipe::OptimizerOptions& options,
-                                         const StepOptions& step, int64_t num_steps,
-                                         uint64_t seed) {
+kernels::AdamWOptions adamw_options(const recipe::OptimizerOptions& options,
+                                    const StepOptions& step, int64_t num_steps, uint64_t seed) {
   return {.lr = step.lr,
           .beta1 = options.beta1,
           .beta2 = options.beta2,
@@ -38,14 +37,14 @@ void AdamW::append_states(size_t parameter, std::vector<NamedTensor>& all) const
 }
 
 void AdamW::update_range(Range range, const StepOptions& step) {
-  using Entry = kernels::cpu::AdamWTensor;
+  using Entry = kernels::AdamWTensor;
   const auto list = described<Entry>(range, [&](size_t i, Entry& entry) {
     entry.exp_avg = exp_avg_[i].mutable_data_ptr();
     entry.exp_avg_sq = exp_avg_sq_[i].mutable_data_ptr();
     entry.state_type = ops::to_scalar(exp_avg_[i].scalar_type());
   });
   if (list.empty()) return;
-  const kernels::cpu::AdamWOptions options = adamw_options(options_, step, num_steps_, seed_);
+  const kernels::AdamWOptions options = adamw_options(options_, step, num_steps_, seed_);
   ops::run_on(
       parameters_.front().tensor, [&] { kernels::cpu::adamw_step(list, options); },
       [&] { ops::cuda::adamw_step(list, options); });

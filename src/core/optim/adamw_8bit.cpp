@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/optim/algorithms.h"
 
-#include "core/kernels/cpu/optimizers/adamw_8bit.h"
+#include "core/kernels/optimizers.h"
 #include "core/memory/guards.h"
 #include "core/ops/device/cuda.h"
 #include "core/optim/describe.h"
@@ -23,7 +23,7 @@ AdamW8bit::AdamW8bit(const recipe::OptimizerOptions& options, std::vector<NamedT
     const int64_t whole = whole_elements.empty() ? tensor.numel() : whole_elements[i];
     const auto make_moment = [&] {
       if (whole < kSmallestQuantized) return Moment{zero_state(tensor, at::kFloat), {}};
-      constexpr int64_t kBlock = kernels::cpu::kQuantizedBlock;
+      constexpr int64_t kBlock = kernels::kQuantizedBlock;
       // Scales are 0, so the initial codes do not matter.
       const auto options = tensor.options().dtype(at::kFloat).requires_grad(false);
       return Moment{zero_state(tensor, at::kByte),
@@ -46,11 +46,11 @@ void AdamW8bit::append_states(size_t parameter, std::vector<NamedTensor>& all) c
 }
 
 void AdamW8bit::update_range(Range range, const StepOptions& step) {
-  std::vector<kernels::cpu::AdamW8bitTensor> quantized;
-  std::vector<kernels::cpu::AdamWTensor> small;
+  std::vector<kernels::AdamW8bitTensor> quantized;
+  std::vector<kernels::AdamWTensor> small;
   for (size_t i = range.first; i < range.last; ++i) {
     if (is_quantized(i)) {
-      kernels::cpu::AdamW8bitTensor entry;
+      kernels::AdamW8bitTensor entry;
       if (!describe(i, entry)) continue;
       entry.exp_avg = exp_avg_[i].values.mutable_data_ptr<uint8_t>();
       entry.exp_avg_sq = exp_avg_sq_[i].values.mutable_data_ptr<uint8_t>();
@@ -58,14 +58,14 @@ void AdamW8bit::update_range(Range range, const StepOptions& step) {
       entry.exp_avg_sq_absmax = exp_avg_sq_[i].absmax.mutable_data_ptr<float>();
       quantized.push_back(entry);
     } else {
-      kernels::cpu::AdamWTensor entry;
+      kernels::AdamWTensor entry;
       if (!describe(i, entry)) continue;
       entry.exp_avg = exp_avg_[i].values.mutable_data_ptr();
       entry.exp_avg_sq = exp_avg_sq_[i].values.mutable_data_ptr();
       small.push_back(entry);
     }
   }
-  const kernels::cpu::AdamWOptions options = adamw_options(options_, step, num_steps_, seed_);
+  const kernels::AdamWOptions options = adamw_options(options_, step, num_steps_, seed_);
   if (quantized.empty() && small.empty()) return;
   ops::run_on(
       parameters_.front().tensor,

@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/kernels/cpu/optimizers/adamw.h"
+#include "core/kernels/optimizers.h"
 #include "core/optim/optimizer.h"
 
 namespace snug::optim {
 
 // The kernels' options from the recipe and the step.
-kernels::cpu::AdamWOptions adamw_options(const recipe::OptimizerOptions& options,
-                                         const StepOptions& step, int64_t num_steps, uint64_t seed);
+kernels::AdamWOptions adamw_options(const recipe::OptimizerOptions& options,
+                                    const StepOptions& step, int64_t num_steps, uint64_t seed);
 
 // AdamW (Loshchilov & Hutter 2019), all tensors in one fused sweep.
 class AdamW final : public Optimizer {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/optim/algorithms.h"
 
-#include "core/kernels/cpu/optimizers/sgd.h"
+#include "core/kernels/optimizers.h"
 #include "core/memory/guards.h"
 #include "core/ops/device/cuda.h"
 #include "core/optim/describe.h"
@@ -23,22 +23,22 @@ void Sgd::append_states(size_t parameter, std::vector<NamedTensor>& all) const {
 }
 
 void Sgd::update_range(Range range, const StepOptions& step) {
-  using Entry = kernels::cpu::SgdTensor;
+  using Entry = kernels::SgdTensor;
   const auto list = described<Entry>(range, [&](size_t i, Entry& entry) {
     if (momentum_.empty()) return;
     entry.momentum_buffer = momentum_[i].mutable_data_ptr();
     entry.state_type = ops::to_scalar(momentum_[i].scalar_type());
   });
   if (list.empty()) return;
-  const kernels::cpu::SgdOptions options{.lr = step.lr,
-                                         .momentum = options_.momentum,
-                                         .weight_decay = options_.weight_decay,
-                                         .nesterov = options_.nesterov,
-                                         .first_step = num_steps_ == 1,
-                                         .step = num_steps_,
-                                         .grad_scale = static_cast<float>(step.gradient_scale),
-                                         .stochastic_rounding = options_.stochastic_rounding,
-                                         .seed = seed_};
+  const kernels::SgdOptions options{.lr = step.lr,
+                                    .momentum = options_.momentum,
+                                    .weight_decay = options_.weight_decay,
+                                    .nesterov = options_.nesterov,
+                                    .first_step = num_steps_ == 1,
+                                    .step = num_steps_,
+                                    .grad_scale = static_cast<float>(step.gradient_scale),
+                                    .stochastic_rounding = options_.stochastic_rounding,
+                                    .seed = seed_};
   ops::run_on(
       parameters_.front().tensor, [&] { kernels::cpu::sgd_step(list, options); },
       [&] { ops::cuda::sgd_step(list, options); });

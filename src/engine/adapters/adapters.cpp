@@ -348,11 +348,10 @@ void remove_adapters(models::Model& model) {
 namespace {
 
 // "bnb.nf4-dq" is stored as nf4-dq, "bnb.int8-training" as int8.
-kernels::cpu::QuantizedFormat format_of(recipe::Quantize option) {
+kernels::QuantizedFormat format_of(recipe::Quantize option) {
   constexpr size_t kPrefix = std::string_view("bnb.").size();
   const std::string_view word = recipe::word_of(option);
-  return kernels::cpu::quantized_format_named(
-             word.substr(kPrefix, word.find("-training") - kPrefix))
+  return kernels::quantized_format_named(word.substr(kPrefix, word.find("-training") - kPrefix))
       .value();
 }
 
@@ -361,7 +360,7 @@ kernels::cpu::QuantizedFormat format_of(recipe::Quantize option) {
 void quantize_weights(models::Model& model, const recipe::Recipe& recipe,
                       const std::vector<nn::Unit*>& whole) {
   if (recipe.quantize.empty()) return;
-  const kernels::cpu::QuantizedFormat format = format_of(recipe.quantize.value());
+  const kernels::QuantizedFormat format = format_of(recipe.quantize.value());
   const at::ScalarType source = nn::parse_precision(recipe.precision).parameters;
   for (nn::Unit* unit : model.units()) {
     if (std::ranges::find(whole, unit) != whole.end()) continue;

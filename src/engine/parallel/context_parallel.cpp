@@ -126,9 +126,8 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
   return result;
 }
 
-kernels::cpu::RowPlaces places_of(const nn::Batch& batch) {
-  return batch.context ? batch.context->places(batch.input_ids.size(0) / 2)
-                       : kernels::cpu::RowPlaces{};
+kernels::RowPlaces places_of(const nn::Batch& batch) {
+  return batch.context ? batch.context->places(batch.input_ids.size(0) / 2) : kernels::RowPlaces{};
 }
 
 }  // namespace snug::engine

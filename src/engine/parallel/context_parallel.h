@@ -22,6 +22,6 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
                      int64_t ignore_index);
 
 // The row numbers that dropout uses for such a batch.
-kernels::cpu::RowPlaces places_of(const nn::Batch& batch);
+kernels::RowPlaces places_of(const nn::Batch& batch);
 
 }  // namespace snug::engine

@@ -59,7 +59,7 @@ void check_features(const nn::Linear& layer, const std::vector<nn::SplitRow>& ta
 // boundaries.
 void check_blocks(const nn::Linear& layer, const recipe::Recipe& recipe, int64_t ranks) {
   if (recipe.quantize.empty() || layer.role() == nn::Role::Head) return;
-  constexpr int64_t kBlock = kernels::cpu::kWeightBlock;
+  constexpr int64_t kBlock = kernels::kWeightBlock;
   for (const nn::Stretch& stretch : layer.weight().stretches())
     if (stretch.begin % kBlock != 0 || stretch.count % kBlock != 0)
       throw UserError(

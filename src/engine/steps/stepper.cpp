@@ -6,12 +6,12 @@
 
 #include "base/error.h"
 #include "base/trace.h"
-#include "core/kernels/cpu/random_key.h"
+#include "core/kernels/random_key.h"
 #include "engine/parallel/context_parallel.h"
 
 namespace snug::engine {
 
-using kernels::cpu::mix64;
+using kernels::mix64;
 
 namespace {
 

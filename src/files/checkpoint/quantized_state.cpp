@@ -9,14 +9,14 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "core/kernels/cpu/optimizers/adamw_8bit.h"
-#include "core/kernels/cpu/optimizers/dynamic_map.h"
+#include "core/kernels/dynamic_map.h"
+#include "core/kernels/optimizers.h"
 #include "core/optim/optimizer.h"
 
 namespace snug::checkpoint {
 namespace {
 
-constexpr int64_t kBlock = kernels::cpu::kQuantizedBlock;
+constexpr int64_t kBlock = kernels::kQuantizedBlock;
 constexpr int64_t kDecodedAtATime = 256 * kBlock;
 
 int64_t num_blocks(int64_t elements) { return (elements + kBlock - 1) / kBlock; }
@@ -69,8 +69,8 @@ std::string box_name(const PieceOf& piece) {
 QuantizedState::QuantizedState(StoredTensors& files, const StoredTensor& codes, bool is_signed)
     : files_(files),
       codes_(codes),
-      map_(is_signed ? kernels::cpu::signed_dynamic_map().values
-                     : kernels::cpu::unsigned_dynamic_map().values) {}
+      map_(is_signed ? kernels::signed_dynamic_map().values
+                     : kernels::unsigned_dynamic_map().values) {}
 
 std::optional<QuantizedState> QuantizedState::find(StoredTensors& files, const std::string& name,
                                                    const PieceOf& piece) {

@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "core/kernels/cpu/optimizers/adamw_8bit.h"
+#include "core/kernels/optimizers.h"
 #include "files/checkpoint/quantized_state.h"
 #include "files/checkpoint/tensor_bytes.h"
 #include "files/weights/safetensors/safetensors.h"
@@ -157,7 +157,7 @@ namespace {
 std::string parameter_of(const std::string& state) { return state.substr(0, state.rfind('.')); }
 
 StoredPiece blocks_of_state(const std::string& name, const PieceOf& parameter) {
-  constexpr int64_t kBlock = kernels::cpu::kQuantizedBlock;
+  constexpr int64_t kBlock = kernels::kQuantizedBlock;
   StoredPiece stored{.contents = Contents::Optimizer, .name = name};
   if (const std::optional<PieceOf> blocks = blocks_of(parameter, kBlock)) {
     stored.piece = *blocks;

@@ -321,7 +321,7 @@ Config read_config(const json& file, const std::string& where) {
   const ConfigFields fields(c.json, where);
   const char* activation = fields.has("hidden_activation") ? "hidden_activation" : "hidden_act";
   c.activation = ops::activation_of(fields.text(activation), where + ": " + activation);
-  if (c.family->unit_offset) c.norm_form = kernels::cpu::NormForm::Gemma;
+  if (c.family->unit_offset) c.norm_form = kernels::NormForm::Gemma;
   c.tie_word_embeddings = fields.boolean("tie_word_embeddings", false);
   c.initializer_range = fields.number("initializer_range");
   c.attention_dropout = fields.probability("attention_dropout", 0);

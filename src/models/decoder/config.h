@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "core/kernels/cpu/rms_norm.h"
 #include "core/kernels/cpu/rope_tables.h"
+#include "core/kernels/rms_norm.h"
 #include "core/ops/activation.h"
 #include "core/ops/cross_entropy.h"
 #include "files/weights/gguf/gguf.h"
@@ -41,7 +41,7 @@ struct Config {
   int64_t head_dim = 0;
   int64_t max_position_embeddings = 0;
   double rms_norm_eps = 0;
-  kernels::cpu::NormForm norm_form = kernels::cpu::NormForm::Llama;
+  kernels::NormForm norm_form = kernels::NormForm::Llama;
   ops::Activation activation = ops::Activation::Silu;
   bool tie_word_embeddings = false;
   bool qkv_bias = false;

@@ -149,7 +149,7 @@ double copy_rate(double seconds) {
   });
 }
 
-double product_rate(cpu::Scalar type, double seconds) {
+double product_rate(kernels::Scalar type, double seconds) {
   constexpr int64_t kM = 512, kN = 2048, kK = 1024;
   constexpr size_t kWidest = sizeof(float);
   struct Free {
@@ -188,8 +188,8 @@ std::string file_name() {
 CpuRates cpu_rates(const std::filesystem::path& folder) {
   BestRates best(folder / file_name(), {"flops_16bit", "flops_32bit", "copy_bytes_per_second"});
   const double seconds = best.is_known() ? 0.03 : 0.2;
-  best.raise("flops_16bit", product_rate(cpu::Scalar::BF16, seconds));
-  best.raise("flops_32bit", product_rate(cpu::Scalar::F32, seconds));
+  best.raise("flops_16bit", product_rate(kernels::Scalar::BF16, seconds));
+  best.raise("flops_32bit", product_rate(kernels::Scalar::F32, seconds));
   best.raise("copy_bytes_per_second", copy_rate(seconds));
   best.save();
   return {.flops_16bit = best["flops_16bit"],

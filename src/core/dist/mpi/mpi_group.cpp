@@ -15,14 +15,14 @@ struct MpiPending : Group::Pending {
   std::shared_ptr<Work> work;
 };
 
-kernels::cpu::Scalar scalar_of(const at::Tensor& tensor) {
+kernels::Scalar scalar_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
-      return kernels::cpu::Scalar::F32;
+      return kernels::Scalar::F32;
     case at::kBFloat16:
-      return kernels::cpu::Scalar::BF16;
+      return kernels::Scalar::BF16;
     default:
-      return kernels::cpu::Scalar::F16;
+      return kernels::Scalar::F16;
   }
 }
 

@@ -10,8 +10,8 @@
 namespace snug::dist {
 namespace {
 
-using kernels::cpu::Scalar;
-using kernels::cpu::scalar_bytes;
+using kernels::Scalar;
+using kernels::scalar_bytes;
 
 // Runs on one thread, since the others compute. `out` may be one of the addends.
 void sum_in_order(const std::vector<const char*>& addends, Scalar type, char* out, int64_t count) {

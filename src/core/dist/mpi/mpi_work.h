@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "core/dist/mpi/mpi_stream.h"
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
 namespace snug::dist {
 
@@ -84,7 +84,7 @@ std::shared_ptr<Work> receive_work(int from, void* data, int64_t bytes, int tag)
 
 // `staging`: a buffer of the size in staging.h.
 struct SumArguments {
-  kernels::cpu::Scalar type = kernels::cpu::Scalar::F32;
+  kernels::Scalar type = kernels::Scalar::F32;
   void* staging = nullptr;
   int tag = 0;  // an all-reduce also uses the next one
 };

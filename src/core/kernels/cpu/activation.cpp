@@ -1,6 +1,6 @@
 // Sharing out; the functions themselves are in simd/activation.cpp.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/activation.h"
+#include "core/kernels/activation.h"
 
 #include "core/kernels/cpu/isa.h"
 #include "core/kernels/cpu/parallel.h"

@@ -1,6 +1,6 @@
 // Checks, sharing out and the ordered sum of the losses; a row is done in simd/cross_entropy.cpp.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/cross_entropy.h"
+#include "core/kernels/cross_entropy.h"
 
 #include <cmath>
 #include <vector>

@@ -1,6 +1,6 @@
 // Sharing out; the loops are in simd/dropout.cpp.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/dropout.h"
+#include "core/kernels/dropout.h"
 
 #include "core/kernels/cpu/isa.h"
 #include "core/kernels/cpu/parallel.h"

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
 namespace snug::kernels::cpu {
 

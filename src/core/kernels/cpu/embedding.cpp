@@ -1,6 +1,6 @@
 // Copying of rows, and the grouping of tokens by id that makes their sum independent of threads.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/embedding.h"
+#include "core/kernels/embedding.h"
 
 #include <algorithm>
 #include <cstring>

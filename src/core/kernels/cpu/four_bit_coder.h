@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/linalg/quantized_matrix.h"
+#include "core/kernels/quantized_matrix.h"
 
 namespace snug::kernels::cpu {
 

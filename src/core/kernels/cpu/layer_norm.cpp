@@ -1,7 +1,7 @@
 // Checks, conversion of weight and bias, and the fixed-block sums of their gradients; rows in
 // simd/layer_norm.cpp.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/layer_norm.h"
+#include "core/kernels/layer_norm.h"
 
 #include <algorithm>
 #include <vector>

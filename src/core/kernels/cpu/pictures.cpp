@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/pictures.h"
+#include "core/kernels/pictures.h"
 
 #include "base/error.h"
 #include "core/kernels/cpu/elementwise.h"

@@ -11,9 +11,9 @@
 #include "core/kernels/cpu/four_bit_coder.h"
 #include "core/kernels/cpu/isa.h"
 #include "core/kernels/cpu/linalg/isa/kernels.h"
-#include "core/kernels/cpu/optimizers/dynamic_map.h"
 #include "core/kernels/cpu/parallel.h"
 #include "core/kernels/cpu/simd/kernels.h"
+#include "core/kernels/dynamic_map.h"
 
 namespace snug::kernels::cpu {
 namespace {

@@ -17,8 +17,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/kernels/cpu/linalg/quantized_matrix.h"
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/quantized_matrix.h"
+#include "core/kernels/scalar.h"
 
 namespace snug::kernels::cpu {
 
@@ -56,15 +56,5 @@ class Quantizer {
 // Dequantizes elements [begin, begin + count), in row-major order, to `type`.
 void dequantize(const QuantizedMatrix& weight, int64_t begin, int64_t count, void* out, Scalar type,
                 int num_threads = 0);
-
-// The same on a device, with `bytes` and `out` in its memory; see core/kernels/cuda/operators.h.
-struct DequantizeOnDevice {
-  QuantizedFormat format = QuantizedFormat::Nf4;
-  int64_t rows = 0, cols = 0;
-  const uint8_t* bytes = nullptr;
-  int64_t begin = 0, count = 0;
-  void* out = nullptr;
-  Scalar type = Scalar::F32;
-};
 
 }  // namespace snug::kernels::cpu

@@ -1,7 +1,7 @@
 // Checks, weight conversion and the fixed-block sum of the weight's gradient; rows in
 // simd/rms_norm.cpp.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/rms_norm.h"
+#include "core/kernels/rms_norm.h"
 
 #include <algorithm>
 #include <vector>

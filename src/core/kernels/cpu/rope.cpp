@@ -1,6 +1,6 @@
 // Checks and sharing out; the rotation itself is in simd/rope.cpp.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/rope.h"
+#include "core/kernels/rope.h"
 
 #include "base/error.h"
 #include "core/kernels/cpu/isa.h"

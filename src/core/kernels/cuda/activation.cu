@@ -14,8 +14,6 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kRounds = 4;
 
-using cpu::Activation;
-
 struct ValueAndSlope {
   float value, slope;
 };
@@ -118,7 +116,7 @@ void over_flat_rows(int64_t count, const Launch& launch) {
 
 }  // namespace
 
-void activation_forward(const cpu::ActivationForward& args, cudaStream_t stream) {
+void activation_forward(const ActivationForward& args, cudaStream_t stream) {
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
     over_flat_rows(args.count, [&](int64_t start, int64_t rows, int64_t features) {
@@ -131,7 +129,7 @@ void activation_forward(const cpu::ActivationForward& args, cudaStream_t stream)
   });
 }
 
-void activation_backward(const cpu::ActivationBackward& args, cudaStream_t stream) {
+void activation_backward(const ActivationBackward& args, cudaStream_t stream) {
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
     over_flat_rows(args.count, [&](int64_t start, int64_t rows, int64_t features) {
@@ -145,7 +143,7 @@ void activation_backward(const cpu::ActivationBackward& args, cudaStream_t strea
   });
 }
 
-void gated_forward(const cpu::GatedForward& args, cudaStream_t stream) {
+void gated_forward(const GatedForward& args, cudaStream_t stream) {
   if (args.rows == 0 || args.features == 0) return;
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
@@ -160,7 +158,7 @@ void gated_forward(const cpu::GatedForward& args, cudaStream_t stream) {
   });
 }
 
-void gated_backward(const cpu::GatedBackward& args, cudaStream_t stream) {
+void gated_backward(const GatedBackward& args, cudaStream_t stream) {
   if (args.rows == 0 || args.features == 0) return;
   with_type(args.type, [&](auto type) {
     using T = decltype(type);

@@ -15,8 +15,8 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "core/kernels/cpu/random_key.h"
 #include "core/kernels/cuda/random_rounding.cuh"
+#include "core/kernels/random_key.h"
 
 namespace snug::kernels::cuda {
 namespace {
@@ -50,22 +50,22 @@ struct Factors {
 };
 
 template <class P>
-__device__ float weight(const cpu::AdafactorTensor& t, int64_t i) {
+__device__ float weight(const AdafactorTensor& t, int64_t i) {
   return t.master != nullptr ? t.master[i] : to_float(static_cast<const P*>(t.param)[i]);
 }
 
 template <class G>
-__device__ float gradient(const cpu::AdafactorTensor& t, const Factors& f, int64_t i) {
+__device__ float gradient(const AdafactorTensor& t, const Factors& f, int64_t i) {
   return to_float(static_cast<const G*>(t.grad)[i]) * f.grad_scale;
 }
 
 // The second moment's factor that a row's elements share.
-__device__ float row_factor(const cpu::AdafactorTensor& t, const Norms& norms, int64_t row) {
+__device__ float row_factor(const AdafactorTensor& t, const Norms& norms, int64_t row) {
   return t.row_var != nullptr ? t.row_var[row] * norms.row_scale : 1.f;
 }
 
 template <class P, class G>
-__global__ void __launch_bounds__(kThreads) sum_rows(cpu::AdafactorTensor t, Factors f, Work work) {
+__global__ void __launch_bounds__(kThreads) sum_rows(AdafactorTensor t, Factors f, Work work) {
   const int64_t row = blockIdx.x;
   double gradients = 0, weights = 0;
   for (int64_t c = threadIdx.x; c < t.cols; c += kThreads) {
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kThreads) sum_rows(cpu::AdafactorTensor t, Fac
 
 template <class G>
 __global__ void __launch_bounds__(kThreads)
-    sum_columns(cpu::AdafactorTensor t, Factors f, Work work, int64_t height) {
+    sum_columns(AdafactorTensor t, Factors f, Work work, int64_t height) {
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (c >= t.cols) return;
   const int64_t begin = blockIdx.y * height, end = min(begin + height, t.rows);
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kThreads)
-    move_columns(cpu::AdafactorTensor t, Factors f, Work work, int64_t slabs) {
+    move_columns(AdafactorTensor t, Factors f, Work work, int64_t slabs) {
   const int64_t c = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (c >= t.cols) return;
   float total = 0;
@@ -114,7 +114,7 @@ __device__ double sum_of(const T* values, int64_t count) {
 }
 
 __global__ void __launch_bounds__(kMostThreads)
-    note_norms(cpu::AdafactorTensor t, Factors f, Work work) {
+    note_norms(AdafactorTensor t, Factors f, Work work) {
   const double weights = sum_of(work.parts, t.rows);
   const double rows = t.row_var != nullptr ? sum_of(t.row_var, t.rows) : 0.0;
   if (threadIdx.x != 0) return;
@@ -123,8 +123,7 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 template <class G>
-__global__ void __launch_bounds__(kThreads)
-    sum_updates(cpu::AdafactorTensor t, Factors f, Work work) {
+__global__ void __launch_bounds__(kThreads) sum_updates(AdafactorTensor t, Factors f, Work work) {
   const int64_t row = blockIdx.x;
   const float factor = row_factor(t, *work.norms, row);
   double squares = 0;
@@ -137,7 +136,7 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 __global__ void __launch_bounds__(kMostThreads)
-    note_step_size(cpu::AdafactorTensor t, Factors f, Work work) {
+    note_step_size(AdafactorTensor t, Factors f, Work work) {
   const double squares = sum_of(work.parts, t.rows);
   if (threadIdx.x != 0) return;
   const double update_rms = sqrt(squares / static_cast<double>(t.count));
@@ -146,7 +145,7 @@ __global__ void __launch_bounds__(kMostThreads)
 }
 
 template <class P, class G>
-__global__ void __launch_bounds__(kThreads) update(cpu::AdafactorTensor t, Factors f, Work work) {
+__global__ void __launch_bounds__(kThreads) update(AdafactorTensor t, Factors f, Work work) {
   const int64_t row = blockIdx.x;
   const float factor = row_factor(t, *work.norms, row), step_size = work.norms->step_size;
   auto* param = static_cast<P*>(t.param);
@@ -162,8 +161,8 @@ __global__ void __launch_bounds__(kThreads) update(cpu::AdafactorTensor t, Facto
 }
 
 template <class P, class G>
-void step(const cpu::AdafactorTensor& t, const Factors& f, const Work& work, cudaStream_t stream) {
-  const cpu::AdafactorSlabs slabs = cpu::adafactor_slabs(t.rows, t.cols);
+void step(const AdafactorTensor& t, const Factors& f, const Work& work, cudaStream_t stream) {
+  const AdafactorSlabs slabs = adafactor_slabs(t.rows, t.cols);
   const auto rows = static_cast<unsigned>(t.rows);
   const unsigned columns = blocks_for(t.cols, kThreads);
   sum_rows<P, G><<<rows, kThreads, 0, stream>>>(t, f, work);
@@ -179,7 +178,7 @@ void step(const cpu::AdafactorTensor& t, const Factors& f, const Work& work, cud
 
 }  // namespace
 
-void adafactor_step(const cpu::AdafactorTensor& t, const cpu::AdafactorOptions& o, void* workspace,
+void adafactor_step(const AdafactorTensor& t, const AdafactorOptions& o, void* workspace,
                     cudaStream_t stream) {
   SNUG_CHECK(o.step >= 1, "Adafactor step {}; the first is 1", o.step);
   SNUG_CHECK(t.count == t.rows * t.cols && (t.row_var != nullptr || t.rows == 1),
@@ -191,16 +190,15 @@ void adafactor_step(const cpu::AdafactorTensor& t, const cpu::AdafactorOptions& 
                            static_cast<float>(1 - o.lr * o.weight_decay),
                            o.grad_scale,
                            o.stochastic_rounding,
-                           cpu::random_key(o.seed, o.step, t.tensor_id),
+                           random_key(o.seed, o.step, t.tensor_id),
                            std::min(o.lr, 1 / std::sqrt(number)),
                            o.eps1,
                            o.eps2,
                            o.d};
-  static_assert(sizeof(Norms) <= cpu::kAdafactorNormsBytes, "the workspace has room for them");
+  static_assert(sizeof(Norms) <= kAdafactorNormsBytes, "the workspace has room for them");
   auto* parts = static_cast<double*>(workspace);
   auto* norms = reinterpret_cast<Norms*>(parts + t.rows);
-  auto* col_sums =
-      reinterpret_cast<float*>(reinterpret_cast<char*>(norms) + cpu::kAdafactorNormsBytes);
+  auto* col_sums = reinterpret_cast<float*>(reinterpret_cast<char*>(norms) + kAdafactorNormsBytes);
   with_type(t.param_type, [&](auto p) {
     with_type(t.grad_type, [&](auto g) {
       step<decltype(p), decltype(g)>(t, factors, {parts, norms, col_sums}, stream);

@@ -5,20 +5,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/optimizers.h"
 
-#include "core/kernels/cpu/optimizers/factors.h"
 #include "core/kernels/cuda/random_rounding.cuh"
 #include "core/kernels/cuda/tensor_list.cuh"
 #include "core/kernels/cuda/unfused.cuh"
 #include "core/kernels/optimizer_formulas.h"
+#include "core/kernels/optimizers.h"
 
 namespace snug::kernels::cuda {
 namespace {
 
-struct Tensor : Keyed<cpu::AdamWTensor> {
+struct Tensor : Keyed<AdamWTensor> {
   bool aligned;
 };
 
-using Factors = cpu::AdamWFactors;
+using Factors = AdamWFactors;
 
 // The four elements from i on, or those of them before `end`.
 template <class P, class G, class S>
@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kListThreads)
   }
 }
 
-bool is_aligned(const cpu::AdamWTensor& t) {
+bool is_aligned(const AdamWTensor& t) {
   return aligned_to_four(t.param, t.param_type) && aligned_to_four(t.grad, t.grad_type) &&
          aligned_to_four(t.exp_avg, t.state_type) && aligned_to_four(t.exp_avg_sq, t.state_type) &&
          aligned_to_four(t.master, Scalar::F32);
@@ -76,12 +76,11 @@ bool is_aligned(const cpu::AdamWTensor& t) {
 
 }  // namespace
 
-void adamw_step(std::span<const cpu::AdamWTensor> tensors, const cpu::AdamWOptions& options,
+void adamw_step(std::span<const AdamWTensor> tensors, const AdamWOptions& options,
                 const float* grad_scale, cudaStream_t stream) {
-  cpu::check_states(tensors, "AdamW");
   std::vector<Tensor> list_tensors;
   for (const auto& t : keyed(tensors, options)) list_tensors.push_back({t, is_aligned(t)});
-  const Factors factors = cpu::adamw_factors(options);
+  const Factors factors = adamw_factors(options, tensors);
   for_each_typed_list(std::span<const Tensor>(list_tensors),
                       [&](const auto& list, unsigned blocks, auto p, auto g, auto s) {
                         update_list<decltype(p), decltype(g), decltype(s)>

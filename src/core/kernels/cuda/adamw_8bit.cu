@@ -1,31 +1,31 @@
 // A warp takes a quantized block of 256 elements at a time, eight a lane in two runs of four
 // neighbours: the moments wait in registers until shuffles have found the block's largest
 // magnitude, and every array is read and written once. Codes become numbers, and numbers codes, by
-// the arithmetic of core/kernels/cpu/optimizers/dynamic_map.h, whose few factors travel with the
+// the arithmetic of core/kernels/dynamic_map.h, whose few factors travel with the
 // launch. Bytes an element, P of the weight's type, G of the gradient's:
 //   update_list: reads P + G + 2 (with a master 4 for P), writes P + 2 (and 4); 16 a block of 256
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/optimizers.h"
 
-#include "core/kernels/cpu/optimizers/dynamic_map.h"
-#include "core/kernels/cpu/optimizers/factors.h"
 #include "core/kernels/cuda/random_rounding.cuh"
 #include "core/kernels/cuda/tensor_list.cuh"
 #include "core/kernels/cuda/unfused.cuh"
+#include "core/kernels/dynamic_map.h"
 #include "core/kernels/optimizer_formulas.h"
+#include "core/kernels/optimizers.h"
 
 namespace snug::kernels::cuda {
 namespace {
 
-constexpr int64_t kBlock = cpu::kQuantizedBlock;
+constexpr int64_t kBlock = kQuantizedBlock;
 constexpr int kRun = 128;  // elements that a warp touches at once
 static_assert(kBlock == 2 * kRun && kListBlock % kBlock == 0, "a lane holds two runs of four");
 
-struct Tensor : Keyed<cpu::AdamW8bitTensor> {
+struct Tensor : Keyed<AdamW8bitTensor> {
   bool aligned;
 };
 
-// What cpu::DynamicMap needs for arithmetic, without its list of values.
+// What DynamicMap needs for arithmetic, without its list of values.
 struct Map {
   float top;
   float borders[8];
@@ -34,7 +34,7 @@ struct Map {
   float decode_scale[8];
 };
 
-struct Factors : cpu::AdamWFactors {
+struct Factors : AdamWFactors {
   Map first;
   Map second;
 };
@@ -54,9 +54,8 @@ __device__ float decoded(const Map& map, int code) {
 template <bool kSigned>
 __device__ int encoded(const Map& map, float x) {
   const float magnitude = isnan(x) ? 0.f : fabsf(x);
-  const int above =
-      static_cast<int>(__float_as_uint(magnitude) >> 23) - (127 + cpu::kLowestExponent);
-  int decade = max(above, 0) * 11 >> 5;  // cpu::lowest_decade()
+  const int above = static_cast<int>(__float_as_uint(magnitude) >> 23) - (127 + kLowestExponent);
+  int decade = max(above, 0) * 11 >> 5;  // lowest_decade()
   decade += magnitude > map.borders[decade & 7];
   const Unfused position =
       Unfused(magnitude) * map.encode_scale[decade & 7] + map.encode_offset[decade & 7];
@@ -175,7 +174,7 @@ __global__ void __launch_bounds__(kListThreads)
   }
 }
 
-Map arithmetic_of(const cpu::DynamicMap& map) {
+Map arithmetic_of(const DynamicMap& map) {
   Map result;
   result.top = map.top;
   for (int n = 0; n < 8; ++n) {
@@ -187,20 +186,19 @@ Map arithmetic_of(const cpu::DynamicMap& map) {
   return result;
 }
 
-bool is_aligned(const cpu::AdamW8bitTensor& t) {
+bool is_aligned(const AdamW8bitTensor& t) {
   return aligned_to_four(t.param, t.param_type) && aligned_to_four(t.grad, t.grad_type) &&
          aligned_to_four(t.master, Scalar::F32);
 }
 
 }  // namespace
 
-void adamw_8bit_step(std::span<const cpu::AdamW8bitTensor> tensors,
-                     const cpu::AdamWOptions& options, const float* grad_scale,
-                     cudaStream_t stream) {
+void adamw_8bit_step(std::span<const AdamW8bitTensor> tensors, const AdamWOptions& options,
+                     const float* grad_scale, cudaStream_t stream) {
   std::vector<Tensor> list_tensors;
   for (const auto& t : keyed(tensors, options)) list_tensors.push_back({t, is_aligned(t)});
-  const Factors factors = {cpu::adamw_factors(options), arithmetic_of(cpu::signed_dynamic_map()),
-                           arithmetic_of(cpu::unsigned_dynamic_map())};
+  const Factors factors = {adamw_factors(options), arithmetic_of(signed_dynamic_map()),
+                           arithmetic_of(unsigned_dynamic_map())};
   const auto kind = [](const Tensor& t) { return std::tuple(t.param_type, t.grad_type); };
   for_each_list(std::span<const Tensor>(list_tensors), kind,
                 [&](const auto& list, unsigned blocks) {

@@ -115,14 +115,14 @@ __global__ void __launch_bounds__(kMostThreads) one_row(Rows<G> a) {
 }
 
 __global__ void __launch_bounds__(kMostThreads)
-    sums_of_part(Rows<float> a, cpu::CrossEntropyPartSums* all) {
+    sums_of_part(Rows<float> a, CrossEntropyPartSums* all) {
   const int64_t row = blockIdx.x;
   const float* x = a.logits + row * a.logits_stride;
   const int64_t target = a.targets[row];
   const RowSums sums = sum_row(x, a.vocabulary, a.smoothing != 0);
   if (threadIdx.x != 0) return;
   const int64_t column = target - a.first;
-  cpu::CrossEntropyPartSums& own = all[row];
+  CrossEntropyPartSums& own = all[row];
   own.maximum = sums.maximum;
   own.exponentials = sums.exponentials;
   own.logits = sums.logits;
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kMostThreads)
 
 template <class G>
 __global__ void __launch_bounds__(kMostThreads)
-    one_row_of_parts(Rows<G> a, const cpu::CrossEntropyPartSums* parts, int64_t num_parts) {
+    one_row_of_parts(Rows<G> a, const CrossEntropyPartSums* parts, int64_t num_parts) {
   const int64_t row = blockIdx.x;
   const float* x = a.logits + row * a.logits_stride;
   G* out = a.gradient + row * a.gradient_stride;
@@ -145,7 +145,7 @@ __global__ void __launch_bounds__(kMostThreads)
     if (!(maximum <= whole.maximum)) whole.maximum = maximum;
   }
   for (int64_t part = 0; part < num_parts; ++part) {
-    const cpu::CrossEntropyPartSums& own = parts[part * gridDim.x + row];
+    const CrossEntropyPartSums& own = parts[part * gridDim.x + row];
     whole.exponentials +=
         moved(static_cast<float>(own.exponentials), static_cast<float>(own.maximum), whole.maximum);
     whole.logits += static_cast<float>(own.logits);
@@ -172,14 +172,14 @@ __global__ void __launch_bounds__(kSumThreads)
 
 }  // namespace
 
-int64_t cross_entropy_workspace_bytes(const cpu::CrossEntropy& args) {
+int64_t cross_entropy_workspace_bytes(const CrossEntropy& args) {
   return args.rows * static_cast<int64_t>(sizeof(double));
 }
 
 namespace {
 
 template <class G>
-Rows<G> rows_of(const cpu::CrossEntropy& args, double* losses) {
+Rows<G> rows_of(const CrossEntropy& args, double* losses) {
   const int64_t logits_stride = args.logits_stride != 0 ? args.logits_stride : args.vocabulary;
   const int64_t other_stride = args.gradient_stride != 0 ? args.gradient_stride : args.vocabulary;
   const bool in_place = args.gradient == nullptr;
@@ -202,8 +202,8 @@ Rows<G> rows_of(const cpu::CrossEntropy& args, double* losses) {
 
 // Launches with rows_of the gradient's type, and adds the losses up.
 template <class Launch>
-void run(const cpu::CrossEntropy& args, CrossEntropyTotals* totals, void* workspace,
-         cudaStream_t stream, const Launch& launch) {
+void run(const CrossEntropy& args, CrossEntropyTotals* totals, void* workspace, cudaStream_t stream,
+         const Launch& launch) {
   if (args.rows == 0) return;
   auto* losses = static_cast<double*>(workspace);
   with_type(args.gradient == nullptr ? Scalar::F32 : args.gradient_type, [&](auto type) {
@@ -217,14 +217,14 @@ void run(const cpu::CrossEntropy& args, CrossEntropyTotals* totals, void* worksp
 
 }  // namespace
 
-void cross_entropy(const cpu::CrossEntropy& args, CrossEntropyTotals* totals, void* workspace,
+void cross_entropy(const CrossEntropy& args, CrossEntropyTotals* totals, void* workspace,
                    cudaStream_t stream) {
   run(args, totals, workspace, stream, [&](const auto& a) {
     one_row<<<static_cast<unsigned>(args.rows), threads_for(args.vocabulary, 8), 0, stream>>>(a);
   });
 }
 
-void cross_entropy_part_sums(const cpu::CrossEntropy& args, cpu::CrossEntropyPartSums* sums,
+void cross_entropy_part_sums(const CrossEntropy& args, CrossEntropyPartSums* sums,
                              cudaStream_t stream) {
   if (args.rows == 0) return;
   sums_of_part<<<static_cast<unsigned>(args.rows), threads_for(args.vocabulary, 8), 0, stream>>>(
@@ -232,7 +232,7 @@ void cross_entropy_part_sums(const cpu::CrossEntropy& args, cpu::CrossEntropyPar
   check_launch("cross_entropy_part_sums");
 }
 
-void cross_entropy_of_parts(const cpu::CrossEntropy& args, const cpu::CrossEntropyPartSums* sums,
+void cross_entropy_of_parts(const CrossEntropy& args, const CrossEntropyPartSums* sums,
                             int64_t num_parts, CrossEntropyTotals* totals, void* workspace,
                             cudaStream_t stream) {
   run(args, totals, workspace, stream, [&](const auto& a) {

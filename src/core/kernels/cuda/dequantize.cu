@@ -9,8 +9,8 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "core/kernels/cpu/optimizers/dynamic_map.h"
 #include "core/kernels/cuda/elements.cuh"
+#include "core/kernels/dynamic_map.h"
 
 namespace snug::kernels::cuda {
 namespace {
@@ -53,7 +53,7 @@ __device__ void write_numbers(const float (&numbers)[kPerThread], int64_t first,
 
 __device__ float scale_of(const Parts& parts, const Tables& tables, int64_t block) {
   if (parts.scales != nullptr) return parts.scales[block];
-  const float nested = parts.nested_scales[block / cpu::kScaleBlock];
+  const float nested = parts.nested_scales[block / kScaleBlock];
   return __fadd_rn(__fmul_rn(tables.scale_map[parts.scale_codes[block]], nested), *parts.mean);
 }
 
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kThreads)
   if (first >= parts.end) return;
   // Behind the codes there are always the scales, so that a whole word may be read.
   const uint32_t codes = reinterpret_cast<const uint32_t*>(parts.codes)[group];
-  const float scale = scale_of(parts, tables, first / cpu::kWeightBlock);
+  const float scale = scale_of(parts, tables, first / kWeightBlock);
   float numbers[kPerThread];
   for (int k = 0; k < kPerThread; ++k) {
     const uint32_t byte = codes >> (8 * (k / 2));
@@ -93,19 +93,19 @@ __global__ void __launch_bounds__(kThreads)
     const uint32_t word = k < 4 ? words.x : words.y;
     const auto code = static_cast<int8_t>(word >> (8 * (k % 4)));
     const float scale = element < parts.end ? parts.scales[element / parts.cols] : 0.0f;
-    numbers[k] = __fmul_rn(__fmul_rn(static_cast<float>(code), scale), cpu::kInt8Step);
+    numbers[k] = __fmul_rn(__fmul_rn(static_cast<float>(code), scale), kInt8Step);
   }
   write_numbers(numbers, first, parts, out);
 }
 
-Parts parts_of(const cpu::DequantizeOnDevice& args) {
-  const cpu::QuantizedLayout layout = cpu::quantized_layout(args.format, args.rows, args.cols);
+Parts parts_of(const DequantizeOnDevice& args) {
+  const QuantizedLayout layout = quantized_layout(args.format, args.rows, args.cols);
   const auto floats = [&](int64_t at) { return reinterpret_cast<const float*>(args.bytes + at); };
   Parts parts{.begin = args.begin,
               .end = args.begin + args.count,
               .cols = args.cols,
               .codes = args.bytes + layout.codes};
-  if (cpu::traits(args.format).nested) {
+  if (traits(args.format).nested) {
     parts.scale_codes = args.bytes + layout.scales;
     parts.nested_scales = floats(layout.nested_scales);
     parts.mean = floats(layout.mean);
@@ -115,16 +115,16 @@ Parts parts_of(const cpu::DequantizeOnDevice& args) {
   return parts;
 }
 
-Tables tables_for(cpu::QuantizedFormat format) {
+Tables tables_for(QuantizedFormat format) {
   Tables tables;
-  std::copy_n(cpu::traits(format).values, 16, tables.values);
-  std::copy_n(cpu::signed_dynamic_map().values, 256, tables.scale_map);
+  std::copy_n(traits(format).values, 16, tables.values);
+  std::copy_n(signed_dynamic_map().values, 256, tables.scale_map);
   return tables;
 }
 
 }  // namespace
 
-void dequantize(const cpu::DequantizeOnDevice& args, cudaStream_t stream) {
+void dequantize(const DequantizeOnDevice& args, cudaStream_t stream) {
   if (args.count == 0) return;
   const Parts parts = parts_of(args);
   const int64_t groups = (parts.end + kPerThread - 1) / kPerThread - parts.begin / kPerThread;
@@ -132,7 +132,7 @@ void dequantize(const cpu::DequantizeOnDevice& args, cudaStream_t stream) {
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
     T* out = static_cast<T*>(args.out);
-    if (cpu::traits(args.format).four_bits()) {
+    if (traits(args.format).four_bits()) {
       dequantize_4bit<T><<<blocks, kThreads, 0, stream>>>(parts, tables_for(args.format), out);
     } else {
       dequantize_int8<T><<<blocks, kThreads, 0, stream>>>(parts, out);

@@ -15,7 +15,7 @@ constexpr int kThreads = 256;
 // Which element of the wider matrix an element is.
 struct Window {
   int64_t columns, first_column, whole_columns;
-  cpu::RowPlaces places;
+  RowPlaces places;
   __device__ int64_t place_of(int64_t row) const {
     if (places.stretch == 0) return row;
     return row < places.stretch ? places.first + row : places.second + row - places.stretch;
@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(kThreads)
 
 }  // namespace
 
-void dropout(const cpu::Dropout& args, cudaStream_t stream) {
+void dropout(const Dropout& args, cudaStream_t stream) {
   if (args.count == 0) return;
   // Rows of an odd width, from the second one on, begin anywhere.
   const bool aligned = aligned_to_four(args.x, args.type) && aligned_to_four(args.out, args.type);

@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kMostThreads)
 
 }  // namespace
 
-void embedding_forward(const cpu::EmbeddingForward& args, cudaStream_t stream) {
+void embedding_forward(const EmbeddingForward& args, cudaStream_t stream) {
   if (args.tokens == 0) return;
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
@@ -118,11 +118,11 @@ void embedding_forward(const cpu::EmbeddingForward& args, cudaStream_t stream) {
   });
 }
 
-int64_t embedding_backward_workspace_bytes(const cpu::EmbeddingBackward& args) {
+int64_t embedding_backward_workspace_bytes(const EmbeddingBackward& args) {
   return embedding_scratch_bytes(args.tokens, args.dim);
 }
 
-void embedding_backward(const cpu::EmbeddingBackward& args, void* workspace, cudaStream_t stream) {
+void embedding_backward(const EmbeddingBackward& args, void* workspace, cudaStream_t stream) {
   if (args.tokens == 0) return;
   const Workspace w = split(workspace, args.tokens);
   count_up<<<blocks_for(args.tokens, kCountThreads), kCountThreads, 0, stream>>>(w.tokens,

@@ -13,7 +13,7 @@ namespace {
 
 template <class T>
 __global__ void __launch_bounds__(kListThreads)
-    sum_list(const __grid_constant__ TensorList<cpu::TensorView> list, double* sums) {
+    sum_list(const __grid_constant__ TensorList<TensorView> list, double* sums) {
   const Stretch at = stretch_of_block(list, blockIdx.x);
   const auto* data = static_cast<const T*>(list.tensors[at.tensor].data);
   double own = 0;
@@ -40,23 +40,23 @@ __global__ void __launch_bounds__(1)
   *factor = isfinite(norm) ? static_cast<float>(unscale * (clip < 1.0 ? clip : 1.0)) : NAN;
 }
 
-int64_t num_blocks(std::span<const cpu::TensorView> tensors) {
+int64_t num_blocks(std::span<const TensorView> tensors) {
   int64_t blocks = 0;
-  for (const cpu::TensorView& tensor : tensors) blocks += blocks_for(tensor.count, kListBlock);
+  for (const TensorView& tensor : tensors) blocks += blocks_for(tensor.count, kListBlock);
   return blocks;
 }
 
 }  // namespace
 
-int64_t sum_of_squares_workspace_bytes(std::span<const cpu::TensorView> tensors) {
+int64_t sum_of_squares_workspace_bytes(std::span<const TensorView> tensors) {
   return num_blocks(tensors) * static_cast<int64_t>(sizeof(double));
 }
 
-void sum_of_squares(std::span<const cpu::TensorView> tensors, double* sum, void* workspace,
+void sum_of_squares(std::span<const TensorView> tensors, double* sum, void* workspace,
                     cudaStream_t stream) {
   auto* sums = static_cast<double*>(workspace);
   int64_t done = 0;
-  const auto kind = [](const cpu::TensorView& t) { return t.type; };
+  const auto kind = [](const TensorView& t) { return t.type; };
   for_each_list(tensors, kind, [&](const auto& list, unsigned blocks) {
     with_type(list.tensors[0].type, [&](auto type) {
       sum_list<decltype(type)><<<blocks, kListThreads, 0, stream>>>(list, sums + done);

@@ -11,12 +11,9 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
 namespace snug::kernels::cuda {
-
-using cpu::Scalar;
-using cpu::scalar_bytes;
 
 // Around an operator's launches. Both throw with CUDA's own words: the one where something failed
 // before, the other where the launch just made was refused, or a kernel that still ran failed.

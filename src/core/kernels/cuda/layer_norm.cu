@@ -133,7 +133,7 @@ void add_up(const float* shares, float* total, int64_t dim, cudaStream_t stream)
 
 }  // namespace
 
-void layer_norm_forward(const cpu::LayerNormForward& args, cudaStream_t stream) {
+void layer_norm_forward(const LayerNormForward& args, cudaStream_t stream) {
   if (args.rows == 0) return;
   with_type(args.type, [&](auto type) {
     with_type(args.weight_type, [&](auto weight_type) {
@@ -156,12 +156,12 @@ void layer_norm_forward(const cpu::LayerNormForward& args, cudaStream_t stream) 
   });
 }
 
-int64_t layer_norm_backward_workspace_bytes(const cpu::LayerNormBackward& args) {
+int64_t layer_norm_backward_workspace_bytes(const LayerNormBackward& args) {
   const int wanted = (args.dweight != nullptr ? 1 : 0) + (args.dbias != nullptr ? 1 : 0);
   return wanted * kBackwardBlocks * args.dim * 4;
 }
 
-void layer_norm_backward(const cpu::LayerNormBackward& args, void* workspace, cudaStream_t stream) {
+void layer_norm_backward(const LayerNormBackward& args, void* workspace, cudaStream_t stream) {
   auto* next = static_cast<float*>(workspace);
   float* dweight = args.dweight != nullptr ? next : nullptr;
   if (dweight != nullptr) next += kBackwardBlocks * args.dim;

@@ -4,11 +4,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/optimizers.h"
 
-#include "core/kernels/cpu/optimizers/factors.h"
 #include "core/kernels/cuda/element_updates.cuh"
 #include "core/kernels/cuda/random_rounding.cuh"
 #include "core/kernels/cuda/unfused.cuh"
 #include "core/kernels/optimizer_formulas.h"
+#include "core/kernels/optimizers.h"
 
 namespace snug::kernels::cuda {
 namespace {
@@ -17,8 +17,8 @@ namespace {
 __device__ float sign_of(float x) { return x > 0 ? 1.f : x < 0 ? -1.f : x; }
 
 struct Lion {
-  using Described = Keyed<cpu::LionTensor>;
-  using Factors = cpu::LionFactors;
+  using Described = Keyed<LionTensor>;
+  using Factors = LionFactors;
 
   template <class P, class G, class S>
   static __device__ void update(const Described& t, const Factors& f, float scale, int64_t i) {
@@ -39,10 +39,9 @@ struct Lion {
 
 }  // namespace
 
-void lion_step(std::span<const cpu::LionTensor> tensors, const cpu::LionOptions& options,
+void lion_step(std::span<const LionTensor> tensors, const LionOptions& options,
                const float* grad_scale, cudaStream_t stream) {
-  cpu::check_states(tensors, "Lion");
-  update_tensors<Lion>(keyed(tensors, options), cpu::lion_factors(options), grad_scale, stream,
+  update_tensors<Lion>(keyed(tensors, options), lion_factors(options, tensors), grad_scale, stream,
                        "lion_step");
 }
 

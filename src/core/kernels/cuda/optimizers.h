@@ -10,40 +10,34 @@
 
 #include <span>
 
-#include "core/kernels/cpu/optimizers/adafactor.h"
-#include "core/kernels/cpu/optimizers/adamw.h"
-#include "core/kernels/cpu/optimizers/adamw_8bit.h"
-#include "core/kernels/cpu/optimizers/global_norm.h"
-#include "core/kernels/cpu/optimizers/lion.h"
-#include "core/kernels/cpu/optimizers/sgd.h"
 #include "core/kernels/cuda/launch.h"
+#include "core/kernels/optimizers.h"
 
 namespace snug::kernels::cuda {
 
-void adamw_step(std::span<const cpu::AdamWTensor> tensors, const cpu::AdamWOptions& options,
+void adamw_step(std::span<const AdamWTensor> tensors, const AdamWOptions& options,
                 const float* grad_scale, cudaStream_t stream);
 
-void adamw_8bit_step(std::span<const cpu::AdamW8bitTensor> tensors,
-                     const cpu::AdamWOptions& options, const float* grad_scale,
-                     cudaStream_t stream);
+void adamw_8bit_step(std::span<const AdamW8bitTensor> tensors, const AdamWOptions& options,
+                     const float* grad_scale, cudaStream_t stream);
 
-void lion_step(std::span<const cpu::LionTensor> tensors, const cpu::LionOptions& options,
+void lion_step(std::span<const LionTensor> tensors, const LionOptions& options,
                const float* grad_scale, cudaStream_t stream);
 
-void sgd_step(std::span<const cpu::SgdTensor> tensors, const cpu::SgdOptions& options,
+void sgd_step(std::span<const SgdTensor> tensors, const SgdOptions& options,
               const float* grad_scale, cudaStream_t stream);
 
 // One tensor. The norms that a step needs stay on the device: nothing waits for it. `workspace`:
-// cpu::adafactor_device_sums_bytes(rows) and cpu::adafactor_workspace_bytes(rows, cols), aligned
+// adafactor_device_sums_bytes(rows) and adafactor_workspace_bytes(rows, cols), aligned
 // to 8.
-void adafactor_step(const cpu::AdafactorTensor& tensor, const cpu::AdafactorOptions& options,
-                    void* workspace, cudaStream_t stream);
+void adafactor_step(const AdafactorTensor& tensor, const AdafactorOptions& options, void* workspace,
+                    cudaStream_t stream);
 
 // The gradients' norm, and the factor that clips them, without a way over the host.
-int64_t sum_of_squares_workspace_bytes(std::span<const cpu::TensorView> tensors);
+int64_t sum_of_squares_workspace_bytes(std::span<const TensorView> tensors);
 
 // *sum (on the device) becomes the sum of squares; infinite or NaN where an element is.
-void sum_of_squares(std::span<const cpu::TensorView> tensors, double* sum, void* workspace,
+void sum_of_squares(std::span<const TensorView> tensors, double* sum, void* workspace,
                     cudaStream_t stream);
 
 // *factor = unscale * min(1, max_norm / (unscale * sqrt(*sum) + 1e-6)), as torch clips; NaN where

@@ -13,7 +13,7 @@ constexpr int kThreads = 256;
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    cut(cpu::ImagePatches a, float3 mean, float3 deviation, int64_t count) {
+    cut(ImagePatches a, float3 mean, float3 deviation, int64_t count) {
   const int64_t i = blockIdx.x * int64_t{kThreads} + threadIdx.x;
   if (i >= count) return;
   const int64_t side = a.patch_size, across = a.width / side;
@@ -32,7 +32,7 @@ float3 three(const std::array<float, 3>& values) { return {values[0], values[1],
 
 }  // namespace
 
-void image_patches(const cpu::ImagePatches& args, cudaStream_t stream) {
+void image_patches(const ImagePatches& args, cudaStream_t stream) {
   const int64_t count =
       args.pictures * args.patches_per_picture() * 3 * args.patch_size * args.patch_size;
   if (count == 0) return;

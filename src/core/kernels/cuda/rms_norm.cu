@@ -28,17 +28,17 @@ struct Forward {
   float* rstd;
   int64_t dim;
   float eps;
-  cpu::NormForm form;
+  NormForm form;
 };
 
 template <class W>
-__device__ float weight_at(const W* weight, int64_t i, cpu::NormForm form) {
-  return to_float(weight[i]) + (form == cpu::NormForm::Gemma ? 1.f : 0.f);
+__device__ float weight_at(const W* weight, int64_t i, NormForm form) {
+  return to_float(weight[i]) + (form == NormForm::Gemma ? 1.f : 0.f);
 }
 
 template <class T>
-__device__ float normalized(float x, float rstd, cpu::NormForm form) {
-  return form == cpu::NormForm::Llama ? round_to<T>(x * rstd) : x * rstd;
+__device__ float normalized(float x, float rstd, NormForm form) {
+  return form == NormForm::Llama ? round_to<T>(x * rstd) : x * rstd;
 }
 
 template <class T, class W>
@@ -75,7 +75,7 @@ struct Backward {
   float* partial;  // (kBackwardBlocks, D), or null
   int64_t rows;
   int64_t dim;
-  cpu::NormForm form;
+  NormForm form;
 };
 
 template <class T, class W>
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kShareThreads)
 }
 
 template <class T, class W>
-void launch_backward(const cpu::RmsNormBackward& args, float* partial, cudaStream_t stream) {
+void launch_backward(const RmsNormBackward& args, float* partial, cudaStream_t stream) {
   const Backward<T, W> a = {static_cast<const T*>(args.dy),
                             static_cast<const T*>(args.x),
                             static_cast<const W*>(args.weight),
@@ -140,7 +140,7 @@ void launch_backward(const cpu::RmsNormBackward& args, float* partial, cudaStrea
 
 }  // namespace
 
-void rms_norm_forward(const cpu::RmsNormForward& args, cudaStream_t stream) {
+void rms_norm_forward(const RmsNormForward& args, cudaStream_t stream) {
   if (args.rows == 0) return;
   with_type(args.type, [&](auto type) {
     with_type(args.weight_type, [&](auto weight_type) {
@@ -162,11 +162,11 @@ void rms_norm_forward(const cpu::RmsNormForward& args, cudaStream_t stream) {
   });
 }
 
-int64_t rms_norm_backward_workspace_bytes(const cpu::RmsNormBackward& args) {
+int64_t rms_norm_backward_workspace_bytes(const RmsNormBackward& args) {
   return args.dweight != nullptr ? kBackwardBlocks * args.dim * 4 : 0;
 }
 
-void rms_norm_backward(const cpu::RmsNormBackward& args, void* workspace, cudaStream_t stream) {
+void rms_norm_backward(const RmsNormBackward& args, void* workspace, cudaStream_t stream) {
   SNUG_CHECK(args.dim <= kMaxDim, "rms_norm over {} elements; at most {}", args.dim, kMaxDim);
   auto* partial = args.dweight != nullptr ? static_cast<float*>(workspace) : nullptr;
   with_type(args.type, [&](auto type) {

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(kThreads) turn(Rotation<T> a) {
 
 }  // namespace
 
-void rope_apply(const cpu::RopeApply& args, cudaStream_t stream) {
+void rope_apply(const RopeApply& args, cudaStream_t stream) {
   const int64_t width = args.rotary_dim != 0 ? args.rotary_dim : args.head_dim;
   SNUG_CHECK(width % 2 == 0 && width <= args.head_dim,
              "rotary width {} must be even and at most the head width {}", width, args.head_dim);
@@ -59,7 +59,7 @@ void rope_apply(const cpu::RopeApply& args, cudaStream_t stream) {
                            width / 2,
                            args.head_dim,
                            args.token_stride != 0 ? args.token_stride : args.heads * args.head_dim,
-                           args.direction == cpu::RopeDirection::Forward ? 1.f : -1.f};
+                           args.direction == RopeDirection::Forward ? 1.f : -1.f};
     turn<T><<<blocks_for(pairs, kThreads), kThreads, 0, stream>>>(a);
     check_launch("rope_apply");
   });

@@ -4,18 +4,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cuda/optimizers.h"
 
-#include "core/kernels/cpu/optimizers/factors.h"
 #include "core/kernels/cuda/element_updates.cuh"
 #include "core/kernels/cuda/random_rounding.cuh"
 #include "core/kernels/cuda/unfused.cuh"
 #include "core/kernels/optimizer_formulas.h"
+#include "core/kernels/optimizers.h"
 
 namespace snug::kernels::cuda {
 namespace {
 
 struct Sgd {
-  using Described = Keyed<cpu::SgdTensor>;
-  using Factors = cpu::SgdFactors;
+  using Described = Keyed<SgdTensor>;
+  using Factors = SgdFactors;
 
   template <class P, class G, class S>
   static __device__ void update(const Described& t, const Factors& f, float scale, int64_t i) {
@@ -39,11 +39,10 @@ struct Sgd {
 
 }  // namespace
 
-void sgd_step(std::span<const cpu::SgdTensor> tensors, const cpu::SgdOptions& options,
+void sgd_step(std::span<const SgdTensor> tensors, const SgdOptions& options,
               const float* grad_scale, cudaStream_t stream) {
-  cpu::check_states(tensors, "SGD");
-  update_tensors<Sgd>(keyed(tensors, options), cpu::sgd_factors(tensors, options), grad_scale,
-                      stream, "sgd_step");
+  update_tensors<Sgd>(keyed(tensors, options), sgd_factors(options, tensors), grad_scale, stream,
+                      "sgd_step");
 }
 
 }  // namespace snug::kernels::cuda

@@ -10,8 +10,8 @@
 #include <tuple>
 #include <vector>
 
-#include "core/kernels/cpu/random_key.h"
 #include "core/kernels/cuda/elements.cuh"
+#include "core/kernels/random_key.h"
 
 namespace snug::kernels::cuda {
 
@@ -37,7 +37,7 @@ template <class T, class Options>
 std::vector<Keyed<T>> keyed(std::span<const T> tensors, const Options& options) {
   std::vector<Keyed<T>> result;
   for (const T& t : tensors)
-    result.push_back({t, cpu::random_key(options.seed, options.step, t.tensor_id)});
+    result.push_back({t, random_key(options.seed, options.step, t.tensor_id)});
   return result;
 }
 

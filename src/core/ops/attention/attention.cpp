@@ -18,7 +18,7 @@
 namespace snug::ops {
 namespace {
 
-using kernels::cpu::RopeDirection;
+using kernels::RopeDirection;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 

@@ -13,7 +13,7 @@
 #include <array>
 #include <cstdint>
 
-#include "core/kernels/cpu/dropout.h"
+#include "core/kernels/dropout.h"
 #include "core/ops/attention/attention.h"
 
 namespace snug::dist {
@@ -39,7 +39,7 @@ struct ContextShare {
   std::array<ContextChunk, 2> chunks;
 
   // This rank's rows in the whole micro-batch, for `length` = L.
-  kernels::cpu::RowPlaces places(int64_t length) const {
+  kernels::RowPlaces places(int64_t length) const {
     return {.stretch = length, .first = chunks[0].first_row, .second = chunks[1].first_row};
   }
 };

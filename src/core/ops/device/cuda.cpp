@@ -32,7 +32,7 @@ int compute_capability_major() {
 
 }  // namespace
 
-void rms_norm_forward(const kernels::cpu::RmsNormForward& args) {
+void rms_norm_forward(const kernels::RmsNormForward& args) {
   device::rms_norm_forward(args, stream(__func__));
 }
 
@@ -41,11 +41,11 @@ int64_t rms_norm_backward_workspace_bytes(int64_t dim) {
   return device::rms_norm_backward_workspace_bytes({.dim = dim, .dweight = &wanted});
 }
 
-void rms_norm_backward(const kernels::cpu::RmsNormBackward& args, void* workspace) {
+void rms_norm_backward(const kernels::RmsNormBackward& args, void* workspace) {
   device::rms_norm_backward(args, workspace, stream(__func__));
 }
 
-void layer_norm_forward(const kernels::cpu::LayerNormForward& args) {
+void layer_norm_forward(const kernels::LayerNormForward& args) {
   device::layer_norm_forward(args, stream(__func__));
 }
 
@@ -56,29 +56,29 @@ int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients) {
                                                       .dbias = gradients > 1 ? &wanted : nullptr});
 }
 
-void layer_norm_backward(const kernels::cpu::LayerNormBackward& args, void* workspace) {
+void layer_norm_backward(const kernels::LayerNormBackward& args, void* workspace) {
   device::layer_norm_backward(args, workspace, stream(__func__));
 }
 
-void rope_apply(const kernels::cpu::RopeApply& args) { device::rope_apply(args, stream(__func__)); }
+void rope_apply(const kernels::RopeApply& args) { device::rope_apply(args, stream(__func__)); }
 
-void activation_forward(const kernels::cpu::ActivationForward& args) {
+void activation_forward(const kernels::ActivationForward& args) {
   device::activation_forward(args, stream(__func__));
 }
 
-void activation_backward(const kernels::cpu::ActivationBackward& args) {
+void activation_backward(const kernels::ActivationBackward& args) {
   device::activation_backward(args, stream(__func__));
 }
 
-void gated_forward(const kernels::cpu::GatedForward& args) {
+void gated_forward(const kernels::GatedForward& args) {
   device::gated_forward(args, stream(__func__));
 }
 
-void gated_backward(const kernels::cpu::GatedBackward& args) {
+void gated_backward(const kernels::GatedBackward& args) {
   device::gated_backward(args, stream(__func__));
 }
 
-void embedding_forward(const kernels::cpu::EmbeddingForward& args) {
+void embedding_forward(const kernels::EmbeddingForward& args) {
   device::embedding_forward(args, stream(__func__));
 }
 
@@ -86,7 +86,7 @@ int64_t embedding_backward_workspace_bytes(int64_t tokens, int64_t dim) {
   return device::embedding_backward_workspace_bytes({.tokens = tokens, .dim = dim});
 }
 
-void embedding_backward(const kernels::cpu::EmbeddingBackward& args, void* workspace) {
+void embedding_backward(const kernels::EmbeddingBackward& args, void* workspace) {
   device::embedding_backward(args, workspace, stream(__func__));
 }
 
@@ -94,66 +94,63 @@ int64_t cross_entropy_workspace_bytes(int64_t rows) {
   return device::cross_entropy_workspace_bytes({.rows = rows});
 }
 
-void cross_entropy(const kernels::cpu::CrossEntropy& args, double* totals, void* workspace) {
+void cross_entropy(const kernels::CrossEntropy& args, double* totals, void* workspace) {
   static_assert(sizeof(device::CrossEntropyTotals) == kCrossEntropyTotals * sizeof(double));
   device::cross_entropy(args, reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
                         stream(__func__));
 }
 
-void cross_entropy_part_sums(const kernels::cpu::CrossEntropy& args,
-                             kernels::cpu::CrossEntropyPartSums* sums) {
+void cross_entropy_part_sums(const kernels::CrossEntropy& args,
+                             kernels::CrossEntropyPartSums* sums) {
   device::cross_entropy_part_sums(args, sums, stream(__func__));
 }
 
-void cross_entropy_of_parts(const kernels::cpu::CrossEntropy& args,
-                            const kernels::cpu::CrossEntropyPartSums* sums, int64_t num_parts,
+void cross_entropy_of_parts(const kernels::CrossEntropy& args,
+                            const kernels::CrossEntropyPartSums* sums, int64_t num_parts,
                             double* totals, void* workspace) {
   device::cross_entropy_of_parts(args, sums, num_parts,
                                  reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
                                  stream(__func__));
 }
 
-void image_patches(const kernels::cpu::ImagePatches& args) {
+void image_patches(const kernels::ImagePatches& args) {
   device::image_patches(args, stream(__func__));
 }
 
-void dropout(const kernels::cpu::Dropout& args) { device::dropout(args, stream(__func__)); }
+void dropout(const kernels::Dropout& args) { device::dropout(args, stream(__func__)); }
 
-int64_t sum_of_squares_workspace_bytes(std::span<const kernels::cpu::TensorView> tensors) {
+int64_t sum_of_squares_workspace_bytes(std::span<const kernels::TensorView> tensors) {
   return device::sum_of_squares_workspace_bytes(tensors);
 }
 
-void sum_of_squares(std::span<const kernels::cpu::TensorView> tensors, double* sum,
-                    void* workspace) {
+void sum_of_squares(std::span<const kernels::TensorView> tensors, double* sum, void* workspace) {
   device::sum_of_squares(tensors, sum, workspace, stream(__func__));
 }
 
-void dequantize(const kernels::cpu::DequantizeOnDevice& args) {
+void dequantize(const kernels::DequantizeOnDevice& args) {
   device::dequantize(args, stream(__func__));
 }
 
-void adamw_step(std::span<const kernels::cpu::AdamWTensor> tensors,
-                const kernels::cpu::AdamWOptions& options) {
+void adamw_step(std::span<const kernels::AdamWTensor> tensors,
+                const kernels::AdamWOptions& options) {
   device::adamw_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
-void adamw_8bit_step(std::span<const kernels::cpu::AdamW8bitTensor> tensors,
-                     const kernels::cpu::AdamWOptions& options) {
+void adamw_8bit_step(std::span<const kernels::AdamW8bitTensor> tensors,
+                     const kernels::AdamWOptions& options) {
   device::adamw_8bit_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
-void lion_step(std::span<const kernels::cpu::LionTensor> tensors,
-               const kernels::cpu::LionOptions& options) {
+void lion_step(std::span<const kernels::LionTensor> tensors, const kernels::LionOptions& options) {
   device::lion_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
-void adafactor_step(const kernels::cpu::AdafactorTensor& tensor,
-                    const kernels::cpu::AdafactorOptions& options, void* workspace) {
+void adafactor_step(const kernels::AdafactorTensor& tensor,
+                    const kernels::AdafactorOptions& options, void* workspace) {
   device::adafactor_step(tensor, options, workspace, stream(__func__));
 }
 
-void sgd_step(std::span<const kernels::cpu::SgdTensor> tensors,
-              const kernels::cpu::SgdOptions& options) {
+void sgd_step(std::span<const kernels::SgdTensor> tensors, const kernels::SgdOptions& options) {
   device::sgd_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 

@@ -25,8 +25,8 @@ at::DeviceType kernel_device(at::Device device) {
 StandInGuard::StandInGuard(at::DeviceType device) : saved_(stand_in) { stand_in = device; }
 StandInGuard::~StandInGuard() { stand_in = saved_; }
 
-kernels::cpu::Scalar to_scalar(at::ScalarType type) {
-  using kernels::cpu::Scalar;
+kernels::Scalar to_scalar(at::ScalarType type) {
+  using kernels::Scalar;
   if (type == at::kFloat) return Scalar::F32;
   if (type == at::kBFloat16) return Scalar::BF16;
   if (type == at::kHalf) return Scalar::F16;

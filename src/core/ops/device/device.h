@@ -6,11 +6,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
 namespace snug::ops {
 
-kernels::cpu::Scalar to_scalar(at::ScalarType type);
+kernels::Scalar to_scalar(at::ScalarType type);
 
 // The device whose kernels an operator uses for this tensor: cpu or cuda. For a meta tensor, the
 // device of the StandInGuard in scope, or cpu.

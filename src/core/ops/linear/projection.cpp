@@ -10,8 +10,8 @@
 
 #include "base/bytes.h"
 #include "core/dist/group.h"
-#include "core/kernels/cpu/dropout.h"
-#include "core/kernels/cpu/random_key.h"
+#include "core/kernels/dropout.h"
+#include "core/kernels/random_key.h"
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "core/ops/elementwise.h"
@@ -31,14 +31,14 @@ struct Mask {
 
 // x with the mask's elements zeroed, written or added to `out`.
 void drop_into(const at::Tensor& out, const at::Tensor& x, const Mask& mask, Target target) {
-  kernels::cpu::Dropout args{.type = to_scalar(x.scalar_type()),
-                             .count = x.numel(),
-                             .x = read_pointer(x),
-                             .out = write_pointer(out),
-                             .probability = mask.adapter.dropout,
-                             .key = kernels::cpu::mix64(mask.adapter.dropout_key),
-                             .accumulate = target == Target::AddTo,
-                             .places = mask.adapter.rows};
+  kernels::Dropout args{.type = to_scalar(x.scalar_type()),
+                        .count = x.numel(),
+                        .x = read_pointer(x),
+                        .out = write_pointer(out),
+                        .probability = mask.adapter.dropout,
+                        .key = kernels::mix64(mask.adapter.dropout_key),
+                        .accumulate = target == Target::AddTo,
+                        .places = mask.adapter.rows};
   const bool of_features = mask.part.cut == Cut::Inputs;
   int64_t before = mask.first_row;
   // Whole rows, behind those of the ranks before.

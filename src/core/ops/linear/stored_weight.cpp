@@ -18,16 +18,17 @@ namespace cpu = kernels::cpu;
 
 void check(const StoredWeight& weight) {
   if (!weight.format) return;
-  const int64_t wanted = cpu::quantized_bytes(*weight.format, weight.rows, weight.cols);
+  const int64_t wanted = kernels::quantized_bytes(*weight.format, weight.rows, weight.cols);
   SNUG_CHECK(weight.data.scalar_type() == at::kByte && weight.data.numel() == wanted &&
                  weight.data.is_contiguous(),
              "a {} weight of {}x{} has {} bytes of {}, expected {} contiguous ones of Byte",
-             cpu::traits(*weight.format).name, weight.rows, weight.cols, weight.data.numel(),
+             kernels::traits(*weight.format).name, weight.rows, weight.cols, weight.data.numel(),
              c10::toString(weight.data.scalar_type()), wanted);
 }
 
-cpu::QuantizedMatrix matrix(const StoredWeight& weight) {
-  return cpu::quantized_matrix(*weight.format, weight.rows, weight.cols, read_pointer(weight.data));
+kernels::QuantizedMatrix matrix(const StoredWeight& weight) {
+  return kernels::quantized_matrix(*weight.format, weight.rows, weight.cols,
+                                   read_pointer(weight.data));
 }
 
 cpu::MatrixView quantized_operand(const at::Tensor& t) {
@@ -40,7 +41,7 @@ enum class Side { Transposed, AsStored };
 
 void cpu_product(const at::Tensor& out, const at::Tensor& a, const StoredWeight& weight, Side side,
                  Into into, float alpha) {
-  const cpu::QuantizedMatrix stored = matrix(weight);
+  const kernels::QuantizedMatrix stored = matrix(weight);
   const bool transposed = side == Side::Transposed;
   const cpu::GemmArgs args{.m = out.size(0),
                            .n = out.size(1),
@@ -69,7 +70,7 @@ int64_t chunk_rows(const StoredWeight& weight, const at::Tensor& like) {
 
 void dequantize_into(const at::Tensor& out, const StoredWeight& weight, int64_t first_row) {
   const int64_t begin = first_row * weight.cols;
-  const cpu::Scalar type = to_scalar(out.scalar_type());
+  const kernels::Scalar type = to_scalar(out.scalar_type());
   run_on(
       out,
       [&] { cpu::dequantize(matrix(weight), begin, out.numel(), out.mutable_data_ptr(), type); },
@@ -169,7 +170,7 @@ StoredWeight quantize(const at::Tensor& weight, QuantizedFormat format) {
     return result;
   }
   const int64_t rows = weight.size(0), cols = weight.size(1);
-  StoredWeight result(at::empty({cpu::quantized_bytes(format, rows, cols)},
+  StoredWeight result(at::empty({kernels::quantized_bytes(format, rows, cols)},
                                 weight.options().dtype(at::kByte).requires_grad(false)),
                       format, rows, cols);
   if (weight.is_meta()) return result;

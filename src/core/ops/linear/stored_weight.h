@@ -1,5 +1,5 @@
 // A layer's weight as it is stored, plain or in one of the formats of
-// core/kernels/cpu/linalg/quantized_matrix.h, with what depends on that: products, rows,
+// core/kernels/quantized_matrix.h, with what depends on that: products, rows,
 // quantizing. A quantized weight is frozen, and no product makes a dequantized copy of all of it:
 // on the CPU it dequantizes each tile while packing it; on cuda a chunk of rows is dequantized into
 // scratch and multiplied by cuBLAS. As in bitsandbytes, weights are dequantized to x's type.
@@ -16,7 +16,7 @@
 
 namespace snug::ops {
 
-using kernels::cpu::QuantizedFormat;
+using kernels::QuantizedFormat;
 
 struct StoredWeight {
   at::Tensor data;  // (rows, cols), or uint8, (quantized_bytes(format, rows, cols))

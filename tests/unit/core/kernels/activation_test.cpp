@@ -1,7 +1,7 @@
 // ReLU, SiLU and GELU over the whole range of inputs, gated forms, slopes against finite
 // differences.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/activation.h"
+#include "core/kernels/activation.h"
 
 #include "unit/core/kernels/arrays.h"
 

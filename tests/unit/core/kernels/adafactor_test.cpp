@@ -1,7 +1,7 @@
 // Adafactor in every combination of types against double, and on any threads. Comparison with
 // torch: tests/unit/core/optim/oracle_test.cpp.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/optimizers/adafactor.h"
+#include "core/kernels/optimizers.h"
 
 #include <algorithm>
 

@@ -1,9 +1,9 @@
 // AdamW with 8-bit moments: the codes are the nearest ones, threads and instruction sets agree, a
 // NaN stays where it is. Comparison with bitsandbytes: tests/unit/core/optim/oracle_test.cpp.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/optimizers/adamw_8bit.h"
+#include "core/kernels/optimizers.h"
 
-#include "core/kernels/cpu/optimizers/dynamic_map.h"
+#include "core/kernels/dynamic_map.h"
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::cpu {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/kernels/cpu/isa.h"
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
 namespace snug::kernels::cpu {
 

@@ -1,6 +1,6 @@
 // Cross-entropy against sums in double, and its gradient against finite differences of the loss.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/cross_entropy.h"
+#include "core/kernels/cross_entropy.h"
 
 #include <algorithm>
 

@@ -1,6 +1,6 @@
 // Dropout: how many are kept, that the rest is scaled, and that the mask is the key's alone.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/dropout.h"
+#include "core/kernels/dropout.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/elementwise.h"
 
-#include "core/kernels/cpu/optimizers/global_norm.h"
+#include "core/kernels/optimizers.h"
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::cpu {

@@ -6,15 +6,15 @@
 #include <algorithm>
 #include <numeric>
 
-#include "core/kernels/cpu/embedding.h"
 #include "core/kernels/cuda/scratch.h"
+#include "core/kernels/embedding.h"
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::cuda {
 namespace {
 
 using cpu::Array;
-using cpu::Scalar;
+using kernels::Scalar;
 
 // Sorted ids with runs of these lengths, with gaps between the ids.
 std::vector<int32_t> ids_with_runs(const std::vector<int64_t>& lengths) {

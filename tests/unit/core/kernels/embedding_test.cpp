@@ -1,6 +1,6 @@
 // Gathering rows, and summing gradients back.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/embedding.h"
+#include "core/kernels/embedding.h"
 
 #include "base/error.h"
 #include "unit/core/kernels/arrays.h"

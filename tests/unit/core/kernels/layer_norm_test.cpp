@@ -1,6 +1,6 @@
 // LayerNorm against sums in double, and its gradients against finite differences.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/layer_norm.h"
+#include "core/kernels/layer_norm.h"
 
 #include "unit/core/kernels/arrays.h"
 

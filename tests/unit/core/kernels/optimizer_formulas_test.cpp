@@ -6,18 +6,14 @@
 
 #include <algorithm>
 
-#include "core/kernels/cpu/optimizers/adamw.h"
-#include "core/kernels/cpu/optimizers/adamw_8bit.h"
-#include "core/kernels/cpu/optimizers/factors.h"
-#include "core/kernels/cpu/optimizers/lion.h"
-#include "core/kernels/cpu/optimizers/sgd.h"
+#include "core/kernels/optimizers.h"
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::formulas_test {
 namespace {
 
 using cpu::Array;
-using cpu::Scalar;
+using kernels::Scalar;
 
 // One rounding an operation: a double has more than twice a float's bits, so that rounding its
 // result is rounding the exact one.
@@ -48,8 +44,8 @@ struct State {
 };
 
 TEST(OptimizerFormulas, AdamWRoundsEachOperation) {
-  const cpu::AdamWOptions options = {.lr = 0.01, .beta2 = 0.95, .step = 3, .grad_scale = 0.7f};
-  const cpu::AdamWFactors f = cpu::adamw_factors(options);
+  const kernels::AdamWOptions options = {.lr = 0.01, .beta2 = 0.95, .step = 3, .grad_scale = 0.7f};
+  const kernels::AdamWFactors f = kernels::adamw_factors(options);
   State expected;
   for (int64_t i = 0; i < kCount; ++i) {
     OneRounding m = expected.m[i], v = expected.v[i];
@@ -61,11 +57,11 @@ TEST(OptimizerFormulas, AdamWRoundsEachOperation) {
   }
   cpu::on_every_isa([&] {
     State got;
-    const cpu::AdamWTensor tensor = {.count = kCount,
-                                     .param = got.p.data(),
-                                     .grad = got.g.data(),
-                                     .exp_avg = got.m.data(),
-                                     .exp_avg_sq = got.v.data()};
+    const kernels::AdamWTensor tensor = {.count = kCount,
+                                         .param = got.p.data(),
+                                         .grad = got.g.data(),
+                                         .exp_avg = got.m.data(),
+                                         .exp_avg_sq = got.v.data()};
     cpu::adamw_step({&tensor, 1}, options);
     EXPECT_TRUE(got == expected);
   });
@@ -85,7 +81,7 @@ TEST(OptimizerFormulas, LionRoundsEachOperation) {
   }
   cpu::on_every_isa([&] {
     State got;
-    const cpu::LionTensor tensor = {
+    const kernels::LionTensor tensor = {
         .count = kCount, .param = got.p.data(), .grad = got.g.data(), .exp_avg = got.m.data()};
     cpu::lion_step(
         {&tensor, 1},
@@ -111,10 +107,10 @@ TEST(OptimizerFormulas, SgdRoundsEachOperation) {
       }
       cpu::on_every_isa([&] {
         State got;
-        const cpu::SgdTensor tensor = {.count = kCount,
-                                       .param = got.p.data(),
-                                       .grad = got.g.data(),
-                                       .momentum_buffer = got.m.data()};
+        const kernels::SgdTensor tensor = {.count = kCount,
+                                           .param = got.p.data(),
+                                           .grad = got.g.data(),
+                                           .momentum_buffer = got.m.data()};
         cpu::sgd_step({&tensor, 1}, {.lr = 0.1,
                                      .momentum = 0.9,
                                      .weight_decay = 0.01,
@@ -134,13 +130,13 @@ TEST(OptimizerFormulas, EveryInstructionSetGives8BitStatesTheSameBits) {
     State state;
     std::vector<uint8_t> first(kCount), second(kCount);
     std::vector<float> first_absmax((kCount + 255) / 256), second_absmax(first_absmax.size());
-    const cpu::AdamW8bitTensor tensor = {.count = kCount,
-                                         .param = state.p.data(),
-                                         .grad = state.g.data(),
-                                         .exp_avg = first.data(),
-                                         .exp_avg_sq = second.data(),
-                                         .exp_avg_absmax = first_absmax.data(),
-                                         .exp_avg_sq_absmax = second_absmax.data()};
+    const kernels::AdamW8bitTensor tensor = {.count = kCount,
+                                             .param = state.p.data(),
+                                             .grad = state.g.data(),
+                                             .exp_avg = first.data(),
+                                             .exp_avg_sq = second.data(),
+                                             .exp_avg_absmax = first_absmax.data(),
+                                             .exp_avg_sq_absmax = second_absmax.data()};
     for (int64_t step = 1; step < 6; ++step)
       cpu::adamw_8bit_step({&tensor, 1}, {.step = step, .grad_scale = 0.7f});
     first.insert(first.end(), second.begin(), second.end());

@@ -2,9 +2,7 @@
 // mean. Comparison with torch's own optimizers: oracle_test.cpp.
 // SPDX-License-Identifier: Apache-2.0
 #include "base/error.h"
-#include "core/kernels/cpu/optimizers/adamw.h"
-#include "core/kernels/cpu/optimizers/lion.h"
-#include "core/kernels/cpu/optimizers/sgd.h"
+#include "core/kernels/optimizers.h"
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::cpu {

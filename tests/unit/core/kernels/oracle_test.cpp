@@ -4,16 +4,14 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/kernels/cpu/activation.h"
-#include "core/kernels/cpu/cross_entropy.h"
-#include "core/kernels/cpu/embedding.h"
-#include "core/kernels/cpu/layer_norm.h"
-#include "core/kernels/cpu/optimizers/adamw.h"
-#include "core/kernels/cpu/optimizers/global_norm.h"
-#include "core/kernels/cpu/optimizers/sgd.h"
-#include "core/kernels/cpu/rms_norm.h"
-#include "core/kernels/cpu/rope.h"
+#include "core/kernels/activation.h"
 #include "core/kernels/cpu/rope_tables.h"
+#include "core/kernels/cross_entropy.h"
+#include "core/kernels/embedding.h"
+#include "core/kernels/layer_norm.h"
+#include "core/kernels/optimizers.h"
+#include "core/kernels/rms_norm.h"
+#include "core/kernels/rope.h"
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::cpu {

@@ -1,6 +1,6 @@
 // Patches of pictures against the formula, pixel by pixel.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/pictures.h"
+#include "core/kernels/pictures.h"
 
 #include "unit/core/kernels/arrays.h"
 

@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/kernels/cpu/linalg/isa/kernels.h"
-#include "core/kernels/cpu/optimizers/dynamic_map.h"
+#include "core/kernels/dynamic_map.h"
 #include "unit/core/kernels/arrays.h"
 
 namespace snug::kernels::cpu {

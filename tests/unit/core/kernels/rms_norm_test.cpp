@@ -1,6 +1,6 @@
 // RMSNorm against sums in double, and its gradients against finite differences.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/rms_norm.h"
+#include "core/kernels/rms_norm.h"
 
 #include "unit/core/kernels/arrays.h"
 

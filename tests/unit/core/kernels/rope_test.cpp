@@ -1,7 +1,7 @@
 // The rotation and its inverse; the tables' frequencies are compared with Hugging Face's in
 // oracle_test.cpp.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/rope.h"
+#include "core/kernels/rope.h"
 
 #include "base/error.h"
 #include "core/kernels/cpu/rope_tables.h"

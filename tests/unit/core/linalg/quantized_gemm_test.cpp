@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "core/kernels/cpu/linalg/gemm.h"
-#include "core/kernels/cpu/linalg/quantized_matrix.h"
+#include "core/kernels/quantized_matrix.h"
 #include "testing.h"
 
 namespace snug::kernels::cpu {

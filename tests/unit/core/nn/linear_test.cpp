@@ -13,7 +13,7 @@
 namespace snug::nn {
 namespace {
 
-using kernels::cpu::QuantizedFormat;
+using kernels::QuantizedFormat;
 
 constexpr int64_t kGiven = 19, kIn = 72, kOut = 40;
 

@@ -117,7 +117,7 @@ TEST_F(Quantized, MetaAllocatesWhatTheDeviceDoes) {
           dequantize(weight, at::kBFloat16);
         });
       }
-      EXPECT_EQ(peaks[0], peaks[1]) << kernels::cpu::traits(format).name << " " << tokens;
+      EXPECT_EQ(peaks[0], peaks[1]) << kernels::traits(format).name << " " << tokens;
     }
   }
 }

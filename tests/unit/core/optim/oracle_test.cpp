@@ -4,7 +4,7 @@
 #include <map>
 
 #include "core/kernels/cpu/isa.h"
-#include "core/kernels/cpu/optimizers/dynamic_map.h"
+#include "core/kernels/dynamic_map.h"
 #include "files/weights/safetensors/safetensors.h"
 #include "support/source_dir.h"
 #include "unit/core/optim/optim_testing.h"
@@ -95,8 +95,8 @@ recipe::OptimizerOptions adam_like(const std::string& name) {
 TEST(Oracle, DynamicMapsAreBitsandbytes) {
   const at::Tensor with_sign = expected("signed_map"), without = expected("unsigned_map");
   for (int64_t i = 0; i < 256; ++i) {
-    EXPECT_EQ(kernels::cpu::signed_dynamic_map().values[i], with_sign[i].item<float>()) << i;
-    EXPECT_EQ(kernels::cpu::unsigned_dynamic_map().values[i], without[i].item<float>()) << i;
+    EXPECT_EQ(kernels::signed_dynamic_map().values[i], with_sign[i].item<float>()) << i;
+    EXPECT_EQ(kernels::unsigned_dynamic_map().values[i], without[i].item<float>()) << i;
   }
 }
 

@@ -19,7 +19,7 @@ struct FlatRank {
   FlatRank(const std::vector<std::vector<int64_t>>& shapes, int part, int parts, bool quantized) {
     for (const auto& shape : shapes) {
       nn::Parameter parameter{.name = std::to_string(own.size()), .shape = shape};
-      if (quantized) parameter.quantization = {.format = kernels::cpu::QuantizedFormat::Int8};
+      if (quantized) parameter.quantization = {.format = kernels::QuantizedFormat::Int8};
       own.push_back(std::make_unique<nn::Parameter>(std::move(parameter)));
       pointers.push_back(own.back().get());
     }

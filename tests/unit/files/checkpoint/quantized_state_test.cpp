@@ -7,8 +7,8 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
-#include "core/kernels/cpu/optimizers/adamw_8bit.h"
-#include "core/kernels/cpu/optimizers/dynamic_map.h"
+#include "core/kernels/dynamic_map.h"
+#include "core/kernels/optimizers.h"
 #include "files/checkpoint/training_checkpoint.h"
 #include "support/temp_folder.h"
 #include "support/thread_group.h"
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using test::as_ranks;
 using test::ThreadGroup;
 
-constexpr int64_t kBlock = kernels::cpu::kQuantizedBlock;
+constexpr int64_t kBlock = kernels::kQuantizedBlock;
 
 // A matrix with 8-bit states, cut by columns in the middle of blocks: those are of a rank's own
 // elements.
@@ -51,8 +51,8 @@ class BrokenBlocks : public ::testing::Test {
 
   // The numbers that codes and scales mean.
   static at::Tensor decoded(const TrainingTensors& tensors, size_t moment) {
-    const auto& map = moment == 0 ? kernels::cpu::signed_dynamic_map().values
-                                  : kernels::cpu::unsigned_dynamic_map().values;
+    const auto& map =
+        moment == 0 ? kernels::signed_dynamic_map().values : kernels::unsigned_dynamic_map().values;
     const at::Tensor values = at::from_blob(const_cast<float*>(map), {256});
     const at::Tensor& codes = tensors.optimizer_states[2 * moment].tensor;
     const at::Tensor scales =

@@ -10,11 +10,13 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
+
+namespace snug::kernels {
+struct QuantizedMatrix;  // quantized_matrix.h
+}
 
 namespace snug::kernels::cpu {
-
-struct QuantizedMatrix;  // quantized_matrix.h
 
 // Element (i, j) lies at data[i * row_stride + j * col_stride], in elements; one of the strides is
 // 1, so a transposed operand is the same memory with its strides exchanged.

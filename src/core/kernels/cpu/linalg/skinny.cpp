@@ -3,7 +3,7 @@
 
 #include "core/kernels/cpu/linalg/isa/kernels.h"
 #include "core/kernels/cpu/linalg/parallel.h"
-#include "core/kernels/cpu/linalg/quantized_matrix.h"
+#include "core/kernels/quantized_matrix.h"
 
 namespace snug::kernels::cpu {
 namespace {

@@ -1,4 +1,4 @@
-// ReLU, SiLU and GELU with their derivatives; see core/kernels/cpu/activation.h.
+// ReLU, SiLU and GELU with their derivatives; see core/kernels/activation.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"
 #include "core/kernels/cpu/simd/math.h"

@@ -1,4 +1,4 @@
-// Adafactor on rows of one tensor; see core/kernels/cpu/optimizers/adafactor.h.
+// Adafactor on rows of one tensor; see core/kernels/optimizers.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"
 #include "core/kernels/cpu/simd/math.h"

@@ -1,4 +1,4 @@
-// AdamW with 8-bit moments on blocks of one tensor; see core/kernels/cpu/optimizers/adamw_8bit.h. A
+// AdamW with 8-bit moments on blocks of one tensor; see core/kernels/optimizers.h. A
 // block's moments wait in the stack's arrays until their largest magnitude is known.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"
@@ -73,7 +73,7 @@ SNUG_INLINE typename VectorOf<W>::F one_of_eight(const float* table,
 SNUG_INLINE F to_float(I x) { return __builtin_convertvector(x, F); }
 SNUG_INLINE I to_int(F x) { return __builtin_convertvector(x, I); }
 
-// The value of each code, see core/kernels/cpu/optimizers/dynamic_map.h.
+// The value of each code, see core/kernels/dynamic_map.h.
 template <bool kSigned>
 SNUG_INLINE F decode(const DynamicMap& map, I codes) {
   const I offset = kSigned ? codes - 127 : codes + 1;

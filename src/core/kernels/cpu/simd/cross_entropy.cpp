@@ -1,4 +1,4 @@
-// Loss and gradient of one row of logits; see core/kernels/cpu/cross_entropy.h.
+// Loss and gradient of one row of logits; see core/kernels/cross_entropy.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"
 #include "core/kernels/cpu/simd/math.h"

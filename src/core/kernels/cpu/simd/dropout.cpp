@@ -1,4 +1,4 @@
-// A stretch of a dropout; see core/kernels/cpu/dropout.h.
+// A stretch of a dropout; see core/kernels/dropout.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"
 #include "core/kernels/cpu/simd/loops.h"

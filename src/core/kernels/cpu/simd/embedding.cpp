@@ -1,4 +1,4 @@
-// Sum of the gradients of one id; see core/kernels/cpu/embedding.h.
+// Sum of the gradients of one id; see core/kernels/embedding.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"
 #include "core/kernels/cpu/simd/loops.h"

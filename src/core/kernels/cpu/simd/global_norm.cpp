@@ -1,4 +1,4 @@
-// Sum of squares of a stretch, in double; see core/kernels/cpu/optimizers/global_norm.h.
+// Sum of squares of a stretch, in double; see core/kernels/optimizers.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"
 #include "core/kernels/cpu/simd/loops.h"

@@ -6,22 +6,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "core/kernels/cpu/activation.h"
-#include "core/kernels/cpu/cross_entropy.h"
-#include "core/kernels/cpu/dropout.h"
+#include "core/kernels/activation.h"
 #include "core/kernels/cpu/elementwise.h"
-#include "core/kernels/cpu/embedding.h"
 #include "core/kernels/cpu/four_bit_coder.h"
-#include "core/kernels/cpu/layer_norm.h"
-#include "core/kernels/cpu/optimizers/adafactor.h"
-#include "core/kernels/cpu/optimizers/adamw.h"
-#include "core/kernels/cpu/optimizers/adamw_8bit.h"
-#include "core/kernels/cpu/optimizers/dynamic_map.h"
-#include "core/kernels/cpu/optimizers/global_norm.h"
-#include "core/kernels/cpu/optimizers/lion.h"
-#include "core/kernels/cpu/optimizers/sgd.h"
-#include "core/kernels/cpu/rms_norm.h"
-#include "core/kernels/cpu/rope.h"
+#include "core/kernels/cross_entropy.h"
+#include "core/kernels/dropout.h"
+#include "core/kernels/dynamic_map.h"
+#include "core/kernels/embedding.h"
+#include "core/kernels/layer_norm.h"
+#include "core/kernels/optimizers.h"
+#include "core/kernels/rms_norm.h"
+#include "core/kernels/rope.h"
 
 #define SNUG_PER_ISA(...) \
   namespace portable {    \
@@ -76,19 +71,6 @@ SNUG_PER_ISA(void embedding_backward_row(const EmbeddingBackward& args, int64_t 
 // Sum of squares of elements [begin, end).
 SNUG_PER_ISA(double sum_of_squares_range(const TensorView& tensor, int64_t begin, int64_t end))
 
-// What a step is the same for all elements of a tensor.
-struct AdamWFactors {
-  float decay = 1;  // 1 - lr * weight_decay
-  float one_minus_beta1 = 0;
-  float beta2 = 0;
-  float one_minus_beta2 = 0;
-  float step_size = 0;         // lr / (1 - beta1^t)
-  float rsqrt_correction = 1;  // 1 / sqrt(1 - beta2^t)
-  float eps = 0;
-  float grad_scale = 1;
-  bool stochastic = false;
-  uint64_t random_key = 0;
-};
 SNUG_PER_ISA(void adamw_range(const AdamWTensor& tensor, const AdamWFactors& factors, int64_t begin,
                               int64_t end))
 
@@ -97,15 +79,6 @@ SNUG_PER_ISA(void adamw_8bit_range(const AdamW8bitTensor& tensor, const AdamWFac
                                    const DynamicMap& first_map, const DynamicMap& second_map,
                                    int64_t begin, int64_t end))
 
-struct LionFactors {
-  float lr = 0;
-  float decay = 1;  // 1 - lr * weight_decay
-  float beta1 = 0;
-  float beta2 = 0;
-  float grad_scale = 1;
-  bool stochastic = false;
-  uint64_t random_key = 0;
-};
 SNUG_PER_ISA(void lion_range(const LionTensor& tensor, const LionFactors& factors, int64_t begin,
                              int64_t end))
 
@@ -132,17 +105,6 @@ SNUG_PER_ISA(void adafactor_update_rows(const AdafactorTensor& tensor,
                                         const AdafactorFactors& factors, int64_t begin,
                                         int64_t end))
 
-struct SgdFactors {
-  float lr = 0;
-  float momentum = 0;
-  float new_share = 1;  // 1 - dampening, or 1 in the first step
-  float weight_decay = 0;
-  float grad_scale = 1;
-  bool nesterov = false;
-  bool first_step = false;
-  bool stochastic = false;
-  uint64_t random_key = 0;
-};
 SNUG_PER_ISA(void sgd_range(const SgdTensor& tensor, const SgdFactors& factors, int64_t begin,
                             int64_t end))
 

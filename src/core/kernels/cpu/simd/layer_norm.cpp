@@ -1,4 +1,4 @@
-// LayerNorm of rows; see core/kernels/cpu/layer_norm.h. A row stays in the first-level cache
+// LayerNorm of rows; see core/kernels/layer_norm.h. A row stays in the first-level cache
 // between the sweeps that sum it, sum its deviations and scale it.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "core/kernels/cpu/linalg/simd.h"
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
 namespace snug::kernels::cpu {
 namespace {

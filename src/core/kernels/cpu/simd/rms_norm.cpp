@@ -1,4 +1,4 @@
-// RMSNorm of rows; see core/kernels/cpu/rms_norm.h. A row stays in the first-level cache between
+// RMSNorm of rows; see core/kernels/rms_norm.h. A row stays in the first-level cache between
 // the sweep that sums it and the one that scales it.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"

@@ -1,4 +1,4 @@
-// Rotation of element pairs (i, i + R/2); see core/kernels/cpu/rope.h.
+// Rotation of element pairs (i, i + R/2); see core/kernels/rope.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"
 #include "core/kernels/cpu/simd/loops.h"

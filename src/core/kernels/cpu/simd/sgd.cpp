@@ -1,4 +1,4 @@
-// SGD on a stretch of one tensor; see core/kernels/cpu/optimizers/sgd.h.
+// SGD on a stretch of one tensor; see core/kernels/optimizers.h.
 // SPDX-License-Identifier: Apache-2.0
 #include "core/kernels/cpu/simd/kernels.h"
 #include "core/kernels/cpu/simd/weights.h"

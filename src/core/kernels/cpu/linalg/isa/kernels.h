@@ -7,7 +7,7 @@
 #include <cstdint>
 
 #include "core/kernels/cpu/linalg/gemm.h"
-#include "core/kernels/cpu/linalg/quantized_matrix.h"
+#include "core/kernels/quantized_matrix.h"
 
 namespace snug::kernels::cpu {
 

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 
 // One round of splitmix64.
 inline uint64_t mix64(uint64_t x) {
@@ -18,4 +18,4 @@ inline uint64_t random_key(uint64_t seed, int64_t step, uint64_t tensor_id) {
   return mix64(mix64(mix64(seed) ^ static_cast<uint64_t>(step)) ^ tensor_id);
 }
 
-}  // namespace snug::kernels::cpu
+}  // namespace snug::kernels

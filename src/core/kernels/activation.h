@@ -7,9 +7,9 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 
 // Gelu: with the error function (Hendrycks & Gimpel 2016); GeluTanh: its approximation by tanh.
 enum class Activation : uint8_t { Relu, Gelu, GeluTanh, Silu };
@@ -22,7 +22,6 @@ struct ActivationForward {
   void* y = nullptr;
   int num_threads = 0;
 };
-void activation_forward(const ActivationForward& args);
 
 struct ActivationBackward {
   Activation activation = Activation::Silu;
@@ -33,7 +32,6 @@ struct ActivationBackward {
   void* dx = nullptr;
   int num_threads = 0;
 };
-void activation_backward(const ActivationBackward& args);
 
 // Strides are in elements from row to row; 0: features. A fused (N, 2F) projection has 2F for both.
 struct GatedForward {
@@ -48,7 +46,6 @@ struct GatedForward {
   int64_t output_stride = 0;   // of y
   int num_threads = 0;
 };
-void gated_forward(const GatedForward& args);
 
 struct GatedBackward {
   Activation activation = Activation::Silu;
@@ -64,6 +61,12 @@ struct GatedBackward {
   int64_t output_stride = 0;   // of dy
   int num_threads = 0;
 };
-void gated_backward(const GatedBackward& args);
 
-}  // namespace snug::kernels::cpu
+namespace cpu {
+void activation_forward(const ActivationForward& args);
+void activation_backward(const ActivationBackward& args);
+void gated_forward(const GatedForward& args);
+void gated_backward(const GatedBackward& args);
+}  // namespace cpu
+
+}  // namespace snug::kernels

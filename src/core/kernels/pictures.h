@@ -8,9 +8,9 @@
 #include <array>
 #include <cstdint>
 
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 
 struct ImagePatches {
   Scalar type = Scalar::F32;  // of out
@@ -26,6 +26,9 @@ struct ImagePatches {
   int64_t patches_across() const { return width / patch_size; }
   int64_t patches_per_picture() const { return height / patch_size * patches_across(); }
 };
-void image_patches(const ImagePatches& args);
 
-}  // namespace snug::kernels::cpu
+namespace cpu {
+void image_patches(const ImagePatches& args);
+}  // namespace cpu
+
+}  // namespace snug::kernels

@@ -10,9 +10,9 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 
 struct LayerNormForward {
   Scalar type = Scalar::F32;         // of x, residual, sum, y
@@ -30,7 +30,6 @@ struct LayerNormForward {
   float* rstd = nullptr;  // (N), optional: kept for backward
   int num_threads = 0;    // 0: OpenMP's default
 };
-void layer_norm_forward(const LayerNormForward& args);
 
 struct LayerNormBackward {
   Scalar type = Scalar::F32;  // of dy, x, d_residual, dx
@@ -48,6 +47,10 @@ struct LayerNormBackward {
   float* dbias = nullptr;            // (D), overwritten; null: not wanted
   int num_threads = 0;
 };
-void layer_norm_backward(const LayerNormBackward& args);
 
-}  // namespace snug::kernels::cpu
+namespace cpu {
+void layer_norm_forward(const LayerNormForward& args);
+void layer_norm_backward(const LayerNormBackward& args);
+}  // namespace cpu
+
+}  // namespace snug::kernels

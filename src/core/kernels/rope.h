@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 
 enum class RopeDirection : uint8_t { Forward, Inverse };  // Inverse is the backward pass
 
@@ -27,6 +27,9 @@ struct RopeApply {
   RopeDirection direction = RopeDirection::Forward;
   int num_threads = 0;
 };
-void rope_apply(const RopeApply& args);
 
-}  // namespace snug::kernels::cpu
+namespace cpu {
+void rope_apply(const RopeApply& args);
+}  // namespace cpu
+
+}  // namespace snug::kernels

@@ -2,7 +2,7 @@
 // its columns' squares into a row of the workspace; these rows and the slabs' norms are added in
 // order.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/optimizers/adafactor.h"
+#include "core/kernels/optimizers.h"
 
 #include <algorithm>
 #include <cmath>
@@ -12,10 +12,11 @@
 #include "base/error.h"
 #include "core/kernels/cpu/isa.h"
 #include "core/kernels/cpu/parallel.h"
-#include "core/kernels/cpu/random_key.h"
 #include "core/kernels/cpu/simd/kernels.h"
+#include "core/kernels/random_key.h"
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
+namespace cpu {
 namespace {
 
 constexpr int64_t kMostSlabs = 64;
@@ -56,15 +57,6 @@ void move_col_var(const AdafactorTensor& t, const Slabs& slabs, const float* col
 }
 
 }  // namespace
-
-AdafactorSlabs adafactor_slabs(int64_t rows, int64_t cols) {
-  const Slabs slabs(rows, cols);
-  return {slabs.height, slabs.count};
-}
-
-int64_t adafactor_workspace_bytes(int64_t rows, int64_t cols) {
-  return Slabs(rows, cols).count * cols * static_cast<int64_t>(sizeof(float));
-}
 
 void adafactor_step(const AdafactorTensor& t, const AdafactorOptions& o, void* workspace) {
   SNUG_CHECK(o.step >= 1, "Adafactor step {}; the first is 1", o.step);
@@ -108,4 +100,15 @@ void adafactor_step(const AdafactorTensor& t, const AdafactorOptions& o, void* w
   slabs.run(o.num_threads, [&](int64_t, int64_t begin, int64_t end) { update(t, f, begin, end); });
 }
 
-}  // namespace snug::kernels::cpu
+}  // namespace cpu
+
+AdafactorSlabs adafactor_slabs(int64_t rows, int64_t cols) {
+  const cpu::Slabs slabs(rows, cols);
+  return {slabs.height, slabs.count};
+}
+
+int64_t adafactor_workspace_bytes(int64_t rows, int64_t cols) {
+  return cpu::Slabs(rows, cols).count * cols * static_cast<int64_t>(sizeof(float));
+}
+
+}  // namespace snug::kernels

@@ -4,11 +4,11 @@
 
 #include <cstdint>
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 
 enum class Scalar : uint8_t { F32, BF16, F16 };
 
 // Internal linkage: files compiled for other instruction sets include this too.
 static constexpr int64_t scalar_bytes(Scalar type) { return type == Scalar::F32 ? 4 : 2; }
 
-}  // namespace snug::kernels::cpu
+}  // namespace snug::kernels

@@ -11,7 +11,9 @@
 #include <optional>
 #include <string_view>
 
-namespace snug::kernels::cpu {
+#include "core/kernels/scalar.h"
+
+namespace snug::kernels {
 
 enum class QuantizedFormat : uint8_t { Nf4, Nf4DoubleQuant, Fp4, Fp4DoubleQuant, Int8 };
 
@@ -69,4 +71,14 @@ const float* scales_at(const QuantizedMatrix& weight, int64_t first, int64_t cou
 // An int8 element is code * scale * this, each product rounded to float32.
 inline constexpr float kInt8Step = 7.874015718698502e-3f;
 
-}  // namespace snug::kernels::cpu
+// What cuda::dequantize writes as numbers, with `bytes` and `out` in the device's memory.
+struct DequantizeOnDevice {
+  QuantizedFormat format = QuantizedFormat::Nf4;
+  int64_t rows = 0, cols = 0;
+  const uint8_t* bytes = nullptr;
+  int64_t begin = 0, count = 0;
+  void* out = nullptr;
+  Scalar type = Scalar::F32;
+};
+
+}  // namespace snug::kernels

@@ -9,9 +9,9 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 
 // Gemma multiplies by (1 + weight) and rounds only once, at the end.
 enum class NormForm : uint8_t { Llama, Gemma };
@@ -31,7 +31,6 @@ struct RmsNormForward {
   float* rstd = nullptr;  // (N), optional: kept for backward
   int num_threads = 0;    // 0: OpenMP's default
 };
-void rms_norm_forward(const RmsNormForward& args);
 
 struct RmsNormBackward {
   Scalar type = Scalar::F32;  // of dy, x, d_residual, dx
@@ -49,6 +48,10 @@ struct RmsNormBackward {
   bool accumulate_dweight = false;   // add to dweight instead of overwriting it
   int num_threads = 0;
 };
-void rms_norm_backward(const RmsNormBackward& args);
 
-}  // namespace snug::kernels::cpu
+namespace cpu {
+void rms_norm_forward(const RmsNormForward& args);
+void rms_norm_backward(const RmsNormBackward& args);
+}  // namespace cpu
+
+}  // namespace snug::kernels

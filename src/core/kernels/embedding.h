@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 
 struct EmbeddingForward {
   Scalar type = Scalar::F32;
@@ -22,7 +22,6 @@ struct EmbeddingForward {
   void* out = nullptr;           // (N, D)
   int num_threads = 0;
 };
-void embedding_forward(const EmbeddingForward& args);
 
 struct EmbeddingBackward {
   Scalar type = Scalar::F32;       // of dy
@@ -38,6 +37,10 @@ struct EmbeddingBackward {
   void* grad = nullptr;          // (V, D), added to
   int num_threads = 0;
 };
-void embedding_backward(const EmbeddingBackward& args);
 
-}  // namespace snug::kernels::cpu
+namespace cpu {
+void embedding_forward(const EmbeddingForward& args);
+void embedding_backward(const EmbeddingBackward& args);
+}  // namespace cpu
+
+}  // namespace snug::kernels

@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 
 // Row numbers of two equally long ranges of a longer list of rows.
 struct RowPlaces {
@@ -44,6 +44,9 @@ struct Dropout {
   uint32_t threshold() const { return static_cast<uint32_t>(probability * 4294967295.0); }
   float scale() const { return static_cast<float>(1.0 / (1.0 - probability)); }
 };
-void dropout(const Dropout& args);
 
-}  // namespace snug::kernels::cpu
+namespace cpu {
+void dropout(const Dropout& args);
+}  // namespace cpu
+
+}  // namespace snug::kernels

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/optimizers/dynamic_map.h"
+#include "core/kernels/dynamic_map.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 namespace {
 
 constexpr int kDecades = 7;
@@ -81,4 +81,4 @@ const DynamicMap& unsigned_dynamic_map() {
   return map;
 }
 
-}  // namespace snug::kernels::cpu
+}  // namespace snug::kernels

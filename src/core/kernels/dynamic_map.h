@@ -6,7 +6,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 
 struct DynamicMap {
   float values[256];  // ascending
@@ -31,4 +31,4 @@ static constexpr int lowest_decade(int exponent) {
 const DynamicMap& signed_dynamic_map();
 const DynamicMap& unsigned_dynamic_map();
 
-}  // namespace snug::kernels::cpu
+}  // namespace snug::kernels

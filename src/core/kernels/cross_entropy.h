@@ -8,9 +8,9 @@
 
 #include <cstdint>
 
-#include "core/kernels/cpu/scalar.h"
+#include "core/kernels/scalar.h"
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 
 struct CrossEntropy {
   int64_t rows = 0;           // R
@@ -40,7 +40,6 @@ struct CrossEntropyResult {
   double loss_sum = 0.0;  // over rows that are not ignored; not scaled
   int64_t count = 0;      // of such rows
 };
-CrossEntropyResult cross_entropy(const CrossEntropy& args);
 
 // The same with columns split among processes, in two sweeps: the first computes this part's sums
 // for each row; once the sums of all parts are known, the second computes loss and gradient.
@@ -53,6 +52,8 @@ struct CrossEntropyPartSums {
 };
 static_assert(sizeof(CrossEntropyPartSums) == kPartSums * sizeof(double));
 
+namespace cpu {
+CrossEntropyResult cross_entropy(const CrossEntropy& args);
 // Scratch passed from the first sweep to the second, besides the logits.
 int64_t cross_entropy_part_scratch_bytes(int64_t rows);
 // sums: (R). With need_gradient the logits become scratch.
@@ -62,5 +63,6 @@ void cross_entropy_part_sums(const CrossEntropy& args, CrossEntropyPartSums* sum
 CrossEntropyResult cross_entropy_of_parts(const CrossEntropy& args,
                                           const CrossEntropyPartSums* sums, int64_t num_parts,
                                           const void* scratch);
+}  // namespace cpu
 
-}  // namespace snug::kernels::cpu
+}  // namespace snug::kernels

@@ -1,12 +1,12 @@
 // Built without contraction of a*b + c (see CMakeLists.txt): a scale is the product, rounded, plus
 // the mean, as bitsandbytes' two steps make it.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/kernels/cpu/linalg/quantized_matrix.h"
+#include "core/kernels/quantized_matrix.h"
 
 #include "core/kernels/cpu/linalg/parallel.h"
-#include "core/kernels/cpu/optimizers/dynamic_map.h"
+#include "core/kernels/dynamic_map.h"
 
-namespace snug::kernels::cpu {
+namespace snug::kernels {
 namespace {
 
 // Quantiles of the normal distribution, from -1 to 1 with an exact 0 (Dettmers et al. 2023).
@@ -56,6 +56,7 @@ std::optional<QuantizedFormat> quantized_format_named(std::string_view name) {
 }
 
 QuantizedLayout quantized_layout(QuantizedFormat format, int64_t rows, int64_t cols) {
+  using cpu::ceil_div, cpu::round_up;
   const bool four_bits = traits(format).four_bits(), nested = traits(format).nested;
   const int64_t elements = rows * cols;
   QuantizedLayout layout;
@@ -104,4 +105,4 @@ const float* scales_at(const QuantizedMatrix& weight, int64_t first, int64_t cou
   return space;
 }
 
-}  // namespace snug::kernels::cpu
+}  // namespace snug::kernels
