@@ -14,7 +14,7 @@
 
 #include "core/memory/allocators.h"
 #include "core/ops/attention/library_attention.h"
-#include "engine/accelerator.h"
+#include "engine/host.h"
 #include "kernels/device_timing.h"
 
 namespace snug::bench {

@@ -9,7 +9,9 @@
 #include <cerrno>
 #include <charconv>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -59,6 +61,14 @@ pid_t owner_of(const std::string& name) {
 }
 
 bool is_gone(pid_t process) { return ::kill(process, 0) != 0 && errno == ESRCH; }
+
+// A file system that knows no files without a name gets one with a name for a moment.
+int open_named(const std::filesystem::path& folder) {
+  std::string name = (folder / ".snug-XXXXXX").string();
+  const int file = ::mkostemp(name.data(), O_CLOEXEC);
+  if (file >= 0) ::unlink(name.c_str());
+  return file;
+}
 
 }  // namespace
 
@@ -157,6 +167,12 @@ void MappedFile::release(size_t offset, size_t length) const {
   const size_t begin = (offset + page - 1) / page * page;
   const size_t end = std::min(offset + length, size_) / page * page;
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+}
+
+int open_nameless_file(const std::filesystem::path& folder) {
+  const int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  const bool knows_none = file < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL);
+  return knows_none ? open_named(folder) : file;
 }
 
 }  // namespace snug

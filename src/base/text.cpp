@@ -54,6 +54,12 @@ std::string shell_quoted(std::string_view word) {
   return out + "'";
 }
 
+std::string_view trimmed(std::string_view text) {
+  const size_t first = text.find_first_not_of(" \t\r\n");
+  if (first == text.npos) return {};
+  return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
+}
+
 size_t find_invalid_utf8(std::string_view text) {
   size_t i = 0;
   while (i < text.size()) {

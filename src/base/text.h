@@ -20,6 +20,9 @@ std::string nearest_name(std::string_view name, const std::vector<std::string>& 
 // 1234567 -> "1,234,567"
 std::string with_commas(long long value);
 
+// Without spaces, tabs and line ends at both ends.
+std::string_view trimmed(std::string_view text);
+
 // The word quoted for a POSIX shell if necessary.
 std::string shell_quoted(std::string_view word);
 

@@ -18,6 +18,8 @@ struct Recording {
   std::vector<Span> spans;
 };
 
+Ranges ranges;
+
 Recording& recording() {
   static auto* all = new Recording;
   return *all;
@@ -48,7 +50,14 @@ void add(Span span) {
   if (is_on() && span.begin >= all.begin) all.spans.push_back(std::move(span));
 }
 
+void set_ranges(Ranges to) { ranges = to; }
+
 Timed::Timed(Track track, std::string_view what, std::string_view unit) {
+  if (ranges.begin != nullptr) {
+    const std::string name = std::string(what) + (unit.empty() ? "" : " ") + std::string(unit);
+    ranges.begin(name.c_str());
+    has_range_ = true;
+  }
   if (!is_on()) return;
   span_ = {.track = track,
            .what = std::string(what),
@@ -57,6 +66,7 @@ Timed::Timed(Track track, std::string_view what, std::string_view unit) {
 }
 
 Timed::~Timed() {
+  if (has_range_) ranges.end();
   if (span_.begin == 0) return;
   span_.end = monotonic_seconds();
   add(std::move(span_));

@@ -34,6 +34,15 @@ inline double seconds(std::chrono::steady_clock::time_point time) {
   return std::chrono::duration<double>(time.time_since_epoch()).count();
 }
 
+// A profiler's ranges (NVTX), begun and ended with every Timed, whether spans are recorded or not.
+// They nest by thread.
+struct Ranges {
+  void (*begin)(const char* name) = nullptr;
+  void (*end)() = nullptr;
+};
+// Call before the program starts threads.
+void set_ranges(Ranges ranges);
+
 // A span from its construction to its destruction.
 class Timed {
  public:
@@ -44,6 +53,7 @@ class Timed {
 
  private:
   Span span_;  // begin = 0: not recorded
+  bool has_range_ = false;
 };
 
 }  // namespace snug::trace

@@ -6,11 +6,13 @@
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAException.h>
 #include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "base/trace.h"
 #include "core/memory/ledger.h"
 
 namespace snug::engine::cuda {
@@ -84,6 +86,8 @@ void prepare() {
   const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
   const at::Tensor small = at::zeros({16, 16}, options);
   at::mm(small, small);
+  trace::set_ranges(
+      {.begin = [](const char* name) { nvtxRangePushA(name); }, .end = [] { nvtxRangePop(); }});
 }
 
 }  // namespace snug::engine::cuda

@@ -11,31 +11,30 @@
 
 namespace snug::engine {
 
-// Samples of a random rule, which are made and need no tokenizer.
+// Whether the data are synthetic: generated samples, which need no tokenizer.
 bool is_synthetic(const recipe::DataOptions& data);
 
-// Tokens of the longest sample that the recipe allows: train.max_seq_length, or what the model can
-// see, of a caption what is usual. Throws UserError where a picture's places leave no room.
+// The most tokens of a sample: train.max_seq_length, or else the model's maximum, or a default for
+// captions. Throws UserError if a picture's placeholders leave no room for text.
 int64_t longest_sample(const recipe::Recipe& recipe, const models::Model& model);
 
-// Warns where train.max_seq_length is more than the model can see.
+// Warns if train.max_seq_length is more than the model's maximum.
 void tell_of_shorter_samples(const recipe::Recipe& recipe, const models::Model& model);
 
-// What a recipe's data options say where only a tokenizer is known: text for a decoder.
+// The options for loading a recipe's data, for a decoder of text.
 data::DatasetOptions dataset_options(const recipe::DataOptions& d);
-// What a recipe's data options say for a model, but for what is held out and how long samples may
-// be. `checkpoint` as in open_data().
+// The same for any model; the caller adds the validation split and the longest sample.
+// `checkpoint` as in open_data().
 data::DatasetOptions dataset_options(const recipe::DataOptions& d, const models::Model& model,
                                      const std::filesystem::path& checkpoint);
 
-// Loads what the options name, with what the recipe says of the split and the prompt style. Fetches
-// a named set first where it is not cached yet.
+// Loads the data with the recipe's validation split and prompt style. Downloads a named data set
+// first unless it is cached.
 data::Dataset load_data(const recipe::Recipe& recipe, data::DatasetOptions options,
                         const tokenizer::Tokenizer& tokenizer);
 
-// The same for a recipe's own data; synthetic data too. `checkpoint` is the model's folder, whose
-// preprocessor_config.json says how pictures are resized. Without a tokenizer (null) data must be
-// synthetic.
+// Loads a recipe's data, which may be synthetic. `checkpoint` is the model's folder, whose
+// preprocessor_config.json says how pictures are resized. `tokenizer` is null for synthetic data.
 data::Dataset open_data(const recipe::Recipe& recipe, const models::Model& model,
                         const std::filesystem::path& checkpoint,
                         const tokenizer::Tokenizer* tokenizer);

@@ -1,5 +1,5 @@
 // How long a run is: the samples of a step and an epoch, and the steps that epochs, max_steps and
-// max_tokens leave. A plan and a run ask the same, so that both say when max_steps is not reached.
+// max_tokens allow. Plans and runs share it, so both say if max_steps will not be reached.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -14,11 +14,11 @@ namespace snug::engine {
 
 struct RunLength {
   data::SamplerOptions sampler;  // without `first`
-  int64_t steps = 0;             // of the whole run; by train.max_tokens: about as many
-  std::string note;              // why they are fewer than train.max_steps; empty: they are not
+  int64_t steps = 0;             // of the whole run; an estimate with train.max_tokens
+  std::string note;              // why they are fewer than train.max_steps; else empty
 };
 
-// `data_ranks`: processes that read samples of their own. Throws UserError where there is no step.
+// `data_ranks`: the processes with samples of their own. Throws UserError if there is no step.
 RunLength run_length(const recipe::Recipe& recipe, const data::SampleStore& samples,
                      int64_t data_ranks);
 

@@ -16,4 +16,11 @@ namespace snug::models {
 std::vector<std::string> unread_tensors(const files::TensorSource& tensors,
                                         const std::set<const files::TensorInfo*>& read);
 
+// Whether two tensors of a checkpoint are equal: a tied weight may be stored twice.
+
+// Compares type, shape and bytes. Different weights differ early, so this is cheap; only equal
+// tensors are read whole. False for strided tensors of a .pth.
+bool same_tensor(const files::TensorSource& tensors, const files::TensorInfo& a,
+                 const files::TensorInfo& b);
+
 }  // namespace snug::models

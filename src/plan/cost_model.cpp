@@ -6,7 +6,6 @@
 #include "core/nn/precision.h"
 #include "engine/exec/pipeline_schedule.h"
 #include "engine/parallel/stages.h"
-#include "engine/parallel/unit_work.h"
 #include "engine/strategy.h"
 #include "models/family.h"
 #include "recipe/selection.h"

@@ -17,12 +17,6 @@ constexpr std::array<const char*, kNumAxes> kAxes = {"pp", "dp", "fsdp", "cp", "
 constexpr std::string_view kAxesInWords =
     "dp (copies), fsdp (shards), tp (tensor), pp (pipeline) and cp (context)";
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
-}
-
 std::optional<Axis> find_axis(std::string_view name) {
   const auto found = std::find(kAxes.begin(), kAxes.end(), name);
   if (found == kAxes.end()) return std::nullopt;

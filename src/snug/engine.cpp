@@ -8,7 +8,6 @@
 #include "core/memory/guards.h"
 #include "data/micro_batch.h"
 #include "data/sample_store.h"
-#include "engine/accelerator.h"
 #include "engine/engine.h"
 #include "engine/host.h"
 #include "engine/steps/phases.h"

@@ -12,7 +12,6 @@
 #include "core/memory/ledger.h"
 #include "data/dataset.h"
 #include "data/prompts.h"
-#include "engine/accelerator.h"
 #include "engine/adapters/adapters.h"
 #include "engine/host.h"
 #include "engine/open_data.h"

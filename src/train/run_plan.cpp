@@ -9,7 +9,7 @@
 #include "base/bytes.h"
 #include "core/dist/world.h"
 #include "core/memory/ledger.h"
-#include "engine/accelerator.h"
+#include "engine/host.h"
 #include "plan/fit.h"
 #include "plan/out_of_memory.h"
 #include "plan/predict.h"

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/program.h"
-#include "core/dist/check_agreement.h"
+#include "core/dist/agreement.h"
 #include "recipe/print.h"
 #include "train/base_model.h"
 #include "train/launch/rank_record.h"

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "core/memory/ledger.h"
-#include "engine/accelerator.h"
 #include "engine/cuda_device.h"
+#include "engine/host.h"
 
 namespace snug::tests {
 

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/dist/agreement.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
+#include <map>
+#include <set>
+#include <sstream>
 
 #include "base/error.h"
 
@@ -27,6 +33,28 @@ std::string outcome_of(const std::function<std::string()>& work) {
   throw InternalError(text);
 }
 
+constexpr size_t kMostShown = 5;
+
+using Values = std::map<std::string, std::string>;
+
+Values read(const std::string& text) {
+  Values values;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t equals = line.find(" = ");
+    if (equals == line.npos)
+      values[line] = "there";
+    else
+      values[line.substr(0, equals)] = line.substr(equals + 3);
+  }
+  return values;
+}
+
+std::string value_of(const Values& values, const std::string& name) {
+  const auto found = values.find(name);
+  return found == values.end() ? "nothing" : found->second;
+}
+
 }  // namespace
 
 std::vector<std::string> agree(Group* group, const std::function<std::string()>& work) {
@@ -43,6 +71,38 @@ std::vector<std::string> agree(Group* group, const std::function<std::string()>&
   }
   for (std::string& outcome : outcomes) outcome.erase(0, 1);
   return outcomes;
+}
+
+std::string disagreement(const std::vector<std::string>& texts) {
+  std::vector<Values> values;
+  for (const std::string& text : texts) values.push_back(read(text));
+  std::set<std::string> names;
+  for (const Values& of_rank : values)
+    for (const auto& [name, value] : of_rank) names.insert(name);
+  std::vector<std::string> faults;
+  for (const std::string& name : names) {
+    const std::string wanted = value_of(values[0], name);
+    std::map<std::string, std::vector<size_t>> others;
+    for (size_t rank = 1; rank < values.size(); ++rank)
+      if (const std::string value = value_of(values[rank], name); value != wanted)
+        others[value].push_back(rank);
+    for (const auto& [value, ranks] : others)
+      faults.push_back(fmt::format("{} = {} on rank{} {}, and {} on rank 0", name, value,
+                                   ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "), wanted));
+  }
+  const size_t more = faults.size() - std::min(faults.size(), kMostShown);
+  faults.resize(faults.size() - more);
+  return fmt::format("{}{}", fmt::join(faults, "\n"),
+                     more == 0 ? "" : fmt::format("\nand {} more", more));
+}
+
+void check_agreement(Group& world, const std::string& text) {
+  if (world.size() == 1) return;
+  if (const std::string fault = disagreement(world.gather_texts(text)); !fault.empty())
+    throw UserError(
+        "the processes have different settings; start all with the same command, recipe file and "
+        "program:\n{}",
+        fault);
 }
 
 }  // namespace snug::dist

@@ -57,4 +57,12 @@ class World {
   Position position_;
 };
 
+// The launcher that started this process.
+
+// "mpirun", "srun" or "mpiexec"; empty for a single process.
+std::string started_by();
+
+// Whether torchrun started several processes, which MPI cannot join.
+bool is_started_by_torchrun();
+
 }  // namespace snug::dist

@@ -17,7 +17,7 @@
 
 #include "base/bytes.h"
 #include "base/error.h"
-#include "base/nameless_file.h"
+#include "base/files.h"
 #include "base/trace.h"
 #include "core/memory/allocators.h"
 

@@ -10,7 +10,7 @@
 #include "core/nn/parameter.h"
 #include "core/nn/unit.h"
 #include "core/ops/activation.h"
-#include "core/ops/linear/product_input.h"
+#include "core/ops/linear/matmul.h"
 #include "core/ops/linear/projection.h"
 
 namespace snug::nn {
@@ -35,7 +35,7 @@ class Linear {
   // weight is split along outputs, the gradient of x is one rank's term of a sum.
   at::Tensor forward_features(const at::Tensor& x, const Pass& pass) const;
   // The layer applied to activation(x), or to activation(gate) * up; (N, in) -> (N, out). See
-  // core/ops/linear/product_input.h.
+  // core/ops/linear/matmul.h.
   at::Tensor forward_activated(const at::Tensor& x, ops::Activation activation,
                                const Pass& pass) const;
   at::Tensor forward_gated(const at::Tensor& gate, const at::Tensor& up, ops::Activation activation,

@@ -19,7 +19,6 @@
 #include "core/ops/device/device.h"
 #include "core/ops/elementwise.h"
 #include "core/ops/embedding.h"
-#include "core/ops/linear/gradient_sums.h"
 #include "core/ops/linear/linear.h"
 #include "core/ops/linear/matmul.h"
 #include "core/ops/pictures.h"

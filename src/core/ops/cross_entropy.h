@@ -19,7 +19,7 @@ namespace snug::ops {
 struct RowCut {
   int64_t piece = 0;
   int64_t stretch = 0;
-  bool sums_apart = false;  // sum the head's gradients in float32 (core/ops/linear/gradient_sums.h)
+  bool sums_apart = false;  // sum the head's gradients in float32 (core/ops/linear/linear.h)
 };
 
 // The chunking of linear_cross_entropy() for a head with `columns` of the vocabulary on this rank.

@@ -5,14 +5,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/error.h"
 #include "core/memory/guards.h"
+#include "core/nn/linear.h"
 #include "core/ops/elementwise.h"
 #include "engine/engine.h"
 #include "engine/parallel/state_shapes.h"
-#include "engine/parallel/unit_work.h"
 #include "engine/strategy.h"
 
 namespace snug::engine {
@@ -248,6 +249,23 @@ void add_up_common_gradients(const Engine& engine) {
       gradient.detach().copy_(sum);
     }
   }
+}
+
+double work_of(nn::Unit& unit) {
+  double work = 1;
+  for (const nn::Linear* linear : unit.linears())
+    work +=
+        static_cast<double>(linear->in_features()) * static_cast<double>(linear->out_features());
+  return work;
+}
+
+double most_of_a_stage(const std::vector<nn::Unit*>& units, const StageLayout& layout) {
+  std::vector<double> by_stage(static_cast<size_t>(layout.stages));
+  for (size_t i = 0; i < units.size(); ++i)
+    by_stage[static_cast<size_t>(layout.stage_of(static_cast<int64_t>(i)))] += work_of(*units[i]);
+  const double all = std::accumulate(by_stage.begin(), by_stage.end(), 0.0);
+  return *std::max_element(by_stage.begin(), by_stage.end()) * static_cast<double>(layout.stages) /
+         all;
 }
 
 }  // namespace snug::engine

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/dist/mesh.h"
+#include "core/nn/unit.h"
 #include "engine/exec/policy.h"
 #include "engine/exec/stage_links.h"
 #include "models/model.h"
@@ -64,5 +65,17 @@ std::unique_ptr<exec::StageLinks> make_links(const models::Model& model,
 
 // Sums the gradients of common parameters over their stages, bit-identical on all of them.
 void add_up_common_gradients(const Engine& engine);
+
+// The computational work of units, for splitting them among pipeline stages and estimating the
+// slowest stage.
+
+struct StageLayout;
+
+// The number of weight elements in a unit's products, tied weights included, plus one so that no
+// unit counts zero.
+double work_of(nn::Unit& unit);
+
+// The work of the busiest stage relative to an even split (1).
+double most_of_a_stage(const std::vector<nn::Unit*>& units, const StageLayout& layout);
 
 }  // namespace snug::engine

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/program.h"
+#include "base/text.h"
 
 namespace snug::hub {
 namespace {
@@ -32,12 +33,6 @@ struct Transfer {
   std::exception_ptr thrown;
 };
 
-std::string trimmed(std::string_view text) {
-  const size_t first = text.find_first_not_of(" \t\r\n");
-  if (first == text.npos) return "";
-  return std::string(text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1));
-}
-
 size_t on_header(char* data, size_t, size_t size, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   const std::string_view line(data, size);
@@ -49,7 +44,7 @@ size_t on_header(char* data, size_t, size_t size, void* user) {
   std::string name(line.substr(0, colon));
   std::transform(name.begin(), name.end(), name.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  transfer.response.headers[name] = trimmed(line.substr(colon + 1));
+  transfer.response.headers[name] = std::string(trimmed(line.substr(colon + 1)));
   return size;
 }
 

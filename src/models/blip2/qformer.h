@@ -10,7 +10,7 @@
 
 #include "core/nn/attention.h"
 #include "core/nn/functions.h"
-#include "models/blip2/picture_unit.h"
+#include "models/blip2/vision.h"
 
 namespace snug::models::blip2 {
 

@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "models/decoder/config.h"
-#include "models/same_tensor.h"
+#include "models/unread_tensors.h"
 
 namespace snug::models::decoder {
 namespace {

@@ -1,5 +1,5 @@
-// The families of decoders that descend from Llama, each a row: what distinguishes it from the
-// others besides its sizes. A family is added here, with a case in tests/oracles/model_parity.py
+// The families of Llama-like decoders, one row each: how a family differs from the others besides
+// its sizes. To add a family, add a row here, with a case in tests/oracles/model_parity.py
 // and its name in the parity and property tests.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once

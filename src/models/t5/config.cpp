@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "models/config_fields.h"
-#include "models/same_tensor.h"
+#include "models/unread_tensors.h"
 
 namespace snug::models::t5 {
 namespace {

@@ -26,7 +26,7 @@
 #include "models/family.h"
 #include "plan/command/planned.h"
 #include "plan/out_of_memory.h"
-#include "train/launch/command.h"
+#include "train/launch/layout.h"
 
 namespace snug::plan {
 namespace {

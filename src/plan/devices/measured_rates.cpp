@@ -27,7 +27,6 @@
 
 #include "base/bytes.h"
 #include "base/files.h"
-#include "base/nameless_file.h"
 #include "core/kernels/cpu/linalg/cpu_features.h"
 #include "core/kernels/cpu/linalg/gemm.h"
 #include "data/dataset.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "train/launch/command.h"
+#include "train/launch/layout.h"
 
 namespace snug::launch {
 

@@ -31,12 +31,6 @@ struct ChatCommand {
   std::string rest;
 };
 
-std::string trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t\n");
-  if (begin == text.npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(" \t\n") + 1 - begin));
-}
-
 // A slash and letters; "/etc/fstab" is not a command.
 ChatCommand command_in(const std::string& entry) {
   if (!entry.starts_with('/')) return {};
@@ -45,7 +39,7 @@ ChatCommand command_in(const std::string& entry) {
   if (end < 2 ||
       !std::all_of(entry.begin() + 1, entry.begin() + static_cast<std::ptrdiff_t>(end), is_letter))
     return {};
-  return {entry.substr(0, end), trimmed(std::string_view(entry).substr(end))};
+  return {entry.substr(0, end), std::string(trimmed(std::string_view(entry).substr(end)))};
 }
 
 }  // namespace

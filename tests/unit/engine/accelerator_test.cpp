@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/accelerator.h"
+#include "engine/host.h"
 
 #include <ATen/Context.h>
 #include <gtest/gtest.h>

@@ -15,7 +15,7 @@
 
 #include "base/error.h"
 #include "base/trace.h"
-#include "core/dist/position.h"
+#include "core/dist/world.h"
 
 namespace snug::dist {
 namespace {

@@ -6,7 +6,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/ops/linear/product_input.h"
+#include <vector>
+
+#include "core/ops/linear/matmul.h"
 #include "core/ops/linear/projection.h"
 
 namespace snug::ops {
@@ -26,5 +28,32 @@ void add_weight_gradient(const at::Tensor& weight, const at::Tensor& d_out, cons
                          float alpha = 1.0F, dist::Group* terms_of = nullptr);
 void add_bias_gradient(const at::Tensor& bias, const at::Tensor& d_out,
                        dist::Group* terms_of = nullptr);
+
+// Sums gradients of several chunks in float32 and rounds once. In 16 bits each addition would round
+// the whole sum, with noise that grows with the number of chunks.
+
+// While it lives, operators add gradients of these parameters (core/ops/device/device.h) to float32
+// sums if the gradients have a shorter type.
+class GradientSums {
+ public:
+  explicit GradientSums(const std::vector<at::Tensor>& parameters);
+  ~GradientSums();  // discards sums without finish()
+  GradientSums(const GradientSums&) = delete;
+  GradientSums& operator=(const GradientSums&) = delete;
+
+  // Adds the sums to the parameters' gradients.
+  void finish();
+
+ private:
+  struct Sum {
+    at::Tensor parameter;
+    at::Tensor gradient, slot;  // of the parameter before
+  };
+
+  // Takes the sum from the parameter and restores its gradient and slot.
+  static at::Tensor take(Sum& sum);
+
+  std::vector<Sum> sums_;
+};
 
 }  // namespace snug::ops

@@ -4,6 +4,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
+#include <utility>
+
+#include "core/ops/elementwise.h"
+
 namespace snug::ops {
 
 enum class Into { Overwrite, Accumulate };
@@ -27,5 +32,22 @@ at::Tensor sum_of_rows(const at::Tensor& a);
 // The type in which float32 intermediates are multiplied with x: x's type if the device multiplies
 // it faster than float32, else float32.
 at::ScalarType operand_type(const at::Tensor& x);
+
+// The input of a product with a weight: a tensor, its activation, or the activation of a gate times
+// another tensor. Only the operands are saved, and the backward recomputes the value, so that an
+// MLP's widest tensor exists only during its product.
+
+struct ProductInput {
+  at::Tensor x;                          // (N, F)
+  std::optional<at::Tensor> up;          // (N, F), with an activation
+  std::optional<Activation> activation;  // of x; none: x itself
+
+  // Whether the backward needs x (and up).
+  bool keeps(bool value_is_needed) const { return value_is_needed || activation.has_value(); }
+  at::Tensor value() const;
+  // The gradients of x and up (undefined without up) from the value's gradient. They may overwrite
+  // d_value, and for a gate also x and up, which are outputs of products that nothing else needs.
+  std::pair<at::Tensor, at::Tensor> gradients(const at::Tensor& d_value) const;
+};
 
 }  // namespace snug::ops

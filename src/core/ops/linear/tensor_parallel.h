@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "core/ops/embedding.h"
-#include "core/ops/linear/product_input.h"
+#include "core/ops/linear/matmul.h"
 #include "core/ops/linear/projection.h"
 #include "core/ops/tensor_share.h"
 

@@ -1,6 +1,6 @@
 // Which ranks differ, and in what.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/dist/check_agreement.h"
+#include "core/dist/agreement.h"
 
 #include <gtest/gtest.h>
 

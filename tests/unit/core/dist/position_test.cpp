@@ -1,6 +1,6 @@
 // What launchers' variables say.
 // SPDX-License-Identifier: Apache-2.0
-#include "core/dist/position.h"
+#include "core/dist/world.h"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/ops/linear/gradient_sums.h"
+#include "core/ops/linear/linear.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "core/memory/ledger.h"
 #include "core/ops/device/device.h"
-#include "core/ops/linear/linear.h"
 
 namespace snug::ops {
 namespace {

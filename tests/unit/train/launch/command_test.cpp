@@ -1,6 +1,6 @@
 // The mpirun command, and what is passed on of mpirun's own words.
 // SPDX-License-Identifier: Apache-2.0
-#include "train/launch/command.h"
+#include "train/launch/layout.h"
 
 #include <fmt/ranges.h>
 #include <gtest/gtest.h>

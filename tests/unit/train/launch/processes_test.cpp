@@ -13,7 +13,7 @@
 
 #include "base/files.h"
 #include "support/temp_folder.h"
-#include "train/launch/command.h"
+#include "train/launch/layout.h"
 #include "train/launch/rank_record.h"
 
 namespace snug::launch {
