@@ -10,6 +10,8 @@ find_package(OpenMP REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(sentencepiece REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(pcre2 REQUIRED IMPORTED_TARGET libpcre2-8)
+# Checksums; inlined from its header, so there is nothing to link.
+find_path(SNUG_XXHASH_DIR xxhash.h REQUIRED)
 # Pictures.
 find_package(JPEG REQUIRED)
 find_package(PNG REQUIRED)

@@ -8,7 +8,7 @@ SNUG_BUILD_PACKAGES=(
   nlohmann-json3-dev libfmt-dev libyaml-cpp-dev
   libsentencepiece-dev libpcre2-dev libicu-dev
   libjpeg-dev libpng-dev libwebp-dev
-  libcurl4-openssl-dev libssl-dev zlib1g-dev
+  libcurl4-openssl-dev libssl-dev zlib1g-dev libxxhash-dev
   libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev
 )

@@ -20,7 +20,7 @@
 #include "base/terminal.h"
 #include "cli/failed_allocation.h"
 #include "core/dist/mpi/bundled_mpi.h"
-#include "core/dist/position.h"
+#include "core/dist/world.h"
 #include "engine/cuda_device.h"
 #include "engine/host.h"
 #include "files/hub/download.h"
@@ -194,6 +194,9 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
       return snug::monitor::monitor(parsed.monitor);
     case Command::Doctor:
       return snug::doctor::doctor(parsed.doctor);
+    case Command::Verify:
+      snug::use::verify(parsed.verify);
+      break;
     case Command::Download:
       download(parsed.download);
       break;

@@ -5,8 +5,10 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/program.h"
 #include "core/nn/linear.h"
+#include "files/checksums.h"
 #include "files/weights/pth/pth.h"
 #include "models/blip2/model.h"
 #include "models/config_fields.h"
@@ -93,7 +95,15 @@ Checkpoint open_gguf(const fs::path& path) {
   return checkpoint;
 }
 
+// A file that was changed on purpose, such as an edited config, is no error.
+void warn_of_changed_files(const fs::path& folder) {
+  if (const std::string fault = files::fault_of_small_files(folder); !fault.empty())
+    warn("{}: {}, or was changed after snug wrote it ({})", folder.string(), fault,
+         files::kChecksumsName);
+}
+
 Checkpoint open_litgpt(const fs::path& path) {
+  warn_of_changed_files(path);
   Checkpoint checkpoint{.layout = Layout::LitGpt, .path = path};
   // Opened by name: LitGPT's folder may also have the Hugging Face weights that it converted.
   checkpoint.tensors = files::open_pth(path / "lit_model.pth");
@@ -104,6 +114,7 @@ Checkpoint open_litgpt(const fs::path& path) {
 
 // The config is checked before the weights are opened.
 Checkpoint open_hugging_face(const fs::path& path) {
+  warn_of_changed_files(path);
   Checkpoint checkpoint{.layout = Layout::HuggingFace, .path = path};
   const fs::path config_json = path / "config.json";
   const nlohmann::json config = read_json(config_json);

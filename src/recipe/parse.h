@@ -34,6 +34,7 @@ struct ParsedCommand {
   LabOptions lab;
   MonitorOptions monitor;
   DoctorOptions doctor;
+  VerifyOptions verify;
   DownloadOptions download;
   CompletionOptions completion;
   HelpOptions help_options;

@@ -31,4 +31,8 @@ void merge(const recipe::MergeOptions& options);
 // `snug data show`: rows as training sees them, and counts over all rows.
 void show_data(const recipe::ShowDataOptions& options);
 
+// `snug verify`: compares the files of a run or a model with their checksums. Throws UserError if
+// one is damaged or missing, or nothing has checksums.
+void verify(const recipe::VerifyOptions& options);
+
 }  // namespace snug::use

@@ -11,6 +11,7 @@
 #include "engine/export/processor_files.h"
 #include "engine/export/vocabulary.h"
 #include "files/checkpoint/tensor_bytes.h"
+#include "files/checksums.h"
 #include "files/weights/gguf/gguf.h"
 #include "files/weights/pth/pth.h"
 #include "files/weights/safetensors/safetensors.h"
@@ -129,6 +130,7 @@ void replace_directory(const fs::path& wanted, const std::function<void(const fs
     fs::remove_all(temporary);
     fs::create_directories(temporary);
     fill(temporary);
+    files::write_checksums(temporary);
     fs::remove_all(old);
     if (fs::exists(directory)) fs::rename(directory, old);
     fs::rename(temporary, directory);

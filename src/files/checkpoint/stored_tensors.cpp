@@ -7,6 +7,7 @@
 #include "core/kernels/optimizers.h"
 #include "files/checkpoint/quantized_state.h"
 #include "files/checkpoint/tensor_bytes.h"
+#include "files/checksums.h"
 #include "files/weights/safetensors/safetensors.h"
 
 namespace snug::checkpoint {
@@ -141,14 +142,14 @@ std::string fault_of(const fs::path& folder) try {
     for (const Contents contents : {Contents::Model, Contents::Optimizer})
       if (std::string fault = fault_of_file(folder / file_name(contents, 0, 1), 0); !fault.empty())
         return fault;
-    return "";
+    return files::fault_of_small_files(folder);
   }
   for (const PieceFile& file : index->files)
     if (std::string fault = fault_of_file(folder / file.name, file.bytes); !fault.empty())
       return fault;
-  return "";
+  return files::fault_of_small_files(folder);
 } catch (const UserError&) {
-  return fmt::format("{} is damaged", kIndexName);
+  return fmt::format("{} or {} is damaged", kIndexName, files::kChecksumsName);
 }
 
 namespace {

@@ -55,7 +55,8 @@ class StoredTensors {
   ByName tensors_[std::size(kAllContents)];
 };
 
-// What is wrong with the folder's files, judged by names and sizes; empty if nothing is.
+// What is wrong with the folder's files; empty if nothing is. Tensors are judged by their files'
+// names and sizes; the bytes are checked when they are read.
 std::string fault_of(const std::filesystem::path& folder);
 
 // One of this rank's tensors, with its place in the unsplit tensor.

@@ -12,6 +12,7 @@
 #include "files/checkpoint/stored_tensors.h"
 #include "files/checkpoint/tensor_bytes.h"
 #include "files/checkpoint/training_checkpoint.h"
+#include "files/checksums.h"
 #include "files/weights/safetensors/safetensors.h"
 
 namespace snug::checkpoint {
@@ -27,9 +28,8 @@ std::vector<files::TensorInfo> infos_of_held(const std::vector<const HeldTensor*
   return infos;
 }
 
-// Writes one file with these tensors and returns its size.
-int64_t write_tensors(const fs::path& path, const std::vector<const HeldTensor*>& tensors,
-                      const std::string& save_id) {
+void write_tensors(const fs::path& path, const std::vector<const HeldTensor*>& tensors,
+                   const std::string& save_id) {
   std::map<std::string, std::string> metadata;
   if (!save_id.empty()) metadata[kSaveIdKey] = save_id;
   files::SafetensorsWriter writer(path, infos_of_held(tensors), metadata);
@@ -40,7 +40,6 @@ int64_t write_tensors(const fs::path& path, const std::vector<const HeldTensor*>
     memory::write_behind(held->tensor);
   }
   writer.finish();
-  return static_cast<int64_t>(fs::file_size(path));
 }
 
 // Removes the temporary folder unless the save succeeded.
@@ -89,6 +88,7 @@ class Save {
       }
       write_file_atomically(folder_ / kRecordName, run_record);
       write_file_atomically(folder_ / kStateName, state_json(state));
+      files::write_checksums(folder_, checksums_);
       put_in_place(folder_, target_);
       temporary_.path.clear();
     });
@@ -178,20 +178,21 @@ class Save {
   }
 
   void write_files() {
-    const auto sizes = agree([&] {
-      nlohmann::json bytes = nlohmann::json::object();
+    const auto by_rank = agree([&] {
+      files::FolderChecksums written;
       for (const Contents contents : kAllContents) {
         const std::vector<const HeldTensor*> own = own_tensors(contents);
         const bool always = num_ranks_ == 1 && contents != Contents::LateWeights;
         if (own.empty() && !always) continue;
         const std::string name = file_name(contents, rank_, num_ranks_);
-        bytes[name] = write_tensors(folder_ / name, own, index_.save_id);
+        write_tensors(folder_ / name, own, index_.save_id);
+        written[name] = files::checksums_of(folder_ / name);
       }
-      return bytes.dump();
+      return files::to_text(written);
     });
-    nlohmann::json bytes = nlohmann::json::object();
-    for (const std::string& text : sizes) bytes.update(nlohmann::json::parse(text));
-    for (PieceFile& file : index_.files) file.bytes = bytes.at(file.name);
+    for (const std::string& text : by_rank) checksums_.merge(files::from_text(text));
+    for (PieceFile& file : index_.files)
+      file.bytes = static_cast<int64_t>(checksums_.at(file.name).bytes);
   }
 
   dist::Group* ranks_;
@@ -202,6 +203,7 @@ class Save {
   Temporary temporary_;  // of rank 0
   fs::path mark_;        // of rank 0
   Index index_;
+  files::FolderChecksums checksums_;  // of all ranks' files
   std::vector<HeldTensor> held_;
   std::vector<std::vector<size_t>> written_;  // by rank: indices of the pieces it writes
 };

@@ -103,10 +103,19 @@ size_t extent_bytes(const TensorInfo& tensor, const std::vector<int64_t>& stride
   return static_cast<size_t>((last + 1) * layout(tensor.dtype).block_bytes);
 }
 
+UserError damaged(const MappedFile& file, const std::string& what) {
+  return UserError(
+      "{}: {} is not as it was written, by the checksums in {}: a disk or a copy damaged the file. "
+      "`snug verify {}` lists all damage. Restore the file from a copy, or, if it was changed on "
+      "purpose, delete {}",
+      file.path().string(), what, kChecksumsName, file.path().parent_path().string(),
+      kChecksumsName);
+}
+
 }  // namespace
 
 TensorSource::TensorSource(std::string label, std::vector<MappedFile> files,
-                           std::vector<PlacedTensor> tensors)
+                           std::vector<PlacedTensor> tensors, Compare compare)
     : label_(std::move(label)), files_(std::move(files)) {
   infos_.reserve(tensors.size());
   placements_.reserve(tensors.size());
@@ -118,6 +127,36 @@ TensorSource::TensorSource(std::string label, std::vector<MappedFile> files,
     if (!index_of_.emplace(infos_[i].name, i).second)
       throw UserError("{}: tensor \"{}\" occurs twice; the file is damaged, fetch it again", label_,
                       printable(infos_[i].name));
+  for (size_t i = 0; i < files_.size(); ++i) {
+    checks_.push_back(compare == Compare::Yes ? find_check(files_[i].path()) : nullptr);
+    check_size_and_header(i);
+  }
+}
+
+// The header lies before the first tensor; in a .pth also behind the last, where the zip's own
+// checks are.
+void TensorSource::check_size_and_header(size_t file) const {
+  const MappedFile& mapped = files_[file];
+  FileCheck* check = checks_[file].get();
+  if (check == nullptr) return;
+  if (mapped.bytes().size() != check->expected_bytes())
+    throw UserError(
+        "{} has {} bytes instead of {}; restore it from a copy, or delete {} beside it if it was "
+        "replaced on purpose",
+        mapped.path().string(), mapped.bytes().size(), check->expected_bytes(), kChecksumsName);
+  size_t header = mapped.bytes().size();
+  for (const Placement& where : placements_)
+    if (where.file == file) header = std::min(header, where.offset);
+  if (check->find_damage(mapped.bytes(), 0, header)) throw damaged(mapped, "its header");
+}
+
+void TensorSource::check(const TensorInfo& tensor, const Placement& where, size_t begin,
+                         size_t end) const {
+  const MappedFile& mapped = files_[where.file];
+  FileCheck* check = checks_[where.file].get();
+  if (check == nullptr) return;
+  if (check->find_damage(mapped.bytes(), where.offset + begin, where.offset + end))
+    throw damaged(mapped, fmt::format("\"{}\" or its neighbours", tensor.name));
 }
 
 const TensorInfo* TensorSource::find(std::string_view name) const {
@@ -150,6 +189,14 @@ void TensorSource::read(const TensorInfo& tensor, DType target, void* out, int64
              tensor.name, name(tensor.dtype), name(target));
   SNUG_CHECK(begin % block == 0 && count % block == 0, "\"{}\" must be read in whole blocks",
              tensor.name);
+  if (where.strides.empty() && count > 0) {
+    const int64_t whole = layout(tensor.dtype).block_elements;
+    const int64_t end = std::min(elements, (begin + count + whole - 1) / whole * whole);
+    check(tensor, where, static_cast<size_t>(bytes_for(tensor.dtype, begin / whole * whole)),
+          static_cast<size_t>(bytes_for(tensor.dtype, end)));
+  } else {
+    check(tensor, where, 0, extent_bytes(tensor, where.strides));
+  }
   const int64_t processors = std::max<int64_t>(std::thread::hardware_concurrency(), 1);
   const int64_t threads =
       std::clamp<int64_t>(count / kElementsPerThread, 1, std::min(processors, kMaxThreads));
@@ -178,6 +225,7 @@ void TensorSource::read_span(const TensorInfo& tensor, const Placement& where, D
 std::span<const std::byte> TensorSource::raw(const TensorInfo& tensor) const {
   const Placement& where = placement(tensor);
   if (!where.strides.empty() || tensor.nbytes == 0) return {};
+  check(tensor, where, 0, static_cast<size_t>(tensor.nbytes));
   return {start(where), static_cast<size_t>(tensor.nbytes)};
 }
 
@@ -203,6 +251,16 @@ int64_t TensorSource::total_bytes() const {
   int64_t total = 0;
   for (const TensorInfo& tensor : infos_) total += tensor.nbytes;
   return total;
+}
+
+std::vector<std::string> TensorSource::names_between(size_t begin, size_t end) const {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < infos_.size(); ++i) {
+    const Placement& where = placements_[i];
+    const size_t last = where.offset + extent_bytes(infos_[i], where.strides);
+    if (where.file == 0 && where.offset < end && last > begin) names.push_back(infos_[i].name);
+  }
+  return names;
 }
 
 std::string TensorSource::describe() const {

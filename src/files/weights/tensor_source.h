@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/files.h"
+#include "files/checksums.h"
 #include "files/weights/dtype.h"
 #include "files/weights/read_ahead.h"
 
@@ -31,7 +32,8 @@ struct PlacedTensor {
 class TensorSource {
  public:
   // `label`: the file or folder name for describe() and errors.
-  TensorSource(std::string label, std::vector<MappedFile> files, std::vector<PlacedTensor> tensors);
+  TensorSource(std::string label, std::vector<MappedFile> files, std::vector<PlacedTensor> tensors,
+               Compare compare = Compare::Yes);
   virtual ~TensorSource() = default;
   TensorSource(const TensorSource&) = delete;
   TensorSource& operator=(const TensorSource&) = delete;
@@ -41,7 +43,8 @@ class TensorSource {
 
   // Elements [begin, begin + count) in row-major order, converted to `target`: F32, F16 or BF16
   // from any floating or integer type (round to nearest even), or the tensor's own type unchanged.
-  // Large reads use several threads.
+  // Large reads use several threads. Where the file's folder has checksums (files/checksums.h),
+  // read() and raw() throw UserError for bytes that are not as they were written.
   void read(const TensorInfo& tensor, DType target, void* out, int64_t begin, int64_t count) const;
   void read(const TensorInfo& tensor, DType target, void* out) const;
 
@@ -59,6 +62,8 @@ class TensorSource {
   std::string describe() const;
   const std::string& label() const { return label_; }
   int64_t total_bytes() const;  // of all tensors as stored
+  // The tensors with bytes in [begin, end) of the first file.
+  std::vector<std::string> names_between(size_t begin, size_t end) const;
 
   // The source's members, to combine a folder's shards into one source.
   struct Parts {
@@ -75,11 +80,14 @@ class TensorSource {
   };
   const Placement& placement(const TensorInfo& tensor) const;
   const std::byte* start(const Placement& where) const;
+  void check_size_and_header(size_t file) const;
+  void check(const TensorInfo& tensor, const Placement& where, size_t begin, size_t end) const;
   void read_span(const TensorInfo& tensor, const Placement& where, DType target, std::byte* out,
                  int64_t begin, int64_t count) const;
 
   std::string label_;
   std::vector<MappedFile> files_;
+  std::vector<std::unique_ptr<FileCheck>> checks_;  // by file; null without checksums
   std::vector<TensorInfo> infos_;
   std::vector<Placement> placements_;                      // same order as infos_
   std::unordered_map<std::string_view, size_t> index_of_;  // views into infos_

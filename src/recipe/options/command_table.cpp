@@ -155,6 +155,14 @@ const std::vector<CommandInfo>& command_table() {
        "Reports what is there, what is missing, and the command that fixes it. The exit code is 2 "
        "if something that snug needs is missing.",
        {"snug doctor", "snug doctor --json"}},
+      {Command::Verify,
+       {"verify"},
+       "check that checkpoints and models are as they were written",
+       "Reads every file that has checksums (checksums.json, which snug writes beside each "
+       "checkpoint, model and adapter) and names what is damaged or missing: the file, the bytes, "
+       "and the tensors in them. Loading checks the parts that it reads by itself. Checksums find "
+       "damage by disks and copies; they do not protect against forgery.",
+       {"snug verify out/finetune/full", "snug verify out/finetune/lora/final --json"}},
       {Command::Download,
        {"download"},
        "download a model from the Hugging Face hub",
@@ -236,6 +244,8 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
       return monitor_rows(parsed.monitor);
     case Command::Doctor:
       return doctor_rows(parsed.doctor);
+    case Command::Verify:
+      return verify_rows(parsed.verify);
     case Command::Download:
       return download_rows(parsed.download);
     case Command::Completion:

@@ -29,6 +29,7 @@ enum class Command {
   Lab,
   Monitor,
   Doctor,
+  Verify,
   Download,
   Completion,
   Version,
@@ -213,6 +214,11 @@ struct MonitorOptions {
 
 struct DoctorOptions {
   std::string out_dir = "out";  // its disk is checked
+  bool json = false;
+};
+
+struct VerifyOptions {
+  std::string folder;
   bool json = false;
 };
 

@@ -29,6 +29,7 @@ std::vector<Row> bench_rows(BenchOptions& options);
 std::vector<Row> lab_rows(LabOptions& options);
 std::vector<Row> monitor_rows(MonitorOptions& options);
 std::vector<Row> doctor_rows(DoctorOptions& options);
+std::vector<Row> verify_rows(VerifyOptions& options);
 std::vector<Row> download_rows(DownloadOptions& options);
 std::vector<Row> completion_rows(CompletionOptions& options);
 std::vector<Row> help_rows(HelpOptions& options);

@@ -1,4 +1,4 @@
-// Rows of lab, monitor and doctor, and the suites that lab finds.
+// Rows of lab, monitor, doctor and verify, and the suites that lab finds.
 // SPDX-License-Identifier: Apache-2.0
 
 #include <cstdlib>
@@ -136,6 +136,19 @@ std::vector<Row> doctor_rows(DoctorOptions& o) {
        .help = "directory for runs, whose disk is checked",
        .kind = TextKind::Directory},
       {.theme = kShown, .key = "json", .slot = &o.json, .help = "print the findings as JSON"},
+  };
+}
+
+std::vector<Row> verify_rows(VerifyOptions& o) {
+  return {
+      {.theme = kShown,
+       .key = "folder",
+       .slot = &o.folder,
+       .help = "a run's out_dir, a checkpoint or a model that snug wrote; subfolders are included",
+       .kind = TextKind::Directory,
+       .required = true,
+       .positional = true},
+      {.theme = kShown, .key = "json", .slot = &o.json, .help = "print the result as JSON"},
   };
 }
 

@@ -212,9 +212,7 @@ void refuse_holes(const std::string& label, const std::vector<PlacedTensor>& ten
         begin);
 }
 
-}  // namespace
-
-std::unique_ptr<TensorSource> open_safetensors(const std::filesystem::path& path) {
+std::unique_ptr<TensorSource> open_file(const std::filesystem::path& path, Compare compare) {
   MappedFile file(path);
   const std::string label = path.string();
   const Sections sections = find_sections(file, label);
@@ -227,7 +225,16 @@ std::unique_ptr<TensorSource> open_safetensors(const std::filesystem::path& path
   refuse_holes(label, tensors, sections.data_begin, file.bytes().size());
   std::vector<MappedFile> files;
   files.push_back(std::move(file));
-  return std::make_unique<TensorSource>(label, std::move(files), std::move(tensors));
+  return std::make_unique<TensorSource>(label, std::move(files), std::move(tensors), compare);
+}
+
+}  // namespace
+
+std::unique_ptr<TensorSource> open_safetensors(const std::filesystem::path& path) {
+  return open_file(path, Compare::Yes);
+}
+std::unique_ptr<TensorSource> open_damaged_safetensors(const std::filesystem::path& path) {
+  return open_file(path, Compare::No);
 }
 
 std::map<std::string, std::string> read_safetensors_metadata(const std::filesystem::path& path) {

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "files/checkpoint/index.h"
 #include "files/checkpoint/training_checkpoint.h"
+#include "files/checksums.h"
 #include "support/temp_folder.h"
 #include "support/thread_group.h"
 #include "unit/core/optim/optim_testing.h"
@@ -153,8 +154,9 @@ INSTANTIATE_TEST_SUITE_P(All, FromEach, ::testing::ValuesIn(kLayouts),
 TEST(ManyRanks, OneWritesNoIndex) {
   const test::TempFolder folder;
   const fs::path saved = save_as({}, folder.path(), random_model(1));
-  EXPECT_EQ(names_in(saved), (std::set<std::string>{"model.safetensors", "optimizer.safetensors",
-                                                    "run.json", "state.json"}));
+  EXPECT_EQ(names_in(saved),
+            (std::set<std::string>{"checksums.json", "model.safetensors", "optimizer.safetensors",
+                                   "run.json", "state.json"}));
 }
 
 TEST(ManyRanks, CopiesAreWrittenOnceAndByAll) {
@@ -361,6 +363,7 @@ TEST_F(Damaged, IndexOfNonsense) {
 }
 
 TEST_F(Damaged, FileOfAnotherSave) {
+  fs::remove(saved_ / files::kChecksumsName);
   const std::string file = file_name(Contents::Model, 0, 3);
   fs::copy_file(folder_ / "step-000001" / file, saved_ / file,
                 fs::copy_options::overwrite_existing);
@@ -368,6 +371,7 @@ TEST_F(Damaged, FileOfAnotherSave) {
 }
 
 TEST_F(Damaged, APieceThatNoFileHas) {
+  fs::remove(saved_ / files::kChecksumsName);
   Index index = read_index(saved_).value();
   std::erase_if(index.files[0].pieces,
                 [](const StoredPiece& piece) { return piece.name == parameter_name(0); });

@@ -63,7 +63,7 @@ TEST_P(Resume, TakesTheRoomThatWasForeseen) {
   const auto foreseen = static_cast<double>(bytes_to_save(tensors_of(b)));
   const auto written =
       static_cast<double>(size_bytes(save(folder.path(), {}, tensors_of(b), "{}")));
-  EXPECT_NEAR(foreseen, written, 0.01 * written + 300) << "but for state.json";
+  EXPECT_NEAR(foreseen, written, 0.01 * written + 1000) << "but for state.json and checksums.json";
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Resume, ::testing::ValuesIn(all_cases()),
