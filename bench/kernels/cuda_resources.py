@@ -88,14 +88,14 @@ def read_report(path):
 def read_source(path):
     """{kernel: Source} of a file and the headers beside it that it includes."""
     text = path.read_text()
-    all_headers = "".join(header.read_text() for header in SOURCES.glob("*.cuh"))
+    all_headers = "".join(header.read_text() for header in SOURCES.glob("*.*h"))
     constants = dict(re.findall(r"constexpr (?:int|int64_t|unsigned) (k\w+) = (\d+);", all_headers + text))
     moved = dict(re.findall(r"^//   (\w+): (.+)$", text, re.M))
     text += "".join((SOURCES / name).read_text() for name in re.findall(r'"core/kernels/cuda/(\w+\.cuh)"', text))
     kernels = {}
     for bounds, name in re.findall(r"__global__ void(?: __launch_bounds__\((\w+)\))?\s+(\w+)\(", text):
         body = text.split(f" {name}(", 1)[1].split("\n}", 1)[0]
-        kernels[name] = Source(int(constants.get(bounds, bounds or 0)), moved.get(name, ""), "extern __shared__" in body)
+        kernels[name] = Source(int(constants.get(bounds, bounds or 0)), moved.get(name, ""), "dynamic_shared_floats()" in body)
     return kernels
 
 

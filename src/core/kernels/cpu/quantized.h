@@ -1,4 +1,4 @@
-// Quantizes weights (format: linalg/quantized_matrix.h) and dequantizes them. Codes and scales are
+// Quantizes weights (format: kernels/quantized_matrix.h) and dequantizes them. Codes and scales are
 // bit for bit those of bitsandbytes 0.50 on the CPU, for elements of any type:
 //   NF4, FP4: x * (1 / absmax) of the block, absmax at least 1e-38 there, to the next value (a tie
 //   to the lower one). A last block of less than 64 elements is divided by its absmax instead.

@@ -100,8 +100,8 @@ __global__ void __launch_bounds__(kThreads) backward(Gated<T> a) {
 }
 
 // Rows go to the grid's x, which may be long; columns to y.
-dim3 grid_of(int64_t rows, int64_t features) {
-  return {static_cast<unsigned>(rows), blocks_for(features, kThreads * kRounds), 1};
+Grid grid_of(int64_t rows, int64_t features) {
+  return {rows, blocks_for(features, kThreads * kRounds)};
 }
 
 // A flat array as rows that the grid can hold, the last one shorter.
@@ -123,8 +123,7 @@ void activation_forward(const ActivationForward& args, cudaStream_t stream) {
       Gated<T> a = {args.activation, features, features, features};
       a.gate = static_cast<const T*>(args.x) + start;
       a.y = static_cast<T*>(args.y) + start;
-      forward<T><<<grid_of(rows, features), kThreads, 0, stream>>>(a);
-      check_launch("activation_forward");
+      launch("activation_forward", forward<T>, grid_of(rows, features), kThreads, 0, stream, a);
     });
   });
 }
@@ -137,8 +136,7 @@ void activation_backward(const ActivationBackward& args, cudaStream_t stream) {
       a.gate = static_cast<const T*>(args.x) + start;
       a.dy = static_cast<const T*>(args.dy) + start;
       a.dgate = static_cast<T*>(args.dx) + start;
-      backward<T><<<grid_of(rows, features), kThreads, 0, stream>>>(a);
-      check_launch("activation_backward");
+      launch("activation_backward", backward<T>, grid_of(rows, features), kThreads, 0, stream, a);
     });
   });
 }
@@ -153,8 +151,7 @@ void gated_forward(const GatedForward& args, cudaStream_t stream) {
     a.gate = static_cast<const T*>(args.gate);
     a.up = static_cast<const T*>(args.up);
     a.y = static_cast<T*>(args.y);
-    forward<T><<<grid_of(args.rows, args.features), kThreads, 0, stream>>>(a);
-    check_launch("gated_forward");
+    launch("gated_forward", forward<T>, grid_of(args.rows, args.features), kThreads, 0, stream, a);
   });
 }
 
@@ -170,8 +167,8 @@ void gated_backward(const GatedBackward& args, cudaStream_t stream) {
     a.dy = static_cast<const T*>(args.dy);
     a.dgate = static_cast<T*>(args.dgate);
     a.dup = static_cast<T*>(args.dup);
-    backward<T><<<grid_of(args.rows, args.features), kThreads, 0, stream>>>(a);
-    check_launch("gated_backward");
+    launch("gated_backward", backward<T>, grid_of(args.rows, args.features), kThreads, 0, stream,
+           a);
   });
 }
 

@@ -163,17 +163,16 @@ __global__ void __launch_bounds__(kThreads) update(AdafactorTensor t, Factors f,
 template <class P, class G>
 void step(const AdafactorTensor& t, const Factors& f, const Work& work, cudaStream_t stream) {
   const AdafactorSlabs slabs = adafactor_slabs(t.rows, t.cols);
-  const auto rows = static_cast<unsigned>(t.rows);
-  const unsigned columns = blocks_for(t.cols, kThreads);
-  sum_rows<P, G><<<rows, kThreads, 0, stream>>>(t, f, work);
-  sum_columns<G><<<dim3(columns, static_cast<unsigned>(slabs.count)), kThreads, 0, stream>>>(
-      t, f, work, slabs.height);
-  move_columns<<<columns, kThreads, 0, stream>>>(t, f, work, slabs.count);
-  note_norms<<<1, kMostThreads, 0, stream>>>(t, f, work);
-  sum_updates<G><<<rows, kThreads, 0, stream>>>(t, f, work);
-  note_step_size<<<1, kMostThreads, 0, stream>>>(t, f, work);
-  update<P, G><<<rows, kThreads, 0, stream>>>(t, f, work);
-  check_launch("adafactor_step");
+  const int64_t rows = t.rows, columns = blocks_for(t.cols, kThreads);
+  launch("adafactor_step/sum_rows", sum_rows<P, G>, rows, kThreads, 0, stream, t, f, work);
+  launch("adafactor_step/sum_columns", sum_columns<G>, Grid(columns, slabs.count), kThreads, 0,
+         stream, t, f, work, slabs.height);
+  launch("adafactor_step/move_columns", move_columns, columns, kThreads, 0, stream, t, f, work,
+         slabs.count);
+  launch("adafactor_step/note_norms", note_norms, 1, kMostThreads, 0, stream, t, f, work);
+  launch("adafactor_step/sum_updates", sum_updates<G>, rows, kThreads, 0, stream, t, f, work);
+  launch("adafactor_step/note_step_size", note_step_size, 1, kMostThreads, 0, stream, t, f, work);
+  launch("adafactor_step/update", update<P, G>, rows, kThreads, 0, stream, t, f, work);
 }
 
 }  // namespace

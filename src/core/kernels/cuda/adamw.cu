@@ -82,10 +82,9 @@ void adamw_step(std::span<const AdamWTensor> tensors, const AdamWOptions& option
   for (const auto& t : keyed(tensors, options)) list_tensors.push_back({t, is_aligned(t)});
   const Factors factors = adamw_factors(options, tensors);
   for_each_typed_list(std::span<const Tensor>(list_tensors),
-                      [&](const auto& list, unsigned blocks, auto p, auto g, auto s) {
-                        update_list<decltype(p), decltype(g), decltype(s)>
-                            <<<blocks, kListThreads, 0, stream>>>(list, factors, grad_scale);
-                        check_launch("adamw_step");
+                      [&](const auto& list, int64_t blocks, auto p, auto g, auto s) {
+                        launch("adamw_step", update_list<decltype(p), decltype(g), decltype(s)>,
+                               blocks, kListThreads, 0, stream, list, factors, grad_scale);
                       });
 }
 

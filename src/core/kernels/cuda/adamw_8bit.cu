@@ -200,16 +200,14 @@ void adamw_8bit_step(std::span<const AdamW8bitTensor> tensors, const AdamWOption
   const Factors factors = {adamw_factors(options), arithmetic_of(signed_dynamic_map()),
                            arithmetic_of(unsigned_dynamic_map())};
   const auto kind = [](const Tensor& t) { return std::tuple(t.param_type, t.grad_type); };
-  for_each_list(std::span<const Tensor>(list_tensors), kind,
-                [&](const auto& list, unsigned blocks) {
-                  with_type(list.tensors[0].param_type, [&](auto p) {
-                    with_type(list.tensors[0].grad_type, [&](auto g) {
-                      update_list<decltype(p), decltype(g)>
-                          <<<blocks, kListThreads, 0, stream>>>(list, factors, grad_scale);
-                      check_launch("adamw_8bit_step");
-                    });
-                  });
-                });
+  for_each_list(std::span<const Tensor>(list_tensors), kind, [&](const auto& list, int64_t blocks) {
+    with_type(list.tensors[0].param_type, [&](auto p) {
+      with_type(list.tensors[0].grad_type, [&](auto g) {
+        launch("adamw_8bit_step", update_list<decltype(p), decltype(g)>, blocks, kListThreads, 0,
+               stream, list, factors, grad_scale);
+      });
+    });
+  });
 }
 
 }  // namespace snug::kernels::cuda

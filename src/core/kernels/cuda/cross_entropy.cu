@@ -200,44 +200,41 @@ Rows<G> rows_of(const CrossEntropy& args, double* losses) {
           args.need_gradient};
 }
 
-// Launches with rows_of the gradient's type, and adds the losses up.
-template <class Launch>
+// launch_rows(rows_of the gradient's type), and the losses added up.
+template <class LaunchRows>
 void run(const CrossEntropy& args, CrossEntropyTotals* totals, void* workspace, cudaStream_t stream,
-         const Launch& launch) {
+         const LaunchRows& launch_rows) {
   if (args.rows == 0) return;
   auto* losses = static_cast<double*>(workspace);
-  with_type(args.gradient == nullptr ? Scalar::F32 : args.gradient_type, [&](auto type) {
-    launch(rows_of<decltype(type)>(args, losses));
-    check_launch("cross_entropy");
-  });
-  add_losses<<<1, kSumThreads, 0, stream>>>(losses, args.targets, args.rows, args.ignore_index,
-                                            totals);
-  check_launch("cross_entropy");
+  with_type(args.gradient == nullptr ? Scalar::F32 : args.gradient_type,
+            [&](auto type) { launch_rows(rows_of<decltype(type)>(args, losses)); });
+  launch("cross_entropy/add_losses", add_losses, 1, kSumThreads, 0, stream, losses, args.targets,
+         args.rows, args.ignore_index, totals);
 }
 
 }  // namespace
 
 void cross_entropy(const CrossEntropy& args, CrossEntropyTotals* totals, void* workspace,
                    cudaStream_t stream) {
-  run(args, totals, workspace, stream, [&](const auto& a) {
-    one_row<<<static_cast<unsigned>(args.rows), threads_for(args.vocabulary, 8), 0, stream>>>(a);
+  run(args, totals, workspace, stream, [&]<class G>(const Rows<G>& a) {
+    launch("cross_entropy/one_row", one_row<G>, args.rows, threads_for(args.vocabulary, 8), 0,
+           stream, a);
   });
 }
 
 void cross_entropy_part_sums(const CrossEntropy& args, CrossEntropyPartSums* sums,
                              cudaStream_t stream) {
   if (args.rows == 0) return;
-  sums_of_part<<<static_cast<unsigned>(args.rows), threads_for(args.vocabulary, 8), 0, stream>>>(
-      rows_of<float>(args, nullptr), sums);
-  check_launch("cross_entropy_part_sums");
+  launch("cross_entropy_part_sums", sums_of_part, args.rows, threads_for(args.vocabulary, 8), 0,
+         stream, rows_of<float>(args, nullptr), sums);
 }
 
 void cross_entropy_of_parts(const CrossEntropy& args, const CrossEntropyPartSums* sums,
                             int64_t num_parts, CrossEntropyTotals* totals, void* workspace,
                             cudaStream_t stream) {
-  run(args, totals, workspace, stream, [&](const auto& a) {
-    one_row_of_parts<<<static_cast<unsigned>(args.rows), threads_for(args.vocabulary, 8), 0,
-                       stream>>>(a, sums, num_parts);
+  run(args, totals, workspace, stream, [&]<class G>(const Rows<G>& a) {
+    launch("cross_entropy/one_row_of_parts", one_row_of_parts<G>, args.rows,
+           threads_for(args.vocabulary, 8), 0, stream, a, sums, num_parts);
   });
 }
 

@@ -128,16 +128,16 @@ void dequantize(const DequantizeOnDevice& args, cudaStream_t stream) {
   if (args.count == 0) return;
   const Parts parts = parts_of(args);
   const int64_t groups = (parts.end + kPerThread - 1) / kPerThread - parts.begin / kPerThread;
-  const unsigned blocks = blocks_for(groups, kThreads);
+  const int64_t blocks = blocks_for(groups, kThreads);
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
     T* out = static_cast<T*>(args.out);
     if (traits(args.format).four_bits()) {
-      dequantize_4bit<T><<<blocks, kThreads, 0, stream>>>(parts, tables_for(args.format), out);
+      launch("dequantize", dequantize_4bit<T>, blocks, kThreads, 0, stream, parts,
+             tables_for(args.format), out);
     } else {
-      dequantize_int8<T><<<blocks, kThreads, 0, stream>>>(parts, out);
+      launch("dequantize", dequantize_int8<T>, blocks, kThreads, 0, stream, parts, out);
     }
-    check_launch("dequantize");
   });
 }
 

@@ -52,11 +52,10 @@ void dropout(const Dropout& args, cudaStream_t stream) {
   const bool aligned = aligned_to_four(args.x, args.type) && aligned_to_four(args.out, args.type);
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
-    drop<T><<<blocks_for(args.count, 4 * kThreads), kThreads, 0, stream>>>(
-        static_cast<const T*>(args.x), static_cast<T*>(args.out), args.count, args.key,
-        args.threshold(), args.scale(), args.accumulate, aligned,
-        Window{args.columns, args.first_column, args.whole_columns, args.places});
-    check_launch("dropout");
+    launch("dropout", drop<T>, blocks_for(args.count, 4 * kThreads), kThreads, 0, stream,
+           static_cast<const T*>(args.x), static_cast<T*>(args.out), args.count, args.key,
+           args.threshold(), args.scale(), args.accumulate, aligned,
+           Window{args.columns, args.first_column, args.whole_columns, args.places});
   });
 }
 

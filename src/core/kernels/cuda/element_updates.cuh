@@ -28,10 +28,9 @@ void update_tensors(const std::vector<typename Rule::Described>& tensors,
                     const typename Rule::Factors& factors, const float* grad_scale,
                     cudaStream_t stream, const char* name) {
   for_each_typed_list(std::span<const typename Rule::Described>(tensors),
-                      [&](const auto& list, unsigned blocks, auto p, auto g, auto s) {
-                        update_elements<Rule, decltype(p), decltype(g), decltype(s)>
-                            <<<blocks, kListThreads, 0, stream>>>(list, factors, grad_scale);
-                        check_launch(name);
+                      [&](const auto& list, int64_t blocks, auto p, auto g, auto s) {
+                        launch(name, update_elements<Rule, decltype(p), decltype(g), decltype(s)>,
+                               blocks, kListThreads, 0, stream, list, factors, grad_scale);
                       });
 }
 

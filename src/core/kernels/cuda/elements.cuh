@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "core/kernels/cuda/launch.h"
+#include "core/kernels/cuda/launch.cuh"
 
 namespace snug::kernels::cuda {
 
@@ -105,9 +105,12 @@ struct Max {
   }
 };
 
-// A block has 48 KiB of shared memory, or what it asks for: this much on every device from Ampere
-// on.
-inline constexpr int64_t kMostSharedBytes = 99 << 10;
+// The shared memory that the launch asks for.
+__device__ inline float* dynamic_shared_floats() {
+  extern __shared__ float shared_memory[];
+  return shared_memory;
+}
+
 inline constexpr int64_t kReductionBytes = 32 * 8;  // shared by reduce_block at most
 
 // The same result in every thread of the block. Fixed tree: warps by shuffles, then across warps.
@@ -140,19 +143,15 @@ void with_type(Scalar type, const Body& body) {
   }
 }
 
-inline unsigned blocks_for(int64_t items, int64_t per_block) {
-  return static_cast<unsigned>((items + per_block - 1) / per_block);
+inline int64_t blocks_for(int64_t items, int64_t per_block) {
+  return (items + per_block - 1) / per_block;
 }
 
-// Of a block, on every device. Kernels say by __launch_bounds__ how many they are launched with at
-// most: the compiler then leaves registers for as many, where it would else refuse the launch.
-inline constexpr int kMostThreads = 1024;
-
 // Threads for a row: whole warps, at most kMostThreads, one for every `per_thread` elements.
-inline unsigned threads_for(int64_t elements, int64_t per_thread) {
+inline int64_t threads_for(int64_t elements, int64_t per_thread) {
   constexpr int64_t kMostWarps = kMostThreads / 32;
   const int64_t warps = (elements + 32 * per_thread - 1) / (32 * per_thread);
-  return static_cast<unsigned>(32 * (warps < 1 ? 1 : warps > kMostWarps ? kMostWarps : warps));
+  return 32 * (warps < 1 ? 1 : warps > kMostWarps ? kMostWarps : warps);
 }
 
 }  // namespace snug::kernels::cuda

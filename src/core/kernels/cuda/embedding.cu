@@ -111,10 +111,9 @@ void embedding_forward(const EmbeddingForward& args, cudaStream_t stream) {
   if (args.tokens == 0) return;
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
-    copy_rows<T><<<static_cast<unsigned>(args.tokens), threads_for(args.dim, 4), 0, stream>>>(
-        args.ids, static_cast<const T*>(args.weight), static_cast<T*>(args.out), args.dim,
-        args.first, args.vocabulary);
-    check_launch("embedding_forward");
+    launch("embedding_forward", copy_rows<T>, args.tokens, threads_for(args.dim, 4), 0, stream,
+           args.ids, static_cast<const T*>(args.weight), static_cast<T*>(args.out), args.dim,
+           args.first, args.vocabulary);
   });
 }
 
@@ -125,9 +124,8 @@ int64_t embedding_backward_workspace_bytes(const EmbeddingBackward& args) {
 void embedding_backward(const EmbeddingBackward& args, void* workspace, cudaStream_t stream) {
   if (args.tokens == 0) return;
   const Workspace w = split(workspace, args.tokens);
-  count_up<<<blocks_for(args.tokens, kCountThreads), kCountThreads, 0, stream>>>(w.tokens,
-                                                                                 args.tokens);
-  check_launch("embedding_backward");
+  launch("embedding_backward/count_up", count_up, blocks_for(args.tokens, kCountThreads),
+         kCountThreads, 0, stream, w.tokens, args.tokens);
   auto bytes = static_cast<size_t>(sort_scratch_bytes(args.tokens));
   const cudaError_t sorted =
       cub::DeviceRadixSort::SortPairs(w.scratch, bytes, args.ids, w.sorted_ids, w.tokens,
@@ -138,17 +136,15 @@ void embedding_backward(const EmbeddingBackward& args, void* workspace, cudaStre
       using T = decltype(type);
       using G = decltype(grad_type);
       const Table table = {args.first, args.vocabulary, args.dim, args.padding_index};
-      const unsigned threads = threads_for(args.dim, 4);
+      const int64_t threads = threads_for(args.dim, 4);
       auto* grad = static_cast<G*>(args.grad);
-      add_segments<T, G><<<static_cast<unsigned>(args.tokens), threads, 0, stream>>>(
-          w.sorted_ids, w.sorted_tokens, args.tokens, static_cast<const T*>(args.dy), grad,
-          w.partials, table);
-      check_launch("embedding_backward");
+      launch("embedding_backward/add_segments", add_segments<T, G>, args.tokens, threads, 0, stream,
+             w.sorted_ids, w.sorted_tokens, args.tokens, static_cast<const T*>(args.dy), grad,
+             w.partials, table);
       if (args.tokens < 2 * kSegment) return;
-      add_partials<G>
-          <<<static_cast<unsigned>(embedding_partial_rows(args.tokens)), threads, 0, stream>>>(
-              w.sorted_ids, args.tokens, w.partials, grad, table);
-      check_launch("embedding_backward");
+      launch("embedding_backward/add_partials", add_partials<G>,
+             embedding_partial_rows(args.tokens), threads, 0, stream, w.sorted_ids, args.tokens,
+             w.partials, grad, table);
     });
   });
 }

@@ -57,21 +57,19 @@ void sum_of_squares(std::span<const TensorView> tensors, double* sum, void* work
   auto* sums = static_cast<double*>(workspace);
   int64_t done = 0;
   const auto kind = [](const TensorView& t) { return t.type; };
-  for_each_list(tensors, kind, [&](const auto& list, unsigned blocks) {
+  for_each_list(tensors, kind, [&](const auto& list, int64_t blocks) {
     with_type(list.tensors[0].type, [&](auto type) {
-      sum_list<decltype(type)><<<blocks, kListThreads, 0, stream>>>(list, sums + done);
-      check_launch("sum_of_squares");
+      launch("sum_of_squares/sum_list", sum_list<decltype(type)>, blocks, kListThreads, 0, stream,
+             list, sums + done);
     });
     done += blocks;
   });
-  add_sums<<<1, kMostThreads, 0, stream>>>(sums, done, sum);
-  check_launch("sum_of_squares");
+  launch("sum_of_squares/add_sums", add_sums, 1, kMostThreads, 0, stream, sums, done, sum);
 }
 
 void clip_factor(const double* sum, double unscale, double max_norm, float* factor,
                  cudaStream_t stream) {
-  compute_factor<<<1, 1, 0, stream>>>(sum, unscale, max_norm, factor);
-  check_launch("clip_factor");
+  launch("clip_factor", compute_factor, 1, 1, 0, stream, sum, unscale, max_norm, factor);
 }
 
 }  // namespace snug::kernels::cuda

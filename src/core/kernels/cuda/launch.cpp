@@ -16,6 +16,10 @@ static_assert(cudaSuccess == kCudaSuccess && cudaErrorMemoryAllocation == kCudaO
               cudaErrorUnsupportedPtxVersion == kCudaUnsupportedPtx &&
               cudaErrorIllegalAddress == 700 && cudaErrorLaunchFailure == 719);
 
+constexpr int64_t kMostGridHeight = 65535;
+
+thread_local const char* being_launched = "";
+
 bool launches_block() {
   static const char* value = std::getenv("CUDA_LAUNCH_BLOCKING");
   return value != nullptr && std::string(value) != "0";
@@ -37,6 +41,26 @@ void check_before_launch(const char* kernel) {
   cudaGetLastError();  // reported once
   fail(launch_fault(before, before, launches_block()), kernel, before);
 }
+
+void prepare_launch(const char* kernel, const Grid& grid, int64_t threads, int64_t shared_bytes) {
+  being_launched = kernel;
+  SNUG_CHECK(grid.x >= 1 && grid.x <= INT32_MAX && grid.y >= 1 && grid.y <= kMostGridHeight,
+             "CUDA kernel {} on a grid of {} by {} blocks; a grid has 1 to {} by 1 to {}", kernel,
+             grid.x, grid.y, INT32_MAX, kMostGridHeight);
+  SNUG_CHECK(threads >= 1 && threads <= kMostThreads,
+             "CUDA kernel {} with {} threads a block; a block has 1 to {}", kernel, threads,
+             kMostThreads);
+  if (shared_bytes <= kDefaultSharedBytes) return;
+  int device = 0, most = 0;
+  const bool known =
+      cudaGetDevice(&device) == cudaSuccess &&
+      cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device) == cudaSuccess;
+  SNUG_CHECK(!known || shared_bytes <= most,
+             "CUDA kernel {} with {} bytes of shared memory a block; this GPU has at most {}",
+             kernel, shared_bytes, most);
+}
+
+const char* kernel_being_launched() { return being_launched; }
 
 void check_launch(const char* kernel) {
   const cudaError_t after = cudaGetLastError();

@@ -127,8 +127,8 @@ __global__ void __launch_bounds__(kShareThreads)
 
 void add_up(const float* shares, float* total, int64_t dim, cudaStream_t stream) {
   if (total == nullptr) return;
-  add_shares<<<blocks_for(dim, kShareThreads), kShareThreads, 0, stream>>>(shares, total, dim);
-  check_launch("layer_norm_backward");
+  launch("layer_norm_backward/add_shares", add_shares, blocks_for(dim, kShareThreads),
+         kShareThreads, 0, stream, shares, total, dim);
 }
 
 }  // namespace
@@ -149,9 +149,8 @@ void layer_norm_forward(const LayerNormForward& args, cudaStream_t stream) {
                                args.rstd,
                                args.dim,
                                args.eps};
-      forward_row<T, W>
-          <<<static_cast<unsigned>(args.rows), threads_for(args.dim, 4), 0, stream>>>(a);
-      check_launch("layer_norm_forward");
+      launch("layer_norm_forward", forward_row<T, W>, args.rows, threads_for(args.dim, 4), 0,
+             stream, a);
     });
   });
 }
@@ -181,8 +180,8 @@ void layer_norm_backward(const LayerNormBackward& args, void* workspace, cudaStr
                                 dbias,
                                 args.rows,
                                 args.dim};
-      backward_rows<T, W><<<kBackwardBlocks, threads_for(args.dim, 4), 0, stream>>>(a);
-      check_launch("layer_norm_backward");
+      launch("layer_norm_backward/backward_rows", backward_rows<T, W>, kBackwardBlocks,
+             threads_for(args.dim, 4), 0, stream, a);
     });
   });
   add_up(dweight, args.dweight, args.dim, stream);

@@ -38,9 +38,8 @@ void image_patches(const ImagePatches& args, cudaStream_t stream) {
   if (count == 0) return;
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
-    cut<T><<<blocks_for(count, kThreads), kThreads, 0, stream>>>(args, three(args.mean),
-                                                                 three(args.std), count);
-    check_launch("image_patches");
+    launch("image_patches", cut<T>, blocks_for(count, kThreads), kThreads, 0, stream, args,
+           three(args.mean), three(args.std), count);
   });
 }
 

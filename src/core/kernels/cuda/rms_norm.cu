@@ -100,8 +100,7 @@ __device__ void backward_row(const Backward<T, W>& a, int64_t row, float* dweigh
 // Column i belongs to thread i % blockDim.x throughout, so dweight needs no synchronisation.
 template <class T, class W>
 __global__ void __launch_bounds__(kMostThreads) backward_rows(Backward<T, W> a) {
-  extern __shared__ float dweight[];
-  float* share = a.partial != nullptr ? dweight : nullptr;
+  float* share = a.partial != nullptr ? dynamic_shared_floats() : nullptr;
   if (share != nullptr) {
     for (int64_t i = threadIdx.x; i < a.dim; i += blockDim.x) share[i] = 0;
   }
@@ -132,10 +131,9 @@ void launch_backward(const RmsNormBackward& args, float* partial, cudaStream_t s
                             args.rows,
                             args.dim,
                             args.form};
-  const int shared = partial != nullptr ? static_cast<int>(args.dim * 4) : 0;
-  cudaFuncSetAttribute(backward_rows<T, W>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared);
-  backward_rows<T, W><<<kBackwardBlocks, threads_for(args.dim, 4), shared, stream>>>(a);
-  check_launch("rms_norm_backward");
+  const int64_t shared_bytes = partial != nullptr ? args.dim * 4 : 0;
+  launch("rms_norm_backward/backward_rows", backward_rows<T, W>, kBackwardBlocks,
+         threads_for(args.dim, 4), shared_bytes, stream, a);
 }
 
 }  // namespace
@@ -155,9 +153,8 @@ void rms_norm_forward(const RmsNormForward& args, cudaStream_t stream) {
                                args.dim,
                                args.eps,
                                args.form};
-      forward_row<T, W>
-          <<<static_cast<unsigned>(args.rows), threads_for(args.dim, 4), 0, stream>>>(a);
-      check_launch("rms_norm_forward");
+      launch("rms_norm_forward", forward_row<T, W>, args.rows, threads_for(args.dim, 4), 0, stream,
+             a);
     });
   });
 }
@@ -175,9 +172,8 @@ void rms_norm_backward(const RmsNormBackward& args, void* workspace, cudaStream_
     });
   });
   if (partial == nullptr) return;
-  add_shares<<<blocks_for(args.dim, kShareThreads), kShareThreads, 0, stream>>>(
-      partial, args.dweight, args.dim, args.accumulate_dweight);
-  check_launch("rms_norm_backward");
+  launch("rms_norm_backward/add_shares", add_shares, blocks_for(args.dim, kShareThreads),
+         kShareThreads, 0, stream, partial, args.dweight, args.dim, args.accumulate_dweight);
 }
 
 }  // namespace snug::kernels::cuda

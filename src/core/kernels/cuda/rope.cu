@@ -60,8 +60,7 @@ void rope_apply(const RopeApply& args, cudaStream_t stream) {
                            args.head_dim,
                            args.token_stride != 0 ? args.token_stride : args.heads * args.head_dim,
                            args.direction == RopeDirection::Forward ? 1.f : -1.f};
-    turn<T><<<blocks_for(pairs, kThreads), kThreads, 0, stream>>>(a);
-    check_launch("rope_apply");
+    launch("rope_apply", turn<T>, blocks_for(pairs, kThreads), kThreads, 0, stream, a);
   });
 }
 

@@ -69,7 +69,7 @@ __device__ inline Stretch stretch_of_block(const TensorList<Tensor>& list, unsig
 template <class Tensor, class Kind, class Launch>
 void for_each_list(std::span<const Tensor> tensors, const Kind& kind, const Launch& launch) {
   TensorList<Tensor> list;
-  unsigned blocks = 0;
+  int64_t blocks = 0;
   const auto flush = [&] {
     if (blocks > 0) launch(list, blocks);
     list.size = 0;
@@ -81,7 +81,7 @@ void for_each_list(std::span<const Tensor> tensors, const Kind& kind, const Laun
     if (other_kind || list.size == TensorList<Tensor>::kCapacity) flush();
     blocks += blocks_for(tensor.count, kListBlock);
     list.tensors[list.size] = tensor;
-    list.blocks_up_to[list.size] = blocks;
+    list.blocks_up_to[list.size] = static_cast<unsigned>(blocks);
     ++list.size;
   }
   flush();
@@ -94,7 +94,7 @@ void for_each_typed_list(std::span<const Tensor> tensors, const Launch& launch) 
   const auto kind = [](const Tensor& t) {
     return std::tuple(t.param_type, t.grad_type, t.state_type);
   };
-  for_each_list(tensors, kind, [&](const auto& list, unsigned blocks) {
+  for_each_list(tensors, kind, [&](const auto& list, int64_t blocks) {
     with_type(list.tensors[0].param_type, [&](auto p) {
       with_type(list.tensors[0].grad_type, [&](auto g) {
         if (list.tensors[0].state_type == Scalar::F32) {
