@@ -167,6 +167,7 @@ __global__ void __launch_bounds__(kListThreads)
     write_codes<true>(t.exp_avg, j, end, f.first, high.first, first_inverse);
     write_codes<false>(t.exp_avg_sq, i, end, f.second, low.second, second_inverse);
     write_codes<false>(t.exp_avg_sq, j, end, f.second, high.second, second_inverse);
+    __syncwarp();  // all lanes have read the old scales
     if (lane == 0) {
       t.exp_avg_absmax[block] = first_peak;
       t.exp_avg_sq_absmax[block] = second_peak;

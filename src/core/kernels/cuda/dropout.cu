@@ -14,14 +14,14 @@ constexpr int kThreads = 256;
 
 // Which element of the wider matrix an element is.
 struct Window {
-  int64_t columns, first_column, whole_columns;
+  int64_t first_index, columns, first_column, whole_columns;
   RowPlaces places;
   __device__ int64_t place_of(int64_t row) const {
     if (places.stretch == 0) return row;
     return row < places.stretch ? places.first + row : places.second + row - places.stretch;
   }
   __device__ int64_t index_of(int64_t i) const {
-    if (columns == 0) return i;
+    if (columns == 0) return first_index + i;
     return place_of(first_column / whole_columns + i / columns) * whole_columns +
            first_column % whole_columns + i % columns;
   }
@@ -52,10 +52,11 @@ void dropout(const Dropout& args, cudaStream_t stream) {
   const bool aligned = aligned_to_four(args.x, args.type) && aligned_to_four(args.out, args.type);
   with_type(args.type, [&](auto type) {
     using T = decltype(type);
-    launch("dropout", drop<T>, blocks_for(args.count, 4 * kThreads), kThreads, 0, stream,
-           static_cast<const T*>(args.x), static_cast<T*>(args.out), args.count, args.key,
-           args.threshold(), args.scale(), args.accumulate, aligned,
-           Window{args.columns, args.first_column, args.whole_columns, args.places});
+    launch(
+        "dropout", drop<T>, blocks_for(args.count, 4 * kThreads), kThreads, 0, stream,
+        static_cast<const T*>(args.x), static_cast<T*>(args.out), args.count, args.key,
+        args.threshold(), args.scale(), args.accumulate, aligned,
+        Window{args.first_index, args.columns, args.first_column, args.whole_columns, args.places});
   });
 }
 

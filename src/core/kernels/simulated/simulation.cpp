@@ -1,0 +1,362 @@
+// A block's threads as fibers: started by makecontext, then switched by _setjmp and _longjmp, which
+// unlike swapcontext make no system calls.
+// SPDX-License-Identifier: Apache-2.0
+#undef _FORTIFY_SOURCE  // its longjmp takes another stack for an error
+#include "core/kernels/simulated/simulation.h"
+
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <setjmp.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "core/kernels/cuda/launch.h"
+#include "core/kernels/simulated/machine.h"
+
+// Written here, constants to the kernels.
+uint3 simulated_thread_idx __asm__("snug_simulated_thread_idx");
+uint3 simulated_block_idx __asm__("snug_simulated_block_idx");
+uint3 simulated_block_dim __asm__("snug_simulated_block_dim");
+uint3 simulated_grid_dim __asm__("snug_simulated_grid_dim");
+
+namespace snug::kernels::simulated {
+
+Machine machine;
+
+namespace {
+
+constexpr unsigned kMostThreads = 1024;
+constexpr size_t kStackBytes = size_t{256} << 10;  // holds the largest arguments, 32 KiB
+constexpr int kDefaultSharedBytes = 48 << 10;
+
+enum class State : uint8_t { Ready, AtBarrier, AtExchange, Done };
+
+struct Fiber {
+  char* stack = nullptr;
+  bool started = false;
+  ucontext_t start;
+  jmp_buf here;
+  State state = State::Done;
+  const void* barrier = nullptr;  // the call of __syncthreads that it waits in
+  unsigned mask = 0, source = 0;  // of an exchange
+  bool orders = false;            // __syncwarp, which orders memory too
+  uint64_t passed = 0, received = 0;
+  uint32_t interval = 0;
+};
+
+Fiber fibers[kMostThreads];
+jmp_buf scheduler;
+const Kernel* kernel = nullptr;
+std::string failure;
+std::vector<std::pair<uint32_t, uint3>> blocks_run;  // first interval of each
+uint32_t last_interval = 0;
+cudaError_t last_error = cudaSuccess;
+std::map<std::string, Counts> all_counts;
+std::map<const void*, int> allowed_shared;
+
+[[noreturn]] void leave() {
+  machine.running = false;
+  _longjmp(scheduler, 1);
+}
+
+void wait() {
+  if (_setjmp(fibers[machine.thread].here) == 0) leave();
+}
+
+void thread_main() {
+  for (;;) {
+    kernel->call(kernel->function, kernel->arguments);
+    fibers[machine.thread].state = State::Done;
+    wait();
+  }
+}
+
+void start_fiber(unsigned thread) {
+  Fiber& fiber = fibers[thread];
+  fiber.started = true;
+  getcontext(&fiber.start);
+  fiber.start.uc_stack.ss_sp = fiber.stack;
+  fiber.start.uc_stack.ss_size = kStackBytes;
+  makecontext(&fiber.start, thread_main, 0);
+  setcontext(&fiber.start);
+}
+
+// Runs a thread until it waits.
+[[gnu::noinline]] void resume(unsigned thread) {
+  Fiber& fiber = fibers[thread];
+  machine.thread = thread;
+  machine.interval = fiber.interval;
+  machine.stack_begin = fiber.stack;
+  machine.stack_end = fiber.stack + kStackBytes;
+  simulated_thread_idx = {thread, 0, 0};
+  if (_setjmp(scheduler) != 0) return;
+  machine.running = true;
+  if (fiber.started) _longjmp(fiber.here, 1);
+  start_fiber(thread);
+}
+
+void make_stacks() {
+  if (fibers[0].stack != nullptr) return;
+  void* memory = mmap(nullptr, kMostThreads * kStackBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) throw Fault("no memory for the stacks of a block");
+  for (unsigned t = 0; t < kMostThreads; ++t)
+    fibers[t].stack = static_cast<char*>(memory) + t * kStackBytes;
+}
+
+const char* doing(const Fiber& fiber) {
+  switch (fiber.state) {
+    case State::AtBarrier:
+      return "waits at a barrier";
+    case State::AtExchange:
+      return "waits for other lanes of its warp";
+    case State::Done:
+      return "has ended";
+    case State::Ready:
+      return "runs";
+  }
+  return "";
+}
+
+// One block.
+class Block {
+ public:
+  Block(unsigned threads, const std::vector<unsigned>& order) : threads_(threads), order_(order) {}
+
+  // False where the launch failed.
+  bool run() {
+    machine.block_first = machine.block_interval = ++last_interval;
+    blocks_run.emplace_back(last_interval, simulated_block_idx);
+    for (unsigned t = 0; t < threads_; ++t) {
+      fibers[t].state = State::Ready;
+      fibers[t].interval = last_interval;
+    }
+    while (failure.empty()) {
+      for (const unsigned t : order_) {
+        if (fibers[t].state == State::Ready) resume(t);
+        if (!failure.empty()) return false;
+      }
+      if (count(State::Done) == threads_) return true;
+      const bool exchanged = finish_exchanges();
+      if (!exchanged && !pass_barrier()) report_waiting();
+    }
+    return false;
+  }
+
+ private:
+  unsigned count(State state) const {
+    return static_cast<unsigned>(std::count_if(
+        fibers, fibers + threads_, [&](const Fiber& fiber) { return fiber.state == state; }));
+  }
+
+  void release(unsigned thread) {
+    fibers[thread].state = State::Ready;
+    fibers[thread].interval = std::max(fibers[thread].interval, machine.block_interval);
+  }
+
+  bool pass_barrier() {
+    if (count(State::AtBarrier) != threads_) return false;
+    for (unsigned t = 1; t < threads_; ++t) {
+      if (fibers[t].barrier == fibers[0].barrier) continue;
+      report(0, t, "wait at different barriers");
+      return false;
+    }
+    machine.block_interval = ++last_interval;
+    ++machine.counts->barriers;
+    for (unsigned t = 0; t < threads_; ++t) release(t);
+    return true;
+  }
+
+  bool finish_exchanges() {
+    bool any = false;
+    for (unsigned first = 0; first < threads_; first += 32) {
+      for (unsigned lane = 0; lane < 32 && first + lane < threads_; ++lane) {
+        if (fibers[first + lane].state == State::AtExchange) any |= finish_exchange(first, lane);
+      }
+    }
+    return any;
+  }
+
+  // The exchange that a lane waits for, if all lanes of its mask have come.
+  bool finish_exchange(unsigned first, unsigned waiting) {
+    const unsigned mask = fibers[first + waiting].mask;
+    const auto each = [&](const auto& body) {
+      for (unsigned lane = 0; lane < 32; ++lane)
+        if (mask >> lane & 1) body(fibers[first + lane], lane);
+    };
+    bool complete = (mask >> waiting & 1) != 0;
+    each([&](const Fiber& fiber, unsigned lane) {
+      complete &= first + lane < threads_ && fiber.state == State::AtExchange && fiber.mask == mask;
+    });
+    if (!complete) return false;
+    each(
+        [&](Fiber& fiber, unsigned) { fiber.received = fibers[first + fiber.source % 32].passed; });
+    if (fibers[first + waiting].orders) {
+      ++last_interval;
+      each([&](Fiber& fiber, unsigned) { fiber.interval = last_interval; });
+    }
+    each([&](Fiber&, unsigned lane) { release(first + lane); });
+    return true;
+  }
+
+  void report(unsigned a, unsigned b, const std::string& what) const {
+    failure = fmt::format("kernel {}: {} and thread {} {}", machine.kernel,
+                          thread_name(machine.block_interval, a), b, what);
+  }
+
+  // Nobody can go on: a thread that waits, and one that it waits for in vain.
+  void report_waiting() const {
+    if (!failure.empty()) return;
+    unsigned waiting = 0;
+    while (fibers[waiting].state == State::Done) ++waiting;
+    const Fiber& fiber = fibers[waiting];
+    unsigned first = 0, end = threads_;
+    if (fiber.state == State::AtExchange) {
+      first = waiting / 32 * 32;
+      end = std::min(first + 32, threads_);
+    }
+    unsigned other = first;
+    while (other + 1 < end && (other == waiting || (fibers[other].state == fiber.state &&
+                                                    fibers[other].mask == fiber.mask)))
+      ++other;
+    failure = fmt::format("kernel {}: {} {}, while thread {} {}", machine.kernel,
+                          thread_name(machine.block_interval, waiting), doing(fiber), other,
+                          doing(fibers[other]));
+  }
+
+  unsigned threads_;
+  const std::vector<unsigned>& order_;
+};
+
+// Of one direction of a grid: all of it, or its end.
+std::vector<unsigned> chosen(unsigned blocks) {
+  const auto last = static_cast<unsigned>(settings().last_blocks);
+  std::vector<unsigned> result;
+  for (unsigned i = last == 0 || last > blocks ? 0 : blocks - last; i < blocks; ++i)
+    result.push_back(i);
+  return result;
+}
+
+void run_blocks(const cudaLaunchConfig_t& config) {
+  std::mt19937_64 random(settings().seed);
+  std::vector<uint3> grid;
+  for (const unsigned z : chosen(config.gridDim.z))
+    for (const unsigned y : chosen(config.gridDim.y))
+      for (const unsigned x : chosen(config.gridDim.x)) grid.push_back({x, y, z});
+  std::shuffle(grid.begin(), grid.end(), random);
+  std::vector<unsigned> order(config.blockDim.x);
+  for (unsigned t = 0; t < order.size(); ++t) order[t] = t;
+  for (const uint3 block : grid) {
+    std::shuffle(order.begin(), order.end(), random);
+    simulated_block_idx = block;
+    ++machine.counts->blocks;
+    if (!Block(config.blockDim.x, order).run()) return;
+  }
+}
+
+uint64_t wait_for_lanes(unsigned mask, uint64_t value, unsigned source, bool orders) {
+  Fiber& fiber = fibers[machine.thread];
+  fiber.state = State::AtExchange;
+  fiber.mask = mask;
+  fiber.source = source;
+  fiber.passed = value;
+  fiber.orders = orders;
+  wait();
+  return fiber.received;
+}
+
+cudaError_t refuse(cudaError_t error) { return last_error = error; }
+
+}  // namespace
+
+void fail(const std::string& what) {
+  failure = what;
+  leave();
+}
+
+std::string thread_name(uint32_t interval, unsigned thread) {
+  const auto later = std::upper_bound(blocks_run.begin(), blocks_run.end(), interval,
+                                      [](uint32_t i, const auto& run) { return i < run.first; });
+  const uint3 block = std::prev(later)->second;
+  return fmt::format("thread {} of block ({}, {}, {})", thread, block.x, block.y, block.z);
+}
+
+uint64_t exchange(unsigned mask, uint64_t value, unsigned source) {
+  return wait_for_lanes(mask, value, source, false);
+}
+
+cudaError_t allow_shared(const void* function, int bytes) {
+  if (bytes > cuda::kMostSharedBytes) return refuse(cudaErrorInvalidValue);
+  allowed_shared[function] = bytes;
+  return cudaSuccess;
+}
+
+cudaError_t run(const cudaLaunchConfig_t& config, const Kernel& launched) {
+  const auto allowed = allowed_shared.find(launched.function);
+  const int most = allowed == allowed_shared.end() ? 0 : allowed->second;
+  if (config.dynamicSmemBytes > static_cast<size_t>(std::max(most, kDefaultSharedBytes)))
+    return refuse(cudaErrorInvalidValue);
+  make_stacks();
+  kernel = &launched;
+  failure.clear();
+  blocks_run.clear();
+  simulated_block_dim = {config.blockDim.x, config.blockDim.y, config.blockDim.z};
+  simulated_grid_dim = {config.gridDim.x, config.gridDim.y, config.gridDim.z};
+  machine.kernel = cuda::kernel_being_launched();
+  machine.counts = &all_counts[machine.kernel];
+  machine.arguments = static_cast<const char*>(launched.arguments);
+  machine.arguments_end = machine.arguments + launched.argument_bytes;
+  machine.shared_bytes = static_cast<int64_t>(config.dynamicSmemBytes);
+  machine.launch_first = last_interval + 1;
+  ++machine.counts->launches;
+  run_blocks(config);
+  if (failure.empty()) return cudaSuccess;
+  for (Fiber& fiber : fibers) fiber.started = false;  // they wait somewhere in the kernel
+  throw Fault(failure);
+}
+
+Settings& settings() {
+  static Settings settings;
+  return settings;
+}
+
+Counts counts(const std::string& kernel) { return all_counts[kernel]; }
+void reset_counts() { all_counts.clear(); }
+
+}  // namespace snug::kernels::simulated
+
+void __syncthreads() {
+  using namespace snug::kernels::simulated;
+  fibers[machine.thread].state = State::AtBarrier;
+  fibers[machine.thread].barrier = __builtin_return_address(0);
+  wait();
+}
+
+void __syncwarp(unsigned mask) {
+  using namespace snug::kernels::simulated;
+  wait_for_lanes(mask, 0, machine.thread % 32, true);
+}
+
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorInvalidValue ? "cudaErrorInvalidValue" : "cudaError";
+}
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorInvalidValue ? "invalid argument" : "unknown error";
+}
+cudaError_t cudaPeekAtLastError() { return snug::kernels::simulated::last_error; }
+cudaError_t cudaGetLastError() {
+  return std::exchange(snug::kernels::simulated::last_error, cudaSuccess);
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
+  *value = static_cast<int>(snug::kernels::cuda::kMostSharedBytes);
+  return cudaSuccess;
+}

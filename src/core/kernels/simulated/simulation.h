@@ -1,0 +1,73 @@
+// CUDA kernels on the CPU, for tests: cuda/*.cu compiled by g++ against the headers in
+// simulated/cuda and run thread by thread. A block's threads are fibers that change places at
+// barriers and shuffles, in an order drawn from a seed, as is the order of the blocks. The kernels
+// are compiled with -fsanitize=thread, without its library: each of their loads and stores calls
+// memory.cpp, which holds it against the buffers that the test has registered. A Fault is thrown by
+// the launch where a kernel
+//   reads or writes outside the buffers, its block's shared memory and its own variables, or at an
+//   address that its width does not divide;
+//   reads what nobody has written;
+//   touches what another thread wrote, or writes what another thread touched, with no barrier
+//   between the two (threads of one block), or at all within a launch (threads of two blocks);
+//   has threads that do not all come to the same barrier or shuffle.
+// What it cannot show is said in docs/architecture.md. One thread of the CPU at a time may use it.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+namespace snug::kernels::simulated {
+
+class Fault : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Makes a stretch of the host's memory one of the device's while it lives. `defined`: holds
+// something that may be read. Threads may share no granule (of that many bytes) in a race.
+class Buffer {
+ public:
+  Buffer(const void* start, int64_t bytes, int64_t granule, bool defined);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+ private:
+  const char* start_;
+};
+
+// Memory of which only touched pages exist, for addresses beyond 2^31: all zero, and only its ends
+// are checked.
+class HugeBuffer {
+ public:
+  explicit HugeBuffer(int64_t bytes);
+  ~HugeBuffer();
+  HugeBuffer(const HugeBuffer&) = delete;
+  HugeBuffer& operator=(const HugeBuffer&) = delete;
+  void* data() const { return start_; }
+
+ private:
+  void* start_;
+  int64_t bytes_;
+};
+
+struct Settings {
+  uint64_t seed = 1;        // of the order of blocks and threads
+  int64_t last_blocks = 0;  // of a grid, in each direction; 0: all of them
+};
+Settings& settings();
+
+// What launches have done since the last reset.
+struct Counts {
+  int64_t launches = 0, blocks = 0, barriers = 0;  // a block's barriers, not its threads'
+  int64_t bytes_read = 0, bytes_written = 0;       // of buffers; shared memory is not counted
+};
+Counts counts(const std::string& kernel);
+void reset_counts();
+
+// As if a kernel of that name read or wrote this stretch.
+void touch(const char* kernel, const void* start, int64_t bytes, bool writes);
+
+}  // namespace snug::kernels::simulated

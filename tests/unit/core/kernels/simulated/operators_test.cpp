@@ -1,0 +1,423 @@
+// Each CUDA operator against its CPU twin, with odd sizes, all types, optional arguments on and
+// off.
+// SPDX-License-Identifier: Apache-2.0
+#include <numeric>
+
+#include "core/kernels/cpu/quantized.h"
+#include "core/kernels/cuda/operators.h"
+#include "unit/core/kernels/simulated/device_array.h"
+
+namespace snug::kernels::simulated {
+namespace {
+
+using cpu::kAllTypes;
+using cpu::random_array;
+
+const Activation kActivations[] = {Activation::Relu, Activation::Gelu, Activation::GeluTanh,
+                                   Activation::Silu};
+
+TEST(SimulatedActivation, IsTheCpus) {
+  for (const Scalar type : kAllTypes) {
+    for (const int64_t count : {0, 1, 5, 1023, 1025}) {
+      for (const Activation activation : kActivations) {
+        const Array x = random_array(type, count, 1, 4), dy = random_array(type, count, 2);
+        Array y(type, count), dx(type, count);
+        cpu::activation_forward({activation, type, count, x.data(), y.data()});
+        cpu::activation_backward({activation, type, count, dy.data(), x.data(), dx.data()});
+        over_seeds([&] {
+          DeviceArray on_device(x), out(type, count), gradient(dy);
+          cuda::activation_forward({activation, type, count, on_device.data(), out.data()},
+                                   kStream);
+          expect_close(out, y, "y");
+          // Over dy, as a backward may.
+          cuda::activation_backward(
+              {activation, type, count, gradient.data(), on_device.data(), gradient.data()},
+              kStream);
+          expect_close(gradient, dx, "dx");
+        });
+      }
+    }
+  }
+}
+
+TEST(SimulatedActivation, OfMoreThanARowOfTheGridIsTheCpus) {
+  const int64_t count = (int64_t{1} << 20) + 3;
+  const Array x = random_array(Scalar::BF16, count, 1);
+  DeviceArray on_device(x), out(Scalar::BF16, count);
+  Array y(Scalar::BF16, count);
+  cpu::activation_forward({Activation::Relu, Scalar::BF16, count, x.data(), y.data()});
+  cuda::activation_forward({Activation::Relu, Scalar::BF16, count, on_device.data(), out.data()},
+                           kStream);
+  EXPECT_TRUE(out == y);
+}
+
+TEST(SimulatedActivation, GatedIsTheCpus) {
+  for (const Scalar type : kAllTypes) {
+    for (const int64_t features : {1, 7, 1100}) {
+      const int64_t rows = 3;
+      // Halves of a fused projection.
+      const Array x = random_array(type, rows * 2 * features, 1, 3);
+      const Array dy = random_array(type, rows * features, 2);
+      const auto half = [&](auto& array) {
+        return static_cast<char*>(const_cast<void*>(static_cast<const void*>(array.data()))) +
+               features * scalar_bytes(type);
+      };
+      Array y(type, rows * features), dx(type, x.size());
+      const auto forward = [&](const Array& x, Array& y) {
+        return GatedForward{.activation = Activation::Silu,
+                            .type = type,
+                            .rows = rows,
+                            .features = features,
+                            .gate = x.data(),
+                            .up = half(x),
+                            .y = y.data(),
+                            .input_stride = 2 * features};
+      };
+      const auto backward = [&](const Array& dy, const Array& x, Array& dx) {
+        return GatedBackward{.activation = Activation::Silu,
+                             .type = type,
+                             .rows = rows,
+                             .features = features,
+                             .dy = dy.data(),
+                             .gate = x.data(),
+                             .up = half(x),
+                             .dgate = dx.data(),
+                             .dup = half(dx),
+                             .input_stride = 2 * features};
+      };
+      cpu::gated_forward(forward(x, y));
+      cpu::gated_backward(backward(dy, x, dx));
+      over_seeds([&] {
+        DeviceArray dev_x(x), dev_dy(dy), dev_y(type, y.size()), dev_dx(type, x.size());
+        cuda::gated_forward(forward(dev_x, dev_y), kStream);
+        expect_close(dev_y, y, "y");
+        cuda::gated_backward(backward(dev_dy, dev_x, dev_dx), kStream);
+        expect_close(dev_dx, dx, "dx");
+      });
+    }
+  }
+  cuda::gated_forward({.rows = 0, .features = 4}, kStream);
+  cuda::gated_backward({.rows = 0, .features = 4}, kStream);
+}
+
+std::vector<int32_t> targets_for(int64_t rows, int64_t vocabulary) {
+  std::vector<int32_t> targets;
+  for (int64_t r = 0; r < rows; ++r)
+    targets.push_back(r % 3 == 1 ? -100 : static_cast<int32_t>(r * 7 % vocabulary));
+  return targets;
+}
+
+struct CrossEntropyCase {
+  int64_t rows, vocabulary, padding;  // of a row, beyond the vocabulary
+  float smoothing, z_loss;
+  bool in_place, need_gradient;
+  Scalar type;
+};
+
+void expect_cross_entropy(const CrossEntropyCase& c) {
+  const int64_t stride = c.vocabulary + c.padding;
+  const Array logits = random_array(Scalar::F32, c.rows * stride, 3, 4);
+  const auto targets = targets_for(c.rows, c.vocabulary);
+  const auto args = [&](Array& logits, Array& gradient, const int32_t* targets, Array& losses) {
+    return CrossEntropy{.rows = c.rows,
+                        .vocabulary = c.vocabulary,
+                        .logits = logits.floats(),
+                        .logits_stride = stride,
+                        .targets = targets,
+                        .scale = 0.5f,
+                        .label_smoothing = c.smoothing,
+                        .z_loss = c.z_loss,
+                        .need_gradient = c.need_gradient,
+                        .gradient = c.in_place ? nullptr : gradient.data(),
+                        .gradient_type = c.type,
+                        .row_loss = losses.floats()};
+  };
+  Array cpu_logits = logits, gradient(c.type, c.rows * c.vocabulary), losses(Scalar::F32, c.rows);
+  const auto whole = cpu::cross_entropy(args(cpu_logits, gradient, targets.data(), losses));
+  over_seeds([&] {
+    DeviceArray dev_logits(logits), dev_losses(Scalar::F32, c.rows);
+    DeviceArray dev_gradient(c.type, c.rows * c.vocabulary);
+    DeviceVector<int32_t> dev_targets(targets);
+    DeviceVector<cuda::CrossEntropyTotals> totals({{1.5, 2}});
+    const CrossEntropy a = args(dev_logits, dev_gradient, dev_targets.data(), dev_losses);
+    Workspace workspace(cuda::cross_entropy_workspace_bytes(a));
+    cuda::cross_entropy(a, totals.data(), workspace.data(), kStream);
+    EXPECT_NEAR(totals.values[0].loss_sum, 1.5 + whole.loss_sum, 1e-4);
+    EXPECT_EQ(totals.values[0].count, 2 + whole.count);
+    if (c.rows > 0) expect_close(dev_losses, losses, "losses", 1e-5);
+    if (!c.need_gradient) {
+      EXPECT_TRUE(dev_logits == logits);
+    } else if (c.in_place) {
+      for (int64_t r = 0; r < c.rows; ++r)
+        for (int64_t i = 0; i < stride; ++i)
+          ASSERT_NEAR(dev_logits[r * stride + i],
+                      i < c.vocabulary ? cpu_logits[r * stride + i] : logits[r * stride + i], 1e-6)
+              << r << ", " << i;
+    } else {
+      expect_close(dev_gradient, gradient, "gradient", 1e-6);
+      EXPECT_TRUE(dev_logits == logits);
+    }
+  });
+}
+
+TEST(SimulatedCrossEntropy, IsTheCpus) {
+  for (const int64_t vocabulary : {1, 5, 33, 257, 3000}) {
+    expect_cross_entropy({4, vocabulary, 0, 0, 0, true, true, Scalar::F32});
+    expect_cross_entropy({5, vocabulary, 3, 0.1f, 1e-4f, true, true, Scalar::F32});
+    expect_cross_entropy({2, vocabulary, 1, 0.1f, 0, false, true, Scalar::BF16});
+    expect_cross_entropy({1, vocabulary, 0, 0, 1e-4f, false, true, Scalar::F16});
+    expect_cross_entropy({3, vocabulary, 0, 0, 0, true, false, Scalar::F32});
+  }
+  expect_cross_entropy({0, 5, 0, 0, 0, true, true, Scalar::F32});
+  expect_cross_entropy({600, 5, 0, 0, 0, true, true, Scalar::F32});  // more than add up at once
+}
+
+TEST(SimulatedCrossEntropy, OfATargetOutsideIsNaN) {
+  DeviceArray logits(random_array(Scalar::F32, 8, 1));
+  DeviceVector<int32_t> targets({8});
+  DeviceVector<cuda::CrossEntropyTotals> totals({{0, 0}});
+  Workspace workspace(8);
+  cuda::cross_entropy(
+      {.rows = 1, .vocabulary = 8, .logits = logits.floats(), .targets = targets.data()},
+      totals.data(), workspace.data(), kStream);
+  EXPECT_TRUE(std::isnan(totals.values[0].loss_sum));
+}
+
+TEST(SimulatedCrossEntropy, OfPartsIsThatOfTheWhole) {
+  const int64_t rows = 5, parts = 3, width = 70, vocabulary = parts * width;
+  const Array logits = random_array(Scalar::F32, rows * vocabulary, 3, 4);
+  const auto targets = targets_for(rows, vocabulary);
+  for (const float smoothing : {0.f, 0.1f}) {
+    Array gradient = logits;
+    const auto whole = cpu::cross_entropy({.rows = rows,
+                                           .vocabulary = vocabulary,
+                                           .logits = gradient.floats(),
+                                           .targets = targets.data(),
+                                           .label_smoothing = smoothing,
+                                           .z_loss = 1e-3f});
+    over_seeds([&] {
+      DeviceArray all(logits);
+      DeviceVector<int32_t> dev_targets(targets);
+      DeviceVector<CrossEntropyPartSums> sums(std::vector<CrossEntropyPartSums>(parts * rows),
+                                              false);
+      const auto part = [&](int64_t p) {
+        return CrossEntropy{.rows = rows,
+                            .vocabulary = width,
+                            .logits = all.floats() + p * width,
+                            .logits_stride = vocabulary,
+                            .targets = dev_targets.data(),
+                            .label_smoothing = smoothing,
+                            .z_loss = 1e-3f,
+                            .first = p * width,
+                            .whole_vocabulary = vocabulary};
+      };
+      for (int64_t p = 0; p < parts; ++p)
+        cuda::cross_entropy_part_sums(part(p), sums.data() + p * rows, kStream);
+      for (int64_t p = 0; p < parts; ++p) {
+        DeviceVector<cuda::CrossEntropyTotals> totals({{0, 0}});
+        Workspace workspace(cuda::cross_entropy_workspace_bytes(part(p)));
+        cuda::cross_entropy_of_parts(part(p), sums.data(), parts, totals.data(), workspace.data(),
+                                     kStream);
+        EXPECT_NEAR(totals.values[0].loss_sum, whole.loss_sum, 1e-4);
+        EXPECT_EQ(totals.values[0].count, whole.count);
+      }
+      expect_close(all, gradient, "gradient", 1e-6);
+    });
+  }
+}
+
+TEST(SimulatedDequantize, HasTheCpusBits) {
+  for (int f = 0; f < kNumFormats; ++f) {
+    const auto format = static_cast<QuantizedFormat>(f);
+    const int64_t rows = 7, cols = 301;
+    const Array weight = random_array(Scalar::F32, rows * cols, 5);
+    std::vector<uint32_t> words(static_cast<size_t>(quantized_bytes(format, rows, cols) / 4));
+    cpu::Quantizer quantizer(format, rows, cols, words.data());
+    quantizer.add(weight.data(), Scalar::F32, rows * cols);
+    quantizer.finish();
+    const auto matrix = quantized_matrix(format, rows, cols, words.data());
+    struct Range {
+      int64_t begin, count;
+    };
+    for (const auto [begin, count] : {Range{0, rows * cols}, Range{0, 0}, Range{3, 1},
+                                      Range{301, 602}, Range{4, 2000}, Range{2100, 7}}) {
+      for (const Scalar type : kAllTypes) {
+        Array expected(type, count);
+        cpu::dequantize(matrix, begin, count, expected.data(), type);
+        over_seeds([&] {
+          DeviceVector<uint32_t> bytes(words);
+          DeviceArray out(type, count);
+          cuda::dequantize({.format = format,
+                            .rows = rows,
+                            .cols = cols,
+                            .bytes = reinterpret_cast<const uint8_t*>(bytes.data()),
+                            .begin = begin,
+                            .count = count,
+                            .out = out.data(),
+                            .type = type},
+                           kStream);
+          expect_equal(out, expected, traits(format).name);
+        });
+      }
+    }
+  }
+}
+
+TEST(SimulatedDropout, HasTheCpusMask) {
+  for (const Scalar type : kAllTypes) {
+    for (const int64_t count : {0, 1, 6, 1030}) {
+      for (const int shift : {0, 1}) {
+        for (const bool accumulate : {false, true}) {
+          for (const bool window : {false, count % 2 == 0}) {
+            const Array x = random_array(type, count, 1, 1, shift);
+            const Array before = random_array(type, count, 2, 1, shift);
+            Dropout args{.type = type,
+                         .count = count,
+                         .probability = 0.3,
+                         .key = 99,
+                         .accumulate = accumulate};
+            args.first_index = window ? 0 : 5;
+            if (window) {
+              args.columns = 2;
+              args.first_column = 11;
+              args.whole_columns = 5;
+              args.places = {.stretch = 100, .first = 7, .second = 900};
+            }
+            Array expected = before;
+            args.x = x.data();
+            args.out = expected.data();
+            cpu::dropout(args);
+            over_seeds([&] {
+              DeviceArray in(x), out(before, accumulate);
+              args.x = in.data();
+              args.out = out.data();
+              cuda::dropout(args, kStream);
+              accumulate ? expect_close(out, expected, "sum") : expect_equal(out, expected, "out");
+            });
+          }
+        }
+      }
+    }
+  }
+}
+
+// Ids that occur once, a few times, and so often that they are summed in segments.
+std::vector<int32_t> ids_for(int64_t tokens) {
+  std::vector<int32_t> ids;
+  for (int64_t i = 0; i < tokens; ++i)
+    ids.push_back(static_cast<int32_t>(i % 2 == 0 ? 3 : i % 5 == 0 ? 7 : i * 13 % 19));
+  return ids;
+}
+
+TEST(SimulatedEmbedding, IsTheCpus) {
+  for (const Scalar type : kAllTypes) {
+    for (const Scalar grad_type : {Scalar::F32, type}) {
+      for (const int64_t tokens : {0, 1, 63, 129, 700}) {
+        for (const int64_t dim : {1, 37}) {
+          for (const bool part : {false, true}) {
+            const int64_t rows = part ? 9 : 19, first = part ? 4 : 0, whole = part ? 19 : 0;
+            const auto ids = ids_for(tokens);
+            const Array weight = random_array(type, rows * dim, 1);
+            const Array dy = random_array(type, tokens * dim, 2);
+            const Array before = random_array(grad_type, rows * dim, 3);
+            Array out(type, tokens * dim), grad = before;
+            cpu::embedding_forward(
+                {type, tokens, rows, first, whole, dim, ids.data(), weight.data(), out.data()});
+            const int32_t padding = tokens % 2 == 0 ? 7 : -1;
+            cpu::embedding_backward({type, grad_type, tokens, rows, first, whole, dim, ids.data(),
+                                     padding, dy.data(), grad.data()});
+            over_seeds([&] {
+              DeviceArray dev_weight(weight), dev_out(type, tokens * dim), dev_dy(dy);
+              DeviceArray dev_grad(before);
+              DeviceVector<int32_t> dev_ids(ids);
+              cuda::embedding_forward({type, tokens, rows, first, whole, dim, dev_ids.data(),
+                                       dev_weight.data(), dev_out.data()},
+                                      kStream);
+              expect_equal(dev_out, out, "rows");
+              const EmbeddingBackward args{
+                  type, grad_type,      tokens,  rows,          first,          whole,
+                  dim,  dev_ids.data(), padding, dev_dy.data(), dev_grad.data()};
+              Workspace workspace(cuda::embedding_backward_workspace_bytes(args));
+              cuda::embedding_backward(args, workspace.data(), kStream);
+              expect_close(dev_grad, grad, "gradient", 1e-4);  // sums of hundreds
+            });
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SimulatedPictures, AreTheCpusPatches) {
+  std::vector<uint8_t> pixels(2 * 6 * 9 * 3);
+  std::iota(pixels.begin(), pixels.end(), uint8_t{0});
+  for (const Scalar type : kAllTypes) {
+    for (const int64_t pictures : {0, 1, 2}) {
+      ImagePatches args{.type = type,
+                        .pictures = pictures,
+                        .height = 6,
+                        .width = 9,
+                        .patch_size = 3,
+                        .mean = {0.4f, 0.5f, 0.6f},
+                        .std = {0.2f, 0.3f, 0.25f}};
+      Array expected(type, pictures * 6 * 9 * 3);
+      args.pixels = pixels.data();
+      args.out = expected.data();
+      cpu::image_patches(args);
+      over_seeds([&] {
+        DeviceVector<uint8_t> on_device(pixels);
+        DeviceArray out(type, expected.size());
+        args.pixels = on_device.data();
+        args.out = out.data();
+        cuda::image_patches(args, kStream);
+        expect_close(out, expected, "patches");
+      });
+    }
+  }
+}
+
+TEST(SimulatedRope, IsTheCpus) {
+  for (const Scalar type : kAllTypes) {
+    for (const int64_t rotary : {0, 4}) {
+      for (const auto direction : {RopeDirection::Forward, RopeDirection::Inverse}) {
+        for (const int64_t tokens : {0, 1, 45}) {
+          const int64_t heads = 3, dim = 10, stride = heads * dim + 7,
+                        half = (rotary ? rotary : dim) / 2;
+          const Array x = random_array(type, tokens * stride, 1);
+          const Array cos = random_array(Scalar::F32, 50 * half, 2),
+                      sin = random_array(Scalar::F32, 50 * half, 3);
+          std::vector<int32_t> positions;
+          for (int64_t t = 0; t < tokens; ++t)
+            positions.push_back(static_cast<int32_t>(t * 7 % 50));
+          RopeApply args{.type = type,
+                         .tokens = tokens,
+                         .heads = heads,
+                         .head_dim = dim,
+                         .rotary_dim = rotary,
+                         .token_stride = stride,
+                         .max_positions = 50,
+                         .direction = direction};
+          Array expected = x;
+          args.x = expected.data();
+          args.positions = positions.data();
+          args.cos = static_cast<const float*>(cos.data());
+          args.sin = static_cast<const float*>(sin.data());
+          cpu::rope_apply(args);
+          over_seeds([&] {
+            DeviceArray dev_x(x), dev_cos(cos), dev_sin(sin);
+            DeviceVector<int32_t> dev_positions(positions);
+            args.x = dev_x.data();
+            args.positions = dev_positions.data();
+            args.cos = dev_cos.floats();
+            args.sin = dev_sin.floats();
+            cuda::rope_apply(args, kStream);
+            expect_close(dev_x, expected, "turned");
+          });
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace snug::kernels::simulated
