@@ -85,6 +85,35 @@ TEST(Gguf, ByteLevelVocabularyEncodesAsTheOracle) {
   expect_parity(*Tokenizer::from_gguf(smollm_vocabulary()), "smollm");
 }
 
+// As Gemma has them: user-defined pieces are runs of spaces, found as sentencepiece does after it
+// has escaped spaces. Ids from sentencepiece 0.2 of the same pieces.
+TEST(Gguf, UserDefinedPiecesAreFoundAmongEscapedSpaces) {
+  GgufVocabulary v;
+  v.model = "llama";
+  v.add_space_prefix = false;
+  v.tokens = {"<unk>", "<bos>", "  ", "   ", "\n"};
+  v.token_types = {3, 3, 4, 4, 4};
+  v.scores = {0, 0, -1000, -1000, -1000};
+  for (int byte = 0; byte < 256; ++byte) {
+    char token[8];
+    std::snprintf(token, sizeof(token), "<0x%02X>", static_cast<unsigned>(byte));
+    v.tokens.emplace_back(token);
+  }
+  v.token_types.resize(v.tokens.size(), 6);
+  for (const char* piece : {"ab", "▁ab", "▁", "a", "b"}) v.tokens.emplace_back(piece);
+  v.token_types.resize(v.tokens.size(), 1);
+  v.scores.resize(v.tokens.size() - 5, 0);
+  for (int score = -1; score >= -5; --score) v.scores.push_back(static_cast<float>(score));
+  v.special = {.bos = 1, .unk = 0};
+  const auto tokenizer = Tokenizer::from_gguf(v);
+  const std::vector<std::pair<std::string, std::vector<int32_t>>> wanted = {
+      {"a b", {264, 263, 265}},         {"ab  ab", {261, 2, 261}},
+      {"ab    ab", {261, 3, 262}},      {"ab       ab", {261, 3, 3, 262}},
+      {"ab ▁ ab", {261, 3, 261}},       {"ab▁▁ab", {261, 2, 261}},
+      {" ab\n\n ab", {262, 4, 4, 262}}, {"\n é  ", {4, 263, 200, 174, 2}}};
+  for (const auto& [text, ids] : wanted) EXPECT_EQ(tokenizer->encode(text, false), ids) << text;
+}
+
 TEST(SentencePiece, LegacyEncodesEachStretchWithAPrefixSpace) {
   const auto tokenizer = Tokenizer::from_directory(data_path("sentencepiece"));
   EXPECT_EQ(tokenizer->special().bos, 1);

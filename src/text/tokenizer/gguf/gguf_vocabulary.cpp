@@ -63,6 +63,9 @@ int32_t type_of(const GgufVocabulary& v, size_t id) {
 
 json added_tokens(const GgufVocabulary& v) {
   const auto& s = v.special;
+  // sentencepiece looks for user-defined pieces in a text whose spaces it has escaped, so that two
+  // spaces are the same as two of its signs. Behind a prefix they would have to start with it.
+  const bool escaped = v.model == "llama" && !v.add_space_prefix;
   json out = json::array();
   for (size_t id = 0; id < v.tokens.size(); ++id) {
     const int32_t type = type_of(v, id);
@@ -75,7 +78,7 @@ json added_tokens(const GgufVocabulary& v) {
                    {"single_word", false},
                    {"lstrip", false},
                    {"rstrip", false},
-                   {"normalized", false},
+                   {"normalized", escaped && !special},
                    {"special", special}});
   }
   return out;
