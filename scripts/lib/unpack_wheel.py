@@ -16,8 +16,8 @@ def wanted(name, keep, drop):
     )
 
 
-def target_path(name, root, flat):
-    path = os.path.normpath(os.path.join(root, os.path.basename(name) if flat else name))
+def target_path(name, root):
+    path = os.path.normpath(os.path.join(root, name))
     if os.path.commonpath([path, os.path.abspath(root)]) != os.path.abspath(root):
         raise SystemExit(f"error: the wheel holds {name!r}, which points outside of its folder")
     return path
@@ -28,7 +28,7 @@ def unpack(wheel, args):
         for info in archive.infolist():
             if info.is_dir() or not wanted(info.filename, args.keep, args.drop):
                 continue
-            path = target_path(info.filename, os.path.abspath(args.to), args.flat)
+            path = target_path(info.filename, os.path.abspath(args.to))
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with archive.open(info) as source, open(path, "wb") as out:
                 while chunk := source.read(1 << 20):
@@ -43,7 +43,6 @@ def main():
     parser.add_argument("--to", required=True)
     parser.add_argument("--keep", action="append", help="pattern of names to unpack (default: all)")
     parser.add_argument("--drop", action="append", default=[], help="pattern to leave out after all")
-    parser.add_argument("--flat", action="store_true", help="without the folders inside the wheel")
     parser.add_argument("wheels", nargs="+")
     args = parser.parse_args()
     args.keep = args.keep or ["*"]

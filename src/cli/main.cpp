@@ -106,6 +106,10 @@ int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
 
 // The recipe is checked before anything is fetched for it.
 void demo(const snug::recipe::DemoOptions& options) {
+  if (options.fetch_only) {
+    std::puts(snug::demo::fetch_model(options).c_str());
+    return;
+  }
   const std::vector<std::string> words = snug::demo::finetune_words(options);
   const ParsedCommand run = snug::recipe::parse_command_line(words);
   if (run.print_config) become(words);

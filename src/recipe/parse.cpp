@@ -317,6 +317,7 @@ void hand_on(ParsedCommand& parsed, Words& words, const std::vector<std::string>
                                       typed.begin() + static_cast<std::ptrdiff_t>(option.end));
   }
   parsed.demo.lora = names_adapters(words.settings);
+  parsed.demo.lora_is_auto = !parsed.demo.lora;
   std::erase_if(words.settings,
                 [&](const Setting& setting) { return find_row(own, setting.key) == nullptr; });
   words.config.clear();

@@ -38,11 +38,13 @@ enum class Command {
 
 // demo: a fine-tuning run with model, data and recipe of its own.
 struct DemoOptions {
-  std::string checkpoint_dir;  // empty = the demo's model, fetched once
-  bool lora = false;
-  std::string questions = "auto";  // auto | debian | numbers
+  std::string checkpoint_dir;              // empty = `model`, fetched once
+  std::string model = "smollm2";           // smollm2 | gemma3
+  bool lora = false, lora_is_auto = true;  // auto: as the model's demo does
+  std::string questions = "auto";          // auto | debian | numbers
   std::string data_dir = "out/demo-data";
   bool data_only = false;
+  bool fetch_only = false;
   std::vector<std::string> finetune_words;  // options for snug finetune, as typed
 };
 

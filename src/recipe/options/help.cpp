@@ -59,6 +59,10 @@ std::string usage(const CommandInfo& info, const std::vector<Row>& rows) {
   return options ? line + " [--OPTION VALUE]..." : line;
 }
 
+std::string default_text(const Row& row) {
+  return row.automatic != nullptr && *row.automatic ? "auto" : plain_text(row);
+}
+
 std::string row_text(const Row& row, int width, const Paint& paint) {
   const std::string head = fmt::format("--{}", option_name(row));
   const std::string_view value = row.choices.empty() ? value_name(row) : std::string_view();
@@ -67,7 +71,7 @@ std::string row_text(const Row& row, int width, const Paint& paint) {
                   value.empty() ? fmt::format("{}", fmt::join(row.choices, "|")) : value);
   std::string meaning(row.help);
   std::vector<std::string> facts;
-  if (!row.required && !row.secret) facts.push_back(fmt::format("default: {}", plain_text(row)));
+  if (!row.required && !row.secret) facts.push_back(fmt::format("default: {}", default_text(row)));
   if (const std::string range = range_text(row); !range.empty()) facts.push_back(range);
   if (!facts.empty()) meaning += fmt::format(" [{}]", fmt::join(facts, "; "));
   out += wrapped(meaning, kIndent, width);
@@ -192,7 +196,7 @@ std::string meaning_of(const Row& row) {
 
 std::string default_of(const Row& row) {
   if (row.required) return "required";
-  return row.secret ? "none" : plain_text(row);
+  return row.secret ? "none" : default_text(row);
 }
 
 std::string command_section(const CommandInfo& info) {

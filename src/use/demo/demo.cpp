@@ -46,16 +46,27 @@ bool names_recipe(const std::vector<std::string>& words) {
   });
 }
 
+// The user's own model, or the one to fetch.
+std::string path_of_model(const recipe::DemoOptions& options) {
+  const ModelSource& source = model_source(options.model);
+  if (options.checkpoint_dir.empty()) return model_path(source).string();
+  if (&source != &model_source(recipe::DemoOptions().model))
+    throw UserError("--model {} is fetched, and {} is a model of your own: give one of them",
+                    options.model, options.checkpoint_dir);
+  return options.checkpoint_dir;
+}
+
 }  // namespace
 
 std::vector<std::string> finetune_words(const recipe::DemoOptions& options) {
-  std::vector<std::string> words{
-      options.lora ? "finetune_lora" : "finetune_full",
-      options.checkpoint_dir.empty() ? model_path(smollm2()).string() : options.checkpoint_dir};
+  const ModelSource& source = model_source(options.model);
+  const bool lora = options.lora_is_auto ? source.lora : options.lora;
+  std::vector<std::string> words{lora ? "finetune_lora" : "finetune_full", path_of_model(options)};
   const std::vector<std::string>& more = options.finetune_words;
-  if (!names_recipe(more))
-    words.insert(words.end(),
-                 {"--config", options.lora ? "recipes/demo-lora.yaml" : "recipes/demo.yaml"});
+  if (!names_recipe(more)) {
+    words.insert(words.end(), {"--config", lora ? "recipes/demo-lora.yaml" : "recipes/demo.yaml"});
+    words.insert(words.end(), source.finetune_words.begin(), source.finetune_words.end());
+  }
   // The recipes name the default folder.
   if (options.data_dir != recipe::DemoOptions().data_dir) {
     const std::filesystem::path folder = options.data_dir;
@@ -76,20 +87,28 @@ void make_questions(const recipe::DemoOptions& options) {
               kNumHeldOut, options.data_dir.c_str());
 }
 
-void fetch_model(const recipe::DemoOptions& options) {
-  if (!options.checkpoint_dir.empty()) return;
+std::string fetch_model(const recipe::DemoOptions& options) {
+  const std::string path = path_of_model(options);
+  if (!options.checkpoint_dir.empty()) return path;
+  const ModelSource& source = model_source(options.model);
+  if (!source.terms.empty())
+    std::printf("Terms     to use %s is to accept %s\n", source.name.c_str(), source.terms.c_str());
   bool has_begun = false;
   hub::ProgressLine line;
   const auto show = [&](const hub::Progress& progress) {
     if (!has_begun)
-      std::printf("Downloading %s (%.0f MB) to %s\n", smollm2().name.c_str(),
+      std::printf("Downloading %s (%.0f MB) to %s\n", source.name.c_str(),
                   static_cast<double>(progress.all_total) / 1e6,
-                  model_path(smollm2()).parent_path().c_str());
+                  std::filesystem::path(path).parent_path().c_str());
     has_begun = true;
     std::fflush(stdout);
     line.show(progress);
   };
-  demo::fetch_model(smollm2(), show);
+  demo::fetch_model(source, show);
+  const auto copy = std::filesystem::path(path).replace_filename(source.terms_file);
+  if (!source.terms_file.empty() && std::filesystem::exists(copy))
+    std::printf("          a copy is in %s\n", copy.c_str());
+  return path;
 }
 
 }  // namespace snug::demo

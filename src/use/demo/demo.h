@@ -17,7 +17,7 @@ std::vector<std::string> finetune_words(const recipe::DemoOptions& options);
 // Writes the questions for the run.
 void make_questions(const recipe::DemoOptions& options);
 
-// Downloads the model, unless the user named one or it exists.
-void fetch_model(const recipe::DemoOptions& options);
+// Downloads the model, unless the user named one or it exists, and returns its path.
+std::string fetch_model(const recipe::DemoOptions& options);
 
 }  // namespace snug::demo

