@@ -10,7 +10,7 @@
 namespace snug::tests {
 namespace {
 
-// Where scripts/fetch-smollm2 puts it.
+// Where snug demo puts it.
 fs::path smollm2() {
   const char* cache = std::getenv("SNUG_CACHE");
   const char* home = std::getenv("HOME");
@@ -36,7 +36,7 @@ void expect_gguf_keeps_all(const fs::path& source, const TempFolder& folder) {
 }
 
 TEST(Convert, GgufKeepsEveryBitOfSmolLm2) {
-  if (!fs::exists(smollm2())) GTEST_SKIP() << smollm2() << " is missing: scripts/fetch-smollm2";
+  if (!fs::exists(smollm2())) GTEST_SKIP() << smollm2() << " is missing: snug demo --fetch_only";
   const TempFolder folder;
   expect_gguf_keeps_all(smollm2(), folder);
   EXPECT_TRUE(read_file(folder / "hf/tokenizer.json") ==

@@ -1,0 +1,143 @@
+// Real models from GGUF files against transformers in float64: logits, loss, every gradient (its
+// norm and eight elements), AdamW steps, greedy ids; and their vocabulary against
+// sentencepiece. tests/oracles/gguf_parity.py wrote the expected values.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "core/memory/ledger.h"
+#include "engine/batch.h"
+#include "engine/engine.h"
+#include "engine/export/vocabulary.h"
+#include "files/weights/safetensors/safetensors.h"
+#include "models/family.h"
+#include "parity/parity_support.h"
+#include "support/source_dir.h"
+#include "support/test_device.h"
+#include "unit/text/mixed_text.h"
+
+namespace snug::tests {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct RealModel {
+  const char* name;  // of `snug demo --model`
+  const char* file;  // where it puts it
+  const char* expected;
+};
+
+constexpr RealModel kModels[] = {
+    {"smollm2", "smollm2-135m-instruct/SmolLM2-135M-Instruct.Q4_1.gguf", "smollm2"},
+    {"gemma3", "gemma-3-270m/gemma-3-270m-q4_k_m.gguf", "gemma3-270m"},
+};
+
+fs::path model_path(const RealModel& model) {
+  const char* cache = std::getenv("SNUG_CACHE");
+  const char* home = std::getenv("HOME");
+  const fs::path root = cache ? fs::path(cache) : fs::path(home ? home : "/") / ".cache/snug";
+  return root / "models" / model.file;
+}
+
+class GgufParity : public testing::TestWithParam<RealModel> {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(model_path(GetParam())))
+      GTEST_SKIP() << model_path(GetParam()) << " is missing: snug demo --fetch_only --model "
+                   << GetParam().name;
+    if (!missing_device().empty()) GTEST_SKIP() << missing_device();
+    prepare_test_device();
+    expected = files::open_safetensors(source_dir() / "tests/data/parity" /
+                                       (std::string(GetParam().expected) + ".safetensors"));
+    checkpoint = models::open_checkpoint(model_path(GetParam()));
+    recipe::Recipe recipe;
+    recipe.precision = "32-true";
+    recipe.optimizer = {.name = "adamw", .lr = 2e-5, .weight_decay = 0.01};
+    loaded = engine::make_engine(*checkpoint.model, recipe, test_device(), 1024);
+    models::load_weights(checkpoint);
+  }
+  bool has(const char* name) const { return expected->find(name) != nullptr; }
+
+  // The logits after the last token, as many as the oracle keeps.
+  at::Tensor last_logits(const at::Tensor& ids) const {
+    const nn::Batch batch = engine::to_device(rows_as_batch(ids, ids, 0, 1), test_device());
+    return loaded->executor->last_logits(batch, at::kFloat)[0];
+  }
+  at::Tensor some_last_logits(const at::Tensor& ids) const {
+    const at::Tensor all = last_logits(ids);
+    return all.slice(0, 0, all.numel(), std::max<int64_t>(1, all.numel() / 49152));
+  }
+
+  std::unique_ptr<files::TensorSource> expected;
+  models::Checkpoint checkpoint;
+  std::optional<engine::Engine> loaded;
+};
+
+TEST_P(GgufParity, EqualsTransformers) {
+  const data::MicroBatch rows =
+      rows_as_batch(read(*expected, "input_ids"), read(*expected, "labels"), 0, 2);
+  const nn::Batch batch = engine::to_device(rows, test_device());
+  const nn::Pass pass{.gradient_scale = 1.0 / static_cast<double>(rows.loss_tokens)};
+
+  expect_close("logits", some_last_logits(read(*expected, "input_ids")),
+               read(*expected, "last_logits"), 2e-5);
+  if (has("long_ids"))
+    expect_close("logits beyond the window", some_last_logits(read(*expected, "long_ids")),
+                 read(*expected, "long_logits"), 2e-5);
+  const at::Tensor losses = read(*expected, "losses");
+  for (int64_t step = 0; step < losses.numel(); ++step) {
+    const double loss =
+        loaded->executor->forward_backward(batch, pass) / static_cast<double>(rows.loss_tokens);
+    EXPECT_NEAR(loss, losses[step].item<double>(), 1e-4 * losses[0].item<double>())
+        << "step " << step;
+    for (const auto& [name, tensor] : loaded->parameters) {
+      if (step > 0) break;
+      const at::Tensor flat = tensor.grad().flatten().cpu();
+      // Float32 roundings through thirty blocks: measured 1.2e-5 at most, 3e-6 for the elements.
+      expect_close("gradient norm of " + name, flat.to(at::kDouble).norm().reshape({1}),
+                   read(*expected, "grad_norm." + name), 5e-5);
+      const at::Tensor sample = flat.index_select(0, at::arange(8, at::kLong) * (flat.numel() / 8));
+      const double largest = flat.abs().max().item<double>();
+      EXPECT_LE((sample - read(*expected, "grad_sample." + name)).abs().max().item<double>(),
+                2e-5 * largest)
+          << "gradient of " << name;
+    }
+    loaded->optimizer->step({.lr = 2e-5});
+    loaded->drop_gradients();
+  }
+}
+
+TEST_P(GgufParity, WritesTheSameTokens) {
+  if (!has("greedy_ids")) GTEST_SKIP() << "not in the oracle's file";
+  const at::Tensor wanted = read(*expected, "greedy_ids");
+  for (int64_t row = 0; row < wanted.size(0); ++row)
+    for (int64_t at = 16; at < wanted.size(1); ++at)
+      ASSERT_EQ(last_logits(wanted[row].slice(0, 0, at).unsqueeze(0)).argmax().item<int64_t>(),
+                wanted[row][at].item<int64_t>())
+          << "row " << row << ", token " << at;
+}
+
+TEST_P(GgufParity, ReadsTextAsSentencepiece) {
+  if (!has("line_hashes")) GTEST_SKIP() << "not in the oracle's file";
+  const at::Tensor wanted = read(*expected, "line_hashes");
+  const auto tokenizer = engine::open_tokenizer(checkpoint);
+  const std::vector<std::string> lines =
+      tokenizer::test::MixedText(7).lines(static_cast<size_t>(wanted.size(0)));
+  for (int64_t i = 0; i < wanted.size(0); ++i) {
+    const std::string& line = lines[static_cast<size_t>(i)];
+    const uint8_t* bytes = wanted[i].const_data_ptr<uint8_t>();
+    EXPECT_EQ(tokenizer::test::hash_ids(tokenizer->encode(line, true)),
+              fmt::format("{:02x}{:02x}{:02x}{:02x}", bytes[0], bytes[1], bytes[2], bytes[3]))
+        << "line " << i << ": " << line;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, GgufParity, testing::ValuesIn(kModels),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace snug::tests
