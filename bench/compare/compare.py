@@ -3,9 +3,9 @@
 and prints a Markdown table of medians and ratios with the commands that repeat them.
 
 The cases: `step` (batch x tokens against a plain transformers loop and against the bare matrix
-products, in each precision), `lora` and `qlora` (the same with adapters of rank 8 on q and v, over
-bfloat16 and over NF4 weights, against peft and bitsandbytes), `litgpt` (the same recipe and rows), `length` (snug's tokens/s at growing
-lengths of a micro-batch). All results go to OUT/results.json.
+products) and `lora` (the same with adapters of rank 8 on q and v, against peft), each in each
+precision; `qlora` (over NF4 weights, against bitsandbytes), `litgpt` (the same recipe and rows),
+`length` (snug's tokens/s at growing lengths of a micro-batch). All results go to OUT/results.json.
 """
 
 import argparse
@@ -86,14 +86,14 @@ class Bench:
             self.measured(case, "bound", script("matmul_bound.py") + common)
         return case
 
-    def lora_case(self, quantized):
+    def lora_case(self, precision, quantized=False):
         snug = ["--command", "finetune_lora", "--lora_r", "8", "--lora_alpha", "16"]
         peer = ["--lora_r", "8"]
         if quantized:
             snug += ["--quantize", "bnb.nf4"]
             peer += ["--quantize", "nf4"]
         kind = "qlora" if quantized else "lora"
-        return self.step_case(self.args.precision[0], kind, snug, peer)
+        return self.step_case(precision, kind, snug, peer)
 
     def litgpt_case(self):
         case, args = "litgpt", self.args
@@ -168,7 +168,7 @@ def machine():
 def parse_arguments():
     parser = argparse.ArgumentParser(prog="scripts/bench", description=__doc__.split("\n\n")[0])
     parser.add_argument("--cases", default="step,litgpt", help="of step,lora,qlora,litgpt,length (%(default)s)")
-    parser.add_argument("--precision", default="bf16-true,32-true", help="all but step: the first (%(default)s)")
+    parser.add_argument("--precision", default="bf16-true,32-true", help="all but step and lora: the first (%(default)s)")
     parser.add_argument("--rounds", type=int, default=3, help="runs of each program (%(default)s)")
     parser.add_argument("--steps", type=int, default=5, help="steps counted in a run (%(default)s)")
     parser.add_argument("--batch", type=int, default=4)
@@ -191,9 +191,10 @@ def main():
     try:
         if "step" in wanted:
             cases += [bench.step_case(precision) for precision in args.precision]
-        for kind in ("lora", "qlora"):
-            if kind in wanted:
-                cases.append(bench.lora_case(quantized=kind == "qlora"))
+        if "lora" in wanted:
+            cases += [bench.lora_case(precision) for precision in args.precision]
+        if "qlora" in wanted:
+            cases.append(bench.lora_case(args.precision[0], quantized=True))
         if "litgpt" in wanted:
             cases.append(bench.litgpt_case())
         if "length" in wanted:
