@@ -211,18 +211,18 @@ HugeBuffer::~HugeBuffer() {
   munmap(start_, static_cast<size_t>(bytes_));
 }
 
-void touch(const char* kernel, const void* start, int64_t bytes, bool writes) {
-  const Touch touch = {static_cast<const char*>(start), bytes, writes};
+void touch(const char* kernel, const void* start, int64_t bytes, Use use) {
+  const Touch touch = {static_cast<const char*>(start), bytes, use != Use::Reads};
   Area* area = buffer_at(touch);
   if (area == nullptr)
     throw Fault(fmt::format("kernel {} {} {} bytes that are in no buffer", kernel,
-                            writes ? "writes" : "reads", bytes));
+                            touch.writes ? "writes" : "reads", bytes));
+  if (area->granules.empty()) return;
   const auto first = static_cast<size_t>((touch.address - area->begin) / area->granule);
   for (size_t i = first; i < first + static_cast<size_t>(bytes / area->granule); ++i) {
-    if (area->granules.empty()) return;
-    if (!writes && !area->granules[i].defined)
+    if (use == Use::Reads && !area->granules[i].defined)
       throw Fault(fmt::format("kernel {} reads what nobody has written", kernel));
-    if (writes) area->granules[i].defined = true;
+    if (use != Use::Reads) area->granules[i].defined = use == Use::Writes;
   }
 }
 

@@ -67,7 +67,8 @@ struct Counts {
 Counts counts(const std::string& kernel);
 void reset_counts();
 
-// As if a kernel of that name read or wrote this stretch.
-void touch(const char* kernel, const void* start, int64_t bytes, bool writes);
+// As if a kernel of that name read or wrote this stretch, or left in it what nobody may read.
+enum class Use : uint8_t { Reads, Writes, Spoils };
+void touch(const char* kernel, const void* start, int64_t bytes, Use use);
 
 }  // namespace snug::kernels::simulated

@@ -15,12 +15,14 @@ struct DeviceRadixSort {
   static cudaError_t SortPairs(void* scratch, size_t& scratch_bytes, const Key* keys,
                                Key* sorted_keys, const Value* values, Value* sorted_values,
                                int64_t count, int, int, cudaStream_t) {
-    namespace simulated = snug::kernels::simulated;
-    simulated::touch("sort", scratch, static_cast<int64_t>(scratch_bytes), true);
-    simulated::touch("sort", keys, count * static_cast<int64_t>(sizeof(Key)), false);
-    simulated::touch("sort", values, count * static_cast<int64_t>(sizeof(Value)), false);
-    simulated::touch("sort", sorted_keys, count * static_cast<int64_t>(sizeof(Key)), true);
-    simulated::touch("sort", sorted_values, count * static_cast<int64_t>(sizeof(Value)), true);
+    using snug::kernels::simulated::touch, snug::kernels::simulated::Use;
+    const auto bytes = count * static_cast<int64_t>(sizeof(Key));
+    static_assert(sizeof(Key) == sizeof(Value));
+    touch("sort", keys, bytes, Use::Reads);
+    touch("sort", values, bytes, Use::Reads);
+    touch("sort", sorted_keys, bytes, Use::Writes);
+    touch("sort", sorted_values, bytes, Use::Writes);
+    touch("sort", scratch, static_cast<int64_t>(scratch_bytes), Use::Spoils);
     std::vector<int64_t> order(static_cast<size_t>(count));
     std::iota(order.begin(), order.end(), int64_t{0});
     std::stable_sort(order.begin(), order.end(),
@@ -29,7 +31,6 @@ struct DeviceRadixSort {
       sorted_keys[i] = keys[order[i]];
       sorted_values[i] = values[order[i]];
     }
-    std::memset(scratch, 0xa5, scratch_bytes);  // whoever comes next finds nothing of use
     return cudaSuccess;
   }
 };
