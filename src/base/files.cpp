@@ -16,7 +16,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/abandoned.h"
 #include "base/error.h"
+#include "base/uninterrupted.h"
 
 namespace snug {
 namespace {
@@ -42,11 +44,20 @@ std::string system_reason() { return std::strerror(errno); }
 
 void write_all(int fd, std::string_view content, const std::filesystem::path& path) {
   while (!content.empty()) {
-    const ssize_t written = ::write(fd, content.data(), content.size());
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written =
+        uninterrupted([&] { return ::write(fd, content.data(), content.size()); });
     if (written < 0) throw UserError("cannot write {}: {}", path.string(), system_reason());
     content.remove_prefix(static_cast<size_t>(written));
   }
+}
+
+int open_file(const std::filesystem::path& path, int flags) {
+  constexpr mode_t kMode = 0644;
+  return uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC, kMode); });
+}
+
+int sync(int fd) {
+  return uninterrupted([&] { return ::fsync(fd); });
 }
 
 // Whose temporary file it is by its name; 0: it is none.
@@ -73,7 +84,7 @@ int open_named(const std::filesystem::path& folder) {
 }  // namespace
 
 std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(open_file(path, O_RDONLY));
   if (file.get() < 0) throw UserError("cannot open {}: {}", path.string(), system_reason());
   struct stat info {};
   if (::fstat(file.get(), &info) == 0 && S_ISDIR(info.st_mode))
@@ -82,8 +93,7 @@ std::string read_file(const std::filesystem::path& path, size_t max_bytes) {
   content.reserve(info.st_size > 0 ? std::min<size_t>(info.st_size, max_bytes) : 0);
   char buffer[1 << 16];
   while (true) {
-    const ssize_t got = ::read(file.get(), buffer, sizeof(buffer));
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = uninterrupted([&] { return ::read(file.get(), buffer, sizeof(buffer)); });
     if (got < 0) throw UserError("cannot read {}: {}", path.string(), system_reason());
     if (got == 0) return content;
     content.append(buffer, static_cast<size_t>(got));
@@ -97,11 +107,10 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   std::filesystem::path temporary = path;
   temporary += fmt::format("{}{}", kTemporary, ::getpid());
   try {
-    const Descriptor file(
-        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    const Descriptor file(open_file(temporary, O_WRONLY | O_CREAT | O_TRUNC));
     if (file.get() < 0) throw UserError("cannot create {}: {}", path.string(), system_reason());
     write_all(file.get(), content, path);
-    if (::fsync(file.get()) != 0)
+    if (sync(file.get()) != 0)
       throw UserError("cannot write {}: {}", path.string(), system_reason());
   } catch (...) {
     ::unlink(temporary.c_str());
@@ -116,25 +125,38 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view c
   sync_path(folder.empty() ? "." : folder);
 }
 
-void remove_abandoned(const std::filesystem::path& folder) {
+namespace {
+
+// Those whose name begins so.
+void remove_abandoned(const std::filesystem::path& folder, const std::string& beginning) {
   std::error_code ignored;
   std::vector<std::filesystem::path> abandoned;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const pid_t owner = owner_of(entry.path().filename().string());
+    const std::string name = entry.path().filename();
+    const pid_t owner = name.starts_with(beginning) ? owner_of(name) : 0;
     if (owner > 0 && is_gone(owner) && entry.is_regular_file(ignored))
       abandoned.push_back(entry.path());
   }
   for (const std::filesystem::path& path : abandoned) std::filesystem::remove(path, ignored);
 }
 
+}  // namespace
+
+void remove_abandoned(const std::filesystem::path& folder) { remove_abandoned(folder, ""); }
+
+void remove_abandoned_versions(const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.parent_path();
+  remove_abandoned(folder.empty() ? "." : folder, file.filename().string() + kTemporary.data());
+}
+
 void sync_path(const std::filesystem::path& path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0 || ::fsync(file.get()) != 0)
+  const Descriptor file(open_file(path, O_RDONLY));
+  if (file.get() < 0 || sync(file.get()) != 0)
     throw UserError("cannot sync {} to disk: {}", path.string(), system_reason());
 }
 
 MappedFile::MappedFile(const std::filesystem::path& path) : path_(path) {
-  const Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Descriptor file(open_file(path, O_RDONLY));
   if (file.get() < 0) throw UserError("cannot open {}: {}", path.string(), system_reason());
   struct stat info {};
   if (::fstat(file.get(), &info) != 0)
@@ -170,7 +192,8 @@ void MappedFile::release(size_t offset, size_t length) const {
 }
 
 int open_nameless_file(const std::filesystem::path& folder) {
-  const int file = ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+  const int file =
+      uninterrupted([&] { return ::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600); });
   const bool knows_none = file < 0 && (errno == EOPNOTSUPP || errno == EISDIR || errno == EINVAL);
   return knows_none ? open_named(folder) : file;
 }

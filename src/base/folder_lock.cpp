@@ -18,6 +18,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/program.h"
+#include "base/uninterrupted.h"
 
 namespace snug {
 namespace {
@@ -112,7 +113,8 @@ void FolderLock::check_folders_above(const LockWish& wish) const {
   constexpr int kLevels = 3;  // OUT_DIR/step-000100/model
   fs::path folder = file_.parent_path();
   for (int level = 0; level < kLevels && folder.has_relative_path(); ++level) {
-    const int descriptor = ::open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC);
+    const int descriptor =
+        uninterrupted([&] { return ::open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC); });
     if (descriptor >= 0) {
       const bool busy = wish.lock(descriptor, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
       ::close(descriptor);
@@ -124,12 +126,13 @@ void FolderLock::check_folders_above(const LockWish& wish) const {
 
 // False where the file went away meanwhile, and another is to be tried.
 bool FolderLock::take(const LockWish& wish) {
-  descriptor_ = ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  descriptor_ =
+      uninterrupted([&] { return ::open(file_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); });
   if (descriptor_ < 0)
     throw UserError("cannot write into {}: {}; {}", file_.parent_path().string(),
                     std::strerror(errno), wish.remedy);
-  int error = EINTR;
-  while (error == EINTR) error = wish.lock(descriptor_, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  const int result = uninterrupted([&] { return wish.lock(descriptor_, LOCK_EX | LOCK_NB); });
+  const int error = result == 0 ? 0 : errno;
   if (error == 0 && is_at(descriptor_, file_)) return true;
   const std::optional<Holder> holder = holder_of(file_);
   const bool unknown = error != 0 && error != EWOULDBLOCK;

@@ -14,6 +14,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/uninterrupted.h"
 
 namespace snug::hub {
 namespace {
@@ -25,8 +26,7 @@ int64_t feed(int fd, std::optional<Digest>& digest) {
   std::vector<char> buffer(kBufferBytes);
   int64_t total = 0;
   while (true) {
-    const ssize_t got = ::read(fd, buffer.data(), buffer.size());
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = uninterrupted([&] { return ::read(fd, buffer.data(), buffer.size()); });
     if (got <= 0) return got < 0 ? -1 : total;
     if (digest) digest->update({buffer.data(), static_cast<size_t>(got)});
     total += got;
@@ -87,7 +87,7 @@ PartFile::~PartFile() {
 // over.
 void PartFile::open_and_lock() {
   while (true) {
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    fd_ = uninterrupted([&] { return ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666); });
     if (fd_ < 0) throw UserError("cannot write {}: {}", path_.string(), std::strerror(errno));
     if (::flock(fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
       ::close(std::exchange(fd_, -1));
@@ -109,8 +109,8 @@ void PartFile::hash_existing() {
 void PartFile::append(std::string_view bytes) {
   if (digest_) digest_->update(bytes);
   while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), size_);
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written =
+        uninterrupted([&] { return ::pwrite(fd_, bytes.data(), bytes.size(), size_); });
     if (written < 0) fail_to_write(path_, errno, size_);
     size_ += written;
     bytes.remove_prefix(static_cast<size_t>(written));
@@ -118,7 +118,7 @@ void PartFile::append(std::string_view bytes) {
 }
 
 void PartFile::restart() {
-  if (::ftruncate(fd_, 0) != 0) fail_to_write(path_, errno, size_);
+  if (uninterrupted([&] { return ::ftruncate(fd_, 0); }) != 0) fail_to_write(path_, errno, size_);
   size_ = 0;
   digest_ = digest_for(file_);
 }
@@ -140,7 +140,7 @@ bool PartFile::verify(std::string& found) {
 }
 
 void PartFile::finish(const std::filesystem::path& final_path) {
-  if (::fsync(fd_) != 0) fail_to_write(path_, errno, size_);
+  if (uninterrupted([&] { return ::fsync(fd_); }) != 0) fail_to_write(path_, errno, size_);
   std::error_code error;
   std::filesystem::rename(path_, final_path, error);
   if (error)

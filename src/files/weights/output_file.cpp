@@ -10,12 +10,14 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/uninterrupted.h"
 
 namespace snug::files {
 
 OutputFile::OutputFile(const std::filesystem::path& path) : path_(path), temporary_(path) {
   temporary_ += fmt::format(".tmp-{}", ::getpid());
-  descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  descriptor_ = uninterrupted(
+      [&] { return ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644); });
   if (descriptor_ < 0) fail("create");
 }
 
@@ -30,10 +32,12 @@ void OutputFile::fail(const char* what) const {
 }
 
 void OutputFile::reserve(uint64_t size) {
-  if (::ftruncate(descriptor_, static_cast<off_t>(size)) != 0) fail("reserve the space for");
+  const auto bytes = static_cast<off_t>(size);
+  if (uninterrupted([&] { return ::ftruncate(descriptor_, bytes); }) != 0)
+    fail("reserve the space for");
   if (size == 0) return;
   // Some file systems cannot reserve blocks; there a full disk is noticed only while writing.
-  if (::fallocate(descriptor_, 0, 0, static_cast<off_t>(size)) != 0 &&
+  if (uninterrupted([&] { return ::fallocate(descriptor_, 0, 0, bytes); }) != 0 &&
       (errno == ENOSPC || errno == EDQUOT || errno == EFBIG))
     fail("reserve the space for");
 }
@@ -45,9 +49,9 @@ void OutputFile::append(std::span<const std::byte> bytes) {
 
 void OutputFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t written =
-        ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = uninterrupted([&] {
+      return ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    });
     if (written < 0) fail("write");
     offset += static_cast<uint64_t>(written);
     bytes = bytes.subspan(static_cast<size_t>(written));
@@ -55,7 +59,7 @@ void OutputFile::write_at(uint64_t offset, std::span<const std::byte> bytes) {
 }
 
 void OutputFile::finish() {
-  if (::fsync(descriptor_) != 0) fail("write");
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) fail("write");
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail("write");
   ::close(descriptor_);
   descriptor_ = -1;

@@ -10,6 +10,7 @@
 #include <fstream>
 #include <functional>
 
+#include "base/abandoned.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -150,6 +151,21 @@ TEST(Files, WhatAKilledProcessLeftIsRemovedAndNothingElse) {
   EXPECT_FALSE(fs::exists(folder / gone));
   EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 6);
   remove_abandoned(folder / "none");
+}
+
+TEST(FolderLock, TemporaryFilesOfOneFileGoAlone) {
+  const test::TempFolder folder;
+  Other other([] {});
+  other.kill();
+  const fs::path file = folder / "model.gguf";
+  const std::string gone = fmt::format(".tmp-{}", other.process());
+  const fs::path theirs = folder / ("another.gguf" + gone);
+  for (const fs::path& path : {file, fs::path(file.string() + gone), theirs})
+    std::ofstream(path) << "x";
+  remove_abandoned_versions(file);
+  EXPECT_TRUE(fs::exists(file));
+  EXPECT_TRUE(fs::exists(theirs));
+  EXPECT_FALSE(fs::exists(file.string() + gone));
 }
 
 }  // namespace
