@@ -10,7 +10,6 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
-#include "files/checksums.h"
 
 namespace snug::data {
 namespace {
@@ -175,7 +174,6 @@ void write_prompt_record(const fs::path& folder, const PromptRecord& record) {
   for (const LitgptClass& known : kClasses)
     if (record.style == known.style) written["class_path"] = known.name;
   write_file_atomically(folder / kName, written.dump(2) + "\n");
-  files::add_checksums(folder / kName);
 }
 
 void copy_prompt_record(const fs::path& from, const fs::path& to) {

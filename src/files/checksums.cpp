@@ -134,13 +134,6 @@ void write_checksums(const fs::path& folder, const FolderChecksums& known) {
   write_to(folder, checksums);
 }
 
-void add_checksums(const fs::path& file) {
-  std::optional<FolderChecksums> checksums = read_checksums(file.parent_path());
-  if (!checksums) return;
-  (*checksums)[file.filename().string()] = checksums_of(file);
-  write_to(file.parent_path(), *checksums);
-}
-
 std::optional<FolderChecksums> read_checksums(const fs::path& folder) {
   const fs::path path = folder / kChecksumsName;
   if (!fs::exists(path)) return std::nullopt;

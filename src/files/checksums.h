@@ -43,9 +43,6 @@ FolderChecksums from_text(const std::string& text);
 // read again.
 void write_checksums(const std::filesystem::path& folder, const FolderChecksums& known = {});
 
-// Adds a file to its folder's checksums.json, if there is one.
-void add_checksums(const std::filesystem::path& file);
-
 // The folder's checksums.json; none without one. Throws UserError if it is damaged itself.
 std::optional<FolderChecksums> read_checksums(const std::filesystem::path& folder);
 

@@ -228,9 +228,9 @@ void BaseModel::reopen() {
   }
 }
 
-void BaseModel::write_trained(const std::filesystem::path& folder,
-                              const engine::Engine& engine) const {
-  recipe_.lora.enabled ? write_adapter(folder, engine) : write_model(folder, engine);
+void BaseModel::write_trained(const std::filesystem::path& folder, const engine::Engine& engine,
+                              const engine::AddFiles& add) const {
+  recipe_.lora.enabled ? write_adapter(folder, engine, add) : write_model(folder, engine, add);
 }
 
 void BaseModel::with_values(
@@ -264,15 +264,17 @@ engine::ExportOptions BaseModel::export_options(const engine::Engine& engine) co
           .processor = std::filesystem::path(recipe_.checkpoint_dir)};
 }
 
-void BaseModel::write_model(const std::filesystem::path& folder,
-                            const engine::Engine& engine) const {
+void BaseModel::write_model(const std::filesystem::path& folder, const engine::Engine& engine,
+                            const engine::AddFiles& add) const {
+  engine::ExportOptions options = export_options(engine);
+  options.add = add;
   with_values(engine, Gathered::All, [&](const engine::ParameterReader& read) {
-    engine::export_hugging_face(folder, model(), tokenizer_.get(), read, export_options(engine));
+    engine::export_hugging_face(folder, model(), tokenizer_.get(), read, options);
   });
 }
 
-void BaseModel::write_adapter(const std::filesystem::path& folder,
-                              const engine::Engine& engine) const {
+void BaseModel::write_adapter(const std::filesystem::path& folder, const engine::Engine& engine,
+                              const engine::AddFiles& add) const {
   const std::vector<nn::Parameter*> all = model().parameters();
   const auto trained = std::ranges::find_if(all, [](const auto* p) { return p->trained; });
   SNUG_CHECK(trained != all.end(), "adapters without trained weights");
@@ -285,7 +287,7 @@ void BaseModel::write_adapter(const std::filesystem::path& folder,
     engine::export_peft(
         folder, adapter,
         engine::adapter_values(model(), recipe_.lora, engine.precision.parameters, read, reader()),
-        tokenizer_.get());
+        tokenizer_.get(), add);
   });
 }
 

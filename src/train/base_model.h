@@ -75,15 +75,19 @@ class BaseModel {
 
   // Writes the trained model or adapter as a directory in Hugging Face's layout. Called by all
   // ranks that share the model; the first one writes.
-  void write_trained(const std::filesystem::path& folder, const engine::Engine& engine) const;
+  // `add` writes more files into it.
+  void write_trained(const std::filesystem::path& folder, const engine::Engine& engine,
+                     const engine::AddFiles& add = {}) const;
   // Its size on disk.
   int64_t trained_bytes(const engine::Engine& engine) const;
 
  private:
   checkpoint::Adapter adapter_shapes(at::ScalarType type) const;
   engine::ExportOptions export_options(const engine::Engine& engine) const;
-  void write_model(const std::filesystem::path& folder, const engine::Engine& engine) const;
-  void write_adapter(const std::filesystem::path& folder, const engine::Engine& engine) const;
+  void write_model(const std::filesystem::path& folder, const engine::Engine& engine,
+                   const engine::AddFiles& add) const;
+  void write_adapter(const std::filesystem::path& folder, const engine::Engine& engine,
+                     const engine::AddFiles& add) const;
   bool is_random() const { return !recipe_.model.config.empty(); }
   // Reads initial weights, as float32 on the host.
   engine::ParameterReader reader() const;

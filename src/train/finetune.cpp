@@ -69,6 +69,8 @@ class Finetune {
   void finish();
   void write_model();
   std::string what_remains() const;
+  std::optional<std::filesystem::path> last_checkpoint() const;
+  std::string without_record(const std::string& fault) const;
   void show_samples();
   SampleAnswerOptions sample_options() const;
   void tell_the_phases() const;
@@ -305,6 +307,10 @@ void Finetune::set_earlier_runs_aside() {
   if (resume_) {
     if (const auto folder = checkpoint::set_aside(recipe_.out_dir, resume_->state.step))
       log_->print(fmt::format("Moved an earlier run's checkpoints to {}", folder->string()));
+    // The run may have ended between writing one and deleting the one before.
+    if (recipe_.train.keep_checkpoints && is_of_run_in(recipe_.out_dir, resume_->folder))
+      checkpoint::keep_newest(recipe_.out_dir, resume_->state.step,
+                              *recipe_.train.keep_checkpoints);
   }
 }
 
@@ -345,17 +351,16 @@ void Finetune::finish() {
   tell_the_end();
 }
 
-// Stores the prompt style beside the model, so that generate and chat use the same one.
+// With the prompt style beside the model, so that generate and chat use the same one.
 void Finetune::write_model() {
   const bool asks = !dataset_.train_pictures.rows && !engine::is_synthetic(recipe_.data);
+  const auto add_prompt_style = [&](const std::filesystem::path& folder) {
+    if (asks)
+      data::write_prompt_record(
+          folder, {.style = dataset_.prompt_style, .mask_prompt = recipe_.data.mask_prompt});
+  };
   const auto write = [&](const std::filesystem::path& folder) {
-    base_->write_trained(folder, engine_);
-    dist::agree(&mesh_->world(), [&]() -> std::string {
-      if (asks && world_->rank() == 0)
-        data::write_prompt_record(
-            folder, {.style = dataset_.prompt_style, .mask_prompt = recipe_.data.mask_prompt});
-      return "";
-    });
+    base_->write_trained(folder, engine_, add_prompt_style);
   };
   LastWrite wish{.folder = final_folder(recipe_),
                  .write = write,
@@ -375,9 +380,7 @@ void Finetune::write_model() {
 std::string Finetune::what_remains() const {
   const auto latest = checkpoint::find_latest(recipe_.out_dir);
   if (!latest) return "No checkpoint holds these weights.";
-  const auto& steps = log_->record().steps;
-  const int64_t step = checkpoint::load_state(*latest).step;
-  if (!steps.empty() && steps.back().step == step)
+  if (last_checkpoint())
     return fmt::format(
         "{} holds these weights: once there is space, the same command with --resume auto writes "
         "the model from them.",
@@ -452,8 +455,32 @@ void Finetune::end(const std::string& outcome, const std::string& reason) {
   log_->record().outcome = outcome;
   log_->record().reason = reason;
   figures_->fill();
-  log_->write();
+  const std::string fault = log_->write();
   live_->ended(outcome, reason);
+  if (fault.empty()) return;
+  if (outcome == "ok") throw UserError("{}", without_record(fault));
+  log_warning("the run's record could not be written: " + fault);
+}
+
+// The model is whole, but who asks run.json would hear that the run is unfinished.
+std::string Finetune::without_record(const std::string& fault) const {
+  const std::string model =
+      written_.empty() ? "" : fmt::format(" The trained model is whole in {}.", written_.string());
+  const std::string remedy =
+      last_checkpoint() ? "once that is mended, the same command with --resume auto writes it "
+                          "without another step"
+                        : "its figures are those printed above, its steps those in metrics.csv";
+  return fmt::format("the run is done, but its record could not be written: {}; {}.{}", fault,
+                     remedy, model);
+}
+
+// The checkpoint of the last step, if there is one.
+std::optional<std::filesystem::path> Finetune::last_checkpoint() const {
+  const auto latest = checkpoint::find_latest(recipe_.out_dir);
+  const auto& steps = log_->record().steps;
+  const bool is_last =
+      latest && !steps.empty() && steps.back().step == checkpoint::load_state(*latest).step;
+  return is_last ? latest : std::nullopt;
 }
 
 // Throws the same error again, with changes that would fit.
@@ -468,7 +495,8 @@ void Finetune::explain(const OutOfMemory& error) {
   record.out_of_memory->suggestions = plan::suggestion_records(found, command_);
   record.outcome = "oom";
   record.reason = error.what() + plan::suggestions_text(found, command_);
-  log_->write();
+  if (const std::string fault = log_->write(); !fault.empty())
+    log_warning("the run's record could not be written: " + fault);
   if (!record.memory.phases.empty()) tell_the_phases();
   live_->ended("oom", error.what());
   throw OutOfMemory(record.reason);

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/abandoned.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/folder_lock.h"
@@ -88,7 +89,11 @@ void convert(const recipe::ConvertOptions& options) {
        .command = fmt::format("snug convert {} {}", options.source, options.destination),
        .remedy = "give another destination"});
   refuse_to_overwrite(options.destination);  // another conversion may have finished meanwhile
-  const engine::ExportOptions export_options{.dtype = type, .processor = options.source};
+  remove_abandoned_versions(options.destination);
+  const engine::ExportOptions export_options{
+      .dtype = type, .processor = options.source, .add = [&](const fs::path& folder) {
+        data::copy_prompt_record(options.source, folder);
+      }};
   if (to == "hf")
     engine::export_hugging_face(options.destination, *checkpoint.model, tokenizer.get(), read,
                                 export_options);
@@ -98,7 +103,6 @@ void convert(const recipe::ConvertOptions& options) {
     engine::export_gguf(options.destination, *checkpoint.model, *tokenizer, read, export_options);
   else
     throw UserError("--to {} is unknown; choose hf, litgpt or gguf", to);
-  if (to != "gguf") data::copy_prompt_record(options.source, options.destination);
   std::printf("%s\n", options.destination.c_str());
 }
 
@@ -159,10 +163,12 @@ void merge(const recipe::MergeOptions& options) {
                          .place = LockWish::Place::Beside,
                          .command = "snug merge " + options.checkpoint_dir});
   destination_of(options);  // another merge may have finished meanwhile
-  engine::export_hugging_face(destination, untied ? *untied : *base.model, tokenizer.get(),
-                              engine::merged_reader(base, adapter, type),
-                              {.dtype = type, .processor = base_path});
-  data::copy_prompt_record(options.checkpoint_dir, destination);
+  engine::export_hugging_face(
+      destination, untied ? *untied : *base.model, tokenizer.get(),
+      engine::merged_reader(base, adapter, type),
+      {.dtype = type, .processor = base_path, .add = [&](const fs::path& folder) {
+         data::copy_prompt_record(options.checkpoint_dir, folder);
+       }});
   std::fprintf(
       stderr, "merged the adapter into %zu weights of %s%s\n", adapter.modules.size(),
       base_path.c_str(),

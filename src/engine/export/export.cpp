@@ -120,20 +120,23 @@ fs::path hidden(const fs::path& directory, const char* ending) {
 fs::path new_name(const fs::path& directory) { return hidden(directory, "new"); }
 fs::path old_name(const fs::path& directory) { return hidden(directory, "replaced"); }
 
-// Fills a temporary directory through `fill`, then renames it into place. The old one is deleted
-// last.
-void replace_directory(const fs::path& wanted, const std::function<void(const fs::path&)>& fill) {
+// Fills a temporary directory through `fill` and `add`, then renames it into place. The old one is
+// deleted last.
+void replace_directory(const fs::path& wanted, const AddFiles& fill, const AddFiles& add) {
   const fs::path directory = whole_name(wanted);
   refuse_foreign_files(directory);
   const fs::path temporary = new_name(directory), old = old_name(directory);
+  finish_replacing(directory);  // an earlier attempt may have moved the old one away
   try {
     fs::remove_all(temporary);
     fs::create_directories(temporary);
     fill(temporary);
+    if (add) add(temporary);
     files::write_checksums(temporary);
     fs::remove_all(old);
     if (fs::exists(directory)) fs::rename(directory, old);
     fs::rename(temporary, directory);
+    sync_path(directory.parent_path());
     fs::remove_all(old);
   } catch (const fs::filesystem_error& error) {
     std::error_code ignored;
@@ -214,17 +217,20 @@ at::Tensor resident_value(const nn::Parameter& parameter) {
 void export_hugging_face(const fs::path& directory, models::Model& model,
                          const tokenizer::Tokenizer* tokenizer, const ParameterReader& read,
                          const ExportOptions& options) {
-  replace_directory(directory, [&](const fs::path& folder) {
-    const FileTensors tensors = arrange(model, models::Layout::HuggingFace, options.dtype);
-    files::write_sharded(folder, tensors.infos, options.max_shard_bytes,
-                         byte_source(tensors, read));
-    json config = config_of(model, tokenizer);
-    config["torch_dtype"] = torch_name(options.dtype);
-    write_json(folder / "config.json", config);
-    write_json(folder / "generation_config.json", generation_config(config));
-    if (tokenizer != nullptr) tokenizer->write_directory(folder);
-    write_processor_files(folder, model, options.processor);
-  });
+  replace_directory(
+      directory,
+      [&](const fs::path& folder) {
+        const FileTensors tensors = arrange(model, models::Layout::HuggingFace, options.dtype);
+        files::write_sharded(folder, tensors.infos, options.max_shard_bytes,
+                             byte_source(tensors, read));
+        json config = config_of(model, tokenizer);
+        config["torch_dtype"] = torch_name(options.dtype);
+        write_json(folder / "config.json", config);
+        write_json(folder / "generation_config.json", generation_config(config));
+        if (tokenizer != nullptr) tokenizer->write_directory(folder);
+        write_processor_files(folder, model, options.processor);
+      },
+      options.add);
 }
 
 int64_t hugging_face_bytes(models::Model& model, const tokenizer::Tokenizer* tokenizer,
@@ -255,32 +261,39 @@ void finish_replacing(const fs::path& wanted) {
 }
 
 void export_peft(const fs::path& directory, const checkpoint::Adapter& shapes,
-                 const checkpoint::AdapterValues& values, const tokenizer::Tokenizer* tokenizer) {
-  replace_directory(directory, [&](const fs::path& folder) {
-    checkpoint::write_peft_files(folder, shapes, values);
-    if (tokenizer != nullptr) tokenizer->write_directory(folder);
-  });
+                 const checkpoint::AdapterValues& values, const tokenizer::Tokenizer* tokenizer,
+                 const AddFiles& add) {
+  replace_directory(
+      directory,
+      [&](const fs::path& folder) {
+        checkpoint::write_peft_files(folder, shapes, values);
+        if (tokenizer != nullptr) tokenizer->write_directory(folder);
+      },
+      add);
 }
 
 void export_litgpt(const fs::path& directory, models::Model& model,
                    const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
                    const ExportOptions& options) {
-  replace_directory(directory, [&](const fs::path& folder) {
-    FileTensors tensors = arrange(model, models::Layout::LitGpt, options.dtype);
-    // LitGPT stores a tied head as a separate tensor.
-    if (!tensors.parts.contains("lm_head.weight")) {
-      tensors.parts["lm_head.weight"] = tensors.parts.at("transformer.wte.weight");
-      files::TensorInfo head = tensors.infos.front();
-      head.name = "lm_head.weight";
-      tensors.infos.push_back(head);
-    }
-    files::write_pth(folder / "lit_model.pth", tensors.infos, byte_source(tensors, read));
-    write_file_atomically(folder / "model_config.yaml", model.litgpt_config());
-    json config = config_of(model, &tokenizer);
-    write_json(folder / "config.json", config);
-    write_json(folder / "generation_config.json", generation_config(config));
-    tokenizer.write_directory(folder);
-  });
+  replace_directory(
+      directory,
+      [&](const fs::path& folder) {
+        FileTensors tensors = arrange(model, models::Layout::LitGpt, options.dtype);
+        // LitGPT stores a tied head as a separate tensor.
+        if (!tensors.parts.contains("lm_head.weight")) {
+          tensors.parts["lm_head.weight"] = tensors.parts.at("transformer.wte.weight");
+          files::TensorInfo head = tensors.infos.front();
+          head.name = "lm_head.weight";
+          tensors.infos.push_back(head);
+        }
+        files::write_pth(folder / "lit_model.pth", tensors.infos, byte_source(tensors, read));
+        write_file_atomically(folder / "model_config.yaml", model.litgpt_config());
+        json config = config_of(model, &tokenizer);
+        write_json(folder / "config.json", config);
+        write_json(folder / "generation_config.json", generation_config(config));
+        tokenizer.write_directory(folder);
+      },
+      options.add);
 }
 
 void export_gguf(const fs::path& file, models::Model& model, const tokenizer::Tokenizer& tokenizer,

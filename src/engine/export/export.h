@@ -21,10 +21,14 @@ using ParameterReader = std::function<at::Tensor(const nn::Parameter&)>;
 // The value that is in memory.
 at::Tensor resident_value(const nn::Parameter& parameter);
 
+// Writes more files into a directory before it is put in place.
+using AddFiles = std::function<void(const std::filesystem::path& folder)>;
+
 struct ExportOptions {
   at::ScalarType dtype = at::kBFloat16;
   int64_t max_shard_bytes = 5'000'000'000;
   std::filesystem::path processor;  // the folder whose picture processor is copied
+  AddFiles add = {};
 };
 
 // A Hugging Face directory: weights, config.json, generation_config.json, the tokenizer (null:
@@ -47,7 +51,8 @@ void finish_replacing(const std::filesystem::path& directory);
 // A PEFT directory: the adapter (shapes on meta, data from `values`) and the tokenizer (null:
 // none).
 void export_peft(const std::filesystem::path& directory, const checkpoint::Adapter& shapes,
-                 const checkpoint::AdapterValues& values, const tokenizer::Tokenizer* tokenizer);
+                 const checkpoint::AdapterValues& values, const tokenizer::Tokenizer* tokenizer,
+                 const AddFiles& add = {});
 
 // lit_model.pth, model_config.yaml and the tokenizer, as LitGPT lays them out.
 void export_litgpt(const std::filesystem::path& directory, models::Model& model,

@@ -161,14 +161,19 @@ void RunLog::validation(int64_t step, double loss, int64_t tokens) {
   if (tensorboard_) tensorboard_->scalar("val_loss", loss, step);
 }
 
-void RunLog::write() noexcept {
-  if (!writes_files_) return;
-  try {
-    report::write_run_json(record_, out_dir_ / "run.json");
-    report::write_report_html(record_, out_dir_ / "report.html");
-  } catch (const std::exception& error) {
-    log_warning(std::string("the run's record could not be written: ") + error.what());
-  }
+std::string RunLog::write() const noexcept {
+  if (!writes_files_) return "";
+  std::string fault;
+  const auto attempt = [&](const auto& write) {
+    try {
+      write();
+    } catch (const std::exception& error) {
+      fault = error.what();
+    }
+  };
+  attempt([&] { report::write_report_html(record_, out_dir_ / "report.html"); });
+  attempt([&] { report::write_run_json(record_, out_dir_ / "run.json"); });
+  return fault;
 }
 
 }  // namespace snug::train

@@ -48,7 +48,8 @@ class RunLog {
   void write_unfinished() const noexcept;
 
   // Writes run.json and report.html. Never throws: a full disk must not hide the run's own end.
-  void write() noexcept;
+  // Returns what went wrong; empty: nothing.
+  std::string write() const noexcept;
 
  private:
   void open_tensorboard(const std::optional<Resumed>& resumed);

@@ -132,16 +132,5 @@ TEST(Checksums, TheirOwnFileIsCheckedToo) {
   }
 }
 
-TEST(Checksums, AFileIsAddedWhereThereAreChecksums) {
-  const test::TempFolder folder;
-  write_model(folder.path());
-  write_file_atomically(folder / "prompt_style.json", "{}");
-  add_checksums(folder / "prompt_style.json");
-  EXPECT_EQ(read_checksums(folder.path())->size(), 3U);
-  fs::remove(folder / kChecksumsName);
-  add_checksums(folder / "prompt_style.json");
-  EXPECT_FALSE(read_checksums(folder.path()));
-}
-
 }  // namespace
 }  // namespace snug::files
