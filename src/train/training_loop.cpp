@@ -80,11 +80,7 @@ void TrainingLoop::take_step() {
     const trace::Timed timed(trace::Track::Computation, "step", std::to_string(state_.step + 1));
     return step_with_splits(next_micro_batches(), lr);
   }();
-  if (!std::isfinite(result.loss) && result.updated)
-    throw UserError(
-        "the loss is {} at step {}: the learning rate {} is too high for this model, or the data "
-        "is faulty; lower --optimizer.lr or set --train.max_norm 1.0",
-        result.loss, state_.step + 1, recipe_.optimizer.lr);
+  check_numbers(result);
   count_in(result);
   parts_.startup.end_step();
   log_step(result, lr, seconds_since(start));
@@ -95,12 +91,39 @@ void TrainingLoop::take_step() {
   const bool validates = state_.step % recipe_.eval.interval == 0;
   if (validates && !is_over()) validate();  // so that the checkpoint's record has its loss
   // Saved before the last delayed update is applied, so that a resumed run takes the same steps.
-  if (stop || (save_interval > 0 && state_.step % save_interval == 0)) save_checkpoint();
+  const bool is_due = save_interval > 0 && state_.step % save_interval == 0;
+  if (stop || (is_due && !is_in_doubt())) save_checkpoint();
   if (is_over()) parts_.engine.finish_updates();
   if (validates && is_over()) validate();
   if (stop)
     throw Interrupted(
         fmt::format("stopped on request after step {}; continue with --resume auto", state_.step));
+}
+
+// A step whose loss or gradients are no numbers is skipped, and the weights stay as they were. One
+// may be a faulty row; several in a row are not, except while the scale of float16 losses falls
+// from 2^16 to below the smallest float16 number.
+void TrainingLoop::check_numbers(const engine::StepResult& result) {
+  constexpr int64_t kMostSkipped = 3, kMostSkippedScaled = 40;
+  const bool finite = std::isfinite(result.loss) && std::isfinite(result.grad_norm);
+  if (result.updated && finite) {
+    skipped_ = 0;
+    return;
+  }
+  ++skipped_;
+  const bool scales = parts_.engine.precision.loss_scaling;
+  const bool ends = result.updated || skipped_ == (scales ? kMostSkippedScaled : kMostSkipped);
+  const std::string what = fmt::format("the loss is {} and the gradient norm {} at step {}",
+                                       result.loss, result.grad_norm, state_.step + 1);
+  if (ends)
+    throw UserError(
+        "{}{}: the learning rate {} is too high for this model, or the data or the weights are "
+        "faulty; lower --optimizer.lr or set --train.max_norm 1.0. Earlier checkpoints are as they "
+        "were",
+        what, skipped_ > 1 ? fmt::format(", the last of {} steps in a row", skipped_) : "",
+        recipe_.optimizer.lr);
+  if (!scales && parts_.world.rank() == 0)
+    log_warning(fmt::format("{}: the step is skipped, the weights stay as they were", what));
 }
 
 void TrainingLoop::write_profile(StepTrace& profile) const {
@@ -258,7 +281,7 @@ void TrainingLoop::save_checkpoint() {
                                        parts_.log.unfinished(), &parts_.mesh.world(),
                                        recipe::mesh_text(parts_.mesh.shape()));
   if (parts_.world.rank() > 0) return;
-  if (recipe_.train.keep_checkpoints)
+  if (recipe_.train.keep_checkpoints && !is_in_doubt())
     checkpoint::keep_newest(recipe_.out_dir, state_.step, *recipe_.train.keep_checkpoints);
   const int64_t bytes = checkpoint::size_bytes(folder);
   parts_.log.print(fmt::format("Checkpoint {} ({})", folder.string(), format_bytes(bytes)));

@@ -56,11 +56,14 @@ class TrainingLoop {
   void write_profile(StepTrace& profile) const;
   engine::SampleIndices next_micro_batches();
   engine::StepResult step_with_splits(engine::SampleIndices micro_batches, double lr);
+  void check_numbers(const engine::StepResult& result);
   void count_in(const engine::StepResult& result);
   void log_step(const engine::StepResult& result, double lr, double seconds);
   void validate();
   void save_checkpoint();
   bool is_over() const;
+  // Whether the weights may be why steps are being skipped: no checkpoint of them replaces another.
+  bool is_in_doubt() const { return skipped_ > 0 && !parts_.engine.precision.loss_scaling; }
 
   data::SamplerOptions sampler_options(data::SamplerOptions options) const;
   std::vector<int64_t> longest_samples_first() const;
@@ -74,6 +77,7 @@ class TrainingLoop {
   engine::Stepper stepper_;
   data::Sampler sampler_;
   optim::Schedule schedule_;
+  int64_t skipped_ = 0;                   // steps, the last ones
   std::optional<int64_t> profiled_step_;  // from 0; none: no profile
 };
 

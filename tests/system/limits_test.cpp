@@ -60,6 +60,34 @@ TEST_F(Limits, StepsThatTheDataDoNotHaveAreSaid) {
   }
 }
 
+// Steps whose gradients are no numbers are not taken; a few in a row end the run, and nothing that
+// it could resume from is replaced.
+TEST_F(Limits, WeightsThatAreNoNumbersEndTheRunAndLeaveTheCheckpoints) {
+  const auto train = [&](const char* steps, const char* interval) {
+    return run(
+        words("finetune_full", {"--train.max_steps", steps, "--train.save_interval", interval,
+                                "--train.keep_checkpoints", "1", "--resume", "auto"}));
+  };
+  ASSERT_EQ(train("2", "2").exit_code, 0);
+  const fs::path file = folder_ / "out/step-000002/model.safetensors";
+  std::string bytes = read_file(file);
+  for (size_t at = bytes.size() - 4096; at < bytes.size(); at += 4)
+    bytes.replace(at, 4, std::string("\x00\x00\xc0\x7f", 4));  // NaN
+  std::ofstream(file) << bytes;
+  fs::remove(file.parent_path() / "checksums.json");  // which would find it
+  const Result result = train("6", "1");
+  EXPECT_EQ(result.exit_code, 2) << result.output;
+  EXPECT_NE(result.output.find("at step 3: the step is skipped, the weights stay as they were"),
+            std::string::npos)
+      << result.output;
+  EXPECT_NE(result.output.find("at step 5, the last of 3 steps in a row"), std::string::npos)
+      << result.output;
+  EXPECT_EQ(read_file(file), bytes);
+  for (const char* later : {"out/step-000003", "out/step-000004", "out/step-000005"})
+    EXPECT_FALSE(fs::exists(folder_ / later)) << later;
+  EXPECT_EQ(record()["outcome"], "error");
+}
+
 TEST_F(Limits, NothingIsSaidOfStepsThatAreReached) {
   const Result result = run(words("finetune_full", {"--train.max_steps", "2"}));
   ASSERT_EQ(result.exit_code, 0) << result.output;

@@ -10,7 +10,7 @@ constexpr int64_t kGrowthInterval = 2000;
 
 bool LossScaler::update(double gradient_norm) {
   const bool finite = std::isfinite(gradient_norm);
-  if (!enabled_) return true;
+  if (!enabled_) return finite;
   if (!finite) {
     scale_ /= 2;
     good_steps_ = 0;
