@@ -156,9 +156,9 @@ TEST(Files, WhatAKilledProcessLeftIsRemovedAndNothingElse) {
 TEST(FolderLock, TemporaryFilesOfOneFileGoAlone) {
   const test::TempFolder folder;
   Other other([] {});
+  const std::string gone = fmt::format(".tmp-{}", other.process());
   other.kill();
   const fs::path file = folder / "model.gguf";
-  const std::string gone = fmt::format(".tmp-{}", other.process());
   const fs::path theirs = folder / ("another.gguf" + gone);
   for (const fs::path& path : {file, fs::path(file.string() + gone), theirs})
     std::ofstream(path) << "x";
