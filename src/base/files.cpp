@@ -185,7 +185,7 @@ MappedFile::~MappedFile() {
 void MappedFile::release(size_t offset, size_t length) const {
   if (data_ == nullptr || offset >= size_) return;
   const auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
-  // Only whole pages inside the stretch: its first and last page may belong to a neighbour.
+  // Only whole pages inside the range: its first and last page may belong to a neighbour.
   const size_t begin = (offset + page - 1) / page * page;
   const size_t end = std::min(offset + length, size_) / page * page;
   if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);

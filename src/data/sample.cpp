@@ -11,7 +11,7 @@
 namespace snug::data {
 namespace {
 
-// A stretch of a sample: prompt, or answer to be learnt.
+// A part of a sample: prompt, or answer to be learnt.
 struct Segment {
   std::string text;
   bool learnt = false;

@@ -15,11 +15,11 @@ namespace {
 
 int64_t divide_up(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 
-// Part `index` of `count` items cut into `parts` stretches whose sizes differ by one at most.
-struct Stretch {
+// Part `index` of `count` items cut into `parts` ranges whose sizes differ by one at most.
+struct IndexRange {
   int64_t begin, end;
 };
-Stretch cut(int64_t count, int64_t parts, int64_t index) {
+IndexRange cut(int64_t count, int64_t parts, int64_t index) {
   const int64_t small = count / parts, larger = count % parts;
   const int64_t begin = index * small + std::min(index, larger);
   return {begin, begin + small + (index < larger ? 1 : 0)};
@@ -109,13 +109,13 @@ std::vector<std::vector<int64_t>> Sampler::next_step(int64_t rank, int64_t world
   SNUG_CHECK(rank >= 0 && rank < world_size, "rank {} of {}", rank, world_size);
   const std::vector<int64_t> samples = next_samples();
   const auto count = static_cast<int64_t>(samples.size());
-  const Stretch share = cut(count, world_size, rank);
+  const IndexRange share = cut(count, world_size, rank);
   // From the largest share, so that all ranks agree.
   const int64_t num_micro_batches =
       divide_up(divide_up(count, world_size), options_.micro_batch_size);
   std::vector<std::vector<int64_t>> micro_batches;
   for (int64_t i = 0; i < num_micro_batches; ++i) {
-    const Stretch part = cut(share.end - share.begin, num_micro_batches, i);
+    const IndexRange part = cut(share.end - share.begin, num_micro_batches, i);
     micro_batches.emplace_back(samples.begin() + share.begin + part.begin,
                                samples.begin() + share.begin + part.end);
   }

@@ -139,7 +139,7 @@ std::unique_ptr<memory::DiskFile> open_disk_file(const recipe::Recipe& recipe,
 
 // The position of a parameter, or of a piece of it, in the unsplit parameter.
 checkpoint::PieceOf place_of(const nn::Parameter& parameter,
-                             std::optional<checkpoint::Span> stretch = std::nullopt) {
+                             std::optional<checkpoint::Span> range = std::nullopt) {
   auto place = checkpoint::PieceOf::whole(parameter.shape);
   if (const auto& slice = parameter.slice) {
     const auto dim = static_cast<size_t>(slice->dim);
@@ -149,7 +149,7 @@ checkpoint::PieceOf place_of(const nn::Parameter& parameter,
                 ? checkpoint::PieceOf::slice(slice->whole, dim, range)
                 : checkpoint::PieceOf::slice(slice->by_sections(slice->whole), dim + 1, range);
   }
-  if (stretch) place.stretch = *stretch;
+  if (range) place.range = *range;
   return place;
 }
 
@@ -318,7 +318,7 @@ Engine make_engine(models::Model& model, const recipe::Recipe& recipe, at::Devic
   auto policies = make_policies(recipe, engine, std::move(sharding));
   engine.executor =
       std::make_unique<exec::Executor>(engine.units, std::move(policies), engine.ledger(),
-                                       engine.stage.stretches, make_links(model, recipe, engine));
+                                       engine.stage.ranges, make_links(model, recipe, engine));
   return engine;
 }
 

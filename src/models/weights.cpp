@@ -43,15 +43,16 @@ std::vector<int64_t> shape_in_file(const nn::Parameter& parameter, const Placeme
 }
 
 // The parameter's ranges of elements in the file's tensor, row-major.
-std::vector<nn::Stretch> stretches_in_file(const nn::Parameter& parameter, const Placement& place) {
-  if (!place.transposed || !parameter.slice) return parameter.stretches();
+std::vector<nn::ElementRange> ranges_in_file(const nn::Parameter& parameter,
+                                             const Placement& place) {
+  if (!place.transposed || !parameter.slice) return parameter.ranges();
   nn::Parameter turned;
   turned.shape.assign(parameter.shape.rbegin(), parameter.shape.rend());
   turned.slice = nn::Slice{.dim = 1 - parameter.slice->dim,
                            .begin = parameter.slice->begin,
                            .whole = shape_in_file(parameter, place),
                            .sections = parameter.slice->sections};
-  return turned.stretches();
+  return turned.ranges();
 }
 
 void check_shape(const files::TensorInfo& found, const nn::Parameter& parameter,
@@ -98,8 +99,8 @@ const files::TensorInfo* find_tensor(const files::TensorSource& tensors, const s
 struct Found {
   const files::TensorInfo& tensor;
   Placement place;
-  std::vector<nn::Stretch> stretches;  // of the tensor, row-major
-  int64_t count = 0;                   // elements in total
+  std::vector<nn::ElementRange> ranges;  // of the tensor, row-major
+  int64_t count = 0;                     // elements in total
 };
 
 Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
@@ -117,11 +118,11 @@ Found find(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
   const std::vector<int64_t>& whole = parameter.whole_shape();
   const int64_t columns =
       std::accumulate(whole.begin() + 1, whole.end(), int64_t{1}, std::multiplies<>());
-  std::vector<nn::Stretch> stretches = stretches_in_file(parameter, place);
-  for (nn::Stretch& stretch : stretches) stretch.begin += place.row_begin * columns;
+  std::vector<nn::ElementRange> ranges = ranges_in_file(parameter, place);
+  for (nn::ElementRange& range : ranges) range.begin += place.row_begin * columns;
   // A slice of rows consists of whole heads.
   place.paired_heads = place.paired_heads * parameter.shape[0] / whole[0];
-  return {*tensor, std::move(place), std::move(stretches), parameter.num_elements()};
+  return {*tensor, std::move(place), std::move(ranges), parameter.num_elements()};
 }
 
 // Reads into host memory of a floating-point type.
@@ -144,9 +145,9 @@ void read_into(const at::Tensor& host, const Checkpoint& checkpoint, const Found
   }
   const files::DType wanted = dtype_of(host.scalar_type());
   auto* out = static_cast<std::byte*>(host.mutable_data_ptr());
-  for (const nn::Stretch& stretch : found.stretches) {
-    checkpoint.tensors->read(found.tensor, wanted, out, stretch.begin, stretch.count);
-    out += files::bytes_for(wanted, stretch.count);
+  for (const nn::ElementRange& range : found.ranges) {
+    checkpoint.tensors->read(found.tensor, wanted, out, range.begin, range.count);
+    out += files::bytes_for(wanted, range.count);
   }
   checkpoint.tensors->release(found.tensor);
   if (found.place.paired_heads > 0) split_pairs(host, found.place.paired_heads);
@@ -166,17 +167,17 @@ void quantize_from(const Checkpoint& checkpoint, const nn::Parameter& parameter,
     read_into(own, checkpoint, found);
     quantizer.add(own.const_data_ptr(), scalar, found.count);
   } else if (!raw.empty() && found.tensor.dtype == wanted) {
-    for (const nn::Stretch& stretch : found.stretches)
-      quantizer.add(raw.data() + files::bytes_for(wanted, stretch.begin), scalar, stretch.count);
+    for (const nn::ElementRange& range : found.ranges)
+      quantizer.add(raw.data() + files::bytes_for(wanted, range.begin), scalar, range.count);
     checkpoint.tensors->release(found.tensor);
   } else {
     constexpr int64_t kMost = int64_t{1} << 22;
     const at::Tensor part = at::empty({kMost}, at::TensorOptions().dtype(type));
-    for (const nn::Stretch& stretch : found.stretches)
-      for (int64_t done = 0; done < stretch.count; done += kMost) {
-        const int64_t count = std::min(kMost, stretch.count - done);
-        checkpoint.tensors->read(found.tensor, wanted, part.mutable_data_ptr(),
-                                 stretch.begin + done, count);
+    for (const nn::ElementRange& range : found.ranges)
+      for (int64_t done = 0; done < range.count; done += kMost) {
+        const int64_t count = std::min(kMost, range.count - done);
+        checkpoint.tensors->read(found.tensor, wanted, part.mutable_data_ptr(), range.begin + done,
+                                 count);
         quantizer.add(part.const_data_ptr(), scalar, count);
       }
     checkpoint.tensors->release(found.tensor);

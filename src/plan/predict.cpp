@@ -24,12 +24,12 @@ TimelineRecorder::TimelineRecorder(memory::Ledger& ledger) : ledger_(ledger) {
     if (pass && change.bytes > 0) bytes_written_ += change.bytes;
     // Before the first step no unit runs: all allocations belong to one moment.
     const int32_t unit = change.phase == memory::Phase::Setup ? 0 : change.unit;
-    const bool same = !stretches_.empty() && stretches_.back().phase == change.phase &&
-                      stretches_.back().unit == unit;
+    const bool same = !step_ranges_.empty() && step_ranges_.back().phase == change.phase &&
+                      step_ranges_.back().unit == unit;
     if (!same)
-      stretches_.push_back({change.phase, unit, change.allocated, *change.live});
-    else if (change.allocated >= stretches_.back().allocated)
-      stretches_.back() = {change.phase, unit, change.allocated, *change.live};
+      step_ranges_.push_back({change.phase, unit, change.allocated, *change.live});
+    else if (change.allocated >= step_ranges_.back().allocated)
+      step_ranges_.back() = {change.phase, unit, change.allocated, *change.live};
   });
 }
 
@@ -37,7 +37,7 @@ TimelineRecorder::~TimelineRecorder() { ledger_.observe({}); }
 
 std::vector<Moment> TimelineRecorder::moments() const {
   std::vector<Moment> moments;
-  for (const Stretch& s : stretches_)
+  for (const StepRange& s : step_ranges_)
     moments.push_back({s.phase, memory::unit_name(s.unit), s.allocated, s.live});
   return moments;
 }

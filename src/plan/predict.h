@@ -42,7 +42,7 @@ class TimelineRecorder {
   int64_t bytes_written() const { return bytes_written_; }
 
  private:
-  struct Stretch {
+  struct StepRange {
     memory::Phase phase;
     int32_t unit;
     int64_t allocated;
@@ -51,7 +51,7 @@ class TimelineRecorder {
 
   memory::Ledger& ledger_;
   std::vector<Event> events_;
-  std::vector<Stretch> stretches_;
+  std::vector<StepRange> step_ranges_;
   int64_t bytes_written_ = 0;
 };
 

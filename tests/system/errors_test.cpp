@@ -138,7 +138,10 @@ TEST_F(Errors, NamesThatLeadNowhere) {
 
 TEST_F(Errors, DamagedCheckpointState) {
   ASSERT_EQ(run(finetune({"--train.save_interval", "2", "--train.max_steps", "2"})).exit_code, 0);
-  std::ofstream(folder_ / "out/step-000002/state.json") << "{\"step\": 2";
+  const fs::path checkpoint = folder_ / "out/step-000002";
+  std::ofstream(checkpoint / "state.json") << "{\"step\": 2";
+  expect_user_error(finetune({"--resume", checkpoint}), "state.json");
+  fs::remove(checkpoint / "checksums.json");
   expect_user_error(finetune({"--resume", "auto"}), "state.json");
 }
 

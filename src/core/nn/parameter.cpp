@@ -47,18 +47,19 @@ float uniform_at(uint64_t stream, uint64_t index) {
 // Each element's random number depends only on its index in the unsplit tensor, so threads and
 // ranks can share the work. On one thread a model of 7 billion parameters takes minutes.
 template <class T>
-void fill(T* out, const std::vector<Stretch>& stretches, uint64_t stream, Init init, double scale) {
-  for (const Stretch& stretch : stretches) {
+void fill(T* out, const std::vector<ElementRange>& ranges, uint64_t stream, Init init,
+          double scale) {
+  for (const ElementRange& range : ranges) {
     const auto draw = [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const auto index = static_cast<uint64_t>(stretch.begin + i);
+        const auto index = static_cast<uint64_t>(range.begin + i);
         const float drawn =
             init == Init::Normal ? normal_at(stream, index) : uniform_at(stream, index);
         out[i] = static_cast<T>(drawn * static_cast<float>(scale));
       }
     };
-    kernels::cpu::parallel_ranges(stretch.count, 1, /*num_threads=*/0, draw);
-    out += stretch.count;
+    kernels::cpu::parallel_ranges(range.count, 1, /*num_threads=*/0, draw);
+    out += range.count;
   }
 }
 
@@ -78,13 +79,13 @@ std::vector<int64_t> Slice::by_sections(std::vector<int64_t> shape) const {
 
 int64_t Parameter::num_elements() const { return product(shape, 0); }
 
-std::vector<Stretch> Parameter::stretches() const {
+std::vector<ElementRange> Parameter::ranges() const {
   if (!slice) return {{0, num_elements()}};
   const auto dim = static_cast<size_t>(slice->dim);
   const int64_t inner = product(shape, dim + 1);
   const int64_t section = slice->whole[dim] / slice->sections;
   const int64_t count = shape[dim] / slice->sections * inner;
-  std::vector<Stretch> all;
+  std::vector<ElementRange> all;
   for (int64_t outer = 0; outer < num_elements() / std::max<int64_t>(count, 1); ++outer)
     all.push_back({(outer * section + slice->begin) * inner, count});
   return all;
@@ -135,7 +136,7 @@ void Parameter::initialize(uint64_t seed, double deviation) {
     return;
   }
   const uint64_t stream = mix64(seed) ^ hash_name(name);
-  const std::vector<Stretch> places = stretches();
+  const std::vector<ElementRange> places = ranges();
   const double scale = init_scale.value_or(deviation);
   // Numbers are drawn on the host, so that they are the same for every device.
   const bool in_place = to.is_cpu() && !quantization;

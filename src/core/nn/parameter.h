@@ -50,7 +50,7 @@ struct Slice {
 };
 
 // A range of consecutive elements of the unsplit tensor, row-major.
-struct Stretch {
+struct ElementRange {
   int64_t begin = 0;
   int64_t count = 0;
 };
@@ -78,7 +78,7 @@ struct Parameter {
   int64_t num_elements() const;
   const std::vector<int64_t>& whole_shape() const { return slice ? slice->whole : shape; }
   // The ranges of its elements in the unsplit tensor, in order.
-  std::vector<Stretch> stretches() const;
+  std::vector<ElementRange> ranges() const;
   // Takes this rank's slice; null undoes it. Call before allocate().
   void cut(std::shared_ptr<const ops::TensorShare> with, const std::optional<Split>& split);
   // Whether this rank's gradient enters the global norm: a parameter that every rank has whole

@@ -85,18 +85,18 @@ Executor::Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Pol
     : Executor(std::move(units), std::move(policies), ledger, {}, nullptr) {}
 
 Executor::Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
-                   memory::Ledger& ledger, std::vector<Stretch> stretches,
+                   memory::Ledger& ledger, std::vector<UnitRange> ranges,
                    std::unique_ptr<StageLinks> links)
     : units_(std::move(units)),
       policies_(std::move(policies)),
       ledger_(ledger),
-      stretches_(std::move(stretches)),
+      ranges_(std::move(ranges)),
       links_(std::move(links)) {
   for (nn::Unit* unit : units_) {
     ledger_ids_.push_back(memory::unit_id(unit->name()));
     trains_.push_back(has_trained(unit));
   }
-  if (stretches_.empty()) stretches_.push_back({.begin = 0, .end = std::ssize(units_)});
+  if (ranges_.empty()) ranges_.push_back({.begin = 0, .end = std::ssize(units_)});
 }
 
 Executor::~Executor() = default;
@@ -110,15 +110,14 @@ std::vector<nn::Parameter*> Executor::parameters() const {
 
 at::Device Executor::device() const { return parameters().front()->value.device(); }
 
-int64_t Executor::first_trained(const Stretch& stretch) const {
-  if (stretch.gradient_leaves) return stretch.begin;
-  const auto first =
-      std::find(trains_.begin() + stretch.begin, trains_.begin() + stretch.end, true);
+int64_t Executor::first_trained(const UnitRange& range) const {
+  if (range.gradient_leaves) return range.begin;
+  const auto first = std::find(trains_.begin() + range.begin, trains_.begin() + range.end, true);
   return first - trains_.begin();
 }
 
-bool Executor::has_backward(const Stretch& stretch) const {
-  return first_trained(stretch) < stretch.end;
+bool Executor::has_backward(const UnitRange& range) const {
+  return first_trained(range) < range.end;
 }
 
 double Executor::forward_backward(const nn::Batch& batch, const nn::Pass& pass) {
@@ -139,23 +138,23 @@ std::vector<double> Executor::forward_backward(const MicroBatches& micro_batches
 
 double Executor::run_micro_batch(const MicroBatch& micro_batch) {
   Flight flight;
-  forward(flight, stretches_.front(), {}, micro_batch);
+  forward(flight, ranges_.front(), {}, micro_batch);
   if (forward_done_) forward_done_();
   backward(flight, begin_backward(flight, micro_batch.pass), micro_batch);
   return value_of(flight);
 }
 
-nn::State Executor::forward(Flight& flight, const Stretch& stretch, nn::State state,
+nn::State Executor::forward(Flight& flight, const UnitRange& range, nn::State state,
                             const MicroBatch& micro_batch) {
-  nn::State input = detach(state, stretch.gradient_leaves);
-  for (int64_t i = stretch.begin; i < stretch.end; ++i) {
-    UnitRun run = new_run(i, stretch, micro_batch);
+  nn::State input = detach(state, range.gradient_leaves);
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    UnitRun run = new_run(i, range, micro_batch);
     run.input = std::move(input);
     state = run_forward(run, micro_batch);
     input = next_input(run, state);
     if (run.training) flight.runs.push_back(std::move(run));
   }
-  if (stretch.ends_model) flight.objective = state.at(nn::kObjective);
+  if (range.ends_model) flight.objective = state.at(nn::kObjective);
   return state;
 }
 
@@ -177,13 +176,13 @@ nn::State Executor::backward(Flight& flight, nn::State gradients, const MicroBat
   return gradients;
 }
 
-UnitRun Executor::new_run(int64_t index, const Stretch& stretch,
+UnitRun Executor::new_run(int64_t index, const UnitRange& range,
                           const MicroBatch& micro_batch) const {
-  const int64_t first = first_trained(stretch);
+  const int64_t first = first_trained(range);
   return {.unit = units_[static_cast<size_t>(index)],
           .index = index,
           .first_trained = first,
-          .stretch = stretch,
+          .range = range,
           .micro_batch = micro_batch.number,
           .pass = &micro_batch.pass,
           .input = {},
@@ -246,15 +245,15 @@ nn::State Executor::infer(const nn::Batch& batch, const nn::Pass& pass) {
   const MicroBatch micro_batch{batch, pass};
   if (links_ != nullptr)
     return links_->pass_through(micro_batch, [&](int64_t chunk, nn::State state) {
-      return infer(stretches_[static_cast<size_t>(chunk)], std::move(state), micro_batch);
+      return infer(ranges_[static_cast<size_t>(chunk)], std::move(state), micro_batch);
     });
-  return infer(stretches_.front(), {}, micro_batch);
+  return infer(ranges_.front(), {}, micro_batch);
 }
 
-nn::State Executor::infer(const Stretch& stretch, nn::State state, const MicroBatch& micro_batch) {
-  for (int64_t i = stretch.begin; i < stretch.end; ++i) {
+nn::State Executor::infer(const UnitRange& range, nn::State state, const MicroBatch& micro_batch) {
+  for (int64_t i = range.begin; i < range.end; ++i) {
     const memory::UnitGuard unit(ledger_ids_[static_cast<size_t>(i)]);
-    UnitRun run = new_run(i, stretch, micro_batch);
+    UnitRun run = new_run(i, range, micro_batch);
     run.input = std::move(state);
     run.training = false;
     run.record = false;

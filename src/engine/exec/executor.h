@@ -38,7 +38,7 @@ class Executor {
   // One stage of a pipeline: its ranges of units, one per chunk; `links` connect it to the other
   // stages.
   Executor(std::vector<nn::Unit*> units, std::vector<std::unique_ptr<Policy>> policies,
-           memory::Ledger& ledger, std::vector<Stretch> stretches,
+           memory::Ledger& ledger, std::vector<UnitRange> ranges,
            std::unique_ptr<StageLinks> links);
   ~Executor();
 
@@ -73,11 +73,11 @@ class Executor {
     std::vector<UnitRun> runs;  // of the units that have a backward
     at::Tensor objective;
   };
-  const std::vector<Stretch>& stretches() const { return stretches_; }
+  const std::vector<UnitRange>& ranges() const { return ranges_; }
   // Whether a unit of the range trains, or units before it need the gradient of its input.
-  bool has_backward(const Stretch& stretch) const;
+  bool has_backward(const UnitRange& range) const;
   // `micro_batch` is kept by reference until its backward is done.
-  nn::State forward(Flight& flight, const Stretch& stretch, nn::State input,
+  nn::State forward(Flight& flight, const UnitRange& range, nn::State input,
                     const MicroBatch& micro_batch);
   // Returns the gradients of the range's input, by name; a tensor without a gradient is missing.
   nn::State backward(Flight& flight, nn::State gradients, const MicroBatch& micro_batch);
@@ -90,19 +90,19 @@ class Executor {
   template <class Run>
   auto guarded(const Run& run);
   double run_micro_batch(const MicroBatch& micro_batch);
-  UnitRun new_run(int64_t index, const Stretch& stretch, const MicroBatch& micro_batch) const;
+  UnitRun new_run(int64_t index, const UnitRange& range, const MicroBatch& micro_batch) const;
   nn::State run_forward(UnitRun& run, const MicroBatch& micro_batch);
   nn::State run_backward(UnitRun& run, nn::State gradients, const MicroBatch& micro_batch);
   nn::State infer(const nn::Batch& batch, const nn::Pass& pass);
-  nn::State infer(const Stretch& stretch, nn::State state, const MicroBatch& micro_batch);
-  int64_t first_trained(const Stretch& stretch) const;
+  nn::State infer(const UnitRange& range, nn::State state, const MicroBatch& micro_batch);
+  int64_t first_trained(const UnitRange& range) const;
 
   std::vector<nn::Unit*> units_;
   std::vector<std::unique_ptr<Policy>> policies_;
   std::vector<int32_t> ledger_ids_;
   std::vector<bool> trains_;  // by unit: has parameters that train
   memory::Ledger& ledger_;
-  std::vector<Stretch> stretches_;
+  std::vector<UnitRange> ranges_;
   std::unique_ptr<StageLinks> links_;  // null: this process runs the whole model
   std::function<void()> forward_done_;
 };

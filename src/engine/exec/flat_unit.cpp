@@ -80,8 +80,8 @@ bool FlatUnit::holds(const nn::Parameter& parameter) const {
 at::Tensor FlatUnit::view_of(const at::Tensor& flat, size_t index) const {
   const nn::Parameter& parameter = *parameters_[index];
   const int64_t count = stored_elements(parameter);
-  const at::Tensor stretch = flat.narrow(0, layout_.offsets[index], count);
-  return stretch.view(parameter.stored_shape()).detach();
+  const at::Tensor range = flat.narrow(0, layout_.offsets[index], count);
+  return range.view(parameter.stored_shape()).detach();
 }
 
 std::vector<at::Tensor> FlatUnit::views_of(const at::Tensor& flat) const {

@@ -28,7 +28,7 @@ std::vector<double> Pipeline::run(const MicroBatches& micro_batches) {
 const MicroBatch& Pipeline::micro_batch(int64_t number) {
   const auto found = begun_.find(number);
   if (found != begun_.end()) return found->second.first;
-  const int64_t steps = 2 * static_cast<int64_t>(executor_.stretches().size());
+  const int64_t steps = 2 * static_cast<int64_t>(executor_.ranges().size());
   auto& [made, left] = begun_[number];
   made = all_->make(number);
   made.number = number;
@@ -36,28 +36,28 @@ const MicroBatch& Pipeline::micro_batch(int64_t number) {
   return made;
 }
 
-const Stretch& Pipeline::stretch_at(int64_t place) const {
-  return executor_.stretches()[static_cast<size_t>(place / links_.shape(0).stages)];
+const UnitRange& Pipeline::range_at(int64_t place) const {
+  return executor_.ranges()[static_cast<size_t>(place / links_.shape(0).stages)];
 }
 
 void Pipeline::forward(const PipelineStep& step) {
   const MicroBatch& batch = micro_batch(step.micro_batch);
   Executor::Flight& flight = flights_[{step.micro_batch, step.place}];
-  links_.send(step, executor_.forward(flight, stretch_at(step.place), links_.take(step), batch));
+  links_.send(step, executor_.forward(flight, range_at(step.place), links_.take(step), batch));
 }
 
 void Pipeline::backward(const PipelineStep& step) {
   const auto flight = flights_.extract({step.micro_batch, step.place});
-  const Stretch& stretch = stretch_at(step.place);
-  if (!executor_.has_backward(stretch)) return;
+  const UnitRange& range = range_at(step.place);
+  if (!executor_.has_backward(range)) return;
   const MicroBatch& batch = micro_batch(step.micro_batch);
   if (before_backward_) before_backward_();
-  nn::State gradients = stretch.ends_model ? executor_.begin_backward(flight.mapped(), batch.pass)
-                                           : links_.take(step);
+  nn::State gradients =
+      range.ends_model ? executor_.begin_backward(flight.mapped(), batch.pass) : links_.take(step);
   gradients = executor_.backward(flight.mapped(), std::move(gradients), batch);
-  if (stretch.gradient_leaves)
+  if (range.gradient_leaves)
     links_.send(step, links_.all_gradients(step, std::move(gradients), batch));
-  if (stretch.ends_model)
+  if (range.ends_model)
     losses_[static_cast<size_t>(step.micro_batch)] = executor_.value_of(flight.mapped());
 }
 

@@ -26,7 +26,7 @@ class Pipeline {
   const MicroBatch& micro_batch(int64_t number);
   void forward(const PipelineStep& step);
   void backward(const PipelineStep& step);
-  const Stretch& stretch_at(int64_t place) const;
+  const UnitRange& range_at(int64_t place) const;
 
   Executor& executor_;
   StageLinks& links_;

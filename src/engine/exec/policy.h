@@ -12,7 +12,7 @@ namespace snug::exec {
 
 // A range of units that this process runs one after another: the whole model, or one chunk of a
 // pipeline stage.
-struct Stretch {
+struct UnitRange {
   int64_t begin = 0, end = 0;  // indices into the process's units
   bool begins_model = true;
   bool ends_model = true;
@@ -25,7 +25,7 @@ struct UnitRun {
   nn::Unit* unit = nullptr;
   int64_t index = 0;          // among the process's units
   int64_t first_trained = 0;  // earlier units of the range have no backward
-  Stretch stretch;
+  UnitRange range;
   // Index within the step. In a pipeline other micro-batches run between this one's forward and its
   // backward, so a policy keeps its data by micro-batch and unit: key().
   int64_t micro_batch = 0;
@@ -37,7 +37,7 @@ struct UnitRun {
 
   // Whether it is the model's last unit, which computes the loss and, with it, gradients. Its
   // backward follows at once, unless a pipeline runs all forwards first.
-  bool is_last() const { return stretch.ends_model && index + 1 == stretch.end; }
+  bool is_last() const { return range.ends_model && index + 1 == range.end; }
   // Identifies a unit's run within the step.
   std::pair<int64_t, int64_t> key() const { return {micro_batch, index}; }
 };

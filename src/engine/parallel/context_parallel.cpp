@@ -12,7 +12,7 @@ namespace snug::engine {
 namespace {
 
 // The tokens [begin, end) of a chunk.
-struct Stretch {
+struct TokenRange {
   int64_t begin = 0, end = 0;
 };
 
@@ -25,7 +25,7 @@ struct Documents {
 
 // `borders`: the boundaries of all documents, from 0 to the last token. Documents outside the chunk
 // are included without tokens, so that sizes do not depend on how documents are placed.
-Documents documents_of(const std::vector<int32_t>& borders, const Stretch& chunk) {
+Documents documents_of(const std::vector<int32_t>& borders, const TokenRange& chunk) {
   Documents result;
   for (size_t d = 0; d + 1 < borders.size(); ++d) {
     const int64_t begin = std::max<int64_t>(borders[d], chunk.begin);
@@ -46,7 +46,7 @@ Documents documents_of(const std::vector<int32_t>& borders, const Stretch& chunk
 
 // For plans: the largest number of keys that a chunk can need in any batch, since libraries size
 // their buffers by it.
-void look_back_farthest(Documents& documents, const Stretch& chunk, int64_t longest) {
+void look_back_farthest(Documents& documents, const TokenRange& chunk, int64_t longest) {
   documents.first_key = std::max<int64_t>(0, chunk.begin - longest + 1);
   documents.max_keys = std::min(longest, chunk.end - documents.first_key);
 }
@@ -64,9 +64,9 @@ data::MicroBatch filled_up(data::MicroBatch batch, int64_t num_chunks, int64_t i
 }
 
 std::vector<int32_t> rows_of(const std::vector<int32_t>& all,
-                             const std::array<Stretch, 2>& stretches) {
+                             const std::array<TokenRange, 2>& ranges) {
   std::vector<int32_t> rows;
-  for (const Stretch& s : stretches)
+  for (const TokenRange& s : ranges)
     rows.insert(rows.end(), all.begin() + s.begin, all.begin() + s.end);
   return rows;
 }
@@ -94,14 +94,14 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
   const data::MicroBatch all = filled_up(batch, 2 * ranks, ignore_index);
   const int64_t length = std::ssize(all.input_ids) / (2 * ranks);
   const int64_t rank = mesh.coordinate(dist::Axis::Context);
-  std::array<Stretch, 2> stretches;
+  std::array<TokenRange, 2> ranges;
   for (size_t c = 0; c < 2; ++c) {
     const int64_t chunk = c == 0 ? rank : 2 * ranks - 1 - rank;
-    stretches[c] = {chunk * length, (chunk + 1) * length};
+    ranges[c] = {chunk * length, (chunk + 1) * length};
   }
-  data::MicroBatch own{.input_ids = rows_of(all.input_ids, stretches),
-                       .targets = rows_of(all.targets, stretches),
-                       .positions = rows_of(all.positions, stretches),
+  data::MicroBatch own{.input_ids = rows_of(all.input_ids, ranges),
+                       .targets = rows_of(all.targets, ranges),
+                       .positions = rows_of(all.positions, ranges),
                        .cu_seqlens = {0}};
   own.max_seqlen = batch.max_seqlen;
   own.loss_tokens = batch.loss_tokens;
@@ -114,9 +114,9 @@ nn::Batch own_tokens(const data::MicroBatch& batch, at::Device device, const dis
   share.reversed = &mesh.context_reversed();
   share.num_tokens = std::ssize(batch.input_ids);
   for (size_t c = 0; c < 2; ++c) {
-    Documents documents = documents_of(all.cu_seqlens, stretches[c]);
-    if (device.is_meta()) look_back_farthest(documents, stretches[c], batch.max_seqlen);
-    share.chunks[c] = {.first_row = stretches[c].begin,
+    Documents documents = documents_of(all.cu_seqlens, ranges[c]);
+    if (device.is_meta()) look_back_farthest(documents, ranges[c], batch.max_seqlen);
+    share.chunks[c] = {.first_row = ranges[c].begin,
                        .first_key = documents.first_key,
                        .cu_seqlens = borders(documents.queries, *result.upload),
                        .kv_cu_seqlens = borders(documents.keys, *result.upload),

@@ -167,7 +167,7 @@ Stage make_stage(models::Model& model, const recipe::Recipe& recipe, const dist:
   for (int64_t chunk = 0; chunk < chunks; ++chunk) {
     const auto place = static_cast<size_t>(chunk * stages + stage.index);
     const int64_t begin = stage.layout.begins[place], end = stage.layout.begins[place + 1];
-    exec::Stretch stretch{.begin = std::ssize(stage.units),
+    exec::UnitRange range{.begin = std::ssize(stage.units),
                           .begins_model = begin == 0,
                           .ends_model = end == std::ssize(all),
                           .gradient_leaves = first_trained < begin};
@@ -181,8 +181,8 @@ Stage make_stage(models::Model& model, const recipe::Recipe& recipe, const dist:
       stage.units.push_back(unit);
       stage.positions.push_back(i);
     }
-    stretch.end = std::ssize(stage.units);
-    stage.stretches.push_back(stretch);
+    range.end = std::ssize(stage.units);
+    stage.ranges.push_back(range);
   }
   return stage;
 }

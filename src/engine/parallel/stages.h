@@ -46,7 +46,7 @@ struct Stage {
   std::vector<std::unique_ptr<nn::Unit>> added;  // units added to own the copies
   std::vector<int64_t> positions;                // index of each unit in the model; -1: added
   std::vector<nn::UnitKind> kinds;               // of all units of the model
-  std::vector<exec::Stretch> stretches;
+  std::vector<exec::UnitRange> ranges;
   int64_t first_trained_place = 0;
   std::vector<CommonParameter> common;  // of all stages
 

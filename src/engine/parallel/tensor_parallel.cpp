@@ -60,8 +60,8 @@ void check_features(const nn::Linear& layer, const std::vector<nn::SplitRow>& ta
 void check_blocks(const nn::Linear& layer, const recipe::Recipe& recipe, int64_t ranks) {
   if (recipe.quantize.empty() || layer.role() == nn::Role::Head) return;
   constexpr int64_t kBlock = kernels::kWeightBlock;
-  for (const nn::Stretch& stretch : layer.weight().stretches())
-    if (stretch.begin % kBlock != 0 || stretch.count % kBlock != 0)
+  for (const nn::ElementRange& range : layer.weight().ranges())
+    if (range.begin % kBlock != 0 || range.count % kBlock != 0)
       throw UserError(
           "quantize = {}: mesh tp={} leaves each rank {} elements in a row of {}, and {} of them "
           "share a scale; use fewer ranks along tp",

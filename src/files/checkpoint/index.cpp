@@ -25,7 +25,7 @@ Span parse_span(const json& value, int64_t size) {
   return span;
 }
 
-// Omits the box and the stretch if they cover everything.
+// Omits the box and the range if they cover everything.
 json piece_json(const StoredPiece& stored) {
   const PieceOf& piece = stored.piece;
   json value{{"name", stored.name},
@@ -33,7 +33,7 @@ json piece_json(const StoredPiece& stored) {
              {"whole_shape", piece.whole_shape}};
   if (piece.box_elements() != piece.whole_elements())
     for (const Span& range : piece.box) value["box"].push_back(span_json(range));
-  if (piece.num_elements() != piece.box_elements()) value["stretch"] = span_json(piece.stretch);
+  if (piece.num_elements() != piece.box_elements()) value["stretch"] = span_json(piece.range);
   return value;
 }
 
@@ -53,8 +53,8 @@ StoredPiece parse_piece(const json& value, Contents contents) {
   if (value.contains("box"))
     for (size_t d = 0; d < piece.box.size(); ++d)
       piece.box[d] = parse_span(value["box"].at(d), piece.whole_shape[d]);
-  piece.stretch = {0, piece.box_elements()};
-  if (value.contains("stretch")) piece.stretch = parse_span(value["stretch"], piece.stretch.end);
+  piece.range = {0, piece.box_elements()};
+  if (value.contains("stretch")) piece.range = parse_span(value["stretch"], piece.range.end);
   return stored;
 }
 

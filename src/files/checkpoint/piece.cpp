@@ -49,7 +49,7 @@ PieceOf PieceOf::whole(std::vector<int64_t> shape) {
 }
 
 PieceOf PieceOf::flat(std::vector<int64_t> shape, int64_t begin, int64_t end) {
-  PieceOf piece{.whole_shape = std::move(shape), .stretch = {begin, end}};
+  PieceOf piece{.whole_shape = std::move(shape), .range = {begin, end}};
   for (const int64_t size : piece.whole_shape) piece.box.push_back({0, size});
   return piece;
 }
@@ -57,7 +57,7 @@ PieceOf PieceOf::flat(std::vector<int64_t> shape, int64_t begin, int64_t end) {
 PieceOf PieceOf::slice(std::vector<int64_t> shape, size_t dim, Span range) {
   PieceOf piece = whole(std::move(shape));
   piece.box[dim] = range;
-  piece.stretch.end = piece.box_elements();
+  piece.range.end = piece.box_elements();
   return piece;
 }
 
@@ -77,7 +77,7 @@ std::vector<int64_t> PieceOf::shape() const {
 }
 
 Run run_from(const PieceOf& piece, int64_t in_piece) {
-  const int64_t in_box = piece.stretch.begin + in_piece;
+  const int64_t in_box = piece.range.begin + in_piece;
   int64_t rest = in_box, stride = 1, in_whole = 0;
   for (size_t d = piece.box.size(); d-- > 0;) {
     const int64_t length = piece.box[d].length();
@@ -86,7 +86,7 @@ Run run_from(const PieceOf& piece, int64_t in_piece) {
     stride *= piece.whole_shape[d];
   }
   const int64_t row = row_elements(piece);
-  return {in_piece, in_whole, std::min(row - in_box % row, piece.stretch.end - in_box)};
+  return {in_piece, in_whole, std::min(row - in_box % row, piece.range.end - in_box)};
 }
 
 std::optional<Run> run_at(const PieceOf& piece, int64_t in_whole) {
@@ -98,21 +98,21 @@ std::optional<Run> run_at(const PieceOf& piece, int64_t in_whole) {
     rest /= piece.whole_shape[d];
     stride *= piece.box[d].length();
   }
-  if (in_box < piece.stretch.begin || in_box >= piece.stretch.end) return std::nullopt;
-  return run_from(piece, in_box - piece.stretch.begin);
+  if (in_box < piece.range.begin || in_box >= piece.range.end) return std::nullopt;
+  return run_from(piece, in_box - piece.range.begin);
 }
 
 std::optional<PieceOf> blocks_of(const PieceOf& piece, int64_t block) {
   const auto blocks = [block](int64_t elements) { return round_up_quotient(elements, block); };
-  const Span stretch{piece.stretch.begin / block, blocks(piece.stretch.end)};
-  if (piece.stretch.begin % block != 0 ||
-      (piece.stretch.end % block != 0 && piece.stretch.end != piece.box_elements()))
+  const Span in_blocks{piece.range.begin / block, blocks(piece.range.end)};
+  if (piece.range.begin % block != 0 ||
+      (piece.range.end % block != 0 && piece.range.end != piece.box_elements()))
     return std::nullopt;
   const size_t cut = last_cut(piece).value_or(0);
   int64_t inner = 1;
   for (size_t d = cut + 1; d < piece.box.size(); ++d) inner *= piece.whole_shape[d];
   // Keeps the dimensions before the split one; merges the others into one dimension of blocks.
-  PieceOf result{.stretch = stretch};
+  PieceOf result{.range = in_blocks};
   for (size_t d = 0; d < cut; ++d) {
     result.whole_shape.push_back(piece.whole_shape[d]);
     result.box.push_back(piece.box[d]);
@@ -134,18 +134,18 @@ void Tiling::add(const PieceOf& piece, size_t id) {
   if (box == boxes_.end()) {
     boxes_.push_back({.all = piece});
     box = boxes_.end() - 1;
-    box->all.stretch = {0, piece.box_elements()};
+    box->all.range = {0, piece.box_elements()};
   }
-  Stretch& stretch = box->stretches[piece.stretch.begin];
-  if (stretch.span.end < piece.stretch.end) stretch = {piece.stretch, id};
+  ElementRange& range = box->ranges[piece.range.begin];
+  if (range.span.end < piece.range.end) range = {piece.range, id};
 }
 
 std::optional<Tiling::Found> Tiling::find(int64_t in_whole) const {
   for (const Box& box : boxes_) {
     std::optional<Run> run = run_at(box.all, in_whole);
     if (!run) continue;
-    const auto after = box.stretches.upper_bound(run->in_piece);
-    if (after == box.stretches.begin()) continue;
+    const auto after = box.ranges.upper_bound(run->in_piece);
+    if (after == box.ranges.begin()) continue;
     const auto& [span, id] = std::prev(after)->second;
     if (run->in_piece >= span.end) continue;
     run->count = std::min(run->count, span.end - run->in_piece);
@@ -162,9 +162,9 @@ bool Tiling::is_complete() const {
     for (size_t j = 0; j < i; ++j)
       if (overlap(boxes_[i].all, boxes_[j].all)) return false;
     int64_t next = 0;
-    for (const auto& [begin, stretch] : boxes_[i].stretches) {
+    for (const auto& [begin, range] : boxes_[i].ranges) {
       if (begin > next) return false;
-      next = std::max(next, stretch.span.end);
+      next = std::max(next, range.span.end);
     }
     covered += next;
   }

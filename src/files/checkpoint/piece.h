@@ -1,5 +1,5 @@
 // The piece of a whole tensor that a rank holds: a box (a range of each dimension), from tensor
-// parallelism, and a contiguous stretch of the box's elements, from ZeRO and FSDP. Elements are
+// parallelism, and a contiguous range of the box's elements, from ZeRO and FSDP. Elements are
 // counted from 0 in row-major order, in the whole tensor and in the piece.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
@@ -24,7 +24,7 @@ struct Span {
 struct PieceOf {
   std::vector<int64_t> whole_shape;
   std::vector<Span> box;  // by dimension
-  Span stretch;           // of the box's elements
+  Span range;             // of the box's elements
 
   static PieceOf whole(std::vector<int64_t> shape);
   // Elements [begin, end) of the whole tensor.
@@ -32,7 +32,7 @@ struct PieceOf {
   // A range of one dimension, whole in the others.
   static PieceOf slice(std::vector<int64_t> shape, size_t dim, Span range);
 
-  int64_t num_elements() const { return stretch.length(); }
+  int64_t num_elements() const { return range.length(); }
   int64_t box_elements() const;
   int64_t whole_elements() const;
   // The box's shape if the piece is the whole box, else (num_elements()).
@@ -74,13 +74,13 @@ class Tiling {
   bool is_complete() const;
 
  private:
-  struct Stretch {
+  struct ElementRange {
     Span span;
     size_t id;
   };
   struct Box {
     PieceOf all;
-    std::map<int64_t, Stretch> stretches;  // by first element
+    std::map<int64_t, ElementRange> ranges;  // by first element
   };
   std::vector<Box> boxes_;
 };

@@ -37,7 +37,7 @@ std::optional<PieceOf> parse_box(std::string_view text, const std::vector<int64_
         range.begin < 0 || range.begin >= range.end || range.end > whole_shape[d])
       return std::nullopt;
   }
-  piece.stretch = {0, piece.box_elements()};
+  piece.range = {0, piece.box_elements()};
   return next == end ? std::optional(piece) : std::nullopt;
 }
 
@@ -135,8 +135,8 @@ void QuantizedState::read(const PieceOf& piece, uint8_t* codes, float* scales) {
   std::vector<float> values;
   for (int64_t begin = 0; begin < piece.num_elements(); begin += kDecodedAtATime) {
     PieceOf part = piece;
-    part.stretch.begin += begin;
-    part.stretch.end = std::min(part.stretch.begin + kDecodedAtATime, piece.stretch.end);
+    part.range.begin += begin;
+    part.range.end = std::min(part.range.begin + kDecodedAtATime, piece.range.end);
     decode(part, stored, values);
     for (int64_t i = 0; i < part.num_elements(); i += kBlock)
       scales[(begin + i) / kBlock] = encode(

@@ -165,10 +165,10 @@ StoredPiece blocks_of_state(const std::string& name, const PieceOf& parameter) {
     return stored;
   }
   PieceOf alone = PieceOf::whole({parameter.box_elements()});
-  alone.stretch = parameter.stretch;
+  alone.range = parameter.range;
   const std::optional<PieceOf> blocks = blocks_of(alone, kBlock);
   SNUG_CHECK(blocks, "{}: elements {} to {} of a parameter do not consist of whole blocks", name,
-             parameter.stretch.begin, parameter.stretch.end);
+             parameter.range.begin, parameter.range.end);
   stored.name += box_name(parameter);
   stored.piece = *blocks;
   return stored;
@@ -186,7 +186,7 @@ HeldTensor held_parameter(const TrainingTensors& tensors, const optim::NamedTens
       piece == tensors.pieces.end() ? PieceOf::whole(tensor.sizes().vec()) : piece->second;
   // If only the states are sharded, weights such as late weights are whole on every rank.
   if (tensor.numel() == stored.piece.box_elements())
-    stored.piece.stretch = {0, stored.piece.box_elements()};
+    stored.piece.range = {0, stored.piece.box_elements()};
   SNUG_CHECK(tensor.numel() == stored.piece.num_elements(),
              "{} has {} elements, but its piece has {}", name, tensor.numel(),
              stored.piece.num_elements());

@@ -38,7 +38,7 @@ const char* name_of(const Strategy& strategy) {
   return "";
 }
 
-// "one forward one backward, 2 stretches each".
+// "one forward one backward, 2 virtual stages each".
 std::string schedule_words(const recipe::Recipe& recipe) {
   const bool is_gpipe = recipe.pipeline_schedule == recipe::PipelineSchedule::Gpipe;
   return fmt::format("{}{}", is_gpipe ? "all forward first" : "one forward one backward",

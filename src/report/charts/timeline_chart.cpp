@@ -14,7 +14,7 @@
 namespace snug::report {
 namespace {
 
-// The drawing's own units: the page stretches them to any width, so that letters are beside it.
+// The drawing's own units: the page spans them to any width, so that letters are beside it.
 constexpr double kTimelineWidth = 1000, kTimelineHeight = 300;
 constexpr double kUsualWidth = 890;  // px on a desk
 
@@ -58,7 +58,7 @@ class TimelineDrawing {
     for (size_t c = chart_.categories.size(); c-- > 0;) out += band(c);
     const auto limit = static_cast<double>(chart_.limit_bytes);
     if (shows_limit()) out += line("limit", 0, kTimelineWidth, y(limit), y(limit));
-    for (const Stretch& phase : phases())
+    for (const PhaseSpan& phase : phases())
       if (phase.from > 0) out += line("edge", x(phase.from), x(phase.from), 0, kTimelineHeight);
     for (size_t i = 0; i < chart_.moments.size(); ++i) out += hit(i);
     out += "</svg>";
@@ -68,7 +68,7 @@ class TimelineDrawing {
 
  private:
   // Moments of one phase, [from, to).
-  struct Stretch {
+  struct PhaseSpan {
     size_t from = 0, to = 0;
   };
 
@@ -124,8 +124,8 @@ class TimelineDrawing {
   }
 
   // Those with room for their name on a desk.
-  std::vector<Stretch> phases() const {
-    std::vector<Stretch> out;
+  std::vector<PhaseSpan> phases() const {
+    std::vector<PhaseSpan> out;
     const size_t count = chart_.moments.size();
     for (size_t from = 0, to = 0; from < count; from = to) {
       const std::string& phase = chart_.moments[from].phase;
@@ -140,7 +140,7 @@ class TimelineDrawing {
   // A name that finds no room on a narrower screen falls into a second line, which is not shown.
   std::string phase_names() const {
     std::string out = "<div class=\"phases\">";
-    for (const Stretch& phase : phases())
+    for (const PhaseSpan& phase : phases())
       out += fmt::format("<span style=\"left:{:.2f}%;width:{:.2f}%\"><b>{}</b></span>",
                          percent_across(phase.from),
                          percent_across(phase.to) - percent_across(phase.from),

@@ -28,7 +28,7 @@ struct EngineOptions {
   std::optional<bool> add_bos,
       add_eos;  // where one is given, they replace the vocabulary's own frame
   std::string bos, eos;
-  bool legacy = true;  // sentencepiece: every stretch between special tokens gets the prefix space
+  bool legacy = true;  // sentencepiece: every segment between special tokens gets the prefix space
 };
 
 class Engine {

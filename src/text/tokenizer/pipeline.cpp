@@ -156,12 +156,12 @@ void Pipeline::read_added_tokens(const Node& node, const EngineOptions& options)
 
 void Pipeline::encode(std::string_view text, std::vector<int32_t>& ids) const {
   auto scratch = scratch_->take();
-  for (const Stretch& stretch : added_.find_raw(text)) {
-    if (stretch.id >= 0) {
-      ids.push_back(stretch.id);
+  for (const Segment& segment : added_.find_raw(text)) {
+    if (segment.id >= 0) {
+      ids.push_back(segment.id);
     } else {
-      const auto part = text.substr(stretch.begin, stretch.end - stretch.begin);
-      encode_stretch({part, stretch.begin == 0}, *scratch, ids);
+      const auto part = text.substr(segment.begin, segment.end - segment.begin);
+      encode_stretch({part, segment.begin == 0}, *scratch, ids);
     }
   }
   scratch_->give_back(std::move(scratch));
@@ -175,12 +175,12 @@ void Pipeline::encode_stretch(const Word& word, Model::Scratch& scratch,
     normalized = normalizer_->apply(std::string(text));
     text = normalized;
   }
-  for (const Stretch& stretch : added_.find_normalized(text)) {
-    if (stretch.id >= 0) {
-      ids.push_back(stretch.id);
+  for (const Segment& segment : added_.find_normalized(text)) {
+    if (segment.id >= 0) {
+      ids.push_back(segment.id);
     } else {
-      const auto part = text.substr(stretch.begin, stretch.end - stretch.begin);
-      encode_words({part, word.at_start && stretch.begin == 0}, scratch, ids);
+      const auto part = text.substr(segment.begin, segment.end - segment.begin);
+      encode_words({part, word.at_start && segment.begin == 0}, scratch, ids);
     }
   }
 }

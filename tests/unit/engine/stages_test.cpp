@@ -104,9 +104,9 @@ TEST(Stages, AHeadThatIsTiedHasACopyOfTheEmbedding) {
   EXPECT_EQ(names.back(), units.back()->name());
   EXPECT_EQ(last.positions[names.size() - 2], -1);
   EXPECT_TRUE(last.is_counted_elsewhere(weight));
-  ASSERT_EQ(last.stretches.size(), 1U);
-  EXPECT_TRUE(last.stretches.front().ends_model);
-  EXPECT_TRUE(last.stretches.front().gradient_leaves);
+  ASSERT_EQ(last.ranges.size(), 1U);
+  EXPECT_TRUE(last.ranges.front().ends_model);
+  EXPECT_TRUE(last.ranges.front().gradient_leaves);
   // One process has both.
   const Stage alone = make_stage(*model, {}, *dist::single_mesh());
   EXPECT_EQ(alone.units, units);

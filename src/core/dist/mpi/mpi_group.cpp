@@ -135,17 +135,17 @@ void MpiGroup::run(std::shared_ptr<Work> work, const char* what) {
 std::vector<double> MpiGroup::sum(std::vector<double> values) {
   if (size() == 1) return values;
   // Preceded by the count, so that ranks synchronize even without values.
-  const size_t stretch = values.size() + 1;
-  std::vector<double> all(stretch * static_cast<size_t>(size()));
-  double* own = &all[stretch * static_cast<size_t>(rank())];
+  const size_t range = values.size() + 1;
+  std::vector<double> all(range * static_cast<size_t>(size()));
+  double* own = &all[range * static_cast<size_t>(rank())];
   own[0] = static_cast<double>(values.size());
   std::copy(values.begin(), values.end(), own + 1);
-  run(all_gather_work(members_, all.data(), own, static_cast<int64_t>(stretch * sizeof(double)),
+  run(all_gather_work(members_, all.data(), own, static_cast<int64_t>(range * sizeof(double)),
                       next_tag()),
       values.empty() ? "barrier" : "sum of numbers");
   std::fill(values.begin(), values.end(), 0.0);
   for (size_t member = 0; member < static_cast<size_t>(size()); ++member) {
-    const double* theirs = &all[stretch * member];
+    const double* theirs = &all[range * member];
     SNUG_CHECK(theirs[0] == own[0], "rank {} of group {} sums {} numbers, rank {} {}", rank(),
                name(), own[0], member, theirs[0]);
     for (size_t i = 0; i < values.size(); ++i) values[i] += theirs[i + 1];
@@ -170,7 +170,7 @@ std::vector<std::string> MpiGroup::gather_texts(const std::string& text) {
   run(all_gather_work(members_, lengths.data(), &own_length, sizeof own_length, next_tag()),
       "gathering of texts");
   std::vector<std::string> texts;
-  std::vector<Stretch> parts;
+  std::vector<ByteRange> parts;
   for (const int64_t length : lengths) texts.emplace_back(static_cast<size_t>(length), '\0');
   texts[static_cast<size_t>(rank())] = text;
   for (std::string& one : texts) parts.push_back({one.data(), static_cast<int64_t>(one.size())});

@@ -61,7 +61,7 @@ std::vector<int> Work::awaited() const {
 
 std::shared_ptr<Work> all_gather_work(const Members& members, void* whole, const void* part,
                                       int64_t part_bytes, int tag) {
-  std::vector<Stretch> parts;
+  std::vector<ByteRange> parts;
   for (int member = 0; member < members.size(); ++member) {
     parts.push_back({static_cast<char*>(whole) + member * part_bytes, part_bytes});
   }
@@ -70,12 +70,12 @@ std::shared_ptr<Work> all_gather_work(const Members& members, void* whole, const
 }
 
 std::shared_ptr<Work> gather_stretches_work(const Members& members,
-                                            const std::vector<Stretch>& parts, int tag) {
+                                            const std::vector<ByteRange>& parts, int tag) {
   auto work = std::make_shared<Movement>();
-  const Stretch& own = parts[static_cast<size_t>(members.own)];
+  const ByteRange& own = parts[static_cast<size_t>(members.own)];
   for (int k = 0; k + 1 < members.size(); ++k) {
     const int peer = members.other(k);
-    const Stretch& part = parts[static_cast<size_t>(peer)];
+    const ByteRange& part = parts[static_cast<size_t>(peer)];
     work->send(members.rank_of(peer), own.data, own.bytes, tag);
     work->receive(members.rank_of(peer), part.data, part.bytes, tag);
   }

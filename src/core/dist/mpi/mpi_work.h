@@ -71,12 +71,12 @@ class Work {
 std::shared_ptr<Work> all_gather_work(const Members& members, void* whole, const void* part,
                                       int64_t part_bytes, int tag);
 // Parts of different lengths, one per member; this member's is the source.
-struct Stretch {
+struct ByteRange {
   void* data = nullptr;
   int64_t bytes = 0;
 };
 std::shared_ptr<Work> gather_stretches_work(const Members& members,
-                                            const std::vector<Stretch>& parts, int tag);
+                                            const std::vector<ByteRange>& parts, int tag);
 std::shared_ptr<Work> broadcast_work(const Members& members, void* data, int64_t bytes, int root,
                                      int tag);
 std::shared_ptr<Work> send_work(int to, const void* data, int64_t bytes, int tag);

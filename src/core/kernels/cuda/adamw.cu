@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(kListThreads)
                 const float* grad_scale) {
   const float scale = grad_scale != nullptr ? f.grad_scale * *grad_scale : f.grad_scale;
   if (!isfinite(scale)) return;
-  const Stretch at = stretch_of_block(list, blockIdx.x);
+  const BlockRange at = range_of_block(list, blockIdx.x);
   const Tensor& tensor = list.tensors[at.tensor];
   if (tensor.aligned) {
     for (int64_t i = at.begin + 4 * threadIdx.x; i < at.end; i += 4 * kListThreads) {

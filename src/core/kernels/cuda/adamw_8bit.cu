@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kListThreads)
                 const float* grad_scale) {
   const float scale = grad_scale != nullptr ? f.grad_scale * *grad_scale : f.grad_scale;
   if (!isfinite(scale)) return;
-  const Stretch at = stretch_of_block(list, blockIdx.x);
+  const BlockRange at = range_of_block(list, blockIdx.x);
   const Tensor& t = list.tensors[at.tensor];
   const int lane = threadIdx.x % 32;
   const int64_t warps = kListThreads / 32;
@@ -156,7 +156,11 @@ __global__ void __launch_bounds__(kListThreads)
        begin += warps * kBlock) {
     const int64_t block = begin / kBlock, end = min(begin + kBlock, at.end);
     const int64_t i = begin + 4 * lane, j = i + kRun;
-    const float first_scale = t.exp_avg_absmax[block], second_scale = t.exp_avg_sq_absmax[block];
+    // Lane 0, which writes the new scales, reads the old ones for all lanes.
+    float first_scale = lane == 0 ? t.exp_avg_absmax[block] : 0.f;
+    float second_scale = lane == 0 ? t.exp_avg_sq_absmax[block] : 0.f;
+    first_scale = __shfl_sync(0xffffffffu, first_scale, 0);
+    second_scale = __shfl_sync(0xffffffffu, second_scale, 0);
     const Moments low = update<P, G>(t, f, scale, first_scale, second_scale, i, end);
     const Moments high = update<P, G>(t, f, scale, first_scale, second_scale, j, end);
     const float first_peak = largest_magnitude(low.first, high.first);
@@ -167,7 +171,6 @@ __global__ void __launch_bounds__(kListThreads)
     write_codes<true>(t.exp_avg, j, end, f.first, high.first, first_inverse);
     write_codes<false>(t.exp_avg_sq, i, end, f.second, low.second, second_inverse);
     write_codes<false>(t.exp_avg_sq, j, end, f.second, high.second, second_inverse);
-    __syncwarp();  // all lanes have read the old scales
     if (lane == 0) {
       t.exp_avg_absmax[block] = first_peak;
       t.exp_avg_sq_absmax[block] = second_peak;

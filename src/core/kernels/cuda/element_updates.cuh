@@ -16,7 +16,7 @@ __global__ void __launch_bounds__(kListThreads)
                     typename Rule::Factors factors, const float* grad_scale) {
   const float scale = grad_scale != nullptr ? factors.grad_scale * *grad_scale : factors.grad_scale;
   if (!isfinite(scale)) return;
-  const Stretch at = stretch_of_block(list, blockIdx.x);
+  const BlockRange at = range_of_block(list, blockIdx.x);
   for (int64_t i = at.begin + threadIdx.x; i < at.end; i += kListThreads) {
     Rule::template update<P, G, S>(list.tensors[at.tensor], factors, scale, i);
   }

@@ -14,7 +14,7 @@ namespace {
 template <class T>
 __global__ void __launch_bounds__(kListThreads)
     sum_list(const __grid_constant__ TensorList<TensorView> list, double* sums) {
-  const Stretch at = stretch_of_block(list, blockIdx.x);
+  const BlockRange at = range_of_block(list, blockIdx.x);
   const auto* data = static_cast<const T*>(list.tensors[at.tensor].data);
   double own = 0;
   for (int64_t i = at.begin + threadIdx.x; i < at.end; i += kListThreads) {

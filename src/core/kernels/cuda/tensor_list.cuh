@@ -41,14 +41,14 @@ std::vector<Keyed<T>> keyed(std::span<const T> tensors, const Options& options) 
   return result;
 }
 
-struct Stretch {
+struct BlockRange {
   int tensor;
   int64_t begin;
   int64_t end;
 };
 
 template <class Tensor>
-__device__ inline Stretch stretch_of_block(const TensorList<Tensor>& list, unsigned block) {
+__device__ inline BlockRange range_of_block(const TensorList<Tensor>& list, unsigned block) {
   int low = 0, high = list.size - 1;  // the first tensor whose running count is above `block`
   while (low < high) {
     const int middle = (low + high) / 2;

@@ -34,12 +34,12 @@ void ActivationOffload::after_forward(UnitRun& run) {
   send_out(own, run.input, run.output);
   // After the last unit of the range another process continues, so there is no later forward here
   // to overlap with.
-  if (!prefetch_ || run.index + 1 == run.stretch.end) vacate(own);
+  if (!prefetch_ || run.index + 1 == run.range.end) vacate(own);
 }
 
 ActivationOffload::UnitsOwn* ActivationOffload::find(const UnitRun& run, int64_t distance) {
   const int64_t index = run.index + distance;
-  if (index < run.stretch.begin || index >= run.stretch.end) return nullptr;
+  if (index < run.range.begin || index >= run.range.end) return nullptr;
   const auto found = units_.find({run.micro_batch, index});
   return found == units_.end() ? nullptr : &found->second;
 }

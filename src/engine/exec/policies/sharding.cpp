@@ -83,7 +83,7 @@ bool Sharding::holds(const nn::Parameter& parameter) const {
 
 void Sharding::before_forward(UnitRun& run) {
   const auto unit = static_cast<size_t>(run.index);
-  const bool ahead = options_.forward_prefetch && run.index + 1 < run.stretch.end;
+  const bool ahead = options_.forward_prefetch && run.index + 1 < run.range.end;
   if (gathers())
     arrive(unit, ahead ? run.index + 1 : -1);
   else

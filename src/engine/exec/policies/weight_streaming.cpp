@@ -9,7 +9,7 @@
 namespace snug::exec {
 
 void WeightStreaming::before_forward(UnitRun& run) {
-  arrive(run.index, run.index + 1 < run.stretch.end ? run.index + 1 : -1);
+  arrive(run.index, run.index + 1 < run.range.end ? run.index + 1 : -1);
 }
 
 // The last unit's backward follows at once and needs its weights again.

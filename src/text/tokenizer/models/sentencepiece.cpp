@@ -118,13 +118,13 @@ void SentencePiece::read_added_tokens(const EngineOptions& options) {
 
 void SentencePiece::encode(std::string_view text, std::vector<int32_t>& ids) const {
   std::vector<int> pieces;
-  for (const Stretch& stretch : added_.find_raw(text)) {
-    if (stretch.id >= 0) {
-      ids.push_back(stretch.id);
+  for (const Segment& segment : added_.find_raw(text)) {
+    if (segment.id >= 0) {
+      ids.push_back(segment.id);
       continue;
     }
-    const auto& processor = stretch.begin > 0 && continuing_ ? *continuing_ : processor_;
-    const auto part = text.substr(stretch.begin, stretch.end - stretch.begin);
+    const auto& processor = segment.begin > 0 && continuing_ ? *continuing_ : processor_;
+    const auto part = text.substr(segment.begin, segment.end - segment.begin);
     const auto status = processor.Encode({part.data(), part.size()}, &pieces);
     if (!status.ok()) throw UserError("{}: sentencepiece: {}", where_, status.ToString());
     ids.insert(ids.end(), pieces.begin(), pieces.end());

@@ -88,8 +88,8 @@ void AddedTokens::index(const Normalizer* normalizer) {
   }
 }
 
-std::vector<Stretch> AddedTokens::find(std::string_view text, const PieceTrie& trie) const {
-  std::vector<Stretch> found;
+std::vector<Segment> AddedTokens::find(std::string_view text, const PieceTrie& trie) const {
+  std::vector<Segment> found;
   size_t done = 0;
   for (size_t at = 0; at < text.size();) {
     size_t length = 0;

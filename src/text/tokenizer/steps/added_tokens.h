@@ -24,7 +24,7 @@ struct AddedToken {
 };
 
 // A part of a text: an added token (id >= 0), or text between them (id -1).
-struct Stretch {
+struct Segment {
   size_t begin, end;
   int32_t id;
 };
@@ -37,8 +37,8 @@ class AddedTokens {
   // Call once after the last add: `normalized` tokens are matched in normalized form.
   void index(const Normalizer* normalizer);
 
-  std::vector<Stretch> find_raw(std::string_view text) const { return find(text, raw_); }
-  std::vector<Stretch> find_normalized(std::string_view text) const {
+  std::vector<Segment> find_raw(std::string_view text) const { return find(text, raw_); }
+  std::vector<Segment> find_normalized(std::string_view text) const {
     return find(text, normalized_);
   }
 
@@ -48,7 +48,7 @@ class AddedTokens {
   int32_t end_id() const { return end_id_; }  // largest id + 1
 
  private:
-  std::vector<Stretch> find(std::string_view text, const PieceTrie& trie) const;
+  std::vector<Segment> find(std::string_view text, const PieceTrie& trie) const;
 
   std::vector<AddedToken> tokens_;
   std::unordered_map<int32_t, size_t> index_of_id_;

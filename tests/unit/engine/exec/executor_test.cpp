@@ -172,8 +172,8 @@ TEST_F(ExecutorTest, OneStretchHandsItsGradientsToTheOneBefore) {
   std::vector<at::Tensor> wanted;
   for (const at::Tensor& gradient : chain.gradients()) wanted.push_back(gradient.clone());
   chain.drop_gradients();
-  const Stretch first{.begin = 0, .end = 2, .ends_model = false};
-  const Stretch second{.begin = 2, .end = 4, .begins_model = false, .gradient_leaves = true};
+  const UnitRange first{.begin = 0, .end = 2, .ends_model = false};
+  const UnitRange second{.begin = 2, .end = 4, .begins_model = false, .gradient_leaves = true};
   Executor cut(chain.units, {}, memory::cpu_ledger(), {first, second}, nullptr);
   const MicroBatch micro_batch{chain.batch, chain.pass, 0};
   Executor::Flight one, two;

@@ -70,7 +70,7 @@ std::optional<PieceOf> piece_of(const Layout& layout, int rank, size_t i) {
   const int64_t elements = piece.box_elements();
   const int64_t part =
       ((elements + layout.shard - 1) / layout.shard + kBlock - 1) / kBlock * kBlock;
-  piece.stretch = {std::min(elements, part * shard), std::min(elements, part * (shard + 1))};
+  piece.range = {std::min(elements, part * shard), std::min(elements, part * (shard + 1))};
   if (piece.num_elements() == 0) return std::nullopt;
   return piece;
 }
@@ -79,7 +79,7 @@ at::Tensor cut_out(const at::Tensor& whole, const PieceOf& piece) {
   at::Tensor box = whole.view(piece.whole_shape);
   for (size_t d = 0; d < piece.box.size(); ++d)
     box = box.narrow(static_cast<int64_t>(d), piece.box[d].begin, piece.box[d].length());
-  return box.flatten().narrow(0, piece.stretch.begin, piece.num_elements()).clone();
+  return box.flatten().narrow(0, piece.range.begin, piece.num_elements()).clone();
 }
 
 TrainingTensors tensors_of(const std::vector<Whole>& model, const Layout& layout, int rank) {

@@ -26,9 +26,9 @@ class RandomPieces {
       range.begin = up_to(range.end - 1);
       range.end = range.begin + 1 + up_to(range.end - range.begin - 1);
     }
-    piece.stretch.end = piece.box_elements();
-    piece.stretch.begin = up_to(piece.stretch.end - 1);
-    piece.stretch.end -= up_to(piece.stretch.end - piece.stretch.begin - 1);
+    piece.range.end = piece.box_elements();
+    piece.range.begin = up_to(piece.range.end - 1);
+    piece.range.end -= up_to(piece.range.end - piece.range.begin - 1);
     return piece;
   }
 
@@ -48,7 +48,7 @@ std::vector<int64_t> numbers_of(const PieceOf& piece) {
     }
     if (inside) in_box.push_back(at);
   }
-  return {in_box.begin() + piece.stretch.begin, in_box.begin() + piece.stretch.end};
+  return {in_box.begin() + piece.range.begin, in_box.begin() + piece.range.end};
 }
 
 TEST(Piece, RunsCoverItInOrder) {
@@ -86,7 +86,7 @@ TEST(Piece, IsShapedLikeItsBoxWhereItIsAllOfIt) {
   EXPECT_EQ(PieceOf::whole({4, 6}).shape(), (std::vector<int64_t>{4, 6}));
   PieceOf piece = PieceOf::slice({4, 6}, 1, {2, 4});
   EXPECT_EQ(piece.shape(), (std::vector<int64_t>{4, 2}));
-  piece.stretch = {4, 8};
+  piece.range = {4, 8};
   EXPECT_EQ(piece.shape(), std::vector<int64_t>{4});
 }
 
@@ -112,22 +112,22 @@ TEST(Blocks, AreThoseOfTheWholeTensor) {
 TEST(Blocks, OfColumnsThatBreakThemAreNone) {
   PieceOf piece = PieceOf::whole({4, 512});
   piece.box[1] = {0, 256};
-  piece.stretch = {0, 1024};
+  piece.range = {0, 1024};
   EXPECT_TRUE(blocks_of(piece, 256));
   piece.box[1] = {0, 128};
-  piece.stretch = {0, 512};
+  piece.range = {0, 512};
   EXPECT_FALSE(blocks_of(piece, 256));
 }
 
 TEST(TilingTest, FindsEveryElement) {
-  // Columns in two boxes, the second cut into two stretches.
+  // Columns in two boxes, the second cut into two ranges.
   PieceOf left = PieceOf::whole({5, 6}), right = left;
   left.box[1] = {0, 2};
-  left.stretch = {0, 10};
+  left.range = {0, 10};
   right.box[1] = {2, 6};
-  right.stretch = {0, 7};
+  right.range = {0, 7};
   PieceOf rest = right;
-  rest.stretch = {7, 20};
+  rest.range = {7, 20};
   Tiling tiling;
   tiling.add(left, 0);
   tiling.add(rest, 2);
@@ -149,7 +149,7 @@ TEST(TilingTest, OverlappingBoxesAreNotComplete) {
   PieceOf left = PieceOf::whole({4}), right = left;
   left.box[0] = {0, 2};
   right.box[0] = {1, 3};
-  left.stretch = right.stretch = {0, 2};
+  left.range = right.range = {0, 2};
   Tiling tiling;
   tiling.add(left, 0);
   tiling.add(right, 1);

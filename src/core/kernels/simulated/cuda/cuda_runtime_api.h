@@ -55,13 +55,16 @@ uint64_t exchange(unsigned mask, uint64_t value, unsigned source);
 }  // namespace snug::kernels::simulated
 
 template <class T>
-T __shfl_xor_sync(unsigned mask, T value, int lanes) {
+T __shfl_sync(unsigned mask, T value, int lane) {
   uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
-  bits = snug::kernels::simulated::exchange(mask, bits,
-                                            (threadIdx.x % 32) ^ static_cast<unsigned>(lanes));
+  bits = snug::kernels::simulated::exchange(mask, bits, static_cast<unsigned>(lane));
   std::memcpy(&value, &bits, sizeof(T));
   return value;
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int lanes) {
+  return __shfl_sync(mask, value, static_cast<int>(threadIdx.x % 32) ^ lanes);
 }
 
 inline float __fadd_rn(float a, float b) { return a + b; }
