@@ -134,6 +134,12 @@ void write_checksums(const fs::path& folder, const FolderChecksums& known) {
   write_to(folder, checksums);
 }
 
+int64_t checksums_bytes(int64_t bytes, int64_t num_files) {
+  constexpr int64_t kFrame = 170, kOfFile = 80, kOfChunk = 25;
+  return kFrame + kOfFile * num_files +
+         kOfChunk * (bytes / static_cast<int64_t>(kChecksumChunk) + num_files);
+}
+
 std::optional<FolderChecksums> read_checksums(const fs::path& folder) {
   const fs::path path = folder / kChecksumsName;
   if (!fs::exists(path)) return std::nullopt;

@@ -43,6 +43,9 @@ FolderChecksums from_text(const std::string& text);
 // read again.
 void write_checksums(const std::filesystem::path& folder, const FolderChecksums& known = {});
 
+// About the size of a folder's checksums.json, for files of so many bytes in all.
+int64_t checksums_bytes(int64_t bytes, int64_t num_files);
+
 // The folder's checksums.json; none without one. Throws UserError if it is damaged itself.
 std::optional<FolderChecksums> read_checksums(const std::filesystem::path& folder);
 

@@ -22,6 +22,10 @@ namespace snug::engine {
 namespace {
 
 namespace fs = std::filesystem;
+
+// About as many besides the weights: the config, the generation's and the tokenizer's.
+constexpr int64_t kSmallFiles = 5;
+
 using checkpoint::bytes_of;
 using checkpoint::dtype_of;
 using nlohmann::json;
@@ -237,14 +241,17 @@ int64_t hugging_face_bytes(models::Model& model, const tokenizer::Tokenizer* tok
                            const ExportOptions& options) {
   const FileTensors tensors = arrange(model, models::Layout::HuggingFace, options.dtype);
   const json config = config_of(model, tokenizer);
-  return files::sharded_bytes(tensors.infos, options.max_shard_bytes) + std::ssize(config.dump(2)) +
-         std::ssize(generation_config(config).dump(2)) +
-         (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
+  const int64_t bytes = files::sharded_bytes(tensors.infos, options.max_shard_bytes) +
+                        std::ssize(config.dump(2)) + std::ssize(generation_config(config).dump(2)) +
+                        (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
+  return bytes + files::checksums_bytes(bytes, kSmallFiles + 1);
 }
 
 int64_t peft_directory_bytes(const checkpoint::Adapter& shapes,
                              const tokenizer::Tokenizer* tokenizer) {
-  return checkpoint::peft_bytes(shapes) + (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
+  const int64_t bytes =
+      checkpoint::peft_bytes(shapes) + (tokenizer == nullptr ? 0 : tokenizer->directory_bytes());
+  return bytes + files::checksums_bytes(bytes, kSmallFiles);
 }
 
 // The new directory is renamed only once it is complete, so between the two renames both old and

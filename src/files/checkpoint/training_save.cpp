@@ -101,7 +101,8 @@ class Save {
     int64_t total = 0;
     for (const std::string& own : agree([&] { return std::to_string(own_bytes()); }))
       total += std::stoll(own);
-    return total;
+    // state.json and run.json beside the tensors.
+    return total + files::checksums_bytes(total, std::ssize(index_.files) + 2);
   }
 
  private:
