@@ -120,6 +120,7 @@ ExpandableAllocator::ExpandableAllocator(int64_t limit) : limit_(limit) {
   for (size_t i = 0; i < pools_.size(); ++i) {
     pools_[i].granule = kGranules[i];
     pools_[i].blocks[0] = {.bytes = kEndless};
+    pools_[i].unmapped = {0};
   }
 }
 
@@ -168,15 +169,17 @@ ExpandableAllocator::Blocks::iterator ExpandableAllocator::best_fit(Pool& pool, 
 
 // Maps what is missing behind the first free memory that has room to grow, in whole granules.
 ExpandableAllocator::Blocks::iterator ExpandableAllocator::expand(Pool& pool, int64_t bytes) {
-  auto first = pool.blocks.begin();
-  for (int64_t room = 0; room < bytes;) {
-    while (first->second.state == State::Used) ++first;
-    room = 0;
-    auto end = first;
-    for (; end != pool.blocks.end() && end->second.state != State::Used && room < bytes; ++end)
-      room += end->second.bytes;
-    // Mapped memory alone is not enough, or best_fit() would have found it.
-    if (room < bytes) first = end;
+  // Mapped memory alone is not enough, or best_fit() would have found it.
+  Blocks::iterator first;
+  for (const int64_t begin : pool.unmapped) {
+    first = pool.blocks.find(begin);
+    if (first != pool.blocks.begin() && std::prev(first)->second.state == State::Free) --first;
+    int64_t room = 0;
+    for (auto block = first; room < bytes && block != pool.blocks.end(); ++block) {
+      if (block->second.state == State::Used) break;
+      room += block->second.bytes;
+    }
+    if (room >= bytes) break;
   }
   const int64_t wanted_end = first->first + bytes;
   while (true) {
@@ -196,7 +199,9 @@ ExpandableAllocator::Blocks::iterator ExpandableAllocator::expand(Pool& pool, in
 void ExpandableAllocator::set_state(Pool& pool, Blocks::iterator block, State state) {
   const std::pair entry{block->second.bytes, block->first};
   if (block->second.state == State::Free) pool.free.erase(entry);
+  if (block->second.state == State::Unmapped) pool.unmapped.erase(block->first);
   if (state == State::Free) pool.free.insert(entry);
+  if (state == State::Unmapped) pool.unmapped.insert(block->first);
   block->second.state = state;
 }
 

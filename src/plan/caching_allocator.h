@@ -77,6 +77,7 @@ class ExpandableAllocator {
     int64_t granule = 0;
     Blocks blocks;
     std::set<std::pair<int64_t, int64_t>> free;  // bytes, begin
+    std::set<int64_t> unmapped;                  // begins
   };
 
   Blocks::iterator best_fit(Pool& pool, int64_t bytes);
