@@ -318,7 +318,10 @@ INSTANTIATE_TEST_SUITE_P(Strategies, ManyRanks,
                                            Case{"hybrid", "", "llama"}, Case{"ddp", "", "qwen2"},
                                            Case{"zero1", "", "qwen2"}, Case{"zero2", "", "qwen2"},
                                            Case{"fsdp", "", "qwen2"},
-                                           Case{"fsdp", "fsdp=2", "gemma3"}));
+                                           Case{"fsdp", "fsdp=2", "gemma3"},
+                                           Case{"ddp", "dp=2", "olmoe"},
+                                           Case{"fsdp", "fsdp=2", "olmoe"},
+                                           Case{"fsdp", "fsdp=2", "mixtral"}));
 
 // Units of many kinds and sizes, and words that T5's encoder and decoder share.
 INSTANTIATE_TEST_SUITE_P(Pictures, ManyRanks,
@@ -332,6 +335,7 @@ INSTANTIATE_TEST_SUITE_P(FamiliesInPipelines, ManyRanks,
                          ::testing::Values(Case{"auto", "pp=2", "gpt2"}, Case{"auto", "pp=2", "t5"},
                                            Case{"auto", "pp=2", "gemma3"},
                                            Case{"auto", "pp=2", "gpt-neox"},
+                                           Case{"auto", "pp=2", "qwen3-moe"},
                                            Case{"auto", "pp=2", "blip2-opt", "1f1b", 2},
                                            Case{"auto", "pp=4", "blip2-t5"},
                                            Case{"zero1", "pp=2,fsdp=2", "t5", "1f1b", 2}));

@@ -91,7 +91,7 @@ def write_opt(name, folder):
     write_case(name, model, folder,
                {"input_ids": ids, "labels": torch.where(labels < 0, -100, labels), "pixels": pixels},
                forward, next_logits, ids[:PROMPTS, :QUERIES + 2],
-               keep=("query_tokens", "layernorm", "qkv.weight"), our_value=our_value)
+               keep=("query_tokens", "layernorm", "qkv.weight"), ours=lambda key, value: {key: our_value(key, value)})
     (folder / "preprocessor_config.json").write_text(
         json.dumps(dict(OWN, image_processor_type="BlipImageProcessor"), indent=2) + "\n")
 
@@ -119,7 +119,7 @@ def write_t5(name, folder):
     write_case(name, model, folder,
                {"input_ids": tokens, "labels": labels, "source_ids": source, "pixels": pixels},
                forward, next_logits, torch.zeros((PROMPTS, 1), dtype=torch.int32),
-               keep=("query_tokens", "layernorm", "qkv.weight"), our_value=our_value)
+               keep=("query_tokens", "layernorm", "qkv.weight"), ours=lambda key, value: {key: our_value(key, value)})
 
 
 def our_value(key, value):

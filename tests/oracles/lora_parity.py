@@ -15,6 +15,7 @@ A quantized base is one whose linear layers but the head hold what bitsandbytes 
 back: what its layers multiply by, with float32 as the type to compute in.
 Parameters carry our names: "<module>.lora_A.weight", "<module>.lora_magnitude_vector.weight".
 """
+import re
 import sys
 from pathlib import Path
 
@@ -50,6 +51,11 @@ CASES = {
                                           target_modules=["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"]), 1, None),
     "int8-gemma": ("gemma2", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "int8"),
     "nf4-qwen3": ("qwen3", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),
+    # Of all experts, the first block's MLP among them.
+    "experts": ("qwen3-moe", dict(r=3, lora_alpha=6, target_modules=LINEAR), 1, None),
+    "nf4-experts": ("olmoe", dict(r=3, lora_alpha=6, target_modules=LINEAR), 1, "nf4"),
+    "nf4-experts-dora": ("mixtral", dict(r=3, lora_alpha=6, use_dora=True,
+                                         target_modules=["q_proj", "v_proj", "w1", "w2", "w3"]), 1, "nf4"),
     "int8": ("llama-bias", dict(r=4, lora_alpha=8, target_modules=LINEAR + ["lm_head"]), 1, "int8"),
 }
 STEPS, BATCH = 10, 2
@@ -57,6 +63,8 @@ STEPS, BATCH = 10, 2
 
 def our_name(name):
     name = name.removeprefix("base_model.model.")
+    if re.search(r"\.experts\.\d+\.w\d\.", name):  # Mixtral's
+        name = name.replace(".mlp.", ".block_sparse_moe.")
     return name.replace(".default.weight", ".weight").replace(
         "lora_magnitude_vector.default", "lora_magnitude_vector.weight")
 
@@ -72,6 +80,38 @@ def there_and_back(weight, form):
     return bnb.functional.dequantize_4bit(codes, state).view_as(weight)
 
 
+class LinearExperts(torch.nn.ModuleList):
+    """transformers' experts with each layer by itself, as files and adapters' names have them."""
+
+    def __init__(self, fused, names):
+        super().__init__()
+        self.names = names
+        for gate_up, down in zip(fused.gate_up_proj, fused.down_proj):
+            expert = torch.nn.Module()
+            for name, weight in zip(names, (*gate_up.chunk(2), down)):
+                layer = torch.nn.Linear(*weight.t().shape, bias=False)
+                layer.weight.data = weight.detach().clone()
+                expert.add_module(name, layer)
+            self.append(expert)
+
+    def forward(self, hidden, chosen, weights):
+        out = torch.zeros_like(hidden)
+        for index, expert in enumerate(self):
+            token, place = torch.where(chosen == index)
+            gate, up, down = (getattr(expert, name) for name in self.names)
+            value = down(torch.nn.functional.silu(gate(hidden[token])) * up(hidden[token]))
+            out.index_add_(0, token, value * weights[token, place, None])
+        return out
+
+
+def unfuse_experts(model):
+    names = ("w1", "w3", "w2") if model.config.model_type == "mixtral" else ("gate_proj", "up_proj", "down_proj")
+    for module in list(model.modules()):
+        if hasattr(module, "experts"):
+            module.experts = LinearExperts(module.experts, names)
+            model.config.model_type = "unfused"  # else peft targets the fused experts
+
+
 def quantize(model, form):
     for key, module in model.named_modules():
         if isinstance(module, torch.nn.Linear) and key != "lm_head":
@@ -82,6 +122,7 @@ def make_case(name, model_name, arguments, ratio, form, folder):
     torch.manual_seed(4321)
     base = AutoModelForCausalLM.from_pretrained(folder / model_name, dtype=torch.float32,
                                                 attn_implementation="eager")
+    unfuse_experts(base)
     if form:
         quantize(base, form)
     model = get_peft_model(base, LoraConfig(task_type="CAUSAL_LM", lora_dropout=0.0, **arguments))

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import torch
 from parity_case import jitter, ragged, write_case
-from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GraniteConfig, Olmo2Config, OPTConfig, Phi3Config,
-                          Qwen3Config, SmolLM3Config, StableLmConfig, T5Config, T5ForConditionalGeneration)
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, GraniteConfig, MixtralConfig,
+                          Olmo2Config, OlmoeConfig, OPTConfig, Phi3Config,
+                          Qwen3Config, Qwen3MoeConfig, SmolLM3Config, StableLmConfig, T5Config, T5ForConditionalGeneration)
 
 VOCABULARY = 96
 
@@ -71,6 +72,12 @@ DECODERS = {
                                                           partial_rotary_factor=1.0)),
     "stablelm": StableLmConfig(**SMALL, use_qkv_bias=True, rope_parameters=dict(
         rope_type="default", rope_theta=10000.0, partial_rotary_factor=0.5)),
+    # Some experts have no tokens in some batches.
+    "olmoe": OlmoeConfig(**{**SMALL, "intermediate_size": 8}, num_experts=24, num_experts_per_tok=2),
+    # The first block has none.
+    "qwen3-moe": Qwen3MoeConfig(**{**SMALL, "num_hidden_layers": 3}, head_dim=12, moe_intermediate_size=20,
+                                num_experts=6, num_experts_per_tok=3, norm_topk_prob=True, mlp_only_layers=[0]),
+    "mixtral": MixtralConfig(**SMALL, num_local_experts=4, sliding_window=7),
     # The last of three layers sees all, by a base of its own, scaled.
     "gemma3": Gemma3TextConfig(**{**SMALL, "pad_token_id": 0, "num_hidden_layers": 3}, head_dim=12,
                                query_pre_attn_scalar=9, sliding_window=5, sliding_window_pattern=3,
@@ -102,10 +109,23 @@ def write_decoder(name, folder):
                lambda m, rows: m(input_ids=ids[rows], labels=labels[rows]),
                lambda m, row, tokens: m(input_ids=torch.tensor([tokens])).logits[0, -1],
                ids[:PROMPTS, :PROMPT], keep=("norm", "q_proj", "ln_"),
-               # As its files have it.
-               our_name=lambda key: key.replace("lm_head", "embed_out") if name.startswith("gpt-neox") else key,
-               # Conv1D keeps (in, out).
-               our_value=lambda key, value: value.t() if ".c_" in key and value.dim() == 2 else value)
+               ours=lambda key, value: as_in_files(model.config.model_type, key, value))
+
+
+def as_in_files(family, key, value):
+    """transformers keeps some weights under another name, or transposed, or all experts' in one."""
+    if family == "gpt_neox":
+        key = key.replace("lm_head", "embed_out")
+    if family == "mixtral":
+        key = key.replace(".mlp.", ".block_sparse_moe.")
+    if ".experts." not in key:
+        return {key: value.t() if ".c_" in key and value.dim() == 2 else value}  # Conv1D keeps (in, out)
+    prefix, fused = key.rsplit(".", 1)
+    layers = ("gate_proj", "up_proj") if fused == "gate_up_proj" else ("down_proj",)
+    if family == "mixtral":
+        layers = [{"gate_proj": "w1", "up_proj": "w3", "down_proj": "w2"}[layer] for layer in layers]
+    return {f"{prefix}.{expert}.{layer}.weight": part for expert, whole in enumerate(value)
+            for layer, part in zip(layers, whole.chunk(len(layers)))}
 
 
 def write_encoder_decoder(name, folder):

@@ -38,10 +38,10 @@ def ragged(lengths, vocabulary, first=0, generator=None):
 
 
 def write_case(name, model, folder, stored, forward, next_logits=None, prompt_ids=None, new_tokens=10,
-               steps=10, keep=("norm", "q_proj"), our_name=lambda key: key,
-               our_value=lambda key, value: value):
+               steps=10, keep=("norm", "q_proj"), ours=lambda key, value: {key: value}):
     """`stored`: what forward's rows are made of; forward(model, rows) -> transformers' output for a
-    slice of rows; next_logits(model, row, ids) -> logits (V) after a list of tokens."""
+    slice of rows; next_logits(model, row, ids) -> logits (V) after a list of tokens; ours(name, value)
+    -> what our files have for one of its parameters, by name."""
     model.eval()
     folder.mkdir(parents=True, exist_ok=True)
     model.save_pretrained(folder)
@@ -52,10 +52,9 @@ def write_case(name, model, folder, stored, forward, next_logits=None, prompt_id
     out.loss.backward()
     expected["logits"] = out.logits.detach().clone()
     expected["loss"] = out.loss.detach().reshape(1).clone()
-    named = [(our_name(key), p) for key, p in model.named_parameters()]
-    for key, p in named:
+    for key, p in model.named_parameters():
         if p.grad is not None:
-            expected["grad." + key] = our_value(key, p.grad).clone().contiguous()
+            expected |= {"grad." + name: value.clone().contiguous() for name, value in ours(key, p.grad).items()}
     model.zero_grad()
     if next_logits is not None:
         expected["prompt_ids"] = prompt_ids.int()
@@ -72,9 +71,9 @@ def write_case(name, model, folder, stored, forward, next_logits=None, prompt_id
         optimizer.zero_grad()
         losses.append(loss.item())
     expected["losses"] = torch.tensor(losses, dtype=torch.float32)
-    for key, p in named:
+    for key, p in model.named_parameters():
         if any(word in key for word in keep):
-            expected["final." + key] = our_value(key, p.detach()).clone().contiguous()
+            expected |= {"final." + name: value.clone().contiguous() for name, value in ours(key, p.detach()).items()}
     save_file(expected, folder / "expected.safetensors")
     print(name, "loss", float(expected["loss"]), "->", losses[-1])
 

@@ -230,8 +230,8 @@ TEST_P(Families, APlanForCudaNeedsNoDevice) {
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Families,
                          ::testing::Values("qwen3", "granite", "smollm3", "olmo2", "phi3", "gemma2",
-                                           "gemma3", "gpt-neox", "stablelm", "gpt2", "opt",
-                                           "opt-after", "t5", "t5-gated"),
+                                           "gemma3", "gpt-neox", "stablelm", "olmoe", "qwen3-moe",
+                                           "mixtral", "gpt2", "opt", "opt-after", "t5", "t5-gated"),
                          [](const auto& info) {
                            std::string name = info.param;
                            std::replace(name.begin(), name.end(), '-', '_');

@@ -5,9 +5,12 @@
 #include "core/memory/allocators.h"
 #include "core/memory/disk_file.h"
 #include "core/memory/guards.h"
+#include "core/memory/meta_count.h"
 
 namespace snug::memory {
 namespace {
+
+thread_local Ledger* counting = nullptr;  // of the MetaCount in scope
 
 class MetaAllocator final : public c10::Allocator {
  public:
@@ -17,6 +20,7 @@ class MetaAllocator final : public c10::Allocator {
     const bool on_disk = current_tag.disk != nullptr;
     Ledger& ledger = on_disk               ? meta_disk_ledger()
                      : current_tag.on_host ? meta_host_ledger()
+                     : counting != nullptr ? *counting
                                            : meta_ledger();
     const auto counted = static_cast<int64_t>(bytes);
     const int64_t taken = on_disk ? DiskFile::padded(counted) : counted;
@@ -33,6 +37,16 @@ void delete_meta_allocation(void* context) {
   auto* record = static_cast<Allocation*>(context);
   if (record != nullptr) record->ledger->remove(record);
 }
+
+MetaCount::MetaCount() : saved_(counting) { counting = &ledger_; }
+MetaCount::~MetaCount() { counting = saved_; }
+
+void MetaCount::begin() {
+  base_ = ledger_.allocated();
+  ledger_.reset_peak();
+}
+
+int64_t MetaCount::peak() const { return ledger_.at_peak().allocated - base_; }
 
 Ledger& meta_ledger() {
   static Ledger* ledger = new Ledger("meta");  // never destroyed: tensors may outlive statics

@@ -273,6 +273,31 @@ void read_sizes(Config& c, const std::string& where) {
                     where, c.head_dim, c.rotary_dim);
 }
 
+// Which blocks have experts, and how many.
+void read_experts(Config& c, const std::string& where) {
+  const ConfigFields fields(c.json, where);
+  if (!c.json.contains("num_experts_per_tok")) return;
+  const char* count = fields.has("num_local_experts") ? "num_local_experts" : "num_experts";
+  c.num_experts = fields.integer_between(count, 1, 1 << 16);
+  c.experts_per_token = fields.integer_between("num_experts_per_tok", 1, c.num_experts);
+  c.expert_size = fields.integer_between("moe_intermediate_size", 1, 1 << 22, c.intermediate_size);
+  c.normalized_routes = fields.boolean("norm_topk_prob", true);
+  if (fields.boolean("output_router_logits", false))
+    throw UserError(
+        "{}: output_router_logits = true adds a loss that balances the experts, which snug does "
+        "not compute; set it to false to train without it",
+        where);
+  const std::vector<int64_t> dense = fields.ids("mlp_only_layers");
+  const int64_t step = fields.integer_between("decoder_sparse_step", 1, 4096, 1);
+  for (int64_t layer = 0; layer < c.num_hidden_layers; ++layer)
+    c.layers[static_cast<size_t>(layer)].experts =
+        (layer + 1) % step == 0 && std::ranges::find(dense, layer) == dense.end();
+  // transformers 5 writes the other name too, which version 4 does not read.
+  if (!c.json.contains("num_experts")) return;
+  c.json["num_experts"] = c.num_experts;
+  c.json.erase("num_local_experts");
+}
+
 double positive(const ConfigFields& fields, const char* key, std::optional<double> fallback = {}) {
   const double value = fields.number(key, fallback);
   if (!std::isfinite(value) || value <= 0)
@@ -334,6 +359,7 @@ Config read_config(const json& file, const std::string& where) {
   read_sizes(c, where);
   read_constants(c, where);
   read_layers(c, where);
+  read_experts(c, where);
   // Where it is null, transformers 4 would compute with it.
   if (!fields.has("original_max_position_embeddings"))
     c.json.erase("original_max_position_embeddings");

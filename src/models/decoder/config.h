@@ -25,6 +25,7 @@ enum class Rotation { None, Model, Window };
 struct Layer {
   int64_t sliding_window = 0;  // 0: none
   Rotation rotation = Rotation::Model;
+  bool experts = false;  // in place of the MLP
   bool operator==(const Layer&) const = default;
 };
 
@@ -35,6 +36,10 @@ struct Config {
   int64_t vocab_size = 0;
   int64_t hidden_size = 0;
   int64_t intermediate_size = 0;
+  int64_t num_experts = 0;  // of a block with experts; 0: no block has any
+  int64_t experts_per_token = 0;
+  int64_t expert_size = 0;         // an expert's intermediate size
+  bool normalized_routes = false;  // a token's weights for its experts sum up to 1
   int64_t num_hidden_layers = 0;
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;

@@ -196,6 +196,36 @@ const std::vector<Family>& families() {
        .defaults = R"({"num_key_value_heads": 32, "layer_norm_eps": 1e-5,
                        "partial_rotary_factor": 0.25, "use_qkv_bias": false,
                        "max_position_embeddings": 4096})"},
+      {.model_type = "olmoe",
+       .class_name = "OlmoeForCausalLM",
+       .qk_norm = QkNorm::Projection,
+       .defaults =
+           R"({"attention_bias": false, "rms_norm_eps": 1e-5, "max_position_embeddings": 4096,
+                       "num_experts": 64, "num_experts_per_tok": 8, "norm_topk_prob": false,
+                       "output_router_logits": false, "router_aux_loss_coef": 0.01})"},
+      {.model_type = "qwen3_moe",
+       .class_name = "Qwen3MoeForCausalLM",
+       .qk_norm = QkNorm::Head,
+       .defaults =
+           R"({"num_key_value_heads": 4, "attention_bias": false, "use_sliding_window": false,
+                       "sliding_window": 4096, "max_position_embeddings": 32768,
+                       "decoder_sparse_step": 1, "mlp_only_layers": [],
+                       "moe_intermediate_size": 768, "num_experts": 128,
+                       "num_local_experts": null, "num_experts_per_tok": 8,
+                       "norm_topk_prob": false, "output_router_logits": false,
+                       "router_aux_loss_coef": 0.001})"},
+      {.model_type = "mixtral",
+       .class_name = "MixtralForCausalLM",
+       .names = {.router = "block_sparse_moe.gate",
+                 .experts = "block_sparse_moe.experts",
+                 .expert_gate = "w1",
+                 .expert_up = "w3",
+                 .expert_down = "w2"},
+       .defaults =
+           R"({"num_key_value_heads": 8, "sliding_window": null, "rope_theta": 1000000.0,
+                       "rms_norm_eps": 1e-5, "max_position_embeddings": 131072,
+                       "num_local_experts": 8, "num_experts_per_tok": 2,
+                       "output_router_logits": false, "router_aux_loss_coef": 0.001})"},
   };
   return all;
 }

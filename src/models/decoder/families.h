@@ -26,6 +26,12 @@ struct WeightNames {
   const char* output = "self_attn.o_proj";
   const char* up = "mlp.gate_up_proj";  // of a fused family
   const char* down = "mlp.down_proj";
+  // Of a mixture of experts: the router; the experts, "<experts>.0." and so on, and their layers.
+  const char* router = "mlp.gate";
+  const char* experts = "mlp.experts";
+  const char* expert_gate = "gate_proj";
+  const char* expert_up = "up_proj";
+  const char* expert_down = "down_proj";
   const char* norm = "model.norm";
   const char* head = "lm_head";
 };

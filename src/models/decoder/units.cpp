@@ -146,10 +146,15 @@ Block::Block(const Config& c, int64_t layer, const Rope* rope)
       o_(name_ + c.family->names.output, nn::Role::Projection, c.num_attention_heads * c.head_dim,
          c.hidden_size, bias_if(c.output_bias)),
       q_norm_(qk_norm(c, name_ + "self_attn.q_norm", c.num_attention_heads)),
-      k_norm_(qk_norm(c, name_ + "self_attn.k_norm", c.num_key_value_heads)),
-      gate_up_(gate_up_layers(c, name_)),
-      down_(name_ + c.family->names.down, nn::Role::MlpOutput, c.intermediate_size, c.hidden_size,
-            bias_if(c.mlp_bias)) {}
+      k_norm_(qk_norm(c, name_ + "self_attn.k_norm", c.num_key_value_heads)) {
+  if (c.layers[static_cast<size_t>(layer)].experts) {
+    experts_.emplace(c, name_);
+    return;
+  }
+  gate_up_ = gate_up_layers(c, name_);
+  down_.emplace(name_ + c.family->names.down, nn::Role::MlpOutput, c.intermediate_size,
+                c.hidden_size, bias_if(c.mlp_bias));
+}
 
 std::vector<nn::Parameter*> Block::parameters() {
   std::vector<nn::Parameter*> all;
@@ -162,8 +167,9 @@ std::vector<nn::Parameter*> Block::parameters() {
   for (auto* norm : {&q_norm_, &k_norm_})
     if (*norm) all.push_back(&(*norm)->weight);
   for (auto* norm : {&after_attention_, &before_mlp_}) add(*norm);
+  if (experts_) experts_->list(all);
   for (nn::Linear& linear : gate_up_) linear.list(all);
-  down_.list(all);
+  if (down_) down_->list(all);
   add(after_mlp_);
   return all;
 }
@@ -172,8 +178,9 @@ std::vector<nn::Linear*> Block::linears() {
   std::vector<nn::Linear*> all;
   for (nn::Linear& linear : qkv_) all.push_back(&linear);
   all.push_back(&o_);
+  if (experts_) experts_->list(all);
   for (nn::Linear& linear : gate_up_) all.push_back(&linear);
-  all.push_back(&down_);
+  if (down_) all.push_back(&*down_);
   return all;
 }
 
@@ -202,13 +209,14 @@ at::Tensor Block::attend(const at::Tensor& x, const nn::Batch& batch, const nn::
 }
 
 at::Tensor Block::mlp(const at::Tensor& x, const nn::Batch& batch, const nn::Pass& pass) const {
+  if (experts_) return experts_->forward(x, pass);
   if (!config_.family->gated)
-    return down_.forward_activated(
+    return down_->forward_activated(
         nn::project(x, {&gate_up_.front()}, nn::num_tokens(batch), pass)[0], config_.activation,
         pass);
   const int64_t features = gate_up_.front().out_features() / 2;  // where both are one
   const std::vector<at::Tensor> wide = project(x, gate_up_, {features, features}, batch, pass);
-  return down_.forward_gated(wide[0], wide[1], config_.activation, pass);
+  return down_->forward_gated(wide[0], wide[1], config_.activation, pass);
 }
 
 nn::State Block::forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) {
@@ -308,7 +316,17 @@ std::vector<HeadCount> DecoderModel::head_counts() const {
   std::vector<HeadCount> counts = Model::head_counts();
   if (config_.family->fused && config_.num_attention_heads != config_.num_key_value_heads)
     counts.push_back({"layer of queries, keys and values in unequal parts", 1});
+  if (config_.num_experts > 0)
+    counts.push_back({"mixture of experts in a block, which tensor parallelism does not split", 1});
   return counts;
+}
+
+// A token computes with a few of a block's experts.
+double DecoderModel::flops_per_token(double seqlen) const {
+  double flops = Model::flops_per_token(seqlen);
+  for (const auto& block : blocks_)
+    if (const auto& experts = block->experts()) flops -= experts->idle_flops_per_token();
+  return flops;
 }
 
 void DecoderModel::prepare(at::Device device, int64_t max_seqlen) {

@@ -16,6 +16,7 @@
 #include "core/nn/head.h"
 #include "core/nn/linear.h"
 #include "models/decoder/config.h"
+#include "models/decoder/experts.h"
 #include "models/decoder/rope.h"
 #include "models/model.h"
 
@@ -58,6 +59,7 @@ class Block final : public nn::Unit {
   nn::State forward(const nn::State& input, const nn::Batch& batch, const nn::Pass& pass) override;
   std::vector<nn::Parameter*> parameters() override;
   std::vector<nn::Linear*> linears() override;
+  const std::optional<Experts>& experts() const { return experts_; }
 
  private:
   // (c, D) -> (c, D)
@@ -73,8 +75,9 @@ class Block final : public nn::Unit {
   std::vector<nn::Linear> qkv_;  // one each, or one for all
   nn::Linear o_;
   std::optional<nn::RmsNorm> q_norm_, k_norm_;
+  std::optional<Experts> experts_;   // in place of the following
   std::vector<nn::Linear> gate_up_;  // gate and up, or one for both; up alone without a gate
-  nn::Linear down_;
+  std::optional<nn::Linear> down_;
 };
 
 class Head final : public nn::Head {
@@ -101,6 +104,7 @@ class DecoderModel final : public Model {
     return decoder::gguf_constants(config_);
   }
   double initializer_range() const override { return config_.initializer_range; }
+  double flops_per_token(double seqlen) const override;
   std::vector<nn::SplitRow> split() const override;
   std::vector<HeadCount> head_counts() const override;
   void prepare(at::Device device, int64_t max_seqlen) override;

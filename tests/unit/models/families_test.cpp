@@ -104,6 +104,9 @@ TEST_F(FromConfig, PublishedSizesOfDecoders) {
   expect("gpt_neox", 50304, 768, 3072, 12, 12, 12, {{"rotary_pct", 0.25}}, 162'322'944);
   expect("gpt_neox", 50304, 2048, 8192, 16, 8, 8, {{"rotary_pct", 0.25}}, 1'011'781'632);
   expect("stablelm", 50304, 2560, 6912, 32, 32, 32, {{"qk_layernorm", false}}, 2'795'443'200);
+  expect("olmoe", 50304, 2048, 1024, 16, 16, 16, {{"clip_qkv", nullptr}}, 6'919'161'856);
+  expect("qwen3_moe", 151936, 2048, 6144, 48, 32, 4, {{"head_dim", 128}}, 30'532'122'624);
+  expect("mixtral", 32000, 4096, 14336, 32, 32, 8, {{"router_jitter_noise", 0.0}}, 46'702'792'704);
 }
 
 // Optimizers form groups from roles, so a new family must not forget to say them.

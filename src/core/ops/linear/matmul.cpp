@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "core/kernels/cpu/linalg/gemm.h"
 #include "core/ops/device/device.h"
+#include "core/ops/linear/row_room.h"
 
 namespace snug::ops {
 namespace {
@@ -62,7 +63,7 @@ void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b
                               .c_row_stride = out.stride(0),
                               .alpha = alpha,
                               .accumulate = into == Into::Accumulate};
-  with_workspace(out, kernels::cpu::gemm_workspace_bytes(args),
+  with_workspace(out, product_workspace_bytes(args),
                  [&](void* scratch) { kernels::cpu::gemm(args, scratch); });
 }
 

@@ -10,6 +10,7 @@
 #include "core/ops/device/cuda.h"
 #include "core/ops/device/device.h"
 #include "core/ops/elementwise.h"
+#include "core/ops/linear/row_room.h"
 
 namespace snug::ops {
 namespace {
@@ -56,7 +57,7 @@ void cpu_product(const at::Tensor& out, const at::Tensor& a, const StoredWeight&
                            .c_row_stride = out.stride(0),
                            .alpha = alpha,
                            .accumulate = into == Into::Accumulate};
-  with_workspace(out, cpu::gemm_workspace_bytes(args),
+  with_workspace(out, product_workspace_bytes(args),
                  [&](void* scratch) { cpu::gemm(args, scratch); });
 }
 

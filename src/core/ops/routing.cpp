@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/routing.h"
+
+#include <ATen/TensorOperators.h>
+#include <ATen/ops/_softmax.h>
+#include <ATen/ops/_softmax_backward_data.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/topk.h>
+#include <ATen/ops/zeros_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <numeric>
+
+#include "core/ops/device/device.h"
+#include "core/ops/device/host_waits.h"
+#include "core/ops/device/kept.h"
+#include "core/ops/elementwise.h"
+
+namespace snug::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+at::Tensor as_type(const at::Tensor& x, at::ScalarType type) {
+  return x.scalar_type() == type ? x : cast(x, type);
+}
+
+struct RouteFunction : torch::autograd::Function<RouteFunction> {
+  static variable_list forward(AutogradContext* ctx, const at::Tensor& logits, int64_t k,
+                               bool normalized) {
+    const at::Tensor probabilities =
+        at::_softmax(as_type(logits, at::kFloat), 1, /*half_to_float=*/false);
+    auto [weights, experts] = at::topk(probabilities, k, 1, /*largest=*/true, /*sorted=*/true);
+    if (normalized) weights.div_(weights.sum(1, /*keepdim=*/true));
+    ctx->saved_data["normalized"] = normalized;
+    ctx->mark_non_differentiable({experts});
+    keep(ctx, {probabilities, experts});
+    return {as_type(weights, logits.scalar_type()), experts};
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor &probabilities = saved[0], &experts = saved[1];
+    at::Tensor d_chosen = as_type(grads[0], at::kFloat);
+    if (ctx->saved_data["normalized"].toBool()) {
+      const at::Tensor chosen = probabilities.gather(1, experts);
+      const at::Tensor sums = chosen.sum(1, /*keepdim=*/true);
+      const at::Tensor along = (d_chosen * chosen).sum(1, /*keepdim=*/true) / sums;
+      d_chosen = (d_chosen - along) / sums;
+    }
+    const at::Tensor d_probabilities = at::zeros_like(probabilities).scatter_(1, experts, d_chosen);
+    const at::Tensor d_logits =
+        at::_softmax_backward_data(d_probabilities, probabilities, 1, at::kFloat);
+    return {as_type(d_logits, grads[0].scalar_type()), {}, {}};
+  }
+};
+
+// The device's numbers on the host, (T k).
+std::vector<int64_t> read_experts(const at::Tensor& experts) {
+  note_host_wait(kernel_device(experts));
+  std::vector<int64_t> values(experts.is_meta() ? 0 : static_cast<size_t>(experts.numel()));
+  if (!values.empty()) at::from_blob(values.data(), experts.sizes(), at::kLong).copy_(experts);
+  return values;
+}
+
+}  // namespace
+
+Routes route(const at::Tensor& logits, int64_t k, bool normalized) {
+  const variable_list routes = RouteFunction::apply(logits, k, normalized);
+  return {.weights = routes[0], .experts = routes[1]};
+}
+
+SortedRoutes sort_by_expert(const at::Tensor& experts, int64_t num_experts) {
+  const std::vector<int64_t> chosen = read_experts(experts);
+  const int64_t count = experts.numel(), k = experts.size(1);
+  SortedRoutes sorted{.upload = std::make_shared<Upload>(experts.device())};
+  sorted.begins.assign(static_cast<size_t>(num_experts) + 1, 0);
+  for (const int64_t expert : chosen) ++sorted.begins[static_cast<size_t>(expert) + 1];
+  std::partial_sum(sorted.begins.begin(), sorted.begins.end(), sorted.begins.begin());
+  // Tokens, places, positions.
+  std::vector<int32_t> numbers(static_cast<size_t>(3 * count));
+  std::vector<int64_t> next = sorted.begins;
+  for (size_t place = 0; place < chosen.size(); ++place) {
+    const auto position = static_cast<size_t>(next[static_cast<size_t>(chosen[place])]++);
+    numbers[position] = static_cast<int32_t>(static_cast<int64_t>(place) / k);
+    numbers[chosen.size() + position] = static_cast<int32_t>(place);
+    numbers[2 * chosen.size() + place] = static_cast<int32_t>(position);
+  }
+  const at::Tensor all = sorted.upload->tensor(numbers.data(), {3, count}, at::kInt);
+  sorted.tokens = all.select(0, 0);
+  sorted.places = all.select(0, 1);
+  sorted.positions = all.select(0, 2);
+  return sorted;
+}
+
+}  // namespace snug::ops
