@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/program.h"
@@ -29,6 +30,7 @@
 #include "plan/command/plan.h"
 #include "plan/devices/device_profile.h"
 #include "recipe/check.h"
+#include "recipe/import/import.h"
 #include "recipe/options/help.h"
 #include "recipe/parse.h"
 #include "recipe/print.h"
@@ -68,6 +70,10 @@ void check_profile(const std::string& device, int64_t budget_bytes) {
   if (device != "cpu") snug::plan::find_profile(device, budget_bytes);
 }
 
+void tell_of_import(const ParsedCommand& parsed) {
+  if (!parsed.import_note.empty()) std::fprintf(stderr, "%s\n", parsed.import_note.c_str());
+}
+
 int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
   snug::recipe::Recipe& recipe = parsed.recipe;
   if (parsed.print_config) {
@@ -81,7 +87,8 @@ int finetune(ParsedCommand parsed, const std::vector<std::string>& words) {
   };
   const std::string command = snug::recipe::print_command(words);
   std::optional<snug::FolderLock> lock;
-  const auto take_folder = [&] {
+  const auto take_folder = [&] {  // once a run, in the process that the user started
+    tell_of_import(parsed);
     lock.emplace(snug::LockWish{.target = recipe.out_dir, .command = command});
     // Under an mpirun that the user started, the ranks' keepers already write there.
     if (snug::dist::position_in_environment().size == 1) snug::train::put_logs_by(recipe.out_dir);
@@ -129,12 +136,23 @@ void demo(const snug::recipe::DemoOptions& options) {
   become(words);
 }
 
+void import_recipe(const snug::recipe::ImportOptions& options) {
+  const snug::recipe::Imported imported = snug::recipe::import_file(options.recipe);
+  const std::string text = snug::recipe::print_imported(imported, options.recipe);
+  if (options.out.empty())
+    std::fputs(text.c_str(), stdout);
+  else
+    snug::write_file_atomically(options.out, text);
+  snug::recipe::check_imported(imported);
+}
+
 void plan(const ParsedCommand& parsed) {
   if (parsed.print_config) {
     std::fputs(snug::recipe::print_recipe_yaml(parsed.recipe).c_str(), stdout);
     return;
   }
   snug::set_verbose(parsed.recipe.verbose);
+  tell_of_import(parsed);
   snug::recipe::check_recipe(parsed.command, parsed.recipe);
   snug::plan::plan(parsed.recipe, parsed.plan);
 }
@@ -169,6 +187,9 @@ int run(const ParsedCommand& parsed, const std::vector<std::string>& words) {
       return finetune(parsed, words);
     case Command::Plan:
       plan(parsed);
+      break;
+    case Command::Import:
+      import_recipe(parsed.import_options);
       break;
     case Command::Generate:
       snug::use::generate(parsed.generate);

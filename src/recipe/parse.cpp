@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
 #include <iterator>
 
 #include "base/error.h"
@@ -16,6 +17,7 @@
 #include "recipe/batches.h"
 #include "recipe/check.h"
 #include "recipe/faults.h"
+#include "recipe/import/import.h"
 #include "recipe/mesh.h"
 #include "recipe/numbers.h"
 #include "recipe/options/command_table.h"
@@ -26,8 +28,6 @@
 
 namespace snug::recipe {
 namespace {
-
-constexpr size_t kMaxRecipeBytes = size_t{1} << 20;
 
 // Commands of LitGPT that snug lacks, with what to use instead.
 constexpr std::array<std::array<std::string_view, 2>, 7> kElsewhere = {{
@@ -299,8 +299,49 @@ void fill(ParsedCommand& parsed, Words words, const std::vector<Setting>& file,
   resolve_recipe(parsed.recipe);
 }
 
-std::vector<Setting> read_recipe_file(const std::filesystem::path& file) {
-  return settings_of_file(read_file(shipped_file(file), kMaxRecipeBytes), file.string());
+YamlNode read_recipe_file(const std::filesystem::path& file) {
+  const YamlNode tree = read_yaml(read_file(shipped_file(file), kMaxRecipeBytes), file.string());
+  if (tree.kind != YamlNode::Kind::Map && tree.kind != YamlNode::Kind::Null)
+    throw UserError(
+        "{}:{}: there are no keys; a recipe consists of lines such as «precision: bf16-true»",
+        file.string(), tree.line);
+  return tree;
+}
+
+// Whether a setting of the command line settles what the file's key would have said.
+bool settles(const Words& words, Command command, const std::string& ours) {
+  if (ours == "data" && command == Command::Plan) return true;  // needs no data
+  return !ours.empty() && std::ranges::any_of(words.settings, [&](const Setting& setting) {
+    Recipe recipe;
+    const std::vector<Row> rows = recipe_rows(recipe);
+    const Row* row = find_row(rows, setting.key);
+    return row != nullptr && (row->key == ours || row->key.starts_with(ours + "."));
+  });
+}
+
+// The settings of a recipe, which may be another program's.
+std::vector<Setting> recipe_settings(ParsedCommand& parsed, const Words& words,
+                                     std::vector<std::string>& faults) {
+  const YamlNode tree = read_recipe_file(words.config);
+  std::optional<Imported> imported = import_recipe(tree, words.config);
+  if (!imported && tree.kind == YamlNode::Kind::Null) return {};
+  if (!imported) return settings_of_tree(tree, "", words.config);
+  parsed.import_note = import_summary(*imported, words.config);
+  for (const ImportRefusal& refusal : imported->refused)
+    if (!settles(words, parsed.command, refusal.ours)) faults.push_back(refusal.text());
+  return std::move(imported->settings);
+}
+
+// A recipe given where the model is expected: snug plan recipe.yaml.
+void take_recipe_argument(Words& words) {
+  if (!words.config.empty() || words.positionals.empty()) return;
+  const std::string& word = words.positionals[0].value.text;
+  const bool is_json = word.ends_with(".json") && std::filesystem::is_regular_file(word);
+  const bool is_recipe = word.ends_with(".yaml") || word.ends_with(".yml") ||
+                         (is_json && import_recipe(read_recipe_file(word), word));
+  if (!is_recipe) return;
+  words.config = word;
+  words.positionals.erase(words.positionals.begin());
 }
 
 // Options that are not the demo's own are passed to the finetune command, as typed.
@@ -336,13 +377,14 @@ ParsedCommand parse_words(Command command, const std::string& name,
   if (parsed.help) return parsed;
   if (command == Command::Demo) hand_on(parsed, words, options, rows);
   parsed.print_config = words.print_config;
+  if (takes_recipe(command)) take_recipe_argument(words);
   if (!takes_recipe(command) && (words.print_config || !words.config.empty()))
     throw UserError(
         "snug {} takes no recipe; --config and --print_config belong to finetune and plan", name);
   std::vector<std::string> faults;
   place_positionals(words, rows, name, faults);
   std::vector<Setting> file;
-  if (!words.config.empty()) file = read_recipe_file(words.config);
+  if (!words.config.empty()) file = recipe_settings(parsed, words, faults);
   fill(parsed, std::move(words), file, std::move(faults));
   return parsed;
 }

@@ -19,10 +19,12 @@ struct ParsedCommand {
   bool help = false;          // --help: print help_text(name) and stop
   bool help_all = false;      // --help all: with every option
   bool print_config = false;  // --print_config: print print_recipe_yaml(recipe) and stop
+  std::string import_note;    // of a recipe of another program: what became of its keys
   // Only the one of `command` is filled.
   Recipe recipe;
   DemoOptions demo;
   PlanOptions plan;
+  ImportOptions import_options;
   GenerateOptions generate;
   GenerateOptions chat{.max_new_tokens = 512};
   ShowDataOptions show_data;

@@ -47,7 +47,8 @@ struct TrainOptions {
   int64_t global_batch_size = 16;               // samples per optimizer step over all ranks
   int64_t micro_batch_size = 1;                 // samples per forward on one rank
   int64_t lr_warmup_steps = 100;
-  std::optional<double> lr_warmup_fraction;  // of one epoch; instead of lr_warmup_steps
+  std::optional<double> lr_warmup_fraction;  // of the run; instead of lr_warmup_steps
+  Word<LrSchedule> lr_schedule = LrSchedule::Cosine;
   std::optional<int64_t> epochs = 5;
   std::optional<int64_t> max_tokens;
   std::optional<int64_t> max_steps;

@@ -99,6 +99,8 @@ class WordReader {
         const size_t begin = at_ - 1;
         take_option(word);
         out_.options.push_back({key_of(word), begin, at_});
+      } else if (word == "-o" && find_row(rows_, "out") != nullptr) {
+        take_option("--out");
       } else if (word.size() > 1 && word[0] == '-') {
         throw UserError("unknown option {}; options are written --name value, see --help", word);
       } else {
@@ -207,16 +209,6 @@ std::vector<Setting> settings_of_tree(const YamlNode& tree, const std::string& p
   std::vector<Setting> out;
   flatten(tree, prefix, name, out);
   return out;
-}
-
-std::vector<Setting> settings_of_file(std::string_view text, const std::string& name) {
-  const YamlNode tree = read_yaml(text, name);
-  if (tree.kind == YamlNode::Kind::Null) return {};
-  if (tree.kind != YamlNode::Kind::Map)
-    throw UserError(
-        "{}:{}: there are no keys; a recipe consists of lines such as «precision: bf16-true»", name,
-        tree.line);
-  return settings_of_tree(tree, "", name);
 }
 
 Words read_words(const std::vector<std::string>& words, const std::vector<Row>& rows) {

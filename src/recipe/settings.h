@@ -27,7 +27,6 @@ std::string canonical_key(std::string_view key);
 // The leaves of a tree under `prefix`. `name` is the file or option in front of every place.
 std::vector<Setting> settings_of_tree(const YamlNode& tree, const std::string& prefix,
                                       const std::string& name);
-std::vector<Setting> settings_of_file(std::string_view text, const std::string& name);
 
 // The command line after the command's name.
 struct Words {

@@ -22,14 +22,26 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+optim::Decay decay_of(const recipe::TrainOptions& train) {
+  switch (train.lr_schedule.value()) {
+    case recipe::LrSchedule::Cosine:
+      return optim::Decay::Cosine;
+    case recipe::LrSchedule::Linear:
+      return optim::Decay::Linear;
+    case recipe::LrSchedule::Constant:
+      return optim::Decay::None;
+  }
+  throw InternalError("a schedule without a decay");
+}
+
 // A warm-up that would be all of a run becomes a tenth of it.
 optim::Schedule schedule_of(const recipe::Recipe& recipe, int64_t steps) {
   const recipe::TrainOptions& t = recipe.train;
   const int64_t warmup =
       t.lr_warmup_fraction
-          ? static_cast<int64_t>(*t.lr_warmup_fraction * static_cast<double>(steps))
+          ? static_cast<int64_t>(std::ceil(*t.lr_warmup_fraction * static_cast<double>(steps)))
           : t.lr_warmup_steps;
-  return {recipe.optimizer.lr, t.min_lr, warmup < steps ? warmup : steps / 10, steps};
+  return {recipe.optimizer.lr, t.min_lr, warmup < steps ? warmup : steps / 10, steps, decay_of(t)};
 }
 
 }  // namespace

@@ -45,12 +45,23 @@ const std::vector<CommandInfo>& command_table() {
       {Command::Plan,
        {"plan"},
        "estimate memory and time before training",
-       "Runs the real training step of the recipe on libtorch's meta device: allocates nothing and "
+       "Takes a model or a recipe. Runs the real training step of the recipe on libtorch's meta "
+       "device: allocates nothing and "
        "reads no weights. Assumes samples of train.max_seq_length tokens, or those of the data if "
        "data.json_path is given.",
        {"snug plan MODEL --device a100-80 --precision bf16-true",
         "snug plan --model.config recipes/models/open-llama-7b.json --device rtx-4090 --fit",
         "snug plan --config recipes/tiny-llama/full.yaml --device t4 --html plan.html"}},
+      {Command::Import,
+       {"import"},
+       "turn a recipe of another program into one of snug",
+       "Reads a recipe of axolotl, LLaMA-Factory, TRL, transformers or torchtune, which finetune "
+       "and "
+       "plan also take as it is, "
+       "and writes the equivalent recipe of snug. A comment on each line says which key it comes "
+       "from; keys that differ or have no effect here are listed with the reason, and keys that "
+       "cannot be carried over are refused.",
+       {"snug import axolotl.yaml", "snug import llama3_lora_sft.yaml -o mine.yaml"}},
       {Command::Generate,
        {"generate"},
        "answer one prompt with a model",
@@ -223,6 +234,8 @@ std::vector<Row> rows_of(ParsedCommand& parsed) {
                  std::make_move_iterator(rows.end()));
       return own;
     }
+    case Command::Import:
+      return import_rows(parsed.import_options);
     case Command::Generate:
       return generate_rows(parsed.generate);
     case Command::Caption:

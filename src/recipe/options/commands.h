@@ -18,6 +18,7 @@ enum class Command {
   FinetuneFull,
   FinetuneLora,  // also plain `finetune`
   Plan,
+  Import,
   Generate,
   Caption,
   Chat,
@@ -55,6 +56,12 @@ struct PlanOptions {
   bool scaling = false;        // also plan for more devices
   bool json = false;
   std::string html;  // HTML file to write
+};
+
+// import: a recipe of another program as a recipe of snug.
+struct ImportOptions {
+  std::string recipe;  // the file
+  std::string out;     // empty = standard output
 };
 
 // How the next token is chosen, for generate, caption and chat.

@@ -18,6 +18,7 @@ namespace snug::recipe {
 std::vector<Row> recipe_rows(Recipe& recipe);
 std::vector<Row> demo_rows(DemoOptions& options);
 std::vector<Row> plan_rows(PlanOptions& options);
+std::vector<Row> import_rows(ImportOptions& options);
 std::vector<Row> generate_rows(GenerateOptions& options);
 std::vector<Row> caption_rows(CaptionOptions& options);
 std::vector<Row> chat_rows(GenerateOptions& options);

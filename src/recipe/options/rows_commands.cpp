@@ -258,6 +258,23 @@ std::vector<Row> plan_rows(PlanOptions& o) {
   };
 }
 
+std::vector<Row> import_rows(ImportOptions& o) {
+  return {
+      {.theme = kFiles,
+       .key = "recipe",
+       .slot = &o.recipe,
+       .help = "the recipe: a YAML or JSON file of another program",
+       .kind = TextKind::File,
+       .required = true,
+       .positional = true},
+      {.theme = kFiles,
+       .key = "out",
+       .slot = &o.out,
+       .help = "file to write, also -o; none: standard output",
+       .kind = TextKind::File},
+  };
+}
+
 std::vector<Row> generate_rows(GenerateOptions& o) {
   std::vector<Row> rows = {
       checkpoint_row(o.checkpoint_dir),

@@ -193,13 +193,20 @@ std::vector<Row> train_rows(TrainOptions& t) {
       {.theme = kTraining,
        .key = "train.lr_warmup_fraction",
        .slot = &t.lr_warmup_fraction,
-       .help = "warm-up as a share of one epoch, instead of lr_warmup_steps",
+       .help = "warm-up as a share of the run's steps, instead of lr_warmup_steps",
        .min = 0,
        .max = 1},
       {.theme = kTraining,
+       .key = "train.lr_schedule",
+       .slot = &t.lr_schedule,
+       .help =
+           "how the learning rate goes on after the warm-up: down to min_lr along half a cosine "
+           "or a straight line, or constant",
+       .choices = choices_of<LrSchedule>()},
+      {.theme = kTraining,
        .key = "train.min_lr",
        .slot = &t.min_lr,
-       .help = "learning rate at the end of the cosine decay; a tenth of optimizer.lr if the "
+       .help = "learning rate at the end of the decay; a tenth of optimizer.lr if the "
                "default would exceed optimizer.lr",
        .min = 0,
        .max = kMostRate},

@@ -61,6 +61,12 @@ template <>
 inline constexpr auto kWords<LossNormalization> = std::to_array<std::string_view>({"global",
                                                                                    "micro"});
 
+// How the learning rate falls after the warm-up.
+enum class LrSchedule { Cosine, Linear, Constant };
+template <>
+inline constexpr auto kWords<LrSchedule> = std::to_array<std::string_view>({"cosine", "linear",
+                                                                            "constant"});
+
 enum class OnOom { Stop, Split };
 template <>
 inline constexpr auto kWords<OnOom> = std::to_array<std::string_view>({"stop", "split"});

@@ -1,0 +1,454 @@
+// axolotl (0.19): https://github.com/axolotl-ai-cloud/axolotl
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "recipe/import/programs.h"
+#include "recipe/import/shared.h"
+
+namespace snug::recipe {
+namespace {
+
+using Way = KeyRow::Way;
+
+void take_plugins(Draft& draft, const Found& found) {
+  for (const YamlNode& item : found.node.items)
+    if (item.text.find("LigerPlugin") == std::string::npos &&
+        item.text.find("CutCrossEntropyPlugin") == std::string::npos)
+      return draft.refuse("plugins", "",
+                          fmt::format("{} is not part of snug; leave it out", item.text));
+  draft.idle("plugins", std::string(kOwnKernels));
+}
+
+constexpr std::string_view kOnlyDatasets = "snug trains on one file of rows: give it in datasets";
+constexpr std::string_view kOwnSchedule = "snug's schedules are cosine, linear and constant";
+constexpr std::string_view kNoSuchOptimizer = "snug does not have this optimizer";
+
+constexpr KeyRow kAxolotlRows[] = {
+    // Model and files
+    {"base_model", Way::By, "checkpoint_dir", {}, {}, take_model},
+    {"output_dir", Way::Same, "out_dir", {}, "./model-out"},
+    {"resume_from_checkpoint", Way::By, "resume", {}, {}, take_resume},
+    {"auto_resume_from_checkpoints", Way::Words, "resume", "true=auto false=false"},
+    {"base_model_config cls_model_config type_of_model model_type trust_remote_code "
+     "revision_of_model model_revision is_falcon_derived_model is_llama_derived_model "
+     "is_mistral_derived_model is_qwen_derived_model low_cpu_mem_usage "
+     "experimental_skip_move_to_device device device_map max_memory gpu_memory_limit "
+     "mean_resizing_embeddings embeddings_skip_upcast resize_token_embeddings_to_32x",
+     Way::Idle,
+     {},
+     kOwnModel},
+    {"tokenizer_config tokenizer_use_fast tokenizer_legacy tokenizer_use_mistral_common "
+     "tokenizer_type tokenizer_save_jinja_files processor_type processor_kwargs special_tokens "
+     "fix_untrained_tokens eot_tokens",
+     Way::Idle,
+     {},
+     kOwnTokenizer},
+    {"tokens added_tokens_overrides shrink_embeddings",
+     Way::Off,
+     {},
+     "new tokens need rows that the model's embedding does not have; leave it out"},
+    {"overrides_of_model_config model_config overrides_of_model_kwargs model_kwargs rope_scaling "
+     "s2_attention max_packed_sequence_len",
+     Way::Off,
+     {},
+     "the model is built as its config.json says; change it there"},
+    {"reinit_weights", Way::Off, "model.config", "give --model.config for random weights"},
+
+    // Adapters and quantized weights
+    {"adapter load_in_4bit load_in_8bit bnb_config_kwargs", Way::Read, "quantize"},
+    {"lora_r", Way::Same, "lora_r"},
+    {"lora_alpha", Way::Same, "lora_alpha"},
+    {"lora_dropout", Way::Same, "lora_dropout", {}, "0.0"},
+    {"lora_target_modules lora_target_linear", Way::Read, "lora_target_modules"},
+    {"peft_use_dora", Way::Same, "lora_use_dora"},
+    {"peft_use_rslora", Way::Same, "lora_use_rslora"},
+    {"peft_init_lora_weights", Way::Words, "lora_init_weights",
+     "true=default gaussian=gaussian pissa=pissa"},
+    {"loraplus_lr_ratio", Way::Same, "lora_plus_lr_ratio"},
+    {"loraplus_lr_embedding", Way::Idle, {}, "embeddings get no adapters"},
+    {"lora_fan_in_fan_out qlora_sharded_model_loading lora_on_cpu peft_autocast_adapter_dtype "
+     "peft_ensure_weight_tying merge_lora merge_method",
+     Way::Idle,
+     {},
+     "snug loads and merges adapters its own way (snug merge)"},
+    {"lora_model_dir lora_target_parameters lora_modules_to_save lora_rank_pattern "
+     "lora_alpha_pattern peft_layers_to_transform peft_layers_pattern peft "
+     "peft_layer_replication peft_trainable_token_indices relora relora_prune_ratio "
+     "relora_prune_method relora_cpu_offload jagged_restart_steps jagged_restart_warmup_steps "
+     "jagged_restart_anneal_steps use_mora mora_type mora",
+     Way::Off, "lora_target_modules", "adapters here are new, of one rank, on linear layers"},
+    {"gptq model_quantization_config model_quantization_config_kwargs use_onebitllms qat "
+     "quantization fp8 fp8_config fp8_enable_fsdp_float8_all_gather quantize_moe_experts "
+     "llmcompressor",
+     Way::Off, "quantize", "snug quantizes with --quantize bnb.nf4, bnb.fp4 or bnb.int8"},
+
+    // Batches and length
+    {"micro_batch_size", Way::Same, "train.micro_batch_size", {}, "1"},
+    {"batch_size", Way::Same, "train.global_batch_size"},
+    {"gradient_accumulation_steps", Way::Read, "train.accumulate_grad_batches", {}, "1"},
+    {"num_epochs", Way::Read, "train.epochs", {}, "1"},
+    {"max_steps", Way::Read, "train.max_steps"},
+    {"sequence_len", Way::Same, "train.max_seq_length", {}, "512"},
+    {"eval_batch_size eval_sequence_len eval_sample_packing",
+     Way::Idle,
+     {},
+     "validation takes the micro-batches and lengths of training"},
+    {"auto_find_batch_size", Way::Off, "train.on_oom",
+     "give --train.on_oom split, or let --fit choose the micro-batch"},
+
+    // Optimizer and schedule
+    {"learning_rate", Way::Same, "optimizer.lr"},
+    {"optimizer", Way::Read, "optimizer.class_path", {}, "adamw_torch_fused"},
+    {"weight_decay", Way::Read, "optimizer.weight_decay", {}, "0.0"},
+    {"adam_beta1", Way::Read, "optimizer.betas", {}, "0.9"},
+    {"adam_beta2", Way::Read, "optimizer.betas", {}, "0.999"},
+    {"adam_epsilon", Way::Read, "optimizer.eps", {}, "1e-08"},
+    {"max_grad_norm", Way::Same, "train.max_norm", {}, "1.0"},
+    {"lr_scheduler", Way::Read, "train.lr_schedule", {}, "cosine"},
+    {"lr_scheduler_kwargs cosine_min_lr_ratio", Way::Read, "train.min_lr"},
+    {"warmup_steps", Way::Read, "train.lr_warmup_steps"},
+    {"warmup_ratio", Way::Read, "train.lr_warmup_fraction", {}, "0.03"},
+    {"lr_quadratic_warmup cosine_constant_lr_ratio lr_div_factor lr_groups embedding_lr "
+     "embedding_lr_scale",
+     Way::Off, "train.lr_schedule", kOwnSchedule},
+    {"optim_args optim_target_modules adam_beta3 adam_epsilon2 torchdistx_path dion_lr "
+     "dion_momentum "
+     "lisa_n_layers lisa_step_interval grokfast_alpha grokfast_lamb",
+     Way::Off, "optimizer", kNoSuchOptimizer},
+    {"dion_rank_fraction dion_rank_multiple_of qgalore_rank qgalore_update_proj_gap qgalore_scale "
+     "qgalore_proj_type qgalore_proj_quant qgalore_proj_bits qgalore_proj_group_size "
+     "qgalore_cos_threshold qgalore_gamma_proj qgalore_queue_size lisa_layers_attribute",
+     Way::Idle,
+     {},
+     kNoSuchOptimizer},
+
+    // Types and memory
+    {"bf16 bfloat16", Way::Read, "precision", {}, "auto"},
+    {"fp16 float16 float32", Way::Read, "precision"},
+    {"tf32", Way::Words, "matmul_precision", "true=high false=highest auto=high"},
+    {"gradient_checkpointing selective_checkpointing", Way::Read, "activation_checkpointing"},
+    {"activation_offloading", Way::Words, "activation_offload",
+     "true=true false=false legacy=true hidden_states=true"},
+    {"gradient_checkpointing_kwargs", Way::Idle, {}, "recomputation has one implementation"},
+    {"layer_offloading", Way::Same, "weight_streaming"},
+    {"ple_cpu_offload", Way::Off, "weight_streaming", "give --weight_streaming"},
+    {"fp32_norms fp32_norm_classes", Way::Idle, {}, "norms are always computed in float32"},
+
+    // Data
+    {"datasets", Way::Read, "data.json_path"},
+    {"test_datasets", Way::Read, "data.val_path"},
+    {"val_set_size", Way::By, "data.val_split_fraction", {}, {}, take_held_out},
+    {"train_on_inputs", Way::Read, "data.mask_prompt"},
+    {"sample_packing", Way::Read, "data.packing"},
+    {"seed", Way::Same, "seed", {}, "42"},
+    {"chat_template chat_template_jinja chat_template_kwargs default_system_message",
+     Way::Idle,
+     {},
+     "chats are written in the template of the model's folder"},
+    {"excess_length_strategy", Way::Read, "train.max_seq_length", {}, "drop"},
+    {"pad_to_sequence_len pad_to_multiple_of sample_packing_group_size sample_packing_bin_size "
+     "sample_packing_sequentially sample_packing_mp_start_method multipack_real_batches "
+     "batch_flattening sample_packing_eff_est total_num_tokens total_supervised_tokens "
+     "pretrain_multipack_buffer_size pretrain_multipack_attn streaming_multipack_buffer_size "
+     "dataset_prepared_path dataset_processes dataset_num_proc dataset_keep_in_memory "
+     "dataset_shard_num dataset_shard_idx num_dataset_shards_to_save skip_prepare_dataset "
+     "shuffle_merged_datasets shuffle_before_merging_datasets dataloader_pin_memory "
+     "dataloader_num_workers dataloader_prefetch_factor dataloader_drop_last "
+     "remove_unused_columns group_by_length curriculum_sampling is_preprocess "
+     "preprocess_iterable accelerator_config",
+     Way::Idle,
+     {},
+     kOwnLoader},
+    {"dataset_exact_deduplication",
+     Way::Off,
+     {},
+     "snug data show counts repeated samples; take them out of the file"},
+    {"min_sample_len max_prompt_len role_boundaries",
+     Way::Idle,
+     {},
+     "every row that has something to learn is trained on"},
+    {"pretraining_dataset streaming pretraining_sample_concatenation use_pose "
+     "pose_split_on_token_ids pose_max_context_len pose_num_chunks",
+     Way::Off, "data", kOnlyDatasets},
+    {"push_dataset_to_hub hub_model_id hub_strategy hub_revision", Way::Idle, {}, kNoUpload},
+    {"hf_use_auth_token", Way::Idle, {}, "give --access_token, or HF_TOKEN in the environment"},
+    {"image_size image_resize_algorithm freeze_mm_modules",
+     Way::Idle,
+     {},
+     "pictures have a guide of their own: docs/guide/captioning.md"},
+    {"unfrozen_parameters", Way::Off, "model.train_parts",
+     "snug trains whole components: --model.train_parts, or adapters"},
+
+    // Many devices
+    {"deepspeed fsdp_version", Way::Read, "strategy"},
+    {"dp_shard_size dp_replicate_size tensor_parallel_size context_parallel_size "
+     "sequence_parallel_degree",
+     Way::Read, "mesh"},
+    {"fsdp_final_state_dict_type", Way::Idle, {}, "snug writes one whole model"},
+    {"heads_k_stride ring_attn_func deepcompile world_size local_rank ddp ddp_bucket_cap_mb "
+     "ddp_broadcast_buffers ddp_find_unused_parameters use_ray ray_run_name ray_num_workers "
+     "resources_per_worker",
+     Way::Idle,
+     {},
+     kOwnProcesses},
+    {"ddp_timeout", Way::By, "collective_timeout", {}, {}, take_timeout},
+    {"expert_parallel_size", Way::Off, "mesh", kNoSuchTechnique},
+
+    // Saving, validation, logs
+    {"save_steps", Way::By, "train.save_interval", {}, {}, take_save_steps},
+    {"eval_steps", Way::By, "eval.interval", {}, {}, take_eval_steps},
+    {"logging_steps", Way::By, "train.log_interval", {}, {}, take_log_steps},
+    {"save_total_limit", Way::Same, "train.keep_checkpoints"},
+    {"save_strategy", Way::Read, "train.save_interval"},
+    {"saves_per_epoch evals_per_epoch eval_strategy evaluation_strategy save_first_step",
+     Way::Idle,
+     {},
+     kInSteps},
+    {"save_safetensors save_only_model dynamic_checkpoint save_compressed",
+     Way::Idle,
+     {},
+     "snug writes safetensors, and whole checkpoints in its own format"},
+    {"load_best_model_at_end metric_for_best_model greater_is_better", Way::Idle, {}, kLastWeights},
+    {"early_stopping_patience loss_watchdog_threshold loss_watchdog_patience", Way::Off,
+     "train.max_steps", "snug trains to the end; give max_steps"},
+    {"use_tensorboard", Way::Words, "logger_name", "true=tensorboard false=csv"},
+    {"use_wandb wandb_name wandb_run_id wandb_mode wandb_project wandb_entity wandb_watch "
+     "wandb_log_model use_mlflow mlflow_tracking_uri mlflow_experiment_name mlflow_run_name "
+     "hf_mlflow_log_artifacts use_comet comet_api_key comet_workspace comet_project_name "
+     "comet_experiment_key comet_mode comet_online comet_experiment_config use_trackio "
+     "trackio_project_name trackio_run_name trackio_space_id use_otel_metrics otel_metrics_host "
+     "otel_metrics_port use_swanlab swanlab_project swanlab_experiment_name swanlab_workspace "
+     "swanlab_mode swanlab_api_key",
+     Way::Idle,
+     {},
+     kNoOnlineLogger},
+    {"profiler_steps profiler_steps_start", Way::Idle, {}, "give --profile true"},
+    {"include_tokens_per_second include_tkps eval_table_size eval_max_new_tokens gc_steps "
+     "gc_collect_steps torch_empty_cache_steps strict axolotl_config_path",
+     Way::Idle,
+     {},
+     kOwnLog},
+    {"do_causal_lm_eval eval_causal_lm_metrics do_bench_eval bench_dataset bench_split "
+     "lm_eval_tasks lm_eval_batch_size lm_eval_post_train lm_eval_model generate_samples "
+     "num_generation_samples generation_max_new_tokens generation_temperature generation_top_p "
+     "generation_top_k generation_prompt_ratio generation_do_sample gradio_title gradio_share "
+     "gradio_server_name gradio_server_port gradio_max_new_tokens gradio_temperature",
+     Way::Idle,
+     {},
+     "snug evaluate, generate and chat do this after training"},
+
+    // Kernels
+    {"plugins", Way::By, {}, {}, {}, take_plugins},
+    {"xformers_attention sdp_attention flex_attention flex_attn_compile_kwargs flash_attention "
+     "flash_attn_cross_entropy flash_attn_rms_norm flash_attn_fuse_mlp flash_optimum "
+     "sage_attention "
+     "eager_attention attn_implementation gemma4_hybrid_attn_impl large_head_attention "
+     "flash_attn_d512 sdpa_varlen fused_attn_kernel experts_implementation lora_mlp_kernel "
+     "lora_qkv_kernel lora_o_kernel lora_embedding_kernel chunked_cross_entropy "
+     "chunked_cross_entropy_num_chunks tiled_mlp tiled_mlp_num_shards tiled_mlp_use_original_mlp "
+     "use_kernels torch_compile torch_compile_backend torch_compile_mode torch_compile_options "
+     "llama4_linearized_experts liger_rope liger_rms_norm liger_rms_norm_gated liger_layer_norm "
+     "liger_swiglu liger_glu_activation liger_cross_entropy liger_fused_linear_cross_entropy "
+     "liger_kernel_impl cut_cross_entropy",
+     Way::Idle,
+     {},
+     kOwnKernels},
+    {"scaling_softmax neftune_noise_alpha noisy_embedding_alpha use_eaft "
+     "liger_use_token_scaling dense_mixer diffusion spectrum_top_fraction use_scattermoe "
+     "use_sonicmoe",
+     Way::Off,
+     {},
+     kNoSuchTechnique},
+    {"scaling_softmax_factor scaling_softmax_bias eaft_alpha eaft_k spectrum_model_name",
+     Way::Idle,
+     {},
+     "belongs to a technique that is off"},
+
+    // Other ways to train
+    {"rl reward_model process_reward_model ebft trainer_cls num_labels",
+     Way::Off,
+     {},
+     kOnlySupervised},
+    {"trl vllm center_rewards_coefficient dpo_beta dpo_use_weighting dpo_label_smoothing "
+     "dpo_use_logits_to_keep dpo_generate_during_eval dpo_norm_loss rpo_alpha "
+     "precompute_ref_log_probs dpo_use_liger_kernel dpo_padding_free dpo_loss_type "
+     "dpo_loss_weights orpo_alpha simpo_gamma cpo_alpha kto_desirable_weight "
+     "kto_undesirable_weight rl_beta",
+     Way::Idle,
+     {},
+     "belongs to preference training, which is off"},
+};
+
+// --- data sets ---
+
+// Their types of rows and our prompt style; the ending of a dotted type does not matter.
+constexpr std::string_view kRowTypes =
+    "alpaca=alpaca chat_template=chat sharegpt=chat completion=auto";
+// Keys of a data set that are read, and those without an effect.
+constexpr std::string_view kReadOfDatasets =
+    "path type split data_files field_messages message_property_mappings message_field_role "
+    "message_field_content field roles_to_train";
+constexpr std::string_view kIdleOfDatasets =
+    "ds_type name conversation roles chat_template trust_remote_code revision train_on_eos "
+    "train_on_eot";
+
+// The keys of one data set; each one that says something else than the usual is refused.
+void check_dataset(Draft& draft, const YamlNode& set) {
+  const auto refuse = [&](std::string_view key, std::string_view why) {
+    draft.refuse("datasets", "data", fmt::format("{}: {}", key, why));
+  };
+  const auto check = [&](std::string_view key, std::string_view usual) {
+    const std::string name = text_in(set, key);
+    if (!name.empty() && std::ranges::count(words_of(usual), name) == 0) refuse(key, kOtherRows);
+  };
+  check("field_messages", "messages conversations");
+  check("message_field_role", "role from");
+  check("message_field_content", "content value");
+  check("field", "text");
+  if (const YamlNode* names = find_in(set, "message_property_mappings"))
+    for (const auto& [ours, theirs] : names->entries)
+      if (!((ours == "role" && (theirs.text == "role" || theirs.text == "from")) ||
+            (ours == "content" && (theirs.text == "content" || theirs.text == "value"))))
+        refuse("message_property_mappings", kOtherRows);
+  if (const YamlNode* roles = find_in(set, "roles_to_train"))
+    for (const YamlNode& role : roles->items)
+      if (role.text != "assistant" && role.text != "gpt")
+        refuse("roles_to_train",
+               "snug learns the assistant's answers, or with "
+               "--data.mask_prompt false everything");
+  if (const std::string split = text_in(set, "split"); !split.empty() && split != "train")
+    refuse("split", "a data file has one split; write these rows to a file");
+  std::vector<std::string> idle;
+  for (const auto& [key, value] : set.entries) {
+    if (std::ranges::count(words_of(kIdleOfDatasets), key) > 0)
+      idle.push_back(key);
+    else if (std::ranges::count(words_of(kReadOfDatasets), key) == 0 && is_on(value))
+      refuse(key, "snug does not read this key of a data set; leave it out");
+  }
+  if (!idle.empty())
+    draft.idle("datasets", fmt::format("{}: a file's rows say what they are, and every answer is "
+                                       "learnt with its end",
+                                       fmt::join(idle, ", ")));
+}
+
+void take_datasets(Draft& draft) {
+  const Found* sets = draft.find("datasets");
+  if (sets == nullptr) return;
+  const std::string_view key = "datasets";
+  if (sets->node.items.size() != 1)
+    return draft.refuse(key, "data",
+                        fmt::format("there are {} data sets, and snug trains on one; join their "
+                                    "rows into one file and give it with --data FILE",
+                                    sets->node.items.size()));
+  const YamlNode& set = sets->node.items[0];
+  check_dataset(draft, set);
+  const YamlNode* files = find_in(set, "data_files");
+  const std::string file = files == nullptr           ? text_in(set, "path")
+                           : files->items.size() == 1 ? files->items[0].text
+                                                      : files->text;
+  take_data(draft, file, key);
+  const std::string type = text_in(set, "type");
+  const std::string stem = type.substr(0, type.find_first_of(".:"));
+  const std::string_view style = word_for(kRowTypes, stem);
+  if (style.empty())
+    return draft.refuse(key, "data.prompt_style",
+                        fmt::format("type {}: snug has alpaca, chat_template and completion; "
+                                    "choose with --data.prompt_style",
+                                    type.empty() ? "with a format of its own" : type));
+  draft.set("data.prompt_style", style, key);
+}
+
+void take_test_datasets(Draft& draft) {
+  const Found* sets = draft.find("test_datasets");
+  if (sets == nullptr) return;
+  const bool one = sets->node.items.size() == 1;
+  const std::string file =
+      one ? existing_file(draft, text_in(sets->node.items[0], "path")) : std::string();
+  if (file.empty())
+    draft.refuse("test_datasets", "data.val_path", "give one file with --data.val_path");
+  else
+    draft.set("data.val_path", file, "test_datasets");
+}
+
+// --- what several keys say ---
+
+void take_axolotl_adapters(Draft& draft) {
+  const std::string adapter = draft.text("adapter");
+  if (!adapter.empty() && adapter != "lora" && adapter != "qlora")
+    draft.refuse("adapter", "full", fmt::format("snug has lora and qlora, not {}", adapter));
+  draft.set("full", adapter.empty() ? "true" : "false", "adapter");
+  const Found* bnb = draft.find("bnb_config_kwargs");
+  const auto bnb_text = [&](std::string_view key, std::string usual) {
+    const std::string text = bnb != nullptr ? text_in(bnb->node, key) : "";
+    return text.empty() ? usual : text;
+  };
+  if (draft.on("load_in_4bit"))
+    take_quantization(draft, 4, bnb_text("bnb_4bit_quant_type", "nf4"),
+                      bnb_text("bnb_4bit_use_double_quant", "true") == "true", "load_in_4bit");
+  else if (draft.on("load_in_8bit"))
+    take_quantization(draft, 8, "", false, "load_in_8bit");
+  if (draft.on("lora_target_linear"))
+    draft.set("lora_target_modules", "all-linear", "lora_target_linear");
+  else
+    take_targets(draft, "lora_target_modules");
+}
+
+void finish_axolotl(Draft& draft) {
+  take_axolotl_adapters(draft);
+  const bool adapters = draft.on("adapter");
+  const bool sharded = take_sharding(draft);
+  if (draft.on("float32") ||
+      (!draft.on("bf16") && draft.find("bf16") != nullptr && draft.on("float16")))
+    draft.refuse(draft.on("float32") ? "float32" : "float16", "precision",
+                 "give --precision 32-true or 16-true");
+  // Weights are loaded in the type of the products. peft keeps adapters in float32 beside them, and
+  // so do DeepSpeed and FSDP the weights that they update.
+  take_precision(draft, {.in_16_bits = true, .with_float32_copies = adapters || sharded});
+  if (draft.on("selective_checkpointing"))
+    draft.set("activation_checkpointing", "selective", "selective_checkpointing");
+  else
+    take_checkpointing(draft, "gradient_checkpointing");
+  if (draft.text("gradient_checkpointing").starts_with("offload"))
+    draft.set("activation_offload", "true", "gradient_checkpointing");
+  if (draft.find("batch_size") == nullptr)
+    draft.set("train.accumulate_grad_batches", draft.text("gradient_accumulation_steps"),
+              "gradient_accumulation_steps");
+  take_length(draft, "num_epochs");
+  take_schedule(draft, "lr_scheduler");
+  take_optimizer(draft, "optimizer");
+  take_saving(draft);
+  take_mesh(draft, {{"dp_replicate_size", "dp"},
+                    {"dp_shard_size", "fsdp"},
+                    {"tensor_parallel_size", "tp"},
+                    {"context_parallel_size", "cp"},
+                    {"sequence_parallel_degree", "cp"}});
+  take_datasets(draft);
+  take_test_datasets(draft);
+  if (draft.find("val_set_size") == nullptr && draft.find("test_datasets") == nullptr)
+    draft.set("data.val_split_fraction", "0", "val_set_size");
+  draft.set("data.mask_prompt", draft.on("train_on_inputs") ? "false" : "true", "train_on_inputs");
+  if (draft.text("excess_length_strategy") != "truncate")
+    draft.differs("excess_length_strategy",
+                  "samples longer than sequence_len are truncated, not left out");
+  if (draft.on("sample_packing"))
+    draft.differs("sample_packing",
+                  "here too no padding is computed, but train.micro_batch_size counts samples, not "
+                  "rows of sequence_len with several samples in each; raise it for short samples");
+  else if (draft.find("sample_packing") != nullptr)
+    draft.idle("sample_packing", "samples lie end to end without padding; the losses are the same");
+}
+
+}  // namespace
+
+Program axolotl() {
+  return {"axolotl",
+          {"base_model", "sequence_len", "lora_target_linear"},
+          {kAxolotlRows, fsdp_rows()},
+          nullptr,
+          finish_axolotl};
+}
+
+}  // namespace snug::recipe

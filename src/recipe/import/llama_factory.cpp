@@ -1,0 +1,304 @@
+// LLaMA-Factory (0.9.5): https://github.com/hiyouga/LLaMA-Factory
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "base/files.h"
+#include "recipe/import/programs.h"
+#include "recipe/import/shared.h"
+
+namespace snug::recipe {
+namespace {
+
+using Way = KeyRow::Way;
+
+constexpr KeyRow kLlamaFactoryRows[] = {
+    // Model
+    {"model_name_or_path", Way::By, "checkpoint_dir", {}, {}, take_model},
+    {"cache_dir use_fast_tokenizer model_revision low_cpu_mem_usage infer_dtype device_map "
+     "trust_remote_code infer_backend offload_folder use_kv_cache print_param_status "
+     "upcast_layernorm upcast_lmhead_output model_max_length compute_dtype quantization_device_map "
+     "hf_hub_token ms_hub_token om_hub_token adapter_folder",
+     Way::Idle,
+     {},
+     kOwnModel},
+    {"split_special_tokens init_special_tokens new_special_tokens_config",
+     Way::Idle,
+     {},
+     kOwnTokenizer},
+    {"resize_vocab add_tokens add_special_tokens",
+     Way::Off,
+     {},
+     "new tokens need rows that the model's embedding does not have; leave it out"},
+    {"rope_scaling shift_attn mixture_of_depths",
+     Way::Off,
+     {},
+     "the model is built as its config.json says; change it there"},
+    {"moe_aux_loss_coef", Way::Off, {}, kNoSuchTechnique},
+    {"train_from_scratch", Way::Off, "model.config", "give --model.config for random weights"},
+
+    // Adapters and quantized weights
+    {"finetuning_type", Way::Read, "full", {}, "lora"},
+    {"lora_rank", Way::Same, "lora_r", {}, "8"},
+    {"lora_alpha", Way::Read, "lora_alpha"},
+    {"lora_dropout", Way::Same, "lora_dropout", {}, "0.0"},
+    {"lora_target", Way::Read, "lora_target_modules", {}, "all"},
+    {"use_rslora", Way::Same, "lora_use_rslora"},
+    {"use_dora", Way::Same, "lora_use_dora"},
+    {"pissa_init", Way::Words, "lora_init_weights", "true=pissa false=default"},
+    {"loraplus_lr_ratio", Way::Same, "lora_plus_lr_ratio"},
+    {"loraplus_lr_embedding", Way::Idle, {}, "embeddings get no adapters"},
+    {"pissa_iter pissa_convert",
+     Way::Idle,
+     {},
+     "PiSSA's adapters are always written for the unchanged base"},
+    {"quantization_bit", Way::Read, "quantize"},
+    {"quantization_type", Way::Read, "quantize", {}, "nf4"},
+    {"double_quantization", Way::Read, "quantize", {}, "true"},
+    {"quantization_method", Way::Read, "quantize", {}, "bnb"},
+    {"adapter_name_or_path additional_target create_new_adapter module_dropout", Way::Off,
+     "lora_target_modules", "adapters here are new, of one rank, on linear layers"},
+    {"oft_rank oft_block_size oft_target freeze_trainable_layers freeze_trainable_modules "
+     "freeze_extra_modules",
+     Way::Idle,
+     {},
+     "belongs to a finetuning_type that snug does not have"},
+    {"freeze_vision_tower freeze_multi_modal_projector freeze_language_model",
+     Way::Idle,
+     {},
+     "--model.train_parts says which components train"},
+
+    // Data
+    {"dataset", Way::Read, "data.json_path"},
+    {"dataset_dir", Way::Read, "data.json_path", {}, "data"},
+    {"eval_dataset", Way::Read, "data.val_path"},
+    {"template", Way::Read, "data.prompt_style"},
+    {"cutoff_len", Way::Same, "train.max_seq_length", {}, "2048"},
+    {"train_on_prompt", Way::Words, "data.mask_prompt", "true=false false=true", "false"},
+    {"max_samples", Way::Same, "data.max_samples"},
+    {"val_size", Way::By, "data.val_split_fraction", {}, {}, take_held_out},
+    {"packing neat_packing block_diag_attn", Way::Read, "data.packing"},
+    {"mask_history", Way::Off, "data.include_multiturn_conversations",
+     "snug learns every answer of a chat; leave it out"},
+    {"streaming interleave_probs", Way::Off, "data", "snug trains on one file of rows"},
+    {"media_dir buffer_size mix_strategy overwrite_cache preprocessing_batch_size "
+     "preprocessing_num_workers eval_num_beams ignore_pad_token_for_loss eval_on_each_dataset "
+     "tokenized_path data_shared_file_system disable_shuffling",
+     Way::Idle,
+     {},
+     kOwnLoader},
+    {"tool_format default_system enable_thinking preserve_thinking",
+     Way::Idle,
+     {},
+     "chats are written in the template of the model's folder"},
+    {"image_max_pixels image_min_pixels image_do_pan_and_scan crop_to_patches video_max_pixels "
+     "video_min_pixels video_fps video_maxlen use_audio_in_video audio_sampling_rate",
+     Way::Idle,
+     {},
+     "pictures have a guide of their own: docs/guide/captioning.md"},
+
+    // Memory and kernels
+    {"pure_bf16", Way::Read, "precision"},
+    {"disable_gradient_checkpointing", Way::Read, "activation_checkpointing"},
+    {"flash_attn use_unsloth use_unsloth_gc enable_liger_kernel use_reentrant_gc use_v1_kernels",
+     Way::Idle,
+     {},
+     kOwnKernels},
+    {"fp8 use_kt", Way::Off, "quantize", "snug quantizes frozen weights: --quantize bnb.nf4"},
+    {"fp8_backend fp8_enable_fsdp_float8_all_gather kt_weight_path kt_expert_checkpoint_path "
+     "kt_use_lora_experts kt_lora_expert_num kt_lora_expert_intermediate_size",
+     Way::Idle,
+     {},
+     "belongs to a technique that is off"},
+
+    // Ways to train
+    {"stage", Way::Read, "data.mask_prompt", {}, "sft"},
+    {"use_badam use_apollo use_galore use_llama_pro use_adam_mini use_mca use_hyper_parallel "
+     "use_muon use_dft_loss use_asft_loss use_eaft_loss",
+     Way::Off, "optimizer", kNoSuchTechnique},
+    {"badam_mode badam_start_block badam_switch_mode badam_switch_interval badam_update_ratio "
+     "badam_mask_mode badam_verbose apollo_target apollo_rank apollo_update_interval apollo_scale "
+     "apollo_proj apollo_proj_type apollo_scale_type apollo_layerwise apollo_scale_front "
+     "galore_target galore_rank galore_update_interval galore_scale galore_proj_type "
+     "galore_layerwise hyper_parallel_args asft_alpha eaft_alpha",
+     Way::Idle,
+     {},
+     "belongs to a technique that is off"},
+    {"pref_beta pref_ftx pref_bco_weight pref_loss dpo_label_smoothing kto_chosen_weight "
+     "kto_rejected_weight simpo_gamma ppo_buffer_size ppo_epochs ppo_score_norm ppo_target "
+     "ppo_whiten_rewards ref_model ref_model_adapters ref_model_quantization_bit reward_model "
+     "reward_model_adapters reward_model_quantization_bit reward_model_type ld_alpha",
+     Way::Idle,
+     {},
+     "belongs to preference training, which is off"},
+    {"early_stopping_steps", Way::Off, "train.max_steps", "snug trains to the end; give max_steps"},
+
+    // Logs and other commands
+    {"use_swanlab swanlab_project swanlab_workspace swanlab_run_name swanlab_mode swanlab_api_key "
+     "swanlab_logdir swanlab_lark_webhook_url swanlab_lark_secret",
+     Way::Idle,
+     {},
+     kNoOnlineLogger},
+    {"plot_loss compute_accuracy include_effective_tokens_per_second",
+     Way::Idle,
+     {},
+     "report.html shows the losses and the tokens a second"},
+    {"enable_torch_profiler profiler_output_dir profiler_wait_steps profiler_warmup_steps "
+     "profiler_active_steps profiler_repeat profiler_record_shapes profiler_profile_memory "
+     "profiler_with_stack profile_modules",
+     Way::Idle,
+     {},
+     "give --profile true"},
+    {"ray_num_workers ray_init_kwargs master_addr master_port ray_run_name ray_storage_path "
+     "ray_storage_filesystem resources_per_worker placement_strategy",
+     Way::Idle,
+     {},
+     kOwnProcesses},
+    {"export_dir export_size export_device export_quantization_bit export_quantization_dataset "
+     "export_quantization_nsamples export_quantization_maxlen export_legacy_format "
+     "export_hub_model_id",
+     Way::Idle,
+     {},
+     "snug merge and snug convert write models"},
+    {"sglang_maxlen sglang_mem_fraction sglang_tp_size sglang_config sglang_lora_backend "
+     "vllm_maxlen vllm_gpu_util vllm_enforce_eager vllm_max_lora_rank vllm_config do_sample "
+     "temperature top_p top_k num_beams max_length max_new_tokens repetition_penalty "
+     "length_penalty skip_special_tokens",
+     Way::Idle,
+     {},
+     kNoGeneration},
+    {"task task_dir batch_size lang n_shot save_dir download_mode",
+     Way::Idle,
+     {},
+     "belongs to LLaMA-Factory's evaluation"},
+};
+
+// --- data sets ---
+
+// The usual columns, as LLaMA-Factory names them in dataset_info.json: those that snug reads.
+constexpr std::string_view kUsualColumns =
+    "prompt=instruction query=input response=output messages=conversations messages=messages "
+    "prompt=prompt response=completion prompt=text";
+
+void check_columns(Draft& draft, const YamlNode& entry, const std::string& name) {
+  const YamlNode* columns = find_in(entry, "columns");
+  if (columns == nullptr) return;
+  for (const auto& [role, column] : columns->entries) {
+    bool usual = false;
+    for (const std::string_view pair : words_of(kUsualColumns))
+      usual = usual || pair == fmt::format("{}={}", role, column.text);
+    if (!usual)
+      draft.refuse("dataset", "data",
+                   fmt::format("{}: the column {} as {}; {}", name, column.text, role, kOtherRows));
+  }
+}
+
+void take_named_dataset(Draft& draft, const std::string& name, std::string_view theirs) {
+  const std::string folder = draft.text("dataset_dir");
+  const std::string info = existing_file(draft, folder + "/dataset_info.json");
+  if (info.empty())
+    return draft.refuse(theirs, "data",
+                        fmt::format("{} is a name in {}/dataset_info.json, which is not there; "
+                                    "give the file with --data FILE",
+                                    name, folder));
+  const YamlNode all = read_yaml(read_file(info, size_t{1} << 24), info);
+  const YamlNode* entry = find_in(all, name);
+  if (entry == nullptr)
+    return draft.refuse(theirs, "data", fmt::format("{} has no entry {}", info, name));
+  const std::string file = text_in(*entry, "file_name");
+  if (file.empty()) return take_data(draft, text_in(*entry, "hf_hub_url"), theirs);
+  check_columns(draft, *entry, name);
+  take_data(draft, (std::filesystem::path(info).parent_path() / file).string(), theirs);
+}
+
+void take_llama_factory_data(Draft& draft) {
+  if (const std::string name = draft.text("dataset"); name.find(',') != std::string::npos)
+    draft.refuse("dataset", "data",
+                 "there are several data sets, and snug trains on one; join their rows into one "
+                 "file and give it with --data FILE");
+  else if (!name.empty())
+    take_named_dataset(draft, name, "dataset");
+  if (draft.find("eval_dataset") != nullptr)
+    draft.refuse("eval_dataset", "data.val_path", "give the file with --data.val_path");
+  else if (draft.find("val_size") == nullptr)
+    draft.set("data.val_split_fraction", "0", "val_size");
+  const std::string style = draft.text("template");
+  draft.set("data.prompt_style",
+            style == "alpaca"                   ? "alpaca"
+            : style == "empty" || style.empty() ? "auto"
+                                                : "chat",
+            "template");
+  if (draft.find("template") != nullptr && style != "alpaca" && style != "empty")
+    draft.differs("template", "chats are written in the template of the model's own folder");
+}
+
+void take_stage_of_training(Draft& draft) {
+  const std::string stage = draft.text("stage");
+  if (stage != "sft" && stage != "pt")
+    draft.refuse("stage", "", fmt::format("{}: {}", stage, kOnlySupervised));
+  if (stage == "pt")
+    draft.differs("stage",
+                  "each text is a sample of its own; LLaMA-Factory cuts all texts into rows of "
+                  "cutoff_len");
+}
+
+void finish_llama_factory(Draft& draft) {
+  take_stage_of_training(draft);
+  const std::string type = draft.text("finetuning_type");
+  const bool adapters = type != "full";
+  if (type != "lora" && type != "full")
+    draft.refuse("finetuning_type", "full", fmt::format("snug has lora and full, not {}", type));
+  draft.set("full", adapters ? "false" : "true", "finetuning_type");
+  take_targets(draft, "lora_target");
+  // Without the key: twice the rank.
+  draft.set("lora_alpha",
+            draft.on("lora_alpha")
+                ? draft.text("lora_alpha")
+                : fmt::format("{:.0f}", 2 * draft.number("lora_rank").value_or(8)),
+            "lora_alpha");
+  const std::string method = draft.text("quantization_method");
+  if (draft.on("quantization_bit") && method != "bnb" && method != "bitsandbytes")
+    draft.refuse("quantization_method", "quantize",
+                 fmt::format("snug has bitsandbytes' formats, not those of {}", method));
+  if (const auto bits = draft.number("quantization_bit"); bits == 4 || bits == 8)
+    take_quantization(draft, static_cast<int>(*bits), draft.text("quantization_type"),
+                      draft.on("double_quantization"), "quantization_bit");
+  else if (draft.on("quantization_bit"))
+    draft.refuse("quantization_bit", "quantize", "snug has 4 and 8 bits");
+  const bool sharded = take_sharding(draft);
+  // Weights are loaded in 16 bits, and those that train are then made float32, unless pure_bf16
+  // forbids it. DeepSpeed and FSDP keep float32 copies instead.
+  const bool pure = draft.on("pure_bf16");
+  if (pure)
+    draft.set("precision", "bf16-true", "pure_bf16");
+  else
+    take_precision(draft, {.in_16_bits = adapters || sharded, .with_float32_copies = true});
+  if (draft.on("disable_gradient_checkpointing"))
+    draft.set("activation_checkpointing", "none", "disable_gradient_checkpointing");
+  else
+    draft.set("activation_checkpointing", "all", "disable_gradient_checkpointing");
+  take_length(draft, "num_train_epochs");
+  take_schedule(draft, "lr_scheduler_type");
+  take_optimizer(draft, "optim");
+  take_saving(draft);
+  take_llama_factory_data(draft);
+  if (draft.on("packing") && !draft.on("neat_packing"))
+    draft.differs("packing", "attention stays within a sample, as with neat_packing");
+  if (draft.on("packing") || draft.on("neat_packing"))
+    draft.differs(draft.on("packing") ? "packing" : "neat_packing",
+                  "train.micro_batch_size counts samples, not rows of cutoff_len with several "
+                  "samples in each; raise it for short samples");
+}
+
+}  // namespace
+
+Program llama_factory() {
+  return {"LLaMA-Factory",
+          {"finetuning_type", "stage", "cutoff_len", "template", "lora_rank", "dataset_dir"},
+          {kLlamaFactoryRows, transformers_rows(), fsdp_rows()},
+          nullptr,
+          finish_llama_factory};
+}
+
+}  // namespace snug::recipe

@@ -1,0 +1,99 @@
+// Translations that several programs share, since all of them build on transformers, peft and
+// torch: lengths, schedules, optimizers, types of weights, adapters, files, sharding.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "recipe/import/draft.h"
+
+namespace snug::recipe {
+
+// Reasons that several tables give.
+inline constexpr std::string_view kNoOnlineLogger =
+    "snug has no online loggers; it writes metrics.csv, or event files with logger_name "
+    "tensorboard";
+inline constexpr std::string_view kNoUpload = "snug uploads nothing";
+inline constexpr std::string_view kOwnKernels =
+    "snug has one attention and one fused loss, which keep neither scores nor logits";
+inline constexpr std::string_view kOwnModel = "the model is read from its config.json and weights";
+inline constexpr std::string_view kOwnTokenizer =
+    "the tokenizer and its special tokens are those of the model's folder";
+inline constexpr std::string_view kOwnLoader = "snug reads and packs rows its own way";
+inline constexpr std::string_view kInSteps =
+    "snug counts in optimizer steps: train.save_interval, eval.interval";
+inline constexpr std::string_view kOwnProcesses =
+    "snug starts and joins its processes itself: devices, strategy, collective_timeout";
+inline constexpr std::string_view kOwnLog = "snug has its own log";
+inline constexpr std::string_view kLastWeights = "snug writes the last weights, not the best";
+inline constexpr std::string_view kOff = "off, as it is here";
+inline constexpr std::string_view kNoGeneration = "only for generation";
+inline constexpr std::string_view kOnlySupervised =
+    "snug trains on supervised samples only; leave it out";
+inline constexpr std::string_view kNoSuchTechnique = "snug does not have this; leave it out";
+inline constexpr std::string_view kOtherRows =
+    "snug reads rows by their usual columns; rename them";
+
+// --- ways of single keys (KeyRow::by) ---
+
+// A folder or file as it stands; ORG/NAME is where snug download puts it.
+void take_model(Draft& draft, const Found& found);
+// "3.0" -> "3" for the row's option; a share of the run or an epoch has no counterpart.
+void take_log_steps(Draft& draft, const Found& found);
+void take_save_steps(Draft& draft, const Found& found);
+void take_eval_steps(Draft& draft, const Found& found);
+// A share of the rows; a number of rows has no counterpart.
+void take_held_out(Draft& draft, const Found& found);
+// Seconds; some recipes say "never" by a number beyond ours.
+void take_timeout(Draft& draft, const Found& found);
+// true, false, or a folder.
+void take_resume(Draft& draft, const Found& found);
+
+// --- what several keys say together; each takes the keys' names where programs differ ---
+
+void take_length(Draft& draft, std::string_view epochs);
+void take_warmup(Draft& draft);
+void take_schedule(Draft& draft, std::string_view key);
+void take_optimizer(Draft& draft, std::string_view key);
+// Returns our name.
+std::string take_optimizer_name(Draft& draft, const std::string& name, std::string_view key);
+void take_saving(Draft& draft);
+// The sizes of the mesh's axes: pairs of their key and our axis.
+void take_mesh(Draft& draft,
+               const std::vector<std::pair<std::string_view, std::string_view>>& axes);
+
+// How their program holds weights while it trains with 16-bit products.
+struct Weights {
+  bool in_16_bits = false;
+  bool with_float32_copies = false;  // of the trained ones
+};
+void take_precision(Draft& draft, Weights weights);
+
+// bits: 0, 4 or 8.
+void take_quantization(Draft& draft, int bits, std::string_view type, bool is_double,
+                       std::string_view theirs);
+// The matrices that get adapters: names, or "all" and "all-linear".
+void take_targets(Draft& draft, std::string_view theirs);
+
+// Recomputation, by their key or FSDP's.
+void take_checkpointing(Draft& draft, std::string_view key);
+
+// deepspeed: a file or a mapping; fsdp with fsdp_config. Returns whether weights are sharded or
+// updated by one of them.
+bool take_sharding(Draft& draft);
+
+// One data set, a file or a name on the hub; `theirs` is the key with its name.
+void take_data(Draft& draft, const std::string& name, std::string_view theirs);
+
+// `path` as it stands if it exists, else beside the recipe if it exists there, else empty.
+std::string existing_file(const Draft& draft, const std::string& path);
+
+// Keys of FSDP in recipes of transformers and axolotl.
+std::span<const KeyRow> fsdp_rows();
+// Keys of transformers' TrainingArguments.
+std::span<const KeyRow> transformers_rows();
+
+}  // namespace snug::recipe

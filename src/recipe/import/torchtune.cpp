@@ -1,0 +1,262 @@
+// torchtune (0.6.1): https://github.com/pytorch/torchtune
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+
+#include "recipe/import/programs.h"
+#include "recipe/import/shared.h"
+#include "recipe/numbers.h"
+#include "recipe/options/names.h"
+
+namespace snug::recipe {
+namespace {
+
+using Way = KeyRow::Way;
+
+// --- ${output_dir}/logs ---
+
+const YamlNode* at_path(const YamlNode& tree, std::string_view path) {
+  const YamlNode* node = &tree;
+  while (node != nullptr && !path.empty()) {
+    const size_t dot = std::min(path.find('.'), path.size());
+    node = find_in(*node, path.substr(0, dot));
+    path.remove_prefix(std::min(dot + 1, path.size()));
+  }
+  return node;
+}
+
+// Replaces each ${key} by the scalar at that key; `used` collects the keys. References may name
+// values with references in them; `depth` ends circles.
+std::string resolved(std::string text, const YamlNode& tree, std::set<std::string>& used,
+                     int depth = 0) {
+  for (size_t at = text.find("${"); at != std::string::npos; at = text.find("${", at)) {
+    const size_t end = text.find('}', at);
+    if (end == std::string::npos) break;
+    const std::string path = text.substr(at + 2, end - at - 2);
+    const YamlNode* node = at_path(tree, path);
+    if (node == nullptr || node->kind != YamlNode::Kind::Scalar || depth > 8) {
+      at = end;
+      continue;
+    }
+    used.insert(path);
+    const std::string value = resolved(node->text, tree, used, depth + 1);
+    text.replace(at, end + 1 - at, value);
+    at += value.size();
+  }
+  return text;
+}
+
+void resolve_below(YamlNode& node, const YamlNode& tree, std::set<std::string>& used) {
+  node.text = resolved(std::move(node.text), tree, used);
+  for (YamlNode& item : node.items) resolve_below(item, tree, used);
+  for (auto& [key, child] : node.entries) resolve_below(child, tree, used);
+}
+
+// A top-level key that only others refer to has done its part.
+void resolve_torchtune(YamlNode& tree, const Program& program) {
+  const YamlNode original = tree;
+  std::set<std::string> used;
+  resolve_below(tree, original, used);
+  std::erase_if(tree.entries, [&](const auto& entry) {
+    return used.contains(entry.first) && program.row_of(entry.first) == nullptr;
+  });
+}
+
+// --- keys ---
+
+void take_cpu_offload(Draft& draft, const Found& found) {
+  if (!is_on(found.node)) return draft.idle(found.key, std::string(kOff));
+  draft.set("optimizer_offload", "cpu", found.key);
+  draft.set("weight_streaming", "true", found.key);
+}
+
+void take_checkpointer(Draft& draft, const Found& found) {
+  if (found.node.text.find("MetaCheckpointer") != std::string::npos)
+    draft.refuse(found.key, "checkpoint_dir",
+                 "snug does not read Meta's own files; give the Hugging Face folder with "
+                 "--checkpoint_dir");
+  else
+    draft.idle(found.key, std::string(kOwnModel));
+}
+
+constexpr std::string_view kLossIsCrossEntropy = "snug's loss is the cross-entropy, in chunks";
+
+constexpr KeyRow kTorchtuneRows[] = {
+    {"output_dir", Way::Same, "out_dir"},
+    {"checkpointer.checkpoint_dir", Way::Same, "checkpoint_dir"},
+    {"checkpointer._component_", Way::By, "checkpoint_dir", {}, {}, take_checkpointer},
+    {"checkpointer.checkpoint_files checkpointer.model_type "
+     "checkpointer.output_dir checkpointer.recipe_checkpoint checkpointer.adapter_checkpoint "
+     "checkpointer.safe_serialization save_adapter_weights_only keep_last_n_checkpoints "
+     "enable_async_checkpointing",
+     Way::Idle,
+     {},
+     "snug finds the files of a Hugging Face or LitGPT folder itself"},
+    {"resume_from_checkpoint", Way::By, "resume", {}, {}, take_resume},
+    {"tokenizer.max_seq_len", Way::Same, "train.max_seq_length"},
+    {"tokenizer._component_ tokenizer.path tokenizer.merges_file tokenizer.merges_path "
+     "tokenizer.vocab_path tokenizer.special_tokens_path tokenizer.prompt_template",
+     Way::Idle,
+     {},
+     kOwnTokenizer},
+
+    {"model._component_", Way::Read, "full"},
+    {"model.lora_attn_modules model.apply_lora_to_mlp model.apply_lora_to_output", Way::Read,
+     "lora_target_modules"},
+    {"model.lora_rank", Way::Same, "lora_r", {}, "8"},
+    {"model.lora_alpha", Way::Same, "lora_alpha", {}, "16"},
+    {"model.lora_dropout", Way::Same, "lora_dropout", {}, "0.0"},
+    {"model.use_dora", Way::Same, "lora_use_dora"},
+    {"model.quantize_base", Way::Read, "quantize"},
+
+    {"dataset._component_", Way::Read, "data.class_path"},
+    {"dataset.source dataset.data_files", Way::Read, "data.json_path"},
+    {"dataset.train_on_input", Way::Words, "data.mask_prompt", "true=false false=true"},
+    {"dataset.packed", Way::Read, "data.packing"},
+    {"dataset.split dataset.conversation_column dataset.conversation_style dataset.name "
+     "dataset.split_across_pack shuffle collate_fn dataset_val batch_size_val "
+     "run_val_every_n_steps",
+     Way::Idle,
+     {},
+     kOwnLoader},
+    {"dataset.column_map dataset.column dataset.new_system_prompt dataset.filter_fn", Way::Off,
+     "data", kOtherRows},
+    {"seed", Way::Same, "seed"},
+    {"batch_size", Way::Same, "train.micro_batch_size"},
+    {"gradient_accumulation_steps", Way::Same, "train.accumulate_grad_batches", {}, "1"},
+    {"epochs", Way::Same, "train.epochs"},
+    {"max_steps_per_epoch", Way::Read, "train.limit_train_batches"},
+    {"clip_grad_norm", Way::Same, "train.max_norm"},
+
+    {"optimizer._component_", Way::Read, "optimizer.class_path"},
+    {"optimizer.lr", Way::Same, "optimizer.lr"},
+    {"optimizer.weight_decay", Way::Same, "optimizer.weight_decay"},
+    {"optimizer.betas", Way::Same, "optimizer.betas"},
+    {"optimizer.eps", Way::Same, "optimizer.eps"},
+    {"optimizer.momentum", Way::Same, "optimizer.momentum"},
+    {"optimizer.nesterov", Way::Same, "optimizer.nesterov"},
+    {"optimizer.fused optimizer.foreach", Way::Idle, {}, "the optimizer has one implementation"},
+    {"optimizer_in_bwd", Way::Same, "optimizer_in_backward"},
+    {"lr_scheduler._component_", Way::Read, "train.lr_schedule"},
+    {"lr_scheduler.num_warmup_steps", Way::Same, "train.lr_warmup_steps", {}, "0"},
+    {"lr_scheduler.num_cycles", Way::Words, "train.lr_schedule", "0.5=cosine"},
+    {"loss loss._component_ loss.num_output_chunks loss.ignore_index",
+     Way::Idle,
+     {},
+     kLossIsCrossEntropy},
+
+    {"dtype", Way::Words, "precision", "bf16=bf16-true fp32=32-true"},
+    {"device", Way::Words, "accelerator", "cuda=auto cpu=cpu"},
+    {"enable_activation_checkpointing", Way::Words, "activation_checkpointing",
+     "true=all false=none"},
+    {"enable_activation_offloading", Way::Same, "activation_offload"},
+    {"ac_mode ac_option enable_fp8_training fp8_recipe_name use_distributed_state_dict", Way::Off,
+     "activation_checkpointing", kNoSuchTechnique},
+    {"fsdp_cpu_offload fsdp.cpu_offload", Way::By, "optimizer_offload", {}, {}, take_cpu_offload},
+    {"fsdp_reshard_after_forward", Way::Words, "strategy", "true=fsdp false=zero2"},
+    {"tensor_parallel_dim context_parallel_dim data_parallel_shard_dim "
+     "data_parallel_replicate_dim",
+     Way::Read, "mesh"},
+    {"custom_sharded_layers fsdp_sharding_strategy low_cpu_ram tensor_parallel_plan distributed "
+     "parallelize_plan fsdp process_group_backend",
+     Way::Idle,
+     {},
+     kOwnProcesses},
+    {"compile use_flex_attention cudnn_deterministic_mode", Way::Idle, {}, kOwnKernels},
+    {"metric_logger log_every_n_steps log_peak_memory_stats log_level profile_memory",
+     Way::Idle,
+     {},
+     kOwnLog},
+    {"profiler", Way::Idle, {}, "give --profile true"},
+};
+
+// --- what several keys say ---
+
+std::string_view component(const Draft& draft, std::string_view key, std::string& store) {
+  store = draft.text(key);
+  return last_word(store);
+}
+
+void take_torchtune_adapters(Draft& draft) {
+  std::string store;
+  const std::string_view model = component(draft, "model._component_", store);
+  const bool quantized = model.starts_with("qlora_") || draft.on("model.quantize_base");
+  const bool adapters = model.starts_with("lora_") || model.starts_with("qlora_");
+  draft.set("full", adapters ? "false" : "true", "model._component_");
+  if (!adapters) return;
+  if (quantized) take_quantization(draft, 4, "nf4", true, "model._component_");
+  std::vector<std::string> names;
+  if (const Found* attention = draft.find("model.lora_attn_modules"))
+    for (const YamlNode& item : attention->node.items)
+      names.push_back(item.text == "output_proj" ? "o_proj" : item.text);
+  if (draft.on("model.apply_lora_to_mlp"))
+    names.insert(names.end(), {"gate_proj", "up_proj", "down_proj"});
+  if (draft.on("model.apply_lora_to_output")) names.emplace_back("lm_head");
+  draft.set("lora_target_modules", fmt::format("{}", fmt::join(names, ",")),
+            "model.lora_attn_modules");
+}
+
+void take_torchtune_data(Draft& draft) {
+  const std::string_view key = "dataset._component_";
+  std::string store;
+  const std::string_view set = component(draft, key, store);
+  static constexpr std::string_view kStyles =
+      "instruct_dataset=alpaca chat_dataset=chat text_completion_dataset=auto";
+  draft.set("data.val_split_fraction", "0", "dataset_val");
+  if (draft.find("dataset.train_on_input") == nullptr)
+    draft.set("data.mask_prompt", set.starts_with("alpaca_") ? "false" : "true",
+              "dataset.train_on_input");
+  if (set.starts_with("alpaca_")) {
+    draft.set("data.class_path", "Alpaca", key);
+    if (set == "alpaca_dataset") draft.differs(key, "snug's Alpaca is the cleaned one");
+  } else if (const std::string_view style = word_for(kStyles, set); !style.empty()) {
+    draft.set("data.prompt_style", style, key);
+    const bool has_file = draft.find("dataset.data_files") != nullptr;
+    const std::string_view from = has_file ? "dataset.data_files" : "dataset.source";
+    take_data(draft, draft.text(from), from);
+  } else if (!set.empty()) {
+    draft.refuse(key, "data",
+                 fmt::format("snug does not have {}; give a file with --data FILE", set));
+  }
+  if (draft.on("dataset.packed"))
+    draft.differs("dataset.packed",
+                  "train.micro_batch_size counts samples, not rows with several samples in each; "
+                  "raise it for short samples");
+}
+
+void finish_torchtune(Draft& draft) {
+  take_torchtune_adapters(draft);
+  take_torchtune_data(draft);
+  std::string store;
+  const std::string_view schedule = component(draft, "lr_scheduler._component_", store);
+  if (!schedule.empty() && schedule != "get_cosine_schedule_with_warmup")
+    draft.refuse(
+        "lr_scheduler._component_", "train.lr_schedule",
+        fmt::format("snug has no schedule {}; choose cosine, linear or constant", schedule));
+  if (draft.find("lr_scheduler.num_cycles") == nullptr)
+    draft.set("train.lr_schedule", schedule.empty() ? "constant" : "cosine",
+              "lr_scheduler._component_");
+  draft.set("train.min_lr", "0", "lr_scheduler._component_");
+  const std::string optimizer = draft.text("optimizer._component_");
+  take_optimizer_name(draft, optimizer, "optimizer._component_");
+  if (const auto steps = draft.number("max_steps_per_epoch"); steps && *steps > 0)
+    draft.set(
+        "train.limit_train_batches",
+        fmt::format("{:.0f}", *steps * draft.number("gradient_accumulation_steps").value_or(1)),
+        "max_steps_per_epoch");
+  take_mesh(draft, {{"data_parallel_replicate_dim", "dp"},
+                    {"data_parallel_shard_dim", "fsdp"},
+                    {"tensor_parallel_dim", "tp"},
+                    {"context_parallel_dim", "cp"}});
+}
+
+}  // namespace
+
+Program torchtune() {
+  return {"torchtune", {"_component_"}, {kTorchtuneRows}, resolve_torchtune, finish_torchtune};
+}
+
+}  // namespace snug::recipe

@@ -1,0 +1,190 @@
+// TRL (1.16, and keys of 0.12): https://github.com/huggingface/trl; and the arguments of
+// transformers alone, with those of its script run_clm.py.
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "recipe/import/programs.h"
+#include "recipe/import/shared.h"
+
+namespace snug::recipe {
+namespace {
+
+using Way = KeyRow::Way;
+
+constexpr std::string_view kOwnFolder = "the model and its tokenizer are those of the folder";
+
+constexpr KeyRow kTrlRows[] = {
+    // SFTConfig's own defaults
+    {"learning_rate", Way::Same, "optimizer.lr", {}, "2e-05"},
+    {"logging_steps", Way::By, "train.log_interval", {}, {}, take_log_steps},
+    {"bf16 fp16", Way::Read, "precision"},
+    {"gradient_checkpointing", Way::Read, "activation_checkpointing", {}, "true"},
+
+    // ModelConfig
+    {"model_name_or_path", Way::By, "checkpoint_dir", {}, {}, take_model},
+    {"dtype", Way::Read, "precision"},
+    {"torch_dtype", Way::Read, "precision"},
+    {"use_peft", Way::Read, "full"},
+    {"lora_r", Way::Same, "lora_r", {}, "16"},
+    {"lora_alpha", Way::Same, "lora_alpha", {}, "32"},
+    {"lora_dropout", Way::Same, "lora_dropout", {}, "0.05"},
+    {"lora_target_modules", Way::Read, "lora_target_modules"},
+    {"use_rslora", Way::Same, "lora_use_rslora"},
+    {"use_dora", Way::Same, "lora_use_dora"},
+    {"load_in_4bit load_in_8bit", Way::Read, "quantize"},
+    {"bnb_4bit_quant_type", Way::Read, "quantize", {}, "nf4"},
+    {"use_bnb_nested_quant", Way::Read, "quantize"},
+    {"bnb_4bit_quant_storage lora_task_type",
+     Way::Idle,
+     {},
+     "snug stores 4 bits as they are, and trains language models"},
+    {"lora_modules_to_save lora_target_parameters", Way::Off, "lora_target_modules",
+     "adapters here are of one rank, on linear layers"},
+    {"model_revision trust_remote_code", Way::Idle, {}, kOwnModel},
+    {"model_init_kwargs", Way::Off, "precision",
+     "the model is built as its config.json says; types are chosen with --precision"},
+    {"attn_implementation", Way::Idle, {}, kOwnKernels},
+
+    // ScriptArguments and SFTConfig
+    {"dataset_name", Way::Read, "data.json_path"},
+    {"datasets test_split_size", Way::Off, "data", "snug trains on one file; give --data FILE"},
+    {"dataset_config config dataset_train_split dataset_test_split",
+     Way::Idle,
+     {},
+     "a data file has one split; a validation file is --data.val_path"},
+    {"dataset_streaming streaming", Way::Off, "data", "snug reads a file; give --data FILE"},
+    {"max_length max_seq_length", Way::Read, "train.max_seq_length"},
+    {"packing", Way::Read, "data.packing"},
+    {"completion_only_loss assistant_only_loss", Way::Read, "data.mask_prompt"},
+    {"dataset_text_field", Way::Words, "data.prompt_style", "text=auto messages=auto"},
+    {"loss_type", Way::Read, "train.loss_normalization", {}, "nll"},
+    {"activation_offloading", Way::Same, "activation_offload"},
+    {"chat_template_path eos_token pad_token", Way::Idle, {}, kOwnFolder},
+    {"packing_strategy padding_free pad_to_multiple_of eval_packing dataset_num_proc "
+     "dataset_batch_size dataset_kwargs truncation_mode shuffle_dataset chars_per_token "
+     "num_of_sequences",
+     Way::Idle,
+     {},
+     kOwnLoader},
+    {"use_liger ignore_bias_buffers gradient_checkpointing_use_reentrant",
+     Way::Idle,
+     {},
+     kOwnKernels},
+    {"router_aux_loss_coef", Way::Off, {}, kNoSuchTechnique},
+};
+
+constexpr KeyRow kScriptRows[] = {
+    {"model_name_or_path", Way::By, "checkpoint_dir", {}, {}, take_model},
+    {"train_file", Way::Read, "data.json_path"},
+    {"validation_file", Way::Same, "data.val_path"},
+    {"max_train_samples", Way::Same, "data.max_samples"},
+    {"block_size max_seq_length", Way::Same, "train.max_seq_length"},
+    {"torch_dtype dtype", Way::Read, "precision"},
+    {"config_name tokenizer_name cache_dir model_revision use_fast_tokenizer trust_remote_code "
+     "low_cpu_mem_usage token use_auth_token",
+     Way::Idle,
+     {},
+     kOwnFolder},
+    {"preprocessing_num_workers overwrite_cache keep_linebreaks max_eval_samples "
+     "validation_split_percentage",
+     Way::Idle,
+     {},
+     kOwnLoader},
+    {"config_overrides model_type", Way::Off, "model.config",
+     "give --model.config for random weights of another shape"},
+    {"streaming", Way::Off, "data", "snug reads a file; give --data FILE"},
+};
+
+// The type that weights are loaded in; "auto" is the one of their files, usually bfloat16.
+bool loads_in_16_bits(const Draft& draft, std::string_view unset) {
+  std::string dtype = draft.text("dtype");
+  if (dtype.empty()) dtype = draft.text("torch_dtype");
+  if (dtype.empty()) dtype = unset;
+  return dtype == "bfloat16" || dtype == "float16" || dtype == "auto";
+}
+
+// What both take from TrainingArguments.
+void take_training_arguments(Draft& draft) {
+  take_length(draft, "num_train_epochs");
+  take_schedule(draft, "lr_scheduler_type");
+  take_optimizer(draft, "optim");
+  take_saving(draft);
+  if (draft.find("activation_checkpointing") == nullptr)
+    take_checkpointing(draft, "gradient_checkpointing");
+}
+
+void finish_trl(Draft& draft) {
+  const bool adapters = draft.on("use_peft");
+  draft.set("full", adapters ? "false" : "true", "use_peft");
+  take_targets(draft, "lora_target_modules");
+  if (draft.on("load_in_4bit"))
+    take_quantization(draft, 4, draft.text("bnb_4bit_quant_type"), draft.on("use_bnb_nested_quant"),
+                      "load_in_4bit");
+  else if (draft.on("load_in_8bit"))
+    take_quantization(draft, 8, "", false, "load_in_8bit");
+  const bool sharded = take_sharding(draft);
+  const Weights weights = {.in_16_bits = loads_in_16_bits(draft, "float32"),
+                           .with_float32_copies = adapters || sharded};
+  if (draft.find("bf16") == nullptr && !draft.on("fp16")) {  // TRL's default
+    draft.set("precision", weights.in_16_bits ? "bf16-true" : "bf16-mixed", "bf16");
+    if (weights.in_16_bits && weights.with_float32_copies)
+      draft.set("optimizer.master_weights", "true", "bf16");
+  } else {
+    take_precision(draft, weights);
+  }
+  take_training_arguments(draft);
+  const std::string_view length = draft.find("max_seq_length") ? "max_seq_length" : "max_length";
+  const bool has_length = draft.find(length) != nullptr;
+  draft.set("train.max_seq_length", has_length ? draft.text(length) : "1024", length);
+  if (const std::string name = draft.text("dataset_name"); !name.empty())
+    take_data(draft, name, "dataset_name");
+  if (draft.find("dataset_text_field") == nullptr)
+    draft.set("data.prompt_style", "auto", "dataset_text_field");
+  draft.set("data.val_split_fraction", "0", "dataset_test_split");
+  const std::string_view masks =
+      draft.on("assistant_only_loss") ? "assistant_only_loss" : "completion_only_loss";
+  draft.set("data.mask_prompt", draft.on(masks) ? "true" : "false", masks);
+  if (draft.find(masks) == nullptr)
+    draft.differs(masks,
+                  "all tokens count in the loss; of rows with prompt and completion TRL leaves the "
+                  "prompt out, which is --data.mask_prompt true");
+  if (const std::string loss = draft.text("loss_type"); loss != "nll" && loss != "chunked_nll")
+    draft.refuse("loss_type", "train.loss_normalization",
+                 fmt::format("snug has the usual loss, not {}", loss));
+  if (draft.on("packing"))
+    draft.differs("packing",
+                  "train.micro_batch_size counts samples, not rows of max_length with several "
+                  "samples in each; raise it for short samples");
+}
+
+void finish_transformers(Draft& draft) {
+  draft.set("full", "true", "model_name_or_path");
+  const bool sharded = take_sharding(draft);
+  take_precision(
+      draft, {.in_16_bits = loads_in_16_bits(draft, "float32"), .with_float32_copies = sharded});
+  take_training_arguments(draft);
+  if (const std::string file = draft.text("train_file"); !file.empty())
+    take_data(draft, file, "train_file");
+  draft.set("data.val_split_fraction", "0", "validation_split_percentage");
+}
+
+}  // namespace
+
+Program trl() {
+  return {"TRL",
+          {"use_peft", "dataset_name", "dataset_text_field", "dataset_train_split",
+           "completion_only_loss", "assistant_only_loss", "packing_strategy"},
+          {kTrlRows, transformers_rows(), fsdp_rows()},
+          nullptr,
+          finish_trl};
+}
+
+Program transformers() {
+  return {"transformers",
+          {"model_name_or_path", "per_device_train_batch_size", "num_train_epochs"},
+          {kScriptRows, transformers_rows(), fsdp_rows()},
+          nullptr,
+          finish_transformers};
+}
+
+}  // namespace snug::recipe

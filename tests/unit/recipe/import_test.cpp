@@ -1,0 +1,736 @@
+// Recipes of other programs. The names of their keys come from their own sources
+// (tests/oracles/import_keys.py); the recipes here are made of the keys and values of their
+// published examples, and what snug makes of them is written out as options of snug.
+// SPDX-License-Identifier: Apache-2.0
+#include "recipe/import/import.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/files.h"
+#include "recipe/import/draft.h"
+#include "recipe/print.h"
+#include "support.h"
+
+namespace snug::recipe {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using Way = KeyRow::Way;
+
+const Program& program(const std::string& name) {
+  for (const Program& known : programs())
+    if (known.name == name) return known;
+  throw InternalError("no program of that name");
+}
+
+// --- the tables ---
+
+TEST(Import, KnowsEveryKeyOfTheirPackages) {
+  const json keys =
+      json::parse(read_file(fs::path(SNUG_SOURCE_DIR) / "tests" / "data" / "import" / "keys.json"));
+  const std::map<std::string, std::vector<std::string>> readers = {
+      {"axolotl", {"axolotl"}},
+      {"llamafactory", {"LLaMA-Factory"}},
+      {"transformers", {"LLaMA-Factory", "TRL", "transformers"}},
+      {"trl", {"TRL"}},
+      {"torchtune", {"torchtune"}},
+  };
+  // A row may take a whole mapping, or its keys one by one.
+  const auto is_known = [](const Program& reader, const std::string& key) {
+    for (size_t end = key.size(); end < std::string::npos; end = key.rfind('.', end - 1))
+      if (reader.row_of(key.substr(0, end)) != nullptr) return true;
+    return std::ranges::any_of(
+        reader.keys(), [&](const std::string& other) { return other.starts_with(key + "."); });
+  };
+  for (const auto& [package, names] : keys.items()) {
+    const std::string name = package.substr(0, package.find(' '));
+    ASSERT_GT(names.size(), 20u) << package;
+    for (const std::string& reader : readers.at(name))
+      for (const std::string key : names)
+        EXPECT_TRUE(is_known(program(reader), key)) << reader << " of " << package << ": " << key;
+  }
+}
+
+TEST(Import, HasTablesThatAgreeWithOurOptions) {
+  Recipe recipe;
+  const std::vector<Row> rows = recipe_rows(recipe);
+  const auto is_ours = [&](std::string_view ours) {
+    return ours == "data" || ours == "optimizer" || find_row(rows, ours) != nullptr;
+  };
+  for (const Program& known : programs())
+    for (const std::span<const KeyRow> table : known.tables) {
+      std::set<std::string_view> seen;
+      for (const KeyRow& row : table) {
+        for (const std::string_view key : words_of(row.theirs))
+          EXPECT_TRUE(seen.insert(key).second) << known.name << " has two rows for " << key;
+        EXPECT_TRUE(row.ours.empty() || is_ours(row.ours)) << row.theirs << " -> " << row.ours;
+        EXPECT_EQ(row.way == Way::By, row.by != nullptr) << row.theirs;
+        const bool needs_detail =
+            row.way == Way::Idle || row.way == Way::Off || row.way == Way::Words;
+        EXPECT_EQ(needs_detail, !row.detail.empty()) << row.theirs;
+        const bool needs_ours =
+            row.way == Way::Same || row.way == Way::Words || row.way == Way::Read;
+        EXPECT_TRUE(!needs_ours || !row.ours.empty()) << row.theirs;
+        if (row.way != Way::Words) continue;
+        for (const std::string_view pair : words_of(row.detail)) {
+          const Row* ours = find_row(rows, row.ours);
+          const std::string_view word = pair.substr(pair.find('=') + 1);
+          EXPECT_EQ(store(*ours, {.kind = Value::Kind::Text, .text = std::string(word)}, *ours), "")
+              << row.theirs << ": " << pair;
+        }
+      }
+    }
+}
+
+// --- recipes ---
+
+struct Case {
+  const char* name;
+  const char* program;
+  const char* recipe;
+  const char* options;                // beside it on the command line
+  std::vector<const char*> expected;  // lines of the resolved recipe, without indentation
+};
+
+void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+
+// «lora_r: 32» of «  lora_r: 32».
+std::set<std::string> lines_of(const std::string& yaml) {
+  std::istringstream stream(yaml);
+  std::set<std::string> lines;
+  for (std::string line; std::getline(stream, line);)
+    lines.insert(line.substr(std::min(line.find_first_not_of(' '), line.size())));
+  return lines;
+}
+
+class ImportedRecipe : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ImportedRecipe, BecomesOurOptions) {
+  const Case& c = GetParam();
+  const TemporaryFile file(c.recipe);
+  const Recipe recipe = parse("plan --config " + file.string() + " " + c.options).recipe;
+  const std::string yaml = print_recipe_yaml(recipe);
+  const std::set<std::string> lines = lines_of(yaml);
+  for (const char* line : c.expected) EXPECT_TRUE(lines.contains(line)) << line << "\nin\n" << yaml;
+}
+
+TEST_P(ImportedRecipe, IsTheSameWhenWrittenOut) {
+  const Case& c = GetParam();
+  const TemporaryFile file(c.recipe);
+  const Imported imported = import_file(file.string());
+  EXPECT_EQ(imported.program, c.program);
+  const TemporaryFile written(print_imported(imported, file.string()), "ours.yaml");
+  const std::string rest = std::string(" ") + c.options;
+  EXPECT_TRUE(same_values(parse("plan --config " + file.string() + rest).recipe,
+                          parse("plan --config " + written.string() + rest).recipe));
+}
+
+// Each key is in what is written, as a line or in a list, unless it is null or read with another.
+TEST_P(ImportedRecipe, LosesNoKey) {
+  const Case& c = GetParam();
+  const TemporaryFile file(c.recipe);
+  const std::string text = print_imported(import_file(file.string()), file.string());
+  const YamlNode tree = read_yaml(c.recipe, "recipe");
+  for (const auto& [key, value] : tree.entries) {
+    const KeyRow* row = program(c.program).row_of(key);
+    const bool read_with_others = row != nullptr && row->way == Way::Read;
+    const bool is_referred_to = contains(c.recipe, "${" + key);
+    if (value.kind == YamlNode::Kind::Null || read_with_others || is_referred_to) continue;
+    EXPECT_CONTAINS(text, ": " + key);
+  }
+}
+
+const Case kAxolotl[] = {
+    {"AxolotlQlora",
+     "axolotl",
+     R"(
+base_model: NousResearch/Llama-3.2-1B
+load_in_8bit: false
+load_in_4bit: true
+datasets:
+  - path: mhenrichsen/alpaca_2k_test
+    type: alpaca
+val_set_size: 0.1
+output_dir: ./outputs/qlora-out
+adapter: qlora
+lora_r: 32
+lora_alpha: 16
+lora_dropout: 0.05
+lora_target_modules: [gate_proj, down_proj, up_proj, q_proj, v_proj, k_proj, o_proj]
+sequence_len: 2048
+sample_packing: true
+eval_sample_packing: true
+wandb_project:
+gradient_accumulation_steps: 4
+micro_batch_size: 2
+num_epochs: 1
+optimizer: adamw_bnb_8bit
+lr_scheduler: cosine
+learning_rate: 0.0002
+bf16: auto
+tf32: false
+gradient_checkpointing: true
+logging_steps: 1
+flash_attention: true
+warmup_ratio: 0.1
+evals_per_epoch: 4
+saves_per_epoch: 1
+weight_decay: 0.0
+special_tokens:
+  pad_token: "<|end_of_text|>"
+)",
+     "",
+     {"checkpoint_dir: checkpoints/NousResearch/Llama-3.2-1B",
+      "quantize: bnb.nf4-dq",
+      "lora_r: 32",
+      "lora_alpha: 16",
+      "lora_dropout: 0.05",
+      "lora_target_modules: \"gate_proj,down_proj,up_proj,q_proj,v_proj,k_proj,o_proj\"",
+      "class_path: Alpaca2k",
+      "prompt_style: alpaca",
+      "mask_prompt: true",
+      "val_split_fraction: 0.1",
+      "micro_batch_size: 2",
+      "global_batch_size: 8",
+      "epochs: 1",
+      "max_seq_length: 2048",
+      "class_path: adamw_8bit",
+      "lr: 0.0002",
+      "lr_schedule: cosine",
+      "min_lr: 0.0",
+      "lr_warmup_fraction: 0.1",
+      "lr_warmup_steps: 0",
+      "max_norm: 1.0",
+      "precision: bf16-true",
+      "master_weights: true",
+      "activation_checkpointing: all",
+      "matmul_precision: highest",
+      "seed: 42"}},
+    {"AxolotlFullWithFsdp",
+     "axolotl",
+     R"(
+base_model: Qwen/Qwen2.5-7B
+plugins:
+  - axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin
+datasets:
+  - path: rows.jsonl
+    type: chat_template
+    field_messages: conversations
+    message_property_mappings:
+      role: from
+      content: value
+sequence_len: 4096
+sample_packing: true
+gradient_accumulation_steps: 2
+micro_batch_size: 1
+max_steps: 500
+num_epochs: 3
+optimizer: adamw_torch_fused
+lr_scheduler: constant_with_warmup
+learning_rate: 2e-5
+warmup_steps: 20
+max_grad_norm: 0.5
+bf16: true
+gradient_checkpointing: false
+fsdp_version: 2
+fsdp_config:
+  offload_params: false
+  auto_wrap_policy: TRANSFORMER_BASED_WRAP
+  transformer_layer_cls_to_wrap: Qwen2DecoderLayer
+  reshard_after_forward: true
+  activation_checkpointing: true
+save_steps: 100
+save_total_limit: 2
+)",
+     "--devices 4",
+     {"full: true", "strategy: fsdp", "activation_checkpointing: all", "global_batch_size: 8",
+      "max_steps: 500", "epochs: null", "lr_schedule: constant", "lr_warmup_steps: 20",
+      "max_norm: 0.5", "json_path: rows.jsonl", "prompt_style: chat", "val_split_fraction: 0.0",
+      "save_interval: 100", "keep_checkpoints: 2", "precision: bf16-true", "master_weights: true",
+      "class_path: adamw", "lr: 2.0e-05"}},
+    {"AxolotlDeepSpeedByName",
+     "axolotl",
+     R"(
+base_model: mistralai/Mistral-7B-v0.1
+datasets:
+  - path: rows.jsonl
+    type: completion
+adapter: lora
+lora_r: 8
+lora_alpha: 16
+lora_target_linear: true
+peft_use_rslora: true
+load_in_8bit: true
+sequence_len: 1024
+micro_batch_size: 4
+batch_size: 64
+num_epochs: 2
+optimizer: paged_adamw_8bit
+lr_scheduler: linear
+learning_rate: 1e-4
+fp16: true
+bf16: false
+deepspeed: deepspeed_configs/zero2.json
+)",
+     "--devices 2",
+     {"strategy: zero2", "quantize: bnb.int8", "lora_target_modules: all-linear",
+      "lora_use_rslora: true", "lora_dropout: 0.0", "precision: \"16-true\"",
+      "class_path: adamw_8bit", "optimizer_offload: cpu", "global_batch_size: 64",
+      "lr_schedule: linear", "lr_warmup_fraction: 0.03", "prompt_style: auto"}},
+    {"AxolotlMinimum",
+     "axolotl",
+     R"(
+base_model: tiny
+datasets: [{path: rows.jsonl, type: alpaca}]
+micro_batch_size: 2
+gradient_accumulation_steps: 1
+learning_rate: 1e-3
+)",
+     "",
+     {"checkpoint_dir: tiny", "max_seq_length: 512", "epochs: 1", "class_path: adamw",
+      "lr_schedule: cosine", "full: true", "global_batch_size: 2", "out_dir: ./model-out",
+      "master_weights: false", "activation_checkpointing: none"}},
+};
+INSTANTIATE_TEST_SUITE_P(Axolotl, ImportedRecipe, ::testing::ValuesIn(kAxolotl),
+                         [](const auto& info) { return info.param.name; });
+
+const Case kLlamaFactory[] = {
+    {"LlamaFactoryLora",
+     "LLaMA-Factory",
+     R"(
+model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct
+trust_remote_code: true
+stage: sft
+do_train: true
+finetuning_type: lora
+lora_rank: 8
+lora_target: all
+dataset: identity,alpaca_en_demo
+template: llama3
+cutoff_len: 2048
+max_samples: 1000
+preprocessing_num_workers: 16
+dataloader_num_workers: 4
+output_dir: saves/llama3-8b/lora/sft
+logging_steps: 10
+save_steps: 500
+plot_loss: true
+overwrite_output_dir: true
+save_only_model: false
+report_to: none
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 8
+learning_rate: 1.0e-4
+num_train_epochs: 3.0
+lr_scheduler_type: cosine
+warmup_ratio: 0.1
+bf16: true
+ddp_timeout: 180000000
+resume_from_checkpoint: null
+)",
+     "",
+     {"checkpoint_dir: checkpoints/meta-llama/Meta-Llama-3-8B-Instruct",
+      "lora_r: 8",
+      "lora_alpha: 16",
+      "lora_dropout: 0.0",
+      "lora_target_modules: all-linear",
+      "max_samples: 1000",
+      "prompt_style: chat",
+      "mask_prompt: true",
+      "val_split_fraction: 0.0",
+      "max_seq_length: 2048",
+      "micro_batch_size: 1",
+      "global_batch_size: 8",
+      "epochs: 3",
+      "lr: 0.0001",
+      "lr_warmup_fraction: 0.1",
+      "precision: bf16-true",
+      "master_weights: true",
+      "activation_checkpointing: all",
+      "collective_timeout: 10000000",
+      "save_interval: 500",
+      "log_interval: 10",
+      "max_norm: 1.0",
+      "out_dir: saves/llama3-8b/lora/sft"}},
+    {"LlamaFactoryQlora",
+     "LLaMA-Factory",
+     R"(
+model_name_or_path: Qwen/Qwen3-4B-Instruct-2507
+quantization_bit: 4
+quantization_method: bnb
+double_quantization: false
+stage: sft
+finetuning_type: lora
+lora_rank: 16
+lora_alpha: 64
+lora_dropout: 0.1
+lora_target: q_proj,v_proj
+use_dora: true
+dataset: identity
+template: qwen3
+cutoff_len: 1024
+learning_rate: 2e-4
+max_steps: 200
+lr_scheduler_type: constant
+warmup_ratio: 0.1
+val_size: 0.1
+eval_strategy: steps
+eval_steps: 50
+per_device_eval_batch_size: 1
+optim: paged_adamw_32bit
+bf16: true
+)",
+     "",
+     {"quantize: bnb.nf4", "lora_alpha: 64", "lora_dropout: 0.1", "lora_use_dora: true",
+      "lora_target_modules: \"q_proj,v_proj\"", "max_steps: 200", "epochs: null",
+      "lr_schedule: constant", "lr_warmup_steps: 0", "val_split_fraction: 0.1", "interval: 50",
+      "micro_batch_size: 8", "global_batch_size: 8", "class_path: adamw",
+      "optimizer_offload: cpu"}},
+    {"LlamaFactoryFullPureBf16",
+     "LLaMA-Factory",
+     R"(
+model_name_or_path: ./models/llama
+stage: sft
+finetuning_type: full
+pure_bf16: true
+dataset: mine
+template: alpaca
+cutoff_len: 512
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 2
+learning_rate: 1.0e-5
+num_train_epochs: 1
+optim: adamw_8bit
+disable_gradient_checkpointing: true
+train_on_prompt: true
+)",
+     "",
+     {"full: true", "precision: bf16-true", "master_weights: false", "class_path: adamw_8bit",
+      "prompt_style: alpaca", "activation_checkpointing: none", "mask_prompt: false",
+      "lr_schedule: linear", "global_batch_size: 4"}},
+    {"LlamaFactoryFullDeepSpeed",
+     "LLaMA-Factory",
+     R"(
+model_name_or_path: ./models/llama
+stage: sft
+finetuning_type: full
+deepspeed: examples/deepspeed/ds_z3_offload_config.json
+dataset: mine
+template: qwen
+cutoff_len: 2048
+per_device_train_batch_size: 1
+gradient_accumulation_steps: 2
+learning_rate: 1.0e-5
+num_train_epochs: 0.5
+warmup_steps: 50
+bf16: true
+)",
+     "--devices 8",
+     {"strategy: fsdp", "optimizer_offload: cpu", "epochs: 1", "limit_train_batches: \"0.5\"",
+      "precision: bf16-true", "master_weights: true", "lr_warmup_steps: 50",
+      "global_batch_size: 16"}},
+};
+INSTANTIATE_TEST_SUITE_P(LlamaFactory, ImportedRecipe, ::testing::ValuesIn(kLlamaFactory),
+                         [](const auto& info) { return info.param.name; });
+
+const Case kTrl[] = {
+    {"TrlLora",
+     "TRL",
+     R"(
+model_name_or_path: Qwen/Qwen2-0.5B
+dataset_name: rows.jsonl
+learning_rate: 2.0e-4
+num_train_epochs: 1
+packing: true
+per_device_train_batch_size: 2
+gradient_accumulation_steps: 8
+eos_token: "<|im_end|>"
+eval_strategy: steps
+eval_steps: 100
+use_peft: true
+lora_r: 32
+lora_alpha: 16
+output_dir: Qwen2-0.5B-SFT
+push_to_hub: true
+)",
+     "",
+     {"checkpoint_dir: checkpoints/Qwen/Qwen2-0.5B", "json_path: rows.jsonl", "full: false",
+      "lora_r: 32", "lora_alpha: 16", "lora_dropout: 0.05", "precision: bf16-mixed",
+      "activation_checkpointing: all", "lr_schedule: linear", "lr_warmup_steps: 0",
+      "global_batch_size: 16", "max_seq_length: 1024", "mask_prompt: false", "interval: 100",
+      "out_dir: Qwen2-0.5B-SFT", "max_norm: 1.0", "weight_decay: 0.0"}},
+    {"TrlQloraInJson",
+     "TRL",
+     R"({
+"model_name_or_path": "meta-llama/Llama-3.2-1B", "dataset_name": "rows.jsonl",
+"dtype": "bfloat16", "use_peft": true, "lora_target_modules": ["q_proj", "v_proj"],
+"load_in_4bit": true, "use_bnb_nested_quant": true, "bnb_4bit_quant_type": "nf4",
+"max_length": 512, "assistant_only_loss": true, "max_steps": 100,
+"lr_scheduler_type": "cosine_with_min_lr", "lr_scheduler_kwargs": {"min_lr_rate": 0.1},
+"learning_rate": 1e-4, "warmup_ratio": 0.03, "optim": "paged_adamw_8bit",
+"gradient_checkpointing": false, "report_to": "none", "seed": 7})",
+     "",
+     {"quantize: bnb.nf4-dq", "precision: bf16-true", "master_weights: true",
+      "lora_target_modules: \"q_proj,v_proj\"", "max_seq_length: 512", "mask_prompt: true",
+      "min_lr: 1.0e-05", "lr_schedule: cosine", "lr_warmup_fraction: 0.03", "max_steps: 100",
+      "epochs: null", "activation_checkpointing: none", "optimizer_offload: cpu", "seed: 7",
+      "micro_batch_size: 8"}},
+    {"TrlFullWithFsdp",
+     "TRL",
+     R"(
+model_name_or_path: ./model
+dataset_name: rows.parquet
+completion_only_loss: true
+max_seq_length: 2048
+bf16: true
+fsdp: "full_shard auto_wrap offload"
+fsdp_config:
+  transformer_layer_cls_to_wrap: LlamaDecoderLayer
+  backward_prefetch: backward_pre
+per_device_train_batch_size: 4
+optim: adafactor
+)",
+     "--devices 2",
+     {"strategy: fsdp", "optimizer_offload: cpu", "weight_streaming: true", "full: true",
+      "precision: bf16-mixed", "mask_prompt: true", "class_path: adafactor", "max_seq_length: 2048",
+      "global_batch_size: 8", "lr: 2.0e-05", "epochs: 3"}},
+    {"TransformersAlone",
+     "transformers",
+     R"({
+"model_name_or_path": "gpt2", "train_file": "text.jsonl", "block_size": 1024,
+"per_device_train_batch_size": 8, "num_train_epochs": 2.0, "learning_rate": 5e-05,
+"fp16": true, "warmup_steps": 0.1, "do_train": true, "save_strategy": "no",
+"gradient_checkpointing": true, "output_dir": "out", "label_smoothing_factor": 0.1})",
+     "",
+     {"checkpoint_dir: gpt2", "json_path: text.jsonl", "max_seq_length: 1024", "full: true",
+      "precision: \"16-mixed\"", "lr_warmup_fraction: 0.1", "lr_schedule: linear",
+      "save_interval: null", "activation_checkpointing: all", "label_smoothing: 0.1", "epochs: 2",
+      "global_batch_size: 8", "betas: [0.9, 0.999]"}},
+};
+INSTANTIATE_TEST_SUITE_P(Trl, ImportedRecipe, ::testing::ValuesIn(kTrl),
+                         [](const auto& info) { return info.param.name; });
+
+const Case kTorchtune[] = {
+    {"TorchtuneQlora",
+     "torchtune",
+     R"(
+output_dir: /tmp/torchtune/llama3_2_1B/qlora
+model_dir: /tmp/Llama-3.2-1B-Instruct
+model:
+  _component_: torchtune.models.llama3_2.qlora_llama3_2_1b
+  lora_attn_modules: ['q_proj', 'v_proj', 'output_proj']
+  apply_lora_to_mlp: True
+  lora_rank: 64
+  lora_alpha: 128
+  lora_dropout: 0.0
+tokenizer:
+  _component_: torchtune.models.llama3.llama3_tokenizer
+  path: ${model_dir}/original/tokenizer.model
+  max_seq_len: 2048
+checkpointer:
+  _component_: torchtune.training.FullModelHFCheckpointer
+  checkpoint_dir: ${model_dir}
+  checkpoint_files: [model.safetensors]
+  output_dir: ${output_dir}
+  model_type: LLAMA3_2
+dataset:
+  _component_: torchtune.datasets.alpaca_cleaned_dataset
+  packed: False
+seed: null
+shuffle: True
+batch_size: 4
+optimizer:
+  _component_: torch.optim.AdamW
+  fused: True
+  weight_decay: 0.01
+  lr: 3e-4
+lr_scheduler:
+  _component_: torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup
+  num_warmup_steps: 100
+loss:
+  _component_: torchtune.modules.loss.CEWithChunkedOutputLoss
+epochs: 1
+max_steps_per_epoch: 10
+gradient_accumulation_steps: 8
+clip_grad_norm: null
+compile: False
+device: cuda
+dtype: bf16
+enable_activation_checkpointing: True
+enable_activation_offloading: False
+metric_logger:
+  _component_: torchtune.training.metric_logging.DiskLogger
+  log_dir: ${output_dir}/logs
+profiler:
+  _component_: torchtune.training.setup_torch_profiler
+  enabled: False
+)",
+     "",
+     {"checkpoint_dir: /tmp/Llama-3.2-1B-Instruct",
+      "quantize: bnb.nf4-dq",
+      "lora_r: 64",
+      "lora_alpha: 128",
+      "lora_target_modules: \"q_proj,v_proj,o_proj,gate_proj,up_proj,down_proj\"",
+      "class_path: Alpaca",
+      "mask_prompt: false",
+      "micro_batch_size: 4",
+      "global_batch_size: 32",
+      "limit_train_batches: \"80\"",
+      "epochs: 1",
+      "lr: 0.0003",
+      "weight_decay: 0.01",
+      "lr_warmup_steps: 100",
+      "lr_schedule: cosine",
+      "min_lr: 0.0",
+      "precision: bf16-true",
+      "master_weights: false",
+      "activation_checkpointing: all",
+      "max_seq_length: 2048",
+      "val_split_fraction: 0.0",
+      "max_norm: null"}},
+    {"TorchtuneFull",
+     "torchtune",
+     R"(
+output_dir: /tmp/out
+model:
+  _component_: torchtune.models.qwen2_5.qwen2_5_0_5b
+tokenizer:
+  _component_: torchtune.models.qwen2_5.qwen2_5_tokenizer
+  max_seq_len: null
+checkpointer:
+  _component_: torchtune.training.FullModelHFCheckpointer
+  checkpoint_dir: /tmp/Qwen2.5-0.5B-Instruct
+resume_from_checkpoint: False
+dataset:
+  _component_: torchtune.datasets.chat_dataset
+  source: json
+  data_files: chats.jsonl
+  conversation_column: messages
+  conversation_style: openai
+epochs: 3
+batch_size: 2
+gradient_accumulation_steps: 1
+optimizer:
+  _component_: bitsandbytes.optim.PagedAdamW8bit
+  lr: 2e-5
+optimizer_in_bwd: True
+loss:
+  _component_: torchtune.modules.loss.LinearCrossEntropyLoss
+dtype: fp32
+fsdp_cpu_offload: False
+)",
+     "",
+     {"full: true", "precision: \"32-true\"", "class_path: adamw_8bit", "optimizer_offload: cpu",
+      "optimizer_in_backward: true", "json_path: chats.jsonl", "prompt_style: chat",
+      "mask_prompt: true", "lr_schedule: constant", "lr_warmup_steps: 0", "epochs: 3",
+      "global_batch_size: 2", "lr: 2.0e-05"}},
+};
+INSTANTIATE_TEST_SUITE_P(Torchtune, ImportedRecipe, ::testing::ValuesIn(kTorchtune),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Import, ListsTheKeysOfADataSetToo) {
+  const TemporaryFile file(
+      "base_model: m\nlearning_rate: 1e-4\ndatasets:\n  - {path: a.json, type: alpaca, ds_type: "
+      "json, train_on_eos: turn}\n");
+  EXPECT_CONTAINS(print_imported(import_file(file.string()), file.string()),
+                  "line 3: datasets: ds_type, train_on_eos: ");
+}
+
+// --- what they name ---
+
+TEST(Import, ReadsDeepSpeedsFileBesideTheRecipe) {
+  const test::TempFolder folder;
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+  };
+  write("ds.json", R"({"zero_optimization": {"stage": 3, "overlap_comm": true,
+      "offload_optimizer": {"device": "nvme", "nvme_path": "/fast"},
+      "offload_param": {"device": "cpu"}}, "train_batch_size": "auto", "bf16": {"enabled": true}})");
+  write("r.yaml", "base_model: m\nlearning_rate: 1e-4\nbf16: true\ndeepspeed: ds.json\n");
+  const Recipe recipe = parse("plan " + (folder / "r.yaml").string()).recipe;
+  EXPECT_EQ(recipe.strategy, "fsdp");
+  EXPECT_EQ(recipe.optimizer_offload, "disk:/fast");
+  EXPECT_TRUE(recipe.weight_streaming);
+  EXPECT_TRUE(recipe.optimizer.master_weights);
+  write("ds.json", R"({"zero_optimization": {"stage": 3, "overlap_com": true}})");
+  EXPECT_CONTAINS(error_of([&] { parse("plan " + (folder / "r.yaml").string()); }),
+                  "overlap_com: unknown key of DeepSpeed; did you mean");
+}
+
+TEST(Import, ReadsLlamaFactorysListOfDataSets) {
+  const test::TempFolder folder;
+  fs::create_directories(folder / "data");
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+  };
+  write("r.yaml", "model_name_or_path: m\ntemplate: llama3\ndataset: mine\n");
+  write("data/mine.json", "[]");
+  write("data/dataset_info.json",
+        R"({"mine": {"file_name": "mine.json", "formatting": "sharegpt",
+            "columns": {"messages": "conversations"}}})");
+  const Recipe recipe = parse("finetune --config " + (folder / "r.yaml").string()).recipe;
+  EXPECT_EQ(recipe.data.json_path, (folder / "data/mine.json").string());
+  write("data/dataset_info.json",
+        R"({"mine": {"file_name": "mine.json", "columns": {"prompt": "topic"}}})");
+  EXPECT_CONTAINS(error_of([&] { parse("finetune --config " + (folder / "r.yaml").string()); }),
+                  "mine: the column topic as prompt");
+}
+
+// --- refusals ---
+
+std::string import_fault(const std::string& recipe, const std::string& options = "") {
+  const TemporaryFile file(recipe);
+  return error_of([&] { parse("finetune --config " + file.string() + " " + options); });
+}
+
+TEST(Import, RefusesWhatItCannotCarryOver) {
+  const std::string axolotl = "base_model: m\nlearning_rate: 1e-4\n";
+  EXPECT_CONTAINS(import_fault(axolotl + "rl: dpo\n"), ":3: rl: snug trains on supervised samples");
+  EXPECT_CONTAINS(import_fault(axolotl + "lora_modules_to_save: [lm_head]\n"),
+                  ":3: lora_modules_to_save: ");
+  EXPECT_CONTAINS(import_fault(axolotl + "sequence_length: 5\n"),
+                  "unknown key of axolotl; did you mean sequence_len?");
+  EXPECT_CONTAINS(import_fault(axolotl + "num_epochs: 1.5\n"), ":3: num_epochs: snug counts whole");
+  EXPECT_CONTAINS(import_fault(axolotl + "val_set_size: 500\n"), "a share of the rows");
+  EXPECT_CONTAINS(import_fault(axolotl + "optimizer: muon\n"), "snug has no optimizer muon");
+  EXPECT_CONTAINS(import_fault(axolotl + "datasets: [{path: a.json, type: alpaca, shards: 2}]\n"),
+                  ":3: datasets: shards: snug does not read this key of a data set");
+  EXPECT_CONTAINS(import_fault(axolotl + "datasets: [{path: a.json, type: alpaca, split: test}]\n"),
+                  "split: ");
+  EXPECT_CONTAINS(import_fault(axolotl + "micro_batch_size: 0\n"),
+                  ":3: micro_batch_size: 0 is out");
+  EXPECT_CONTAINS(import_fault("model_name_or_path: m\nstage: dpo\n"), ":2: stage: dpo: ");
+  EXPECT_CONTAINS(import_fault("model_name_or_path: m\nfinetuning_type: oft\n"),
+                  "snug has lora and full, not oft");
+  EXPECT_CONTAINS(import_fault("model_name_or_path: m\nuse_peft: true\nloss_type: dft\n"),
+                  ":3: loss_type: snug has the usual loss, not dft");
+  EXPECT_CONTAINS(import_fault("checkpointer:\n  _component_: x.FullModelMetaCheckpointer\n"),
+                  ":2: checkpointer._component_: snug does not read Meta's own files");
+}
+
+TEST(Import, TakesTheCommandLinesWordWhereTheFilesIsRefused) {
+  const TemporaryFile file(
+      "base_model: m\nlearning_rate: 1e-4\ndatasets:\n  - path: some/hub-set\n    type: alpaca\n");
+  const std::string line = "finetune --config " + file.string();
+  EXPECT_CONTAINS(error_of([&] { parse(line); }),
+                  ":3: datasets: snug does not download the data set some/hub-set");
+  EXPECT_EQ(parse(line + " --data rows.jsonl").recipe.data.json_path, "rows.jsonl");
+  EXPECT_NO_THROW(parse("plan " + file.string()));  // a plan needs no data
+}
+
+TEST(Import, LeavesOurOwnRecipesAndLitgptsAlone) {
+  const TemporaryFile file("checkpoint_dir: m\nmicro_batch_size: 2\nepochs: 1\n");
+  EXPECT_EQ(parse("plan " + file.string()).import_note, "");
+  EXPECT_CONTAINS(error_of([&] { import_file(file.string()); }),
+                  "not a recipe of torchtune, axolotl, ");
+}
+
+TEST(Import, SaysWhoseRecipeItIs) {
+  const TemporaryFile file("base_model: m\nlearning_rate: 1e-4\nwandb_project: p\n");
+  EXPECT_CONTAINS(parse("plan " + file.string()).import_note,
+                  "is one of axolotl: 1 key differs, 1 key has no effect");
+}
+
+}  // namespace
+}  // namespace snug::recipe
