@@ -45,9 +45,11 @@ std::vector<at::Tensor> copies_of(const std::vector<optim::NamedTensor>& tensors
 }
 
 void expect_same_weights(const TinyRun& a, const TinyRun& b) {
-  for (size_t i = 0; i < a.engine.parameters.size(); ++i)
-    EXPECT_TRUE(at::equal(a.engine.parameters[i].tensor, b.engine.parameters[i].tensor))
+  for (size_t i = 0; i < a.engine.parameters.size(); ++i) {
+    const at::Tensor& expected = a.engine.parameters[i].tensor;
+    EXPECT_TRUE(at::equal(expected, b.engine.parameters[i].tensor.to(expected.options())))
         << a.engine.parameters[i].name;
+  }
 }
 
 // A run that goes on where `first`, whose checkpoint after two steps is `saved`, goes on.

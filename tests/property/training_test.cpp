@@ -58,7 +58,7 @@ void expect_same_weights(const TinyRun& a, const TinyRun& b, double tolerance) {
   for (size_t i = 0; i < a.engine.parameters.size(); ++i) {
     const at::Tensor& expected = a.engine.parameters[i].tensor;
     // A float32 master at home, as the weight that it rounds to.
-    const at::Tensor actual = b.engine.parameters[i].tensor.to(expected.scalar_type());
+    const at::Tensor actual = b.engine.parameters[i].tensor.to(expected.options());
     const at::Tensor difference = (expected - actual).abs();
     EXPECT_LE(difference.max().item<double>(), tolerance) << a.engine.parameters[i].name;
   }

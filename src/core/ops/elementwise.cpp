@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/ops/elementwise.h"
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -57,7 +58,8 @@ void copy_and_convert(const at::Tensor& to, const at::Tensor& from, Wait wait) {
   const at::Tensor scratch = at::empty({step}, there.options().dtype(here.scalar_type()));
   if (wait == Wait::Yes) note_host_wait(at::kCUDA);
   if (to.is_meta()) return;
-  const at::Tensor flat_to = to.detach().view({-1}), flat_from = from.detach().view({-1});
+  const Unnoticed unnoticed;
+  const at::Tensor flat_to = to.view({-1}), flat_from = from.view({-1});
   for (int64_t begin = 0; begin < count; begin += step) {
     const int64_t end = std::min(begin + step, count);
     const at::Tensor between = scratch.slice(0, 0, end - begin);
@@ -142,12 +144,14 @@ void copy(const at::Tensor& to, const at::Tensor& from, Wait wait) {
   const bool over_link = crosses(to, from);
   if (over_link && to.scalar_type() != from.scalar_type()) return copy_and_convert(to, from, wait);
   if (over_link && wait == Wait::Yes) note_host_wait(at::kCUDA);
-  if (to.is_cuda() || from.is_cuda())
-    to.detach().copy_(from.detach(), /*non_blocking=*/wait == Wait::No);
-  else if (!to.is_meta() && from.scalar_type() == at::kByte)  // a quantized weight
+  if (to.is_cuda() || from.is_cuda()) {
+    const Unnoticed unnoticed;
+    to.copy_(from, /*non_blocking=*/wait == Wait::No);
+  } else if (!to.is_meta() && from.scalar_type() == at::kByte) {  // a quantized weight
     std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), from.nbytes());
-  else if (!to.is_meta())
+  } else if (!to.is_meta()) {
     copy_on_cpu(to, from);
+  }
 }
 
 void copy_storage(const at::Tensor& to, const at::Tensor& from, Wait wait) {
@@ -170,6 +174,11 @@ void accumulate(const at::Tensor& to, const at::Tensor& from, float alpha) {
                                  alpha);
       },
       [&] { to.add_(from.view_as(to), alpha); });
+}
+
+at::Tensor integers(int64_t begin, int64_t end, const at::TensorOptions& options) {
+  at::Tensor result = at::empty({end - begin}, options);
+  return at::arange_out(result, begin, end, 1);
 }
 
 void fill(const at::Tensor& x, float value) {

@@ -2,7 +2,6 @@
 #include "core/ops/attention/score_block.h"
 
 #include <ATen/Context.h>
-#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 
@@ -13,6 +12,7 @@
 #include "core/kernels/cpu/linalg/attention/attention.h"
 #include "core/ops/device/device.h"
 #include "core/ops/device/host_waits.h"
+#include "core/ops/elementwise.h"
 
 namespace snug::ops {
 namespace {
@@ -28,8 +28,8 @@ std::vector<int64_t> borders_of(const Borders& cu_seqlens, int64_t max_seqlen) {
 at::Tensor distances(const ScoreBlock& b, at::Device device) {
   const auto options = at::TensorOptions().device(device).dtype(at::kFloat);
   const int64_t offset = b.begin - b.query_document + b.key_document + b.shift;
-  const at::Tensor row = at::arange(offset, offset + b.rows(), options).unsqueeze(1);
-  return at::arange(b.first_key, b.last_key, options).unsqueeze(0).sub(row);
+  const at::Tensor row = integers(offset, offset + b.rows(), options).unsqueeze(1);
+  return integers(b.first_key, b.last_key, options).unsqueeze(0).sub(row);
 }
 
 }  // namespace
@@ -141,12 +141,12 @@ at::Tensor kept_factors(const at::Tensor& like, const ScoreBlock& block, int64_t
   const int64_t first = context.dropout_first_head;
   const int64_t num_rows = context.dropout_num_rows > 0 ? context.dropout_num_rows : num_tokens;
   const at::Tensor head =
-      at::arange(first, first + block.heads(), options).mul_(num_rows).view({-1, 1, 1});
+      integers(first, first + block.heads(), options).mul_(num_rows).view({-1, 1, 1});
   const int64_t begin = context.dropout_first_row + block.begin;
-  at::Tensor row = at::arange(begin, begin + block.rows(), options).view({1, -1, 1}).add(head);
+  at::Tensor row = integers(begin, begin + block.rows(), options).view({1, -1, 1}).add(head);
   row.mul_(int64_t{0x9e3779b9}).add_(key_low).bitwise_and_(kLow);
   const int64_t start = block.key_document;
-  const at::Tensor column = at::arange(block.first_key - start, block.last_key - start, options);
+  const at::Tensor column = integers(block.first_key - start, block.last_key - start, options);
   at::Tensor x = row.bitwise_xor(column);  // (H, rows, keys)
   x.bitwise_xor_(x.bitwise_right_shift(16)).mul_(int64_t{0x7feb352d}).bitwise_and_(kLow);
   x.bitwise_xor_(x.bitwise_right_shift(15)).bitwise_xor_(key_high);

@@ -3,6 +3,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
@@ -28,13 +29,20 @@ class StandInGuard {
   at::DeviceType saved_;
 };
 
-// Runs the function for the tensor's device; on meta neither.
+// What happens in its scope changes tensors without autograd's knowledge, as kernels do that take
+// their addresses: libtorch would count changes of tensors that a backward needs, and refuse it.
+using Unnoticed = at::AutoDispatchBelowADInplaceOrView;
+
+// Runs the function for the tensor's device; on meta neither. On cuda it may call libtorch's
+// operators.
 template <class Cpu, class Cuda>
 void run_on(const at::Tensor& like, Cpu cpu, Cuda cuda) {
-  if (like.is_cuda())
+  if (like.is_cuda()) {
+    const Unnoticed unnoticed;
     cuda();
-  else if (!like.is_meta())
+  } else if (!like.is_meta()) {
     cpu();
+  }
 }
 
 // A tensor's address for a kernel's arguments; null on meta and for an undefined tensor.
