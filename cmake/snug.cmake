@@ -1,6 +1,7 @@
 # snug_add_library(exec SOURCES a.cpp b.cpp DEPS nn memory [TORCH] [LIBS third::party] [CUDA gpu])
 # makes the static library snug_exec, alias snug::exec. DEPS are snug folders, and only lower ones. CUDA names
-# a source of which there are two: gpu.cpp for programs with CUDA, gpu_stub.cpp for those without.
+# a source of which there are two: gpu.cpp for programs with CUDA or a simulated GPU, gpu_stub.cpp for those
+# without.
 function(snug_add_library name)
   cmake_parse_arguments(ARG "TORCH" "CUDA" "SOURCES;DEPS;LIBS" ${ARGN})
   add_library(snug_${name} STATIC ${ARG_SOURCES})
@@ -28,42 +29,68 @@ function(snug_join_sources target)
   target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
 endfunction()
 
-# Each of the two is a library of its own, snug_exec_cuda and snug_exec_stub. Which one goes with snug_exec is
-# for the executable to say, by its property SNUG_ON_CUDA: so a tree that builds everything without CUDA can
-# make a program with it as well and compile the rest once.
+# Each of the two is a library of its own, snug_exec_cuda and snug_exec_stub; the first once more as
+# snug_exec_simulated, on core/simulated instead of CUDA. Which one goes with snug_exec is for the executable to
+# say, by its property SNUG_ON_CUDA (ON, simulated or unset): so a tree that builds everything without CUDA can
+# make programs with it as well and compile the rest once.
 function(snug_switch_source name source dependencies)
-  if(NOT SNUG_WITH_CUDA)
-    add_library(snug_${name}_stub STATIC ${source}_stub.cpp)
-    target_link_libraries(snug_${name}_stub PRIVATE snug_torch ${dependencies})
-    snug_precompile_torch(snug_${name}_stub)
-    snug_set_warnings(snug_${name}_stub)
-  endif()
-  if(SNUG_CUDA_LIBTORCH_DIR)
-    add_library(snug_${name}_cuda STATIC EXCLUDE_FROM_ALL ${source}.cpp)
-    target_link_libraries(snug_${name}_cuda PRIVATE snug_${name} PUBLIC snug_torch_cuda)
-    snug_precompile_torch(snug_${name}_cuda)
-    snug_set_warnings(snug_${name}_cuda)
-  endif()
   if(SNUG_WITH_CUDA)
+    snug_add_variant(${name} cuda ${source}.cpp PRIVATE snug_${name} PUBLIC snug_torch_cuda)
     target_link_libraries(snug_${name} INTERFACE snug_${name}_cuda)
-  else()
-    target_link_libraries(snug_${name} INTERFACE
-      $<IF:$<BOOL:$<TARGET_PROPERTY:SNUG_ON_CUDA>>,snug_${name}_cuda,snug_${name}_stub>)
+    return()
   endif()
+  snug_add_variant(${name} stub ${source}_stub.cpp PRIVATE snug_torch ${dependencies})
+  set(chosen snug_${name}_stub)
+  if(SNUG_CUDA_LIBTORCH_DIR)
+    snug_add_variant(${name} cuda ${source}.cpp PRIVATE snug_${name} PUBLIC snug_torch_cuda)
+    set(chosen $<IF:$<STREQUAL:$<TARGET_PROPERTY:SNUG_ON_CUDA>,ON>,snug_${name}_cuda,${chosen}>)
+  endif()
+  if(SNUG_SIMULATED)
+    snug_add_variant(${name} simulated ${source}.cpp PRIVATE snug_${name} PUBLIC snug_torch_simulated)
+    set(chosen $<IF:$<STREQUAL:$<TARGET_PROPERTY:SNUG_ON_CUDA>,simulated>,snug_${name}_simulated,${chosen}>)
+  endif()
+  target_link_libraries(snug_${name} INTERFACE ${chosen})
 endfunction()
 
-# snug_add_cuda_program(snug_cuda snug): the program snug once more, with CUDA, as build/cuda/snug. Made when
-# asked for, from the same objects, and only by a build that has no CUDA but knows where to find it.
+function(snug_add_variant name variant source)
+  set(target snug_${name}_${variant})
+  add_library(${target} STATIC ${source})
+  if(NOT variant STREQUAL stub)
+    set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
+    # fmt 9 leaves constexpr out beside CUDA's headers, but not consteval, which then does not compile.
+    target_compile_definitions(${target} PRIVATE FMT_USE_CONSTEXPR=1)
+  endif()
+  target_link_libraries(${target} ${ARGN})
+  snug_precompile_torch(${target})
+  snug_set_warnings(${target})
+endfunction()
+
+# snug_add_twin(snug_cuda snug cuda ON): the program snug once more as build/cuda/snug, from the same objects,
+# with what SNUG_ON_CUDA chooses.
+function(snug_add_twin target program folder on_cuda)
+  add_executable(${target} $<TARGET_OBJECTS:${program}>)
+  get_target_property(libraries ${program} LINK_LIBRARIES)
+  target_link_libraries(${target} PRIVATE ${libraries})
+  set_target_properties(${target} PROPERTIES
+    SNUG_ON_CUDA ${on_cuda} LINKER_LANGUAGE CXX OUTPUT_NAME ${program}
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/${folder})
+endfunction()
+
+# With CUDA, made when asked for, and only by a build that has no CUDA but knows where to find it.
 function(snug_add_cuda_program target program)
   if(SNUG_WITH_CUDA OR NOT SNUG_CUDA_LIBTORCH_DIR)
     return()
   endif()
-  add_executable(${target} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${program}>)
-  get_target_property(libraries ${program} LINK_LIBRARIES)
-  target_link_libraries(${target} PRIVATE ${libraries})
-  set_target_properties(${target} PROPERTIES
-    SNUG_ON_CUDA ON LINKER_LANGUAGE CXX BUILD_RPATH "${cuda_rpath}"
-    OUTPUT_NAME ${program} RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/cuda)
+  snug_add_twin(${target} ${program} cuda ON)
+  set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON BUILD_RPATH "${cuda_rpath}")
+endfunction()
+
+# On the simulated GPU, as build/simulated/snug.
+function(snug_add_simulated_program target program)
+  if(SNUG_SIMULATED)
+    snug_add_twin(${target} ${program} simulated simulated)
+    target_link_libraries(${target} PRIVATE $<LINK_LIBRARY:WHOLE_ARCHIVE,snug_simulated>)
+  endif()
 endfunction()
 
 # snug_add_test(tokenizer SOURCES x_test.cpp DEPS tokenizer [TORCH] [LABELS unit])
@@ -90,13 +117,25 @@ function(snug_add_test name)
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABELS}" TIMEOUT 900)
 endfunction()
 
-# The same test program once more with its tensors on a GPU; skipped where there is none. For programs
-# that take their device from tests/support/test_device.h.
+# The same test program once more with its tensors on a GPU, on a simulated one where there can be none, else
+# skipped. For programs that take their device from tests/support/test_device.h. SIMULATED: what of it runs on a
+# simulated GPU (of gtest's filter), which takes a hundred times as long; its samples are the least.
 function(snug_add_cuda_run name)
-  add_test(NAME ${name}_cuda COMMAND ${name}_test)
-  set_tests_properties(${name}_cuda PROPERTIES LABELS cuda TIMEOUT 900 ENVIRONMENT SNUG_TEST_DEVICE=cuda
-                       SKIP_REGULAR_EXPRESSION "no CUDA device")
+  cmake_parse_arguments(ARG "" "SIMULATED" "" ${ARGN})
   snug_add_cuda_program(${name}_cuda_test ${name}_test)
+  snug_add_simulated_program(${name}_simulated_test ${name}_test)
+  set(command ${name}_test)
+  set(environment SNUG_TEST_DEVICE=cuda)
+  if(SNUG_SIMULATED)
+    set(command ${name}_simulated_test)
+    list(APPEND environment SNUG_TEST_SAMPLE=1)
+    if(ARG_SIMULATED)
+      list(APPEND command --gtest_filter=${ARG_SIMULATED})
+    endif()
+  endif()
+  add_test(NAME ${name}_cuda COMMAND ${command})
+  set_tests_properties(${name}_cuda PROPERTIES LABELS cuda TIMEOUT 1500 ENVIRONMENT "${environment}"
+                       SKIP_REGULAR_EXPRESSION "no CUDA device")
 endfunction()
 
 function(snug_set_warnings target)

@@ -12,7 +12,7 @@ LEVELS = [
     ["base"],
     ["recipe", "core/memory", "text", "report", "files/hub", "watch/machine"],
     ["core/kernels", "files", "use/scores"],
-    ["core/dist"],
+    ["core/dist", "core/simulated"],
     ["core/ops", "data", "train/launch"],
     ["core/nn", "core/optim"],
     ["models", "engine/exec", "files/checkpoint"],

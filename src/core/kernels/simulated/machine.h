@@ -27,8 +27,14 @@ struct Machine {
   uint32_t interval = 1;                       // since that of the thread's warp
 };
 extern Machine machine;
+// This thread is the one that runs kernels; another may launch some meanwhile, with code that
+// reports its loads and stores as well.
+extern thread_local bool runs_kernels;
 
-// Ends the launch with a Fault. Called by the thread that runs.
+// The interval of a work that begins, which is no kernel's as yet.
+uint32_t start_interval();
+
+// Ends the launch with a Fault, or throws it outside of one.
 [[noreturn]] void fail(const std::string& what);
 
 // "thread 3 of block (1, 0)", of the launch that runs.

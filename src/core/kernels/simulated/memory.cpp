@@ -21,7 +21,7 @@ namespace {
 
 // The last one to read or write a granule, and who else read it since the block's last barrier.
 struct Access {
-  uint32_t interval = 0;
+  uint32_t interval = 0;  // none
   uint16_t thread = 0;
   bool other_lanes = false;   // of its warp
   bool other_warps = false;   // of its block
@@ -30,15 +30,36 @@ struct Access {
 
 struct Granule {
   Access writer, reader;
+  uint32_t other_reader = 0;  // the interval of one on another stream
   bool defined = false;
 };
+
+// One granule, until threads touch parts of it.
+struct Line {
+  Granule whole;
+  std::vector<Granule> parts;
+  int64_t part_bytes = 0;
+};
+
+constexpr int64_t kLineBytes = 512;  // what the caching allocator rounds blocks to
+constexpr int64_t kMostLines = int64_t{1} << 17;
+// Larger areas are never cut into parts: in them only the ends, and streams, are checked.
+constexpr int64_t kMostCutBytes = int64_t{8} << 20;
 
 struct Area {
   const char* begin = nullptr;
   int64_t bytes = 0;
-  int64_t granule = 1;
   bool is_shared = false;
-  std::vector<Granule> granules;  // none: only the ends are checked
+  bool only_ends = false;
+  int64_t line_bytes = kLineBytes;
+  std::vector<Line> lines;
+
+  bool is_cut() const { return bytes <= kMostCutBytes; }
+  void make_lines(bool defined) {
+    while (bytes > line_bytes * kMostLines) line_bytes *= 2;
+    lines.assign(static_cast<size_t>((bytes + line_bytes - 1) / line_bytes),
+                 Line{.whole = {.defined = defined}});
+  }
 };
 
 std::map<const char*, Area>& areas() {
@@ -48,7 +69,7 @@ std::map<const char*, Area>& areas() {
 
 // What __shared__ makes of a variable is thread-local: the program's own segment of those.
 Area find_shared() {
-  Area area{.granule = 4, .is_shared = true};
+  Area area{.is_shared = true};
   const auto look = [](dl_phdr_info* object, size_t, void* found) {
     for (int i = 0; i < object->dlpi_phnum; ++i) {
       if (object->dlpi_phdr[i].p_type != PT_TLS) continue;
@@ -59,7 +80,7 @@ Area find_shared() {
     return 1;  // the first one is the program
   };
   dl_iterate_phdr(look, &area);
-  area.granules.resize(static_cast<size_t>(area.bytes / area.granule + 1));
+  area.make_lines(false);
   return area;
 }
 
@@ -72,6 +93,38 @@ bool is_inside(const Area& area, const char* address, int64_t size) {
   return address >= area.begin && address + size <= area.begin + area.bytes;
 }
 
+// What was begun so far: its first interval, and where it stands among the streams.
+struct Work {
+  uint32_t first_interval;
+  uint32_t stream, epoch;
+  const char* name;
+};
+std::vector<Work> works;
+const std::vector<uint32_t>* known_epochs = nullptr;  // to the work that runs; none: all
+
+const Work& work_of(uint32_t interval) {
+  static size_t last = 0;
+  const auto begins_later = [&](size_t i) {
+    return i >= works.size() || works[i].first_interval > interval;
+  };
+  if (last < works.size() && works[last].first_interval <= interval && begins_later(last + 1))
+    return works[last];
+  const auto later =
+      std::upper_bound(works.begin(), works.end(), interval,
+                       [](uint32_t i, const Work& w) { return i < w.first_interval; });
+  last = static_cast<size_t>(later - works.begin()) - 1;
+  return works[last];
+}
+
+// Whether that interval, of an earlier launch, came before the work that runs whatever streams do.
+bool is_known(uint32_t interval) {
+  if (known_epochs == nullptr || interval == 0) return true;
+  const Work& earlier = work_of(interval);
+  return earlier.stream == works.back().stream ||
+         (earlier.stream < known_epochs->size() &&
+          earlier.epoch <= (*known_epochs)[earlier.stream]);
+}
+
 bool is_of_this_warp(const Access& access) { return access.thread / 32 == machine.thread / 32; }
 
 // Whether nothing orders what that thread of this block did before what the running one does.
@@ -81,7 +134,9 @@ bool is_unordered(const Access& earlier) {
 
 // Whether the thread that runs touches what `earlier` touched with nothing that orders the two.
 bool conflicts(const Area& area, const Access& earlier) {
-  if (earlier.interval < machine.launch_first) return false;
+  if (earlier.interval < machine.launch_first)
+    return !area.is_shared && !is_known(earlier.interval);
+  if (!area.is_shared && !area.is_cut()) return false;
   if (earlier.interval < machine.block_first) return !area.is_shared;
   return earlier.thread != machine.thread && is_unordered(earlier);
 }
@@ -93,15 +148,21 @@ struct Touch {
 };
 
 std::string described(const Touch& touch) {
-  return fmt::format("kernel {}: {} {} {} bytes at {}", machine.kernel,
-                     thread_name(machine.interval, machine.thread),
-                     touch.writes ? "writes" : "reads", touch.size,
+  const std::string who = machine.running
+                              ? fmt::format("kernel {}: {}", machine.kernel,
+                                            thread_name(machine.interval, machine.thread))
+                              : std::string(machine.kernel);
+  return fmt::format("{} {} {} bytes at {}", who, touch.writes ? "writes" : "reads", touch.size,
                      static_cast<const void*>(touch.address));
 }
 
 [[noreturn]] void fail_race(const Touch& touch, const Access& other, const char* did) {
-  fail(fmt::format("{}, which {} {} with no barrier between the two", described(touch),
-                   thread_name(other.interval, other.thread), did));
+  if (other.interval >= machine.launch_first)
+    fail(fmt::format("{}, which {} {} with no barrier between the two", described(touch),
+                     thread_name(other.interval, other.thread), did));
+  const Work& earlier = work_of(other.interval);
+  fail(fmt::format("{} on stream {}, which {} on stream {} {} with no event between the two",
+                   described(touch), works.back().stream, earlier.name, earlier.stream, did));
 }
 
 [[noreturn]] void fail_outside(const Touch& touch) {
@@ -127,7 +188,10 @@ void write(const Area& area, Granule& granule, const Touch& touch) {
       (reader.other_lanes && is_unordered(reader)) ||
       (reader.other_warps && reader.interval >= machine.block_interval) ||
       (!area.is_shared && reader.other_blocks && reader.interval >= machine.launch_first);
-  if (conflicts(area, reader) || by_others) fail_race(touch, reader, "read");
+  if (conflicts(area, reader) || (by_others && (area.is_shared || area.is_cut())))
+    fail_race(touch, reader, "read");
+  if (!area.is_shared && !is_known(granule.other_reader))
+    fail_race(touch, {.interval = granule.other_reader}, "read");
   granule.writer = {machine.interval, static_cast<uint16_t>(machine.thread)};
   granule.defined = true;
 }
@@ -139,7 +203,10 @@ void read(const Area& area, Granule& granule, const Touch& touch) {
   if (conflicts(area, granule.writer)) fail_race(touch, granule.writer, "wrote");
   const Access before = granule.reader;
   granule.reader = {machine.interval, static_cast<uint16_t>(machine.thread)};
-  if (before.interval < machine.launch_first) return;
+  if (before.interval < machine.launch_first) {
+    if (!area.is_shared && !is_known(before.interval)) granule.other_reader = before.interval;
+    return;
+  }
   granule.reader.other_blocks = before.other_blocks || before.interval < machine.block_first;
   if (before.interval < machine.block_interval) return;
   const bool of_this_warp = is_of_this_warp(before);
@@ -148,14 +215,56 @@ void read(const Area& area, Granule& granule, const Touch& touch) {
                                (before.other_lanes || before.thread != machine.thread);
 }
 
-void touch_granules(Area& area, const Touch& touch) {
-  if (area.granules.empty()) return;
-  const int64_t first = (touch.address - area.begin) / area.granule;
-  const int64_t last = (touch.address + touch.size - 1 - area.begin) / area.granule;
-  for (int64_t i = first; i <= last; ++i) {
-    Granule& granule = area.granules[static_cast<size_t>(i)];
-    touch.writes ? write(area, granule, touch) : read(area, granule, touch);
+// Into parts of which a touch of [begin, end) covers whole ones.
+void cut(Line& line, int64_t line_bytes, int64_t begin, int64_t end) {
+  const int64_t most = std::min<int64_t>((begin | end) & -(begin | end), 16);
+  const int64_t bytes = (begin | end) == 0 ? 16 : most;
+  if (line.parts.empty()) {
+    line.parts.assign(static_cast<size_t>(line_bytes / bytes), line.whole);
+  } else if (bytes < line.part_bytes) {
+    std::vector<Granule> finer(static_cast<size_t>(line_bytes / bytes));
+    for (size_t i = 0; i < finer.size(); ++i)
+      finer[i] = line.parts[i * static_cast<size_t>(bytes) / static_cast<size_t>(line.part_bytes)];
+    line.parts = std::move(finer);
+  } else {
+    return;
   }
+  line.part_bytes = bytes;
+}
+
+// body(granule) for each that the touch covers, those of an area that is never cut in whole lines.
+template <class Body>
+void for_granules(Area& area, const Touch& touch, const Body& body) {
+  if (area.only_ends || touch.size == 0) return;
+  const int64_t first = touch.address - area.begin, last = first + touch.size;
+  for (int64_t at = first / area.line_bytes * area.line_bytes; at < last; at += area.line_bytes) {
+    Line& line = area.lines[static_cast<size_t>(at / area.line_bytes)];
+    const int64_t begin = std::max(first - at, int64_t{0});
+    const int64_t end = std::min(last - at, area.line_bytes);
+    const bool is_whole = begin == 0 && (end == area.line_bytes || at + end == area.bytes);
+    if (is_whole && line.parts.empty()) {
+      body(line.whole);
+      continue;
+    }
+    if (!area.is_shared && !area.is_cut()) {
+      // What others do elsewhere in the line is unknown, and a part of it says nothing of the rest.
+      line.whole.defined = true;
+      continue;
+    }
+    cut(line, area.line_bytes, begin, end);
+    for (int64_t i = begin / line.part_bytes; i * line.part_bytes < end; ++i)
+      body(line.parts[static_cast<size_t>(i)]);
+    if (is_whole && !machine.running) {
+      line.whole = line.parts.front();
+      line.parts = {};
+    }
+  }
+}
+
+void touch_granules(Area& area, const Touch& touch) {
+  for_granules(area, touch, [&](Granule& granule) {
+    touch.writes ? write(area, granule, touch) : read(area, granule, touch);
+  });
 }
 
 Area* buffer_at(const Touch& touch) {
@@ -166,7 +275,7 @@ Area* buffer_at(const Touch& touch) {
 }
 
 void check(const void* address, int64_t size, bool writes, bool whole) {
-  if (!machine.running) return;
+  if (!runs_kernels || !machine.running) return;
   const Touch touch = {static_cast<const char*>(address), size, writes};
   if (touch.address >= machine.stack_begin && touch.address < machine.stack_end) return;
   if (touch.address >= machine.arguments && touch.address < machine.arguments_end) return;
@@ -188,10 +297,10 @@ void check(const void* address, int64_t size, bool writes, bool whole) {
 
 }  // namespace
 
-Buffer::Buffer(const void* start, int64_t bytes, int64_t granule, bool defined)
+Buffer::Buffer(const void* start, int64_t bytes, bool defined)
     : start_(static_cast<const char*>(start)) {
-  Area area{.begin = start_, .bytes = bytes, .granule = granule};
-  area.granules.resize(static_cast<size_t>(bytes / granule + 1), Granule{.defined = defined});
+  Area area{.begin = start_, .bytes = bytes};
+  area.make_lines(defined);
   areas()[start_] = std::move(area);
 }
 
@@ -203,7 +312,7 @@ HugeBuffer::HugeBuffer(int64_t bytes)
       bytes_(bytes) {
   if (start_ == MAP_FAILED) throw Fault(fmt::format("no {} bytes of addresses", bytes));
   const auto* begin = static_cast<const char*>(start_);
-  areas()[begin] = {.begin = begin, .bytes = bytes};
+  areas()[begin] = {.begin = begin, .bytes = bytes, .only_ends = true};
 }
 
 HugeBuffer::~HugeBuffer() {
@@ -211,19 +320,70 @@ HugeBuffer::~HugeBuffer() {
   munmap(start_, static_cast<size_t>(bytes_));
 }
 
-void touch(const char* kernel, const void* start, int64_t bytes, Use use) {
-  const Touch touch = {static_cast<const char*>(start), bytes, use != Use::Reads};
+void begin_work(const char* name, const Place& place) {
+  works.push_back({start_interval(), place.stream, place.epoch, name});
+  known_epochs = place.known;
+  machine.kernel = name;
+}
+
+namespace {
+
+Area& area_of(const Touch& touch) {
   Area* area = buffer_at(touch);
-  if (area == nullptr)
-    throw Fault(fmt::format("kernel {} {} {} bytes that are in no buffer", kernel,
-                            touch.writes ? "writes" : "reads", bytes));
-  if (area->granules.empty()) return;
-  const auto first = static_cast<size_t>((touch.address - area->begin) / area->granule);
-  for (size_t i = first; i < first + static_cast<size_t>(bytes / area->granule); ++i) {
-    if (use == Use::Reads && !area->granules[i].defined)
-      throw Fault(fmt::format("kernel {} reads what nobody has written", kernel));
-    if (use != Use::Reads) area->granules[i].defined = use == Use::Writes;
+  if (area == nullptr) fail_outside(touch);
+  return *area;
+}
+
+void set_defined(const Touch& touch, bool defined) {
+  for_granules(area_of(touch), touch, [&](Granule& granule) { granule.defined = defined; });
+}
+
+}  // namespace
+
+void touch(const void* start, int64_t bytes, Use use) {
+  if (bytes == 0) return;
+  const Touch touch = {static_cast<const char*>(start), bytes, use != Use::Reads};
+  touch_granules(area_of(touch), touch);
+  if (use == Use::Spoils) set_defined(touch, false);
+}
+
+void move(const void* to, const void* from, int64_t bytes) {
+  if (bytes == 0) return;
+  const Touch source = {static_cast<const char*>(from), bytes, false};
+  std::vector<Touch> undefined;
+  int64_t at = 0;
+  Area& area = area_of(source);
+  const int64_t begin = source.address - area.begin;
+  // Line by line: what is undefined stays so.
+  while (at < bytes) {
+    const int64_t size = std::min(bytes - at, area.line_bytes - (begin + at) % area.line_bytes);
+    const Touch piece = {source.address + at, size, false};
+    bool defined = true;
+    for_granules(area, piece, [&](const Granule& granule) { defined &= granule.defined; });
+    if (defined)
+      touch_granules(area, piece);
+    else
+      undefined.push_back({static_cast<const char*>(to) + at, size, true});
+    at += size;
   }
+  if (to == nullptr) return;
+  touch(to, bytes, Use::Writes);
+  for (const Touch& piece : undefined) set_defined(piece, false);
+}
+
+void add_block(const void* start, int64_t bytes) {
+  const auto* begin = static_cast<const char*>(start);
+  Area area{.begin = begin, .bytes = bytes};
+  area.make_lines(false);
+  areas()[begin] = std::move(area);
+  touch(start, bytes, Use::Spoils);
+}
+
+void remove_block(const void* start) {
+  const auto found = areas().find(static_cast<const char*>(start));
+  if (found == areas().end()) return;
+  touch(start, found->second.bytes, Use::Spoils);
+  areas().erase(found);
 }
 
 }  // namespace snug::kernels::simulated

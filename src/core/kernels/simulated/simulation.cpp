@@ -11,7 +11,10 @@
 #include <ucontext.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <map>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -27,6 +30,7 @@ uint3 simulated_grid_dim __asm__("snug_simulated_grid_dim");
 namespace snug::kernels::simulated {
 
 Machine machine;
+thread_local bool runs_kernels = false;
 
 namespace {
 
@@ -55,7 +59,7 @@ const Kernel* kernel = nullptr;
 std::string failure;
 std::vector<std::pair<uint32_t, uint3>> blocks_run;  // first interval of each
 uint32_t last_interval = 0;
-cudaError_t last_error = cudaSuccess;
+Queue queue = nullptr;
 std::map<std::string, Counts> all_counts;
 std::map<const void*, int> allowed_shared;
 
@@ -270,13 +274,49 @@ uint64_t wait_for_lanes(unsigned mask, uint64_t value, unsigned source, bool ord
   return fiber.received;
 }
 
-cudaError_t refuse(cudaError_t error) { return last_error = error; }
+void run_grid(const cudaLaunchConfig_t& config, const Kernel& launched, const char* name) {
+  make_stacks();
+  runs_kernels = true;
+  kernel = &launched;
+  failure.clear();
+  blocks_run.clear();
+  simulated_block_dim = {config.blockDim.x, config.blockDim.y, config.blockDim.z};
+  simulated_grid_dim = {config.gridDim.x, config.gridDim.y, config.gridDim.z};
+  machine.kernel = name;
+  machine.counts = &all_counts[name];
+  machine.arguments = static_cast<const char*>(launched.arguments);
+  machine.arguments_end = machine.arguments + launched.argument_bytes;
+  machine.shared_bytes = static_cast<int64_t>(config.dynamicSmemBytes);
+  machine.launch_first = last_interval + 1;
+  ++machine.counts->launches;
+  run_blocks(config);
+  if (failure.empty()) return;
+  for (Fiber& fiber : fibers) fiber.started = false;  // they wait somewhere in the kernel
+  throw Fault(failure);
+}
 
 }  // namespace
 
+uint32_t start_interval() {
+  ++last_interval;
+  machine.launch_first = machine.block_first = machine.block_interval = machine.interval =
+      last_interval;
+  machine.thread = 0;
+  return last_interval;
+}
+
 void fail(const std::string& what) {
+  if (!machine.running) throw Fault(what);
   failure = what;
   leave();
+}
+
+void queue_launches(Queue with) { queue = with; }
+
+void submit(void* stream, const char* name, std::function<void()> work) {
+  if (queue != nullptr) return queue(stream, name, std::move(work));
+  begin_work(name, {});
+  work();
 }
 
 std::string thread_name(uint32_t interval, unsigned thread) {
@@ -291,7 +331,7 @@ uint64_t exchange(unsigned mask, uint64_t value, unsigned source) {
 }
 
 cudaError_t allow_shared(const void* function, int bytes) {
-  if (bytes > cuda::kMostSharedBytes) return refuse(cudaErrorInvalidValue);
+  if (bytes > cuda::kMostSharedBytes) return simulated_refusal(cudaErrorInvalidValue);
   allowed_shared[function] = bytes;
   return cudaSuccess;
 }
@@ -300,24 +340,34 @@ cudaError_t run(const cudaLaunchConfig_t& config, const Kernel& launched) {
   const auto allowed = allowed_shared.find(launched.function);
   const int most = allowed == allowed_shared.end() ? 0 : allowed->second;
   if (config.dynamicSmemBytes > static_cast<size_t>(std::max(most, kDefaultSharedBytes)))
-    return refuse(cudaErrorInvalidValue);
-  make_stacks();
-  kernel = &launched;
-  failure.clear();
-  blocks_run.clear();
-  simulated_block_dim = {config.blockDim.x, config.blockDim.y, config.blockDim.z};
-  simulated_grid_dim = {config.gridDim.x, config.gridDim.y, config.gridDim.z};
-  machine.kernel = cuda::kernel_being_launched();
-  machine.counts = &all_counts[machine.kernel];
-  machine.arguments = static_cast<const char*>(launched.arguments);
-  machine.arguments_end = machine.arguments + launched.argument_bytes;
-  machine.shared_bytes = static_cast<int64_t>(config.dynamicSmemBytes);
-  machine.launch_first = last_interval + 1;
-  ++machine.counts->launches;
-  run_blocks(config);
-  if (failure.empty()) return cudaSuccess;
-  for (Fiber& fiber : fibers) fiber.started = false;  // they wait somewhere in the kernel
-  throw Fault(failure);
+    return simulated_refusal(cudaErrorInvalidValue);
+  const char* name = cuda::kernel_being_launched();
+  std::vector<std::max_align_t> kept(launched.argument_bytes / sizeof(std::max_align_t) + 1);
+  std::memcpy(kept.data(), launched.arguments, launched.argument_bytes);
+  submit(config.stream, name, [config, launch = launched, name, kept = std::move(kept)]() mutable {
+    launch.arguments = kept.data();
+    run_grid(config, launch, name);
+  });
+  return cudaSuccess;
+}
+
+void sort_pairs(const Pairs& pairs, cudaStream_t stream) {
+  submit(stream, "sort", [=] {
+    const int64_t bytes = pairs.count * static_cast<int64_t>(sizeof(int32_t));
+    touch(pairs.keys, bytes, Use::Reads);
+    touch(pairs.values, bytes, Use::Reads);
+    touch(pairs.sorted_keys, bytes, Use::Writes);
+    touch(pairs.sorted_values, bytes, Use::Writes);
+    touch(pairs.scratch, pairs.scratch_bytes, Use::Spoils);
+    std::vector<int64_t> order(static_cast<size_t>(pairs.count));
+    std::iota(order.begin(), order.end(), int64_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int64_t a, int64_t b) { return pairs.keys[a] < pairs.keys[b]; });
+    for (int64_t i = 0; i < pairs.count; ++i) {
+      pairs.sorted_keys[i] = pairs.keys[order[static_cast<size_t>(i)]];
+      pairs.sorted_values[i] = pairs.values[order[static_cast<size_t>(i)]];
+    }
+  });
 }
 
 Settings& settings() {
@@ -340,23 +390,4 @@ void __syncthreads() {
 void __syncwarp(unsigned mask) {
   using namespace snug::kernels::simulated;
   wait_for_lanes(mask, 0, machine.thread % 32, true);
-}
-
-const char* cudaGetErrorName(cudaError_t error) {
-  return error == cudaErrorInvalidValue ? "cudaErrorInvalidValue" : "cudaError";
-}
-const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorInvalidValue ? "invalid argument" : "unknown error";
-}
-cudaError_t cudaPeekAtLastError() { return snug::kernels::simulated::last_error; }
-cudaError_t cudaGetLastError() {
-  return std::exchange(snug::kernels::simulated::last_error, cudaSuccess);
-}
-cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
-  return cudaSuccess;
-}
-cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
-  *value = static_cast<int>(snug::kernels::cuda::kMostSharedBytes);
-  return cudaSuccess;
 }

@@ -15,8 +15,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 namespace snug::kernels::simulated {
 
@@ -26,10 +28,10 @@ class Fault : public std::runtime_error {
 };
 
 // Makes a stretch of the host's memory one of the device's while it lives. `defined`: holds
-// something that may be read. Threads may share no granule (of that many bytes) in a race.
+// something that may be read.
 class Buffer {
  public:
-  Buffer(const void* start, int64_t bytes, int64_t granule, bool defined);
+  Buffer(const void* start, int64_t bytes, bool defined);
   ~Buffer();
   Buffer(const Buffer&) = delete;
   Buffer& operator=(const Buffer&) = delete;
@@ -67,8 +69,32 @@ struct Counts {
 Counts counts(const std::string& kernel);
 void reset_counts();
 
-// As if a kernel of that name read or wrote this stretch, or left in it what nobody may read.
+// ---- For a device that has streams (core/simulated)
+
+// From now on what is launched goes to `queue`, which runs it later on one thread.
+using Queue = void (*)(void* stream, const char* name, std::function<void()> work);
+void queue_launches(Queue queue);
+// Queues the work, or runs it where nobody queues.
+void submit(void* stream, const char* name, std::function<void()> work);
+
+// Where a piece of work stands among the streams.
+struct Place {
+  uint32_t stream = 0;
+  uint32_t epoch = 0;                            // counts the stream's works
+  const std::vector<uint32_t>* known = nullptr;  // by stream, the last work that came before
+};
+// All that follows is of that work. What it touches must have come before it or wait for it. The
+// name lives as long as the program.
+void begin_work(const char* name, const Place& place);
+
+// A block of memory is the device's from now on, with nothing in it; no longer.
+void add_block(const void* start, int64_t bytes);
+void remove_block(const void* start);
+
+// The work reads or writes this stretch, or leaves in it what nobody may read.
 enum class Use : uint8_t { Reads, Writes, Spoils };
-void touch(const char* kernel, const void* start, int64_t bytes, Use use);
+void touch(const void* start, int64_t bytes, Use use);
+// Copies it, together with what is not defined; to nullptr: elsewhere than to the device.
+void move(const void* to, const void* from, int64_t bytes);
 
 }  // namespace snug::kernels::simulated

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <cstring>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 #define __global__
@@ -93,7 +94,7 @@ enum cudaError_t {
   cudaErrorLaunchFailure = 719
 };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin };
+enum cudaDeviceAttr { cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
 using cudaStream_t = struct CUstream_st*;
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
@@ -103,23 +104,38 @@ struct cudaLaunchConfig_t {
   unsigned numAttrs;
 };
 
+// Of simulated/no_device.cpp, or of core/simulated, which has all of CUDA's own.
+extern "C" {
 const char* cudaGetErrorName(cudaError_t error);
 const char* cudaGetErrorString(cudaError_t error);
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device);
+// Makes it the last error.
+cudaError_t simulated_refusal(cudaError_t error);
+}
 
 namespace snug::kernels::simulated {
 struct Kernel {
   const void* function;
   void (*call)(const void* function, const void* arguments);
-  const void* arguments;
+  const void* arguments;  // copied
   size_t argument_bytes;
 };
 cudaError_t allow_shared(const void* function, int bytes);
-// Runs the grid, and throws a Fault (simulation.h) where a kernel does what it may not.
+// Runs the grid or queues it; a Fault (simulation.h) is thrown where a kernel does what it may not.
 cudaError_t run(const cudaLaunchConfig_t& config, const Kernel& kernel);
+
+// What CUB's sort takes.
+struct Pairs {
+  const int32_t *keys, *values;
+  int32_t *sorted_keys, *sorted_values;
+  int64_t count;
+  void* scratch;
+  int64_t scratch_bytes;
+};
+void sort_pairs(const Pairs& pairs, cudaStream_t stream);
 }  // namespace snug::kernels::simulated
 
 template <class... Parameters>
@@ -130,10 +146,12 @@ cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribut
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                Arguments&&... arguments) {
-  const std::tuple<Parameters...> values(std::forward<Arguments>(arguments)...);
+  using Values = std::tuple<Parameters...>;
+  static_assert((std::is_trivially_copyable_v<Parameters> && ...));
+  const Values values(std::forward<Arguments>(arguments)...);
   const auto call = [](const void* function, const void* tuple) {
     std::apply(reinterpret_cast<void (*)(Parameters...)>(const_cast<void*>(function)),
-               *static_cast<const std::tuple<Parameters...>*>(tuple));
+               *static_cast<const Values*>(tuple));
   };
   return snug::kernels::simulated::run(
       *config, {reinterpret_cast<const void*>(kernel), call, &values, sizeof(values)});

@@ -17,8 +17,7 @@ using cpu::Array;
 class DeviceArray : public Array {
  public:
   explicit DeviceArray(const Array& from, bool defined = true)
-      : Array(from),
-        buffer_(data(), size() * scalar_bytes(type()), scalar_bytes(type()), defined) {}
+      : Array(from), buffer_(data(), size() * scalar_bytes(type()), defined) {}
   // Of nothing: what is read must have been written.
   DeviceArray(Scalar type, int64_t count, int shift = 0)
       : DeviceArray(Array(type, count, shift), false) {}
@@ -32,8 +31,7 @@ class DeviceVector {
  public:
   explicit DeviceVector(std::vector<T> from, bool defined = true)
       : values(std::move(from)),
-        buffer_(values.data(), static_cast<int64_t>(values.size() * sizeof(T)), sizeof(T),
-                defined) {}
+        buffer_(values.data(), static_cast<int64_t>(values.size() * sizeof(T)), defined) {}
   T* data() { return values.data(); }
   std::vector<T> values;
 
@@ -45,8 +43,7 @@ class DeviceVector {
 class Workspace {
  public:
   explicit Workspace(int64_t bytes)
-      : memory_(static_cast<size_t>(bytes / 256 + 2)),
-        buffer_(data(), bytes, 4, /*defined=*/false) {}
+      : memory_(static_cast<size_t>(bytes / 256 + 2)), buffer_(data(), bytes, /*defined=*/false) {}
   void* data() { return memory_.data(); }
 
  private:

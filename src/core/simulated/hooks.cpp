@@ -1,0 +1,91 @@
+// What libtorch asks of its CUDA half, which is not here, and what the caching allocator tells:
+// each block that it hands out is memory with nothing in it from where its stream has come, until
+// it is free again.
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/CPUAllocator.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include "core/kernels/simulated/simulation.h"
+#include "core/simulated/operators.h"
+#include "core/simulated/streams.h"
+
+// Of libc10_cuda.so, in no header.
+namespace c10::cuda::_internal {
+void setHasPrimaryContext(bool (*has)(DeviceIndex));
+}
+
+namespace snug::simulated {
+namespace {
+
+namespace kernels = kernels::simulated;
+namespace caching = c10::cuda::CUDACachingAllocator;
+
+thread_local bool is_uncounted = false;
+
+// What operators take on the CPU to stand in for a GPU's is no memory of the program's.
+class CpuAllocator final : public c10::Allocator {
+ public:
+  explicit CpuAllocator(c10::Allocator* programs) : programs_(programs) {}
+  c10::DataPtr allocate(size_t bytes) override { return chosen()->allocate(bytes); }
+  // oneDNN asks when it frees, on the thread that took the memory.
+  c10::DeleterFnPtr raw_deleter() const override { return chosen()->raw_deleter(); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    programs_->copy_data(to, from, bytes);
+  }
+
+ private:
+  c10::Allocator* chosen() const {
+    return is_uncounted || on_device() ? c10::GetDefaultCPUAllocator() : programs_;
+  }
+  c10::Allocator* programs_;
+};
+
+void trace(const caching::TraceEntry& entry) {
+  using Entry = caching::TraceEntry;
+  auto* start = reinterpret_cast<void*>(entry.addr_);
+  const auto bytes = static_cast<int64_t>(entry.size_);
+  Stream* stream = stream_of(entry.stream_);
+  if (entry.action_ == Entry::ALLOC)
+    enqueue(stream, "allocation", [=] { kernels::add_block(start, bytes); });
+  else if (entry.action_ == Entry::FREE_COMPLETED)
+    enqueue(stream, "free", [=] { kernels::remove_block(start); });
+}
+
+// Its name is what libtorch looks for.
+struct CUDAHooks final : at::CUDAHooksInterface {
+  explicit CUDAHooks(at::CUDAHooksArgs /*arguments*/) {}
+
+  void init() const override {
+    c10::cuda::_internal::setHasPrimaryContext([](c10::DeviceIndex /*device*/) { return true; });
+    caching::init(c10::cuda::device_count());
+    caching::get()->attachAllocatorTraceTracker(trace);
+    c10::SetAllocator(c10::kCPU, new CpuAllocator(c10::GetAllocator(c10::kCPU)), 255);
+  }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex /*device*/) const override {
+    return at::detail::getDefaultCPUGenerator();
+  }
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return c10::cuda::device_count() > 0; }
+  bool hasCUDA() const override { return c10::cuda::device_count() > 0; }
+  bool hasPrimaryContext(c10::DeviceIndex /*device*/) const override { return true; }
+  c10::DeviceIndex deviceCount() const override { return c10::cuda::device_count(); }
+  c10::DeviceIndex current_device() const override { return c10::cuda::current_device(); }
+  c10::DeviceIndex getCurrentDevice() const override { return c10::cuda::current_device(); }
+  int getNumGPUs() const override { return c10::cuda::device_count(); }
+  void deviceSynchronize(c10::DeviceIndex /*device*/) const override { wait_for_all(); }
+};
+
+}  // namespace
+
+Uncounted::Uncounted() : saved_(is_uncounted) { is_uncounted = true; }
+Uncounted::~Uncounted() { is_uncounted = saved_; }
+
+}  // namespace snug::simulated
+
+namespace at {
+using snug::simulated::CUDAHooks;
+REGISTER_CUDA_HOOKS(CUDAHooks)
+}  // namespace at

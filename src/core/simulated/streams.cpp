@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/simulated/streams.h"
+
+#include <ATen/Parallel.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+#include <omp.h>
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+
+#include "core/kernels/simulated/simulation.h"
+#include "core/simulated/memory.h"
+
+namespace snug::simulated {
+
+namespace {
+
+struct Item {
+  const char* name = "";
+  std::function<bool()> work;  // none: waits
+  Stream* waits_for = nullptr;
+  uint64_t position = 0;
+  Epochs known;
+  uint32_t epoch = 0;
+};
+
+}  // namespace
+
+struct Stream {
+  uint32_t id = 0;
+  int priority = 0;
+  bool urgent = false;  // until it is empty
+  uint64_t queued = 0, done = 0;
+  Epochs known;
+  std::deque<Item> items;
+};
+
+namespace {
+
+thread_local bool is_device_thread = false;
+
+void join(Epochs& into, const Epochs& from) {
+  into.resize(std::max(into.size(), from.size()));
+  for (size_t i = 0; i < from.size(); ++i) into[i] = std::max(into[i], from[i]);
+}
+
+uint64_t seed() {
+  static const char* given = std::getenv("SNUG_SIMULATED_SEED");
+  return given == nullptr ? 0 : std::strtoull(given, nullptr, 10);
+}
+
+class Device {
+ public:
+  Device() : random_(seed()) {
+    make_stream(0);
+    kernels::simulated::settings().seed = seed() + 1;
+    kernels::simulated::queue_launches([](void* stream, const char* name, auto work) {
+      enqueue(stream_of(stream), name, std::move(work));
+    });
+    std::thread([this] { run(); }).detach();
+  }
+
+  Stream* make_stream(int priority) {
+    const std::lock_guard lock(mutex_);
+    streams_.push_back(std::make_unique<Stream>());
+    streams_.back()->id = static_cast<uint32_t>(streams_.size() - 1);
+    streams_.back()->priority = priority;
+    return streams_.back().get();
+  }
+
+  Stream* first() { return streams_.front().get(); }
+
+  void add(Stream* stream, Item item, bool urgent) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (!fault_.empty()) return;
+      join(stream->known, host_);
+      if (item.waits_for == nullptr) {
+        stream->known.resize(std::max<size_t>(stream->known.size(), stream->id + 1));
+        item.epoch = ++stream->known[stream->id];
+      }
+      item.known = stream->known;
+      ++stream->queued;
+      stream->urgent |= urgent;
+      stream->items.push_back(std::move(item));
+    }
+    if (urgent) wake_.notify_one();
+  }
+
+  Mark mark(Stream* stream) {
+    const std::lock_guard lock(mutex_);
+    return {stream, stream->queued, stream->known};
+  }
+
+  void make_wait(Stream* stream, const Mark& mark) {
+    {
+      const std::lock_guard lock(mutex_);
+      join(stream->known, mark.known);
+    }
+    if (mark.stream == nullptr || mark.stream == stream) return;
+    Item item;
+    item.waits_for = mark.stream;
+    item.position = mark.position;
+    add(stream, std::move(item), false);
+  }
+
+  bool is_done(const Mark& mark) {
+    const std::lock_guard lock(mutex_);
+    if (mark.stream == nullptr) return true;
+    if (mark.stream->done >= mark.position) {
+      join(host_, mark.known);
+      return true;
+    }
+    mark.stream->urgent = true;
+    wake_.notify_one();
+    return false;
+  }
+
+  void wait_for(const Mark& mark) {
+    std::unique_lock lock(mutex_);
+    ++host_waits_;
+    if (mark.stream == nullptr) return;
+    if (mark.stream->done < mark.position) {
+      wanted_.push_back(&mark);
+      wake_.notify_one();
+      done_.wait(lock, [&] { return mark.stream->done >= mark.position; });
+      std::erase(wanted_, &mark);
+    }
+    join(host_, mark.known);
+  }
+
+  void wait_for_all() {
+    std::vector<Stream*> all;
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& stream : streams_) all.push_back(stream.get());
+    }
+    for (Stream* stream : all) wait_for(mark(stream));
+  }
+
+  std::string fault() {
+    const std::lock_guard lock(mutex_);
+    return fault_;
+  }
+
+  std::atomic<int64_t> host_waits_ = 0;
+
+ private:
+  void prepare_thread() {
+    is_device_thread = true;
+    pthread_setname_np(pthread_self(), "simulated GPU");
+    at::init_num_threads();
+    omp_set_num_threads(1);
+  }
+
+  void run() {
+    prepare_thread();
+    const c10::impl::ExcludeDispatchKeyGuard below(
+        c10::autograd_dispatch_keyset_with_ADInplaceOrView);
+    std::unique_lock lock(mutex_);
+    for (;;) {
+      const std::vector<Stream*> next = chosen();
+      if (next.empty()) {
+        close_memory();
+        wake_.wait(lock, [&] { return !chosen().empty(); });
+        continue;
+      }
+      open_memory();
+      bool went_on = false;
+      for (Stream* stream : next) went_on |= step(stream, lock);
+      if (is_a_wish_granted()) {
+        if (chosen().empty()) close_memory();
+        done_.notify_all();
+        // They take themselves off the list.
+        if (!went_on || chosen().empty()) continue;
+      }
+      if (!went_on) {
+        lock.unlock();
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+        lock.lock();
+      }
+    }
+  }
+
+  bool is_a_wish_granted() const {
+    return std::any_of(wanted_.begin(), wanted_.end(),
+                       [](const Mark* mark) { return mark->stream->done >= mark->position; });
+  }
+
+  // Streams that somebody needs, and with a seed others.
+  std::vector<Stream*> chosen() {
+    std::vector<Stream*> result;
+    for (const Mark* mark : wanted_)
+      if (mark->stream->done < mark->position) result.push_back(mark->stream);
+    for (const auto& stream : streams_)
+      if (stream->urgent && !stream->items.empty()) result.push_back(stream.get());
+    if (seed() != 0 && !result.empty())
+      for (const auto& stream : streams_)
+        if (!stream->items.empty() && random_() % 4 == 0) result.push_back(stream.get());
+    return result;
+  }
+
+  // One work of the stream, or of one that it waits for. False: nothing could be done.
+  bool step(Stream* stream, std::unique_lock<std::mutex>& lock) {
+    if (stream->items.empty()) {
+      stream->urgent = false;
+      return false;
+    }
+    Item& item = stream->items.front();
+    if (item.waits_for != nullptr) {
+      if (item.waits_for->done < item.position) return step(item.waits_for, lock);
+    } else {
+      lock.unlock();
+      const bool finished = perform(stream, item);
+      lock.lock();
+      if (stream->items.empty()) return true;  // after a fault
+      if (!finished) return false;
+    }
+    stream->items.pop_front();
+    ++stream->done;
+    if (stream->items.empty()) stream->urgent = false;
+    return true;
+  }
+
+  bool perform(Stream* stream, Item& item) {
+    try {
+      kernels::simulated::begin_work(item.name, {stream->id, item.epoch, &item.known});
+      return item.work();
+    } catch (const c10::Error& error) {
+      fail(error.what_without_backtrace());
+    } catch (const std::exception& error) {
+      fail(error.what());
+    }
+    return false;
+  }
+
+  void fail(const std::string& what) {
+    std::fprintf(stderr, "simulated GPU: %s\n", what.c_str());
+    const std::lock_guard lock(mutex_);
+    fault_ = what;
+    for (const auto& stream : streams_) {
+      stream->items.clear();
+      stream->done = stream->queued;
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable wake_, done_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  std::vector<const Mark*> wanted_;
+  Epochs host_;  // what it has waited for
+  std::string fault_;
+  std::mt19937_64 random_;
+};
+
+Device& device() {
+  static auto* one = new Device;
+  return *one;
+}
+
+}  // namespace
+
+Stream* stream_of(void* handle) {
+  return handle == nullptr ? device().first() : static_cast<Stream*>(handle);
+}
+Stream* make_stream(int priority) { return device().make_stream(priority); }
+int priority_of(Stream* stream) { return stream->priority; }
+
+void enqueue(Stream* stream, const char* name, std::function<void()> work) {
+  Item item;
+  item.name = name;
+  item.work = [work = std::move(work)] {
+    work();
+    return true;
+  };
+  device().add(stream, std::move(item), false);
+}
+
+void enqueue_collective(Stream* stream, const char* name, std::function<bool()> work) {
+  Item item;
+  item.name = name;
+  item.work = std::move(work);
+  device().add(stream, std::move(item), true);
+}
+
+Mark mark(Stream* stream) { return device().mark(stream); }
+void make_wait(Stream* stream, const Mark& mark) { device().make_wait(stream, mark); }
+bool is_done(const Mark& mark) { return device().is_done(mark); }
+void wait_for(const Mark& mark) { device().wait_for(mark); }
+void wait_for_all() { device().wait_for_all(); }
+int64_t num_host_waits() { return device().host_waits_; }
+std::string fault() { return device().fault(); }
+bool on_device() { return is_device_thread; }
+
+}  // namespace snug::simulated

@@ -1,0 +1,55 @@
+// The device's streams. Work is queued and done by one thread, as late as events allow: when the
+// host waits for it, or a stream of collectives needs it, since other processes wait for those.
+// With SNUG_SIMULATED_SEED=N (not 0) other streams go ahead at times drawn from the seed.
+//
+// Beside the order in which things happen stands the one that streams, events and host waits
+// promise: each work knows the last work of each stream that came before it. What touches memory
+// that work it does not know of touched is a fault, whatever happened first.
+//
+// A fault is reported once on the standard error, then by each call of CUDA, as on a GPU.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace snug::simulated {
+
+using Epochs = std::vector<uint32_t>;  // by stream
+
+struct Stream;
+
+// A place in a stream, behind all that was queued before.
+struct Mark {
+  Stream* stream = nullptr;
+  uint64_t position = 0;
+  Epochs known;
+};
+
+// Null is the default stream.
+Stream* stream_of(void* handle);
+Stream* make_stream(int priority);
+int priority_of(Stream* stream);
+
+// The name lives as long as the program. Work that returns false is called again later.
+void enqueue(Stream* stream, const char* name, std::function<void()> work);
+void enqueue_collective(Stream* stream, const char* name, std::function<bool()> work);
+
+Mark mark(Stream* stream);
+void make_wait(Stream* stream, const Mark& mark);
+
+// Of the host. is_done() asks without waiting: what it was asked for then happens soon.
+bool is_done(const Mark& mark);
+void wait_for(const Mark& mark);
+void wait_for_all();
+int64_t num_host_waits();
+
+// Empty: none.
+std::string fault();
+
+// Whether this thread is the device's.
+bool on_device();
+
+}  // namespace snug::simulated

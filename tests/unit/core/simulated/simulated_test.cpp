@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <ATen/ATen.h>
+#include <c10/core/Event.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+#include "core/memory/ledger.h"
+#include "core/memory/placement.h"
+#include "core/ops/device/copy_stream.h"
+#include "core/ops/elementwise.h"
+#include "core/simulated/streams.h"
+
+namespace snug::simulated {
+namespace {
+
+class SimulatedGpu : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    // A copy of the process has no device's thread: each death test starts a fresh one.
+    ::testing::FLAGS_gtest_death_test_style = "threadsafe";
+    ::setenv("SNUG_SIMULATED_MEMORY", "268435456", 1);
+    memory::install_allocators();
+  }
+  void TearDown() override { EXPECT_EQ(fault(), ""); }
+
+  static at::Tensor make(int64_t count, at::ScalarType type = at::kFloat) {
+    return at::empty({count}, at::TensorOptions().device(at::kCUDA).dtype(type));
+  }
+  static c10::cuda::CUDAStream side_stream() { return c10::cuda::getStreamFromPool(); }
+};
+
+// Runs it all; a fault ends the process with its line on the standard error.
+void finish() {
+  cudaDeviceSynchronize();
+  std::_Exit(fault().empty() ? 0 : 1);
+}
+
+TEST_F(SimulatedGpu, ComputesWhatTheCpuDoes) {
+  const at::Tensor a = at::randn({7, 5}), b = at::randn({5, 3});
+  EXPECT_TRUE(at::allclose(at::mm(a.cuda(), b.cuda()).cpu(), at::mm(a, b)));
+  EXPECT_TRUE(at::equal(at::cat({a.cuda(), a.cuda()}).sum(0).cpu(), at::cat({a, a}).sum(0)));
+  EXPECT_EQ(a.cuda().max().item<float>(), a.max().item<float>());
+  EXPECT_TRUE(at::equal(at::nonzero(a.cuda().gt(0)).cpu(), at::nonzero(a.gt(0))));
+}
+
+TEST_F(SimulatedGpu, WorkHappensWhenTheHostWaits) {
+  at::Tensor pinned = memory::empty_on_host({4}, at::kFloat, at::kCUDA, memory::Category::Data,
+                                            memory::HostUse::Landing);
+  pinned.fill_(1);
+  const at::Tensor there = at::full({4}, 2.0F, at::TensorOptions().device(at::kCUDA));
+  pinned.copy_(there, /*non_blocking=*/true);
+  EXPECT_EQ(pinned[0].item<float>(), 1);
+  const int64_t before = num_host_waits();
+  cudaStreamSynchronize(c10::cuda::getCurrentCUDAStream());
+  EXPECT_EQ(pinned[0].item<float>(), 2);
+  EXPECT_EQ(num_host_waits(), before + 1);
+}
+
+TEST_F(SimulatedGpu, StreamsWithoutAnEventRace) {
+  const auto unordered = [] {
+    const at::Tensor x = at::zeros({64}, at::TensorOptions().device(at::kCUDA));
+    const c10::cuda::CUDAStreamGuard guard(side_stream());
+    x.add_(1);
+    finish();
+  };
+  EXPECT_EXIT(unordered(), ::testing::ExitedWithCode(1),
+              "aten::add reads .* on stream 1, which aten::zero_ on stream 0 wrote with no event");
+}
+
+TEST_F(SimulatedGpu, AnEventOrdersStreams) {
+  const at::Tensor x = at::zeros({64}, at::TensorOptions().device(at::kCUDA));
+  const c10::cuda::CUDAStream side = side_stream();
+  c10::Event made(at::kCUDA), added(at::kCUDA);
+  made.record(c10::cuda::getCurrentCUDAStream().unwrap());
+  made.block(side.unwrap());
+  {
+    const c10::cuda::CUDAStreamGuard guard(side);
+    x.add_(1);
+  }
+  added.record(side.unwrap());
+  added.block(c10::cuda::getCurrentCUDAStream().unwrap());
+  EXPECT_EQ(x.sum().item<float>(), 64);
+}
+
+TEST_F(SimulatedGpu, ReadersOfTwoStreamsDoNotRaceAndAWriterBesideThemDoes) {
+  const auto written_beside = [] {
+    const at::Tensor x = at::zeros({64}, at::TensorOptions().device(at::kCUDA));
+    cudaDeviceSynchronize();
+    {
+      const c10::cuda::CUDAStreamGuard guard(side_stream());
+      const at::Tensor read = x.add(1);
+    }
+    const at::Tensor read = x.add(1);  // by another reader
+    x.fill_(2);
+    finish();
+  };
+  EXPECT_EXIT(
+      written_beside(), ::testing::ExitedWithCode(1),
+      "aten::(fill_ writes .*, which aten::add .* read|add reads .*, which aten::fill_ .* wrote) "
+      "with no event");
+}
+
+TEST_F(SimulatedGpu, MemoryFreedWhileAnotherStreamNeedsIt) {
+  const auto freed = [] {
+    at::Tensor x = at::zeros({64}, at::TensorOptions().device(at::kCUDA));
+    const c10::cuda::CUDAStream side = side_stream();
+    c10::Event made(at::kCUDA);
+    made.record(c10::cuda::getCurrentCUDAStream().unwrap());
+    made.block(side.unwrap());
+    {
+      const c10::cuda::CUDAStreamGuard guard(side);
+      const at::Tensor read = x.add(1);
+    }
+    x.reset();  // nobody has told the allocator of the other stream
+    finish();
+  };
+  EXPECT_EXIT(freed(), ::testing::ExitedWithCode(1), "aten::add reads .*, outside every buffer");
+}
+
+TEST_F(SimulatedGpu, WhatNobodyWroteIsNotRead) {
+  const auto undefined = [] {
+    const at::Tensor sum = make(64).add(1);
+    finish();
+  };
+  EXPECT_EXIT(undefined(), ::testing::ExitedWithCode(1),
+              "aten::add reads .* which nobody has written");
+}
+
+TEST_F(SimulatedGpu, TheHostDoesNotTouchTheDevicesMemory) {
+  const auto touched = [] {
+    const at::Tensor x = at::zeros({64}, at::TensorOptions().device(at::kCUDA));
+    cudaDeviceSynchronize();
+    std::printf("%f", static_cast<double>(*static_cast<volatile const float*>(x.const_data_ptr())));
+  };
+  EXPECT_DEATH(touched(), "the host touches the device's memory");
+}
+
+TEST_F(SimulatedGpu, WhatACopyReadsMayChangeAfterAWait) {
+  const auto copied = [](bool waits) {
+    const at::Tensor x = at::full({1024}, 3.0F, at::TensorOptions().device(at::kCUDA));
+    const at::Tensor home = memory::empty_on_host({1024}, at::kFloat, at::kCUDA,
+                                                  memory::Category::Data, memory::HostUse::Landing);
+    ops::CopyStream copies(x.device());
+    const auto ticket = copies.start({{.to = home, .from = x}});
+    if (waits) copies.wait(ticket);
+    x.fill_(0);
+    copies.wait_on_host(ticket);
+    if (home[0].item<float>() != 3) std::_Exit(2);
+    finish();
+  };
+  EXPECT_EXIT(copied(true), ::testing::ExitedWithCode(0), "");
+  EXPECT_EXIT(copied(false), ::testing::ExitedWithCode(1),
+              "aten::fill_ writes .* read with no event");
+}
+
+TEST_F(SimulatedGpu, MemoryEndsWhereTheDevicesDoes) {
+  EXPECT_THROW(make(int64_t{80} << 20), std::exception);
+  const at::Tensor fits = make(int64_t{32} << 20, at::kByte);
+  size_t free = 0, total = 0;
+  cudaMemGetInfo(&free, &total);
+  EXPECT_EQ(total, size_t{256} << 20);
+  EXPECT_LE(free, total - (size_t{32} << 20));
+}
+
+// Two ranks of one process, a thread each, as two streams of the device.
+TEST_F(SimulatedGpu, CollectivesOfSeveralRanks) {
+  auto store = c10::make_intrusive<c10d::HashStore>();
+  auto options = c10d::ProcessGroupNCCL::Options::create(true);
+  options->timeout = std::chrono::seconds(20);
+  c10d::ProcessGroupNCCL first(store, 0, 2, options), second(store, 1, 2, options);
+  std::vector<at::Tensor> a{at::full({3}, 1.0F, at::TensorOptions().device(at::kCUDA))};
+  std::vector<at::Tensor> b{at::full({3}, 2.0F, at::TensorOptions().device(at::kCUDA))};
+  const auto sum_a = first.allreduce(a, {}), sum_b = second.allreduce(b, {});
+  sum_a->wait();
+  sum_b->wait();
+  EXPECT_EQ(a[0].sum().item<float>(), 9);
+  EXPECT_EQ(b[0].sum().item<float>(), 9);
+}
+
+TEST_F(SimulatedGpu, RanksInDifferentCollectivesAreToldSo) {
+  const auto different = [] {
+    auto store = c10::make_intrusive<c10d::HashStore>();
+    auto options = c10d::ProcessGroupNCCL::Options::create(true);
+    options->timeout = std::chrono::seconds(20);
+    c10d::ProcessGroupNCCL first(store, 0, 2, options), second(store, 1, 2, options);
+    std::vector<at::Tensor> a{at::zeros({3}, at::TensorOptions().device(at::kCUDA))};
+    std::vector<at::Tensor> b{at::zeros({4}, at::TensorOptions().device(at::kCUDA))};
+    first.allreduce(a, {});
+    second.allreduce(b, {});
+    finish();
+  };
+  EXPECT_EXIT(different(), ::testing::ExitedWithCode(1),
+              "in \"all-reduce 0 of [34] Float, root 0\", another in \"all-reduce 0 of [34] Float");
+}
+
+}  // namespace
+}  // namespace snug::simulated
