@@ -70,18 +70,33 @@ std::string format_of(const recipe::ConvertOptions& options) {
   return options.to;
 }
 
+void check_gguf_type(const recipe::ConvertOptions& options, const std::string& to) {
+  if (options.gguf_type.empty()) return;
+  if (to != "gguf")
+    throw UserError(
+        "--gguf_type {} is for GGUF files; give --to gguf and a destination such as model.gguf",
+        options.gguf_type);
+  if (!options.dtype.empty())
+    throw UserError("--gguf_type {} and --dtype {} both say how weights are written; give one",
+                    options.gguf_type, options.dtype);
+}
+
 }  // namespace
 
 void convert(const recipe::ConvertOptions& options) {
   const std::string to = format_of(options);
+  check_gguf_type(options, to);
   memory::install_allocators();
   refuse_to_overwrite(options.destination);
   models::Checkpoint checkpoint = models::open_checkpoint(options.source);
   const auto tokenizer = engine::open_tokenizer(checkpoint);
   const at::ScalarType type = weight_type(options.dtype, checkpoint);
   const auto read = [&](const nn::Parameter& parameter) {
-    const bool stays_float = to == "gguf" && parameter.shape.size() == 1;
-    return models::read_parameter(checkpoint, parameter, stays_float ? at::kFloat : type);
+    if (to == "gguf" && parameter.shape.size() == 1)
+      return models::read_parameter(checkpoint, parameter, at::kFloat);
+    const bool quantizes = !options.gguf_type.empty();
+    return models::read_parameter(checkpoint, parameter,
+                                  quantizes ? models::stored_type(checkpoint, parameter) : type);
   };
   const FolderLock lock(
       {.target = options.destination,
@@ -91,9 +106,10 @@ void convert(const recipe::ConvertOptions& options) {
   refuse_to_overwrite(options.destination);  // another conversion may have finished meanwhile
   remove_abandoned_versions(options.destination);
   const engine::ExportOptions export_options{
-      .dtype = type, .processor = options.source, .add = [&](const fs::path& folder) {
-        data::copy_prompt_record(options.source, folder);
-      }};
+      .dtype = type,
+      .gguf_type = options.gguf_type,
+      .processor = options.source,
+      .add = [&](const fs::path& folder) { data::copy_prompt_record(options.source, folder); }};
   if (to == "hf")
     engine::export_hugging_face(options.destination, *checkpoint.model, tokenizer.get(), read,
                                 export_options);

@@ -166,6 +166,7 @@ struct ConvertOptions {
   std::string destination;
   std::string to = "auto";  // auto | hf | litgpt | gguf
   std::string dtype;        // empty = as in the source
+  std::string gguf_type;    // of a GGUF file, instead of dtype; empty = not quantized
   bool verbose = false;
 };
 

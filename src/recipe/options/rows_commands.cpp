@@ -483,6 +483,13 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
        .slot = &o.dtype,
        .help = "type of the weights to write; none: as in the source (bfloat16 if it is quantized)",
        .choices = {"float32", "float16", "bfloat16"}},
+      {.theme = kFiles,
+       .key = "gguf_type",
+       .slot = &o.gguf_type,
+       .help = "type of a quantized GGUF file: what llama.cpp's llama-quantize makes under this "
+               "name; none: not quantized",
+       .choices = {"Q8_0", "Q4_0", "Q6_K", "Q4_K_M", "Q5_K_M"},
+       .normalise = upper},
       {.theme = kProgram,
        .key = "verbose",
        .slot = &o.verbose,
