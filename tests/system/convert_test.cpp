@@ -117,6 +117,20 @@ TEST_F(Trained, QuantizedGgufIsSmallerAndReadLikeAnyModel) {
   EXPECT_LT(written("Q4_0"), fs::file_size(folder_ / "q8_0.gguf"));
 }
 
+TEST_F(Trained, AFolderForOllamaHasTheGgufFileAndAModelfile) {
+  const fs::path folder = folder_ / "my-model";
+  const Result result = run({"convert", model(), folder, "--to", "ollama", "--gguf_type", "Q8_0"});
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  ASSERT_EQ(run({"convert", model(), folder_ / "my-model.gguf", "--gguf_type", "Q8_0"}).exit_code,
+            0);
+  EXPECT_TRUE(read_file(folder / "my-model.gguf") == read_file(folder_ / "my-model.gguf"));
+  // It was trained with prompts in the style plain, by the record in the folder.
+  EXPECT_EQ(
+      read_file(folder / "Modelfile"),
+      "FROM ./my-model.gguf\nTEMPLATE \"\"\"{{ .Prompt }}\"\"\"\nPARAMETER stop \"<|im_end|>\"\n");
+  EXPECT_EQ(run({"verify", folder}).exit_code, 0);
+}
+
 TEST_F(Trained, GgufTypesAreForGgufFilesAlone) {
   const auto refusal = [&](const std::vector<std::string>& more) {
     std::vector<std::string> words{"convert", model()};

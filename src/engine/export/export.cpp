@@ -379,4 +379,18 @@ void export_gguf(const fs::path& file, models::Model& model, const tokenizer::To
   out.finish();
 }
 
+void export_gguf_directory(const fs::path& directory, models::Model& model,
+                           const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
+                           const ExportOptions& options) {
+  const std::string name = gguf_name(directory);
+  replace_directory(
+      directory,
+      [&](const fs::path& folder) { export_gguf(folder / name, model, tokenizer, read, options); },
+      options.add);
+}
+
+std::string gguf_name(const fs::path& directory) {
+  return whole_name(directory).filename().string() + ".gguf";
+}
+
 }  // namespace snug::engine

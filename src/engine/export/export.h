@@ -68,4 +68,11 @@ void export_gguf(const std::filesystem::path& file, models::Model& model,
                  const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
                  const ExportOptions& options);
 
+// The same in a directory of its own, as gguf_name(directory), and what `options.add` puts beside
+// it.
+void export_gguf_directory(const std::filesystem::path& directory, models::Model& model,
+                           const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
+                           const ExportOptions& options);
+std::string gguf_name(const std::filesystem::path& directory);  // "my-model" -> "my-model.gguf"
+
 }  // namespace snug::engine

@@ -476,8 +476,9 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
       {.theme = kFiles,
        .key = "to",
        .slot = &o.to,
-       .help = "format to write; auto: gguf if the destination ends in .gguf, otherwise hf",
-       .choices = {"auto", "hf", "litgpt", "gguf"}},
+       .help = "format to write; ollama: a folder with a GGUF file and the Modelfile that ollama "
+               "create takes; auto: gguf if the destination ends in .gguf, otherwise hf",
+       .choices = {"auto", "hf", "litgpt", "gguf", "ollama"}},
       {.theme = kFiles,
        .key = "dtype",
        .slot = &o.dtype,
