@@ -8,12 +8,15 @@
 
 Needs gguf, numpy, cffi and llama-cpp-py-sync (a wheel with llama.cpp's libraries; glibc 2.38):
 gguf_quantize.py
-With two file names it quantizes a whole file: gguf_quantize.py F32.gguf OUT.gguf Q4_K_M
+
+With a file in float32, made from that of `snug demo --fetch_only` by `snug convert … f32.gguf --dtype float32`, it
+writes ../parity/smollm2_mixes.json, a checksum of all tensors of each mix: gguf_quantize.py f32.gguf
 """
 import ctypes
 import json
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 import gguf
@@ -41,7 +44,11 @@ def rows():
     mixed = np.concatenate([np.zeros(256), np.full(128, -0.5), np.full(64, 1e-20), np.full(64, 1e-16)])
     small = rng.standard_normal(512) * 10.0 ** rng.integers(-44, -30, 512)
     wide = rng.standard_normal(512) * 10.0 ** rng.integers(-6, 3, 512)
-    return np.concatenate([usual, outlier, [positive, -positive, heavy, ties, few, same, -same, mixed, small, wide]]).astype(np.float32)
+    dead = rng.standard_normal(512) * np.repeat(np.tile([1, 1e-17], 16), 16)  # groups of 16
+    # The last step that is tried is the best for Q4_K in the first and third, for Q5_K in the second and third.
+    last = [np.random.default_rng(seed).exponential(size=512) for seed in (4, 11, 107)]
+    special = [positive, -positive, heavy, ties, few, same, -same, mixed, small, wide, dead, *last]
+    return np.concatenate([usual, outlier, special]).astype(np.float32)
 
 
 def quantize_rows(values, kind):
@@ -172,9 +179,21 @@ def write_types():
     (OUT / "gguf_types.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 
+def write_checksums(source):
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.gguf"
+        for mix in MIXES:
+            quantize_file(source, out, mix)
+            found[mix] = 0
+            for tensor in sorted(gguf.GGUFReader(out).tensors, key=lambda tensor: tensor.name):
+                found[mix] = zlib.crc32(np.asarray(tensor.data).tobytes(), found[mix])
+    (OUT.parent / "parity" / "smollm2_mixes.json").write_text(json.dumps(found) + "\n")
+
+
 if __name__ == "__main__":
-    if len(sys.argv) == 4:
-        quantize_file(*sys.argv[1:])
+    if len(sys.argv) == 2:
+        write_checksums(sys.argv[1])
     else:
         write_rows()
         write_types()

@@ -86,6 +86,7 @@ struct ToQ5_1 {
     put_half(out, scale);
     put_half(out + 2, minimum);
     const auto code = [&](float value) {
+      // Never below zero. NOLINTNEXTLINE(bugprone-incorrect-roundings)
       return static_cast<uint32_t>((value - minimum) * inverse + 0.5f);
     };
     pack_five_bits(in, code, out + 4, out + 8);
@@ -200,7 +201,7 @@ struct ToQ6_K {
   [[gnu::always_inline]] static void encode(const float* in, uint8_t* out) {
     Lanes x[2][kSigned], found[2];
     Ints codes[2][kSigned];
-    for (int half = 0; half < 2; ++half) {
+    for (int64_t half = 0; half < 2; ++half) {
       load_groups<kSigned>(in + half * 128, x[half]);
       found[half] = Lanes{};
       search_scale(x[half], found[half], codes[half]);
@@ -212,7 +213,7 @@ struct ToQ6_K {
     if (std::abs(largest) < kNothing) return;
     const float inverse = -128.0f / largest;
     const float step = put_half(out + 208, 1 / inverse);
-    for (int half = 0; half < 2; ++half) {
+    for (int64_t half = 0; half < 2; ++half) {
       Lanes own;
       for (int g = 0; g < kLanes; ++g) {
         const int scale = std::min(127, round_one(inverse * scales[half * 8 + g]));
