@@ -488,7 +488,7 @@ std::vector<Row> convert_rows(ConvertOptions& o) {
        .key = "gguf_type",
        .slot = &o.gguf_type,
        .help = "type of a quantized GGUF file: what llama.cpp's llama-quantize makes under this "
-               "name; none: not quantized",
+               "name; none: not quantized, as --dtype says",
        .choices = {"Q8_0", "Q4_0", "Q6_K", "Q4_K_M", "Q5_K_M"},
        .normalise = upper},
       {.theme = kProgram,
