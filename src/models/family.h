@@ -36,6 +36,8 @@ std::unique_ptr<Model> model_with_own_head(const Model& model);
 // are read.
 at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& parameter,
                           at::ScalarType type);
+// The smallest type that holds it as it is in the checkpoint: float32 for quantized weights.
+at::ScalarType stored_type(const Checkpoint& checkpoint, const nn::Parameter& parameter);
 
 // From our order of rows within a head (halves) to GGUF's (pairs): theirs[2j] = ours[j],
 // theirs[2j + 1] = ours[d/2 + j]. For a contiguous (heads * d, …); see Placement::paired_heads.

@@ -270,4 +270,11 @@ at::Tensor read_parameter(const Checkpoint& checkpoint, const nn::Parameter& par
   return value;
 }
 
+at::ScalarType stored_type(const Checkpoint& checkpoint, const nn::Parameter& parameter) {
+  const Found found = find(checkpoint, parameter);
+  const bool is_sum = found.place.added != 0;
+  if (found.tensor.dtype == files::DType::BF16 && !is_sum) return at::kBFloat16;
+  return found.tensor.dtype == files::DType::F16 && !is_sum ? at::kHalf : at::kFloat;
+}
+
 }  // namespace snug::models

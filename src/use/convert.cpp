@@ -18,6 +18,7 @@
 #include "engine/export/vocabulary.h"
 #include "models/family.h"
 #include "use/commands.h"
+#include "use/modelfile.h"
 
 namespace snug::use {
 namespace {
@@ -70,18 +71,53 @@ std::string format_of(const recipe::ConvertOptions& options) {
   return options.to;
 }
 
+void check_gguf_type(const recipe::ConvertOptions& options, const std::string& to) {
+  if (options.gguf_type.empty()) return;
+  if (to != "gguf" && to != "ollama")
+    throw UserError(
+        "--gguf_type {} is for GGUF files; give --to gguf and a destination such as model.gguf, or "
+        "--to ollama",
+        options.gguf_type);
+  if (!options.dtype.empty())
+    throw UserError("--gguf_type {} and --dtype {} both say how weights are written; give one",
+                    options.gguf_type, options.dtype);
+}
+
+// Prompts are those of the fine-tuning where its record lies beside the weights.
+void write_modelfile(const fs::path& folder, const recipe::ConvertOptions& options,
+                     const tokenizer::Tokenizer& tokenizer) {
+  const data::TextEncoder encoder = data::make_encoder(tokenizer);
+  const auto record = data::read_prompt_record(options.source);
+  const auto style = data::PromptStyle::make(record         ? record->style
+                                             : encoder.chat ? "chat"
+                                                            : "plain",
+                                             encoder);
+  const auto text_of = [&](int32_t id) {
+    return id < 0 ? "" : tokenizer.decode(std::vector{id}, /*skip_special_tokens=*/false);
+  };
+  write_file_atomically(folder / "Modelfile",
+                        modelfile(style, {.gguf = engine::gguf_name(options.destination),
+                                          .bos = encoder.add_bos ? text_of(encoder.bos) : "",
+                                          .stops = {text_of(encoder.eos)}}));
+}
+
 }  // namespace
 
 void convert(const recipe::ConvertOptions& options) {
   const std::string to = format_of(options);
+  const bool makes_gguf = to == "gguf" || to == "ollama";
+  check_gguf_type(options, to);
   memory::install_allocators();
   refuse_to_overwrite(options.destination);
   models::Checkpoint checkpoint = models::open_checkpoint(options.source);
   const auto tokenizer = engine::open_tokenizer(checkpoint);
   const at::ScalarType type = weight_type(options.dtype, checkpoint);
   const auto read = [&](const nn::Parameter& parameter) {
-    const bool stays_float = to == "gguf" && parameter.shape.size() == 1;
-    return models::read_parameter(checkpoint, parameter, stays_float ? at::kFloat : type);
+    if (makes_gguf && parameter.shape.size() == 1)
+      return models::read_parameter(checkpoint, parameter, at::kFloat);
+    const bool quantizes = !options.gguf_type.empty();
+    return models::read_parameter(checkpoint, parameter,
+                                  quantizes ? models::stored_type(checkpoint, parameter) : type);
   };
   const FolderLock lock(
       {.target = options.destination,
@@ -90,10 +126,15 @@ void convert(const recipe::ConvertOptions& options) {
        .remedy = "give another destination"});
   refuse_to_overwrite(options.destination);  // another conversion may have finished meanwhile
   remove_abandoned_versions(options.destination);
-  const engine::ExportOptions export_options{
-      .dtype = type, .processor = options.source, .add = [&](const fs::path& folder) {
-        data::copy_prompt_record(options.source, folder);
-      }};
+  const engine::ExportOptions export_options{.dtype = type,
+                                             .gguf_type = options.gguf_type,
+                                             .processor = options.source,
+                                             .add = [&](const fs::path& folder) {
+                                               if (to == "ollama")
+                                                 write_modelfile(folder, options, *tokenizer);
+                                               else
+                                                 data::copy_prompt_record(options.source, folder);
+                                             }};
   if (to == "hf")
     engine::export_hugging_face(options.destination, *checkpoint.model, tokenizer.get(), read,
                                 export_options);
@@ -101,8 +142,11 @@ void convert(const recipe::ConvertOptions& options) {
     engine::export_litgpt(options.destination, *checkpoint.model, *tokenizer, read, export_options);
   else if (to == "gguf")
     engine::export_gguf(options.destination, *checkpoint.model, *tokenizer, read, export_options);
+  else if (to == "ollama")
+    engine::export_gguf_directory(options.destination, *checkpoint.model, *tokenizer, read,
+                                  export_options);
   else
-    throw UserError("--to {} is unknown; choose hf, litgpt or gguf", to);
+    throw UserError("--to {} is unknown; choose hf, litgpt, gguf or ollama", to);
   std::printf("%s\n", options.destination.c_str());
 }
 

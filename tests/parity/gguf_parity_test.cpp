@@ -4,19 +4,26 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/files.h"
 #include "core/memory/ledger.h"
 #include "engine/batch.h"
 #include "engine/engine.h"
+#include "engine/export/export.h"
 #include "engine/export/vocabulary.h"
+#include "files/weights/gguf/gguf.h"
+#include "files/weights/pth/zip.h"
 #include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
 #include "parity/parity_support.h"
 #include "support/source_dir.h"
+#include "support/temp_folder.h"
 #include "support/test_device.h"
 #include "unit/text/mixed_text.h"
 
@@ -133,6 +140,32 @@ TEST_P(GgufParity, ReadsTextAsSentencepiece) {
     EXPECT_EQ(tokenizer::test::hash_ids(tokenizer->encode(line, true)),
               fmt::format("{:02x}{:02x}{:02x}{:02x}", bytes[0], bytes[1], bytes[2], bytes[3]))
         << "line " << i << ": " << line;
+  }
+}
+
+// tests/oracles/gguf_quantize.py wrote the checksums. Rows of 576 and of 1536, so that every type
+// of every mix occurs.
+TEST(GgufMixes, SmolLm2HasTheBytesOfLlamaQuantize) {
+  const fs::path path = model_path(kModels[0]);
+  if (!fs::exists(path)) GTEST_SKIP() << path << " is missing: snug demo --fetch_only";
+  memory::install_allocators();
+  const models::Checkpoint source = models::open_checkpoint(path);
+  const auto tokenizer = engine::open_tokenizer(source);
+  const auto read = [&](const nn::Parameter& parameter) {
+    return models::read_parameter(source, parameter, models::stored_type(source, parameter));
+  };
+  const test::TempFolder folder;
+  const auto checksums =
+      nlohmann::json::parse(read_file(source_dir() / "tests/data/parity/smollm2_mixes.json"));
+  ASSERT_EQ(checksums.size(), 5u);
+  for (const auto& [mix, wanted] : checksums.items()) {
+    engine::export_gguf(folder / "m.gguf", *source.model, *tokenizer, read, {.gguf_type = mix});
+    const auto file = files::GgufFile::open(folder / "m.gguf");
+    std::vector<files::TensorInfo> tensors = file->tensors();
+    std::ranges::sort(tensors, {}, &files::TensorInfo::name);
+    uint32_t found = 0;
+    for (const files::TensorInfo& tensor : tensors) found = files::crc32(file->raw(tensor), found);
+    EXPECT_EQ(found, wanted.get<uint32_t>()) << mix;
   }
 }
 

@@ -104,6 +104,51 @@ TEST_F(Trained, GgufIsReadLikeAnyModel) {
   EXPECT_NE(refused.output.find("exists already"), std::string::npos) << refused.output;
 }
 
+TEST_F(Trained, QuantizedGgufIsSmallerAndReadLikeAnyModel) {
+  const auto written = [&](const char* type) {
+    const fs::path file = folder_ / (std::string(type) + ".gguf");
+    const Result result = run({"convert", model(), file, "--gguf_type", type});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_EQ(run({"generate", file, "--prompt", "say 3", "--max_new_tokens", "4"}).exit_code, 0);
+    return fs::file_size(file);
+  };
+  ASSERT_EQ(run({"convert", model(), folder_ / "bf16.gguf"}).exit_code, 0);
+  EXPECT_LT(written("q8_0"), fs::file_size(folder_ / "bf16.gguf"));
+  EXPECT_LT(written("Q4_0"), fs::file_size(folder_ / "q8_0.gguf"));
+}
+
+TEST_F(Trained, AFolderForOllamaHasTheGgufFileAndAModelfile) {
+  const fs::path folder = folder_ / "my-model";
+  const Result result = run({"convert", model(), folder, "--to", "ollama", "--gguf_type", "Q8_0"});
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  ASSERT_EQ(run({"convert", model(), folder_ / "my-model.gguf", "--gguf_type", "Q8_0"}).exit_code,
+            0);
+  EXPECT_TRUE(read_file(folder / "my-model.gguf") == read_file(folder_ / "my-model.gguf"));
+  // It was trained with prompts in the style plain, by the record in the folder.
+  EXPECT_EQ(
+      read_file(folder / "Modelfile"),
+      "FROM ./my-model.gguf\nTEMPLATE \"\"\"{{ .Prompt }}\"\"\"\nPARAMETER stop \"<|im_end|>\"\n");
+  EXPECT_EQ(run({"verify", folder}).exit_code, 0);
+}
+
+TEST_F(Trained, GgufTypesAreForGgufFilesAlone) {
+  const auto refusal = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"convert", model()};
+    words.insert(words.end(), more.begin(), more.end());
+    const Result result = run(words);
+    EXPECT_EQ(result.exit_code, 2) << result.output;
+    return result.output;
+  };
+  EXPECT_NE(refusal({folder_ / "m.gguf", "--gguf_type", "Q3_K"})
+                .find("is not one of Q8_0, Q4_0, Q6_K, Q4_K_M, Q5_K_M"),
+            std::string::npos);
+  EXPECT_NE(refusal({folder_ / "m", "--gguf_type", "Q8_0"}).find("give --to gguf"),
+            std::string::npos);
+  EXPECT_NE(refusal({folder_ / "m.gguf", "--gguf_type", "Q8_0", "--dtype", "float16"})
+                .find("--dtype float16"),
+            std::string::npos);
+}
+
 // Its answers are all but random bytes, every control character among them.
 TEST_F(Trained, AnswersLeaveATerminalAlone) {
   const Result in_file = run({"generate", model(), "--prompt", "a", "--max_new_tokens", "200",

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/export/export.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/cat.h>
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -12,7 +14,10 @@
 #include "engine/export/vocabulary.h"
 #include "files/checkpoint/tensor_bytes.h"
 #include "files/checksums.h"
+#include "files/weights/byte_reader.h"
+#include "files/weights/convert.h"
 #include "files/weights/gguf/gguf.h"
+#include "files/weights/gguf/mix.h"
 #include "files/weights/pth/pth.h"
 #include "files/weights/safetensors/safetensors.h"
 #include "models/family.h"
@@ -36,7 +41,7 @@ const char* torch_name(at::ScalarType type) {
 
 struct Part {
   const nn::Parameter* parameter;
-  at::ScalarType type;
+  std::optional<at::ScalarType> type;  // none: as it was read
   int64_t paired_heads;
   std::vector<int64_t> file_shape;  // empty: the parameter's
   bool transposed;
@@ -49,7 +54,8 @@ struct FileTensors {
   std::map<std::string, std::vector<Part>> parts;
 };
 
-FileTensors arrange(models::Model& model, models::Layout layout, at::ScalarType type) {
+FileTensors arrange(models::Model& model, models::Layout layout,
+                    std::optional<at::ScalarType> type) {
   FileTensors result;
   std::vector<std::string> order;
   for (const nn::Parameter* parameter : model.parameters()) {
@@ -59,8 +65,8 @@ FileTensors arrange(models::Model& model, models::Layout layout, at::ScalarType 
     auto& parts = result.parts[place.tensor];
     if (parts.empty()) order.push_back(place.tensor);
     // Units list q, k, v in the order in which they are fused.
-    parts.push_back({parameter, stays_float ? at::kFloat : type, place.paired_heads, place.shape,
-                     place.transposed, place.added});
+    parts.push_back({parameter, stays_float ? std::optional(at::kFloat) : type, place.paired_heads,
+                     place.shape, place.transposed, place.added});
   }
   for (const std::string& name : order) {
     const auto& parts = result.parts[name];
@@ -69,25 +75,53 @@ FileTensors arrange(models::Model& model, models::Layout layout, at::ScalarType 
         first.file_shape.empty() ? first.parameter->whole_shape() : first.file_shape;
     for (size_t i = 1; i < parts.size(); ++i) shape[0] += parts[i].parameter->whole_shape()[0];
     if (first.transposed) std::ranges::reverse(shape);
-    result.infos.push_back(files::make_tensor_info(name, dtype_of(first.type), shape));
+    result.infos.push_back(
+        files::make_tensor_info(name, dtype_of(first.type.value_or(at::kFloat)), shape));
   }
   return result;
+}
+
+// A tensor of the file, put together from its parameters.
+at::Tensor value_of(const std::vector<Part>& parts, const ParameterReader& read) {
+  std::vector<at::Tensor> values;
+  for (const Part& part : parts) {
+    at::Tensor value = read(*part.parameter).detach();
+    value = (part.type ? value.to(*part.type) : value).contiguous();
+    if (part.transposed) value = value.t().contiguous();
+    if (part.added != 0) value = value.add(part.added);
+    values.push_back(part.paired_heads > 0 ? models::join_pairs(value, part.paired_heads) : value);
+  }
+  return values.size() == 1 ? values.front() : at::cat(values);
 }
 
 // Reads one file tensor at a time; the span is valid until the next call.
 files::TensorBytes byte_source(const FileTensors& tensors, const ParameterReader& read) {
   return [&tensors, read, held = at::Tensor()](const files::TensorInfo& info) mutable {
     held.reset();
-    std::vector<at::Tensor> parts;
-    for (const Part& part : tensors.parts.at(info.name)) {
-      at::Tensor value = read(*part.parameter).detach().to(part.type).contiguous();
-      if (part.transposed) value = value.t().contiguous();
-      if (part.added != 0) value = value.add(part.added);
-      parts.push_back(part.paired_heads > 0 ? models::join_pairs(value, part.paired_heads) : value);
-    }
-    held = parts.size() == 1 ? parts.front() : at::cat(parts);
+    held = value_of(tensors.parts.at(info.name), read);
     return bytes_of(held);
   };
+}
+
+// Writes `value` in the tensor's type, converted by all processors a stretch at a time, so that
+// memory holds the tensor as it was read and little else.
+void write_converted(files::GgufWriter& out, const files::TensorInfo& info,
+                     const at::Tensor& value) {
+  const files::DType from = dtype_of(value);
+  if (from == info.dtype) return out.write(info.name, bytes_of(value));
+  constexpr int64_t kStretch = int64_t{1} << 22, kUnit = 1 << 14;  // whole blocks of every type
+  std::vector<std::byte> stretch;
+  for (int64_t begin = 0; begin < value.numel(); begin += kStretch) {
+    const int64_t count = std::min(kStretch, value.numel() - begin);
+    const std::byte* in = bytes_of(value).data() + files::bytes_for(from, begin);
+    stretch.resize(static_cast<size_t>(files::bytes_for(info.dtype, count)));
+    at::parallel_for(0, (count + kUnit - 1) / kUnit, 1, [&](int64_t first, int64_t last) {
+      const int64_t at = first * kUnit, end = std::min(count, last * kUnit);
+      files::convert(from, in + files::bytes_for(from, at), info.dtype,
+                     stretch.data() + files::bytes_for(info.dtype, at), end - at);
+    });
+    out.write(info.name, stretch);
+  }
 }
 
 // Whether a model directory may contain this file. Other files are the user's and are not deleted.
@@ -308,10 +342,19 @@ void export_gguf(const fs::path& file, models::Model& model, const tokenizer::To
   if (fs::is_directory(file))
     throw UserError("{} is a folder; name the GGUF file to write, such as {}", file.string(),
                     (file / "model.gguf").string());
-  FileTensors tensors = arrange(model, models::Layout::Gguf, options.dtype);
+  const files::GgufMix* mix =
+      options.gguf_type.empty() ? nullptr : &files::gguf_mix(options.gguf_type);
+  FileTensors tensors = arrange(model, models::Layout::Gguf,
+                                mix != nullptr ? std::nullopt : std::optional(options.dtype));
   const auto constants = model.gguf_constants();
   for (const auto& [name, values] : constants)
     tensors.infos.push_back(files::make_tensor_info(name, files::DType::F32, {std::ssize(values)}));
+  if (mix != nullptr) {
+    const std::vector<files::DType> types = files::types_in_mix(*mix, tensors.infos);
+    for (size_t i = 0; i < types.size(); ++i)
+      tensors.infos[i] =
+          files::make_tensor_info(tensors.infos[i].name, types[i], tensors.infos[i].shape);
+  }
   tokenizer::GgufVocabulary vocabulary = tokenizer.gguf_vocabulary(model.dimensions().vocabulary);
   std::error_code ignored;  // if the folder cannot be made, opening the file fails
   if (file.has_parent_path()) fs::create_directories(file.parent_path(), ignored);
@@ -319,17 +362,35 @@ void export_gguf(const fs::path& file, models::Model& model, const tokenizer::To
   model.write_gguf_config(out);
   out.set_text("general.type", "model");
   out.set_text("general.name", file.stem().string());
-  out.set_u32("general.file_type", gguf_file_type(options.dtype));
+  out.set_u32("general.file_type", mix != nullptr ? mix->file_type : gguf_file_type(options.dtype));
+  if (mix != nullptr) out.set_u32("general.quantization_version", 2);
   add_ids_of_config(model.hugging_face_config(), vocabulary, out);
   write_vocabulary(vocabulary, out);
   out.declare(tensors.infos);
-  const files::TensorBytes bytes = byte_source(tensors, read);
   for (const files::TensorInfo& info : tensors.infos) {
     const auto constant = constants.find(info.name);
-    out.write(info.name, constant == constants.end() ? bytes(info)
-                                                     : std::as_bytes(std::span(constant->second)));
+    if (constant != constants.end())
+      out.write(info.name, std::as_bytes(std::span(constant->second)));
+    else
+      files::with_context(info.name, [&] {
+        write_converted(out, info, value_of(tensors.parts.at(info.name), read));
+      });
   }
   out.finish();
+}
+
+void export_gguf_directory(const fs::path& directory, models::Model& model,
+                           const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
+                           const ExportOptions& options) {
+  const std::string name = gguf_name(directory);
+  replace_directory(
+      directory,
+      [&](const fs::path& folder) { export_gguf(folder / name, model, tokenizer, read, options); },
+      options.add);
+}
+
+std::string gguf_name(const fs::path& directory) {
+  return whole_name(directory).filename().string() + ".gguf";
 }
 
 }  // namespace snug::engine

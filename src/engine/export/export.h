@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <string>
 
 #include "files/checkpoint/adapters/peft_adapter.h"
 #include "models/model.h"
@@ -26,6 +27,7 @@ using AddFiles = std::function<void(const std::filesystem::path& folder)>;
 
 struct ExportOptions {
   at::ScalarType dtype = at::kBFloat16;
+  std::string gguf_type = {};  // of a GGUF file, instead of dtype: a mix (files/weights/gguf/mix.h)
   int64_t max_shard_bytes = 5'000'000'000;
   std::filesystem::path processor;  // the folder whose picture processor is copied
   AddFiles add = {};
@@ -60,9 +62,17 @@ void export_litgpt(const std::filesystem::path& directory, models::Model& model,
                    const ExportOptions& options);
 
 // One GGUF file with the vocabulary inside. Vectors (norms, biases) are always float32, as GGUF
-// readers expect; `read` may return them so.
+// readers expect; `read` may return them so. For a quantized file `read` returns each value in any
+// floating-point type that holds it.
 void export_gguf(const std::filesystem::path& file, models::Model& model,
                  const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
                  const ExportOptions& options);
+
+// The same in a directory of its own, as gguf_name(directory), and what `options.add` puts beside
+// it.
+void export_gguf_directory(const std::filesystem::path& directory, models::Model& model,
+                           const tokenizer::Tokenizer& tokenizer, const ParameterReader& read,
+                           const ExportOptions& options);
+std::string gguf_name(const std::filesystem::path& directory);  // "my-model" -> "my-model.gguf"
 
 }  // namespace snug::engine

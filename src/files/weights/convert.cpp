@@ -94,7 +94,7 @@ void from_f32(const void* in, DType to, void* out, int64_t count) {
     case DType::F16:
       return f32_to_f16(in, out, count);
     default:
-      throw InternalError(fmt::format("no conversion from F32 to {}", name(to)));
+      return quantize(to, static_cast<const float*>(in), out, count);
   }
 }
 
@@ -148,7 +148,8 @@ void to_f32(DType from, const void* in, float* out, int64_t count) {
 }
 
 bool can_convert(DType from, DType to) {
-  return from == to || to == DType::F32 || to == DType::F16 || to == DType::BF16;
+  return from == to || to == DType::F32 || to == DType::F16 || to == DType::BF16 ||
+         can_quantize(to);
 }
 
 void convert(DType from, const void* in, DType to, void* out, int64_t count) {

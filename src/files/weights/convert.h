@@ -24,9 +24,15 @@ void to_f32(DType from, const void* in, float* out, int64_t count);
 // Dequantizes whole blocks, with the same bits as ggml's reference code.
 void dequantize(DType type, const void* in, float* out, int64_t count);
 
-// Whether convert() supports the pair: any type to F32, F16 or BF16, or from == to.
+// The other way, with the same bytes as ggml's reference code. Throws UserError, without a subject,
+// for values that are not finite.
+void quantize(DType type, const float* in, void* out, int64_t count);
+bool can_quantize(DType type);  // Q8_0, Q4_0, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K
+
+// Whether convert() supports the pair: any type to F32, F16, BF16 or one that can be quantized to,
+// or from == to.
 bool can_convert(DType from, DType to);
-// F64 and integers are converted to 16-bit types by way of float32, as in PyTorch.
+// F64 and integers are converted to smaller types by way of float32, as in PyTorch.
 void convert(DType from, const void* in, DType to, void* out, int64_t count);
 
 // float16 and bfloat16 in plain C++, bit for bit what the F16C instructions give (NaN made quiet).

@@ -164,8 +164,9 @@ struct ShowDataOptions {
 struct ConvertOptions {
   std::string source;
   std::string destination;
-  std::string to = "auto";  // auto | hf | litgpt | gguf
+  std::string to = "auto";  // auto | hf | litgpt | gguf | ollama
   std::string dtype;        // empty = as in the source
+  std::string gguf_type;    // of a GGUF file, instead of dtype; empty = not quantized
   bool verbose = false;
 };
 

@@ -99,6 +99,12 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+std::string upper(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  return out;
+}
+
 std::string normalise_data(std::string_view name) {
   const DataClass* known = find_data(name);
   return std::string(known ? known->name : name);

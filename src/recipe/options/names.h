@@ -16,6 +16,7 @@ namespace snug::recipe {
 // "a.b.C" -> "C".
 std::string_view last_word(std::string_view path);
 std::string lower(std::string_view text);
+std::string upper(std::string_view text);
 
 // "litgpt.data.Alpaca2k", "alpaca2k" -> "Alpaca2k".
 std::string normalise_data(std::string_view name);

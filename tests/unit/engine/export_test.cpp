@@ -13,6 +13,8 @@
 #include "base/files.h"
 #include "core/memory/ledger.h"
 #include "engine/export/vocabulary.h"
+#include "files/weights/convert.h"
+#include "files/weights/gguf/mix.h"
 #include "models/family.h"
 #include "support/temp_folder.h"
 
@@ -29,9 +31,10 @@ class Exported : public testing::Test {
  protected:
   void SetUp() override { memory::install_allocators(); }
 
-  void make(const std::string& kind, at::ScalarType type = at::kFloat) {
+  void make(const std::string& kind, at::ScalarType type = at::kFloat, const json& more = {}) {
     json config = json::parse(read_file(kData / "parity" / kind / "config.json"));
     config["vocab_size"] = kVocabulary;
+    config.update(more.is_null() ? json::object() : more);
     if (config.contains("query_pre_attn_scalar")) {  // what GGUF files have no keys for
       config["query_pre_attn_scalar"] = config["head_dim"];
       config.erase("layer_types");
@@ -145,6 +148,53 @@ TEST_F(Exported, GgufKeepsVectorsInFloat32AndLeavesATiedHeadOut) {
     EXPECT_EQ(tensor.dtype, tensor.shape.size() == 1 ? files::DType::F32 : files::DType::BF16)
         << tensor.name;
   EXPECT_EQ(std::ssize(read->texts("tokenizer.ggml.tokens")), kVocabulary);
+}
+
+// Rows of 256, and of 64 in the down projections; Phi-3 has fused matrices.
+TEST_F(Exported, AQuantizedGgufFileHasTheBlocksOfTheFloatFile) {
+  for (const char* kind : {"llama", "phi3"}) {
+    make(kind, at::kBFloat16, {{"hidden_size", 256}, {"head_dim", 64}, {"intermediate_size", 64}});
+    export_gguf(folder_ / "float.gguf", *model_, *tokenizer_, resident_value, options_);
+    const auto plain = files::GgufFile::open(folder_ / "float.gguf");
+    for (const char* mix_name : {"Q8_0", "Q4_0", "Q4_K_M"}) {
+      const fs::path file = folder_ / (std::string(mix_name) + ".gguf");
+      options_.gguf_type = mix_name;
+      export_gguf(file, *model_, *tokenizer_, resident_value, options_);
+      options_.gguf_type = "";
+      const files::GgufMix& mix = files::gguf_mix(mix_name);
+      const auto read = files::GgufFile::open(file);
+      EXPECT_EQ(read->integer("general.file_type"), mix.file_type);
+      EXPECT_EQ(read->integer("general.quantization_version"), 2);
+      const std::vector<files::DType> types = files::types_in_mix(mix, plain->tensors());
+      ASSERT_EQ(read->tensors().size(), types.size());
+      for (size_t i = 0; i < types.size(); ++i) {
+        const files::TensorInfo& wanted = plain->tensors()[i];
+        const files::TensorInfo& found = *read->find(wanted.name);
+        ASSERT_EQ(found.dtype, types[i]) << wanted.name;
+        std::vector<std::byte> expected(static_cast<size_t>(found.nbytes));
+        files::convert(wanted.dtype, plain->raw(wanted).data(), found.dtype, expected.data(),
+                       wanted.num_elements());
+        EXPECT_TRUE(std::ranges::equal(read->raw(found), expected)) << mix_name << wanted.name;
+      }
+    }
+  }
+}
+
+TEST_F(Exported, AQuantizedGgufFileNamesTheWeightThatIsNotFinite) {
+  make("llama", at::kFloat);
+  for (nn::Parameter* parameter : model_->parameters())
+    if (parameter->name == "model.layers.1.mlp.up_proj.weight")
+      parameter->value.detach().fill_(INFINITY);
+  options_.gguf_type = "Q8_0";
+  try {
+    export_gguf(folder_ / "m.gguf", *model_, *tokenizer_, resident_value, options_);
+    ADD_FAILURE() << "written";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("blk.1.ffn_up.weight: it holds infinities"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "m.gguf"));
 }
 
 TEST_F(Exported, LlamasRowsArePairedInGgufAndQwensAreNot) {

@@ -1,0 +1,29 @@
+// Which type each tensor of a quantized GGUF file gets. A mix is named after its usual type; the
+// head, and in Q4_K_M and Q5_K_M some layers' values and down projections, keep more bits. The
+// choice is that of llama.cpp's llama-quantize, so that a file here is what users of that name
+// know.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "files/weights/dtype.h"
+
+namespace snug::files {
+
+struct GgufMix {
+  std::string_view name;
+  DType usual;
+  bool more_bits;      // in some layers
+  uint32_t file_type;  // general.file_type
+};
+
+// Throws UserError for an unknown name.
+const GgufMix& gguf_mix(std::string_view name);
+
+// The type of each of a file's tensors, which are named as in GGUF. Vectors are float32.
+std::vector<DType> types_in_mix(const GgufMix& mix, const std::vector<TensorInfo>& tensors);
+
+}  // namespace snug::files

@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Expected values for quantized GGUF files, by llama.cpp's library: tests/data/formats/
+
+  quantize.gguf     rows (float32) and, under each type's name, the blocks that ggml makes of them
+  gguf_types.json   the type that llama_model_quantize gives each tensor of small models of several
+                    shapes, for the mixes that snug knows
+
+Needs gguf, numpy, cffi and llama-cpp-py-sync (a wheel with llama.cpp's libraries; glibc 2.38):
+gguf_quantize.py
+
+With a file in float32, made from that of `snug demo --fetch_only` by `snug convert … f32.gguf --dtype float32`, it
+writes ../parity/smollm2_mixes.json, a checksum of all tensors of each mix: gguf_quantize.py f32.gguf
+"""
+import ctypes
+import json
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+
+import gguf
+import numpy as np
+from gguf import GGMLQuantizationType as Type
+from llama_cpp_py_sync import _cffi_bindings as llama
+
+OUT = Path(__file__).resolve().parents[1] / "data" / "formats"
+SEED = 20251124
+TYPES = ["Q4_0", "Q5_0", "Q5_1", "Q8_0", "Q4_K", "Q5_K", "Q6_K"]
+MIXES = {"Q4_0": 2, "Q8_0": 7, "Q4_K_M": 15, "Q5_K_M": 17, "Q6_K": 18}
+
+
+def rows():
+    """Rows of 512 that weights look like, and rows that they do not."""
+    rng = np.random.default_rng(SEED)
+    usual = rng.standard_normal((6, 512)) * np.array([[0.02], [0.02], [1], [1e-4], [30], [1e-7]])
+    outlier = rng.standard_normal((2, 512)) * 0.02
+    outlier[:, ::97] *= 60
+    positive = np.abs(rng.standard_normal(512)) + 0.5
+    heavy = rng.standard_cauchy(512).clip(-200, 200) * 0.01
+    ties = rng.integers(-40, 41, 512) / 8
+    few = np.where(rng.random(512) < 0.9, 0, rng.standard_normal(512))
+    same = np.full(512, 0.25)
+    mixed = np.concatenate([np.zeros(256), np.full(128, -0.5), np.full(64, 1e-20), np.full(64, 1e-16)])
+    small = rng.standard_normal(512) * 10.0 ** rng.integers(-44, -30, 512)
+    wide = rng.standard_normal(512) * 10.0 ** rng.integers(-6, 3, 512)
+    dead = rng.standard_normal(512) * np.repeat(np.tile([1, 1e-17], 16), 16)  # groups of 16
+    # The last step that is tried is the best for Q4_K in the first and third, for Q5_K in the second and third.
+    last = [np.random.default_rng(seed).exponential(size=512) for seed in (4, 11, 107)]
+    special = [positive, -positive, heavy, ties, few, same, -same, mixed, small, wide, dead, *last]
+    return np.concatenate([usual, outlier, special]).astype(np.float32)
+
+
+def quantize_rows(values, kind):
+    """By the library's own function; numpy versions in gguf must agree where they exist."""
+    base = ctypes.CDLL(str(Path(llama.__file__).parent / "libggml-base.so.0"))
+    base.ggml_quantize_chunk.restype = ctypes.c_size_t
+    base.ggml_quantize_chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p] + [ctypes.c_int64] * 3 + [ctypes.c_void_p]
+    per_block, block_bytes = gguf.GGML_QUANT_SIZES[kind]
+    out = np.zeros((values.shape[0], values.shape[1] // per_block * block_bytes), np.uint8)
+    written = base.ggml_quantize_chunk(int(kind), values.ctypes.data, out.ctypes.data, 0, *values.shape, None)
+    assert written == out.nbytes
+    return out
+
+
+def write_rows():
+    values = np.ascontiguousarray(rows())
+    writer = gguf.GGUFWriter(OUT / "quantize.gguf", "llama")
+    writer.add_tensor("rows", values)
+    for name in TYPES:
+        blocks = quantize_rows(values, Type[name])
+        if name in ("Q4_0", "Q5_0", "Q5_1", "Q8_0"):
+            by_numpy = gguf.quantize(values, Type[name])
+            print(name, "numpy differs in rows", np.flatnonzero((by_numpy != blocks).any(1)))
+        writer.add_tensor(name, blocks, raw_dtype=Type[name])
+    close(writer)
+
+
+def close(writer):
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def write_model(path, arch, layers, heads, kv_heads, hidden, intermediate, tied):
+    """Weights that no one looks at, in the shapes and names of a model."""
+    writer = gguf.GGUFWriter(path, arch)
+    head = hidden // heads
+    vocabulary = 64
+    writer.add_block_count(layers)
+    writer.add_context_length(128)
+    writer.add_embedding_length(hidden)
+    writer.add_feed_forward_length(intermediate)
+    writer.add_head_count(heads)
+    writer.add_head_count_kv(kv_heads)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_dimension_count(head)
+    writer.add_vocab_size(vocabulary)
+    if arch in ("gemma2", "gemma3", "phi3"):
+        writer.add_sliding_window(64)
+    if arch == "granite":
+        writer.add_logit_scale(1.0)
+
+    def add(name, *shape):
+        writer.add_tensor(name, np.zeros(shape, np.float32))
+
+    add("token_embd.weight", vocabulary, hidden)
+    add("output_norm.weight", hidden)
+    if not tied:
+        add("output.weight", vocabulary, hidden)
+    for i in range(layers):
+        add(f"blk.{i}.attn_norm.weight", hidden)
+        if arch == "phi3":
+            add(f"blk.{i}.attn_qkv.weight", (heads + 2 * kv_heads) * head, hidden)
+            add(f"blk.{i}.ffn_up.weight", 2 * intermediate, hidden)
+        else:
+            add(f"blk.{i}.attn_q.weight", hidden, hidden)
+            add(f"blk.{i}.attn_k.weight", kv_heads * head, hidden)
+            add(f"blk.{i}.attn_v.weight", kv_heads * head, hidden)
+            add(f"blk.{i}.ffn_gate.weight", intermediate, hidden)
+            add(f"blk.{i}.ffn_up.weight", intermediate, hidden)
+        add(f"blk.{i}.attn_output.weight", hidden, hidden)
+        add(f"blk.{i}.ffn_norm.weight", hidden)
+        add(f"blk.{i}.ffn_down.weight", hidden, intermediate)
+        if arch == "qwen2":
+            add(f"blk.{i}.attn_q.bias", hidden)
+    close(writer)
+
+
+def quantize_file(source, destination, mix):
+    ffi, lib = llama.get_ffi(), llama.get_lib()
+    params = ffi.new("llama_model_quantize_params *", lib.llama_model_quantize_default_params())
+    params.ftype, params.nthread, params.allow_requantize = MIXES[mix], 2, True
+    result = lib.llama_model_quantize(str(source).encode(), str(destination).encode(), params)
+    assert result == 0, (source, mix)
+
+
+CASES = {
+    "llama": dict(arch="llama", layers=5, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=False),
+    "llama-tied": dict(arch="llama", layers=16, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=True),
+    "smollm2": dict(arch="llama", layers=30, heads=3, kv_heads=3, hidden=96, intermediate=256, tied=True),
+    "odd": dict(arch="llama", layers=2, heads=2, kv_heads=1, hidden=40, intermediate=72, tied=False),
+    "llama-70b": dict(arch="llama", layers=80, heads=4, kv_heads=2, hidden=256, intermediate=256, tied=False),
+    "llama-65b": dict(arch="llama", layers=80, heads=4, kv_heads=4, hidden=256, intermediate=256, tied=True),
+    "qwen2": dict(arch="qwen2", layers=9, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=False),
+    "qwen2-72b": dict(arch="qwen2", layers=80, heads=4, kv_heads=2, hidden=256, intermediate=256, tied=False),
+    "qwen3": dict(arch="qwen3", layers=6, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=True),
+    "phi3": dict(arch="phi3", layers=8, heads=4, kv_heads=4, hidden=256, intermediate=512, tied=False),
+    "gemma3": dict(arch="gemma3", layers=18, heads=4, kv_heads=1, hidden=256, intermediate=512, tied=True),
+    "gemma2": dict(arch="gemma2", layers=7, heads=4, kv_heads=2, hidden=256, intermediate=320, tied=True),
+    "granite": dict(arch="granite", layers=4, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=True),
+    "olmo2": dict(arch="olmo2", layers=4, heads=4, kv_heads=4, hidden=256, intermediate=512, tied=False),
+    "smollm3": dict(arch="smollm3", layers=4, heads=4, kv_heads=2, hidden=256, intermediate=512, tied=True),
+}
+
+
+def by_kind(path, value):
+    """Of each kind of tensor; where layers differ, a list in their order."""
+    found = {}
+    for tensor in gguf.GGUFReader(path).tensors:
+        parts = tensor.name.split(".")
+        found.setdefault(".".join(parts[2:]) if parts[0] == "blk" else tensor.name, []).append(value(tensor))
+    return {name: values[0] if all(v == values[0] for v in values) else values for name, values in found.items()}
+
+
+def write_types():
+    lines = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, case in CASES.items():
+            source, out = Path(folder) / "in.gguf", Path(folder) / "out.gguf"
+            write_model(source, **case)
+            shapes = by_kind(source, lambda tensor: [int(size) for size in reversed(tensor.shape)])
+            types = {}
+            for mix in MIXES:
+                quantize_file(source, out, mix)
+                types[mix] = by_kind(out, lambda tensor: tensor.tensor_type.name)
+            lines.append(f'"{name}": {json.dumps({"layers": case["layers"], "shapes": shapes, "types": types})}')
+    (OUT / "gguf_types.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def write_checksums(source):
+    found = {}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.gguf"
+        for mix in MIXES:
+            quantize_file(source, out, mix)
+            found[mix] = 0
+            for tensor in sorted(gguf.GGUFReader(out).tensors, key=lambda tensor: tensor.name):
+                found[mix] = zlib.crc32(np.asarray(tensor.data).tobytes(), found[mix])
+    (OUT.parent / "parity" / "smollm2_mixes.json").write_text(json.dumps(found) + "\n")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2:
+        write_checksums(sys.argv[1])
+    else:
+        write_rows()
+        write_types()
