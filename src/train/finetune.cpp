@@ -457,9 +457,13 @@ void Finetune::end(const std::string& outcome, const std::string& reason) {
   figures_->fill();
   const std::string fault = log_->write();
   live_->ended(outcome, reason);
-  if (fault.empty()) return;
-  if (outcome == "ok") throw UserError("{}", without_record(fault));
-  log_warning("the run's record could not be written: " + fault);
+  if (!fault.empty() && outcome == "ok") {
+    const std::string text = without_record(fault);
+    log_->log_end("error", text);
+    throw UserError("{}", text);
+  }
+  if (!fault.empty()) log_warning("the run's record could not be written: " + fault);
+  log_->log_end(outcome, reason);
 }
 
 // The model is whole, but who asks run.json would hear that the run is unfinished.
@@ -499,6 +503,7 @@ void Finetune::explain(const OutOfMemory& error) {
     log_warning("the run's record could not be written: " + fault);
   if (!record.memory.phases.empty()) tell_the_phases();
   live_->ended("oom", error.what());
+  log_->log_end("oom", record.reason);
   throw OutOfMemory(record.reason);
 }
 

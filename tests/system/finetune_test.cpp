@@ -21,6 +21,11 @@ TEST(Finetune, LearnsAndLeavesEverythingBehind) {
   ASSERT_GE(l.size(), 25U);
   EXPECT_LT(l.back(), 0.8 * l.front());
   EXPECT_LT(record["validation"].back()["loss"], record["validation"].front()["loss"]);
+  // All that was printed, below the recipe.
+  const std::string log = read_file(folder / "out/log.txt");
+  EXPECT_NE(log.find("\ntrain:\n"), std::string::npos) << log;
+  EXPECT_NE(log.find("\n" + result.output), std::string::npos) << log << "\nand\n" << result.output;
+  EXPECT_TRUE(log.ends_with(" UTC  ended: ok\n")) << log;
   for (const char* file :
        {"metrics.csv", "report.html", "tensorboard", "final/model.safetensors", "final/config.json",
         "final/generation_config.json", "final/tokenizer.json"})

@@ -107,8 +107,12 @@ class Budgets : public ::testing::Test {
     expect_whole_csv(out / "metrics.csv", record["steps"].size());
     std::set<std::string> left;
     for (const auto& entry : fs::directory_iterator(out)) left.insert(entry.path().filename());
-    EXPECT_EQ(left,
-              (std::set<std::string>{".lock", "live", "metrics.csv", "report.html", "run.json"}));
+    EXPECT_EQ(left, (std::set<std::string>{".lock", "live", "log.txt", "metrics.csv", "report.html",
+                                           "run.json"}));
+    const std::string log = read_file(out / "log.txt");
+    EXPECT_EQ(log.find("Memory by phase") != std::string::npos, shows_phases) << log;
+    EXPECT_NE(log.find("snug: out of memory on cpu: "), std::string::npos) << log;
+    EXPECT_TRUE(log.ends_with(" UTC  ended: oom\n")) << log;
     return record;
   }
 

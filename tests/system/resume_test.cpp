@@ -108,6 +108,14 @@ TEST(Resume, KilledAgainAndAgainEqualsNeverKilled) {
     before = resumption["seconds_total"];
   }
   EXPECT_GT(resumed["seconds_total"], before);
+  // One log of all attempts since the last that began anew.
+  const std::string log = read_file(out / "log.txt");
+  size_t resumptions = 0;
+  for (size_t at = log.find(", resumed at step "); at != log.npos;
+       at = log.find(", resumed at step ", at + 1))
+    ++resumptions;
+  EXPECT_GE(resumptions, resumed["resumptions"].size()) << log;
+  EXPECT_TRUE(log.ends_with(" UTC  ended: ok\n")) << log;
   EXPECT_EQ(read_file(out / "final/model.safetensors"),
             read_file(folder / "whole/final/model.safetensors"));
 }

@@ -606,6 +606,7 @@ std::vector<Row> recipe_rows(Recipe& r) {
   append(device_rows(r));
   append(lora_rows(r));
   append(machine_rows(r.accelerator, r.memory_budget, r.num_threads, r.verbose));
+  rows.back().help = "print more about what is done and why; a run begins with its recipe";
   return rows;
 }
 
