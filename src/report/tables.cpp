@@ -169,6 +169,29 @@ std::string memory_table(std::span<const PhaseRecord> phases) {
   return table.render();
 }
 
+PhaseRecord refusal_row(const RunRecord& record) {
+  if (!record.out_of_memory) return {};
+  const OutOfMemoryRecord& refused = *record.out_of_memory;
+  const auto live = [&](const char* category) {
+    const auto found = refused.by_category.find(category);
+    return found == refused.by_category.end() ? 0 : found->second;
+  };
+  const std::vector<PhaseRecord>& phases = record.memory.phases;
+  return {.step = record.steps.empty() ? 0 : record.steps.back().step,
+          .phase = "refused, " + refused.phase,
+          .parameters = live("parameters"),
+          .gradients = live("gradients"),
+          .optimizer_device = live("optimizer"),
+          .optimizer_host = phases.empty() ? 0 : phases.back().optimizer_host,
+          .activations = live("activations"),
+          .workspace = live("workspace"),
+          .communication = live("communication"),
+          .data = live("data"),
+          .allocated = refused.allocated,
+          .peak = record.memory.measured.peak_allocated,
+          .reserved = record.memory.measured.peak_reserved};
+}
+
 std::string memory_bars(const std::map<std::string, int64_t>& by_category,
                         const BarOptions& options) {
   std::vector<std::pair<std::string, int64_t>> bars;

@@ -39,6 +39,9 @@ class Table {
 // Allocated, Peak, Reserved, all in GiB or all in MiB.
 std::string memory_table(std::span<const PhaseRecord> phases);
 
+// What was live when an allocation was refused, as a row for the table of phases, behind them.
+PhaseRecord refusal_row(const RunRecord& record);
+
 struct BarOptions {
   int64_t budget_bytes = 0;  // drawn as the full width when set
   int width = 80;

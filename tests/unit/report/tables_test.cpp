@@ -77,6 +77,29 @@ TEST(MemoryBars, LargestFirstAndOneWidth) {
   EXPECT_EQ(memory_bars({{"gradients", 0}}), "");
 }
 
+TEST(MemoryTable, EndsWhereAnAllocationWasRefused) {
+  RunRecord record;
+  EXPECT_EQ(refusal_row(record).allocated, 0);
+  record.steps.resize(2);
+  record.steps.back().step = 2;
+  record.memory.phases = {{.step = 2, .phase = "before_fwd", .optimizer_host = 7}};
+  record.memory.measured = {.peak_allocated = 90, .peak_reserved = 99};
+  record.out_of_memory = {.phase = "backward",
+                          .requested = 5,
+                          .allocated = 60,
+                          .by_category = {{"parameters", 10}, {"activations", 50}}};
+  const PhaseRecord row = refusal_row(record);
+  EXPECT_EQ(row.step, 2) << "steps count from 0, and two are done";
+  EXPECT_EQ(row.phase, "refused, backward");
+  EXPECT_EQ(row.parameters, 10);
+  EXPECT_EQ(row.activations, 50);
+  EXPECT_EQ(row.gradients, 0);
+  EXPECT_EQ(row.optimizer_host, 7);
+  EXPECT_EQ(row.allocated, 60);
+  EXPECT_EQ(row.peak, 90);
+  EXPECT_EQ(row.reserved, 99);
+}
+
 TEST(MemoryBars, TheBudgetIsTheFullWidth) {
   const std::string bars = memory_bars({{"a", kGiB}}, {.budget_bytes = 2 * kGiB, .width = 43});
   EXPECT_EQ(bars, "a ██████████              1.00 GiB  100.0%\n");
