@@ -180,6 +180,8 @@ std::string report_html(const RunRecord& record) {
                      "Bars: allocated at the end of the phase; tick: peak so far; dashed line: "
                      "budget, if set."))
         .add(element("pre", memory_table(phases)));
+  if (record.epochs.size() > 1) html.add(element("pre", epoch_table(record.epochs)));
+  if (!record.steps.empty()) html.add(element("pre", summary_block(summary_of(record))));
   const std::string recipe =
       record.recipe.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   return html.add(samples(record))

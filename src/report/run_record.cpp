@@ -29,6 +29,15 @@ void fields(Of<StepRecord> auto& r, auto& field) {
   field("lr", r.lr);
   field("grad_norm", r.grad_norm);
   field("raw_tokens", r.raw_tokens);
+  field.added("epoch", r.epoch);
+}
+
+void fields(Of<EpochRecord> auto& r, auto& field) {
+  field("epoch", r.epoch);
+  field("steps", r.steps);
+  field("loss", r.loss);
+  field("tokens", r.tokens);
+  field("seconds", r.seconds);
 }
 
 void fields(Of<PhaseRecord> auto& r, auto& field) {
@@ -142,6 +151,7 @@ void fields(Of<RunRecord> auto& r, auto& field) {
   field("mesh", r.mesh);
   field("ranks", r.ranks);
   field("steps", r.steps);
+  field.added("epochs", r.epochs);
   field("speed", r.speed);
   field("memory", r.memory);
   field("validation", r.validation);
@@ -149,6 +159,7 @@ void fields(Of<RunRecord> auto& r, auto& field) {
   field("resumptions", r.resumptions);
   field.added("samples", r.samples);
   field("startup_s", r.startup);
+  field.added("fit_seconds", r.fit_seconds);
   field("seconds_total", r.seconds_total);
 }
 

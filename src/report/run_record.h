@@ -25,6 +25,16 @@ struct StepRecord {
   double lr = 0;
   double grad_norm = 0;
   int64_t raw_tokens = 0;  // of the samples' own text, without the prompt's template
+  int64_t epoch = 0;       // in which the step began, from 1; 0: not recorded
+};
+
+// The steps that began in one epoch.
+struct EpochRecord {
+  int64_t epoch = 0;
+  int64_t steps = 0;
+  double loss = 0;  // mean over the steps, without those whose loss is no number
+  int64_t tokens = 0;
+  double seconds = 0;  // of the steps
 };
 
 struct PhaseRecord {
@@ -144,6 +154,7 @@ struct RunRecord {
   std::string mesh;                     // "dp=2,fsdp=2"
   std::vector<RankMemoryRecord> ranks;  // empty for a single process
   std::vector<StepRecord> steps;
+  std::vector<EpochRecord> epochs;
   SpeedRecord speed;
   MemoryRecord memory;
   std::vector<ValidationRecord> validation;
@@ -151,7 +162,10 @@ struct RunRecord {
   std::vector<ResumptionRecord> resumptions;
   std::vector<SampleRecord> samples;
   StartupRecord startup;
-  double seconds_total = 0;  // including those before each resumption
+  // Wall seconds from before the first validation or step to after the last one, checkpoints
+  // included: what LitGPT calls the training time. Both include those before each resumption.
+  double fit_seconds = 0;
+  double seconds_total = 0;
 };
 
 // The text of run.json, with one line per step, phase and validation, so that it reads and diffs

@@ -222,6 +222,39 @@ std::string memory_bars(const std::map<std::string, int64_t>& by_category,
   return out;
 }
 
+std::vector<EpochRecord> epochs_of(std::span<const StepRecord> steps) {
+  std::vector<EpochRecord> epochs;
+  int64_t counted = 0;  // whose loss is a number
+  for (const StepRecord& step : steps) {
+    if (step.epoch == 0) continue;
+    if (epochs.empty() || epochs.back().epoch != step.epoch) {
+      epochs.push_back({.epoch = step.epoch});
+      counted = 0;
+    }
+    EpochRecord& epoch = epochs.back();
+    ++epoch.steps;
+    epoch.tokens += step.tokens;
+    epoch.seconds += step.seconds;
+    if (std::isfinite(step.loss))
+      epoch.loss += (step.loss - epoch.loss) / static_cast<double>(++counted);
+  }
+  return epochs;
+}
+
+std::string epoch_text(const EpochRecord& epoch) {
+  return fmt::format("Epoch {}: mean training loss {:.4f} over {} step{}", epoch.epoch, epoch.loss,
+                     epoch.steps, epoch.steps == 1 ? "" : "s");
+}
+
+std::string epoch_table(std::span<const EpochRecord> epochs) {
+  Table table({{"Epoch"}, {"Steps"}, {"Mean loss"}, {"Tokens"}, {"Seconds"}});
+  for (const EpochRecord& epoch : epochs)
+    table.add_row({std::to_string(epoch.epoch), with_commas(epoch.steps),
+                   fmt::format("{:.4f}", epoch.loss), with_commas(epoch.tokens),
+                   fmt::format("{:.2f}", epoch.seconds)});
+  return table.render();
+}
+
 namespace {
 
 using Lines = std::vector<std::pair<std::string, std::string>>;
@@ -237,9 +270,12 @@ Lines performance(const RunSummary& summary) {
   const double padded = summary.training_seconds > 0
                             ? static_cast<double>(summary.padded_tokens) / summary.training_seconds
                             : 0;
-  Lines lines{{"Training Time", fmt::format("{:.2f} s", summary.training_seconds)},
+  Lines lines{{"Training Time (steps)", fmt::format("{:.2f} s", summary.training_seconds)},
               {"Tok/sec", fmt::format("{:.2f} tok/s", padded)},
               {"Tok/sec w/o Padding", fmt::format("{:.2f} tok/s", summary.tokens_per_second)}};
+  if (summary.fit_seconds > 0)
+    lines.emplace(lines.begin() + 1, "Training Time (LitGPT's)",
+                  fmt::format("{:.2f} s, with validation and checkpoints", summary.fit_seconds));
   if (summary.startup.first_step_ended > 0)
     lines.emplace_back("Start to First Step", fmt::format("{:.2f} s, to its end {:.2f} s",
                                                           summary.startup.first_step_begun,
@@ -279,6 +315,7 @@ Lines validation(const RunSummary& summary) {
 
 RunSummary summary_of(const RunRecord& record) {
   RunSummary s{
+      .fit_seconds = record.fit_seconds,
       .share_of_peak = record.speed.share_of_peak,
       .memory_bytes = record.memory.measured.peak_allocated,
       .budget_bytes = record.device.budget_bytes,

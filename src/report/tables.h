@@ -52,16 +52,23 @@ struct BarOptions {
 std::string memory_bars(const std::map<std::string, int64_t>& by_category,
                         const BarOptions& options = {});
 
+// By epoch; none for steps of a version that did not record theirs.
+std::vector<EpochRecord> epochs_of(std::span<const StepRecord> steps);
+// "Epoch 1: mean training loss 2.3412 over 16 steps".
+std::string epoch_text(const EpochRecord& epoch);
+std::string epoch_table(std::span<const EpochRecord> epochs);
+
 struct RunSummary {
   int64_t input_tokens = 0;        // of the samples' own text
   int64_t tokens_with_prompt = 0;  // plus the prompt template's
   int64_t padded_tokens = 0;       // plus padding
-  double training_seconds = 0;
-  double tokens_per_second = 0;  // without padding
-  double share_of_peak = 0;      // 0: not known
-  int64_t memory_bytes = 0;      // peak allocated
-  int64_t budget_bytes = 0;      // 0: no budget
-  int64_t predicted_bytes = 0;   // 0: not planned
+  double training_seconds = 0;     // of the steps
+  double fit_seconds = 0;          // with validations and checkpoints; 0: not known
+  double tokens_per_second = 0;    // without padding
+  double share_of_peak = 0;        // 0: not known
+  int64_t memory_bytes = 0;        // peak allocated
+  int64_t budget_bytes = 0;        // 0: no budget
+  int64_t predicted_bytes = 0;     // 0: not planned
   StartupRecord startup;
   std::vector<std::string> notes;  // the record's
   std::optional<double> val_loss_before, val_loss_after;

@@ -1,6 +1,9 @@
 // Whole runs: what they learn, what they leave behind, and that being killed costs nothing.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <numeric>
 
 #include "system/program.h"
 
@@ -32,6 +35,34 @@ TEST(Finetune, LearnsAndLeavesEverythingBehind) {
     EXPECT_TRUE(fs::exists(folder / "out" / file)) << file;
   EXPECT_GT(record["memory"]["measured"]["peak_allocated"], 0);
   EXPECT_EQ(record["memory"]["phases"].size(), 8U);  // four each at steps 0 and 1
+}
+
+TEST(Finetune, TellsTheMeanLossOfEachEpoch) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 64);
+  const Words words{"--data.val_split_fraction", "0", "--train.save_interval", "5"};
+  Words twice = words;
+  twice.insert(twice.end(), {"--train.epochs", "2"});
+  const Result result = run(finetune_words(rows, folder / "out", twice));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const nlohmann::json record = read_run(folder / "out");
+  const std::vector<double> l = losses(record);
+  ASSERT_EQ(l.size(), 16U);
+  for (const size_t epoch : {0U, 1U}) {
+    const double mean = std::accumulate(l.begin() + 8 * epoch, l.begin() + 8 * epoch + 8, 0.0) / 8;
+    EXPECT_NEAR(record["epochs"][epoch]["loss"], mean, 1e-12 * mean);
+    EXPECT_EQ(record["epochs"][epoch]["steps"], 8);
+    const std::string line =
+        fmt::format("\nEpoch {}: mean training loss {:.4f} over 8 steps\n", epoch + 1, mean);
+    EXPECT_NE(result.output.find(line), std::string::npos) << line << result.output;
+  }
+  // The checkpoints are in the one time and not in the other.
+  double steps = 0;
+  for (const auto& step : record["steps"]) steps += step["seconds"].get<double>();
+  EXPECT_GT(record["fit_seconds"], steps);
+  EXPECT_LT(record["fit_seconds"], record["seconds_total"]);
+  const Result once = run(finetune_words(rows, folder / "once", words));
+  EXPECT_EQ(once.output.find("mean training loss"), std::string::npos) << "of one epoch";
 }
 
 TEST(Finetune, ThePlanIsAnUpperBoundThatIsReached) {

@@ -97,6 +97,9 @@ TEST(Resume, KilledAgainAndAgainEqualsNeverKilled) {
   EXPECT_EQ(resumed["outcome"], "ok");
   EXPECT_EQ(deeds(resumed), deeds(expected));
   EXPECT_EQ(resumed["validation"], expected["validation"]);
+  ASSERT_EQ(resumed["epochs"].size(), 2U);
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(resumed["epochs"][i]["loss"], expected["epochs"][i]["loss"]);
   EXPECT_EQ(logged(out / "metrics.csv"), logged(folder / "whole/metrics.csv"));
   EXPECT_EQ(resumed["memory"]["phases"].size(), expected["memory"]["phases"].size());
   // Kills before the first checkpoint began anew.

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/program.h"
 #include "core/memory/ledger.h"
 #include "report/tables.h"
@@ -22,8 +23,15 @@ double RunFigures::share_of_peak(double tokens_per_second) const {
                                     : 0;
 }
 
+void RunFigures::begin_fit() { fit_begun_ = monotonic_seconds(); }
+void RunFigures::end_fit() { fit_ended_ = monotonic_seconds(); }
+
 void RunFigures::fill() const {
   report::RunRecord& record = log_.record();
+  if (fit_begun_ > 0)
+    record.fit_seconds =
+        fit_seconds_before_ + (fit_ended_ > 0 ? fit_ended_ : monotonic_seconds()) - fit_begun_;
+  record.epochs = report::epochs_of(record.steps);
   record.startup = startup_.record();
   const at::DeviceType device = host_.device.type();
   const memory::Snapshot peak = memory::ledger_of(device).at_peak();

@@ -31,6 +31,7 @@ std::filesystem::path make_folder(const std::filesystem::path& folder) {
 void begin_with(const Resumed& resumed, report::RunRecord& record) {
   record.steps = resumed.before.steps;
   record.validation = resumed.before.validation;
+  record.fit_seconds = resumed.before.fit_seconds;
   record.memory.phases = resumed.before.memory.phases;
   record.resumptions = resumed.before.resumptions;
   record.resumptions.push_back(

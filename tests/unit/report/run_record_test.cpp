@@ -22,8 +22,9 @@ RunRecord example() {
   record.recipe = {{"train", {{"micro_batch_size", 8}}}, {"precision", "bf16-true"}};
   record.model = {"tiny", 134515008, 134515008};
   record.device = {"cpu", 2147483648};
-  record.steps = {{1, 2.31, 0.8, 512, 600, 2e-5, 1.0, 400},
-                  {2, 2.25, 0.7, 500, 600, 2e-5, 0.9, 390}};
+  record.steps = {{1, 2.31, 0.8, 512, 600, 2e-5, 1.0, 400, 1},
+                  {2, 2.25, 0.7, 500, 600, 2e-5, 0.9, 390, 1}};
+  record.epochs = {{1, 2, 2.28, 1012, 1.5}};
   record.speed = {640.5, 1e12, 0.41};
   record.memory.predicted = MemoryPeaks{100, 200, 0, 90, {{"parameters", 60}}};
   record.memory.measured = {101, 201, 301, 91, {{"parameters", 60}, {"activations", 41}}};
@@ -44,6 +45,7 @@ RunRecord example() {
   record.samples = {{"q", "e", "b", "a"}};
   record.notes = {"what else to know"};
   record.startup = {{{"libraries", 0.25}, {"data", 0.5}}, 0.75, 1.5};
+  record.fit_seconds = 11.5;
   record.seconds_total = 12.5;
   return record;
 }
@@ -58,9 +60,10 @@ TEST(RunJson, HoldsEveryFigureUnderItsName) {
     "ranks": [{"rank": 1, "device": "cpu", "predicted_allocated": 10, "peak_allocated": 11, "peak_host": 12}],
     "steps": [
       {"step": 1, "loss": 2.31, "seconds": 0.8, "tokens": 512, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 1.0,
-       "raw_tokens": 400},
+       "raw_tokens": 400, "epoch": 1},
       {"step": 2, "loss": 2.25, "seconds": 0.7, "tokens": 500, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 0.9,
-       "raw_tokens": 390}],
+       "raw_tokens": 390, "epoch": 1}],
+    "epochs": [{"epoch": 1, "steps": 2, "loss": 2.28, "tokens": 1012, "seconds": 1.5}],
     "speed": {"tokens_per_second": 640.5, "model_flops_per_second": 1e12, "share_of_peak": 0.41},
     "memory": {
       "predicted": {"peak_allocated": 100, "peak_reserved": 200, "on_disk": 90, "by_category": {"parameters": 60}},
@@ -78,6 +81,7 @@ TEST(RunJson, HoldsEveryFigureUnderItsName) {
     "samples": [{"question": "q", "expected": "e", "before": "b", "after": "a"}],
     "startup_s": {"stages": {"libraries": 0.25, "data": 0.5}, "first_step_begun": 0.75,
                   "first_step_ended": 1.5},
+    "fit_seconds": 11.5,
     "seconds_total": 12.5})"));
 }
 
@@ -131,15 +135,19 @@ TEST(RunJson, ReadsBackToTheSame) {
 }
 
 // A checkpoint's, that a run of this version goes on from.
-TEST(RunJson, AFileWithoutNotesAndSamplesIsRead) {
+TEST(RunJson, AFileOfAnEarlierVersionIsRead) {
   const test::TempFolder folder;
   auto json = nlohmann::ordered_json::parse(run_json(example()));
   json.erase("notes");
   json.erase("samples");
+  json.erase("epochs");
+  json.erase("fit_seconds");
   write_file_atomically(folder / "run.json", json.dump());
   RunRecord expected = example();
   expected.notes.clear();
   expected.samples.clear();
+  expected.epochs.clear();
+  expected.fit_seconds = 0;
   EXPECT_EQ(run_json(read_run_json(folder / "run.json")), run_json(expected));
 }
 

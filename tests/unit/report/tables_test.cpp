@@ -123,7 +123,7 @@ TEST(Summary, HasLitGptsLinesAndOurs) {
             "| - Total Tokens (w/ Padding) : 1,500,000\n"
             "| -------------------------------------------------------\n"
             "| Performance:\n"
-            "| - Training Time             : 100.13 s\n"
+            "| - Training Time (steps)     : 100.13 s\n"
             "| - Tok/sec                   : 14981.12 tok/s\n"
             "| - Tok/sec w/o Padding       : 12.50 tok/s\n"
             "| -------------------------------------------------------\n"
@@ -134,15 +134,39 @@ TEST(Summary, HasLitGptsLinesAndOurs) {
   summary.budget_bytes = 4 * kGiB;
   summary.share_of_peak = 0.5;
   summary.startup = {{}, 1.25, 3.5};
+  summary.fit_seconds = 112.5;
   summary.val_loss_before = 2.5;
   summary.val_loss_after = 2.25;
   const std::string block = summary_block(summary);
   for (const char* line :
        {"Planned                   : 2.02 GiB (+1.00 % off)",
         "Budget                    : 4.00 GiB (50.0 % used)", "Share of peak FLOP/s      : 50.0 %",
+        "Training Time (LitGPT's)  : 112.50 s, with validation and checkpoints",
         "Start to First Step       : 1.25 s, to its end 3.50 s",
         "Before                    : 2.5000", "After                     : 2.2500"})
     EXPECT_NE(block.find(line), std::string::npos) << line << "\n" << block;
+}
+
+TEST(Epochs, AreTheMeansOfTheirSteps) {
+  const auto step = [](int64_t epoch, double loss) {
+    return StepRecord{.loss = loss, .seconds = 0.5, .tokens = 10, .epoch = epoch};
+  };
+  const std::vector<StepRecord> steps{step(1, 4), step(1, 3), step(2, 2), step(2, NAN), step(2, 1)};
+  const std::vector<EpochRecord> epochs = epochs_of(steps);
+  ASSERT_EQ(epochs.size(), 2U);
+  EXPECT_EQ(epochs[0].loss, 3.5);
+  EXPECT_EQ(epochs[1].steps, 3);
+  EXPECT_EQ(epochs[1].loss, 1.5) << "without the step that was skipped";
+  EXPECT_EQ(epochs[1].tokens, 30);
+  EXPECT_EQ(epochs[1].seconds, 1.5);
+  EXPECT_EQ(epoch_text(epochs[0]), "Epoch 1: mean training loss 3.5000 over 2 steps");
+  EXPECT_EQ(epoch_table(epochs),
+            "Epoch  Steps  Mean loss  Tokens  Seconds\n"
+            "─────  ─────  ─────────  ──────  ───────\n"
+            "    1      2     3.5000      20     1.00\n"
+            "    2      3     1.5000      30     1.50\n");
+  const std::vector<StepRecord> old(3);
+  EXPECT_TRUE(epochs_of(old).empty()) << "of a version that recorded none";
 }
 
 TEST(Summary, AddsUpTheRun) {
