@@ -302,13 +302,15 @@ void take_record(const report::RunRecord& record, RowResult& result) {
   result.trained = record.model.trainable;
   for (const report::StepRecord& step : record.steps)
     if (std::isfinite(step.loss)) result.losses.push_back({step.step, step.loss});
-  for (const report::PhaseRecord& phase : record.memory.phases)
+  for (const report::PhaseRecord& phase : record.memory.phases) {
+    if (phase.micro_batch > 1) continue;  // the first one stands for a step
     result.phases.push_back({.step = phase.step,
                              .phase = phase.phase,
                              .by_category = by_category(phase),
                              .allocated = phase.allocated,
                              .peak = phase.peak,
                              .reserved = phase.reserved});
+  }
 }
 
 }  // namespace

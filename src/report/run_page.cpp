@@ -163,6 +163,7 @@ std::string memory_svg(const RunRecord& record) {
   StackedChart chart{"Memory by phase", {}, {}, record.device.budget_bytes};
   for (const Category& category : kCategories) chart.categories.emplace_back(category.name);
   for (const PhaseRecord& phase : shown_phases(record.memory.phases)) {
+    if (phase.micro_batch > 1) continue;  // those are in the table
     StackedBar bar{fmt::format("step {}", phase.step), phase.phase, {}, phase.peak};
     for (const Category& category : kCategories) bar.segments.push_back(phase.*category.bytes);
     chart.bars.push_back(std::move(bar));

@@ -54,6 +54,7 @@ void fields(Of<PhaseRecord> auto& r, auto& field) {
   field("allocated", r.allocated);
   field("peak", r.peak);
   field("reserved", r.reserved);
+  field.added("micro_batch", r.micro_batch);
 }
 
 void fields(Of<ValidationRecord> auto& r, auto& field) {

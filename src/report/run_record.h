@@ -51,6 +51,7 @@ struct PhaseRecord {
   int64_t allocated = 0;
   int64_t peak = 0;
   int64_t reserved = 0;
+  int64_t micro_batch = 0;  // of the step, from 1; 0: of the step's first, or of all of them
 };
 
 struct ValidationRecord {

@@ -148,23 +148,53 @@ std::string Table::html() const {
   return out + "</table>";
 }
 
-std::string memory_table(std::span<const PhaseRecord> phases) {
+namespace {
+
+int64_t largest_of(std::span<const PhaseRecord> phases) {
   int64_t largest = 0;
   for (const PhaseRecord& phase : phases)
     for (const MemoryColumn& column : kMemoryColumns)
       largest = std::max(largest, phase.*column.bytes);
-  const Unit unit = unit_for(largest);
+  return largest;
+}
+
+}  // namespace
+
+// MiB at least, since lines that follow each other are compared.
+std::string memory_line(const PhaseRecord& phase) {
+  const std::span<const PhaseRecord> one(&phase, 1);
+  const Unit unit = unit_for(std::max<int64_t>(kMiB, largest_of(one)));
+  std::string out = fmt::format("Memory   step {}, ", phase.step);
+  if (phase.micro_batch > 0) out += fmt::format("micro-batch {}, ", phase.micro_batch);
+  out += phase.phase;
+  const char* before = ": ";
+  for (const MemoryColumn& column : columns_with_figures(one, unit)) {
+    out += fmt::format("{}{} {}", before, column.title, in_unit(phase.*column.bytes, unit));
+    before = ", ";
+  }
+  return fmt::format("{} {}", out, unit.name);
+}
+
+std::string memory_table(std::span<const PhaseRecord> phases) {
+  const Unit unit = unit_for(largest_of(phases));
   const std::vector<MemoryColumn> columns = columns_with_figures(phases, unit);
-  std::vector<Table::Column> titles{{"Step"}, {fmt::format("Phase ({})", unit.name), Align::Left}};
+  const bool has_micro_batches =
+      std::ranges::any_of(phases, [](const PhaseRecord& p) { return p.micro_batch > 0; });
+  std::vector<Table::Column> titles{{"Step"}};
+  if (has_micro_batches) titles.push_back({"Micro-batch"});
+  titles.push_back({fmt::format("Phase ({})", unit.name), Align::Left});
   for (const MemoryColumn& column : columns) titles.push_back({column.title});
   Table table(std::move(titles));
-  int64_t last_step = -1;
+  PhaseRecord last{.step = -1};
   for (const PhaseRecord& phase : phases) {
-    std::vector<std::string> row{phase.step == last_step ? "" : std::to_string(phase.step),
-                                 phase.phase};
+    std::vector<std::string> row{phase.step == last.step ? "" : std::to_string(phase.step)};
+    const bool is_next = phase.micro_batch != last.micro_batch || phase.step != last.step;
+    if (has_micro_batches)
+      row.push_back(is_next && phase.micro_batch > 0 ? std::to_string(phase.micro_batch) : "");
+    row.push_back(phase.phase);
     for (const MemoryColumn& column : columns) row.push_back(in_unit(phase.*column.bytes, unit));
     table.add_row(std::move(row));
-    last_step = phase.step;
+    last = phase;
   }
   return table.render();
 }

@@ -35,8 +35,12 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// "Memory   step 0, micro-batch 2, after_fwd: Params 0.25, …, Peak 1.14, Reserved 1.30 GiB".
+std::string memory_line(const PhaseRecord& phase);
+
 // One row per phase: Params, Grads, Optim, Acts, Work, (Comm, Data, Optim host if any is not zero,)
-// Allocated, Peak, Reserved, all in GiB or all in MiB.
+// Allocated, Peak, Reserved, all in GiB or all in MiB. With a column for micro-batches where they
+// were told apart.
 std::string memory_table(std::span<const PhaseRecord> phases);
 
 // What was live when an allocation was refused, as a row for the table of phases, behind them.

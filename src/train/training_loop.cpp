@@ -57,6 +57,10 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
       sampler_(sampler_options(length.sampler)),
       schedule_(schedule_of(parts.recipe, length.steps)) {
   tell_of_shorter_warmup();
+  if (recipe_.log_memory == recipe::LogMemory::MicroBatch)
+    phases_.record_micro_batches([this](const report::PhaseRecord& record) {
+      parts_.log.print(report::memory_line(record));
+    });
   // The second, since the first one warms up.
   if (recipe_.profile) profiled_step_ = std::min(state_.step + 1, schedule_.total_steps - 1);
   if (state_.step > 0) {

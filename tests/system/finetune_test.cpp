@@ -65,6 +65,46 @@ TEST(Finetune, TellsTheMeanLossOfEachEpoch) {
   EXPECT_EQ(once.output.find("mean training loss"), std::string::npos) << "of one epoch";
 }
 
+// Of two micro-batches a step: what the usual records say, and the rest of them.
+TEST(Finetune, RecordsTheMemoryOfEachMicroBatch) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 64);
+  const auto train = [&](const char* out, const Words& more) {
+    Words words = finetune_words(rows, folder / out, {"--train.max_steps", "3"});
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  ASSERT_EQ(train("usual", {}).exit_code, 0);
+  const Result each = train("each", {"--log_memory", "micro_batch"});
+  ASSERT_EQ(each.exit_code, 0) << each.output;
+  const auto phases_in = [&](const char* out) {
+    return read_run(folder / out)["memory"]["phases"];
+  };
+  const nlohmann::json usual = phases_in("usual"), all = phases_in("each");
+  ASSERT_EQ(usual.size(), 8U);
+  ASSERT_EQ(all.size(), 14U);
+  const auto same = [&](size_t of_all, size_t of_usual) {
+    nlohmann::json record = all[of_all];
+    record["micro_batch"] = 0;
+    EXPECT_EQ(record, usual[of_usual]);
+  };
+  for (const size_t step : {0U, 1U}) {
+    const std::vector<int> micro_batches{1, 1, 1, 2, 2, 2, 0};
+    for (size_t i = 0; i < 7; ++i) EXPECT_EQ(all[7 * step + i]["micro_batch"], micro_batches[i]);
+    same(7 * step, 4 * step);          // before the first forward
+    same(7 * step + 1, 4 * step + 1);  // after it
+    same(7 * step + 5, 4 * step + 2);  // after the last backward
+    same(7 * step + 6, 4 * step + 3);
+  }
+  const size_t line = each.output.find("\nMemory   step 0, micro-batch 2, after_fwd: Params ");
+  EXPECT_LT(line, each.output.find("\nEpoch 1 | iter 2 step 1 ")) << "as it is measured";
+  EXPECT_NE(each.output.find("\nStep  Micro-batch  Phase (MiB) "), std::string::npos)
+      << each.output;
+  const Result wrong = train("wrong", {"--log_memory", "microbatch"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.output.find("micro_batch"), std::string::npos) << wrong.output;
+}
+
 TEST(Finetune, ThePlanIsAnUpperBoundThatIsReached) {
   const TempFolder folder;
   run(finetune_words(write_rows(folder / "rows.jsonl", 240), folder / "out"));

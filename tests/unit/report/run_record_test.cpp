@@ -28,7 +28,7 @@ RunRecord example() {
   record.speed = {640.5, 1e12, 0.41};
   record.memory.predicted = MemoryPeaks{100, 200, 0, 90, {{"parameters", 60}}};
   record.memory.measured = {101, 201, 301, 91, {{"parameters", 60}, {"activations", 41}}};
-  record.memory.phases = {{0, "before_fwd", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
+  record.memory.phases = {{0, "before_fwd", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 2}};
   record.validation = {{0, 2.5, 64}};
   record.out_of_memory = OutOfMemoryRecord{"forward",
                                            "blocks.1",
@@ -71,7 +71,7 @@ TEST(RunJson, HoldsEveryFigureUnderItsName) {
                    "by_category": {"parameters": 60, "activations": 41}},
       "phases": [{"step": 0, "phase": "before_fwd", "parameters": 1, "gradients": 2, "optimizer_device": 3,
                   "optimizer_host": 4, "activations": 5, "workspace": 6, "communication": 7, "data": 8,
-                  "allocated": 9, "peak": 10, "reserved": 11}]},
+                  "allocated": 9, "peak": 10, "reserved": 11, "micro_batch": 2}]},
     "validation": [{"step": 0, "loss": 2.5, "tokens": 64}],
     "out_of_memory": {"phase": "forward", "unit": "blocks.1", "category": "workspace", "requested": 4,
                       "missing": 3, "allocated": 9, "by_category": {"data": 9}, "by_unit": {"blocks.0": 9},
