@@ -77,12 +77,6 @@ std::string figures_line(const std::vector<RowView>& views, FigureCheck::Unit un
   return out;
 }
 
-// An explanation is of the figures that the suite's own device gives at full size.
-bool is_explained_run(const LabRun& run) {
-  if (!is_full_size(run)) return false;
-  return run.mode == Mode::Run || run.record.device == run.suite.device;
-}
-
 // How many of those that differ are explained.
 std::string explained_words(const std::vector<RowView>& views) {
   std::ptrdiff_t differ = 0, explained = 0;
@@ -98,6 +92,11 @@ std::string explained_words(const std::vector<RowView>& views) {
 }  // namespace
 
 bool is_full_size(const LabRun& run) { return run.mode != Mode::Scaled; }
+
+bool is_explained_run(const LabRun& run) {
+  if (!is_full_size(run)) return false;
+  return run.mode == Mode::Run || run.record.device == run.suite.device;
+}
 
 bool ran_out(const RowView& view) { return view.outcome.kind == OutcomeView::Kind::OutOfMemory; }
 

@@ -45,6 +45,10 @@ std::vector<std::string> why_lines(const RowView& view);
 // Whether published figures and this run's are of the same models.
 bool is_full_size(const LabRun& run);
 
+// Whether the suite's explanations hold for this run: they are of the figures that its own device
+// gives at full size.
+bool is_explained_run(const LabRun& run);
+
 // Whether the row ran out of memory, by plan or run; and whether it ended with figures of its own
 // (the plan of a row that crashed does not count).
 bool ran_out(const RowView& view);
