@@ -13,6 +13,7 @@
 #include "lab/report/figures.h"
 #include "recipe/gpus.h"
 #include "report/run_record.h"
+#include "report/tables.h"
 #include "watch/machine/machine.h"
 
 namespace snug::lab {
@@ -222,17 +223,6 @@ Bytes by_category(const report::PhaseRecord& phase) {
           {"data", phase.data}};
 }
 
-// The median of the steps behind the first one, which also warms up.
-double step_seconds(const std::vector<report::StepRecord>& steps) {
-  std::vector<double> seconds;
-  for (size_t i = steps.size() > 1 ? 1 : 0; i < steps.size(); ++i)
-    seconds.push_back(steps[i].seconds);
-  if (seconds.empty()) return 0;
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return finite(*middle);
-}
-
 Figures measured_figures(const report::RunRecord& record) {
   const report::MemoryPeaks& peaks = record.memory.measured;
   Figures figures{.fits = record.outcome == "ok",
@@ -240,7 +230,7 @@ Figures measured_figures(const report::RunRecord& record) {
                   .peak_reserved = peaks.peak_reserved,
                   .peak_host = peaks.peak_host,
                   .by_category = peaks.by_category,
-                  .step_seconds = step_seconds(record.steps),
+                  .step_seconds = finite(report::statistics_of(record.steps).median_seconds),
                   .tokens_per_second = finite(record.speed.tokens_per_second),
                   .model_flops_per_second = finite(record.speed.model_flops_per_second),
                   .share_of_peak = finite(record.speed.share_of_peak)};
@@ -293,7 +283,10 @@ void take_own_plan(const report::RunRecord& record, RowResult& result) {
 void take_record(const report::RunRecord& record, RowResult& result) {
   result.measured = measured_figures(record);
   // What the allocator reserves on a CPU is not what a device would need.
-  if (!is_gpu(record.device.name)) result.measured->peak_reserved = 0;
+  if (is_gpu(record.device.name))
+    result.measured->device_use = finite(record.speed.steps.mean_utilization);
+  else
+    result.measured->peak_reserved = 0;
   if (record.device.budget_bytes > 0) result.limit_bytes = record.device.budget_bytes;
   take_own_plan(record, result);
   result.device = record.device.name;

@@ -30,6 +30,14 @@ void fields(Of<StepRecord> auto& r, auto& field) {
   field("grad_norm", r.grad_norm);
   field("raw_tokens", r.raw_tokens);
   field.added("epoch", r.epoch);
+  field.added("utilization", r.utilization);
+}
+
+void fields(Of<StepStatistics> auto& r, auto& field) {
+  field("mean_seconds", r.mean_seconds);
+  field("median_seconds", r.median_seconds);
+  field("mean_utilization", r.mean_utilization);
+  field("utilization_deviation", r.utilization_deviation);
 }
 
 void fields(Of<EpochRecord> auto& r, auto& field) {
@@ -78,6 +86,7 @@ void fields(Of<SpeedRecord> auto& r, auto& field) {
   field("tokens_per_second", r.tokens_per_second);
   field("model_flops_per_second", r.model_flops_per_second);
   field("share_of_peak", r.share_of_peak);
+  field.added("steps", r.steps);
 }
 
 void fields(Of<MemoryPeaks> auto& r, auto& field) {

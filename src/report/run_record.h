@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -26,6 +27,16 @@ struct StepRecord {
   double grad_norm = 0;
   int64_t raw_tokens = 0;  // of the samples' own text, without the prompt's template
   int64_t epoch = 0;       // in which the step began, from 1; 0: not recorded
+  // How busy the device was, 0..1 (train/records/busy_meter.h); NaN: not known.
+  double utilization = std::numeric_limits<double>::quiet_NaN();
+};
+
+// Over the steps, without the first ones, which warm up. NaN: not known.
+struct StepStatistics {
+  double mean_seconds = std::numeric_limits<double>::quiet_NaN();
+  double median_seconds = mean_seconds;
+  double mean_utilization = mean_seconds;
+  double utilization_deviation = mean_seconds;  // standard, of single steps
 };
 
 // The steps that began in one epoch.
@@ -75,6 +86,7 @@ struct SpeedRecord {
   double tokens_per_second = 0;
   double model_flops_per_second = 0;
   double share_of_peak = 0;  // 0..1
+  StepStatistics steps;
 };
 
 struct MemoryPeaks {

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "base/bytes.h"
@@ -252,6 +253,33 @@ std::string memory_bars(const std::map<std::string, int64_t>& by_category,
   return out;
 }
 
+StepStatistics statistics_of(std::span<const StepRecord> steps) {
+  const auto count = static_cast<int64_t>(steps.size());
+  const int64_t warm_up = count > 1 ? std::clamp<int64_t>(count / 10, 1, 10) : 0;
+  std::vector<double> seconds, shares;
+  for (const StepRecord& step : steps.subspan(static_cast<size_t>(warm_up))) {
+    seconds.push_back(step.seconds);
+    if (std::isfinite(step.utilization)) shares.push_back(step.utilization);
+  }
+  const auto mean = [](const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
+  StepStatistics out;
+  if (seconds.empty()) return out;
+  out.mean_seconds = mean(seconds);
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  out.median_seconds = *middle;
+  if (shares.empty()) return out;
+  out.mean_utilization = mean(shares);
+  if (shares.size() == 1) return out;
+  double squares = 0;
+  for (const double share : shares)
+    squares += (share - out.mean_utilization) * (share - out.mean_utilization);
+  out.utilization_deviation = std::sqrt(squares / static_cast<double>(shares.size() - 1));
+  return out;
+}
+
 std::vector<EpochRecord> epochs_of(std::span<const StepRecord> steps) {
   std::vector<EpochRecord> epochs;
   int64_t counted = 0;  // whose loss is a number
@@ -285,6 +313,14 @@ std::string epoch_table(std::span<const EpochRecord> epochs) {
   return table.render();
 }
 
+std::string utilization_text(const StepStatistics& steps) {
+  if (!std::isfinite(steps.mean_utilization)) return "";
+  const std::string deviation = std::isfinite(steps.utilization_deviation)
+                                    ? fmt::format(" ± {:.1f}", 100 * steps.utilization_deviation)
+                                    : "";
+  return fmt::format("{:.1f}{} %", 100 * steps.mean_utilization, deviation);
+}
+
 namespace {
 
 using Lines = std::vector<std::pair<std::string, std::string>>;
@@ -293,6 +329,10 @@ std::string section(const char* title, const Lines& lines) {
   std::string out = fmt::format("| {}:\n", title);
   for (const auto& [name, value] : lines) out += fmt::format("| - {:<25} : {}\n", name, value);
   return out;
+}
+
+std::string step_seconds_text(double seconds) {
+  return seconds < 10 ? fmt::format("{:.2f} ms", 1000 * seconds) : fmt::format("{:.2f} s", seconds);
 }
 
 // LitGPT's Tok/sec counts padding; what a model learns from is the line below it.
@@ -310,6 +350,13 @@ Lines performance(const RunSummary& summary) {
     lines.emplace_back("Start to First Step", fmt::format("{:.2f} s, to its end {:.2f} s",
                                                           summary.startup.first_step_begun,
                                                           summary.startup.first_step_ended));
+  const StepStatistics& steps = summary.steps;
+  if (std::isfinite(steps.mean_seconds))
+    lines.emplace_back("Step Time",
+                       fmt::format("mean {}, median {}", step_seconds_text(steps.mean_seconds),
+                                   step_seconds_text(steps.median_seconds)));
+  if (std::isfinite(steps.mean_utilization))
+    lines.emplace_back("Utilization", utilization_text(steps));
   if (summary.share_of_peak > 0)
     lines.emplace_back("Share of peak FLOP/s",
                        fmt::format("{:.1f} %", 100 * summary.share_of_peak));
@@ -347,6 +394,7 @@ RunSummary summary_of(const RunRecord& record) {
   RunSummary s{
       .fit_seconds = record.fit_seconds,
       .share_of_peak = record.speed.share_of_peak,
+      .steps = statistics_of(record.steps),
       .memory_bytes = record.memory.measured.peak_allocated,
       .budget_bytes = record.device.budget_bytes,
       .predicted_bytes = record.memory.predicted ? record.memory.predicted->peak_allocated : 0,

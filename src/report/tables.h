@@ -56,6 +56,12 @@ struct BarOptions {
 std::string memory_bars(const std::map<std::string, int64_t>& by_category,
                         const BarOptions& options = {});
 
+// Leaves out the first tenth, at least one step where there are several and at most ten.
+StepStatistics statistics_of(std::span<const StepRecord> steps);
+
+// "78.1 ± 3.2 %": mean and standard deviation; empty if not known.
+std::string utilization_text(const StepStatistics& steps);
+
 // By epoch; none for steps of a version that did not record theirs.
 std::vector<EpochRecord> epochs_of(std::span<const StepRecord> steps);
 // "Epoch 1: mean training loss 2.3412 over 16 steps".
@@ -70,9 +76,10 @@ struct RunSummary {
   double fit_seconds = 0;          // with validations and checkpoints; 0: not known
   double tokens_per_second = 0;    // without padding
   double share_of_peak = 0;        // 0: not known
-  int64_t memory_bytes = 0;        // peak allocated
-  int64_t budget_bytes = 0;        // 0: no budget
-  int64_t predicted_bytes = 0;     // 0: not planned
+  StepStatistics steps;
+  int64_t memory_bytes = 0;     // peak allocated
+  int64_t budget_bytes = 0;     // 0: no budget
+  int64_t predicted_bytes = 0;  // 0: not planned
   StartupRecord startup;
   std::vector<std::string> notes;  // the record's
   std::optional<double> val_loss_before, val_loss_after;

@@ -55,7 +55,8 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
       phases_(parts.engine, parts.log.record().memory.phases),
       stepper_(parts.engine, parts.recipe, parts.train_batches, phases_),
       sampler_(sampler_options(length.sampler)),
-      schedule_(schedule_of(parts.recipe, length.steps)) {
+      schedule_(schedule_of(parts.recipe, length.steps)),
+      busy_(parts.engine.device.type(), parts.world.position().local_size) {
   tell_of_shorter_warmup();
   if (recipe_.log_memory == recipe::LogMemory::MicroBatch)
     phases_.record_micro_batches([this](const report::PhaseRecord& record) {
@@ -89,6 +90,7 @@ bool TrainingLoop::is_over() const {
 
 void TrainingLoop::take_step() {
   const auto start = Clock::now();
+  busy_.begin();
   parts_.world.set_activity(fmt::format("step {}", state_.step + 1));
   phases_.begin_step(state_.step);
   const double lr = schedule_.lr_at(state_.step);
@@ -264,7 +266,8 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
                    .lr = lr,
                    .grad_norm = result.grad_norm,
                    .raw_tokens = result.raw_tokens,
-                   .epoch = epoch_},
+                   .epoch = epoch_,
+                   .utilization = busy_.share()},
                   status);
   parts_.live.step(status, seconds);
 }

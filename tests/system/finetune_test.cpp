@@ -33,6 +33,10 @@ TEST(Finetune, LearnsAndLeavesEverythingBehind) {
        {"metrics.csv", "report.html", "tensorboard", "final/model.safetensors", "final/config.json",
         "final/generation_config.json", "final/tokenizer.json"})
     EXPECT_TRUE(fs::exists(folder / "out" / file)) << file;
+  const nlohmann::json statistics = record["speed"]["steps"];
+  EXPECT_GT(statistics["mean_utilization"], 0.05);
+  EXPECT_LT(statistics["mean_utilization"], 1.05);
+  EXPECT_GT(statistics["mean_seconds"], 0);
   EXPECT_GT(record["memory"]["measured"]["peak_allocated"], 0);
   EXPECT_EQ(record["memory"]["phases"].size(), 8U);  // four each at steps 0 and 1
 }

@@ -21,6 +21,7 @@ json deeds(const json& run) {
   json all = json::array();
   for (json step : run["steps"]) {
     step.erase("seconds");
+    step.erase("utilization");
     all.push_back(step);
   }
   return all;

@@ -45,7 +45,8 @@ void RunFigures::fill() const {
   const double rate = report::summary_of(record).tokens_per_second;
   record.speed = {.tokens_per_second = rate,
                   .model_flops_per_second = rate * flops_per_token_,
-                  .share_of_peak = share_of_peak(rate)};
+                  .share_of_peak = share_of_peak(rate),
+                  .steps = report::statistics_of(record.steps)};
 }
 
 void RunFigures::fill_ranks(const dist::Mesh& mesh) const {

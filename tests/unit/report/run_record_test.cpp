@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -22,10 +23,10 @@ RunRecord example() {
   record.recipe = {{"train", {{"micro_batch_size", 8}}}, {"precision", "bf16-true"}};
   record.model = {"tiny", 134515008, 134515008};
   record.device = {"cpu", 2147483648};
-  record.steps = {{1, 2.31, 0.8, 512, 600, 2e-5, 1.0, 400, 1},
-                  {2, 2.25, 0.7, 500, 600, 2e-5, 0.9, 390, 1}};
+  record.steps = {{1, 2.31, 0.8, 512, 600, 2e-5, 1.0, 400, 1, 0.5},
+                  {2, 2.25, 0.7, 500, 600, 2e-5, 0.9, 390, 1, 0.75}};
   record.epochs = {{1, 2, 2.28, 1012, 1.5}};
-  record.speed = {640.5, 1e12, 0.41};
+  record.speed = {640.5, 1e12, 0.41, {0.75, 0.5, 0.625, 0.125}};
   record.memory.predicted = MemoryPeaks{100, 200, 0, 90, {{"parameters", 60}}};
   record.memory.measured = {101, 201, 301, 91, {{"parameters", 60}, {"activations", 41}}};
   record.memory.phases = {{0, "before_fwd", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 2}};
@@ -60,11 +61,13 @@ TEST(RunJson, HoldsEveryFigureUnderItsName) {
     "ranks": [{"rank": 1, "device": "cpu", "predicted_allocated": 10, "peak_allocated": 11, "peak_host": 12}],
     "steps": [
       {"step": 1, "loss": 2.31, "seconds": 0.8, "tokens": 512, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 1.0,
-       "raw_tokens": 400, "epoch": 1},
+       "raw_tokens": 400, "epoch": 1, "utilization": 0.5},
       {"step": 2, "loss": 2.25, "seconds": 0.7, "tokens": 500, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 0.9,
-       "raw_tokens": 390, "epoch": 1}],
+       "raw_tokens": 390, "epoch": 1, "utilization": 0.75}],
     "epochs": [{"epoch": 1, "steps": 2, "loss": 2.28, "tokens": 1012, "seconds": 1.5}],
-    "speed": {"tokens_per_second": 640.5, "model_flops_per_second": 1e12, "share_of_peak": 0.41},
+    "speed": {"tokens_per_second": 640.5, "model_flops_per_second": 1e12, "share_of_peak": 0.41,
+              "steps": {"mean_seconds": 0.75, "median_seconds": 0.5, "mean_utilization": 0.625,
+                        "utilization_deviation": 0.125}},
     "memory": {
       "predicted": {"peak_allocated": 100, "peak_reserved": 200, "on_disk": 90, "by_category": {"parameters": 60}},
       "measured": {"peak_allocated": 101, "peak_reserved": 201, "peak_host": 301, "on_disk": 91,
@@ -142,12 +145,16 @@ TEST(RunJson, AFileOfAnEarlierVersionIsRead) {
   json.erase("samples");
   json.erase("epochs");
   json.erase("fit_seconds");
+  json["speed"].erase("steps");
+  for (auto& step : json["steps"]) step.erase("utilization");
   write_file_atomically(folder / "run.json", json.dump());
   RunRecord expected = example();
   expected.notes.clear();
   expected.samples.clear();
   expected.epochs.clear();
   expected.fit_seconds = 0;
+  expected.speed.steps = {};
+  for (StepRecord& step : expected.steps) step.utilization = std::nan("");
   EXPECT_EQ(run_json(read_run_json(folder / "run.json")), run_json(expected));
 }
 

@@ -135,6 +135,10 @@ TEST(Summary, HasLitGptsLinesAndOurs) {
   summary.share_of_peak = 0.5;
   summary.startup = {{}, 1.25, 3.5};
   summary.fit_seconds = 112.5;
+  summary.steps = {.mean_seconds = 0.0812,
+                   .median_seconds = 12.5,
+                   .mean_utilization = 0.781,
+                   .utilization_deviation = 0.032};
   summary.val_loss_before = 2.5;
   summary.val_loss_after = 2.25;
   const std::string block = summary_block(summary);
@@ -142,9 +146,38 @@ TEST(Summary, HasLitGptsLinesAndOurs) {
        {"Planned                   : 2.02 GiB (+1.00 % off)",
         "Budget                    : 4.00 GiB (50.0 % used)", "Share of peak FLOP/s      : 50.0 %",
         "Training Time (LitGPT's)  : 112.50 s, with validation and checkpoints",
+        "Step Time                 : mean 81.20 ms, median 12.50 s",
+        "Utilization               : 78.1 ± 3.2 %",
         "Start to First Step       : 1.25 s, to its end 3.50 s",
         "Before                    : 2.5000", "After                     : 2.2500"})
     EXPECT_NE(block.find(line), std::string::npos) << line << "\n" << block;
+}
+
+// Against Python's statistics module: mean([1, 2, 3, 6]), stdev([.5, .7, .9]).
+TEST(Statistics, LeaveOutTheStepsThatWarmUp) {
+  std::vector<StepRecord> steps;
+  for (const double seconds : {100.0, 1.0, 2.0, 3.0, 6.0}) steps.push_back({.seconds = seconds});
+  StepStatistics of = statistics_of(steps);
+  EXPECT_EQ(of.mean_seconds, 3);
+  EXPECT_EQ(of.median_seconds, 3);
+  EXPECT_TRUE(std::isnan(of.mean_utilization));
+  EXPECT_EQ(utilization_text(of), "");
+  steps[0].utilization = 0.1;
+  steps[1].utilization = 0.5;
+  steps[2].utilization = 0.7;
+  steps[4].utilization = 0.9;
+  of = statistics_of(steps);
+  EXPECT_DOUBLE_EQ(of.mean_utilization, 0.7);
+  EXPECT_NEAR(of.utilization_deviation, 0.2, 1e-15);
+  EXPECT_EQ(utilization_text(of), "70.0 ± 20.0 %");
+  EXPECT_EQ(statistics_of(std::span(steps).first(1)).mean_seconds, 100) << "the only one there is";
+  EXPECT_TRUE(std::isnan(statistics_of({}).mean_seconds));
+  std::vector<StepRecord> many(300, {.seconds = 1});
+  for (size_t i = 0; i < 10; ++i) many[i].seconds = 50;
+  EXPECT_EQ(statistics_of(many).mean_seconds, 1);
+  many[10].seconds = 291;
+  EXPECT_EQ(statistics_of(many).mean_seconds, 2) << "ten at most";
+  EXPECT_EQ(statistics_of(many).median_seconds, 1);
 }
 
 TEST(Epochs, AreTheMeansOfTheirSteps) {
