@@ -95,6 +95,7 @@ void fields(Of<MemoryPeaks> auto& r, auto& field) {
   field.measured("peak_host", r.peak_host);
   field("on_disk", r.on_disk);
   field("by_category", r.by_category);
+  field.measured("num_alloc_retries", r.num_alloc_retries);
 }
 
 void fields(Of<MemoryRecord> auto& r, auto& field) {
@@ -128,6 +129,7 @@ void fields(Of<RankMemoryRecord> auto& r, auto& field) {
   field("predicted_allocated", r.predicted_allocated);
   field("peak_allocated", r.peak_allocated);
   field("peak_host", r.peak_host);
+  field.added("num_alloc_retries", r.num_alloc_retries);
 }
 
 void fields(Of<ResumptionRecord> auto& r, auto& field) {

@@ -95,6 +95,7 @@ struct MemoryPeaks {
   int64_t peak_host = 0;                       // measured only
   int64_t on_disk = 0;                         // optimizer states in a file
   std::map<std::string, int64_t> by_category;  // live at the moment of the peak
+  int64_t num_alloc_retries = 0;               // measured only: of the CUDA allocator
 };
 
 struct MemoryRecord {
@@ -118,6 +119,7 @@ struct RankMemoryRecord {
   int64_t predicted_allocated = 0;
   int64_t peak_allocated = 0;
   int64_t peak_host = 0;
+  int64_t num_alloc_retries = 0;
 };
 
 // Why a run ran out of memory: the request that failed, and what was live then.

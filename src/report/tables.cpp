@@ -376,6 +376,8 @@ Lines memory(const RunSummary& summary) {
     lines.emplace_back("Budget",
                        fmt::format("{} ({:.1f} % used)", format_bytes(summary.budget_bytes),
                                    100 * bytes / summary.budget_bytes));
+  if (summary.num_alloc_retries > 0)
+    lines.emplace_back("Allocator Retries", with_commas(summary.num_alloc_retries));
   return lines;
 }
 
@@ -398,8 +400,11 @@ RunSummary summary_of(const RunRecord& record) {
       .memory_bytes = record.memory.measured.peak_allocated,
       .budget_bytes = record.device.budget_bytes,
       .predicted_bytes = record.memory.predicted ? record.memory.predicted->peak_allocated : 0,
+      .num_alloc_retries = record.memory.measured.num_alloc_retries,
       .startup = record.startup,
       .notes = record.notes};
+  for (const RankMemoryRecord& rank : record.ranks)
+    s.num_alloc_retries = std::max(s.num_alloc_retries, rank.num_alloc_retries);
   for (const StepRecord& step : record.steps) {
     s.input_tokens += step.raw_tokens;
     s.tokens_with_prompt += step.tokens;

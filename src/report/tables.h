@@ -77,9 +77,10 @@ struct RunSummary {
   double tokens_per_second = 0;    // without padding
   double share_of_peak = 0;        // 0: not known
   StepStatistics steps;
-  int64_t memory_bytes = 0;     // peak allocated
-  int64_t budget_bytes = 0;     // 0: no budget
-  int64_t predicted_bytes = 0;  // 0: not planned
+  int64_t memory_bytes = 0;       // peak allocated
+  int64_t budget_bytes = 0;       // 0: no budget
+  int64_t predicted_bytes = 0;    // 0: not planned
+  int64_t num_alloc_retries = 0;  // of the rank that had the most
   StartupRecord startup;
   std::vector<std::string> notes;  // the record's
   std::optional<double> val_loss_before, val_loss_after;

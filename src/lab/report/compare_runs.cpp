@@ -106,6 +106,9 @@ std::vector<Figure> figures_of(const std::vector<NamedRun>& runs) {
          }});
   figures.push_back({"peak_reserved", "reserved", Unit::Bytes,
                      [](const RunRecord& r) { return bytes(r.memory.measured.peak_reserved); }});
+  figures.push_back({"num_alloc_retries", "allocator retries", Unit::Count, [](const RunRecord& r) {
+                       return bytes(report::summary_of(r).num_alloc_retries);  // not known of a CPU
+                     }});
   figures.push_back({"peak_host", "on the host", Unit::Bytes,
                      [](const RunRecord& r) { return bytes(r.memory.measured.peak_host); }});
   return figures;

@@ -143,6 +143,7 @@ void RunLog::measured(const report::MemoryPeaks& peaks, double seconds) {
   whole = peaks_before_.peak_allocated > peaks.peak_allocated ? peaks_before_ : peaks;
   whole.peak_reserved = std::max(peaks_before_.peak_reserved, peaks.peak_reserved);
   whole.peak_host = std::max(peaks_before_.peak_host, peaks.peak_host);
+  whole.num_alloc_retries = peaks_before_.num_alloc_retries + peaks.num_alloc_retries;
   record_.seconds_total = seconds_before_ + seconds;
 }
 

@@ -28,7 +28,7 @@ RunRecord example() {
   record.epochs = {{1, 2, 2.28, 1012, 1.5}};
   record.speed = {640.5, 1e12, 0.41, {0.75, 0.5, 0.625, 0.125}};
   record.memory.predicted = MemoryPeaks{100, 200, 0, 90, {{"parameters", 60}}};
-  record.memory.measured = {101, 201, 301, 91, {{"parameters", 60}, {"activations", 41}}};
+  record.memory.measured = {101, 201, 301, 91, {{"parameters", 60}, {"activations", 41}}, 5};
   record.memory.phases = {{0, "before_fwd", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 2}};
   record.validation = {{0, 2.5, 64}};
   record.out_of_memory = OutOfMemoryRecord{"forward",
@@ -41,7 +41,7 @@ RunRecord example() {
                                            {{"blocks.0", 9}},
                                            {{"--x 1", "slow", 8, "snug y --x 1"}}};
   record.mesh = "fsdp=2";
-  record.ranks = {{1, "cpu", 10, 11, 12}};
+  record.ranks = {{1, "cpu", 10, 11, 12, 4}};
   record.resumptions = {{3, 1.5}};
   record.samples = {{"q", "e", "b", "a"}};
   record.notes = {"what else to know"};
@@ -58,7 +58,8 @@ TEST(RunJson, HoldsEveryFigureUnderItsName) {
     "recipe": {"train": {"micro_batch_size": 8}, "precision": "bf16-true"},
     "model": {"id": "tiny", "parameters": 134515008, "trainable": 134515008},
     "device": {"name": "cpu", "budget_bytes": 2147483648}, "world_size": 1, "mesh": "fsdp=2",
-    "ranks": [{"rank": 1, "device": "cpu", "predicted_allocated": 10, "peak_allocated": 11, "peak_host": 12}],
+    "ranks": [{"rank": 1, "device": "cpu", "predicted_allocated": 10, "peak_allocated": 11, "peak_host": 12,
+               "num_alloc_retries": 4}],
     "steps": [
       {"step": 1, "loss": 2.31, "seconds": 0.8, "tokens": 512, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 1.0,
        "raw_tokens": 400, "epoch": 1, "utilization": 0.5},
@@ -71,7 +72,7 @@ TEST(RunJson, HoldsEveryFigureUnderItsName) {
     "memory": {
       "predicted": {"peak_allocated": 100, "peak_reserved": 200, "on_disk": 90, "by_category": {"parameters": 60}},
       "measured": {"peak_allocated": 101, "peak_reserved": 201, "peak_host": 301, "on_disk": 91,
-                   "by_category": {"parameters": 60, "activations": 41}},
+                   "by_category": {"parameters": 60, "activations": 41}, "num_alloc_retries": 5},
       "phases": [{"step": 0, "phase": "before_fwd", "parameters": 1, "gradients": 2, "optimizer_device": 3,
                   "optimizer_host": 4, "activations": 5, "workspace": 6, "communication": 7, "data": 8,
                   "allocated": 9, "peak": 10, "reserved": 11, "micro_batch": 2}]},
@@ -146,6 +147,7 @@ TEST(RunJson, AFileOfAnEarlierVersionIsRead) {
   json.erase("epochs");
   json.erase("fit_seconds");
   json["speed"].erase("steps");
+  json["memory"]["measured"].erase("num_alloc_retries");
   for (auto& step : json["steps"]) step.erase("utilization");
   write_file_atomically(folder / "run.json", json.dump());
   RunRecord expected = example();
@@ -154,6 +156,7 @@ TEST(RunJson, AFileOfAnEarlierVersionIsRead) {
   expected.epochs.clear();
   expected.fit_seconds = 0;
   expected.speed.steps = {};
+  expected.memory.measured.num_alloc_retries = 0;
   for (StepRecord& step : expected.steps) step.utilization = std::nan("");
   EXPECT_EQ(run_json(read_run_json(folder / "run.json")), run_json(expected));
 }

@@ -220,6 +220,11 @@ TEST(Summary, AddsUpTheRun) {
   EXPECT_EQ(s.budget_bytes, 10);
   EXPECT_EQ(s.val_loss_before, 2.5);
   EXPECT_EQ(s.val_loss_after, 1.5);
+  EXPECT_EQ(summary_block(s).find("Retries"), std::string::npos);
+  record.memory.measured.num_alloc_retries = 2;
+  record.ranks = {{.rank = 0, .num_alloc_retries = 2}, {.rank = 1, .num_alloc_retries = 3}};
+  EXPECT_NE(summary_block(summary_of(record)).find("| - Allocator Retries         : 3\n"),
+            std::string::npos);
   EXPECT_EQ(summary_of({}).tokens_per_second, 0);
 }
 
