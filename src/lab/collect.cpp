@@ -105,6 +105,8 @@ Figures predicted_figures(const json& plan) {
   figures.model_flops_per_second = time.value("model_flops_per_second", 0.0);
   figures.share_of_peak = time.value("share_of_peak", 0.0);
   figures.device_use = time.value("busy_share", 0.0);
+  if (plan.contains("batch"))
+    figures.tokens_per_epoch = plan["batch"].value("tokens_per_epoch", int64_t{0});
   figures.timeline = timeline_of(plan.at("timeline"));
   return figures;
 }
@@ -233,7 +235,8 @@ Figures measured_figures(const report::RunRecord& record) {
                   .step_seconds = finite(report::statistics_of(record.steps).median_seconds),
                   .tokens_per_second = finite(record.speed.tokens_per_second),
                   .model_flops_per_second = finite(record.speed.model_flops_per_second),
-                  .share_of_peak = finite(record.speed.share_of_peak)};
+                  .share_of_peak = finite(record.speed.share_of_peak),
+                  .tokens_per_epoch = record.tokens_per_epoch};
   for (const report::RankMemoryRecord& rank : record.ranks)
     figures.peak_allocated = std::max(figures.peak_allocated, rank.peak_allocated);
   for (const report::PhaseRecord& phase : record.memory.phases) {

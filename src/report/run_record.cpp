@@ -164,6 +164,7 @@ void fields(Of<RunRecord> auto& r, auto& field) {
   field("ranks", r.ranks);
   field("steps", r.steps);
   field.added("epochs", r.epochs);
+  field.added("tokens_per_epoch", r.tokens_per_epoch);
   field("speed", r.speed);
   field("memory", r.memory);
   field("validation", r.validation);

@@ -170,6 +170,7 @@ struct RunRecord {
   std::vector<RankMemoryRecord> ranks;  // empty for a single process
   std::vector<StepRecord> steps;
   std::vector<EpochRecord> epochs;
+  int64_t tokens_per_epoch = 0;  // 0: not known
   SpeedRecord speed;
   MemoryRecord memory;
   std::vector<ValidationRecord> validation;

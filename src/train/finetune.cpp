@@ -239,6 +239,7 @@ void Finetune::choose_techniques() {
 
 void Finetune::measure_length() {
   length_ = engine::run_length(recipe_, dataset_.train, mesh_->data().size());
+  log_->record().tokens_per_epoch = engine::tokens_per_epoch(length_, dataset_.train);
   if (length_.note.empty()) return;
   log_->record().notes.push_back(length_.note);
   log_->print("Steps    " + length_.note);

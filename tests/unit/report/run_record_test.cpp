@@ -25,6 +25,7 @@ RunRecord example() {
   record.device = {"cpu", 2147483648};
   record.steps = {{1, 2.31, 0.8, 512, 600, 2e-5, 1.0, 400, 1, 0.5},
                   {2, 2.25, 0.7, 500, 600, 2e-5, 0.9, 390, 1, 0.75}};
+  record.tokens_per_epoch = 2024;
   record.epochs = {{1, 2, 2.28, 1012, 1.5}};
   record.speed = {640.5, 1e12, 0.41, {0.75, 0.5, 0.625, 0.125}};
   record.memory.predicted = MemoryPeaks{100, 200, 0, 90, {{"parameters", 60}}};
@@ -66,6 +67,7 @@ TEST(RunJson, HoldsEveryFigureUnderItsName) {
       {"step": 2, "loss": 2.25, "seconds": 0.7, "tokens": 500, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 0.9,
        "raw_tokens": 390, "epoch": 1, "utilization": 0.75}],
     "epochs": [{"epoch": 1, "steps": 2, "loss": 2.28, "tokens": 1012, "seconds": 1.5}],
+    "tokens_per_epoch": 2024,
     "speed": {"tokens_per_second": 640.5, "model_flops_per_second": 1e12, "share_of_peak": 0.41,
               "steps": {"mean_seconds": 0.75, "median_seconds": 0.5, "mean_utilization": 0.625,
                         "utilization_deviation": 0.125}},
@@ -145,6 +147,7 @@ TEST(RunJson, AFileOfAnEarlierVersionIsRead) {
   json.erase("notes");
   json.erase("samples");
   json.erase("epochs");
+  json.erase("tokens_per_epoch");
   json.erase("fit_seconds");
   json["speed"].erase("steps");
   json["memory"]["measured"].erase("num_alloc_retries");
@@ -154,6 +157,7 @@ TEST(RunJson, AFileOfAnEarlierVersionIsRead) {
   expected.notes.clear();
   expected.samples.clear();
   expected.epochs.clear();
+  expected.tokens_per_epoch = 0;
   expected.fit_seconds = 0;
   expected.speed.steps = {};
   expected.memory.measured.num_alloc_retries = 0;
