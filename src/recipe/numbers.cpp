@@ -86,9 +86,9 @@ std::optional<Price> parse_price(std::string_view text) {
 }
 
 std::string money_text(double amount, const std::string& currency) {
-  const std::string sum = amount >= 0.995 ? fmt::format("{:.2f}", amount)
-                          : amount > 0    ? fmt::format("{:.2g}", amount)
-                                          : "0";
+  const std::string sum = amount >= 0.0995 ? fmt::format("{:.2f}", amount)
+                          : amount > 0     ? fmt::format("{:.2g}", amount)
+                                           : "0";
   return currency.empty() ? sum : sum + " " + currency;
 }
 

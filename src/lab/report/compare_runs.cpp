@@ -26,7 +26,7 @@ using report::RunRecord;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // Paths for output do not affect training.
-constexpr const char* kPlaces[] = {"out_dir", "resume", "verbose", "num_threads"};
+constexpr const char* kPlaces[] = {"out_dir", "resume", "verbose", "num_threads", "log_memory"};
 
 double first_loss(const RunRecord& record) {
   return record.steps.empty() ? kNone : record.steps.front().loss;

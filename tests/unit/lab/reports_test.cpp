@@ -423,7 +423,7 @@ TEST(Costs, AreColumnsWhereTheSuiteHasAPrice) {
   EXPECT_TRUE(titles().contains("1M tokens"));
   EXPECT_FALSE(titles().contains("An epoch"));
   result.predicted->tokens_per_epoch = 50000;
-  EXPECT_EQ(cell_text(views_of(run)[at], Cell::Epoch), "50.0 s, 0.1 USD");
+  EXPECT_EQ(cell_text(views_of(run)[at], Cell::Epoch), "50.0 s, 0.10 USD");
   const json cost = json::parse(report_json(run))["rows"][at]["cost"];
   EXPECT_EQ(cost["million_tokens_seconds"], 1000);
   EXPECT_DOUBLE_EQ(cost["million_tokens_price"], 2);

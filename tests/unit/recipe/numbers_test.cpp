@@ -46,7 +46,7 @@ TEST(Numbers, PricesWithOrWithoutACurrency) {
     EXPECT_EQ(read(text), "none") << text;
   EXPECT_DOUBLE_EQ((Price{3, "USD"}).of(1800, 4), 6) << "four devices for half an hour";
   EXPECT_EQ(money_text(1234.5, "USD"), "1234.50 USD");
-  EXPECT_EQ(money_text(0.996, ""), "1.00");
+  EXPECT_EQ(money_text(0.0996, ""), "0.10");
   EXPECT_EQ(money_text(0.0123456, "€"), "0.012 €");
 }
 
