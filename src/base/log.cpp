@@ -12,6 +12,7 @@ namespace {
 std::atomic<bool> verbose{false};
 std::mutex mutex;
 std::set<std::string> told;
+std::string warnings;
 LogSink sink;  // empty: standard error
 
 // With the mutex held.
@@ -38,7 +39,14 @@ bool is_verbose() { return verbose; }
 
 void log_warning(const std::string& text) {
   const std::lock_guard lock(mutex);
-  if (told.insert(text).second) put("warning: " + text + "\n");
+  if (!told.insert(text).second) return;
+  warnings += "warning: " + text + "\n";
+  put("warning: " + text + "\n");
+}
+
+std::string warnings_so_far() {
+  const std::lock_guard lock(mutex);
+  return warnings;
 }
 
 void log_detail(const std::string& text) {

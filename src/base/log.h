@@ -33,6 +33,9 @@ class LogSinkGuard {
 void log_warning(const std::string& text);
 void log_detail(const std::string& text);
 
+// All warnings so far, each a line, for a log that begins after them.
+std::string warnings_so_far();
+
 template <class... Args>
 void warn(fmt::format_string<Args...> format, Args&&... args) {
   log_warning(fmt::format(format, std::forward<Args>(args)...));

@@ -1,5 +1,6 @@
 // Entry point: runs the command and returns its exit code. 0 success, 1 internal error, 2 error in
-// the recipe, data or files, 3 out of memory, 130 stopped on request.
+// the recipe, data or files, 3 out of memory, 4 a lab's row differs from what its suite expects,
+// 130 stopped on request.
 // SPDX-License-Identifier: Apache-2.0
 #include <unistd.h>
 

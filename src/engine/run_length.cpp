@@ -75,4 +75,11 @@ RunLength run_length(const recipe::Recipe& recipe, const data::SampleStore& samp
   return length;
 }
 
+int64_t tokens_per_epoch(const RunLength& length, const data::SampleStore& samples) {
+  const int64_t most = length.sampler.samples_per_epoch, all = samples.count();
+  if (most <= 0 || most >= all) return samples.total_tokens();
+  return static_cast<int64_t>(static_cast<double>(samples.total_tokens()) /
+                              static_cast<double>(all) * static_cast<double>(most));
+}
+
 }  // namespace snug::engine

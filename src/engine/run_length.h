@@ -22,4 +22,7 @@ struct RunLength {
 RunLength run_length(const recipe::Recipe& recipe, const data::SampleStore& samples,
                      int64_t data_ranks);
 
+// On average, where train.epoch_size takes a part of the samples.
+int64_t tokens_per_epoch(const RunLength& length, const data::SampleStore& samples);
+
 }  // namespace snug::engine

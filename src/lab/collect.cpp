@@ -13,6 +13,7 @@
 #include "lab/report/figures.h"
 #include "recipe/gpus.h"
 #include "report/run_record.h"
+#include "report/tables.h"
 #include "watch/machine/machine.h"
 
 namespace snug::lab {
@@ -104,6 +105,8 @@ Figures predicted_figures(const json& plan) {
   figures.model_flops_per_second = time.value("model_flops_per_second", 0.0);
   figures.share_of_peak = time.value("share_of_peak", 0.0);
   figures.device_use = time.value("busy_share", 0.0);
+  if (plan.contains("batch"))
+    figures.tokens_per_epoch = plan["batch"].value("tokens_per_epoch", int64_t{0});
   figures.timeline = timeline_of(plan.at("timeline"));
   return figures;
 }
@@ -222,17 +225,6 @@ Bytes by_category(const report::PhaseRecord& phase) {
           {"data", phase.data}};
 }
 
-// The median of the steps behind the first one, which also warms up.
-double step_seconds(const std::vector<report::StepRecord>& steps) {
-  std::vector<double> seconds;
-  for (size_t i = steps.size() > 1 ? 1 : 0; i < steps.size(); ++i)
-    seconds.push_back(steps[i].seconds);
-  if (seconds.empty()) return 0;
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return finite(*middle);
-}
-
 Figures measured_figures(const report::RunRecord& record) {
   const report::MemoryPeaks& peaks = record.memory.measured;
   Figures figures{.fits = record.outcome == "ok",
@@ -240,10 +232,11 @@ Figures measured_figures(const report::RunRecord& record) {
                   .peak_reserved = peaks.peak_reserved,
                   .peak_host = peaks.peak_host,
                   .by_category = peaks.by_category,
-                  .step_seconds = step_seconds(record.steps),
+                  .step_seconds = finite(report::statistics_of(record.steps).median_seconds),
                   .tokens_per_second = finite(record.speed.tokens_per_second),
                   .model_flops_per_second = finite(record.speed.model_flops_per_second),
-                  .share_of_peak = finite(record.speed.share_of_peak)};
+                  .share_of_peak = finite(record.speed.share_of_peak),
+                  .tokens_per_epoch = record.tokens_per_epoch};
   for (const report::RankMemoryRecord& rank : record.ranks)
     figures.peak_allocated = std::max(figures.peak_allocated, rank.peak_allocated);
   for (const report::PhaseRecord& phase : record.memory.phases) {
@@ -293,7 +286,10 @@ void take_own_plan(const report::RunRecord& record, RowResult& result) {
 void take_record(const report::RunRecord& record, RowResult& result) {
   result.measured = measured_figures(record);
   // What the allocator reserves on a CPU is not what a device would need.
-  if (!is_gpu(record.device.name)) result.measured->peak_reserved = 0;
+  if (is_gpu(record.device.name))
+    result.measured->device_use = finite(record.speed.steps.mean_utilization);
+  else
+    result.measured->peak_reserved = 0;
   if (record.device.budget_bytes > 0) result.limit_bytes = record.device.budget_bytes;
   take_own_plan(record, result);
   result.device = record.device.name;
@@ -302,13 +298,15 @@ void take_record(const report::RunRecord& record, RowResult& result) {
   result.trained = record.model.trainable;
   for (const report::StepRecord& step : record.steps)
     if (std::isfinite(step.loss)) result.losses.push_back({step.step, step.loss});
-  for (const report::PhaseRecord& phase : record.memory.phases)
+  for (const report::PhaseRecord& phase : record.memory.phases) {
+    if (phase.micro_batch > 1) continue;  // the first one stands for a step
     result.phases.push_back({.step = phase.step,
                              .phase = phase.phase,
                              .by_category = by_category(phase),
                              .allocated = phase.allocated,
                              .peak = phase.peak,
                              .reserved = phase.reserved});
+  }
 }
 
 }  // namespace

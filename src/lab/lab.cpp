@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/terminal.h"
 #include "lab/report/reports.h"
+#include "lab/report/row_view.h"
 #include "lab/report/verdict.h"
 #include "lab/run/lab_folder.h"
 #include "lab/run/lab_run.h"
@@ -28,6 +29,7 @@ using recipe::LabOptions;
 using Words = std::vector<std::string>;
 
 constexpr int kInterruptedCode = 130;  // as a shell has it for Ctrl-C
+constexpr int kUnexplainedCode = 4;
 
 // 0: what is printed goes to no terminal.
 int terminal_width() {
@@ -115,7 +117,12 @@ int exit_code_of(const LabRun& run) {
   for (const Row& row : run.rows) {
     const RowResult* result = run.find(row.id);
     if (result->outcome == Outcome::Crashed || result->outcome == Outcome::TimedOut) return 1;
-    if (result->outcome == Outcome::Error || has_other_outcome(run, row, *result)) code = 2;
+    const bool is_explained = is_explained_run(run) && !row.explained.empty();
+    const bool is_unexplained = !is_explained && has_other_outcome(run, row, *result);
+    if (result->outcome == Outcome::Error)
+      code = 2;
+    else if (is_unexplained && code == 0)
+      code = kUnexplainedCode;
   }
   return code;
 }
@@ -190,7 +197,7 @@ int run_suites(const LabOptions& options, const Words& words, const DeviceQuesti
       break;
     }
     const int of_suite = exit_code_of(run);
-    code = code == 1 || of_suite == 1 ? 1 : std::max(code, of_suite);
+    if (code == 0 || (of_suite != 0 && of_suite < code)) code = of_suite;  // 1 before 2 before 4
   }
   const bool is_one = options.targets.size() == 1 && all.size() == 1;
   if (options.json) print((is_one ? all.front() : all).dump(1));

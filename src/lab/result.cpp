@@ -60,7 +60,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Row, id, title, change, from, mo
                                                 options, plan_options, run_options, scaled_options,
                                                 device, memory_budget, scaled_memory_budget, like,
                                                 expected, comparisons, published, hardware, notes,
-                                                explained, not_run, group, value)
+                                                explained, not_run, group, value, price_per_hour)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Group, kind, id, title, over, base, together,
                                                 smallest, largest, models)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(ModelChoice, checkpoint, config, scaled_config)
@@ -70,7 +70,8 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(Figures, fits, peak_allocated, p
                                                 reserved_ahead, after_forward, peak_host,
                                                 parameter_bytes, by_category, step_seconds,
                                                 tokens_per_second, model_flops_per_second,
-                                                share_of_peak, device_use, timeline)
+                                                share_of_peak, device_use, tokens_per_epoch,
+                                                timeline)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(LossPoint, step, loss)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(PhasePoint, step, phase, by_category, allocated,
                                                 peak, reserved)

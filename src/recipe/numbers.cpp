@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
@@ -71,6 +72,24 @@ std::optional<double> parse_float(std::string_view text) {
   const auto [stop, error] = std::from_chars(plain.data(), end, value);
   if (error != std::errc() || stop != end || !std::isfinite(value)) return std::nullopt;
   return value;
+}
+
+std::optional<Price> parse_price(std::string_view text) {
+  const size_t space = text.find(' ');
+  const auto per_hour = parse_float(text.substr(0, space));
+  if (!per_hour || *per_hour <= 0) return std::nullopt;
+  if (space == std::string_view::npos) return Price{*per_hour, ""};
+  const std::string_view currency = text.substr(space + 1);
+  const auto is_of_word = [](unsigned char c) { return c > ' ' && !(c >= '0' && c <= '9'); };
+  if (currency.empty() || !std::ranges::all_of(currency, is_of_word)) return std::nullopt;
+  return Price{*per_hour, std::string(currency)};
+}
+
+std::string money_text(double amount, const std::string& currency) {
+  const std::string sum = amount >= 0.0995 ? fmt::format("{:.2f}", amount)
+                          : amount > 0     ? fmt::format("{:.2g}", amount)
+                                           : "0";
+  return currency.empty() ? sum : sum + " " + currency;
 }
 
 std::optional<bool> parse_bool(std::string_view text) {

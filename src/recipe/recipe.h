@@ -138,6 +138,7 @@ struct Recipe {
   int64_t collective_timeout = 600;  // seconds
   std::string resume = "false";      // false | true | auto | a checkpoint directory
   Word<Logger> logger_name = Logger::Csv;
+  Word<LogMemory> log_memory = LogMemory::Step;
   bool profile = false;  // of a step, as a Chrome trace
   uint64_t seed = 1337;
   std::string memory_budget;                      // "2GiB"; empty = all there is

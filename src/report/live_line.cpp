@@ -157,19 +157,19 @@ void LiveLine::update(const StepStatus& status) {
     first_step_ = status.step;
   }
   status_ = status;
-  drawn_ = false;
+  drawn_ = drawn_plain_ = false;
   const int64_t steps = status.step - first_step_;
   if (!status_->seconds_left && steps > 0 && status.total_steps >= status.step)
     status_->seconds_left = (now - first_time_) / steps * (status.total_steps - status.step);
-  if (is_tty_) {
-    if (now - last_write_ < kRedrawSeconds) return;
-    draw();
-  } else {
-    const bool few = status.total_steps > 0 && status.total_steps <= kFewSteps;
-    if (!few && lines_ >= kFirstLines && now - last_write_ < kPlainSeconds) return;
+  const bool few = status.total_steps > 0 && status.total_steps <= kFewSteps;
+  if (few || lines_ < kFirstLines || now - last_plain_ >= kPlainSeconds) {
     draw_plain();
+    last_plain_ = now;
   }
-  last_write_ = now;
+  if (is_tty_ && now - last_draw_ >= kRedrawSeconds) {
+    draw();
+    last_draw_ = now;
+  }
 }
 
 void LiveLine::validated(double loss) {
@@ -184,13 +184,15 @@ void LiveLine::print(std::string_view text) {
   if (!text.ends_with('\n')) out += '\n';
   open_ = false;
   write(out);
+  copy(text);
   if (is_tty_ && status_) draw();
 }
 
 void LiveLine::finish() {
   messages_.reset();
   const std::lock_guard lock(mutex_);
-  if (status_ && !drawn_) is_tty_ ? draw() : draw_plain();
+  if (status_ && !drawn_plain_) draw_plain();
+  if (status_ && is_tty_ && !drawn_) draw();
   if (open_) write("\n");
   open_ = false;
   status_.reset();
@@ -204,13 +206,19 @@ void LiveLine::draw() {
   open_ = drawn_ = true;
 }
 
+void LiveLine::copy(std::string_view text) const {
+  if (options_.copy) options_.copy(text);
+}
+
+// In a terminal for the copy alone.
 void LiveLine::draw_plain() {
   std::string line =
       fmt::format("{} | {}", litgpt_line(*status_), rate_text(status_->tokens_per_second));
   if (status_->memory_bytes > 0) line += " | " + memory_text(*status_);
   if (status_->seconds_left) line += " | " + clock_text(*status_->seconds_left) + " left";
-  write(line + "\n");
-  drawn_ = true;
+  if (!is_tty_) write(line + "\n");
+  copy(line);
+  drawn_plain_ = true;
   ++lines_;
 }
 

@@ -38,6 +38,8 @@ struct LiveLineOptions {
   std::function<double()> clock;        // seconds, monotonic; replaced in tests
   std::function<int()> terminal_width;  // columns; replaced in tests
   std::optional<bool> colours;          // default: on in a terminal unless NO_COLOR is set
+  // Gets what plain output shows, also in a terminal. It must not log.
+  std::function<void(std::string_view)> copy;
 };
 
 class LiveLine {
@@ -65,6 +67,7 @@ class LiveLine {
  private:
   void draw_plain();
   void draw();
+  void copy(std::string_view text) const;
   void write(std::string_view text);
 
   std::FILE* out_;
@@ -72,10 +75,11 @@ class LiveLine {
   LiveLineOptions options_;
   std::mutex mutex_;
   std::optional<StepStatus> status_;
-  bool drawn_ = false;  // status_ is what the screen shows
-  bool open_ = false;   // the cursor is in an unfinished line
-  double last_write_ = -1e9;
-  int64_t lines_ = 0;
+  bool drawn_ = false;        // status_ is what the screen shows
+  bool drawn_plain_ = false;  // status_ is the last plain line
+  bool open_ = false;         // the cursor is in an unfinished line
+  double last_draw_ = -1e9, last_plain_ = -1e9;
+  int64_t lines_ = 0;  // plain ones
   double first_time_ = 0;
   int64_t first_step_ = 0;
   // Set and dropped without mutex_: logging takes the log's own lock first, then mutex_.

@@ -163,6 +163,7 @@ std::string memory_svg(const RunRecord& record) {
   StackedChart chart{"Memory by phase", {}, {}, record.device.budget_bytes};
   for (const Category& category : kCategories) chart.categories.emplace_back(category.name);
   for (const PhaseRecord& phase : shown_phases(record.memory.phases)) {
+    if (phase.micro_batch > 1) continue;  // those are in the table
     StackedBar bar{fmt::format("step {}", phase.step), phase.phase, {}, phase.peak};
     for (const Category& category : kCategories) bar.segments.push_back(phase.*category.bytes);
     chart.bars.push_back(std::move(bar));
@@ -180,6 +181,8 @@ std::string report_html(const RunRecord& record) {
                      "Bars: allocated at the end of the phase; tick: peak so far; dashed line: "
                      "budget, if set."))
         .add(element("pre", memory_table(phases)));
+  if (record.epochs.size() > 1) html.add(element("pre", epoch_table(record.epochs)));
+  if (!record.steps.empty()) html.add(element("pre", summary_block(summary_of(record))));
   const std::string recipe =
       record.recipe.dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
   return html.add(samples(record))

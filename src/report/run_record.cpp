@@ -29,6 +29,23 @@ void fields(Of<StepRecord> auto& r, auto& field) {
   field("lr", r.lr);
   field("grad_norm", r.grad_norm);
   field("raw_tokens", r.raw_tokens);
+  field.added("epoch", r.epoch);
+  field.added("utilization", r.utilization);
+}
+
+void fields(Of<StepStatistics> auto& r, auto& field) {
+  field("mean_seconds", r.mean_seconds);
+  field("median_seconds", r.median_seconds);
+  field("mean_utilization", r.mean_utilization);
+  field("utilization_deviation", r.utilization_deviation);
+}
+
+void fields(Of<EpochRecord> auto& r, auto& field) {
+  field("epoch", r.epoch);
+  field("steps", r.steps);
+  field("loss", r.loss);
+  field("tokens", r.tokens);
+  field("seconds", r.seconds);
 }
 
 void fields(Of<PhaseRecord> auto& r, auto& field) {
@@ -45,6 +62,7 @@ void fields(Of<PhaseRecord> auto& r, auto& field) {
   field("allocated", r.allocated);
   field("peak", r.peak);
   field("reserved", r.reserved);
+  field.added("micro_batch", r.micro_batch);
 }
 
 void fields(Of<ValidationRecord> auto& r, auto& field) {
@@ -68,6 +86,7 @@ void fields(Of<SpeedRecord> auto& r, auto& field) {
   field("tokens_per_second", r.tokens_per_second);
   field("model_flops_per_second", r.model_flops_per_second);
   field("share_of_peak", r.share_of_peak);
+  field.added("steps", r.steps);
 }
 
 void fields(Of<MemoryPeaks> auto& r, auto& field) {
@@ -76,6 +95,7 @@ void fields(Of<MemoryPeaks> auto& r, auto& field) {
   field.measured("peak_host", r.peak_host);
   field("on_disk", r.on_disk);
   field("by_category", r.by_category);
+  field.measured("num_alloc_retries", r.num_alloc_retries);
 }
 
 void fields(Of<MemoryRecord> auto& r, auto& field) {
@@ -109,6 +129,7 @@ void fields(Of<RankMemoryRecord> auto& r, auto& field) {
   field("predicted_allocated", r.predicted_allocated);
   field("peak_allocated", r.peak_allocated);
   field("peak_host", r.peak_host);
+  field.added("num_alloc_retries", r.num_alloc_retries);
 }
 
 void fields(Of<ResumptionRecord> auto& r, auto& field) {
@@ -142,6 +163,8 @@ void fields(Of<RunRecord> auto& r, auto& field) {
   field("mesh", r.mesh);
   field("ranks", r.ranks);
   field("steps", r.steps);
+  field.added("epochs", r.epochs);
+  field.added("tokens_per_epoch", r.tokens_per_epoch);
   field("speed", r.speed);
   field("memory", r.memory);
   field("validation", r.validation);
@@ -149,6 +172,7 @@ void fields(Of<RunRecord> auto& r, auto& field) {
   field("resumptions", r.resumptions);
   field.added("samples", r.samples);
   field("startup_s", r.startup);
+  field.added("fit_seconds", r.fit_seconds);
   field("seconds_total", r.seconds_total);
 }
 

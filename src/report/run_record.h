@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -25,6 +26,26 @@ struct StepRecord {
   double lr = 0;
   double grad_norm = 0;
   int64_t raw_tokens = 0;  // of the samples' own text, without the prompt's template
+  int64_t epoch = 0;       // in which the step began, from 1; 0: not recorded
+  // How busy the device was, 0..1 (train/records/busy_meter.h); NaN: not known.
+  double utilization = std::numeric_limits<double>::quiet_NaN();
+};
+
+// Over the steps, without the first ones, which warm up. NaN: not known.
+struct StepStatistics {
+  double mean_seconds = std::numeric_limits<double>::quiet_NaN();
+  double median_seconds = mean_seconds;
+  double mean_utilization = mean_seconds;
+  double utilization_deviation = mean_seconds;  // standard, of single steps
+};
+
+// The steps that began in one epoch.
+struct EpochRecord {
+  int64_t epoch = 0;
+  int64_t steps = 0;
+  double loss = 0;  // mean over the steps, without those whose loss is no number
+  int64_t tokens = 0;
+  double seconds = 0;  // of the steps
 };
 
 struct PhaseRecord {
@@ -41,6 +62,7 @@ struct PhaseRecord {
   int64_t allocated = 0;
   int64_t peak = 0;
   int64_t reserved = 0;
+  int64_t micro_batch = 0;  // of the step, from 1; 0: of the step's first, or of all of them
 };
 
 struct ValidationRecord {
@@ -64,6 +86,7 @@ struct SpeedRecord {
   double tokens_per_second = 0;
   double model_flops_per_second = 0;
   double share_of_peak = 0;  // 0..1
+  StepStatistics steps;
 };
 
 struct MemoryPeaks {
@@ -72,6 +95,7 @@ struct MemoryPeaks {
   int64_t peak_host = 0;                       // measured only
   int64_t on_disk = 0;                         // optimizer states in a file
   std::map<std::string, int64_t> by_category;  // live at the moment of the peak
+  int64_t num_alloc_retries = 0;               // measured only: of the CUDA allocator
 };
 
 struct MemoryRecord {
@@ -95,6 +119,7 @@ struct RankMemoryRecord {
   int64_t predicted_allocated = 0;
   int64_t peak_allocated = 0;
   int64_t peak_host = 0;
+  int64_t num_alloc_retries = 0;
 };
 
 // Why a run ran out of memory: the request that failed, and what was live then.
@@ -144,6 +169,8 @@ struct RunRecord {
   std::string mesh;                     // "dp=2,fsdp=2"
   std::vector<RankMemoryRecord> ranks;  // empty for a single process
   std::vector<StepRecord> steps;
+  std::vector<EpochRecord> epochs;
+  int64_t tokens_per_epoch = 0;  // 0: not known
   SpeedRecord speed;
   MemoryRecord memory;
   std::vector<ValidationRecord> validation;
@@ -151,7 +178,10 @@ struct RunRecord {
   std::vector<ResumptionRecord> resumptions;
   std::vector<SampleRecord> samples;
   StartupRecord startup;
-  double seconds_total = 0;  // including those before each resumption
+  // Wall seconds from before the first validation or step to after the last one, checkpoints
+  // included: what LitGPT calls the training time. Both include those before each resumption.
+  double fit_seconds = 0;
+  double seconds_total = 0;
 };
 
 // The text of run.json, with one line per step, phase and validation, so that it reads and diffs

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <functional>
+#include <numeric>
 #include <utility>
 
 #include "base/bytes.h"
@@ -148,25 +149,78 @@ std::string Table::html() const {
   return out + "</table>";
 }
 
-std::string memory_table(std::span<const PhaseRecord> phases) {
+namespace {
+
+int64_t largest_of(std::span<const PhaseRecord> phases) {
   int64_t largest = 0;
   for (const PhaseRecord& phase : phases)
     for (const MemoryColumn& column : kMemoryColumns)
       largest = std::max(largest, phase.*column.bytes);
-  const Unit unit = unit_for(largest);
+  return largest;
+}
+
+}  // namespace
+
+// MiB at least, since lines that follow each other are compared.
+std::string memory_line(const PhaseRecord& phase) {
+  const std::span<const PhaseRecord> one(&phase, 1);
+  const Unit unit = unit_for(std::max<int64_t>(kMiB, largest_of(one)));
+  std::string out = fmt::format("Memory   step {}, ", phase.step);
+  if (phase.micro_batch > 0) out += fmt::format("micro-batch {}, ", phase.micro_batch);
+  out += phase.phase;
+  const char* before = ": ";
+  for (const MemoryColumn& column : columns_with_figures(one, unit)) {
+    out += fmt::format("{}{} {}", before, column.title, in_unit(phase.*column.bytes, unit));
+    before = ", ";
+  }
+  return fmt::format("{} {}", out, unit.name);
+}
+
+std::string memory_table(std::span<const PhaseRecord> phases) {
+  const Unit unit = unit_for(largest_of(phases));
   const std::vector<MemoryColumn> columns = columns_with_figures(phases, unit);
-  std::vector<Table::Column> titles{{"Step"}, {fmt::format("Phase ({})", unit.name), Align::Left}};
+  const bool has_micro_batches =
+      std::ranges::any_of(phases, [](const PhaseRecord& p) { return p.micro_batch > 0; });
+  std::vector<Table::Column> titles{{"Step"}};
+  if (has_micro_batches) titles.push_back({"Micro-batch"});
+  titles.push_back({fmt::format("Phase ({})", unit.name), Align::Left});
   for (const MemoryColumn& column : columns) titles.push_back({column.title});
   Table table(std::move(titles));
-  int64_t last_step = -1;
+  PhaseRecord last{.step = -1};
   for (const PhaseRecord& phase : phases) {
-    std::vector<std::string> row{phase.step == last_step ? "" : std::to_string(phase.step),
-                                 phase.phase};
+    std::vector<std::string> row{phase.step == last.step ? "" : std::to_string(phase.step)};
+    const bool is_next = phase.micro_batch != last.micro_batch || phase.step != last.step;
+    if (has_micro_batches)
+      row.push_back(is_next && phase.micro_batch > 0 ? std::to_string(phase.micro_batch) : "");
+    row.push_back(phase.phase);
     for (const MemoryColumn& column : columns) row.push_back(in_unit(phase.*column.bytes, unit));
     table.add_row(std::move(row));
-    last_step = phase.step;
+    last = phase;
   }
   return table.render();
+}
+
+PhaseRecord refusal_row(const RunRecord& record) {
+  if (!record.out_of_memory) return {};
+  const OutOfMemoryRecord& refused = *record.out_of_memory;
+  const auto live = [&](const char* category) {
+    const auto found = refused.by_category.find(category);
+    return found == refused.by_category.end() ? 0 : found->second;
+  };
+  const std::vector<PhaseRecord>& phases = record.memory.phases;
+  return {.step = record.steps.empty() ? 0 : record.steps.back().step,
+          .phase = "refused, " + refused.phase,
+          .parameters = live("parameters"),
+          .gradients = live("gradients"),
+          .optimizer_device = live("optimizer"),
+          .optimizer_host = phases.empty() ? 0 : phases.back().optimizer_host,
+          .activations = live("activations"),
+          .workspace = live("workspace"),
+          .communication = live("communication"),
+          .data = live("data"),
+          .allocated = refused.allocated,
+          .peak = record.memory.measured.peak_allocated,
+          .reserved = record.memory.measured.peak_reserved};
 }
 
 std::string memory_bars(const std::map<std::string, int64_t>& by_category,
@@ -199,6 +253,74 @@ std::string memory_bars(const std::map<std::string, int64_t>& by_category,
   return out;
 }
 
+StepStatistics statistics_of(std::span<const StepRecord> steps) {
+  const auto count = static_cast<int64_t>(steps.size());
+  const int64_t warm_up = count > 1 ? std::clamp<int64_t>(count / 10, 1, 10) : 0;
+  std::vector<double> seconds, shares;
+  for (const StepRecord& step : steps.subspan(static_cast<size_t>(warm_up))) {
+    seconds.push_back(step.seconds);
+    if (std::isfinite(step.utilization)) shares.push_back(step.utilization);
+  }
+  const auto mean = [](const std::vector<double>& values) {
+    return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  };
+  StepStatistics out;
+  if (seconds.empty()) return out;
+  out.mean_seconds = mean(seconds);
+  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
+  std::nth_element(seconds.begin(), middle, seconds.end());
+  out.median_seconds = *middle;
+  if (shares.empty()) return out;
+  out.mean_utilization = mean(shares);
+  if (shares.size() == 1) return out;
+  double squares = 0;
+  for (const double share : shares)
+    squares += (share - out.mean_utilization) * (share - out.mean_utilization);
+  out.utilization_deviation = std::sqrt(squares / static_cast<double>(shares.size() - 1));
+  return out;
+}
+
+std::vector<EpochRecord> epochs_of(std::span<const StepRecord> steps) {
+  std::vector<EpochRecord> epochs;
+  int64_t counted = 0;  // whose loss is a number
+  for (const StepRecord& step : steps) {
+    if (step.epoch == 0) continue;
+    if (epochs.empty() || epochs.back().epoch != step.epoch) {
+      epochs.push_back({.epoch = step.epoch});
+      counted = 0;
+    }
+    EpochRecord& epoch = epochs.back();
+    ++epoch.steps;
+    epoch.tokens += step.tokens;
+    epoch.seconds += step.seconds;
+    if (std::isfinite(step.loss))
+      epoch.loss += (step.loss - epoch.loss) / static_cast<double>(++counted);
+  }
+  return epochs;
+}
+
+std::string epoch_text(const EpochRecord& epoch) {
+  return fmt::format("Epoch {}: mean training loss {:.4f} over {} step{}", epoch.epoch, epoch.loss,
+                     epoch.steps, epoch.steps == 1 ? "" : "s");
+}
+
+std::string epoch_table(std::span<const EpochRecord> epochs) {
+  Table table({{"Epoch"}, {"Steps"}, {"Mean loss"}, {"Tokens"}, {"Seconds"}});
+  for (const EpochRecord& epoch : epochs)
+    table.add_row({std::to_string(epoch.epoch), with_commas(epoch.steps),
+                   fmt::format("{:.4f}", epoch.loss), with_commas(epoch.tokens),
+                   fmt::format("{:.2f}", epoch.seconds)});
+  return table.render();
+}
+
+std::string utilization_text(const StepStatistics& steps) {
+  if (!std::isfinite(steps.mean_utilization)) return "";
+  const std::string deviation = std::isfinite(steps.utilization_deviation)
+                                    ? fmt::format(" ± {:.1f}", 100 * steps.utilization_deviation)
+                                    : "";
+  return fmt::format("{:.1f}{} %", 100 * steps.mean_utilization, deviation);
+}
+
 namespace {
 
 using Lines = std::vector<std::pair<std::string, std::string>>;
@@ -209,18 +331,32 @@ std::string section(const char* title, const Lines& lines) {
   return out;
 }
 
+std::string step_seconds_text(double seconds) {
+  return seconds < 10 ? fmt::format("{:.2f} ms", 1000 * seconds) : fmt::format("{:.2f} s", seconds);
+}
+
 // LitGPT's Tok/sec counts padding; what a model learns from is the line below it.
 Lines performance(const RunSummary& summary) {
   const double padded = summary.training_seconds > 0
                             ? static_cast<double>(summary.padded_tokens) / summary.training_seconds
                             : 0;
-  Lines lines{{"Training Time", fmt::format("{:.2f} s", summary.training_seconds)},
+  Lines lines{{"Training Time (steps)", fmt::format("{:.2f} s", summary.training_seconds)},
               {"Tok/sec", fmt::format("{:.2f} tok/s", padded)},
               {"Tok/sec w/o Padding", fmt::format("{:.2f} tok/s", summary.tokens_per_second)}};
+  if (summary.fit_seconds > 0)
+    lines.emplace(lines.begin() + 1, "Training Time (LitGPT's)",
+                  fmt::format("{:.2f} s, with validation and checkpoints", summary.fit_seconds));
   if (summary.startup.first_step_ended > 0)
     lines.emplace_back("Start to First Step", fmt::format("{:.2f} s, to its end {:.2f} s",
                                                           summary.startup.first_step_begun,
                                                           summary.startup.first_step_ended));
+  const StepStatistics& steps = summary.steps;
+  if (std::isfinite(steps.mean_seconds))
+    lines.emplace_back("Step Time",
+                       fmt::format("mean {}, median {}", step_seconds_text(steps.mean_seconds),
+                                   step_seconds_text(steps.median_seconds)));
+  if (std::isfinite(steps.mean_utilization))
+    lines.emplace_back("Utilization", utilization_text(steps));
   if (summary.share_of_peak > 0)
     lines.emplace_back("Share of peak FLOP/s",
                        fmt::format("{:.1f} %", 100 * summary.share_of_peak));
@@ -240,6 +376,8 @@ Lines memory(const RunSummary& summary) {
     lines.emplace_back("Budget",
                        fmt::format("{} ({:.1f} % used)", format_bytes(summary.budget_bytes),
                                    100 * bytes / summary.budget_bytes));
+  if (summary.num_alloc_retries > 0)
+    lines.emplace_back("Allocator Retries", with_commas(summary.num_alloc_retries));
   return lines;
 }
 
@@ -256,12 +394,17 @@ Lines validation(const RunSummary& summary) {
 
 RunSummary summary_of(const RunRecord& record) {
   RunSummary s{
+      .fit_seconds = record.fit_seconds,
       .share_of_peak = record.speed.share_of_peak,
+      .steps = statistics_of(record.steps),
       .memory_bytes = record.memory.measured.peak_allocated,
       .budget_bytes = record.device.budget_bytes,
       .predicted_bytes = record.memory.predicted ? record.memory.predicted->peak_allocated : 0,
+      .num_alloc_retries = record.memory.measured.num_alloc_retries,
       .startup = record.startup,
       .notes = record.notes};
+  for (const RankMemoryRecord& rank : record.ranks)
+    s.num_alloc_retries = std::max(s.num_alloc_retries, rank.num_alloc_retries);
   for (const StepRecord& step : record.steps) {
     s.input_tokens += step.raw_tokens;
     s.tokens_with_prompt += step.tokens;

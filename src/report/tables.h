@@ -35,9 +35,16 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// "Memory   step 0, micro-batch 2, after_fwd: Params 0.25, …, Peak 1.14, Reserved 1.30 GiB".
+std::string memory_line(const PhaseRecord& phase);
+
 // One row per phase: Params, Grads, Optim, Acts, Work, (Comm, Data, Optim host if any is not zero,)
-// Allocated, Peak, Reserved, all in GiB or all in MiB.
+// Allocated, Peak, Reserved, all in GiB or all in MiB. With a column for micro-batches where they
+// were told apart.
 std::string memory_table(std::span<const PhaseRecord> phases);
+
+// What was live when an allocation was refused, as a row for the table of phases, behind them.
+PhaseRecord refusal_row(const RunRecord& record);
 
 struct BarOptions {
   int64_t budget_bytes = 0;  // drawn as the full width when set
@@ -49,16 +56,31 @@ struct BarOptions {
 std::string memory_bars(const std::map<std::string, int64_t>& by_category,
                         const BarOptions& options = {});
 
+// Leaves out the first tenth, at least one step where there are several and at most ten.
+StepStatistics statistics_of(std::span<const StepRecord> steps);
+
+// "78.1 ± 3.2 %": mean and standard deviation; empty if not known.
+std::string utilization_text(const StepStatistics& steps);
+
+// By epoch; none for steps of a version that did not record theirs.
+std::vector<EpochRecord> epochs_of(std::span<const StepRecord> steps);
+// "Epoch 1: mean training loss 2.3412 over 16 steps".
+std::string epoch_text(const EpochRecord& epoch);
+std::string epoch_table(std::span<const EpochRecord> epochs);
+
 struct RunSummary {
   int64_t input_tokens = 0;        // of the samples' own text
   int64_t tokens_with_prompt = 0;  // plus the prompt template's
   int64_t padded_tokens = 0;       // plus padding
-  double training_seconds = 0;
-  double tokens_per_second = 0;  // without padding
-  double share_of_peak = 0;      // 0: not known
-  int64_t memory_bytes = 0;      // peak allocated
-  int64_t budget_bytes = 0;      // 0: no budget
-  int64_t predicted_bytes = 0;   // 0: not planned
+  double training_seconds = 0;     // of the steps
+  double fit_seconds = 0;          // with validations and checkpoints; 0: not known
+  double tokens_per_second = 0;    // without padding
+  double share_of_peak = 0;        // 0: not known
+  StepStatistics steps;
+  int64_t memory_bytes = 0;       // peak allocated
+  int64_t budget_bytes = 0;       // 0: no budget
+  int64_t predicted_bytes = 0;    // 0: not planned
+  int64_t num_alloc_retries = 0;  // of the rank that had the most
   StartupRecord startup;
   std::vector<std::string> notes;  // the record's
   std::optional<double> val_loss_before, val_loss_after;

@@ -73,6 +73,7 @@ class Finetune {
   std::string without_record(const std::string& fault) const;
   void show_samples();
   SampleAnswerOptions sample_options() const;
+  bool was_refused() const;
   void tell_the_phases() const;
   void tell_the_end() const;
   void end(const std::string& outcome, const std::string& reason);
@@ -238,6 +239,7 @@ void Finetune::choose_techniques() {
 
 void Finetune::measure_length() {
   length_ = engine::run_length(recipe_, dataset_.train, mesh_->data().size());
+  log_->record().tokens_per_epoch = engine::tokens_per_epoch(length_, dataset_.train);
   if (length_.note.empty()) return;
   log_->record().notes.push_back(length_.note);
   log_->print("Steps    " + length_.note);
@@ -430,8 +432,17 @@ SampleAnswerOptions Finetune::sample_options() const {
           .seed = recipe_.seed};
 }
 
+// By the device or the budget, not by the plan alone.
+bool Finetune::was_refused() const {
+  const auto& refused = log_->record().out_of_memory;
+  return refused && refused->requested > 0;
+}
+
 void Finetune::tell_the_phases() const {
-  log_->print("Memory by phase\n\n" + report::memory_table(log_->record().memory.phases));
+  const report::RunRecord& record = log_->record();
+  std::vector<report::PhaseRecord> phases = record.memory.phases;
+  if (was_refused()) phases.push_back(report::refusal_row(record));
+  log_->print("Memory by phase\n\n" + report::memory_table(phases));
 }
 
 void Finetune::tell_the_end() const {
@@ -457,9 +468,13 @@ void Finetune::end(const std::string& outcome, const std::string& reason) {
   figures_->fill();
   const std::string fault = log_->write();
   live_->ended(outcome, reason);
-  if (fault.empty()) return;
-  if (outcome == "ok") throw UserError("{}", without_record(fault));
-  log_warning("the run's record could not be written: " + fault);
+  if (!fault.empty() && outcome == "ok") {
+    const std::string text = without_record(fault);
+    log_->log_end("error", text);
+    throw UserError("{}", text);
+  }
+  if (!fault.empty()) log_warning("the run's record could not be written: " + fault);
+  log_->log_end(outcome, reason);
 }
 
 // The model is whole, but who asks run.json would hear that the run is unfinished.
@@ -497,8 +512,9 @@ void Finetune::explain(const OutOfMemory& error) {
   record.reason = error.what() + plan::suggestions_text(found, command_);
   if (const std::string fault = log_->write(); !fault.empty())
     log_warning("the run's record could not be written: " + fault);
-  if (!record.memory.phases.empty()) tell_the_phases();
+  if (!record.memory.phases.empty() || was_refused()) tell_the_phases();
   live_->ended("oom", error.what());
+  log_->log_end("oom", record.reason);
   throw OutOfMemory(record.reason);
 }
 

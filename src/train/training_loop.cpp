@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "core/memory/ledger.h"
 #include "engine/steps/validation.h"
+#include "report/tables.h"
 #include "train/out_dir/full_disk.h"
 
 namespace snug::train {
@@ -54,8 +55,13 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
       phases_(parts.engine, parts.log.record().memory.phases),
       stepper_(parts.engine, parts.recipe, parts.train_batches, phases_),
       sampler_(sampler_options(length.sampler)),
-      schedule_(schedule_of(parts.recipe, length.steps)) {
+      schedule_(schedule_of(parts.recipe, length.steps)),
+      busy_(parts.engine.device.type(), parts.world.position().local_size) {
   tell_of_shorter_warmup();
+  if (recipe_.log_memory == recipe::LogMemory::MicroBatch)
+    phases_.record_micro_batches([this](const report::PhaseRecord& record) {
+      parts_.log.print(report::memory_line(record));
+    });
   // The second, since the first one warms up.
   if (recipe_.profile) profiled_step_ = std::min(state_.step + 1, schedule_.total_steps - 1);
   if (state_.step > 0) {
@@ -66,12 +72,14 @@ TrainingLoop::TrainingLoop(const Parts& parts, const engine::RunLength& length,
 }
 
 void TrainingLoop::run() {
+  parts_.figures.begin_fit();
   if (state_.step == 0 && recipe_.eval.initial_validation) validate();
   parts_.engine.ledger().reset_peak();
   const InterruptGuard interrupt;
   parts_.startup.end_stage("before training");
   parts_.startup.begin_first_step();
   while (!is_over()) take_step();
+  parts_.figures.end_fit();
 }
 
 bool TrainingLoop::is_over() const {
@@ -82,9 +90,11 @@ bool TrainingLoop::is_over() const {
 
 void TrainingLoop::take_step() {
   const auto start = Clock::now();
+  busy_.begin();
   parts_.world.set_activity(fmt::format("step {}", state_.step + 1));
   phases_.begin_step(state_.step);
   const double lr = schedule_.lr_at(state_.step);
+  epoch_ = state_.epoch + 1;
   std::optional<StepTrace> profile;
   if (state_.step == profiled_step_)
     profile.emplace(parts_.engine.ledger(), parts_.engine.host_ledger());
@@ -96,6 +106,7 @@ void TrainingLoop::take_step() {
   count_in(result);
   parts_.startup.end_step();
   log_step(result, lr, seconds_since(start));
+  tell_of_epoch();
   if (profile) write_profile(*profile);
   const auto save_interval = recipe_.train.save_interval.value_or(0);
   // Some ranks hear of it a step before the others.
@@ -254,9 +265,19 @@ void TrainingLoop::log_step(const engine::StepResult& result, double lr, double 
                    .padded_tokens = result.padded_tokens,
                    .lr = lr,
                    .grad_norm = result.grad_norm,
-                   .raw_tokens = result.raw_tokens},
+                   .raw_tokens = result.raw_tokens,
+                   .epoch = epoch_,
+                   .utilization = busy_.share()},
                   status);
   parts_.live.step(status, seconds);
+}
+
+// At the end of each epoch of several.
+void TrainingLoop::tell_of_epoch() const {
+  const bool is_only = epoch_ == 1 && is_over();
+  if (state_.epoch < epoch_ || is_only) return;
+  const auto epochs = report::epochs_of(parts_.log.record().steps);
+  parts_.log.print(report::epoch_text(epochs.back()));
 }
 
 void TrainingLoop::validate_at_end() {

@@ -17,6 +17,7 @@
 #include "engine/steps/stepper.h"
 #include "files/checkpoint/training_checkpoint.h"
 #include "recipe/recipe.h"
+#include "train/records/busy_meter.h"
 #include "train/records/live.h"
 #include "train/records/run_figures.h"
 #include "train/records/run_log.h"
@@ -58,6 +59,7 @@ class TrainingLoop {
   engine::StepResult step_with_splits(engine::SampleIndices micro_batches, double lr);
   void check_numbers(const engine::StepResult& result);
   void count_in(const engine::StepResult& result);
+  void tell_of_epoch() const;
   void log_step(const engine::StepResult& result, double lr, double seconds);
   void validate();
   void save_checkpoint();
@@ -77,6 +79,8 @@ class TrainingLoop {
   engine::Stepper stepper_;
   data::Sampler sampler_;
   optim::Schedule schedule_;
+  BusyMeter busy_;
+  int64_t epoch_ = 0;                     // in which the step began, from 1
   int64_t skipped_ = 0;                   // steps, the last ones
   std::optional<int64_t> profiled_step_;  // from 0; none: no profile
 };

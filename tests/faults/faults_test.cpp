@@ -79,6 +79,7 @@ std::string essence_of(const fs::path& file) {
   if (name == "row.json") return json::parse(text)["outcome"].dump();
   if (name == "metrics.csv") return essence_of_metrics(text);
   if (name.ends_with(".lock") || name == "output.log") return "";
+  if (name == "log.txt") return text.find("\ntrain:\n") != text.npos ? "there" : "no recipe";
   if (name.starts_with("report.") || file.parent_path().filename() == "live" ||
       name == "plan.json" || name == "checksums.json" || name == "lab.json" ||
       name == "suite.json") {

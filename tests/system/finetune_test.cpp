@@ -1,6 +1,9 @@
 // Whole runs: what they learn, what they leave behind, and that being killed costs nothing.
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <numeric>
 
 #include "system/program.h"
 
@@ -21,12 +24,89 @@ TEST(Finetune, LearnsAndLeavesEverythingBehind) {
   ASSERT_GE(l.size(), 25U);
   EXPECT_LT(l.back(), 0.8 * l.front());
   EXPECT_LT(record["validation"].back()["loss"], record["validation"].front()["loss"]);
+  // All that was printed, below the recipe.
+  const std::string log = read_file(folder / "out/log.txt");
+  EXPECT_NE(log.find("\ntrain:\n"), std::string::npos) << log;
+  EXPECT_NE(log.find("\n" + result.output), std::string::npos) << log << "\nand\n" << result.output;
+  EXPECT_TRUE(log.ends_with(" UTC  ended: ok\n")) << log;
   for (const char* file :
        {"metrics.csv", "report.html", "tensorboard", "final/model.safetensors", "final/config.json",
         "final/generation_config.json", "final/tokenizer.json"})
     EXPECT_TRUE(fs::exists(folder / "out" / file)) << file;
+  const nlohmann::json statistics = record["speed"]["steps"];
+  EXPECT_GT(statistics["mean_utilization"], 0.05);
+  EXPECT_LT(statistics["mean_utilization"], 1.05);
+  EXPECT_GT(statistics["mean_seconds"], 0);
   EXPECT_GT(record["memory"]["measured"]["peak_allocated"], 0);
   EXPECT_EQ(record["memory"]["phases"].size(), 8U);  // four each at steps 0 and 1
+}
+
+TEST(Finetune, TellsTheMeanLossOfEachEpoch) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 64);
+  const Words words{"--data.val_split_fraction", "0", "--train.save_interval", "5"};
+  Words twice = words;
+  twice.insert(twice.end(), {"--train.epochs", "2"});
+  const Result result = run(finetune_words(rows, folder / "out", twice));
+  ASSERT_EQ(result.exit_code, 0) << result.output;
+  const nlohmann::json record = read_run(folder / "out");
+  const std::vector<double> l = losses(record);
+  ASSERT_EQ(l.size(), 16U);
+  for (const size_t epoch : {0U, 1U}) {
+    const double mean = std::accumulate(l.begin() + 8 * epoch, l.begin() + 8 * epoch + 8, 0.0) / 8;
+    EXPECT_NEAR(record["epochs"][epoch]["loss"], mean, 1e-12 * mean);
+    EXPECT_EQ(record["epochs"][epoch]["steps"], 8);
+    const std::string line =
+        fmt::format("\nEpoch {}: mean training loss {:.4f} over 8 steps\n", epoch + 1, mean);
+    EXPECT_NE(result.output.find(line), std::string::npos) << line << result.output;
+  }
+  // The checkpoints are in the one time and not in the other.
+  double steps = 0;
+  for (const auto& step : record["steps"]) steps += step["seconds"].get<double>();
+  EXPECT_GT(record["fit_seconds"], steps);
+  EXPECT_LT(record["fit_seconds"], record["seconds_total"]);
+  const Result once = run(finetune_words(rows, folder / "once", words));
+  EXPECT_EQ(once.output.find("mean training loss"), std::string::npos) << "of one epoch";
+}
+
+// Of two micro-batches a step: what the usual records say, and the rest of them.
+TEST(Finetune, RecordsTheMemoryOfEachMicroBatch) {
+  const TempFolder folder;
+  const fs::path rows = write_rows(folder / "rows.jsonl", 64);
+  const auto train = [&](const char* out, const Words& more) {
+    Words words = finetune_words(rows, folder / out, {"--train.max_steps", "3"});
+    words.insert(words.end(), more.begin(), more.end());
+    return run(words);
+  };
+  ASSERT_EQ(train("usual", {}).exit_code, 0);
+  const Result each = train("each", {"--log_memory", "micro_batch"});
+  ASSERT_EQ(each.exit_code, 0) << each.output;
+  const auto phases_in = [&](const char* out) {
+    return read_run(folder / out)["memory"]["phases"];
+  };
+  const nlohmann::json usual = phases_in("usual"), all = phases_in("each");
+  ASSERT_EQ(usual.size(), 8U);
+  ASSERT_EQ(all.size(), 14U);
+  const auto same = [&](size_t of_all, size_t of_usual) {
+    nlohmann::json record = all[of_all];
+    record["micro_batch"] = 0;
+    EXPECT_EQ(record, usual[of_usual]);
+  };
+  for (const size_t step : {0U, 1U}) {
+    const std::vector<int> micro_batches{1, 1, 1, 2, 2, 2, 0};
+    for (size_t i = 0; i < 7; ++i) EXPECT_EQ(all[7 * step + i]["micro_batch"], micro_batches[i]);
+    same(7 * step, 4 * step);          // before the first forward
+    same(7 * step + 1, 4 * step + 1);  // after it
+    same(7 * step + 5, 4 * step + 2);  // after the last backward
+    same(7 * step + 6, 4 * step + 3);
+  }
+  const size_t line = each.output.find("\nMemory   step 0, micro-batch 2, after_fwd: Params ");
+  EXPECT_LT(line, each.output.find("\nEpoch 1 | iter 2 step 1 ")) << "as it is measured";
+  EXPECT_NE(each.output.find("\nStep  Micro-batch  Phase (MiB) "), std::string::npos)
+      << each.output;
+  const Result wrong = train("wrong", {"--log_memory", "microbatch"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.output.find("micro_batch"), std::string::npos) << wrong.output;
 }
 
 TEST(Finetune, ThePlanIsAnUpperBoundThatIsReached) {

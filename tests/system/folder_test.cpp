@@ -89,12 +89,12 @@ TEST_F(RunFolder, OfAnEarlierRunIsClearedOnceTheNewOneBegins) {
   EXPECT_TRUE(has(second.output,
                   fmt::format("Moved an earlier run's files to {}\n", (out_ / "earlier").string())))
       << second.output;
-  EXPECT_EQ(names_in(out_ / "earlier"), (Names{"final", "metrics.csv", "report.html", "run.json",
-                                               "step-000002", "step-000004"}));
+  EXPECT_EQ(names_in(out_ / "earlier"), (Names{"final", "log.txt", "metrics.csv", "report.html",
+                                               "run.json", "step-000002", "step-000004"}));
   EXPECT_EQ(read_file(out_ / "earlier/run.json"), record);
   EXPECT_EQ(read_file(out_ / "earlier/final/model.safetensors"), model);
-  EXPECT_EQ(names_in(out_),
-            (Names{".lock", "earlier", "live", "metrics.csv", "report.html", "run.json"}));
+  EXPECT_EQ(names_in(out_), (Names{".lock", "earlier", "live", "log.txt", "metrics.csv",
+                                   "report.html", "run.json"}));
   EXPECT_EQ(read_run(out_)["steps"].size(), 1U);
 }
 

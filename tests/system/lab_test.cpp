@@ -235,12 +235,31 @@ TEST_F(Lab, OnAnotherDeviceNothingIsHeldAgainstWhatWasPublished) {
   stand_in("");
   const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
   const Words plan{"lab", "run", folder_ / "odd.yaml", "--plan", "--out_dir", out().string()};
-  EXPECT_EQ(run(plan).exit_code, 2) << "it fits and is said not to";
+  EXPECT_EQ(run(plan).exit_code, 4) << "it fits and is said not to";
   Words elsewhere = plan;
   elsewhere.insert(elsewhere.end(), {"--device", "rtx-4090"});
   const Result result = run(elsewhere);
   EXPECT_EQ(result.exit_code, 0) << result.output;
   EXPECT_EQ(result.output.find("differs"), std::string::npos) << result.output;
+}
+
+TEST_F(Lab, ADifferenceThatTheSuiteExplainsIsASuccess) {
+  const test::Environment program("SNUG_LAB_PROGRAM", (folder_ / "program").string());
+  const Words plan{"lab", "run", folder_ / "odd.yaml", "--plan", "--out_dir", out().string()};
+  const std::string explained =
+      "rows:\n- {id: fine, model: tiny, expect: oom, explained: too close to tell}\n";
+  write_suite(explained);
+  stand_in("");
+  const Result result = run(plan);
+  EXPECT_EQ(result.exit_code, 0) << result.output;
+  EXPECT_NE(result.output.find("too close to tell"), std::string::npos) << result.output;
+  write_suite(explained + "- {id: other, model: tiny, expect: oom}\n");
+  EXPECT_EQ(run(plan).exit_code, 4) << "one that nobody explained is left";
+  write_suite(explained +
+              "- {id: other, model: tiny, expect: oom}\n"
+              "- {id: wrong, model: tiny, set: {train.max_steps: 99}}\n");
+  stand_in("", "case \"$*\" in *99*) exit 2;; esac; cat $here/fits.json; exit 0");
+  EXPECT_EQ(run(plan).exit_code, 2) << "a wrong recipe is worse";
 }
 
 // The budget of plans is no budget of runs, which is said; rows for the processor need no GPU.

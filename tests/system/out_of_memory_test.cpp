@@ -103,12 +103,18 @@ class Budgets : public ::testing::Test {
     json record = read_run(out);
     expect_whole_record(record, budget);
     const bool shows_phases = result.output.find("Memory by phase") != std::string::npos;
-    EXPECT_EQ(shows_phases, !record["memory"]["phases"].empty()) << result.output;
+    EXPECT_TRUE(shows_phases) << result.output;
+    const std::string where = record["out_of_memory"]["phase"];
+    EXPECT_NE(result.output.find("  refused, " + where + " "), std::string::npos) << result.output;
     expect_whole_csv(out / "metrics.csv", record["steps"].size());
     std::set<std::string> left;
     for (const auto& entry : fs::directory_iterator(out)) left.insert(entry.path().filename());
-    EXPECT_EQ(left,
-              (std::set<std::string>{".lock", "live", "metrics.csv", "report.html", "run.json"}));
+    EXPECT_EQ(left, (std::set<std::string>{".lock", "live", "log.txt", "metrics.csv", "report.html",
+                                           "run.json"}));
+    const std::string log = read_file(out / "log.txt");
+    EXPECT_NE(log.find("Memory by phase"), std::string::npos) << log;
+    EXPECT_NE(log.find("snug: out of memory on cpu: "), std::string::npos) << log;
+    EXPECT_TRUE(log.ends_with(" UTC  ended: oom\n")) << log;
     return record;
   }
 

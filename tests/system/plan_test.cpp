@@ -31,6 +31,33 @@ TEST(PlanCommand, PrintsThePlanAndItsCourse) {
     EXPECT_NE(result.output.find(part), std::string::npos) << part;
 }
 
+TEST(PlanCommand, SaysWhatTokensCost) {
+  const auto words = plan_words({"--device", "a100-80", "--data", "Synthetic"});
+  const auto with = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return run(all);
+  };
+  EXPECT_EQ(with({}).output.find("\nCost "), std::string::npos) << "no price is made up";
+  const Result text = with({"--price_per_hour", "1.80 USD", "--devices", "2"});
+  EXPECT_EQ(text.exit_code, 0) << text.output;
+  EXPECT_NE(text.output.find("\nCost     a million tokens take "), std::string::npos)
+      << text.output;
+  EXPECT_NE(text.output.find(" USD, at 1.80 USD an hour for each of 2 devices\n"),
+            std::string::npos)
+      << text.output;
+  const Result plan = with({"--price_per_hour", "1.80", "--devices", "2", "--json"});
+  const auto json = nlohmann::json::parse(plan.output);
+  const double rate = json["time"]["tokens_per_second"];
+  EXPECT_EQ(json["batch"]["tokens_per_epoch"], 256 * 512);
+  EXPECT_NEAR(json["cost"]["million_tokens_price"], 2 * 1.80 / 3600 * 1e6 / rate, 1e-9);
+  EXPECT_NEAR(json["cost"]["epoch_seconds"], 256 * 512 / rate, 1e-6);
+  const Result wrong = with({"--price_per_hour", "cheap"});
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_NE(wrong.output.find("--price_per_hour cheap: give a number above 0"), std::string::npos)
+      << wrong.output;
+}
+
 TEST(PlanCommand, OfAModelThatIsNotHereSaysWhatItNeeds) {
   const Result result = run({"plan", "checkpoints/openlm-research/open-llama-7b"});
   EXPECT_EQ(result.exit_code, 2) << result.output;

@@ -215,6 +215,22 @@ TEST_F(Ranks, CtrlCSavesAndCanGoOn) {
   EXPECT_EQ(read_run(out)["steps"].size(), stopped_at + 2);
 }
 
+// Rank 0 writes the log, but not how another rank's end ended the run.
+TEST_F(Ranks, TheLogSaysWhichRankWasKilled) {
+  const fs::path out = folder_ / "out";
+  const pid_t child =
+      start(words(2, out, {"--train.epochs", "200", "--train.log_interval", "1"}), folder_ / "log");
+  while (!fs::exists(out / "metrics.csv") || read_file(out / "metrics.csv").size() < 400)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  ::kill(ranks_of(out, 2)[1].process, SIGKILL);
+  EXPECT_EQ(finish(child), 1);
+  const std::string log = read_file(out / "log.txt");
+  EXPECT_EQ(count(log, ", started on "), 1U) << log;
+  EXPECT_EQ(count(log, "Plan     peak "), 1U) << log;
+  EXPECT_NE(log.find("\nsnug: rank 1 of 2 "), log.npos) << log;
+  EXPECT_TRUE(log.ends_with(" UTC  ended: error\n")) << log;
+}
+
 TEST_F(Ranks, OutOfMemoryKeepsItsExitCodeAndItsAdvice) {
   const Result result =
       run(words(2, folder_ / "out", {"--memory_budget", "600KiB", "--force", "--strategy", "ddp"}));

@@ -21,6 +21,7 @@ json deeds(const json& run) {
   json all = json::array();
   for (json step : run["steps"]) {
     step.erase("seconds");
+    step.erase("utilization");
     all.push_back(step);
   }
   return all;
@@ -97,6 +98,9 @@ TEST(Resume, KilledAgainAndAgainEqualsNeverKilled) {
   EXPECT_EQ(resumed["outcome"], "ok");
   EXPECT_EQ(deeds(resumed), deeds(expected));
   EXPECT_EQ(resumed["validation"], expected["validation"]);
+  ASSERT_EQ(resumed["epochs"].size(), 2U);
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(resumed["epochs"][i]["loss"], expected["epochs"][i]["loss"]);
   EXPECT_EQ(logged(out / "metrics.csv"), logged(folder / "whole/metrics.csv"));
   EXPECT_EQ(resumed["memory"]["phases"].size(), expected["memory"]["phases"].size());
   // Kills before the first checkpoint began anew.
@@ -108,6 +112,14 @@ TEST(Resume, KilledAgainAndAgainEqualsNeverKilled) {
     before = resumption["seconds_total"];
   }
   EXPECT_GT(resumed["seconds_total"], before);
+  // One log of all attempts since the last that began anew.
+  const std::string log = read_file(out / "log.txt");
+  size_t resumptions = 0;
+  for (size_t at = log.find(", resumed at step "); at != log.npos;
+       at = log.find(", resumed at step ", at + 1))
+    ++resumptions;
+  EXPECT_GE(resumptions, resumed["resumptions"].size()) << log;
+  EXPECT_TRUE(log.ends_with(" UTC  ended: ok\n")) << log;
   EXPECT_EQ(read_file(out / "final/model.safetensors"),
             read_file(folder / "whole/final/model.safetensors"));
 }

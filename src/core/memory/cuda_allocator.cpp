@@ -214,13 +214,17 @@ CudaAllocator& installed() {
   return *allocator;
 }
 
-c10::CachingAllocator::Stat reserved_bytes() {
+caching::DeviceStats statistics() {
   // No device has been used yet, or none exists.
   if (!installed().initialized()) return {};
   DeviceIndex device = 0;
   C10_CUDA_CHECK(c10::cuda::GetDevice(&device));
+  return installed().getDeviceStats(device);
+}
+
+c10::CachingAllocator::Stat reserved_bytes() {
   const auto total = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return installed().getDeviceStats(device).reserved_bytes[total];
+  return statistics().reserved_bytes[total];
 }
 
 }  // namespace
@@ -235,6 +239,7 @@ void delete_cuda_allocation(void* context) {
 
 int64_t cuda_reserved() { return reserved_bytes().current; }
 int64_t cuda_peak_reserved() { return reserved_bytes().peak; }
+int64_t cuda_alloc_retries() { return statistics().num_alloc_retries; }
 
 bool pin_memory(void* data, size_t bytes) {
   const bool pinned = cudaHostRegister(data, bytes, cudaHostRegisterDefault) == cudaSuccess;

@@ -11,5 +11,6 @@ void install_cuda_allocator() {}
 int64_t cuda_reserved() { return 0; }
 void limit_cuda_reserved(int64_t /*bytes*/) {}
 int64_t cuda_peak_reserved() { return 0; }
+int64_t cuda_alloc_retries() { return 0; }
 
 }  // namespace snug::memory

@@ -198,6 +198,8 @@ void install_allocators();
 int64_t cpu_reserved();
 int64_t cuda_reserved();
 int64_t cuda_peak_reserved();
+// How often libtorch's allocator had to give cached memory back to the GPU and ask it again.
+int64_t cuda_alloc_retries();
 // Limits the GPU memory that libtorch's allocator may reserve. A request that needs more is refused
 // like one beyond the budget.
 void limit_cuda_reserved(int64_t bytes);

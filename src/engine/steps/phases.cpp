@@ -8,9 +8,17 @@ void PhaseRecorder::begin_step(int64_t step) {
   wanted_ = step <= 1 || step % 50 == 0;
 }
 
+// Nothing happens to the device's memory between one micro-batch's backward and the next one.
+void PhaseRecorder::begin_micro_batch(int64_t number, bool in_turn) {
+  if (number > 0 && !tell_) return;
+  if (number > 0 && in_turn) record("after_bwd");
+  micro_batch_ = number + 1;
+  record("before_fwd");
+}
+
 void PhaseRecorder::record(const char* phase) {
   if (!wanted_) return;
-  for (auto it = phases_.rbegin(); it != phases_.rend() && it->step == step_; ++it)
+  for (auto it = phases_.rbegin(); !tell_ && it != phases_.rend() && it->step == step_; ++it)
     if (it->phase == phase) return;
   using memory::Category;
   const memory::Snapshot now = ledger_.now();
@@ -31,6 +39,10 @@ void PhaseRecorder::record(const char* phase) {
        .allocated = now.allocated,
        .peak = ledger_.at_peak().allocated,
        .reserved = memory::reserved_on(device_)});
+  if (!tell_) return;
+  const bool of_step = phases_.back().phase == "after_opt_step";
+  phases_.back().micro_batch = of_step ? 0 : micro_batch_;
+  tell_(phases_.back());
 }
 
 }  // namespace snug::engine

@@ -1,8 +1,10 @@
 // The four-phase memory table: what was live before forward, after forward, after backward and
-// after the optimizer step, at steps 0, 1 and every 50th.
+// after the optimizer step, at steps 0, 1 and every 50th; of a step's first micro-batch, or of
+// each.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "engine/engine.h"
@@ -18,9 +20,17 @@ class PhaseRecorder {
         host_(engine.host_ledger()),
         phases_(phases) {}
 
+  // Records every micro-batch, and calls `tell` with each record.
+  using Tell = std::function<void(const report::PhaseRecord&)>;
+  void record_micro_batches(Tell tell) { tell_ = std::move(tell); }
+
   // Records of this step are taken until the next call. `step` counts from 0.
   void begin_step(int64_t step);
-  // Once per step and phase: later micro-batches repeat the first one's picture.
+  // Before the forward of micro-batch `number`, from 0. `in_turn`: the backward of the one before
+  // is over, as it is but in a pipeline.
+  void begin_micro_batch(int64_t number, bool in_turn);
+  // Once per step and phase, unless every micro-batch is recorded: later ones repeat the first
+  // one's picture.
   void record(const char* phase);
 
  private:
@@ -28,7 +38,9 @@ class PhaseRecorder {
   const memory::Ledger& ledger_;
   const memory::Ledger& host_;
   std::vector<report::PhaseRecord>& phases_;
+  Tell tell_;
   int64_t step_ = 0;
+  int64_t micro_batch_ = 0;  // from 1
   bool wanted_ = false;
 };
 

@@ -106,7 +106,9 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
     return std::max(1.0, per_micro_batch ? own * static_cast<double>(result.micro_batches)
                                          : static_cast<double>(result.terms));
   };
+  const bool in_turn = engine_.mesh->size(dist::Axis::Pipeline) == 1;
   const auto make = [&](int64_t i) -> exec::MicroBatch {
+    if (i > 0) phases_.begin_micro_batch(i, in_turn);
     const trace::Timed timed(trace::Track::Computation, "data");
     const data::MicroBatch& batch = batches[static_cast<size_t>(i)];
     nn::Batch own =
@@ -121,7 +123,7 @@ StepResult Stepper::run(const std::vector<data::MicroBatch>& batches) {
                      .last_micro_batch = i + 1 == std::ssize(batches)},
             .number = i};
   };
-  phases_.record("before_fwd");
+  phases_.begin_micro_batch(0, in_turn);
   const std::vector<double> losses =
       engine_.executor->forward_backward({.count = std::ssize(batches), .make = make});
   for (size_t i = 0; i < losses.size(); ++i) result.loss += losses[i] / divisor(batches[i]);

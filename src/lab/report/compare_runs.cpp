@@ -26,18 +26,7 @@ using report::RunRecord;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
 // Paths for output do not affect training.
-constexpr const char* kPlaces[] = {"out_dir", "resume", "verbose", "num_threads"};
-
-// The first step reads and allocates everything: it is left out of the median where there are more.
-double median_step(const RunRecord& record) {
-  std::vector<double> seconds;
-  for (const report::StepRecord& step : record.steps) seconds.push_back(step.seconds);
-  if (seconds.size() > 1) seconds.erase(seconds.begin());
-  if (seconds.empty()) return kNone;
-  const auto middle = seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2);
-  std::nth_element(seconds.begin(), middle, seconds.end());
-  return *middle;
-}
+constexpr const char* kPlaces[] = {"out_dir", "resume", "verbose", "num_threads", "log_memory"};
 
 double first_loss(const RunRecord& record) {
   return record.steps.empty() ? kNone : record.steps.front().loss;
@@ -57,7 +46,7 @@ double bytes(int64_t value) { return value > 0 ? static_cast<double>(value) : kN
 
 double optional(const std::optional<double>& value) { return value.value_or(kNone); }
 
-enum class Unit { Count, Loss, Seconds, Rate, Bytes };
+enum class Unit { Count, Loss, Seconds, Rate, Share, Bytes };
 
 struct Figure {
   std::string key, title;
@@ -85,7 +74,14 @@ std::vector<Figure> figures_of(const std::vector<NamedRun>& runs) {
        [](const RunRecord& r) { return optional(report::summary_of(r).val_loss_before); }},
       {"validation_last", "validation after", Unit::Loss,
        [](const RunRecord& r) { return optional(report::summary_of(r).val_loss_after); }},
-      {"step_seconds", "median step", Unit::Seconds, median_step},
+      {"step_seconds", "median step", Unit::Seconds,
+       [](const RunRecord& r) { return report::statistics_of(r.steps).median_seconds; }},
+      {"step_seconds_mean", "mean step", Unit::Seconds,
+       [](const RunRecord& r) { return report::statistics_of(r.steps).mean_seconds; }},
+      {"utilization", "utilization", Unit::Share,
+       [](const RunRecord& r) { return report::statistics_of(r.steps).mean_utilization; }},
+      {"utilization_deviation", "  plus-minus", Unit::Share,
+       [](const RunRecord& r) { return report::statistics_of(r.steps).utilization_deviation; }},
       {"tokens_per_second", "tokens/s", Unit::Rate,
        [](const RunRecord& r) { return report::summary_of(r).tokens_per_second; }},
       {"seconds_total", "total seconds", Unit::Seconds,
@@ -110,6 +106,9 @@ std::vector<Figure> figures_of(const std::vector<NamedRun>& runs) {
          }});
   figures.push_back({"peak_reserved", "reserved", Unit::Bytes,
                      [](const RunRecord& r) { return bytes(r.memory.measured.peak_reserved); }});
+  figures.push_back({"num_alloc_retries", "allocator retries", Unit::Count, [](const RunRecord& r) {
+                       return bytes(report::summary_of(r).num_alloc_retries);  // not known of a CPU
+                     }});
   figures.push_back({"peak_host", "on the host", Unit::Bytes,
                      [](const RunRecord& r) { return bytes(r.memory.measured.peak_host); }});
   return figures;
@@ -126,17 +125,20 @@ std::string text_of(double value, Unit unit) {
       return seconds_text(value);
     case Unit::Rate:
       return fmt::format("{:.1f}", value);
+    case Unit::Share:
+      return fmt::format("{:.1f} %", 100 * value);
     case Unit::Bytes:
       return memory_text(static_cast<int64_t>(value));
   }
   return "";
 }
 
-// A figure and its change, which is not shown for counts and losses.
+// A figure and its change, which is not shown for counts, losses and shares.
 std::string cell(double value, double first, Unit unit, bool is_first) {
   const std::string text = text_of(value, unit);
-  const bool changes = unit != Unit::Count && unit != Unit::Loss && !is_first &&
-                       std::isfinite(value) && std::isfinite(first) && first > 0 && value != first;
+  const bool changes = unit != Unit::Count && unit != Unit::Loss && unit != Unit::Share &&
+                       !is_first && std::isfinite(value) && std::isfinite(first) && first > 0 &&
+                       value != first;
   return changes ? fmt::format("{} ({:+.0f} %)", text, 100 * (value / first - 1)) : text;
 }
 

@@ -88,6 +88,21 @@ json checks_json(const RowVerdict& verdict) {
   return out;
 }
 
+json cost_json(const RowView& view) {
+  const auto million = cost_of(view, 1e6), epoch = cost_of_epoch(view);
+  if (!million) return nullptr;
+  json out{{"price_per_hour", view.price.per_hour},
+           {"currency", view.price.currency},
+           {"million_tokens_seconds", million->seconds},
+           {"million_tokens_price", million->price},
+           {"epoch_seconds", nullptr},
+           {"epoch_price", nullptr}};
+  if (!epoch) return out;
+  out["epoch_seconds"] = epoch->seconds;
+  out["epoch_price"] = epoch->price;
+  return out;
+}
+
 json row_json_of(const RowView& view) {
   const RowResult& result = *view.result;
   json out{{"id", view.row->id},
@@ -108,6 +123,7 @@ json row_json_of(const RowView& view) {
            {"measured", figures_json(result.measured)},
            {"like", figures_json(result.like)},
            {"like_program", result.like_program},
+           {"cost", cost_json(view)},
            {"group", view.row->group},
            {"value", nullptr},
            {"parameters", result.parameters},
@@ -126,7 +142,8 @@ std::string report_csv(const LabRun& run) {
   std::string out = "id,title,changes,outcome,expected,verdict,limit_bytes";
   for (const char* kind : {"predicted", "measured", "like"})
     for (const char* column : kFigureColumns) out += fmt::format(",{}_{}", kind, column);
-  out += ",like_program,published,largest_deviation,seconds,command\n";
+  out += ",like_program,published,largest_deviation,seconds,command";
+  out += ",million_tokens_seconds,million_tokens_price,epoch_seconds,epoch_price,currency\n";
   for (const RowView& view : views_of(run)) {
     const RowResult& result = *view.result;
     std::string line = quoted(view.row->id);
@@ -150,7 +167,9 @@ std::string report_csv(const LabRun& run) {
     for (const std::string& cell :
          {result.like_program, published, deviation, number(result.seconds), result.command})
       line += "," + quoted(cell);
-    out += line + "\n";
+    for (const std::optional<Cost>& cost : {cost_of(view, 1e6), cost_of_epoch(view)})
+      line += "," + number(cost ? cost->seconds : 0) + "," + number(cost ? cost->price : 0);
+    out += line + "," + quoted(view.price.currency) + "\n";
   }
   return out;
 }

@@ -49,6 +49,11 @@ const Figures* timed(const RowView& view) {
   return has_steps ? &*view.result->measured : nullptr;
 }
 
+std::vector<std::string> cost_lines(const RowView& view, const std::optional<Cost>& cost) {
+  if (!cost) return {};
+  return {seconds_text(cost->seconds), recipe::money_text(cost->price, view.price.currency)};
+}
+
 }  // namespace
 
 std::vector<std::string> cell_lines(const RowView& view, Cell cell) {
@@ -81,6 +86,10 @@ std::vector<std::string> cell_lines(const RowView& view, Cell cell) {
     case Cell::TokensPerSecond:
       if (timed(view) == nullptr || timed(view)->tokens_per_second <= 0) return {};
       return {count_text(timed(view)->tokens_per_second)};
+    case Cell::MillionTokens:
+      return cost_lines(view, cost_of(view, 1e6));
+    case Cell::Epoch:
+      return cost_lines(view, cost_of_epoch(view));
     case Cell::Verdict:
       if (view.verdict_words.empty()) return {};
       return {view.verdict_words};
@@ -108,6 +117,10 @@ std::string sort_key(const RowView& view, Cell cell) {
       return fmt::format("{}", timed(view) != nullptr ? timed(view)->step_seconds : 0);
     case Cell::TokensPerSecond:
       return fmt::format("{}", timed(view) != nullptr ? timed(view)->tokens_per_second : 0);
+    case Cell::MillionTokens:
+      return fmt::format("{}", cost_of(view, 1e6).value_or(Cost{}).price);
+    case Cell::Epoch:
+      return fmt::format("{}", cost_of_epoch(view).value_or(Cost{}).price);
     case Cell::Deviation: {
       double most = 0;
       for (const FigureCheck& check : view.verdict.figures)
@@ -146,6 +159,8 @@ std::vector<TableColumn> table_columns(const LabRun& run, const std::vector<RowV
                        TableColumn{Cell::Deviation, "Deviation", true},
                        TableColumn{Cell::StepTime, "A step", true},
                        TableColumn{Cell::TokensPerSecond, "Tokens/s", true},
+                       TableColumn{Cell::MillionTokens, "1M tokens", true},
+                       TableColumn{Cell::Epoch, "An epoch", true},
                        TableColumn{Cell::Verdict, "Verdict", false}};
   std::vector<TableColumn> out;
   for (const TableColumn& column : all) {

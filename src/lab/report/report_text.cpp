@@ -91,9 +91,9 @@ FittedTable table_of_width(const LabRun& run, const std::vector<RowView>& views,
   if (other <= width) return {drawn(columns, views, kLeastChanges + width - other), {}};
   // Too narrow: drop the least important columns first.
   FittedTable table;
-  for (const Cell least :
-       {Cell::TokensPerSecond, Cell::Changes, Cell::StepTime, Cell::Deviation, Cell::Published,
-        Cell::Counted, Cell::Verdict, Cell::Planned, Cell::Measured}) {
+  for (const Cell least : {Cell::TokensPerSecond, Cell::Changes, Cell::StepTime, Cell::Epoch,
+                           Cell::MillionTokens, Cell::Deviation, Cell::Published, Cell::Counted,
+                           Cell::Verdict, Cell::Planned, Cell::Measured}) {
     for (const TableColumn& column : columns)
       if (column.cell == least) table.left_out.push_back(without_commas(column.title));
     std::erase_if(columns, [&](const TableColumn& column) { return column.cell == least; });

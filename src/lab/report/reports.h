@@ -44,6 +44,8 @@ enum class Cell {
   Deviation,
   StepTime,
   TokensPerSecond,
+  MillionTokens,
+  Epoch,
   Verdict,
 };
 

@@ -10,6 +10,7 @@
 #include "lab/report/explain.h"
 #include "lab/report/figures.h"
 #include "lab/report/verdict.h"
+#include "recipe/gpus.h"
 
 namespace snug::lab {
 namespace {
@@ -77,12 +78,6 @@ std::string figures_line(const std::vector<RowView>& views, FigureCheck::Unit un
   return out;
 }
 
-// An explanation is of the figures that the suite's own device gives at full size.
-bool is_explained_run(const LabRun& run) {
-  if (!is_full_size(run)) return false;
-  return run.mode == Mode::Run || run.record.device == run.suite.device;
-}
-
 // How many of those that differ are explained.
 std::string explained_words(const std::vector<RowView>& views) {
   std::ptrdiff_t differ = 0, explained = 0;
@@ -95,9 +90,34 @@ std::string explained_words(const std::vector<RowView>& views) {
   return explained == differ ? " (explained)" : fmt::format(" ({} explained)", explained);
 }
 
+// A row's price is that of the device it is planned for. A run may be on any other.
+bool has_priced_device(const LabRun& run, const Row& row, const RowResult& result) {
+  if (run.mode != Mode::Run) return run.mode == Mode::Plan;
+  const recipe::Gpu* gpu = recipe::gpu_by_cuda_name(result.device);
+  return gpu != nullptr ? gpu->profile == row.device : row.device == "cpu";
+}
+
 }  // namespace
 
+std::optional<Cost> cost_of(const RowView& view, double tokens) {
+  const bool is_timed = view.outcome.kind == OutcomeView::Kind::Good && view.own != nullptr &&
+                        view.own->tokens_per_second > 0;
+  if (view.price.per_hour <= 0 || !is_timed || tokens <= 0) return std::nullopt;
+  const double seconds = tokens / view.own->tokens_per_second;
+  return Cost{seconds, view.price.of(seconds, view.result->world_size)};
+}
+
+std::optional<Cost> cost_of_epoch(const RowView& view) {
+  if (view.own == nullptr) return std::nullopt;
+  return cost_of(view, static_cast<double>(view.own->tokens_per_epoch));
+}
+
 bool is_full_size(const LabRun& run) { return run.mode != Mode::Scaled; }
+
+bool is_explained_run(const LabRun& run) {
+  if (!is_full_size(run)) return false;
+  return run.mode == Mode::Run || run.record.device == run.suite.device;
+}
 
 bool ran_out(const RowView& view) { return view.outcome.kind == OutcomeView::Kind::OutOfMemory; }
 
@@ -130,6 +150,8 @@ std::vector<RowView> views_of(const LabRun& run) {
     if (view.own != nullptr && view.outcome.kind == OutcomeView::Kind::Good)
       view.close = close_text(*view.own, result->limit_bytes);
     if (result->like) view.counted_close = close_text(*result->like, result->limit_bytes);
+    if (has_priced_device(run, row, *result))
+      view.price = recipe::parse_price(row.price_per_hour).value_or(recipe::Price());
     view.is_full_size = is_full_size(run);
     view.is_try = is_try(run, row);
     out.push_back(std::move(view));

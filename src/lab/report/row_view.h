@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "lab/report/verdict.h"
 #include "lab/result.h"
+#include "recipe/numbers.h"
 
 namespace snug::lab {
 
@@ -32,6 +34,7 @@ struct RowView {
   std::vector<std::string> why;  // if it differs: the suite's explanation, if it has one
   std::string close;             // "close: 0.6 % left" if it just fits
   std::string counted_close;     // the same for the other program
+  recipe::Price price;           // of an hour of one device, if it is known of this row's
   bool is_full_size = true;      // as published figures are
   bool is_try = false;           // of a search
 };
@@ -44,6 +47,10 @@ std::vector<std::string> why_lines(const RowView& view);
 
 // Whether published figures and this run's are of the same models.
 bool is_full_size(const LabRun& run);
+
+// Whether the suite's explanations hold for this run: they are of the figures that its own device
+// gives at full size.
+bool is_explained_run(const LabRun& run);
 
 // Whether the row ran out of memory, by plan or run; and whether it ended with figures of its own
 // (the plan of a row that crashed does not count).
@@ -62,6 +69,14 @@ std::string mode_words(const LabRun& run);
 std::string mode_meaning(const LabRun& run);
 // Why planned times are shorter than published ones; empty if there are none to compare.
 std::string time_meaning(const LabRun& run, const std::vector<RowView>& views);
+
+// What so many tokens take at the row's own speed, on all of its devices. Empty: not known, or the
+// row has no price.
+struct Cost {
+  double seconds = 0, price = 0;
+};
+std::optional<Cost> cost_of(const RowView& view, double tokens);
+std::optional<Cost> cost_of_epoch(const RowView& view);
 
 // The row of a sweep with the most tokens per second, and the largest value of a search that fits;
 // null: none.

@@ -27,7 +27,9 @@ std::string now_text() {
 // The user's options for all rows, including those of searches.
 void change_rows(const recipe::LabOptions& options, Suite& suite) {
   const auto change = [&](Row& row) {
-    if (!options.device.empty()) row.device = options.device;
+    if (options.device.empty() || options.device == row.device) return;
+    row.device = options.device;
+    row.price_per_hour.clear();  // that was another device's
   };
   std::ranges::for_each(suite.rows, change);
   for (Group& group : suite.groups) change(group.base);

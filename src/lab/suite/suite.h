@@ -60,6 +60,7 @@ struct Row {
   Settings run_options;              // after those, when run at full size
   Settings scaled_options;           // after those, when scaled
   std::string device;                // profile for plans
+  std::string price_per_hour;        // of one of that device, "2.49 USD"; empty: not known
   std::string memory_budget;         // of plans at full size; empty: the device's
   std::string scaled_memory_budget;  // of scaled runs
   std::string like;                  // litgpt | lightning; empty: not compared

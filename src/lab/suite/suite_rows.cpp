@@ -86,7 +86,22 @@ void RowReader::set_model(const std::string& model, int line, Row& row) {
   row.model.clear();
 }
 
+namespace {
+
+void read_price(Fields& fields, std::string& price) {
+  fields.read("price_per_hour", price);
+  if (price.empty() || recipe::parse_price(price)) return;
+  fields.add("price_per_hour",
+             fmt::format("price_per_hour: \"{}\" is no price; give a number above 0, with or "
+                         "without a currency: 2.49 USD",
+                         price));
+  price.clear();
+}
+
+}  // namespace
+
 void RowReader::read_machine(Fields& fields, Row& row) {
+  const std::string before = row.device;
   std::string device = row.device;
   fields.read("device", device);
   if (device.ends_with(".yaml") && device != row.device) {
@@ -98,6 +113,8 @@ void RowReader::read_machine(Fields& fields, Row& row) {
     if (!fault.empty()) fields.add("device", fmt::format("device: {}", fault));
     row.device = device;
   }
+  if (row.device != before) row.price_per_hour.clear();  // that was another device's
+  read_price(fields, row.price_per_hour);
   fields.read_size("memory_budget", row.memory_budget);
 }
 

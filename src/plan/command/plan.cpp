@@ -154,6 +154,15 @@ std::string what_is_too_small(const Planned& p) {
   return fmt::format("the {} that is free on the disk", format_bytes(p.device.disk_bytes));
 }
 
+recipe::Price read_price(const std::string& text) {
+  if (text.empty()) return {};
+  if (const auto price = recipe::parse_price(text)) return *price;
+  throw UserError(
+      "--price_per_hour {}: give a number above 0, with or without a currency: 2.49, or \"2.49 "
+      "USD\"",
+      text);
+}
+
 void warn_of_assumed_host(const Planned& p) {
   const Candidate& chosen = p.fit && p.fit->best ? *p.fit->best : p.wanted;
   if (const int64_t beyond = beyond_assumed_host(chosen, p.device); beyond > 0)
@@ -189,6 +198,7 @@ void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options) {
   engine::use_threads(recipe.num_threads);
   check_page_folder(options.html);
   Planned p{.recipe = recipe};
+  p.price = read_price(options.price_per_hour);
   find_device(p, options.device);
   share_cores(p);
   open_model(p);

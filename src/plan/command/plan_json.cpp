@@ -30,6 +30,20 @@ json cost_json(const StepCost& c) {
           {"busy_share", c.busy_share()}};
 }
 
+json price_json(const Planned& p) {
+  const int64_t devices = engine::named_ranks(p.recipe);
+  json out{{"price_per_hour", p.price.per_hour}, {"currency", p.price.currency}};
+  const auto add = [&](const std::string& what, double tokens) {
+    const double rate = p.wanted.cost.tokens_per_second();
+    if (rate <= 0) return;
+    out[what + "_seconds"] = tokens / rate;
+    out[what + "_price"] = p.price.of(tokens / rate, devices);
+  };
+  add("million_tokens", 1e6);
+  if (p.from_data) add("epoch", static_cast<double>(engine::tokens_per_epoch(p.length, p.samples)));
+  return out;
+}
+
 json candidate_json(const Planned& p, const Candidate& c) {
   return {{"options", c.options},
           {"fits", fits(c, p.device)},
@@ -101,6 +115,8 @@ json plan_json(const Planned& p) {
              {"host_by_category", named(p.prediction().host_by_category)}}},
            {"time", cost_json(p.wanted.cost)},
            {"timeline", timeline_json(p.prediction().timeline)}};
+  if (p.from_data) out["batch"]["tokens_per_epoch"] = engine::tokens_per_epoch(p.length, p.samples);
+  if (p.price.per_hour > 0) out["cost"] = price_json(p);
   if (p.has_many_devices()) {
     out["ranks"] = engine::named_ranks(p.recipe);
     out["links"] = links_json(p.wanted, p.device);

@@ -109,6 +109,23 @@ std::string hidden_text(const StepCost& c) {
   return fmt::format("{}", fmt::join(parts, ", "));
 }
 
+void add_cost(const Planned& p, Lines& lines) {
+  const int64_t devices = engine::named_ranks(p.recipe);
+  const auto cost_of = [&](double tokens) {
+    const double seconds = tokens / p.wanted.cost.tokens_per_second();
+    return fmt::format("{} s and {}", seconds_text(seconds),
+                       recipe::money_text(p.price.of(seconds, devices), p.price.currency));
+  };
+  std::string epoch;
+  if (p.from_data)
+    epoch =
+        fmt::format(", an epoch {}",
+                    cost_of(static_cast<double>(engine::tokens_per_epoch(p.length, p.samples))));
+  lines.add("Cost     a million tokens take {}{}, at {} an hour{}", cost_of(1e6), epoch,
+            recipe::money_text(p.price.per_hour, p.price.currency),
+            devices > 1 ? fmt::format(" for each of {} devices", devices) : "");
+}
+
 void add_time(const Planned& p, Lines& lines) {
   const StepCost& c = p.wanted.cost;
   const auto share = [&](double seconds) { return 100 * seconds / c.seconds(); };
@@ -124,6 +141,7 @@ void add_time(const Planned& p, Lines& lines) {
             p.from_data ? " of average samples" : "", c.tokens_per_second(), parts);
   if (const std::string hidden = hidden_text(c); !hidden.empty())
     lines.add("Hidden   {}: overlapped with the rest of the step", hidden);
+  if (p.price.per_hour > 0 && c.tokens_per_second() > 0) add_cost(p, lines);
 }
 
 int64_t bytes_of(const Planned& p, const Candidate& c) {

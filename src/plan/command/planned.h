@@ -17,6 +17,7 @@
 #include "plan/command/plan_devices.h"
 #include "plan/command/plan_like.h"
 #include "plan/fit.h"
+#include "recipe/numbers.h"
 #include "recipe/recipe.h"
 #include "report/run_page.h"
 
@@ -33,6 +34,7 @@ struct Planned {
   bool from_data = false;              // samples are the recipe's, not placeholders
   bool length_is_usual = false;        // placeholders have a common length
   engine::RunLength length = {};       // of data
+  recipe::Price price = {};            // of an hour of one device
   std::vector<Candidate> stages = {};  // one per stage of the pipeline
   Candidate wanted = {};               // the stage that needs most
   std::optional<Fit> fit = {};

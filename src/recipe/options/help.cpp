@@ -149,6 +149,7 @@ std::string program_help(int width, const Paint& paint) {
   out += "\n" + paint.bold("Exit codes") +
          "\n"
          "  0 done, 1 internal error, 2 error in recipe, data or files, 3 out of memory,\n"
+         "  4 a row of snug lab differs from what its suite expects or explains,\n"
          "  130 interrupted by Ctrl-C\n";
   return out;
 }

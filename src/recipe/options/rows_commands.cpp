@@ -245,6 +245,12 @@ std::vector<Row> plan_rows(PlanOptions& o) {
        .help =
            "also plan for 1, 8, 64, 512 and 4096 devices, with the recipe's samples per device"},
       {.theme = kPlan,
+       .key = "price_per_hour",
+       .slot = &o.price_per_hour,
+       .help =
+           "what an hour of one device costs, with or without a currency (2.49, or \"2.49 "
+           "USD\"): adds the time and the cost of a million tokens and, with data, of an epoch"},
+      {.theme = kPlan,
        .key = "json",
        .slot = &o.json,
        .help = "print the plan as JSON",

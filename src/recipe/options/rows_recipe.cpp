@@ -91,6 +91,12 @@ std::vector<Row> model_rows(Recipe& r) {
        .choices = choices_of<Logger>(),
        .quiet_choices = online_loggers()},
       {.theme = kModelTheme,
+       .key = "log_memory",
+       .slot = &r.log_memory,
+       .help = "memory by phase at steps 0, 1 and every 50th; step: of the first micro-batch, in a "
+               "table at the end; micro_batch: of every micro-batch, also as it is measured",
+       .choices = choices_of<LogMemory>()},
+      {.theme = kModelTheme,
        .key = "profile",
        .slot = &r.profile,
        .help = "profile the second step: write its times and memory to trace.json in out_dir, for "
@@ -606,6 +612,7 @@ std::vector<Row> recipe_rows(Recipe& r) {
   append(device_rows(r));
   append(lora_rows(r));
   append(machine_rows(r.accelerator, r.memory_budget, r.num_threads, r.verbose));
+  rows.back().help = "print more about what is done and why; a run begins with its recipe";
   return rows;
 }
 

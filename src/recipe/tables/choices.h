@@ -41,6 +41,11 @@ enum class Logger { Csv, Tensorboard };
 template <>
 inline constexpr auto kWords<Logger> = std::to_array<std::string_view>({"csv", "tensorboard"});
 
+// The micro-batches whose memory by phase is recorded: the first of a step, or every one.
+enum class LogMemory { Step, MicroBatch };
+template <>
+inline constexpr auto kWords<LogMemory> = std::to_array<std::string_view>({"step", "micro_batch"});
+
 enum class Prefetch { Auto, On, Off };
 template <>
 inline constexpr auto kWords<Prefetch> = std::to_array<std::string_view>({"auto", "true", "false"});

@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "base/log.h"
+#include "report/log_file.h"
 #include "report/run_record.h"
 
 namespace snug::launch {
@@ -189,6 +190,9 @@ void RunJson::amend(const Verdict& verdict) const {
                                                                    : "error";
     record.reason = verdict.message;
     report::write_run_json(record, path_);
+    report::LogFile log;
+    log.open(path_.parent_path() / "log.txt", report::LogStart::Append);
+    log.write_end(record.outcome, record.reason);
   } catch (const std::exception& failure) {
     warn("{} does not say how the run ended: {}", path_.string(), failure.what());
   }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/program.h"
 #include "core/memory/ledger.h"
 #include "report/tables.h"
@@ -22,14 +23,22 @@ double RunFigures::share_of_peak(double tokens_per_second) const {
                                     : 0;
 }
 
+void RunFigures::begin_fit() { fit_begun_ = monotonic_seconds(); }
+void RunFigures::end_fit() { fit_ended_ = monotonic_seconds(); }
+
 void RunFigures::fill() const {
   report::RunRecord& record = log_.record();
+  if (fit_begun_ > 0)
+    record.fit_seconds =
+        fit_seconds_before_ + (fit_ended_ > 0 ? fit_ended_ : monotonic_seconds()) - fit_begun_;
+  record.epochs = report::epochs_of(record.steps);
   record.startup = startup_.record();
   const at::DeviceType device = host_.device.type();
   const memory::Snapshot peak = memory::ledger_of(device).at_peak();
   report::MemoryPeaks peaks{.peak_allocated = peak.allocated,
                             .peak_reserved = memory::peak_reserved_on(device),
-                            .peak_host = engine::peak_resident_bytes()};
+                            .peak_host = engine::peak_resident_bytes(),
+                            .num_alloc_retries = memory::cuda_alloc_retries()};
   if (engine_ != nullptr) peaks.on_disk = engine_->disk_ledger().allocated();
   for (size_t c = 0; c < memory::kNumCategories; ++c)
     peaks.by_category[memory::name(static_cast<memory::Category>(c))] = peak.by_category[c];
@@ -37,7 +46,8 @@ void RunFigures::fill() const {
   const double rate = report::summary_of(record).tokens_per_second;
   record.speed = {.tokens_per_second = rate,
                   .model_flops_per_second = rate * flops_per_token_,
-                  .share_of_peak = share_of_peak(rate)};
+                  .share_of_peak = share_of_peak(rate),
+                  .steps = report::statistics_of(record.steps)};
 }
 
 void RunFigures::fill_ranks(const dist::Mesh& mesh) const {
@@ -45,7 +55,7 @@ void RunFigures::fill_ranks(const dist::Mesh& mesh) const {
   report::RunRecord& record = log_.record();
   const report::MemoryPeaks& peaks = record.memory.measured;
   const nlohmann::json own{record.device.name, record.memory.predicted->peak_allocated,
-                           peaks.peak_allocated, peaks.peak_host};
+                           peaks.peak_allocated, peaks.peak_host, peaks.num_alloc_retries};
   const std::vector<std::string> all = mesh.world().gather_texts(own.dump());
   std::string table;
   for (size_t rank = 0; rank < all.size(); ++rank) {
@@ -54,7 +64,8 @@ void RunFigures::fill_ranks(const dist::Mesh& mesh) const {
                             .device = of[0],
                             .predicted_allocated = of[1],
                             .peak_allocated = of[2],
-                            .peak_host = of[3]});
+                            .peak_host = of[3],
+                            .num_alloc_retries = of[4]});
     const report::RankMemoryRecord& r = record.ranks.back();
     table += fmt::format("  rank {:<4} {:>12} (planned {})\n", r.rank,
                          format_bytes(r.peak_allocated), format_bytes(r.predicted_allocated));

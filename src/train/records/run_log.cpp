@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/program.h"
 #include "recipe/print.h"
 #include "report/run_page.h"
 
@@ -30,6 +31,7 @@ std::filesystem::path make_folder(const std::filesystem::path& folder) {
 void begin_with(const Resumed& resumed, report::RunRecord& record) {
   record.steps = resumed.before.steps;
   record.validation = resumed.before.validation;
+  record.fit_seconds = resumed.before.fit_seconds;
   record.memory.phases = resumed.before.memory.phases;
   record.resumptions = resumed.before.resumptions;
   record.resumptions.push_back(
@@ -61,9 +63,13 @@ RunLog::RunLog(const recipe::Recipe& recipe, const std::string& command,
       draws_(recipe.logger_name == recipe::Logger::Tensorboard),
       earlier_rows_(earlier_rows(recipe.resume, out_dir_)),
       log_interval_(std::max<int64_t>(1, recipe.train.log_interval)),
-      live_(stderr, ::isatty(STDERR_FILENO) == 1) {
+      live_(stderr, ::isatty(STDERR_FILENO) == 1, {.copy = [this](std::string_view text) {
+              if (may_write_) text_.write(text);
+            }}) {
   record_.command = command;
   record_.recipe = recipe::recipe_json(recipe);
+  log_recipe(recipe, resumed);
+  messages_.emplace([this](const std::string& text) { print(text); });
   if (!resumed) return;
   begin_with(*resumed, record_);
   if (may_write_) peaks_before_ = resumed->before.memory.measured;
@@ -71,8 +77,26 @@ RunLog::RunLog(const recipe::Recipe& recipe, const std::string& command,
   seconds_before_ = resumed->before.seconds_total;
 }
 
+void RunLog::log_recipe(const recipe::Recipe& recipe, const std::optional<Resumed>& resumed) {
+  const std::string yaml = recipe::print_recipe_yaml(recipe);
+  detail("Recipe\n{}", yaml);
+  if (!may_write_) return;
+  const std::string start =
+      resumed ? fmt::format("resumed at step {}", resumed->step) : std::string("started");
+  text_.write(fmt::format("{}  snug {}, {} on {}\n{}\n\n{}\n{}", report::time_now(), kVersion,
+                          start, host_name(), record_.command, yaml, warnings_so_far()));
+}
+
+void RunLog::log_end(const std::string& outcome, const std::string& reason) {
+  if (!may_write_) return;
+  text_.write_end(outcome, reason);
+  if (const std::string fault = text_.fault(); !fault.empty())
+    log_warning(fmt::format("{} lacks its last lines: {}", (out_dir_ / "log.txt").string(), fault));
+}
+
 void RunLog::open_files(const std::optional<Resumed>& resumed) {
   if (!may_write_) return;
+  text_.open(out_dir_ / "log.txt", resumed ? report::LogStart::Append : report::LogStart::Anew);
   std::optional<report::LoggedUntil> logged;
   if (resumed) {
     const auto& validation = resumed->before.validation;
@@ -119,6 +143,7 @@ void RunLog::measured(const report::MemoryPeaks& peaks, double seconds) {
   whole = peaks_before_.peak_allocated > peaks.peak_allocated ? peaks_before_ : peaks;
   whole.peak_reserved = std::max(peaks_before_.peak_reserved, peaks.peak_reserved);
   whole.peak_host = std::max(peaks_before_.peak_host, peaks.peak_host);
+  whole.num_alloc_retries = peaks_before_.num_alloc_retries + peaks.num_alloc_retries;
   record_.seconds_total = seconds_before_ + seconds;
 }
 

@@ -1,4 +1,5 @@
-// Writes a run's figures to run.json, metrics.csv, TensorBoard, report.html and the terminal.
+// Writes a run's figures to run.json, metrics.csv, TensorBoard, report.html and the terminal, and
+// all that it says to log.txt.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -7,8 +8,10 @@
 #include <optional>
 #include <string>
 
+#include "base/log.h"
 #include "recipe/recipe.h"
 #include "report/live_line.h"
+#include "report/log_file.h"
 #include "report/metrics_files.h"
 #include "report/run_record.h"
 
@@ -50,8 +53,11 @@ class RunLog {
   // Writes run.json and report.html. Never throws: a full disk must not hide the run's own end.
   // Returns what went wrong; empty: nothing.
   std::string write() const noexcept;
+  // The last lines of log.txt: how the run ended, and why.
+  void log_end(const std::string& outcome, const std::string& reason);
 
  private:
+  void log_recipe(const recipe::Recipe& recipe, const std::optional<Resumed>& resumed);
   void open_tensorboard(const std::optional<Resumed>& resumed);
   void draw(const report::StepRecord& step, int64_t peak_allocated);
 
@@ -65,6 +71,8 @@ class RunLog {
   std::optional<report::MemoryPeaks> planned_before_;
   double seconds_before_ = 0;
   report::RunRecord record_;
+  report::LogFile text_;
+  std::optional<LogSinkGuard> messages_;  // writes to live_, whose own guard goes first
   report::LiveLine live_;
   std::unique_ptr<report::MetricsCsv> csv_;
   std::unique_ptr<report::TensorBoardWriter> tensorboard_;

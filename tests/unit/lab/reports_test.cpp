@@ -221,9 +221,9 @@ TEST(ReportMarkdown, EveryLineOfTheTableHasAsManyCells) {
 }
 
 TEST(ReportCsv, IsReadByAnotherReader) {
-  EXPECT_EQ(read_by_python(report_csv(test::planned_sample())), "18 {30} ls01-baseline\n");
+  EXPECT_EQ(read_by_python(report_csv(test::planned_sample())), "18 {35} ls01-baseline\n");
   const LabRun hostile = test::hostile_sample();
-  EXPECT_EQ(read_by_python(report_csv(hostile)), "18 {30} " + hostile.rows[0].id + "\n");
+  EXPECT_EQ(read_by_python(report_csv(hostile)), "18 {35} " + hostile.rows[0].id + "\n");
 }
 
 TEST(ReportJson, HasTheFiguresOfEveryRow) {
@@ -396,6 +396,42 @@ TEST(Compare, SaysWhatChangedAndWhatIsInOneAlone) {
   EXPECT_NE(text.find("−50.0 %"), std::string::npos) << text;
   EXPECT_NE(text.find("out of memory → not in it"), std::string::npos) << text;
   EXPECT_NE(text.find("17 rows, 16 in both"), std::string::npos) << text;
+}
+
+// By hand: 1,000 tokens/s on two devices at 3.60 an hour are 1000 s and 2 USD a million tokens.
+TEST(Costs, AreColumnsWhereTheSuiteHasAPrice) {
+  LabRun run = test::planned_sample();
+  const auto titles = [&] {
+    std::set<std::string> found;
+    for (const TableColumn& column : table_columns(run, views_of(run))) found.insert(column.title);
+    return found;
+  };
+  EXPECT_FALSE(titles().contains("1M tokens")) << "no price is made up";
+  const std::vector<RowView> before = views_of(run);
+  const auto fits = std::ranges::find_if(
+      before, [](const RowView& v) { return v.outcome.kind == OutcomeView::Kind::Good; });
+  const auto at = static_cast<size_t>(fits - before.begin());
+  run.rows[at].price_per_hour = "3.60 USD";
+  RowResult& result = run.results[at];
+  ASSERT_EQ(result.id, run.rows[at].id);
+  result.measured.reset();
+  result.world_size = 2;
+  result.predicted->tokens_per_second = 1000;
+  const RowView view = views_of(run)[at];
+  EXPECT_EQ(cell_text(view, Cell::MillionTokens), "16.7 min, 2.00 USD");
+  EXPECT_EQ(cell_text(view, Cell::Epoch), "–") << "how long one is, is not known";
+  EXPECT_TRUE(titles().contains("1M tokens"));
+  EXPECT_FALSE(titles().contains("An epoch"));
+  result.predicted->tokens_per_epoch = 50000;
+  EXPECT_EQ(cell_text(views_of(run)[at], Cell::Epoch), "50.0 s, 0.10 USD");
+  const json cost = json::parse(report_json(run))["rows"][at]["cost"];
+  EXPECT_EQ(cost["million_tokens_seconds"], 1000);
+  EXPECT_DOUBLE_EQ(cost["million_tokens_price"], 2);
+  EXPECT_DOUBLE_EQ(cost["epoch_price"], 0.1);
+  EXPECT_EQ(cost["currency"], "USD");
+  EXPECT_NE(report_csv(run).find(",1000,2,50,0.1,USD\n"), std::string::npos) << report_csv(run);
+  run.mode = Mode::Scaled;
+  EXPECT_EQ(cell_text(views_of(run)[at], Cell::MillionTokens), "–") << "another device's time";
 }
 
 }  // namespace

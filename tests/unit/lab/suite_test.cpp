@@ -89,6 +89,32 @@ rows:
   EXPECT_EQ(recipe.train.max_seq_length, 128);
 }
 
+// A price is one device's: a row on another has none unless it says so.
+TEST(Suite, APriceStaysWithItsDevice) {
+  const Suite suite = read_rest(std::string(kData) + R"(
+price_per_hour: 2.49 USD
+rows:
+  - {id: a, model: small}
+  - {id: b, from: a, device: rtx-4090}
+  - {id: c, from: b, price_per_hour: 0.6}
+  - {id: d, from: c, device: a100-80, price_per_hour: 3}
+  - {id: e, from: a, price_per_hour: null}
+)");
+  const auto price = [&](const char* id) { return row(suite, id).price_per_hour; };
+  EXPECT_EQ(price("a"), "2.49 USD");
+  EXPECT_EQ(price("b"), "");
+  EXPECT_EQ(price("c"), "0.6");
+  EXPECT_EQ(price("d"), "3");
+  EXPECT_EQ(price("e"), "");
+  try {
+    read_rest(std::string(kData) + "price_per_hour: cheap\nrows: [{id: a, model: small}]\n");
+    ADD_FAILURE() << "it was read";
+  } catch (const UserError& error) {
+    EXPECT_NE(std::string(error.what()).find("\"cheap\" is no price"), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Suite, NullTakesAnOptionBack) {
   const Suite suite = read_rest(std::string(kData) + R"(
 rows:

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "recipe/numbers.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -30,6 +31,23 @@ TEST(Numbers, IntsThatAreNone) {
     EXPECT_FALSE(parse_int(text)) << text;
   EXPECT_FALSE(parse_uint("-1"));
   EXPECT_FALSE(parse_uint("-1e3"));
+}
+
+TEST(Numbers, PricesWithOrWithoutACurrency) {
+  const auto read = [](const char* text) {
+    const auto price = parse_price(text);
+    return price ? fmt::format("{}|{}", price->per_hour, price->currency) : "none";
+  };
+  EXPECT_EQ(read("2.49"), "2.49|");
+  EXPECT_EQ(read("2 USD"), "2|USD");
+  EXPECT_EQ(read("0.5 €"), "0.5|€");
+  for (const char* text :
+       {"", "0", "-1", "free", "USD 2", "2USD", "2 ", "2  USD", "2 USD 3", "2,5", "inf", "1 2"})
+    EXPECT_EQ(read(text), "none") << text;
+  EXPECT_DOUBLE_EQ((Price{3, "USD"}).of(1800, 4), 6) << "four devices for half an hour";
+  EXPECT_EQ(money_text(1234.5, "USD"), "1234.50 USD");
+  EXPECT_EQ(money_text(0.0996, ""), "0.10");
+  EXPECT_EQ(money_text(0.0123456, "€"), "0.012 €");
 }
 
 TEST(Numbers, FloatsAsYamlAndPythonWriteThem) {

@@ -218,6 +218,28 @@ TEST(LiveLine, PlainLinesOfALongRunAreRare) {
   EXPECT_EQ(count(), 200);
 }
 
+TEST(LiveLine, ACopyHasPlainLinesAlsoInATerminal) {
+  Fixture fixture;
+  fixture.width = 20;
+  Output out;
+  std::string copy, plain;
+  const auto with_copy = [&](std::string& text) {
+    LiveLineOptions options = fixture.options(true);
+    options.copy = [&text](std::string_view more) { text += std::string(more) + "\n"; };
+    return options;
+  };
+  LiveLine terminal(out.file(), true, with_copy(copy)), file(out.file(), false, with_copy(plain));
+  for (LiveLine* line : {&terminal, &file}) {
+    for (int64_t step = 1; step <= 30; ++step) line->update(at(step));
+    line->print("a table");
+    line->finish();
+  }
+  EXPECT_EQ(copy, plain);
+  EXPECT_EQ(copy.find('\x1b'), std::string::npos);
+  EXPECT_EQ(std::count(copy.begin(), copy.end(), '\n'), 20 + 1 + 1) << "the last step at the end";
+  EXPECT_TRUE(copy.starts_with("Epoch 1 | iter 2 step 1 | loss train: 1.234")) << copy;
+}
+
 TEST(LiveLine, WorksOutTheTimeLeft) {
   Fixture fixture;
   Output out;

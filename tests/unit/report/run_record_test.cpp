@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <limits>
 
 #include "base/error.h"
@@ -22,12 +23,14 @@ RunRecord example() {
   record.recipe = {{"train", {{"micro_batch_size", 8}}}, {"precision", "bf16-true"}};
   record.model = {"tiny", 134515008, 134515008};
   record.device = {"cpu", 2147483648};
-  record.steps = {{1, 2.31, 0.8, 512, 600, 2e-5, 1.0, 400},
-                  {2, 2.25, 0.7, 500, 600, 2e-5, 0.9, 390}};
-  record.speed = {640.5, 1e12, 0.41};
+  record.steps = {{1, 2.31, 0.8, 512, 600, 2e-5, 1.0, 400, 1, 0.5},
+                  {2, 2.25, 0.7, 500, 600, 2e-5, 0.9, 390, 1, 0.75}};
+  record.tokens_per_epoch = 2024;
+  record.epochs = {{1, 2, 2.28, 1012, 1.5}};
+  record.speed = {640.5, 1e12, 0.41, {0.75, 0.5, 0.625, 0.125}};
   record.memory.predicted = MemoryPeaks{100, 200, 0, 90, {{"parameters", 60}}};
-  record.memory.measured = {101, 201, 301, 91, {{"parameters", 60}, {"activations", 41}}};
-  record.memory.phases = {{0, "before_fwd", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
+  record.memory.measured = {101, 201, 301, 91, {{"parameters", 60}, {"activations", 41}}, 5};
+  record.memory.phases = {{0, "before_fwd", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 2}};
   record.validation = {{0, 2.5, 64}};
   record.out_of_memory = OutOfMemoryRecord{"forward",
                                            "blocks.1",
@@ -39,11 +42,12 @@ RunRecord example() {
                                            {{"blocks.0", 9}},
                                            {{"--x 1", "slow", 8, "snug y --x 1"}}};
   record.mesh = "fsdp=2";
-  record.ranks = {{1, "cpu", 10, 11, 12}};
+  record.ranks = {{1, "cpu", 10, 11, 12, 4}};
   record.resumptions = {{3, 1.5}};
   record.samples = {{"q", "e", "b", "a"}};
   record.notes = {"what else to know"};
   record.startup = {{{"libraries", 0.25}, {"data", 0.5}}, 0.75, 1.5};
+  record.fit_seconds = 11.5;
   record.seconds_total = 12.5;
   return record;
 }
@@ -55,20 +59,25 @@ TEST(RunJson, HoldsEveryFigureUnderItsName) {
     "recipe": {"train": {"micro_batch_size": 8}, "precision": "bf16-true"},
     "model": {"id": "tiny", "parameters": 134515008, "trainable": 134515008},
     "device": {"name": "cpu", "budget_bytes": 2147483648}, "world_size": 1, "mesh": "fsdp=2",
-    "ranks": [{"rank": 1, "device": "cpu", "predicted_allocated": 10, "peak_allocated": 11, "peak_host": 12}],
+    "ranks": [{"rank": 1, "device": "cpu", "predicted_allocated": 10, "peak_allocated": 11, "peak_host": 12,
+               "num_alloc_retries": 4}],
     "steps": [
       {"step": 1, "loss": 2.31, "seconds": 0.8, "tokens": 512, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 1.0,
-       "raw_tokens": 400},
+       "raw_tokens": 400, "epoch": 1, "utilization": 0.5},
       {"step": 2, "loss": 2.25, "seconds": 0.7, "tokens": 500, "padded_tokens": 600, "lr": 2e-5, "grad_norm": 0.9,
-       "raw_tokens": 390}],
-    "speed": {"tokens_per_second": 640.5, "model_flops_per_second": 1e12, "share_of_peak": 0.41},
+       "raw_tokens": 390, "epoch": 1, "utilization": 0.75}],
+    "epochs": [{"epoch": 1, "steps": 2, "loss": 2.28, "tokens": 1012, "seconds": 1.5}],
+    "tokens_per_epoch": 2024,
+    "speed": {"tokens_per_second": 640.5, "model_flops_per_second": 1e12, "share_of_peak": 0.41,
+              "steps": {"mean_seconds": 0.75, "median_seconds": 0.5, "mean_utilization": 0.625,
+                        "utilization_deviation": 0.125}},
     "memory": {
       "predicted": {"peak_allocated": 100, "peak_reserved": 200, "on_disk": 90, "by_category": {"parameters": 60}},
       "measured": {"peak_allocated": 101, "peak_reserved": 201, "peak_host": 301, "on_disk": 91,
-                   "by_category": {"parameters": 60, "activations": 41}},
+                   "by_category": {"parameters": 60, "activations": 41}, "num_alloc_retries": 5},
       "phases": [{"step": 0, "phase": "before_fwd", "parameters": 1, "gradients": 2, "optimizer_device": 3,
                   "optimizer_host": 4, "activations": 5, "workspace": 6, "communication": 7, "data": 8,
-                  "allocated": 9, "peak": 10, "reserved": 11}]},
+                  "allocated": 9, "peak": 10, "reserved": 11, "micro_batch": 2}]},
     "validation": [{"step": 0, "loss": 2.5, "tokens": 64}],
     "out_of_memory": {"phase": "forward", "unit": "blocks.1", "category": "workspace", "requested": 4,
                       "missing": 3, "allocated": 9, "by_category": {"data": 9}, "by_unit": {"blocks.0": 9},
@@ -78,6 +87,7 @@ TEST(RunJson, HoldsEveryFigureUnderItsName) {
     "samples": [{"question": "q", "expected": "e", "before": "b", "after": "a"}],
     "startup_s": {"stages": {"libraries": 0.25, "data": 0.5}, "first_step_begun": 0.75,
                   "first_step_ended": 1.5},
+    "fit_seconds": 11.5,
     "seconds_total": 12.5})"));
 }
 
@@ -131,15 +141,27 @@ TEST(RunJson, ReadsBackToTheSame) {
 }
 
 // A checkpoint's, that a run of this version goes on from.
-TEST(RunJson, AFileWithoutNotesAndSamplesIsRead) {
+TEST(RunJson, AFileOfAnEarlierVersionIsRead) {
   const test::TempFolder folder;
   auto json = nlohmann::ordered_json::parse(run_json(example()));
   json.erase("notes");
   json.erase("samples");
+  json.erase("epochs");
+  json.erase("tokens_per_epoch");
+  json.erase("fit_seconds");
+  json["speed"].erase("steps");
+  json["memory"]["measured"].erase("num_alloc_retries");
+  for (auto& step : json["steps"]) step.erase("utilization");
   write_file_atomically(folder / "run.json", json.dump());
   RunRecord expected = example();
   expected.notes.clear();
   expected.samples.clear();
+  expected.epochs.clear();
+  expected.tokens_per_epoch = 0;
+  expected.fit_seconds = 0;
+  expected.speed.steps = {};
+  expected.memory.measured.num_alloc_retries = 0;
+  for (StepRecord& step : expected.steps) step.utilization = std::nan("");
   EXPECT_EQ(run_json(read_run_json(folder / "run.json")), run_json(expected));
 }
 

@@ -77,6 +77,29 @@ TEST(MemoryBars, LargestFirstAndOneWidth) {
   EXPECT_EQ(memory_bars({{"gradients", 0}}), "");
 }
 
+TEST(MemoryTable, EndsWhereAnAllocationWasRefused) {
+  RunRecord record;
+  EXPECT_EQ(refusal_row(record).allocated, 0);
+  record.steps.resize(2);
+  record.steps.back().step = 2;
+  record.memory.phases = {{.step = 2, .phase = "before_fwd", .optimizer_host = 7}};
+  record.memory.measured = {.peak_allocated = 90, .peak_reserved = 99};
+  record.out_of_memory = {.phase = "backward",
+                          .requested = 5,
+                          .allocated = 60,
+                          .by_category = {{"parameters", 10}, {"activations", 50}}};
+  const PhaseRecord row = refusal_row(record);
+  EXPECT_EQ(row.step, 2) << "steps count from 0, and two are done";
+  EXPECT_EQ(row.phase, "refused, backward");
+  EXPECT_EQ(row.parameters, 10);
+  EXPECT_EQ(row.activations, 50);
+  EXPECT_EQ(row.gradients, 0);
+  EXPECT_EQ(row.optimizer_host, 7);
+  EXPECT_EQ(row.allocated, 60);
+  EXPECT_EQ(row.peak, 90);
+  EXPECT_EQ(row.reserved, 99);
+}
+
 TEST(MemoryBars, TheBudgetIsTheFullWidth) {
   const std::string bars = memory_bars({{"a", kGiB}}, {.budget_bytes = 2 * kGiB, .width = 43});
   EXPECT_EQ(bars, "a ██████████              1.00 GiB  100.0%\n");
@@ -100,7 +123,7 @@ TEST(Summary, HasLitGptsLinesAndOurs) {
             "| - Total Tokens (w/ Padding) : 1,500,000\n"
             "| -------------------------------------------------------\n"
             "| Performance:\n"
-            "| - Training Time             : 100.13 s\n"
+            "| - Training Time (steps)     : 100.13 s\n"
             "| - Tok/sec                   : 14981.12 tok/s\n"
             "| - Tok/sec w/o Padding       : 12.50 tok/s\n"
             "| -------------------------------------------------------\n"
@@ -111,15 +134,72 @@ TEST(Summary, HasLitGptsLinesAndOurs) {
   summary.budget_bytes = 4 * kGiB;
   summary.share_of_peak = 0.5;
   summary.startup = {{}, 1.25, 3.5};
+  summary.fit_seconds = 112.5;
+  summary.steps = {.mean_seconds = 0.0812,
+                   .median_seconds = 12.5,
+                   .mean_utilization = 0.781,
+                   .utilization_deviation = 0.032};
   summary.val_loss_before = 2.5;
   summary.val_loss_after = 2.25;
   const std::string block = summary_block(summary);
   for (const char* line :
        {"Planned                   : 2.02 GiB (+1.00 % off)",
         "Budget                    : 4.00 GiB (50.0 % used)", "Share of peak FLOP/s      : 50.0 %",
+        "Training Time (LitGPT's)  : 112.50 s, with validation and checkpoints",
+        "Step Time                 : mean 81.20 ms, median 12.50 s",
+        "Utilization               : 78.1 ± 3.2 %",
         "Start to First Step       : 1.25 s, to its end 3.50 s",
         "Before                    : 2.5000", "After                     : 2.2500"})
     EXPECT_NE(block.find(line), std::string::npos) << line << "\n" << block;
+}
+
+// Against Python's statistics module: mean([1, 2, 3, 6]), stdev([.5, .7, .9]).
+TEST(Statistics, LeaveOutTheStepsThatWarmUp) {
+  std::vector<StepRecord> steps;
+  for (const double seconds : {100.0, 1.0, 2.0, 3.0, 6.0}) steps.push_back({.seconds = seconds});
+  StepStatistics of = statistics_of(steps);
+  EXPECT_EQ(of.mean_seconds, 3);
+  EXPECT_EQ(of.median_seconds, 3);
+  EXPECT_TRUE(std::isnan(of.mean_utilization));
+  EXPECT_EQ(utilization_text(of), "");
+  steps[0].utilization = 0.1;
+  steps[1].utilization = 0.5;
+  steps[2].utilization = 0.7;
+  steps[4].utilization = 0.9;
+  of = statistics_of(steps);
+  EXPECT_DOUBLE_EQ(of.mean_utilization, 0.7);
+  EXPECT_NEAR(of.utilization_deviation, 0.2, 1e-15);
+  EXPECT_EQ(utilization_text(of), "70.0 ± 20.0 %");
+  EXPECT_EQ(statistics_of(std::span(steps).first(1)).mean_seconds, 100) << "the only one there is";
+  EXPECT_TRUE(std::isnan(statistics_of({}).mean_seconds));
+  std::vector<StepRecord> many(300, {.seconds = 1});
+  for (size_t i = 0; i < 10; ++i) many[i].seconds = 50;
+  EXPECT_EQ(statistics_of(many).mean_seconds, 1);
+  many[10].seconds = 291;
+  EXPECT_EQ(statistics_of(many).mean_seconds, 2) << "ten at most";
+  EXPECT_EQ(statistics_of(many).median_seconds, 1);
+}
+
+TEST(Epochs, AreTheMeansOfTheirSteps) {
+  const auto step = [](int64_t epoch, double loss) {
+    return StepRecord{.loss = loss, .seconds = 0.5, .tokens = 10, .epoch = epoch};
+  };
+  const std::vector<StepRecord> steps{step(1, 4), step(1, 3), step(2, 2), step(2, NAN), step(2, 1)};
+  const std::vector<EpochRecord> epochs = epochs_of(steps);
+  ASSERT_EQ(epochs.size(), 2U);
+  EXPECT_EQ(epochs[0].loss, 3.5);
+  EXPECT_EQ(epochs[1].steps, 3);
+  EXPECT_EQ(epochs[1].loss, 1.5) << "without the step that was skipped";
+  EXPECT_EQ(epochs[1].tokens, 30);
+  EXPECT_EQ(epochs[1].seconds, 1.5);
+  EXPECT_EQ(epoch_text(epochs[0]), "Epoch 1: mean training loss 3.5000 over 2 steps");
+  EXPECT_EQ(epoch_table(epochs),
+            "Epoch  Steps  Mean loss  Tokens  Seconds\n"
+            "─────  ─────  ─────────  ──────  ───────\n"
+            "    1      2     3.5000      20     1.00\n"
+            "    2      3     1.5000      30     1.50\n");
+  const std::vector<StepRecord> old(3);
+  EXPECT_TRUE(epochs_of(old).empty()) << "of a version that recorded none";
 }
 
 TEST(Summary, AddsUpTheRun) {
@@ -140,6 +220,11 @@ TEST(Summary, AddsUpTheRun) {
   EXPECT_EQ(s.budget_bytes, 10);
   EXPECT_EQ(s.val_loss_before, 2.5);
   EXPECT_EQ(s.val_loss_after, 1.5);
+  EXPECT_EQ(summary_block(s).find("Retries"), std::string::npos);
+  record.memory.measured.num_alloc_retries = 2;
+  record.ranks = {{.rank = 0, .num_alloc_retries = 2}, {.rank = 1, .num_alloc_retries = 3}};
+  EXPECT_NE(summary_block(summary_of(record)).find("| - Allocator Retries         : 3\n"),
+            std::string::npos);
   EXPECT_EQ(summary_of({}).tokens_per_second, 0);
 }
 

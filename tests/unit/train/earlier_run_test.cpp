@@ -27,7 +27,8 @@ class EarlierRun : public ::testing::Test {
   void write_run() const {
     for (const char* name :
          {"step-000002/state.json", "step-000004/state.json", "final/config.json", "metrics.csv",
-          "report.html", "tensorboard/events", "logs/rank-0.log", "live/rank-0.json", "notes.txt"})
+          "log.txt", "report.html", "tensorboard/events", "logs/rank-0.log", "live/rank-0.json",
+          "notes.txt"})
       write(name, name);
     write("run.json", R"({"steps": [{"step": 1}]})");
   }
@@ -40,7 +41,7 @@ class EarlierRun : public ::testing::Test {
   const test::TempFolder folder_;
 };
 
-const Names kAll{"step-000002", "step-000004", "final", "metrics.csv",
+const Names kAll{"step-000002", "step-000004", "final", "metrics.csv", "log.txt",
                  "report.html", "tensorboard", "logs",  "run.json"};
 
 TEST_F(EarlierRun, IsMovedWhole) {
