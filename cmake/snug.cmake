@@ -119,7 +119,7 @@ endfunction()
 
 # The same test program once more with its tensors on a GPU, on a simulated one where there can be none, else
 # skipped. For programs that take their device from tests/support/test_device.h. SIMULATED: what of it runs on a
-# simulated GPU (of gtest's filter), which takes a hundred times as long; its samples are the least.
+# simulated GPU (of gtest's filter), which is slow; its samples are the least.
 function(snug_add_cuda_run name)
   cmake_parse_arguments(ARG "" "SIMULATED" "" ${ARGN})
   snug_add_cuda_program(${name}_cuda_test ${name}_test)
