@@ -30,7 +30,8 @@ RopeTables make_rope_tables(const kernels::cpu::RopeScaling& scaling, int64_t di
 void rotate_in_place(const at::Tensor& x, const at::Tensor& positions, const RopeTables& tables,
                      kernels::RopeDirection direction) {
   if (x.is_meta() || !tables.cos.defined()) return;
-  SNUG_CHECK(x.dim() == 3 && x.stride(2) == 1 && x.stride(1) == x.size(2),
+  // Of one head libtorch keeps any stride.
+  SNUG_CHECK(x.dim() == 3 && x.stride(2) == 1 && (x.size(1) == 1 || x.stride(1) == x.size(2)),
              "rotation wants heads side by side");
   const kernels::RopeApply args{.type = to_scalar(x.scalar_type()),
                                 .tokens = x.size(0),

@@ -8,6 +8,8 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 
+#include <cstring>
+
 #include "core/kernels/simulated/simulation.h"
 #include "core/simulated/operators.h"
 #include "core/simulated/streams.h"
@@ -24,6 +26,10 @@ namespace kernels = kernels::simulated;
 namespace caching = c10::cuda::CUDACachingAllocator;
 
 thread_local bool is_uncounted = false;
+
+// A block is no numbers at first, in any type; large ones are left as they are, which is quicker.
+constexpr int kNothing = 0xff;
+constexpr int64_t kMostSpoilt = int64_t{16} << 20;
 
 // What operators take on the CPU to stand in for a GPU's is no memory of the program's.
 class CpuAllocator final : public c10::Allocator {
@@ -46,10 +52,14 @@ class CpuAllocator final : public c10::Allocator {
 void trace(const caching::TraceEntry& entry) {
   using Entry = caching::TraceEntry;
   auto* start = reinterpret_cast<void*>(entry.addr_);
-  const auto bytes = static_cast<int64_t>(entry.size_);
+  const size_t entry_bytes = entry.size_;
+  const auto bytes = static_cast<int64_t>(entry_bytes);
   Stream* stream = stream_of(entry.stream_);
   if (entry.action_ == Entry::ALLOC)
-    enqueue(stream, "allocation", [=] { kernels::add_block(start, bytes); });
+    enqueue(stream, "allocation", [=] {
+      kernels::add_block(start, bytes);
+      if (bytes <= kMostSpoilt) std::memset(start, kNothing, entry_bytes);
+    });
   else if (entry.action_ == Entry::FREE_COMPLETED)
     enqueue(stream, "free", [=] { kernels::remove_block(start); });
 }

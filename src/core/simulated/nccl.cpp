@@ -94,7 +94,7 @@ c10::intrusive_ptr<Work> ProcessGroupNCCL::start(const char* name, Exchange exch
     Exchange& e = *state;
     if (!std::exchange(e.given, true)) {
       *deadline = std::chrono::steady_clock::now() + timeout;
-      for (const at::Tensor& tensor : e.reads) simulated::touch_tensor(tensor, Use::Reads);
+      for (const at::Tensor& tensor : e.reads) simulated::touch_tensor(tensor, Use::Passes);
       if (!e.own.empty()) store->set(e.own, packed(e.label, e.reads.front()));
     }
     if (!e.others.empty() && !store->check(e.others)) {

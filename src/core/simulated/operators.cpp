@@ -27,9 +27,9 @@ using Stack = torch::jit::Stack;
 
 const char* kept(const std::string& name) {
   static std::mutex mutex;
-  static std::set<std::string> names;
+  static auto* names = new std::set<std::string>;
   const std::lock_guard lock(mutex);
-  return names.insert(name).first->c_str();
+  return names->insert(name).first->c_str();
 }
 
 // The value with each of its tensors, and devices, replaced.

@@ -68,6 +68,7 @@ class Device {
       enqueue(stream_of(stream), name, std::move(work));
     });
     std::thread([this] { run(); }).detach();
+    std::atexit([] { stop(); });
   }
 
   Stream* make_stream(int priority) {
@@ -156,6 +157,9 @@ class Device {
   std::atomic<int64_t> host_waits_ = 0;
 
  private:
+  // Before what it works with is destroyed. Work that waits for other processes is left behind.
+  static void stop();
+
   void prepare_thread() {
     is_device_thread = true;
     pthread_setname_np(pthread_self(), "simulated GPU");
@@ -170,9 +174,14 @@ class Device {
     std::unique_lock lock(mutex_);
     for (;;) {
       const std::vector<Stream*> next = chosen();
+      if (stopping_) {
+        stopped_ = true;
+        done_.notify_all();
+        return;
+      }
       if (next.empty()) {
         close_memory();
-        wake_.wait(lock, [&] { return !chosen().empty(); });
+        wake_.wait(lock, [&] { return stopping_ || !chosen().empty(); });
         continue;
       }
       open_memory();
@@ -260,12 +269,21 @@ class Device {
   std::vector<const Mark*> wanted_;
   Epochs host_;  // what it has waited for
   std::string fault_;
+  bool stopping_ = false, stopped_ = false;
   std::mt19937_64 random_;
 };
 
 Device& device() {
   static auto* one = new Device;
   return *one;
+}
+
+void Device::stop() {
+  Device& self = device();
+  std::unique_lock lock(self.mutex_);
+  self.stopping_ = true;
+  self.wake_.notify_one();
+  self.done_.wait_for(lock, std::chrono::seconds(5), [&] { return self.stopped_; });
 }
 
 }  // namespace

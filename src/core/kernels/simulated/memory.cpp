@@ -63,8 +63,9 @@ struct Area {
 };
 
 std::map<const char*, Area>& areas() {
-  static std::map<const char*, Area> all;
-  return all;
+  static auto* all =
+      new std::map<const char*, Area>;  // the thread may outlive the program's objects
+  return *all;
 }
 
 // What __shared__ makes of a variable is thread-local: the program's own segment of those.
@@ -85,8 +86,8 @@ Area find_shared() {
 }
 
 Area& shared_area() {
-  static Area area = find_shared();
-  return area;
+  static auto* area = new Area(find_shared());
+  return *area;
 }
 
 bool is_inside(const Area& area, const char* address, int64_t size) {
@@ -145,6 +146,7 @@ struct Touch {
   const char* address;
   int64_t size;
   bool writes;
+  bool passes = false;  // a read that only hands on what is there
 };
 
 std::string described(const Touch& touch) {
@@ -199,7 +201,7 @@ void write(const Area& area, Granule& granule, const Touch& touch) {
 void read(const Area& area, Granule& granule, const Touch& touch) {
   const bool defined =
       area.is_shared ? granule.writer.interval >= machine.block_first : granule.defined;
-  if (!defined) fail(described(touch) + ", which nobody has written");
+  if (!defined && !touch.passes) fail(described(touch) + ", which nobody has written");
   if (conflicts(area, granule.writer)) fail_race(touch, granule.writer, "wrote");
   const Access before = granule.reader;
   granule.reader = {machine.interval, static_cast<uint16_t>(machine.thread)};
@@ -342,33 +344,28 @@ void set_defined(const Touch& touch, bool defined) {
 
 void touch(const void* start, int64_t bytes, Use use) {
   if (bytes == 0) return;
-  const Touch touch = {static_cast<const char*>(start), bytes, use != Use::Reads};
+  const Touch touch = {static_cast<const char*>(start), bytes,
+                       use == Use::Writes || use == Use::Spoils, use == Use::Passes};
   touch_granules(area_of(touch), touch);
   if (use == Use::Spoils) set_defined(touch, false);
 }
 
 void move(const void* to, const void* from, int64_t bytes) {
   if (bytes == 0) return;
-  const Touch source = {static_cast<const char*>(from), bytes, false};
-  std::vector<Touch> undefined;
-  int64_t at = 0;
-  Area& area = area_of(source);
-  const int64_t begin = source.address - area.begin;
-  // Line by line: what is undefined stays so.
-  while (at < bytes) {
-    const int64_t size = std::min(bytes - at, area.line_bytes - (begin + at) % area.line_bytes);
-    const Touch piece = {source.address + at, size, false};
-    bool defined = true;
-    for_granules(area, piece, [&](const Granule& granule) { defined &= granule.defined; });
-    if (defined)
-      touch_granules(area, piece);
-    else
-      undefined.push_back({static_cast<const char*>(to) + at, size, true});
-    at += size;
-  }
+  touch(from, bytes, Use::Passes);
   if (to == nullptr) return;
   touch(to, bytes, Use::Writes);
-  for (const Touch& piece : undefined) set_defined(piece, false);
+  // Line by line: what is undefined stays so.
+  const Touch source = {static_cast<const char*>(from), bytes, false};
+  Area& area = area_of(source);
+  const int64_t begin = source.address - area.begin;
+  for (int64_t at = 0, size = 0; at < bytes; at += size) {
+    size = std::min(bytes - at, area.line_bytes - (begin + at) % area.line_bytes);
+    bool defined = true;
+    for_granules(area, {source.address + at, size, false},
+                 [&](const Granule& granule) { defined &= granule.defined; });
+    if (!defined) set_defined({static_cast<const char*>(to) + at, size, true}, false);
+  }
 }
 
 void add_block(const void* start, int64_t bytes) {

@@ -91,8 +91,9 @@ void begin_work(const char* name, const Place& place);
 void add_block(const void* start, int64_t bytes);
 void remove_block(const void* start);
 
-// The work reads or writes this stretch, or leaves in it what nobody may read.
-enum class Use : uint8_t { Reads, Writes, Spoils };
+// The work reads this stretch, hands on what is there (padding that nobody wrote too), writes it,
+// or leaves in it what nobody may read.
+enum class Use : uint8_t { Reads, Passes, Writes, Spoils };
 void touch(const void* start, int64_t bytes, Use use);
 // Copies it, together with what is not defined; to nullptr: elsewhere than to the device.
 void move(const void* to, const void* from, int64_t bytes);

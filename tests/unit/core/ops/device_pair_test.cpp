@@ -268,6 +268,7 @@ const std::vector<Operator> kOperators = {
     {"LinearCrossEntropy", run_cross_entropy},
     {"Attention", [](const Place& p) { return attend(p, 4, 4, 0); }},
     {"SharedHeadsAttention", [](const Place& p) { return attend(p, 6, 2, 0); }},
+    {"OneKeyHeadAttention", [](const Place& p) { return attend(p, 4, 1, 0); }},
     {"WindowAttention", [](const Place& p) { return attend(p, 4, 2, 7); }},
     {"OtherKeysAttention", [](const Place& p) { return attend_freely(p, true, false, 0); }},
     {"DroppedAttention", [](const Place& p) { return attend_freely(p, true, false, 0.2); }},
