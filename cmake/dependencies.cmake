@@ -90,7 +90,9 @@ endif()
 # The simulated GPU for tests (core/simulated) stands on libtorch's own allocator and streams for CUDA.
 set(SNUG_SIMULATED OFF)
 find_library(SNUG_C10_CUDA c10_cuda PATHS ${torch_root}/lib ${SNUG_CUDA_LIBTORCH_DIR}/torch/lib NO_DEFAULT_PATH)
-if(SNUG_TESTS AND SNUG_C10_CUDA AND NOT SNUG_WITH_CUDA AND NOT SNUG_SANITIZE AND
+find_path(SNUG_CUDA_CRT crt/host_config.h
+          PATHS ${SNUG_LIBTORCH_DIR}/../cuda-headers-13.0.88/nvidia/cu13/include NO_DEFAULT_PATH)
+if(SNUG_TESTS AND SNUG_C10_CUDA AND SNUG_CUDA_CRT AND NOT SNUG_WITH_CUDA AND NOT SNUG_SANITIZE AND
    EXISTS ${SNUG_LIBTORCH_DIR}/nvidia/cu13/include/cuda_runtime_api.h)
   set(SNUG_SIMULATED ON)
   add_library(torch_c10_cuda SHARED IMPORTED)
