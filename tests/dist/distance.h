@@ -26,7 +26,7 @@ struct Distance {
   double whole = 0;    // |a - b| / |a| of all weights together
   double tensor = 0;   // the worst of |a - b| / |a|, by tensor
   double element = 0;  // the worst of max|a - b| / max|a|, by tensor
-  double bias = 0;     // that of biases, which begin at zero and are all that training has made
+  double grown = 0;    // that of what begins at zero, biases and B of LoRA: all is made by training
   double unseen = 0;   // max|a - b| of what no gradient but rounding reaches
   bool same_bits = true;
   std::set<std::string> different;     // tensors with other bits
@@ -66,8 +66,8 @@ inline void add_to(Distance& all, Squares& squares, const std::string& name, at:
   squares.size += size * size;
   if (off == 0) return;
   const double element = (a - b).abs().max().item<double>() / a.abs().max().item<double>();
-  if (name.ends_with(".bias")) {
-    all.bias = std::max(all.bias, element);
+  if (name.ends_with(".bias") || name.ends_with(".lora_B.weight")) {
+    all.grown = std::max(all.grown, element);
     return;
   }
   all.element = std::max(all.element, element);
@@ -111,10 +111,10 @@ inline void show(const std::string& what, const Distance& distance) {
     return std::ranges::max(test::row().data().sum(std::move(all)));
   };
   const std::string line = fmt::format(
-      "{:<48} loss {:.1e}  all {:.1e}  tensor {:.1e}  element {:.1e}  bias {:.1e}  unseen {:.1e}  "
+      "{:<48} loss {:.1e}  all {:.1e}  tensor {:.1e}  element {:.1e}  grown {:.1e}  unseen {:.1e}  "
       "{}\n",
       what, worst(distance.loss), worst(distance.whole), worst(distance.tensor),
-      worst(distance.element), worst(distance.bias), worst(distance.unseen),
+      worst(distance.element), worst(distance.grown), worst(distance.unseen),
       worst(distance.same_bits ? 0 : 1) > 0 ? "" : "same bits");
   if (test::world().rank() == 0) std::fputs(line.c_str(), stdout);
 }
