@@ -267,6 +267,12 @@ int main(int argc, char** argv) {
   try {
     snug::dist::locate_bundled_mpi();
     const std::vector<std::string> words(argv + 1, argv + argc);
+    // A step is counted with its plan.
+    if (words.size() > 1 && words[0] == "bench" && words[1] == "step") {
+      std::vector<std::string> plan = {"plan", "--operations", "true"};
+      plan.insert(plan.end(), words.begin() + 2, words.end());
+      become(plan);
+    }
     return run(snug::recipe::parse_command_line(words), words);
   } catch (const snug::InternalError& error) {
     return fail_internally(error);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 
 #include "core/memory/cuda_settings.h"
 #include "core/memory/disk_file.h"
@@ -199,8 +200,17 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
                    .dropout_key = 0,
                    .last_micro_batch = i + 1 == shown}};
     };
+    // The second of two, and of three, stands for all that are not run.
+    bool in_passes = false;
+    const auto note = [&](const ops::Work& work) {
+      const bool stands = in_passes && (result.micro_batches - 1) % shown == 1;
+      options.on_work(work, stands ? static_cast<double>(1 + not_shown) : 1.0);
+    };
+    std::optional<ops::WorkCounter> counter;
     const auto run_micro_batches = [&] {
+      in_passes = true;
       engine.executor->forward_backward({.count = shown, .make = make});
+      in_passes = false;
     };
     engine.executor->on_forward_done([&] {
       if (result.after_forward == 0) result.after_forward = ledger.allocated() - before;
@@ -208,7 +218,9 @@ Prediction predict(const models::Model& model, const recipe::Recipe& recipe,
     const MeshTraffic before_step = traffic_of(*options.mesh);
     optim::LossScaler scaler(engine.precision.loss_scaling);
     // A delayed update holds its gradients through the next step.
-    for (int step = 0; step < (engine.delayed != nullptr ? 2 : 1); ++step) {
+    const int last_step = engine.delayed != nullptr ? 1 : 0;
+    for (int step = 0; step <= last_step; ++step) {
+      if (options.on_work && step == last_step) counter.emplace(note);
       const int64_t waits_before = ops::num_host_waits();
       engine.step(run_micro_batches, {.max_norm = recipe.train.max_norm}, scaler);
       engine.drop_gradients();

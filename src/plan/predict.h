@@ -4,11 +4,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "core/dist/mesh.h"
 #include "core/memory/ledger.h"
+#include "core/ops/device/work.h"
 #include "data/micro_batch.h"
 #include "models/model.h"
 #include "recipe/recipe.h"
@@ -82,6 +84,8 @@ struct PredictOptions {
   at::DeviceType device = at::kCPU;
   int64_t reserved_limit = 0;  // cuda: what the allocator may reserve; 0: no limit
   bool timeline = false;       // also fill timeline, peak_reserved and bytes_written
+  // Told of what a GPU would do in the step (`device`: cuda), and how often in the whole step.
+  std::function<void(const ops::Work&, double times)> on_work = {};
   // For searching: runs a 1F1B pipeline with only as many micro-batches as show its start, its
   // steady state and its end. Traffic is that of all micro-batches.
   bool sketch = false;

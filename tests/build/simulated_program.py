@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """simulated_program.py BUILD_FOLDER SOURCE_FOLDER: build/simulated/snug trains on simulated GPUs, one and two, with each
-technique: to the end, with a measured peak that is the plan's to the byte (a pipeline's at most that), with losses near those of the CPU, the same
-for any number of devices and, whatever moment copies happen at (SNUG_SIMULATED_SEED), to the bit. A race between
+technique: to the end, with a measured peak that is the plan's to the byte (a pipeline's at most that), with losses near
+those of the CPU, the same for any number of devices and, whatever moment copies happen at (SNUG_SIMULATED_SEED), to the
+bit; with the launches that plan --operations counts, and about its bytes. A race between
 streams, a read of what nobody wrote or ranks in different collectives end a run. A GPU that is too small is said to
 be. Faults are printed, and the exit status is 1."""
+import collections
 import json
 import os
 import pathlib
@@ -32,9 +34,18 @@ TWO = [
     "--mesh pp=2",
     "--mesh cp=2",
 ]
+COUNTED = [
+    "--precision bf16-true",
+    "--precision bf16-mixed --optimizer adamw_8bit --activation_checkpointing all",
+    "--precision bf16-true --lora_r 4 --quantize bnb.nf4 --lora_dropout 0.1",
+    "--precision bf16-true --optimizer adafactor --optimizer_in_backward true",
+    "--precision bf16-true --optimizer lion --activation_offload true",
+]
 # Float32 in another order; products of 16-bit numbers in another library.
 NEAR = 1e-4
 NEAR_16_BITS = 2e-2
+# What a plan cannot know of the data: rows without a target, tokens that are there several times.
+NEAR_BYTES, FEW_BYTES = 0.2, 4096
 
 
 class Test:
@@ -107,6 +118,58 @@ class Test:
                 again = self.run(self.gpu, technique, gpus, SNUG_SIMULATED_SEED=seed)
                 self.expect_near(f"with [{technique}] and seed {seed}", self.losses(again), self.losses(record), 0)
 
+    # By operation, what `steps` steps took: launches, bytes read, bytes written.
+    def counts(self, technique, steps):
+        file = self.folder / "counts"
+        file.unlink(missing_ok=True)
+        self.run(self.gpu, technique, [*self.alike(steps), "--accelerator", "cuda"], SNUG_SIMULATED_COUNTS=str(file))
+        by_name = collections.defaultdict(lambda: [0, 0, 0])
+        for line in file.read_text().splitlines() if file.exists() else []:
+            kernel, *numbers = line.rsplit(" ", 3)
+            name = "embedding_backward" if kernel == "sort" else kernel.split("/")[0]
+            # Libtorch calls operators in place by the name of those that are not.
+            counts = by_name[name.rstrip("_")]
+            for i, number in enumerate(numbers):
+                counts[i] += int(number)
+        return by_name
+
+    # Micro-batches that are as large as the plan's, three a step.
+    def alike(self, steps):
+        rows = self.folder / "alike.jsonl"
+        rows.write_text('{"instruction": "say it", "output": "abcabc"}\n' * 12)
+        return f"--data.json_path {rows} --train.global_batch_size 6 --train.max_steps {steps} --train.epochs 9".split()
+
+    def planned_counts(self, technique):
+        words = self.words(technique, "none")[1:]
+        command = [self.gpu, "plan", *self.options(words, technique), *self.alike(1), "--device", "h100-80", "--operations", "true", "--json"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL)
+        if done.returncode != 0:
+            self.fault(f"{' '.join(map(str, command))}: exit status {done.returncode}\n{done.stderr[-2000:]}")
+            return {}
+        by_name = collections.defaultdict(lambda: [0, 0, 0])
+        for row in json.loads(done.stdout)["operations"]["operations"]:
+            for i, key in enumerate(["launches", "bytes_read", "bytes_written"]):
+                by_name[row["name"].rstrip("_")][i] += row[key]
+        return by_name
+
+    def operations(self):
+        for technique in COUNTED:
+            few, many, planned = self.counts(technique, 2), self.counts(technique, 4), self.planned_counts(technique)
+            for name in sorted(set(planned) | set(many)):
+                if name in ("allocation", "free") or name.startswith("copy"):
+                    continue
+                done = [(b - a) / 2 for a, b in zip(few[name], many[name])]
+                # How many different rows of a table there are is the data's; reading them the simulation touches all.
+                is_near = name in ("aten::index_select", "embedding_backward") or all(
+                    abs(is_ - wanted) <= NEAR_BYTES * max(is_, wanted) + FEW_BYTES
+                    for is_, wanted in zip(done[1:], planned[name][1:])
+                )
+                # One work where libtorch launches three kernels, and two more for key heads that are shared.
+                kernels = 5 if name == "aten::_flash_attention_backward" else 1
+                is_near = is_near or "flash" in name
+                if done[0] * kernels != planned[name][0] or not is_near:
+                    self.fault(f"with [{technique}] {name} is planned as {planned[name]} (launches, read, written) and does {done}")
+
     def too_small(self):
         self.run(self.gpu, "", ["--accelerator", "cuda"], wanted=3, SNUG_SIMULATED_MEMORY=str(2 << 20))
         if "the plan does not fit" not in self.said:
@@ -117,6 +180,7 @@ class Test:
             self.folder = pathlib.Path(folder)
             self.techniques(ONE, [])
             self.techniques(TWO, ["--devices", "2"])
+            self.operations()
             self.too_small()
         return self.faults
 

@@ -94,7 +94,7 @@ class LossSum {
   void add(const at::Tensor& logits, const kernels::CrossEntropy& args) {
     if (on_device_.defined())
       with_workspace(logits, cuda::cross_entropy_workspace_bytes(args.rows), [&](void* scratch) {
-        cuda::cross_entropy(args, on_device_.mutable_data_ptr<double>(), scratch);
+        cuda::cross_entropy(args, write_pointer<double>(on_device_), scratch);
       });
     else if (!logits.is_meta())
       on_host_ += kernels::cpu::cross_entropy(args).loss_sum;
@@ -109,15 +109,14 @@ class LossSum {
     const at::Tensor scratch = at::empty({scratch_bytes}, logits.options().dtype(at::kByte));
     const at::Tensor all = sums_of_all(logits, group);
     const at::Tensor own = all.select(0, group.rank());
-    if (!logits.is_meta() && on_device)
+    if (calls_cuda(logits))
       cuda::cross_entropy_part_sums(args, write_sums(own));
     else if (!logits.is_meta())
       kernels::cpu::cross_entropy_part_sums(args, write_sums(own), scratch.mutable_data_ptr());
     group.wait(group.all_gather(all, own));
-    if (!logits.is_meta() && on_device)
+    if (calls_cuda(logits))
       cuda::cross_entropy_of_parts(args, write_sums(all), group.size(),
-                                   on_device_.mutable_data_ptr<double>(),
-                                   scratch.mutable_data_ptr());
+                                   write_pointer<double>(on_device_), write_pointer(scratch));
     else if (!logits.is_meta())
       on_host_ += kernels::cpu::cross_entropy_of_parts(args, write_sums(all), group.size(),
                                                        scratch.const_data_ptr())
@@ -140,7 +139,7 @@ class LossSum {
                      logits.options().dtype(at::kDouble));
   }
   static kernels::CrossEntropyPartSums* write_sums(const at::Tensor& sums) {
-    return reinterpret_cast<kernels::CrossEntropyPartSums*>(sums.mutable_data_ptr<double>());
+    return write_pointer<kernels::CrossEntropyPartSums>(sums);
   }
 
   double on_host_ = 0;

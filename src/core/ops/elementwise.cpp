@@ -57,7 +57,7 @@ void copy_and_convert(const at::Tensor& to, const at::Tensor& from, Wait wait) {
   const int64_t step = std::min(count, kScratchBytes / here.element_size());
   const at::Tensor scratch = at::empty({step}, there.options().dtype(here.scalar_type()));
   if (wait == Wait::Yes) note_host_wait(at::kCUDA);
-  if (to.is_meta()) return;
+  if (to.is_meta() && !counts_work()) return;
   const Unnoticed unnoticed;
   const at::Tensor flat_to = to.view({-1}), flat_from = from.view({-1});
   for (int64_t begin = 0; begin < count; begin += step) {
@@ -144,7 +144,7 @@ void copy(const at::Tensor& to, const at::Tensor& from, Wait wait) {
   const bool over_link = crosses(to, from);
   if (over_link && to.scalar_type() != from.scalar_type()) return copy_and_convert(to, from, wait);
   if (over_link && wait == Wait::Yes) note_host_wait(at::kCUDA);
-  if (to.is_cuda() || from.is_cuda()) {
+  if (calls_cuda(to) || calls_cuda(from)) {
     const Unnoticed unnoticed;
     to.copy_(from, /*non_blocking=*/wait == Wait::No);
   } else if (!to.is_meta() && from.scalar_type() == at::kByte) {  // a quantized weight
@@ -158,7 +158,7 @@ void copy_storage(const at::Tensor& to, const at::Tensor& from, Wait wait) {
   SNUG_CHECK(to.storage().nbytes() == from.storage().nbytes(), "{} bytes into {}",
              from.storage().nbytes(), to.storage().nbytes());
   if (crosses(to, from) && wait == Wait::Yes) note_host_wait(at::kCUDA);
-  if (to.is_cuda() || from.is_cuda())
+  if (calls_cuda(to) || calls_cuda(from))
     storage_bytes(to).copy_(storage_bytes(from), /*non_blocking=*/wait == Wait::No);
   else if (!to.is_meta())
     std::memcpy(to.storage().mutable_data(), from.storage().data(), from.storage().nbytes());
@@ -203,7 +203,7 @@ void SumOfSquares::add(const std::vector<at::Tensor>& tensors) {
   }
   const at::Tensor sum = at::empty({1}, like.options().dtype(at::kDouble));
   with_workspace(like, cuda::sum_of_squares_workspace_bytes(views), [&](void* scratch) {
-    cuda::sum_of_squares(views, sum.mutable_data_ptr<double>(), scratch);
+    cuda::sum_of_squares(views, write_pointer<double>(sum), scratch);
   });
   if (on_device_.defined())
     on_device_.add_(sum);

@@ -50,7 +50,9 @@ void look_up(const at::Tensor& out, const at::Tensor& ids, const at::Tensor& wei
       weight, [&] { kernels::cpu::embedding_forward(args); },
       [&] {
         at::Tensor rows = out;
-        if (part.whole == 0)
+        if (part.whole == 0 && out.is_meta())  // libtorch has it for all devices but meta
+          note_selected_rows(out, ids);
+        else if (part.whole == 0)
           at::index_select_out(rows, weight, 0, ids);
         else
           cuda::embedding_forward(args);

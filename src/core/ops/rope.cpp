@@ -29,7 +29,7 @@ RopeTables make_rope_tables(const kernels::cpu::RopeScaling& scaling, int64_t di
 
 void rotate_in_place(const at::Tensor& x, const at::Tensor& positions, const RopeTables& tables,
                      kernels::RopeDirection direction) {
-  if (x.is_meta() || !tables.cos.defined()) return;
+  if ((x.is_meta() && !calls_cuda(x)) || !tables.cos.defined()) return;
   // Of one head libtorch keeps any stride.
   SNUG_CHECK(x.dim() == 3 && x.stride(2) == 1 && (x.size(1) == 1 || x.stride(1) == x.size(2)),
              "rotation wants heads side by side");
@@ -39,10 +39,10 @@ void rotate_in_place(const at::Tensor& x, const at::Tensor& positions, const Rop
                                 .head_dim = x.size(2),
                                 .rotary_dim = 2 * tables.cos.size(1),
                                 .token_stride = x.stride(0),
-                                .x = x.mutable_data_ptr(),
-                                .positions = positions.const_data_ptr<int32_t>(),
-                                .cos = tables.cos.const_data_ptr<float>(),
-                                .sin = tables.sin.const_data_ptr<float>(),
+                                .x = write_pointer(x),
+                                .positions = read_pointer<int32_t>(positions),
+                                .cos = read_pointer<float>(tables.cos),
+                                .sin = read_pointer<float>(tables.sin),
                                 .max_positions = tables.cos.size(0),
                                 .direction = direction};
   run_on(

@@ -52,8 +52,8 @@ void Adafactor::update_range(Range range, const StepOptions& step) {
     ops::with_workspace(weight, scratch_bytes, [&](void* workspace) {
       kernels::AdafactorTensor entry{.rows = rows, .cols = cols};
       if (!describe(i, entry)) return;
-      if (matrix) entry.row_var = row_var_[i].mutable_data_ptr<float>();
-      entry.col_var = col_var_[i].mutable_data_ptr<float>();
+      if (matrix) entry.row_var = ops::write_pointer<float>(row_var_[i]);
+      entry.col_var = ops::write_pointer<float>(col_var_[i]);
       ops::run_on(
           weight, [&] { kernels::cpu::adafactor_step(entry, options, workspace); },
           [&] { ops::cuda::adafactor_step(entry, options, workspace); });

@@ -39,8 +39,8 @@ void AdamW::append_states(size_t parameter, std::vector<NamedTensor>& all) const
 void AdamW::update_range(Range range, const StepOptions& step) {
   using Entry = kernels::AdamWTensor;
   const auto list = described<Entry>(range, [&](size_t i, Entry& entry) {
-    entry.exp_avg = exp_avg_[i].mutable_data_ptr();
-    entry.exp_avg_sq = exp_avg_sq_[i].mutable_data_ptr();
+    entry.exp_avg = ops::write_pointer(exp_avg_[i]);
+    entry.exp_avg_sq = ops::write_pointer(exp_avg_sq_[i]);
     entry.state_type = ops::to_scalar(exp_avg_[i].scalar_type());
   });
   if (list.empty()) return;

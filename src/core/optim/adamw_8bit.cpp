@@ -52,16 +52,16 @@ void AdamW8bit::update_range(Range range, const StepOptions& step) {
     if (is_quantized(i)) {
       kernels::AdamW8bitTensor entry;
       if (!describe(i, entry)) continue;
-      entry.exp_avg = exp_avg_[i].values.mutable_data_ptr<uint8_t>();
-      entry.exp_avg_sq = exp_avg_sq_[i].values.mutable_data_ptr<uint8_t>();
-      entry.exp_avg_absmax = exp_avg_[i].absmax.mutable_data_ptr<float>();
-      entry.exp_avg_sq_absmax = exp_avg_sq_[i].absmax.mutable_data_ptr<float>();
+      entry.exp_avg = ops::write_pointer<uint8_t>(exp_avg_[i].values);
+      entry.exp_avg_sq = ops::write_pointer<uint8_t>(exp_avg_sq_[i].values);
+      entry.exp_avg_absmax = ops::write_pointer<float>(exp_avg_[i].absmax);
+      entry.exp_avg_sq_absmax = ops::write_pointer<float>(exp_avg_sq_[i].absmax);
       quantized.push_back(entry);
     } else {
       kernels::AdamWTensor entry;
       if (!describe(i, entry)) continue;
-      entry.exp_avg = exp_avg_[i].values.mutable_data_ptr();
-      entry.exp_avg_sq = exp_avg_sq_[i].values.mutable_data_ptr();
+      entry.exp_avg = ops::write_pointer(exp_avg_[i].values);
+      entry.exp_avg_sq = ops::write_pointer(exp_avg_sq_[i].values);
       small.push_back(entry);
     }
   }

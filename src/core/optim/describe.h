@@ -15,14 +15,13 @@ template <class KernelTensor>
 bool Optimizer::describe(size_t parameter, KernelTensor& description) const {
   const at::Tensor& weight = parameters_[parameter].tensor;
   const at::Tensor& gradient = weight.grad();
-  if (!gradient.defined() || weight.is_meta()) return false;
+  if (!gradient.defined() || (weight.is_meta() && !ops::calls_cuda(weight))) return false;
   description.count = weight.numel();
-  description.param = weight.mutable_data_ptr();
-  description.grad = gradient.const_data_ptr();
+  description.param = ops::write_pointer(weight);
+  description.grad = ops::read_pointer(gradient);
   description.param_type = ops::to_scalar(weight.scalar_type());
   description.grad_type = ops::to_scalar(gradient.scalar_type());
-  if (masters_[parameter].defined())
-    description.master = masters_[parameter].mutable_data_ptr<float>();
+  description.master = ops::write_pointer<float>(masters_[parameter]);
   description.tensor_id = parameter;
   return true;
 }

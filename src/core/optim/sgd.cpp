@@ -26,7 +26,7 @@ void Sgd::update_range(Range range, const StepOptions& step) {
   using Entry = kernels::SgdTensor;
   const auto list = described<Entry>(range, [&](size_t i, Entry& entry) {
     if (momentum_.empty()) return;
-    entry.momentum_buffer = momentum_[i].mutable_data_ptr();
+    entry.momentum_buffer = ops::write_pointer(momentum_[i]);
     entry.state_type = ops::to_scalar(momentum_[i].scalar_type());
   });
   if (list.empty()) return;

@@ -113,22 +113,23 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> forward(
   const auto numbers = query.options().dtype(at::kUInt64);
   Tensor state = at::empty({2}, numbers), unused = at::empty({}, numbers);
   const Options options = options_of(is_causal, scale, query, left, right);
-  enqueue_operator(
-      "flash attention", [in = all_on_cpu({query, key, value, *query_borders, *key_borders}),
-                          results = all_on_cpu({out, lse}), options] {
-        touch_all(in, Use::Reads);
-        touch_all(results, Use::Writes);
-        const int64_t heads = in[0].size(1);
-        for (const Document& d : documents(in[3], in[4])) {
-          const Tensor s = scores(d.queries(in[0]), d.keys(in[1], heads), options);
-          const Tensor sums = s.logsumexp(-1);
-          const Tensor p = s.sub(sums.unsqueeze(-1)).exp_().to(in[0].scalar_type()).to(at::kFloat);
-          results[0]
-              .slice(0, d.begin, d.end)
-              .copy_(at::matmul(p, d.keys(in[2], heads)).transpose(0, 1));
-          results[1].slice(1, d.begin, d.end).copy_(sums);
-        }
-      });
+  enqueue_operator("aten::_flash_attention_forward",
+                   [in = all_on_cpu({query, key, value, *query_borders, *key_borders}),
+                    results = all_on_cpu({out, lse}), options] {
+                     touch_all(in, Use::Reads);
+                     touch_all(results, Use::Writes);
+                     const int64_t heads = in[0].size(1);
+                     for (const Document& d : documents(in[3], in[4])) {
+                       const Tensor s = scores(d.queries(in[0]), d.keys(in[1], heads), options);
+                       const Tensor sums = s.logsumexp(-1);
+                       const Tensor p =
+                           s.sub(sums.unsqueeze(-1)).exp_().to(in[0].scalar_type()).to(at::kFloat);
+                       results[0]
+                           .slice(0, d.begin, d.end)
+                           .copy_(at::matmul(p, d.keys(in[2], heads)).transpose(0, 1));
+                       results[1].slice(1, d.begin, d.end).copy_(sums);
+                     }
+                   });
   return {out, lse, state, unused, at::empty({0}, query.options())};
 }
 
@@ -155,7 +156,7 @@ std::tuple<Tensor, Tensor, Tensor> backward(
   }
   const Options options = options_of(is_causal, scale, query, left, right);
   enqueue_operator(
-      "flash attention, backward",
+      "aten::_flash_attention_backward",
       [in = all_on_cpu({grad_out, query, key, value, out, lse, query_borders, key_borders}),
        results = all_on_cpu({dq, dk, dv}), options, heads] {
         touch_all(in, Use::Reads);

@@ -68,7 +68,11 @@ class Device {
       enqueue(stream_of(stream), name, std::move(work));
     });
     std::thread([this] { run(); }).detach();
-    std::atexit([] { stop(); });
+    std::atexit([] {
+      stop();
+      if (const char* file = std::getenv("SNUG_SIMULATED_COUNTS"))
+        kernels::simulated::append_counts(file);
+    });
   }
 
   Stream* make_stream(int priority) {

@@ -200,11 +200,17 @@ void plan(const recipe::Recipe& recipe, const recipe::PlanOptions& options) {
   Planned p{.recipe = recipe};
   p.price = read_price(options.price_per_hour);
   find_device(p, options.device);
+  if (options.operations && p.device.kind != at::kCUDA)
+    throw UserError(
+        "--operations counts the kernels of a GPU: say which, as in --device h100-80 or --device "
+        "rtx-4090");
   share_cores(p);
   open_model(p);
   open_samples(p);
   plan_ranks(p);
   if (p.recipe.fit) p.fit = fit(*p.checkpoint.model, p.recipe, p.workload(), p.device);
+  if (options.operations)
+    p.counted = count_step(*p.checkpoint.model, p.recipe, p.workload(), p.device);
   if (options.scaling) p.scaling.emplace(*p.checkpoint.model, p.recipe, p.workload(), p.device);
   if (!options.like.empty())
     p.like.emplace(options.like, *p.checkpoint.model, p.wanted, p.samples, p.device);

@@ -124,6 +124,7 @@ json plan_json(const Planned& p) {
       out["stages"].push_back({{"peak_allocated", stage.prediction.peak_allocated},
                                {"peak_reserved", stage.prediction.peak_reserved}});
   }
+  if (p.counted) out["operations"] = operations_json(*p.counted);
   if (p.scaling) out["scaling"] = p.scaling->json();
   if (p.like) out["like"] = p.like->json();
   if (p.fit) {

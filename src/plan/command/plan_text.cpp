@@ -307,6 +307,7 @@ std::string plan_text(const Planned& p, const std::vector<std::string>& lines) {
       fmt::join(lines, "\n"), format_bytes(p.prediction().peak_allocated),
       report::sparkline(course, 76), peak.unit, memory::name(peak.phase),
       report::memory_bars(named(p.prediction().by_category)), devices_text(p));
+  if (p.counted) text += "\n" + operations_text(*p.counted);
   if (p.like) text += "\n" + p.like->text();
   if (p.fit) text += "\n" + fit_text(p);
   if (!p.wanted_fits() && !(p.fit && p.fit->best)) text += "\n" + suggestions(p);
@@ -321,7 +322,8 @@ report::PlanPage plan_page(const Planned& p, const std::vector<std::string>& lin
                         .moments = {},
                         .limit_bytes = p.device.usable_bytes(),
                         .fit = {},
-                        .beside = devices_text(p) + (p.like ? p.like->text() : "")};
+                        .beside = devices_text(p) + (p.counted ? operations_text(*p.counted) : "") +
+                                  (p.like ? p.like->text() : "")};
   if (p.fit && p.fit->best)
     page.fit = {.above = fit_head(p), .table = fit_table(p).html(), .below = fit_tail(p)};
   else if (p.fit)

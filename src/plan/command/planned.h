@@ -16,6 +16,7 @@
 #include "plan/candidate.h"
 #include "plan/command/plan_devices.h"
 #include "plan/command/plan_like.h"
+#include "plan/counted_step.h"
 #include "plan/fit.h"
 #include "recipe/numbers.h"
 #include "recipe/recipe.h"
@@ -40,6 +41,7 @@ struct Planned {
   std::optional<Fit> fit = {};
   std::optional<Scaling> scaling = {};
   std::optional<Like> like = {};
+  std::optional<CountedStep> counted = {};
 
   Workload workload() const {
     return {.samples = samples, .max_seqlen = longest, .reading = reading, .made_up = !from_data};

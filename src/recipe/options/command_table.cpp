@@ -140,7 +140,8 @@ const std::vector<CommandInfo>& command_table() {
        "measure the bandwidth between devices",
        "Runs each collective that training uses over a range of sizes, checks the results, and "
        "prints its algorithm bandwidth and bus bandwidth as nccl-tests defines them, compared with "
-       "plain sends between neighbours.",
+       "plain sends between neighbours. \"snug bench step\" is \"snug plan --operations true\": it "
+       "counts the kernels of a training step.",
        {"snug bench collectives --devices 4",
         "snug bench collectives --devices 2 --accelerator cpu --min_bytes 1MiB --max_bytes 64MiB",
         "snug bench collectives --devices 8 --dtype bfloat16 --json"}},

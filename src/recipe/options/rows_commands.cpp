@@ -245,6 +245,11 @@ std::vector<Row> plan_rows(PlanOptions& o) {
        .help =
            "also plan for 1, 8, 64, 512 and 4096 devices, with the recipe's samples per device"},
       {.theme = kPlan,
+       .key = "operations",
+       .slot = &o.operations,
+       .help = "also count the operations of a step on a GPU (--device): launches, bytes read and "
+               "written, arithmetic, and the shortest time that each can take"},
+      {.theme = kPlan,
        .key = "price_per_hour",
        .slot = &o.price_per_hour,
        .help =

@@ -1,4 +1,4 @@
-// Sizes of scratch that a plan needs where there is no device to ask, nor CUDA's headers.
+// Sizes that a plan needs where there is no device to ask, nor CUDA's headers.
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
@@ -10,6 +10,9 @@
 namespace snug::kernels::cuda {
 
 inline constexpr int64_t kScratchAlignment = 256;
+
+// Of the arguments of a kernel that takes a list of tensors.
+inline constexpr int64_t kListBytes = 30000;
 
 inline int64_t aligned_scratch(int64_t bytes) {
   return (bytes + kScratchAlignment - 1) / kScratchAlignment * kScratchAlignment;

@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "core/kernels/cuda/elements.cuh"
+#include "core/kernels/cuda/scratch.h"
 #include "core/kernels/random_key.h"
 
 namespace snug::kernels::cuda {
 
 inline constexpr int kListThreads = 256;
 inline constexpr int64_t kListBlock = 16384;  // elements a block handles
-inline constexpr int64_t kListBytes = 30000;
 
 template <class Tensor>
 struct TensorList {

@@ -34,6 +34,9 @@ extern thread_local bool runs_kernels;
 // The interval of a work that begins, which is no kernel's as yet.
 uint32_t start_interval();
 
+// What follows counts for the work of that name.
+void begin_counts(const char* name);
+
 // Ends the launch with a Fault, or throws it outside of one.
 [[noreturn]] void fail(const std::string& what);
 

@@ -6,7 +6,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <bit>
 #include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "core/kernels/cuda/elements.cuh"
@@ -269,6 +271,28 @@ void touch_granules(Area& area, const Touch& touch) {
   });
 }
 
+// The bytes that the launch has read and written so far: of each 64 a bit each.
+struct Seen {
+  uint64_t read = 0, written = 0;
+};
+std::unordered_map<uintptr_t, Seen> seen;
+
+void count(const Touch& touch) {
+  const auto first = reinterpret_cast<uintptr_t>(touch.address);
+  const auto last = first + static_cast<uintptr_t>(touch.size);
+  int64_t& bytes = touch.writes ? machine.counts->bytes_written : machine.counts->bytes_read;
+  for (uintptr_t at = first; at < last;) {
+    const uintptr_t end = std::min(last, at / 64 * 64 + 64), length = end - at;
+    Seen& line = seen[at / 64];
+    uint64_t& mask = touch.writes ? line.written : line.read;
+    const uint64_t bits = (length == 64 ? ~uint64_t{0} : (uint64_t{1} << length) - 1) << (at % 64);
+    // What it has written itself is near.
+    bytes += std::popcount(bits & ~mask & (touch.writes ? ~uint64_t{0} : ~line.written));
+    mask |= bits;
+    at = end;
+  }
+}
+
 Area* buffer_at(const Touch& touch) {
   auto next = areas().upper_bound(touch.address);
   if (next == areas().begin()) return nullptr;
@@ -293,7 +317,7 @@ void check(const void* address, int64_t size, bool writes, bool whole) {
   }
   Area* area = buffer_at(touch);
   if (area == nullptr) fail_outside(touch);
-  (writes ? machine.counts->bytes_written : machine.counts->bytes_read) += size;
+  count(touch);
   touch_granules(*area, touch);
 }
 
@@ -326,6 +350,8 @@ void begin_work(const char* name, const Place& place) {
   works.push_back({start_interval(), place.stream, place.epoch, name});
   known_epochs = place.known;
   machine.kernel = name;
+  begin_counts(name);
+  seen.clear();
 }
 
 namespace {
@@ -347,6 +373,8 @@ void touch(const void* start, int64_t bytes, Use use) {
   const Touch touch = {static_cast<const char*>(start), bytes,
                        use == Use::Writes || use == Use::Spoils, use == Use::Passes};
   touch_granules(area_of(touch), touch);
+  if (machine.counts != nullptr && use != Use::Spoils)
+    (touch.writes ? machine.counts->bytes_written : machine.counts->bytes_read) += bytes;
   if (use == Use::Spoils) set_defined(touch, false);
 }
 

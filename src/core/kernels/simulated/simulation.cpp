@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <numeric>
 #include <random>
@@ -283,12 +284,10 @@ void run_grid(const cudaLaunchConfig_t& config, const Kernel& launched, const ch
   simulated_block_dim = {config.blockDim.x, config.blockDim.y, config.blockDim.z};
   simulated_grid_dim = {config.gridDim.x, config.gridDim.y, config.gridDim.z};
   machine.kernel = name;
-  machine.counts = &all_counts[name];
   machine.arguments = static_cast<const char*>(launched.arguments);
   machine.arguments_end = machine.arguments + launched.argument_bytes;
   machine.shared_bytes = static_cast<int64_t>(config.dynamicSmemBytes);
   machine.launch_first = last_interval + 1;
-  ++machine.counts->launches;
   run_blocks(config);
   if (failure.empty()) return;
   for (Fiber& fiber : fibers) fiber.started = false;  // they wait somewhere in the kernel
@@ -377,6 +376,17 @@ Settings& settings() {
 
 Counts counts(const std::string& kernel) { return all_counts[kernel]; }
 void reset_counts() { all_counts.clear(); }
+
+void begin_counts(const char* name) {
+  machine.counts = &all_counts[name];
+  ++machine.counts->launches;
+}
+
+void append_counts(const char* file) {
+  std::ofstream out(file, std::ios::app);
+  for (const auto& [name, c] : all_counts)
+    out << fmt::format("{} {} {} {}\n", name, c.launches, c.bytes_read, c.bytes_written);
+}
 
 }  // namespace snug::kernels::simulated
 

@@ -61,13 +61,16 @@ struct Settings {
 };
 Settings& settings();
 
-// What launches have done since the last reset.
+// What launches and other work have done since the last reset.
 struct Counts {
   int64_t launches = 0, blocks = 0, barriers = 0;  // a block's barriers, not its threads'
-  int64_t bytes_read = 0, bytes_written = 0;       // of buffers; shared memory is not counted
+  // Of buffers; shared memory is not counted. What a launch reads, or writes, again counts once.
+  int64_t bytes_read = 0, bytes_written = 0;
 };
 Counts counts(const std::string& kernel);
 void reset_counts();
+// A line each, "name launches bytes_read bytes_written", at the end of the file.
+void append_counts(const char* file);
 
 // ---- For a device that has streams (core/simulated)
 

@@ -46,6 +46,58 @@ int64_t longest_keys(const AttentionContext& context) {
   return context.kv_cu_seqlens.defined() ? context.max_kv_seqlen : context.max_seqlen;
 }
 
+// Pairs of a query and a key that it sees, over all documents. On meta their lengths are not known:
+// each has the same share of the tokens.
+double seen_pairs(int64_t queries, int64_t keys, const AttentionContext& context) {
+  const auto documents = static_cast<double>(std::max<int64_t>(1, context.cu_seqlens.size(0) - 1));
+  const double rows = static_cast<double>(queries) / documents;
+  const double columns = static_cast<double>(keys) / documents;
+  const auto window = static_cast<double>(context.sliding_window);
+  if (window > 0 && window < columns)
+    return documents * window * (context.causal ? rows - (window - 1) / 2 : 2 * rows);
+  return documents * rows * (context.causal ? (columns + 1) / 2 : columns);
+}
+
+double bytes_of(const at::Tensor& x, double times = 1) {
+  return times * static_cast<double>(x.nbytes());
+}
+
+// Two products forward and five backward, each of two operations a pair and element.
+double attention_flops(const at::Tensor& q, const at::Tensor& k, const AttentionContext& context,
+                       int products) {
+  return 2.0 * products * static_cast<double>(q.size(1) * q.size(2)) *
+         seen_pairs(q.size(0), k.size(0), context);
+}
+
+void note_flash_forward(const at::Tensor& q, const at::Tensor& k, const AttentionContext& context) {
+  if (!calls_cuda(q)) return;
+  note_work({.name = "aten::_flash_attention_forward",
+             .bytes_read = bytes_of(q) + bytes_of(k, 2),
+             .bytes_written = bytes_of(q) + 4.0 * static_cast<double>(q.size(0) * q.size(1)),
+             .flops = attention_flops(q, k, context, 2),
+             .type = q.scalar_type()});
+}
+
+// One kernel for each row's dot product of output and gradient, one for all gradients, one that
+// rounds q's; where key heads are shared two more add their gradients up. q's gradient is summed in
+// float32.
+void note_flash_backward(const at::Tensor& q, const at::Tensor& k,
+                         const AttentionContext& context) {
+  if (!calls_cuda(q)) return;
+  const double sums = 4.0 * static_cast<double>(q.numel());
+  const bool shares_heads = q.size(1) != k.size(1);
+  const double by_head =
+      shares_heads
+          ? bytes_of(k, 2.0 * static_cast<double>(q.size(1)) / static_cast<double>(k.size(1)))
+          : 0;
+  note_work({.name = "aten::_flash_attention_backward",
+             .launches = shares_heads ? 5.0 : 3.0,
+             .bytes_read = bytes_of(q, 5) + bytes_of(k, 2) + 2 * sums + by_head,
+             .bytes_written = bytes_of(q) + bytes_of(k, 2) + 2 * sums + by_head,
+             .flops = attention_flops(q, k, context, 5),
+             .type = q.scalar_type()});
+}
+
 // The state of the dropout's generator, which libtorch 2.11 makes and no dropout reads: two
 // numbers, and one that it keeps for those who ask for a third.
 AttentionOutput flash_forward_on_meta(const at::Tensor& q) {
@@ -57,7 +109,10 @@ AttentionOutput flash_forward_on_meta(const at::Tensor& q) {
 
 AttentionOutput flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                               const AttentionContext& context) {
-  if (q.is_meta()) return flash_forward_on_meta(q);
+  if (q.is_meta()) {
+    note_flash_forward(q, k, context);
+    return flash_forward_on_meta(q);
+  }
   const auto result = at::_flash_attention_forward(
       q, k, v, context.cu_seqlens, key_borders(context), context.max_seqlen, longest_keys(context),
       /*dropout_p=*/0.0, context.causal, /*return_debug_mask=*/false, context.scale,
@@ -90,7 +145,10 @@ AttentionGradients flash_backward_on_meta(const at::Tensor& q, const at::Tensor&
 AttentionGradients flash_backward(const at::Tensor& d_out, const at::Tensor& q, const at::Tensor& k,
                                   const at::Tensor& v, const AttentionOutput& forward,
                                   const AttentionContext& context) {
-  if (q.is_meta()) return flash_backward_on_meta(q, k, v, context);
+  if (q.is_meta()) {
+    note_flash_backward(q, k, context);
+    return flash_backward_on_meta(q, k, v, context);
+  }
   // The state of the dropout's generator, which no dropout reads.
   const at::Tensor no_state = at::empty({0}, q.options().dtype(at::kUInt64));
   const auto result = at::_flash_attention_backward(
@@ -99,6 +157,44 @@ AttentionGradients flash_backward(const at::Tensor& d_out, const at::Tensor& q, 
       context.causal, no_state, no_state, context.scale, window_left(context),
       window_right(context));
   return {std::get<0>(result), std::get<1>(result), std::get<2>(result), {}};
+}
+
+// Flash attention takes heads of multiples of 8 elements. Others (OpenLLaMA 3B has 100) get zeros
+// at their ends, which change no score, and whose outputs and gradients are left out.
+constexpr int64_t kHeadMultiple = 8;
+
+bool needs_padding(const at::Tensor& q) { return q.size(2) % kHeadMultiple != 0; }
+
+// (N, H, D) -> (N, H, D') with zeros
+at::Tensor padded(const at::Tensor& x) {
+  const int64_t dim = (x.size(2) + kHeadMultiple - 1) / kHeadMultiple * kHeadMultiple;
+  at::Tensor wide = at::zeros({x.size(0), x.size(1), dim}, x.options());
+  wide.slice(2, 0, x.size(2)).copy_(x);
+  return wide;
+}
+
+at::Tensor narrowed(const at::Tensor& wide, int64_t dim) {
+  return wide.slice(2, 0, dim).contiguous();
+}
+
+AttentionOutput padded_flash_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                     const AttentionContext& context) {
+  if (!needs_padding(q)) return flash_forward(q, k, v, context);
+  const at::Tensor wide_q = padded(q);
+  const AttentionOutput wide = flash_forward(wide_q, padded(k), padded(v), context);
+  return {narrowed(wide.out.view(wide_q.sizes()), q.size(2)).view({q.size(0), -1}), wide.lse};
+}
+
+AttentionGradients padded_flash_backward(const at::Tensor& d_out, const at::Tensor& q,
+                                         const at::Tensor& k, const at::Tensor& v,
+                                         const AttentionOutput& forward,
+                                         const AttentionContext& context) {
+  if (!needs_padding(q)) return flash_backward(d_out, q, k, v, forward, context);
+  const AttentionOutput wide_forward{padded(forward.out.view(q.sizes())), forward.lse};
+  const AttentionGradients wide =
+      flash_backward(padded(d_out), padded(q), padded(k), padded(v), wide_forward, context);
+  return {
+      narrowed(wide.dq, q.size(2)), narrowed(wide.dk, q.size(2)), narrowed(wide.dv, q.size(2)), {}};
 }
 
 // ---- Products
@@ -249,10 +345,10 @@ LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionCo
     warn(
         "attention in float32 runs as plain matrix products, since flash attention is made for 16 "
         "bits: slower; --precision bf16-true or bf16-mixed has it");
-  else if (q.size(2) % 8 != 0 || q.size(2) > 256)
+  else if (q.size(2) > 256)
     warn(
         "attention with heads of {} elements runs as plain matrix products, since flash attention "
-        "takes multiples of 8 up to 256: slower",
+        "takes 256 at most: slower",
         q.size(2));
   else if (context.bias_table.defined() || context.dropout > 0 || context.score_cap > 0)
     warn(
@@ -269,7 +365,7 @@ LibraryAttention choose_library_attention(const at::Tensor& q, const AttentionCo
 AttentionOutput library_attention_forward(LibraryAttention way, const at::Tensor& q,
                                           const at::Tensor& k, const at::Tensor& v,
                                           const AttentionContext& context) {
-  return way == LibraryAttention::Flash ? flash_forward(q, k, v, context)
+  return way == LibraryAttention::Flash ? padded_flash_forward(q, k, v, context)
                                         : products_forward(q, k, v, context);
 }
 
@@ -277,7 +373,7 @@ AttentionGradients library_attention_backward(LibraryAttention way, const at::Te
                                               const at::Tensor& q, const at::Tensor& k,
                                               const at::Tensor& v, const AttentionOutput& forward,
                                               const AttentionContext& context) {
-  return way == LibraryAttention::Flash ? flash_backward(d_out, q, k, v, forward, context)
+  return way == LibraryAttention::Flash ? padded_flash_backward(d_out, q, k, v, forward, context)
                                         : products_backward(d_out, q, k, v, forward, context);
 }
 

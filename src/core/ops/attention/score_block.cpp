@@ -17,10 +17,19 @@
 namespace snug::ops {
 namespace {
 
-// Where documents start and end, on the host.
-std::vector<int64_t> borders_of(const Borders& cu_seqlens, int64_t max_seqlen) {
+// As many rows for each document.
+std::vector<int64_t> equal_borders(int64_t documents, int64_t rows) {
+  std::vector<int64_t> borders = {0};
+  for (int64_t d = 1; d <= documents; ++d) borders.push_back(rows * d / documents);
+  return borders;
+}
+
+// Where documents start and end among the rows, on the host.
+std::vector<int64_t> borders_of(const Borders& cu_seqlens, int64_t max_seqlen, int64_t rows) {
   const auto host = cu_seqlens.host();
-  if (cu_seqlens.is_meta()) return {0, max_seqlen};
+  if (cu_seqlens.is_meta())
+    return counts_work() ? equal_borders(cu_seqlens.size(0) - 1, rows)
+                         : std::vector<int64_t>{0, max_seqlen};
   return {host->begin(), host->end()};
 }
 
@@ -36,10 +45,11 @@ at::Tensor distances(const ScoreBlock& b, at::Device device) {
 
 std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
                                      const AttentionContext& context, int64_t most_rows) {
-  const std::vector<int64_t> queries = borders_of(context.cu_seqlens, context.max_seqlen);
+  const std::vector<int64_t> queries =
+      borders_of(context.cu_seqlens, context.max_seqlen, q.size(0));
   const bool own = !context.kv_cu_seqlens.defined();
   const std::vector<int64_t> keys =
-      own ? queries : borders_of(context.kv_cu_seqlens, context.max_kv_seqlen);
+      own ? queries : borders_of(context.kv_cu_seqlens, context.max_kv_seqlen, k.size(0));
   const int64_t window = context.sliding_window;
   std::vector<ScoreBlock> blocks;
   for (size_t document = 0; document + 1 < queries.size(); ++document) {

@@ -27,7 +27,7 @@ struct ScoreBlock {
 };
 
 // The blocks of all documents, of at most `most_rows` rows each. On meta only for the longest
-// document, which needs the most memory.
+// document, which needs the most memory; where work is counted for all, as long as each other.
 std::vector<ScoreBlock> score_blocks(const at::Tensor& q, const at::Tensor& k,
                                      const AttentionContext& context, int64_t most_rows);
 

@@ -6,6 +6,7 @@
 
 #include "core/kernels/cuda/operators.h"
 #include "core/kernels/cuda/optimizers.h"
+#include "core/ops/device/kernel_work.h"
 
 namespace snug::ops::cuda {
 namespace {
@@ -17,6 +18,13 @@ namespace device = kernels::cuda;
 cudaStream_t stream(const char* kernel) {
   device::check_before_launch(kernel);
   return c10::cuda::getCurrentCUDAStream().stream();
+}
+
+// Where work is counted nothing is launched.
+template <class... Args>
+bool noted(const Args&... args) {
+  if (counts_work()) note_work(kernel_work(args...));
+  return counts_work();
 }
 
 // Without a device (for plans) a newer one is assumed.
@@ -33,7 +41,7 @@ int compute_capability_major() {
 }  // namespace
 
 void rms_norm_forward(const kernels::RmsNormForward& args) {
-  device::rms_norm_forward(args, stream(__func__));
+  if (!noted(args)) device::rms_norm_forward(args, stream(__func__));
 }
 
 int64_t rms_norm_backward_workspace_bytes(int64_t dim) {
@@ -42,11 +50,11 @@ int64_t rms_norm_backward_workspace_bytes(int64_t dim) {
 }
 
 void rms_norm_backward(const kernels::RmsNormBackward& args, void* workspace) {
-  device::rms_norm_backward(args, workspace, stream(__func__));
+  if (!noted(args)) device::rms_norm_backward(args, workspace, stream(__func__));
 }
 
 void layer_norm_forward(const kernels::LayerNormForward& args) {
-  device::layer_norm_forward(args, stream(__func__));
+  if (!noted(args)) device::layer_norm_forward(args, stream(__func__));
 }
 
 int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients) {
@@ -57,29 +65,31 @@ int64_t layer_norm_backward_workspace_bytes(int64_t dim, int gradients) {
 }
 
 void layer_norm_backward(const kernels::LayerNormBackward& args, void* workspace) {
-  device::layer_norm_backward(args, workspace, stream(__func__));
+  if (!noted(args)) device::layer_norm_backward(args, workspace, stream(__func__));
 }
 
-void rope_apply(const kernels::RopeApply& args) { device::rope_apply(args, stream(__func__)); }
+void rope_apply(const kernels::RopeApply& args) {
+  if (!noted(args)) device::rope_apply(args, stream(__func__));
+}
 
 void activation_forward(const kernels::ActivationForward& args) {
-  device::activation_forward(args, stream(__func__));
+  if (!noted(args)) device::activation_forward(args, stream(__func__));
 }
 
 void activation_backward(const kernels::ActivationBackward& args) {
-  device::activation_backward(args, stream(__func__));
+  if (!noted(args)) device::activation_backward(args, stream(__func__));
 }
 
 void gated_forward(const kernels::GatedForward& args) {
-  device::gated_forward(args, stream(__func__));
+  if (!noted(args)) device::gated_forward(args, stream(__func__));
 }
 
 void gated_backward(const kernels::GatedBackward& args) {
-  device::gated_backward(args, stream(__func__));
+  if (!noted(args)) device::gated_backward(args, stream(__func__));
 }
 
 void embedding_forward(const kernels::EmbeddingForward& args) {
-  device::embedding_forward(args, stream(__func__));
+  if (!noted(args)) device::embedding_forward(args, stream(__func__));
 }
 
 int64_t embedding_backward_workspace_bytes(int64_t tokens, int64_t dim) {
@@ -87,7 +97,7 @@ int64_t embedding_backward_workspace_bytes(int64_t tokens, int64_t dim) {
 }
 
 void embedding_backward(const kernels::EmbeddingBackward& args, void* workspace) {
-  device::embedding_backward(args, workspace, stream(__func__));
+  if (!noted(args)) device::embedding_backward(args, workspace, stream(__func__));
 }
 
 int64_t cross_entropy_workspace_bytes(int64_t rows) {
@@ -96,62 +106,69 @@ int64_t cross_entropy_workspace_bytes(int64_t rows) {
 
 void cross_entropy(const kernels::CrossEntropy& args, double* totals, void* workspace) {
   static_assert(sizeof(device::CrossEntropyTotals) == kCrossEntropyTotals * sizeof(double));
-  device::cross_entropy(args, reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
-                        stream(__func__));
+  if (!noted(args))
+    device::cross_entropy(args, reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
+                          stream(__func__));
 }
 
 void cross_entropy_part_sums(const kernels::CrossEntropy& args,
                              kernels::CrossEntropyPartSums* sums) {
-  device::cross_entropy_part_sums(args, sums, stream(__func__));
+  if (!noted(args, Sweep::PartSums)) device::cross_entropy_part_sums(args, sums, stream(__func__));
 }
 
 void cross_entropy_of_parts(const kernels::CrossEntropy& args,
                             const kernels::CrossEntropyPartSums* sums, int64_t num_parts,
                             double* totals, void* workspace) {
-  device::cross_entropy_of_parts(args, sums, num_parts,
-                                 reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
-                                 stream(__func__));
+  if (!noted(args, Sweep::OfParts))
+    device::cross_entropy_of_parts(args, sums, num_parts,
+                                   reinterpret_cast<device::CrossEntropyTotals*>(totals), workspace,
+                                   stream(__func__));
 }
 
 void image_patches(const kernels::ImagePatches& args) {
-  device::image_patches(args, stream(__func__));
+  if (!noted(args)) device::image_patches(args, stream(__func__));
 }
 
-void dropout(const kernels::Dropout& args) { device::dropout(args, stream(__func__)); }
+void dropout(const kernels::Dropout& args) {
+  if (!noted(args)) device::dropout(args, stream(__func__));
+}
 
 int64_t sum_of_squares_workspace_bytes(std::span<const kernels::TensorView> tensors) {
   return device::sum_of_squares_workspace_bytes(tensors);
 }
 
 void sum_of_squares(std::span<const kernels::TensorView> tensors, double* sum, void* workspace) {
-  device::sum_of_squares(tensors, sum, workspace, stream(__func__));
+  if (!noted(tensors)) device::sum_of_squares(tensors, sum, workspace, stream(__func__));
 }
 
 void dequantize(const kernels::DequantizeOnDevice& args) {
-  device::dequantize(args, stream(__func__));
+  if (!noted(args)) device::dequantize(args, stream(__func__));
 }
 
 void adamw_step(std::span<const kernels::AdamWTensor> tensors,
                 const kernels::AdamWOptions& options) {
-  device::adamw_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
+  if (!noted(tensors))
+    device::adamw_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
 void adamw_8bit_step(std::span<const kernels::AdamW8bitTensor> tensors,
                      const kernels::AdamWOptions& options) {
-  device::adamw_8bit_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
+  if (!noted(tensors))
+    device::adamw_8bit_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
 void lion_step(std::span<const kernels::LionTensor> tensors, const kernels::LionOptions& options) {
-  device::lion_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
+  if (!noted(tensors))
+    device::lion_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
 void adafactor_step(const kernels::AdafactorTensor& tensor,
                     const kernels::AdafactorOptions& options, void* workspace) {
-  device::adafactor_step(tensor, options, workspace, stream(__func__));
+  if (!noted(tensor)) device::adafactor_step(tensor, options, workspace, stream(__func__));
 }
 
 void sgd_step(std::span<const kernels::SgdTensor> tensors, const kernels::SgdOptions& options) {
-  device::sgd_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
+  if (!noted(tensors)) device::sgd_step(tensors, options, /*grad_scale=*/nullptr, stream(__func__));
 }
 
 bool has_flash_attention() {

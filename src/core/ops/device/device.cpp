@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "core/memory/guards.h"
+#include "core/memory/placement.h"
 #include "core/ops/elementwise.h"
 
 namespace snug::ops {
@@ -20,6 +21,16 @@ thread_local std::unordered_map<const c10::TensorImpl*, at::Tensor> gradient_slo
 at::DeviceType kernel_device(const at::Tensor& tensor) { return kernel_device(tensor.device()); }
 at::DeviceType kernel_device(at::Device device) {
   return device.is_meta() ? stand_in : device.type();
+}
+
+bool calls_cuda(const at::Tensor& like) {
+  if (like.is_cuda()) return true;
+  return like.is_meta() && counts_work() && stand_in == at::kCUDA && !memory::is_on_host(like);
+}
+
+void* meta_address() {
+  alignas(64) static char nothing[64];
+  return counts_work() ? nothing : nullptr;
 }
 
 StandInGuard::StandInGuard(at::DeviceType device) : saved_(stand_in) { stand_in = device; }
@@ -59,8 +70,10 @@ at::Tensor take_gradient_slot(const at::Tensor& parameter) {
 
 void add_to_gradient(const at::Tensor& parameter, const at::Tensor& gradient) {
   const GradientBuffer buffer = gradient_buffer(parameter);
-  if (buffer.fresh) fill(buffer.tensor, 0);
-  accumulate(buffer.tensor, gradient);
+  if (buffer.fresh)
+    copy(buffer.tensor, gradient.view_as(buffer.tensor));
+  else
+    accumulate(buffer.tensor, gradient);
 }
 
 }  // namespace snug::ops

@@ -8,6 +8,7 @@
 #include <ATen/ops/empty.h>
 
 #include "core/kernels/scalar.h"
+#include "core/ops/device/work.h"
 
 namespace snug::ops {
 
@@ -33,11 +34,15 @@ class StandInGuard {
 // their addresses: libtorch would count changes of tensors that a backward needs, and refuse it.
 using Unnoticed = at::AutoDispatchBelowADInplaceOrView;
 
-// Runs the function for the tensor's device; on meta neither. On cuda it may call libtorch's
-// operators.
+// Whether an operator on this tensor calls the kernels of cuda.h: it is there, or would be in a
+// step whose work is counted.
+bool calls_cuda(const at::Tensor& like);
+
+// Runs the function for the tensor's device; on meta neither, or the one of cuda where work is
+// counted. On cuda it may call libtorch's operators.
 template <class Cpu, class Cuda>
 void run_on(const at::Tensor& like, Cpu cpu, Cuda cuda) {
-  if (like.is_cuda()) {
+  if (calls_cuda(like)) {
     const Unnoticed unnoticed;
     cuda();
   } else if (!like.is_meta()) {
@@ -45,22 +50,27 @@ void run_on(const at::Tensor& like, Cpu cpu, Cuda cuda) {
   }
 }
 
-// A tensor's address for a kernel's arguments; null on meta and for an undefined tensor.
+// What stands for the address of a tensor on meta: null, or where work is counted, some address.
+void* meta_address();
+
+// A tensor's address for a kernel's arguments; null for an undefined tensor.
 template <class T = void>
 const T* read_pointer(const at::Tensor& t) {
-  return !t.defined() || t.is_meta() ? nullptr : static_cast<const T*>(t.const_data_ptr());
+  if (!t.defined()) return nullptr;
+  return static_cast<const T*>(t.is_meta() ? meta_address() : t.const_data_ptr());
 }
 template <class T = void>
 T* write_pointer(const at::Tensor& t) {
-  return !t.defined() || t.is_meta() ? nullptr : static_cast<T*>(t.mutable_data_ptr());
+  if (!t.defined()) return nullptr;
+  return static_cast<T*>(t.is_meta() ? meta_address() : t.mutable_data_ptr());
 }
 
-// Scratch memory for a kernel, counted by the ledger. `run` gets its address; it is not called on
-// meta.
+// Scratch memory for a kernel, counted by the ledger. `run` gets its address; on meta it is called
+// only where work is counted.
 template <class Run>
 void with_workspace(const at::Tensor& like, int64_t bytes, Run run) {
   const at::Tensor scratch = at::empty({bytes}, like.options().dtype(at::kByte));
-  if (!like.is_meta()) run(scratch.mutable_data_ptr());
+  if (!like.is_meta() || calls_cuda(like)) run(write_pointer(scratch));
 }
 
 // The parameter's gradient buffer, created (tagged as gradients) when it has none. If `fresh`, its

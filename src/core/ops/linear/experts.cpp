@@ -96,7 +96,10 @@ void multiply(const Projection& layer, const at::Tensor& x, const at::Tensor& ou
 // x[index]; libtorch has it for all devices but meta.
 at::Tensor select_rows(const at::Tensor& x, const at::Tensor& index) {
   at::Tensor rows = at::empty({index.size(0), x.size(1)}, x.options());
-  if (!x.is_meta()) at::index_select_out(rows, x, 0, index);
+  if (!x.is_meta())
+    at::index_select_out(rows, x, 0, index);
+  else if (calls_cuda(x))
+    note_selected_rows(rows, index);
   return rows;
 }
 

@@ -50,7 +50,11 @@ void matmul_into(const at::Tensor& out, const at::Tensor& a, const at::Tensor& b
              "product of {}x{} and {}x{} into {}x{}", a.size(0), a.size(1), b.size(0), b.size(1),
              out.size(0), out.size(1));
   if (kernel_device(out) == at::kCUDA) {
-    if (!out.is_meta()) library_product(out, a, b, into, alpha);
+    // (On meta libtorch lacks the product of halves that is float32.)
+    if (!out.is_meta())
+      library_product(out, a, b, into, alpha);
+    else if (calls_cuda(out))
+      note_product(out, a, b, into == Into::Accumulate, alpha != 1.0F);
     return;
   }
   kernels::cpu::GemmArgs args{.m = out.size(0),

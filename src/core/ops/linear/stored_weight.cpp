@@ -79,10 +79,10 @@ void dequantize_into(const at::Tensor& out, const StoredWeight& weight, int64_t 
         cuda::dequantize({.format = *weight.format,
                           .rows = weight.rows,
                           .cols = weight.cols,
-                          .bytes = weight.data.const_data_ptr<uint8_t>(),
+                          .bytes = read_pointer<uint8_t>(weight.data),
                           .begin = begin,
                           .count = out.numel(),
-                          .out = out.mutable_data_ptr(),
+                          .out = write_pointer(out),
                           .type = type});
       });
 }

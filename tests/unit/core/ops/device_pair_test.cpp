@@ -195,17 +195,18 @@ Tensors run_cross_entropy(const Place& p) {
   return {loss.detach(), x.grad(), w.grad()};
 }
 
-Tensors attend(const Place& p, int64_t heads, int64_t kv_heads, int64_t sliding_window) {
-  const at::Tensor q = p.leaf(1, {40, heads, 16});
-  const at::Tensor k = p.leaf(2, {40, kv_heads, 16});
-  const at::Tensor v = p.leaf(3, {40, kv_heads, 16});
+Tensors attend(const Place& p, int64_t heads, int64_t kv_heads, int64_t sliding_window,
+               int64_t dim = 16) {
+  const at::Tensor q = p.leaf(1, {40, heads, dim});
+  const at::Tensor k = p.leaf(2, {40, kv_heads, dim});
+  const at::Tensor v = p.leaf(3, {40, kv_heads, dim});
   std::vector<int32_t> positions;
   for (int32_t i = 0; i < 40; ++i) positions.push_back(i < 30 ? i : i - 30);
   const at::Tensor out = attention(q, k, v,
                                    {.cu_seqlens = p.ints({0, 30, 40}),
                                     .max_seqlen = 30,
                                     .positions = p.ints(positions),
-                                    .rope = make_rope_tables({}, 16, 64, p.device),
+                                    .rope = make_rope_tables({}, dim, 64, p.device),
                                     .scale = 0.25,
                                     .sliding_window = sliding_window});
   return p.with_gradients(out, {q, k, v});
@@ -270,6 +271,7 @@ const std::vector<Operator> kOperators = {
     {"SharedHeadsAttention", [](const Place& p) { return attend(p, 6, 2, 0); }},
     {"OneKeyHeadAttention", [](const Place& p) { return attend(p, 4, 1, 0); }},
     {"WindowAttention", [](const Place& p) { return attend(p, 4, 2, 7); }},
+    {"OddHeadsAttention", [](const Place& p) { return attend(p, 4, 2, 0, 20); }},
     {"OtherKeysAttention", [](const Place& p) { return attend_freely(p, true, false, 0); }},
     {"DroppedAttention", [](const Place& p) { return attend_freely(p, true, false, 0.2); }},
     {"BiasedAttention", [](const Place& p) { return attend_freely(p, false, true, 0); }},

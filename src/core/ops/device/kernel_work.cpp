@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "core/ops/device/kernel_work.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "core/kernels/cuda/scratch.h"
+
+namespace snug::ops {
+namespace {
+
+using kernels::Scalar;
+
+double bytes_of(Scalar type, int64_t count) {
+  return static_cast<double>(kernels::scalar_bytes(type)) * static_cast<double>(count);
+}
+double floats(int64_t count) { return bytes_of(Scalar::F32, count); }
+
+// What follows is of (rows, dim) arrays of activations, and vectors of `dim` weights.
+struct NormSize {
+  Scalar type, weight_type;
+  int64_t rows, dim;
+
+  double array() const { return bytes_of(type, rows * dim); }
+  double vector(const void* present) const {
+    return present != nullptr ? bytes_of(weight_type, dim) : 0;
+  }
+  double column(const void* present) const { return present != nullptr ? floats(rows) : 0; }
+};
+template <class Args>
+NormSize size_of(const Args& a) {
+  return {a.type, a.weight_type, a.rows, a.dim};
+}
+
+// Blocks add the gradients of weights up in shares, as many as the backward kernels have blocks.
+constexpr int64_t kShares = 256;
+
+Work with_shares(Work work, int64_t dim, int gradients) {
+  work.launches += gradients;
+  work.bytes_written += floats((kShares + 1) * dim) * gradients;
+  work.bytes_read += floats(kShares * dim) * gradients;
+  return work;
+}
+
+// As tensor_list.cuh cuts lists: a launch for neighbours of one kind, as many as its arguments
+// hold.
+template <class Tensor, class Kind>
+double num_lists(std::span<const Tensor> tensors, int64_t tensor_bytes, const Kind& kind) {
+  const int64_t capacity = kernels::cuda::kListBytes / (tensor_bytes + 4);
+  double lists = 0;
+  int64_t in_list = 0;
+  const Tensor* last = nullptr;
+  for (const Tensor& t : tensors) {
+    if (t.count == 0) continue;
+    const bool fits = last != nullptr && kind(*last) == kind(t) && in_list < capacity;
+    in_list = fits ? in_list + 1 : 1;
+    lists += fits ? 0 : 1;
+    last = &t;
+  }
+  return lists;
+}
+
+// With each tensor its random key goes along; for AdamW also whether it is aligned.
+template <class Tensor>
+constexpr int64_t kKeyedBytes = static_cast<int64_t>(sizeof(Tensor) + sizeof(uint64_t));
+constexpr int64_t kFlagBytes = sizeof(uint64_t);
+
+// Weights, or their float32 originals, are read and written, gradients read.
+template <class Tensor>
+void add_weight(Work& work, const Tensor& t) {
+  const double param = bytes_of(t.param_type, t.count);
+  const double original = t.master != nullptr ? floats(t.count) : 0;
+  work.bytes_read += (original > 0 ? original : param) + bytes_of(t.grad_type, t.count);
+  work.bytes_written += param + original;
+}
+
+// `states`: arrays of the tensor's size.
+template <class Tensor>
+Work update_of(const char* name, std::span<const Tensor> tensors, int states,
+               int64_t flag_bytes = 0) {
+  const auto kind = [](const Tensor& t) {
+    return std::tuple(t.param_type, t.grad_type, t.state_type);
+  };
+  Work work{.name = name, .launches = num_lists(tensors, kKeyedBytes<Tensor> + flag_bytes, kind)};
+  for (const Tensor& t : tensors) {
+    add_weight(work, t);
+    work.bytes_read += bytes_of(t.state_type, t.count) * states;
+    work.bytes_written += bytes_of(t.state_type, t.count) * states;
+  }
+  return work;
+}
+
+// Rows of logits are read, and their gradients written.
+Work rows_of_loss(const char* name, const kernels::CrossEntropy& a) {
+  const Scalar type = a.gradient == nullptr ? Scalar::F32 : a.gradient_type;
+  const double losses = 8.0 * static_cast<double>(a.rows);
+  return {.name = name,
+          .launches = a.rows > 0 ? 2.0 : 0.0,
+          .bytes_read = floats(a.rows * a.vocabulary) + losses + 2 * floats(a.rows),
+          .bytes_written = (a.need_gradient ? bytes_of(type, a.rows * a.vocabulary) : 0) + losses};
+}
+
+}  // namespace
+
+Work kernel_work(const kernels::RmsNormForward& a) {
+  const NormSize n = size_of(a);
+  const bool adds = a.residual != nullptr;
+  return {.name = "rms_norm_forward",
+          .bytes_read = n.array() * (adds ? 2 : 1) + n.vector(a.weight),
+          .bytes_written = n.array() * (adds ? 2 : 1) + n.column(a.rstd)};
+}
+
+Work kernel_work(const kernels::RmsNormBackward& a) {
+  const NormSize n = size_of(a);
+  const int inputs = 2 + (a.d_residual != nullptr ? 1 : 0);
+  const Work rows{.name = "rms_norm_backward",
+                  .bytes_read = n.array() * inputs + n.vector(a.weight) + n.column(a.rstd),
+                  .bytes_written = n.array()};
+  return a.dweight != nullptr ? with_shares(rows, a.dim, 1) : rows;
+}
+
+Work kernel_work(const kernels::LayerNormForward& a) {
+  const NormSize n = size_of(a);
+  const bool adds = a.residual != nullptr;
+  return {.name = "layer_norm_forward",
+          .launches = a.rows > 0 ? 1.0 : 0.0,
+          .bytes_read = n.array() * (adds ? 2 : 1) + n.vector(a.weight) + n.vector(a.bias),
+          .bytes_written = n.array() * (adds ? 2 : 1) + n.column(a.mean) + n.column(a.rstd)};
+}
+
+Work kernel_work(const kernels::LayerNormBackward& a) {
+  const NormSize n = size_of(a);
+  const int inputs = 2 + (a.d_residual != nullptr ? 1 : 0);
+  const Work rows{
+      .name = "layer_norm_backward",
+      .bytes_read = n.array() * inputs + n.vector(a.weight) + n.column(a.mean) + n.column(a.rstd),
+      .bytes_written = n.array()};
+  const int gradients = (a.dweight != nullptr ? 1 : 0) + (a.dbias != nullptr ? 1 : 0);
+  return with_shares(rows, a.dim, gradients);
+}
+
+Work kernel_work(const kernels::RopeApply& a) {
+  const int64_t turned = a.rotary_dim == 0 ? a.head_dim : a.rotary_dim;
+  const double x = bytes_of(a.type, a.tokens * a.heads * turned);
+  return {.name = "rope_apply",
+          .launches = x > 0 ? 1.0 : 0.0,
+          .bytes_read = x + floats(a.tokens) + floats(std::min(a.tokens, a.max_positions) * turned),
+          .bytes_written = x};
+}
+
+Work kernel_work(const kernels::ActivationForward& a) {
+  const double x = bytes_of(a.type, a.count);
+  return {.name = "activation_forward", .bytes_read = x, .bytes_written = x};
+}
+
+Work kernel_work(const kernels::ActivationBackward& a) {
+  const double x = bytes_of(a.type, a.count);
+  return {.name = "activation_backward", .bytes_read = 2 * x, .bytes_written = x};
+}
+
+Work kernel_work(const kernels::GatedForward& a) {
+  const double x = bytes_of(a.type, a.rows * a.features);
+  return {.name = "gated_forward",
+          .launches = x > 0 ? 1.0 : 0.0,
+          .bytes_read = 2 * x,
+          .bytes_written = x};
+}
+
+Work kernel_work(const kernels::GatedBackward& a) {
+  const double x = bytes_of(a.type, a.rows * a.features);
+  return {.name = "gated_backward",
+          .launches = x > 0 ? 1.0 : 0.0,
+          .bytes_read = 3 * x,
+          .bytes_written = 2 * x};
+}
+
+Work kernel_work(const kernels::EmbeddingForward& a) {
+  const double rows = bytes_of(a.type, a.tokens * a.dim);
+  return {.name = "embedding_forward",
+          .launches = a.tokens > 0 ? 1.0 : 0.0,
+          .bytes_read = rows + floats(a.tokens),
+          .bytes_written = rows};
+}
+
+// Two kernels of snug's and one that adds partial sums where tokens are many; the sort of the ids
+// counts as one launch.
+Work kernel_work(const kernels::EmbeddingBackward& a) {
+  if (a.tokens == 0) return {.launches = 0};
+  const bool has_partials = a.tokens >= 2 * kernels::cuda::kSegment;
+  const double gradient = bytes_of(a.grad_type, a.tokens * a.dim);
+  return {.name = "embedding_backward",
+          .launches = has_partials ? 4.0 : 3.0,
+          .bytes_read = bytes_of(a.type, a.tokens * a.dim) + gradient + 4 * floats(a.tokens),
+          .bytes_written = gradient + 3 * floats(a.tokens)};
+}
+
+Work kernel_work(const kernels::CrossEntropy& a) { return rows_of_loss("cross_entropy", a); }
+
+Work kernel_work(const kernels::CrossEntropy& a, Sweep sweep) {
+  if (sweep == Sweep::OfParts) return rows_of_loss("cross_entropy_of_parts", a);
+  return {.name = "cross_entropy_part_sums",
+          .launches = a.rows > 0 ? 1.0 : 0.0,
+          .bytes_read = floats(a.rows * a.vocabulary) + floats(a.rows),
+          .bytes_written = static_cast<double>(a.rows * kernels::kPartSums) * 8};
+}
+
+Work kernel_work(const kernels::ImagePatches& a) {
+  const int64_t count = a.pictures * a.height * a.width * 3;
+  return {.name = "image_patches",
+          .bytes_read = static_cast<double>(count),
+          .bytes_written = bytes_of(a.type, count)};
+}
+
+Work kernel_work(const kernels::Dropout& a) {
+  const double x = bytes_of(a.type, a.count);
+  return {.name = "dropout",
+          .launches = a.count > 0 ? 1.0 : 0.0,
+          .bytes_read = x * (a.accumulate ? 2 : 1),
+          .bytes_written = x};
+}
+
+Work kernel_work(const kernels::DequantizeOnDevice& a) {
+  const double share = static_cast<double>(a.count) / static_cast<double>(a.rows * a.cols);
+  return {
+      .name = "dequantize",
+      .launches = a.count > 0 ? 1.0 : 0.0,
+      .bytes_read = share * static_cast<double>(kernels::quantized_bytes(a.format, a.rows, a.cols)),
+      .bytes_written = bytes_of(a.type, a.count)};
+}
+
+Work kernel_work(std::span<const kernels::TensorView> tensors) {
+  const auto kind = [](const kernels::TensorView& t) { return t.type; };
+  Work work{.name = "sum_of_squares",
+            .launches = 1 + num_lists(tensors, sizeof(kernels::TensorView), kind),
+            .bytes_written = 8};
+  for (const kernels::TensorView& t : tensors) work.bytes_read += bytes_of(t.type, t.count);
+  return work;
+}
+
+Work kernel_work(std::span<const kernels::AdamWTensor> tensors) {
+  return update_of("adamw_step", tensors, 2, kFlagBytes);
+}
+
+Work kernel_work(std::span<const kernels::AdamW8bitTensor> tensors) {
+  using Tensor = kernels::AdamW8bitTensor;
+  const auto kind = [](const Tensor& t) { return std::tuple(t.param_type, t.grad_type); };
+  Work work{.name = "adamw_8bit_step",
+            .launches = num_lists(tensors, kKeyedBytes<Tensor> + kFlagBytes, kind)};
+  for (const Tensor& t : tensors) {
+    add_weight(work, t);
+    const int64_t blocks = (t.count + kernels::kQuantizedBlock - 1) / kernels::kQuantizedBlock;
+    const double states = 2 * (static_cast<double>(t.count) + floats(blocks));
+    work.bytes_read += states;
+    work.bytes_written += states;
+  }
+  return work;
+}
+
+Work kernel_work(std::span<const kernels::LionTensor> tensors) {
+  return update_of("lion_step", tensors, 1);
+}
+
+Work kernel_work(std::span<const kernels::SgdTensor> tensors) {
+  const bool has_momentum = !tensors.empty() && tensors.front().momentum_buffer != nullptr;
+  return update_of("sgd_step", tensors, has_momentum ? 1 : 0);
+}
+
+// Seven kernels, of which four read the gradient and two the weight.
+Work kernel_work(const kernels::AdafactorTensor& t) {
+  Work work{.name = "adafactor_step", .launches = 7};
+  add_weight(work, t);
+  const Scalar weight = t.master != nullptr ? Scalar::F32 : t.param_type;
+  work.bytes_read += 3 * bytes_of(t.grad_type, t.count) + bytes_of(weight, t.count);
+  const double factors = floats((t.row_var != nullptr ? t.rows : 0) + t.cols);
+  work.bytes_read += factors;
+  work.bytes_written += factors;
+  return work;
+}
+
+}  // namespace snug::ops

@@ -1,0 +1,46 @@
+// What each call of cuda.h does, from its arguments: see Work.
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <span>
+
+#include "core/kernels/activation.h"
+#include "core/kernels/cross_entropy.h"
+#include "core/kernels/dropout.h"
+#include "core/kernels/embedding.h"
+#include "core/kernels/layer_norm.h"
+#include "core/kernels/optimizers.h"
+#include "core/kernels/pictures.h"
+#include "core/kernels/quantized_matrix.h"
+#include "core/kernels/rms_norm.h"
+#include "core/kernels/rope.h"
+#include "core/ops/device/work.h"
+
+namespace snug::ops {
+
+Work kernel_work(const kernels::RmsNormForward& a);
+Work kernel_work(const kernels::RmsNormBackward& a);
+Work kernel_work(const kernels::LayerNormForward& a);
+Work kernel_work(const kernels::LayerNormBackward& a);
+Work kernel_work(const kernels::RopeApply& a);
+Work kernel_work(const kernels::ActivationForward& a);
+Work kernel_work(const kernels::ActivationBackward& a);
+Work kernel_work(const kernels::GatedForward& a);
+Work kernel_work(const kernels::GatedBackward& a);
+Work kernel_work(const kernels::EmbeddingForward& a);
+Work kernel_work(const kernels::EmbeddingBackward& a);
+// In one sweep, or of parts of the vocabulary in two.
+Work kernel_work(const kernels::CrossEntropy& a);
+enum class Sweep { PartSums, OfParts };
+Work kernel_work(const kernels::CrossEntropy& a, Sweep sweep);
+Work kernel_work(const kernels::ImagePatches& a);
+Work kernel_work(const kernels::Dropout& a);
+Work kernel_work(const kernels::DequantizeOnDevice& a);
+Work kernel_work(std::span<const kernels::TensorView> tensors);
+Work kernel_work(std::span<const kernels::AdamWTensor> tensors);
+Work kernel_work(std::span<const kernels::AdamW8bitTensor> tensors);
+Work kernel_work(std::span<const kernels::LionTensor> tensors);
+Work kernel_work(std::span<const kernels::SgdTensor> tensors);
+Work kernel_work(const kernels::AdafactorTensor& tensor);
+
+}  // namespace snug::ops
