@@ -17,9 +17,8 @@ Adafactor::Adafactor(const recipe::OptimizerOptions& options, std::vector<NamedT
     SNUG_CHECK(tensor.dim() == 1 || tensor.dim() == 2, "Adafactor of {} with {} dimensions", name,
                tensor.dim());
     const memory::UnitGuard unit(memory::unit_of(tensor));
-    const auto zeros = [&](std::vector<int64_t> shape) {
-      return at::zeros(shape, tensor.options().dtype(at::kFloat).requires_grad(false));
-    };
+    const auto float_options = tensor.options().dtype(at::kFloat).requires_grad(false);
+    const auto zeros = [&](at::IntArrayRef shape) { return at::zeros(shape, float_options); };
     const bool matrix = tensor.dim() == 2;
     row_var_.push_back(matrix ? zeros({tensor.size(0), 1}) : at::Tensor());
     col_var_.push_back(matrix ? zeros({1, tensor.size(1)}) : zeros({tensor.size(0)}));
