@@ -204,6 +204,34 @@ TEST_P(ManyRanks, TrainAsOneDoes) {
   }
 }
 
+// The families of decoders beside those below: two stages, a micro-batch under way in each.
+class EachFamily : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(EachFamily, TrainsInAPipelineAsInOneProcess) {
+  const Case c{.strategy = "auto", .mesh = "pp=2", .model = GetParam()};
+  if (!c.fits_here()) GTEST_SKIP() << "another number of ranks";
+  recipe::Recipe recipe = recipe_of("adamw");
+  recipe.train.micro_batch_size = 2;
+  const Distance d = distance_of(c, recipe, 5).value();
+  show(c.name(), d);
+  EXPECT_LE(d.loss, 1e-6);
+  EXPECT_LE(d.whole, 1e-6);
+  EXPECT_LE(d.element, 2e-5) << d.worst;
+  if (c.keeps_the_order(2)) {
+    EXPECT_TRUE(d.same_bits);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Decoders, EachFamily,
+                         ::testing::Values("mistral", "qwen3", "granite", "olmo2", "phi3", "gemma2",
+                                           "smollm3", "stablelm", "opt", "opt-after", "olmoe",
+                                           "mixtral"),
+                         [](const auto& info) {
+                           std::string name = info.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
+
 // What float32 leaves open where sums are formed in another order: docs/guide/many-devices.md. A
 // bias may have a gradient that is a small difference of large numbers, and Adam divides it by its
 // size; along tp, where more sums are cut, that happens to single weights as well. Below the many

@@ -49,6 +49,16 @@ CASES = {
     "fused": ("phi3", dict(r=4, lora_alpha=8, target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]), 1, None),
     "interleaved-dora": ("gpt-neox", dict(r=4, lora_alpha=8, use_dora=True,
                                           target_modules=["query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"]), 1, None),
+    "nf4-interleaved": ("gpt-neox", dict(r=4, lora_alpha=8, target_modules=[
+        "query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"]), 1, "nf4"),
+    "partly-rotated": ("stablelm", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, None),
+    "nf4-partly-rotated": ("stablelm", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),
+    "nf4-no-rotary": ("smollm3", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),
+    "nf4-fused": ("phi3", dict(r=4, lora_alpha=8, target_modules=["qkv_proj", "o_proj", "gate_up_proj", "down_proj"]), 1, "nf4"),
+    "multipliers": ("granite", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, None),
+    "norms-after-dora": ("olmo2", dict(r=4, lora_alpha=8, use_dora=True, target_modules=LINEAR), 1, None),
+    "nf4-gemma3": ("gemma3", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),
+    "relu": ("opt", dict(r=4, lora_alpha=8, target_modules=["q_proj", "v_proj", "out_proj", "fc1", "fc2"]), 1, None),
     "int8-gemma": ("gemma2", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "int8"),
     "nf4-qwen3": ("qwen3", dict(r=4, lora_alpha=8, target_modules=LINEAR), 1, "nf4"),
     # Of all experts, the first block's MLP among them.
@@ -113,8 +123,8 @@ def unfuse_experts(model):
 
 
 def quantize(model, form):
-    for key, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear) and key != "lm_head":
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear) and module is not model.get_output_embeddings():
             module.weight.data = there_and_back(module.weight.data, form).float()
 
 
